@@ -1,10 +1,8 @@
-"""Checks that a family of ops has one name in every room.
+"""Checks where ops are defined.
 
 A source of ir/ops that defines ops is a family, and its name is the family's:
-ir/ops/embedding.cc, cpu/kernels/embedding.cc. What a room has of an op is in the
-file of that op's family, or in one whose name goes on from there
-(attention_simt.cu.cc). Sources with a header of their own are what several
-families are made of; they define no ops.
+ir/ops/indexing.cc, autodiff/vjps/indexing.cc. Kernels are many lines an op, and a family
+has several files there; each has ops of one family alone.
 """
 
 import pathlib
@@ -45,27 +43,23 @@ def complaints():
                          re.MULTILINE))
     family_of = {op: name for path, name in sources("ir/ops").items()
                  for op in defined(path, FOLDERS["ir/ops"], ops)}
-    families = sorted(set(family_of.values()), key=len, reverse=True)
     for folder, pattern in FOLDERS.items():
         missing = set(ops)
         for path, name in sources(folder).items():
-            family = next((f for f in families
-                           if name == f or name.startswith(f + "_")), None)
-            if family is None and not pathlib.Path(folder, name + ".h").exists():
-                yield (f"{path}: is of no family of ops; begin its name with one "
-                       f"of ir/ops/, or give it a header")
-            for op in defined(path, pattern, ops):
-                missing.discard(op)
-                if family_of.get(op, family) != family:
-                    yield (f"{path}: defines {op}, which is of the family "
-                           f"{family_of[op]}")
+            found = sorted(set(defined(path, pattern, ops)))
+            missing.difference_update(found)
+            families = sorted({family_of[op] for op in found if op in family_of})
+            if len(families) > 1:
+                yield f"{path}: defines ops of {', '.join(families)}; expected one family"
+            if folder == "autodiff/vjps" and families not in ([], [name]):
+                yield f"{path}: defines ops of {families[0]}; expected them in {families[0]}.cc"
         for op in sorted(missing):
             yield f"{folder}: {op} is not found; define it in a line of its own"
 
 
 def main():
     found = list(complaints())
-    print("\n".join(found) if found else "families: one name each")
+    print("\n".join(found) if found else "families: one a file")
     return 1 if found else 0
 
 

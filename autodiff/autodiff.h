@@ -4,16 +4,11 @@
 // The autodiff room: gradients as graphs, optimizers as ops, training steps.
 
 #include "autodiff/backward.h"
-#include "autodiff/loss_scaling.h"
 #include "autodiff/micro_batches.h"
 #include "autodiff/optimizer.h"
-#include "autodiff/param_groups.h"
-#include "autodiff/pieces.h"
 #include "autodiff/rank_step.h"
 #include "autodiff/ranks.h"
-#include "autodiff/repeated_piece.h"
 #include "autodiff/saved_in_loops.h"
-#include "autodiff/shard_weights.h"
 #include "autodiff/train_options.h"
 #include "autodiff/train_step.h"
 #include "autodiff/update_rule.h"

@@ -3,8 +3,6 @@
 #include <optional>
 #include <unordered_set>
 
-#include "autodiff/cotangents.h"
-#include "autodiff/forward_values.h"
 #include "autodiff/sweep.h"
 #include "base/strings.h"
 #include "ir/builder.h"

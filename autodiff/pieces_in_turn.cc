@@ -1,14 +1,228 @@
 #include "autodiff/pieces_in_turn.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <utility>
 
-#include "autodiff/differentiated.h"
 #include "autodiff/dropout_ids.h"
+#include "autodiff/linker.h"
 #include "base/strings.h"
+#include "ir/ops.h"
 
 namespace stowage {
+
+namespace {
+
+template <typename... Args>
+Error Fail(const Args&... args) {
+  return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
+}
+
+bool IsThere(Value value) { return value.builder() != nullptr; }
+
+void AddTo(Value part, Value* sum) {
+  *sum = IsThere(*sum) ? Add(*sum, part) : part;
+}
+
+}  // namespace
+
+PieceOutputs::PieceOutputs(const Graph& whole, const Graph& part,
+                           const SplitModel& model, std::string_view loss,
+                           GraphBuilder* g)
+    : whole_(whole), part_(part), model_(model), loss_(loss), g_(*g) {}
+
+TensorType PieceOutputs::PartType(const Made& made) const {
+  return part_.value(*part_.Find(made.output.name)).type;
+}
+
+Result<PieceOutputs::Made> PieceOutputs::Decide(const GraphOutput& output,
+                                                const Graph& piece) const {
+  const ValueInfo& whole = whole_.value(output.value);
+  const std::optional<ValueId> id = piece.Find(output.name);
+  if (!id) {
+    return Fail("piece ", Quoted(piece.name()), " has no output ",
+                Quoted(output.name), ", batch ", Quoted(whole_.name()),
+                " has; build both with the same model");
+  }
+  const TensorType& part = piece.value(*id).type;
+  Made made = {.output = output};
+  const std::string types =
+      StrCat("output ", Quoted(output.name), " is ", part.ToString(),
+             " in piece ", Quoted(piece.name()), " and ", whole.type.ToString(),
+             " in batch ", Quoted(whole_.name()));
+  if (whole.role == Role::kState || whole.role == Role::kParam) {
+    made.kind = Kind::kLast;
+    return made;
+  }
+  if (part == whole.type) {
+    const DType dtype = part.dtype;
+    switch (model_.KindOf(piece, output.name)) {
+      case BatchKind::kSame:
+        if (output.value != whole_.Find(loss_)) {
+          made.kind = Kind::kLast;
+          return made;
+        }
+        break;
+      case BatchKind::kMax:
+        made.kind = Kind::kMax;
+        return made;
+      case BatchKind::kSum:
+        made.kind = Kind::kSum;
+        if (dtype != DType::kBool) return made;
+        break;
+      default:
+        break;
+    }
+    if (made.kind == Kind::kMean && IsFloat(dtype)) return made;
+    return Fail(types, "; a ", made.kind == Kind::kSum ? "sum" : "mean",
+                " over the batch is a number, so make it one by a cast");
+  }
+  if (part.dtype != whole.type.dtype ||
+      part.shape.rank() != whole.type.shape.rank()) {
+    return Fail(types, "; build both with the same model");
+  }
+  int differing = 0;
+  for (int axis = 0; axis < part.shape.rank(); ++axis) {
+    if (part.shape[axis] == whole.type.shape[axis]) continue;
+    made.axis = axis;
+    ++differing;
+  }
+  made.kind = Kind::kJoined;
+  if (differing == 1) return made;
+  return Fail(types,
+              "; they may differ in one dimension, that of the examples");
+}
+
+Status PieceOutputs::Begin(const Graph& piece) {
+  for (const GraphOutput& output : whole_.outputs()) {
+    STOWAGE_ASSIGN_OR_RETURN(Made made, Decide(output, piece));
+    if (made.kind == Kind::kJoined) {
+      const ValueInfo& whole = whole_.value(output.value);
+      g_.SetOrigin(Phase::kForward, "", whole.source);
+      const TensorType type = PartType(made);
+      made.value = Fill(g_, 0, type.dtype, type.shape);
+    }
+    made_.push_back(std::move(made));
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> PieceOutputs::BeginRepeated(
+    const Graph& piece) {
+  STOWAGE_RETURN_IF_ERROR(Begin(piece));
+  std::vector<std::string> joined;
+  for (Made& made : made_) {
+    const std::string& name = made.output.name;
+    if (made.kind == Kind::kJoined) {
+      joined.push_back(StrCat("joined:", name));
+      g_.Name(joined.back(), made.value);
+    } else if (made.kind == Kind::kMax || made.kind == Kind::kLast) {
+      return Error{
+          ErrorCode::kUnsupported,
+          StrCat("[autodiff] output ", Quoted(name),
+                 " is no sum, which is what a loop over pieces makes")};
+    } else {
+      const ValueInfo& part = piece.value(*piece.Find(name));
+      made.value = g_.LeafLike({.name = StrCat("sum:", name),
+                                .type = part.type,
+                                .role = Role::kSaved,
+                                .source = part.source});
+    }
+  }
+  return joined;
+}
+
+bool PieceOutputs::join_first() const {
+  return std::ranges::all_of(made_, [](const Made& made) {
+    return made.kind != Kind::kJoined || made.axis == 0;
+  });
+}
+
+int64_t PieceOutputs::PlacesOf(const Made& made, const Graph& piece) const {
+  return piece.value(*piece.Find(made.output.name)).type.shape[made.axis];
+}
+
+bool PieceOutputs::IsLoss(const Made& made) const {
+  return made.output.value == whole_.Find(loss_);
+}
+
+Value PieceOutputs::PartOf(const Made& made, const Graph& piece,
+                           const Linker& linker, Phase phase) {
+  const ValueId id = *piece.Find(made.output.name);
+  g_.SetOrigin(phase, phase == Phase::kBackward ? loss_ : std::string_view(),
+               piece.value(id).source);
+  return linker.forward(id);
+}
+
+Status PieceOutputs::Add(const Graph& piece, double share,
+                         const Linker& linker) {
+  for (Made& made : made_) {
+    if (IsLoss(made)) continue;
+    const Value part = PartOf(made, piece, linker, Phase::kForward);
+    if (made.kind == Kind::kLast) made.value = part;
+    if (made.kind == Kind::kSum) AddTo(part, &made.value);
+    if (made.kind == Kind::kMax) {
+      made.value = IsThere(made.value) ? Maximum(made.value, part) : part;
+    }
+    if (made.kind == Kind::kMean) AddTo(MulScalar(part, share), &made.value);
+    if (made.kind != Kind::kJoined) continue;
+    const TensorType& whole = whole_.value(made.output.value).type;
+    const int64_t places = PlacesOf(made, piece);
+    const int64_t size = whole.shape[made.axis];
+    if (made.taken + places > PartType(made).shape[made.axis] ||
+        static_cast<double>(places) / static_cast<double>(size) != share) {
+      return Fail("output ", Quoted(made.output.name), " of piece ",
+                  Quoted(piece.name()), " has ", places, " places along axis ",
+                  made.axis, ", of batch ", Quoted(whole_.name()), " it is ",
+                  whole.ToString(), "; the piece is ", share,
+                  " of the batch, and so must its part be");
+    }
+    made.value = SliceUpdate(made.value, part, made.axis, made.taken);
+    made.taken += places;
+  }
+  return {};
+}
+
+void PieceOutputs::AddLoss(const Graph& piece, double share,
+                           const Linker& linker) {
+  for (Made& made : made_) {
+    if (!IsLoss(made)) continue;
+    const Value part = PartOf(made, piece, linker, Phase::kBackward);
+    if (made.kind == Kind::kSum) {
+      AddTo(part, &made.value);
+    } else {
+      AddTo(MulScalar(part, share), &made.value);
+    }
+  }
+}
+
+void PieceOutputs::Skip(const Graph& piece) {
+  for (Made& made : made_) {
+    if (made.kind == Kind::kJoined) made.taken += PlacesOf(made, piece);
+  }
+}
+
+Status PieceOutputs::Finish(int64_t ranks) {
+  for (Made& made : made_) {
+    const TensorType type = PartType(made);
+    if (made.kind == Kind::kJoined && made.taken != type.shape[made.axis]) {
+      return Fail("the pieces make ", made.taken, " of the ",
+                  type.shape[made.axis], " places of output ",
+                  Quoted(made.output.name));
+    }
+    if (ranks > 1 && (made.kind == Kind::kMean || made.kind == Kind::kSum)) {
+      g_.SetOrigin(Phase::kBackward, made.output.name);
+      const std::optional<Value> part = g_.Find(made.output.name);
+      if (part && !g_.info(*part).is_leaf()) {
+        g_.Name(StrCat("part:", made.output.name), *part);
+      }
+      made.value = AllReduce(made.value, ranks);
+    }
+    g_.Output(made.output.name, made.value);
+  }
+  return {};
+}
 
 void PiecesInTurn::MapLeaves(const Graph& piece, Linker* linker) {
   g_.SetOrigin(Phase::kForward, "");

@@ -2,8 +2,7 @@
 
 #include "autodiff/optimizer.h"
 #include "base/strings.h"
-#include "ir/moment_blocks.h"
-#include "ir/rank_blocks.h"
+#include "ir/partial_sums.h"
 
 namespace stowage {
 namespace {

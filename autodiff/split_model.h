@@ -25,7 +25,6 @@
 #include <vector>
 
 #include "autodiff/batch_analysis.h"
-#include "autodiff/batch_axes.h"
 #include "autodiff/ranks.h"
 #include "base/result.h"
 #include "ir/builder.h"

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/differentiated.h"
 #include "autodiff/linker.h"
 #include "autodiff/saved_in_loops.h"
 #include "autodiff/updater.h"

@@ -27,7 +27,7 @@
 namespace stowage {
 
 /// The training step of `forward`: its outputs are the forward graph's, then the
-/// gradients, the norm and what is told of a loss scale (autodiff/loss_scaling.h) that
+/// gradients, the norm and what is told of a loss scale (autodiff/train_options.h) that
 /// `options` asks for. States that `forward` writes are
 /// the step's. Errors: those of BuildBackward; a name in `wrt` that is not a
 /// param's; a pattern in `gradients` that no trained param has, a name in `sums`

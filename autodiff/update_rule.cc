@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "base/strings.h"
+#include "ir/dtype.h"
 #include "ir/op_def.h"
+#include "ir/op_kind.h"
 #include "ir/ops.h"
+#include "ir/shape.h"
 
 namespace stowage {
+
 namespace {
 
 template <typename... Args>
@@ -128,6 +133,167 @@ void EmitUpdate(const UpdateRule& rule, ParamUpdate& update) {
              OpName(g.graph().node(other).op), " for the param ", Quoted(param),
              ", which a step with loss scaling cannot skip; expected "
              "Set and Lerp alone, or a step without loss scaling")});
+}
+
+namespace {
+
+// Whether the rule `name` may update the param; an error of the builder if not.
+bool TakesType(const ParamUpdate& u, std::string_view name) {
+  const DType dtype = u.param.dtype();
+  if (dtype == DType::kF32 || dtype == DType::kF64) return true;
+  GraphBuilder& g = *u.param.builder();
+  g.Fail(Error{
+      ErrorCode::kInvalidArgument,
+      StrCat("[optimizer] ", name, " updates params in f32, bf16 or f64; ",
+             Quoted(g.info(u.param).name), " is ", u.param.type().ToString())});
+  return false;
+}
+
+// A number in the param's type.
+Value Number(const ParamUpdate& u, double number) {
+  return Fill(*u.param.builder(), number, u.param.dtype(), {});
+}
+
+// w (1 - lr decay), where there is decay.
+Value Decayed(const ParamUpdate& u, Value lr) {
+  if (u.decay == 0) return u.param;
+  const Value kept = AddScalar(MulScalar(lr, -u.decay), 1);
+  return Mul(u.param, kept);
+}
+
+// A param that is a matrix, or counts as one.
+struct Matrix {
+  explicit Matrix(const Shape& shape)
+      : rows(shape[0]), columns(shape.num_elements() / shape[0]) {}
+
+  int64_t rows, columns;
+};
+
+bool IsMatrix(const Shape& shape) {
+  return shape.rank() >= 2 && shape.num_elements() > 0;
+}
+
+Value RootMeanSquare(Value x) {
+  const auto size = static_cast<double>(x.ok() ? x.shape().num_elements() : 1);
+  return Sqrt(MulScalar(SumSquares(x), 1 / size));
+}
+
+void UpdateLion(const Lion& lion, ParamUpdate& u) {
+  if (!TakesType(u, "lion")) return;
+  const Value lr = u.LearningRate();
+  const Value m = u.State("m");
+  const Value mixed =
+      Add(MulScalar(m, lion.beta1), MulScalar(u.gradient, 1 - lion.beta1));
+  const Value change = Mul(Sign(mixed), lr);
+  u.Set(u.param, Sub(Decayed(u, lr), change));
+  u.Lerp(m, u.gradient, Number(u, 1 - lion.beta2));
+}
+
+void UpdateAdafactor(const Adafactor& adafactor, ParamUpdate& u) {
+  if (!TakesType(u, "adafactor")) return;
+  const DType dtype = u.param.dtype();
+  const double eps1 = dtype == DType::kF64
+                          ? std::numeric_limits<double>::epsilon()
+                          : std::numeric_limits<float>::epsilon();
+  const Value step = Cast(u.step, dtype);
+  const Value weight = Exp(MulScalar(Log(step), adafactor.beta2_decay));
+  const Value lr = u.LearningRate();
+  const Shape shape = u.param.shape();  // a copy: the graph grows
+
+  Value v, g = u.gradient;
+  if (IsMatrix(shape)) {
+    const Matrix matrix(shape);
+    g = Reshape(g, {matrix.rows, matrix.columns});
+    const Value squares = Square(g);
+    const Value rows = u.Lerp(u.State("row_var", {dtype, {matrix.rows, 1}}),
+                              ReduceMean(squares, {1}, /*keep=*/true), weight);
+    const Value columns =
+        u.Lerp(u.State("col_var", {dtype, {1, matrix.columns}}),
+               ReduceMean(squares, {0}, /*keep=*/true), weight);
+    const Value mean = Maximum(ReduceMean(rows), Number(u, eps1));
+    v = Mul(Div(rows, mean), columns);
+  } else {
+    v = u.Lerp(u.State("v"), Square(g), weight);
+  }
+  const Value change = Mul(Rsqrt(Maximum(v, Number(u, eps1 * eps1))), g);
+
+  const Value size =
+      Maximum(RootMeanSquare(u.param), Number(u, adafactor.eps2));
+  const Value rate = Minimum(lr, Rsqrt(step));
+  const Value excess = Maximum(
+      MulScalar(RootMeanSquare(change), 1 / adafactor.clip), Number(u, 1));
+  const Value scaled = Mul(change, Div(Mul(size, rate), excess));
+  u.Set(u.param, Sub(Decayed(u, lr), Reshape(scaled, shape)));
+}
+
+// The nearest matrix of orthogonal rows (or columns), about.
+Value Orthogonal(const ParamUpdate& u, Value x, int iterations) {
+  // Keller Jordan's, of the steepest slope at zero.
+  constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
+  constexpr double kEps = 1e-7;
+  const bool is_tall = x.dim(0) > x.dim(1);
+  x = Div(x, Maximum(Sqrt(SumSquares(x)), Number(u, kEps)));
+  for (int i = 0; i < iterations; ++i) {
+    const Value s = MatMul(x, x, is_tall, !is_tall);
+    const Value change = Add(MulScalar(s, kB), MulScalar(MatMul(s, s), kC));
+    const Value product = is_tall ? MatMul(x, change) : MatMul(change, x);
+    x = Add(MulScalar(x, kA), product);
+  }
+  return x;
+}
+
+void UpdateMuon(const Muon& muon, ParamUpdate& u) {
+  if (!TakesType(u, "muon")) return;
+  const Shape shape = u.param.shape();  // a copy: the graph grows
+  const Matrix matrix(shape);
+  const Value lr = u.LearningRate();
+  const Value m =
+      u.Lerp(u.State("momentum"), u.gradient, Number(u, 1 - muon.momentum));
+  const Value mixed = Add(MulScalar(u.gradient, 1 - muon.momentum),
+                          MulScalar(m, muon.momentum));
+  const Value change = Orthogonal(
+      u, Reshape(mixed, {matrix.rows, matrix.columns}), muon.iterations);
+  const double scale =
+      0.2 *
+      std::sqrt(static_cast<double>(std::max(matrix.rows, matrix.columns)));
+  const Value scaled = Mul(change, MulScalar(lr, scale));
+  u.Set(u.param, Sub(Decayed(u, lr), Reshape(scaled, shape)));
+}
+
+}  // namespace
+
+bool TakesMatrix(Value param) {
+  if (!param.ok()) return false;
+  const auto& nodes = param.builder()->graph().nodes();
+  const bool is_table = std::ranges::any_of(nodes, [&](const Node& node) {
+    return node.op == OpKind::kGather && node.inputs[0] == param.id();
+  });
+  return IsMatrix(param.shape()) && !is_table;
+}
+
+UpdateRule RuleOf(const Lion& lion) {
+  return {.name = "lion",
+          .update = [lion](ParamUpdate& u) { UpdateLion(lion, u); },
+          .learning_rate = 1e-4,
+          .decay = lion.decay,
+          .splits_bf16 = true};
+}
+
+UpdateRule RuleOf(const Adafactor& adafactor) {
+  return {
+      .name = "adafactor",
+      .update = [adafactor](ParamUpdate& u) { UpdateAdafactor(adafactor, u); },
+      .learning_rate = 1e-2,
+      .decay = adafactor.decay,
+      .splits_bf16 = true};
+}
+
+UpdateRule RuleOf(const Muon& muon) {
+  return {.name = "muon",
+          .update = [muon](ParamUpdate& u) { UpdateMuon(muon, u); },
+          .learning_rate = 1e-3,
+          .decay = muon.decay,
+          .splits_bf16 = true};
 }
 
 }  // namespace stowage

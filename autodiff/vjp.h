@@ -17,8 +17,7 @@
 #include <optional>
 #include <string_view>
 
-#include "autodiff/cotangents.h"
-#include "autodiff/forward_values.h"
+#include "autodiff/sweep.h"
 #include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"

@@ -47,6 +47,13 @@ class InputFile {
   Bytes size_ = 0;
 };
 
+// A whole file as a string.
+
+/// The bytes of the file at `path`. Errors: kNotFound when there is none, kIo
+/// when it is no regular file, has more than 2^31 - 1 bytes or reading fails,
+/// kDevice when there is no memory for it.
+Result<std::string> ReadFile(const std::string& path);
+
 }  // namespace stowage
 
 #endif  // STOWAGE_BASE_INPUT_FILE_H_

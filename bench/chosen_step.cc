@@ -22,7 +22,7 @@
 #include "bench/must.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
-#include "planner/fit/plan_program.h"
+#include "planner/fit/fit.h"
 #include "runtime/session.h"
 
 namespace {

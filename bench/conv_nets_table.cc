@@ -10,7 +10,7 @@
 // plan from its graph. A batch is found by doubling from Checkmate's and halving
 // the interval; a plan is made for every batch tried, and the validator looks at
 // those that fit. "At most" is the batch above which no plan that runs the nodes
-// in their order can fit (planner/fit/recompute/bound.h). tests/planner/fit/conv_nets.h
+// in their order can fit (planner/fit/recompute/chain.h). tests/planner/fit/conv_nets.h
 // says what the nets are made of.
 
 #include <cstdint>
@@ -29,7 +29,6 @@
 #include "ir/graph.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
-#include "nn/picture_shape.h"
 #include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <iostream>
 
+#include "base/input_file.h"
 #include "base/output_file.h"
-#include "base/read_file.h"
 #include "text/text.h"
 
 namespace {

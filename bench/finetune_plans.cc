@@ -21,7 +21,7 @@
 #include "ir/graph.h"
 #include "nn/llama.h"
 #include "nn/lora.h"
-#include "nn/quantized_params.h"
+#include "nn/pretrained.h"
 #include "planner/fit/levers.h"
 #include "train/device.h"
 #include "train/training.h"
@@ -37,7 +37,7 @@ double Seconds() {
       .count();
 }
 
-std::vector<LlamaConfig> Models() {
+std::vector<LlamaConfig> PublishedModels() {
   LlamaConfig qwen = {.name = "Qwen2.5-0.5B", .layers = 24, .heads = 14};
   qwen.kv_heads = 2;
   qwen.width = 896;
@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
   std::printf(
       "| model | base | as it is | smallest, recomputed | with offload | "
       "planned in |\n|---|---|---|---|---|---|\n");
-  for (const LlamaConfig& config : Models()) {
+  for (const LlamaConfig& config : PublishedModels()) {
     const auto spec = [&](bool offload) {
       TrainingSpec training = {
           .model = [config,

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "base/read_file.h"
+#include "base/input_file.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/array.h"
-#include "formats/npz.h"
+#include "formats/npy.h"
 #include "ir/graph.h"
 #include "onnx/onnx.h"
 #include "tests/onnx/run_onnx.h"

@@ -28,12 +28,11 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "planner/packing/columns.h"
 #include "planner/packing/csv.h"
-#include "planner/packing/hold.h"
-#include "planner/packing/lower_bound.h"
 #include "planner/packing/packer.h"
+#include "planner/packing/part.h"
 #include "planner/packing/problem.h"
+#include "planner/packing/repack.h"
 #include "planner/packing/validate.h"
 
 namespace {

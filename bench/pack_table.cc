@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "planner/packing/csv.h"
-#include "planner/packing/lower_bound.h"
 #include "planner/packing/packer.h"
 #include "planner/packing/problem.h"
 #include "planner/packing/validate.h"

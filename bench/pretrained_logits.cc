@@ -22,7 +22,7 @@
 #include "cpu/cpu_backend.h"
 #include "ir/graph.h"
 #include "nn/model_options.h"
-#include "planner/fit/plan_program.h"
+#include "planner/fit/fit.h"
 #include "runtime/session.h"
 #include "train/adapter_files.h"
 #include "train/fine_tuning.h"

@@ -28,7 +28,7 @@
 #include "nn/llama.h"
 #include "nn/model_options.h"
 #include "planner/fit/levers.h"
-#include "planner/wire_bytes.h"
+#include "planner/plan.h"
 #include "train/device.h"
 #include "train/step_builder.h"
 #include "train/training.h"

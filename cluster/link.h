@@ -9,10 +9,16 @@
 //   const Incoming in[] = {{.from = 1, .bytes = theirs}};
 //   if (!link.Exchange(out, in)) Print(link.failure());
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cluster/launch.h"
 
 namespace stowage::cluster {
 
@@ -45,6 +51,49 @@ class Link {
   virtual int64_t bytes_sent() const = 0;
   /// Why Exchange returned false; empty where another will know (Lifeline).
   virtual std::string failure() const = 0;
+};
+
+// Links between threads of one process, a rank each: for tests, and for programs that
+// run several ranks themselves.
+//
+//   std::vector<std::unique_ptr<Link>> links = ThreadLinks(4);
+//   RankCollectives collectives(*links[rank]);  // in each thread
+
+/// A link for each of `ranks` ranks; each is for one thread. Once one is destroyed,
+/// its rank is lost: exchanges with it return false.
+std::vector<std::unique_ptr<Link>> ThreadLinks(int ranks);
+
+// Ranks that mpirun or srun started, joined by MPI: OpenMPI, or MPICH and what has its
+// binary interface (MVAPICH, Intel MPI, Cray MPICH). The library is opened when a
+// program runs, so nothing of it is needed to build, nor to run on one rank.
+//
+// Of MPI as little as possible is used: bytes from point to point, on a communicator of
+// our own, by one thread at a time (MPI_THREAD_SERIALIZED). No wait blocks
+// inside MPI: each looks at a flag that someone else raises when a rank is lost
+// (cluster/lifeline.h), since MPI itself may wait for a dead rank for ever.
+//
+//   Result<std::unique_ptr<MpiLink>> link = MpiLink::Open(launch);
+//   (*link)->GiveUpWhen(&lost);
+//   (*link)->Exchange(outgoing, incoming);
+//   (*link)->Finish();
+
+/// Where to look for an MPI library, in order: the file in STOWAGE_MPI, alone; otherwise
+/// the names of OpenMPI's and MPICH's, the one that `launch` is by first.
+std::vector<std::string> MpiPlaces(const Launch& launch);
+
+class MpiLink : public Link {
+ public:
+  /// Opens the library and initializes it, before the program has any other thread.
+  /// Errors, kDevice: no library, one of another kind or for one thread alone; as many
+  /// ranks as it sees are not those of `launch`, which happens where it is not the
+  /// launcher's own.
+  static Result<std::unique_ptr<MpiLink>> Open(const Launch& launch);
+
+  /// Exchanges return false once *lost is true, which must outlive this.
+  virtual void GiveUpWhen(const std::atomic<bool>* lost) = 0;
+
+  /// Ends MPI. Waits for all ranks, so each must come here, and none may be lost.
+  virtual void Finish() = 0;
 };
 
 }  // namespace stowage::cluster

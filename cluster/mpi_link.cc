@@ -1,5 +1,3 @@
-#include "cluster/mpi_link.h"
-
 #include <sched.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 
 #include "base/shared_library.h"
 #include "base/strings.h"
+#include "cluster/link.h"
 
 // The functions that are used; each is looked up by its name.
 #define STOWAGE_MPI(F)   \

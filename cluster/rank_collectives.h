@@ -23,7 +23,7 @@
 #include "base/result.h"
 #include "cluster/link.h"
 #include "ir/dtype.h"
-#include "runtime/collectives.h"
+#include "runtime/backend.h"
 
 namespace stowage::cluster {
 

@@ -16,11 +16,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "cluster/launch.h"
 #include "cluster/lifeline.h"
-#include "cluster/mpi_link.h"
+#include "cluster/link.h"
 #include "cluster/rank_collectives.h"
 #include "runtime/session.h"
 
@@ -58,6 +61,20 @@ class Team {
 /// Gives all ranks the params and states that rank 0's runner has. Errors: those of
 /// Runner::ReadBytes and WriteBytes; kDevice when a rank was lost.
 Status ShareValues(RankCollectives& collectives, Runner& runner);
+
+// What all ranks of a run must have in common, compared before the first step: ranks
+// with another program, other options or other data would not fail, they would learn
+// something else.
+//
+//   Status agreed = Agree(collectives, {{"program", version}, {"data", digest}});
+
+/// What is compared, by name, and what it is here, for people.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+/// Compares the facts of all ranks, each of which must call this. Error
+/// kInvalidArgument, the same at all of them, naming the first rank that differs from
+/// rank 0, what of it does, and what both have; kDevice when a rank was lost.
+Status Agree(RankCollectives& collectives, const Facts& facts);
 
 }  // namespace stowage::cluster
 

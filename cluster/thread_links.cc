@@ -1,5 +1,3 @@
-#include "cluster/thread_links.h"
-
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -8,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "cluster/link.h"
 
 namespace stowage::cluster {
 namespace {

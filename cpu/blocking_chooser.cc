@@ -1,5 +1,3 @@
-#include "cpu/blocking_chooser.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -11,7 +9,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "runtime/choose_fastest.h"
+#include "cpu/blocking.h"
+#include "runtime/kept_choices.h"
 
 namespace stowage::cpu {
 namespace {

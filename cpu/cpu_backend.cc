@@ -11,16 +11,15 @@
 
 #include "base/memory.h"
 #include "base/strings.h"
-#include "cpu/blocking_chooser.h"
+#include "cpu/blocking.h"
 #include "cpu/exchange_thread.h"
 #include "cpu/kernel.h"
-#include "cpu/launch_list.h"
 #include "cpu/thread_pool.h"
 #include "ir/fused.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
-#include "runtime/check_ranks.h"
-#include "runtime/one_rank.h"
+#include "runtime/backend.h"
+#include "runtime/check_programs.h"
 
 namespace stowage {
 namespace {

@@ -14,7 +14,6 @@
 #include <string>
 
 #include "runtime/backend.h"
-#include "runtime/collectives.h"
 
 namespace stowage {
 

@@ -1,6 +1,16 @@
 #include "cpu/exchange_thread.h"
 
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
 #include "base/check.h"
+#include "base/index.h"
+#include "ir/bodies.h"
+#include "ir/exchanges.h"
+#include "runtime/control_flow.h"
+#include "runtime/floats.h"
+#include "runtime/launch_accesses.h"
 
 namespace stowage::cpu {
 
@@ -50,6 +60,249 @@ void ExchangeThread::Work() {
     landed_.store(number + 1, std::memory_order_release);
     landed_.notify_one();
   }
+}
+
+namespace {
+
+bool HasExchangeInBody(const Node& node) {
+  return std::ranges::any_of(BodiesOf(node), [](const auto& body) {
+    return std::ranges::any_of(body->nodes(), [](const Node& each) {
+      return IsExchange(each.op) || HasExchangeInBody(each);
+    });
+  });
+}
+
+}  // namespace
+
+std::vector<size_t> ExchangesToLand(const Graph& graph,
+                                    std::span<const Launch> launches) {
+  std::vector<size_t> to_land;
+  std::vector<LaunchAccesses> exchanges;
+  size_t landed = 0;
+  for (const Launch& launch : launches) {
+    const Node& node = graph.node(launch.node);
+    LaunchAccesses own(launch);
+    if (HasExchangeInBody(node)) landed = exchanges.size();
+    // The latest that is in its way; those before it will have landed, too.
+    for (size_t e = exchanges.size(); e > landed; --e) {
+      if (!own.MayRunBeside(exchanges[e - 1])) landed = e;
+    }
+    if (IsExchange(node.op)) {
+      exchanges.push_back(std::move(own));
+      const size_t most = Index(kExchangesUnderWay);
+      if (exchanges.size() > most) {
+        landed = std::max(landed, exchanges.size() - most);
+      }
+    }
+    to_land.push_back(landed);
+  }
+  return to_land;
+}
+
+namespace {
+
+// Whether all elements of all of them are; kernels write results contiguously.
+bool AreFinite(std::span<const TensorView> results) {
+  for (const TensorView& result : results) {
+    const std::span<const std::byte> bytes(
+        result.data, static_cast<size_t>(result.type.bytes()));
+    if (FindNonFinite(result.dtype(), bytes)) return false;
+  }
+  return true;
+}
+
+void Fill(std::span<std::byte> bytes, uint8_t value) {
+  if (!bytes.empty()) std::memset(bytes.data(), value, bytes.size());
+}
+
+template <typename T>
+void FillWith(T value, const TensorView& to) {
+  std::fill_n(to.as<T>(), to.size(), value);
+}
+
+void FillWithNoSum(const TensorView& to) {
+  constexpr uint16_t kHalf = 0x8000;  // of f16 and bf16
+  switch (to.dtype()) {
+    case DType::kF32:
+      return FillWith(static_cast<float>(kNoSum), to);
+    case DType::kF64:
+      return FillWith(kNoSum, to);
+    case DType::kF16:
+    case DType::kBF16:
+      return FillWith(kHalf, to);
+    default:
+      Fill({to.data, static_cast<size_t>(to.type.bytes())}, 0);
+  }
+}
+
+// What a cond's index holds.
+int64_t IndexIn(const TensorView& index) {
+  switch (index.dtype()) {
+    case DType::kI32:
+      return *index.as<int32_t>();
+    case DType::kI64:
+      return *index.as<int64_t>();
+    default:
+      return *index.as<uint8_t>() != 0 ? 1 : 0;
+  }
+}
+
+}  // namespace
+
+LaunchList::LaunchList(const Graph& graph, std::span<const Launch> launches,
+                       const RunsWith& with)
+    : launches_(launches),
+      blockings_(launches.size()),
+      bodies_(launches.size()),
+      with_(with) {
+  RunsWith in_bodies = with;
+  in_bodies.exchanges = nullptr;
+  kernels_.reserve(launches.size());
+  for (size_t i = 0; i < launches.size(); ++i) {
+    kernels_.push_back(KernelOf(graph, graph.node(launches[i].node)));
+    const ControlFlow* const control = launches[i].control;
+    if (control == nullptr) continue;
+    for (size_t b = 0; b < control->num_bodies(); ++b) {
+      bodies_[i].emplace_back(control->graph(b), control->launches(b),
+                              in_bodies);
+    }
+  }
+  if (with.exchanges == nullptr) return;
+  size_t exchanges = 0;
+  for (const Launch& launch : launches) {
+    exchanges_before_.push_back(exchanges);
+    if (IsExchange(launch.op)) ++exchanges;
+  }
+  to_land_ = ExchangesToLand(graph, launches);
+}
+
+void LaunchList::ChooseBlockings(BlockingChooser& chooser) {
+  for (size_t i = 0; i < launches_.size(); ++i) {
+    for (LaunchList& body : bodies_[i]) body.ChooseBlockings(chooser);
+    if (kernels_[i].trial == nullptr) continue;
+    const std::optional<BlockingTrial> trial =
+        kernels_[i].trial(launches_[i], with_.pool->threads());
+    if (trial) blockings_[i] = chooser.Choose(*trial, *with_.pool);
+  }
+}
+
+StepCode LaunchList::Run(size_t first, size_t last,
+                         size_t* failed) const noexcept {
+  for (size_t i = first; i < last; ++i) {
+    const StepCode code = RunInOrder(i, std::nullopt, failed);
+    if (code != StepCode::kOk) return code;
+  }
+  if (with_.exchanges == nullptr || first == last) return StepCode::kOk;
+  *failed = last - 1;
+  return Land(with_.exchanges->begun(), failed);
+}
+
+StepCode LaunchList::RunPoisoned(size_t index, uint8_t poison,
+                                 size_t* failed) const noexcept {
+  const StepCode code = RunInOrder(index, poison, failed);
+  const bool is_last = index + 1 == launches_.size();
+  if (code != StepCode::kOk || with_.exchanges == nullptr || !is_last) {
+    return code;
+  }
+  return Land(with_.exchanges->begun(), failed);
+}
+
+// Runs launch `index`, or begins it if it is an exchange, once what it would be in the
+// way of has landed.
+StepCode LaunchList::RunInOrder(size_t index, Poison poison,
+                                size_t* failed) const noexcept {
+  *failed = index;
+  ExchangeThread* const exchanges = with_.exchanges;
+  if (exchanges == nullptr) return RunOne(index, poison);
+  const uint64_t under_way = exchanges_before_[index] - to_land_[index];
+  StepCode code = Land(exchanges->begun() - under_way, failed);
+  if (code != StepCode::kOk) return code;
+  if (IsExchange(launches_[index].op)) {
+    exchanges->Begin(kernels_[index].run_among_ranks, launches_[index]);
+    return StepCode::kOk;
+  }
+  code = RunOne(index, poison);
+  // The caller may go on with the arena.
+  if (code != StepCode::kOk) {
+    static_cast<void>(exchanges->Land(exchanges->begun()));
+  }
+  return code;
+}
+
+// Waits for exchanges. Sets *failed only where one of this list has failed.
+StepCode LaunchList::Land(uint64_t count, size_t* failed) const noexcept {
+  const StepCode code = with_.exchanges->Land(count);
+  if (code == StepCode::kOk) return code;
+  static_cast<void>(with_.exchanges->Land(with_.exchanges->begun()));
+  const Launch* const launch = with_.exchanges->failed();
+  const auto is_it = [launch](const Launch& each) { return &each == launch; };
+  const auto found = std::ranges::find_if(launches_, is_it);
+  if (found != launches_.end()) {
+    *failed = static_cast<size_t>(found - launches_.begin());
+  }
+  return code;
+}
+
+StepCode LaunchList::RunOne(size_t index, Poison poison) const noexcept {
+  const Launch& launch = launches_[index];
+  if (launch.control != nullptr) {
+    return launch.control->is_loop() ? RunLoop(index, poison)
+                                     : RunCond(index, poison);
+  }
+  const CpuKernel& kernel = kernels_[index];
+  const StepCode code =
+      kernel.run_among_ranks != nullptr
+          ? kernel.run_among_ranks(launch, *with_.ranks)
+      : kernel.run_blocked != nullptr
+          ? kernel.run_blocked(launch, *with_.pool, blockings_[index])
+          : kernel.run(launch, *with_.pool);
+  if (with_.check && code == StepCode::kOk && !AreFinite(launch.outputs)) {
+    return StepCode::kNonFinite;
+  }
+  return code;
+}
+
+StepCode LaunchList::RunLoop(size_t index, Poison poison) const noexcept {
+  const Launch& launch = launches_[index];
+  ControlFlow& loop = *launch.control;
+  for (size_t s = 0; s < loop.num_sums(); ++s) {
+    FillWithNoSum(loop.FirstSum(launch, s));
+  }
+  for (int64_t i = 0; i < loop.trips(); ++i) {
+    loop.Place(launch, 0, i);
+    const StepCode code = RunBody(index, 0, poison);
+    if (code != StepCode::kOk) return code;
+    if (!poison) continue;
+    for (size_t h = 0; h < loop.num_handed_on(); ++h) {
+      Fill(loop.ReadPlace(launch, h, i), *poison);
+    }
+  }
+  return StepCode::kOk;
+}
+
+StepCode LaunchList::RunCond(size_t index, Poison poison) const noexcept {
+  const Launch& launch = launches_[index];
+  const int64_t body = IndexIn(launch.inputs[0]);
+  if (body < 0 || body >= static_cast<int64_t>(bodies_[index].size())) {
+    return StepCode::kIndexOutOfRange;
+  }
+  launch.control->Place(launch, Index(body), 0);
+  return RunBody(index, Index(body), poison);
+}
+
+StepCode LaunchList::RunBody(size_t index, size_t body,
+                             Poison poison) const noexcept {
+  const LaunchList& list = bodies_[index][body];
+  for (size_t i = 0; i < list.launches_.size(); ++i) {
+    const StepCode code = list.RunOne(i, poison);
+    if (code != StepCode::kOk) return code;
+    if (!poison) continue;
+    for (const std::span<std::byte> dead :
+         launches_[index].control->DeadAfter(body, i)) {
+      Fill(dead, *poison);
+    }
+  }
+  return StepCode::kOk;
 }
 
 }  // namespace stowage::cpu

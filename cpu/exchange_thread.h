@@ -11,12 +11,20 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <thread>
+#include <vector>
 
+#include "base/result.h"
+#include "cpu/blocking.h"
 #include "cpu/kernel.h"
+#include "cpu/thread_pool.h"
 #include "ir/exchanges.h"
-#include "runtime/collectives.h"
+#include "ir/graph.h"
+#include "runtime/backend.h"
 #include "runtime/kernel.h"
 
 namespace stowage::cpu {
@@ -57,6 +65,80 @@ class ExchangeThread {
   std::atomic<const Launch*> failed_{nullptr};  // set before `code_`
   std::atomic<StepCode> code_{StepCode::kOk};
   std::thread thread_;
+};
+
+// Which launches have to wait for exchanges that are under way (ir/exchanges.h).
+//
+// A launch must not run beside an exchange of which it reads or overwrites a result, or
+// scratch, or overwrites an operand (runtime/launch_accesses.h). Exchanges land in the
+// order in which they were begun, so for each launch a number says it all.
+//
+//   landed[i]  // so many of the exchanges before launch i must have landed before it runs
+
+/// Per launch of `graph`. Before an exchange is begun, all but the latest
+/// kExchangesUnderWay - 1 must have landed; before a node with an exchange in a body, all.
+/// Linear in the launches, times the exchanges that are under way at each.
+std::vector<size_t> ExchangesToLand(const Graph& graph,
+                                    std::span<const Launch> launches);
+
+// Launches with the kernels that run them, chosen once: those of a program, and in the
+// nodes of control flow, those of their bodies. Running them allocates nothing.
+//
+// Exchanges between ranks are begun in their order and run beside the launches behind
+// them, but for those that must wait (cpu/exchange_thread.h): bits are the same.
+//
+//   LaunchList list(graph, launches, {.pool = &pool, .ranks = &ranks});
+//   StepCode code = list.Run(0, launches.size(), &failed);
+
+/// What launches run with; all must outlive the list.
+struct RunsWith {
+  ThreadPool* pool = nullptr;
+  Collectives* ranks = nullptr;
+  /// Null: nothing runs beside an exchange.
+  ExchangeThread* exchanges = nullptr;
+  /// Whether a launch that makes NaN or infinity ends the run with kNonFinite.
+  bool check = false;
+};
+
+class LaunchList {
+ public:
+  LaunchList(const Graph& graph, std::span<const Launch> launches,
+             const RunsWith& with);
+
+  /// Has the blockings of all launches chosen that have a choice, those in bodies, too;
+  /// until then they are the default.
+  void ChooseBlockings(BlockingChooser& chooser);
+
+  /// Runs launches [first, last) in order, and waits for all exchanges among them. On
+  /// failure *failed is the launch's index in this list, also where one in a body of it
+  /// is to blame.
+  StepCode Run(size_t first, size_t last, size_t* failed) const noexcept;
+
+  /// Runs launch `index`; in its bodies, what is dead is filled with `poison`. An
+  /// exchange goes on beside the launches that follow, until the last is run.
+  StepCode RunPoisoned(size_t index, uint8_t poison,
+                       size_t* failed) const noexcept;
+
+ private:
+  using Poison = std::optional<uint8_t>;
+
+  StepCode RunInOrder(size_t index, Poison poison,
+                      size_t* failed) const noexcept;
+  StepCode Land(uint64_t count, size_t* failed) const noexcept;
+  StepCode RunOne(size_t index, Poison poison) const noexcept;
+  StepCode RunLoop(size_t index, Poison poison) const noexcept;
+  StepCode RunCond(size_t index, Poison poison) const noexcept;
+  // Runs body `body` of launch `index`.
+  StepCode RunBody(size_t index, size_t body, Poison poison) const noexcept;
+
+  std::span<const Launch> launches_;
+  std::vector<CpuKernel> kernels_;
+  std::vector<Blocking> blockings_;              // by launch
+  std::vector<std::vector<LaunchList>> bodies_;  // by launch
+  RunsWith with_;
+  // By launch, if there is a thread for exchanges.
+  std::vector<size_t> exchanges_before_;
+  std::vector<size_t> to_land_;  // ExchangesToLand
 };
 
 }  // namespace stowage::cpu

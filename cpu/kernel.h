@@ -4,7 +4,7 @@
 // The table of CPU kernels: one entry an op, defined in cpu/kernels/ under the
 // name declared below. An op without an entry is a link error; views have an
 // entry whose `run` is null, for they do no work, and so have loop and cond, whose
-// bodies run (cpu/launch_list.h), and stand_in, which no program may hold.
+// bodies run (cpu/exchange_thread.h), and stand_in, which no program may hold.
 //
 // A kernel is a pure function of its launch and runs on the caller's pool; its
 // results are the same, bit for bit, whatever the number of threads and
@@ -31,7 +31,7 @@
 #include "ir/graph.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
-#include "runtime/collectives.h"
+#include "runtime/backend.h"
 #include "runtime/kernel.h"
 
 namespace stowage::cpu {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -10,10 +11,13 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/memory.h"
 #include "base/strings.h"
+#include "math/weight_blocks.h"
 
 namespace stowage {
+
 namespace {
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF", little-endian
@@ -551,6 +555,24 @@ Result<GgufHeader> ReadGgufHeader(const InputFile& file) {
                            [&](Bytes offset, std::span<std::byte> to) {
                              return file.ReadAt(offset, to);
                            });
+}
+
+void Dequantize(WeightType type, std::span<const std::byte> bytes,
+                std::span<float> to) {
+  STOWAGE_CHECK(BytesOf(type, std::ssize(to)) == std::ssize(bytes));
+  const auto* from = reinterpret_cast<const uint8_t*>(bytes.data());
+  float* numbers = to.data();
+  float* const end = numbers + to.size();
+  const auto put = [&numbers](int i, float number) { numbers[i] = number; };
+  switch (type) {
+#define STOWAGE_WEIGHT_TYPE(name, count, size)                   \
+  case WeightType::k##name:                                      \
+    for (; numbers != end; numbers += (count), from += (size)) { \
+      math::name(from, put);                                     \
+    }                                                            \
+    return;
+#include "ir/weight_types.def"
+  }
 }
 
 }  // namespace stowage

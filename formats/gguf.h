@@ -13,7 +13,7 @@
 //
 // Nothing that a header states is believed before the file is seen to be large enough
 // for it: reading takes no more than a few times the bytes that are there. The format is
-// described in ggml's docs/gguf.md; layouts of numbers in formats/quantized.h.
+// described in ggml's docs/gguf.md; layouts of numbers in formats/gguf.h.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,8 +28,8 @@
 #include "base/bytes.h"
 #include "base/input_file.h"
 #include "base/result.h"
-#include "formats/quantized.h"
 #include "ir/shape.h"
+#include "ir/weight_type.h"
 
 namespace stowage {
 
@@ -126,6 +126,18 @@ Result<bool> IsGguf(const InputFile& file);
 
 /// The header of a file. Errors: GgufHeader::Parse's, and the file's kIo.
 Result<GgufHeader> ReadGgufHeader(const InputFile& file);
+
+// Numbers of a file of weights, whatever its type, as floats.
+//
+//   std::vector<float> row(576);
+//   Dequantize(WeightType::kQ4_1, bytes, row);   // bytes: 18 blocks of 20 bytes
+//
+// The types are in ir/weight_type.h, what their blocks say in math/weight_blocks.h.
+
+/// The numbers of whole blocks as floats. Every one is the float nearest to what the
+/// block says. Precondition: `bytes` are those of as many numbers as `to` has.
+void Dequantize(WeightType type, std::span<const std::byte> bytes,
+                std::span<float> to);
 
 }  // namespace stowage
 

@@ -8,11 +8,15 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <utility>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/strings.h"
+#include "formats/npy.h"
 
 namespace stowage {
+
 namespace {
 
 struct DTypeTag {
@@ -293,6 +297,124 @@ std::string SafetensorsPrefix(const SafetensorsHeader& header) {
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
                                                  Bytes data_bytes) {
   return HeaderParser(text, data_bytes).Parse();
+}
+
+namespace {
+
+constexpr Bytes kMaxHeaderBytes = 100'000'000;  // the format's own limit
+static_assert(std::endian::native == std::endian::little,
+              "the files hold little-endian bytes");
+
+}  // namespace
+
+Result<SafetensorsFile> SafetensorsFile::Open(const std::string& path,
+                                              std::string_view room) {
+  STOWAGE_ASSIGN_OR_RETURN(InputFile opened, InputFile::Open(path, room));
+  SafetensorsFile file(std::move(opened));
+  STOWAGE_RETURN_IF_ERROR(file.ReadHeader());
+  return file;
+}
+
+Status SafetensorsFile::ReadHeader() {
+  const Bytes size = file_.size();
+  if (size < 8) {
+    return Fail(StrCat("has ", size,
+                       " bytes, too few for a header; it is truncated or no "
+                       "safetensors file"));
+  }
+  uint64_t length = 0;
+  STOWAGE_RETURN_IF_ERROR(
+      file_.ReadAt(0, std::as_writable_bytes(std::span(&length, 1))));
+  if (length > static_cast<uint64_t>(kMaxHeaderBytes) ||
+      static_cast<Bytes>(length) > size - 8) {
+    return Fail(StrCat("states a header of ", length, " bytes and has ", size,
+                       "; it is truncated or no safetensors file"));
+  }
+  std::string text(length, '\0');
+  STOWAGE_RETURN_IF_ERROR(
+      file_.ReadAt(8, std::as_writable_bytes(std::span(text))));
+  data_begin_ = 8 + static_cast<Bytes>(length);
+  data_bytes_ = size - data_begin_;
+  auto header = ParseSafetensorsHeader(text, data_bytes_);
+  if (!header.ok()) {
+    return Fail(StrCat("is damaged: ", header.error().message));
+  }
+  header_ = *std::move(header);
+  return {};
+}
+
+Status SafetensorsFile::Read(Bytes begin, std::span<std::byte> to) const {
+  STOWAGE_CHECK(begin >= 0 && static_cast<Bytes>(to.size()) <= data_bytes_ &&
+                begin <= data_bytes_ - static_cast<Bytes>(to.size()));
+  return file_.ReadAt(data_begin_ + begin, to);
+}
+
+Status SafetensorsFile::Read(const SafeTensor& tensor,
+                             std::span<std::byte> to) const {
+  STOWAGE_CHECK(tensor.end - tensor.begin == static_cast<Bytes>(to.size()));
+  return Read(tensor.begin, to);
+}
+
+namespace {
+
+// Whether it begins as a ZIP archive, if only as one of nothing.
+Result<bool> IsArchive(const InputFile& file) {
+  std::array<char, 4> first = {};
+  if (file.size() < static_cast<Bytes>(first.size())) return false;
+  STOWAGE_RETURN_IF_ERROR(
+      file.ReadAt(0, std::as_writable_bytes(std::span(first))));
+  const std::string_view begin(first.data(), first.size());
+  return begin == "PK\3\4" || begin == "PK\5\6";
+}
+
+}  // namespace
+
+Result<TensorFile> TensorFile::Open(const std::string& path,
+                                    std::string_view room) {
+  STOWAGE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path, room));
+  STOWAGE_ASSIGN_OR_RETURN(const bool is_archive, IsArchive(file));
+  if (!is_archive) {
+    STOWAGE_ASSIGN_OR_RETURN(SafetensorsFile tensors,
+                             SafetensorsFile::Open(path, room));
+    return TensorFile(std::move(tensors));
+  }
+  std::string bytes(static_cast<size_t>(file.size()), '\0');
+  STOWAGE_RETURN_IF_ERROR(
+      file.ReadAt(0, std::as_writable_bytes(std::span(bytes))));
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays,
+                           ParseNpz(bytes, path));
+  std::vector<SafeTensor> tensors;
+  for (const NamedArray& array : arrays) {
+    tensors.push_back({.name = array.name, .type = array.array.type});
+  }
+  return TensorFile(
+      Npz{std::move(file), std::move(arrays), std::move(tensors)});
+}
+
+const std::vector<SafeTensor>& TensorFile::tensors() const {
+  if (const Npz* npz = std::get_if<Npz>(&file_)) return npz->tensors;
+  return std::get<SafetensorsFile>(file_).header().tensors;
+}
+
+Status TensorFile::Read(const SafeTensor& tensor,
+                        std::span<std::byte> to) const {
+  const Npz* const npz = std::get_if<Npz>(&file_);
+  if (npz == nullptr) return std::get<SafetensorsFile>(file_).Read(tensor, to);
+  const auto index = static_cast<size_t>(&tensor - npz->tensors.data());
+  std::ranges::copy(npz->arrays.at(index).array.data(), to.begin());
+  return {};
+}
+
+Error TensorFile::Fail(std::string_view message, ErrorCode code) const {
+  return std::visit(
+      [&](const auto& file) {
+        if constexpr (requires { file.Fail(message, code); }) {
+          return file.Fail(message, code);
+        } else {
+          return file.file.Fail(message, code);
+        }
+      },
+      file_);
 }
 
 }  // namespace stowage

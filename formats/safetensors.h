@@ -9,12 +9,17 @@
 //   {"__metadata__":{"step":"300"},"w":{"dtype":"F32","shape":[2,3],
 //    "data_offsets":[0,24]}}
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "base/input_file.h"
 #include "base/result.h"
+#include "formats/array.h"
 #include "ir/shape.h"
 
 namespace stowage {
@@ -50,6 +55,91 @@ std::string SafetensorsPrefix(const SafetensorsHeader& header);
 /// wrong.
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
                                                  Bytes data_bytes);
+
+// A safetensors file that is open: its header, checked, and its tensors' bytes on
+// demand, so that what is in a file is known before any of it is loaded.
+//
+//   Result<SafetensorsFile> file = SafetensorsFile::Open("w.safetensors", "weights");
+//   for (const SafeTensor& tensor : file->header().tensors) { ... }
+//   Status read = file->Read(tensor, bytes);
+
+class SafetensorsFile {
+ public:
+  /// Opens the file and parses its header. `room` opens the messages of errors:
+  /// kNotFound; kIo for what cannot be read or is no regular file;
+  /// kInvalidArgument for a header that is none.
+  static Result<SafetensorsFile> Open(const std::string& path,
+                                      std::string_view room);
+
+  const std::string& path() const { return file_.path(); }
+  const SafetensorsHeader& header() const { return header_; }
+  /// Of all tensors.
+  Bytes data_bytes() const { return data_bytes_; }
+  /// Where they begin, in the file.
+  Bytes data_begin() const { return data_begin_; }
+
+  /// The open file, for who reads it himself from here on.
+  InputFile TakeFile() && { return std::move(file_); }
+
+  /// Reads bytes of the data, from `begin` on: as many as `to` has. Errors kIo.
+  Status Read(Bytes begin, std::span<std::byte> to) const;
+  /// Reads a tensor of the header. Precondition: `to` has its size.
+  Status Read(const SafeTensor& tensor, std::span<std::byte> to) const;
+
+  /// An error of this file: `[room] "path" message`.
+  Error Fail(std::string_view message,
+             ErrorCode code = ErrorCode::kInvalidArgument) const {
+    return file_.Fail(message, code);
+  }
+
+ private:
+  explicit SafetensorsFile(InputFile file) : file_(std::move(file)) {}
+  Status ReadHeader();
+
+  InputFile file_;
+  Bytes data_begin_ = 0;  // in the file
+  Bytes data_bytes_ = 0;
+  SafetensorsHeader header_;
+};
+
+// Named tensors in a file that is open, whichever of the two formats holds them that
+// keep nothing else: safetensors, or NumPy's NPZ, known by its first bytes. What is in
+// the file is known before any of it is used. Tensors of a safetensors file are read on
+// demand; an NPZ file, which may be compressed, is read whole.
+//
+//   Result<TensorFile> file = TensorFile::Open("w.npz", "weights");
+//   for (const SafeTensor& tensor : file->tensors()) { ... }
+//   Status read = file->Read(file->tensors()[0], bytes);
+
+class TensorFile {
+ public:
+  /// `room` opens the messages of errors: those of SafetensorsFile::Open and ParseNpz.
+  static Result<TensorFile> Open(const std::string& path,
+                                 std::string_view room);
+
+  /// In the order of the file. Places of tensors are a safetensors file's alone.
+  const std::vector<SafeTensor>& tensors() const;
+  bool is_npz() const { return std::holds_alternative<Npz>(file_); }
+
+  /// Reads one of tensors(). Precondition: `to` has its size. Error kIo.
+  Status Read(const SafeTensor& tensor, std::span<std::byte> to) const;
+
+  /// An error of this file: `[room] "path" message`.
+  Error Fail(std::string_view message,
+             ErrorCode code = ErrorCode::kInvalidArgument) const;
+
+ private:
+  struct Npz {
+    InputFile file;
+    std::vector<NamedArray> arrays;
+    std::vector<SafeTensor> tensors;  // one for each array
+  };
+
+  explicit TensorFile(std::variant<SafetensorsFile, Npz> file)
+      : file_(std::move(file)) {}
+
+  std::variant<SafetensorsFile, Npz> file_;
+};
 
 }  // namespace stowage
 

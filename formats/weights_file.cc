@@ -8,9 +8,9 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "base/read_file.h"
+#include "base/input_file.h"
 #include "base/strings.h"
-#include "formats/safetensors_file.h"
+#include "formats/safetensors.h"
 
 namespace stowage {
 namespace {

@@ -26,7 +26,6 @@
 #include "base/result.h"
 #include "formats/gguf.h"
 #include "formats/json_values.h"
-#include "formats/quantized.h"
 #include "ir/shape.h"
 
 namespace stowage {

@@ -24,7 +24,7 @@
 #include "ir/op_kind.h"
 #include "ir/shape.h"
 #include "math/small_floats.h"
-#include "runtime/choose_fastest.h"
+#include "runtime/kept_choices.h"
 
 namespace stowage::gpu {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/result.h"
 #include "gpu/device.h"
-#include "runtime/collectives.h"
+#include "runtime/backend.h"
 
 namespace stowage::gpu {
 

@@ -20,7 +20,6 @@
 #include "gpu/gpu_needs.h"       // IWYU pragma: export
 #include "gpu/kernel.h"          // IWYU pragma: export
 #include "runtime/backend.h"
-#include "runtime/collectives.h"
 
 namespace stowage {
 

@@ -11,7 +11,7 @@
 #include "gpu/gpu_executable.h"
 #include "gpu/gpu_needs.h"
 #include "gpu/kernel.h"
-#include "runtime/check_ranks.h"
+#include "runtime/check_programs.h"
 
 namespace stowage::gpu {
 namespace {

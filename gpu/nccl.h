@@ -17,7 +17,7 @@
 
 #include "base/result.h"
 #include "gpu/queue.h"
-#include "runtime/collectives.h"
+#include "runtime/backend.h"
 
 namespace stowage::gpu {
 

@@ -14,12 +14,23 @@
 
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "ir/builder.h"
+#include "ir/graph.h"
 #include "ir/source_loc.h"
 
 namespace stowage {
+
+// A picture of a graph, as Graphviz text. Nodes are boxes coloured by phase, in
+// execution order; nodes that only make views are dashed. Leaves are ellipses,
+// outputs plain text, and every edge carries the name and type of its value.
+//
+//   WriteFile("mlp.dot", ToDot(graph));  // then: dot -Tsvg mlp.dot
+
+/// `graph` as a Graphviz digraph.
+std::string ToDot(const Graph& graph);
 
 /// `equation` is "labels,labels,...->labels", a letter for each axis of each operand.
 /// Errors, which name the equation: no "->", which is never implied; other characters;

@@ -14,25 +14,19 @@
 #include "ir/builder.h"
 #include "ir/control_flow.h"
 #include "ir/custom_op.h"
-#include "ir/dot.h"
 #include "ir/dtype.h"
 #include "ir/einsum.h"
 #include "ir/fused.h"
 #include "ir/graph.h"
 #include "ir/graph_bytes.h"
 #include "ir/graph_copy.h"  // IWYU pragma: export
-#include "ir/in_place.h"
 #include "ir/layout.h"
 #include "ir/legalize.h"
-#include "ir/moment_blocks.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/padding.h"
 #include "ir/parameter_count.h"  // IWYU pragma: export
-#include "ir/rank_blocks.h"
-#include "ir/reorder.h"
-#include "ir/rewrite.h"
+#include "ir/partial_sums.h"
 #include "ir/shape.h"
 #include "ir/source_loc.h"
 #include "ir/statistics.h"
@@ -40,7 +34,6 @@
 #include "ir/uses.h"
 #include "ir/verify.h"
 #include "ir/weight_type.h"  // IWYU pragma: export
-#include "ir/while.h"
 #include "ir/windows.h"
 
 #endif  // STOWAGE_IR_IR_H_

@@ -85,7 +85,7 @@ struct OpDef {
   AcceptsFn accepts = nullptr;
 
   /// Inputs that the kernels can write result 0 over, when both are contiguous
-  /// and of one byte size (bit i = input i). Where it may be: ir/in_place.h.
+  /// and of one byte size (bit i = input i). Where it may be: ir/uses.h.
   uint32_t may_overwrite = 0;
 
   /// The first `updates` results are the new contents of the first `updates`

@@ -19,10 +19,9 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/each_dimension.h"
-#include "ir/moment_blocks.h"
-#include "ir/padding.h"
+#include "ir/partial_sums.h"
 #include "ir/weight_type.h"
+#include "ir/windows.h"
 
 namespace stowage {
 
@@ -435,7 +434,7 @@ GluGrads GluGrad(Value gate, Value up, Value dy, GluActivation activation,
 
 // --- Convolutions ---
 
-// x is (N, C, in...) with 1 to 3 spatial dimensions; ir/conv_geometry.h has the
+// x is (N, C, in...) with 1 to 3 spatial dimensions; ir/windows.h has the
 // formula. A bias is an Add after it, written over the convolution's result.
 
 /// Padding is by zeros.
@@ -601,7 +600,7 @@ AdamWSplitResults AdamWBf16SplitUpdate(Value w, Value delta, Value m, Value v,
                                        STOWAGE_LOC);
 struct Moments8Bit {
   Value m, v;              // u8, of the weight's shape
-  Value m_scale, v_scale;  // f32, of MomentScales of it (ir/moment_blocks.h)
+  Value m_scale, v_scale;  // f32, of MomentScales of it (ir/partial_sums.h)
 };
 struct AdamW8BitResults {
   Value w, delta;  // delta: none for f32 weights

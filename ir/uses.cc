@@ -3,8 +3,10 @@
 #include <numeric>
 
 #include "ir/op_def.h"
+#include "ir/shape.h"
 
 namespace stowage {
+
 namespace {
 
 // Of a node that is at work: its operands may lie in one root.
@@ -47,6 +49,23 @@ Uses::Uses(const Graph& graph, const Layouts& layouts)
   }
   for (const GraphOutput& output : graph.outputs()) {
     at(output.value).is_output = true;
+  }
+}
+
+InPlace::InPlace(const Graph& graph, const Layouts& layouts, const Node& node) {
+  const OpDef& def = GetOpDef(node.op);
+  const ValueId result = node.results[0];
+  if (layouts[Index(result)].root != result) return;
+  const Bytes bytes = graph.value(result).type.bytes();
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!def.may_overwrite_operand(i)) continue;
+    const TensorType& type = graph.value(node.inputs[i]).type;
+    const Layout& layout = layouts[Index(node.inputs[i])];
+    if (type.bytes() == bytes &&
+        graph.value(layout.root).type.bytes() == bytes &&
+        layout.byte_offset == 0 && IsContiguous(type.shape, layout.strides)) {
+      operands_ |= uint32_t{1} << i;
+    }
   }
 }
 

@@ -14,13 +14,78 @@
 //     for (int64_t i = taps.first; i < taps.end; ++i) x[axes[2].Place(o, i)];
 //   }
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <utility>
+#include <vector>
 
 #include "ir/attrs.h"
 #include "ir/shape.h"
 
 namespace stowage {
+
+// Settings of windows that slide along spatial dimensions: one number for all of
+// them, or one for each.
+//
+//   Conv(x, w, {.stride = 2, .padding = {1, 0}});
+
+/// `2`, or `{2, 1}`. Padding may also be given with those before each dimension and
+/// then those after each: `{1, 1, 0, 0}`.
+class EachDimension {
+ public:
+  EachDimension(int64_t all) : values_{all} {}
+  EachDimension(std::initializer_list<int64_t> values) : values_(values) {}
+  EachDimension(std::vector<int64_t> values) : values_(std::move(values)) {}
+  const std::vector<int64_t>& values() const { return values_; }
+
+  /// For `dimensions`, at least one. A list of another length stays as it is, for
+  /// an op to refuse.
+  std::vector<int64_t> For(int dimensions) const {
+    if (values_.size() != 1 || dimensions < 1) return values_;
+    return std::vector<int64_t>(static_cast<size_t>(dimensions), values_[0]);
+  }
+
+  /// As padding: before each dimension, then after each.
+  std::vector<int64_t> BothSides(int dimensions) const {
+    std::vector<int64_t> both = For(dimensions);
+    const size_t count = both.size();
+    if (count != static_cast<size_t>(dimensions)) return both;
+    both.reserve(2 * count);
+    for (size_t i = 0; i < count; ++i) both.push_back(both[i]);
+    return both;
+  }
+
+ private:
+  std::vector<int64_t> values_;
+};
+
+// What `pad` puts around a tensor: where each element of its result comes from,
+// axis by axis.
+//
+//   SourceOfPadded({.in = 4, .before = 2}, PadMode::kReflect, 0) == 2
+
+/// What padding holds: one number, the elements mirrored at the outermost one, or
+/// the outermost one again and again.
+enum class PadMode : uint8_t { kConstant = 0, kReflect = 1, kEdge = 2 };
+
+struct PaddedAxis {
+  int64_t in = 1;
+  int64_t before = 0;
+};
+
+/// The element of [0, axis.in) that element i of the result repeats; below 0 where
+/// that is the constant.
+constexpr int64_t SourceOfPadded(const PaddedAxis& axis, PadMode mode,
+                                 int64_t i) {
+  const int64_t at = i - axis.before;
+  if (at >= 0 && at < axis.in) return at;
+  if (mode == PadMode::kConstant) return -1;
+  if (mode == PadMode::kEdge) return at < 0 ? 0 : axis.in - 1;
+  return at < 0 ? -at : 2 * (axis.in - 1) - at;
+}
 
 /// Spatial axes that a window may have.
 inline constexpr int kMaxSpatialAxes = 3;
@@ -59,6 +124,69 @@ using WindowAxes = std::array<WindowAxis, kMaxSpatialAxes>;
 /// attribute that is not there (dilation) is 1 everywhere. Precondition: the ops
 /// that have these attributes have checked them.
 WindowAxes WindowAxesOf(const Attrs& attrs, const Shape& x, const Shape& y);
+
+// What the three convolution ops have in common. Each works on a picture x (N, C,
+// in...), on filters w (O, C / groups, kernel...) and on a picture y (N, O, out...),
+// and makes one of the three from the other two: `conv` y, `conv_transpose` x,
+// `conv_weight_grad` w. They are tied by
+//
+//   y[n, o, i] = sum over c, k of x[n, c, i * stride - before + k * dilation] w[o, c, k]
+//
+// along every spatial dimension, where x is 0 outside and c runs over the channels
+// of o's group. There are always three spatial dimensions here: of fewer, the first
+// ones have size 1.
+//
+//   const ConvGeometry g(x.shape(), w.shape(), y.shape(), *launch.attrs);
+//   g.out[1] == y.shape()[2];  // of two dimensions
+
+inline constexpr int kConvDims = 3;
+
+/// Along one spatial dimension.
+struct ConvDim {
+  int64_t in = 1, out = 1, kernel = 1;
+  int64_t stride = 1, dilation = 1;
+  int64_t before = 0;  // zeros in front of x
+};
+
+struct ConvGeometry {
+  /// Precondition: an op's `infer` has accepted these shapes and attributes.
+  ConvGeometry(const Shape& x, const Shape& w, const Shape& y,
+               const Attrs& attrs);
+
+  /// Elements of one channel of x, of w, of y.
+  int64_t in_size() const { return Product(&ConvDim::in); }
+  int64_t kernel_size() const { return Product(&ConvDim::kernel); }
+  int64_t out_size() const { return Product(&ConvDim::out); }
+
+  int64_t images, groups;
+  int64_t channels, filters;  // of one group: of x, of y
+  std::array<ConvDim, kConvDims> dims;
+
+ private:
+  int64_t Product(int64_t ConvDim::*size) const {
+    int64_t product = 1;
+    for (const ConvDim& dim : dims) product *= dim.*size;
+    return product;
+  }
+};
+
+// The channels that local_response_norm adds up around each: of an even number, the
+// longer half lies behind, as ONNX's LRN has it.
+//
+//   ChannelWindow::Of(4, 96);    // 1 before and 2 after
+//   ChannelWindow::Of(99, 3);    // 2 and 2: there are no more
+
+struct ChannelWindow {
+  int64_t before = 0, after = 0;
+
+  /// Of `size` channels among `channels`; both are at least 1.
+  static constexpr ChannelWindow Of(int64_t size, int64_t channels) {
+    const int64_t before = (size - 1) / 2;
+    return {.before = std::min(before, channels - 1),
+            .after = std::min(size - 1 - before, channels - 1)};
+  }
+  constexpr int64_t length() const { return before + 1 + after; }
+};
 
 }  // namespace stowage
 

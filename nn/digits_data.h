@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "nn/picture_shape.h"
+#include "nn/model_options.h"
 
 namespace stowage {
 

@@ -21,10 +21,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/result.h"
 #include "ir/builder.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "nn/kv_cache.h"
+#include "nn/model_options.h"
 
 namespace stowage {
 
@@ -134,6 +136,73 @@ Value MultiHeadAttention(Value x, std::string_view name,
 Value TransformerBlock(Value x, std::string_view name,
                        const TransformerOptions& options,
                        SourceLoc loc = SourceLoc::Current());
+
+// The gated feed-forward part of a transformer's block (Shazeer 2020), by the names
+// of Hugging Face's models.
+//
+//   Value y = SwiGlu(h, "model.layers.0.mlp", 352);
+
+struct SwiGluOptions {
+  Init init = Init::Normal(0.02);
+  Init down_init = Init::Normal(0.02);  // of the projection back
+  bool bias = false;                    // of all three
+  bool out_in = false;                  // LinearOptions'
+};
+
+/// x (..., C) -> silu(x Wg) * (x Wu) Wd. Params "<name>.gate_proj.weight" and
+/// "<name>.up_proj.weight" (C, hidden), "<name>.down_proj.weight" (hidden, C), and
+/// biases of the same names where there are any. Of the hidden values, backward keeps the gate and the other factor.
+Value SwiGlu(Value x, std::string_view name, int64_t hidden,
+             const SwiGluOptions& options = {},
+             SourceLoc loc = SourceLoc::Current());
+
+// Norms beside those of nn/layers.h: of rows without a mean, as Llama has them, and
+// of groups of channels or of single ones in each example, which know no batch.
+// Names and meaning are PyTorch's; params take their element type from x.
+//
+//   Value h = RmsNorm(x, "model.norm");
+//   h = Relu(GroupNorm(Conv(pictures, "conv", 32), "gn", 8));
+
+/// Divides the last axis of x (..., C) by the root of its mean square. Param
+/// "<name>.weight" (C), ones at first.
+Value RmsNorm(Value x, std::string_view name, double eps = 1e-5,
+              SourceLoc loc = SourceLoc::Current());
+
+/// Normalizes x (N, C, ...) in `groups` groups of neighbouring channels, over all
+/// the numbers that an example has of one. Params "<name>.weight" (C), ones at first,
+/// and "<name>.bias" (C), zeros. Error: channels that are no multiple of the groups.
+Value GroupNorm(Value x, std::string_view name, int64_t groups,
+                double eps = 1e-5, SourceLoc loc = SourceLoc::Current());
+
+struct InstanceNormOptions {
+  bool affine = false;  // with params "<name>.weight" and "<name>.bias", (C)
+  double eps = 1e-5;
+};
+/// Normalizes each channel of each example of x (N, C, spatial...).
+Value InstanceNorm(Value x, std::string_view name,
+                   const InstanceNormOptions& options = {},
+                   SourceLoc loc = SourceLoc::Current());
+
+// A classifier of two hidden layers with relu, for the 8 x 8 digits of
+// nn/digits_data.h or for pictures of any size, whose pixels it takes in a row.
+//
+//   Result<Graph> graph = BuildMlp(ModelPurpose::kTrain, {.batch = 64});
+
+inline constexpr int64_t kMlpInputs = 64;
+inline constexpr int64_t kMlpHidden = 128;
+inline constexpr int64_t kMlpClasses = 10;
+inline constexpr PictureShape kMlpPictures = {
+    .channels = 1, .height = 8, .width = 8, .classes = kMlpClasses};
+
+/// The graph of the classifier: linear layers "fc1", "fc2" and "fc3", weights
+/// normal with deviation sqrt(2 / in) (He et al. 2015). Inputs: "x" (B, 64),
+/// always f32 and cast to the dtype of the options, "y" i32 (B) in [0, 10); other
+/// pictures, if the options have any, in place of 64 and 10.
+/// Outputs: "loss", the mean cross-entropy in nats; when evaluating also
+/// "predictions" i32 (B). Errors: batch absent or below 1; a seq or a
+/// logit_chunk; impossible pictures; dropout outside [0, 1); an integer dtype;
+/// kUnsupported for generating.
+Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options);
 
 }  // namespace stowage
 

@@ -1,21 +1,153 @@
 #include "nn/llama.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <numbers>
 #include <optional>
 #include <string_view>
+#include <utility>
 
+#include "base/check.h"
 #include "base/strings.h"
 #include "ir/builder.h"
+#include "ir/dtype.h"
 #include "ir/ops.h"
-#include "nn/check_options.h"
-#include "nn/feed_forward.h"
+#include "ir/shape.h"
+#include "math/rope.h"
 #include "nn/kv_cache.h"
 #include "nn/layers.h"
+#include "nn/model_options.h"
 #include "nn/model_parts.h"
-#include "nn/norms.h"
-#include "nn/scaled_rope.h"
 
 namespace stowage {
+
+std::vector<double> Llama3RopeFactors(int64_t dims, double base,
+                                      const Llama3RopeScaling& scaling) {
+  std::vector<double> factors;
+  for (int64_t pair = 0; pair < dims / 2; ++pair) {
+    // How many wavelengths there are in the texts that the model learned from first.
+    const double waves =
+        scaling.original_positions * math::RopeTurns(base, dims, pair);
+    if (waves < scaling.low_frequency_factor) {
+      factors.push_back(scaling.factor);
+    } else if (waves > scaling.high_frequency_factor) {
+      factors.push_back(1);
+    } else {
+      const double smooth =
+          (waves - scaling.low_frequency_factor) /
+          (scaling.high_frequency_factor - scaling.low_frequency_factor);
+      factors.push_back(1 / ((1 - smooth) / scaling.factor + smooth));
+    }
+  }
+  return factors;
+}
+
+Status CheckYarn(const YarnRopeScaling& scaling) {
+  const std::pair<std::string_view, double> numbers[] = {
+      {"factor", scaling.factor},
+      {"number of original positions", scaling.original_positions},
+      {"beta_fast", scaling.fast_turns},
+      {"beta_slow", scaling.slow_turns}};
+  for (const auto& [name, number] : numbers) {
+    if (std::isfinite(number) && number > 0) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] a YaRN scaling of rope has a ", name, " of ",
+                        number, "; expected a finite number above 0")};
+  }
+  return {};
+}
+
+std::vector<double> YarnRopeFactors(int64_t dims, double base,
+                                    const YarnRopeScaling& scaling) {
+  // The pair that turns so often in the positions that the model learned from first.
+  const auto pair_of = [&](double turns) {
+    return static_cast<double>(dims) *
+           std::log(scaling.original_positions /
+                    (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(base));
+  };
+  double low = pair_of(scaling.fast_turns), high = pair_of(scaling.slow_turns);
+  if (scaling.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(dims - 1));
+  if (low == high) high += 0.001;
+  std::vector<double> factors;
+  for (int64_t pair = 0; pair < dims / 2; ++pair) {
+    const double slow =
+        std::clamp((static_cast<double>(pair) - low) / (high - low), 0.0, 1.0);
+    factors.push_back(1 / (slow / scaling.factor + 1 - slow));
+  }
+  return factors;
+}
+
+double YarnGain(double factor, double weight) {
+  return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1;
+}
+
+Status CheckRopeFactors(std::string_view model, int64_t dims,
+                        std::span<const double> factors) {
+  if (factors.empty()) return {};
+  if (std::ssize(factors) != dims / 2) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", model, " has ", factors.size(),
+                        " factors of rope for heads of ", dims,
+                        " elements; expected one a pair, ", dims / 2)};
+  }
+  for (const double factor : factors) {
+    if (std::isfinite(factor) && factor > 0) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", model, " has a factor of rope of ", factor,
+                        "; expected finite numbers above 0")};
+  }
+  return {};
+}
+
+RopeTable ScaledRopeTable(GraphBuilder& g, int64_t positions, int64_t dims,
+                          double base, std::span<const double> factors,
+                          double gain, SourceLoc loc) {
+  STOWAGE_CHECK(std::ssize(factors) == dims / 2);
+  std::vector<float> cos, sin;
+  for (int64_t position = 0; position < positions; ++position) {
+    for (int64_t pair = 0; pair < dims / 2; ++pair) {
+      const double turns = math::RopeTurns(base, dims, pair) /
+                           factors[static_cast<size_t>(pair)];
+      const double angle =
+          math::RopeAngle(static_cast<int32_t>(position), turns);
+      cos.push_back(static_cast<float>(gain * std::cos(angle)));
+      sin.push_back(static_cast<float>(gain * std::sin(angle)));
+    }
+  }
+  const Shape shape{positions, 1, dims / 2};
+  const auto constant = [&](std::string_view name,
+                            const std::vector<float>& numbers) {
+    return g.Name(
+        name,
+        Constant(g, DType::kF32, shape, std::as_bytes(std::span(numbers)), loc),
+        loc);
+  };
+  return {constant("rope.cos", cos), constant("rope.sin", sin)};
+}
+
+RopeTable RowsOf(const RopeTable& table, Value positions, SourceLoc loc) {
+  return {Gather(table.cos, positions, loc), Gather(table.sin, positions, loc)};
+}
+
+Value Rope(Value x, const RopeTable& table, SourceLoc loc) {
+  if (!x.ok()) return x;
+  const int64_t dims = x.shape().back();
+  const Value wide = Cast(x, DType::kF32, loc);
+  const Value a = Slice(wide, -1, 0, dims / 2, 1, loc);
+  const Value b = Slice(wide, -1, dims / 2, dims, 1, loc);
+  const std::array<Value, 2> turned = {
+      Sub(Mul(a, table.cos, loc), Mul(b, table.sin, loc), loc),
+      Add(Mul(b, table.cos, loc), Mul(a, table.sin, loc), loc)};
+  return Cast(Concat(turned, -1, loc), x.dtype(), loc);
+}
+
 namespace {
 
 int64_t HeadSize(const LlamaConfig& config) {

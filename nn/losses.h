@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
 
@@ -91,6 +92,18 @@ Value ClassCrossEntropy(Value logits, Value labels,
                         const ClassLossOptions& options, STOWAGE_LOC);
 
 #undef STOWAGE_LOC
+
+// Label smoothing (Szegedy et al. 2016) of a graph that is there already: its loss
+// becomes that of torch.nn.CrossEntropyLoss(label_smoothing=...), the share `smoothing` of
+// every target spread evenly over all classes.
+//
+//   Result<Graph> smoothed = WithLabelSmoothing(*forward, 0.1);
+
+/// `graph` with its output "loss" smoothed, which must come from a cross_entropy or a
+/// linear_cross_entropy. Composed of other ops: the first makes its softmax once more, and
+/// the second still never holds its logits. Errors: a smoothing outside [0, 1);
+/// kUnsupported for a loss of another kind, or whose weight is in blocks.
+Result<Graph> WithLabelSmoothing(const Graph& graph, double smoothing);
 
 }  // namespace stowage
 

@@ -6,12 +6,34 @@
 //   BuildModel("gpt-nano", ModelPurpose::kTrain, {.batch = 8, .seq = 64});
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <string_view>
 
+#include "base/result.h"
 #include "ir/dtype.h"
-#include "nn/picture_shape.h"
 
 namespace stowage {
+
+// What a classifier of pictures looks at, and how its pictures are varied.
+//
+//   PictureShape fashion{.channels = 1, .height = 28, .width = 28, .classes = 10};
+
+struct PictureShape {
+  int64_t channels = 1, height = 1, width = 1;
+  int64_t classes = 2;
+
+  /// Numbers of one picture.
+  int64_t size() const { return channels * height * width; }
+  friend bool operator==(const PictureShape&, const PictureShape&) = default;
+};
+
+/// Variations of a picture when it is drawn for training.
+struct Augmentation {
+  int64_t pad =
+      0;  // zeros on each side, of which a crop of the old size is cut
+  bool flip = false;  // left and right, every second time
+};
 
 /// What a model's graph is for. The params, their names and their order are the
 /// same for all purposes, so that one weight layout serves all graphs.
@@ -53,6 +75,36 @@ struct ModelOptions {
   /// inputs, the i64 scalars "seed" and "step".
   double dropout = 0;
 };
+
+// Checks that the models share.
+
+/// Error kInvalidArgument when the batch is absent or below 1, the dtype does
+/// not float, or dropout is outside [0, 1).
+Status CheckModelOptions(std::string_view model, const ModelOptions& options);
+
+struct NamedSize {
+  std::string_view name;
+  int64_t size;
+};
+/// Error kInvalidArgument when a size of the model itself is below 1.
+Status CheckModelSizes(std::string_view model,
+                       std::initializer_list<NamedSize> sizes);
+
+/// As CheckModelOptions, for a model of text. Further errors, kInvalidArgument:
+/// pictures; a seq that is absent, below 1 or above max_seq; a negative logit_chunk; a
+/// cache for anything but generating, below seq or above max_seq.
+Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
+                             ModelPurpose purpose, const ModelOptions& options);
+
+/// Error kInvalidArgument when there is a logit_chunk or weighted_targets, for models of few
+/// logits, whose loss takes neither.
+Status CheckNoLogitChunk(std::string_view model, const ModelOptions& options);
+
+/// As CheckModelOptions, for a model that has no sequences and generates nothing. Further
+/// errors: kInvalidArgument for a seq, a logit_chunk, a cache or pictures of impossible
+/// sizes, kUnsupported for generating.
+Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
+                              const ModelOptions& options);
 
 }  // namespace stowage
 

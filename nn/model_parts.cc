@@ -5,7 +5,7 @@
 #include "ir/dtype.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
-#include "nn/picture_shape.h"
+#include "nn/model_options.h"
 
 namespace stowage {
 namespace {

@@ -16,7 +16,6 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "nn/model_options.h"
-#include "nn/picture_shape.h"
 #include "nn/schedule.h"
 
 namespace stowage {

@@ -9,11 +9,10 @@
 #include <variant>
 
 #include "base/check.h"
+#include "base/input_file.h"
 #include "base/memory.h"
-#include "base/read_file.h"
 #include "base/strings.h"
-#include "formats/idx.h"
-#include "formats/npz.h"
+#include "formats/npy.h"
 #include "formats/numbers.h"
 #include "formats/picture.h"
 #include "math/philox.h"

@@ -12,9 +12,8 @@
 #include "base/strings.h"
 #include "formats/gguf.h"
 #include "formats/json_values.h"
-#include "formats/quantized.h"
 #include "ir/shape.h"
-#include "nn/scaled_rope.h"
+#include "nn/llama.h"
 
 namespace stowage {
 namespace {

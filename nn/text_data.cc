@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/read_file.h"
+#include "base/input_file.h"
 #include "base/strings.h"
 #include "nn/random.h"
 

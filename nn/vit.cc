@@ -5,9 +5,9 @@
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
-#include "nn/check_options.h"
-#include "nn/conv.h"
+#include "nn/conv_nets.h"
 #include "nn/layers.h"
+#include "nn/model_options.h"
 #include "nn/model_parts.h"
 
 namespace stowage {

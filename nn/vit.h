@@ -17,7 +17,6 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "nn/model_options.h"
-#include "nn/picture_shape.h"
 
 namespace stowage {
 

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "onnx/body.h"
 #include "onnx/node.h"
 #include "onnx/onnx.pb.h"
 #include "onnx/scope.h"

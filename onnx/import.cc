@@ -1,8 +1,13 @@
 #include "onnx/import.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <set>
+#include <span>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -11,15 +16,61 @@
 #include "formats/array.h"
 #include "ir/dtype.h"
 #include "ir/ops.h"
-#include "onnx/inputs.h"
-#include "onnx/loss.h"
-#include "onnx/needed_nodes.h"
 #include "onnx/node.h"
 #include "onnx/node_importer.h"
+#include "onnx/parse_model.h"
 #include "onnx/scope.h"
 #include "onnx/tensor.h"
 
 namespace stowage::onnx {
+
+namespace {
+
+using Tensors = std::vector<std::pair<std::string, const pb::TensorProto*>>;
+
+void AddTensors(const pb::GraphProto& graph, Tensors* tensors) {
+  for (const pb::TensorProto& tensor : graph.initializer()) {
+    tensors->emplace_back(tensor.name(), &tensor);
+  }
+  for (const pb::NodeProto& node : graph.node()) {
+    for (const pb::AttributeProto& attribute : node.attribute()) {
+      if (attribute.has_g()) AddTensors(attribute.g(), tensors);
+    }
+  }
+}
+
+}  // namespace
+
+bool IsNameOfStep(std::string_view name) {
+  return name == "lr" || name == "step" || name == "seed" || name == "loss" ||
+         name == "labels";
+}
+
+bool MayNameState(std::string_view name,
+                  const std::unordered_set<std::string>& tensors) {
+  for (size_t dot = name.find('.'); dot != name.npos;
+       dot = name.find('.', dot + 1)) {
+    if (tensors.contains(std::string(name.substr(0, dot)))) return true;
+  }
+  return false;
+}
+
+Tensors TensorsOf(const pb::GraphProto& graph) {
+  Tensors tensors;
+  AddTensors(graph, &tensors);
+  std::unordered_set<std::string> names, taken;
+  for (const auto& [name, tensor] : tensors) names.insert(name);
+  std::unordered_map<std::string, int64_t> counts;
+  for (auto& [name, tensor] : tensors) {
+    const bool is_free = !IsNameOfStep(name) && !MayNameState(name, names);
+    if (is_free && taken.insert(name).second) continue;
+    do {
+      name = StrCat(tensor->name(), ".", 1 + ++counts[tensor->name()]);
+    } while (!taken.insert(name).second);
+  }
+  return tensors;
+}
+
 namespace {
 
 Error Wrong(std::string message) {
@@ -28,6 +79,213 @@ Error Wrong(std::string message) {
 Error Unsupported(std::string message) {
   return {ErrorCode::kUnsupported, StrCat("[onnx] ", message)};
 }
+
+Shape Without(const Shape& shape, int axis) {
+  Shape rest;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i != axis) rest.push_back(shape[i]);
+  }
+  return rest;
+}
+
+// The axis of classes: the one that the labels lack.
+Result<int> ClassAxis(const Shape& logits, const OnnxLoss& loss) {
+  if (logits.rank() < 2) {
+    return Wrong(
+        StrCat("the loss cross_entropy takes logits of two dimensions "
+               "or more; they are ",
+               logits.ToString()));
+  }
+  if (!loss.labels_shape) return logits.rank() >= 4 ? 1 : logits.rank() - 1;
+  const Shape labels{std::span<const int64_t>(*loss.labels_shape)};
+  std::optional<int> axis;
+  for (int i = 1; i < logits.rank(); ++i) {
+    if (Without(logits, i) != labels) continue;
+    if (axis) {
+      return Wrong(StrCat("labels ", labels.ToString(), " lack dimension ",
+                          *axis, " or ", i, " of logits ", logits.ToString(),
+                          ": which are the classes cannot be told"));
+    }
+    axis = i;
+  }
+  if (!axis) {
+    return Wrong(StrCat("labels ", labels.ToString(), " do not go with logits ",
+                        logits.ToString(),
+                        "; expected their shape without the classes"));
+  }
+  return *axis;
+}
+
+// Which part of the labels the largest logit is at.
+Value Accuracy(Value logits, Value labels) {
+  return ReduceMean(
+      Cast(Equal(Cast(ArgMax(logits), labels.dtype()), labels), DType::kF32));
+}
+
+Result<Value> LossOf(GraphBuilder& g, const OnnxLoss& loss, Value output,
+                     bool judges) {
+  if (loss.kind == OnnxLossKind::kOutput) return output;
+  const Shape shape = output.shape();  // which a new input may move
+  if (loss.kind == OnnxLossKind::kCrossEntropy) {
+    STOWAGE_ASSIGN_OR_RETURN(const int axis, ClassAxis(shape, loss));
+    const Value labels =
+        g.Input(loss.labels, DType::kI64, Without(shape, axis));
+    Axes order;
+    for (int i = 0; i < shape.rank(); ++i) {
+      if (i != axis) order.push_back(i);
+    }
+    order.push_back(axis);
+    const Value logits = Permute(output, order);
+    const Value cross_entropy = CrossEntropy(logits, labels);
+    if (judges) g.Output("accuracy", Accuracy(logits, labels));
+    return cross_entropy;
+  }
+  if (loss.labels_shape &&
+      *loss.labels_shape != std::vector<int64_t>(shape.begin(), shape.end())) {
+    return Wrong(
+        StrCat("the loss compares ", shape.ToString(), " with ",
+               Shape(std::span<const int64_t>(*loss.labels_shape)).ToString(),
+               "; expected one shape"));
+  }
+  const Value target = g.Input(loss.labels, output.dtype(), shape);
+  if (loss.kind == OnnxLossKind::kMse) {
+    return MeanSquaredError(output, target);
+  }
+  // log(1 + e^x) - x t: the cross-entropy of sigmoid(x), which does not overflow.
+  return ReduceMean(Sub(Softplus(output), Mul(output, target)));
+}
+
+}  // namespace
+
+Status AddLoss(GraphBuilder& g, const OnnxLoss& loss, const std::string& name,
+               Value output, bool judges) {
+  STOWAGE_ASSIGN_OR_RETURN(Value value, LossOf(g, loss, output, judges));
+  if (g.error()) return *g.error();
+  if (value.shape().num_elements() != 1 || !IsFloat(value.dtype())) {
+    return Wrong(StrCat("the output ", Quoted(name), " is ",
+                        value.type().ToString(),
+                        "; a loss is one number, or one of cross_entropy, mse "
+                        "and bce of an output"));
+  }
+  if (value.rank() > 0) value = Reshape(value, {});
+  // As losses are, whatever the model computes in (Runner::ReadScalar).
+  if (value.dtype() != DType::kF32) value = Cast(value, DType::kF32);
+  g.Output("loss", value);
+  if (g.error()) return *g.error();
+  return {};
+}
+
+std::string NameInGraph(const std::string& name,
+                        const std::unordered_set<std::string>& tensors,
+                        const OnnxBuildOptions& options) {
+  if (!options.loss) return name;
+  const bool is_free = !IsNameOfStep(name) && name != options.loss->labels &&
+                       !MayNameState(name, tensors);
+  return is_free ? name : StrCat(name, ".2");
+}
+
+Result<Shape> ShapeOfInput(const OnnxInput& input,
+                           const OnnxBuildOptions& options) {
+  const auto given = options.shapes.find(input.name);
+  Shape shape;
+  if (given != options.shapes.end()) {
+    shape = Shape(std::span<const int64_t>(given->second));
+    if (given->second.size() != input.dims.size()) {
+      return Wrong(StrCat("the shape ", shape.ToString(), " for input ",
+                          Quoted(input.name), " has ", given->second.size(),
+                          " dimensions; the file declares ",
+                          input.dims.size()));
+    }
+    return shape;
+  }
+  for (size_t i = 0; i < input.dims.size(); ++i) {
+    const OnnxDim& dim = input.dims[i];
+    const auto known = options.dims.find(dim.symbol);
+    if (dim.size > 0) {
+      shape.push_back(dim.size);
+    } else if (!dim.symbol.empty() && known != options.dims.end()) {
+      shape.push_back(known->second);
+    } else {
+      return Wrong(
+          StrCat("dimension ", i, " of input ", Quoted(input.name), " is ",
+                 dim.symbol.empty() ? "not told"
+                                    : StrCat("called ", Quoted(dim.symbol)),
+                 "; give its size (--dim ",
+                 dim.symbol.empty() ? "" : StrCat(dim.symbol, "=N, or "),
+                 "--shape ", input.name, "=...)"));
+    }
+  }
+  return shape;
+}
+
+Status CheckOptions(const std::vector<OnnxInput>& inputs,
+                    const OnnxBuildOptions& options) {
+  std::set<std::string> names, symbols;
+  for (const OnnxInput& input : inputs) {
+    names.insert(input.name);
+    for (const OnnxDim& dim : input.dims) {
+      if (!dim.symbol.empty()) symbols.insert(dim.symbol);
+    }
+  }
+  const auto list = [](const std::set<std::string>& all) {
+    std::string text;
+    for (const std::string& name : all) {
+      text += StrCat(text.empty() ? "" : ", ", Quoted(name));
+    }
+    return text.empty() ? std::string("none") : text;
+  };
+  for (const auto& [name, shape] : options.shapes) {
+    if (!names.contains(name)) {
+      return Wrong(StrCat("a shape is given for ", Quoted(name),
+                          ", which is no input; there are ", list(names)));
+    }
+  }
+  for (const auto& [name, array] : options.constants) {
+    if (!names.contains(name)) {
+      return Wrong(StrCat("a value is given for ", Quoted(name),
+                          ", which is no input; there are ", list(names)));
+    }
+  }
+  for (const auto& [name, size] : options.dims) {
+    if (!symbols.contains(name)) {
+      return Wrong(StrCat("a size is given for the dimension ", Quoted(name),
+                          ", which no input has; there are ", list(symbols)));
+    }
+  }
+  return {};
+}
+
+Result<std::vector<OnnxInput>> InputsOf(const pb::ModelProto& model) {
+  std::set<std::string> held;
+  for (const pb::TensorProto& tensor : model.graph().initializer()) {
+    held.insert(tensor.name());
+  }
+  std::vector<OnnxInput> inputs;
+  for (const pb::ValueInfoProto& info : model.graph().input()) {
+    // Up to IR version 3 the file's tensors are inputs, too.
+    if (held.contains(info.name())) continue;
+    if (!info.type().has_tensor_type()) {
+      return Unsupported(
+          StrCat("input ", Quoted(info.name()), " is no dense tensor"));
+    }
+    OnnxInput input{.name = info.name()};
+    const Result<DType> dtype =
+        DTypeOfElement(info.type().tensor_type().elem_type());
+    if (!dtype.ok()) {
+      return Unsupported(
+          StrCat("input ", Quoted(info.name()), ": ", dtype.error().message));
+    }
+    input.dtype = *dtype;
+    for (const auto& dim : info.type().tensor_type().shape().dim()) {
+      input.dims.push_back({dim.has_dim_value() ? dim.dim_value() : 0,
+                            dim.has_dim_param() ? dim.dim_param() : ""});
+    }
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+namespace {
 
 class Importer {
  public:

@@ -10,11 +10,10 @@
 #include "ir/source_loc.h"
 #include "onnx/control_flow.h"
 #include "onnx/fold.h"
-#include "onnx/inputs.h"
-#include "onnx/missing_ops.h"
+#include "onnx/import.h"
 #include "onnx/ops.h"
+#include "onnx/opsets.h"
 #include "onnx/tensor.h"
-#include "onnx/weights.h"
 
 namespace stowage::onnx {
 namespace {

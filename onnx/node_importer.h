@@ -25,13 +25,13 @@
 #include "ir/builder.h"
 #include "onnx/build_options.h"
 #include "onnx/control_flow.h"
-#include "onnx/declared_types.h"
-#include "onnx/functions.h"
 #include "onnx/node.h"
 #include "onnx/onnx.pb.h"
 #include "onnx/ops.h"
 #include "onnx/opsets.h"
+#include "onnx/parse_model.h"
 #include "onnx/scope.h"
+#include "onnx/tensor.h"
 
 namespace stowage::onnx {
 
@@ -48,7 +48,7 @@ class NodeImporter : private GraphImporter {
 
   /// The names of the model's own graph, none yet.
   Scope ModelScope() const { return {.opsets = &opsets_, .is_model = true}; }
-  /// What a value of the file is called in the graph (onnx/inputs.h).
+  /// What a value of the file is called in the graph (onnx/import.h).
   std::string NameInGraph(const std::string& name) const;
   /// Gives an operand a name. Error: the name is taken.
   Status Define(const std::string& name, Operand operand, Scope& scope);

@@ -8,14 +8,12 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/read_file.h"
+#include "base/input_file.h"
 #include "base/strings.h"
 #include "onnx/import.h"
-#include "onnx/inputs.h"
 #include "onnx/onnx.pb.h"
 #include "onnx/parse_model.h"
 #include "onnx/tensor.h"
-#include "onnx/weights.h"
 
 namespace stowage {
 namespace {

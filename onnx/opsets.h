@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "onnx/onnx.pb.h"
+#include "onnx/parse_model.h"
 
 namespace stowage::onnx {
 
@@ -27,6 +28,26 @@ Opsets OpsetsOf(
 
 /// Error kUnsupported: a version of ONNX's own that is not known here.
 Status CheckOpset(const Opsets& opsets);
+
+// The ops of a file that are not known here: all of them at once, so that nobody has to
+// find them one by one.
+//
+//   const MissingOps missing = FindMissingOps(model, functions);
+//   ToText(missing) == "Loop (1 node), com.microsoft.Attention (12 nodes)"
+
+/// How many nodes have each, by its name with its domain, or with the operator set that
+/// has made another op of it.
+using MissingOps = std::map<std::string, int>;
+
+/// What the op of `node` is called among them; "" where it is known.
+std::string MissingName(const pb::NodeProto& node, const Opsets& opsets,
+                        const FunctionTable& functions);
+
+/// Those of the model's graph, of the graphs within its nodes and of its functions.
+MissingOps FindMissingOps(const pb::ModelProto& model,
+                          const FunctionTable& functions);
+
+std::string ToText(const MissingOps& missing);
 
 }  // namespace stowage::onnx
 

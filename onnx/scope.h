@@ -9,7 +9,6 @@
 #include <string>
 #include <unordered_map>
 
-#include "onnx/body.h"
 #include "onnx/node.h"
 #include "onnx/opsets.h"
 

@@ -9,7 +9,6 @@
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/exchanges.h"
-#include "ir/in_place.h"
 #include "ir/op_def.h"
 #include "ir/uses.h"
 

@@ -1,10 +1,15 @@
 #include "planner/plan.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/strings.h"
+#include "ir/op_def.h"
+#include "ir/op_kind.h"
+#include "ir/partial_sums.h"
 #include "ir/text.h"
 
 namespace stowage {
@@ -88,6 +93,75 @@ Status CheckPlanIsFor(const Plan& plan, const Graph& graph) {
 Status CheckPlanFits(const Plan& plan, const Graph& graph) {
   if (Fits(plan, graph)) return {};
   return ForAnother(plan, graph);
+}
+
+WeightLayout WeightLayout::FromForward(const Graph& graph, const Plan& plan) {
+  STOWAGE_CHECK(plan.buffer_of.size() ==
+                static_cast<size_t>(graph.num_values()));
+  Content layout;
+  layout.weight_bytes = plan.regions.weights;
+  layout.state_bytes = plan.regions.state;
+  layout.alignment = plan.alignment;
+  layout.host_state_bytes = plan.regions.host_state;
+  for (const Role role : {Role::kParam, Role::kState}) {
+    for (const ValueId id : graph.Leaves(role)) {
+      const ValueInfo& value = graph.value(id);
+      auto& slots = role == Role::kParam ? layout.weights
+                    : value.on_host      ? layout.host_states
+                                         : layout.states;
+      const auto buffer =
+          static_cast<size_t>(plan.buffer_of[static_cast<size_t>(id)]);
+      slots.emplace(value.name, Slot{value.type, plan.buffers[buffer].offset});
+    }
+  }
+  return WeightLayout(std::move(layout));
+}
+
+WeightLayout WeightLayout::WithoutStates() const {
+  Content layout;
+  layout.weights = weights();
+  layout.weight_bytes = weight_bytes();
+  layout.alignment = alignment();
+  return WeightLayout(std::move(layout));
+}
+
+namespace {
+
+Bytes WireBytes(const Graph& graph, const Node& node) {
+  if (!GetOpDef(node.op).collective) return 0;
+  const int64_t ranks = node.attrs.Int("ranks");
+  const auto bytes_of = [&](ValueId id) {
+    return graph.value(id).type.bytes();
+  };
+  // What rank 0, whose block is none of the short ones, keeps of what it has, or gives to
+  // each of the others.
+  switch (node.op) {
+    case OpKind::kAllReduce: {
+      const TensorType& whole = graph.value(node.inputs[0]).type;
+      const Bytes block =
+          RankBlock(whole.shape.num_elements(), ranks, 1) * SizeOf(whole.dtype);
+      return whole.bytes() - block + (ranks - 1) * block;
+    }
+    case OpKind::kReduceScatter: {
+      const Bytes whole = bytes_of(node.inputs[0]);
+      return whole - std::min(whole, bytes_of(node.results[0]));
+    }
+    case OpKind::kAllGather:
+    case OpKind::kAllGatherUpdate: {
+      const Bytes whole = bytes_of(node.results[0]);
+      return (ranks - 1) * std::min(whole, bytes_of(node.inputs.back()));
+    }
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+Bytes WireBytes(const Graph& graph) {
+  Bytes bytes = 0;
+  for (const Node& node : graph.nodes()) bytes += WireBytes(graph, node);
+  return bytes;
 }
 
 }  // namespace stowage

@@ -42,7 +42,10 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -145,6 +148,69 @@ Status CheckPlanIsFor(const Plan& plan, const Graph& graph);
 
 /// The same of its numbers of values and nodes alone.
 Status CheckPlanFits(const Plan& plan, const Graph& graph);
+
+// Where the persistent values live, once and for all programs.
+//
+// The first plan of a model decides where its weights are; every other plan
+// over the same weights (backward, training step, evaluation, generation,
+// another batch size) takes that layout as given, reserves it first and packs
+// its own activations elsewhere. So one copy of the weights serves all
+// programs. A layout never changes, and copies of it cost nothing.
+//
+//   Result<Plan> forward_plan = PlanMemory(forward);
+//   WeightLayout weights = WeightLayout::FromForward(forward, *forward_plan);
+//   Result<Plan> step_plan = PlanMemory(step, {.weights = weights});
+
+class WeightLayout {
+ public:
+  struct Slot {
+    TensorType type;
+    Bytes offset = 0;  // from the base of its region
+  };
+
+  /// The layout of the params of `graph` as `plan` placed them, and of its
+  /// states if it has any (a training step's plan has). Precondition: the plan
+  /// is for the graph.
+  static WeightLayout FromForward(const Graph& graph, const Plan& plan);
+
+  /// The params alone, so that a plan may move the states.
+  WeightLayout WithoutStates() const;
+
+  using Slots = std::unordered_map<std::string, Slot>;
+  const Slots& weights() const { return content_->weights; }
+  const Slots& states() const { return content_->states; }
+  /// Those in the host's memory.
+  const Slots& host_states() const { return content_->host_states; }
+  Bytes weight_bytes() const { return content_->weight_bytes; }
+  Bytes state_bytes() const { return content_->state_bytes; }
+  Bytes host_state_bytes() const { return content_->host_state_bytes; }
+  Bytes alignment() const { return content_->alignment; }
+
+ private:
+  struct Content {
+    Slots weights, states, host_states;
+    Bytes weight_bytes = 0;
+    Bytes state_bytes = 0;
+    Bytes host_state_bytes = 0;
+    Bytes alignment = 1;
+  };
+  explicit WeightLayout(Content content)
+      : content_(std::make_shared<const Content>(std::move(content))) {}
+
+  std::shared_ptr<const Content> content_;  // never changes: copies share it
+};
+
+// What one rank of a step sends to the others, as its collectives do it.
+//
+// A sum over ranks is split: each rank sends every other its block of the values, and
+// adds up its own (reduce_scatter); to give the sum to all, each sends its block to every
+// other (all_gather). A rank of N so sends (N - 1) / N of the bytes, once or twice. It
+// receives as much.
+//
+//   WireBytes(step);  // of the rank with the largest blocks, the first
+
+/// Bytes of elements that rank 0 sends in a run of `graph`. Linear in its nodes.
+Bytes WireBytes(const Graph& graph);
 
 }  // namespace stowage
 

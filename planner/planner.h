@@ -9,6 +9,5 @@
 #include "planner/plan_memory.h"    // IWYU pragma: export
 #include "planner/stream.h"         // IWYU pragma: export
 #include "planner/validate_plan.h"  // IWYU pragma: export
-#include "planner/weight_layout.h"  // IWYU pragma: export
 
 #endif  // STOWAGE_PLANNER_PLANNER_H_

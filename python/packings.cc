@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "planner/packing/lower_bound.h"
 #include "planner/packing/packer.h"
 #include "planner/packing/problem.h"
 #include "planner/packing/validate.h"

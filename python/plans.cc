@@ -15,8 +15,7 @@
 #include "python/of_this_process.h"
 #include "report/report.h"
 #include "tools/frontier.h"
-#include "train/choose_loss_scaling.h"
-#include "train/choose_optimizer.h"
+#include "train/device.h"
 #include "train/plan_cache.h"
 
 namespace stowage::python {

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "autodiff/param_groups.h"
+#include "autodiff/optimizer.h"
 #include "base/bytes.h"
 #include "planner/lifetimes.h"
 #include "python/models.h"

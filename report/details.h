@@ -7,7 +7,7 @@
 //
 //   std::vector<BufferDetails> details = MakeDetails(graph, plan);
 //   details[3].kind;                   // kSaved
-//   details[3].values.front().source;  // nn/models/gpt.cc:63
+//   details[3].values.front().source;  // nn/models/texts.cc:63
 
 #include <cstdint>
 #include <string>
@@ -16,6 +16,7 @@
 
 #include "ir/graph.h"
 #include "planner/plan.h"
+#include "report/numbers.h"
 
 namespace stowage {
 
@@ -60,6 +61,29 @@ struct BufferDetails {
 /// Of each buffer of `plan`, in its order. Precondition: CheckPlanIsFor. Linear in
 /// values, operands and buffers, but for sorting readers.
 std::vector<BufferDetails> MakeDetails(const Graph& graph, const Plan& plan);
+
+// The arena as a picture of characters: addresses upwards, time to the right,
+// a letter for each of the largest buffers and a sign for all others.
+//
+//   400 B | .AAAA
+//   300 B | .AAAA      A  h1     200 B  [1, 5)  activations
+//   200 B | ioooo      B  ...
+//   100 B | wwwww
+//
+// A cell stands for a range of addresses over a range of times and shows what
+// takes most of it; '.' where most of it is free.
+
+struct MemoryMapOptions {
+  int columns = 64;  // of cells, at most: no more than there are nodes
+  int rows = 24;
+  int letters = 16;  // largest buffers that get a letter, at most 26
+                     // (the legend leaves out those too small to be seen)
+};
+
+/// The map and its legend; lines of at most 80 characters with the default
+/// options. Empty for an empty arena or schedule. O(cells covered by buffers).
+std::string MemoryMap(const Report& report,
+                      const MemoryMapOptions& options = {});
 
 }  // namespace stowage
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "report/canvas.h"
+#include "report/svg.h"
 
 namespace stowage {
 namespace {

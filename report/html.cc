@@ -9,7 +9,6 @@
 
 #include "base/strings.h"
 #include "planner/lifetimes.h"
-#include "report/format.h"
 #include "report/page_files.h"
 #include "report/report_json.h"
 #include "report/text.h"

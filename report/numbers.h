@@ -14,6 +14,7 @@
 //   std::cout << ToText(report);
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,23 @@ Bytes BytesOf(const RegionBytes& regions, Region region);
 inline constexpr Region kRegions[] = {Region::kWeights, Region::kState,
                                       Region::kIo, Region::kActivations,
                                       Region::kWorkspace};
+
+// Two plans beside each other: their figures, and by how much the second differs.
+//
+//   std::cout << ComparisonText({"kept", &kept}, {"recomputed", &recomputed});
+
+struct NamedReport {
+  std::string name;
+  const Report* report;
+};
+
+/// A table of at most 79 columns; longer names are cut.
+std::string ComparisonText(const NamedReport& a, const NamedReport& b);
+
+/// {"plans": [{"name": ..., figures}, ...], "difference": {"arena_bytes": ...}},
+/// where a difference is the second plan's figure less the first's.
+nlohmann::ordered_json ComparisonJson(const NamedReport& a,
+                                      const NamedReport& b);
 
 }  // namespace stowage
 

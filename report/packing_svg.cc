@@ -10,8 +10,8 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/strings.h"
-#include "report/canvas.h"
-#include "report/format.h"
+#include "report/svg.h"
+#include "report/text.h"
 
 namespace stowage {
 namespace {

@@ -21,7 +21,7 @@
 //               "updates": 0, "may_overwrite": [0, 1]}, ...],
 //    "outputs": [3],
 //    "bodies": [{"node": 4, "second_of": [-1], "plan": {"buffers": ...}}],
-//    "sources": {"files": ["nn/models/mlp.cc"], "file_of": [0, 0, ...],
+//    "sources": {"files": ["nn/models/pictures.cc"], "file_of": [0, 0, ...],
 //                "line_of": [12, 14, ...]}}
 //
 // A value lies in the bytes of its root, from "offset" bytes on, its elements

@@ -5,17 +5,13 @@
 // a map of characters, JSON, a picture, a page or a trace; two plans compared; the
 // stream of a step; what it moves to and from memory; plan files.
 
-#include "report/comparison.h"   // IWYU pragma: export
 #include "report/details.h"      // IWYU pragma: export
 #include "report/html.h"         // IWYU pragma: export
-#include "report/memory_map.h"   // IWYU pragma: export
 #include "report/numbers.h"      // IWYU pragma: export
 #include "report/plan_json.h"    // IWYU pragma: export
 #include "report/report_json.h"  // IWYU pragma: export
-#include "report/stream.h"       // IWYU pragma: export
 #include "report/svg.h"          // IWYU pragma: export
 #include "report/text.h"         // IWYU pragma: export
-#include "report/trace.h"        // IWYU pragma: export
 #include "report/traffic.h"      // IWYU pragma: export
 
 #endif  // STOWAGE_REPORT_REPORT_H_

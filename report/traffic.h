@@ -26,6 +26,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
+#include "report/numbers.h"
 
 namespace stowage {
 
@@ -73,6 +74,15 @@ Traffic CountTraffic(const Graph& graph,
 
 /// A table, a line a family.
 std::string ToText(const Traffic& traffic);
+
+// The plan as a trace that ui.perfetto.dev and chrome://tracing open: one row
+// of slices for each phase of the step, one slice for each node, and a counter
+// of live bytes with one series for each region. The plan knows no clock, so
+// one node is drawn as one microsecond.
+//
+// The format is the "JSON Object Format" of the Trace Event Format document.
+
+std::string ToChromeTrace(const Report& report);
 
 }  // namespace stowage
 

@@ -1,6 +1,7 @@
 #include "runtime/check_programs.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <string>
@@ -11,11 +12,13 @@
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/graph.h"
+#include "ir/op_def.h"
 #include "ir/shape.h"
 #include "planner/plan.h"
 #include "planner/validate_plan.h"
 
 namespace stowage {
+
 namespace {
 
 Error Fail(std::string_view message) {
@@ -192,6 +195,39 @@ Status CheckPrograms(const std::vector<SessionProgram>& programs,
   }
   STOWAGE_RETURN_IF_ERROR(CheckShared(programs));
   return CheckCaches(programs);
+}
+
+Status CheckRanks(const Graph& graph, const JoinedRanks& joined) {
+  for (const Node& node : graph.nodes()) {
+    for (const auto& body : BodiesOf(node)) {
+      STOWAGE_RETURN_IF_ERROR(CheckRanks(*body, joined));
+    }
+    if (!GetOpDef(node.op).collective) continue;
+    const int64_t wanted = node.attrs.Int("ranks");
+    if (wanted == joined.ranks) continue;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[", joined.room, "] ", OpName(node.op), " of ",
+               Quoted(graph.value(node.results[0]).name), " is among ", wanted,
+               " ranks; the backend joins ", joined.ranks,
+               "; build the step for as many ranks as there are, and give the "
+               "backend what joins them (",
+               joined.given, ")")};
+  }
+  return {};
+}
+
+Status AllOrNone(Runner& runner, const std::vector<std::string>& names,
+                 const std::function<Status()>& write) {
+  const Status written = write();
+  if (written.ok()) return {};
+  for (const std::string& name : names) runner.Forget(name);
+  return Error{
+      written.error().code,
+      StrCat(written.error().message,
+             "; some values were written before that, so the ", names.size(),
+             " params and states that they are of have none now: load "
+             "them anew, or initialize the session")};
 }
 
 }  // namespace stowage

@@ -10,16 +10,14 @@
 #include "base/hash.h"
 #include "base/strings.h"
 #include "formats/array.h"
-#include "formats/npz.h"
+#include "formats/npy.h"
 #include "formats/safetensors.h"
-#include "formats/safetensors_file.h"
 #include "ir/op_def.h"
-#include "runtime/all_or_none.h"
+#include "runtime/check_programs.h"
 #include "runtime/checkpoint_file.h"
 #include "runtime/checkpoint_format.h"
-#include "runtime/parts.h"
-#include "runtime/rank_values.h"
-#include "runtime/weight_values.h"
+#include "runtime/initial_values.h"
+#include "runtime/weight_source.h"
 
 namespace stowage {
 namespace {

@@ -24,8 +24,8 @@
 
 #include "base/output_file.h"
 #include "base/result.h"
-#include "runtime/checkpoint_info.h"
-#include "runtime/rank_values.h"
+#include "runtime/checkpoint_format.h"
+#include "runtime/initial_values.h"
 #include "runtime/session.h"
 
 namespace stowage {
@@ -56,7 +56,7 @@ Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 /// kInvalidArgument where its content is not what was saved.
 Status CheckCheckpoint(const std::string& path);
 
-/// Writes the params, and the states that the model keeps (runtime/weight_values.h),
+/// Writes the params, and the states that the model keeps (runtime/weight_source.h),
 /// under their names, for other programs: a safetensors file, or an NPZ where the path
 /// ends in .npz, which holds less than 4 GiB and no bf16 (NpzBytes' errors). Atomic and
 /// refused as SaveCheckpoint is.
@@ -67,7 +67,7 @@ Status SaveWeights(const Runner& runner, const std::string& path);
 /// part once it is seen to be what was checked: bit-identical to what was saved, or
 /// nothing is touched. A file that can be read once and not twice, or that changes in
 /// between, leaves no mixture: then what it holds has no values here (AllOrNone in
-/// runtime/all_or_none.h). Returns the
+/// runtime/check_programs.h). Returns the
 /// step. A program wants all of its states; one that updates nothing (evaluation) may
 /// load a training checkpoint, whose further states it leaves, and one that trains takes
 /// no others. Params of `base` that the file leaves out stay as they are; the caller has given them their

@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/strings.h"
 #include "ir/dtype.h"
-#include "runtime/parts.h"
+#include "runtime/initial_values.h"
 
 namespace stowage {
 namespace {

@@ -26,9 +26,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "formats/safetensors.h"
-#include "formats/safetensors_file.h"
 #include "runtime/checkpoint_format.h"
-#include "runtime/checkpoint_info.h"
 
 namespace stowage {
 

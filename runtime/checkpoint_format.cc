@@ -11,8 +11,8 @@
 #include "base/output_file.h"
 #include "base/strings.h"
 #include "ir/dtype.h"
-#include "runtime/finite.h"
-#include "runtime/rank_values.h"
+#include "runtime/floats.h"
+#include "runtime/initial_values.h"
 
 namespace stowage {
 namespace {

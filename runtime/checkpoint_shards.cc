@@ -19,7 +19,7 @@
 #include "ir/dtype.h"
 #include "runtime/checkpoint_file.h"
 #include "runtime/checkpoint_format.h"
-#include "runtime/parts.h"
+#include "runtime/initial_values.h"
 
 namespace stowage {
 namespace {

@@ -21,8 +21,8 @@
 
 #include "base/output_file.h"
 #include "base/result.h"
-#include "runtime/checkpoint_info.h"
-#include "runtime/rank_values.h"
+#include "runtime/checkpoint_format.h"
+#include "runtime/initial_values.h"
 #include "runtime/session.h"
 
 namespace stowage {

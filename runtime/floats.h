@@ -6,12 +6,16 @@
 //   WriteFloats(runner, "model.norm.weight", /*first=*/0, numbers);
 //   Result<std::vector<float>> logits = ReadFloats(runner, "logits");
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "ir/dtype.h"
 #include "runtime/session.h"
 
 namespace stowage {
@@ -26,6 +30,17 @@ Status WriteFloats(Runner& runner, std::string_view name, int64_t first,
 /// Errors: those of Runner::ReadBytes; a type that is no float.
 Result<std::vector<float>> ReadFloats(const Runner& runner,
                                       std::string_view name);
+
+// NaN and infinity among the elements of a tensor's bytes.
+
+/// The index of the first element that is NaN or infinite; nothing where all are
+/// finite, as integers are. `data` holds whole elements, aligned or not.
+std::optional<int64_t> FindNonFinite(DType dtype,
+                                     std::span<const std::byte> data);
+
+/// The float at `index`, for messages: "nan", "-inf", "0.5".
+std::string FloatText(DType dtype, std::span<const std::byte> data,
+                      int64_t index);
 
 }  // namespace stowage
 

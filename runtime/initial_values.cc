@@ -12,6 +12,7 @@
 #include "math/small_floats.h"
 
 namespace stowage {
+
 namespace {
 
 constexpr Bytes kPart = 1 << 20;  // handed on at a time
@@ -187,6 +188,44 @@ std::vector<std::byte> InitialValues(const ValueInfo& value, uint64_t seed) {
     all.insert(all.end(), bytes.begin(), bytes.end());
   });
   return all;
+}
+
+std::optional<int64_t> BlockOf(const RankValues& values, const Graph& step,
+                               const ValueInfo& value) {
+  if (values.own_name == nullptr) return std::nullopt;
+  const std::optional<ValueId> id = step.Find(values.own_name(value.name));
+  if (!id) return std::nullopt;
+  const ValueInfo& block = step.value(*id);
+  if (block.role != value.role) return std::nullopt;
+  return block.type.shape.num_elements();
+}
+
+std::vector<ValueId> PersistentValues(const Graph& graph) {
+  std::vector<ValueId> values = graph.Leaves(Role::kParam);
+  for (const ValueId id : graph.Leaves(Role::kState)) values.push_back(id);
+  return values;
+}
+
+Status InParts(Bytes bytes,
+               const std::function<Status(Bytes, std::span<std::byte>)>& use) {
+  std::vector<std::byte> room(static_cast<size_t>(std::min(bytes, kPartBytes)));
+  for (Bytes begin = 0; begin < bytes; begin += kPartBytes) {
+    const Bytes size = std::min(kPartBytes, bytes - begin);
+    STOWAGE_RETURN_IF_ERROR(
+        use(begin, std::span(room).first(static_cast<size_t>(size))));
+  }
+  return {};
+}
+
+Status ReadInParts(
+    const Runner& runner, const ValueInfo& value,
+    const std::function<Status(Bytes, std::span<const std::byte>)>& take) {
+  return InParts(value.type.bytes(),
+                 [&](Bytes begin, std::span<std::byte> part) -> Status {
+                   STOWAGE_RETURN_IF_ERROR(runner.ReadPart(
+                       value.name, value.type.dtype, begin, part));
+                   return take(begin, part);
+                 });
 }
 
 }  // namespace stowage

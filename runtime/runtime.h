@@ -4,13 +4,13 @@
 // The room's facade: sessions over one arena, checkpoints, weights of others, and
 // what a backend must offer.
 
-#include "runtime/all_or_none.h"        // IWYU pragma: export
 #include "runtime/backend.h"            // IWYU pragma: export
+#include "runtime/check_programs.h"     // IWYU pragma: export
 #include "runtime/checkpoint.h"         // IWYU pragma: export
 #include "runtime/checkpoint_shards.h"  // IWYU pragma: export
 #include "runtime/floats.h"             // IWYU pragma: export
+#include "runtime/initial_values.h"     // IWYU pragma: export
 #include "runtime/kernel.h"             // IWYU pragma: export
-#include "runtime/parts.h"              // IWYU pragma: export
 #include "runtime/program.h"            // IWYU pragma: export
 #include "runtime/session.h"            // IWYU pragma: export
 #include "runtime/weights.h"            // IWYU pragma: export

@@ -2,7 +2,7 @@
 #define STOWAGE_RUNTIME_SESSION_STATE_H_
 
 // What sessions and their runners remember: for runtime/session.cc, which moves values in
-// and out, and runtime/session_steps.cc, which takes steps.
+// and out, and runtime/session.cc, which takes steps.
 
 #include <array>
 #include <cstddef>

@@ -2,7 +2,7 @@
 #define STOWAGE_RUNTIME_WEIGHT_SOURCE_H_
 
 // The tensors of a file that weights are taken from by name: a safetensors file or an NPZ
-// of any program (formats/tensor_file.h), or one of Stowage's checkpoints, whole or in
+// of any program (formats/safetensors.h), or one of Stowage's checkpoints, whole or in
 // shards, of which is known where the params end.
 //
 //   Result<WeightSource> source = WeightSource::Open("run.safetensors", "weights");
@@ -20,7 +20,7 @@
 
 #include "base/result.h"
 #include "formats/safetensors.h"
-#include "formats/tensor_file.h"
+#include "ir/graph.h"
 #include "runtime/checkpoint_file.h"
 
 namespace stowage {
@@ -55,6 +55,16 @@ class WeightSource {
   TensorFile file_;  // of shards, the index
   std::optional<CheckpointFile> checkpoint_;
 };
+
+// What makes a trained model, and what only its training needs. A file of weights
+// holds the params and the states that the model itself keeps, such as a batch norm's
+// running statistics; an optimizer's states are for going on.
+//
+//   for (ValueId id : WeightValues(runner.graph())) ...
+
+/// The params of `graph`, then those of its states that a node of the forward phase
+/// reads or writes, each in the order of declaration. Linear in operands.
+std::vector<ValueId> WeightValues(const Graph& graph);
 
 }  // namespace stowage
 

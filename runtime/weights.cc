@@ -12,10 +12,9 @@
 #include "base/strings.h"
 #include "formats/safetensors.h"
 #include "math/small_floats.h"
-#include "runtime/all_or_none.h"
-#include "runtime/finite.h"
+#include "runtime/check_programs.h"
+#include "runtime/floats.h"
 #include "runtime/weight_source.h"
-#include "runtime/weight_values.h"
 
 namespace stowage {
 namespace {

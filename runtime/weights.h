@@ -4,7 +4,7 @@
 // Weights of other programs' files. Any safetensors or NPZ file can give the params of a
 // program their values: tensors go to params by name, and rules say what is called
 // or stored otherwise there. States that the model itself keeps, such as a batch
-// norm's running statistics, are params here (runtime/weight_values.h).
+// norm's running statistics, are params here (runtime/weight_source.h).
 //
 //   session.Initialize(/*seed=*/1);        // an optimizer's states, what is missing
 //   Result<LoadedWeights> loaded = LoadWeights(
@@ -68,7 +68,7 @@ struct LoadedWeights {
 /// allows, two that a rule gives one name, another shape, one that fits only transposed,
 /// elements of another type that are no floats; kNotFinite for NaN or infinity, in the
 /// file or by a cast to a narrower type, after which none of these params has values
-/// (AllOrNone in runtime/all_or_none.h).
+/// (AllOrNone in runtime/check_programs.h).
 Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
                                   const WeightRules& rules = {});
 

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "text/chat_template.h"
+#include "text/jinja.h"
 #include "text/tokenizer.h"
 
 namespace stowage {

@@ -9,6 +9,8 @@
 //   STOWAGE_ASSIGN_OR_RETURN(PreTokenizer words, PreTokenizer::Create(steps));
 //   STOWAGE_RETURN_IF_ERROR(words.ForEachWord(text, [](std::string_view word) {}));
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -75,6 +77,48 @@ class PreTokenizer {
 };
 
 }  // namespace text
+
+// Tokens that are looked for in the text itself, before it is cut into words.
+//
+//   AddedTokens tokens({{.text = "<|im_end|>", .id = 2, .special = true}});
+//   tokens.Split(text, /*special=*/true,
+//                [](std::string_view piece) {}, [](int32_t id) {});
+
+struct AddedToken {
+  std::string text;
+  int32_t id = 0;
+  bool special = false;     // a mark, not a part of the text
+  bool strip_left = false;  // takes the white space before it along
+  bool strip_right = false;
+  bool normalized =
+      false;  // looked for in normalized text, else in the raw one
+};
+
+namespace text {
+
+class AddedTokens {
+ public:
+  AddedTokens() = default;
+  /// Precondition: no text is empty.
+  explicit AddedTokens(std::vector<AddedToken> tokens);
+
+  /// Calls `piece` and `token` with what `text` consists of, in order: the leftmost
+  /// token first, of several the longest. Without `special`, special tokens are left
+  /// in the pieces. Stops at the first error.
+  Status Split(std::string_view text, bool special,
+               const std::function<Status(std::string_view)>& piece,
+               const std::function<void(int32_t)>& token) const;
+
+ private:
+  // The longest token at the start of `text`, if any.
+  const AddedToken* At(std::string_view text) const;
+
+  std::vector<AddedToken> tokens_;  // in the order of their bytes
+  std::array<bool, 256> first_{};   // bytes that one begins with
+};
+
+}  // namespace text
+
 }  // namespace stowage
 
 #endif  // STOWAGE_TEXT_PRE_TOKENIZER_H_

@@ -5,9 +5,9 @@
 //
 //   Result<Tokenizer> tokenizer = ReadTokenizer("tokenizer.json");
 
-#include "text/chat_template.h"   // IWYU pragma: export
 #include "text/examples.h"        // IWYU pragma: export
 #include "text/gguf_tokenizer.h"  // IWYU pragma: export
+#include "text/jinja.h"           // IWYU pragma: export
 #include "text/tokenizer.h"       // IWYU pragma: export
 #include "text/tokenizer_file.h"  // IWYU pragma: export
 

@@ -6,7 +6,6 @@
 
 #include "base/strings.h"
 #include "text/bpe.h"
-#include "text/nfc.h"
 #include "text/utf8.h"
 
 namespace stowage {

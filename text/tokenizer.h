@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "text/added_tokens.h"   // IWYU pragma: export
 #include "text/pre_tokenizer.h"  // IWYU pragma: export
 
 namespace stowage {

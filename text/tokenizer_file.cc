@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/input_file.h"
-#include "base/read_file.h"
 #include "base/strings.h"
 #include "formats/gguf.h"
 #include "text/gguf_tokenizer.h"

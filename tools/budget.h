@@ -4,13 +4,20 @@
 // What is said of a plan that fits its budget by some lever, and of one that does
 // not fit.
 
+#include <nlohmann/json.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
+#include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/op_times.h"
+#include "planner/lifetimes.h"
+#include "train/device.h"
+#include "train/training.h"
 
 namespace stowage::tools {
 
@@ -54,6 +61,35 @@ std::string FittedText(const FittedStep& step,
 /// What no choice that fits can do with less than, in percent of the step's cost
 /// without recomputation.
 double LeastPercent(const FittedStep& step);
+
+// What the step would take with each optimizer, as --fit-optimizer prints it: a line
+// each. It chooses none.
+//
+//   const std::vector<OptimizerFit> fits = FitOptimizers(spec, device);
+//   PrintOptimizerFits(fits, spec.budget, /*as_json=*/false);
+
+struct OptimizerFit {
+  std::string_view name;
+  /// Why it cannot train this model at all; empty if it can.
+  std::string refused = {};
+  bool fits = false;
+  Bytes arena = 0;        // where it does not fit, the smallest that works
+  ParamBytes bytes = {};  // of that plan, or of the step as given
+};
+
+/// The step of `spec` with each optimizer of NamedOptimizers in place of its own,
+/// otherwise as the spec says, for kernels that need what `device` says. As long as it
+/// takes to plan as many steps.
+std::vector<OptimizerFit> FitOptimizers(const TrainingSpec& spec,
+                                        const DeviceNeeds& device);
+
+/// Prints them as a table, or as {"budget_bytes": ..., "optimizers": [...]}.
+void PrintOptimizerFits(const std::vector<OptimizerFit>& fits,
+                        std::optional<Bytes> budget, bool as_json);
+
+/// {"weights": ..., "states": ..., "gradients": ..., "total": ...}, for each element of
+/// the params.
+nlohmann::ordered_json ParamBytesJson(const ParamBytes& bytes);
 
 }  // namespace stowage::tools
 

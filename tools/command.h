@@ -6,15 +6,56 @@
 // Data goes to stdout, progress and errors to stderr. Each subcommand has a
 // file of its own with an Add... function, which declares it and what it does.
 
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/output_file.h"
 #include "base/result.h"
 
 namespace stowage::tools {
+
+// Where a command writes: a file that is replaced whole, a device or a pipe, or
+// stdout. All of them are tried before the work begins.
+//
+//   Status tried = TryOutputs({{"output", flags.output}}, {{"data", flags.data}});
+//   ...
+//   Status written = WriteOutput(flags.output, text);  // tools/command.h
+
+/// What an option was given; an empty path where it was not.
+struct PathOption {
+  std::string_view option;
+  std::string path;
+};
+
+/// Error, kInvalidArgument, when something that will be written is an input, or
+/// two of them are one file.
+Status CheckPaths(std::initializer_list<PathOption> outputs,
+                  std::initializer_list<PathOption> inputs);
+
+/// One place to write to, held until this is gone.
+class Output {
+ public:
+  /// An empty path is stdout. Devices and pipes are written to, never replaced.
+  /// Errors: those of OutputFile::Claim.
+  static Result<Output> Open(const std::string& path);
+
+  /// Errors, kIo: those of OutputFile::Replace.
+  Status Write(std::string_view contents) const;
+
+ private:
+  Output() = default;
+
+  std::string path_;
+  std::optional<OutputFile> file_;
+};
+
+/// CheckPaths, and whether each could be written now.
+Status TryOutputs(std::initializer_list<PathOption> outputs,
+                  std::initializer_list<PathOption> inputs);
 
 class Program;  // tools/options.h
 
@@ -56,7 +97,7 @@ Result<std::optional<Bytes>> ParseSizeOption(std::string_view option,
 Result<std::string> ReadFile(const std::string& path);
 
 /// Writes `contents` to the file, replaced whole, or to stdout when `path` is empty
-/// (tools/output.h). Error kIo.
+/// (tools/command.h). Error kIo.
 Status WriteOutput(const std::string& path, std::string_view contents);
 
 }  // namespace stowage::tools

@@ -13,11 +13,10 @@
 #include "base/strings.h"
 #include "formats/array.h"
 #include "onnx/onnx.h"
-#include "runtime/finite.h"
+#include "runtime/floats.h"
 #include "runtime/weight_source.h"
 #include "tools/command.h"
 #include "tools/options.h"
-#include "tools/output.h"
 
 namespace stowage::tools {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "report/format.h"
 #include "report/frontier_svg.h"
+#include "report/text.h"
 
 namespace stowage::tools {
 namespace {

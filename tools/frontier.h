@@ -11,8 +11,8 @@
 #include <string>
 
 #include "base/result.h"
+#include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/op_times.h"
 
 namespace stowage::tools {
 

@@ -15,8 +15,7 @@
 #include "nn/text_data.h"
 #include "tools/command.h"
 #include "tools/tuning.h"
-#include "train/choose_loss_scaling.h"
-#include "train/choose_optimizer.h"
+#include "train/device.h"
 #include "train/fine_tuning.h"
 
 namespace stowage::tools {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/loss_scaling.h"
 #include "autodiff/optimizer.h"
+#include "autodiff/train_options.h"
 #include "base/result.h"
 #include "formats/array.h"
 #include "ir/dtype.h"
@@ -20,10 +20,10 @@
 #include "nn/models.h"
 #include "nn/picture_data.h"
 #include "onnx/onnx.h"
+#include "planner/fit/cost.h"
 #include "planner/fit/levers.h"
-#include "planner/fit/op_times.h"
 #include "text/text.h"
-#include "tools/optimization_flags.h"
+#include "tools/flags.h"
 #include "tools/options.h"
 #include "train/training.h"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
-#include "report/format.h"
+#include "report/text.h"
 #include "tools/command.h"
 #include "tools/options.h"
 

@@ -2,18 +2,364 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <numeric>
+#include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include "autodiff/optimizer.h"
 #include "base/strings.h"
-#include "tools/arrays_task.h"
+#include "formats/npy.h"
+#include "formats/numbers.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "nn/random.h"
 #include "tools/command.h"
-#include "tools/optimization_flags.h"
+#include "tools/flags.h"
 #include "train/fine_tuning.h"
+#include "train/step_builder.h"
 
 namespace stowage::tools {
+
+namespace {
+
+Error Wrong(std::string message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[data] ", message)};
+}
+
+// As elements of that type: of wider whole numbers, or of other reals; absent where the
+// two are not of one kind.
+std::optional<Array> As(DType dtype, const Array& array) {
+  const DType from = array.type.dtype;
+  if (IsFloat(from) && IsFloat(dtype)) {
+    return ArrayOf(dtype, array.type.shape, RealsOf(array));
+  }
+  if (!IsFloat(from) && dtype == DType::kI64) {
+    return ArrayOf(dtype, array.type.shape, IntsOf(array));
+  }
+  return {};
+}
+
+// An input of the step, and all examples for it.
+struct Source {
+  std::string name = {};
+  std::shared_ptr<const Array> examples = {};
+  size_t size = 0;  // bytes of one
+  Array batch = {};
+};
+
+// What the numbers of an input stay below, by the nodes that read it as labels or as
+// indices; absent where none does.
+std::optional<int64_t> EndOfIndices(const Graph& graph, ValueId input) {
+  std::optional<int64_t> end;
+  for (const Node& node : graph.nodes()) {
+    const bool is_label = node.op == OpKind::kCrossEntropy;
+    if (!is_label && node.op != OpKind::kGather) continue;
+    if (node.inputs[1] != input) continue;
+    const Shape& shape = graph.value(node.inputs[0]).type.shape;
+    const int64_t count = is_label ? shape.back() : shape[0];
+    end = std::min(end.value_or(count), count);
+  }
+  return end;
+}
+
+// The largest batch up to `most` that divides `examples`.
+int64_t DividingBatch(int64_t examples, int64_t most) {
+  int64_t batch = std::min(examples, most);
+  while (examples % batch != 0) --batch;
+  return batch;
+}
+
+// Examples by their places in the arrays, in parts that do not meet.
+struct Parts {
+  std::vector<int64_t> train, held_out;
+  bool batch_changes = true;  // for an evaluation
+};
+
+class ArraysTask : public Task {
+ public:
+  ArraysTask(std::vector<Source> sources, Parts parts, int64_t batch,
+             const ArraysOptions& options)
+      : Task(options.share),
+        sources_(std::move(sources)),
+        parts_(std::move(parts)),
+        part_(PartOfRank(batch, options.share.ranks, options.share.rank)),
+        batch_(batch),
+        options_(options) {}
+
+  bool has_held_out() const override { return !parts_.held_out.empty(); }
+
+  Status WriteBatch(Runner& train, int64_t step) override {
+    SplitMix64 random(options_.seed, static_cast<uint64_t>(step));
+    const auto count = std::ssize(parts_.train);
+    for (int64_t i = 0; i < batch_; ++i) {
+      const int64_t at = options_.order == ExampleOrder::kDrawn
+                             ? random.Below(count)
+                             : ((step - 1) * batch_ + i) % count;
+      Take(parts_.train[static_cast<size_t>(at)], i);
+    }
+    return WriteTaken(train, part_);
+  }
+
+  int64_t EvaluationBatch(int64_t most) const override {
+    return parts_.batch_changes
+               ? DividingBatch(std::ssize(parts_.held_out), most)
+               : batch_;
+  }
+
+  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
+                              WorkProgress& progress) override {
+    const bool classifies = std::ranges::any_of(
+        evaluate.graph().outputs(),
+        [](const auto& output) { return output.name == "accuracy"; });
+    const int64_t batches = std::ssize(parts_.held_out) / batch;
+    const auto score = [&](int64_t b) -> Result<Score> {
+      for (int64_t i = 0; i < batch; ++i) {
+        Take(parts_.held_out[static_cast<size_t>(b * batch + i)], i);
+      }
+      STOWAGE_RETURN_IF_ERROR(
+          WriteTaken(evaluate, {.first = 0, .count = batch}));
+      STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
+      STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
+      if (!classifies) return Score{loss, 0};
+      STOWAGE_ASSIGN_OR_RETURN(const float right,
+                               evaluate.ReadScalar("accuracy"));
+      return Score{loss, right};
+    };
+    STOWAGE_ASSIGN_OR_RETURN(const std::vector<Score> scores,
+                             ScoreAll(share_, batches, progress, score));
+    double loss = 0, accuracy = 0;
+    for (const Score& each : scores) {
+      loss += each[0];
+      accuracy += each[1];
+    }
+    const auto count = static_cast<double>(batches);
+    Evaluation mean{.loss = loss / count, .accuracy = std::nullopt};
+    if (classifies) mean.accuracy = accuracy / count;
+    return mean;
+  }
+
+  int64_t train_examples() const override { return std::ssize(parts_.train); }
+  int64_t tokens_per_step(size_t) const override { return batch_; }
+  std::string_view token_name() const override { return "examples"; }
+
+ private:
+  // Copies an example to place i of a batch.
+  void Take(int64_t example, int64_t i) {
+    for (Source& source : sources_) {
+      std::memcpy(
+          source.batch.bytes.data() + static_cast<size_t>(i) * source.size,
+          source.examples->bytes.data() +
+              static_cast<size_t>(example) * source.size,
+          source.size);
+    }
+  }
+
+  Status WriteTaken(Runner& runner, const BatchPart& part) const {
+    for (const Source& source : sources_) {
+      STOWAGE_RETURN_IF_ERROR(runner.WriteBytes(
+          source.name, source.batch.type.dtype,
+          source.batch.data().subspan(
+              static_cast<size_t>(part.first) * source.size,
+              static_cast<size_t>(part.count) * source.size)));
+    }
+    return {};
+  }
+
+  std::vector<Source> sources_;
+  const Parts parts_;
+  const BatchPart part_;  // of a batch, that this rank takes
+  const int64_t batch_;
+  const ArraysOptions options_;
+};
+
+// Which of so many examples are held out; see ArraysOptions.
+Result<Parts> PartsOf(const StepSpec& spec, int64_t examples,
+                      const ArraysOptions& options) {
+  const double fraction = options.hold_out;
+  if (!(fraction >= 0 && fraction < 1)) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[hold-out] ", fraction, " is no fraction from 0 up to 1")};
+  }
+  const int64_t batch = spec.training.batch;
+  Parts parts;
+  parts.train.resize(static_cast<size_t>(examples));
+  std::iota(parts.train.begin(), parts.train.end(), 0);
+  if (fraction == 0) return parts;
+  auto held = static_cast<int64_t>(
+      std::llround(fraction * static_cast<double>(examples)));
+  const int64_t asked = held;
+  const auto divides = [&] {
+    return 2 * DividingBatch(held, batch) >= std::min(held, batch);
+  };
+  while (held > 0 && !divides()) --held;
+  if (held > 0) {
+    const int64_t size = DividingBatch(held, batch);
+    parts.batch_changes = size == batch || spec.onnx_evaluation(size).ok();
+    if (!parts.batch_changes) held = asked / batch * batch;
+  }
+  if (held < 1 || examples - held < batch) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[hold-out] ", fraction, " of ", examples, " examples is ",
+               asked, ", which leaves ", examples - asked,
+               " to train on in batches of ", batch,
+               "; expected at least a batch there, and here an example, or a "
+               "batch where the file fixes its size")};
+  }
+  if (options.order == ExampleOrder::kDrawn) {
+    SplitMix64 random(options.seed, /*step=*/0);
+    for (int64_t i = examples - 1; i > 0; --i) {
+      std::swap(parts.train[static_cast<size_t>(i)],
+                parts.train[static_cast<size_t>(random.Below(i + 1))]);
+    }
+  }
+  const auto first = parts.train.end() - held;
+  parts.held_out.assign(first, parts.train.end());
+  parts.train.erase(first, parts.train.end());
+  return parts;
+}
+
+std::string Names(const std::vector<NamedArray>& arrays) {
+  std::string names;
+  for (const NamedArray& array : arrays) {
+    names += StrCat(names.empty() ? "" : ", ", Quoted(array.name), " ",
+                    array.array.type.ToString());
+  }
+  return names.empty() ? "none" : names;
+}
+
+// The examples for an input of that type.
+Result<Source> SourceOf(
+    const std::string& name, const TensorType& type,
+    const std::shared_ptr<const std::vector<NamedArray>>& all) {
+  const std::vector<NamedArray>& arrays = *all;
+  const auto found =
+      std::find_if(arrays.begin(), arrays.end(),
+                   [&](const NamedArray& array) { return array.name == name; });
+  if (found == arrays.end()) {
+    return Wrong(StrCat("no array is called ", Quoted(name), ", as the input ",
+                        type.ToString(), " of the step is; there are ",
+                        Names(arrays),
+                        "; --input-map INPUT=ARRAY calls one otherwise"));
+  }
+  const Shape& shape = found->array.type.shape;
+  bool fits = shape.rank() == type.shape.rank() && shape.rank() > 0;
+  for (int i = 1; fits && i < shape.rank(); ++i) {
+    fits = shape[i] == type.shape[i];
+  }
+  if (!fits) {
+    return Wrong(StrCat("the array ", Quoted(name), " is ",
+                        found->array.type.ToString(), ", the input ",
+                        type.ToString(),
+                        "; all dimensions but the first, the examples, must be "
+                        "the same"));
+  }
+  Source source{.name = name};
+  if (found->array.type.dtype == type.dtype) {
+    source.examples = {all, &found->array};
+  } else if (auto converted = As(type.dtype, found->array)) {
+    source.examples = std::make_shared<const Array>(*std::move(converted));
+  } else {
+    return Wrong(StrCat("the array ", Quoted(name), " has elements of ",
+                        DTypeName(found->array.type.dtype), ", and the input ",
+                        DTypeName(type.dtype)));
+  }
+  STOWAGE_RETURN_IF_ERROR(CheckFinite(found->array, type.dtype, name));
+  source.size = static_cast<size_t>(type.bytes() / type.shape[0]);
+  source.batch = {type, std::string(static_cast<size_t>(type.bytes()), '\0')};
+  return source;
+}
+
+}  // namespace
+
+Result<ExampleOrder> ParseExampleOrder(std::string_view text) {
+  if (text == "seed") return ExampleOrder::kDrawn;
+  if (text == "none") return ExampleOrder::kFile;
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[shuffle] there is no choice ", Quoted(text),
+                      "; expected seed or none")};
+}
+
+Result<std::vector<NamedArray>> ReadArrays(
+    const std::string& path, const std::vector<std::string>& map) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays,
+                           ParseNpz(bytes, path));
+  // By what the file calls them, so that two arrays may change names.
+  std::map<std::string, size_t> given;
+  std::set<size_t> renamed;
+  for (const std::string& text : map) {
+    const size_t at = text.rfind('=');
+    const std::string array =
+        at == std::string::npos ? "" : text.substr(at + 1);
+    const auto found = std::find_if(
+        arrays.begin(), arrays.end(),
+        [&](const NamedArray& each) { return each.name == array; });
+    if (found == arrays.end()) {
+      return Wrong(StrCat("--input-map ", Quoted(text),
+                          " is not INPUT=ARRAY with an array of ", Quoted(path),
+                          ", which has ", Names(arrays)));
+    }
+    const auto place = static_cast<size_t>(found - arrays.begin());
+    if (!given.emplace(text.substr(0, at), place).second ||
+        !renamed.insert(place).second) {
+      return Wrong(StrCat("--input-map ", Quoted(text),
+                          " names an input or an array a second time; expected "
+                          "one array for each"));
+    }
+  }
+  std::vector<NamedArray> all;
+  for (const auto& [input, place] : given) {
+    all.push_back({input, std::move(arrays[place].array)});
+  }
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (renamed.contains(i) || given.contains(arrays[i].name)) continue;
+    all.push_back(std::move(arrays[i]));
+  }
+  return all;
+}
+
+Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
+                                             const ArraysOptions& options) {
+  const int64_t batch = spec.training.batch;
+  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, spec.training.model(batch));
+  std::vector<Source> sources;
+  std::optional<int64_t> examples;
+  for (const ValueId id : graph.Leaves(Role::kInput)) {
+    const ValueInfo& input = graph.value(id);
+    const bool is_scalar = input.type.shape.rank() == 0;
+    if (is_scalar && (input.name == "seed" || input.name == "step")) continue;
+    STOWAGE_ASSIGN_OR_RETURN(Source source,
+                             SourceOf(input.name, input.type, spec.arrays));
+    const int64_t count = source.examples->type.shape[0];
+    if (input.type.shape[0] != batch || count < batch ||
+        (examples && count != *examples)) {
+      return Wrong(StrCat("the array ", Quoted(input.name), " has ", count,
+                          " examples, the input ", input.type.ToString(),
+                          ", for batches of ", batch,
+                          examples ? StrCat(" of ", *examples) : "",
+                          "; all need the same number, at least a batch"));
+    }
+    if (const auto end = EndOfIndices(graph, id)) {
+      STOWAGE_RETURN_IF_ERROR(CheckRange(*source.examples, *end, input.name));
+    }
+    examples = count;
+    sources.push_back(std::move(source));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(Parts parts,
+                           PartsOf(spec, examples.value_or(1), options));
+  return std::unique_ptr<Task>(std::make_unique<ArraysTask>(
+      std::move(sources), std::move(parts), batch, options));
+}
+
 namespace {
 
 Result<int64_t> ParseSize(std::string_view option, std::string_view text) {

@@ -20,10 +20,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
+
 class App;
+
 }  // namespace CLI
 
 namespace stowage::tools {
@@ -114,6 +117,20 @@ class Program {
   std::string config_;
   int exit_code_;
 };
+
+// The name that was meant, for messages about one that is not known.
+//
+//   NearestName("--clipnorm", {"--lr", "--clip-norm"});  // "--clip-norm"
+
+/// The name of `names` that `name` begins, or that differs from it by the fewest letters
+/// (Levenshtein 1966); empty where that is more than a third of them. Takes time for the
+/// product of the lengths.
+std::string NearestName(std::string_view name,
+                        std::span<const std::string> names);
+
+/// "; did you mean NAME?" of the nearest name, or nothing.
+std::string DidYouMean(std::string_view name,
+                       std::span<const std::string> names);
 
 }  // namespace stowage::tools
 

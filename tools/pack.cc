@@ -12,9 +12,8 @@
 #include "planner/packing/validate.h"
 #include "report/packing_svg.h"
 #include "tools/command.h"
+#include "tools/flags.h"
 #include "tools/options.h"
-#include "tools/output.h"
-#include "tools/packer_flags.h"
 
 namespace stowage::tools {
 namespace {

@@ -1,5 +1,7 @@
 // stowage plan: where every byte of a training step goes, before it runs.
 
+#include "planner/plan.h"
+
 #include <chrono>
 #include <functional>
 #include <iostream>
@@ -13,21 +15,17 @@
 #include "ir/text.h"
 #include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
-#include "planner/wire_bytes.h"
-#include "report/format.h"
 #include "report/report.h"
+#include "report/text.h"
 #include "tools/budget.h"
 #include "tools/command.h"
+#include "tools/flags.h"
 #include "tools/frontier.h"
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
-#include "tools/optimizer_fits.h"
 #include "tools/options.h"
-#include "tools/output.h"
-#include "tools/packer_flags.h"
-#include "tools/rank_flags.h"
-#include "tools/work_progress.h"
-#include "train/param_bytes.h"
+#include "tools/progress.h"
+#include "train/device.h"
 #include "train/step_builder.h"
 #include "train/train.h"
 

@@ -22,11 +22,10 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cluster/handshake.h"
 #include "cluster/launch.h"
 #include "cluster/lifeline.h"
 #include "cluster/team.h"
-#include "runtime/collectives.h"
+#include "runtime/backend.h"
 #include "runtime/session.h"
 
 namespace stowage::tools {

@@ -13,7 +13,6 @@
 #include "base/strings.h"
 #include "tools/command.h"
 #include "tools/options.h"
-#include "tools/output.h"
 
 namespace stowage::tools {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/input_file.h"
 #include "base/memory.h"
-#include "base/read_file.h"
 #include "base/strings.h"
 #include "ir/dtype.h"
 #include "nn/digits_data.h"

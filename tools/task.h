@@ -24,7 +24,7 @@
 #include "nn/text_data.h"
 #include "runtime/session.h"
 #include "tools/model_flags.h"
-#include "tools/work_progress.h"
+#include "tools/progress.h"
 
 namespace stowage::tools {
 

@@ -11,15 +11,14 @@
 
 #include "base/strings.h"
 #include "ir/graph.h"
-#include "planner/fit/op_times.h"
+#include "planner/fit/cost.h"
 #include "runtime/session.h"
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/model_flags.h"
 #include "tools/options.h"
-#include "tools/output.h"
+#include "tools/progress.h"
 #include "tools/task.h"
-#include "tools/work_progress.h"
 #include "train/train.h"
 
 namespace stowage::tools {

@@ -8,10 +8,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include "base/result.h"
+#include "tools/model_flags.h"
 #include "tools/task.h"
+#include "tools/train_flags.h"
 #include "tools/tuning.h"
+#include "train/training.h"
 
 namespace stowage::tools {
 
@@ -20,6 +25,24 @@ namespace stowage::tools {
 /// each batch the shortest of the tuning's lengths that holds it.
 std::unique_ptr<Task> MakeTokenTask(const Tuning& tuning, int64_t batch,
                                     uint64_t seed, const TaskShare& share = {});
+
+// What a model of text writes: samples, and answers in a conversation.
+
+/// Tokens of a text that the model sees when it writes; 0 where it does not.
+int64_t SamplePositions(const TrainFlags& flags, const StepSpec& spec);
+
+/// What it writes with (train/generation.h); none for 0 positions.
+std::vector<ProgramSpec> SamplePrograms(const StepSpec& spec,
+                                        int64_t positions);
+
+/// Prints what the model writes, after `before`. Precondition: `training` has these
+/// programs.
+Status PrintSample(const TrainFlags& flags, const StepSpec& spec,
+                   Training& training, std::string_view before);
+
+/// Answers each line of stdin, and knows what was said before, as far as a sequence
+/// reaches. Preconditions: the same; a model that is tuned, with a chat template.
+Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training);
 
 }  // namespace stowage::tools
 

@@ -3,23 +3,134 @@
 #include <algorithm>
 #include <bit>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <span>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "autodiff/optimizer.h"
+#include "autodiff/train_options.h"
 #include "base/hash.h"
 #include "base/strings.h"
+#include "nn/schedule.h"
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_shards.h"
 #include "runtime/initial_values.h"
-#include "tools/resume.h"
+#include "text/text.h"
+#include "tools/command.h"
 #include "tools/tuning.h"
-#include "train/save_shards.h"
-#include "train/whole_values.h"
+#include "train/checkpoint_series.h"
+#include "train/device.h"
 
 namespace stowage::tools {
+
+namespace {
+
+constexpr std::string_view kOptimizer = "optimizer";
+
+// The file's name and what is in it, in brief.
+Result<std::string> DataNote(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  return StrCat(std::filesystem::path(path).filename().string(), " (",
+                content.size(), " bytes, XXH64 ", HexDigest(Xxh64(content)),
+                ")");
+}
+
+// The folder's name and what is in it.
+std::string FolderNote(const std::string& path, const PictureData& data) {
+  const PictureShape& shape = data.shape;
+  std::string note =
+      StrCat(std::filesystem::weakly_canonical(path).filename().string(), " (",
+             data.train.size(), " + ", data.held_out.size(), " pictures, ",
+             shape.channels, " x ", shape.height, " x ", shape.width, ", ",
+             shape.classes, " classes, means");
+  for (const float mean : data.mean) note += StrCat(" ", mean);
+  return note + ")";
+}
+
+// How params are updated, beside the optimizer's name.
+void AddOptimizationNotes(const TrainOptions& training,
+                          const LearningRateSchedule& schedule,
+                          const RunFlags& flags, RunNotes* notes) {
+  const auto add = [&](std::string_view name, const auto& value) {
+    notes->emplace_back(name, StrCat(value));
+  };
+  add("lr", schedule.peak);
+  add("schedule", ScheduleName(schedule.kind));
+  add("warmup", schedule.warmup);
+  add("min-lr", schedule.peak * schedule.final_factor);
+  add("power", schedule.power);
+  add("weight-decay", DecayOf(training.optimizer));
+  std::string patterns;
+  for (const std::string& pattern : flags.model.optimization.no_decay) {
+    patterns += StrCat(patterns.empty() ? "" : " ", pattern);
+  }
+  add("no-decay", patterns.empty() ? "none" : patterns);
+  add("label-smoothing", flags.model.optimization.label_smoothing.value_or(0));
+  if (const std::optional<double> momentum = MomentumOf(training.optimizer)) {
+    add("momentum", *momentum);
+  }
+  add("clip-norm", training.clip_norm ? StrCat(*training.clip_norm) : "none");
+}
+
+}  // namespace
+
+Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
+                         const RunFlags& flags) {
+  RunNotes notes;
+  const auto add = [&](std::string_view name, const auto& value) {
+    notes.emplace_back(name, StrCat(value));
+  };
+  add("model", spec.info.name);
+  add(kOptimizer, OptimizerName(spec.training.training.optimizer));
+  add("seed", flags.seed);
+  AddOptimizationNotes(spec.training.training, run.schedule, flags, &notes);
+  add("steps", run.steps);
+  add("batch", *spec.options.batch);
+  if (spec.options.seq) add("seq", *spec.options.seq);
+  if (spec.tokenizer) {
+    add("tokenizer",
+        StrCat(std::filesystem::path(flags.tokenizer).filename().string(), " (",
+               spec.tokenizer->size(), " tokens)"));
+  }
+  std::error_code ignored;
+  if (spec.pictures != nullptr &&
+      std::filesystem::is_directory(flags.data, ignored)) {
+    add("data", FolderNote(flags.data, *spec.pictures));
+    return notes;
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const std::string data, DataNote(flags.data));
+  add("data", data);
+  return notes;
+}
+
+Result<std::string> CompareNotes(const CheckpointInfo& saved,
+                                 const RunNotes& notes,
+                                 const std::string& path) {
+  std::string lines;
+  for (const auto& [name, value] : notes) {
+    const std::string* const was = saved.Find(name);
+    if (was == nullptr || *was == value) continue;
+    if (name == kOptimizer) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          StrCat("[resume] ", Quoted(path), " is of a run with --optimizer ",
+                 *was, ", this one has ", value,
+                 ", which cannot go on with its states; give "
+                 "--optimizer ",
+                 *was)};
+    }
+    lines += StrCat("resume: ", name, " was ", *was, ", is ", value, "\n");
+  }
+  return lines;
+}
+
 namespace {
 
 // What came of --init, a line for each.
@@ -384,6 +495,134 @@ std::string TrainFiles::WhatIsSaved() const {
   const std::optional<int64_t> step = checkpoints_->last_step();
   return step ? StrCat("the last checkpoint, ", path, ", is of step ", *step)
               : StrCat("this run has saved nothing to ", path);
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Of this process alone: getrusage counts what was resident before exec, too.
+Bytes PeakResidentBytes() {
+  std::ifstream status("/proc/self/status");
+  Bytes kibibytes = 0;
+  for (std::string word; status >> word;) {
+    if (word == "VmHWM:" && status >> kibibytes) break;
+  }
+  return kibibytes * 1024;
+}
+
+// By rank 0 to the others; absent on GPUs, whose exchanges pass by what counts.
+std::optional<Bytes> BytesSentPerStep(const TrainResults& results) {
+  if (results.session.backend().name() != "cpu") return std::nullopt;
+  return results.run.steps == 0 ? 0
+                                : results.run.bytes_sent / results.run.steps;
+}
+
+}  // namespace
+
+Json TuningJson(const Tuning& tuning) {
+  Json json = {{"trainable_params", tuning.model.trainable_params()},
+               {"frozen_bytes", tuning.model.frozen_bytes()},
+               {"lengths", tuning.lengths}};
+  const Positions positions = CountPositions(tuning);
+  if (positions.computed > 0) {
+    json["positions_computed"] = positions.computed;
+    json["positions_if_padded"] = positions.if_padded;
+  }
+  return json;
+}
+
+Json ToJson(const TrainResults& results) {
+  Json json = Json::object();
+  json["done"] = true;
+  json["steps"] = results.steps;
+  const auto& evaluation = results.evaluation;
+  json["validation_loss"] = evaluation ? Json(evaluation->loss) : Json();
+  if (evaluation && evaluation->accuracy) {
+    json["accuracy"] = *evaluation->accuracy;
+  }
+  if (results.history != nullptr && results.history->best_step > 0) {
+    json["best_validation_loss"] = results.history->best_loss;
+    json["best_step"] = results.history->best_step;
+  }
+  if (results.stops_early) json["stopped_early"] = true;
+  if (results.base) json["base_validation_loss"] = results.base->loss;
+  if (results.tuning != nullptr) json.update(TuningJson(*results.tuning));
+  json["arena_bytes"] = results.memory.arena;
+  json["host_bytes"] = results.session.host_bytes();
+  json["peak_rss_bytes"] = PeakResidentBytes();
+  json["heap_allocations_in_steps"] = results.run.heap_allocations
+                                          ? Json(*results.run.heap_allocations)
+                                          : Json();
+  if (results.run.skipped > 0) json["skipped_steps"] = results.run.skipped;
+  json["seconds"] = results.seconds;
+  if (results.ranks > 1) {
+    json["ranks"] = results.ranks;
+    const std::optional<Bytes> sent = BytesSentPerStep(results);
+    json["bytes_sent_per_step"] = sent ? Json(*sent) : Json();
+  }
+  json.update(ForetoldJson(results.foretold));
+  const Backend& backend = results.session.backend();
+  json["device"] = backend.name();
+  for (const MemoryNote& note : backend.MemoryBesideArena()) {
+    json["beside_arena_bytes"][note.what] = note.bytes;
+  }
+  return json;
+}
+
+std::string Headline(const TrainResults& results) {
+  std::string line = StrCat(results.model, ", ", results.steps, " steps on ",
+                            results.session.backend().name());
+  if (results.ranks > 1) line += StrCat(" of ", results.ranks, " ranks");
+  const char* before = ": ";
+  const auto add = [&](const std::string& figure) {
+    line += before + figure;
+    before = ", ";
+  };
+  if (results.run.loss) {
+    add(StrCat("training loss ", Fixed(*results.run.loss, 4)));
+  }
+  if (const auto& evaluation = results.evaluation) {
+    add(StrCat("held-out loss ", Fixed(evaluation->loss, 4)));
+    if (results.base) {
+      add(StrCat("before ", Fixed(results.base->loss, 4)));
+    }
+    if (results.history != nullptr && results.history->best_step > 0) {
+      add(StrCat("best ", Fixed(results.history->best_loss, 4), " after step ",
+                 results.history->best_step));
+    }
+    if (evaluation->accuracy) {
+      add(StrCat("held-out accuracy ", Fixed(100 * *evaluation->accuracy, 1),
+                 " %"));
+    }
+  }
+  if (results.run.skipped > 0) {
+    line += StrCat(", ", results.run.skipped, " steps skipped");
+  }
+  return line;
+}
+
+std::string Details(const TrainResults& results) {
+  std::string text =
+      StrCat(ToText(results.report), "\narena of the run ",
+             FormatBytes(results.memory.arena), " (", results.memory.arena,
+             " bytes, all programs), peak memory of the process ",
+             FormatBytes(PeakResidentBytes()));
+  if (results.run.heap_allocations) {
+    text +=
+        StrCat(", heap allocations in steps ", *results.run.heap_allocations);
+  }
+  text += StrCat(", ", Fixed(results.seconds, 1), " s\n");
+  const std::optional<Bytes> sent = BytesSentPerStep(results);
+  if (results.ranks > 1 && sent) {
+    text += StrCat("sent to other ranks by rank 0: ", FormatBytes(*sent), " (",
+                   *sent, " bytes) a step\n");
+  }
+  for (const MemoryNote& note : results.session.backend().MemoryBesideArena()) {
+    text += StrCat(note.what, ": ", FormatBytes(note.bytes), " (", note.bytes,
+                   " bytes)\n");
+  }
+  return text;
 }
 
 }  // namespace stowage::tools

@@ -6,28 +6,51 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/output_file.h"
 #include "base/result.h"
-#include "runtime/checkpoint_info.h"
-#include "runtime/collectives.h"
-#include "runtime/rank_values.h"
+#include "report/report.h"
+#include "runtime/backend.h"
+#include "runtime/checkpoint.h"
+#include "runtime/checkpoint_format.h"
+#include "runtime/initial_values.h"
 #include "runtime/session.h"
 #include "runtime/weights.h"
-#include "tools/output.h"
+#include "tools/budget.h"
+#include "tools/command.h"
+#include "tools/model_flags.h"
+#include "tools/progress.h"
 #include "tools/rank_run.h"
-#include "tools/step_log.h"
+#include "tools/task.h"
 #include "tools/train_flags.h"
 #include "tools/train_run.h"
+#include "tools/tuning.h"
 #include "train/adapter_files.h"
 #include "train/checkpoint_series.h"
-#include "train/evaluation_history.h"
+#include "train/finite_guard.h"
 #include "train/training.h"
 
 namespace stowage::tools {
+
+// What a run notes of itself in its checkpoints, and what differs when another run
+// goes on from one: then the resumed run does not end as the first would have.
+
+/// Model, optimizer and its settings, seed, learning rate and its schedule, steps, batch, seq, tokenizer and data of a run.
+/// Error: the data cannot be read.
+Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
+                         const RunFlags& flags);
+
+/// A line for each thing that is not as the checkpoint's run had it; empty when
+/// all is. Error kInvalidArgument when that is the optimizer, whose states are of
+/// no use to another. What the checkpoint does not say is not compared.
+Result<std::string> CompareNotes(const CheckpointInfo& saved,
+                                 const RunNotes& notes,
+                                 const std::string& path);
 
 class TrainFiles {
  public:
@@ -127,6 +150,38 @@ class TrainFiles {
   Output svg_, html_;
   RunNotes notes_;
 };
+
+// What a training run came to, as JSON and in words.
+
+struct TrainResults {
+  std::string_view model;
+  int64_t steps = 0;                           // of the whole run so far
+  const EvaluationHistory* history = nullptr;  // where it evaluates on its way
+  bool stops_early = false;                    // by its patience
+  const RunFigures& run;
+  const std::optional<Evaluation>& evaluation;  // where something was held out
+  const std::optional<Evaluation>& base;  // of a model before it was tuned
+  const Tuning* tuning = nullptr;         // where one was
+  const MemoryFigures& memory;
+  const Session& session;
+  const Report& report;
+  const std::optional<Foretold>& foretold;
+  double seconds = 0;
+  int ranks = 1;
+};
+
+/// The last line of `train --json`.
+nlohmann::ordered_json ToJson(const TrainResults& results);
+
+/// What is said of a published model that is tuned: "trainable_params", "frozen_bytes",
+/// "lengths", and of examples "positions_computed", "positions_if_padded" (tuning.h).
+nlohmann::ordered_json TuningJson(const Tuning& tuning);
+
+/// One line: model, steps, device, losses, accuracy.
+std::string Headline(const TrainResults& results);
+
+/// The report of the plan, and what the process took.
+std::string Details(const TrainResults& results);
 
 }  // namespace stowage::tools
 

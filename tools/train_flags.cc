@@ -7,8 +7,8 @@
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
-#include "tools/rank_flags.h"
-#include "train/choose_optimizer.h"
+#include "tools/flags.h"
+#include "train/device.h"
 
 namespace stowage::tools {
 namespace {

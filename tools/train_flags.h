@@ -10,10 +10,10 @@
 
 #include "base/result.h"
 #include "runtime/weights.h"
+#include "tools/flags.h"
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
 #include "tools/options.h"
-#include "tools/schedule_flags.h"
 #include "tools/train_run.h"
 
 namespace stowage::tools {

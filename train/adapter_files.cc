@@ -13,16 +13,16 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/read_file.h"
+#include "base/input_file.h"
 #include "base/strings.h"
 #include "formats/json_values.h"
 #include "formats/safetensors.h"
 #include "formats/weights_file.h"
 #include "math/small_floats.h"
-#include "runtime/all_or_none.h"
+#include "runtime/check_programs.h"
 #include "runtime/checkpoint.h"
 #include "runtime/floats.h"
-#include "runtime/parts.h"
+#include "runtime/initial_values.h"
 
 namespace stowage {
 namespace {

@@ -64,7 +64,7 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder);
 /// kIo; kInvalidArgument for a tensor that is missing or of another shape, and for one
 /// that no param takes. Whatever is wrong is known before the first is written; where the
 /// file cannot be read then, the adapter has no values (AllOrNone in
-/// runtime/all_or_none.h).
+/// runtime/check_programs.h).
 Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
                    Runner& runner);
 

@@ -20,16 +20,25 @@
 //   Status saved = series->Save(step, notes, write);
 //   Result<bool> is_best = series->SaveIfBest(held_out_loss, notes, write);
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "autodiff/ranks.h"
 #include "base/output_file.h"
 #include "base/result.h"
-#include "runtime/checkpoint_info.h"
+#include "ir/graph.h"
+#include "runtime/backend.h"
+#include "runtime/checkpoint_format.h"
+#include "runtime/initial_values.h"
+#include "runtime/session.h"
 
 namespace stowage {
 
@@ -86,6 +95,84 @@ class CheckpointSeries {
 /// Where the best of a series is, and the one of a step.
 std::string BestPath(const std::string& path);
 std::string StepPath(const std::string& path, int64_t step);
+
+// The shards of a checkpoint, saved by all ranks at a time, who learn of each other how it
+// went: all of them have saved, or all have the same error.
+//
+//   Result<std::vector<uint64_t>> shards =
+//       SaveShards(step, values, "run.safetensors", 400, {}, collectives);
+//   if (shards.ok() && values.rank == 0) {
+//     saved = SaveShardIndex(step, values, *shards, file, "run.safetensors", 400);
+//   }
+
+/// Saves this rank's shard, and gives what SaveShardIndex asks for: the digests of those
+/// of all ranks, each of which must call this. `collectives` may be null where there is
+/// one rank. Errors: that of the first rank that has one; kDevice when a rank was lost.
+Result<std::vector<uint64_t>> SaveShards(
+    const Runner& step, const RankValues& values, const std::string& path,
+    int64_t number, const CheckpointBase& base, Collectives* collectives);
+
+// Params and states whole, where the ranks of a step split them (Sharding): to load and
+// to save them as one rank alone would, so that what N ranks saved goes on with M.
+//
+//   Result<WholeValues> whole =
+//       WholeValues::Make(step_of_one_rank, backend, collectives);
+//   if (Session* session = whole->session()) session->Initialize(seed);
+//   Status given = whole->Scatter(step);  // every rank its blocks
+//   ...
+//   Status taken = whole->Gather(step);
+//   if (Session* session = whole->session()) {
+//     SaveCheckpoint(session->front(), file, done);
+//   }
+//
+// On rank 0 they take memory beside the arena, as much as all params and states have
+// bytes, while this is there; on the others as much as the largest.
+
+/// Gives a whole param or state, in bytes of its size.
+using WholeSource =
+    std::function<Status(const ValueInfo& leaf, std::span<std::byte> bytes)>;
+
+/// Gives `step` of all ranks, each of which must call this, the params and states that
+/// rank 0's `source` says: the whole, or a block of it. One at a time lies in memory
+/// beside the arenas. Errors: those of the source and of Runner::WriteBytes; kDevice when
+/// a rank was lost.
+Status ScatterValues(const RankValues& values, Collectives& collectives,
+                     const WholeSource& source, Runner& step);
+
+class WholeValues {
+ public:
+  /// Those of a step that one rank would take. Backend and collectives must outlive
+  /// this. Errors: those of Session::Create.
+  static Result<WholeValues> Make(const Graph& step, Backend& backend,
+                                  Collectives& collectives);
+
+  /// On rank 0, over a program that has these params and states, and does nothing; null
+  /// on the others.
+  Session* session() { return session_.get(); }
+
+  /// Gathers them from `step` of all ranks, each of which must call this. Errors: those
+  /// of Runner::ReadBytes; kDevice when a rank was lost.
+  Status Gather(const Runner& step);
+
+  /// Gives `step` of all ranks what rank 0 has here: the whole, or a block of it. Each
+  /// rank must call this. Errors as above.
+  Status Scatter(Runner& step);
+
+ private:
+  WholeValues(Graph graph, Collectives& collectives)
+      : graph_(std::move(graph)), collectives_(&collectives) {}
+
+  RankValues Values() const {
+    return {.whole = graph_,
+            .rank = collectives_->rank(),
+            .ranks = collectives_->ranks(),
+            .own_name = &OwnName};
+  }
+
+  Graph graph_;
+  Collectives* collectives_;
+  std::unique_ptr<Session> session_;
+};
 
 }  // namespace stowage
 

@@ -6,17 +6,61 @@
 //   Result<ChosenDevice> device = ChooseDevice({.name = "auto"});
 //   if (!device->why.empty()) std::cerr << device->why << '\n';
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "autodiff/optimizer.h"
+#include "autodiff/train_options.h"
+#include "base/bytes.h"
 #include "base/result.h"
 #include "ir/dtype.h"
+#include "ir/graph.h"
+#include "nn/models.h"
 #include "planner/lifetimes.h"
+#include "planner/plan.h"
 #include "runtime/backend.h"
-#include "runtime/collectives.h"
 
 namespace stowage {
+
+// The optimizer that is meant by a name, for a model that has settings of its own.
+//
+//   Result<ModelInfo> info = FindModel("gpt-nano");
+//   Result<Optimizer> optimizer = ChooseOptimizer("", info->training);
+
+/// Whether it is the model's own optimizer, in whatever it keeps its states: then the
+/// model's settings and learning rate are for it.
+bool IsOfModel(const Optimizer& optimizer, const TrainingDefaults& defaults);
+
+/// The optimizer called `name`, or the model's where that is empty; with the model's own
+/// settings when it is the model's (IsOfModel), else with its own. Error: no optimizer is so called.
+Result<Optimizer> ChooseOptimizer(std::string_view name,
+                                  const TrainingDefaults& defaults);
+
+/// `optimizer` with these instead of its own. As torch.optim.SGD has it, Sgd with a
+/// momentum above 0 is Momentum. Errors, kInvalidArgument, name the value: a momentum
+/// outside [0, 1), or for an optimizer that has none; a decay that is negative or not
+/// finite.
+Result<Optimizer> WithMomentum(Optimizer optimizer, double momentum);
+Result<Optimizer> WithDecay(Optimizer optimizer, double decay);
+
+/// The decay and, where it has one, the momentum of an optimizer.
+double DecayOf(const Optimizer& optimizer);
+std::optional<double> MomentumOf(const Optimizer& optimizer);
+
+// The loss scaling that is meant by a word, or by the element type where nothing is said:
+// f16 needs it, for the least of its numbers is larger than many gradients.
+//
+//   ChooseLossScaling("", DType::kF16);      // LossScaling{}, which moves
+//   ChooseLossScaling("1024", DType::kF32);  // one that stays
+
+/// "dynamic", "none", a number, or, where `text` is empty, dynamic for f16 and none for
+/// the other types. Error kInvalidArgument: anything else, a number that no loss scale is.
+Result<std::optional<LossScaling>> ChooseLossScaling(std::string_view text,
+                                                     DType dtype);
 
 struct DeviceFlags {
   std::string name = "auto";  // auto, cpu or cuda
@@ -51,6 +95,32 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags);
 /// is opened. Error: no such name.
 Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,
                                   int threads);
+
+// What a training step keeps for its params: beside activations, what fills a budget.
+//
+//   const ParamBytes bytes = MeasureParamBytes(step.graph, step.plan);
+//   bytes.per_param(bytes.total());   // 5.66
+
+struct ParamBytes {
+  int64_t params = 0;  // elements of all params
+  Bytes weights = 0;   // the region of weights
+  Bytes states = 0;    // the region of states, and states on the host
+  Bytes gradients =
+      0;  // the most that gradients of params take at any one time
+
+  Bytes total() const { return weights + states + gradients; }
+  /// `bytes` for each element of the params; 0 where there are none.
+  double per_param(Bytes bytes) const {
+    return params == 0
+               ? 0
+               : static_cast<double>(bytes) / static_cast<double>(params);
+  }
+};
+
+/// Of a plan that was made for `graph`, a training step's. A gradient that dies at its
+/// update counts until then, one that is summed over pieces from the first piece on.
+/// Linear, but for sorting gradients by time.
+ParamBytes MeasureParamBytes(const Graph& graph, const Plan& plan);
 
 }  // namespace stowage
 

@@ -4,7 +4,7 @@
 // A published language model that goes on learning: all of its weights, or low-rank
 // adapters beside them (nn/lora.h), which take a hundredth of the states. Beside
 // adapters the base is frozen, and its matrices lie in the arena as they lie in the
-// file, in four bits a number if that is what the file has (nn/quantized_params.h).
+// file, in four bits a number if that is what the file has (nn/pretrained.h).
 //
 //   Result<FineTuning> tuning = FineTuning::Open("SmolLM2-135M.Q4_1.gguf",
 //                                                {.lora = LoraRules{.rank = 8}});
@@ -19,20 +19,21 @@
 // Loading reads the file once, a few hundred kilobytes at a time, into the arena: there
 // is never a second copy.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "autodiff/param_groups.h"
+#include "autodiff/optimizer.h"
 #include "base/result.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "nn/lora.h"
 #include "nn/model_options.h"
 #include "nn/pretrained.h"
-#include "nn/quantized_params.h"
 #include "runtime/checkpoint.h"
 #include "runtime/session.h"
 #include "train/step_builder.h"
@@ -71,7 +72,7 @@ class FineTuning {
   std::vector<ParamGroup> groups() const;
 
   /// Gives the base's params of `runner` the file's weights, or none (AllOrNone in
-  /// runtime/all_or_none.h). Errors: kIo; those of Runner::WritePart.
+  /// runtime/check_programs.h). Errors: kIo; those of Runner::WritePart.
   Status LoadBase(Runner& runner) const;
 
   /// What checkpoints of the adapters leave out: the base, told by what its files hold.
@@ -91,6 +92,31 @@ class FineTuning {
   FineTuningOptions options_;
   WeightTypes in_blocks_;
 };
+
+// Which lengths of sequences to have programs for. An example is padded to the length of
+// its program, and what is padded is computed for nothing; each length is a program to
+// plan and to keep.
+//
+//   std::vector<int64_t> lengths = ChooseLengths(inputs, /*most=*/8);
+//   for (size_t i = 1; i < lengths.size(); ++i) {   // the longest is the model itself
+//     spec.shapes.push_back({.name = StrCat("of ", lengths[i]),
+//                            .model = tuning.ModelOf(ModelPurpose::kTrain, lengths[i])});
+//   }
+
+/// What lengths but the longest are multiples of.
+inline constexpr int64_t kLengthStep = 16;
+
+/// At most `most` lengths, the longest first, for inputs of so many tokens each: multiples
+/// of kLengthStep, and the longest input, for which the sum over inputs of the shortest
+/// length that holds each is the least; of several such choices one of the fewest. Takes
+/// time with `most` times the square of the multiples, by dynamic programming over them.
+/// Preconditions: there are inputs, all of at least 1; most >= 1.
+std::vector<int64_t> ChooseLengths(const std::vector<int64_t>& inputs,
+                                   size_t most);
+
+/// Which of the lengths, the longest first, a sequence of that many tokens takes: the
+/// position of the shortest that holds it; 0, the longest, where none does. Linear.
+size_t ShortestThatHolds(std::span<const int64_t> lengths, int64_t tokens);
 
 }  // namespace stowage
 

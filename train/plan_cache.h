@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "planner/fit/levers.h"
 
 namespace stowage {
 
@@ -60,6 +61,23 @@ class PlanCache {
 /// Where a user's caches lie: $XDG_CACHE_HOME/stowage, else ~/.cache/stowage;
 /// empty where neither is known.
 std::string DefaultPlanCacheFolder();
+
+// A fitted step as a plan cache keeps it: its graph (ir/graph_bytes.h), its plan,
+// and what it costs, in bytes that are quick to read.
+//
+//   cache.Store(key, FittedStepToBytes(step));
+//   Result<FittedStep> again = FittedStepFromBytes(*cache.Find(key).content);
+
+/// What is written reads back equal, but for the passes, which are of the run
+/// that planned.
+std::string FittedStepToBytes(const FittedStep& step);
+
+/// Reads what FittedStepToBytes wrote, and validates graph and plan like any
+/// others, but for one thing: that the fingerprint is the graph's, which costs as
+/// much as all the rest, is left to the digest that a cache keeps over both.
+/// Errors, kInvalidArgument: the bytes are no fitted step, or its plan breaks a
+/// law (ValidatePlan).
+Result<FittedStep> FittedStepFromBytes(std::string_view bytes);
 
 }  // namespace stowage
 

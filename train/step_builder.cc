@@ -6,7 +6,6 @@
 
 #include "autodiff/micro_batches.h"
 #include "autodiff/rank_step.h"
-#include "autodiff/repeated_piece.h"
 #include "autodiff/split_model.h"
 #include "autodiff/train_step.h"
 #include "base/strings.h"

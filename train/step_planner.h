@@ -11,16 +11,22 @@
 //   Result<PlannedStep> planned = planner.Plan();
 //   planned->cache == CacheUse::kHit;
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "autodiff/ranks.h"
+#include "autodiff/train_options.h"
 #include "base/bytes.h"
 #include "base/result.h"
+#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/op_times.h"
+#include "planner/fit/pieces/pieces.h"
+#include "runtime/backend.h"
 #include "train/plan_cache.h"
 
 namespace stowage {
@@ -71,6 +77,31 @@ class StepPlanner {
   StepFitter fitter_;
   std::string written_ = {};  // the question, once it has been written
 };
+
+// About how long a step takes, before it has run: by the operations and bytes of its
+// nodes, and by how many of them a device does in a second, which a product and a sum
+// tell in a few hundredths of a second.
+//
+//   STOWAGE_ASSIGN_OR_RETURN(const DeviceRates rates,
+//                            MeasureRates(*backend, DType::kF32));
+//   const double seconds = StepSeconds(plan.step.graph, rates);
+//
+// It is a guess: every product is taken to be as fast as the one that was timed, and all
+// else to wait for memory. Times of the ops themselves (planner/fit/cost.h) say more.
+
+struct DeviceRates {
+  double flops_per_second = 1;
+  double bytes_per_second = 1;
+};
+
+/// Runs a product of matrices of a small transformer's sizes and a sum of two vectors of
+/// 16 MiB on the device, in an element type. Errors: those of Session::Create and of the
+/// device.
+Result<DeviceRates> MeasureRates(Backend& backend, DType dtype);
+
+/// Seconds of one run of `graph`, node after node: each as long as its operations or its
+/// bytes take, whichever is longer. Views take none.
+double StepSeconds(const Graph& graph, const DeviceRates& rates);
 
 }  // namespace stowage
 

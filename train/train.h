@@ -3,23 +3,16 @@
 
 // The room's facade: a model and a budget in, something that trains out.
 
-#include "train/adapter_files.h"        // IWYU pragma: export
-#include "train/checkpoint_series.h"    // IWYU pragma: export
-#include "train/choose_loss_scaling.h"  // IWYU pragma: export
-#include "train/choose_optimizer.h"     // IWYU pragma: export
-#include "train/device.h"               // IWYU pragma: export
-#include "train/evaluation_history.h"   // IWYU pragma: export
-#include "train/fine_tuning.h"          // IWYU pragma: export
-#include "train/finite_guard.h"         // IWYU pragma: export
-#include "train/generation.h"           // IWYU pragma: export
-#include "train/gradient_check.h"       // IWYU pragma: export
-#include "train/lengths.h"              // IWYU pragma: export
-#include "train/param_bytes.h"          // IWYU pragma: export
-#include "train/plan_cache.h"           // IWYU pragma: export
-#include "train/sampler.h"              // IWYU pragma: export
-#include "train/step_builder.h"         // IWYU pragma: export
-#include "train/step_planner.h"         // IWYU pragma: export
-#include "train/step_seconds.h"         // IWYU pragma: export
-#include "train/training.h"             // IWYU pragma: export
+#include "train/adapter_files.h"      // IWYU pragma: export
+#include "train/checkpoint_series.h"  // IWYU pragma: export
+#include "train/device.h"             // IWYU pragma: export
+#include "train/fine_tuning.h"        // IWYU pragma: export
+#include "train/finite_guard.h"       // IWYU pragma: export
+#include "train/generation.h"         // IWYU pragma: export
+#include "train/gradient_check.h"     // IWYU pragma: export
+#include "train/plan_cache.h"         // IWYU pragma: export
+#include "train/step_builder.h"
+#include "train/step_planner.h"  // IWYU pragma: export
+#include "train/training.h"      // IWYU pragma: export
 
 #endif  // STOWAGE_TRAIN_TRAIN_H_

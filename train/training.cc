@@ -5,11 +5,11 @@
 #include <span>
 #include <utility>
 
-#include "autodiff/shard_weights.h"
+#include "autodiff/rank_step.h"
 #include "base/index.h"
 #include "base/strings.h"
-#include "planner/fit/offload/given_states.h"
-#include "planner/fit/plan_program.h"
+#include "planner/fit/fit.h"
+#include "planner/fit/offload/offload.h"
 #include "runtime/initial_values.h"
 
 namespace stowage {

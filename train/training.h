@@ -23,7 +23,7 @@
 //
 // Everything is planned before the first byte of the arena is taken. To plan
 // without a device, for frontiers and smallest budgets, there is TrainingPlanner;
-// to place graphs of one's own, PlanProgram (planner/fit/plan_program.h) and StepFitter
+// to place graphs of one's own, PlanProgram (planner/fit/fit.h) and StepFitter
 // (planner/fit/fit.h).
 
 #include <cstdint>
@@ -38,9 +38,9 @@
 #include "autodiff/train_options.h"
 #include "base/bytes.h"
 #include "base/result.h"
+#include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
 #include "planner/fit/levers.h"
-#include "planner/fit/op_times.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
 #include "runtime/session.h"

@@ -1,8 +1,10 @@
 #include "autodiff/vjp.h"
 #include "autodiff/vjps/shapes.h"
 #include "ir/ops.h"
+#include "ir/weight_type.h"
 
 namespace stowage {
+
 namespace {
 
 // The gradient of b as it enters the product, or transposed as b lies there.
@@ -50,5 +52,18 @@ constinit const Vjp MatMulVjp = Differentiable([](VjpContext& v) {
 STOWAGE_NON_DIFFERENTIABLE(EpilogueMatMul,
                            "epilogues are formed when steps are complete; "
                            "differentiate the graph of the parts");
+
+// Of x alone, by the same bytes read the other way round: nothing of forward is kept.
+constinit const Vjp QuantizedMatMulVjp = Differentiable([](VjpContext& v) {
+  const auto blocks = static_cast<WeightType>(v.attrs().Int("blocks"));
+  const bool transposed = v.attrs().Int("transpose_w") != 0;
+  v.Contribute(0,
+               QuantizedMatMul(v.cotangent(), v.input(1), blocks, !transposed));
+});
+
+STOWAGE_ZERO_DERIVATIVE(QuantizedGather);
+
+STOWAGE_NON_DIFFERENTIABLE(JoinWeight, "updates read it");
+STOWAGE_NON_DIFFERENTIABLE(SplitUpdate, "it overwrites what it reads");
 
 }  // namespace stowage

@@ -38,4 +38,20 @@ constinit const Vjp SumSquaresVjp = Differentiable([](VjpContext& v) {
 
 STOWAGE_ZERO_DERIVATIVE(ArgMax);
 
+STOWAGE_NON_DIFFERENTIABLE(SumPartials, "second derivatives are not provided");
+
+// To where the values came from, which is all that is kept.
+constinit const Vjp TopKVjp = Differentiable([](VjpContext& v) {
+  if (!v.needs(0)) return;
+  v.Contribute(0, PutAdd(AccumulatedOrZeros(v, 0), v.output(1), v.cotangent(),
+                         v.input_shape(0).rank() - 1));
+});
+
+// Each element goes into all sums from its own on: the same, from the other end.
+constinit const Vjp CumSumVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, CumSum(v.cotangent(), v.attrs().Int("axis"),
+                         v.attrs().Int("exclusive") == 1,
+                         v.attrs().Int("reverse") == 0));
+});
+
 }  // namespace stowage

@@ -1,12 +1,11 @@
 // all_reduce, reduce_scatter, all_gather, all_gather_update, own_block.
 
-#include "runtime/collectives.h"
-
 #include <algorithm>
 #include <cstring>
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/dispatch.h"
+#include "runtime/backend.h"
 
 namespace stowage::cpu {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "cpu/kernels/conv_walks.h"
 #include "cpu/thread_pool.h"
-#include "ir/conv_geometry.h"
+#include "ir/windows.h"
 
 namespace stowage::cpu {
 

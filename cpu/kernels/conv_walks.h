@@ -19,7 +19,7 @@
 
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/vec.h"
-#include "ir/conv_geometry.h"
+#include "ir/windows.h"
 
 namespace stowage::cpu {
 

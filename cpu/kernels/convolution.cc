@@ -35,7 +35,7 @@
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/product.h"
 #include "cpu/kernels/vec.h"
-#include "ir/conv_geometry.h"
+#include "ir/windows.h"
 
 namespace stowage::cpu {
 namespace {

@@ -11,12 +11,18 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/half_floats.h"
+#include "cpu/kernels/indices.h"
 #include "cpu/kernels/product.h"
 #include "cpu/kernels/product_trial.h"
-#include "ir/epilogue_operands.h"
+#include "cpu/kernels/weight_blocks.h"
+#include "ir/fused.h"
 #include "ir/op_kind.h"
+#include "ir/weight_type.h"
+#include "math/split_master.h"
+#include "runtime/block_matrix.h"
 
 namespace stowage::cpu {
+
 namespace {
 
 StepCode RunMatMul(const Launch& launch, ThreadPool& pool,
@@ -195,4 +201,112 @@ constinit const CpuKernel EpilogueMatMul = {
     .supports = SupportsAll};
 
 }  // namespace kernels
+
+// quantized_matmul, quantized_gather: a frozen matrix read in the bytes of its file.
+
+namespace {
+
+StepCode RunMatMul(const Launch& launch, ThreadPool& pool) noexcept {
+  const TensorView& x = launch.inputs[0];
+  const TensorView& y = launch.outputs[0];
+  const int64_t depth = x.shape().back();
+  OnFloat(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    QuantizedProduct<T>(pool, x.size() / depth, {x.as<const T>(), depth, 1},
+                        BlockMatrix(launch.inputs[1], *launch.attrs),
+                        launch.attrs->Int("transpose_w") == 1,
+                        {y.as<T>(), y.shape().back()},
+                        reinterpret_cast<T*>(launch.workspace.data()));
+  });
+  return StepCode::kOk;
+}
+
+Bytes QuantizedMatMulWorkspace(const OpArgs& args, std::span<const TensorType>,
+                               int threads) {
+  return OnFloat(args.type(0).dtype, [&](auto zero) -> Bytes {
+    using T = decltype(zero);
+    return threads *
+           QuantizedScratch<T>(
+               static_cast<WeightType>(args.attrs.Int("blocks"))) *
+           SizeOf(DTypeOf<T>());
+  });
+}
+
+StepCode RunGather(const Launch& launch, ThreadPool& pool) noexcept {
+  const BlockMatrix table(launch.inputs[0], *launch.attrs);
+  const TensorView& indices = launch.inputs[1];
+  const TensorView& y = launch.outputs[0];
+  return OnIndex(indices.dtype(), [&](auto index_zero) {
+    const auto* index = indices.as<const decltype(index_zero)>();
+    if (!InRange(index, indices.size(), table.rows)) {
+      return StepCode::kIndexOutOfRange;
+    }
+    ParallelRanges(pool, indices.size(), RowsPerChunk(table.columns),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i) {
+                       ReadNumbers(table, index[i], 0, table.columns,
+                                   y.as<float>() + i * table.columns);
+                     }
+                   });
+    return StepCode::kOk;
+  });
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const CpuKernel QuantizedMatMul = {
+    .run = RunMatMul, .workspace = QuantizedMatMulWorkspace};
+constinit const CpuKernel QuantizedGather = {.run = RunGather,
+                                             .supports = SupportsAll};
+
+}  // namespace kernels
+
+// join_weight, split_update.
+
+namespace {
+
+// f(i) for each element.
+template <typename F>
+void ForEachElement(const Launch& launch, ThreadPool& pool, const F& f) {
+  ParallelRanges(pool, launch.outputs[0].size(), kChunkElements,
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) f(i);
+                 });
+}
+
+StepCode RunJoinWeight(const Launch& launch, ThreadPool& pool) noexcept {
+  const auto* w = launch.inputs[0].as<const uint16_t>();
+  const auto* delta = launch.inputs[1].as<const int16_t>();
+  auto* y = launch.outputs[0].as<float>();
+  ForEachElement(launch, pool, [=](int64_t i) {
+    y[i] = math::Join({w[i], delta[i]});
+  });
+  return StepCode::kOk;
+}
+
+StepCode RunSplitUpdate(const Launch& launch, ThreadPool& pool) noexcept {
+  const auto* x = launch.inputs[2].as<const float>();
+  auto* w = launch.outputs[0].as<uint16_t>();
+  auto* delta = launch.outputs[1].as<int16_t>();
+  ForEachElement(launch, pool, [=](int64_t i) {
+    const math::SplitMaster parts = math::Split(x[i]);
+    w[i] = parts.weight;
+    delta[i] = parts.delta;
+  });
+  return StepCode::kOk;
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const CpuKernel JoinWeight = {.run = RunJoinWeight,
+                                        .supports = SupportsAll};
+constinit const CpuKernel SplitUpdate = {.run = RunSplitUpdate,
+                                         .supports = SupportsAll};
+
+}  // namespace kernels
+
 }  // namespace stowage::cpu

@@ -8,18 +8,26 @@
 // order.
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <type_traits>
 
+#include "base/bytes.h"
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/half_floats.h"
 #include "cpu/kernels/rows.h"
 #include "cpu/kernels/strided.h"
 #include "cpu/kernels/vec.h"
 #include "ir/axis_groups.h"
+#include "ir/lines.h"
 
 namespace stowage::cpu {
+
 namespace {
 
 struct Sum {
@@ -364,4 +372,195 @@ constinit const CpuKernel ArgMax = {.run = RunArgMax,
                                     .supports = SupportsNumbers};
 
 }  // namespace kernels
+
+// sum_partials: of each operand the sum over its rows, in order, rounded once.
+
+namespace {
+
+void Store(const TensorView& to, int64_t first, std::span<const double> sums) {
+  std::ranges::copy(sums, to.as<double>() + first);
+}
+void Store(const TensorView& to, int64_t first, std::span<const float> sums) {
+  if (IsHalf(to.dtype())) {
+    Narrow(to.dtype(), static_cast<int64_t>(sums.size()), sums.data(),
+           to.data + first * SizeOf(to.dtype()));
+  } else {
+    std::ranges::copy(sums, to.as<float>() + first);
+  }
+}
+
+template <typename T>
+void SumRows(const TensorView& partial, const TensorView& to) {
+  constexpr int64_t kColumns = 256;  // at a time, on the stack
+  const int64_t parts = partial.shape()[0], n = partial.shape()[1];
+  for (int64_t first = 0; first < n; first += kColumns) {
+    const int64_t count = std::min(kColumns, n - first);
+    std::array<T, kColumns> sums = {};
+    for (int64_t part = 0; part < parts; ++part) {
+      const T* row = partial.as<const T>() + part * n + first;
+      for (int64_t i = 0; i < count; ++i)
+        sums[static_cast<size_t>(i)] += row[i];
+    }
+    Store(to, first,
+          std::span<const T>(sums).first(static_cast<size_t>(count)));
+  }
+}
+
+StepCode RunSumPartials(const Launch& launch, ThreadPool& pool) noexcept {
+  OnFloat(launch.inputs[0].dtype(), [&](auto zero) {
+    ParallelRanges(pool, static_cast<int64_t>(launch.inputs.size()), 1,
+                   [&](int64_t begin, int64_t end) {
+                     for (auto i = static_cast<size_t>(begin);
+                          i < static_cast<size_t>(end); ++i) {
+                       SumRows<decltype(zero)>(launch.inputs[i],
+                                               launch.outputs[i]);
+                     }
+                   });
+  });
+  return StepCode::kOk;
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const CpuKernel SumPartials = {.run = RunSumPartials};
+
+}  // namespace kernels
+
+// top_k: the places of a row's elements are sorted, in scratch.
+
+namespace {
+
+Bytes PlacesBytes(int64_t n) {
+  return AlignUp(n * static_cast<Bytes>(sizeof(int32_t)), kWorkspaceAlignment);
+}
+
+Bytes TopKWorkspace(const OpArgs& args, std::span<const TensorType>,
+                    int threads) {
+  return threads * PlacesBytes(args.shape(0).back());
+}
+
+// Whether the element at place i stands before the one at j: a total order.
+template <typename T>
+struct Before {
+  bool operator()(int32_t i, int32_t j) const {
+    const T a = row[i];
+    const T b = row[j];
+    if constexpr (std::is_floating_point_v<T>) {
+      if (a != a || b != b) return a != a && b != b ? i < j : b != b;
+    }
+    if (a == b) return i < j;
+    return descending ? a > b : a < b;
+  }
+  const T* row;
+  bool descending;
+};
+
+StepCode RunTopK(const Launch& launch, ThreadPool& pool) noexcept {
+  const TensorView& x = launch.inputs[0];
+  const TensorView& values = launch.outputs[0];
+  const TensorView& indices = launch.outputs[1];
+  const int64_t n = x.shape().back();
+  const int64_t k = launch.attrs->Int("k");
+  const bool descending = launch.attrs->Int("descending") == 1;
+  const int64_t rows = x.size() / n;
+  const int64_t piece = RowsPerChunk(8 * n);
+  OnNumber(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    pool.ParallelFor(CeilDiv(rows, piece), [&](int64_t chunk, int thread) {
+      auto* places = reinterpret_cast<int32_t*>(launch.workspace.data() +
+                                                thread * PlacesBytes(n));
+      const int64_t end = std::min(rows, (chunk + 1) * piece);
+      for (int64_t r = chunk * piece; r < end; ++r) {
+        const Before<T> before = {x.as<const T>() + r * n, descending};
+        std::iota(places, places + n, 0);
+        if (k < n) {
+          std::partial_sort(places, places + k, places + n, before);
+        } else {
+          std::sort(places, places + n, before);
+        }
+        for (int64_t i = 0; i < k; ++i) {
+          values.as<T>()[r * k + i] = before.row[places[i]];
+          indices.as<int32_t>()[r * k + i] = places[i];
+        }
+      }
+    });
+  });
+  return StepCode::kOk;
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const CpuKernel TopK = {
+    .run = RunTopK, .workspace = TopKWorkspace, .supports = SupportsNumbers};
+
+}  // namespace kernels
+
+// cumsum: a strip of neighbouring lines at a time, element after element.
+
+namespace {
+
+constexpr int64_t kStrip = 64;  // lines
+
+// What is added up: f64, or 64 bits, which wrap around, for integers.
+template <typename T>
+using Total = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+
+struct Direction {
+  bool exclusive, reverse;
+};
+
+// `count` lines from x and y on, whose elements are `inner` apart. x may be y.
+template <typename T>
+void SumStrip(const T* x, T* y, int64_t length, int64_t inner, int64_t count,
+              Direction direction) {
+  Total<T> sums[kStrip] = {};
+  for (int64_t i = 0; i < length; ++i) {
+    const int64_t at = (direction.reverse ? length - 1 - i : i) * inner;
+    for (int64_t j = 0; j < count; ++j) {
+      const Total<T> before = sums[j];
+      sums[j] += static_cast<Total<T>>(x[at + j]);
+      y[at + j] = static_cast<T>(direction.exclusive ? before : sums[j]);
+    }
+  }
+}
+
+StepCode RunCumSum(const Launch& launch, ThreadPool& pool) noexcept {
+  const TensorView& x = launch.inputs[0];
+  const TensorView& y = launch.outputs[0];
+  const Lines lines = Lines::Along(x.shape(), launch.attrs->Int("axis"));
+  const Direction direction = {launch.attrs->Int("exclusive") == 1,
+                               launch.attrs->Int("reverse") == 1};
+  const int64_t strips = CeilDiv(lines.inner, kStrip);
+  const int64_t in_strip = lines.length * std::min(lines.inner, kStrip);
+  OnNumber(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    ParallelRanges(pool, lines.outer * strips, RowsPerChunk(in_strip),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t strip = begin; strip < end; ++strip) {
+                       const int64_t first = strip % strips * kStrip;
+                       const int64_t offset =
+                           strip / strips * lines.length * lines.inner + first;
+                       SumStrip(x.as<const T>() + offset, y.as<T>() + offset,
+                                lines.length, lines.inner,
+                                std::min(kStrip, lines.inner - first),
+                                direction);
+                     }
+                   });
+  });
+  return StepCode::kOk;
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const CpuKernel CumSum = {.run = RunCumSum,
+                                    .supports = SupportsNumbers};
+
+}  // namespace kernels
+
 }  // namespace stowage::cpu

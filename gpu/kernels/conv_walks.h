@@ -18,7 +18,7 @@
 #include <cstdint>
 
 #include "gpu/simt.h"
-#include "ir/conv_geometry.h"
+#include "ir/windows.h"
 
 namespace stowage::gpu {
 

@@ -19,9 +19,9 @@
 #include "gpu/kernels/conv_meetings.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/simt.h"
-#include "ir/conv_geometry.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
+#include "ir/windows.h"
 
 namespace stowage::gpu {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "gpu/kernels/conv_walks.h"
 #include "gpu/queue.h"
-#include "ir/conv_geometry.h"
 #include "ir/dtype.h"
+#include "ir/windows.h"
 
 namespace stowage::gpu {
 

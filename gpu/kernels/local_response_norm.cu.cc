@@ -10,8 +10,8 @@
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/simt.h"
-#include "ir/channel_window.h"
 #include "ir/lines.h"
+#include "ir/windows.h"
 
 namespace stowage::gpu {
 namespace {

@@ -17,7 +17,7 @@
 #include "gpu/kernel.h"
 #include "gpu/queue.h"
 #include "ir/attrs.h"
-#include "ir/epilogue_operands.h"
+#include "ir/fused.h"
 #include "ir/op_def.h"
 
 namespace stowage::gpu {

@@ -14,7 +14,7 @@
 #include "gpu/queue.h"
 #include "gpu/simt.h"
 #include "ir/dtype.h"
-#include "ir/moment_blocks.h"
+#include "ir/partial_sums.h"
 #include "math/moment_codes.h"
 #include "math/optimizer.h"
 #include "math/philox.h"

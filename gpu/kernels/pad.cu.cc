@@ -9,7 +9,7 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/walk.h"
 #include "gpu/simt.h"
-#include "ir/padding.h"
+#include "ir/windows.h"
 
 namespace stowage::gpu {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/strings.h"
 #include "ir/op_def.h"
 #include "ir/ops/shape_rules.h"
-#include "ir/rank_blocks.h"
+#include "ir/partial_sums.h"
 
 namespace stowage::op_defs {
 namespace {

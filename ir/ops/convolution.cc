@@ -1,5 +1,5 @@
 // conv, its gradient to x, which is also the transposed convolution, and its
-// gradient to w (ir/conv_geometry.h). Attributes have a number for each spatial
+// gradient to w (ir/windows.h). Attributes have a number for each spatial
 // dimension; `padding` has two: the zeros before, then those after.
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// constant, fill, iota.
+// Ops that make values from nothing or from random numbers.
 
 #include <cmath>
 #include <limits>
@@ -9,6 +9,9 @@
 #include "ir/ops/shape_rules.h"
 
 namespace stowage::op_defs {
+
+// constant, fill, iota.
+
 namespace {
 
 TypesResult InferConstant(const OpArgs& args) {
@@ -111,5 +114,58 @@ TypesResult InferIota(const OpArgs& args) {
 constinit const OpDef Constant = {.num_inputs = 0, .infer = InferConstant};
 constinit const OpDef Fill = {.num_inputs = 0, .infer = InferFill};
 constinit const OpDef Iota = {.num_inputs = 0, .infer = InferIota};
+
+// random_uniform, random_normal: numbers that are a function of seed, op, step and
+// element (Philox).
+
+namespace {
+
+TypesResult InferRandom(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"dtype", AttrKind::kDType},
+                                            {"shape", AttrKind::kInts},
+                                            {"id", AttrKind::kInt}}));
+  const TensorType scalar = {DType::kI64, {}};
+  STOWAGE_RETURN_IF_ERROR(CheckType(args, 0, "seed", scalar, "a scalar"));
+  STOWAGE_RETURN_IF_ERROR(CheckType(args, 1, "step", scalar, "a scalar"));
+  const DType dtype = args.attrs.Type("dtype");
+  if (!IsFloat(dtype)) {
+    return args.Fail(StrCat("dtype is ", DTypeName(dtype),
+                            "; expected f32, f64, f16 or bf16"));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeAttr(args));
+  return Typed(args, {TensorType{dtype, shape}});
+}
+
+}  // namespace
+
+constinit const OpDef RandomUniform = {.num_inputs = 2, .infer = InferRandom};
+// A logarithm, a root, a sine and a cosine for two.
+constinit const OpDef RandomNormal = {
+    .num_inputs = 2,
+    .infer = InferRandom,
+    .flops = FlopsPerResultElement<2 * kTranscendentalFlops>};
+
+// dropout: a mask that is computed where it is used (Philox) and never stored.
+
+namespace {
+
+TypesResult InferDropout(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(
+      CheckAttrs(args, {{"p", AttrKind::kReal}, {"id", AttrKind::kInt}}));
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kFloat));
+  const TensorType scalar = {DType::kI64, {}};
+  STOWAGE_RETURN_IF_ERROR(CheckType(args, 1, "seed", scalar, "a scalar"));
+  STOWAGE_RETURN_IF_ERROR(CheckType(args, 2, "step", scalar, "a scalar"));
+  STOWAGE_RETURN_IF_ERROR(CheckFraction(args, "p"));
+  return Typed(args, {args.type(0)});
+}
+
+}  // namespace
+
+constinit const OpDef Dropout = {.num_inputs = 3,
+                                 .infer = InferDropout,
+                                 .flops = FlopsPerResultElement<2>,
+                                 .accepts = AcceptAnyStrides,
+                                 .may_overwrite = 0b1};
 
 }  // namespace stowage::op_defs

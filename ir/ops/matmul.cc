@@ -1,5 +1,4 @@
-// matmul: (..., M, K) times (..., K, N), or times one (K, N) for all; and the same with
-// what is done to its sums.
+// Matrix products, of quantized weights too, and how the two halves of a weight are joined.
 
 #include <optional>
 #include <span>
@@ -8,11 +7,17 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "ir/epilogue_operands.h"
+#include "ir/dtype.h"
+#include "ir/fused.h"
 #include "ir/op_def.h"
 #include "ir/ops/shape_rules.h"
+#include "ir/weight_type.h"
 
 namespace stowage::op_defs {
+
+// matmul: (..., M, K) times (..., K, N), or times one (K, N) for all; and the same with
+// what is done to its sums.
+
 namespace {
 
 bool Transposed(const OpArgs& args, int i) {
@@ -179,5 +184,84 @@ constinit const OpDef MatMul = {.num_inputs = 2,
                                 .infer = InferMatMul,
                                 .flops = MatMulFlops,
                                 .accepts = AcceptsMatMul};
+
+// quantized_matmul, quantized_gather: what reads a frozen matrix in the bytes of its
+// file.
+
+namespace {
+
+TypesResult InferQuantizedMatMul(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(
+      args, {{"blocks", AttrKind::kInt}, {"transpose_w", AttrKind::kFlag}}));
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kFloat));
+  STOWAGE_RETURN_IF_ERROR(CheckRankAtLeast(args, 0, "x", 1));
+  STOWAGE_ASSIGN_OR_RETURN(const Shape w, CheckBlocks(args, 1, "w"));
+  const bool transposed = args.attrs.Int("transpose_w") == 1;
+  const int64_t depth = w[transposed ? 1 : 0];
+  if (args.shape(0).back() != depth) {
+    return args.Fail(StrCat("inner sizes differ: ", Operand(args, 0, "x"), ", ",
+                            Operand(args, 1, "w"), ", that is ", w.ToString(),
+                            " numbers", transposed ? ", transposed" : ""));
+  }
+  Shape y = LeadingDims(args.shape(0));
+  y.push_back(w[transposed ? 0 : 1]);
+  return Typed(args, {TensorType{args.type(0).dtype, y}});
+}
+
+TypesResult InferQuantizedGather(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"blocks", AttrKind::kInt}}));
+  STOWAGE_ASSIGN_OR_RETURN(const Shape table, CheckBlocks(args, 0, "table"));
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 1, "indices", DTypes::kIndex));
+  Shape y = args.shape(1);
+  y.push_back(table[1]);
+  return Typed(args, {TensorType{DType::kF32, y}});
+}
+
+// Of the product; that of reading a block is not counted.
+double QuantizedMatMulFlops(const OpArgs& args,
+                            std::span<const TensorType> results) {
+  return 2 * Elements(results[0]) * static_cast<double>(args.shape(0).back());
+}
+
+}  // namespace
+
+constinit const OpDef QuantizedMatMul = {.num_inputs = 2,
+                                         .infer = InferQuantizedMatMul,
+                                         .flops = QuantizedMatMulFlops};
+constinit const OpDef QuantizedGather = {.num_inputs = 2,
+                                         .infer = InferQuantizedGather};
+
+// join_weight, split_update: an f32 weight that is kept as a bf16 number and the 16 bits
+// that this lacks (math/split_master.h).
+
+namespace {
+
+// That the first two operands are the parts of a weight.
+Status CheckParts(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckType(args, 0, "w", {DType::kBF16, args.shape(0)},
+                                    "the upper part of an f32"));
+  return CheckType(args, 1, "delta", {DType::kI16, args.shape(0)},
+                   "since " + Operand(args, 0, "w"));
+}
+
+TypesResult InferJoinWeight(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {}));
+  STOWAGE_RETURN_IF_ERROR(CheckParts(args));
+  return Typed(args, {{DType::kF32, args.shape(0)}});
+}
+
+TypesResult InferSplitUpdate(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {}));
+  STOWAGE_RETURN_IF_ERROR(CheckParts(args));
+  STOWAGE_RETURN_IF_ERROR(CheckType(args, 2, "x", {DType::kF32, args.shape(0)},
+                                    "since " + Operand(args, 0, "w")));
+  return Typed(args, {args.type(0), args.type(1)});
+}
+
+}  // namespace
+
+constinit const OpDef JoinWeight = {.num_inputs = 2, .infer = InferJoinWeight};
+constinit const OpDef SplitUpdate = {
+    .num_inputs = 3, .infer = InferSplitUpdate, .updates = 2};
 
 }  // namespace stowage::op_defs

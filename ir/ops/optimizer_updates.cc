@@ -12,9 +12,9 @@
 
 #include "base/strings.h"
 #include "ir/dtype.h"
-#include "ir/moment_blocks.h"
 #include "ir/op_def.h"
 #include "ir/ops/shape_rules.h"
+#include "ir/partial_sums.h"
 
 namespace stowage::op_defs {
 namespace {

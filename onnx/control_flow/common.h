@@ -19,7 +19,6 @@
 #include "base/result.h"
 #include "formats/array.h"
 #include "ir/graph.h"
-#include "onnx/body.h"
 #include "onnx/node.h"
 #include "onnx/onnx.pb.h"
 

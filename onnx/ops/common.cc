@@ -6,8 +6,8 @@
 
 #include "formats/numbers.h"
 #include "ir/ops.h"
-#include "onnx/body.h"
 #include "onnx/node.h"
+#include "onnx/ops.h"
 
 namespace stowage::onnx {
 
@@ -67,5 +67,23 @@ Value PerChannel(Value v, int rank) {
   while (shape.rank() < rank - 1) shape.push_back(1);
   return Reshape(v, shape);
 }
+
+// Ops that a plan takes only where their result is known before a step (onnx/fold.h).
+
+namespace {
+
+Error NotKnown(const ImportedNode& node) {
+  return node.Unsupported(
+      "depends on what is computed in each step; it is there only where its "
+      "result "
+      "is known when a plan is made");
+}
+
+}  // namespace
+
+Result<Values> ConvertConstant(ImportedNode& node) { return NotKnown(node); }
+Result<Values> ConvertNonZero(ImportedNode& node) { return NotKnown(node); }
+Result<Values> ConvertShape(ImportedNode& node) { return NotKnown(node); }
+Result<Values> ConvertSize(ImportedNode& node) { return NotKnown(node); }
 
 }  // namespace stowage::onnx

@@ -10,10 +10,10 @@
 #include "planner/fit/epilogues/epilogues.h"
 #include "planner/fit/fuse/fuse.h"
 #include "planner/fit/grid.h"
-#include "planner/fit/offload/given_states.h"
-#include "planner/fit/order/bodies.h"
+#include "planner/fit/levers.h"
+#include "planner/fit/offload/offload.h"
 #include "planner/fit/order/order.h"
-#include "planner/fit/passes.h"
+#include "planner/fit/pieces/pieces.h"
 #include "planner/fit/prefetch/prefetch.h"
 #include "planner/validate_plan.h"
 
@@ -462,6 +462,25 @@ Error StepFitter::Refusal(Bytes budget) {
   if (!moved.ok()) return moved.error();
   error.message += StrCat(", or ", Figure(moved->bytes, true), " with offload");
   return error;
+}
+
+Result<PlannedGraph> PlanProgram(const Graph& graph,
+                                 const PlanOptions& options) {
+  PlanOptions unbounded = options;
+  unbounded.budget.reset();
+  STOWAGE_ASSIGN_OR_RETURN(
+      const PiecedStep formed,
+      fit::FormEpilogues({.graph = graph}, options.device.fusions, {}));
+  STOWAGE_ASSIGN_OR_RETURN(const Plan given,
+                           PlanMemory(formed.graph, unbounded));
+  STOWAGE_ASSIGN_OR_RETURN(fit::Fused fused,
+                           fit::Fuse(formed.graph, given, unbounded));
+  PlannedGraph program{std::move(fused.graph), std::move(fused.plan)};
+  if (options.budget && program.plan.arena_bytes() > *options.budget) {
+    // The refusal is PlanMemory's, unless a packer with a deadline does better now.
+    STOWAGE_ASSIGN_OR_RETURN(program.plan, PlanMemory(program.graph, options));
+  }
+  return program;
 }
 
 }  // namespace stowage

@@ -9,8 +9,8 @@
 #include "base/index.h"
 #include "base/parallel.h"
 #include "ir/bodies.h"
-#include "planner/fit/offload/bodies.h"
-#include "planner/weight_layout.h"
+#include "planner/fit/offload/offload.h"
+#include "planner/plan.h"
 
 namespace stowage::fit {
 namespace {

@@ -23,9 +23,8 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
-#include "planner/fit/offload/share.h"
+#include "planner/fit/offload/offload.h"
 #include "planner/fit/pieces/pieces.h"
 #include "planner/fit/recompute/bodies.h"
 #include "planner/fit/recompute/trips.h"

@@ -15,8 +15,8 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "planner/fit/cost.h"
-#include "planner/fit/passes.h"
-#include "planner/fit/pieces/repeat.h"
+#include "planner/fit/levers.h"
+#include "planner/fit/pieces/pieces.h"
 
 namespace stowage::fit {
 namespace {

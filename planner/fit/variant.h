@@ -20,7 +20,6 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
 #include "planner/fit/pieces/pieces.h"
 #include "planner/fit/recompute/bodies.h"

@@ -30,8 +30,8 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "planner/packing/columns.h"
-#include "planner/packing/deadline.h"
+#include "planner/packing/part.h"
+#include "planner/packing/problem.h"
 
 namespace stowage::packing {
 

@@ -16,9 +16,8 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "planner/packing/best_fit.h"
-#include "planner/packing/columns.h"
-#include "planner/packing/hold.h"
-#include "planner/packing/skyline.h"
+#include "planner/packing/part.h"
+#include "planner/packing/repack.h"
 
 namespace stowage::packing {
 namespace {

@@ -1,15 +1,15 @@
 #ifndef STOWAGE_PLANNER_PACKING_PACK_PART_H_
 #define STOWAGE_PLANNER_PACKING_PACK_PART_H_
 
-// Packs a part as a whole, by the orders that planner/packing/greedy.h tells: where
+// Packs a part as a whole, by the orders that planner/packing/restarts.h tells: where
 // many items hang together they are stacked, mended in windows and swept first; then
 // the hold is filled in each order, and each order is mended.
 
 #include <cstdint>
 
 #include "base/bytes.h"
-#include "planner/packing/deadline.h"
 #include "planner/packing/part.h"
+#include "planner/packing/problem.h"
 
 namespace stowage::packing {
 

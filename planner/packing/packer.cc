@@ -9,10 +9,9 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "planner/packing/best.h"
-#include "planner/packing/greedy.h"
-#include "planner/packing/linear.h"
-#include "planner/packing/lower_bound.h"
-#include "planner/packing/misfit.h"
+#include "planner/packing/part.h"
+#include "planner/packing/restarts.h"
+#include "planner/packing/validate.h"
 
 namespace stowage::packing {
 namespace {

@@ -16,14 +16,13 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "planner/packing/deadline.h"
 #include "planner/packing/problem.h"
 
 namespace stowage::packing {
 
 enum class Packer {
-  kLinear,  // no reuse: the baseline (planner/packing/linear.h)
-  kGreedy,  // lowest gap first, in several orders (planner/packing/greedy.h)
+  kLinear,  // no reuse: the baseline (planner/packing/part.h)
+  kGreedy,  // lowest gap first, in several orders (planner/packing/restarts.h)
   kBest,  // greedy, then a complete search for seconds (planner/packing/best.h)
 };
 
@@ -41,7 +40,7 @@ struct PackOptions {
 struct Packing {
   Solution solution;
   Bytes lower_bound =
-      0;  // no packing is lower: see planner/packing/lower_bound.h; or
+      0;  // no packing is lower: see planner/packing/validate.h; or
           // higher, when kBest has searched all below in vain
   bool optimal = false;  // the height is the lower bound
   std::string packer;    // "linear", "greedy: pressure", ... which one won

@@ -20,6 +20,7 @@
 // `offset` is already placed (the weights of another program, say): a packer
 // leaves it there and packs around it.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -65,6 +66,20 @@ Status CheckProblem(const Problem& problem);
 
 /// How messages call a buffer: its id in quotes, or `#7` when it has none.
 std::string BufferName(const Problem& problem, size_t index);
+
+// A point in time after which a packer looks no further and returns the best it
+// has. It only ever cuts off: with no deadline, or one that is not reached,
+// results do not depend on the clock.
+//
+//   const Deadline deadline = Clock::now() + std::chrono::seconds(5);
+//   if (IsPast(deadline)) return best;
+
+using Clock = std::chrono::steady_clock;
+using Deadline = std::optional<Clock::time_point>;
+
+inline bool IsPast(const Deadline& deadline) {
+  return deadline && Clock::now() >= *deadline;
+}
 
 }  // namespace stowage::packing
 

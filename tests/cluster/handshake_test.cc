@@ -1,10 +1,9 @@
-#include "cluster/handshake.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
+#include "cluster/team.h"
 #include "tests/cluster/on_ranks.h"
 
 namespace stowage::cluster {

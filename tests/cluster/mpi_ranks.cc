@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "cluster/launch.h"
-#include "cluster/mpi_link.h"
+#include "cluster/link.h"
 #include "cluster/rank_collectives.h"
 #include "cluster/team.h"
 #include "tests/cluster/rank_values.h"

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "cluster/link.h"
-#include "cluster/thread_links.h"
 
 namespace stowage::cluster {
 

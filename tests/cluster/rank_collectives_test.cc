@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/thread_links.h"
+#include "cluster/link.h"
 #include "tests/cluster/on_ranks.h"
 #include "tests/cluster/rank_values.h"
 

@@ -34,10 +34,10 @@
 #include "nn/models.h"
 #include "planner/fit/fit.h"
 #include "planner/fit/levers.h"
-#include "planner/wire_bytes.h"
+#include "planner/plan.h"
 #include "runtime/session.h"
+#include "train/checkpoint_series.h"
 #include "train/step_builder.h"
-#include "train/whole_values.h"
 
 namespace stowage {
 namespace {

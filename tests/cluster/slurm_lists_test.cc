@@ -1,9 +1,9 @@
-#include "cluster/slurm_lists.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
+
+#include "cluster/launch.h"
 
 namespace stowage::cluster {
 namespace {

@@ -1,8 +1,6 @@
 // Which blocking is taken, what is kept of it, and that steps are run by it. Times are
 // those of a stopwatch that says what the test wants.
 
-#include "cpu/blocking_chooser.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>

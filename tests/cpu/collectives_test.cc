@@ -1,7 +1,5 @@
 // Collective ops on threads that are ranks, against sums and blocks worked out plainly.
 
-#include "runtime/collectives.h"
-
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -20,8 +18,9 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "ir/text.h"
+#include "planner/plan.h"
 #include "planner/plan_memory.h"
-#include "planner/wire_bytes.h"
+#include "runtime/backend.h"
 #include "runtime/session.h"
 #include "tests/support/elements.h"
 #include "tests/support/thread_ranks.h"

@@ -2,8 +2,6 @@
 // tests/goldens/lean_optimizers.csv, which make_lean_optimizers_goldens.py computed. What
 // they keep, and which params they refuse.
 
-#include "autodiff/lean_optimizers.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 
 #include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
+#include "autodiff/update_rule.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"

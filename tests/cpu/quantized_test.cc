@@ -1,8 +1,6 @@
 // Products with a matrix that lies in blocks are, to the bit, those with its numbers as
 // floats: however rows and columns are cut among tasks, for every type of blocks.
 
-#include "formats/quantized.h"
-
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -11,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/gguf.h"
 #include "ir/builder.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"

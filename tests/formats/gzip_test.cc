@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/idx.h"
+#include "formats/npy.h"
 #include "tests/formats/hex.h"
 
 namespace stowage {

@@ -1,11 +1,10 @@
-#include "formats/idx.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "formats/npy.h"
 #include "tests/formats/hex.h"
 
 namespace stowage {

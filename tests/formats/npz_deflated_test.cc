@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/npz.h"
+#include "formats/npy.h"
 #include "tests/formats/hex.h"
 
 namespace stowage {

@@ -1,5 +1,3 @@
-#include "formats/quantized.h"
-
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -9,6 +7,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "formats/gguf.h"
 
 namespace stowage {
 namespace {

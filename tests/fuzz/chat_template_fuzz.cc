@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/fuzz/check.h"
-#include "text/chat_template.h"
+#include "text/jinja.h"
 
 using namespace stowage;
 using stowage::testing::Check;

@@ -8,7 +8,6 @@
 
 #include "base/bytes.h"
 #include "formats/gguf.h"
-#include "formats/quantized.h"
 #include "tests/formats/gguf_bytes.h"
 #include "tests/fuzz/check.h"
 

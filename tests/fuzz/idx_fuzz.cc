@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "formats/idx.h"
+#include "formats/npy.h"
 #include "tests/fuzz/check.h"
 
 using namespace stowage;

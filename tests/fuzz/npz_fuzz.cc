@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "formats/npy.h"
-#include "formats/npz.h"
 #include "tests/fuzz/check.h"
 
 using namespace stowage;

@@ -9,7 +9,7 @@
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
-#include "planner/fit/op_times.h"
+#include "planner/fit/cost.h"
 #include "tests/fuzz/check.h"
 
 using namespace stowage;

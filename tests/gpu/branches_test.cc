@@ -25,7 +25,6 @@
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
-#include "ir/while.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"

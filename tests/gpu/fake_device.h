@@ -9,7 +9,7 @@
 //
 // A device belongs to one thread, which also does the work of its streams. Devices of
 // several ranks, each in a thread of its own, are joined by a link
-// (cluster/thread_links.h).
+// (cluster/link.h).
 //
 // A stream may be lazy: its work is done as late as the rules allow, when
 // somebody waits for it. A step that reads its inputs too early, or overwrites

@@ -21,7 +21,6 @@
 #include "planner/fit/fit.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/fit/pieces/pieces.h"
-#include "planner/fit/pieces/repeat.h"
 #include "planner/fit/prefetch/prefetch.h"
 #include "planner/fit/recompute/trips.h"
 #include "planner/plan.h"

@@ -14,7 +14,7 @@
 #include "base/strings.h"
 #include "cluster/link.h"
 #include "cluster/rank_collectives.h"
-#include "runtime/one_rank.h"
+#include "runtime/backend.h"
 #include "tests/cluster/on_ranks.h"
 
 namespace stowage::gpu {

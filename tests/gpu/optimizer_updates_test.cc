@@ -14,7 +14,7 @@
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
 #include "gpu/kernel.h"
-#include "ir/moment_blocks.h"
+#include "ir/partial_sums.h"
 #include "math/split_master.h"
 #include "tests/gpu/grid_queue.h"
 #include "tests/gpu/launch_builder.h"

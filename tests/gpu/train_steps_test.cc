@@ -13,14 +13,14 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/loss_scaling.h"
+#include "autodiff/train_options.h"
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "gpu/gpu_needs.h"
 #include "math/philox.h"
 #include "nn/gpt.h"
-#include "nn/mlp.h"
+#include "nn/layers.h"
 #include "nn/models.h"
 #include "planner/fit/fit.h"
 #include "planner/fit/offload/offload.h"

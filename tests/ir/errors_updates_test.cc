@@ -6,8 +6,8 @@
 
 #include "ir/builder.h"
 #include "ir/dtype.h"
-#include "ir/moment_blocks.h"
 #include "ir/ops.h"
+#include "ir/partial_sums.h"
 #include "tests/ir/error_rows.h"
 #include "tests/ir/typed_inputs.h"
 

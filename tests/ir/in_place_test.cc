@@ -1,5 +1,3 @@
-#include "ir/in_place.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
@@ -8,6 +6,7 @@
 #include "ir/graph.h"
 #include "ir/layout.h"
 #include "ir/text.h"
+#include "ir/uses.h"
 
 namespace stowage {
 namespace {

@@ -8,12 +8,12 @@
 
 #include "ir/attrs.h"
 #include "ir/builder.h"
-#include "ir/conv_geometry.h"
 #include "ir/dtype.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
+#include "ir/windows.h"
 #include "tests/ir/error_rows.h"
 #include "tests/ir/typed_inputs.h"
 

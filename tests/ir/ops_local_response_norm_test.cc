@@ -9,12 +9,12 @@
 
 #include "base/result.h"
 #include "ir/builder.h"
-#include "ir/channel_window.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
+#include "ir/windows.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {

@@ -1,5 +1,3 @@
-#include "ir/reorder.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/graph_copy.h"
 #include "ir/ops.h"
 #include "ir/text.h"
 

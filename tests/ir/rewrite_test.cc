@@ -1,11 +1,10 @@
-#include "ir/rewrite.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/graph_copy.h"
 #include "ir/ops.h"
 #include "ir/text.h"
 

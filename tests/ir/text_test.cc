@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/dot.h"
+#include "ir/einsum.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "tests/support/graph_peer.h"

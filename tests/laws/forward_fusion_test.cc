@@ -14,7 +14,6 @@
 #include "gpu/gpu.h"
 #include "nn/models.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/plan_program.h"
 #include "planner/validate_plan.h"
 #include "tests/support/instances.h"
 #include "tests/support/random_control_flow.h"

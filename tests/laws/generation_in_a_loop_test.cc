@@ -18,7 +18,6 @@
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
-#include "ir/while.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 

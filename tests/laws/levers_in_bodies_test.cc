@@ -19,7 +19,6 @@
 #include "ir/bodies.h"
 #include "ir/graph.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/validate_plan.h"

@@ -2,8 +2,6 @@
 // whose gradients are not finite is as if it had not been; the scale moves as
 // torch.amp.GradScaler's does, written out here; and f16 learns by it.
 
-#include "autodiff/loss_scaling.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -22,10 +22,9 @@
 #include "ir/control_flow.h"
 #include "ir/ops.h"
 #include "ir/statistics.h"
-#include "nn/conv.h"
+#include "nn/conv_nets.h"
 #include "nn/layers.h"
 #include "nn/losses.h"
-#include "nn/norms.h"
 #include "nn/recurrent.h"
 #include "tests/support/interpret.h"
 

@@ -11,10 +11,9 @@
 
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
-#include "ir/reorder.h"
+#include "ir/graph_copy.h"
 #include "nn/models.h"
 #include "planner/fit/order/order.h"
-#include "planner/fit/order/problem.h"
 #include "tests/support/instances.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_steps.h"

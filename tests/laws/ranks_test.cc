@@ -19,7 +19,7 @@
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
-#include "nn/conv.h"
+#include "nn/conv_nets.h"
 #include "nn/gpt.h"
 #include "nn/layers.h"
 #include "nn/model_options.h"

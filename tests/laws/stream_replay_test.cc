@@ -28,7 +28,7 @@
 #include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
 #include "planner/stream.h"
-#include "report/stream.h"
+#include "report/text.h"
 #include "runtime/program.h"
 #include "tests/support/instances.h"
 #include "tests/support/random_graph.h"

@@ -1,8 +1,6 @@
 // While loops: what they compute, how often, within their bound; their gradients; alike
 // planned, poisoned and in memory of their own.
 
-#include "ir/while.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -16,6 +14,7 @@
 #include "base/result.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
+#include "ir/control_flow.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"

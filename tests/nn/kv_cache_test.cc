@@ -21,8 +21,7 @@
 #include "nn/llama.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
-#include "nn/scaled_rope.h"
-#include "nn/text_lstm.h"
+#include "nn/recurrent.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 

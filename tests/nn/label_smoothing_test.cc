@@ -2,8 +2,6 @@
 // torch.nn.CrossEntropyLoss(label_smoothing=s): each target is 1 - s at its label and
 // s / V at every class.
 
-#include "nn/label_smoothing.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -16,6 +14,7 @@
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "ir/verify.h"
+#include "nn/losses.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {

@@ -11,7 +11,7 @@
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
-#include "nn/conv.h"
+#include "nn/conv_nets.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {

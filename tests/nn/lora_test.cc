@@ -15,7 +15,7 @@
 
 #include "autodiff/train_step.h"
 #include "base/result.h"
-#include "formats/quantized.h"
+#include "formats/gguf.h"
 #include "ir/builder.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
@@ -23,7 +23,7 @@
 #include "ir/parameter_count.h"
 #include "ir/weight_type.h"
 #include "nn/layers.h"
-#include "nn/quantized_params.h"
+#include "nn/pretrained.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {

@@ -17,7 +17,7 @@
 #include "ir/parameter_count.h"
 #include "nn/gpt.h"
 #include "nn/llama.h"
-#include "nn/text_lstm.h"
+#include "nn/recurrent.h"
 
 namespace stowage {
 namespace {

@@ -1,7 +1,5 @@
-// The norms of nn/norms.h, the gated feed-forward part and the adapters, by numbers
+// The norms of nn/layers.h, the gated feed-forward part and the adapters, by numbers
 // that PyTorch gave (group_norm, instance_norm, silu) or that are worked out by hand.
-
-#include "nn/norms.h"
 
 #include <doctest/doctest.h>
 
@@ -20,7 +18,7 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
-#include "nn/feed_forward.h"
+#include "nn/layers.h"
 #include "nn/lora.h"
 #include "tests/support/interpret.h"
 

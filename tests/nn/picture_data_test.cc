@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "formats/npz.h"
+#include "formats/npy.h"
 #include "formats/numbers.h"
 #include "tests/support/files.h"
 

@@ -22,7 +22,7 @@
 
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
-#include "formats/quantized.h"
+#include "formats/gguf.h"
 #include "ir/graph.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"

@@ -1,5 +1,3 @@
-#include "nn/scaled_rope.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -13,7 +13,7 @@
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "formats/array.h"
-#include "formats/npz.h"
+#include "formats/npy.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
 #include "tests/onnx/one_op.h"

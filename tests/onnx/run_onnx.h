@@ -13,7 +13,7 @@
 #include "formats/array.h"
 #include "ir/graph.h"
 #include "onnx/onnx.h"
-#include "planner/fit/plan_program.h"
+#include "planner/fit/fit.h"
 #include "runtime/backend.h"
 
 namespace stowage {

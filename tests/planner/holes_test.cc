@@ -1,5 +1,3 @@
-#include "planner/holes.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
@@ -9,6 +7,7 @@
 
 #include "planner/lifetimes.h"
 #include "planner/plan.h"
+#include "planner/plan_memory.h"
 
 namespace stowage {
 namespace {

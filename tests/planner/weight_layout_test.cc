@@ -1,11 +1,10 @@
-#include "planner/weight_layout.h"
-
 #include <doctest/doctest.h>
 
 #include "autodiff/backward.h"
 #include "autodiff/train_step.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
+#include "planner/plan.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
 

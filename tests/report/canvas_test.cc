@@ -1,8 +1,8 @@
-#include "report/canvas.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
+
+#include "report/svg.h"
 
 namespace stowage {
 namespace {

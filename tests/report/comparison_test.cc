@@ -1,10 +1,9 @@
-#include "report/comparison.h"
-
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "report/numbers.h"
 #include "report/report_json.h"
 #include "tests/report/example.h"
 

@@ -1,6 +1,6 @@
-#include "report/format.h"
-
 #include <doctest/doctest.h>
+
+#include "report/text.h"
 
 namespace stowage {
 namespace {

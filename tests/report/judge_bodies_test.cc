@@ -25,7 +25,6 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
 #include "planner/lifetimes.h"
 #include "planner/plan.h"

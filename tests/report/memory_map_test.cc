@@ -1,9 +1,8 @@
-#include "report/memory_map.h"
-
 #include <doctest/doctest.h>
 
 #include <sstream>
 
+#include "report/details.h"
 #include "report/numbers.h"
 #include "tests/report/example.h"
 

@@ -1,5 +1,3 @@
-#include "report/stream.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
@@ -9,6 +7,7 @@
 #include "ir/control_flow.h"
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
+#include "report/text.h"
 #include "tests/report/example.h"
 
 namespace stowage {

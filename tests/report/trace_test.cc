@@ -1,10 +1,9 @@
-#include "report/trace.h"
-
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "report/numbers.h"
+#include "report/traffic.h"
 #include "tests/report/example.h"
 
 namespace stowage {

@@ -32,7 +32,7 @@
 #include "math/small_floats.h"
 #include "planner/plan_memory.h"
 #include "runtime/checkpoint.h"
-#include "runtime/rank_values.h"
+#include "runtime/initial_values.h"
 #include "runtime/session.h"
 #include "runtime/weights.h"
 #include "tests/support/files.h"

@@ -1,5 +1,3 @@
-#include "runtime/choose_fastest.h"
-
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -7,6 +5,7 @@
 
 #include "base/result.h"
 #include "base/strings.h"
+#include "runtime/kept_choices.h"
 
 namespace stowage {
 namespace {

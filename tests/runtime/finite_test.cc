@@ -1,11 +1,11 @@
-#include "runtime/finite.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 #include <span>
 #include <vector>
+
+#include "runtime/floats.h"
 
 namespace stowage {
 namespace {

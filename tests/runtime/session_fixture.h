@@ -22,7 +22,6 @@
 #include "ir/ops.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
-#include "planner/weight_layout.h"
 #include "runtime/backend.h"
 #include "runtime/session.h"
 

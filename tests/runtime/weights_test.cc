@@ -17,7 +17,7 @@
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "formats/array.h"
-#include "formats/npz.h"
+#include "formats/npy.h"
 #include "formats/safetensors.h"
 #include "ir/builder.h"
 #include "ir/ops.h"

@@ -1,4 +1,4 @@
-// The definitions of the convolution ops: every term of ir/conv_geometry.h's formula,
+// The definitions of the convolution ops: every term of ir/windows.h's formula,
 // one by one.
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "formats/quantized.h"
+#include "formats/gguf.h"
 #include "ir/weight_type.h"
 #include "tests/support/interpret_call.h"
 

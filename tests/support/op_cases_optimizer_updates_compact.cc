@@ -7,8 +7,8 @@
 
 #include "base/strings.h"
 #include "ir/dtype.h"
-#include "ir/moment_blocks.h"
 #include "ir/ops.h"
+#include "ir/partial_sums.h"
 #include "tests/support/op_case_table.h"
 
 namespace stowage::testing {

@@ -4,7 +4,7 @@
 // Graphs whose bodies keep something in the host's memory.
 //
 // What, and between which of its readers, is drawn by lot, on purpose: not what the lever
-// would choose (planner/fit/offload/bodies.h), which moves whatever waits, and of a body
+// would choose (planner/fit/offload/offload.h), which moves whatever waits, and of a body
 // without a gradient nothing. So what plans, judges and runs such bodies is tested on more
 // than the lever ever makes.
 //

@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/collectives.h"
+#include "runtime/backend.h"
 
 namespace stowage::testing {
 

@@ -1,5 +1,3 @@
-#include "text/chat_template.h"
-
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
@@ -8,8 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/read_file.h"
+#include "base/input_file.h"
 #include "base/strings.h"
+#include "text/jinja.h"
 
 namespace stowage {
 namespace {

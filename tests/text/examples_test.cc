@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/read_file.h"
+#include "base/input_file.h"
 #include "text/text.h"
 
 namespace stowage {

@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "text/nfc.h"
-
 namespace stowage::text {
 namespace {
 

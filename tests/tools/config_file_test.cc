@@ -12,7 +12,7 @@
 #include "tests/tools/json_lines.h"
 #include "tests/tools/run_stowage.h"
 #include "tests/tools/train_mlp.h"
-#include "tools/nearest_name.h"
+#include "tools/options.h"
 
 namespace stowage::tools {
 namespace {

@@ -55,7 +55,7 @@ pid_t Start(const std::vector<std::string>& arguments,
   _exit(127);
 }
 
-// Lines of progress (tools/work_progress.h) come by the clock: on a slow machine, or not.
+// Lines of progress (tools/progress.h) come by the clock: on a slow machine, or not.
 std::string WithoutProgress(const std::string& err) {
   static const std::regex line(
       "(planning|evaluating|writing|answering): [0-9,]+( of [0-9,]+)? [a-z "

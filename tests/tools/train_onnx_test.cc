@@ -13,7 +13,7 @@
 
 #include "base/strings.h"
 #include "formats/array.h"
-#include "formats/npz.h"
+#include "formats/npy.h"
 #include "formats/numbers.h"
 #include "ir/dtype.h"
 #include "onnx/onnx.h"

@@ -12,7 +12,7 @@
 
 #include "base/strings.h"
 #include "formats/array.h"
-#include "formats/npz.h"
+#include "formats/npy.h"
 #include "tests/tools/json_lines.h"
 #include "tests/tools/run_stowage.h"
 #include "tests/tools/train_mlp.h"

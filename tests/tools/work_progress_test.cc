@@ -1,5 +1,3 @@
-#include "tools/work_progress.h"
-
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -7,6 +5,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "tools/progress.h"
 
 namespace stowage::tools {
 namespace {

@@ -1,5 +1,3 @@
-#include "train/cached_step.h"
-
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -12,7 +10,6 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
@@ -21,6 +18,7 @@
 #include "tests/support/random_control_flow.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/stash_in_bodies.h"
+#include "train/plan_cache.h"
 
 namespace stowage {
 namespace {

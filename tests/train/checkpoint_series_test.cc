@@ -18,7 +18,7 @@
 #include "planner/plan_memory.h"
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_shards.h"
-#include "runtime/rank_values.h"
+#include "runtime/initial_values.h"
 #include "runtime/session.h"
 #include "tests/support/files.h"
 #include "train/finite_guard.h"

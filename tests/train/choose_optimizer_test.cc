@@ -1,5 +1,3 @@
-#include "train/choose_optimizer.h"
-
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -8,6 +6,7 @@
 
 #include "autodiff/optimizer.h"
 #include "base/result.h"
+#include "train/device.h"
 
 namespace stowage {
 namespace {

@@ -1,10 +1,9 @@
-#include "train/evaluation_history.h"
-
 #include <doctest/doctest.h>
 
 #include <limits>
 
 #include "base/result.h"
+#include "train/finite_guard.h"
 
 namespace stowage {
 namespace {

@@ -1,5 +1,3 @@
-#include "train/lengths.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -8,6 +6,8 @@
 #include <limits>
 #include <random>
 #include <vector>
+
+#include "train/fine_tuning.h"
 
 namespace stowage {
 namespace {

@@ -22,8 +22,6 @@
 #include "nn/layers.h"
 #include "nn/models.h"
 #include "nn/recurrent.h"
-#include "nn/text_lstm.h"
-#include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
 #include "runtime/session.h"
 #include "tests/support/interpret.h"

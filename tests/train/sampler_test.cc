@@ -1,5 +1,3 @@
-#include "train/sampler.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,6 +10,8 @@
 #include <set>
 #include <span>
 #include <vector>
+
+#include "train/generation.h"
 
 namespace stowage {
 namespace {

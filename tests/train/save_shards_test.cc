@@ -1,7 +1,5 @@
 // Shards that ranks, threads here, save at a time.
 
-#include "train/save_shards.h"
-
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -18,11 +16,12 @@
 #include "ir/builder.h"
 #include "ir/dtype.h"
 #include "planner/plan_memory.h"
+#include "runtime/backend.h"
 #include "runtime/checkpoint_shards.h"
-#include "runtime/collectives.h"
-#include "runtime/rank_values.h"
+#include "runtime/initial_values.h"
 #include "runtime/session.h"
 #include "tests/support/thread_ranks.h"
+#include "train/checkpoint_series.h"
 
 namespace stowage {
 namespace {

@@ -1,5 +1,3 @@
-#include "train/step_seconds.h"
-
 #include <doctest/doctest.h>
 
 #include "cpu/cpu_backend.h"
@@ -7,6 +5,7 @@
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "train/step_planner.h"
 
 namespace stowage {
 namespace {

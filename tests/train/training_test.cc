@@ -19,7 +19,6 @@
 #include "ir/ops.h"
 #include "nn/layers.h"
 #include "nn/models.h"
-#include "nn/norms.h"
 #include "nn/text_data.h"
 #include "planner/plan_memory.h"
 #include "report/plan_json.h"

@@ -17,10 +17,8 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
-#include "ir/reorder.h"
 #include "ir/shape.h"
 #include "planner/fit/fuse/late_sums.h"
-#include "planner/fit/fuse/room.h"
 #include "planner/lifetimes.h"
 
 namespace stowage::fit {

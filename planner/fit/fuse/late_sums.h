@@ -22,13 +22,36 @@
 //   Result<std::optional<LateSums>> late = SumLate(graph, plan, options);
 
 #include <optional>
+#include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
 
 namespace stowage::fit {
+
+// Where values may live longer than they do in a plan: as long as the sum of what is live
+// stays at or below its peak.
+//
+//   Room room(graph, plan);
+//   if (room.Take(begin, end, bytes)) { ... }  // [begin, end), in nodes
+
+class Room {
+ public:
+  /// Linear in buffers and nodes. `plan` is for `graph`.
+  Room(const Graph& graph, const Plan& plan);
+
+  /// Takes `bytes` in [begin, end), `count` times, if all fit below the peak. Linear in
+  /// nodes.
+  bool Take(NodeId begin, NodeId end, Bytes bytes, int count = 1);
+
+ private:
+  Bytes alignment_;
+  std::vector<Bytes> live_;  // by time
+  Bytes peak_ = 0;
+};
 
 struct LateSums {
   Graph graph;

@@ -1,19 +1,27 @@
 #include "planner/fit/offload/offload.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/bytes.h"
 #include "base/index.h"
 #include "base/strings.h"
+#include "ir/attrs.h"
 #include "ir/bodies.h"
 #include "ir/builder.h"
+#include "ir/graph_copy.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/uses.h"
+#include "planner/fit/cost.h"
 
 namespace stowage::fit {
+
 namespace {
 
 // Forward values so many times smaller than the largest are not worth a copy.
@@ -285,6 +293,148 @@ HostUse FindHostUse(const Graph& graph) {
     use.bytes_per_step += BytesCopied(graph, node);
   }
   return use;
+}
+
+namespace {
+
+bool WaitsIn(const Graph& body) {
+  if (HoldsCollectives(body)) return false;
+  return !FindOffloadable(body).empty() || WaitsInBodies(body);
+}
+
+Result<Graph> OffloadInBody(const Graph& body) {
+  STOWAGE_ASSIGN_OR_RETURN(const Graph inside, OffloadInBodies(body));
+  return Offload(inside, FindOffloadable(inside));
+}
+
+}  // namespace
+
+bool WaitsInBodies(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) {
+    return std::ranges::any_of(BodiesOf(node),
+                               [](const auto& body) { return WaitsIn(*body); });
+  });
+}
+
+Result<Graph> OffloadInBodies(const Graph& graph) {
+  if (!WaitsInBodies(graph)) return graph;
+  GraphBuilder g(graph.name());
+  GraphCopy copy(graph, &g);
+  copy.DeclareLeaves();
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    const Node& node = graph.node(n);
+    Attrs attrs = node.attrs;
+    SubGraphs bodies;
+    for (const auto& body : BodiesOf(node)) {
+      bodies.push_back(body);
+      if (!WaitsIn(*body)) continue;
+      STOWAGE_ASSIGN_OR_RETURN(Graph moved, OffloadInBody(*body));
+      bodies.back() = std::make_shared<const Graph>(std::move(moved));
+    }
+    if (!bodies.empty()) attrs.Set("bodies", std::move(bodies));
+    copy.CopyNode(n, attrs);
+  }
+  copy.DeclareOutputs();
+  return g.Finish();
+}
+
+namespace {
+
+// The last of `users`, of the state `root`, that updates it.
+NodeId LastUpdate(const Graph& graph, const Layouts& layouts,
+                  std::span<const NodeId> users, ValueId root) {
+  NodeId last = kNoNode;
+  for (const NodeId id : users) {
+    const Node& node = graph.node(id);
+    for (size_t r = 0; r < Index(GetOpDef(node.op).updates); ++r) {
+      if (layouts[Index(node.inputs[r])].root == root) last = id;
+    }
+  }
+  return last;
+}
+
+}  // namespace
+
+Result<Graph> MoveGivenStates(const Graph& graph, const WeightLayout& layout,
+                              std::span<NodeId> places) {
+  if (layout.host_states().empty()) return graph;
+  const Layouts layouts = ComputeLayouts(graph);
+  const Uses uses(graph, layouts);
+  std::vector<Offloadable> moved;
+  for (const ValueId id : graph.Leaves(Role::kState)) {
+    const ValueInfo& state = graph.value(id);
+    const std::span<const NodeId> users = uses.uses(id);
+    if (state.on_host || users.empty() ||
+        !layout.host_states().contains(state.name)) {
+      continue;
+    }
+    moved.push_back({.value = id,
+                     .bytes = state.type.bytes(),
+                     .to = users.front(),
+                     .updated = LastUpdate(graph, layouts, users, id)});
+  }
+  return Offload(graph, moved, places);
+}
+
+namespace {
+
+constexpr int kHalves = 2;
+
+// How many of the first have so many halves of all bytes.
+size_t CountHalves(std::span<const Offloadable> all, int halves) {
+  Bytes sum = 0, part = 0;
+  for (const Offloadable& each : all) sum += each.bytes;
+  size_t count = 0;
+  while (count < all.size() && kHalves * part < halves * sum) {
+    part += all[count++].bytes;
+  }
+  return count;
+}
+
+}  // namespace
+
+size_t CountStates(std::span<const Offloadable> all) {
+  return static_cast<size_t>(
+      std::ranges::count_if(all, &Offloadable::is_state));
+}
+
+std::vector<Share> SharesToTry(std::span<const Offloadable> all, bool bodies) {
+  const size_t states = CountStates(all);
+  std::vector<Share> shares = {
+      {},
+      {.states = CountHalves(all.first(states), 1)},
+      {.states = states},
+      {.states = states, .halves = 1},
+      {.states = states, .halves = kHalves},
+      {.states = states, .halves = kHalves, .again = true}};
+  if (std::ranges::all_of(
+          all, [](const Offloadable& each) { return each.again.empty(); })) {
+    shares.pop_back();
+  }
+  if (states == all.size()) shares.resize(3);  // no forward value may move
+  shares.erase(std::unique(shares.begin(), shares.end()), shares.end());
+  if (!bodies) return shares;
+  const Share most = shares.back();
+  for (Share share : {Share{}, Share{.states = states}, most}) {
+    share.inside = true;
+    if (share != shares.back()) shares.push_back(share);
+  }
+  return shares;
+}
+
+std::vector<Offloadable> Select(std::span<const Offloadable> all, Share share,
+                                int64_t pieces) {
+  const auto states = all.first(CountStates(all));
+  const auto values = all.subspan(states.size());
+  const int halves = pieces > 1 && share.halves > 0 ? kHalves : share.halves;
+  const auto moved_states = states.first(std::min(share.states, states.size()));
+  const auto moved_values = values.first(CountHalves(values, halves));
+  std::vector<Offloadable> moved(moved_states.begin(), moved_states.end());
+  moved.insert(moved.end(), moved_values.begin(), moved_values.end());
+  if (!share.again) {
+    for (Offloadable& each : moved) each.again.clear();
+  }
+  return moved;
 }
 
 }  // namespace stowage::fit

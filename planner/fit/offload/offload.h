@@ -15,17 +15,21 @@
 //
 // Bytes of the arena are bought with copies, not with operations. Nothing is
 // computed otherwise, so the results do not change by a bit. Which values to
-// move, planner/fit/offload/share.h decides.
+// move, planner/fit/offload/offload.h decides.
 //
 //   std::vector<Offloadable> all = FindOffloadable(step);
 //   Result<Graph> moved = Offload(step, std::span(all).first(3));
 
+#include <compare>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
+#include "planner/plan.h"
 
 namespace stowage::fit {
 
@@ -72,6 +76,83 @@ HostUse FindHostUse(const Graph& graph);
 
 /// The values that `node`, or its bodies, put there, counted in the same way.
 int ValuesStashed(const Node& node);
+
+// What waits inside the bodies of loops and branches, in the host's memory.
+//
+// The body of a loop that goes back and makes its trips again first is a small training
+// step of its own, as is that of the gradient of a branch (planner/fit/recompute/bodies.h).
+// What its forward part makes and its gradient reads can be stashed and fetched in it, as
+// in any step, which lowers the workspace of the node, and costs copies in every trip. A
+// trip stashes for itself alone.
+//
+//   { a0 = tanh(...)                    { a0 = tanh(...)
+//     ...                                 a0~stashed = stash(a0)
+//     da0 = tanh_grad(a0, ...) }          ...
+//                                         a0~fetched = fetch(a0~stashed)
+//                                         da0 = tanh_grad(a0~fetched, ...) }
+//
+//   if (WaitsInBodies(step)) {
+//     Result<Graph> moved = OffloadInBodies(step);
+//   }
+
+/// Whether a body of `graph`, at any depth, has something to move. Linear.
+bool WaitsInBodies(const Graph& graph);
+
+/// `graph` with all that waits in its bodies, at any depth, in the host's memory meanwhile:
+/// of each body all values that FindOffloadable lists, fetched anew for readers that are
+/// far apart. Bodies that hold collectives stay as they are. Nodes keep their places,
+/// values their names. Linear, but for sorting.
+Result<Graph> OffloadInBodies(const Graph& graph);
+
+// States in the host's memory because another plan has them there.
+//
+// Programs over one arena share its states, and what the first keeps on the host is there
+// for all of them. Another step fetches such a state before the first node that uses it,
+// and stashes it after the last that updates it; what only reads it never stashes it.
+//
+//   WeightLayout layout = WeightLayout::FromForward(step.graph, step.plan);
+//   Result<Graph> other = MoveGivenStates(shorter_step, layout);
+
+/// `graph` with those of its states on the host that `layout` has there. `places` are
+/// nodes of `graph`, and become the places where they stand in the new one. Linear.
+Result<Graph> MoveGivenStates(const Graph& graph, const WeightLayout& layout,
+                              std::span<NodeId> places = {});
+
+// How much of a step is kept in the host's memory.
+//
+// A copied byte has a price, as if no copy ran beside a kernel. So what a little
+// recomputation can do is left to it, and what it can do only by running whole
+// layers again, or not at all, is moved. How much is decided first, in a few
+// steps from nothing to everything; pieces and recomputation fit the step that is
+// left.
+//
+//   std::vector<Offloadable> all = FindOffloadable(step);
+//   for (const Share share : SharesToTry(all)) {
+//     Result<Graph> moved = Offload(step, Select(all, share, /*pieces=*/1));
+//   }
+
+/// The first of the states, and of the forward values 0, 1 or 2 halves of their
+/// bytes. Where the batch is in pieces, 2 in place of 1: all pieces are alike.
+struct Share {
+  size_t states = 0;
+  int halves = 0;
+  bool again = false;   // forward values are fetched anew (Offloadable::again)
+  bool inside = false;  // and so is all that waits in bodies (offload/bodies.h)
+  friend auto operator<=>(const Share&, const Share&) = default;
+};
+
+/// From nothing to everything, and to everything fetched anew, each once; `all` as
+/// FindOffloadable lists it. With `bodies`, nothing, all states and everything are also
+/// tried with what waits in bodies.
+std::vector<Share> SharesToTry(std::span<const Offloadable> all,
+                               bool bodies = false);
+
+/// What is moved of `all` in a step of so many pieces.
+std::vector<Offloadable> Select(std::span<const Offloadable> all, Share share,
+                                int64_t pieces);
+
+/// How many of `all` are states; they come first.
+size_t CountStates(std::span<const Offloadable> all);
 
 }  // namespace stowage::fit
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -11,17 +13,119 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/index.h"
-#include "ir/in_place.h"
+#include "ir/attrs.h"
+#include "ir/bodies.h"
+#include "ir/builder.h"
+#include "ir/graph_copy.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
-#include "ir/reorder.h"
 #include "ir/uses.h"
+#include "planner/fit/cost.h"
 #include "planner/fit/min_cut.h"
-#include "planner/fit/order/cut.h"
-#include "planner/fit/order/moves.h"
 #include "planner/fit/order/search.h"
+#include "planner/lifetimes.h"
 
 namespace stowage::fit {
+
+OrderState::OrderState(const OrderProblem& problem)
+    : problem_(problem),
+      before_(problem.tasks.size()),
+      waits_(problem.tasks.size()),
+      ready_at_(problem.tasks.size(), -1) {
+  for (int32_t task = 0; task < problem.num_tasks(); ++task) {
+    const OrderTask& t = problem.tasks[Index(task)];
+    waits_[Index(task)] = static_cast<int32_t>(t.after.size());
+    for (const int32_t other : t.after) before_[Index(other)].push_back(task);
+    if (t.after.empty()) AddReady(task);
+  }
+  for (const OrderContent& content : problem.contents) {
+    unread_.push_back(static_cast<int32_t>(content.readers.size()));
+    const bool wanted = content.kept || !content.readers.empty();
+    if (content.maker < 0 && wanted) live_ += content.size;
+  }
+}
+
+Bytes OrderState::LiveDuring(int32_t task) const {
+  const OrderTask& t = problem_.tasks[Index(task)];
+  Bytes live = live_ + t.scratch;
+  for (const int32_t made : t.makes) {
+    live += problem_.contents[Index(made)].size;
+  }
+  for (const int32_t content : t.may_replace) {
+    if (DiesWith(content)) return live - problem_.contents[Index(content)].size;
+  }
+  return live;
+}
+
+Bytes OrderState::LiveAfter(int32_t task) const {
+  const OrderTask& t = problem_.tasks[Index(task)];
+  Bytes live = live_;
+  for (const int32_t made : t.makes) {
+    const OrderContent& content = problem_.contents[Index(made)];
+    if (content.kept || !content.readers.empty()) live += content.size;
+  }
+  for (const int32_t read : t.reads) {
+    if (DiesWith(read)) live -= problem_.contents[Index(read)].size;
+  }
+  return live;
+}
+
+void OrderState::AddReady(int32_t task) {
+  ready_at_[Index(task)] = static_cast<int32_t>(ready_.size());
+  ready_.push_back(task);
+}
+
+void OrderState::RemoveReady(int32_t task) {
+  const int32_t at = ready_at_[Index(task)];
+  ready_[Index(at)] = ready_.back();
+  ready_at_[Index(ready_.back())] = at;
+  ready_.pop_back();
+}
+
+void OrderState::Run(int32_t task) {
+  live_ = LiveAfter(task);
+  for (const int32_t read : problem_.tasks[Index(task)].reads) {
+    --unread_[Index(read)];
+  }
+  RemoveReady(task);
+  for (const int32_t next : before_[Index(task)]) {
+    if (--waits_[Index(next)] == 0) AddReady(next);
+  }
+  ++ran_;
+}
+
+void OrderState::TakeBack(int32_t task) {
+  for (const int32_t next : before_[Index(task)]) {
+    if (waits_[Index(next)]++ == 0) RemoveReady(next);
+  }
+  AddReady(task);
+  for (const int32_t read : problem_.tasks[Index(task)].reads) {
+    ++unread_[Index(read)];
+  }
+  live_ -= LiveAfter(task) - live_;
+  --ran_;
+}
+
+std::vector<Bytes> LiveOver(const OrderProblem& problem,
+                            std::span<const int32_t> order) {
+  STOWAGE_CHECK(order.size() == problem.tasks.size());
+  OrderState state(problem);
+  std::vector<Bytes> live;
+  live.reserve(order.size());
+  for (const int32_t task : order) {
+    live.push_back(state.LiveDuring(task));
+    state.Run(task);
+  }
+  STOWAGE_CHECK(state.done());
+  return live;
+}
+
+Bytes PeakOf(const OrderProblem& problem, std::span<const int32_t> order) {
+  const std::vector<Bytes> live = LiveOver(problem, order);
+  return live.empty() ? OrderState(problem).live()
+                      : *std::max_element(live.begin(), live.end());
+}
+
 namespace {
 
 using Outcome = OrderSearch::Outcome;
@@ -332,6 +436,106 @@ Result<OrderedPlan> PlanInMemoryOrder(const Graph& graph,
   }
   ordered.plan.order = "memory";
   return ordered;
+}
+
+namespace {
+
+using Body = std::shared_ptr<const Graph>;
+
+class BodyOrderer {
+ public:
+  BodyOrderer(const PlanOptions& options, int64_t effort)
+      : options_(options),
+        effort_(effort),
+        workspace_(NodeWorkspace(options)) {}
+
+  Result<Graph> Order(const Graph& graph) {
+    GraphBuilder g(graph.name());
+    GraphCopy copy(graph, &g);
+    copy.DeclareLeaves();
+    bool changed = false;
+    for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+      const Node& node = graph.node(id);
+      if (BodiesOf(node).empty()) {
+        copy.CopyNode(id);
+        continue;
+      }
+      SubGraphs bodies;
+      for (const Body& body : BodiesOf(node)) {
+        // Pieces of a batch share their bodies.
+        auto at = ordered_.find(body.get());
+        if (at == ordered_.end()) {
+          STOWAGE_ASSIGN_OR_RETURN(Body found, OrderBody(graph, node, body));
+          at = ordered_.emplace(body.get(), std::move(found)).first;
+        }
+        changed = changed || at->second != body;
+        bodies.push_back(at->second);
+      }
+      copy.CopyNode(id, AttrsWith(node, std::move(bodies)));
+    }
+    if (!changed) return graph;
+    copy.DeclareOutputs();
+    return g.Finish();
+  }
+
+ private:
+  static Attrs AttrsWith(const Node& node, SubGraphs bodies) {
+    Attrs attrs = node.attrs;
+    attrs.Set("bodies", std::move(bodies));
+    return attrs;
+  }
+
+  // Of the body, were it the only one of the node.
+  Bytes ArenaOf(const Graph& graph, const Node& node, const Body& body) const {
+    Node alone = node;
+    alone.attrs = AttrsWith(node, SubGraphs{body});
+    return workspace_(graph, alone);
+  }
+
+  // The body with what is in it ordered, and in another order itself, if that is better.
+  Result<Body> OrderBody(const Graph& graph, const Node& node,
+                         const Body& body) {
+    if (HoldsCollectives(*body)) return body;
+    STOWAGE_ASSIGN_OR_RETURN(Graph inside, Order(*body));
+    OrderProblem problem = MakeOrderProblem(
+        inside, options_.alignment,
+        {.in_place = options_.in_place, .workspace = workspace_});
+    for (OrderContent& content : problem.contents) {
+      if (!content.kept) continue;  // all but outputs die
+      content.size = 0;
+      if (content.maker >= 0) {
+        problem.tasks[Index(content.maker)].may_replace.clear();
+      }
+    }
+    STOWAGE_ASSIGN_OR_RETURN(
+        Graph reordered,
+        Reorder(inside, FindMemoryOrder(problem, effort_).order));
+    Body best = body;
+    Bytes least = ArenaOf(graph, node, body);
+    for (Graph* const each : {&inside, &reordered}) {
+      Body made = std::make_shared<const Graph>(std::move(*each));
+      const Bytes arena = ArenaOf(graph, node, made);
+      if (arena >= least) continue;
+      least = arena;
+      best = std::move(made);
+    }
+    return best;
+  }
+
+  const PlanOptions& options_;
+  const int64_t effort_;
+  const WorkspaceFn workspace_;
+  std::map<const Graph*, Body> ordered_;
+};
+
+}  // namespace
+
+Result<Graph> OrderBodies(const Graph& graph, const PlanOptions& options,
+                          int64_t effort) {
+  const bool has_bodies = std::ranges::any_of(
+      graph.nodes(), [](const Node& node) { return !BodiesOf(node).empty(); });
+  if (!has_bodies) return graph;
+  return BodyOrderer(options, effort).Order(graph);
 }
 
 }  // namespace stowage::fit

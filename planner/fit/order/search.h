@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/fit/order/problem.h"
+#include "planner/fit/order/order.h"
 
 namespace stowage::fit {
 
@@ -84,6 +84,47 @@ class OrderSearch {
   Bytes next_ = 0;
   int64_t steps_ = 0;
 };
+
+// A local search on orders, for when a complete one is too long. A move takes a
+// task together with all that must run before it and brings them forward, as one
+// block; or puts it off with all that waits for it. So a whole branch, forward
+// and backward, is done in one go instead of level by level with its neighbours.
+// Moves are drawn at random, by the same numbers in every process, most of them
+// around the highest time, and taken when what sticks out above a bound does not
+// get worse.
+//
+//   order = ImproveByMoves(problem, std::move(order), bound, effort);
+
+/// An order of `problem` as high as `order` or lower, `bound` being what no
+/// order can beat. `effort` bounds the steps: tasks looked at, some hundred
+/// million of which take a second.
+std::vector<int32_t> ImproveByMoves(const OrderProblem& problem,
+                                    std::vector<int32_t> order, Bytes bound,
+                                    int64_t effort);
+
+// The fewest bytes that can be alive while one task runs, over all orders. What
+// must run before it has run, what must run after it has not, and of the others
+// any set that is closed under "must run before" may have: the one that leaves
+// the fewest bytes alive is a minimum cut, for each content costs its bytes
+// exactly when its maker is in the set and one of its readers is not.
+//
+// So the largest of these figures over the tasks is a bound that no order can
+// beat. And the set itself tells how to reorder: what is in it goes before the
+// task, the rest after.
+//
+//   OrderCut cut = CutAt(problem, task);
+//   cut.bytes;   // no order has fewer alive while `task` runs
+//   cut.before;  // per task: whether it has run by then
+
+struct OrderCut {
+  Bytes bytes = 0;
+  std::vector<bool> before = {};
+};
+
+/// The minimum cut at `task` (planner/fit/min_cut.h), in a network of the tasks that
+/// may run on either side of it: fast when most must run before or after. The
+/// sizes of all contents must sum to less than MinCut::kInfinite.
+OrderCut CutAt(const OrderProblem& problem, int32_t task);
 
 }  // namespace stowage::fit
 

@@ -14,7 +14,6 @@
 #include "ir/bodies.h"
 #include "ir/builder.h"
 #include "ir/graph_copy.h"
-#include "ir/reorder.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/lifetimes.h"
 

@@ -16,7 +16,7 @@
 #include "ir/builder.h"
 #include "ir/graph_copy.h"
 #include "ir/layout.h"
-#include "planner/fit/collectives.h"
+#include "planner/fit/cost.h"
 #include "planner/fit/recompute/recompute.h"
 #include "planner/fit/recompute/search.h"
 #include "planner/lifetimes.h"

@@ -32,7 +32,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/fit/cost.h"
-#include "planner/fit/fitted_step.h"
+#include "planner/fit/levers.h"
 #include "planner/fit/recompute/rehearsal.h"
 #include "planner/plan_memory.h"
 

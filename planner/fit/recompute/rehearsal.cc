@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "ir/exchanges.h"
+#include "ir/graph_copy.h"
 #include "ir/op_def.h"
-#include "ir/rewrite.h"
 
 namespace stowage::fit {
 

@@ -31,7 +31,6 @@
 #include "base/index.h"
 #include "base/result.h"
 #include "ir/graph.h"
-#include "ir/in_place.h"
 #include "ir/layout.h"
 #include "ir/uses.h"
 #include "planner/fit/cost.h"
@@ -131,7 +130,7 @@ class Rehearsal {
   /// copies to the host or from there, run once.
   NodeId last_stage(NodeId id) const { return nodes_[Index(id)].last_stage; }
   /// Whether result 0 of the node may be written over the root, should that die
-  /// there (ir/in_place.h).
+  /// there (ir/uses.h).
   bool may_take_over(NodeId id, ValueId root) const;
   ValueId root(ValueId id) const { return values_[Index(id)].root; }
   const Uses& uses() const { return uses_; }

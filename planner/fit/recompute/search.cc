@@ -13,7 +13,6 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/index.h"
-#include "planner/fit/recompute/bound.h"
 #include "planner/fit/recompute/chain.h"
 #include "planner/fit/recompute/exact.h"
 

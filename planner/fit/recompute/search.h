@@ -6,7 +6,7 @@
 // never costs more than a smaller one.
 //
 // Small steps are solved exactly (planner/fit/recompute/exact.h). For others the
-// corners of the cuts of planner/fit/recompute/bound.h, at several times, are the
+// corners of the cuts of planner/fit/recompute/chain.h, at several times, are the
 // start. From one corner to the next, values change in independent groups, one a
 // layer: the layers are changed one by one, earliest first, because what is made
 // there waits longest. Forward cut into segments of which only the borders are

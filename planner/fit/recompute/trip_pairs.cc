@@ -8,7 +8,7 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/shape.h"
-#include "planner/fit/collectives.h"
+#include "planner/fit/cost.h"
 
 namespace stowage::fit {
 namespace {

@@ -8,15 +8,19 @@
 
 #include "base/index.h"
 #include "base/strings.h"
+#include "ir/attrs.h"
 #include "ir/bodies.h"
 #include "ir/builder.h"
 #include "ir/control_flow.h"
 #include "ir/graph_copy.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
-#include "planner/fit/recompute/trip_segments.h"
+#include "ir/op_kind.h"
+#include "ir/ops.h"
+#include "ir/shape.h"
 
 namespace stowage::fit {
+
 namespace {
 
 class TripRemaker {
@@ -300,6 +304,324 @@ class TripRemaker {
 Result<RemadeTrips> RemakeTrips(const Graph& graph,
                                 const TripOptions& options) {
   return TripRemaker(graph, options).Run();
+}
+
+namespace {
+
+// `shape` with its first dimension as segments of so many.
+Shape InSegments(const Shape& shape, int64_t segment) {
+  Shape cut = {shape[0] / segment, segment};
+  for (int axis = 1; axis < shape.rank(); ++axis) cut.push_back(shape[axis]);
+  return cut;
+}
+
+Attrs LoopAttrs(const LoopParts& loop, int64_t trips, size_t carried,
+                size_t sliced, size_t summed, Graph body) {
+  return {
+      {"trips", trips},
+      {"carried", static_cast<int64_t>(carried)},
+      {"sliced", static_cast<int64_t>(sliced)},
+      {"summed", static_cast<int64_t>(summed)},
+      {"reverse", int64_t{loop.reverse}},
+      {"bodies", SubGraphs{std::make_shared<const Graph>(std::move(body))}}};
+}
+
+// A loop over the trips of one segment, while its operands are found: leaves of its body
+// and what they stand for. What is handed on is carried, sums as well.
+struct Inner {
+  std::vector<ValueId> leaves = {};
+  std::vector<Value> operands = {};
+  size_t carried = 0;
+  size_t sliced = 0;
+
+  void Add(ValueId leaf, Value operand) {
+    leaves.push_back(leaf);
+    operands.push_back(operand);
+  }
+};
+
+// Appends that loop to `g`, for `node`.
+Result<std::vector<Value>> EmitInner(const Inner& inner, const Graph& graph,
+                                     const Node& node, int64_t trips,
+                                     const Graph& trip,
+                                     const std::vector<ValueId>& outputs,
+                                     GraphBuilder* g) {
+  STOWAGE_ASSIGN_OR_RETURN(Graph body, MakeBody(trip, inner.leaves, outputs));
+  g->SetOrigin(node.phase, node.origin, graph.value(node.results[0]).source);
+  std::vector<Value> results =
+      g->Emit(OpKind::kLoop, inner.operands,
+              LoopAttrs(PartsOfLoop(node), trips, inner.carried, inner.sliced,
+                        /*summed=*/0, std::move(body)));
+  if (g->error()) return *g->error();
+  return results;
+}
+
+}  // namespace
+
+TripSegments::TripSegments(const Graph& graph, const TripPair& pair,
+                           GraphCopy* copy, GraphBuilder* g)
+    : graph_(graph),
+      pair_(pair),
+      copy_(*copy),
+      g_(*g),
+      forward_(PartsOfLoop(graph.node(pair.forward))),
+      backward_(PartsOfLoop(graph.node(pair.backward))),
+      segments_(forward_.trips / pair.segment) {}
+
+std::string TripSegments::FreeName(std::string name) const {
+  while (graph_.Find(name) || g_.Find(name)) name += "'";
+  return name;
+}
+
+// A leaf of the body of a segment, which is handed all slices of one where `is_cut`.
+Value TripSegments::Declare(GraphBuilder* body, const ValueInfo& like,
+                            bool is_cut) const {
+  TensorType type = like.type;
+  if (is_cut) {
+    type.shape = {pair_.segment};
+    for (const int64_t dim : like.type.shape) type.shape.push_back(dim);
+  }
+  std::string name = like.name;
+  while (body->Find(name)) name += "'";
+  return body->LeafLike({.name = std::move(name),
+                         .type = std::move(type),
+                         .role = Role::kInput,
+                         .source = like.source});
+}
+
+// The slices of `id`, seen as segments.
+Value TripSegments::Cut(ValueId id) {
+  const auto known = cuts_.find(id);
+  if (known != cuts_.end()) return known->second;
+  const ValueInfo& info = graph_.value(id);
+  std::string name = FreeName(StrCat(info.name, "@segments"));
+  const Value cut =
+      Reshape(copy_[id], InSegments(info.type.shape, pair_.segment));
+  return cuts_[id] = g_.Name(name, cut);
+}
+
+// Appends the loop over segments that takes the place of node `id`.
+Status TripSegments::Emit(NodeId id, const Handed& handed,
+                          const GraphBuilder& body,
+                          const std::vector<Value>& outputs,
+                          const std::vector<std::string>& names,
+                          std::vector<Value>* results) {
+  std::vector<ValueId> leaves, ids;
+  for (const Value leaf : handed.leaves) leaves.push_back(leaf.id());
+  for (const Value output : outputs) ids.push_back(output.id());
+  STOWAGE_ASSIGN_OR_RETURN(Graph made, MakeBody(body.graph(), leaves, ids));
+  copy_.SetOrigin(id);
+  *results = g_.EmitNamed(
+      OpKind::kLoop, handed.operands,
+      LoopAttrs(PartsOfLoop(graph_.node(id)), segments_, handed.carried,
+                handed.sliced, handed.leaves.size() - handed.operands.size(),
+                std::move(made)),
+      names);
+  if (g_.error()) return *g_.error();
+  return {};
+}
+
+// Lets `result` stand for the value `id`, which a loop over trips handed back.
+void TripSegments::MapResult(ValueId id, Value result, bool is_stacked) {
+  const ValueInfo& info = graph_.value(id);
+  const Role role = info.role == Role::kOutput ? Role::kActivation : info.role;
+  g_.SetRole(result, role);
+  if (is_stacked) {
+    result = g_.Name(info.name, Reshape(result, info.type.shape));
+    g_.SetRole(result, role);
+  }
+  copy_.Map(id, result);
+}
+
+std::string TripSegments::NameOf(ValueId result, bool is_stacked) const {
+  const std::string& name = graph_.value(result).name;
+  return is_stacked ? FreeName(StrCat(name, "@segments")) : name;
+}
+
+// The loop without what is made again, but with what is carried into each segment.
+Status TripSegments::CopyForward() {
+  const Node& node = graph_.node(pair_.forward);
+  const std::vector<ValueId> leaves = LeavesOf(forward_.body);
+  copy_.SetOrigin(pair_.forward);
+  GraphBuilder body(StrCat(forward_.body.name(), ".segment"));
+  Handed handed = {.carried = forward_.carried, .sliced = forward_.sliced};
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const bool is_cut = forward_.is_sliced(i);
+    handed.leaves.push_back(
+        Declare(&body, forward_.body.value(leaves[i]), is_cut));
+    if (i >= forward_.operands()) continue;
+    const ValueId operand = node.inputs[i];
+    handed.operands.push_back(is_cut ? Cut(operand) : copy_[operand]);
+  }
+  Inner inner = {.carried = forward_.handed_on(), .sliced = forward_.sliced};
+  for (size_t i = 0; i < forward_.handed_on(); ++i) {
+    const size_t leaf = forward_.leaf_of(i);
+    inner.Add(leaves[leaf], handed.leaves[leaf]);
+  }
+  for (size_t i = forward_.carried; i < forward_.operands(); ++i) {
+    inner.Add(leaves[i], handed.leaves[i]);
+  }
+  std::vector<size_t> kept;  // results
+  std::vector<ValueId> outputs;
+  std::vector<std::string> names;
+  for (size_t r = 0; r < forward_.outputs(); ++r) {
+    if (std::ranges::count(pair_.made, r) > 0 ||
+        std::ranges::count(pair_.carried_in, r) > 0) {
+      continue;
+    }
+    kept.push_back(r);
+    outputs.push_back(OutputOf(forward_.body, r));
+    names.push_back(NameOf(node.results[r], r >= forward_.handed_on()));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<Value> handed_back,
+                           EmitInner(inner, graph_, node, pair_.segment,
+                                     forward_.body, outputs, &body));
+  std::vector<ValueId> begun;  // leaves that are stacked for segments to begin
+  for (size_t i = 0; i < forward_.handed_on(); ++i) {
+    const size_t leaf = forward_.leaf_of(i);
+    if (!pair_.needed[Index(leaves[leaf])]) continue;
+    begun.push_back(leaves[leaf]);
+    handed_back.push_back(handed.leaves[leaf]);
+    names.push_back(FreeName(StrCat(forward_.body.value(leaves[leaf]).name, "@",
+                                    graph_.value(node.results[0]).name)));
+  }
+  std::vector<Value> results;
+  STOWAGE_RETURN_IF_ERROR(
+      Emit(pair_.forward, handed, body, handed_back, names, &results));
+  for (size_t k = 0; k < kept.size(); ++k) {
+    MapResult(node.results[kept[k]], results[k],
+              kept[k] >= forward_.handed_on());
+  }
+  for (size_t k = 0; k < begun.size(); ++k) {
+    starts_[begun[k]] = results[kept.size() + k];
+  }
+  return {};
+}
+
+// The loop that goes back: of each segment, the trips once more, and their gradient.
+Status TripSegments::CopyBackward() {
+  const Node& node = graph_.node(pair_.forward);
+  const Node& back = graph_.node(pair_.backward);
+  const std::vector<ValueId> leaves = LeavesOf(forward_.body);
+  const std::vector<ValueId> back_leaves = LeavesOf(backward_.body);
+  copy_.SetOrigin(pair_.backward);
+
+  // What runs again of a trip.
+  GraphBuilder needed(forward_.body.name());
+  GraphCopy trip(forward_.body, &needed);
+  for (const ValueId leaf : leaves) {
+    if (pair_.needed[Index(leaf)]) trip.DeclareLeaf(leaf);
+  }
+  for (NodeId n = 0; n < forward_.body.num_nodes(); ++n) {
+    if (IsNeeded(forward_.body.node(n), pair_.needed)) trip.CopyNode(n);
+  }
+  if (needed.error()) return *needed.error();
+
+  GraphBuilder body(StrCat(backward_.body.name(), ".segment"));
+  Handed handed = {.carried = backward_.carried};
+  Inner again;
+  std::vector<Value> given(back_leaves.size());  // what stands for these
+  const auto made_again = [&](ValueId operand) -> std::optional<size_t> {
+    for (const auto* results : {&pair_.made, &pair_.carried_in}) {
+      for (const size_t r : *results) {
+        if (node.results[r] == operand) return r;
+      }
+    }
+    return std::nullopt;
+  };
+  const auto add = [&](Value operand, const ValueInfo& like, bool is_cut) {
+    handed.operands.push_back(operand);
+    handed.leaves.push_back(Declare(&body, like, is_cut));
+    return handed.leaves.back();
+  };
+  // Operands of one kind: those there were, and then what the trips read, unless it is
+  // among them.
+  std::map<ValueId, Value> at_hand;
+  const auto add_given = [&](size_t begin, size_t end, bool is_cut) {
+    at_hand.clear();
+    for (size_t i = begin; i < end; ++i) {
+      const ValueId operand = back.inputs[i];
+      if (made_again(operand)) continue;
+      given[i] = add(is_cut ? Cut(operand) : copy_[operand],
+                     backward_.body.value(back_leaves[i]), is_cut);
+      at_hand[operand] = given[i];
+    }
+  };
+  const auto add_read = [&](bool is_cut) {
+    for (size_t i = forward_.carried; i < forward_.operands(); ++i) {
+      if (forward_.is_sliced(i) != is_cut || !pair_.needed[Index(leaves[i])]) {
+        continue;
+      }
+      Value& leaf = at_hand[node.inputs[i]];
+      if (!leaf.ok()) {
+        leaf = add(is_cut ? Cut(node.inputs[i]) : copy_[node.inputs[i]],
+                   forward_.body.value(leaves[i]), is_cut);
+      }
+      again.Add(trip[leaves[i]].id(), leaf);
+    }
+  };
+  const size_t sliced_end = backward_.carried + backward_.sliced;
+  add_given(0, backward_.carried, /*is_cut=*/false);
+  std::vector<ValueId> outputs;  // of a trip that runs again
+  for (size_t i = 0; i < forward_.handed_on(); ++i) {
+    const ValueId leaf = leaves[forward_.leaf_of(i)];
+    if (!pair_.needed[Index(leaf)]) continue;
+    again.Add(trip[leaf].id(),
+              add(starts_.at(leaf), forward_.body.value(leaf), false));
+    outputs.push_back(trip[OutputOf(forward_.body, i)].id());
+  }
+  again.carried = again.leaves.size();
+  add_given(backward_.carried, sliced_end, /*is_cut=*/true);
+  add_read(/*is_cut=*/true);
+  again.sliced = again.leaves.size() - again.carried;
+  handed.sliced = handed.operands.size() - handed.carried;
+  add_given(sliced_end, backward_.operands(), /*is_cut=*/false);
+  add_read(/*is_cut=*/false);
+  for (size_t i = backward_.operands(); i < back_leaves.size(); ++i) {
+    given[i] = Declare(&body, backward_.body.value(back_leaves[i]), false);
+    handed.leaves.push_back(given[i]);
+  }
+
+  std::map<size_t, size_t> place_of;  // by result: among those of a segment
+  for (const auto* made : {&pair_.made, &pair_.carried_in}) {
+    for (const size_t r : *made) {
+      place_of[r] = outputs.size();
+      outputs.push_back(trip[OutputOf(forward_.body, r)].id());
+    }
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Value> made,
+                           EmitInner(again, graph_, node, pair_.segment,
+                                     needed.graph(), outputs, &body));
+  for (size_t i = backward_.carried; i < sliced_end; ++i) {
+    if (const auto r = made_again(back.inputs[i])) {
+      given[i] = made[place_of.at(*r)];
+    }
+  }
+
+  Inner inner = {.carried = backward_.handed_on(), .sliced = backward_.sliced};
+  for (size_t i = 0; i < backward_.handed_on(); ++i) {
+    const size_t leaf = backward_.leaf_of(i);
+    inner.Add(back_leaves[leaf], given[leaf]);
+  }
+  for (size_t i = backward_.carried; i < backward_.operands(); ++i) {
+    inner.Add(back_leaves[i], given[i]);
+  }
+  outputs.clear();
+  std::vector<std::string> names;
+  for (size_t r = 0; r < backward_.outputs(); ++r) {
+    outputs.push_back(OutputOf(backward_.body, r));
+    names.push_back(NameOf(back.results[r], r >= backward_.handed_on()));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Value> handed_back,
+                           EmitInner(inner, graph_, back, pair_.segment,
+                                     backward_.body, outputs, &body));
+  std::vector<Value> results;
+  STOWAGE_RETURN_IF_ERROR(
+      Emit(pair_.backward, handed, body, handed_back, names, &results));
+  for (size_t r = 0; r < results.size(); ++r) {
+    MapResult(back.results[r], results[r], r >= backward_.handed_on());
+  }
+  return {};
 }
 
 }  // namespace stowage::fit

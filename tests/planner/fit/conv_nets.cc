@@ -14,9 +14,9 @@
 #include "ir/builder.h"
 #include "ir/layout.h"
 #include "ir/ops.h"
-#include "nn/conv.h"
+#include "nn/conv_nets.h"
 #include "nn/layers.h"
-#include "planner/fit/recompute/bound.h"
+#include "planner/fit/recompute/chain.h"
 #include "planner/fit/recompute/rehearsal.h"
 #include "planner/plan_memory.h"
 

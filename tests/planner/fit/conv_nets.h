@@ -38,7 +38,7 @@ std::span<const ConvNet> ConvNets();
 /// The operations of the step's forward part.
 double ForwardFlops(const Graph& step);
 
-/// False where planner/fit/recompute/bound.h proves that no plan that runs the
+/// False where planner/fit/recompute/chain.h proves that no plan that runs the
 /// step's nodes in their order fits `budget` for one extra forward pass.
 bool MayFitForOneForward(const Graph& step, Bytes budget);
 

@@ -22,9 +22,9 @@
 #include "nn/model_options.h"
 #include "nn/models.h"
 #include "planner/fit/offload/offload.h"
+#include "planner/plan.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
-#include "planner/weight_layout.h"
 #include "tests/planner/fit/steps.h"
 #include "tests/support/instances.h"
 

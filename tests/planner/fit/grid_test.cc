@@ -11,7 +11,6 @@
 #include "nn/model_options.h"
 #include "nn/models.h"
 #include "planner/fit/offload/offload.h"
-#include "planner/fit/offload/share.h"
 #include "planner/fit/variant.h"
 #include "tests/planner/fit/steps.h"
 

@@ -1,5 +1,3 @@
-#include "planner/fit/op_times.h"
-
 #include <doctest/doctest.h>
 
 #include <span>
@@ -12,6 +10,7 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "nn/models.h"
+#include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
 

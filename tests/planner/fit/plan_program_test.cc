@@ -1,5 +1,3 @@
-#include "planner/fit/plan_program.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
@@ -12,6 +10,7 @@
 #include "ir/fused.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"
+#include "planner/fit/fit.h"
 #include "planner/validate_plan.h"
 
 namespace stowage {

@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "planner/packing/canonical_search.h"
-#include "planner/packing/deadline.h"
-#include "planner/packing/greedy.h"
 #include "planner/packing/pack_part.h"
 #include "planner/packing/packer.h"
 #include "planner/packing/problem.h"

@@ -1,10 +1,9 @@
-#include "planner/packing/columns.h"
-
 #include <doctest/doctest.h>
 
 #include <random>
 #include <set>
 
+#include "planner/packing/part.h"
 #include "planner/packing/problem.h"
 #include "tests/planner/packing/packing_oracle.h"
 

@@ -1,5 +1,3 @@
-#include "planner/packing/greedy.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/packing/deadline.h"
-#include "planner/packing/lower_bound.h"
 #include "planner/packing/problem.h"
+#include "planner/packing/restarts.h"
 #include "planner/packing/validate.h"
 #include "tests/planner/packing/packing_oracle.h"
 

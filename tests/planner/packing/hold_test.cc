@@ -1,11 +1,10 @@
-#include "planner/packing/hold.h"
-
 #include <doctest/doctest.h>
 
 #include <limits>
 #include <random>
 #include <vector>
 
+#include "planner/packing/repack.h"
 #include "tests/planner/packing/packing_oracle.h"
 
 namespace stowage::packing {

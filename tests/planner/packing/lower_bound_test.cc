@@ -1,10 +1,9 @@
-#include "planner/packing/lower_bound.h"
-
 #include <doctest/doctest.h>
 
 #include <random>
 
 #include "planner/packing/problem.h"
+#include "planner/packing/validate.h"
 #include "tests/planner/packing/packing_oracle.h"
 
 namespace stowage::packing {

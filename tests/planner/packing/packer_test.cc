@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/packing/linear.h"
+#include "planner/packing/part.h"
 #include "planner/packing/problem.h"
 
 namespace stowage::packing {

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "planner/packing/lower_bound.h"
 #include "planner/packing/packer.h"
 #include "planner/packing/validate.h"
 #include "tests/planner/packing/packing_oracle.h"

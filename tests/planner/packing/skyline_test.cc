@@ -1,11 +1,10 @@
-#include "planner/packing/skyline.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <random>
 #include <vector>
 
+#include "planner/packing/best_fit.h"
 #include "tests/planner/packing/packing_oracle.h"
 
 namespace stowage::packing {

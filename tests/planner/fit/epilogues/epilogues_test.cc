@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/loss_scaling.h"
 #include "autodiff/train_options.h"
 #include "autodiff/train_step.h"
 #include "base/strings.h"

@@ -1,4 +1,4 @@
-#include "planner/fit/offload/bodies.h"
+#include "ir/bodies.h"
 
 #include <doctest/doctest.h>
 
@@ -10,13 +10,11 @@
 #include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
-#include "ir/bodies.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
 #include "ir/text.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/fit/pieces/pieces.h"

@@ -1,5 +1,3 @@
-#include "planner/fit/offload/given_states.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,9 +10,9 @@
 #include "ir/graph.h"
 #include "ir/text.h"
 #include "planner/fit/offload/offload.h"
+#include "planner/plan.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
-#include "planner/weight_layout.h"
 #include "tests/planner/fit/steps.h"
 #include "tests/support/run_steps.h"
 

@@ -14,9 +14,9 @@
 #include "ir/text.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
+#include "planner/plan.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
-#include "planner/weight_layout.h"
 #include "tests/planner/fit/steps.h"
 
 namespace stowage::fit {

@@ -1,5 +1,3 @@
-#include "planner/fit/offload/share.h"
-
 #include <doctest/doctest.h>
 
 #include <vector>

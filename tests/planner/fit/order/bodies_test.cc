@@ -1,6 +1,6 @@
 // The order of nodes in the bodies of loops and branches: what it frees, by hand.
 
-#include "planner/fit/order/bodies.h"
+#include "ir/bodies.h"
 
 #include <doctest/doctest.h>
 
@@ -9,15 +9,13 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "ir/bodies.h"
 #include "ir/builder.h"
 #include "ir/control_flow.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "ir/text.h"
-#include "planner/fit/collectives.h"
+#include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
 #include "planner/fit/order/order.h"
 #include "planner/plan_memory.h"

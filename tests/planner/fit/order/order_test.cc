@@ -13,11 +13,9 @@
 
 #include "autodiff/train_step.h"
 #include "ir/builder.h"
+#include "ir/graph_copy.h"
 #include "ir/ops.h"
-#include "ir/reorder.h"
 #include "nn/models.h"
-#include "planner/fit/order/cut.h"
-#include "planner/fit/order/moves.h"
 #include "planner/fit/order/search.h"
 #include "planner/lifetimes.h"
 #include "planner/plan_memory.h"

@@ -8,7 +8,6 @@
 #include "ir/graph.h"
 #include "ir/layout.h"
 #include "nn/models.h"
-#include "planner/fit/pieces/repeat.h"
 #include "planner/fit/recompute/rehearsal.h"
 #include "planner/plan_memory.h"
 #include "tests/planner/fit/steps.h"

@@ -28,7 +28,6 @@
 #include "ir/text.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
 #include "planner/fit/recompute/recompute.h"
 #include "planner/fit/recompute/trips.h"

@@ -1,5 +1,3 @@
-#include "planner/fit/recompute/bound.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "ir/text.h"
+#include "planner/fit/recompute/chain.h"
 #include "planner/fit/recompute/rehearsal.h"
 #include "planner/lifetimes.h"
 #include "tests/support/random_graph.h"

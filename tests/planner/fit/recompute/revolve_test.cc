@@ -1,5 +1,3 @@
-#include "planner/fit/recompute/revolve.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -7,6 +5,8 @@
 #include <limits>
 #include <set>
 #include <vector>
+
+#include "planner/fit/recompute/chain.h"
 
 namespace stowage::fit {
 namespace {

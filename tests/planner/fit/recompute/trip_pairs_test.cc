@@ -22,7 +22,6 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
 #include "planner/fit/pieces/pieces.h"
 #include "planner/fit/recompute/trips.h"
