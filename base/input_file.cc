@@ -19,7 +19,7 @@ Error InputFile::Fail(std::string_view message, ErrorCode code) const {
 }
 
 Result<InputFile> InputFile::Open(const std::string& path,
-                                  std::string_view room) {
+                                  std::string_view room, FileUse use) {
   InputFile file;
   file.path_ = path;
   file.room_ = room;
@@ -43,6 +43,7 @@ Result<InputFile> InputFile::Open(const std::string& path,
         "into one",
         ErrorCode::kIo);
   }
+  if (use == FileUse::kNoted) STOWAGE_RETURN_IF_ERROR(NoteInput(path));
   file.size_ = static_cast<Bytes>(info.st_size);
   return file;
 }
@@ -115,7 +116,7 @@ Result<std::string> ReadAll(const std::string& path, int fd, Bytes size) {
 
 }  // namespace
 
-Result<std::string> ReadFile(const std::string& path) {
+Result<std::string> ReadFile(const std::string& path, FileUse use) {
   // A pipe would wait for its writer here; it is refused below.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
@@ -131,6 +132,9 @@ Result<std::string> ReadFile(const std::string& path) {
   const auto read = [&]() -> Result<std::string> {
     if (!known || !S_ISREG(info.st_mode)) {
       return Fail(path, "is not a regular file");
+    }
+    if (use == FileUse::kNoted) {
+      STOWAGE_RETURN_IF_ERROR(NoteInput(path));
     }
     if (size > kMaxBytes) {
       return Fail(path, StrCat("has ", size, " bytes; at most ", kMaxBytes,

@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "base/run_files.h"
 
 namespace stowage {
 
@@ -21,7 +22,8 @@ class InputFile {
  public:
   /// Opens the file. `room` opens the messages of errors: kNotFound; kIo for what
   /// cannot be read or is no regular file.
-  static Result<InputFile> Open(const std::string& path, std::string_view room);
+  static Result<InputFile> Open(const std::string& path, std::string_view room,
+                                FileUse use = FileUse::kNoted);
 
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
@@ -52,7 +54,8 @@ class InputFile {
 /// The bytes of the file at `path`. Errors: kNotFound when there is none, kIo
 /// when it is no regular file, has more than 2^31 - 1 bytes or reading fails,
 /// kDevice when there is no memory for it.
-Result<std::string> ReadFile(const std::string& path);
+Result<std::string> ReadFile(const std::string& path,
+                             FileUse use = FileUse::kNoted);
 
 }  // namespace stowage
 

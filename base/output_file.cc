@@ -143,7 +143,7 @@ bool FlushFolder(const fs::path& folder) {
 
 }  // namespace
 
-Result<OutputFile> OutputFile::Claim(const std::string& path) {
+Result<OutputFile> OutputFile::Claim(const std::string& path, FileUse use) {
   if (path.empty()) return Fail(path, "the name is empty");
   const std::optional<fs::path> place = Resolve(path);
   if (!place) return FailByErrno(path);
@@ -154,6 +154,10 @@ Result<OutputFile> OutputFile::Claim(const std::string& path) {
     if (::access(place->c_str(), W_OK) != 0) return FailByErrno(path);
   } else if (errno != ENOENT) {
     return FailByErrno(path);
+  }
+
+  if (use == FileUse::kNoted) {
+    STOWAGE_RETURN_IF_ERROR(NoteOutput(path, place->string()));
   }
 
   OutputFile file;
@@ -263,12 +267,6 @@ bool IsLeftOver(std::string_view name) {
 }
 
 bool IsSameFile(const std::string& a, const std::string& b) {
-  struct stat of_a = {}, of_b = {};
-  const bool is_a = ::stat(a.c_str(), &of_a) == 0;
-  const bool is_b = ::stat(b.c_str(), &of_b) == 0;
-  if (is_a && is_b) {
-    return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
-  }
   const std::optional<fs::path> place_a = Resolve(a), place_b = Resolve(b);
   return place_a && place_b && *place_a == *place_b;
 }

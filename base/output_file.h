@@ -28,6 +28,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "base/run_files.h"
 
 namespace stowage {
 
@@ -35,8 +36,10 @@ class OutputFile {
  public:
   /// Claims `path` until this is gone. Errors, kIo: no such folder, or none that
   /// takes files; a folder, a device or a pipe; a file that may not be written;
-  /// another claim, of this process or another.
-  static Result<OutputFile> Claim(const std::string& path);
+  /// another claim, of this process or another. kInvalidArgument: an input of the run
+  /// (base/run_files.h).
+  static Result<OutputFile> Claim(const std::string& path,
+                                  FileUse use = FileUse::kNoted);
 
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) noexcept;
@@ -69,7 +72,8 @@ Result<std::string> ResolvedPath(const std::string& path);
 /// killed: a lock, or a part of what was to replace it.
 bool IsLeftOver(std::string_view name);
 
-/// Whether both lead to one file, which need not be there yet.
+/// Whether both lead to one file, which need not be there yet, their symbolic links
+/// followed. Hard links are two: to replace one leaves the other as it is.
 bool IsSameFile(const std::string& a, const std::string& b);
 
 }  // namespace stowage

@@ -308,8 +308,9 @@ static_assert(std::endian::native == std::endian::little,
 }  // namespace
 
 Result<SafetensorsFile> SafetensorsFile::Open(const std::string& path,
-                                              std::string_view room) {
-  STOWAGE_ASSIGN_OR_RETURN(InputFile opened, InputFile::Open(path, room));
+                                              std::string_view room,
+                                              FileUse use) {
+  STOWAGE_ASSIGN_OR_RETURN(InputFile opened, InputFile::Open(path, room, use));
   SafetensorsFile file(std::move(opened));
   STOWAGE_RETURN_IF_ERROR(file.ReadHeader());
   return file;

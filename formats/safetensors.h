@@ -69,7 +69,8 @@ class SafetensorsFile {
   /// kNotFound; kIo for what cannot be read or is no regular file;
   /// kInvalidArgument for a header that is none.
   static Result<SafetensorsFile> Open(const std::string& path,
-                                      std::string_view room);
+                                      std::string_view room,
+                                      FileUse use = FileUse::kNoted);
 
   const std::string& path() const { return file_.path(); }
   const SafetensorsHeader& header() const { return header_; }

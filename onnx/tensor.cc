@@ -1,13 +1,15 @@
 #include "onnx/tensor.h"
 
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <optional>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/input_file.h"
+#include "base/run_files.h"
 #include "base/strings.h"
 
 namespace stowage::onnx {
@@ -161,6 +163,8 @@ Result<ExternalPlace> PlaceWithin(const TensorProto& tensor,
                  StrCat("has ", *place.length, " bytes in ",
                         Quoted(place.location), "; its shape takes ", size));
   }
+  // Also where it is not read, as for a plan: it is a part of the model.
+  STOWAGE_RETURN_IF_ERROR(NoteInput(path.string()));
   return place;
 }
 
@@ -169,14 +173,13 @@ Result<std::string> ExternalBytes(const TensorProto& tensor,
   STOWAGE_ASSIGN_OR_RETURN(const ExternalPlace place,
                            PlaceWithin(tensor, model, size));
   const auto path = std::filesystem::path(model).parent_path() / place.location;
-  std::error_code error;
-  const uint64_t whole = std::filesystem::file_size(path, error);
-  if (error) {
-    return Error{
-        ErrorCode::kIo,
-        StrCat("[onnx] cannot read ", Quoted(path.string()), ", where ",
-               Quoted(tensor.name()), " lies: ", error.message())};
+  const Result<InputFile> file = InputFile::Open(path.string(), "onnx");
+  if (!file.ok()) {
+    return Error{file.error().code,
+                 StrCat(file.error().message, "; tensor ",
+                        Quoted(tensor.name()), " lies there")};
   }
+  const auto whole = static_cast<uint64_t>(file->size());
   if (place.offset > whole ||
       whole - place.offset < static_cast<uint64_t>(size)) {
     return Wrong(tensor,
@@ -184,13 +187,9 @@ Result<std::string> ExternalBytes(const TensorProto& tensor,
                         Quoted(place.location), ", which has ", whole));
   }
   std::string bytes(static_cast<size_t>(size), '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(place.offset));
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (!file) {
-    return Error{ErrorCode::kIo,
-                 StrCat("[onnx] cannot read ", Quoted(path.string()))};
-  }
+  STOWAGE_RETURN_IF_ERROR(
+      file->ReadAt(static_cast<Bytes>(place.offset),
+                   std::as_writable_bytes(std::span(bytes))));
   return bytes;
 }
 

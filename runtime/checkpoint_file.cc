@@ -27,8 +27,9 @@ uint64_t HashOf(std::span<const std::byte> part) { return DigestOn(0, part); }
 }  // namespace
 
 Result<CheckpointFile> CheckpointFile::Open(const std::string& path) {
-  STOWAGE_ASSIGN_OR_RETURN(SafetensorsFile opened,
-                           SafetensorsFile::Open(path, "checkpoint"));
+  STOWAGE_ASSIGN_OR_RETURN(
+      SafetensorsFile opened,
+      SafetensorsFile::Open(path, "checkpoint", FileUse::kOwn));
   CheckpointFile file(std::move(opened));
   STOWAGE_RETURN_IF_ERROR(file.ReadHeader());
   return file;
@@ -36,8 +37,9 @@ Result<CheckpointFile> CheckpointFile::Open(const std::string& path) {
 
 Result<std::optional<CheckpointFile>> CheckpointFile::OpenIfOne(
     const std::string& path) {
-  STOWAGE_ASSIGN_OR_RETURN(SafetensorsFile opened,
-                           SafetensorsFile::Open(path, "checkpoint"));
+  STOWAGE_ASSIGN_OR_RETURN(
+      SafetensorsFile opened,
+      SafetensorsFile::Open(path, "checkpoint", FileUse::kOwn));
   const std::string* const format = opened.header().Find(kFormatKey);
   if (format == nullptr ||
       (*format != kWholeFormat && *format != kShardedFormat)) {
@@ -162,7 +164,7 @@ Status CheckpointFile::ReadIndex() {
 // Opens a shard whose header is the one that the index was written for.
 Result<SafetensorsFile> CheckpointFile::OpenShard(size_t rank) const {
   Result<SafetensorsFile> shard =
-      SafetensorsFile::Open(shards_[rank], "checkpoint");
+      SafetensorsFile::Open(shards_[rank], "checkpoint", FileUse::kOwn);
   if (!shard.ok()) {
     Error error = shard.error();
     error.message += StrCat("; it is a shard of ", Quoted(file_.path()),

@@ -157,7 +157,8 @@ Result<KeptChoices> KeptChoices::Open(
   choices.path_ = (fs::path(folder) / (name + ".txt")).string();
   std::error_code ignored;
   if (!fs::exists(choices.path_, ignored)) return choices;
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(choices.path_));
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text,
+                           ReadFile(choices.path_, FileUse::kOwn));
   STOWAGE_RETURN_IF_ERROR(choices.Read(text));
   return choices;
 }
@@ -175,7 +176,8 @@ Result<KeptChoices::Choice> KeptChoices::Keep(const Key& key,
   fs::create_directories(fs::path(path_).parent_path(), made);
   const LockedFile file(path_);
   if (!file.ok()) return Io("open and lock");
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path_));
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text,
+                           ReadFile(path_, FileUse::kOwn));
   STOWAGE_ASSIGN_OR_RETURN(const size_t whole, Read(text));
   const auto [kept, added] = kept_.emplace(key, choice);
   if (!added) return kept->second;

@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/run_files.h"
 #include "base/strings.h"
 
 namespace stowage::tools {
@@ -207,6 +208,7 @@ Result<std::string> ReadFile(const std::string& path) {
   // To open a pipe that nobody writes to would wait for ever.
   const FileDescriptor in(path);
   if (in.get() < 0) return fail(ErrorCode::kIo, std::strerror(errno));
+  if (S_ISREG(info.st_mode)) STOWAGE_RETURN_IF_ERROR(NoteInput(path));
   pollfd readable = {.fd = in.get(), .events = POLLIN, .revents = 0};
   const bool is_silent =
       S_ISFIFO(info.st_mode) && ::poll(&readable, 1, kMomentMilliseconds) == 0;

@@ -40,6 +40,32 @@ std::string WithTag(const std::string& path, std::string_view tag) {
       .string();
 }
 
+constexpr std::string_view kLinkSuffix = ".stowage-link";
+
+// What StepPath has before and behind the number of the step.
+std::pair<std::string, std::string> AroundStep(const std::string& path) {
+  const fs::path whole = path;
+  return {
+      (whole.parent_path() / StrCat(whole.stem().string(), ".step-")).string(),
+      whole.extension().string()};
+}
+
+// Removes the links that a run which was killed left between making one and giving it its
+// name.
+void RemoveLinks(const std::string& prefix, const std::string& suffix) {
+  std::error_code failed, ignored;
+  const std::string ending = StrCat(suffix, kLinkSuffix);
+  for (fs::directory_iterator entry(fs::path(prefix).parent_path(), failed),
+       end;
+       !failed && entry != end; entry.increment(failed)) {
+    const std::string path = entry->path().string();
+    if (path.size() > prefix.size() + ending.size() &&
+        path.starts_with(prefix) && path.ends_with(ending)) {
+      fs::remove(entry->path(), ignored);
+    }
+  }
+}
+
 }  // namespace
 
 std::string BestPath(const std::string& path) { return WithTag(path, "best"); }
@@ -56,6 +82,11 @@ Result<CheckpointSeries> CheckpointSeries::Claim(const std::string& path,
                         " checkpoints are to be kept; expected at least 1")};
   }
   STOWAGE_ASSIGN_OR_RETURN(OutputFile newest, OutputFile::Claim(path));
+  if (options.keep_last > 1) {
+    const auto [prefix, suffix] = AroundStep(newest.resolved());
+    STOWAGE_RETURN_IF_ERROR(NoteOutputs(path, prefix, suffix));
+    RemoveLinks(prefix, suffix);
+  }
   CheckpointSeries series(std::move(newest));
   series.keep_last_ = options.keep_last;
   if (options.keep_best) {
@@ -76,14 +107,15 @@ Status CheckpointSeries::Save(int64_t step, const RunNotes& notes,
 Status CheckpointSeries::KeepStep(int64_t step, const RunNotes& notes,
                                   const WriteCheckpoint& write) {
   const std::string path = StepPath(newest_.resolved(), step);
-  const std::string link = path + ".stowage-link";
+  const std::string link = StrCat(path, kLinkSuffix);
   std::error_code failed, ignored;
   fs::remove(link, ignored);
   fs::create_hard_link(newest_.resolved(), link, failed);
   if (!failed) fs::rename(link, path, failed);
   if (failed) {  // a file system without links: once more, then
     fs::remove(link, ignored);
-    STOWAGE_ASSIGN_OR_RETURN(const OutputFile file, OutputFile::Claim(path));
+    STOWAGE_ASSIGN_OR_RETURN(const OutputFile file,
+                             OutputFile::Claim(path, FileUse::kOwn));
     STOWAGE_RETURN_IF_ERROR(write(file, notes));
   }
   if (steps_.empty() || steps_.back() != path) steps_.push_back(path);
