@@ -421,6 +421,12 @@ void AddOnnxOptions(Options& options, OnnxFlags* flags) {
       "Params that are not trained, a pattern of names; may be repeated");
 }
 
+void AddInputMapOption(Options& options, ArrayFlags* flags) {
+  options.AddEach("--input-map", &flags->input_map,
+                  "INPUT=ARRAY: which array of an .npz an ONNX file's input "
+                  "takes, if it is not called so; may be repeated");
+}
+
 Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(OnnxModel model, ReadOnnx(onnx.file));
   OnnxBuildOptions options{.stand_ins = onnx.stand_ins};
@@ -528,6 +534,26 @@ Result<StepSpec> ReadOnnxRun(const OnnxFlags& onnx, const ArrayFlags& arrays,
   const Result<Graph> graph = spec.training.model(step.batch);
   if (!graph.ok()) return graph.error();
   return spec;
+}
+
+Result<StepSpec> ReadStep(std::string_view command, const RunFlags& flags,
+                          const OnnxFlags& onnx, const ArrayFlags& arrays) {
+  const bool is_file = !onnx.file.empty();
+  if (is_file == !flags.model.model.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[", command, "] ",
+                        is_file ? "both --model and --onnx are given; give one"
+                                : "there is no model; give --model or --onnx")};
+  }
+  return is_file ? ReadOnnxRun(onnx, arrays, flags) : ReadRunFlags(flags);
+}
+
+Status WriteOnnxWeights(const StepSpec& spec, Runner& step) {
+  if (!spec.onnx) return {};
+  return spec.onnx->ForEachWeight(step.graph(), [&](const NamedArray& weight) {
+    return step.WriteBytes(weight.name, weight.array.type.dtype,
+                           weight.array.data());
+  });
 }
 
 }  // namespace stowage::tools

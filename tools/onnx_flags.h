@@ -84,6 +84,19 @@ struct ArrayFlags {
   std::optional<double> hold_out;  // a fraction; absent: nothing
 };
 
+/// Declares --input-map.
+void AddInputMapOption(Options& options, ArrayFlags* flags);
+
+/// Writes the weights of the spec's ONNX file, if it is of one, over what a step has been
+/// initialized with. Error: a file that cannot be read any more.
+Status WriteOnnxWeights(const StepSpec& spec, Runner& step);
+
+/// The step of a run over --data, of a built-in model or of an ONNX file's, as `flags` and
+/// `onnx` say; `command` opens the messages. Errors: those of ReadRunFlags and
+/// ReadOnnxRun; both, or none.
+Result<StepSpec> ReadStep(std::string_view command, const RunFlags& flags,
+                          const OnnxFlags& onnx, const ArrayFlags& arrays);
+
 /// The step of a run over --data, an .npz. Its labels tell which axis of an output the
 /// classes are. Errors: those of ReadOnnxStep, ReadOnnxTraining and ReadArrays; no
 /// --loss.

@@ -16,6 +16,7 @@
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/model_flags.h"
+#include "tools/onnx_flags.h"
 #include "tools/options.h"
 #include "tools/progress.h"
 #include "tools/task.h"
@@ -30,6 +31,8 @@ constexpr int64_t kWarmUp = 3;  // steps before the first that counts
 constexpr int kRuns = 3;        // of a step, of which the last counts
 
 struct Flags : RunFlags {
+  OnnxFlags onnx;
+  ArrayFlags arrays;
   std::string output;
   int64_t steps = 20;
   bool json = false;
@@ -129,24 +132,30 @@ Result<Measured> Measure(Runner& train, Runner& without, Task& task,
   return measured;
 }
 
-Result<Session> Open(FittedStep step, Backend& backend, int64_t seed) {
+Result<Session> Open(FittedStep step, Backend& backend, int64_t seed,
+                     const StepSpec& spec) {
   std::vector<SessionProgram> programs;
   programs.push_back({"train", std::move(step.graph), std::move(step.plan)});
   STOWAGE_ASSIGN_OR_RETURN(Session session,
                            Session::Create(std::move(programs), backend));
   session.Initialize(static_cast<uint64_t>(seed));
+  STOWAGE_RETURN_IF_ERROR(WriteOnnxWeights(spec, session.front()));
   return session;
 }
 
 int Run(const Flags& flags) {
-  const Result<StepSpec> spec = ReadRunFlags(flags);
-  if (!spec.ok()) return Fail(spec.error());
-  const Status tried =
-      TryOutputs({{"output", flags.output}},
-                 {{"data", flags.data}, {"op-times", flags.model.op_times}});
+  const Status tried = TryOutputs({{"output", flags.output}},
+                                  {{"data", flags.data},
+                                   {"onnx", flags.onnx.file},
+                                   {"op-times", flags.model.op_times}});
   if (!tried.ok()) return Fail(tried.error());
+  const Result<StepSpec> spec =
+      ReadStep("time", flags, flags.onnx, flags.arrays);
+  if (!spec.ok()) return Fail(spec.error());
+  const auto seed = static_cast<uint64_t>(flags.seed);
   const Result<std::unique_ptr<Task>> task =
-      LoadTask(*spec, flags.data, static_cast<uint64_t>(flags.seed));
+      spec->onnx ? LoadArraysTask(*spec, {.seed = seed})
+                 : LoadTask(*spec, flags.data, seed);
   if (!task.ok()) return Fail(task.error());
   const Result<ChosenDevice> device =
       ChooseDevice({.name = flags.device,
@@ -175,11 +184,12 @@ int Run(const Flags& flags) {
   Result<FittedStep> given = fitter.AsGiven();
   if (!given.ok()) return Fail(given.error());
   const bool is_as_given = Equal(plan->step.graph, given->graph);
-  Result<Session> session = Open(std::move(plan->step), *backend, flags.seed);
+  Result<Session> session =
+      Open(std::move(plan->step), *backend, flags.seed, *spec);
   if (!session.ok()) return Fail(session.error());
   std::optional<Session> without;
   if (!is_as_given) {
-    Result<Session> made = Open(*std::move(given), *backend, flags.seed);
+    Result<Session> made = Open(*std::move(given), *backend, flags.seed, *spec);
     if (!made.ok()) return Fail(made.error());
     without = *std::move(made);
   }
@@ -233,7 +243,12 @@ void AddTime(Program& program) {
       "stowage time --model mlp --data digits.csv -o mlp.times");
   const auto flags = std::make_shared<Flags>();
   AddRunOptions(options, flags.get());
-  options.Require("--model");
+  AddOnnxOptions(options, &flags->onnx);
+  options.Group("data");
+  AddInputMapOption(options, &flags->arrays);
+  options.ApplyTo({"--model"}, {"--dtype", "--seq", "--tokenizer"});
+  options.ApplyTo({"--onnx"},
+                  {"--dim", "--shape", "--loss", "--freeze", "--input-map"});
   options.Group("run");
   options.Add("--steps", &flags->steps,
               "Steps to measure, each as a whole and op by op");

@@ -16,19 +16,12 @@ namespace {
 
 // Of a built-in model, or of an ONNX file's.
 Result<StepSpec> ReadSpec(const TrainFlags& flags) {
-  const bool is_file = !flags.onnx.file.empty();
-  if (is_file == !flags.model.model.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 is_file ? "[train] both --model and --onnx are given; give one"
-                         : "[train] nothing to train; give --model or --onnx"};
-  }
   if (flags.model.lora_rank && !flags.save_onnx.empty()) {
     return Error{ErrorCode::kInvalidArgument,
                  "[train] --save-onnx has no place for adapters; leave "
                  "--lora-rank away, or --save-weights them"};
   }
-  return is_file ? ReadOnnxRun(flags.onnx, flags.arrays, flags)
-                 : ReadRunFlags(flags);
+  return ReadStep("train", flags, flags.onnx, flags.arrays);
 }
 
 int Run(const TrainFlags& flags) {

@@ -107,9 +107,7 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
   AddLoraOptions(options, &flags->model);
   AddOnnxOptions(options, &flags->onnx);
   options.Group("data");
-  options.AddEach("--input-map", &flags->arrays.input_map,
-                  "INPUT=ARRAY: which array of an .npz an ONNX file's input "
-                  "takes, if it is not called so; may be repeated");
+  AddInputMapOption(options, &flags->arrays);
   options.Add("--shuffle", &flags->arrays.shuffle,
               "Which examples of an .npz an ONNX file's model takes in a "
               "step: seed, drawn by it and the step, or none, in their order");
@@ -196,8 +194,9 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
               "lowered the validation loss; default: 0, never");
   options.Group("output");
   options.Add("--log", &flags->log,
-              "Write a row for each step to this CSV file; a resumed run "
-              "appends its own");
+              "Write a row for each step to this CSV file, or to an event file "
+              "of TensorBoard in this folder (one that is there, or NAME/); a "
+              "resumed run appends its own");
   options.Group("run");
   options.Add("--on-nonfinite", &flags->on_nonfinite,
               "When a loss or an update is NaN or infinite: stop, or skip "

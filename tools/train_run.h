@@ -7,14 +7,11 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "base/output_file.h"
 #include "base/result.h"
 #include "nn/schedule.h"
 #include "report/html.h"
@@ -22,6 +19,7 @@
 #include "runtime/session.h"
 #include "tools/progress.h"
 #include "tools/rank_run.h"
+#include "tools/step_log.h"
 #include "tools/task.h"
 #include "train/finite_guard.h"
 
@@ -36,8 +34,8 @@ namespace stowage::tools {
 
 class StopSignals {
  public:
-  /// Catches the signals until this is gone. SIGHUP that is ignored, as under
-  /// nohup, stays ignored. At most one at a time.
+  /// Catches the signals until this is gone. Those that are ignored, as SIGHUP is under
+  /// nohup, stay ignored, but for SIGPIPE. At most one at a time.
   StopSignals();
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
@@ -49,39 +47,6 @@ class StopSignals {
 
 /// "SIGINT", "SIGTERM", "SIGPIPE" or "SIGHUP".
 const char* SignalName(int number);
-
-// The log of a run as CSV, a row for each step, written out as soon as it is known:
-//
-//   step,epoch,loss,lr,grad_norm,step_seconds,tokens_per_second,arena_bytes,budget_bytes,validation_loss
-//
-// What a step does not have, or is not finite, is empty. A resumed run appends its steps.
-
-class StepLog {
- public:
-  /// Claims the file. Errors: those of OutputFile::Claim.
-  static Result<StepLog> Open(const std::string& path);
-
-  /// Begins behind step `done`: with a new log where that is 0, else behind the rows of
-  /// the log that is there up to that step; later rows, which the run takes again, go.
-  /// Errors: kIo; kInvalidArgument for a file that is no log.
-  Status Begin(int64_t done);
-
-  /// Adds the row of a step, which waits for an evaluation if there will be one.
-  void Add(const StepFigures& figures, const MemoryFigures& memory,
-           bool is_evaluated);
-  /// Ends the row that waits; nothing if none does.
-  void AddEvaluation(std::optional<double> validation_loss);
-
-  /// Error kIo once a row could not be written: the run goes on without the rest.
-  Status status() const;
-
- private:
-  explicit StepLog(OutputFile file) : file_(std::move(file)) {}
-
-  OutputFile file_;
-  std::ofstream out_;
-  bool waits_ = false;
-};
 
 // How long and how fast to train.
 struct RunSpec {

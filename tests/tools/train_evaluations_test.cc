@@ -3,11 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -238,6 +242,133 @@ TEST_CASE("a resumed run appends its steps to the log, none of them twice") {
   CHECK(ReadAll(other) == "a,b\n1,2\n");
 }
 
+using Scalars = std::map<std::string, float>;
+
+// What an event of TensorBoard's files says, read by what its format is said to be
+// (tensorflow/core/util/event.proto): its step, and its scalars; of the start of a
+// session, the scalar "session_log.status".
+struct Event {
+  int64_t step = 0;
+  Scalars scalars;
+};
+
+// Calls `field` with the number of each field of a message, and its number or bytes.
+template <typename F>
+void ForEachField(std::string_view message, const F& field) {
+  const auto varint = [&] {
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      REQUIRE(!message.empty());
+      const auto byte = static_cast<uint8_t>(message[0]);
+      message.remove_prefix(1);
+      value |= uint64_t{byte & 0x7fu} << shift;
+      if (byte < 0x80) return value;
+    }
+  };
+  while (!message.empty()) {
+    const uint64_t key = varint();
+    const uint64_t type = key & 7;
+    uint64_t number = 0;
+    size_t size = type == 1 ? 8 : type == 5 ? 4 : 0;
+    if (type == 0) number = varint();
+    if (type == 2) size = static_cast<size_t>(varint());
+    REQUIRE(size <= message.size());
+    field(static_cast<int>(key >> 3), number, message.substr(0, size));
+    message.remove_prefix(size);
+  }
+}
+
+std::vector<Event> EventsOf(const std::string& file) {
+  const std::string bytes = ReadAll(file);
+  std::vector<Event> events;
+  for (std::string_view rest = bytes; !rest.empty();) {
+    uint64_t length = 0;
+    REQUIRE(rest.size() > 12);
+    std::memcpy(&length, rest.data(), sizeof(length));
+    REQUIRE(rest.size() >= length + 16);
+    Event event;
+    ForEachField(rest.substr(12, length), [&](int field, uint64_t number,
+                                              std::string_view summary) {
+      if (field == 2) event.step = static_cast<int64_t>(number);
+      if (field == 7) {
+        ForEachField(summary, [&](int, uint64_t status, std::string_view) {
+          event.scalars["session_log.status"] = static_cast<float>(status);
+        });
+      }
+      if (field != 5) return;
+      ForEachField(summary, [&](int, uint64_t, std::string_view value) {
+        std::string tag;
+        float scalar = 0;
+        ForEachField(value, [&](int part, uint64_t, std::string_view text) {
+          if (part == 1) tag = text;
+          if (part == 2) std::memcpy(&scalar, text.data(), sizeof(scalar));
+        });
+        event.scalars[tag] = scalar;
+      });
+    });
+    events.push_back(std::move(event));
+    rest.remove_prefix(length + 16);
+  }
+  return events;
+}
+
+TEST_CASE("a log in a folder is TensorBoard's") {
+  const std::string folder = TempPath("board") + "/";
+  const std::string path = TempPath("board.safetensors");
+  const auto files = [&] {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      names.insert(entry.path().string());
+    }
+    return names;
+  };
+  const std::vector<Json> lines =
+      TrainMlp({"--log", folder, "--eval-every", "2", "--continue", path,
+                "--stop-at", "3", "--budget", "8MiB"});
+  std::set<std::string> names = files();
+  REQUIRE(names.size() == 1);
+  const std::string first = *names.begin();
+  CHECK(first.find("events.out.tfevents.") != std::string::npos);
+  const std::vector<Event> events = EventsOf(first);
+  // The version, three steps, and evaluations behind the second and the last.
+  REQUIRE(events.size() == 6);
+  CHECK(events[0].scalars.empty());
+  const int64_t steps[] = {1, 2, 2, 3, 3};
+  for (size_t i = 0; i < std::size(steps); ++i) {
+    CHECK(events[i + 1].step == steps[i]);
+  }
+  for (const Json& json : lines) {
+    if (!json.contains("loss")) continue;
+    const auto event = std::ranges::find_if(events, [&](const Event& each) {
+      return each.step == json["step"] && each.scalars.contains("loss");
+    });
+    REQUIRE(event != events.end());
+    const Scalars& scalars = event->scalars;
+    CHECK(scalars.size() == 7);
+    for (const auto& [tag, value] : scalars) {
+      INFO(tag);
+      CHECK(value == static_cast<float>(json[tag].get<double>()));
+    }
+  }
+  CHECK(events[3].scalars ==
+        Scalars{{"validation_loss",
+                 static_cast<float>(
+                     Evaluations(lines)[0]["validation_loss"].get<double>())}});
+
+  // A run that goes on says from where, in a file of its own.
+  TrainMlp({"--log", folder, "--continue", path, "--stop-at", "4"});
+  names = files();
+  REQUIRE(names.size() == 2);
+  names.erase(first);
+  const std::vector<Event> then = EventsOf(*names.begin());
+  REQUIRE(then.size() == 4);
+  CHECK(then[1].step == 4);
+  CHECK(then[1].scalars == Scalars{{"session_log.status", 1}});
+  CHECK(then[2].step == 4);
+  CHECK(then[2].scalars.contains("loss"));
+  CHECK(EventsOf(first).size() == 6);
+}
+
 TEST_CASE("skipped steps are rows without a loss that is no number") {
   const std::string log = TempPath("skipped.csv");
   const Outcome outcome =
@@ -262,7 +393,8 @@ TEST_CASE("evaluations that cannot be are refused by name") {
       {{"--patience", "-1"}, "patience -1 is negative"},
       {{"--patience", "2"},
        "--patience 2 counts evaluations; give --eval-every with it"},
-      {{"--log", TempPath("")}, "it names a folder"},
+      {{"--log", TempPath("no folder/run.csv")}, "No such file or directory"},
+      {{"--log", StrCat(WriteTemp("a file", ""), "/")}, "cannot be made"},
       {{"--log", TempPath("one"), "--svg", TempPath("one")}, "give"},
   };
   for (const Row& row : rows) {
