@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -30,7 +31,11 @@ void ForEachInParallel(size_t count, const Work& work) {
   };
   std::vector<std::jthread> helpers;
   for (size_t k = 1; k < std::min(count, ParallelParts()); ++k) {
-    helpers.emplace_back(take);
+    try {
+      helpers.emplace_back(take);
+    } catch (const std::system_error&) {
+      break;  // no more threads are to be had: those that are there do the work
+    }
   }
   take();
 }

@@ -71,6 +71,11 @@ Result<WeightsFile> WeightsFile::Open(const std::string& path) {
   return weights;
 }
 
+const std::string* WeightsFile::Note(std::string_view key) const {
+  const auto found = notes_.find(key);
+  return found == notes_.end() ? nullptr : &found->second;
+}
+
 Status WeightsFile::OpenFolder() {
   const auto in_folder = [&](std::string_view name) {
     return (fs::path(path_) / name).string();
@@ -108,6 +113,7 @@ Status WeightsFile::OpenSafetensors(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(SafetensorsFile file,
                            SafetensorsFile::Open(path, kRoom));
   const Bytes data = file.data_begin();
+  for (const auto& [key, note] : file.header().metadata) notes_[key] = note;
   for (const SafeTensor& from : file.header().tensors) {
     WeightTensor tensor{.name = from.name,
                         .foreign = from.foreign,

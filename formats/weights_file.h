@@ -15,6 +15,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -60,6 +62,9 @@ class WeightsFile {
   /// The tensor of that name, or null.
   const WeightTensor* Find(std::string_view name) const;
 
+  /// The note under `key` in the metadata of a safetensors file, or null.
+  const std::string* Note(std::string_view key) const;
+
   /// What describes the model: a GGUF file's header, or config.json; null where there is
   /// none.
   const GgufHeader* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
@@ -95,6 +100,7 @@ class WeightsFile {
   std::string path_;
   std::vector<InputFile> files_;
   std::vector<WeightTensor> tensors_;
+  std::map<std::string, std::string, std::less<>> notes_;
   std::optional<GgufHeader> gguf_;
   std::optional<JsonValues> config_;
 };

@@ -64,6 +64,10 @@ Status Write(const Runner& runner, const std::vector<ValueId>& values,
   });
 }
 
+bool IsNpz(const std::string& path) {
+  return path.ends_with(".npz") || path.ends_with(".NPZ");
+}
+
 // An archive, which is made whole before it is written.
 Status WriteNpz(const Runner& runner, const std::vector<ValueId>& values,
                 const OutputFile& file) {
@@ -123,11 +127,32 @@ Status SaveWeights(const Runner& runner, const std::string& path) {
 Status SaveWeights(const Runner& runner, const OutputFile& file) {
   const std::vector<ValueId> values = WeightValues(runner.graph());
   STOWAGE_RETURN_IF_ERROR(CheckFinite(runner, values, file));
-  if (file.path().ends_with(".npz")) return WriteNpz(runner, values, file);
+  if (IsNpz(file.path())) return WriteNpz(runner, values, file);
   SafetensorsHeader header = HeaderOf(runner.graph(), values);
   // As PyTorch's writer notes it, for readers that ask.
   header.metadata = {{"format", "pt"}};
   return Write(runner, values, header, file);
+}
+
+Status CheckSaveWeights(const Graph& graph, const std::string& path) {
+  if (!IsNpz(path)) return {};
+  constexpr Bytes kMostBytes = (Bytes{1} << 32) - 1;
+  const auto fail = [&](const std::string& why) {
+    return Error{ErrorCode::kUnsupported,
+                 StrCat("[save-weights] ", Quoted(path), " is an NPZ, ", why,
+                        "; give it a name that ends in .safetensors")};
+  };
+  Bytes bytes = 0;
+  for (const ValueId id : WeightValues(graph)) {
+    const ValueInfo& value = graph.value(id);
+    if (value.type.dtype == DType::kBF16) {
+      return fail(StrCat("which has no bf16, as ", Quoted(value.name), " is"));
+    }
+    bytes += value.type.bytes();
+  }
+  if (bytes <= kMostBytes) return {};
+  return fail(StrCat("which holds less than 4 GiB, and the weights are ", bytes,
+                     " bytes"));
 }
 
 namespace {

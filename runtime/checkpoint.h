@@ -58,9 +58,12 @@ Status CheckCheckpoint(const std::string& path);
 
 /// Writes the params, and the states that the model keeps (runtime/weight_source.h),
 /// under their names, for other programs: a safetensors file, or an NPZ where the path
-/// ends in .npz, which holds less than 4 GiB and no bf16 (NpzBytes' errors). Atomic and
-/// refused as SaveCheckpoint is.
+/// ends in .npz or .NPZ, which holds less than 4 GiB and no bf16 (NpzBytes' errors). Atomic
+/// and refused as SaveCheckpoint is.
 Status SaveWeights(const Runner& runner, const OutputFile& file);
+/// Whether SaveWeights could write the weights of a step of `graph` to `path`, before the
+/// first step is taken. Error kUnsupported: an NPZ with a param of bf16, or of 4 GiB.
+Status CheckSaveWeights(const Graph& graph, const std::string& path);
 Status SaveWeights(const Runner& runner, const std::string& path);
 
 /// Reads the file and checks all of it, then reads it again and writes the values, each

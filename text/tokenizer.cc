@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/strings.h"
 #include "text/bpe.h"
 #include "text/utf8.h"
@@ -62,6 +63,37 @@ Status CheckIds(const std::vector<int32_t>& ids, int32_t size,
 
 }  // namespace
 
+namespace {
+
+uint64_t DigestOf(const TokenizerParts& parts) {
+  uint64_t digest = 0;
+  const auto add = [&](std::string_view part) { digest = Xxh64(part, digest); };
+  const auto add_numbers = [&](const auto&... numbers) {
+    add(StrCat("", StrCat(numbers, ",")...));
+  };
+  add_numbers(parts.tokens.size(), parts.merges.size(), parts.added.size());
+  for (const std::string& token : parts.tokens) add(token);
+  for (const std::string& merge : parts.merges) add(merge);
+  for (const AddedToken& token : parts.added) {
+    add(token.text);
+    add_numbers(token.id, token.special, token.strip_left, token.strip_right,
+                token.normalized);
+  }
+  for (const PreTokenizerStep& step : parts.pre_tokenizer) {
+    add(step.pattern);
+    add_numbers(static_cast<int>(step.behavior), step.invert);
+  }
+  add_numbers(parts.nfc, parts.ignore_merges, parts.unknown.value_or(-1),
+              parts.fuse_unknown);
+  for (const auto* const around : {&parts.prefix, &parts.suffix}) {
+    add_numbers(around->size());
+    for (const int32_t id : *around) add_numbers(id);
+  }
+  return digest;
+}
+
+}  // namespace
+
 struct Tokenizer::Data {
   Bpe bpe;
   PreTokenizer pre_tokenizer;
@@ -71,6 +103,7 @@ struct Tokenizer::Data {
   std::unordered_map<std::string, int32_t> added_ids;
   std::vector<int32_t> prefix, suffix;
   bool nfc = false;
+  uint64_t digest = 0;
 };
 
 Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
@@ -84,6 +117,7 @@ Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
         "a list of them");
   }
   STOWAGE_RETURN_IF_ERROR(PlaceAdded(parts.added, &parts.tokens));
+  const uint64_t digest = DigestOf(parts);
   const auto size = static_cast<int32_t>(parts.tokens.size());
   STOWAGE_RETURN_IF_ERROR(
       CheckIds(parts.prefix, size, "what goes before a text"));
@@ -108,7 +142,8 @@ Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
             .added_ids = {},
             .prefix = std::move(parts.prefix),
             .suffix = std::move(parts.suffix),
-            .nfc = parts.nfc};
+            .nfc = parts.nfc,
+            .digest = digest};
   std::vector<AddedToken> raw, normalized;
   for (AddedToken& token : parts.added) {
     data.added_ids.emplace(token.text, token.id);
@@ -185,6 +220,8 @@ Result<std::string> Tokenizer::Decode(std::span<const int32_t> ids,
 std::span<const int32_t> Tokenizer::prefix() const { return data_->prefix; }
 
 std::span<const int32_t> Tokenizer::suffix() const { return data_->suffix; }
+
+uint64_t Tokenizer::digest() const { return data_->digest; }
 
 int32_t Tokenizer::size() const { return data_->bpe.size(); }
 

@@ -90,6 +90,9 @@ class Tokenizer {
 
   /// One more than the largest id.
   int32_t size() const;
+  /// Of all that it consists of, however a file says it: two tokenizers with one digest
+  /// make the same tokens of a text (base/hash.h).
+  uint64_t digest() const;
   /// The id of an added token, as "<|im_end|>".
   std::optional<int32_t> FindAdded(std::string_view text) const;
 

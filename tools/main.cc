@@ -6,11 +6,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <string_view>
+#include <system_error>
 
 #include "base/memory.h"
+#include "base/run_files.h"
 #include "tools/command.h"
 #include "tools/options.h"
 
@@ -30,17 +33,27 @@ void OpenStandardDescriptors() {
   close(descriptor);
 }
 
-// In whichever thread memory runs out, it is no bug.
-void EndOutOfMemory() {
+void EndWithoutDevice(std::string_view words) {
+  static_cast<void>(!write(STDERR_FILENO, words.data(), words.size()));
+  _exit(stowage::tools::kExitNoDevice);
+}
+
+// In whichever thread memory or threads run out, it is no bug.
+void EndOutOfResources() {
   try {
     if (std::current_exception())
       std::rethrow_exception(std::current_exception());
   } catch (const std::bad_alloc&) {
-    constexpr std::string_view kWords =
+    EndWithoutDevice(
         "stowage: [memory] the system gives this process no more memory; a "
-        "smaller batch or file takes less\n";
-    static_cast<void>(!write(STDERR_FILENO, kWords.data(), kWords.size()));
-    _exit(stowage::tools::kExitNoDevice);
+        "smaller batch or file takes less\n");
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      EndWithoutDevice(
+          "stowage: [threads] the system gives this process no more threads; "
+          "ask for fewer by --threads, or raise its limit (ulimit -u, or that "
+          "of the container)\n");
+    }
   } catch (...) {
   }
   std::abort();
@@ -52,18 +65,22 @@ int main(int argc, char** argv) {
   namespace tools = stowage::tools;
   OpenStandardDescriptors();
   std::signal(SIGABRT, ExitAsBug);
-  std::set_terminate(EndOutOfMemory);
+  std::set_terminate(EndOutOfResources);
   stowage::KeepLargeBlocksApart();
   // A file that may not grow further is an error of the write, as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
-  // `bazel run` starts programs in a folder of its own; paths are the caller's.
+  // `bazel run` starts programs in a folder of its own; paths are the caller's. A program
+  // that was started elsewhere may have the variable from a script that Bazel runs.
   if (const char* folder = std::getenv("BUILD_WORKING_DIRECTORY")) {
-    if (chdir(folder) != 0) {
+    std::error_code failed;
+    const std::string here = std::filesystem::current_path(failed).string();
+    if (here.find(".runfiles/") != std::string::npos && chdir(folder) != 0) {
       return tools::Fail({stowage::ErrorCode::kIo,
                           "[file] the working directory cannot be entered"});
     }
   }
 
+  stowage::KeepInputs();
   tools::Program program(
       "Stowage plans every byte of a training step before the first step "
       "runs.",

@@ -20,6 +20,7 @@
 #include "base/strings.h"
 #include "nn/schedule.h"
 #include "runtime/checkpoint.h"
+#include "runtime/checkpoint_format.h"
 #include "runtime/checkpoint_shards.h"
 #include "runtime/initial_values.h"
 #include "text/text.h"
@@ -33,6 +34,7 @@ namespace stowage::tools {
 namespace {
 
 constexpr std::string_view kOptimizer = "optimizer";
+constexpr std::string_view kLoraAlpha = "lora-alpha";
 
 // The file's name and what is in it, in brief.
 Result<std::string> DataNote(const std::string& path) {
@@ -40,6 +42,25 @@ Result<std::string> DataNote(const std::string& path) {
   return StrCat(std::filesystem::path(path).filename().string(), " (",
                 content.size(), " bytes, XXH64 ", HexDigest(Xxh64(content)),
                 ")");
+}
+
+uint64_t Digest(std::span<const std::byte> bytes, uint64_t before) {
+  return Xxh64({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+               before);
+}
+
+// The tokens of all examples, which are to be learnt, and which are held out: what the
+// template, the length of a sequence and what is too long for it have made of the data.
+std::string ExamplesNote(const ExampleSplit& split) {
+  uint64_t digest = 0;
+  for (const auto* const part : {&split.train, &split.held_out}) {
+    for (const size_t i : *part) {
+      digest = Digest(std::as_bytes(split.examples.tokens(i)), digest);
+      digest = Digest(std::as_bytes(split.examples.learnt(i)), digest);
+    }
+  }
+  return StrCat(split.train.size(), " + ", split.held_out.size(), ", XXH64 ",
+                HexDigest(digest));
 }
 
 // The folder's name and what is in it.
@@ -51,7 +72,13 @@ std::string FolderNote(const std::string& path, const PictureData& data) {
              shape.channels, " x ", shape.height, " x ", shape.width, ", ",
              shape.classes, " classes, means");
   for (const float mean : data.mean) note += StrCat(" ", mean);
-  return note + ")";
+  uint64_t labels = 0;
+  for (const PictureSet* const set : {&data.train, &data.held_out}) {
+    for (int64_t i = 0; i < set->size(); ++i) {
+      labels = Digest(std::as_bytes(set->labels(i)), labels);
+    }
+  }
+  return StrCat(note, ", XXH64 of the labels ", HexDigest(labels), ")");
 }
 
 // How params are updated, beside the optimizer's name.
@@ -82,7 +109,7 @@ void AddOptimizationNotes(const TrainOptions& training,
 }  // namespace
 
 Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
-                         const RunFlags& flags) {
+                         const TrainFlags& flags) {
   RunNotes notes;
   const auto add = [&](std::string_view name, const auto& value) {
     notes.emplace_back(name, StrCat(value));
@@ -97,7 +124,36 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
   if (spec.tokenizer) {
     add("tokenizer",
         StrCat(std::filesystem::path(flags.tokenizer).filename().string(), " (",
-               spec.tokenizer->size(), " tokens)"));
+               spec.tokenizer->size(), " tokens, XXH64 ",
+               HexDigest(spec.tokenizer->digest()), ")"));
+  }
+  std::optional<LoraRules> lora;
+  if (spec.tuning) {
+    lora = spec.tuning->model.options().lora;
+  } else {
+    STOWAGE_ASSIGN_OR_RETURN(lora, ReadLora(flags.model));
+  }
+  if (lora) {
+    add(kLoraAlpha, lora->alpha);
+    add("lora-dropout", lora->dropout);
+  }
+  if (spec.onnx) {
+    STOWAGE_ASSIGN_OR_RETURN(const std::string model,
+                             DataNote(flags.onnx.file));
+    add("onnx", model);
+    add("hold-out", flags.arrays.hold_out.value_or(0));
+    add("shuffle", flags.arrays.shuffle);
+  }
+  if (spec.tuning) {
+    std::string lengths;
+    for (const int64_t length : spec.tuning->lengths) {
+      lengths += StrCat(lengths.empty() ? "" : ",", length);
+    }
+    add("lengths", lengths.empty() ? "none" : lengths);
+    if (const auto* const examples =
+            std::get_if<ExampleSplit>(&spec.tuning->data)) {
+      add("examples", ExamplesNote(*examples));
+    }
   }
   std::error_code ignored;
   if (spec.pictures != nullptr &&
@@ -117,6 +173,15 @@ Result<std::string> CompareNotes(const CheckpointInfo& saved,
   for (const auto& [name, value] : notes) {
     const std::string* const was = saved.Find(name);
     if (was == nullptr || *was == value) continue;
+    if (name == kLoraAlpha) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          StrCat("[resume] ", Quoted(path), " is of a run with --lora-alpha ",
+                 *was, ", this one has ", value,
+                 ", by which its adapters would count otherwise; give "
+                 "--lora-alpha ",
+                 *was)};
+    }
     if (name == kOptimizer) {
       return Error{
           ErrorCode::kInvalidArgument,
@@ -149,6 +214,12 @@ std::string WeightsText(const std::string& path, const LoadedWeights& loaded) {
 
 // What checkpoints call the evaluations of their run.
 constexpr std::string_view kEvaluations = "evaluations";
+
+// Where the shards of a checkpoint lie, if it has any.
+std::string ShardFolderOf(const std::string& checkpoint) {
+  return checkpoint.empty() ? ""
+                            : Beside(checkpoint, ShardFolderName(checkpoint));
+}
 
 // What cannot be looked at is there: to open it says why.
 bool IsThere(const std::string& path) {
@@ -197,6 +268,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                   {"html", flags.html}},
                  {{"data", flags.data},
                   {"resume", flags.resume},
+                  {"resume", ShardFolderOf(flags.resume)},
                   {"init", flags.init},
                   {"onnx", flags.onnx.file},
                   {"weights", flags.weights},
@@ -288,6 +360,9 @@ Result<TrainFiles::Origin> TrainFiles::OriginOfValues(const TrainFlags& flags,
 Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
                                   const RunSpec& run, Training& training,
                                   RankRun& ranks, const RankValues& values) {
+  if (!flags.save_weights.empty()) {
+    STOWAGE_RETURN_IF_ERROR(CheckSaveWeights(values.whole, flags.save_weights));
+  }
   int64_t done = 0;
   STOWAGE_ASSIGN_OR_RETURN(const Origin origin,
                            OriginOfValues(flags, spec, ranks));
@@ -365,13 +440,7 @@ Status TrainFiles::Start(const TrainFlags& flags, const StepSpec& spec,
                          Session& session) {
   session.Initialize(static_cast<uint64_t>(flags.seed));
   Runner& step = session.front();
-  if (spec.onnx) {
-    STOWAGE_RETURN_IF_ERROR(
-        spec.onnx->ForEachWeight(step.graph(), [&](const NamedArray& weight) {
-          return step.WriteBytes(weight.name, weight.array.type.dtype,
-                                 weight.array.data());
-        }));
-  }
+  STOWAGE_RETURN_IF_ERROR(WriteOnnxWeights(spec, step));
   if (spec.tuning) {
     const Tuning& tuning = *spec.tuning;
     STOWAGE_RETURN_IF_ERROR(tuning.model.LoadBase(step));

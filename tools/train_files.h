@@ -40,14 +40,15 @@ namespace stowage::tools {
 // What a run notes of itself in its checkpoints, and what differs when another run
 // goes on from one: then the resumed run does not end as the first would have.
 
-/// Model, optimizer and its settings, seed, learning rate and its schedule, steps, batch, seq, tokenizer and data of a run.
-/// Error: the data cannot be read.
+/// What the values of a run depend on: model, optimizer and its settings, seed, learning
+/// rate and its schedule, steps, batch, seq, adapters, and digests of tokenizer, ONNX file
+/// and data. Error: a file that cannot be read.
 Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
-                         const RunFlags& flags);
+                         const TrainFlags& flags);
 
 /// A line for each thing that is not as the checkpoint's run had it; empty when
 /// all is. Error kInvalidArgument when that is the optimizer, whose states are of
-/// no use to another. What the checkpoint does not say is not compared.
+/// no use to another, or the adapters' alpha, which says what their weights mean. What the checkpoint does not say is not compared.
 Result<std::string> CompareNotes(const CheckpointInfo& saved,
                                  const RunNotes& notes,
                                  const std::string& path);

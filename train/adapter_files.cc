@@ -29,6 +29,7 @@ namespace {
 
 constexpr std::string_view kConfig = "adapter_config.json";
 constexpr std::string_view kWeights = "adapter_model.safetensors";
+constexpr std::string_view kAlphaNote = "stowage.lora_alpha";
 constexpr std::string_view kDown = ".lora_A.weight";
 constexpr std::string_view kPrefix = "base_model.model.";
 
@@ -131,7 +132,11 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
   STOWAGE_CHECK(tuning.options().lora.has_value());
   const std::vector<const ValueInfo*> params = AdapterParams(runner.graph());
   SafetensorsHeader header;
-  header.metadata = {{"format", "pt"}};
+  // A save that ends between the two files leaves these weights beside an older
+  // configuration, which may have another alpha.
+  header.metadata = {
+      {"format", "pt"},
+      {std::string(kAlphaNote), StrCat(tuning.options().lora->alpha)}};
   Bytes end = 0;
   for (const ValueInfo* param : params) {
     const Bytes begin = end;
@@ -323,15 +328,17 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder) {
                        "; only LORA is read"),
                 ErrorCode::kUnsupported);
   }
-  for (const char* flag : {"use_dora", "use_rslora"}) {
+  // Whatever is not plainly off, as 1 and "true" are.
+  for (const char* flag :
+       {"use_dora", "use_rslora", "use_qalora", "lora_bias"}) {
     const auto value = config->Bool(flag);
-    if (value.ok() && *value) {
+    if ((value.ok() && *value) || (!value.ok() && config->Has(flag))) {
       return fail(StrCat("has ", flag, ", which is not supported"),
                   ErrorCode::kUnsupported);
     }
   }
-  for (const char* list :
-       {"modules_to_save", "rank_pattern", "alpha_pattern"}) {
+  for (const char* list : {"modules_to_save", "rank_pattern", "alpha_pattern",
+                           "layer_replication"}) {
     if (config->Has(list) || config->HasBelow(list)) {
       return fail(StrCat("has ", list, ", which is not supported"),
                   ErrorCode::kUnsupported);
@@ -364,6 +371,9 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder) {
   rules.rank = *rank;
   rules.alpha = *alpha;
   const auto dropout = config->Real("lora_dropout");
+  if (!dropout.ok() && config->Has("lora_dropout")) {
+    return fail(dropout.error().message);
+  }
   if (dropout.ok()) rules.dropout = *dropout;
   const auto has = [&](std::string_view name) {
     return config->Has(name) || config->HasBelow(name);
@@ -387,6 +397,16 @@ Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
                    Runner& runner) {
   STOWAGE_ASSIGN_OR_RETURN(const WeightsFile file,
                            WeightsFile::Open(Within(folder, kWeights)));
+  const std::string alpha = StrCat(tuning.options().lora->alpha);
+  const std::string* const saved = file.Note(kAlphaNote);
+  if (saved != nullptr && *saved != alpha) {
+    return file.Fail(StrCat("holds weights of lora_alpha ", *saved,
+                            ", and the adapter counts by ", alpha, "; where ",
+                            kConfig,
+                            " says so, the two were not saved together, "
+                            "and lora_alpha ",
+                            *saved, " there is right"));
+  }
   const std::vector<const ValueInfo*> params = AdapterParams(runner.graph());
   for (const ValueInfo* param : params) {
     const std::string name = PeftName(tuning, param->name);

@@ -1,5 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <functional>
+#include <iterator>
+#include <utility>
+
 #include "base/strings.h"
 #include "text/text.h"
 #include "text/word_pattern.h"
@@ -186,6 +190,29 @@ TEST_CASE("what goes around a text can be left out") {
   CHECK(*tokenizer.Encode("ab") == Ids{6, 3, 7, 6});
   CHECK(*tokenizer.Encode("") == Ids{6, 7, 6});
   CHECK(*tokenizer.Encode("ab", {.add_prefix = false}) == Ids{3});
+}
+
+TEST_CASE("the digest is of all that a tokenizer consists of") {
+  const auto digest = [](const TokenizerParts& parts) {
+    return Tokenizer::Create(parts).value().digest();
+  };
+  const uint64_t same = digest(Parts());
+  CHECK(digest(Parts()) == same);
+  const std::function<void(TokenizerParts&)> changes[] = {
+      [](TokenizerParts& p) { std::swap(p.tokens[0], p.tokens[1]); },
+      [](TokenizerParts& p) { std::swap(p.merges[0], p.merges[1]); },
+      [](TokenizerParts& p) { p.added[0].special = !p.added[0].special; },
+      [](TokenizerParts& p) { p.prefix = {6}; },
+      [](TokenizerParts& p) { p.suffix = {6}; },
+      [](TokenizerParts& p) { p.nfc = !p.nfc; },
+      [](TokenizerParts& p) { p.ignore_merges = !p.ignore_merges; },
+  };
+  for (size_t i = 0; i < std::size(changes); ++i) {
+    CAPTURE(i);
+    TokenizerParts parts = Parts();
+    changes[i](parts);
+    CHECK(digest(parts) != same);
+  }
 }
 
 TEST_CASE("ids that are no tokens are not decoded") {

@@ -115,6 +115,16 @@ TEST_CASE("a run that was stopped goes on to the same losses") {
   }
   CHECK(later.back()["validation_loss"] == all.back()["validation_loss"]);
 
+  // Its adapters mean something else by another alpha; other dropouts are told.
+  const Outcome alpha =
+      RunStowage(arguments({"--resume", checkpoint, "--lora-alpha", "3"}));
+  CHECK(alpha.exit_code == 2);
+  CHECK(
+      Contains(alpha.err, "is of a run with --lora-alpha 16, this one has 3"));
+  const Outcome dropout =
+      RunStowage(arguments({"--resume", checkpoint, "--lora-dropout", "0.5"}));
+  CHECK(Contains(dropout.err, "resume: lora-dropout was 0, is 0.5\n"));
+
   // The base is not in it, and another one is none.
   const std::string base = StrCat(kModels, "qwen2.gguf");
   CHECK(Contains(ReadAll(checkpoint), "q_proj.lora_A.weight"));
@@ -156,8 +166,11 @@ TEST_CASE("a gpt model learns the tokens of a tokenizer, and writes some") {
        WriteTemp("other.json", ReadAll(tokenizer)), "--batch", "4", "--seq",
        "16", "--steps", "41", "--resume", checkpoint, "--json"});
   REQUIRE_MESSAGE(resumed.exit_code == 0, resumed.err);
-  CHECK(resumed.err.find("resume: tokenizer was tokenizer.json (57 tokens), is "
-                         "other.json (57 tokens)") != std::string::npos);
+  CHECK(resumed.err.find(
+            "resume: tokenizer was tokenizer.json (57 tokens, XXH64 ") !=
+        std::string::npos);
+  CHECK(resumed.err.find(", is other.json (57 tokens, XXH64 ") !=
+        std::string::npos);
   // Characters are another model.
   CHECK(
       RunStowage({"train", "--model", "gpt-nano", "--data", text, "--batch",

@@ -320,6 +320,41 @@ TEST_CASE("what the seed draws is held out") {
   CHECK(loss("1") != loss("2"));
 }
 
+// A run that goes on with other numbers says so.
+TEST_CASE("a resumed run tells what of the file and the examples changed") {
+  const Examples all;
+  const std::string data = Npz("changed.npz", all.x, all.labels);
+  const std::string path = TempPath("changed.ck");
+  const auto arguments = [&](const std::string& net,
+                             const std::vector<std::string>& more) {
+    std::vector<std::string> whole = {
+        "train",         "--onnx",  net, "--data", data,   "--loss",
+        "cross_entropy", "--batch", "4", "--lr",   "1e-9", "--json"};
+    whole.insert(whole.end(), more.begin(), more.end());
+    return whole;
+  };
+  REQUIRE(
+      RunStowage(arguments(kNet, {"--steps", "1", "--save", path})).exit_code ==
+      0);
+  // The same model, but for what its file says of where it comes from.
+  onnx::pb::ModelProto model;
+  REQUIRE(model.ParseFromString(ReadAll(kNet)));
+  model.set_producer_name("another");
+  const std::string other = WriteTemp("other.onnx", model.SerializeAsString());
+  const Outcome resumed =
+      RunStowage(arguments(other, {"--steps", "2", "--resume", path,
+                                   "--hold-out", "0.3", "--shuffle", "none"}));
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  for (const char* const line :
+       {"resume: onnx was pictures_dynamo.onnx (", ", is other.onnx (",
+        "resume: hold-out was 0, is 0.3\n",
+        "resume: shuffle was seed, is none\n"}) {
+    INFO(line);
+    CHECK(resumed.err.find(line) != std::string::npos);
+  }
+}
+
 TEST_CASE("a batch that the file fixes is that of what is held out") {
   const std::string net = "tests/goldens/onnx/vit_dynamo.onnx";
   const Examples all;
@@ -415,7 +450,8 @@ TEST_CASE("what a run of an ONNX file lacks is told") {
     std::string message;
   };
   const std::vector<Row> rows = {
-      {{"train", "--data", kData}, "[train] nothing to train; give --model or"},
+      {{"train", "--data", kData},
+       "[train] there is no model; give --model or"},
       {{"train", "--model", "mlp", "--onnx", kNet, "--data", kData},
        "[train] both --model and --onnx are given"},
       {{"train", "--onnx", kNet, "--data", kData},
@@ -461,6 +497,61 @@ TEST_CASE("what a run of an ONNX file lacks is told") {
     CAPTURE(outcome.err);
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.err.find(row.message) != std::string::npos);
+  }
+}
+
+TEST_CASE("the ops of an ONNX file's step are timed, for plans of it") {
+  const std::string times = TempPath("pictures.times");
+  const Outcome timed = RunStowage(
+      {"time", "--onnx", kNet, "--data", kData, "--loss", "cross_entropy",
+       "--optimizer", "sgd", "--batch", "4", "--device", "cpu", "--threads",
+       "1", "--steps", "1", "-o", times});
+  INFO(timed.err);
+  REQUIRE(timed.exit_code == 0);
+  CHECK(timed.err.find("medians of 1 steps on cpu") != std::string::npos);
+  CHECK(ReadAll(times).find(" conv(") != std::string::npos);
+  const Outcome plan = RunStowage(
+      {"plan", "--onnx", kNet, "--batch", "4", "--loss", "cross_entropy",
+       "--optimizer", "sgd", "--threads", "1", "--op-times", times, "--json"});
+  REQUIRE(plan.exit_code == 0);
+  CHECK(Json::parse(plan.out)["estimated_op_times"] == 0);
+
+  const Outcome neither = RunStowage({"time", "--data", kData});
+  CHECK(neither.exit_code == 2);
+  CHECK(neither.err.find("[time] there is no model; give --model or --onnx") !=
+        std::string::npos);
+  const Outcome both =
+      RunStowage({"time", "--model", "mlp", "--onnx", kNet, "--data", kData});
+  CHECK(both.exit_code == 2);
+  CHECK(both.err.find("[time] both --model and --onnx are given") !=
+        std::string::npos);
+}
+
+// The weights beside an ONNX file are named by that file, by no option.
+TEST_CASE("tensors beside a file are never written over") {
+  auto model = LinearModel();
+  auto* const w = model.mutable_graph()->mutable_initializer(0);
+  const std::string bytes = FloatBytes(4, 0.5f);
+  const std::string beside = WriteTemp("beside.bin", bytes);
+  w->clear_float_data();
+  w->clear_raw_data();
+  w->set_data_location(onnx::pb::TensorProto::EXTERNAL);
+  auto* const place = w->add_external_data();
+  place->set_key("location");
+  place->set_value("beside.bin");
+  const std::string net = WriteTemp("beside.onnx", model.SerializeAsString());
+  const std::vector<std::string> plan = {"plan", "--onnx", net, "--dim",
+                                         "batch=3"};
+  REQUIRE(RunStowage(plan).exit_code == 0);
+  for (const char* const option : {"-o", "--svg", "--html"}) {
+    CAPTURE(option);
+    std::vector<std::string> over = plan;
+    over.insert(over.end(), {option, beside});
+    const Outcome outcome = RunStowage(over);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.err.find("beside.bin\", which it would write over") !=
+          std::string::npos);
+    CHECK(ReadAll(beside) == bytes);
   }
 }
 

@@ -148,6 +148,23 @@ TEST_CASE("a signal ends the step and saves; the resumed run ends the same") {
   }
 }
 
+// As those of a script's background jobs are.
+TEST_CASE("a signal that is ignored at the start stops nothing") {
+  for (const int number : {SIGINT, SIGHUP}) {
+    CAPTURE(number);
+    const std::string path = TempPath(StrCat("ignored-", number, ".ck"));
+    std::signal(number, SIG_IGN);  // which the program inherits
+    const Outcome outcome =
+        RunAndSignal(Mlp({"--steps", "4000", "--save", path, "--save-every",
+                          "1000", "--json"}),
+                     path, number);
+    std::signal(number, SIG_DFL);
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 0);
+    CHECK(Last(outcome, "steps") == 4000);
+  }
+}
+
 TEST_CASE("a run whose output nobody reads any more saves, and ends") {
   const std::string pipe = TempPath("pipe"), path = TempPath("unread.ck");
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);

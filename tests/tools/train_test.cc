@@ -219,7 +219,42 @@ TEST_CASE("what cannot be written is known before the first step") {
     CHECK(outcome.err.find("step 1/") == std::string::npos);
     CHECK(outcome.err.find(row.message) != std::string::npos);
   }
+  const Outcome bf16 = RunStowage(
+      Mlp({"--dtype", "bf16", "--save-weights", TempPath("weights.NPZ")}));
+  CHECK(bf16.exit_code == 2);
+  CHECK(bf16.err.find("step 1/") == std::string::npos);
+  CHECK(bf16.err.find("weights.NPZ\" is an NPZ, which has no bf16, as \"fc") !=
+        std::string::npos);
   CHECK(ReadAll(TempPath("digits.csv")) == SomeDigits());
+}
+
+TEST_CASE("checkpoints of steps take no input's name, and no output's") {
+  const std::string weights = TempPath("kept.step-4.safetensors");
+  TrainMlp({"--save-weights", weights});
+  const std::string before = ReadAll(weights);
+  const auto series = [](const std::string& name,
+                         const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"--save", TempPath(name), "--save-every",
+                                    "2",      "--keep-last",  "2"};
+    all.insert(all.end(), more.begin(), more.end());
+    return RunStowage(Mlp(all));
+  };
+  const Outcome read = series("kept.safetensors", {"--init", weights});
+  CHECK(read.exit_code == 2);
+  CHECK(read.err.find("kept.step-4.safetensors\" is read by this run") !=
+        std::string::npos);
+  CHECK(ReadAll(weights) == before);
+  const Outcome written =
+      series("two.safetensors", {"--html", TempPath("two.step-6.safetensors")});
+  CHECK(written.exit_code == 2);
+  CHECK(written.err.find("has a name that checkpoints of steps of ") !=
+        std::string::npos);
+  // A run goes on from one of its own, which is the newest under another name.
+  REQUIRE(series("three.safetensors", {}).exit_code == 0);
+  CHECK(
+      series("three.safetensors",
+             {"--resume", TempPath("three.step-6.safetensors"), "--steps", "8"})
+          .exit_code == 0);
 }
 
 TEST_CASE("results are printed though the checkpoint cannot be written") {

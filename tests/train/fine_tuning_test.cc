@@ -319,6 +319,16 @@ TEST_CASE("a saved adapter is PEFT's files, and goes on where it was") {
   REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
   CHECK(Logits(other) == logits);
 
+  // As a save leaves it that ended between its two files.
+  LoraRules older = *rules;
+  older.alpha = 8;
+  const FineTuning by_older = Open("gpt2", {.lora = older});
+  Training mixed = Start(by_older, *cpu);
+  const Status refused = LoadAdapter(by_older, folder.string(), mixed.step());
+  REQUIRE_FALSE(refused.ok());
+  CHECK(Contains(refused.error().message,
+                 "holds weights of lora_alpha 6, and the adapter counts by 8"));
+
   // What PEFT reads: its names, as its own files have them.
   const auto ours =
       WeightsFile::Open((folder / "adapter_model.safetensors").string());
@@ -622,6 +632,17 @@ TEST_CASE("what is no adapter for this model is told") {
                  "is of type IA3; only LORA is read"));
   CHECK(Contains(config(R"({"peft_type": "LORA", "use_dora": true})"),
                  "has use_dora, which is not supported"));
+  // What is not plainly false might be meant.
+  for (const char* const flag :
+       {R"("use_rslora": 1)", R"("use_dora": "true")", R"("use_qalora": true)",
+        R"("lora_bias": true)", R"("layer_replication": [[0, 2]])"}) {
+    INFO(flag);
+    CHECK(Contains(config(StrCat(R"({"peft_type": "LORA", )", flag, "}")),
+                   ", which is not supported"));
+  }
+  CHECK(Contains(config(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8,
+                            "lora_dropout": "0.5"})"),
+                 "lora_dropout"));
   CHECK(Contains(config(R"({"peft_type": "LORA", "bias": "all"})"),
                  "trains biases (all), which is not supported"));
   CHECK(Contains(
