@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string_view>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct RunFiles {
   bool keeps_inputs = false;
   // By place, its links followed: as they were opened, and as they were claimed.
   std::map<std::string, std::string> inputs, outputs;
+  std::unordered_set<std::string> input_names;  // as they were opened, too
   std::vector<Series> series;
 };
 
@@ -78,6 +80,8 @@ Status NoteInput(const std::string& path) {
   RunFiles& files = Files();
   const std::lock_guard lock(files.mutex);
   if (!files.keeps_inputs) return {};
+  // Pictures are read again and again. A place that is noted is never claimed.
+  if (files.input_names.contains(path)) return {};
   std::error_code failed;
   const std::string place = std::filesystem::canonical(path, failed).string();
   if (failed) return {};  // it is gone already
@@ -87,6 +91,7 @@ Status NoteInput(const std::string& path) {
     if (series.Has(place)) return IsOutput(path, series.path);
   }
   files.inputs.emplace(place, path);
+  files.input_names.insert(path);
   return {};
 }
 

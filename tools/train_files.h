@@ -48,7 +48,8 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
 
 /// A line for each thing that is not as the checkpoint's run had it; empty when
 /// all is. Error kInvalidArgument when that is the optimizer, whose states are of
-/// no use to another, or the adapters' alpha, which says what their weights mean. What the checkpoint does not say is not compared.
+/// no use to another, or the adapters' alpha, which says what their weights mean. What
+/// the checkpoint does not say is not compared.
 Result<std::string> CompareNotes(const CheckpointInfo& saved,
                                  const RunNotes& notes,
                                  const std::string& path);
@@ -56,8 +57,8 @@ Result<std::string> CompareNotes(const CheckpointInfo& saved,
 class TrainFiles {
  public:
   /// Claims what will be written; of several ranks, rank 0 does, and each tries the folder
-  /// of its shards. Errors: those of
-  /// CheckPaths and of OutputFile::Claim; data that cannot be read.
+  /// of its shards. Errors: those of CheckPaths and of OutputFile::Claim; data that cannot
+  /// be read.
   static Result<TrainFiles> Open(const TrainFlags& flags, const StepSpec& spec,
                                  const RunSpec& run, RankRun& ranks);
 

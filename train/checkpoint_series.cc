@@ -71,7 +71,8 @@ void RemoveLinks(const std::string& prefix, const std::string& suffix) {
 std::string BestPath(const std::string& path) { return WithTag(path, "best"); }
 
 std::string StepPath(const std::string& path, int64_t step) {
-  return WithTag(path, StrCat("step-", step));
+  const auto [before, behind] = AroundStep(path);
+  return StrCat(before, step, behind);
 }
 
 Result<CheckpointSeries> CheckpointSeries::Claim(const std::string& path,
