@@ -32,8 +32,8 @@ def bazel(*arguments):
                           text=True).stdout
 
 
-def command_lines(targets, options):
-    """source -> clang's arguments, of what Bazel would compile."""
+def command_lines(targets, options, root):
+    """source -> clang's arguments, of what Bazel would compile, each source by itself."""
     found = json.loads(bazel(
         "aquery", *options, "--output=jsonproto",
         f'mnemonic("CppCompile", set({" ".join(targets)}))'))
@@ -41,8 +41,13 @@ def command_lines(targets, options):
     for action in found.get("actions", []):
         arguments = action["arguments"]
         source = arguments[arguments.index("-c") + 1]
+        if source.endswith(".unity.cc"):  # unity_library.bzl
+            with open(os.path.join(root, source), encoding="utf-8") as file:
+                members = re.findall(r'^#line 1 "(.*)"$', file.read(), re.MULTILINE)
+            for member in members:
+                lines[member] = [member if each == source else each for each in arguments]
         # tests/using sees what is not there but in a sandbox, and nothing is read in one.
-        if not source.startswith(("external/", "bazel-out/", "tests/using/")):
+        elif not source.startswith(("external/", "bazel-out/", "tests/using/")):
             lines[source] = arguments
     return lines
 
@@ -66,8 +71,8 @@ def main():
     # What is made of other files: headers, and maps of modules.
     bazel("build", *options, "--keep_going",
           "--output_groups=compilation_prerequisites_INTERNAL_", *targets)
-    lines = command_lines(targets, options)
     root = bazel("info", *options, "execution_root").strip()
+    lines = command_lines(targets, options, root)
 
     with tempfile.TemporaryDirectory() as work:
         header = os.path.join(work, "common.h")

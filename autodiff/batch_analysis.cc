@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/index.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
@@ -17,23 +18,14 @@
 
 namespace stowage {
 
-namespace {
-
-template <typename... Args>
-Error Fail(const Args&... args) {
-  return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
-}
-
-}  // namespace
-
 Status BatchAxes::Mismatch(const Graph& piece, const ValueInfo& info,
                            std::string_view why) const {
   const std::optional<ValueId> id = whole_.Find(info.name);
-  return Fail("piece ", Quoted(piece.name()), " has ", RoleName(info.role), " ",
-              Quoted(info.name), " of ", info.type.ToString(), ", batch ",
-              Quoted(whole_.name()), " has ",
-              id ? whole_.value(*id).type.ToString() : std::string("none"),
-              "; ", why);
+  return InvalidArgumentError(
+      "[autodiff] piece ", Quoted(piece.name()), " has ", RoleName(info.role),
+      " ", Quoted(info.name), " of ", info.type.ToString(), ", batch ",
+      Quoted(whole_.name()), " has ",
+      id ? whole_.value(*id).type.ToString() : std::string("none"), "; ", why);
 }
 
 Status BatchAxes::Add(const Graph& piece) {
@@ -75,8 +67,8 @@ Status BatchAxes::Add(const Graph& piece) {
     weight_ = weight;
   }
   if (weight_ > 0) return {};
-  return Fail(
-      "piece ", Quoted(piece.name()),
+  return InvalidArgumentError(
+      "[autodiff] piece ", Quoted(piece.name()),
       " takes as much as the whole batch in every input; expected parts "
       "of it");
 }
@@ -85,9 +77,9 @@ Status BatchAxes::CheckComplete() const {
   for (const auto& [name, split] : splits_) {
     const int64_t size = part_.value(*part_.Find(name)).type.shape[split.axis];
     if (split.end == size) continue;
-    return Fail("the pieces take ", split.end, " of the ", size,
-                " examples of input ", Quoted(name),
-                "; expected every example once");
+    return InvalidArgumentError("[autodiff] the pieces take ", split.end,
+                                " of the ", size, " examples of input ",
+                                Quoted(name), "; expected every example once");
   }
   return {};
 }

@@ -8,6 +8,7 @@
 #include "autodiff/dropout_ids.h"
 #include "autodiff/optimizer.h"
 #include "autodiff/saved_in_loops.h"
+#include "base/errors.h"
 #include "base/glob.h"
 #include "base/strings.h"
 #include "ir/layout.h"
@@ -15,15 +16,6 @@
 #include "ir/uses.h"
 
 namespace stowage {
-
-namespace {
-
-template <typename... Args>
-Error Fail(const Args&... args) {
-  return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
-}
-
-}  // namespace
 
 Linker::Linker(const Graph& forward, const Graph& backward,
                std::string_view loss, GraphBuilder* g, const Piece& piece)
@@ -138,17 +130,18 @@ Status Linker::WireUp(const LossGradient& seed) {
     }
     const std::optional<ValueId> source = forward_.Find(info.name);
     if (!source) {
-      return Fail("graph ", Quoted(backward_.name()), " reads ",
-                  Quoted(info.name), ", which graph ", Quoted(forward_.name()),
-                  " does not have; link a backward graph to the graph that it "
-                  "was built from");
+      return InvalidArgumentError(
+          "[autodiff] graph ", Quoted(backward_.name()), " reads ",
+          Quoted(info.name), ", which graph ", Quoted(forward_.name()),
+          " does not have; link a backward graph to the graph that it "
+          "was built from");
     }
     const TensorType& type = forward_.value(*source).type;
     if (type != info.type) {
-      return Fail(
-          "graph ", Quoted(backward_.name()), " reads ", Quoted(info.name),
-          " as ", info.type.ToString(), ", in graph ", Quoted(forward_.name()),
-          " it is ", type.ToString(),
+      return InvalidArgumentError(
+          "[autodiff] graph ", Quoted(backward_.name()), " reads ",
+          Quoted(info.name), " as ", info.type.ToString(), ", in graph ",
+          Quoted(forward_.name()), " it is ", type.ToString(),
           "; link a backward graph to the graph that it was built from");
     }
     const auto old = old_contents_.find(*source);
@@ -213,10 +206,11 @@ Status CheckGradients(const Graph& forward, const std::vector<Trained>& trained,
       return GlobMatches(pattern, forward.value(t.param).name);
     };
     if (std::ranges::any_of(trained, matches)) continue;
-    return Fail("pattern ", Quoted(pattern),
-                " of the gradients to give out matches none of the ",
-                trained.size(), " params that are trained, such as ",
-                Quoted(forward.value(trained.front().param).name));
+    return InvalidArgumentError(
+        "[autodiff] pattern ", Quoted(pattern),
+        " of the gradients to give out matches none of the ", trained.size(),
+        " params that are trained, such as ",
+        Quoted(forward.value(trained.front().param).name));
   }
   return {};
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <variant>
 
+#include "base/errors.h"
 #include "base/glob.h"
 #include "base/hash.h"
 #include "base/strings.h"
@@ -27,18 +28,20 @@ struct Overload : Cases... {
 template <typename... Cases>
 Overload(Cases...) -> Overload<Cases...>;
 
-Status Check(std::string_view name, double value, bool holds,
-             std::string_view expected) {
+Status CheckOptimizer(std::string_view name, double value, bool holds,
+                      std::string_view expected) {
   if (holds && std::isfinite(value)) return {};
   return Error{
       ErrorCode::kInvalidArgument,
       StrCat("[optimizer] ", name, " is ", value, "; expected ", expected)};
 }
 Status CheckFraction(std::string_view name, double value) {
-  return Check(name, value, value >= 0 && value < 1, "at least 0 and below 1");
+  return CheckOptimizer(name, value, value >= 0 && value < 1,
+                        "at least 0 and below 1");
 }
 Status CheckDecay(double decay) {
-  return Check("decay", decay, decay >= 0, "a finite number of at least 0");
+  return CheckOptimizer("decay", decay, decay >= 0,
+                        "a finite number of at least 0");
 }
 
 // A state of a param: what its name ends in, and its type.
@@ -424,7 +427,7 @@ double DefaultLearningRate(const Optimizer& optimizer) {
 
 Status CheckOptimizer(const Optimizer& optimizer) {
   const auto check_eps = [](double eps) {
-    return Check("eps", eps, eps > 0, "a finite number above 0");
+    return CheckOptimizer("eps", eps, eps > 0, "a finite number above 0");
   };
   const auto check_momentum = [](const auto& momentum) -> Status {
     STOWAGE_RETURN_IF_ERROR(CheckFraction("momentum", momentum.momentum));
@@ -452,7 +455,7 @@ Status CheckOptimizer(const Optimizer& optimizer) {
           },
           [&](const Adam& adam) { return check_adam(adam); },
           [&](const AdamW& adamw) -> Status {
-            STOWAGE_RETURN_IF_ERROR(Check(
+            STOWAGE_RETURN_IF_ERROR(CheckOptimizer(
                 "rest_bits", adamw.rest_bits,
                 adamw.rest_bits == 8 || adamw.rest_bits == 16, "8 or 16"));
             return check_adam(adamw);
@@ -464,17 +467,17 @@ Status CheckOptimizer(const Optimizer& optimizer) {
           },
           [&](const Adafactor& adafactor) -> Status {
             const double beta2_decay = adafactor.beta2_decay;
-            STOWAGE_RETURN_IF_ERROR(Check("beta2_decay", beta2_decay,
-                                          beta2_decay < 0,
-                                          "a finite number below 0"));
+            STOWAGE_RETURN_IF_ERROR(CheckOptimizer("beta2_decay", beta2_decay,
+                                                   beta2_decay < 0,
+                                                   "a finite number below 0"));
             STOWAGE_RETURN_IF_ERROR(check_eps(adafactor.eps2));
-            STOWAGE_RETURN_IF_ERROR(Check("clip", adafactor.clip,
-                                          adafactor.clip > 0,
-                                          "a finite number above 0"));
+            STOWAGE_RETURN_IF_ERROR(CheckOptimizer("clip", adafactor.clip,
+                                                   adafactor.clip > 0,
+                                                   "a finite number above 0"));
             return CheckDecay(adafactor.decay);
           },
           [&](const Muon& muon) -> Status {
-            STOWAGE_RETURN_IF_ERROR(Check(
+            STOWAGE_RETURN_IF_ERROR(CheckOptimizer(
                 "iterations", muon.iterations,
                 muon.iterations >= 1 && muon.iterations <= 100, "1 to 100"));
             STOWAGE_RETURN_IF_ERROR(CheckFraction("momentum", muon.momentum));
@@ -563,11 +566,6 @@ Value EmitClipScale(Value norm, double max_norm) {
 
 namespace {
 
-template <typename... Args>
-Error Fail(const Args&... args) {
-  return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
-}
-
 // Some of the params, for messages: `"w1", "b1" and 7 more`.
 std::string SomeParams(const Graph& graph) {
   constexpr size_t kMost = 5;
@@ -606,22 +604,25 @@ Status CheckParamGroups(const Graph& graph,
       return GlobMatches(group.pattern, graph.value(id).name);
     };
     if (std::ranges::none_of(params, matches)) {
-      return Fail("pattern ", Quoted(group.pattern),
-                  " of a param group matches no param of graph ",
-                  Quoted(graph.name()), ", which has ", SomeParams(graph),
-                  "; expected the name of a param, where * is any run of "
-                  "characters and ? any one");
+      return InvalidArgumentError(
+          "[autodiff] pattern ", Quoted(group.pattern),
+          " of a param group matches no param of graph ", Quoted(graph.name()),
+          ", which has ", SomeParams(graph),
+          "; expected the name of a param, where * is any run of "
+          "characters and ? any one");
     }
     if (group.decay && !(*group.decay >= 0 && std::isfinite(*group.decay))) {
-      return Fail("decay of param group ", Quoted(group.pattern), " is ",
-                  *group.decay, "; expected a finite number of at least 0");
+      return InvalidArgumentError("[autodiff] decay of param group ",
+                                  Quoted(group.pattern), " is ", *group.decay,
+                                  "; expected a finite number of at least 0");
     }
     // It multiplies the learning rate, which is f32.
     if (!(group.lr_scale >= 0 &&
           group.lr_scale <= std::numeric_limits<float>::max())) {
-      return Fail("lr_scale of param group ", Quoted(group.pattern), " is ",
-                  group.lr_scale,
-                  "; expected a number of at least 0 that is finite in f32");
+      return InvalidArgumentError(
+          "[autodiff] lr_scale of param group ", Quoted(group.pattern), " is ",
+          group.lr_scale,
+          "; expected a number of at least 0 that is finite in f32");
     }
   }
   return {};
@@ -647,9 +648,10 @@ Result<std::vector<std::string>> WithoutFrozen(
            IsFrozen(groups, name);
   });
   if (!names.empty()) return names;
-  return Fail("every param of graph ", Quoted(graph.name()),
-              " that would be trained is frozen by a param group, and it has ",
-              SomeParams(graph), "; leave at least one to train");
+  return InvalidArgumentError(
+      "[autodiff] every param of graph ", Quoted(graph.name()),
+      " that would be trained is frozen by a param group, and it has ",
+      SomeParams(graph), "; leave at least one to train");
 }
 
 Result<std::vector<ParamGroup>> WithoutDecay(
@@ -672,12 +674,13 @@ Result<std::vector<ParamGroup>> WithoutDecay(
                      .lr_scale = group == nullptr ? 1 : group->lr_scale});
     }
     if (trains) continue;
-    return Fail("pattern ", Quoted(pattern),
-                " of params without decay matches ",
-                matches ? "only frozen params" : "no param", " of graph ",
-                Quoted(graph.name()), ", which has ", SomeParams(graph),
-                "; expected the name of a trained param, where * is any run "
-                "of characters and ? any one");
+    return InvalidArgumentError(
+        "[autodiff] pattern ", Quoted(pattern),
+        " of params without decay matches ",
+        matches ? "only frozen params" : "no param", " of graph ",
+        Quoted(graph.name()), ", which has ", SomeParams(graph),
+        "; expected the name of a trained param, where * is any run "
+        "of characters and ? any one");
   }
   std::ranges::move(groups, std::back_inserter(all));
   return all;

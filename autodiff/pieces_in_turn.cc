@@ -7,17 +7,13 @@
 
 #include "autodiff/dropout_ids.h"
 #include "autodiff/linker.h"
+#include "base/errors.h"
 #include "base/strings.h"
 #include "ir/ops.h"
 
 namespace stowage {
 
 namespace {
-
-template <typename... Args>
-Error Fail(const Args&... args) {
-  return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
-}
 
 bool IsThere(Value value) { return value.builder() != nullptr; }
 
@@ -41,9 +37,10 @@ Result<PieceOutputs::Made> PieceOutputs::Decide(const GraphOutput& output,
   const ValueInfo& whole = whole_.value(output.value);
   const std::optional<ValueId> id = piece.Find(output.name);
   if (!id) {
-    return Fail("piece ", Quoted(piece.name()), " has no output ",
-                Quoted(output.name), ", batch ", Quoted(whole_.name()),
-                " has; build both with the same model");
+    return InvalidArgumentError("[autodiff] piece ", Quoted(piece.name()),
+                                " has no output ", Quoted(output.name),
+                                ", batch ", Quoted(whole_.name()),
+                                " has; build both with the same model");
   }
   const TensorType& part = piece.value(*id).type;
   Made made = {.output = output};
@@ -75,12 +72,14 @@ Result<PieceOutputs::Made> PieceOutputs::Decide(const GraphOutput& output,
         break;
     }
     if (made.kind == Kind::kMean && IsFloat(dtype)) return made;
-    return Fail(types, "; a ", made.kind == Kind::kSum ? "sum" : "mean",
-                " over the batch is a number, so make it one by a cast");
+    return InvalidArgumentError(
+        "[autodiff] ", types, "; a ", made.kind == Kind::kSum ? "sum" : "mean",
+        " over the batch is a number, so make it one by a cast");
   }
   if (part.dtype != whole.type.dtype ||
       part.shape.rank() != whole.type.shape.rank()) {
-    return Fail(types, "; build both with the same model");
+    return InvalidArgumentError("[autodiff] ", types,
+                                "; build both with the same model");
   }
   int differing = 0;
   for (int axis = 0; axis < part.shape.rank(); ++axis) {
@@ -90,8 +89,9 @@ Result<PieceOutputs::Made> PieceOutputs::Decide(const GraphOutput& output,
   }
   made.kind = Kind::kJoined;
   if (differing == 1) return made;
-  return Fail(types,
-              "; they may differ in one dimension, that of the examples");
+  return InvalidArgumentError(
+      "[autodiff] ", types,
+      "; they may differ in one dimension, that of the examples");
 }
 
 Status PieceOutputs::Begin(const Graph& piece) {
@@ -172,11 +172,12 @@ Status PieceOutputs::Add(const Graph& piece, double share,
     const int64_t size = whole.shape[made.axis];
     if (made.taken + places > PartType(made).shape[made.axis] ||
         static_cast<double>(places) / static_cast<double>(size) != share) {
-      return Fail("output ", Quoted(made.output.name), " of piece ",
-                  Quoted(piece.name()), " has ", places, " places along axis ",
-                  made.axis, ", of batch ", Quoted(whole_.name()), " it is ",
-                  whole.ToString(), "; the piece is ", share,
-                  " of the batch, and so must its part be");
+      return InvalidArgumentError(
+          "[autodiff] output ", Quoted(made.output.name), " of piece ",
+          Quoted(piece.name()), " has ", places, " places along axis ",
+          made.axis, ", of batch ", Quoted(whole_.name()), " it is ",
+          whole.ToString(), "; the piece is ", share,
+          " of the batch, and so must its part be");
     }
     made.value = SliceUpdate(made.value, part, made.axis, made.taken);
     made.taken += places;
@@ -207,9 +208,10 @@ Status PieceOutputs::Finish(int64_t ranks) {
   for (Made& made : made_) {
     const TensorType type = PartType(made);
     if (made.kind == Kind::kJoined && made.taken != type.shape[made.axis]) {
-      return Fail("the pieces make ", made.taken, " of the ",
-                  type.shape[made.axis], " places of output ",
-                  Quoted(made.output.name));
+      return InvalidArgumentError("[autodiff] the pieces make ", made.taken,
+                                  " of the ", type.shape[made.axis],
+                                  " places of output ",
+                                  Quoted(made.output.name));
     }
     if (ranks > 1 && (made.kind == Kind::kMean || made.kind == Kind::kSum)) {
       g_.SetOrigin(Phase::kBackward, made.output.name);

@@ -1,19 +1,11 @@
 #include "autodiff/ranks.h"
 
 #include "autodiff/optimizer.h"
+#include "base/errors.h"
 #include "base/strings.h"
 #include "ir/partial_sums.h"
 
 namespace stowage {
-namespace {
-
-template <typename... Args>
-Error Fail(const Args&... args) {
-  return Error{ErrorCode::kInvalidArgument, StrCat("[ranks] ", args...)};
-}
-
-}  // namespace
-
 std::string_view ShardingName(Sharding sharding) {
   switch (sharding) {
     case Sharding::kNone:
@@ -32,21 +24,23 @@ Result<Sharding> ParseSharding(std::string_view name) {
   for (const Sharding sharding : kShardings) {
     if (name == ShardingName(sharding)) return sharding;
   }
-  return Fail("there is no sharding ", Quoted(name),
-              "; expected none, states, gradients or weights");
+  return InvalidArgumentError("[ranks] there is no sharding ", Quoted(name),
+                              "; expected none, states, gradients or weights");
 }
 
 Status CheckRanks(const Ranks& ranks) {
   if (ranks.ranks < 1) {
-    return Fail("there are ", ranks.ranks, " ranks; expected at least 1");
+    return InvalidArgumentError("[ranks] there are ", ranks.ranks,
+                                " ranks; expected at least 1");
   }
   if (ranks.rank < 0 || ranks.rank >= ranks.ranks) {
-    return Fail("rank ", ranks.rank, " is none of ", ranks.ranks,
-                "; expected 0 to ", ranks.ranks - 1);
+    return InvalidArgumentError("[ranks] rank ", ranks.rank, " is none of ",
+                                ranks.ranks, "; expected 0 to ",
+                                ranks.ranks - 1);
   }
   if (ranks.bucket_bytes < 1) {
-    return Fail("a bucket has ", ranks.bucket_bytes,
-                " bytes; expected at least 1");
+    return InvalidArgumentError("[ranks] a bucket has ", ranks.bucket_bytes,
+                                " bytes; expected at least 1");
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string_view>
 
+#include "base/errors.h"
 #include "base/strings.h"
 
 namespace stowage {
@@ -41,20 +42,16 @@ Status CheckLossScaling(const LossScaling& scaling) {
 
 namespace {
 
-template <typename... Args>
-Error Fail(const Args&... args) {
-  return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
-}
-
 // That `name`, if the model has it, can be the step's input, too.
 Status CheckScalarInput(const Graph& forward, std::string_view name) {
   const std::optional<ValueId> id = forward.Find(name);
   if (!id) return {};
   const ValueInfo& info = forward.value(*id);
   if (info.role != Role::kInput || info.type != TensorType{DType::kI64, {}}) {
-    return Fail(Quoted(name), " in graph ", Quoted(forward.name()), " is ",
-                RoleName(info.role), " ", info.type.ToString(),
-                "; the step needs this name for an input i64()");
+    return InvalidArgumentError(
+        "[autodiff] ", Quoted(name), " in graph ", Quoted(forward.name()),
+        " is ", RoleName(info.role), " ", info.type.ToString(),
+        "; the step needs this name for an input i64()");
   }
   return {};
 }
@@ -63,8 +60,9 @@ Status CheckScalarInput(const Graph& forward, std::string_view name) {
 Status CheckFree(const Graph& forward, std::string_view name,
                  std::string_view what) {
   if (!forward.Find(name)) return {};
-  return Fail("graph ", Quoted(forward.name()), " has a value ", Quoted(name),
-              "; the step needs this name for its ", what);
+  return InvalidArgumentError("[autodiff] graph ", Quoted(forward.name()),
+                              " has a value ", Quoted(name),
+                              "; the step needs this name for its ", what);
 }
 
 }  // namespace
@@ -75,10 +73,11 @@ bool UpdatesWait(const TrainOptions& options) {
 
 Status CheckTrainOptions(const Graph& forward, const TrainOptions& options) {
   for (const ValueId id : forward.Leaves(Role::kCache)) {
-    return Fail("graph ", Quoted(forward.name()), " has the cache ",
-                Quoted(forward.value(id).name),
-                "; a step of training keeps nothing for the next one but "
-                "params and states");
+    return InvalidArgumentError(
+        "[autodiff] graph ", Quoted(forward.name()), " has the cache ",
+        Quoted(forward.value(id).name),
+        "; a step of training keeps nothing for the next one but "
+        "params and states");
   }
   STOWAGE_RETURN_IF_ERROR(CheckOptimizer(options.optimizer));
   if (options.clip_norm &&
@@ -91,8 +90,9 @@ Status CheckTrainOptions(const Graph& forward, const TrainOptions& options) {
   for (const std::string& name : options.wrt) {
     const std::optional<ValueId> id = forward.Find(name);
     if (!id || forward.value(*id).role == Role::kParam) continue;
-    return Fail("cannot train ", Quoted(name), ", whose role is ",
-                RoleName(forward.value(*id).role), "; expected a param");
+    return InvalidArgumentError(
+        "[autodiff] cannot train ", Quoted(name), ", whose role is ",
+        RoleName(forward.value(*id).role), "; expected a param");
   }
   STOWAGE_RETURN_IF_ERROR(CheckFree(forward, "lr", "learning rate"));
   if (options.loss_scaling) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "ir/dtype.h"
 #include "ir/op_def.h"
@@ -15,11 +16,6 @@
 namespace stowage {
 
 namespace {
-
-template <typename... Args>
-Error Fail(const Args&... args) {
-  return Error{ErrorCode::kInvalidArgument, StrCat("[optimizer] ", args...)};
-}
 
 // Whether a node from `first` on overwrites `param`.
 bool IsWritten(const Graph& graph, ValueId param, NodeId first) {
@@ -97,14 +93,17 @@ void ParamUpdate::Note(Value written, Value leaf) {
 Value ParamUpdate::LearningRate() const { return Cast(lr, param.dtype()); }
 
 Status CheckUpdateRule(const UpdateRule& rule) {
-  if (rule.name.empty()) return Fail("an update rule has no name");
+  if (rule.name.empty())
+    return InvalidArgumentError("[optimizer] an update rule has no name");
   if (!rule.update) {
-    return Fail("update rule ", Quoted(rule.name), " has no function");
+    return InvalidArgumentError("[optimizer] update rule ", Quoted(rule.name),
+                                " has no function");
   }
   const auto check = [&](std::string_view what, double value) -> Status {
     if (value >= 0 && std::isfinite(value)) return {};
-    return Fail(what, " of update rule ", Quoted(rule.name), " is ", value,
-                "; expected a finite number of at least 0");
+    return InvalidArgumentError("[optimizer] ", what, " of update rule ",
+                                Quoted(rule.name), " is ", value,
+                                "; expected a finite number of at least 0");
   };
   STOWAGE_RETURN_IF_ERROR(check("the learning rate", rule.learning_rate));
   return check("the decay", rule.decay);
@@ -118,10 +117,11 @@ void EmitUpdate(const UpdateRule& rule, ParamUpdate& update) {
   if (g.error()) return;
   const std::string& param = g.info(update.leaf_).name;
   if (!IsWritten(g.graph(), update.leaf_.id(), first)) {
-    g.Fail(Fail("update rule ", Quoted(rule.name), " does not write the param ",
-                Quoted(param),
-                "; call Set(update.param, ...), or freeze the param by a "
-                "group"));
+    g.Fail(InvalidArgumentError(
+        "[optimizer] update rule ", Quoted(rule.name),
+        " does not write the param ", Quoted(param),
+        "; call Set(update.param, ...), or freeze the param by a "
+        "group"));
     return;
   }
   if (update.good.builder() == nullptr) return;

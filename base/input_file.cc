@@ -85,8 +85,8 @@ namespace {
 
 constexpr Bytes kMaxBytes = 2'147'483'647;
 
-Error Fail(const std::string& path, std::string_view why,
-           ErrorCode code = ErrorCode::kIo) {
+Error CannotRead(const std::string& path, std::string_view why,
+                 ErrorCode code = ErrorCode::kIo) {
   return {code, StrCat("[data] ", Quoted(path), " ", why)};
 }
 
@@ -101,13 +101,13 @@ Result<std::string> ReadAll(const std::string& path, int fd, Bytes size) {
     const ssize_t read = ::read(fd, content.data() + got, content.size() - got);
     if (read < 0 && errno == EINTR) continue;
     if (read < 0) {
-      return Fail(path, StrCat("cannot be read: ", std::strerror(errno)));
+      return CannotRead(path, StrCat("cannot be read: ", std::strerror(errno)));
     }
     if (read == 0) break;
     got += static_cast<size_t>(read);
     if (got > static_cast<size_t>(kMaxBytes)) {
-      return Fail(path, StrCat("has more than ", kMaxBytes,
-                               " bytes, the most that are read"));
+      return CannotRead(path, StrCat("has more than ", kMaxBytes,
+                                     " bytes, the most that are read"));
     }
   }
   content.resize(got);
@@ -124,21 +124,21 @@ Result<std::string> ReadFile(const std::string& path, FileUse use) {
       return Error{ErrorCode::kNotFound,
                    StrCat("[data] there is no file ", Quoted(path))};
     }
-    return Fail(path, StrCat("cannot be read: ", std::strerror(errno)));
+    return CannotRead(path, StrCat("cannot be read: ", std::strerror(errno)));
   }
   struct stat info = {};
   const bool known = ::fstat(fd, &info) == 0;
   const auto size = static_cast<Bytes>(info.st_size);
   const auto read = [&]() -> Result<std::string> {
     if (!known || !S_ISREG(info.st_mode)) {
-      return Fail(path, "is not a regular file");
+      return CannotRead(path, "is not a regular file");
     }
     if (use == FileUse::kNoted) {
       STOWAGE_RETURN_IF_ERROR(NoteInput(path));
     }
     if (size > kMaxBytes) {
-      return Fail(path, StrCat("has ", size, " bytes; at most ", kMaxBytes,
-                               " are read"));
+      return CannotRead(path, StrCat("has ", size, " bytes; at most ",
+                                     kMaxBytes, " are read"));
     }
     STOWAGE_RETURN_IF_ERROR(
         CheckMemory(StrCat("reading ", Quoted(path)), size));

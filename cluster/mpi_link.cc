@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/shared_library.h"
 #include "base/strings.h"
 #include "cluster/link.h"
@@ -39,10 +40,6 @@ constexpr auto kEager = std::chrono::microseconds(50);
 constexpr auto kYielding = std::chrono::milliseconds(5);
 constexpr auto kPause = std::chrono::microseconds(50);
 
-Error Fail(std::string_view message) {
-  return {ErrorCode::kDevice, StrCat("[cluster] ", message)};
-}
-
 // MPI's functions over the handles of one binary interface: OpenMPI's are pointers,
 // MPICH's are numbers (mpi.h of both).
 template <typename Handle>
@@ -67,7 +64,9 @@ Result<Mpi<Handle>> Functions(const SharedLibrary& library) {
 #define STOWAGE_LOOK_UP(name)                                                  \
   mpi.name = reinterpret_cast<decltype(mpi.name)>(library.Find("MPI_" #name)); \
   if (mpi.name == nullptr) {                                                   \
-    return Fail(StrCat(library.path, " is no MPI: it lacks MPI_" #name));      \
+    return DeviceError(                                                        \
+        "[cluster] ",                                                          \
+        StrCat(library.path, " is no MPI: it lacks MPI_" #name));              \
   }
   STOWAGE_MPI(STOWAGE_LOOK_UP)
 #undef STOWAGE_LOOK_UP
@@ -76,7 +75,8 @@ Result<Mpi<Handle>> Functions(const SharedLibrary& library) {
     mpi.byte = library.Find("ompi_mpi_byte");
     mpi.errors_return = library.Find("ompi_mpi_errors_return");
     if (mpi.byte == nullptr || mpi.errors_return == nullptr) {
-      return Fail(StrCat(library.path, " is an OpenMPI without ompi_mpi_byte"));
+      return DeviceError("[cluster] ", library.path,
+                         " is an OpenMPI without ompi_mpi_byte");
     }
     mpi.ignore_status = nullptr;
   } else {
@@ -97,30 +97,33 @@ class MpiLinkOf : public MpiLink {
     int level = 0;
     if (mpi.Init_thread(nullptr, nullptr, kThreadSerialized, &level) !=
         kSuccess) {
-      return Fail(StrCat(library.path, " cannot be initialized"));
+      return DeviceError("[cluster] ", library.path, " cannot be initialized");
     }
     if (level < kThreadSerialized) {
-      return Fail(StrCat(library.path, " may be used by one thread alone: its ",
-                         "level of threads is ", level, ", expected ",
-                         kThreadSerialized,
-                         " (MPI_THREAD_SERIALIZED) or more; choose another in "
-                         "STOWAGE_MPI"));
+      return DeviceError(
+          "[cluster] ", library.path, " may be used by one thread alone: its ",
+          "level of threads is ", level, ", expected ", kThreadSerialized,
+          " (MPI_THREAD_SERIALIZED) or more; choose another in "
+          "STOWAGE_MPI");
     }
     auto link = std::make_unique<MpiLinkOf>(mpi);
     if (mpi.Comm_dup(mpi.world, &link->ours_) != kSuccess ||
         mpi.Comm_set_errhandler(link->ours_, mpi.errors_return) != kSuccess ||
         mpi.Comm_rank(link->ours_, &link->rank_) != kSuccess ||
         mpi.Comm_size(link->ours_, &link->ranks_) != kSuccess) {
-      return Fail(StrCat(library.path, " makes no communicator"));
+      return DeviceError("[cluster] ", library.path, " makes no communicator");
     }
     if (link->rank_ != launch.rank || link->ranks_ != launch.ranks) {
-      return Fail(StrCat(
+      return DeviceError(
+          "[cluster] ",
+
           launch.launcher, " has started rank ", launch.rank, " of ",
           launch.ranks, ", and ", library.path, " sees rank ", link->rank_,
           " of ", link->ranks_,
-          "; it belongs to another launcher: name the launcher's own library "
+          "; it belongs to another launcher: name the launcher's own "
+          "library "
           "in "
-          "STOWAGE_MPI, or start the ranks otherwise (srun --mpi=pmix)"));
+          "STOWAGE_MPI, or start the ranks otherwise (srun --mpi=pmix)");
     }
     const auto requests = 2 * static_cast<size_t>(link->ranks_);
     link->requests_.reserve(requests);

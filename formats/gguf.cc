@@ -20,7 +20,7 @@ namespace stowage {
 
 namespace {
 
-constexpr uint32_t kMagic = 0x46554747;  // "GGUF", little-endian
+constexpr uint32_t kGgufMagic = 0x46554747;  // "GGUF", little-endian
 constexpr uint32_t kMostDimensions = 4;
 constexpr Bytes kMostNameBytes = 65'535;  // the format's own limit, of a key
 constexpr Bytes kFirstWindow = 65'536;
@@ -58,7 +58,7 @@ struct TypeNumber {
   std::optional<WeightType> type;  // absent where it is not read
 };
 // ggml's types of tensors (ggml.h).
-constexpr TypeNumber kTypes[] = {
+constexpr TypeNumber kGgufTypes[] = {
     {0, "F32", WeightType::kF32},
     {1, "F16", WeightType::kF16},
     {2, "Q4_0", WeightType::kQ4_0},
@@ -107,7 +107,7 @@ std::string KnownTypes() {
 
 // A number of the file as a To.
 template <typename To>
-To Converted(GgufKind kind, const char* from) {
+To ConvertedElements(GgufKind kind, const char* from) {
   const auto load = [&](auto value) {
     std::memcpy(&value, from, sizeof(value));
     return static_cast<To>(value);
@@ -145,7 +145,7 @@ template <typename To>
 std::vector<To> AllConverted(const GgufValue& value, const char* from) {
   std::vector<To> numbers(value.count);
   for (To& number : numbers) {
-    number = Converted<To>(value.kind, from);
+    number = ConvertedElements<To>(value.kind, from);
     from += InfoOf(value.kind).bytes;
   }
   return numbers;
@@ -248,7 +248,7 @@ class GgufParser {
   Status ReadCounts() {
     STOWAGE_ASSIGN_OR_RETURN(const uint32_t magic,
                              Number<uint32_t>("the mark"));
-    if (magic != kMagic) {
+    if (magic != kGgufMagic) {
       return Error{ErrorCode::kInvalidArgument,
                    "[gguf] the first four bytes are not GGUF; it is another "
                    "kind of file"};
@@ -324,8 +324,8 @@ class GgufParser {
     if (value->is_array || value->kind != GgufKind::kU32) {
       return Fail(Quoted(kKey), " is ", value->Describe(), "; expected u32");
     }
-    alignment_ =
-        Converted<Bytes>(value->kind, header_.bytes_.data() + value->begin);
+    alignment_ = ConvertedElements<Bytes>(value->kind,
+                                          header_.bytes_.data() + value->begin);
     if (alignment_ > 0 && (alignment_ & (alignment_ - 1)) == 0) return {};
     return Fail(Quoted(kKey), " is ", alignment_, "; expected a power of two");
   }
@@ -360,16 +360,17 @@ class GgufParser {
     tensor.shape = Shape(std::span<const int64_t>(dims.data(), rank));
     STOWAGE_ASSIGN_OR_RETURN(const uint32_t number,
                              Number<uint32_t>("the type of a tensor"));
-    const auto known = std::ranges::find(kTypes, number, &TypeNumber::number);
-    if (known == std::end(kTypes) || !known->type) {
+    const auto known =
+        std::ranges::find(kGgufTypes, number, &TypeNumber::number);
+    if (known == std::end(kGgufTypes) || !known->type) {
       return Error{
-          known == std::end(kTypes) ? ErrorCode::kInvalidArgument
-                                    : ErrorCode::kUnsupported,
-          StrCat(
-              "[gguf] byte ", at_, ": tensor ", Quoted(tensor.name),
-              " is of type ", number,
-              known == std::end(kTypes) ? "" : StrCat(" (", known->name, ")"),
-              "; those that are read are ", KnownTypes())};
+          known == std::end(kGgufTypes) ? ErrorCode::kInvalidArgument
+                                        : ErrorCode::kUnsupported,
+          StrCat("[gguf] byte ", at_, ": tensor ", Quoted(tensor.name),
+                 " is of type ", number,
+                 known == std::end(kGgufTypes) ? ""
+                                               : StrCat(" (", known->name, ")"),
+                 "; those that are read are ", KnownTypes())};
     }
     tensor.type = *known->type;
     const BlockFormat& format = FormatOf(tensor.type);
@@ -508,7 +509,7 @@ Result<int64_t> GgufHeader::Int(std::string_view key) const {
 Result<double> GgufHeader::Real(std::string_view key) const {
   STOWAGE_ASSIGN_OR_RETURN(const GgufValue* const value,
                            Get(key, false, kReals, "a real number"));
-  return Converted<double>(value->kind, bytes_.data() + value->begin);
+  return ConvertedElements<double>(value->kind, bytes_.data() + value->begin);
 }
 
 Result<bool> GgufHeader::Bool(std::string_view key) const {
@@ -547,7 +548,7 @@ Result<bool> IsGguf(const InputFile& file) {
   if (file.size() < static_cast<Bytes>(sizeof(mark))) return false;
   STOWAGE_RETURN_IF_ERROR(
       file.ReadAt(0, std::as_writable_bytes(std::span(&mark, 1))));
-  return mark == kMagic;
+  return mark == kGgufMagic;
 }
 
 Result<GgufHeader> ReadGgufHeader(const InputFile& file) {

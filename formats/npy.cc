@@ -20,11 +20,11 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "elements are copied as they are");
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr size_t kPreamble = 8;    // the magic and the version
 constexpr size_t kAlignment = 64;  // of the first element, as NumPy writes it
 
-constexpr std::array<std::pair<DType, std::string_view>, 8> kTypes = {{
+constexpr std::array<std::pair<DType, std::string_view>, 8> kNpyTypes = {{
     {DType::kF16, "<f2"},
     {DType::kF32, "<f4"},
     {DType::kF64, "<f8"},
@@ -153,11 +153,12 @@ Result<Array> ParseNpy(std::string_view bytes, std::string_view origin) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[npy] ", Quoted(origin), " ", why)};
   };
-  if (!bytes.starts_with(kMagic)) {
+  if (!bytes.starts_with(kNpyMagic)) {
     return fail("is no NPY file: it does not begin with \\x93NUMPY");
   }
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
-  const int version = bytes.size() > kMagic.size() ? byte(kMagic.size()) : 0;
+  const int version =
+      bytes.size() > kNpyMagic.size() ? byte(kNpyMagic.size()) : 0;
   if (version < 1 || version > 3) {
     return fail(StrCat("is of version ", version, "; expected 1, 2 or 3"));
   }
@@ -184,7 +185,7 @@ Result<Array> ParseNpy(std::string_view bytes, std::string_view origin) {
                "; expected the keys descr, fortran_order and shape"));
   }
   std::optional<DType> dtype;
-  for (const auto& [type, name] : kTypes) {
+  for (const auto& [type, name] : kNpyTypes) {
     // A byte has no order, and some write it so.
     if (name == header->type ||
         (SizeOf(type) == 1 &&
@@ -223,7 +224,7 @@ Result<Array> ParseNpy(std::string_view bytes, std::string_view origin) {
 
 Result<std::string> NpyBytes(const Array& array) {
   std::string_view name;
-  for (const auto& [type, its_name] : kTypes) {
+  for (const auto& [type, its_name] : kNpyTypes) {
     if (type == array.type.dtype) name = its_name;
   }
   if (name.empty()) {
@@ -241,7 +242,7 @@ Result<std::string> NpyBytes(const Array& array) {
   const size_t before = kPreamble + 2;
   header.append(kAlignment - (before + header.size() + 1) % kAlignment, ' ');
   header += '\n';
-  std::string bytes(kMagic);
+  std::string bytes(kNpyMagic);
   bytes += '\1';
   bytes += '\0';
   bytes += static_cast<char>(header.size() & 0xFF);
@@ -387,7 +388,7 @@ uint32_t Number(std::string_view bytes, size_t at, size_t width) {
   return number;
 }
 
-void Append(std::string* out, uint32_t number, size_t width) {
+void AppendElements(std::string* out, uint32_t number, size_t width) {
   for (size_t i = 0; i < width; ++i) {
     *out += static_cast<char>(number >> (8 * i) & 0xFF);
   }
@@ -571,35 +572,35 @@ Result<std::string> NpzBytes(std::span<const NamedArray> arrays) {
     // What the two headers of a file share: versions, flags, method, the first of
     // January 1980, and sizes.
     std::string shared;
-    Append(&shared, 20, 2);
-    Append(&shared, 0, 2);
-    Append(&shared, kStored, 2);
-    Append(&shared, 0, 2);
-    Append(&shared, 0x21, 2);
-    Append(&shared, Crc32(content), 4);
-    Append(&shared, static_cast<uint32_t>(content.size()), 4);
-    Append(&shared, static_cast<uint32_t>(content.size()), 4);
-    Append(&shared, static_cast<uint32_t>(name.size()), 2);
-    Append(&shared, 0, 2);
-    Append(&list, kEntryMagic, 4);
-    Append(&list, 20, 2);
+    AppendElements(&shared, 20, 2);
+    AppendElements(&shared, 0, 2);
+    AppendElements(&shared, kStored, 2);
+    AppendElements(&shared, 0, 2);
+    AppendElements(&shared, 0x21, 2);
+    AppendElements(&shared, Crc32(content), 4);
+    AppendElements(&shared, static_cast<uint32_t>(content.size()), 4);
+    AppendElements(&shared, static_cast<uint32_t>(content.size()), 4);
+    AppendElements(&shared, static_cast<uint32_t>(name.size()), 2);
+    AppendElements(&shared, 0, 2);
+    AppendElements(&list, kEntryMagic, 4);
+    AppendElements(&list, 20, 2);
     list += shared;
     list.append(10, '\0');  // no comment, the first disk, no attributes
-    Append(&list, static_cast<uint32_t>(bytes.size()), 4);
+    AppendElements(&list, static_cast<uint32_t>(bytes.size()), 4);
     list += name;
-    Append(&bytes, kLocalMagic, 4);
+    AppendElements(&bytes, kLocalMagic, 4);
     bytes += shared;
     bytes += name;
     bytes += content;
   }
   const auto start = static_cast<uint32_t>(bytes.size());
   bytes += list;
-  Append(&bytes, kEndMagic, 4);
+  AppendElements(&bytes, kEndMagic, 4);
   bytes.append(4, '\0');
-  Append(&bytes, static_cast<uint32_t>(arrays.size()), 2);
-  Append(&bytes, static_cast<uint32_t>(arrays.size()), 2);
-  Append(&bytes, static_cast<uint32_t>(list.size()), 4);
-  Append(&bytes, start, 4);
+  AppendElements(&bytes, static_cast<uint32_t>(arrays.size()), 2);
+  AppendElements(&bytes, static_cast<uint32_t>(arrays.size()), 2);
+  AppendElements(&bytes, static_cast<uint32_t>(list.size()), 4);
+  AppendElements(&bytes, start, 4);
   bytes.append(2, '\0');
   return bytes;
 }

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kRoom = "weights";
 constexpr Bytes kWindow = 65'536;
 
-std::optional<WeightType> TypeOf(DType dtype) {
+std::optional<WeightType> TypeOfFile(DType dtype) {
   switch (dtype) {
     case DType::kF32:
       return WeightType::kF32;
@@ -121,7 +121,7 @@ Status WeightsFile::OpenSafetensors(const std::string& path) {
                         .begin = data + from.begin,
                         .bytes = from.end - from.begin};
     if (from.foreign.empty()) {
-      const auto type = TypeOf(from.type.dtype);
+      const auto type = TypeOfFile(from.type.dtype);
       if (type) {
         tensor.type = *type;
         tensor.shape = from.type.shape;

@@ -20,11 +20,12 @@
 namespace stowage::gpu {
 namespace {
 
-constexpr ChoicesKind kKind = {.room = "gpu",
-                               .name = "attention",
-                               .key_numbers = std::tuple_size_v<AttentionKey>,
-                               .choice_words = 1,
-                               .says = "in which ways attention is computed"};
+constexpr ChoicesKind kAttentionKind = {
+    .room = "gpu",
+    .name = "attention",
+    .key_numbers = std::tuple_size_v<AttentionKey>,
+    .choice_words = 1,
+    .says = "in which ways attention is computed"};
 
 // What an address is a multiple of, as far as a kernel may care.
 int64_t AlignmentOf(const std::byte* address) {
@@ -34,7 +35,7 @@ int64_t AlignmentOf(const std::byte* address) {
 
 // The ways there are, the op, the type, sizes, the band, whether there are key lengths,
 // how operands lie, and what they are aligned to, results included.
-AttentionKey KeyOf(const Launch& launch, AttentionWays ways) {
+AttentionKey AttentionKeyOf(const Launch& launch, AttentionWays ways) {
   AttentionKey key = {};
   size_t next = 0;
   const auto add = [&](int64_t number) { key.at(next++) = number; };
@@ -89,7 +90,7 @@ Result<AttentionChooser> AttentionChooser::Open(AttentionWays asked,
   }
   STOWAGE_ASSIGN_OR_RETURN(
       chooser.kept_,
-      KeptChoices::Open(folder, kKind,
+      KeptChoices::Open(folder, kAttentionKind,
                         {traits.name, traits.runtime, kAttentionSources}));
   return chooser;
 }
@@ -101,7 +102,7 @@ Result<AttentionWay> AttentionChooser::Choose(const Launch& launch,
   const AttentionWays allowed = allowed_ & ways;
   if (allowed.empty()) return ways.first();
   if (allowed.size() == 1 || !kept_) return allowed.first();
-  const AttentionKey key = KeyOf(launch, allowed);
+  const AttentionKey key = AttentionKeyOf(launch, allowed);
   if (untried->contains(key)) return allowed.first();
   if (const auto known = chosen_.find(key); known != chosen_.end()) {
     return known->second;

@@ -16,17 +16,17 @@ namespace stowage::gpu {
 namespace {
 
 // What lies in the scratch.
-struct Trial {
+struct BranchTrial {
   int32_t outer = 0, inner = 0;
   uint32_t fault = kNoFault;
   // A letter for each part that has run, and those that had when the last one did.
   uint8_t ran[4] = {};
   uint8_t seen[4] = {};
 };
-static_assert(sizeof(Trial) <= kBranchTrialBytes);
+static_assert(sizeof(BranchTrial) <= kBranchTrialBytes);
 
-constexpr Bytes kRanAt = offsetof(Trial, ran);
-constexpr Bytes kSeenAt = offsetof(Trial, seen);
+constexpr Bytes kRanAt = offsetof(BranchTrial, ran);
+constexpr Bytes kSeenAt = offsetof(BranchTrial, seen);
 
 // outer is 0: a; 1: b or c, as inner is; without a fault, d.
 struct Case {
@@ -45,20 +45,20 @@ Status Give(std::byte* at, DeviceQueue& queue) {
   const auto run = [&](Bytes letter) {
     queue.Fill(at + kRanAt + letter, static_cast<uint8_t>('a' + letter), 1);
   };
-  const TensorView outer = Index(at + offsetof(Trial, outer));
-  const TensorView inner = Index(at + offsetof(Trial, inner));
+  const TensorView outer = Index(at + offsetof(BranchTrial, outer));
+  const TensorView inner = Index(at + offsetof(BranchTrial, inner));
   queue.Branch(outer, 2, [&](size_t body) {
     if (body == 0) return run(0);
     queue.Branch(inner, 2, [&](size_t in) { run(1 + static_cast<Bytes>(in)); });
   });
   queue.UnlessFault([&] { run(3); });
-  queue.Copy(at + kSeenAt, at + kRanAt, sizeof(Trial::seen));
+  queue.Copy(at + kSeenAt, at + kRanAt, sizeof(BranchTrial::seen));
   return queue.status();
 }
 
 Status RunCase(const Case& wanted, const StepGraphs& graph, Device& device,
                Stream stream, std::byte* at) {
-  Trial trial = {.outer = wanted.outer, .inner = wanted.inner};
+  BranchTrial trial = {.outer = wanted.outer, .inner = wanted.inner};
   STOWAGE_RETURN_IF_ERROR(device.Copy(at, &trial, sizeof(trial), stream));
   STOWAGE_RETURN_IF_ERROR(graph.Launch(nullptr));
   STOWAGE_RETURN_IF_ERROR(device.Copy(&trial, at, sizeof(trial), stream));
@@ -83,7 +83,8 @@ Status TryGraphBranches(Device& device, Stream stream,
                         std::span<std::byte, kBranchTrialBytes> scratch) {
   STOWAGE_RETURN_IF_ERROR(device.HasBranches());
   std::byte* const at = scratch.data();
-  auto* const fault = reinterpret_cast<uint32_t*>(at + offsetof(Trial, fault));
+  auto* const fault =
+      reinterpret_cast<uint32_t*>(at + offsetof(BranchTrial, fault));
   DeviceQueue prepare(device, stream, fault, DeviceQueue::Mode::kPrepare);
   EnqueueGraphChoice(DType::kI32, at, 2, {}, prepare);
   EnqueueSoundChoice({}, prepare);

@@ -44,13 +44,13 @@ constexpr int kProposals = 8;
 
 // A product runs so often between two looks at the device's clock, which ticks every
 // half microsecond or so.
-constexpr int kRunsTimed = 3;
+constexpr int kAlgorithmRuns = 3;
 
 Error Fail(std::string_view message, ErrorCode code = ErrorCode::kDevice) {
   return {code, StrCat("[gpu] ", message)};
 }
 
-std::string NameOf(const MatMulCall& call) {
+std::string NameOfStatus(const MatMulCall& call) {
   return StrCat("product of ", call.batch, " x (", call.m, ", ", call.k,
                 ") by (", call.k, ", ", call.n, ") in ", DTypeName(call.dtype));
 }
@@ -61,7 +61,7 @@ Status Check(cublasStatus_t status, std::string_view what,
   const bool lacks = status == CUBLAS_STATUS_NOT_SUPPORTED ||
                      status == CUBLAS_STATUS_INVALID_VALUE;
   return Fail(StrCat("cuBLASLt, status ", static_cast<int>(status), " from ",
-                     what, ", ", NameOf(call)),
+                     what, ", ", NameOfStatus(call)),
               lacks && call.epilogue.beyond_addend() ? ErrorCode::kUnsupported
                                                      : ErrorCode::kDevice);
 }
@@ -81,7 +81,7 @@ cudaDataType_t TypeOf(DType dtype) {
 
 // What an address is a multiple of, as far as it matters. The same wherever a
 // slot lies, so the choice of an algorithm does not depend on the plan.
-int64_t AlignmentOf(const void* address) {
+int64_t AlignmentOfAddress(const void* address) {
   const auto bits = reinterpret_cast<uintptr_t>(address);
   const auto most = static_cast<uintptr_t>(kSlotAlignment);
   return static_cast<int64_t>(bits % most == 0 ? most : bits & (~bits + 1));
@@ -125,7 +125,8 @@ int64_t EpilogueKeyOf(const MatMulCall& call) {
         epilogue.addend, epilogue.gelu_x}) {
     key <<= kBits;
     if (each == nullptr) continue;
-    key += 1 + std::countr_zero(static_cast<uint64_t>(AlignmentOf(each)));
+    key +=
+        1 + std::countr_zero(static_cast<uint64_t>(AlignmentOfAddress(each)));
   }
   return 2 * key + (call.accumulate ? 1 : 0);
 }
@@ -206,10 +207,10 @@ ProductKey CublasLt::KeyOf(const MatMulCall& call) {
           call.c_batch_stride,
           EpilogueKeyOf(call),
           call.workspace_bytes,
-          AlignmentOf(call.a.data),
-          AlignmentOf(call.b.data),
-          AlignmentOf(call.c),
-          AlignmentOf(call.workspace)};
+          AlignmentOfAddress(call.a.data),
+          AlignmentOfAddress(call.b.data),
+          AlignmentOfAddress(call.c),
+          AlignmentOfAddress(call.workspace)};
 }
 
 // The library's matrices are column-major: what is (m, n) in rows is to it
@@ -280,7 +281,7 @@ Status CublasLt::DescribeEpilogue(const Product& product,
     return Fail(
         StrCat("cuBLASLt has no epilogue that does two of these: adds a "
                "bias, takes gelu's derivative, sums a, sums b; for the ",
-               NameOf(call)),
+               NameOfStatus(call)),
         ErrorCode::kUnsupported);
   }
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute,
@@ -352,7 +353,7 @@ Result<std::vector<cublasLtMatmulAlgo_t>> CublasLt::Propose(
           {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, call.c},
       };
   for (const auto& [attribute, address] : addresses) {
-    const auto alignment = static_cast<uint32_t>(AlignmentOf(address));
+    const auto alignment = static_cast<uint32_t>(AlignmentOfAddress(address));
     if (status != CUBLAS_STATUS_SUCCESS) break;
     status = f.cublasLtMatmulPreferenceSetAttribute(
         preference, attribute, &alignment, sizeof(alignment));
@@ -377,7 +378,7 @@ Result<std::vector<cublasLtMatmulAlgo_t>> CublasLt::Propose(
   }
   if (!algorithms.empty()) return algorithms;
   return Fail(StrCat("cuBLASLt has no algorithm within ", call.workspace_bytes,
-                     " bytes of scratch for the ", NameOf(call)),
+                     " bytes of scratch for the ", NameOfStatus(call)),
               call.epilogue.beyond_addend() ? ErrorCode::kUnsupported
                                             : ErrorCode::kDevice);
 }
@@ -404,7 +405,7 @@ Status CublasLt::CheckKept(const Product& product,
   return Error{
       ErrorCode::kInvalidArgument,
       StrCat("[gpu] cuBLASLt cannot run the algorithm that ",
-             Quoted(algorithms_->path()), " has for the ", NameOf(call),
+             Quoted(algorithms_->path()), " has for the ", NameOfStatus(call),
              " (status ", static_cast<int>(status), ", ", result.workspaceSize,
              " of ", call.workspace_bytes,
              " bytes of scratch): remove the file to have products timed "
@@ -428,7 +429,7 @@ Result<cublasLtMatmulAlgo_t> CublasLt::ChooseByTime(Product& product,
       ChooseFastest(proposed.size(), [&](size_t i) -> Result<double> {
         product.algorithm = proposed[i];
         STOWAGE_RETURN_IF_ERROR(stopwatch.Begin());
-        for (int run = 0; run < kRunsTimed; ++run) {
+        for (int run = 0; run < kAlgorithmRuns; ++run) {
           STOWAGE_RETURN_IF_ERROR(Multiply(product, call, stream));
         }
         return stopwatch.End();

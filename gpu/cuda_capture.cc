@@ -69,15 +69,15 @@ Result<std::unique_ptr<CudaGraph>> CudaCapture::End() {
 namespace {
 
 // What is captured now, and what its last nodes are.
-struct Part {
+struct CapturedPart {
   cudaGraph_t graph = nullptr;
   std::vector<cudaGraphNode_t> last = {};
   std::vector<cudaGraphEdgeData> edges = {};  // from these to what follows
 };
 
-Result<Part> PartOf(cudaStream_t stream) {
+Result<CapturedPart> PartOf(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  Part part;
+  CapturedPart part;
   const cudaGraphNode_t* last = nullptr;
   const cudaGraphEdgeData* edges = nullptr;
   size_t count = 0;
@@ -110,7 +110,7 @@ Status CudaCapture::GoOn(cudaGraph_t graph, const cudaGraphNode_t* behind) {
 }
 
 Result<GraphChoice> CudaCapture::NewChoice() {
-  STOWAGE_ASSIGN_OR_RETURN(const Part part, PartOf(stream_));
+  STOWAGE_ASSIGN_OR_RETURN(const CapturedPart part, PartOf(stream_));
   cudaGraphConditionalHandle handle = 0;
   STOWAGE_RETURN_IF_ERROR(
       CheckCuda(cudaGraphConditionalHandleCreate(&handle, part.graph, 0, 0),
@@ -119,7 +119,7 @@ Result<GraphChoice> CudaCapture::NewChoice() {
 }
 
 Status CudaCapture::BeginBranch(GraphChoice choice, size_t bodies) {
-  STOWAGE_ASSIGN_OR_RETURN(const Part part, PartOf(stream_));
+  STOWAGE_ASSIGN_OR_RETURN(const CapturedPart part, PartOf(stream_));
   STOWAGE_RETURN_IF_ERROR(Cut());
   cudaGraphNodeParams params = {};
   params.type = cudaGraphNodeTypeConditional;

@@ -33,7 +33,7 @@ CUtensorMapSwizzle SwizzleOf(int bytes) {
   }
 }
 
-std::string Describe(const TensorMapSpec& spec) {
+std::string DescribeTile(const TensorMapSpec& spec) {
   std::string text =
       StrCat("an array of ", spec.element_bytes, "-byte elements");
   for (size_t i = 0; i < static_cast<size_t>(spec.rank); ++i) {
@@ -71,7 +71,7 @@ Result<TensorMap> TensorMapEncoder::Encode(const TensorMapSpec& spec) const {
   }
   if (spec.element_bytes != 2) {
     return Error{ErrorCode::kDevice,
-                 StrCat("[gpu] no tensor map of ", Describe(spec),
+                 StrCat("[gpu] no tensor map of ", DescribeTile(spec),
                         "; expected elements of 2 bytes")};
   }
   std::array<cuuint64_t, kMostTensorMapDims> sizes = {}, steps = {};
@@ -100,7 +100,7 @@ Result<TensorMap> TensorMapEncoder::Encode(const TensorMapSpec& spec) const {
   }
   return Error{ErrorCode::kDevice,
                StrCat("[gpu] ", kFunction, " answers ",
-                      static_cast<int>(answer), " for ", Describe(spec))};
+                      static_cast<int>(answer), " for ", DescribeTile(spec))};
 }
 
 }  // namespace stowage::gpu

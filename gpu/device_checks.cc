@@ -1,34 +1,27 @@
 #include "gpu/device_checks.h"
 
+#include "base/errors.h"
 #include "base/strings.h"
 
 namespace stowage::gpu {
-namespace {
-
-Error Fail(std::string_view message) {
-  return {ErrorCode::kDevice, StrCat("[gpu] ", message)};
-}
-
-}  // namespace
-
 std::string CudaVersionName(int version) {
   return StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
 Status CheckDriver(int driver, int runtime) {
   if (driver == 0) {
-    return Fail(
-        StrCat("this machine has no NVIDIA driver; expected one for "
-               "CUDA ",
-               CudaVersionName(runtime / 1000 * 1000),
-               " or later; install it, or use the CPU"));
+    return DeviceError(
+        "[gpu] this machine has no NVIDIA driver; expected one for "
+        "CUDA ",
+        CudaVersionName(runtime / 1000 * 1000),
+        " or later; install it, or use the CPU");
   }
   // Any driver of a major version runs what was built for that version.
   if (driver / 1000 >= runtime / 1000) return {};
-  return Fail(StrCat("the driver is too old: it is for CUDA ",
+  return DeviceError("[gpu] the driver is too old: it is for CUDA ",
                      CudaVersionName(driver), "; this program needs one for ",
                      CudaVersionName(runtime / 1000 * 1000),
-                     " or later; install a newer driver"));
+                     " or later; install a newer driver");
 }
 
 Status CheckBranches(int driver, int runtime) {
@@ -43,36 +36,38 @@ Status CheckBranches(int driver, int runtime) {
 
 Status CheckDeviceNumber(int ordinal, int count) {
   if (count == 0) {
-    return Fail(
-        "this machine has no CUDA device that the driver shows; see "
+    return DeviceError(
+        "[gpu] this machine has no CUDA device that the driver shows; see "
         "nvidia-smi and CUDA_VISIBLE_DEVICES");
   }
   if (ordinal >= 0 && ordinal < count) return {};
-  return Fail(StrCat("there is no device ", ordinal, ": this machine shows ",
-                     count, "; expected 0 to ", count - 1));
+  return DeviceError("[gpu] there is no device ", ordinal,
+                     ": this machine shows ", count, "; expected 0 to ",
+                     count - 1);
 }
 
 Status CheckArchitecture(std::string_view name, int major, int minor) {
   if (major > kLeastMajor || (major == kLeastMajor && minor >= kLeastMinor)) {
     return {};
   }
-  return Fail(StrCat(name, " is of compute capability ", major, ".", minor,
-                     "; the kernels need ", kLeastMajor, ".", kLeastMinor,
-                     " or later (A100, RTX 30, H100, ...)"));
+  return DeviceError("[gpu] ", name, " is of compute capability ", major, ".",
+                     minor, "; the kernels need ", kLeastMajor, ".",
+                     kLeastMinor, " or later (A100, RTX 30, H100, ...)");
 }
 
 Status CheckFullFloats(const char* value) {
   if (value == nullptr || std::string_view(value) != "1") return {};
-  return Fail(
-      "NVIDIA_TF32_OVERRIDE is 1, by which cuBLASLt would round the factors of "
+  return DeviceError(
+      "[gpu] NVIDIA_TF32_OVERRIDE is 1, by which cuBLASLt would round the "
+      "factors of "
       "f32 products to 10 bits; expected it unset or 0; unset it");
 }
 
 Status CheckMatMulLibrary(int version, int needed_major,
                           std::string_view path) {
   if (version / 10000 == needed_major) return {};  // 130100 is 13.1
-  return Fail(StrCat(path, " is cuBLASLt of version ", version,
-                     "; this program needs version ", needed_major));
+  return DeviceError("[gpu] ", path, " is cuBLASLt of version ", version,
+                     "; this program needs version ", needed_major);
 }
 
 Result<bool> MustAskForShared(std::string_view kernel, size_t fixed,
@@ -80,18 +75,18 @@ Result<bool> MustAskForShared(std::string_view kernel, size_t fixed,
                               std::string_view name) {
   const size_t needed = fixed + dynamic;
   if (needed <= most) return needed > kSharedBytesOfAll;
-  return Fail(StrCat(kernel, " needs ", needed,
-                     " bytes of shared memory a block; ", name, " has ", most));
+  return DeviceError("[gpu] ", kernel, " needs ", needed,
+                     " bytes of shared memory a block; ", name, " has ", most);
 }
 
 Error OutOfMemory(std::string_view name, Bytes needed,
                   const DeviceMemory& memory) {
-  return Fail(StrCat("an arena of ", FormatBytes(needed), " (", needed,
+  return DeviceError("[gpu] an arena of ", FormatBytes(needed), " (", needed,
                      " bytes) cannot be allocated on ", name, ": ",
                      FormatBytes(memory.free), " of ",
                      FormatBytes(memory.total),
                      " are free; end what else uses it, or plan with a smaller "
-                     "budget"));
+                     "budget");
 }
 
 }  // namespace stowage::gpu

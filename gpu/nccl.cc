@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/shared_library.h"
 #include "base/strings.h"
 #include "gpu/nvidia_libraries.h"
@@ -27,10 +28,6 @@ struct Greeting {
   UniqueId id;          // of rank 0; where others begin
   int32_t version = 0;  // 0: no NCCL
 };
-
-Error Fail(std::string_view message) {
-  return {ErrorCode::kDevice, StrCat("[gpu] ", message)};
-}
 
 }  // namespace
 
@@ -55,13 +52,14 @@ Nccl::~Nccl() {
 Status Nccl::Load(int cuda) {
   STOWAGE_ASSIGN_OR_RETURN(const SharedLibrary library, OpenNccl(cuda));
   path_ = library.path;
-#define STOWAGE_LOOK_UP(name)                                      \
-  functions_->name = reinterpret_cast<decltype(functions_->name)>( \
-      library.Find("nccl" #name));                                 \
-  if (functions_->name == nullptr) {                               \
-    return Fail(StrCat(path_,                                      \
-                       " is no NCCL of version 2.7 or later: "     \
-                       "it lacks nccl" #name));                    \
+#define STOWAGE_LOOK_UP(name)                                         \
+  functions_->name = reinterpret_cast<decltype(functions_->name)>(    \
+      library.Find("nccl" #name));                                    \
+  if (functions_->name == nullptr) {                                  \
+    return DeviceError("[gpu] ",                                      \
+                       StrCat(path_,                                  \
+                              " is no NCCL of version 2.7 or later: " \
+                              "it lacks nccl" #name));                \
   }
   STOWAGE_LOOK_UP(GetVersion)
   STOWAGE_LOOK_UP(GetUniqueId)
@@ -78,9 +76,9 @@ Status Nccl::Load(int cuda) {
 
 Status Nccl::Check(int result, std::string_view what) const {
   if (result == kSuccess) return {};
-  return Fail(StrCat("NCCL of ", path_, ": ",
+  return DeviceError("[gpu] NCCL of ", path_, ": ",
                      functions_->GetErrorString(result), " from ", what,
-                     " at rank ", rank_, " of ", ranks_));
+                     " at rank ", rank_, " of ", ranks_);
 }
 
 Result<std::unique_ptr<Nccl>> Nccl::Join(Collectives& collectives, int cuda) {
@@ -100,15 +98,17 @@ Result<std::unique_ptr<Nccl>> Nccl::Join(Collectives& collectives, int cuda) {
       collectives.AllGather(std::as_bytes(std::span(&greeting, 1)),
                             std::as_writable_bytes(std::span(all)));
   STOWAGE_RETURN_IF_ERROR(own);
-  if (!met) return Fail("a rank was lost before NCCL had joined its GPU");
+  if (!met)
+    return DeviceError("[gpu] a rank was lost before NCCL had joined its GPU");
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].version == 0) {
-      return Fail(StrCat("rank ", rank, " of ", all.size(), " has no NCCL"));
+      return DeviceError("[gpu] rank ", rank, " of ", all.size(),
+                         " has no NCCL");
     }
     if (all[rank].version == all[0].version) continue;
-    return Fail(StrCat("NCCL of rank ", rank, " is version ", all[rank].version,
-                       ", of rank 0 ", all[0].version,
-                       "; all must be the same"));
+    return DeviceError("[gpu] NCCL of rank ", rank, " is version ",
+                       all[rank].version, ", of rank 0 ", all[0].version,
+                       "; all must be the same");
   }
   STOWAGE_RETURN_IF_ERROR(
       nccl->Check(f.CommInitRank(&nccl->communicator_, nccl->ranks_, all[0].id,

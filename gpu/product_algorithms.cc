@@ -6,14 +6,14 @@
 namespace stowage::gpu {
 namespace {
 
-constexpr ChoicesKind kKind = {
+constexpr ChoicesKind kProductKind = {
     .room = "gpu",
     .name = "products",
     .key_numbers = std::tuple_size_v<ProductKey>,
     .choice_words = std::tuple_size_v<ProductAlgorithm>,
     .says = "by which algorithms products are computed"};
 
-KeptChoices::Key KeyOf(const ProductKey& key) {
+KeptChoices::Key ProductKeyOf(const ProductKey& key) {
   return {key.begin(), key.end()};
 }
 
@@ -28,14 +28,15 @@ ProductAlgorithm AlgorithmOf(const KeptChoices::Choice& choice) {
 Result<ProductAlgorithms> ProductAlgorithms::Open(const std::string& folder,
                                                   std::string_view device,
                                                   std::string_view library) {
-  STOWAGE_ASSIGN_OR_RETURN(KeptChoices kept,
-                           KeptChoices::Open(folder, kKind, {device, library}));
+  STOWAGE_ASSIGN_OR_RETURN(
+      KeptChoices kept,
+      KeptChoices::Open(folder, kProductKind, {device, library}));
   return ProductAlgorithms(std::move(kept));
 }
 
 std::optional<ProductAlgorithm> ProductAlgorithms::Find(
     const ProductKey& key) const {
-  const KeptChoices::Choice* const found = kept_.Find(KeyOf(key));
+  const KeptChoices::Choice* const found = kept_.Find(ProductKeyOf(key));
   if (found == nullptr) return std::nullopt;
   return AlgorithmOf(*found);
 }
@@ -44,7 +45,7 @@ Result<ProductAlgorithm> ProductAlgorithms::Keep(
     const ProductKey& key, const ProductAlgorithm& algorithm) {
   STOWAGE_ASSIGN_OR_RETURN(
       const KeptChoices::Choice kept,
-      kept_.Keep(KeyOf(key), {algorithm.begin(), algorithm.end()}));
+      kept_.Keep(ProductKeyOf(key), {algorithm.begin(), algorithm.end()}));
   return AlgorithmOf(kept);
 }
 

@@ -23,7 +23,7 @@
 namespace stowage {
 namespace {
 
-constexpr std::string_view kMagic = "stowage-graph 2";
+constexpr std::string_view kBytesMagic = "stowage-graph 2";
 constexpr size_t kNumRoles = static_cast<size_t>(Role::kOutput) + 1;
 constexpr size_t kNumInits = static_cast<size_t>(Init::Kind::kConstant) + 1;
 constexpr size_t kNumPhases = static_cast<size_t>(Phase::kUpdate) + 1;
@@ -57,7 +57,7 @@ class Table {
 class GraphWriter {
  public:
   std::string Write(const Graph& graph) {
-    out_.Text(kMagic);
+    out_.Text(kBytesMagic);
     out_.Interned(graph.name());
     out_.Count(graph.values().size());
     for (const ValueInfo& value : graph.values()) {
@@ -227,7 +227,7 @@ class GraphReader {
       : in_(bytes, kRoom), depth_(depth) {}
 
   Result<GraphParts> Read() {
-    if (in_.Text() != kMagic) in_.Fail("a graph opens otherwise");
+    if (in_.Text() != kBytesMagic) in_.Fail("a graph opens otherwise");
     parts_.name = in_.Interned();
     const size_t count = in_.Count("the number of values");
     parts_.values.reserve(count);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 
@@ -127,33 +128,31 @@ Result<Graph> Rewriter::Finish() {
 
 namespace {
 
-template <typename... Args>
-Error Fail(const Args&... args) {
-  return Error{ErrorCode::kInvalidArgument, StrCat("[reorder] ", args...)};
-}
-
 Status CheckOrder(const Graph& graph, std::span<const NodeId> order) {
   const auto count = static_cast<size_t>(graph.num_nodes());
   if (order.size() != count) {
-    return Fail("the order has ", order.size(), " nodes; graph ",
-                Quoted(graph.name()), " has ", count);
+    return InvalidArgumentError("[reorder] the order has ", order.size(),
+                                " nodes; graph ", Quoted(graph.name()), " has ",
+                                count);
   }
   std::vector<bool> done(count, false);
   for (const NodeId id : order) {
     if (id < 0 || id >= graph.num_nodes()) {
-      return Fail("there is no node ", id, "; graph ", Quoted(graph.name()),
-                  " has ", count);
+      return InvalidArgumentError("[reorder] there is no node ", id, "; graph ",
+                                  Quoted(graph.name()), " has ", count);
     }
     if (done[static_cast<size_t>(id)]) {
-      return Fail("node ", id, " (", graph.Describe(id),
-                  ") is in the order twice; each node must be there once");
+      return InvalidArgumentError(
+          "[reorder] node ", id, " (", graph.Describe(id),
+          ") is in the order twice; each node must be there once");
     }
     for (const ValueId input : graph.node(id).inputs) {
       const ValueInfo& info = graph.value(input);
       if (info.is_leaf() || done[static_cast<size_t>(info.producer)]) continue;
-      return Fail("node ", id, " (", graph.Describe(id), ") reads ",
-                  Quoted(info.name), " before node ", info.producer,
-                  " makes it; producers must come first");
+      return InvalidArgumentError(
+          "[reorder] node ", id, " (", graph.Describe(id), ") reads ",
+          Quoted(info.name), " before node ", info.producer,
+          " makes it; producers must come first");
     }
     done[static_cast<size_t>(id)] = true;
   }

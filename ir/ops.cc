@@ -83,7 +83,7 @@ Axes DimsAttr(const Shape& shape) {
 // --- Broadcasting ---
 
 // All dimensions of `x` but the last `count`.
-Shape LeadingDims(Value x, int count) {
+Shape LeadingDimsOf(Value x, int count) {
   return Shape(x.shape().span().first(static_cast<size_t>(x.rank() - count)));
 }
 
@@ -468,7 +468,7 @@ Value MatMul(Value a, Value b, bool transpose_a, bool transpose_b,
   // are made equal. Where they cannot be, the op says so.
   if (Usable(Of({a, b})) && b.rank() > 2 &&
       Suit(OpKind::kMatMul, Of({a, b}), 2, attrs)) {
-    const auto shape = BroadcastShape(LeadingDims(a, 2), LeadingDims(b, 2));
+    const auto shape = BroadcastShape(LeadingDimsOf(a, 2), LeadingDimsOf(b, 2));
     for (Value* x : {&a, &b}) {
       if (!shape) break;
       Shape full = *shape;

@@ -54,7 +54,7 @@ int64_t SmallestSize(int64_t in, int64_t kernel, int64_t stride,
   return reach ? size.value_or(0) : 0;
 }
 // "x" is f32(1, 2, 3)
-std::string Describe(Value x) {
+std::string DescribeWindowed(Value x) {
   return StrCat(Quoted(x.builder()->info(x).name), " is ", x.type().ToString());
 }
 
@@ -83,7 +83,7 @@ Value ConvTranspose(Value x, Value w, const ConvTransposeOptions& options,
   if (!size.empty() && has_more && x.ok()) {
     return x.builder()->Fail(
         StrCat("[conv_transpose] size is given, and output_padding: x ",
-               Describe(x), "; expected one of the two"),
+               DescribeWindowed(x), "; expected one of the two"),
         loc);
   }
   // Without, where the op will refuse the rest.
@@ -93,7 +93,7 @@ Value ConvTranspose(Value x, Value w, const ConvTransposeOptions& options,
     if (more.size() != spatial) {
       return x.builder()->Fail(
           StrCat("[conv_transpose] output_padding has ", more.size(),
-                 " numbers: x ", Describe(x), "; expected ", spatial,
+                 " numbers: x ", DescribeWindowed(x), "; expected ", spatial,
                  ", one for each spatial dimension"),
           loc);
     }
@@ -153,7 +153,7 @@ Value GlobalAvgPool(Value x, SourceLoc loc) {
   if (!x.ok()) return x;
   if (x.rank() < 3) {
     return x.builder()->Fail(
-        StrCat("[global_avg_pool] x ", Describe(x),
+        StrCat("[global_avg_pool] x ", DescribeWindowed(x),
                "; expected rank at least 3: examples, channels, spatial axes"),
         loc);
   }
@@ -168,7 +168,8 @@ Value AdaptiveAvgPool(Value x, const Axes& sizes, SourceLoc loc) {
     return x.builder()->Fail("[adaptive_avg_pool] " + message, loc);
   };
   if (x.rank() < 3 || sizes.size() != static_cast<size_t>(x.rank()) - 2) {
-    return fail(StrCat("x ", Describe(x), " and there are ", sizes.size(),
+    return fail(StrCat("x ", DescribeWindowed(x), " and there are ",
+                       sizes.size(),
                        " sizes; expected one for each spatial axis, of which "
                        "there is at least one"));
   }
@@ -177,7 +178,7 @@ Value AdaptiveAvgPool(Value x, const Axes& sizes, SourceLoc loc) {
     const int64_t dim = x.dim(static_cast<int>(i) + 2);
     if (sizes[i] < 1 || dim % sizes[i] != 0) {
       return fail(StrCat("axis ", i + 2, " cannot be cut into ", sizes[i],
-                         " equal windows: x ", Describe(x),
+                         " equal windows: x ", DescribeWindowed(x),
                          "; expected a divisor of ", dim));
     }
     kernel.push_back(dim / sizes[i]);
@@ -279,7 +280,7 @@ int64_t FromFront(Value x, int64_t axis) {
 }
 
 // x "h" is f32(2, 3)
-std::string Describe(std::string_view label, Value x) {
+std::string DescribeWindowed(std::string_view label, Value x) {
   return StrCat(label, " ", Quoted(x.builder()->info(x).name), " is ",
                 x.type().ToString());
 }
@@ -291,9 +292,9 @@ Value Triangle(std::string_view name, Value x, int64_t diagonal, bool lower,
   if (!x.ok()) return x;
   GraphBuilder& g = *x.builder();
   if (x.rank() < 2) {
-    return g.Fail(
-        StrCat("[", name, "] ", Describe("x", x), "; expected rank at least 2"),
-        loc);
+    return g.Fail(StrCat("[", name, "] ", DescribeWindowed("x", x),
+                         "; expected rank at least 2"),
+                  loc);
   }
   const int64_t rows = x.dim(x.rank() - 2);
   const int64_t columns = x.dim(x.rank() - 1);
@@ -360,7 +361,7 @@ Value OneHot(Value indices, int64_t depth, DType dtype, SourceLoc loc) {
   if (!indices.ok()) return indices;
   GraphBuilder& g = *indices.builder();
   if (!IsIndex(indices.dtype())) {
-    return g.Fail(StrCat("[one_hot] ", Describe("indices", indices),
+    return g.Fail(StrCat("[one_hot] ", DescribeWindowed("indices", indices),
                          "; expected i32 or i64"),
                   loc);
   }
@@ -384,7 +385,7 @@ Value Tile(Value x, const Axes& repeats, SourceLoc loc) {
   GraphBuilder& g = *x.builder();
   if (static_cast<int>(repeats.size()) != x.rank()) {
     return g.Fail(StrCat("[tile] there are ", repeats.size(),
-                         " repeats: ", Describe("x", x), "; expected ",
+                         " repeats: ", DescribeWindowed("x", x), "; expected ",
                          x.rank(), ", one for each axis"),
                   loc);
   }
@@ -411,11 +412,12 @@ Value Tile(Value x, const Axes& repeats, SourceLoc loc) {
     continues = true;
   }
   if (narrow.rank() > kMaxRank) {
-    return g.Fail(StrCat("[tile] takes ", narrow.rank(),
-                         " axes on the way, with one more "
-                         "for each that is repeated: ",
-                         Describe("x", x), "; expected at most ", kMaxRank),
-                  loc);
+    return g.Fail(
+        StrCat("[tile] takes ", narrow.rank(),
+               " axes on the way, with one more "
+               "for each that is repeated: ",
+               DescribeWindowed("x", x), "; expected at most ", kMaxRank),
+        loc);
   }
   const Value spread = BroadcastTo(Reshape(x, narrow, loc), wide, loc);
   if (!spread.ok()) return spread;  // too large

@@ -15,7 +15,7 @@
 namespace stowage {
 namespace {
 
-constexpr std::string_view kMagic = "stowage-ir";
+constexpr std::string_view kTextMagic = "stowage-ir";
 constexpr std::string_view kVersion = "1";
 constexpr std::string_view kHostState = "host_state";
 
@@ -469,9 +469,9 @@ Status Parser::ReadStatement(GraphBuilder* builder) {
 }
 
 Status Parser::ReadHeader() {
-  if (!scan_.AcceptHere(kMagic)) {
-    return scan_.Fail(
-        0, StrCat("a graph's text opens with \"", kMagic, " ", kVersion, "\""));
+  if (!scan_.AcceptHere(kTextMagic)) {
+    return scan_.Fail(0, StrCat("a graph's text opens with \"", kTextMagic, " ",
+                                kVersion, "\""));
   }
   const size_t start = scan_.pos();
   const std::string_view version = scan_.TakeNumber();
@@ -535,7 +535,7 @@ Result<Graph> Parser::Parse() {
 std::string AttrsText(const Attrs& attrs) { return AttrsTextAt(attrs, 0); }
 
 std::string ToText(const Graph& graph) {
-  return StrCat(kMagic, " ", kVersion, "\n", GraphText(graph, 0), "\n");
+  return StrCat(kTextMagic, " ", kVersion, "\n", GraphText(graph, 0), "\n");
 }
 
 Result<Graph> ParseGraph(std::string_view text) { return Parser(text).Parse(); }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/index.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
@@ -17,11 +18,6 @@
 
 namespace stowage {
 namespace {
-
-template <typename... Args>
-Error Fail(const Args&... args) {
-  return Error{ErrorCode::kInvalidArgument, StrCat("[ir] ", args...)};
-}
 
 bool IsLeafRole(Role role) {
   return role == Role::kParam || role == Role::kInput || role == Role::kSaved ||
@@ -46,14 +42,17 @@ std::string_view MemoryName(bool on_host) {
 Status VerifyValueNames(const Graph& graph) {
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const std::string& name = graph.value(id).name;
-    if (name.empty()) return Fail("value ", id, " has no name");
+    if (name.empty())
+      return InvalidArgumentError("[ir] value ", id, " has no name");
     const std::optional<ValueId> found = graph.Find(name);
     if (!found) {
-      return Fail("value ", id, " ", Quoted(name), " is not found by its name");
+      return InvalidArgumentError("[ir] value ", id, " ", Quoted(name),
+                                  " is not found by its name");
     }
     if (*found != id) {
-      return Fail("the name ", Quoted(name), " means value ", id, " and value ",
-                  *found, "; names must be unique");
+      return InvalidArgumentError("[ir] the name ", Quoted(name),
+                                  " means value ", id, " and value ", *found,
+                                  "; names must be unique");
     }
   }
   return {};
@@ -61,40 +60,47 @@ Status VerifyValueNames(const Graph& graph) {
 
 Status VerifyLeaf(const ValueInfo& leaf) {
   if (!IsLeafRole(leaf.role)) {
-    return Fail("leaf ", Quoted(leaf.name), " has role ", RoleName(leaf.role),
-                "; a leaf is a param, input, saved, state or cache");
+    return InvalidArgumentError(
+        "[ir] leaf ", Quoted(leaf.name), " has role ", RoleName(leaf.role),
+        "; a leaf is a param, input, saved, state or cache");
   }
   const Shape& shape = leaf.type.shape;
   if (shape.rank() > kMaxRank) {
-    return Fail("leaf ", Quoted(leaf.name), " has rank ", shape.rank(),
-                "; at most ", kMaxRank, " is supported");
+    return InvalidArgumentError("[ir] leaf ", Quoted(leaf.name), " has rank ",
+                                shape.rank(), "; at most ", kMaxRank,
+                                " is supported");
   }
   const std::optional<int64_t> elements = shape.CheckedNumElements();
   if (!elements || !CheckedMul(*elements, SizeOf(leaf.type.dtype))) {
-    return Fail("leaf ", Quoted(leaf.name), " has shape ", shape.ToString(),
-                "; every dimension must be at least 1 and the bytes must fit "
-                "64 bits");
+    return InvalidArgumentError(
+        "[ir] leaf ", Quoted(leaf.name), " has shape ", shape.ToString(),
+        "; every dimension must be at least 1 and the bytes must fit "
+        "64 bits");
   }
   if (leaf.on_host && leaf.role != Role::kState) {
-    return Fail("leaf ", Quoted(leaf.name), " has role ", RoleName(leaf.role),
-                " and lies in the host's memory; of leaves, only states may");
+    return InvalidArgumentError(
+        "[ir] leaf ", Quoted(leaf.name), " has role ", RoleName(leaf.role),
+        " and lies in the host's memory; of leaves, only states may");
   }
   if (!std::isfinite(leaf.init.scale) || leaf.init.scale < 0) {
-    return Fail("the init of ", Quoted(leaf.name), " has scale ",
-                leaf.init.scale, "; expected a finite number of at least 0");
+    return InvalidArgumentError("[ir] the init of ", Quoted(leaf.name),
+                                " has scale ", leaf.init.scale,
+                                "; expected a finite number of at least 0");
   }
   const bool is_random = leaf.init.kind != Init::Kind::kZeros &&
                          leaf.init.kind != Init::Kind::kOnes &&
                          leaf.init.kind != Init::Kind::kConstant;
   if (is_random && !IsFloat(leaf.type.dtype)) {
-    return Fail("the init of ", Quoted(leaf.name), " is random, its type ",
-                leaf.type.ToString(),
-                "; only floats start random, others at zeros, ones or a "
-                "constant");
+    return InvalidArgumentError(
+        "[ir] the init of ", Quoted(leaf.name), " is random, its type ",
+        leaf.type.ToString(),
+        "; only floats start random, others at zeros, ones or a "
+        "constant");
   }
   if (leaf.init.kind == Init::Kind::kOrthogonal && shape.rank() < 2) {
-    return Fail("the init of ", Quoted(leaf.name), " is orthogonal, its type ",
-                leaf.type.ToString(), "; expected at least two dimensions");
+    return InvalidArgumentError(
+        "[ir] the init of ", Quoted(leaf.name), " is orthogonal, its type ",
+        leaf.type.ToString(), "; expected at least two dimensions");
   }
   return {};
 }
@@ -105,82 +111,95 @@ Status VerifyNode(const Graph& graph, NodeId id, ValueId* next) {
   const Node& node = graph.node(id);
   const OpDef& def = GetOpDef(node.op);
   if (node.results.empty()) {
-    return Fail(NodeLabel(graph, id), " has no results");
+    return InvalidArgumentError("[ir] ", NodeLabel(graph, id),
+                                " has no results");
   }
   while (*next < graph.num_values() && graph.value(*next).is_leaf()) ++*next;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId input = node.inputs[i];
     if (input < 0 || input >= graph.num_values()) {
-      return Fail(NodeLabel(graph, id), " reads value ", input,
-                  "; the graph has ", graph.num_values(), " values");
+      return InvalidArgumentError("[ir] ", NodeLabel(graph, id),
+                                  " reads value ", input, "; the graph has ",
+                                  graph.num_values(), " values");
     }
     const ValueInfo& info = graph.value(input);
     if (info.producer >= id) {
-      return Fail(NodeLabel(graph, id), " reads ", Quoted(info.name),
-                  " before node ", info.producer, " makes it");
+      return InvalidArgumentError("[ir] ", NodeLabel(graph, id), " reads ",
+                                  Quoted(info.name), " before node ",
+                                  info.producer, " makes it");
     }
   }
   for (size_t r = 0; r < node.results.size(); ++r) {
     const ValueId result = node.results[r];
     if (result != *next) {
-      return Fail(NodeLabel(graph, id), " has value ", result, " as result ", r,
-                  "; values stand in the order of their producers, here comes ",
-                  *next);
+      return InvalidArgumentError(
+          "[ir] ", NodeLabel(graph, id), " has value ", result, " as result ",
+          r, "; values stand in the order of their producers, here comes ",
+          *next);
     }
     const ValueInfo& info = graph.value(result);
     if (info.producer != id || info.result != static_cast<int>(r)) {
-      return Fail(Quoted(info.name), " is said to be result ", info.result,
-                  " of node ", info.producer, "; it is result ", r, " of ",
-                  NodeLabel(graph, id));
+      return InvalidArgumentError("[ir] ", Quoted(info.name),
+                                  " is said to be result ", info.result,
+                                  " of node ", info.producer, "; it is result ",
+                                  r, " of ", NodeLabel(graph, id));
     }
     ++*next;
   }
   if (def.num_inputs != kAnyNumber &&
       def.num_inputs != static_cast<int>(node.inputs.size())) {
-    return Fail(NodeLabel(graph, id), " has ", node.inputs.size(),
-                " operands; ", OpName(node.op), " takes ", def.num_inputs);
+    return InvalidArgumentError("[ir] ", NodeLabel(graph, id), " has ",
+                                node.inputs.size(), " operands; ",
+                                OpName(node.op), " takes ", def.num_inputs);
   }
   if (const Status placed = VerifyMemory(graph, node); !placed.ok()) {
-    return Fail(NodeLabel(graph, id), " ", placed.error().message);
+    return InvalidArgumentError("[ir] ", NodeLabel(graph, id), " ",
+                                placed.error().message);
   }
   OpArgsStorage storage;
   const Result<std::vector<TensorType>> types =
       def.infer(MakeOpArgs(graph, node, &storage));
   if (!types.ok()) {
-    return Fail(NodeLabel(graph, id), ": ", types.error().message);
+    return InvalidArgumentError("[ir] ", NodeLabel(graph, id), ": ",
+                                types.error().message);
   }
   if (types->size() != node.results.size()) {
-    return Fail(NodeLabel(graph, id), " has ", node.results.size(),
-                " results; its operands give ", types->size());
+    return InvalidArgumentError("[ir] ", NodeLabel(graph, id), " has ",
+                                node.results.size(),
+                                " results; its operands give ", types->size());
   }
   for (size_t r = 0; r < node.results.size(); ++r) {
     const ValueInfo& info = graph.value(node.results[r]);
     if (info.type != (*types)[r]) {
-      return Fail(Quoted(info.name), " is said to be ", info.type.ToString(),
-                  "; ", NodeLabel(graph, id), " makes it ",
-                  (*types)[r].ToString());
+      return InvalidArgumentError(
+          "[ir] ", Quoted(info.name), " is said to be ", info.type.ToString(),
+          "; ", NodeLabel(graph, id), " makes it ", (*types)[r].ToString());
     }
     if (info.on_host != def.results_on_host) {
-      return Fail(Quoted(info.name), " is said to lie in ",
-                  MemoryName(info.on_host), "; ", NodeLabel(graph, id),
-                  " makes it in ", MemoryName(def.results_on_host));
+      return InvalidArgumentError(
+          "[ir] ", Quoted(info.name), " is said to lie in ",
+          MemoryName(info.on_host), "; ", NodeLabel(graph, id), " makes it in ",
+          MemoryName(def.results_on_host));
     }
     if (static_cast<int>(r) < def.updates) {
       // What is kept is kept; a fill or a fetched value may become an output.
       const ValueInfo& old = graph.value(node.inputs[r]);
       const bool is_kept = IsLeafRole(old.role) || IsLeafRole(info.role);
       if (is_kept && info.role != old.role) {
-        return Fail(Quoted(info.name), " has role ", RoleName(info.role),
-                    "; it is the new content of ", Quoted(old.name),
-                    ", whose role is ", RoleName(old.role));
+        return InvalidArgumentError(
+            "[ir] ", Quoted(info.name), " has role ", RoleName(info.role),
+            "; it is the new content of ", Quoted(old.name), ", whose role is ",
+            RoleName(old.role));
       }
     } else if (IsLeafRole(info.role)) {
-      return Fail(Quoted(info.name), " has role ", RoleName(info.role),
-                  " and is a result of ", NodeLabel(graph, id),
-                  "; only leaves and their updates have that role");
+      return InvalidArgumentError(
+          "[ir] ", Quoted(info.name), " has role ", RoleName(info.role),
+          " and is a result of ", NodeLabel(graph, id),
+          "; only leaves and their updates have that role");
     } else if (info.role == Role::kConstant && node.op != OpKind::kConstant) {
-      return Fail(Quoted(info.name), " has role constant and is a result of ",
-                  NodeLabel(graph, id), "; only results of constant have it");
+      return InvalidArgumentError(
+          "[ir] ", Quoted(info.name), " has role constant and is a result of ",
+          NodeLabel(graph, id), "; only results of constant have it");
     }
   }
   return {};
@@ -190,8 +209,9 @@ Status VerifyNode(const Graph& graph, NodeId id, ValueId* next) {
 Status VerifyBodies(const Graph& graph, NodeId id) {
   for (const auto& body : BodiesOf(graph.node(id))) {
     const auto fail = [&](ValueId value, std::string_view what) {
-      return Fail("body ", Quoted(body->name()), " of ", NodeLabel(graph, id),
-                  " has ", Quoted(body->value(value).name), " ", what);
+      return InvalidArgumentError("[ir] body ", Quoted(body->name()), " of ",
+                                  NodeLabel(graph, id), " has ",
+                                  Quoted(body->value(value).name), " ", what);
     };
     const Layouts layouts = ComputeLayouts(*body);
     std::unordered_set<ValueId> seen;
@@ -214,24 +234,27 @@ Status VerifyOutputs(const Graph& graph) {
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const auto& [name, value] = graph.outputs()[i];
     if (value < 0 || value >= graph.num_values()) {
-      return Fail("output ", Quoted(name), " is value ", value,
-                  "; the graph has ", graph.num_values(), " values");
+      return InvalidArgumentError("[ir] output ", Quoted(name), " is value ",
+                                  value, "; the graph has ", graph.num_values(),
+                                  " values");
     }
-    if (name.empty()) return Fail("output ", i, " has no name");
+    if (name.empty())
+      return InvalidArgumentError("[ir] output ", i, " has no name");
     if (graph.value(value).on_host) {
-      return Fail("output ", Quoted(name), " is ",
-                  Quoted(graph.value(value).name),
-                  ", which lies in the host's memory; fetch it, and make that "
-                  "the output");
+      return InvalidArgumentError(
+          "[ir] output ", Quoted(name), " is ", Quoted(graph.value(value).name),
+          ", which lies in the host's memory; fetch it, and make that "
+          "the output");
     }
     if (!names.insert(name).second) {
-      return Fail("two outputs are called ", Quoted(name));
+      return InvalidArgumentError("[ir] two outputs are called ", Quoted(name));
     }
     const std::optional<ValueId> found = graph.Find(name);
     if (found != value) {
-      return Fail("the name of output ", Quoted(name), " of value ", value,
-                  " means ", found ? StrCat("value ", *found) : "nothing",
-                  "; an output's name is its value's or its own");
+      return InvalidArgumentError(
+          "[ir] the name of output ", Quoted(name), " of value ", value,
+          " means ", found ? StrCat("value ", *found) : "nothing",
+          "; an output's name is its value's or its own");
     }
   }
   return {};
@@ -297,10 +320,11 @@ class UpdateVerifier {
 
   Error ReadsGone(const std::string& reader, ValueId value) const {
     const ValueId root = roots_[Index(value)];
-    return Fail(reader, " reads ", Quoted(graph_.value(value).name),
-                ", an old content of ", Quoted(graph_.value(root).name),
-                ", which ", NodeLabel(graph_, updater_[Index(root)]),
-                " overwrites; read the update's result, or read earlier");
+    return InvalidArgumentError(
+        "[ir] ", reader, " reads ", Quoted(graph_.value(value).name),
+        ", an old content of ", Quoted(graph_.value(root).name), ", which ",
+        NodeLabel(graph_, updater_[Index(root)]),
+        " overwrites; read the update's result, or read earlier");
   }
 
   // What a value that cannot be updated is, for people.
@@ -333,15 +357,16 @@ class UpdateVerifier {
     const ValueId target = graph_.node(id).inputs[r];
     const ValueInfo& info = graph_.value(target);
     if (!MayBeUpdated(target)) {
-      return Fail(NodeLabel(graph_, id), " writes in place of ",
-                  Quoted(info.name), ", which is ", Kind(target),
-                  "; only a whole param, state, cache, fill, own block or "
-                  "fetched value can be updated, or its new content");
+      return InvalidArgumentError(
+          "[ir] ", NodeLabel(graph_, id), " writes in place of ",
+          Quoted(info.name), ", which is ", Kind(target),
+          "; only a whole param, state, cache, fill, own block or "
+          "fetched value can be updated, or its new content");
     }
     const ValueId root = roots_[Index(target)];
     if (updater_[Index(root)] == id) {
-      return Fail(NodeLabel(graph_, id), " updates ", Quoted(info.name),
-                  " twice");
+      return InvalidArgumentError("[ir] ", NodeLabel(graph_, id), " updates ",
+                                  Quoted(info.name), " twice");
     }
     updater_[Index(root)] = id;
     version_[Index(graph_.node(id).results[r])] = ++updates_[Index(root)];
@@ -387,9 +412,9 @@ Status VerifyNodes(const Graph& graph) {
     if (value.is_leaf()) {
       STOWAGE_RETURN_IF_ERROR(VerifyLeaf(value));
     } else if (value.producer < 0 || value.producer >= graph.num_nodes()) {
-      return Fail(Quoted(value.name), " is said to be a result of node ",
-                  value.producer, "; the graph has ", graph.num_nodes(),
-                  " nodes");
+      return InvalidArgumentError(
+          "[ir] ", Quoted(value.name), " is said to be a result of node ",
+          value.producer, "; the graph has ", graph.num_nodes(), " nodes");
     }
   }
   ValueId next = 0;
@@ -400,15 +425,16 @@ Status VerifyNodes(const Graph& graph) {
   for (; next < graph.num_values(); ++next) {
     const ValueInfo& value = graph.value(next);
     if (!value.is_leaf()) {
-      return Fail(Quoted(value.name), " is said to be result ", value.result,
-                  " of ", NodeLabel(graph, value.producer),
-                  ", which does not have it");
+      return InvalidArgumentError(
+          "[ir] ", Quoted(value.name), " is said to be result ", value.result,
+          " of ", NodeLabel(graph, value.producer), ", which does not have it");
     }
   }
   if (!IsLegal(graph)) {
-    return Fail("graph ", Quoted(graph.name()),
-                " has an operand whose strides its reader cannot take; "
-                "Legalize inserts the copy it needs");
+    return InvalidArgumentError(
+        "[ir] graph ", Quoted(graph.name()),
+        " has an operand whose strides its reader cannot take; "
+        "Legalize inserts the copy it needs");
   }
   return UpdateVerifier(graph).Verify();
 }

@@ -435,8 +435,8 @@ Status CheckPictures(const UNetConfig& config, const PictureShape& pictures) {
 }
 
 // Two convolutions of 3 x 3.
-Value Stage(Value h, const std::string& name, int64_t channels,
-            const BatchNormOptions& norm) {
+Value ConvStage(Value h, const std::string& name, int64_t channels,
+                const BatchNormOptions& norm) {
   for (const int i : {1, 2}) {
     h = Conv(h, StrCat(name, ".conv", i), channels, {.padding = 1});
     h = Relu(BatchNorm(h, StrCat(name, ".bn", i), norm));
@@ -478,17 +478,18 @@ Result<Graph> BuildUNet(const UNetConfig& config, ModelPurpose purpose,
   Value h = pictures.x;
   std::vector<Value> skips;
   for (int64_t i = 0; i < config.depth; ++i) {
-    h = Stage(h, StrCat("encoder.", i), config.width << i, norm);
+    h = ConvStage(h, StrCat("encoder.", i), config.width << i, norm);
     skips.push_back(h);
     h = MaxPool(h, {.kernel = 2});
   }
-  h = dropouts.Apply(Stage(h, "bottom", config.width << config.depth, norm));
+  h = dropouts.Apply(
+      ConvStage(h, "bottom", config.width << config.depth, norm));
   for (int64_t i = config.depth - 1; i >= 0; --i) {
     const std::string name = StrCat("decoder.", i);
     const Value up = ConvTranspose(h, StrCat(name, ".up"), config.width << i,
                                    {.kernel = 2, .stride = 2, .bias = true});
     const std::array joined = {skips[static_cast<size_t>(i)], up};
-    h = Stage(Concat(joined, 1), name, config.width << i, norm);
+    h = ConvStage(Concat(joined, 1), name, config.width << i, norm);
   }
   // As PyTorch's begins, by what it takes: the scores of few classes start small.
   const Init init =

@@ -14,7 +14,7 @@
 namespace stowage {
 namespace {
 
-Status CheckConfig(const GptConfig& config) {
+Status CheckGptConfig(const GptConfig& config) {
   return CheckModelSizes(config.name, {{"layers", config.layers},
                                        {"heads", config.heads},
                                        {"width", config.width},
@@ -26,7 +26,7 @@ Status CheckConfig(const GptConfig& config) {
 
 Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
                        const ModelOptions& options) {
-  STOWAGE_RETURN_IF_ERROR(CheckConfig(config));
+  STOWAGE_RETURN_IF_ERROR(CheckGptConfig(config));
   STOWAGE_RETURN_IF_ERROR(
       CheckTextModelOptions(config.name, config.max_seq, purpose, options));
 

@@ -154,7 +154,7 @@ int64_t HeadSize(const LlamaConfig& config) {
   return config.head_size > 0 ? config.head_size : config.width / config.heads;
 }
 
-Status CheckConfig(const LlamaConfig& config) {
+Status CheckLlamaConfig(const LlamaConfig& config) {
   STOWAGE_RETURN_IF_ERROR(
       CheckModelSizes(config.name, {{"layers", config.layers},
                                     {"heads", config.heads},
@@ -277,7 +277,7 @@ class Blocks {
 
 Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
                          const ModelOptions& options) {
-  STOWAGE_RETURN_IF_ERROR(CheckConfig(config));
+  STOWAGE_RETURN_IF_ERROR(CheckLlamaConfig(config));
   STOWAGE_RETURN_IF_ERROR(
       CheckTextModelOptions(config.name, config.max_seq, purpose, options));
   GraphBuilder g(config.name);

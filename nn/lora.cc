@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "base/errors.h"
 #include "base/glob.h"
 #include "base/strings.h"
 #include "ir/graph_copy.h"
@@ -47,10 +48,6 @@ Value LowRank(Value x, std::string_view name, int64_t out_features,
                 loc);
 }
 
-Error Invalid(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[lora] ", message)};
-}
-
 // The params that the rules mean.
 Result<std::set<ValueId>> FindTargets(const Graph& graph,
                                       const LoraRules& rules) {
@@ -65,10 +62,11 @@ Result<std::set<ValueId>> FindTargets(const Graph& graph,
       ++matching;
     }
     if (matching == 0) {
-      return Invalid(StrCat("no layer of ", Quoted(graph.name()), " is called ",
-                            Quoted(target),
-                            ", by its name in whole, by the end of it behind a "
-                            "dot or by a pattern, and has a matrix"));
+      return InvalidArgumentError(
+          "[lora] no layer of ", Quoted(graph.name()), " is called ",
+          Quoted(target),
+          ", by its name in whole, by the end of it behind a "
+          "dot or by a pattern, and has a matrix");
     }
   }
   return targets;
@@ -81,11 +79,11 @@ Status CheckReaders(const Graph& graph, const std::set<ValueId>& targets) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!targets.contains(node.inputs[i])) continue;
       if (node.op == OpKind::kMatMul && i == 1) continue;
-      return Invalid(StrCat("param ", Quoted(graph.value(node.inputs[i]).name),
-                            " is operand ", i, " of ", OpName(node.op), " ",
-                            graph.Describe(id),
-                            "; adapters stand beside a matmul's second "
-                            "operand, so leave it out of the targets"));
+      return InvalidArgumentError(
+          "[lora] param ", Quoted(graph.value(node.inputs[i]).name),
+          " is operand ", i, " of ", OpName(node.op), " ", graph.Describe(id),
+          "; adapters stand beside a matmul's second "
+          "operand, so leave it out of the targets");
     }
   }
   return {};
@@ -118,8 +116,8 @@ Value Lora(Value x, std::string_view name, int64_t out_features,
 
 Result<Graph> WithLora(const Graph& graph, const LoraRules& rules) {
   if (!(rules.dropout >= 0 && rules.dropout < 1)) {
-    return Invalid(
-        StrCat("dropout is ", rules.dropout, "; expected a number in [0, 1)"));
+    return InvalidArgumentError("[lora] dropout is ", rules.dropout,
+                                "; expected a number in [0, 1)");
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::set<ValueId> targets,
                            FindTargets(graph, rules));
@@ -140,9 +138,10 @@ Result<Graph> WithLora(const Graph& graph, const LoraRules& rules) {
     }
     const ValueInfo& weight = graph.value(node.inputs[1]);
     if (node.attrs.Int("transpose_a") == 1) {
-      return Invalid(StrCat("the matmul by ", Quoted(weight.name),
-                            " transposes its first operand; adapters stand "
-                            "beside x W, so leave it out of the targets"));
+      return InvalidArgumentError(
+          "[lora] the matmul by ", Quoted(weight.name),
+          " transposes its first operand; adapters stand "
+          "beside x W, so leave it out of the targets");
     }
     const Value base = copy[node.results[0]];
     const Value x = copy[node.inputs[0]];

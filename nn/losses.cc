@@ -19,8 +19,8 @@ namespace stowage {
 namespace {
 
 // Records an error of the loss called `name`.
-Value Fail(Value at, std::string_view name, std::string_view message,
-           SourceLoc loc) {
+Value FailLoss(Value at, std::string_view name, std::string_view message,
+               SourceLoc loc) {
   return at.builder()->Fail(StrCat("[", name, "] ", message), loc);
 }
 
@@ -31,10 +31,10 @@ bool Agree(Value a, Value b, std::string_view name, SourceLoc loc) {
   if (a.shape() == b.shape() && a.dtype() == b.dtype() && IsFloat(a.dtype())) {
     return true;
   }
-  Fail(a, name,
-       StrCat("the operands are ", a.type().ToString(), " and ",
-              b.type().ToString(), "; expected one shape and float type"),
-       loc);
+  FailLoss(a, name,
+           StrCat("the operands are ", a.type().ToString(), " and ",
+                  b.type().ToString(), "; expected one shape and float type"),
+           loc);
   return false;
 }
 
@@ -42,9 +42,9 @@ bool IsPositive(Value at, std::string_view name, std::string_view what,
                 double value, SourceLoc loc) {
   if (value > 0 && std::isfinite(value)) return true;
   if (at.ok()) {
-    Fail(at, name,
-         StrCat(what, " is ", value, "; expected a finite number above 0"),
-         loc);
+    FailLoss(at, name,
+             StrCat(what, " is ", value, "; expected a finite number above 0"),
+             loc);
   }
   return false;
 }
@@ -86,7 +86,7 @@ struct Rows {
   int64_t count = 1;
   int64_t width = 1;
 };
-Rows RowsOf(const Shape& shape) {
+Rows LossRowsOf(const Shape& shape) {
   Rows rows{.count = 1, .width = shape.back()};
   for (int i = 0; i + 1 < shape.rank(); ++i) rows.count *= shape[i];
   return rows;
@@ -132,7 +132,7 @@ class ClassLoss {
  private:
   bool Check(Value rows, Value labels) const {
     const auto fail = [&](std::string_view message) {
-      Fail(rows, name_, message, loc_);
+      FailLoss(rows, name_, message, loc_);
       return false;
     };
     const Shape& shape = rows.shape();
@@ -166,7 +166,7 @@ class ClassLoss {
   void Prepare(Value rows, Value labels) {
     GraphBuilder& g = *rows.builder();
     const DType dtype = rows.dtype();
-    size_ = RowsOf(rows.shape());
+    size_ = LossRowsOf(rows.shape());
     Value label = Reshape(Cast(labels, DType::kI64, loc_), {size_.count}, loc_);
     if (options_.ignored_label) {
       const Value ignored =
@@ -270,10 +270,10 @@ Value CosineSimilarity(Value x, Value y, double eps, SourceLoc loc) {
     return {};
   }
   if (x.rank() < 1) {
-    return Fail(x, "cosine_similarity",
-                "the operands are scalars; expected "
-                "rows (..., C)",
-                loc);
+    return FailLoss(x, "cosine_similarity",
+                    "the operands are scalars; expected "
+                    "rows (..., C)",
+                    loc);
   }
   const Axes last = {x.rank() - 1};
   const auto norm = [&](Value v) {
@@ -292,9 +292,9 @@ Value CosineEmbeddingLoss(Value x, Value y, Value sides,
   // are not 0.
   const Value cosine = CosineSimilarity(x, y, 1e-6, loc);
   if (!(options.margin >= -1 && options.margin <= 1) && cosine.ok()) {
-    return Fail(cosine, "cosine_embedding_loss",
-                StrCat("margin is ", options.margin, "; expected -1 to 1"),
-                loc);
+    return FailLoss(cosine, "cosine_embedding_loss",
+                    StrCat("margin is ", options.margin, "; expected -1 to 1"),
+                    loc);
   }
   if (!Agree(cosine, sides, "cosine_embedding_loss", loc)) return {};
   const Value zero = Scalar(cosine, 0, loc);
@@ -313,10 +313,10 @@ Value HingeLoss(Value scores, Value sides, Reduction reduction, SourceLoc loc) {
 Value NllLoss(Value log_probabilities, Value labels,
               const ClassLossOptions& options, SourceLoc loc) {
   if (options.label_smoothing != 0 && log_probabilities.ok()) {
-    return Fail(log_probabilities, "nll_loss",
-                StrCat("label smoothing is ", options.label_smoothing,
-                       "; it is for class_cross_entropy, expected 0"),
-                loc);
+    return FailLoss(log_probabilities, "nll_loss",
+                    StrCat("label smoothing is ", options.label_smoothing,
+                           "; it is for class_cross_entropy, expected 0"),
+                    loc);
   }
   const ClassLoss loss("nll_loss", log_probabilities, labels, options, loc);
   return loss.ok() ? loss.Negative(log_probabilities) : Value();

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/errors.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
 #include "ir/builder.h"
@@ -19,10 +20,6 @@
 namespace stowage {
 
 namespace {
-
-Error Invalid(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[quantized] ", message)};
-}
 
 class Pass {
  public:
@@ -57,10 +54,11 @@ class Pass {
       const std::optional<TensorType> bytes =
           BytesOfMatrix(type->second, info.type.shape);
       if (!bytes) {
-        return Invalid(StrCat(
-            "param ", Quoted(info.name), " is ", info.type.ToString(),
-            "; a matrix in ", FormatOf(type->second).name, " has rows of ",
-            FormatOf(type->second).numbers, " numbers or a multiple"));
+        return InvalidArgumentError(
+            "[quantized] param ", Quoted(info.name), " is ",
+            info.type.ToString(), "; a matrix in ", FormatOf(type->second).name,
+            " has rows of ", FormatOf(type->second).numbers,
+            " numbers or a multiple");
       }
       ValueInfo leaf = info;
       leaf.type = *bytes;
@@ -72,8 +70,8 @@ class Pass {
     for (const auto& [name, type] : types_) {
       const std::optional<ValueId> id = graph_.Find(name);
       if (id && graph_.value(*id).role == Role::kParam) continue;
-      return Invalid(
-          StrCat(Quoted(graph_.name()), " has no param ", Quoted(name)));
+      return InvalidArgumentError("[quantized] ", Quoted(graph_.name()),
+                                  " has no param ", Quoted(name));
     }
     return {};
   }
@@ -92,10 +90,10 @@ class Pass {
     }
     const WeightType type = *BlocksOf(node, at);
     if (!ReadsBlocks(node, at)) {
-      return Invalid(StrCat(
-          "param ", Quoted(graph_.value(node.inputs[at]).name), " is operand ",
-          at, " of ", OpName(node.op), " ", graph_.Describe(id),
-          ", which does not read blocks of ", FormatOf(type).name));
+      return InvalidArgumentError(
+          "[quantized] param ", Quoted(graph_.value(node.inputs[at]).name),
+          " is operand ", at, " of ", OpName(node.op), " ", graph_.Describe(id),
+          ", which does not read blocks of ", FormatOf(type).name);
     }
     copy_.SetOrigin(id);
     if (node.op == OpKind::kMatMul) {

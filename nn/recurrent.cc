@@ -244,7 +244,7 @@ GruResults Gru(Value x, std::string_view name, int64_t hidden,
 
 namespace {
 
-Status CheckConfig(const TextLstmConfig& config) {
+Status CheckLstmConfig(const TextLstmConfig& config) {
   return CheckModelSizes(config.name, {{"layers", config.layers},
                                        {"width", config.width},
                                        {"hidden", config.hidden},
@@ -329,7 +329,7 @@ Value LossInSegments(GraphBuilder& g, const TextLstmConfig& config,
 
 Result<Graph> BuildTextLstm(const TextLstmConfig& config, ModelPurpose purpose,
                             const ModelOptions& options) {
-  STOWAGE_RETURN_IF_ERROR(CheckConfig(config));
+  STOWAGE_RETURN_IF_ERROR(CheckLstmConfig(config));
   STOWAGE_RETURN_IF_ERROR(
       CheckTextModelOptions(config.name, config.max_seq, purpose, options));
   STOWAGE_RETURN_IF_ERROR(CheckNoLogitChunk(config.name, options));

@@ -360,23 +360,23 @@ Folded FoldCast(ImportedNode& node) {
 
 // --- Movement ---
 
-Folded Reshaped(const Array& array, const Shape& shape) {
+Folded ReshapedArray(const Array& array, const Shape& shape) {
   return One({{array.type.dtype, shape}, array.bytes});
 }
 
 Folded FoldReshape(ImportedNode& node) {
   STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeAfterReshape(node));
-  return Reshaped(*node.Fixed(0), shape);
+  return ReshapedArray(*node.Fixed(0), shape);
 }
 
 Folded FoldSqueeze(ImportedNode& node) {
   STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeAfterSqueeze(node));
-  return Reshaped(*node.Fixed(0), shape);
+  return ReshapedArray(*node.Fixed(0), shape);
 }
 
 Folded FoldUnsqueeze(ImportedNode& node) {
   STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeAfterUnsqueeze(node));
-  return Reshaped(*node.Fixed(0), shape);
+  return ReshapedArray(*node.Fixed(0), shape);
 }
 
 Folded FoldIdentity(ImportedNode& node) { return One(*node.Fixed(0)); }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "formats/array.h"
 #include "ir/dtype.h"
@@ -73,13 +74,6 @@ Tensors TensorsOf(const pb::GraphProto& graph) {
 
 namespace {
 
-Error Wrong(std::string message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[onnx] ", message)};
-}
-Error Unsupported(std::string message) {
-  return {ErrorCode::kUnsupported, StrCat("[onnx] ", message)};
-}
-
 Shape Without(const Shape& shape, int axis) {
   Shape rest;
   for (int i = 0; i < shape.rank(); ++i) {
@@ -91,10 +85,10 @@ Shape Without(const Shape& shape, int axis) {
 // The axis of classes: the one that the labels lack.
 Result<int> ClassAxis(const Shape& logits, const OnnxLoss& loss) {
   if (logits.rank() < 2) {
-    return Wrong(
-        StrCat("the loss cross_entropy takes logits of two dimensions "
-               "or more; they are ",
-               logits.ToString()));
+    return InvalidArgumentError(
+        "[onnx] the loss cross_entropy takes logits of two dimensions "
+        "or more; they are ",
+        logits.ToString());
   }
   if (!loss.labels_shape) return logits.rank() >= 4 ? 1 : logits.rank() - 1;
   const Shape labels{std::span<const int64_t>(*loss.labels_shape)};
@@ -102,16 +96,17 @@ Result<int> ClassAxis(const Shape& logits, const OnnxLoss& loss) {
   for (int i = 1; i < logits.rank(); ++i) {
     if (Without(logits, i) != labels) continue;
     if (axis) {
-      return Wrong(StrCat("labels ", labels.ToString(), " lack dimension ",
-                          *axis, " or ", i, " of logits ", logits.ToString(),
-                          ": which are the classes cannot be told"));
+      return InvalidArgumentError("[onnx] labels ", labels.ToString(),
+                                  " lack dimension ", *axis, " or ", i,
+                                  " of logits ", logits.ToString(),
+                                  ": which are the classes cannot be told");
     }
     axis = i;
   }
   if (!axis) {
-    return Wrong(StrCat("labels ", labels.ToString(), " do not go with logits ",
-                        logits.ToString(),
-                        "; expected their shape without the classes"));
+    return InvalidArgumentError("[onnx] labels ", labels.ToString(),
+                                " do not go with logits ", logits.ToString(),
+                                "; expected their shape without the classes");
   }
   return *axis;
 }
@@ -142,10 +137,10 @@ Result<Value> LossOf(GraphBuilder& g, const OnnxLoss& loss, Value output,
   }
   if (loss.labels_shape &&
       *loss.labels_shape != std::vector<int64_t>(shape.begin(), shape.end())) {
-    return Wrong(
-        StrCat("the loss compares ", shape.ToString(), " with ",
-               Shape(std::span<const int64_t>(*loss.labels_shape)).ToString(),
-               "; expected one shape"));
+    return InvalidArgumentError(
+        "[onnx] the loss compares ", shape.ToString(), " with ",
+        Shape(std::span<const int64_t>(*loss.labels_shape)).ToString(),
+        "; expected one shape");
   }
   const Value target = g.Input(loss.labels, output.dtype(), shape);
   if (loss.kind == OnnxLossKind::kMse) {
@@ -162,10 +157,10 @@ Status AddLoss(GraphBuilder& g, const OnnxLoss& loss, const std::string& name,
   STOWAGE_ASSIGN_OR_RETURN(Value value, LossOf(g, loss, output, judges));
   if (g.error()) return *g.error();
   if (value.shape().num_elements() != 1 || !IsFloat(value.dtype())) {
-    return Wrong(StrCat("the output ", Quoted(name), " is ",
-                        value.type().ToString(),
-                        "; a loss is one number, or one of cross_entropy, mse "
-                        "and bce of an output"));
+    return InvalidArgumentError(
+        "[onnx] the output ", Quoted(name), " is ", value.type().ToString(),
+        "; a loss is one number, or one of cross_entropy, mse "
+        "and bce of an output");
   }
   if (value.rank() > 0) value = Reshape(value, {});
   // As losses are, whatever the model computes in (Runner::ReadScalar).
@@ -191,10 +186,10 @@ Result<Shape> ShapeOfInput(const OnnxInput& input,
   if (given != options.shapes.end()) {
     shape = Shape(std::span<const int64_t>(given->second));
     if (given->second.size() != input.dims.size()) {
-      return Wrong(StrCat("the shape ", shape.ToString(), " for input ",
-                          Quoted(input.name), " has ", given->second.size(),
-                          " dimensions; the file declares ",
-                          input.dims.size()));
+      return InvalidArgumentError(
+          "[onnx] the shape ", shape.ToString(), " for input ",
+          Quoted(input.name), " has ", given->second.size(),
+          " dimensions; the file declares ", input.dims.size());
     }
     return shape;
   }
@@ -206,13 +201,13 @@ Result<Shape> ShapeOfInput(const OnnxInput& input,
     } else if (!dim.symbol.empty() && known != options.dims.end()) {
       shape.push_back(known->second);
     } else {
-      return Wrong(
-          StrCat("dimension ", i, " of input ", Quoted(input.name), " is ",
-                 dim.symbol.empty() ? "not told"
-                                    : StrCat("called ", Quoted(dim.symbol)),
-                 "; give its size (--dim ",
-                 dim.symbol.empty() ? "" : StrCat(dim.symbol, "=N, or "),
-                 "--shape ", input.name, "=...)"));
+      return InvalidArgumentError(
+          "[onnx] dimension ", i, " of input ", Quoted(input.name), " is ",
+          dim.symbol.empty() ? "not told"
+                             : StrCat("called ", Quoted(dim.symbol)),
+          "; give its size (--dim ",
+          dim.symbol.empty() ? "" : StrCat(dim.symbol, "=N, or "), "--shape ",
+          input.name, "=...)");
     }
   }
   return shape;
@@ -236,20 +231,23 @@ Status CheckOptions(const std::vector<OnnxInput>& inputs,
   };
   for (const auto& [name, shape] : options.shapes) {
     if (!names.contains(name)) {
-      return Wrong(StrCat("a shape is given for ", Quoted(name),
-                          ", which is no input; there are ", list(names)));
+      return InvalidArgumentError("[onnx] a shape is given for ", Quoted(name),
+                                  ", which is no input; there are ",
+                                  list(names));
     }
   }
   for (const auto& [name, array] : options.constants) {
     if (!names.contains(name)) {
-      return Wrong(StrCat("a value is given for ", Quoted(name),
-                          ", which is no input; there are ", list(names)));
+      return InvalidArgumentError("[onnx] a value is given for ", Quoted(name),
+                                  ", which is no input; there are ",
+                                  list(names));
     }
   }
   for (const auto& [name, size] : options.dims) {
     if (!symbols.contains(name)) {
-      return Wrong(StrCat("a size is given for the dimension ", Quoted(name),
-                          ", which no input has; there are ", list(symbols)));
+      return InvalidArgumentError(
+          "[onnx] a size is given for the dimension ", Quoted(name),
+          ", which no input has; there are ", list(symbols));
     }
   }
   return {};
@@ -265,15 +263,15 @@ Result<std::vector<OnnxInput>> InputsOf(const pb::ModelProto& model) {
     // Up to IR version 3 the file's tensors are inputs, too.
     if (held.contains(info.name())) continue;
     if (!info.type().has_tensor_type()) {
-      return Unsupported(
-          StrCat("input ", Quoted(info.name()), " is no dense tensor"));
+      return UnsupportedError("[onnx] input ", Quoted(info.name()),
+                              " is no dense tensor");
     }
     OnnxInput input{.name = info.name()};
     const Result<DType> dtype =
         DTypeOfElement(info.type().tensor_type().elem_type());
     if (!dtype.ok()) {
-      return Unsupported(
-          StrCat("input ", Quoted(info.name()), ": ", dtype.error().message));
+      return UnsupportedError("[onnx] input ", Quoted(info.name()), ": ",
+                              dtype.error().message);
     }
     input.dtype = *dtype;
     for (const auto& dim : info.type().tensor_type().shape().dim()) {
@@ -374,9 +372,10 @@ Result<std::string> Importer::NameOfLoss() const {
   for (const pb::ValueInfoProto& output : graph.output()) {
     if (output.name() == name) return name;
   }
-  return Wrong(StrCat("the model has no output ", Quoted(name),
-                      " to train for; its outputs are ", ListOfOutputs(),
-                      ", and losses of them cross_entropy, mse and bce"));
+  return InvalidArgumentError(
+      "[onnx] the model has no output ", Quoted(name),
+      " to train for; its outputs are ", ListOfOutputs(),
+      ", and losses of them cross_entropy, mse and bce");
 }
 
 // The outputs whose weights the loss trains: those that need no others.
@@ -416,8 +415,9 @@ Status Importer::Judge(const std::string& name, const Scope& scope) {
   const auto values = graph_.graph().values();
   if (added.ok() && model_.graph().initializer_size() > 0 &&
       std::none_of(values.begin(), values.end(), is_weight)) {
-    added = Wrong(StrCat("the output ", Quoted(name),
-                         ", which the loss is of, depends on no weight"));
+    added =
+        InvalidArgumentError("[onnx] the output ", Quoted(name),
+                             ", which the loss is of, depends on no weight");
   }
   if (added.ok() || model_.graph().output_size() < 2) return added;
   Error error = added.error();
@@ -431,17 +431,16 @@ Result<Value> Importer::ValueOfOutput(const std::string& name,
                                       const Scope& scope) {
   Operand* const found = scope.Find(name);
   if (!found) {
-    return Wrong(
-        StrCat("the graph's output ", Quoted(name), " is made by no node"));
+    return InvalidArgumentError("[onnx] the graph's output ", Quoted(name),
+                                " is made by no node");
   }
   if (!found->parts.empty()) {
-    return Unsupported(StrCat("the output ", Quoted(name),
-                              " is a sequence of tensors; expected a tensor"));
+    return UnsupportedError("[onnx] the output ", Quoted(name),
+                            " is a sequence of tensors; expected a tensor");
   }
   if (found->type.shape.num_elements() == 0) {
-    return Unsupported(StrCat("the output ", Quoted(name), " of shape ",
-                              found->type.shape.ToString(),
-                              " has no elements"));
+    return UnsupportedError("[onnx] the output ", Quoted(name), " of shape ",
+                            found->type.shape.ToString(), " has no elements");
   }
   const Value value = ValueOf(*found, nodes_.context());
   if (graph_.error()) return *graph_.error();
@@ -475,7 +474,8 @@ Result<Graph> Importer::Run() {
   STOWAGE_RETURN_IF_ERROR(nodes_.AddInitializers(graph, scope));
   STOWAGE_RETURN_IF_ERROR(AddInputs(scope));
   STOWAGE_RETURN_IF_ERROR(nodes_.CheckNames(scope));
-  if (graph.output_size() == 0) return Wrong("the graph has no outputs");
+  if (graph.output_size() == 0)
+    return InvalidArgumentError("[onnx] the graph has no outputs");
   if (options_.loss && !options_.trained_outputs) {
     STOWAGE_ASSIGN_OR_RETURN(const std::string name, NameOfLoss());
     STOWAGE_RETURN_IF_ERROR(

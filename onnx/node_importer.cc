@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "ir/ops.h"
 #include "ir/source_loc.h"
@@ -24,27 +25,20 @@ constexpr size_t kMostDepth = 64;
 // lines could ask for more than any memory holds.
 constexpr int64_t kMostNodes = 1'000'000;
 
-Error Wrong(std::string message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[onnx] ", message)};
-}
-Error Unsupported(std::string message) {
-  return {ErrorCode::kUnsupported, StrCat("[onnx] ", message)};
-}
-
 Error TooManyNodes() {
-  return Unsupported(StrCat("the model has more than ", kMostNodes,
-                            " nodes once its functions are written out"));
+  return UnsupportedError("[onnx] the model has more than ", kMostNodes,
+                          " nodes once its functions are written out");
 }
 
 Error NotMade(const pb::NodeProto& node, std::string_view name) {
-  return Wrong(StrCat("node ", Quoted(node.name()), " (", node.op_type(),
-                      ") reads ", Quoted(name),
-                      ", which no node before it makes"));
+  return InvalidArgumentError("[onnx] node ", Quoted(node.name()), " (",
+                              node.op_type(), ") reads ", Quoted(name),
+                              ", which no node before it makes");
 }
 
 Error Twice(std::string_view name) {
-  return Wrong(
-      StrCat("two values are called ", Quoted(name), "; names must be unique"));
+  return InvalidArgumentError("[onnx] two values are called ", Quoted(name),
+                              "; names must be unique");
 }
 
 }  // namespace
@@ -75,21 +69,25 @@ NodeImporter::NodeImporter(const pb::ModelProto& model, const std::string& path,
 
 Status NodeImporter::CheckModel() const {
   if (!opsets_.contains("")) {
-    return Unsupported("the file does not say which operator set it asks for");
+    return UnsupportedError(
+        "[onnx] the file does not say which operator set it asks for");
   }
   STOWAGE_RETURN_IF_ERROR(CheckOpset(opsets_));
   const MissingOps missing = FindMissingOps(model_, functions_);
   if (!missing.empty() && !options_.stand_ins) {
-    return Unsupported(StrCat(
-        Quoted(path_), " has ops that are not known: ", ToText(missing),
-        "; docs/onnx_ops.md lists those that are, and with stand-ins the file "
-        "can be planned"));
+    return UnsupportedError(
+        "[onnx] ", Quoted(path_),
+        " has ops that are not known: ", ToText(missing),
+        "; docs/onnx_ops.md lists those that are, and with stand-ins "
+        "the file "
+        "can be planned");
   }
   const auto written = functions_.CountWrittenOut(model_.graph().node(),
                                                   kMostNodes + 1, kMostDepth);
   if (written.recursive) {
-    return Wrong(StrCat("the function ", Quoted(written.recursive->name()),
-                        " calls itself"));
+    return InvalidArgumentError("[onnx] the function ",
+                                Quoted(written.recursive->name()),
+                                " calls itself");
   }
   if (written.nodes > kMostNodes) return TooManyNodes();
   return {};
@@ -165,8 +163,9 @@ Status NodeImporter::AddInitializers(const pb::GraphProto& graph,
     }
   }
   if (graph.sparse_initializer_size() > 0) {
-    return Unsupported(StrCat("the graph has ", graph.sparse_initializer_size(),
-                              " sparse tensors; expected dense ones"));
+    return UnsupportedError("[onnx] the graph has ",
+                            graph.sparse_initializer_size(),
+                            " sparse tensors; expected dense ones");
   }
   return {};
 }
@@ -175,8 +174,9 @@ Status NodeImporter::CheckDeclared(const Operand& operand) const {
   const auto declared = declared_.Find(operand.name);
   if (!declared || !shapes_are_the_files_) return {};
   const auto differs = [&](std::string_view what) {
-    return Wrong(StrCat("the file declares ", Quoted(operand.name), " with ",
-                        what, "; its node makes ", operand.type.ToString()));
+    return InvalidArgumentError("[onnx] the file declares ",
+                                Quoted(operand.name), " with ", what,
+                                "; its node makes ", operand.type.ToString());
   };
   const Result<DType> dtype = DTypeOfElement(declared->elem_type());
   if (dtype.ok() && *dtype != operand.type.dtype) {
@@ -301,9 +301,9 @@ Result<std::vector<Operand*>> NodeImporter::AddGraph(
   for (const pb::ValueInfoProto& output : graph.output()) {
     Operand* const found = inner.Find(output.name());
     if (!found) {
-      return Wrong(StrCat("the graph ", Quoted(graph.name()),
-                          " within a node does not make its output ",
-                          Quoted(output.name())));
+      return InvalidArgumentError("[onnx] the graph ", Quoted(graph.name()),
+                                  " within a node does not make its output ",
+                                  Quoted(output.name()));
     }
     outputs.push_back(found);
   }
@@ -440,9 +440,9 @@ Status NodeImporter::AddNode(const pb::NodeProto& node, Scope& scope) {
     const std::string& name = node.output(i);
     if (name.empty()) continue;
     if (i >= static_cast<int>(results.size())) {
-      return Unsupported(StrCat(
-          "node ", Quoted(node.name()), " (", node.op_type(), ") names ",
-          node.output_size(), " results; ", results.size(), " are made here"));
+      return UnsupportedError("[onnx] node ", Quoted(node.name()), " (",
+                              node.op_type(), ") names ", node.output_size(),
+                              " results; ", results.size(), " are made here");
     }
     Operand& result = results[static_cast<size_t>(i)];
     result.name = name;

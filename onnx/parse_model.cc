@@ -55,7 +55,7 @@ class LimitedStream final : public google::protobuf::io::ZeroCopyInputStream {
   size_t at_ = 0;
 };
 
-Error Wrong(const std::string& path, size_t size, std::string_view what) {
+Error WrongFile(const std::string& path, size_t size, std::string_view what) {
   return {ErrorCode::kInvalidArgument,
           StrCat("[onnx] ", Quoted(path), ", ", size, " bytes, ", what)};
 }
@@ -72,13 +72,14 @@ Result<pb::ModelProto*> ParseModel(std::string_view bytes,
   const bool is_whole =
       bytes.size() <= kMaxBytes && model->ParseFromZeroCopyStream(&stream);
   if (stream.exceeded()) {
-    return Wrong(path, bytes.size(),
-                 StrCat("holds messages that take more than ", limit,
-                        " bytes of memory; expected at most that of an ONNX "
-                        "model of this size"));
+    return WrongFile(
+        path, bytes.size(),
+        StrCat("holds messages that take more than ", limit,
+               " bytes of memory; expected at most that of an ONNX "
+               "model of this size"));
   }
   if (!is_whole) {
-    return Wrong(path, bytes.size(), "is no ONNX file or ends early");
+    return WrongFile(path, bytes.size(), "is no ONNX file or ends early");
   }
   return model;
 }

@@ -26,7 +26,7 @@ constexpr std::pair<DType, TensorProto::DataType> kElements[] = {
     {DType::kBool, TensorProto::BOOL},
 };
 
-Error Wrong(const TensorProto& tensor, std::string_view what) {
+Error WrongTensor(const TensorProto& tensor, std::string_view what) {
   return {ErrorCode::kInvalidArgument,
           StrCat("[onnx] tensor ", Quoted(tensor.name()), " ", what)};
 }
@@ -98,16 +98,16 @@ struct ExternalPlace {
   std::optional<uint64_t> length;
 };
 
-Result<ExternalPlace> PlaceOf(const TensorProto& tensor) {
+Result<ExternalPlace> PlaceOfTensor(const TensorProto& tensor) {
   ExternalPlace place;
   for (const pb::StringStringEntryProto& entry : tensor.external_data()) {
     const auto number = [&]() -> Result<uint64_t> {
       uint64_t value = 0;
       for (const char c : entry.value()) {
         if (c < '0' || c > '9' || value > (uint64_t{1} << 59)) {
-          return Wrong(tensor, StrCat("has the ", entry.key(), " ",
-                                      Quoted(entry.value()),
-                                      "; expected a number of bytes"));
+          return WrongTensor(tensor, StrCat("has the ", entry.key(), " ",
+                                            Quoted(entry.value()),
+                                            "; expected a number of bytes"));
         }
         value = 10 * value + static_cast<uint64_t>(c - '0');
       }
@@ -147,21 +147,21 @@ std::filesystem::path FolderOfTarget(const std::string& model) {
 // The place of a tensor of so many bytes, of which the file alone may be wrong yet.
 Result<ExternalPlace> PlaceWithin(const TensorProto& tensor,
                                   const std::string& model, Bytes size) {
-  STOWAGE_ASSIGN_OR_RETURN(ExternalPlace place, PlaceOf(tensor));
+  STOWAGE_ASSIGN_OR_RETURN(ExternalPlace place, PlaceOfTensor(tensor));
   const std::filesystem::path relative(place.location);
   const auto folder = std::filesystem::path(model).parent_path();
   const auto path = folder / relative;
   if (relative.empty() || relative.is_absolute() ||
       *relative.lexically_normal().begin() == ".." ||
       !(LiesWithin(path, folder) || LiesWithin(path, FolderOfTarget(model)))) {
-    return Wrong(tensor,
-                 StrCat("lies in ", Quoted(place.location),
-                        "; expected a file in the folder of the model"));
+    return WrongTensor(tensor,
+                       StrCat("lies in ", Quoted(place.location),
+                              "; expected a file in the folder of the model"));
   }
   if (place.length && *place.length != static_cast<uint64_t>(size)) {
-    return Wrong(tensor,
-                 StrCat("has ", *place.length, " bytes in ",
-                        Quoted(place.location), "; its shape takes ", size));
+    return WrongTensor(
+        tensor, StrCat("has ", *place.length, " bytes in ",
+                       Quoted(place.location), "; its shape takes ", size));
   }
   // Also where it is not read, as for a plan: it is a part of the model.
   STOWAGE_RETURN_IF_ERROR(NoteInput(path.string()));
@@ -182,9 +182,9 @@ Result<std::string> ExternalBytes(const TensorProto& tensor,
   const auto whole = static_cast<uint64_t>(file->size());
   if (place.offset > whole ||
       whole - place.offset < static_cast<uint64_t>(size)) {
-    return Wrong(tensor,
-                 StrCat("takes ", size, " bytes from ", place.offset, " on of ",
-                        Quoted(place.location), ", which has ", whole));
+    return WrongTensor(
+        tensor, StrCat("takes ", size, " bytes from ", place.offset, " on of ",
+                       Quoted(place.location), ", which has ", whole));
   }
   std::string bytes(static_cast<size_t>(size), '\0');
   STOWAGE_RETURN_IF_ERROR(
@@ -221,9 +221,9 @@ Result<TensorType> TypeOfTensor(const TensorProto& tensor) {
   STOWAGE_ASSIGN_OR_RETURN(const DType dtype,
                            DTypeOfElement(tensor.data_type()));
   if (tensor.dims_size() > kMaxRank) {
-    return Wrong(tensor,
-                 StrCat("has ", tensor.dims_size(), " dimensions; at most ",
-                        kMaxRank, " are supported"));
+    return WrongTensor(
+        tensor, StrCat("has ", tensor.dims_size(), " dimensions; at most ",
+                       kMaxRank, " are supported"));
   }
   TensorType type{dtype, {}};
   Bytes bytes = SizeOf(dtype);
@@ -232,9 +232,10 @@ Result<TensorType> TypeOfTensor(const TensorProto& tensor) {
     const auto product =
         dim < 0 ? std::optional<Bytes>() : CheckedMul(bytes, dim);
     if (!product) {
-      return Wrong(tensor, StrCat("has the dimension ", dim, " after ", bytes,
-                                  " bytes; sizes must be at least 0 and fit "
-                                  "63 bits"));
+      return WrongTensor(tensor,
+                         StrCat("has the dimension ", dim, " after ", bytes,
+                                " bytes; sizes must be at least 0 and fit "
+                                "63 bits"));
     }
     bytes = *product;
   }
@@ -251,12 +252,13 @@ Status CheckTensor(const TensorProto& tensor, const std::string& model) {
   auto held = static_cast<Bytes>(tensor.raw_data().size());
   if (!tensor.has_raw_data()) {
     const std::optional<int64_t> count = CountListed(tensor, type.dtype);
-    if (!count) return Wrong(tensor, "has a list that ends within a number");
+    if (!count)
+      return WrongTensor(tensor, "has a list that ends within a number");
     held = *count * SizeOf(type.dtype);
   }
   if (held == type.bytes()) return {};
-  return Wrong(tensor, StrCat("has ", held, " bytes of contents; ",
-                              type.ToString(), " takes ", type.bytes()));
+  return WrongTensor(tensor, StrCat("has ", held, " bytes of contents; ",
+                                    type.ToString(), " takes ", type.bytes()));
 }
 
 Result<Array> ReadTensor(const TensorProto& tensor, const std::string& model) {

@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/errors.h"
 #include "base/index.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
@@ -221,10 +222,6 @@ std::vector<int32_t> MoveOutside(const Graph& body, const Node& node,
 
 namespace {
 
-Error Fail(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[plan] ", message)};
-}
-
 // Lays the leaves of one role, those on the host or those in the arena, one after
 // the other, or where `given` has them. Returns the region's bytes.
 Result<Bytes> LayOutLeaves(
@@ -245,15 +242,16 @@ Result<Bytes> LayOutLeaves(
     }
     const auto slot = given->find(value.name);
     if (slot == given->end()) {
-      return Fail(StrCat("the weight layout has no ", RoleName(role), " ",
-                         Quoted(value.name), " of ", value.type.ToString(),
-                         "; it must come from a plan of the same model"));
+      return InvalidArgumentError(
+          "[plan] the weight layout has no ", RoleName(role), " ",
+          Quoted(value.name), " of ", value.type.ToString(),
+          "; it must come from a plan of the same model");
     }
     if (slot->second.type != value.type) {
-      return Fail(StrCat(RoleName(role), " ", Quoted(value.name), " is ",
-                         value.type.ToString(), " here and ",
-                         slot->second.type.ToString(),
-                         " in the weight layout; they must be equal"));
+      return InvalidArgumentError(
+          "[plan] ", RoleName(role), " ", Quoted(value.name), " is ",
+          value.type.ToString(), " here and ", slot->second.type.ToString(),
+          " in the weight layout; they must be equal");
     }
     buffer.offset = slot->second.offset;
   }
@@ -271,8 +269,9 @@ Status CheckSums(const Graph& graph, const Lifetimes& lifetimes,
     if (sum) sum = CheckedAdd(*sum, bytes);
     if (sum) sum = CheckedAdd(*sum, alignment);
     if (sum) return {};
-    return Fail(StrCat("the sum of all buffers does not fit 64 bits at ",
-                       Quoted(name), " of ", bytes, " bytes"));
+    return InvalidArgumentError(
+        "[plan] the sum of all buffers does not fit 64 bits at ", Quoted(name),
+        " of ", bytes, " bytes");
   };
   if (weights) {
     STOWAGE_RETURN_IF_ERROR(add("given weights", weights->weight_bytes()));
@@ -482,19 +481,20 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
                        AsBody* body) {
   const Bytes alignment = options.alignment;
   if (alignment < 1 || !std::has_single_bit(static_cast<uint64_t>(alignment))) {
-    return Fail(StrCat("alignment ", alignment,
-                       " is not a power of two; 64 and 256 are usual"));
+    return InvalidArgumentError("[plan] alignment ", alignment,
+                                " is not a power of two; 64 and 256 are usual");
   }
   if (options.budget && *options.budget <= 0) {
-    return Fail(StrCat("budget ", *options.budget,
-                       " bytes is not positive; give the most bytes the arena "
-                       "may take"));
+    return InvalidArgumentError(
+        "[plan] budget ", *options.budget,
+        " bytes is not positive; give the most bytes the arena "
+        "may take");
   }
   const std::optional<WeightLayout>& weights = options.weights;
   if (weights && weights->alignment() % alignment != 0) {
-    return Fail(StrCat("the weight layout is aligned to ", weights->alignment(),
-                       " bytes, this plan to ", alignment,
-                       "; plan both with one alignment"));
+    return InvalidArgumentError("[plan] the weight layout is aligned to ",
+                                weights->alignment(), " bytes, this plan to ",
+                                alignment, "; plan both with one alignment");
   }
 
   Plan plan;

@@ -66,7 +66,7 @@ Model OnnxBytesModel(const py::bytes& bytes, const std::string& path,
 }
 
 // It may be called, and its last copy may end, in a thread that does not hold the GIL.
-std::shared_ptr<BuildFunction> Shared(const py::function& build) {
+std::shared_ptr<BuildFunction> SharedModel(const py::function& build) {
   return {new BuildFunction{build}, [](BuildFunction* last) {
             py::gil_scoped_acquire held;
             delete last;
@@ -96,8 +96,8 @@ ModelFn CalledGraph(const std::string& name,
 
 Model BuiltModel(const std::string& name, const py::function& train,
                  const std::optional<py::function>& evaluate, int64_t batch) {
-  std::vector<std::shared_ptr<BuildFunction>> functions = {Shared(train)};
-  if (evaluate) functions.push_back(Shared(*evaluate));
+  std::vector<std::shared_ptr<BuildFunction>> functions = {SharedModel(train)};
+  if (evaluate) functions.push_back(SharedModel(*evaluate));
   return {
       .name = name,
       .train = CalledGraph(name, functions.front()),

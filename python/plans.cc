@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "ir/dtype.h"
 #include "python/errors.h"
@@ -29,10 +30,6 @@ std::string TextOf(const nlohmann::ordered_json& json) {
                    nlohmann::ordered_json::error_handler_t::replace);
 }
 
-Error Invalid(std::string message) {
-  return {ErrorCode::kInvalidArgument, std::move(message)};
-}
-
 Status SetPieces(Levers& levers, std::string_view text, int64_t batch) {
   if (text == "auto") {
     levers.pieces = PiecesToTry(batch);
@@ -42,8 +39,8 @@ Status SetPieces(Levers& levers, std::string_view text, int64_t batch) {
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, count);
   if (parsed.ec != std::errc() || parsed.ptr != end || count < 1) {
-    return Invalid(StrCat("[levers] pieces are ", Quoted(text),
-                          "; expected a number of at least 1, or auto"));
+    return InvalidArgumentError("[levers] pieces are ", Quoted(text),
+                                "; expected a number of at least 1, or auto");
   }
   levers.pieces = {count};
   return {};
@@ -55,8 +52,8 @@ Result<std::optional<Levers>> ReadLevers(const Request& request,
   if (const auto* all = std::get_if<std::string>(&request.levers)) {
     if (*all == "auto") return std::optional<Levers>();
     if (*all == "none") return std::optional(NoLevers());
-    return Invalid(StrCat("[levers] there is no choice ", Quoted(*all),
-                          "; expected auto, none, or choices by name"));
+    return InvalidArgumentError("[levers] there is no choice ", Quoted(*all),
+                                "; expected auto, none, or choices by name");
   }
   Levers levers = NoLevers();
   for (const auto& [name, choice] :
@@ -72,8 +69,8 @@ Result<std::optional<Levers>> ReadLevers(const Request& request,
       if (each.name == name) lever = &each;
     }
     if (lever == nullptr) {
-      return Invalid(StrCat("[levers] there is no lever ", Quoted(name),
-                            "; there are ", names));
+      return InvalidArgumentError("[levers] there is no lever ", Quoted(name),
+                                  "; there are ", names);
     }
     STOWAGE_RETURN_IF_ERROR(lever->set(levers, choice));
   }
@@ -85,9 +82,10 @@ Status NameValues(const Request& request, Levers* levers) {
   for (const auto& [what, names] : {std::pair("keep", &request.keep),
                                     std::pair("remake", &request.remake)}) {
     if (names->empty() || levers->recompute != Recompute::kNone) continue;
-    return Invalid(StrCat("[levers] ", what, " names ", Quoted(names->front()),
-                          ", and nothing runs again by these levers; give "
-                          "\"auto\", or recompute as \"cheap\" or \"auto\""));
+    return InvalidArgumentError(
+        "[levers] ", what, " names ", Quoted(names->front()),
+        ", and nothing runs again by these levers; give "
+        "\"auto\", or recompute as \"cheap\" or \"auto\"");
   }
   levers->always_kept = request.keep;
   levers->always_remade = request.remake;
@@ -139,9 +137,9 @@ Result<Optimizer> ReadOptimizer(const Model& model, const Request& request) {
       for (const auto& [each, _] : settings) {
         names += StrCat(names.empty() ? "" : ", ", each);
       }
-      return Invalid(StrCat("[optimizer] ", OptimizerName(optimizer),
-                            " has no setting ", Quoted(name), "; it has ",
-                            names));
+      return InvalidArgumentError("[optimizer] ", OptimizerName(optimizer),
+                                  " has no setting ", Quoted(name), "; it has ",
+                                  names);
     }
     *setting->second = value;
   }

@@ -11,16 +11,17 @@ namespace stowage {
 namespace {
 
 // The page, in SVG units.
-constexpr double kWidth = 900;
-constexpr double kHeight = 520;
-constexpr double kLeft = 80;
-constexpr double kRight = kWidth - 40;
-constexpr double kTop = 70;
-constexpr double kBottom = kHeight - 50;
+constexpr double kFrontierWidth = 900;
+constexpr double kFrontierHeight = 520;
+constexpr double kFrontierLeft = 80;
+constexpr double kFrontierRight = kFrontierWidth - 40;
+constexpr double kFrontierTop = 70;
+constexpr double kFrontierBottom = kFrontierHeight - 50;
 
-class Drawing {
+class FrontierDrawing {
  public:
-  Drawing(const FrontierLabels& labels, std::span<const FrontierMark> marks)
+  FrontierDrawing(const FrontierLabels& labels,
+                  std::span<const FrontierMark> marks)
       : labels_(labels), marks_(marks) {
     for (const FrontierMark& mark : marks) {
       most_bytes_ = std::max(most_bytes_, static_cast<double>(mark.budget));
@@ -43,17 +44,19 @@ class Drawing {
 
  private:
   double X(double bytes) const {
-    return kLeft + (kRight - kLeft) * bytes / most_bytes_;
+    return kFrontierLeft +
+           (kFrontierRight - kFrontierLeft) * bytes / most_bytes_;
   }
   double X(Bytes bytes) const { return X(static_cast<double>(bytes)); }
   // Even steps are equal ratios of 1 + percent.
   double Y(double percent) const {
-    return kBottom - (kBottom - kTop) * std::log1p(percent) / std::log1p(most_);
+    return kFrontierBottom - (kFrontierBottom - kFrontierTop) *
+                                 std::log1p(percent) / std::log1p(most_);
   }
 
   void Heading() {
-    canvas_.Text({kLeft, 24}, kHeading, labels_.title);
-    canvas_.Text({kLeft, 44}, kQuiet,
+    canvas_.Text({kFrontierLeft, 24}, kHeading, labels_.title);
+    canvas_.Text({kFrontierLeft, 44}, kQuiet,
                  StrCat("budget to the right, ", labels_.cost,
                         " upwards; dashed: no plan can need less"));
   }
@@ -61,15 +64,17 @@ class Drawing {
   void Axes() {
     for (const double percent : {0, 1, 3, 10, 30, 100, 300, 1000}) {
       if (percent > most_) break;
-      canvas_.Line("grid", {kLeft, Y(percent)}, {kRight, Y(percent)}, "#ddd");
-      canvas_.Text({kLeft - 6, Y(percent) + 4}, kEndsHere,
+      canvas_.Line("grid", {kFrontierLeft, Y(percent)},
+                   {kFrontierRight, Y(percent)}, "#ddd");
+      canvas_.Text({kFrontierLeft - 6, Y(percent) + 4}, kEndsHere,
                    StrCat(percent, " %"));
     }
     constexpr int kLines = 4;
     for (int i = 0; i <= kLines; ++i) {
       const double bytes = most_bytes_ * i / kLines;
-      canvas_.Line("grid", {X(bytes), kTop}, {X(bytes), kBottom}, "#ddd");
-      canvas_.Text({X(bytes), kBottom + 18},
+      canvas_.Line("grid", {X(bytes), kFrontierTop},
+                   {X(bytes), kFrontierBottom}, "#ddd");
+      canvas_.Text({X(bytes), kFrontierBottom + 18},
                    "text-anchor=\"middle\" fill=\"#444\"",
                    FormatBytes(static_cast<Bytes>(bytes)));
     }
@@ -99,14 +104,14 @@ class Drawing {
   const std::span<const FrontierMark> marks_;
   double most_bytes_ = 1;
   double most_ = 1;
-  Canvas canvas_{kWidth, kHeight};
+  Canvas canvas_{kFrontierWidth, kFrontierHeight};
 };
 
 }  // namespace
 
 std::string FrontierToSvg(const FrontierLabels& labels,
                           std::span<const FrontierMark> marks) {
-  return Drawing(labels, marks).Draw();
+  return FrontierDrawing(labels, marks).Draw();
 }
 
 }  // namespace stowage

@@ -113,13 +113,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string Row(std::string_view figure, std::string_view a, std::string_view b,
-                std::string_view difference) {
+std::string FigureRow(std::string_view figure, std::string_view a,
+                      std::string_view b, std::string_view difference) {
   return StrCat("| ", PadRight(figure, 18), " | ", PadLeft(a, 15), " | ",
                 PadLeft(b, 15), " | ", PadLeft(difference, 18), " |\n");
 }
 
-std::string Rule(char c) { return StrCat("|", std::string(77, c), "|\n"); }
+std::string FigureRule(char c) {
+  return StrCat("|", std::string(77, c), "|\n");
+}
 
 std::string BytesRow(std::string_view figure, Bytes a, Bytes b) {
   const Bytes more = b - a;
@@ -129,12 +131,13 @@ std::string BytesRow(std::string_view figure, Bytes a, Bytes b) {
                                   FormatBytes(more < 0 ? -more : more));
   if (a != 0)
     difference += StrCat(", ", Fixed(Report::Percent(more, a), 1), " %");
-  return Row(figure, FormatBytes(a), FormatBytes(b), difference);
+  return FigureRow(figure, FormatBytes(a), FormatBytes(b), difference);
 }
 
 std::string CountRow(std::string_view figure, size_t a, size_t b) {
   const int64_t more = static_cast<int64_t>(b) - static_cast<int64_t>(a);
-  return Row(figure, StrCat(a), StrCat(b), StrCat(more > 0 ? "+" : "", more));
+  return FigureRow(figure, StrCat(a), StrCat(b),
+                   StrCat(more > 0 ? "+" : "", more));
 }
 
 }  // namespace
@@ -142,9 +145,9 @@ std::string CountRow(std::string_view figure, size_t a, size_t b) {
 std::string ComparisonText(const NamedReport& a, const NamedReport& b) {
   const Report& x = *a.report;
   const Report& y = *b.report;
-  std::string out = Rule('=');
-  out += Row("Figure", a.name, b.name, "difference");
-  out += Rule('-');
+  std::string out = FigureRule('=');
+  out += FigureRow("Figure", a.name, b.name, "difference");
+  out += FigureRule('-');
   out += BytesRow("arena", x.arena, y.arena);
   if (x.host > 0 || y.host > 0) out += BytesRow("host memory", x.host, y.host);
   out += BytesRow("lower bound", x.lower_bound, y.lower_bound);
@@ -152,17 +155,18 @@ std::string ComparisonText(const NamedReport& a, const NamedReport& b) {
   out += BytesRow("saved", x.saved(), y.saved());
   out +=
       BytesRow("caching allocator", x.caching_allocator, y.caching_allocator);
-  out += Rule('-');
+  out += FigureRule('-');
   for (const Region region : kRegions) {
     out += BytesRow(RegionName(region), BytesOf(x.regions, region),
                     BytesOf(y.regions, region));
   }
-  out += Rule('-');
+  out += FigureRule('-');
   out += CountRow("nodes", x.nodes.size(), y.nodes.size());
   out += CountRow("buffers", x.buffers.size(), y.buffers.size());
-  out += Row("GFLOP a run", Fixed(x.flops / 1e9, 3), Fixed(y.flops / 1e9, 3),
-             Fixed((y.flops - x.flops) / 1e9, 3));
-  out += Rule('=');
+  out +=
+      FigureRow("GFLOP a run", Fixed(x.flops / 1e9, 3), Fixed(y.flops / 1e9, 3),
+                Fixed((y.flops - x.flops) / 1e9, 3));
+  out += FigureRule('=');
   return out;
 }
 

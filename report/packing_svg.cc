@@ -22,18 +22,21 @@ using packing::Problem;
 using packing::Time;
 
 // The page, in SVG units.
-constexpr double kWidth = 1200;
-constexpr double kLeft = 90;
-constexpr double kRight = 20;
-constexpr double kTop = 64;
-constexpr double kMapHeight = 560;
-constexpr double kGap = 24;  // between the map and the curve
-constexpr double kCurveHeight = 110;
-constexpr double kBottom = 30;
-constexpr double kPlotWidth = kWidth - kLeft - kRight;
-constexpr double kPlotRight = kLeft + kPlotWidth;
-constexpr double kCurveTop = kTop + kMapHeight + kGap;
-constexpr double kHeight = kCurveTop + kCurveHeight + kBottom;
+constexpr double kPackingWidth = 1200;
+constexpr double kPackingLeft = 90;
+constexpr double kPackingRight = 20;
+constexpr double kPackingTop = 64;
+constexpr double kPackingMapHeight = 560;
+constexpr double kPackingGap = 24;  // between the map and the curve
+constexpr double kPackingCurveHeight = 110;
+constexpr double kPackingBottom = 30;
+constexpr double kPackingPlotWidth =
+    kPackingWidth - kPackingLeft - kPackingRight;
+constexpr double kPackingPlotRight = kPackingLeft + kPackingPlotWidth;
+constexpr double kPackingCurveTop =
+    kPackingTop + kPackingMapHeight + kPackingGap;
+constexpr double kPackingHeight =
+    kPackingCurveTop + kPackingCurveHeight + kPackingBottom;
 
 // Neighbours differ in colour, mostly.
 constexpr std::array<std::string_view, 7> kColours = {
@@ -41,9 +44,9 @@ constexpr std::array<std::string_view, 7> kColours = {
     "#76b7b2", "#edc948", "#e15759"};
 constexpr std::string_view kFixedColour = "#9c9c9c";
 
-class Drawing {
+class PackingDrawing {
  public:
-  Drawing(const Problem& problem, const Packing& packing)
+  PackingDrawing(const Problem& problem, const Packing& packing)
       : problem_(problem), packing_(packing) {
     STOWAGE_CHECK(packing.solution.offsets.size() == problem.buffers.size());
     Bytes top = packing.solution.height;
@@ -73,28 +76,28 @@ class Drawing {
   double X(Time time) const {
     const double span =
         std::max(1.0, static_cast<double>(last_) - static_cast<double>(first_));
-    return kLeft + kPlotWidth * ((static_cast<double>(time) -
-                                  static_cast<double>(first_)) /
-                                 span);
+    return kPackingLeft + kPackingPlotWidth * ((static_cast<double>(time) -
+                                                static_cast<double>(first_)) /
+                                               span);
   }
   double Y(double address) const {
-    return kTop + kMapHeight * (1 - address / top_);
+    return kPackingTop + kPackingMapHeight * (1 - address / top_);
   }
   double CurveY(double bytes) const {
-    return kCurveTop + kCurveHeight * (1 - bytes / top_);
+    return kPackingCurveTop + kPackingCurveHeight * (1 - bytes / top_);
   }
 
   void Level(std::string_view kind, double y, std::string_view colour) {
-    canvas_.Line(kind, {kLeft, y}, {kPlotRight, y}, colour);
+    canvas_.Line(kind, {kPackingLeft, y}, {kPackingPlotRight, y}, colour);
   }
 
   void Heading() {
     canvas_.Text(
-        {kLeft, 24}, kHeading,
+        {kPackingLeft, 24}, kHeading,
         StrCat(WithCommas(static_cast<int64_t>(problem_.buffers.size())),
                " buffers"));
     canvas_.Text(
-        {kLeft, 44}, kQuiet,
+        {kPackingLeft, 44}, kQuiet,
         StrCat("height ", packing_.solution.height, " bytes, lower bound ",
                packing_.lower_bound, packing_.optimal ? ": optimal" : "", "; ",
                packing_.packer));
@@ -105,11 +108,13 @@ class Drawing {
     for (int i = 0; i <= kLines; ++i) {
       const double address = top_ * i / kLines;
       Level("grid", Y(address), "#ddd");
-      canvas_.Text({kLeft - 6, Y(address) + 4}, kEndsHere,
+      canvas_.Text({kPackingLeft - 6, Y(address) + 4}, kEndsHere,
                    FormatBytes(static_cast<Bytes>(address)));
     }
-    canvas_.Text({kLeft, kHeight - 8}, kQuiet, StrCat("time ", first_));
-    canvas_.Text({kPlotRight, kHeight - 8}, kEndsHere, StrCat("time ", last_));
+    canvas_.Text({kPackingLeft, kPackingHeight - 8}, kQuiet,
+                 StrCat("time ", first_));
+    canvas_.Text({kPackingPlotRight, kPackingHeight - 8}, kEndsHere,
+                 StrCat("time ", last_));
   }
 
   void DrawBuffer(size_t i) {
@@ -137,19 +142,19 @@ class Drawing {
       changes[b.lower] += b.size;
       changes[b.upper] -= b.size;
     }
-    std::vector<Point> points = {{kLeft, CurveY(0)}};
+    std::vector<Point> points = {{kPackingLeft, CurveY(0)}};
     Bytes live = 0;
     for (const auto& [time, change] : changes) {
       points.push_back({X(time), CurveY(static_cast<double>(live))});
       live += change;
       points.push_back({X(time), CurveY(static_cast<double>(live))});
     }
-    points.push_back({kPlotRight, CurveY(0)});
+    points.push_back({kPackingPlotRight, CurveY(0)});
     canvas_.Polygon("live", points, kLiveBytes, "live bytes");
     const double y = CurveY(static_cast<double>(packing_.solution.height));
     Level("height", y, "#222");
-    canvas_.Text({kLeft - 6, y + 4}, kEndsHere, "height");
-    canvas_.Text({kLeft - 6, CurveY(0) + 4}, kEndsHere, "live bytes");
+    canvas_.Text({kPackingLeft - 6, y + 4}, kEndsHere, "height");
+    canvas_.Text({kPackingLeft - 6, CurveY(0) + 4}, kEndsHere, "live bytes");
   }
 
   const Problem& problem_;
@@ -157,14 +162,14 @@ class Drawing {
   Time first_ = 0;
   Time last_ = 1;
   double top_ = 1;
-  Canvas canvas_{kWidth, kHeight};
+  Canvas canvas_{kPackingWidth, kPackingHeight};
 };
 
 }  // namespace
 
 std::string ToSvg(const packing::Problem& problem,
                   const packing::Packing& packing) {
-  return Drawing(problem, packing).Draw();
+  return PackingDrawing(problem, packing).Draw();
 }
 
 }  // namespace stowage

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/errors.h"
 #include "base/index.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
@@ -44,10 +45,6 @@ std::string Hex(uint64_t value) {
   return std::string(digits, end.ptr);
 }
 
-Error Fail(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[plan file] ", message)};
-}
-
 // Reads the fields of one object; messages call the object `where`.
 class Reader {
  public:
@@ -56,8 +53,8 @@ class Reader {
 
   Status CheckIsObject() const {
     if (object_.is_object()) return {};
-    return Fail(
-        StrCat(where_, " is ", object_.type_name(), "; expected an object"));
+    return InvalidArgumentError("[plan file] ", where_, " is ",
+                                object_.type_name(), "; expected an object");
   }
 
   bool Has(std::string_view name) const { return object_.contains(name); }
@@ -65,7 +62,8 @@ class Reader {
   Result<const Json*> Field(std::string_view name) const {
     const auto found = object_.find(name);
     if (found == object_.end()) {
-      return Fail(StrCat(where_, " has no ", Quoted(name)));
+      return InvalidArgumentError("[plan file] ", where_, " has no ",
+                                  Quoted(name));
     }
     return &*found;
   }
@@ -99,8 +97,9 @@ class Reader {
                                        int64_t least, size_t end) const {
     STOWAGE_ASSIGN_OR_RETURN(const Json* array, Array(name));
     if (array->size() != count) {
-      return Fail(StrCat(where_, ": ", Quoted(name), " has ", array->size(),
-                         " entries; the graph needs ", count));
+      return InvalidArgumentError("[plan file] ", where_, ": ", Quoted(name),
+                                  " has ", array->size(),
+                                  " entries; the graph needs ", count);
     }
     std::vector<int32_t> indices;
     indices.reserve(count);
@@ -123,20 +122,23 @@ class Reader {
                           : field.is_number_integer();
     const int64_t value = fits ? field.get<int64_t>() : 0;
     if (!fits || value < least || value > most) {
-      return Fail(StrCat(
+      return InvalidArgumentError(
+          "[plan file] ",
+
           what, " is ",
           field.is_number() ? field.dump() : std::string(field.type_name()),
           "; expected an integer ",
           most == kMax ? StrCat("of at least ", least)
-                       : StrCat("from ", least, " to ", most)));
+                       : StrCat("from ", least, " to ", most));
     }
     return value;
   }
 
   Error WrongType(std::string_view name, const Json& field,
                   std::string_view expected) const {
-    return Fail(StrCat(where_, ": ", Quoted(name), " is ", field.type_name(),
-                       "; expected ", expected));
+    return InvalidArgumentError("[plan file] ", where_, ": ", Quoted(name),
+                                " is ", field.type_name(), "; expected ",
+                                expected);
   }
 
   const Json& object_;
@@ -165,7 +167,9 @@ Result<RegionBytes> ReadRegions(const Reader& file) {
     STOWAGE_ASSIGN_OR_RETURN(*fields[i],
                              reader.Int(RegionName(kAllRegions[i]), 0, kMax));
     sum = CheckedAdd(*sum, *fields[i]);
-    if (!sum) return Fail("\"regions\": the sum does not fit 64 bits");
+    if (!sum)
+      return InvalidArgumentError(
+          "[plan file] \"regions\": the sum does not fit 64 bits");
   }
   return regions;
 }
@@ -187,10 +191,10 @@ Result<std::vector<PlannedBuffer>> ReadBuffers(const Reader& file,
     STOWAGE_ASSIGN_OR_RETURN(const std::string region, reader.String("region"));
     const std::optional<Region> parsed = ParseRegion(region);
     if (!parsed) {
-      return Fail(
-          StrCat(where, ": \"region\" is ", Quoted(region),
-                 "; expected weights, state, io, activations, workspace, "
-                 "host_state, host_stash or outside"));
+      return InvalidArgumentError(
+          "[plan file] ", where, ": \"region\" is ", Quoted(region),
+          "; expected weights, state, io, activations, workspace, "
+          "host_state, host_stash or outside");
     }
     buffer.region = *parsed;
     STOWAGE_ASSIGN_OR_RETURN(buffer.offset, reader.Int("offset", 0, kMax));
@@ -213,8 +217,9 @@ Result<std::vector<PlannedBuffer>> ReadBuffers(const Reader& file,
         end && padded ? CheckedAdd(*end, *padded) : std::optional<Bytes>();
     const auto sum = padded ? CheckedAdd(total, *padded) : padded;
     if (!top || !sum) {
-      return Fail(StrCat(where, ": offset ", buffer.offset, " and size ",
-                         buffer.size, " do not fit 64 bits"));
+      return InvalidArgumentError("[plan file] ", where, ": offset ",
+                                  buffer.offset, " and size ", buffer.size,
+                                  " do not fit 64 bits");
     }
     total = *sum;
     buffers.push_back(std::move(buffer));
@@ -231,8 +236,8 @@ Status ReadSources(const Json& json, Graph* graph) {
   STOWAGE_ASSIGN_OR_RETURN(const Json* files, reader.Array("files"));
   for (const Json& file : *files) {
     if (!file.is_string()) {
-      return Fail(StrCat("\"sources\": a file is ", file.type_name(),
-                         "; expected a string"));
+      return InvalidArgumentError("[plan file] \"sources\": a file is ",
+                                  file.type_name(), "; expected a string");
     }
   }
   const auto values = static_cast<size_t>(graph->num_values());
@@ -321,9 +326,9 @@ Status CheckFacts(const Reader& file, const Graph& graph) {
   for (const auto& [name, expected] : parts) {
     STOWAGE_ASSIGN_OR_RETURN(const Json* found, file.Array(name));
     if (found->size() != expected->size()) {
-      return Fail(StrCat(Quoted(name), " has ", found->size(),
-                         " entries; the graph in the file has ",
-                         expected->size()));
+      return InvalidArgumentError(
+          "[plan file] ", Quoted(name), " has ", found->size(),
+          " entries; the graph in the file has ", expected->size());
     }
     for (size_t i = 0; i < expected->size(); ++i) {
       // Whatever the order of an object's fields.
@@ -334,8 +339,9 @@ Status CheckFacts(const Reader& file, const Graph& graph) {
       const Json written = Json::parse(
           (*expected)[i].dump(-1, ' ', false, Json::error_handler_t::replace));
       if (nlohmann::json((*found)[i]) == nlohmann::json(written)) continue;
-      return Fail(StrCat(Quoted(name), " entry ", i, " is ", (*found)[i].dump(),
-                         "; the graph in the file says ", written.dump()));
+      return InvalidArgumentError(
+          "[plan file] ", Quoted(name), " entry ", i, " is ",
+          (*found)[i].dump(), "; the graph in the file says ", written.dump());
     }
   }
   return {};
@@ -384,8 +390,8 @@ Status ReadBodies(const Reader& file, const Graph& graph, Plan* plan) {
   if (count == 0) return {};
   STOWAGE_ASSIGN_OR_RETURN(const Json* array, file.Array("bodies"));
   if (array->size() != count) {
-    return Fail(StrCat("\"bodies\" has ", array->size(),
-                       " entries; the graph needs ", count));
+    return InvalidArgumentError("[plan file] \"bodies\" has ", array->size(),
+                                " entries; the graph needs ", count);
   }
   for (NodeId n = 0; n < graph.num_nodes(); ++n) {
     for (const auto& body : BodiesOf(graph.node(n))) {
@@ -417,11 +423,11 @@ Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
                            file.String("fingerprint"));
   plan.fingerprint = Fingerprint(graph);
   if (fingerprint != Hex(plan.fingerprint)) {
-    return Fail(StrCat("the fingerprint is ", Quoted(fingerprint),
-                       ", that of the graph in the file ",
-                       Quoted(Hex(plan.fingerprint)),
-                       "; the plan was made for another graph, or the file was "
-                       "altered"));
+    return InvalidArgumentError(
+        "[plan file] the fingerprint is ", Quoted(fingerprint),
+        ", that of the graph in the file ", Quoted(Hex(plan.fingerprint)),
+        "; the plan was made for another graph, or the file was "
+        "altered");
   }
   STOWAGE_ASSIGN_OR_RETURN(plan.alignment,
                            file.Int("alignment", 1, Bytes{1} << 40));
@@ -579,31 +585,34 @@ std::string PlanToJson(const Plan& plan, const Graph& graph,
 
 Result<PlanFile> PlanFromJson(std::string_view text) {
   if (const int depth = DepthOf(text); depth > kMaxDepth) {
-    return Fail(StrCat("the JSON nests ", depth, " deep; expected at most ",
-                       kMaxDepth));
+    return InvalidArgumentError("[plan file] the JSON nests ", depth,
+                                " deep; expected at most ", kMaxDepth);
   }
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) {
-    return Fail(StrCat("no valid JSON in ", text.size(),
-                       " bytes: cut short, altered, or another kind of file; "
-                       "expected a file that `stowage plan -o` wrote"));
+    return InvalidArgumentError(
+        "[plan file] no valid JSON in ", text.size(),
+        " bytes: cut short, altered, or another kind of file; "
+        "expected a file that `stowage plan -o` wrote");
   }
   const Reader file(json, "the file");
   STOWAGE_RETURN_IF_ERROR(file.CheckIsObject());
   STOWAGE_ASSIGN_OR_RETURN(const std::string format, file.String("format"));
   if (format != kFormat) {
-    return Fail(StrCat("\"format\" is ", Quoted(format), "; expected ",
-                       Quoted(kFormat)));
+    return InvalidArgumentError("[plan file] \"format\" is ", Quoted(format),
+                                "; expected ", Quoted(kFormat));
   }
   STOWAGE_ASSIGN_OR_RETURN(const int64_t version, file.Int("version", 0, kMax));
   if (version != kVersion) {
-    return Fail(StrCat("version ", version, " is not known here; version ",
-                       kVersion, " is"));
+    return InvalidArgumentError("[plan file] version ", version,
+                                " is not known here; version ", kVersion,
+                                " is");
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::string graph_text, file.String("graph"));
   Result<Graph> graph = ParseGraph(graph_text);
   if (!graph.ok()) {
-    return Fail(StrCat("the graph in it is wrong: ", graph.error().message));
+    return InvalidArgumentError("[plan file] the graph in it is wrong: ",
+                                graph.error().message);
   }
   STOWAGE_RETURN_IF_ERROR(ReadSources(json, &*graph));
   STOWAGE_ASSIGN_OR_RETURN(Plan plan, ReadPlan(file, *graph));
@@ -612,12 +621,14 @@ Result<PlanFile> PlanFromJson(std::string_view text) {
   STOWAGE_ASSIGN_OR_RETURN(const int64_t arena,
                            file.Int("arena_bytes", 0, kMax));
   if (arena != plan.arena_bytes()) {
-    return Fail(StrCat("\"arena_bytes\" is ", arena, ", the regions sum to ",
-                       plan.arena_bytes(), "; they must be equal"));
+    return InvalidArgumentError("[plan file] \"arena_bytes\" is ", arena,
+                                ", the regions sum to ", plan.arena_bytes(),
+                                "; they must be equal");
   }
   if (plan.lower_bound > arena) {
-    return Fail(StrCat("\"lower_bound_bytes\" is ", plan.lower_bound,
-                       ", above the arena of ", arena));
+    return InvalidArgumentError("[plan file] \"lower_bound_bytes\" is ",
+                                plan.lower_bound, ", above the arena of ",
+                                arena);
   }
   return PlanFile{std::move(*graph), std::move(plan), std::move(request)};
 }

@@ -14,14 +14,14 @@ namespace stowage {
 
 namespace {
 
-constexpr size_t kWidth = 79;
+constexpr size_t kTextWidth = 79;
 
 std::string Rule(char c) {
-  return StrCat("|", std::string(kWidth - 2, c), "|\n");
+  return StrCat("|", std::string(kTextWidth - 2, c), "|\n");
 }
 
 std::string Line(std::string_view text) {
-  return StrCat("| ", PadRight(text, kWidth - 4), " |\n");
+  return StrCat("| ", PadRight(text, kTextWidth - 4), " |\n");
 }
 
 std::string Percent(double value) { return StrCat(Fixed(value, 1), " %"); }

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/graph.h"
@@ -20,10 +21,6 @@
 namespace stowage {
 
 namespace {
-
-Error Fail(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[session] ", message)};
-}
 
 // That `plan` has the scratch that the backend wants, in bodies too.
 Status CheckScratch(const Graph& graph, const Plan& plan,
@@ -39,11 +36,11 @@ Status CheckScratch(const Graph& graph, const Plan& plan,
         slot < 0 ? 0 : plan.buffers[static_cast<size_t>(slot)].size;
     const Bytes needs = backend.Workspace(graph, graph.node(n));
     if (needs > has) {
-      return Fail(StrCat("backend ", Quoted(backend.name()), " needs ", needs,
-                         " bytes of scratch for ", graph.Describe(n),
-                         " of program ", Quoted(program), ", the plan has ",
-                         has,
-                         "; plan with PlanOptions::workspace of this backend"));
+      return InvalidArgumentError(
+          "[session] backend ", Quoted(backend.name()), " needs ", needs,
+          " bytes of scratch for ", graph.Describe(n), " of program ",
+          Quoted(program), ", the plan has ", has,
+          "; plan with PlanOptions::workspace of this backend");
     }
   }
   return {};
@@ -55,8 +52,9 @@ Status CheckProgram(const SessionProgram& program, const Backend& backend) {
   const Plan& plan = program.plan;
   STOWAGE_RETURN_IF_ERROR(CheckPlanIsFor(plan, graph));
   if (const auto broken = ValidatePlan(graph, plan, 1); !broken.empty()) {
-    return Fail(StrCat("the plan of program ", Quoted(program.name),
-                       " is not valid: ", broken.front()));
+    return InvalidArgumentError("[session] the plan of program ",
+                                Quoted(program.name),
+                                " is not valid: ", broken.front());
   }
   STOWAGE_RETURN_IF_ERROR(backend.Supports(graph));
   STOWAGE_RETURN_IF_ERROR(CheckScratch(graph, plan, backend, program.name));
@@ -65,10 +63,11 @@ Status CheckProgram(const SessionProgram& program, const Backend& backend) {
                         : plan.buffers[static_cast<size_t>(plan.reserve)].size;
   const Bytes needs = backend.Reserve(graph, plan.alignment);
   if (needs > has) {
-    return Fail(StrCat("backend ", Quoted(backend.name()), " keeps ", needs,
-                       " bytes beside the values of program ",
-                       Quoted(program.name), ", the plan has ", has,
-                       "; plan with PlanOptions::reserve of this backend"));
+    return InvalidArgumentError(
+        "[session] backend ", Quoted(backend.name()), " keeps ", needs,
+        " bytes beside the values of program ", Quoted(program.name),
+        ", the plan has ", has,
+        "; plan with PlanOptions::reserve of this backend");
   }
   return {};
 }
@@ -90,12 +89,13 @@ Status CheckCaches(const std::vector<SessionProgram>& programs) {
                         &program.name};
       const Place& known = places.try_emplace(value.name, place).first->second;
       if (known.type == place.type && known.address == place.address) continue;
-      return Fail(StrCat(
-          "programs ", Quoted(*known.program), " and ", Quoted(program.name),
-          " disagree on cache ", Quoted(value.name), ": ",
+      return InvalidArgumentError(
+          "[session] programs ", Quoted(*known.program), " and ",
+          Quoted(program.name), " disagree on cache ", Quoted(value.name), ": ",
           known.type.ToString(), " at ", known.address, " and ",
           place.type.ToString(), " at ", place.address,
-          "; programs that share caches declare the same ones in one order"));
+          "; programs that share caches declare the same "
+          "ones in one order");
     }
   }
   return {};
@@ -121,13 +121,14 @@ Status CheckShared(const std::vector<SessionProgram>& programs) {
                    : StrCat(of.state, " of state and ", of.host_state,
                             " of state on the host");
       };
-      return Fail(StrCat(
-          "program ", Quoted(program.name), " reserves ", regions.weights,
-          " bytes of weights and ", state(regions), ", program ",
-          Quoted(programs.front().name), " ", first.weights, " and ",
-          state(first),
-          "; plan all of them with one WeightLayout, taken from the plan that "
-          "has the states"));
+      return InvalidArgumentError(
+          "[session] program ", Quoted(program.name), " reserves ",
+          regions.weights, " bytes of weights and ", state(regions),
+          ", program ", Quoted(programs.front().name), " ", first.weights,
+          " and ", state(first),
+          "; plan all of them with one WeightLayout, taken from the "
+          "plan that "
+          "has the states");
     }
     std::vector<ValueId> persistent = program.graph.Leaves(Role::kParam);
     std::ranges::copy(program.graph.Leaves(Role::kState),
@@ -147,10 +148,11 @@ Status CheckShared(const std::vector<SessionProgram>& programs) {
         return StrCat(of.type.ToString(), of.on_host ? " on the host" : "",
                       " at ", of.address);
       };
-      return Fail(StrCat("programs ", Quoted(*known.program), " and ",
-                         Quoted(program.name), " disagree on ",
-                         Quoted(value.name), ": ", text(known), " and ",
-                         text(place), "; plan them with one WeightLayout"));
+      return InvalidArgumentError("[session] programs ", Quoted(*known.program),
+                                  " and ", Quoted(program.name),
+                                  " disagree on ", Quoted(value.name), ": ",
+                                  text(known), " and ", text(place),
+                                  "; plan them with one WeightLayout");
     }
   }
   // Values of different names must lie apart, in whichever programs they are.
@@ -167,14 +169,14 @@ Status CheckShared(const std::vector<SessionProgram>& programs) {
         next->second->address >= address + it->second->type.bytes()) {
       continue;
     }
-    return Fail(
-        StrCat(Quoted(name), " of program ", Quoted(*it->second->program), ", ",
-               it->second->type.ToString(), " at ", address, ", and ",
-               Quoted(std::get<2>(next->first)), " of program ",
-               Quoted(*next->second->program), ", ",
-               next->second->type.ToString(), " at ", next->second->address,
-               ", share bytes; plan the programs with one WeightLayout "
-               "that has both"));
+    return InvalidArgumentError(
+        "[session] ", Quoted(name), " of program ",
+        Quoted(*it->second->program), ", ", it->second->type.ToString(), " at ",
+        address, ", and ", Quoted(std::get<2>(next->first)), " of program ",
+        Quoted(*next->second->program), ", ", next->second->type.ToString(),
+        " at ", next->second->address,
+        ", share bytes; plan the programs with one WeightLayout "
+        "that has both");
   }
   return {};
 }
@@ -183,12 +185,15 @@ Status CheckShared(const std::vector<SessionProgram>& programs) {
 
 Status CheckPrograms(const std::vector<SessionProgram>& programs,
                      const Backend& backend) {
-  if (programs.empty()) return Fail("there are no programs; give at least one");
+  if (programs.empty())
+    return InvalidArgumentError(
+        "[session] there are no programs; give at least one");
   for (const SessionProgram& program : programs) {
     for (const SessionProgram& other : programs) {
       if (&other != &program && other.name == program.name) {
-        return Fail(StrCat("two programs are called ", Quoted(program.name),
-                           "; names must be unique"));
+        return InvalidArgumentError("[session] two programs are called ",
+                                    Quoted(program.name),
+                                    "; names must be unique");
       }
     }
     STOWAGE_RETURN_IF_ERROR(CheckProgram(program, backend));

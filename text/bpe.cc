@@ -5,6 +5,7 @@
 #include <queue>
 #include <unordered_map>
 
+#include "base/errors.h"
 #include "base/hash.h"
 #include "base/strings.h"
 #include "text/utf8.h"
@@ -58,10 +59,6 @@ class AlphabetReader {
   std::array<int, 0x144> bytes_{};
 };
 
-Error Fail(std::string message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[text] ", message)};
-}
-
 }  // namespace
 
 std::string InAlphabet(std::string_view bytes) {
@@ -92,8 +89,9 @@ Result<Bpe> Bpe::Create(const std::vector<std::string>& tokens,
     if (tokens[i].empty()) continue;
     const auto [there, is_new] = id_of.emplace(tokens[i], id);
     if (!is_new) {
-      return Fail(StrCat("tokens ", there->second, " and ", id, " are both ",
-                         Quoted(tokens[i]), "; expected each once"));
+      return InvalidArgumentError("[text] tokens ", there->second, " and ", id,
+                                  " are both ", Quoted(tokens[i]),
+                                  "; expected each once");
     }
     if (bytes && bytes->size() == 1) {
       bpe.byte_ids_[static_cast<unsigned char>(bytes->front())] = id;
@@ -109,8 +107,9 @@ Result<Bpe> Bpe::Create(const std::vector<std::string>& tokens,
     if (space == std::string_view::npos || space == 0 ||
         space + 1 == merge.size() ||
         merge.find(' ', space + 1) != std::string_view::npos) {
-      return Fail(StrCat("merge ", rank, " is ", Quoted(merge),
-                         "; expected two tokens and a space between them"));
+      return InvalidArgumentError(
+          "[text] merge ", rank, " is ", Quoted(merge),
+          "; expected two tokens and a space between them");
     }
     int32_t ids[3];
     const std::string both =
@@ -120,9 +119,10 @@ Result<Bpe> Bpe::Create(const std::vector<std::string>& tokens,
     for (int i = 0; i < 3; ++i) {
       const auto found = id_of.find(parts[i]);
       if (found == id_of.end()) {
-        return Fail(StrCat("merge ", rank, ", ", Quoted(merge), ", ",
-                           i < 2 ? "is of " : "gives ", Quoted(parts[i]),
-                           ", which is none of the ", id_of.size(), " tokens"));
+        return InvalidArgumentError("[text] merge ", rank, ", ", Quoted(merge),
+                                    ", ", i < 2 ? "is of " : "gives ",
+                                    Quoted(parts[i]), ", which is none of the ",
+                                    id_of.size(), " tokens");
       }
       ids[i] = found->second;
     }

@@ -185,9 +185,9 @@ Result<bool> IsLearnt(const Json& message, bool is_answer) {
   return weight == 1;
 }
 
-class Reader {
+class ExampleReader {
  public:
-  Reader(const Tokenizer& tokenizer, const ExampleFormat& format)
+  ExampleReader(const Tokenizer& tokenizer, const ExampleFormat& format)
       : tokenizer_(tokenizer), format_(format) {}
 
   Status Read(const std::string& line) {
@@ -346,7 +346,7 @@ Result<TokenExamples> ReadExamples(std::string_view text,
                                    std::string_view origin,
                                    const Tokenizer& tokenizer,
                                    const ExampleFormat& format) {
-  Reader reader(tokenizer, format);
+  ExampleReader reader(tokenizer, format);
   int64_t number = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());

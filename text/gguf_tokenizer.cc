@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/strings.h"
 
 namespace stowage {
@@ -12,14 +13,11 @@ namespace {
 // llama.cpp's types of tokens.
 constexpr int32_t kControl = 3, kUserDefined = 4;
 
-Error Fail(std::string what) {
-  return {ErrorCode::kInvalidArgument, StrCat("[text] ", what)};
-}
-
 Result<int32_t> To32(std::string_view key, int64_t value) {
   if (value < 0 || value > std::numeric_limits<int32_t>::max()) {
-    return Fail(StrCat(key, " has ", value, "; expected 0 to ",
-                       std::numeric_limits<int32_t>::max()));
+    return InvalidArgumentError("[text] ", key, " has ", value,
+                                "; expected 0 to ",
+                                std::numeric_limits<int32_t>::max());
   }
   return static_cast<int32_t>(value);
 }
@@ -97,8 +95,9 @@ Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header) {
 
 Result<TokenizerParts> PartsOf(GgufTokenizer gguf) {
   if (gguf.token_types.size() != gguf.tokens.size()) {
-    return Fail(StrCat("there are ", gguf.token_types.size(), " types for ",
-                       gguf.tokens.size(), " tokens; expected one for each"));
+    return InvalidArgumentError("[text] there are ", gguf.token_types.size(),
+                                " types for ", gguf.tokens.size(),
+                                " tokens; expected one for each");
   }
   TokenizerParts parts;
   STOWAGE_ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizerSteps(gguf.pre));
@@ -112,8 +111,8 @@ Result<TokenizerParts> PartsOf(GgufTokenizer gguf) {
   }
   if (gguf.add_bos.value_or(gguf.pre == "llama-bpe")) {
     if (!gguf.bos) {
-      return Fail(
-          "a text begins with the token bos, and there is no id of it; "
+      return InvalidArgumentError(
+          "[text] a text begins with the token bos, and there is no id of it; "
           "expected "
           "bos_token_id");
     }
@@ -121,8 +120,9 @@ Result<TokenizerParts> PartsOf(GgufTokenizer gguf) {
   }
   if (gguf.add_eos) {
     if (!gguf.eos) {
-      return Fail(
-          "a text ends with the token eos, and there is no id of it; expected "
+      return InvalidArgumentError(
+          "[text] a text ends with the token eos, and there is no id of it; "
+          "expected "
           "eos_token_id");
     }
     parts.suffix = {*gguf.eos};

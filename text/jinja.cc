@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "text/jinja_functions.h"
 #include "text/jinja_parser.h"
@@ -129,7 +130,7 @@ class Evaluator {
         return Assign(statement, std::move(text), scope);
       }
       case Kind::kMacro:
-        if (&scope != &root_) return Unsupported("a macro within a block");
+        if (&scope != &root_) return UnsupportedError("a macro within a block");
         scope.Set(statement.text, Function{{}, &statement});
         return Flow::kNext;
       case Kind::kScope: {
@@ -152,7 +153,7 @@ class Evaluator {
     STOWAGE_ASSIGN_OR_RETURN(const Value of, Find(statement.names[0], scope));
     const auto* const space = std::get_if<Namespace>(&of);
     if (space == nullptr) {
-      return Invalid(StrCat("it sets an attribute of ", KindOf(of)));
+      return InvalidArgumentError("it sets an attribute of ", KindOf(of));
     }
     STOWAGE_RETURN_IF_ERROR(CheckHeld(value));
     space->attributes->Set(statement.text, std::move(value));
@@ -198,8 +199,9 @@ class Evaluator {
     }
     STOWAGE_ASSIGN_OR_RETURN(const auto parts, Iterate(item));
     if (parts->items.size() != loop.names.size()) {
-      return Invalid(StrCat("it takes ", loop.names.size(), " variables from ",
-                            parts->items.size(), " values"));
+      return InvalidArgumentError("it takes ", loop.names.size(),
+                                  " variables from ", parts->items.size(),
+                                  " values");
     }
     for (size_t i = 0; i < loop.names.size(); ++i) {
       scope.Set(loop.names[i], parts->items[i]);
@@ -293,7 +295,7 @@ class Evaluator {
         Dict dict;
         for (size_t i = 0; i < parts.size(); i += 2) {
           if (!Is<std::string>(parts[i])) {
-            return Unsupported(StrCat("a dict by ", KindOf(parts[i])));
+            return UnsupportedError("a dict by ", KindOf(parts[i]));
           }
           STOWAGE_RETURN_IF_ERROR(CheckHeld(parts[i + 1]));
           dict.Set(std::get<std::string>(parts[i]), std::move(parts[i + 1]));
@@ -301,7 +303,7 @@ class Evaluator {
         return MakeDict(std::move(dict));
       }
       default:
-        return Unsupported("an expression");
+        return UnsupportedError("an expression");
     }
   }
 
@@ -346,9 +348,9 @@ class Evaluator {
     const auto* const function = std::get_if<Function>(&of);
     if (function == nullptr) {
       return Is<Undefined>(of)
-                 ? Invalid(StrCat(Quoted(std::get<Undefined>(of).name),
-                                  " is undefined"))
-                 : Unsupported(StrCat("a call of ", KindOf(of)));
+                 ? InvalidArgumentError(Quoted(std::get<Undefined>(of).name),
+                                        " is undefined")
+                 : UnsupportedError("a call of ", KindOf(of));
     }
     if (function->macro != nullptr)
       return CallMacro(*function->macro, arguments);
@@ -357,20 +359,21 @@ class Evaluator {
 
   Result<Value> CallMacro(const Statement& macro, const Arguments& arguments) {
     if (arguments.values.size() > macro.names.size()) {
-      return Invalid(StrCat("it calls the macro ", Quoted(macro.text), " with ",
-                            arguments.values.size(), " arguments, which takes ",
-                            macro.names.size()));
+      return InvalidArgumentError("it calls the macro ", Quoted(macro.text),
+                                  " with ", arguments.values.size(),
+                                  " arguments, which takes ",
+                                  macro.names.size());
     }
     for (const auto& [name, value] : arguments.named) {
       const auto param = std::ranges::find(macro.names, name);
       if (param == macro.names.end() ||
           param - macro.names.begin() < std::ssize(arguments.values)) {
-        return Unsupported(StrCat("an argument ", Quoted(name),
-                                  " of the macro ", Quoted(macro.text)));
+        return UnsupportedError("an argument ", Quoted(name), " of the macro ",
+                                Quoted(macro.text));
       }
     }
     if (calls_ == kMaxCalls) {
-      return Unsupported(StrCat("macros in macros, ", kMaxCalls + 1, " deep"));
+      return UnsupportedError("macros in macros, ", kMaxCalls + 1, " deep");
     }
     Scope scope{.parent = &root_};
     for (size_t i = 0; i < macro.names.size(); ++i) {
@@ -399,11 +402,11 @@ class Evaluator {
       if (message != nullptr) {
         STOWAGE_ASSIGN_OR_RETURN(text, TextOf(*message));
       }
-      return Invalid(StrCat("it says ", Quoted(text)));
+      return InvalidArgumentError("it says ", Quoted(text));
     }
     if (name == "range") return Range(arguments);
     if (!arguments.values.empty()) {
-      return Unsupported(StrCat(name, " of arguments without names"));
+      return UnsupportedError(name, " of arguments without names");
     }
     Dict dict;
     for (const auto& [key, value] : arguments.named) {
@@ -418,12 +421,12 @@ class Evaluator {
     std::vector<int64_t> bounds;
     for (const Value& value : arguments.values) {
       if (!Is<int64_t>(value)) {
-        return Unsupported(StrCat("a range by ", KindOf(value)));
+        return UnsupportedError("a range by ", KindOf(value));
       }
       bounds.push_back(std::get<int64_t>(value));
     }
     if (bounds.empty() || bounds.size() > 3 || !arguments.named.empty()) {
-      return Unsupported(StrCat("a range of ", bounds.size(), " bounds"));
+      return UnsupportedError("a range of ", bounds.size(), " bounds");
     }
     const int64_t begin = bounds.size() == 1 ? 0 : bounds[0];
     const int64_t end = bounds.size() == 1 ? bounds[0] : bounds[1];
@@ -431,14 +434,15 @@ class Evaluator {
     constexpr int64_t kFar = int64_t{1} << 40;
     for (const int64_t bound : {begin, end, step}) {
       if (bound > kFar || bound < -kFar) {
-        return Unsupported(StrCat("a range by ", bound));
+        return UnsupportedError("a range by ", bound);
       }
     }
-    if (step == 0) return Invalid("a range in steps of 0");
+    if (step == 0) return InvalidArgumentError("a range in steps of 0");
     std::vector<Value> items;
     for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
       if (std::ssize(items) == kMaxRange) {
-        return Invalid(StrCat("a range of more than ", kMaxRange, " numbers"));
+        return InvalidArgumentError("a range of more than ", kMaxRange,
+                                    " numbers");
       }
       items.emplace_back(i);
     }
@@ -461,7 +465,7 @@ class Evaluator {
                                                          "joiner"};
     for (const std::string_view other : kOthers) {
       if (other == name) {
-        return Unsupported(StrCat("the function ", Quoted(name)));
+        return UnsupportedError("the function ", Quoted(name));
       }
     }
     return Value(Undefined{std::string(name)});
@@ -470,16 +474,16 @@ class Evaluator {
   // A namespace in another value might hold itself, and is never freed then.
   static Status CheckHeld(const Value& value) {
     if (!Is<Namespace>(value)) return {};
-    return Unsupported("a namespace in another value");
+    return UnsupportedError("a namespace in another value");
   }
 
   Status Spend(int64_t bytes) {
     bytes_left_ -= bytes;
     if (++steps_ > kMaxSteps) {
-      return Unsupported(StrCat("more than ", kMaxSteps, " steps"));
+      return UnsupportedError("more than ", kMaxSteps, " steps");
     }
     if (bytes_left_ < 0) {
-      return Unsupported("strings of far more bytes than it is given");
+      return UnsupportedError("strings of far more bytes than it is given");
     }
     return {};
   }

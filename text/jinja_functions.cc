@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "base/errors.h"
 #include "base/strings.h"
 
 namespace stowage::jinja {
@@ -15,8 +16,8 @@ using ListPointer = std::shared_ptr<const List>;
 using DictPointer = std::shared_ptr<const Dict>;
 
 Error UndefinedError(const Value& value) {
-  return Invalid(
-      StrCat(Quoted(std::get<Undefined>(value).name), " is undefined"));
+  return InvalidArgumentError(Quoted(std::get<Undefined>(value).name),
+                              " is undefined");
 }
 
 // What Python's dict and str have as methods.
@@ -43,8 +44,8 @@ Result<std::string> StringOf(const Value* argument, std::string_view of) {
   if (argument != nullptr && Is<std::string>(*argument)) {
     return std::get<std::string>(*argument);
   }
-  return Unsupported(
-      StrCat(of, " of ", argument == nullptr ? "nothing" : KindOf(*argument)));
+  return UnsupportedError(of, " of ",
+                          argument == nullptr ? "nothing" : KindOf(*argument));
 }
 
 // Whether each character is of ASCII, whose case needs no table.
@@ -52,7 +53,7 @@ Status CheckAscii(std::string_view text, std::string_view of) {
   if (std::ranges::all_of(text, [](char c) { return (c & 0x80) == 0; })) {
     return {};
   }
-  return Unsupported(StrCat(of, " of letters beyond ASCII"));
+  return UnsupportedError(of, " of letters beyond ASCII");
 }
 char Upper(char c) {
   return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
@@ -73,13 +74,13 @@ Result<Value> Cased(std::string_view name, std::string text) {
 
 Result<Value> Replaced(std::string_view text, const Arguments& arguments) {
   if (arguments.values.size() != 2) {
-    return Unsupported("replace with a count of times");
+    return UnsupportedError("replace with a count of times");
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::string from,
                            StringOf(&arguments.values[0], "replace"));
   STOWAGE_ASSIGN_OR_RETURN(const std::string to,
                            StringOf(&arguments.values[1], "replace"));
-  if (from.empty()) return Unsupported("replace of an empty string");
+  if (from.empty()) return UnsupportedError("replace of an empty string");
   std::string out;
   while (true) {
     const size_t at = text.find(from);
@@ -112,7 +113,7 @@ Result<Value> Split(std::string_view text, const Arguments& arguments) {
   const Value* const limit = arguments.Find(1, "maxsplit");
   if (separator == nullptr || Is<None>(*separator)) {
     if (limit != nullptr)
-      return Unsupported("split by white space with a limit");
+      return UnsupportedError("split by white space with a limit");
     for (text = Strip(text); !text.empty();) {
       // The word ends where white space begins: at the first character after which
       // stripping from the left takes something.
@@ -127,10 +128,10 @@ Result<Value> Split(std::string_view text, const Arguments& arguments) {
     return MakeList(std::move(parts));
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::string by, StringOf(separator, "split"));
-  if (by.empty()) return Invalid("split by an empty string");
+  if (by.empty()) return InvalidArgumentError("split by an empty string");
   int64_t left = -1;
   if (limit != nullptr) {
-    if (!Is<int64_t>(*limit)) return Unsupported("a limit of split");
+    if (!Is<int64_t>(*limit)) return UnsupportedError("a limit of split");
     left = std::get<int64_t>(*limit);
   }
   while (true) {
@@ -164,8 +165,8 @@ Value ItemsOf(const Dict& dict) {
 Result<Value> CallStringMethod(std::string_view name, const std::string& text,
                                const Arguments& arguments) {
   if (!arguments.named.empty() && name != "split") {
-    return Unsupported(
-        StrCat("the method ", Quoted(name), " with arguments by name"));
+    return UnsupportedError("the method ", Quoted(name),
+                            " with arguments by name");
   }
   const Value* const first = arguments.Find(0, "");
   if (name == "strip") return Stripped(text, true, true, first);
@@ -178,14 +179,14 @@ Result<Value> CallStringMethod(std::string_view name, const std::string& text,
   if (name == "replace") return Replaced(text, arguments);
   if (name == "startswith" || name == "endswith") {
     if (arguments.values.size() != 1) {
-      return Unsupported(StrCat(name, " of a part of a string"));
+      return UnsupportedError(name, " of a part of a string");
     }
     STOWAGE_ASSIGN_OR_RETURN(const std::string part, StringOf(first, name));
     return Value(name == "startswith" ? text.starts_with(part)
                                       : text.ends_with(part));
   }
   if (name == "join" && first != nullptr) return Joined(*first, text);
-  return Unsupported(StrCat("the method ", Quoted(name), " of a string"));
+  return UnsupportedError("the method ", Quoted(name), " of a string");
 }
 
 // map, select, reject, selectattr, rejectattr: generators over what they keep.
@@ -196,7 +197,7 @@ Result<Value> Chosen(std::string_view name, const Value& of,
                              const Value* which) -> Result<Value> {
     STOWAGE_ASSIGN_OR_RETURN(const std::string path, StringOf(which, name));
     if (path.find('.') != std::string::npos) {
-      return Unsupported(StrCat(name, " by the path ", Quoted(path)));
+      return UnsupportedError(name, " by the path ", Quoted(path));
     }
     return ItemOf(item, path);
   };
@@ -206,7 +207,7 @@ Result<Value> Chosen(std::string_view name, const Value& of,
       const Value* const which = arguments.Find(0, "attribute");
       if (!arguments.values.empty() || which == nullptr ||
           arguments.named.size() != 1) {
-        return Unsupported("map by a filter, or with a default");
+        return UnsupportedError("map by a filter, or with a default");
       }
       STOWAGE_ASSIGN_OR_RETURN(Value value, attribute(item, which));
       kept.items.push_back(std::move(value));
@@ -268,7 +269,7 @@ Result<Value> ApplyFilter(std::string_view name, const Value& of,
   }
   if (name == "first" || name == "last") {
     if (name == "last" && Is<Generator>(of)) {
-      return Invalid("it takes the last of a generator");
+      return InvalidArgumentError("it takes the last of a generator");
     }
     STOWAGE_ASSIGN_OR_RETURN(const ListPointer list, Iterate(of));
     if (list->items.empty()) {
@@ -283,7 +284,7 @@ Result<Value> ApplyFilter(std::string_view name, const Value& of,
   }
   if (name == "join") {
     if (arguments.Find(1, "attribute") != nullptr) {
-      return Unsupported("join by an attribute");
+      return UnsupportedError("join by an attribute");
     }
     const Value* const by = arguments.Find(0, "d");
     std::string separator;
@@ -294,7 +295,7 @@ Result<Value> ApplyFilter(std::string_view name, const Value& of,
   }
   if (name == "items") {
     if (!Is<Undefined>(of) && !IsDict(of)) {
-      return Invalid(StrCat("it takes items of ", KindOf(of)));
+      return InvalidArgumentError("it takes items of ", KindOf(of));
     }
     STOWAGE_ASSIGN_OR_RETURN(
         const ListPointer pairs,
@@ -307,7 +308,7 @@ Result<Value> ApplyFilter(std::string_view name, const Value& of,
   }
   if (name == "tojson") {
     if (!arguments.values.empty() || !arguments.named.empty()) {
-      return Unsupported("tojson with options");
+      return UnsupportedError("tojson with options");
     }
     STOWAGE_ASSIGN_OR_RETURN(std::string json, JsonOf(of));
     return Value(std::move(json));
@@ -317,7 +318,7 @@ Result<Value> ApplyFilter(std::string_view name, const Value& of,
   constexpr std::array<std::string_view, 6> kOfTexts = {
       "trim", "upper", "lower", "capitalize", "string", "replace"};
   if (!Among(kOfTexts, name)) {
-    return Unsupported(StrCat("the filter ", Quoted(name), " of ", KindOf(of)));
+    return UnsupportedError("the filter ", Quoted(name), " of ", KindOf(of));
   }
   STOWAGE_ASSIGN_OR_RETURN(std::string text, TextOf(of));
   if (name == "string") return Value(std::move(text));
@@ -331,7 +332,7 @@ Result<Value> ApplyFilter(std::string_view name, const Value& of,
 Result<bool> ApplyTest(std::string_view name, const Value& of,
                        const Arguments& arguments) {
   if (!arguments.named.empty()) {
-    return Unsupported("a test with arguments by name");
+    return UnsupportedError("a test with arguments by name");
   }
   if (arguments.values.size() == 1) {
     const Value& other = arguments.values.front();
@@ -365,7 +366,7 @@ Result<bool> ApplyTest(std::string_view name, const Value& of,
       return (std::get<int64_t>(of) % 2 != 0) == (name == "odd");
     }
   }
-  return Unsupported(StrCat("the test ", Quoted(name), " of ", KindOf(of)));
+  return UnsupportedError("the test ", Quoted(name), " of ", KindOf(of));
 }
 
 Result<Value> CallMethod(std::string_view name, const Value& of,
@@ -393,7 +394,7 @@ Result<Value> CallMethod(std::string_view name, const Value& of,
       return arguments.values.size() > 1 ? arguments.values[1] : Value(None{});
     }
   }
-  return Unsupported(StrCat("the method ", Quoted(name), " of ", KindOf(of)));
+  return UnsupportedError("the method ", Quoted(name), " of ", KindOf(of));
 }
 
 Result<Value> AttributeOf(const Value& of, std::string_view name) {
@@ -416,7 +417,7 @@ Result<Value> AttributeOf(const Value& of, std::string_view name) {
       }
       return loop->items->items[static_cast<size_t>(at)];
     }
-    return Unsupported(StrCat("the attribute ", Quoted(name), " of a loop"));
+    return UnsupportedError("the attribute ", Quoted(name), " of a loop");
   }
   if (const auto* const space = std::get_if<Namespace>(&of)) {
     const Value* const found = space->attributes->Find(name);
@@ -426,8 +427,7 @@ Result<Value> AttributeOf(const Value& of, std::string_view name) {
   if (Is<std::string>(of) && !Among(kStringMethods, name)) {
     return Value(Undefined{std::string(name)});
   }
-  return Unsupported(
-      StrCat("the attribute ", Quoted(name), " of ", KindOf(of)));
+  return UnsupportedError("the attribute ", Quoted(name), " of ", KindOf(of));
 }
 
 Result<Value> ItemOf(const Value& of, const Value& index) {
@@ -439,7 +439,7 @@ Result<Value> ItemOf(const Value& of, const Value& index) {
         return *found;
       }
       if (!Among(kDictMethods, key)) return Value(Undefined{key});
-      return Unsupported(StrCat("the method ", Quoted(key), " as a value"));
+      return UnsupportedError("the method ", Quoted(key), " as a value");
     }
     return AttributeOf(of, key);
   }
@@ -453,25 +453,24 @@ Result<Value> ItemOf(const Value& of, const Value& index) {
     }
     return list->items[static_cast<size_t>(at)];
   }
-  return Unsupported(
-      StrCat("an index by ", KindOf(index), " into ", KindOf(of)));
+  return UnsupportedError("an index by ", KindOf(index), " into ", KindOf(of));
 }
 
 Result<Value> SliceOf(const Value& of, const Value& begin, const Value& end,
                       const Value& step) {
   if (Is<Undefined>(of)) return UndefinedError(of);
   if (!IsList(of) && !Is<std::string>(of)) {
-    return Unsupported(StrCat("a slice of ", KindOf(of)));
+    return UnsupportedError("a slice of ", KindOf(of));
   }
   STOWAGE_ASSIGN_OR_RETURN(const ListPointer list, Iterate(of));
   const int64_t size = std::ssize(list->items);
   for (const Value* bound : {&begin, &end, &step}) {
     if (!Is<None>(*bound) && !Is<int64_t>(*bound)) {
-      return Unsupported(StrCat("a slice by ", KindOf(*bound)));
+      return UnsupportedError("a slice by ", KindOf(*bound));
     }
   }
   const int64_t by = Is<None>(step) ? 1 : std::get<int64_t>(step);
-  if (by == 0) return Invalid("a slice in steps of 0");
+  if (by == 0) return InvalidArgumentError("a slice in steps of 0");
   // Bounds beyond either end are that end, as Python's slice.indices has it.
   const auto bound = [&](const Value& value, int64_t otherwise) {
     if (Is<None>(value)) return otherwise;
@@ -510,8 +509,8 @@ Result<Value> Operate(std::string_view operation, const Value& left,
     return MakeList(std::move(all));
   }
   if (!Is<int64_t>(left) || !Is<int64_t>(right)) {
-    return Unsupported(StrCat("the operator ", Quoted(operation), " of ",
-                              KindOf(left), " and ", KindOf(right)));
+    return UnsupportedError("the operator ", Quoted(operation), " of ",
+                            KindOf(left), " and ", KindOf(right));
   }
   const int64_t a = std::get<int64_t>(left), b = std::get<int64_t>(right);
   int64_t result = 0;
@@ -523,9 +522,10 @@ Result<Value> Operate(std::string_view operation, const Value& left,
   } else if (operation == "*") {
     overflow = __builtin_mul_overflow(a, b, &result);
   } else if (operation == "/") {
-    return Unsupported("the operator \"/\", whose result is a real number");
+    return UnsupportedError(
+        "the operator \"/\", whose result is a real number");
   } else if (b == 0) {
-    return Invalid("it divides by 0");
+    return InvalidArgumentError("it divides by 0");
   } else if (b == -1) {
     overflow = a == std::numeric_limits<int64_t>::min();
     if (operation == "//" && !overflow) result = -a;
@@ -536,7 +536,7 @@ Result<Value> Operate(std::string_view operation, const Value& left,
     result =
         operation == "//" ? a / b - (below ? 1 : 0) : rest + (below ? b : 0);
   }
-  if (overflow) return Unsupported("an integer beyond 63 bits");
+  if (overflow) return UnsupportedError("an integer beyond 63 bits");
   return Value(result);
 }
 

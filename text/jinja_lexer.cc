@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "text/jinja_value.h"
 #include "text/utf8.h"
@@ -11,7 +12,7 @@
 namespace stowage::jinja {
 namespace {
 
-using Kind = Token::Kind;
+using TokenKind = Token::Kind;
 
 constexpr std::string_view kSpace = " \t\n\v\f\r";
 // Of one tag. An expression nests no deeper than it has tokens.
@@ -64,7 +65,7 @@ class Lexer {
             data = data.substr(0, begin);
           }
         }
-        if (!data.empty()) Add(Kind::kData, std::string(data));
+        if (!data.empty()) Add(TokenKind::kData, std::string(data));
         Advance(tag + (sign == '-' || sign == '+' ? 3 : 2));
         if (kind == '#') {
           STOWAGE_RETURN_IF_ERROR(SkipComment());
@@ -73,19 +74,19 @@ class Lexer {
         }
         line_starts = source_[at_ - 1] == '\n';
       } else {
-        if (!data.empty()) Add(Kind::kData, std::string(data));
+        if (!data.empty()) Add(TokenKind::kData, std::string(data));
         at_ = source_.size();
       }
     }
-    Add(Kind::kEnd, "");
+    Add(TokenKind::kEnd, "");
     return std::move(tokens_);
   }
 
  private:
   Error Fail(std::string_view what) const {
-    return Invalid(StrCat("line ", line_, ": ", what));
+    return InvalidArgumentError("line ", line_, ": ", what);
   }
-  void Add(Kind kind, std::string text) {
+  void Add(TokenKind kind, std::string text) {
     tokens_.push_back({kind, std::move(text), line_});
   }
   void Advance(size_t to) {
@@ -136,18 +137,18 @@ class Lexer {
   Status ReadTag(char kind) {
     const bool output = kind == '{';
     const std::string_view end = output ? "}}" : "%}";
-    Add(output ? Kind::kOutputBegin : Kind::kBlockBegin, "");
+    Add(output ? TokenKind::kOutputBegin : TokenKind::kBlockBegin, "");
     std::string open;  // brackets that are to be closed
     const size_t first = tokens_.size();
     while (true) {
       if (tokens_.size() - first > kMaxTagTokens) {
-        return Unsupported(StrCat("line ", line_, ": a tag of more than ",
-                                  kMaxTagTokens, " tokens"));
+        return UnsupportedError("line ", line_, ": a tag of more than ",
+                                kMaxTagTokens, " tokens");
       }
       SkipSpace();
       if (at_ == source_.size()) return Fail("a tag does not end");
       if (open.empty() && TakeEnd(end)) {
-        Add(output ? Kind::kOutputEnd : Kind::kBlockEnd, "");
+        Add(output ? TokenKind::kOutputEnd : TokenKind::kBlockEnd, "");
         return {};
       }
       const char c = source_[at_];
@@ -157,7 +158,7 @@ class Lexer {
                (IsLetter(source_[to]) || IsDigit(source_[to]))) {
           ++to;
         }
-        Add(Kind::kName, source_.substr(at_, to - at_));
+        Add(TokenKind::kName, source_.substr(at_, to - at_));
         Advance(to);
       } else if (IsDigit(c)) {
         ReadNumber();
@@ -181,7 +182,8 @@ class Lexer {
       ++to;
       digits();
     }
-    Add(real ? Kind::kReal : Kind::kInteger, source_.substr(at_, to - at_));
+    Add(real ? TokenKind::kReal : TokenKind::kInteger,
+        source_.substr(at_, to - at_));
     Advance(to);
   }
 
@@ -208,7 +210,7 @@ class Lexer {
       open->pop_back();
     }
     const size_t size = pair == kPairs.end() ? 1 : 2;
-    Add(Kind::kOperator, source_.substr(at_, size));
+    Add(TokenKind::kOperator, source_.substr(at_, size));
     Advance(at_ + size);
     return {};
   }
@@ -246,15 +248,15 @@ class Lexer {
         }
         text::AppendUtf8(code, &value);
       } else if (IsDigit(escaped) || escaped == 'N') {
-        return Unsupported(StrCat("line ", line_, ": the escape \\",
-                                  std::string(1, escaped), " of a string"));
+        return UnsupportedError("line ", line_, ": the escape \\",
+                                std::string(1, escaped), " of a string");
       } else if (escaped != '\n') {
         value += '\\';
         value += escaped;
       }
     }
     if (to >= source_.size()) return Fail("a string does not end");
-    Add(Kind::kString, std::move(value));
+    Add(TokenKind::kString, std::move(value));
     Advance(to + 1);
     return {};
   }

@@ -7,20 +7,21 @@
 #include <optional>
 #include <span>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "text/jinja_lexer.h"
 
 namespace stowage::jinja {
 namespace {
 
-using Kind = Expression::Kind;
+using ExpressionKind = Expression::Kind;
 using Pointer = std::unique_ptr<const Expression>;
 using Parsed = Result<Pointer>;
 
 constexpr int kMaxDepth = 100;
 
 template <typename... Parts>
-Pointer Make(Kind kind, std::string_view text, Parts... parts) {
+Pointer Make(ExpressionKind kind, std::string_view text, Parts... parts) {
   auto made = std::make_unique<Expression>(Expression{.kind = kind});
   made->text = text;
   (made->parts.push_back(std::move(parts)), ...);
@@ -28,7 +29,8 @@ Pointer Make(Kind kind, std::string_view text, Parts... parts) {
 }
 
 Pointer Literal(Value value) {
-  auto made = std::make_unique<Expression>(Expression{.kind = Kind::kLiteral});
+  auto made = std::make_unique<Expression>(
+      Expression{.kind = ExpressionKind::kLiteral});
   made->value = std::move(value);
   return made;
 }
@@ -67,10 +69,10 @@ class Parser {
                : Quoted(Now().text);
   }
   Error Fail(std::string_view what) const {
-    return Invalid(StrCat("line ", Now().line, ": ", what));
+    return InvalidArgumentError("line ", Now().line, ": ", what);
   }
   Error NotRead(std::string_view what) const {
-    return Unsupported(StrCat("line ", Now().line, ": ", what));
+    return UnsupportedError("line ", Now().line, ": ", what);
   }
   Status Expect(std::string_view operation) {
     if (TakeOperator(operation)) return {};
@@ -261,7 +263,7 @@ class Parser {
       if (TakeName("else")) {
         STOWAGE_ASSIGN_OR_RETURN(otherwise, ReadExpression());
       }
-      first = Make(Kind::kConditional, "", std::move(first),
+      first = Make(ExpressionKind::kConditional, "", std::move(first),
                    std::move(condition), std::move(otherwise));
     }
     return first;
@@ -271,7 +273,7 @@ class Parser {
     STOWAGE_ASSIGN_OR_RETURN(Pointer left, ReadAnd());
     while (TakeName("or")) {
       STOWAGE_ASSIGN_OR_RETURN(Pointer right, ReadAnd());
-      left = Make(Kind::kOr, "", std::move(left), std::move(right));
+      left = Make(ExpressionKind::kOr, "", std::move(left), std::move(right));
     }
     return left;
   }
@@ -280,7 +282,7 @@ class Parser {
     STOWAGE_ASSIGN_OR_RETURN(Pointer left, ReadNot());
     while (TakeName("and")) {
       STOWAGE_ASSIGN_OR_RETURN(Pointer right, ReadNot());
-      left = Make(Kind::kAnd, "", std::move(left), std::move(right));
+      left = Make(ExpressionKind::kAnd, "", std::move(left), std::move(right));
     }
     return left;
   }
@@ -290,7 +292,7 @@ class Parser {
     if (depth_ > kMaxDepth) return NotRead("it nests too deep");
     if (!TakeName("not")) return ReadCompare();
     STOWAGE_ASSIGN_OR_RETURN(Pointer of, ReadNot());
-    return Make(Kind::kNot, "", std::move(of));
+    return Make(ExpressionKind::kNot, "", std::move(of));
   }
 
   std::optional<std::string> TakeComparison() {
@@ -313,7 +315,8 @@ class Parser {
     if (!comparison) return left;
     STOWAGE_ASSIGN_OR_RETURN(Pointer right, ReadSum());
     if (TakeComparison()) return NotRead("a chain of comparisons");
-    return Make(Kind::kCompare, *comparison, std::move(left), std::move(right));
+    return Make(ExpressionKind::kCompare, *comparison, std::move(left),
+                std::move(right));
   }
 
   // Of operators that bind alike, the left one first.
@@ -324,7 +327,8 @@ class Parser {
            std::ranges::find(operations, Now().text) != operations.end()) {
       const std::string operation = Take().text;
       STOWAGE_ASSIGN_OR_RETURN(Pointer right, (this->*operand)());
-      left = Make(Kind::kBinary, operation, std::move(left), std::move(right));
+      left = Make(ExpressionKind::kBinary, operation, std::move(left),
+                  std::move(right));
     }
     return left;
   }
@@ -348,13 +352,13 @@ class Parser {
       if (TakeOperator("|")) {
         STOWAGE_ASSIGN_OR_RETURN(const std::string name, TakeAnyName());
         STOWAGE_ASSIGN_OR_RETURN(
-            of,
-            ReadArguments(Kind::kFilter, name, std::move(of), AtOperator("(")));
+            of, ReadArguments(ExpressionKind::kFilter, name, std::move(of),
+                              AtOperator("(")));
       } else if (TakeName("is")) {
         STOWAGE_ASSIGN_OR_RETURN(of, ReadTest(std::move(of)));
       } else if (AtOperator("(")) {
         STOWAGE_ASSIGN_OR_RETURN(
-            of, ReadArguments(Kind::kCall, "", std::move(of), true));
+            of, ReadArguments(ExpressionKind::kCall, "", std::move(of), true));
       } else {
         return of;
       }
@@ -367,7 +371,7 @@ class Parser {
     const bool has_list = AtOperator("(");
     STOWAGE_ASSIGN_OR_RETURN(
         Pointer test,
-        ReadArguments(Kind::kTest, name, std::move(of), has_list));
+        ReadArguments(ExpressionKind::kTest, name, std::move(of), has_list));
     constexpr std::array<std::string_view, 5> kNoArgument = {
         "else", "or", "and", "if", "not"};
     const bool is_name =
@@ -381,13 +385,13 @@ class Parser {
       return NotRead(
           StrCat("the test ", Quoted(name), " of a value without brackets"));
     }
-    if (negated) return Make(Kind::kNot, "", std::move(test));
+    if (negated) return Make(ExpressionKind::kNot, "", std::move(test));
     return test;
   }
 
   // The call of a filter, a test or a function, with what is in brackets if there are
   // any.
-  Parsed ReadArguments(Kind kind, std::string_view name, Pointer of,
+  Parsed ReadArguments(ExpressionKind kind, std::string_view name, Pointer of,
                        bool has_list) {
     auto call = std::make_unique<Expression>(Expression{.kind = kind});
     call->text = name;
@@ -427,19 +431,19 @@ class Parser {
     if (depth_ > kMaxDepth) return NotRead("it nests too deep");
     if (TakeOperator("-")) {
       STOWAGE_ASSIGN_OR_RETURN(Pointer of, ReadUnary());
-      return Make(Kind::kNegative, "", std::move(of));
+      return Make(ExpressionKind::kNegative, "", std::move(of));
     }
     if (AtOperator("+")) return NotRead("the sign \"+\"");
     STOWAGE_ASSIGN_OR_RETURN(Pointer of, ReadPrimary());
     while (true) {
       if (TakeOperator(".")) {
         STOWAGE_ASSIGN_OR_RETURN(const std::string name, TakeAnyName());
-        of = Make(Kind::kAttribute, name, std::move(of));
+        of = Make(ExpressionKind::kAttribute, name, std::move(of));
       } else if (TakeOperator("[")) {
         STOWAGE_ASSIGN_OR_RETURN(of, ReadSubscript(std::move(of)));
       } else if (AtOperator("(")) {
         STOWAGE_ASSIGN_OR_RETURN(
-            of, ReadArguments(Kind::kCall, "", std::move(of), true));
+            of, ReadArguments(ExpressionKind::kCall, "", std::move(of), true));
       } else {
         return of;
       }
@@ -461,10 +465,11 @@ class Parser {
     STOWAGE_RETURN_IF_ERROR(Expect("]"));
     if (!slice) {
       if (bounds.front() == nullptr) return Fail("an index is empty");
-      return Make(Kind::kItem, "", std::move(of), std::move(bounds.front()));
+      return Make(ExpressionKind::kItem, "", std::move(of),
+                  std::move(bounds.front()));
     }
     bounds.resize(3);
-    return Make(Kind::kSlice, "", std::move(of), std::move(bounds[0]),
+    return Make(ExpressionKind::kSlice, "", std::move(of), std::move(bounds[0]),
                 std::move(bounds[1]), std::move(bounds[2]));
   }
 
@@ -474,7 +479,7 @@ class Parser {
       if (name == "true" || name == "True") return Literal(true);
       if (name == "false" || name == "False") return Literal(false);
       if (name == "none" || name == "None") return Literal(None{});
-      return Make(Kind::kName, name);
+      return Make(ExpressionKind::kName, name);
     }
     if (Now().kind == Token::Kind::kString) {
       std::string text;
@@ -500,8 +505,8 @@ class Parser {
     if (TakeOperator("(")) {
       STOWAGE_ASSIGN_OR_RETURN(Pointer inner, ReadExpression());
       if (TakeOperator(")")) return inner;
-      auto tuple =
-          std::make_unique<Expression>(Expression{.kind = Kind::kList});
+      auto tuple = std::make_unique<Expression>(
+          Expression{.kind = ExpressionKind::kList});
       tuple->parts.push_back(std::move(inner));
       return ReadItems(")", std::move(tuple));
     }
@@ -510,9 +515,10 @@ class Parser {
       return Fail(StrCat("expected a value and not ", Here()));
     }
     Take();
-    return ReadItems(dict ? "}" : "]",
-                     std::make_unique<Expression>(
-                         Expression{.kind = dict ? Kind::kDict : Kind::kList}));
+    return ReadItems(
+        dict ? "}" : "]",
+        std::make_unique<Expression>(Expression{
+            .kind = dict ? ExpressionKind::kDict : ExpressionKind::kList}));
   }
 
   // What follows in a list, a dict or a tuple, which is a list here.
@@ -524,7 +530,7 @@ class Parser {
       }
       STOWAGE_ASSIGN_OR_RETURN(Pointer item, ReadExpression());
       items->parts.push_back(std::move(item));
-      if (items->kind != Kind::kDict) continue;
+      if (items->kind != ExpressionKind::kDict) continue;
       STOWAGE_RETURN_IF_ERROR(Expect(":"));
       STOWAGE_ASSIGN_OR_RETURN(Pointer value, ReadExpression());
       items->parts.push_back(std::move(value));

@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "text/utf8.h"
 
@@ -16,17 +17,10 @@ bool IsSpace(char32_t code) {
 }
 
 Result<std::string> NoText(const Value& value) {
-  return Unsupported(StrCat("it writes ", KindOf(value)));
+  return UnsupportedError("it writes ", KindOf(value));
 }
 
 }  // namespace
-
-Error Unsupported(std::string_view message) {
-  return {ErrorCode::kUnsupported, std::string(message)};
-}
-Error Invalid(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, std::string(message)};
-}
 
 const Value* Dict::Find(std::string_view key) const {
   for (const auto& [name, value] : items) {
@@ -130,13 +124,14 @@ Result<bool> Less(const Value& a, const Value& b) {
   if (Is<std::string>(a) && Is<std::string>(b)) {
     return std::get<std::string>(a) < std::get<std::string>(b);
   }
-  return Invalid(StrCat("it compares ", KindOf(a), " with ", KindOf(b)));
+  return InvalidArgumentError("it compares ", KindOf(a), " with ", KindOf(b));
 }
 
 Result<bool> Contains(const Value& container, const Value& item) {
   if (const auto* const text = std::get_if<std::string>(&container)) {
     if (!Is<std::string>(item)) {
-      return Invalid(StrCat("it looks for ", KindOf(item), " in a string"));
+      return InvalidArgumentError("it looks for ", KindOf(item),
+                                  " in a string");
     }
     return text->find(std::get<std::string>(item)) != std::string::npos;
   }
@@ -166,13 +161,14 @@ Result<std::shared_ptr<const List>> Iterate(const Value& value) {
       items.emplace_back(key);
     }
   } else if (!Is<Undefined>(value)) {
-    return Invalid(StrCat("it iterates over ", KindOf(value)));
+    return InvalidArgumentError("it iterates over ", KindOf(value));
   }
   return std::make_shared<const List>(List{std::move(items)});
 }
 
 Result<int64_t> LengthOf(const Value& value) {
-  if (Is<Generator>(value)) return Invalid("it takes a generator's length");
+  if (Is<Generator>(value))
+    return InvalidArgumentError("it takes a generator's length");
   STOWAGE_ASSIGN_OR_RETURN(const auto list, Iterate(value));
   return std::ssize(list->items);
 }

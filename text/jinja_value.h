@@ -96,9 +96,6 @@ Result<int64_t> LengthOf(const Value& value);
 /// As `json.dumps(value, ensure_ascii=False)`.
 Result<std::string> JsonOf(const Value& value);
 
-Error Unsupported(std::string_view message);
-Error Invalid(std::string_view message);
-
 /// The characters of UTF-8, one after the other.
 std::vector<std::string_view> Characters(std::string_view text);
 /// Without white space, as str.strip has it, at either end or one of them.

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/hash.h"
 #include "base/strings.h"
 #include "text/bpe.h"
@@ -16,35 +17,35 @@ using text::AddedTokens;
 using text::Bpe;
 using text::PreTokenizer;
 
-Error Fail(std::string message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[text] ", message)};
-}
-
 // Gives the added tokens places among the tokens.
 Status PlaceAdded(const std::vector<AddedToken>& added,
                   std::vector<std::string>* tokens) {
   const int32_t ids = IdsOf(tokens->size() + added.size());
   for (const AddedToken& token : added) {
     if (token.text.empty()) {
-      return Fail(StrCat("the added token ", token.id, " is empty"));
+      return InvalidArgumentError("[text] the added token ", token.id,
+                                  " is empty");
     }
     // Else it could be found within a character, and leave the patterns what is none.
     std::string well_formed;
     if (text::WellFormed(token.text, &well_formed) != token.text) {
-      return Fail(StrCat("the added token ", token.id,
-                         " is no UTF-8; expected the text that it stands for"));
+      return InvalidArgumentError(
+          "[text] the added token ", token.id,
+          " is no UTF-8; expected the text that it stands for");
     }
     if (token.id < 0 || token.id >= ids) {
-      return Fail(StrCat("the added token ", Quoted(token.text), " has id ",
-                         token.id, "; expected one from 0 to ", ids - 1,
-                         " among ", tokens->size() + added.size(), " tokens"));
+      return InvalidArgumentError(
+          "[text] the added token ", Quoted(token.text), " has id ", token.id,
+          "; expected one from 0 to ", ids - 1, " among ",
+          tokens->size() + added.size(), " tokens");
     }
     const auto id = static_cast<size_t>(token.id);
     if (id >= tokens->size()) tokens->resize(id + 1);
     std::string& place = (*tokens)[id];
     if (!place.empty() && place != token.text) {
-      return Fail(StrCat("the added token ", Quoted(token.text), " has id ",
-                         token.id, ", which is that of ", Quoted(place)));
+      return InvalidArgumentError("[text] the added token ", Quoted(token.text),
+                                  " has id ", token.id, ", which is that of ",
+                                  Quoted(place));
     }
     place = token.text;
   }
@@ -55,7 +56,8 @@ Status CheckIds(const std::vector<int32_t>& ids, int32_t size,
                 std::string_view what) {
   for (const int32_t id : ids) {
     if (id < 0 || id >= size) {
-      return Fail(StrCat(what, " is token ", id, " of ", size, " tokens"));
+      return InvalidArgumentError("[text] ", what, " is token ", id, " of ",
+                                  size, " tokens");
     }
   }
   return {};
@@ -108,12 +110,13 @@ struct Tokenizer::Data {
 
 Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
   if (parts.tokens.size() > static_cast<size_t>(kMostTokens)) {
-    return Fail(StrCat("there are ", parts.tokens.size(), " tokens; at most ",
-                       kMostTokens, " are read"));
+    return InvalidArgumentError("[text] there are ", parts.tokens.size(),
+                                " tokens; at most ", kMostTokens, " are read");
   }
   if (parts.merges.empty()) {
-    return Fail(
-        "the tokenizer has no merges; expected one of byte pair encoding, with "
+    return InvalidArgumentError(
+        "[text] the tokenizer has no merges; expected one of byte pair "
+        "encoding, with "
         "a list of them");
   }
   STOWAGE_RETURN_IF_ERROR(PlaceAdded(parts.added, &parts.tokens));
@@ -208,9 +211,9 @@ Result<std::string> Tokenizer::Decode(std::span<const int32_t> ids,
     const std::string_view bytes =
         id >= 0 && id < size() ? data_->bpe.Bytes(id) : std::string_view();
     if (bytes.empty()) {
-      return Fail(StrCat("number ", i, " is ", id,
-                         ", which is no token; expected ids from 0 to ",
-                         size() - 1));
+      return InvalidArgumentError(
+          "[text] number ", i, " is ", id,
+          ", which is no token; expected ids from 0 to ", size() - 1);
     }
     text += bytes;
   }

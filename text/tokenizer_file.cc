@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/input_file.h"
 #include "base/strings.h"
 #include "formats/gguf.h"
@@ -18,17 +19,9 @@ using Json = nlohmann::json;
 constexpr int64_t kMostMerges = 1 << 22;
 constexpr int kDeepest = 64;
 
-Error Fail(std::string what) {
-  return {ErrorCode::kInvalidArgument, StrCat("[tokenizer.json] ", what)};
-}
-
-Error Unsupported(std::string what) {
-  return {ErrorCode::kUnsupported, StrCat("[tokenizer.json] ", what)};
-}
-
 // Takes vocabulary and merges as they come by, so that no tree is made of them: they
 // are nearly all of a file.
-class Reader {
+class TokenizerReader {
  public:
   // Whether to keep the value in the tree: nlohmann's parser_callback_t.
   bool Keep(int depth, Json::parse_event_t event, Json& value) {
@@ -82,16 +75,18 @@ class Reader {
     const int32_t ids = IdsOf(tokens_.size());
     for (auto& [id, token] : tokens_) {
       if (id >= ids) {
-        return Fail(StrCat("the token ", Quoted(token), " has id ", id,
-                           "; expected one from 0 to ", ids - 1, " among ",
-                           tokens_.size(), " tokens"));
+        return InvalidArgumentError("[tokenizer.json] the token ",
+                                    Quoted(token), " has id ", id,
+                                    "; expected one from 0 to ", ids - 1,
+                                    " among ", tokens_.size(), " tokens");
       }
       const auto at = static_cast<size_t>(id);
       if (at >= tokens.size()) tokens.resize(at + 1);
       std::string& place = tokens[at];
       if (!place.empty() && place != token) {
-        return Fail(StrCat("the tokens ", Quoted(place), " and ", Quoted(token),
-                           " both have id ", id));
+        return InvalidArgumentError("[tokenizer.json] the tokens ",
+                                    Quoted(place), " and ", Quoted(token),
+                                    " both have id ", id);
       }
       place = std::move(token);
     }
@@ -163,8 +158,8 @@ Result<bool> Flag(const Json& object, const char* name, bool absent) {
   const Json& value = Member(object, name);
   if (value.is_null()) return absent;
   if (!value.is_boolean()) {
-    return Fail(
-        StrCat(Quoted(name), " is ", Name(value), "; expected true or false"));
+    return InvalidArgumentError("[tokenizer.json] ", Quoted(name), " is ",
+                                Name(value), "; expected true or false");
   }
   return value.get<bool>();
 }
@@ -172,9 +167,9 @@ Result<bool> Flag(const Json& object, const char* name, bool absent) {
 Result<int32_t> Id(const Json& value, std::string_view what) {
   if (!value.is_number_unsigned() ||
       value.get<uint64_t>() >= uint64_t{kMostTokens}) {
-    return Fail(StrCat("the id of ", what, " is ", Name(value),
-                       "; expected a whole number from 0 to ",
-                       kMostTokens - 1));
+    return InvalidArgumentError(
+        "[tokenizer.json] the id of ", what, " is ", Name(value),
+        "; expected a whole number from 0 to ", kMostTokens - 1);
   }
   return value.get<int32_t>();
 }
@@ -192,8 +187,9 @@ Status ReadAdded(const Json& list, TokenizerParts* parts) {
   for (const Json& entry : list) {
     const Json& content = Member(entry, "content");
     if (!content.is_string() || content.get<std::string>().empty()) {
-      return Fail(StrCat("an added token has ", Name(content),
-                         " as its content; expected a text"));
+      return InvalidArgumentError("[tokenizer.json] an added token has ",
+                                  Name(content),
+                                  " as its content; expected a text");
     }
     AddedToken token{.text = content.get<std::string>()};
     STOWAGE_ASSIGN_OR_RETURN(token.id,
@@ -206,8 +202,9 @@ Status ReadAdded(const Json& list, TokenizerParts* parts) {
     STOWAGE_ASSIGN_OR_RETURN(const bool single_word,
                              Flag(entry, "single_word", false));
     if (single_word) {
-      return Unsupported(StrCat("the added token ", Quoted(token.text),
-                                " has \"single_word\", which is not known"));
+      return UnsupportedError("[tokenizer.json] the added token ",
+                              Quoted(token.text),
+                              " has \"single_word\", which is not known");
     }
     parts->added.push_back(std::move(token));
   }
@@ -217,8 +214,8 @@ Status ReadAdded(const Json& list, TokenizerParts* parts) {
 Status ReadNormalizer(const Json& normalizer, TokenizerParts* parts) {
   for (const Json* one : InSequence(normalizer, "normalizers")) {
     if (TypeOf(*one) != "NFC") {
-      return Unsupported(StrCat("the normalizer ", Name(*one),
-                                " is not known; expected NFC or none"));
+      return UnsupportedError("[tokenizer.json] the normalizer ", Name(*one),
+                              " is not known; expected NFC or none");
     }
     parts->nfc = true;
   }
@@ -232,10 +229,10 @@ Result<SplitBehavior> Behavior(const Json& value) {
   if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
   if (name == "Contiguous") return SplitBehavior::kContiguous;
-  return Unsupported(StrCat("the behavior ", Name(value),
-                            " of a Split is not known; expected Isolated, "
-                            "Removed, MergedWithPrevious, MergedWithNext or "
-                            "Contiguous"));
+  return UnsupportedError("[tokenizer.json] the behavior ", Name(value),
+                          " of a Split is not known; expected Isolated, "
+                          "Removed, MergedWithPrevious, MergedWithNext or "
+                          "Contiguous");
 }
 
 // A pattern that matches `text` alone.
@@ -262,8 +259,9 @@ Result<PreTokenizerStep> ReadSplit(const Json& split) {
     step.pattern = Literally(literal.get<std::string>());
   }
   if (step.pattern.empty()) {
-    return Fail(StrCat("the pattern of a Split is ", Name(pattern),
-                       "; expected a Regex or a String"));
+    return InvalidArgumentError("[tokenizer.json] the pattern of a Split is ",
+                                Name(pattern),
+                                "; expected a Regex or a String");
   }
   STOWAGE_ASSIGN_OR_RETURN(step.behavior, Behavior(Member(split, "behavior")));
   STOWAGE_ASSIGN_OR_RETURN(step.invert, Flag(split, "invert", false));
@@ -276,8 +274,8 @@ Status ReadPreTokenizer(const Json& pre_tokenizer, TokenizerParts* parts) {
   for (const Json* one : InSequence(pre_tokenizer, "pretokenizers")) {
     const std::string type = TypeOf(*one);
     if (by_bytes) {
-      return Unsupported(StrCat("the pre-tokenizer ", Name(*one),
-                                " stands after ByteLevel; expected it last"));
+      return UnsupportedError("[tokenizer.json] the pre-tokenizer ", Name(*one),
+                              " stands after ByteLevel; expected it last");
     }
     if (type == "Split") {
       STOWAGE_ASSIGN_OR_RETURN(PreTokenizerStep step, ReadSplit(*one));
@@ -295,14 +293,15 @@ Status ReadPreTokenizer(const Json& pre_tokenizer, TokenizerParts* parts) {
       if (space) steps.push_back({});
       if (regex) steps.push_back({kGpt2Pattern});
     } else {
-      return Unsupported(StrCat("the pre-tokenizer ", Name(*one),
-                                " is not known; expected ByteLevel, Split, "
-                                "Digits or a Sequence of them"));
+      return UnsupportedError("[tokenizer.json] the pre-tokenizer ", Name(*one),
+                              " is not known; expected ByteLevel, Split, "
+                              "Digits or a Sequence of them");
     }
   }
   if (!by_bytes) {
-    return Unsupported(
-        "there is no pre-tokenizer ByteLevel; expected byte pair encoding of "
+    return UnsupportedError(
+        "[tokenizer.json] there is no pre-tokenizer ByteLevel; expected byte "
+        "pair encoding of "
         "bytes");
   }
   return {};
@@ -318,22 +317,26 @@ Status ReadTemplate(const Json& processor, TokenizerParts* parts) {
     }
     const Json& name = Member(Member(piece, "SpecialToken"), "id");
     if (!name.is_string()) {
-      return Fail(StrCat("a template has the piece ", Name(piece),
-                         "; expected a SpecialToken or a Sequence"));
+      return InvalidArgumentError("[tokenizer.json] a template has the piece ",
+                                  Name(piece),
+                                  "; expected a SpecialToken or a Sequence");
     }
     const Json& ids = Member(Member(Member(processor, "special_tokens"),
                                     name.get<std::string>().c_str()),
                              "ids");
     if (!ids.is_array()) {
-      return Fail(StrCat("the template's token ", Name(name),
-                         " is not among its special_tokens"));
+      return InvalidArgumentError("[tokenizer.json] the template's token ",
+                                  Name(name),
+                                  " is not among its special_tokens");
     }
     for (const Json& entry : ids) {
       STOWAGE_ASSIGN_OR_RETURN(const int32_t id, Id(entry, Name(name)));
       (after ? parts->suffix : parts->prefix).push_back(id);
     }
   }
-  if (!after) return Fail("a template has no Sequence; expected one");
+  if (!after)
+    return InvalidArgumentError(
+        "[tokenizer.json] a template has no Sequence; expected one");
   return {};
 }
 
@@ -343,9 +346,10 @@ Status ReadPostProcessor(const Json& processor, TokenizerParts* parts) {
     if (type == "TemplateProcessing") {
       STOWAGE_RETURN_IF_ERROR(ReadTemplate(*one, parts));
     } else if (type != "ByteLevel") {  // which is about offsets alone
-      return Unsupported(StrCat("the post-processor ", Name(*one),
-                                " is not known; expected TemplateProcessing or "
-                                "ByteLevel"));
+      return UnsupportedError("[tokenizer.json] the post-processor ",
+                              Name(*one),
+                              " is not known; expected TemplateProcessing or "
+                              "ByteLevel");
     }
   }
   return {};
@@ -356,16 +360,16 @@ Status ReadModel(const Json& model, TokenizerParts* parts) {
   // Files that name no type are of old; Unigram models alone have this.
   if (type.empty() && model.contains("unk_id")) type = "Unigram";
   if (type != "BPE") {
-    return Unsupported(StrCat("the model is ",
-                              type.empty() ? "of no type" : Quoted(type),
-                              "; expected BPE"));
+    return UnsupportedError("[tokenizer.json] the model is ",
+                            type.empty() ? "of no type" : Quoted(type),
+                            "; expected BPE");
   }
   for (const char* option : {"continuing_subword_prefix", "end_of_word_suffix",
                              "byte_fallback", "dropout"}) {
     const Json& value = Member(model, option);
     if (!value.is_null() && value != "" && value != false && value != 0.0) {
-      return Unsupported(StrCat("the model has ", Quoted(option), " ",
-                                Name(value), ", which is not known"));
+      return UnsupportedError("[tokenizer.json] the model has ", Quoted(option),
+                              " ", Name(value), ", which is not known");
     }
   }
   STOWAGE_ASSIGN_OR_RETURN(parts->ignore_merges,
@@ -381,28 +385,32 @@ Status ReadModel(const Json& model, TokenizerParts* parts) {
       return {};
     }
   }
-  return Fail(StrCat("\"unk_token\" is ", Name(unknown),
-                     ", which is none of the model's tokens"));
+  return InvalidArgumentError("[tokenizer.json] \"unk_token\" is ",
+                              Name(unknown),
+                              ", which is none of the model's tokens");
 }
 
 }  // namespace
 
 Result<TokenizerParts> ParseTokenizerParts(std::string_view json) {
-  Reader reader;
+  TokenizerReader reader;
   const Json file = Json::parse(
       json,
       [&](int depth, Json::parse_event_t event, Json& value) {
         return reader.Keep(depth, event, value);
       },
       /*allow_exceptions=*/false);
-  if (!reader.error().empty()) return Fail(reader.error());
+  if (!reader.error().empty())
+    return InvalidArgumentError("[tokenizer.json] ", reader.error());
   if (file.is_discarded() || !file.is_object()) {
-    return Fail(StrCat("no valid JSON object in ", json.size(),
-                       " bytes: cut short, altered, or another kind of file"));
+    return InvalidArgumentError(
+        "[tokenizer.json] no valid JSON object in ", json.size(),
+        " bytes: cut short, altered, or another kind of file");
   }
   const Json& model = Member(file, "model");
   if (!model.is_object()) {
-    return Fail("there is no \"model\"; expected one of type BPE");
+    return InvalidArgumentError(
+        "[tokenizer.json] there is no \"model\"; expected one of type BPE");
   }
   TokenizerParts parts;
   STOWAGE_ASSIGN_OR_RETURN(parts.tokens, reader.Tokens());
@@ -416,8 +424,8 @@ Result<TokenizerParts> ParseTokenizerParts(std::string_view json) {
       ReadPostProcessor(Member(file, "post_processor"), &parts));
   const Json& decoder = Member(file, "decoder");
   if (TypeOf(decoder) != "ByteLevel") {
-    return Unsupported(
-        StrCat("the decoder is ", Name(decoder), "; expected ByteLevel"));
+    return UnsupportedError("[tokenizer.json] the decoder is ", Name(decoder),
+                            "; expected ByteLevel");
   }
   return parts;
 }

@@ -19,7 +19,8 @@ namespace stowage::tools {
 namespace {
 
 // Prints what was found, and whether there was anything.
-int Tell(const std::vector<std::string>& violations, std::string_view subject) {
+int TellViolations(const std::vector<std::string>& violations,
+                   std::string_view subject) {
   if (violations.empty()) {
     std::cout << "valid: " << subject << '\n';
     return kExitDone;
@@ -41,9 +42,10 @@ int CheckPlan(std::string_view text) {
     violations.push_back(StrCat("the arena of ", plan.arena_bytes(),
                                 " bytes is above the budget of ", *budget));
   }
-  return Tell(violations, StrCat("plan of ", Quoted(plan.graph_name), ", ",
-                                 plan.buffers.size(), " buffers in ",
-                                 plan.arena_bytes(), " bytes"));
+  return TellViolations(
+      violations,
+      StrCat("plan of ", Quoted(plan.graph_name), ", ", plan.buffers.size(),
+             " buffers in ", plan.arena_bytes(), " bytes"));
 }
 
 int CheckPacking(std::string_view text) {
@@ -58,11 +60,12 @@ int CheckPacking(std::string_view text) {
        packing::Validate(packed->problem, packed->solution)) {
     violations.push_back(violation.text);
   }
-  return Tell(violations, StrCat("packing of ", packed->problem.buffers.size(),
-                                 " buffers, height ", packed->solution.height));
+  return TellViolations(violations,
+                        StrCat("packing of ", packed->problem.buffers.size(),
+                               " buffers, height ", packed->solution.height));
 }
 
-int Run(const std::string& path) {
+int RunCheck(const std::string& path) {
   const Result<std::string> text = ReadFile(path);
   if (!text.ok()) return Fail(text.error());
   // A plan file is one JSON object; no CSV header begins with a brace.
@@ -84,7 +87,7 @@ void AddCheck(Program& program) {
   options.Add("file", path.get(),
               "A file that `stowage plan -o` wrote, or CSV with offsets");
   options.Require("file");
-  options.OnRun([path] { return Run(*path); });
+  options.OnRun([path] { return RunCheck(*path); });
 }
 
 }  // namespace stowage::tools

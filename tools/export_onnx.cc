@@ -21,7 +21,7 @@
 namespace stowage::tools {
 namespace {
 
-struct Flags {
+struct ExportFlags {
   std::string onnx, checkpoint, output;
 };
 
@@ -103,7 +103,7 @@ class Weights {
   int64_t given_ = 0;
 };
 
-Status Export(const Flags& flags) {
+Status Export(const ExportFlags& flags) {
   STOWAGE_RETURN_IF_ERROR(
       CheckPaths({{"output", flags.output}},
                  {{"onnx", flags.onnx}, {"checkpoint", flags.checkpoint}}));
@@ -128,7 +128,7 @@ void AddExportOnnx(Program& program) {
       "export-onnx", "Write an ONNX file again, with a checkpoint's weights",
       "stowage export-onnx --onnx resnet18.onnx --checkpoint run.safetensors "
       "-o trained.onnx");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ExportFlags>();
   options.Group("model");
   options.Add("--onnx", &flags->onnx, "The file that was trained");
   options.Require("--onnx");

@@ -19,7 +19,7 @@
 namespace stowage::tools {
 namespace {
 
-struct Flags {
+struct FinetuneFlags {
   TrainFlags train;
   TuningFlags tuning;
 };
@@ -36,7 +36,7 @@ TrainingDefaults DefaultsOf(bool has_adapters) {
                        .final_factor = 0.1}};
 }
 
-Result<StepSpec> ReadSpec(Flags& flags) {
+Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags) {
   const ModelFlags& model = flags.train.model;
   StepSpec spec;
   STOWAGE_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(model.dtype));
@@ -84,10 +84,10 @@ Result<StepSpec> ReadSpec(Flags& flags) {
   return spec;
 }
 
-int Run(Flags& flags) {
+int RunFinetune(FinetuneFlags& flags) {
   flags.train.weights = flags.tuning.weights;
   return RunOnRanks([&](RankRun& ranks) {
-    const Result<StepSpec> spec = ReadSpec(flags);
+    const Result<StepSpec> spec = ReadFinetuneSpec(flags);
     return spec.ok() ? RunTraining(flags.train, *spec, ranks)
                      : Fail(spec.error());
   });
@@ -100,7 +100,7 @@ void AddFinetune(Program& program) {
       "finetune", "Fine-tune a published language model inside a memory budget",
       "stowage finetune --weights SmolLM2-135M.Q4_1.gguf --data novel.txt "
       "--budget 200MB --save-adapter tuned");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<FinetuneFlags>();
   TuningFlags& tuning = flags->tuning;
   options.Group("model");
   options.Add("--weights", &tuning.weights,
@@ -168,7 +168,7 @@ void AddFinetune(Program& program) {
                   "Talk to the model at the end: each line of stdin is a "
                   "message, each answer a line of stdout");
   flags->train.sample = 64;
-  options.OnRun([flags] { return Run(*flags); });
+  options.OnRun([flags] { return RunFinetune(*flags); });
 }
 
 }  // namespace stowage::tools

@@ -12,6 +12,7 @@
 
 #include "autodiff/optimizer.h"
 #include "base/bytes.h"
+#include "base/errors.h"
 #include "base/strings.h"
 #include "nn/losses.h"
 #include "planner/packing/problem.h"
@@ -19,14 +20,6 @@
 #include "train/step_builder.h"
 
 namespace stowage::tools {
-
-namespace {
-
-Error Invalid(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, std::string(message)};
-}
-
-}  // namespace
 
 void AddOptimizationOptions(Options& options, OptimizationFlags* flags) {
   options.Group("optimization");
@@ -55,9 +48,10 @@ Status SetOptimization(const OptimizationFlags& flags, TrainOptions* options) {
     // The step computes it in f32.
     if (!(*flags.clip_norm > 0 &&
           *flags.clip_norm <= std::numeric_limits<float>::max())) {
-      return Invalid(StrCat("[clip-norm] ", *flags.clip_norm,
-                            " is out of range; expected a number above 0 that "
-                            "is finite in f32"));
+      return InvalidArgumentError(
+          "[clip-norm] ", *flags.clip_norm,
+          " is out of range; expected a number above 0 that "
+          "is finite in f32");
     }
     options->clip_norm = flags.clip_norm;
   }
@@ -87,10 +81,11 @@ Status SetNoDecay(const OptimizationFlags& flags, TrainingSpec* training) {
   if (flags.no_decay.empty()) return {};
   TrainOptions& options = training->training;
   if (DecayOf(options.optimizer) == 0) {
-    return Invalid(StrCat("[no-decay] ", OptimizerName(options.optimizer),
-                          " has a weight decay of 0 here, so --no-decay ",
-                          Quoted(flags.no_decay.front()),
-                          " changes nothing; give --weight-decay with it"));
+    return InvalidArgumentError(
+        "[no-decay] ", OptimizerName(options.optimizer),
+        " has a weight decay of 0 here, so --no-decay ",
+        Quoted(flags.no_decay.front()),
+        " changes nothing; give --weight-decay with it");
   }
   STOWAGE_ASSIGN_OR_RETURN(const Graph model, training->model(training->batch));
   STOWAGE_ASSIGN_OR_RETURN(
@@ -112,18 +107,18 @@ std::optional<T> Parse(std::string_view text) {
 
 Status SetMinimum(double min_lr, LearningRateSchedule* schedule) {
   if (schedule->kind == ScheduleKind::kConstant) {
-    return Invalid(
-        StrCat("[min-lr] a constant rate stays at its peak, and "
-               "--min-lr ",
-               min_lr,
-               " says nothing; leave it away, or give another "
-               "--schedule"));
+    return InvalidArgumentError(
+        "[min-lr] a constant rate stays at its peak, and "
+        "--min-lr ",
+        min_lr,
+        " says nothing; leave it away, or give another "
+        "--schedule");
   }
   if (!(min_lr >= 0 && min_lr <= schedule->peak)) {
-    return Invalid(StrCat("[min-lr] ", min_lr,
-                          " is out of range; expected 0 to the learning "
-                          "rate's peak, ",
-                          schedule->peak));
+    return InvalidArgumentError("[min-lr] ", min_lr,
+                                " is out of range; expected 0 to the learning "
+                                "rate's peak, ",
+                                schedule->peak);
   }
   schedule->final_factor = min_lr / schedule->peak;
   return {};
@@ -131,13 +126,13 @@ Status SetMinimum(double min_lr, LearningRateSchedule* schedule) {
 
 Status SetPower(double power, LearningRateSchedule* schedule) {
   if (schedule->kind != ScheduleKind::kPolynomial) {
-    return Invalid(StrCat("[power] a ", ScheduleName(schedule->kind),
-                          " rate has no power to set to ", power,
-                          "; give --schedule polynomial with --power"));
+    return InvalidArgumentError("[power] a ", ScheduleName(schedule->kind),
+                                " rate has no power to set to ", power,
+                                "; give --schedule polynomial with --power");
   }
   if (!(power > 0 && std::isfinite(power))) {
-    return Invalid(
-        StrCat("[power] ", power, " is not a finite number above 0"));
+    return InvalidArgumentError("[power] ", power,
+                                " is not a finite number above 0");
   }
   schedule->power = power;
   return {};
@@ -170,8 +165,8 @@ Result<LearningRateSchedule> ReadSchedule(
   LearningRateSchedule schedule = defaults;
   if (flags.lr) {
     if (!(*flags.lr > 0) || !std::isfinite(*flags.lr)) {
-      return Invalid(StrCat("[train] learning rate ", *flags.lr,
-                            " is not a positive number"));
+      return InvalidArgumentError("[train] learning rate ", *flags.lr,
+                                  " is not a positive number");
     }
     schedule.peak = *flags.lr;
   }
@@ -192,17 +187,18 @@ Result<int64_t> ReadWarmup(const std::string& text, int64_t steps) {
   if (!warmup) {
     const std::optional<double> share = Parse<double>(text);
     if (!share || !(*share >= 0 && *share < 1)) {
-      return Invalid(StrCat("[warmup] ", Quoted(text),
-                            " is no number of steps, and no share of them "
-                            "from 0 up to 1"));
+      return InvalidArgumentError(
+          "[warmup] ", Quoted(text),
+          " is no number of steps, and no share of them "
+          "from 0 up to 1");
     }
     warmup =
         static_cast<int64_t>(std::ceil(*share * static_cast<double>(steps)));
   }
   if (*warmup < 0 || (*warmup > 0 && *warmup >= steps)) {
-    return Invalid(StrCat("[warmup] a warm-up of ", *warmup,
-                          " steps in a run of ", steps,
-                          "; expected at least 0, and fewer than the run has"));
+    return InvalidArgumentError(
+        "[warmup] a warm-up of ", *warmup, " steps in a run of ", steps,
+        "; expected at least 0, and fewer than the run has");
   }
   return *warmup;
 }
@@ -251,10 +247,6 @@ Result<packing::PackOptions> ReadPackerFlags(const PackerFlags& flags) {
 
 namespace {
 
-Error Fail(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, std::string(message)};
-}
-
 // By the signalling rate: Ethernet's and InfiniBand's in bits, NVLink's of all links of
 // one GPU, one way.
 struct KnownLink {
@@ -288,8 +280,9 @@ Result<Link> ParseLink(const std::string& text) {
       return Link{text, static_cast<double>(*bytes)};
     }
   }
-  return Fail(StrCat("[link] there is no link ", Quoted(text), "; expected ",
-                     LinkNames(), "or what it carries, such as 2.5GB/s"));
+  return InvalidArgumentError("[link] there is no link ", Quoted(text),
+                              "; expected ", LinkNames(),
+                              "or what it carries, such as 2.5GB/s");
 }
 
 }  // namespace
@@ -327,11 +320,13 @@ Result<RankPlan> ReadRankFlags(const RankFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(plan.shards, ReadShard(flags.shard));
   if (flags.ranks == 1) {
     if (!flags.link.empty()) {
-      return Fail("[link] --link is between ranks; give --ranks");
+      return InvalidArgumentError(
+          "[link] --link is between ranks; give --ranks");
     }
     if (flags.shard != "none" && flags.shard != "auto") {
-      return Fail(StrCat("[shard] one rank has nothing to split by --shard ",
-                         flags.shard, "; give --ranks"));
+      return InvalidArgumentError(
+          "[shard] one rank has nothing to split by --shard ", flags.shard,
+          "; give --ranks");
     }
     plan.shards = {Sharding::kNone};
     return plan;

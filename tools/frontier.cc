@@ -23,7 +23,7 @@ struct Shown {
   bool by_time = false;
 };
 
-Json ToJson(const Shown& shown) {
+Json PointJson(const Shown& shown) {
   const Price& price = shown.of.price;
   const auto if_timed = [&](double value) {
     return shown.by_time ? Json(value) : Json();
@@ -108,7 +108,7 @@ Result<FrontierTexts> DescribeFrontier(StepFitter& fitter,
                       .step_cost = of_given + each.price.extra_cost,
                       .by_time = by_time};
     texts.table += ToRow(shown, copies);
-    texts.json["frontier"].push_back(ToJson(shown));
+    texts.json["frontier"].push_back(PointJson(shown));
     marks.push_back(ToMark(shown));
   }
   const std::string_view cost = by_time  ? "more time"

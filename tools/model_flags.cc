@@ -318,7 +318,7 @@ struct FromData {
   std::shared_ptr<const Tokenizer> tokenizer = {};
 };
 
-Result<StepSpec> ReadStep(const ModelFlags& flags, FromData data) {
+Result<StepSpec> ReadModelStep(const ModelFlags& flags, FromData data) {
   StepSpec spec;
   STOWAGE_ASSIGN_OR_RETURN(spec.info, FindModel(flags.model));
   if (data.pictures != nullptr) spec.options.pictures = data.pictures->shape;
@@ -349,7 +349,7 @@ Result<StepSpec> ReadStep(const ModelFlags& flags, FromData data) {
 }  // namespace
 
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
-  return ReadStep(flags, {});
+  return ReadModelStep(flags, {});
 }
 
 Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
@@ -360,7 +360,7 @@ Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
     STOWAGE_ASSIGN_OR_RETURN(data.tokenizer, ReadTokens(flags.tokenizer, info));
   }
   if (info.data == ModelData::kText || !PictureData::Reads(flags.data)) {
-    return ReadStep(flags.model, std::move(data));
+    return ReadModelStep(flags.model, std::move(data));
   }
   STOWAGE_ASSIGN_OR_RETURN(
       PictureData pictures,
@@ -369,7 +369,7 @@ Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
                          .channels = info.pictures.channels,
                          .labels_pixels = info.data == ModelData::kPixels}));
   data.pictures = std::make_shared<const PictureData>(std::move(pictures));
-  return ReadStep(flags.model, std::move(data));
+  return ReadModelStep(flags.model, std::move(data));
 }
 
 ModelFn ModelOf(const StepSpec& spec, ModelPurpose purpose) {

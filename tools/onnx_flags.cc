@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "autodiff/optimizer.h"
+#include "base/errors.h"
 #include "base/strings.h"
 #include "formats/npy.h"
 #include "formats/numbers.h"
@@ -28,10 +29,6 @@
 namespace stowage::tools {
 
 namespace {
-
-Error Wrong(std::string message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[data] ", message)};
-}
 
 // As elements of that type: of wider whole numbers, or of other reals; absent where the
 // two are not of one kind.
@@ -67,13 +64,6 @@ std::optional<int64_t> EndOfIndices(const Graph& graph, ValueId input) {
     end = std::min(end.value_or(count), count);
   }
   return end;
-}
-
-// The largest batch up to `most` that divides `examples`.
-int64_t DividingBatch(int64_t examples, int64_t most) {
-  int64_t batch = std::min(examples, most);
-  while (examples % batch != 0) --batch;
-  return batch;
 }
 
 // Examples by their places in the arrays, in parts that do not meet.
@@ -245,10 +235,10 @@ Result<Source> SourceOf(
       std::find_if(arrays.begin(), arrays.end(),
                    [&](const NamedArray& array) { return array.name == name; });
   if (found == arrays.end()) {
-    return Wrong(StrCat("no array is called ", Quoted(name), ", as the input ",
-                        type.ToString(), " of the step is; there are ",
-                        Names(arrays),
-                        "; --input-map INPUT=ARRAY calls one otherwise"));
+    return InvalidArgumentError(
+        "[data] no array is called ", Quoted(name), ", as the input ",
+        type.ToString(), " of the step is; there are ", Names(arrays),
+        "; --input-map INPUT=ARRAY calls one otherwise");
   }
   const Shape& shape = found->array.type.shape;
   bool fits = shape.rank() == type.shape.rank() && shape.rank() > 0;
@@ -256,11 +246,11 @@ Result<Source> SourceOf(
     fits = shape[i] == type.shape[i];
   }
   if (!fits) {
-    return Wrong(StrCat("the array ", Quoted(name), " is ",
-                        found->array.type.ToString(), ", the input ",
-                        type.ToString(),
-                        "; all dimensions but the first, the examples, must be "
-                        "the same"));
+    return InvalidArgumentError(
+        "[data] the array ", Quoted(name), " is ", found->array.type.ToString(),
+        ", the input ", type.ToString(),
+        "; all dimensions but the first, the examples, must be "
+        "the same");
   }
   Source source{.name = name};
   if (found->array.type.dtype == type.dtype) {
@@ -268,9 +258,10 @@ Result<Source> SourceOf(
   } else if (auto converted = As(type.dtype, found->array)) {
     source.examples = std::make_shared<const Array>(*std::move(converted));
   } else {
-    return Wrong(StrCat("the array ", Quoted(name), " has elements of ",
-                        DTypeName(found->array.type.dtype), ", and the input ",
-                        DTypeName(type.dtype)));
+    return InvalidArgumentError("[data] the array ", Quoted(name),
+                                " has elements of ",
+                                DTypeName(found->array.type.dtype),
+                                ", and the input ", DTypeName(type.dtype));
   }
   STOWAGE_RETURN_IF_ERROR(CheckFinite(found->array, type.dtype, name));
   source.size = static_cast<size_t>(type.bytes() / type.shape[0]);
@@ -304,16 +295,17 @@ Result<std::vector<NamedArray>> ReadArrays(
         arrays.begin(), arrays.end(),
         [&](const NamedArray& each) { return each.name == array; });
     if (found == arrays.end()) {
-      return Wrong(StrCat("--input-map ", Quoted(text),
-                          " is not INPUT=ARRAY with an array of ", Quoted(path),
-                          ", which has ", Names(arrays)));
+      return InvalidArgumentError("[data] --input-map ", Quoted(text),
+                                  " is not INPUT=ARRAY with an array of ",
+                                  Quoted(path), ", which has ", Names(arrays));
     }
     const auto place = static_cast<size_t>(found - arrays.begin());
     if (!given.emplace(text.substr(0, at), place).second ||
         !renamed.insert(place).second) {
-      return Wrong(StrCat("--input-map ", Quoted(text),
-                          " names an input or an array a second time; expected "
-                          "one array for each"));
+      return InvalidArgumentError(
+          "[data] --input-map ", Quoted(text),
+          " names an input or an array a second time; expected "
+          "one array for each");
     }
   }
   std::vector<NamedArray> all;
@@ -342,11 +334,11 @@ Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
     const int64_t count = source.examples->type.shape[0];
     if (input.type.shape[0] != batch || count < batch ||
         (examples && count != *examples)) {
-      return Wrong(StrCat("the array ", Quoted(input.name), " has ", count,
-                          " examples, the input ", input.type.ToString(),
-                          ", for batches of ", batch,
-                          examples ? StrCat(" of ", *examples) : "",
-                          "; all need the same number, at least a batch"));
+      return InvalidArgumentError(
+          "[data] the array ", Quoted(input.name), " has ", count,
+          " examples, the input ", input.type.ToString(), ", for batches of ",
+          batch, examples ? StrCat(" of ", *examples) : "",
+          "; all need the same number, at least a batch");
     }
     if (const auto end = EndOfIndices(graph, id)) {
       STOWAGE_RETURN_IF_ERROR(CheckRange(*source.examples, *end, input.name));

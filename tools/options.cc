@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "base/version.h"
@@ -103,10 +104,6 @@ std::string Joined(const std::vector<std::string>& names,
   return joined;
 }
 
-Error Invalid(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, std::string(message)};
-}
-
 // "--name" of "--name=value".
 std::string NameOf(const std::string& argument) {
   return argument.substr(0, argument.find('='));
@@ -125,8 +122,8 @@ Status CheckValues(const CLI::App* command,
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (argument.empty()) {
-      return Invalid(StrCat("an argument of ", command->get_name(),
-                            " is empty; leave it out"));
+      return InvalidArgumentError("an argument of ", command->get_name(),
+                                  " is empty; leave it out");
     }
     if (!argument.starts_with('-')) {
       const auto* const verb = FindSubcommand(*command, argument);
@@ -141,7 +138,7 @@ Status CheckValues(const CLI::App* command,
     const std::string wrong = CheckValue(
         *option, name,
         is_apart ? arguments[i] : argument.substr(name.size() + 1), is_apart);
-    if (!wrong.empty()) return Invalid(wrong);
+    if (!wrong.empty()) return InvalidArgumentError(wrong);
   }
   return {};
 }
@@ -183,14 +180,14 @@ Result<std::vector<std::string>> ArgumentsOf(const ConfigEntry& entry,
   const bool is_flag = option.get_expected_max() == 0;
   const bool takes_several = option.get_expected_max() > 1;
   if (is_flag != entry.is_boolean || (entry.is_array && !takes_several)) {
-    return Invalid(StrCat("--", entry.key, " takes ",
-                          is_flag         ? "true or false"
-                          : takes_several ? "a value or an array"
-                                          : "one value",
-                          ", and no ",
-                          entry.is_array     ? "array"
-                          : entry.is_boolean ? "true or false"
-                                             : "other value"));
+    return InvalidArgumentError("--", entry.key, " takes ",
+                                is_flag         ? "true or false"
+                                : takes_several ? "a value or an array"
+                                                : "one value",
+                                ", and no ",
+                                entry.is_array     ? "array"
+                                : entry.is_boolean ? "true or false"
+                                                   : "other value");
   }
   if (is_flag) {
     return entry.values[0] == "true"
@@ -226,7 +223,8 @@ Result<std::vector<std::string>> ConfigArguments(
   const std::set<const CLI::Option*> decided = Decided(command, arguments);
   for (const ConfigEntry& entry : *entries) {
     const auto refuse = [&](const std::string& what) {
-      return in_file(Invalid(StrCat("[config] line ", entry.line, ": ", what)));
+      return in_file(
+          InvalidArgumentError("[config] line ", entry.line, ": ", what));
     };
     if (!entry.table.empty() &&
         std::ranges::find(tables, entry.table) == tables.end()) {
@@ -337,9 +335,9 @@ void Options::OnRun(std::function<int()> run) {
       if (std::ranges::any_of(subjects, is_given)) continue;
       const auto unused = std::ranges::find_if(names, is_given);
       if (unused == names.end()) continue;
-      return Invalid(StrCat(*unused, " applies where ",
-                            Joined(subjects, " or "),
-                            " is given; leave it out"));
+      return InvalidArgumentError(*unused, " applies where ",
+                                  Joined(subjects, " or "),
+                                  " is given; leave it out");
     }
     return {};
   };
@@ -380,14 +378,14 @@ int Program::RefuseFirst(std::span<const std::string> arguments) const {
       StrCat("there are ", Joined(names),
              "; `stowage --help` says what each of them does");
   if (arguments.empty()) {
-    return Fail(Invalid(StrCat("no subcommand is given; ", there_are)));
+    return Fail(InvalidArgumentError("no subcommand is given; ", there_are));
   }
   const std::string& first = arguments.front();
   const bool is_flag = first.starts_with('-');
-  return Fail(Invalid(
-      StrCat("there is no ", is_flag ? "flag " : "subcommand ", Quoted(first),
-             is_flag ? " before a subcommand" : "", "; ", there_are,
-             DidYouMean(first, is_flag ? FlagsOf(*app_) : names))));
+  return Fail(InvalidArgumentError(
+      "there is no ", is_flag ? "flag " : "subcommand ", Quoted(first),
+      is_flag ? " before a subcommand" : "", "; ", there_are,
+      DidYouMean(first, is_flag ? FlagsOf(*app_) : names)));
 }
 
 // What no option of the subcommand takes; kExitDone if there is nothing.
@@ -400,12 +398,12 @@ int Program::RefuseLeftover() const {
     const std::string help = StrCat("; `stowage ", command->get_name(),
                                     " --help` lists what there is");
     if (!argument.starts_with('-')) {
-      return Fail(Invalid(StrCat(command->get_name(), " takes no argument ",
-                                 Quoted(argument), help)));
+      return Fail(InvalidArgumentError(
+          command->get_name(), " takes no argument ", Quoted(argument), help));
     }
-    return Fail(
-        Invalid(StrCat(command->get_name(), " has no flag ", NameOf(argument),
-                       help, DidYouMean(NameOf(argument), FlagsOf(*command)))));
+    return Fail(InvalidArgumentError(
+        command->get_name(), " has no flag ", NameOf(argument), help,
+        DidYouMean(NameOf(argument), FlagsOf(*command))));
   }
   return kExitDone;
 }

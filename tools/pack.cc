@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct PackFlags {
   std::string file;
   std::string capacity;  // empty: none
   PackerFlags packer;
@@ -75,7 +75,7 @@ void PrintText(const packing::Problem& problem, std::optional<Bytes> capacity,
             << (figures.valid ? "valid" : "NOT VALID") << "\n";
 }
 
-int Run(const Flags& flags) {
+int RunPack(const PackFlags& flags) {
   const Result<packing::PackOptions> options = ReadPackerFlags(flags.packer);
   if (!options.ok()) return Fail(options.error());
   const Result<std::optional<Bytes>> capacity =
@@ -139,7 +139,7 @@ void AddPack(Program& program) {
   Options options = program.AddSubcommand(
       "pack", "Pack the buffers of a CSV file",
       "stowage pack buffers.csv --capacity 1MiB -o packed.csv");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<PackFlags>();
   options.Group("data");
   options.Add("file", &flags->file,
               "CSV with the header "
@@ -155,7 +155,7 @@ void AddPack(Program& program) {
   options.Add("-o,--output", &flags->output,
               "Write the CSV with all offsets to this file");
   options.Add("--svg", &flags->svg, "Draw the packing into this SVG file");
-  options.OnRun([flags] { return Run(*flags); });
+  options.OnRun([flags] { return RunPack(*flags); });
 }
 
 }  // namespace stowage::tools

@@ -34,7 +34,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct PlanFlags {
   ModelFlags model;
   OnnxFlags onnx;
   PackerFlags packer;
@@ -76,7 +76,7 @@ T& UntilExit(T value) {
   return *kept.emplace_back(std::make_unique<T>(std::move(value)));
 }
 
-Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options,
+Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
                             const std::function<void()>& on_choice) {
   Subject subject;
   STOWAGE_ASSIGN_OR_RETURN(subject.ranks, ReadRankFlags(flags.ranks));
@@ -279,7 +279,7 @@ std::string PassesText(const std::vector<PassReport>& passes) {
   return text;
 }
 
-int PrintFrontier(const Flags& flags, StepFitter& fitter,
+int PrintFrontier(const PlanFlags& flags, StepFitter& fitter,
                   const std::optional<OpTimes>& times, WorkProgress& progress) {
   const Result<FrontierTexts> texts = DescribeFrontier(fitter, times);
   progress.Clear();
@@ -296,8 +296,8 @@ int PrintFrontier(const Flags& flags, StepFitter& fitter,
   return kExitDone;
 }
 
-int Refuse(const Flags& flags, Subject& subject, WorkProgress& progress,
-           const Error& error) {
+int RefusePlan(const PlanFlags& flags, Subject& subject, WorkProgress& progress,
+               const Error& error) {
   if (error.code != ErrorCode::kBudgetTooSmall) return Fail(error);
   StepPlanner& planner = subject.planner();
   if (!flags.json) {
@@ -322,7 +322,7 @@ int Refuse(const Flags& flags, Subject& subject, WorkProgress& progress,
   return Fail(error);
 }
 
-int Run(const Flags& flags) {
+int RunPlan(const PlanFlags& flags) {
   const int given = !flags.graph.empty() + !flags.model.model.empty() +
                     !flags.onnx.file.empty();
   if (given != 1) {
@@ -386,7 +386,7 @@ int Run(const Flags& flags) {
   const Result<PlannedStep>& planned = UntilExit(PlanSharded(*subject));
   progress->Clear();
   if (!planned.ok()) {
-    return Refuse(flags, *subject, *progress, planned.error());
+    return RefusePlan(flags, *subject, *progress, planned.error());
   }
   StepPlanner& planner = subject->planner();
   const double seconds =
@@ -470,7 +470,7 @@ void AddPlan(Program& program) {
   Options options = program.AddSubcommand(
       "plan", "Plan the memory of a training step",
       "stowage plan --model gpt2-124m --batch 4 --seq 1024 --budget 8GiB");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<PlanFlags>();
   options.Group("model");
   options.Add("--model", &flags->model.model,
               "A name that `stowage models` lists");
@@ -531,7 +531,7 @@ void AddPlan(Program& program) {
                   {"--dim", "--shape", "--loss", "--freeze", "--stand-ins"});
   options.ApplyTo({"--model", "--onnx"}, {"--batch"});
   options.ApplyTo({"--model", "--loss"}, OptionsOfTraining());
-  options.OnRun([flags] { return Run(*flags); });
+  options.OnRun([flags] { return RunPlan(*flags); });
 }
 
 }  // namespace stowage::tools

@@ -59,7 +59,7 @@ class ErrorCatcher : public std::streambuf {
 };
 
 // Past the streams, which another thread may be writing to.
-void Tell(const std::string& message) {
+void TellPastStreams(const std::string& message) {
   const std::string line = StrCat(kPrefix, message, "\n");
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
@@ -199,13 +199,13 @@ Status RankRun::Sum(std::span<double> values) {
 void RankRun::OnEnd(const cluster::RankEnd& end) {
   FlushOutput();
   if (end.lost) {
-    Tell(StrCat(end.why, "; this is rank ", rank()));
+    TellPastStreams(StrCat(end.why, "; this is rank ", rank()));
     _exit(kExitNoDevice);
   }
   if (speaks()) {
     std::this_thread::sleep_for(kOwnError);
     if (is_ending_) return;
-    Tell(StrCat("rank ", end.rank, ": ", end.why));
+    TellPastStreams(StrCat("rank ", end.rank, ": ", end.why));
   }
   _exit(end.exit_code);
 }
@@ -216,7 +216,8 @@ int RankRun::EndTogether(int exit_code) {
   const auto on_late = [this, exit_code] {
     FlushOutput();
     if (speaks()) {
-      Tell("[cluster] all is done, and MPI does not end: a rank died just now");
+      TellPastStreams(
+          "[cluster] all is done, and MPI does not end: a rank died just now");
     }
     _exit(exit_code);
   };

@@ -17,14 +17,14 @@
 namespace stowage::tools {
 namespace {
 
-struct Flags {
+struct ReportFlags {
   std::vector<std::string> plans;  // one or two
   std::string format = "text";
   std::string output;
   bool at_peak = false;
 };
 
-Result<std::string> Print(const PlanFile& file, const Flags& flags) {
+Result<std::string> Print(const PlanFile& file, const ReportFlags& flags) {
   const Report report = MakeReport(file.graph, file.plan);
   if (flags.at_peak) {
     const size_t all = report.peak_live.size();
@@ -68,7 +68,7 @@ std::array<std::string, 2> NamesOf(const std::string& a, const std::string& b) {
 }
 
 Result<std::string> Compare(const std::array<PlanFile, 2>& files,
-                            const Flags& flags) {
+                            const ReportFlags& flags) {
   const auto names = NamesOf(flags.plans[0], flags.plans[1]);
   if (flags.at_peak) {
     return Error{ErrorCode::kInvalidArgument,
@@ -106,14 +106,14 @@ Result<PlanFile> ReadPlan(const std::string& path) {
   return PlanFromJson(text);
 }
 
-Result<std::string> Print(const Flags& flags) {
+Result<std::string> Print(const ReportFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(PlanFile first, ReadPlan(flags.plans[0]));
   if (flags.plans.size() == 1) return Print(first, flags);
   STOWAGE_ASSIGN_OR_RETURN(PlanFile second, ReadPlan(flags.plans[1]));
   return Compare({std::move(first), std::move(second)}, flags);
 }
 
-int Run(const Flags& flags) {
+int RunReport(const ReportFlags& flags) {
   const Status tried = TryOutputs(
       {{"output", flags.output}},
       {{"plan", flags.plans[0]},
@@ -134,7 +134,7 @@ void AddReport(Program& program) {
       "stream, or compare two",
       "stowage report kept.plan remade.plan --format html "
       "-o both.html");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ReportFlags>();
   options.Group("data");
   options.AddSome("plan", &flags->plans, 2,
                   "A file that `stowage plan -o` wrote; two are compared "
@@ -150,7 +150,7 @@ void AddReport(Program& program) {
                   "Only what lives at the peak, all of it (text, json)");
   options.Add("-o,--output", &flags->output,
               "Write to this file instead of stdout");
-  options.OnRun([flags] { return Run(*flags); });
+  options.OnRun([flags] { return RunReport(*flags); });
 }
 
 }  // namespace stowage::tools

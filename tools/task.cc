@@ -97,14 +97,6 @@ class TextTask : public Task {
   std::vector<int32_t> tokens_, targets_;
 };
 
-// The largest batch up to `limit` that divides `size`, so that an evaluation
-// takes every example once.
-int64_t DividingBatch(int64_t size, int64_t limit) {
-  int64_t batch = std::min(size, limit);
-  while (size % batch != 0) --batch;
-  return batch;
-}
-
 // What a classifier gets right, over batches of so many labels.
 class ClassifierScore {
  public:
@@ -299,6 +291,12 @@ Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
 }
 
 }  // namespace
+
+int64_t DividingBatch(int64_t size, int64_t limit) {
+  int64_t batch = std::min(size, limit);
+  while (size % batch != 0) --batch;
+  return batch;
+}
 
 Status TakeStep(Runner& runner) {
   const StepCode code = runner.Step();

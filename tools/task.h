@@ -114,6 +114,10 @@ Result<std::vector<Score>> ScoreAll(const TaskShare& share, int64_t steps,
   return scores;
 }
 
+/// The largest batch up to `limit` that divides `size`, so that an evaluation takes every
+/// example once. Both are at least 1.
+int64_t DividingBatch(int64_t size, int64_t limit);
+
 /// One step of a program; what went wrong as an error.
 Status TakeStep(Runner& runner);
 

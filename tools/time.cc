@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kWarmUp = 3;  // steps before the first that counts
 constexpr int kRuns = 3;        // of a step, of which the last counts
 
-struct Flags : RunFlags {
+struct TimeFlags : RunFlags {
   OnnxFlags onnx;
   ArrayFlags arrays;
   std::string output;
@@ -143,7 +143,7 @@ Result<Session> Open(FittedStep step, Backend& backend, int64_t seed,
   return session;
 }
 
-int Run(const Flags& flags) {
+int RunTime(const TimeFlags& flags) {
   const Status tried = TryOutputs({{"output", flags.output}},
                                   {{"data", flags.data},
                                    {"onnx", flags.onnx.file},
@@ -241,7 +241,7 @@ void AddTime(Program& program) {
   Options options = program.AddSubcommand(
       "time", "Measure the ops of a training step, for --op-times",
       "stowage time --model mlp --data digits.csv -o mlp.times");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<TimeFlags>();
   AddRunOptions(options, flags.get());
   AddOnnxOptions(options, &flags->onnx);
   options.Group("data");
@@ -259,7 +259,7 @@ void AddTime(Program& program) {
   options.AddFlag("--json", &flags->json,
                   "Print one JSON object: what a step takes, as a whole and "
                   "op by op");
-  options.OnRun([flags] { return Run(*flags); });
+  options.OnRun([flags] { return RunTime(*flags); });
 }
 
 }  // namespace stowage::tools

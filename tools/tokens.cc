@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct TokensFlags {
   std::string tokenizer;
   std::string file;  // empty: stdin
   bool plain = false;
@@ -54,7 +54,7 @@ Result<std::vector<int32_t>> ParseIds(std::string_view text) {
   return ids;
 }
 
-Status Encode(const Tokenizer& tokenizer, const Flags& flags,
+Status Encode(const Tokenizer& tokenizer, const TokensFlags& flags,
               std::string_view text) {
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                            tokenizer.Encode(text, {.special = !flags.plain}));
@@ -71,8 +71,8 @@ Status Encode(const Tokenizer& tokenizer, const Flags& flags,
   return {};
 }
 
-Status Count(const Tokenizer& tokenizer, const Flags& flags,
-             std::string_view text) {
+Status CountTokens(const Tokenizer& tokenizer, const TokensFlags& flags,
+                   std::string_view text) {
   STOWAGE_ASSIGN_OR_RETURN(const int64_t count,
                            tokenizer.Count(text, {.special = !flags.plain}));
   if (flags.json) {
@@ -83,7 +83,7 @@ Status Count(const Tokenizer& tokenizer, const Flags& flags,
   return {};
 }
 
-Status Decode(const Tokenizer& tokenizer, const Flags& flags,
+Status Decode(const Tokenizer& tokenizer, const TokensFlags& flags,
               std::string_view text) {
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(text));
   STOWAGE_ASSIGN_OR_RETURN(
@@ -97,8 +97,9 @@ Status Decode(const Tokenizer& tokenizer, const Flags& flags,
   return {};
 }
 
-int Run(const Flags& flags,
-        Status (*verb)(const Tokenizer&, const Flags&, std::string_view)) {
+int RunTokens(const TokensFlags& flags,
+              Status (*verb)(const Tokenizer&, const TokensFlags&,
+                             std::string_view)) {
   const Result<Tokenizer> tokenizer = ReadTokenizer(flags.tokenizer);
   if (!tokenizer.ok()) return Fail(tokenizer.error());
   const Result<std::string> text = ReadInput(flags.file);
@@ -113,7 +114,7 @@ void AddTokens(Program& program) {
   Options options = program.AddSubcommand(
       "tokens", "Turn text into tokens and back, or count them",
       "stowage tokens --tokenizer tokenizer.json count book.txt");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<TokensFlags>();
   options.Group("model");
   options.Add(
       "--tokenizer,--weights", &flags->tokenizer,
@@ -125,7 +126,7 @@ void AddTokens(Program& program) {
     const char* description;
     const char* input;
     const char* plain;
-    Status (*run)(const Tokenizer&, const Flags&, std::string_view);
+    Status (*run)(const Tokenizer&, const TokensFlags&, std::string_view);
   };
   for (const Verb& verb :
        {Verb{"encode", "Print the ids of the text", "The text; stdin without",
@@ -135,12 +136,12 @@ void AddTokens(Program& program) {
              "Leave special tokens out", Decode},
         Verb{"count", "Print how many tokens the text has",
              "The text; stdin without",
-             "Take special tokens in the text as text", Count}}) {
+             "Take special tokens in the text as text", CountTokens}}) {
     Options one = options.AddVerb(verb.name, verb.description);
     one.Add("file", &flags->file, verb.input);
     one.AddFlag("--plain", &flags->plain, verb.plain);
     one.AddFlag("--json", &flags->json, "Print JSON");
-    one.OnRun([flags, run = verb.run] { return Run(*flags, run); });
+    one.OnRun([flags, run = verb.run] { return RunTokens(*flags, run); });
   }
 }
 

@@ -15,7 +15,7 @@ namespace stowage::tools {
 namespace {
 
 // Of a built-in model, or of an ONNX file's.
-Result<StepSpec> ReadSpec(const TrainFlags& flags) {
+Result<StepSpec> ReadTrainSpec(const TrainFlags& flags) {
   if (flags.model.lora_rank && !flags.save_onnx.empty()) {
     return Error{ErrorCode::kInvalidArgument,
                  "[train] --save-onnx has no place for adapters; leave "
@@ -24,9 +24,9 @@ Result<StepSpec> ReadSpec(const TrainFlags& flags) {
   return ReadStep("train", flags, flags.onnx, flags.arrays);
 }
 
-int Run(const TrainFlags& flags) {
+int RunTrain(const TrainFlags& flags) {
   return RunOnRanks([&](RankRun& ranks) {
-    const Result<StepSpec> spec = ReadSpec(flags);
+    const Result<StepSpec> spec = ReadTrainSpec(flags);
     return spec.ok() ? RunTraining(flags, *spec, ranks) : Fail(spec.error());
   });
 }
@@ -39,7 +39,7 @@ void AddTrain(Program& program) {
       "stowage train --model mlp --data digits.csv --steps 200 --budget 4MiB");
   const auto flags = std::make_shared<TrainFlags>();
   AddTrainOptions(options, flags.get());
-  options.OnRun([flags] { return Run(*flags); });
+  options.OnRun([flags] { return RunTrain(*flags); });
 }
 
 }  // namespace stowage::tools

@@ -5,6 +5,7 @@
 
 #include "autodiff/optimizer.h"
 #include "base/bytes.h"
+#include "base/errors.h"
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
 #include "tools/flags.h"
@@ -13,23 +14,21 @@
 namespace stowage::tools {
 namespace {
 
-Error Invalid(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[train] ", message)};
-}
-
 // When to evaluate, and when to stop by it.
 Status ReadEvaluations(const TrainFlags& flags, RunSpec* run) {
   if (flags.eval_every < 0 || flags.eval_every > kMaxCheckpointStep) {
-    return Invalid(StrCat("eval-every ", flags.eval_every,
-                          " is out of range; expected 0 to ",
-                          kMaxCheckpointStep));
+    return InvalidArgumentError("[train] eval-every ", flags.eval_every,
+                                " is out of range; expected 0 to ",
+                                kMaxCheckpointStep);
   }
   if (flags.patience < 0) {
-    return Invalid(StrCat("patience ", flags.patience, " is negative"));
+    return InvalidArgumentError("[train] patience ", flags.patience,
+                                " is negative");
   }
   if (flags.patience > 0 && flags.eval_every == 0) {
-    return Invalid(StrCat("--patience ", flags.patience,
-                          " counts evaluations; give --eval-every with it"));
+    return InvalidArgumentError(
+        "[train] --patience ", flags.patience,
+        " counts evaluations; give --eval-every with it");
   }
   run->eval_every = flags.eval_every;
   run->patience = flags.patience;
@@ -39,49 +38,55 @@ Status ReadEvaluations(const TrainFlags& flags, RunSpec* run) {
 // When to save, and what to do about values that are no numbers.
 Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
   if (flags.save_every < 0 || flags.save_every > kMaxCheckpointStep) {
-    return Invalid(StrCat("save-every ", flags.save_every,
-                          " is out of range; expected 0 to ",
-                          kMaxCheckpointStep));
+    return InvalidArgumentError("[train] save-every ", flags.save_every,
+                                " is out of range; expected 0 to ",
+                                kMaxCheckpointStep);
   }
   if (flags.keep_last < 1) {
-    return Invalid(StrCat("keep-last ", flags.keep_last, " is below 1"));
+    return InvalidArgumentError("[train] keep-last ", flags.keep_last,
+                                " is below 1");
   }
   if (!flags.init.empty() && !flags.resume.empty()) {
-    return Invalid(
-        "both --init and --resume are given; a checkpoint has its "
+    return InvalidArgumentError(
+        "[train] both --init and --resume are given; a checkpoint has its "
         "own weights, give one");
   }
   if (!flags.continued.empty() &&
       !(flags.save.empty() && flags.resume.empty())) {
-    return Invalid(
-        "--continue resumes from its file and saves to it; leave --resume and "
+    return InvalidArgumentError(
+        "[train] --continue resumes from its file and saves to it; leave "
+        "--resume and "
         "--save away");
   }
   if (flags.init.empty() &&
       !(flags.init_rename.empty() && flags.init_transpose.empty() &&
         flags.init_allow_missing.empty() && flags.init_allow_unused.empty())) {
-    return Invalid("there are rules for weights and no file; give --init");
+    return InvalidArgumentError(
+        "[train] there are rules for weights and no file; give --init");
   }
   const bool saves = !flags.checkpoint().empty();
   if (!saves && (flags.save_every > 0 || flags.keep_last > 1)) {
-    return Invalid(StrCat(flags.save_every > 0 ? "--save-every" : "--keep-last",
-                          " needs a file to write; give --save or "
-                          "--continue"));
+    return InvalidArgumentError(
+        "[train] ", flags.save_every > 0 ? "--save-every" : "--keep-last",
+        " needs a file to write; give --save or "
+        "--continue");
   }
   STOWAGE_RETURN_IF_ERROR(ReadEvaluations(flags, run));
   if (flags.on_nonfinite != "stop" && flags.on_nonfinite != "skip") {
-    return Invalid(StrCat("on-nonfinite has no choice ",
-                          Quoted(flags.on_nonfinite),
-                          "; expected stop or skip"));
+    return InvalidArgumentError("[train] on-nonfinite has no choice ",
+                                Quoted(flags.on_nonfinite),
+                                "; expected stop or skip");
   }
   if (flags.save_as != "whole" && flags.save_as != "sharded") {
-    return Invalid(StrCat("save-as has no choice ", Quoted(flags.save_as),
-                          "; expected whole or sharded"));
+    return InvalidArgumentError("[train] save-as has no choice ",
+                                Quoted(flags.save_as),
+                                "; expected whole or sharded");
   }
   run->saves_shards = flags.save_as == "sharded";
   if (run->saves_shards && !saves) {
-    return Invalid(
-        "--save-as sharded needs a file to write; give --save or --continue");
+    return InvalidArgumentError(
+        "[train] --save-as sharded needs a file to write; give --save or "
+        "--continue");
   }
   run->save_every = flags.save_every;
   run->skips_nonfinite = flags.on_nonfinite == "skip";
@@ -219,17 +224,18 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
 }
 
 Status SetSteps(const TrainFlags& flags, int64_t steps, RunSpec* run) {
-  if (steps < 1) return Invalid(StrCat("steps ", steps, " is below 1"));
+  if (steps < 1)
+    return InvalidArgumentError("[train] steps ", steps, " is below 1");
   if (steps > kMaxCheckpointStep) {
-    return Invalid(StrCat("steps ", steps,
-                          " is out of range; expected at most ",
-                          kMaxCheckpointStep));
+    return InvalidArgumentError("[train] steps ", steps,
+                                " is out of range; expected at most ",
+                                kMaxCheckpointStep);
   }
   run->steps = steps;
   run->stop_at = flags.stop_at.value_or(steps);
   if (run->stop_at < 1 || run->stop_at > steps) {
-    return Invalid(StrCat("stop-at ", run->stop_at,
-                          " is out of range; expected 1 to ", steps));
+    return InvalidArgumentError("[train] stop-at ", run->stop_at,
+                                " is out of range; expected 1 to ", steps);
   }
   if (flags.schedule.warmup.empty()) return {};
   STOWAGE_ASSIGN_OR_RETURN(run->schedule.warmup,
@@ -240,8 +246,9 @@ Status SetSteps(const TrainFlags& flags, int64_t steps, RunSpec* run) {
 Result<int64_t> StepsOfEpochs(int64_t epochs, int64_t examples, int64_t batch) {
   const std::optional<int64_t> all = CheckedMul(epochs, examples);
   if (!all) {
-    return Invalid(StrCat("epochs ", epochs, " of ", examples,
-                          " examples are more examples than 64 bits count"));
+    return InvalidArgumentError(
+        "[train] epochs ", epochs, " of ", examples,
+        " examples are more examples than 64 bits count");
   }
   return *all / batch + (*all % batch == 0 ? 0 : 1);
 }
@@ -260,14 +267,16 @@ Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec) {
   STOWAGE_ASSIGN_OR_RETURN(run.schedule,
                            ReadSchedule(flags.schedule, schedule));
   if (flags.epochs.value_or(1) < 1) {
-    return Invalid(StrCat("epochs ", *flags.epochs, " is below 1"));
+    return InvalidArgumentError("[train] epochs ", *flags.epochs,
+                                " is below 1");
   }
   if (!flags.epochs) {
     STOWAGE_RETURN_IF_ERROR(
         SetSteps(flags, flags.steps.value_or(defaults.steps), &run));
   }
   if (flags.sample < 0) {
-    return Invalid(StrCat("sample ", flags.sample, " is negative"));
+    return InvalidArgumentError("[train] sample ", flags.sample,
+                                " is negative");
   }
   return run;
 }

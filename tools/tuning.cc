@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/input_file.h"
 #include "base/strings.h"
 #include "formats/gguf.h"
@@ -23,10 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Error Invalid(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[finetune] ", message)};
-}
-
 bool Exists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -34,7 +31,7 @@ bool Exists(const fs::path& path) {
 
 // The folder in which files of a model or a tokenizer stand beside it; empty beside a GGUF
 // file, which has all in itself.
-std::optional<fs::path> FolderOf(const std::string& path) {
+std::optional<fs::path> FolderOfFile(const std::string& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return fs::path(path);
   const fs::path file(path);
@@ -52,8 +49,8 @@ Result<JsonValues> ReadJson(const std::optional<fs::path>& folder,
                            ReadFile((*folder / name).string()));
   auto values = JsonValues::Parse(text);
   if (values.ok()) return values;
-  return Invalid(StrCat(Quoted((*folder / name).string()),
-                        " is damaged: ", values.error().message));
+  return InvalidArgumentError("[finetune] ", Quoted((*folder / name).string()),
+                              " is damaged: ", values.error().message);
 }
 
 // The special tokens by their names in templates, as transformers collects them.
@@ -142,7 +139,7 @@ Result<std::string> FindTemplate(const WeightsFile& weights,
     const auto text = weights.gguf()->Text("tokenizer.chat_template");
     if (text.ok()) return std::string(*text);
   }
-  auto text = TemplateOf(FolderOf(weights.path()));
+  auto text = TemplateOf(FolderOfFile(weights.path()));
   if (text.ok()) return text;
   auto other = TemplateOf(tokenizer);
   return other.ok() ? other : text;
@@ -193,8 +190,8 @@ Result<ModelText> ReadModelText(const WeightsFile& weights,
                                 const std::string& tokenizer_path,
                                 int64_t vocabulary) {
   ModelText text;
-  const auto folder = FolderOf(weights.path());
-  const auto tokenizer_folder = FolderOf(tokenizer_path);
+  const auto folder = FolderOfFile(weights.path());
+  const auto tokenizer_folder = FolderOfFile(tokenizer_path);
   ChatTemplate::Tokens tokens;
   if (weights.gguf() != nullptr) {
     const auto end = weights.gguf()->Int("tokenizer.ggml.eos_token_id");
@@ -217,10 +214,11 @@ Result<ModelText> ReadModelText(const WeightsFile& weights,
         const std::vector<int32_t> ids,
         tokenizer.Encode(token, {.special = true, .add_prefix = false}));
     if (ids.size() != 1) {
-      return Invalid(StrCat("the \"eos_token\" ", Quoted(token), " of ",
-                            Quoted(tokenizer_path),
-                            " is no token of the tokenizer; expected one that "
-                            "it has, as texts end with it"));
+      return InvalidArgumentError(
+          "[finetune] the \"eos_token\" ", Quoted(token), " of ",
+          Quoted(tokenizer_path),
+          " is no token of the tokenizer; expected one that "
+          "it has, as texts end with it");
     }
     text.end = ids.front();
     text.end_from = tokenizer_path;
@@ -288,10 +286,11 @@ Result<ExampleSplit> SplitExamples(TokenExamples examples, int64_t seq,
     usable.push_back(i);
   }
   if (usable.size() < 2) {
-    return Invalid(StrCat(
-        Quoted(origin), " has ", split.examples.size(), " examples, of which ",
-        usable.size(), " fit sequences of ", seq,
-        " tokens; expected at least 2, one to learn from and one held out"));
+    return InvalidArgumentError(
+        "[finetune] ", Quoted(origin), " has ", split.examples.size(),
+        " examples, of which ", usable.size(), " fit sequences of ", seq,
+        " tokens; expected at least 2, one to learn from and one held "
+        "out");
   }
   const size_t held_out = std::max(size_t{1}, usable.size() / 10);
   split.train.assign(usable.begin(), usable.end() - held_out);
@@ -321,10 +320,11 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
   if (model_text.end && *model_text.end >= vocabulary) {
     for (size_t i = 0; i < examples.size(); ++i) {
       if (examples.tokens(i).back() != *model_text.end) continue;
-      return Invalid(
-          StrCat(Quoted(model_text.end_from), " has the \"eos_token_id\" ",
-                 *model_text.end, ", which texts end with; expected one below ",
-                 vocabulary, ", the model's vocabulary; correct it there"));
+      return InvalidArgumentError("[finetune] ", Quoted(model_text.end_from),
+                                  " has the \"eos_token_id\" ", *model_text.end,
+                                  ", which texts end with; expected one below ",
+                                  vocabulary,
+                                  ", the model's vocabulary; correct it there");
     }
   }
   STOWAGE_ASSIGN_OR_RETURN(ExampleSplit split,
@@ -363,9 +363,10 @@ Result<std::vector<int64_t>> ReadLengths(const std::string& text,
     const auto [stop, code] = std::from_chars(at, end, length);
     if (code != std::errc() || length < 1 || length > seq ||
         (stop != end && *stop != ',')) {
-      return Invalid(StrCat("lengths ", Quoted(text),
-                            " are neither auto nor numbers from 1 to ", seq,
-                            ", the longest sequence, with commas between"));
+      return InvalidArgumentError(
+          "[finetune] lengths ", Quoted(text),
+          " are neither auto nor numbers from 1 to ", seq,
+          ", the longest sequence, with commas between");
     }
     lengths.push_back(length);
     at = stop == end ? end : stop + 1;
@@ -401,17 +402,17 @@ std::vector<int32_t> UsualPrompt(
 Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
   const std::string& too_long = flags.too_long;
   if (!too_long.empty() && too_long != "cut" && too_long != "drop") {
-    return Invalid(StrCat("too-long has no choice ", Quoted(too_long),
-                          "; expected cut or drop"));
+    return InvalidArgumentError("[finetune] too-long has no choice ",
+                                Quoted(too_long), "; expected cut or drop");
   }
   if (!too_long.empty() && !flags.data.ends_with(".jsonl")) {
-    return Invalid(StrCat("--too-long ", too_long,
-                          " is for the examples of a .jsonl file, and ",
-                          Quoted(flags.data), " is a text; leave it out"));
+    return InvalidArgumentError("[finetune] --too-long ", too_long,
+                                " is for the examples of a .jsonl file, and ",
+                                Quoted(flags.data), " is a text; leave it out");
   }
   if (flags.held_out_batches < 1) {
-    return Invalid(
-        StrCat("held-out-batches ", flags.held_out_batches, " is below 1"));
+    return InvalidArgumentError("[finetune] held-out-batches ",
+                                flags.held_out_batches, " is below 1");
   }
   Sampler sampler{.top_k = flags.top_k};
   if (flags.temperature) sampler.temperature = *flags.temperature;
@@ -423,17 +424,18 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
   STOWAGE_ASSIGN_OR_RETURN(FineTuning model,
                            FineTuning::Open(flags.weights, options));
   if (seq < 1 || seq > model.base().max_seq()) {
-    return Invalid(StrCat("seq ", seq,
-                          " is out of range; the model takes 1 to ",
-                          model.base().max_seq(), " tokens"));
+    return InvalidArgumentError("[finetune] seq ", seq,
+                                " is out of range; the model takes 1 to ",
+                                model.base().max_seq(), " tokens");
   }
   const std::string tokenizer_path =
       flags.tokenizer.empty() ? flags.weights : flags.tokenizer;
   STOWAGE_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer(tokenizer_path));
   if (tokenizer.size() > model.base().vocabulary()) {
-    return Invalid(StrCat("the tokenizer has ", tokenizer.size(),
-                          " tokens, the model ", model.base().vocabulary(),
-                          "; give the --tokenizer of this model"));
+    return InvalidArgumentError("[finetune] the tokenizer has ",
+                                tokenizer.size(), " tokens, the model ",
+                                model.base().vocabulary(),
+                                "; give the --tokenizer of this model");
   }
   STOWAGE_ASSIGN_OR_RETURN(
       ModelText model_text,
@@ -450,8 +452,9 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
   if (const auto* const split = std::get_if<ExampleSplit>(&data)) {
     STOWAGE_ASSIGN_OR_RETURN(lengths, ReadLengths(flags.lengths, *split, seq));
   } else if (!flags.lengths.empty()) {
-    return Invalid(
-        "--lengths are for examples, in JSON lines; a text is read in windows "
+    return InvalidArgumentError(
+        "[finetune] --lengths are for examples, in JSON lines; a text is read "
+        "in windows "
         "of one length");
   }
   std::vector<int32_t> prompt;

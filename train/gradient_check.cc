@@ -7,15 +7,12 @@
 
 #include "autodiff/backward.h"
 #include "autodiff/train_step.h"
+#include "base/errors.h"
 #include "base/strings.h"
 #include "planner/plan_memory.h"
 
 namespace stowage {
 namespace {
-
-Error Fail(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[gradient_check] ", message)};
-}
 
 std::vector<double> Random(int64_t size, std::mt19937_64* random) {
   std::vector<double> data(static_cast<size_t>(size));
@@ -33,8 +30,9 @@ Result<std::vector<std::string>> FloatLeaves(const Graph& graph) {
     if (!value.is_leaf() || !IsFloat(value.type.dtype)) continue;
     if (value.role != Role::kParam && value.role != Role::kInput) continue;
     if (value.type.dtype != DType::kF64) {
-      return Fail(StrCat(Quoted(value.name), " is ", value.type.ToString(),
-                         "; gradients are checked in f64"));
+      return InvalidArgumentError("[gradient_check] ", Quoted(value.name),
+                                  " is ", value.type.ToString(),
+                                  "; gradients are checked in f64");
     }
     leaves.push_back(value.name);
   }
@@ -69,8 +67,9 @@ Result<std::vector<CheckedGradient>> CheckGradients(
   if (std::ranges::none_of(step.outputs(), [&](const GraphOutput& output) {
         return output.name == loss;
       })) {
-    return Fail(StrCat(Quoted(loss), " is no output of ",
-                       Quoted(forward.name()), "; give it one by Output"));
+    return InvalidArgumentError("[gradient_check] ", Quoted(loss),
+                                " is no output of ", Quoted(forward.name()),
+                                "; give it one by Output");
   }
   STOWAGE_ASSIGN_OR_RETURN(Plan plan,
                            PlanMemory(step, {.device = backend.Needs()}));
@@ -120,11 +119,11 @@ Result<std::vector<CheckedGradient>> CheckGradients(
         options.tolerance * std::max(1.0, std::abs(row.difference));
     // Written so that NaN fails.
     if (!(std::abs(row.gradient - row.difference) <= allowed)) {
-      return Fail(StrCat("the gradient of ", Quoted(leaf), " is ", row.gradient,
-                         " along a direction in which differences of ",
-                         Quoted(loss), " make ", row.difference, "; more than ",
-                         options.tolerance,
-                         " apart, relative to the larger of it and 1"));
+      return InvalidArgumentError(
+          "[gradient_check] the gradient of ", Quoted(leaf), " is ",
+          row.gradient, " along a direction in which differences of ",
+          Quoted(loss), " make ", row.difference, "; more than ",
+          options.tolerance, " apart, relative to the larger of it and 1");
     }
     checked.push_back(std::move(row));
   }

@@ -21,6 +21,7 @@
 #include "base/byte_stream.h"
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/errors.h"
 #include "base/hash.h"
 #include "base/index.h"
 #include "base/strings.h"
@@ -380,11 +381,6 @@ void ReadPrice(FittedStep* step, ByteReader* in) {
   }
 }
 
-Error Fail(std::string_view why) {
-  return {ErrorCode::kInvalidArgument,
-          StrCat("[plan cache] an entry is no fitted step: ", why)};
-}
-
 }  // namespace
 
 std::string FittedStepToBytes(const FittedStep& step) {
@@ -402,7 +398,9 @@ Result<FittedStep> FittedStepFromBytes(std::string_view bytes) {
   const std::string_view graph_bytes = in.Text();
   STOWAGE_RETURN_IF_ERROR(in.status());
   Result<Graph> graph = GraphFromBytes(graph_bytes);
-  if (!graph.ok()) return Fail(graph.error().message);
+  if (!graph.ok())
+    return InvalidArgumentError("[plan cache] an entry is no fitted step: ",
+                                graph.error().message);
   FittedStep step;
   step.graph = *std::move(graph);
   step.plan = ReadPlan(step.graph, &in);
@@ -411,7 +409,9 @@ Result<FittedStep> FittedStepFromBytes(std::string_view bytes) {
   STOWAGE_RETURN_IF_ERROR(in.status());
   const std::vector<std::string> violations =
       ValidatePlanBeside(step.graph, step.plan);
-  if (!violations.empty()) return Fail(violations.front());
+  if (!violations.empty())
+    return InvalidArgumentError("[plan cache] an entry is no fitted step: ",
+                                violations.front());
   return step;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autodiff/rank_step.h"
+#include "base/errors.h"
 #include "base/index.h"
 #include "base/strings.h"
 #include "planner/fit/fit.h"
@@ -14,10 +15,6 @@
 
 namespace stowage {
 namespace {
-
-Error Invalid(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[train] ", message)};
-}
 
 Status CheckPieces(const std::vector<int64_t>& pieces, int64_t batch) {
   const auto invalid = [&](std::string_view what) {
@@ -44,9 +41,10 @@ int64_t PartOf(const TrainingSpec& spec) {
 }
 
 Status Check(const TrainingSpec& spec) {
-  if (!spec.model) return Invalid("there is no model; give a function");
+  if (!spec.model)
+    return InvalidArgumentError("[train] there is no model; give a function");
   if (spec.batch < 1) {
-    return Invalid(StrCat("batch ", spec.batch, " is below 1"));
+    return InvalidArgumentError("[train] batch ", spec.batch, " is below 1");
   }
   STOWAGE_RETURN_IF_ERROR(CheckRanks(spec.ranks));
   if (spec.ranks.ranks > spec.batch) {
@@ -60,24 +58,24 @@ Status Check(const TrainingSpec& spec) {
   }
   for (const ShapeSpec& shape : spec.shapes) {
     if (!shape.model) {
-      return Invalid(StrCat("shape ", Quoted(shape.name),
-                            " has no model; give a function"));
+      return InvalidArgumentError("[train] shape ", Quoted(shape.name),
+                                  " has no model; give a function");
     }
     if (const int64_t batch = shape.batch.value_or(spec.batch);
         batch < spec.ranks.ranks) {
-      return Invalid(StrCat("shape ", Quoted(shape.name), ": batch ", batch,
-                            " is below 1, or below the ", spec.ranks.ranks,
-                            " ranks"));
+      return InvalidArgumentError(
+          "[train] shape ", Quoted(shape.name), ": batch ", batch,
+          " is below 1, or below the ", spec.ranks.ranks, " ranks");
     }
   }
   for (const ProgramSpec& program : spec.programs) {
     if (!program.model) {
-      return Invalid(StrCat("program ", Quoted(program.name),
-                            " has no model; give a function"));
+      return InvalidArgumentError("[train] program ", Quoted(program.name),
+                                  " has no model; give a function");
     }
     if (program.batch < 1) {
-      return Invalid(StrCat("program ", Quoted(program.name), ": batch ",
-                            program.batch, " is below 1"));
+      return InvalidArgumentError("[train] program ", Quoted(program.name),
+                                  ": batch ", program.batch, " is below 1");
     }
   }
   return {};

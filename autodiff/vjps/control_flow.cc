@@ -58,7 +58,7 @@ Value SeedLeaf(GraphBuilder& g, size_t output, const TensorType& type) {
   return g.Input(GradientName(StrCat("out", output)), type.dtype, type.shape);
 }
 
-Value Zeros(GraphBuilder& g, const TensorType& type) {
+Value FilledZeros(GraphBuilder& g, const TensorType& type) {
   return Fill(g, 0, type.dtype, type.shape);
 }
 
@@ -212,10 +212,10 @@ class LoopGradient {
         continue;
       }
       carried.push_back(given ? v_.cotangent(result)
-                              : Zeros(outer, seed.type()));
+                              : FilledZeros(outer, seed.type()));
       carried_in.push_back(seed);
       const auto gradient = sweep_->cotangents.Find(LeafOf(i));
-      next.push_back(gradient ? *gradient : Zeros(*g_, seed.type()));
+      next.push_back(gradient ? *gradient : FilledZeros(*g_, seed.type()));
       carried_of.push_back(i < loop_.carried ? result : -1);
     }
     for (size_t r = loop_.handed_on(); r < loop_.outputs(); ++r) {
@@ -481,8 +481,9 @@ class CondGradient {
     std::vector<ValueId> outputs;
     for (size_t i = 0; i < wanted_.size(); ++i) {
       const Value gradient = branch.gradients[i];
-      const Value out = gradient.ok() ? backward_copy[gradient.id()]
-                                      : Zeros(g, v_.input_type(wanted_[i]));
+      const Value out = gradient.ok()
+                            ? backward_copy[gradient.id()]
+                            : FilledZeros(g, v_.input_type(wanted_[i]));
       if (!out.ok()) break;
       outputs.push_back(out.id());
     }

@@ -6,7 +6,7 @@
 namespace stowage::gpu::emulator {
 namespace {
 
-constexpr uint64_t kMark = 0x70616D726F736E74;
+constexpr uint64_t kMapMark = 0x70616D726F736E74;
 
 bool IsTaken(const TensorMapSpec& spec) {
   constexpr int64_t kMostSize = int64_t{1} << 32;
@@ -43,7 +43,7 @@ bool IsTaken(const TensorMapSpec& spec) {
 std::optional<TensorMap> EncodeTensorMap(const TensorMapSpec& spec) {
   if (!IsTaken(spec)) return std::nullopt;
   TensorMap map;
-  map.words[0] = kMark;
+  map.words[0] = kMapMark;
   map.words[1] = reinterpret_cast<uintptr_t>(spec.data);
   map.words[2] = static_cast<uint64_t>(spec.element_bytes) |
                  static_cast<uint64_t>(spec.rank) << 8 |
@@ -58,7 +58,7 @@ std::optional<TensorMap> EncodeTensorMap(const TensorMapSpec& spec) {
 }
 
 std::optional<TensorMapSpec> DecodeTensorMap(const TensorMap& map) {
-  if (map.words[0] != kMark) return std::nullopt;
+  if (map.words[0] != kMapMark) return std::nullopt;
   TensorMapSpec spec;
   spec.data = reinterpret_cast<const void*>(map.words[1]);
   spec.element_bytes = static_cast<int>(map.words[2] & 0xFF);

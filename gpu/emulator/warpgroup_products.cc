@@ -14,14 +14,14 @@ namespace stowage::gpu::emulator {
 namespace {
 
 constexpr size_t kDepth = 16;  // of a factor
-constexpr size_t kWarps = 4, kLanes = 32;
+constexpr size_t kWarps = 4, kWarpgroupLanes = 32;
 constexpr size_t kStripRows = 16;  // of a left factor, of a warp
-constexpr size_t kMostBytes = 16 * 4 * sizeof(float);  // of an array
+constexpr size_t kMostProductBytes = 16 * 4 * sizeof(float);  // of an array
 
 // What sums under way are: NaN.
-const std::array<std::byte, kMostBytes>& Noise() {
-  static const std::array<std::byte, kMostBytes> noise = [] {
-    std::array<std::byte, kMostBytes> bytes;
+const std::array<std::byte, kMostProductBytes>& Noise() {
+  static const std::array<std::byte, kMostProductBytes> noise = [] {
+    std::array<std::byte, kMostProductBytes> bytes;
     bytes.fill(std::byte{0xFF});
     return bytes;
   }();
@@ -32,7 +32,7 @@ const std::array<std::byte, kMostBytes>& Noise() {
 // will be.
 struct Handed {
   ProductArray array;
-  alignas(float) std::array<std::byte, kMostBytes> content;
+  alignas(float) std::array<std::byte, kMostProductBytes> content;
   int under_way = 0;
 };
 
@@ -59,13 +59,13 @@ struct WarpgroupState {
 };
 
 // Of the block with this serial.
-struct BlockState {
+struct BlockOfWarpgroups {
   uint64_t serial = 0;
   std::vector<WarpgroupState> warpgroups;
 };
 
 WarpgroupState& TheWarpgroup() {
-  static thread_local BlockState block;
+  static thread_local BlockOfWarpgroups block;
   if (block.serial != context.serial) {
     block.serial = context.serial;
     block.warpgroups.clear();
@@ -129,12 +129,12 @@ struct Tile {
   size_t start, leading, stride, row_bytes;
 };
 
-constexpr size_t kChunk = 8;  // elements
+constexpr size_t kProductChunk = 8;  // elements
 
 // 16 bytes, which no swizzle parts.
 void ReadChunk(const Product& product, size_t byte, uint16_t* bits) {
   const std::span<std::byte> dynamic = DynamicBytes();
-  if (byte + 2 * kChunk > dynamic.size()) {
+  if (byte + 2 * kProductChunk > dynamic.size()) {
     Report("a product reads byte ", byte, " of the ", dynamic.size(),
            " that the launch asked for");
   }
@@ -149,7 +149,7 @@ void ReadChunk(const Product& product, size_t byte, uint16_t* bits) {
            " of shared memory, which a copy writes that not all of its threads "
            "have waited for");
   }
-  std::memcpy(bits, dynamic.data() + byte, 2 * kChunk);
+  std::memcpy(bits, dynamic.data() + byte, 2 * kProductChunk);
 }
 
 // The left factor's rows of one warp, row by row.
@@ -157,15 +157,15 @@ void GatherLeft(const Product& product, size_t warp, uint16_t* bits) {
   if (product.call.a == nullptr) {
     const Tile tile(product.call.a_tile);
     for (size_t i = 0; i < kStripRows; ++i) {
-      for (size_t k = 0; k < kDepth; k += kChunk) {
+      for (size_t k = 0; k < kDepth; k += kProductChunk) {
         ReadChunk(product, tile.OfRows(warp * kStripRows + i, k), bits);
-        bits += kChunk;
+        bits += kProductChunk;
       }
     }
     return;
   }
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    const uint32_t* const a = product.a[warp * kLanes + lane];
+  for (size_t lane = 0; lane < kWarpgroupLanes; ++lane) {
+    const uint32_t* const a = product.a[warp * kWarpgroupLanes + lane];
     for (size_t i = 0; i < 4; ++i) {
       uint16_t* const two =
           bits + (lane / 4 + i % 2 * 8) * kDepth + lane % 4 * 2 + i / 2 * 8;
@@ -181,12 +181,12 @@ void GatherRight(const Product& product, uint16_t* bits) {
   const size_t rows = product.call.rows_of_b ? columns : kDepth;
   const size_t row = product.call.rows_of_b ? kDepth : columns;
   for (size_t i = 0; i < rows; ++i) {
-    for (size_t j = 0; j < row; j += kChunk) {
+    for (size_t j = 0; j < row; j += kProductChunk) {
       ReadChunk(
           product,
           product.call.rows_of_b ? tile.OfRows(i, j) : tile.OfColumns(j, i),
           bits);
-      bits += kChunk;
+      bits += kProductChunk;
     }
   }
 }
@@ -267,8 +267,8 @@ void AddStrip(WarpgroupState& state, const Product& product, size_t warp) {
       }
     }
   }
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    const size_t thread = warp * kLanes + lane;
+  for (size_t lane = 0; lane < kWarpgroupLanes; ++lane) {
+    const size_t thread = warp * kWarpgroupLanes + lane;
     Member& member = state.members[thread];
     Handed* const d = Find(member, product.d[thread]);
     auto* const values = reinterpret_cast<float*>(d->content.data());
@@ -316,7 +316,7 @@ void FenceProxies() {
 }
 
 void FenceProduct(const ProductArray& array) {
-  STOWAGE_CHECK(array.bytes <= kMostBytes);
+  STOWAGE_CHECK(array.bytes <= kMostProductBytes);
   Member& me = Me();
   Handed* handed = Find(me, array.at);
   if (handed == nullptr) handed = &me.handed.emplace_back();
@@ -336,7 +336,7 @@ void CommitProducts() { ++Me().groups; }
 void AwaitProducts(int groups_left) {
   WarpgroupState& state = TheWarpgroup();
   const int done = Me().groups - groups_left;  // groups before this one
-  const size_t warp = IndexInWarpgroup() / kLanes;
+  const size_t warp = IndexInWarpgroup() / kWarpgroupLanes;
   for (Product& product : state.products) {
     if (product.group < done && !product.done[warp]) {
       Complete(state, product, warp);

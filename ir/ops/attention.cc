@@ -60,7 +60,7 @@ Status CheckBias(const OpArgs& args, int i) {
 }
 
 // q, k, v and, behind the operands that there always are, bias and key lengths.
-Status CheckOperands(const OpArgs& args) {
+Status CheckAttentionOperands(const OpArgs& args) {
   const int count = Always(args.op);
   const bool needs_bias = args.op == OpKind::kAttentionBiasGrad;
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"scale", AttrKind::kReal},
@@ -103,22 +103,22 @@ Status CheckOperands(const OpArgs& args) {
 }
 
 // (B, H, T)
-TensorType LogSumExpType(const OpArgs& args) {
+TensorType AttentionLogSumExpType(const OpArgs& args) {
   const Shape& q = args.shape(0);
   return {StatisticsType(args.type(0).dtype), {q[0], q[2], q[1]}};
 }
 
 TypesResult InferAttention(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckOperands(args));
-  return Typed(args, {args.type(0), LogSumExpType(args)});
+  STOWAGE_RETURN_IF_ERROR(CheckAttentionOperands(args));
+  return Typed(args, {args.type(0), AttentionLogSumExpType(args)});
 }
 
 Status CheckGradOperands(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckOperands(args));
+  STOWAGE_RETURN_IF_ERROR(CheckAttentionOperands(args));
   const std::string since = "since " + Operand(args, 0, "q");
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "o", args.type(0), since));
   STOWAGE_RETURN_IF_ERROR(
-      CheckType(args, 4, "log_sum_exp", LogSumExpType(args), since));
+      CheckType(args, 4, "log_sum_exp", AttentionLogSumExpType(args), since));
   return CheckType(args, 5, "d_o", args.type(0), since);
 }
 

@@ -39,7 +39,7 @@ TensorType StateType(const OpArgs& args) {
   const Shape& gates = args.shape(0);
   return {args.type(0).dtype, {gates[0], gates[2] / kGates}};
 }
-TensorType WeightType(const OpArgs& args) {
+TensorType LstmWeightType(const OpArgs& args) {
   const int64_t width = args.shape(0)[2];
   return {args.type(0).dtype, {width, width / kGates}};
 }
@@ -49,7 +49,7 @@ TypesResult InferLstm(const OpArgs& args) {
   const std::string since = "since " + Operand(args, 0, "gates");
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 1, "h0", StateType(args), since));
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 2, "c0", StateType(args), since));
-  STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "w", WeightType(args), since));
+  STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "w", LstmWeightType(args), since));
   return Typed(args, {args.type(0), SequenceType(args), SequenceType(args)});
 }
 
@@ -61,7 +61,7 @@ TypesResult InferLstmGrad(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckGates(args, "gates"));
   const std::string since = "since " + Operand(args, 0, "gates");
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 1, "c0", StateType(args), since));
-  STOWAGE_RETURN_IF_ERROR(CheckType(args, 2, "w", WeightType(args), since));
+  STOWAGE_RETURN_IF_ERROR(CheckType(args, 2, "w", LstmWeightType(args), since));
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "c", SequenceType(args), since));
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 4, "dh", SequenceType(args), since));
   if (args.count() == 6) {
@@ -76,7 +76,7 @@ TypesResult InferLstmWeightGrad(const OpArgs& args) {
   const std::string since = "since " + Operand(args, 0, "dgates");
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 1, "h0", StateType(args), since));
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 2, "h", SequenceType(args), since));
-  return Typed(args, {WeightType(args)});
+  return Typed(args, {LstmWeightType(args)});
 }
 
 // One product of H for each of the gates' numbers.

@@ -146,7 +146,7 @@ constinit const OpDef LayerNormGradAdd = {.num_inputs = 6,
 namespace {
 
 // x and gamma.
-Status CheckOperands(const OpArgs& args) {
+Status CheckNormOperands(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kFloat));
   STOWAGE_RETURN_IF_ERROR(CheckRankAtLeast(args, 0, "x", 1));
   return CheckType(args, 1, "gamma",
@@ -156,14 +156,14 @@ Status CheckOperands(const OpArgs& args) {
 
 TypesResult InferRmsNorm(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"eps", AttrKind::kReal}}));
-  STOWAGE_RETURN_IF_ERROR(CheckOperands(args));
+  STOWAGE_RETURN_IF_ERROR(CheckNormOperands(args));
   STOWAGE_RETURN_IF_ERROR(CheckPositive(args, "eps"));
   return Typed(args, {args.type(0), RowType(args)});
 }
 
 TypesResult InferRmsNormGrad(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckPartsAttr(args));
-  STOWAGE_RETURN_IF_ERROR(CheckOperands(args));
+  STOWAGE_RETURN_IF_ERROR(CheckNormOperands(args));
   const std::string since = "since " + Operand(args, 0, "x");
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 2, "rstd", RowType(args), since));
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "dy", args.type(0), since));

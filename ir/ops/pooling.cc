@@ -19,7 +19,7 @@ namespace stowage::op_defs {
 namespace {
 
 // Sums of a few such numbers and their products fit 63 bits.
-constexpr int64_t kLargest = (int64_t{1} << 31) - 1;
+constexpr int64_t kLargestEntry = (int64_t{1} << 31) - 1;
 
 Status CheckPicture(const OpArgs& args, std::string_view operand,
                     const Shape& shape) {
@@ -30,7 +30,7 @@ Status CheckPicture(const OpArgs& args, std::string_view operand,
              "3 spatial axes"));
 }
 
-// The attribute has an entry for each spatial axis, of [lowest, kLargest].
+// The attribute has an entry for each spatial axis, of [lowest, kLargestEntry].
 Status CheckEntries(const OpArgs& args, std::string_view name, int spatial,
                     int64_t lowest) {
   const std::vector<int64_t>& entries = args.attrs.Ints(name);
@@ -41,9 +41,9 @@ Status CheckEntries(const OpArgs& args, std::string_view name, int spatial,
   }
   for (int i = 0; i < spatial; ++i) {
     const int64_t entry = entries[static_cast<size_t>(i)];
-    if (entry >= lowest && entry <= kLargest) continue;
+    if (entry >= lowest && entry <= kLargestEntry) continue;
     return args.Fail(StrCat(name, " is ", entry, " along axis ", 2 + i,
-                            "; expected ", lowest, " to ", kLargest));
+                            "; expected ", lowest, " to ", kLargestEntry));
   }
   return {};
 }
@@ -207,7 +207,7 @@ namespace {
 // Products of two of these, and twice that, fit 63 bits.
 constexpr int64_t kLongestAxis = int64_t{1} << 30;
 
-Status CheckMode(const OpArgs& args) {
+Status CheckPoolMode(const OpArgs& args) {
   const int64_t mode = args.attrs.Int("mode");
   if (mode != 0 && mode != 1) {
     return args.Fail(
@@ -245,7 +245,7 @@ TypesResult InferResize(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kFloat));
   STOWAGE_RETURN_IF_ERROR(
       CheckResized(args, Operand(args, 0, "x"), args.shape(0)));
-  STOWAGE_RETURN_IF_ERROR(CheckMode(args));
+  STOWAGE_RETURN_IF_ERROR(CheckPoolMode(args));
   const std::vector<int64_t>& sizes = args.attrs.Ints("sizes");
   TensorType y = args.type(0);
   if (static_cast<int>(sizes.size()) != y.shape.rank() - 2) {
@@ -272,7 +272,7 @@ TypesResult InferResizeGrad(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "dy", DTypes::kFloat));
   STOWAGE_RETURN_IF_ERROR(
       CheckResized(args, Operand(args, 0, "dy"), args.shape(0)));
-  STOWAGE_RETURN_IF_ERROR(CheckMode(args));
+  STOWAGE_RETURN_IF_ERROR(CheckPoolMode(args));
   const Result<Shape> shape = ShapeAttr(args);
   if (!shape.ok()) return shape.error();
   const std::string text = StrCat("shape is ", shape->ToString());

@@ -117,7 +117,7 @@ Result<Shape> WeightShape(const OpArgs& args) {
 }
 
 // Of what both take: x, w, labels, and, from operand `weights` on, the weights.
-Status CheckOperands(const OpArgs& args, int weights) {
+Status CheckLinearLoss(const OpArgs& args, int weights) {
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kFloat));
   STOWAGE_RETURN_IF_ERROR(CheckRankAtLeast(args, 0, "x", 1));
   STOWAGE_ASSIGN_OR_RETURN(const Shape w, WeightShape(args));
@@ -142,7 +142,7 @@ Status CheckOperands(const OpArgs& args, int weights) {
       StrCat("chunk is ", chunk, "; expected at least 1 row of logits"));
 }
 
-Status CheckCount(const OpArgs& args, int least) {
+Status CheckClassCount(const OpArgs& args, int least) {
   if (args.count() == least || args.count() == least + 1) return {};
   return args.Fail(StrCat("got ", args.count(), " operands; expected ", least,
                           " or ", least + 1));
@@ -151,8 +151,8 @@ Status CheckCount(const OpArgs& args, int least) {
 TypesResult InferLinearCrossEntropy(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(
       args, {{"chunk", AttrKind::kInt}, {"blocks", AttrKind::kInt}}));
-  STOWAGE_RETURN_IF_ERROR(CheckCount(args, 3));
-  STOWAGE_RETURN_IF_ERROR(CheckOperands(args, 3));
+  STOWAGE_RETURN_IF_ERROR(CheckClassCount(args, 3));
+  STOWAGE_RETURN_IF_ERROR(CheckLinearLoss(args, 3));
   const TensorType loss = LossType(args);
   return Typed(args, {loss, {loss.dtype, LeadingDims(args.shape(0))}});
 }
@@ -161,8 +161,8 @@ TypesResult InferLinearCrossEntropyGrad(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"chunk", AttrKind::kInt},
                                             {"blocks", AttrKind::kInt},
                                             {"weight_grad", AttrKind::kFlag}}));
-  STOWAGE_RETURN_IF_ERROR(CheckCount(args, 4));
-  STOWAGE_RETURN_IF_ERROR(CheckOperands(args, 4));
+  STOWAGE_RETURN_IF_ERROR(CheckClassCount(args, 4));
+  STOWAGE_RETURN_IF_ERROR(CheckLinearLoss(args, 4));
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "dloss", LossType(args),
                                     "since " + Operand(args, 0, "x")));
   std::vector<TensorType> results = {LossType(args), args.type(0)};
@@ -180,7 +180,8 @@ TypesResult InferLinearCrossEntropyGrad(const OpArgs& args) {
 // What the products and the rest would cost with logits as a value: those of
 // `kProducts` matmuls and `kPasses` of cross_entropy and its gradient.
 template <int kProducts, int kPasses>
-double Flops(const OpArgs& args, std::span<const TensorType> results) {
+double LinearLossFlops(const OpArgs& args,
+                       std::span<const TensorType> results) {
   const auto width = static_cast<double>(args.shape(0).back());
   const double logits =
       Elements(args.type(0)) / width * static_cast<double>(args.shape(1)[0]);
@@ -194,10 +195,10 @@ double Flops(const OpArgs& args, std::span<const TensorType> results) {
 
 constinit const OpDef LinearCrossEntropy = {.num_inputs = kAnyNumber,
                                             .infer = InferLinearCrossEntropy,
-                                            .flops = Flops<1, 1>};
+                                            .flops = LinearLossFlops<1, 1>};
 constinit const OpDef LinearCrossEntropyGrad = {
     .num_inputs = kAnyNumber,
     .infer = InferLinearCrossEntropyGrad,
-    .flops = Flops<3, 2>};
+    .flops = LinearLossFlops<3, 2>};
 
 }  // namespace stowage::op_defs

@@ -33,7 +33,7 @@ const GptConfig& Gpt2Config() {
 }
 
 template <const GptConfig& (*kConfig)()>
-Result<Graph> Build(ModelPurpose purpose, const ModelOptions& options) {
+Result<Graph> BuildText(ModelPurpose purpose, const ModelOptions& options) {
   return BuildGpt(models::WithVocabulary(kConfig(), options), purpose, options);
 }
 
@@ -50,7 +50,7 @@ ModelInfo InfoOf(std::string_view description, int64_t batch, int64_t seq,
           .vocabulary = config.vocabulary,
           .params = GptParameterCount(config),
           .training = training,
-          .build = Build<kConfig>};
+          .build = BuildText<kConfig>};
 }
 
 }  // namespace

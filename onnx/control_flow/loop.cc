@@ -71,7 +71,7 @@ Result<LoopNode> ReadLoop(ImportedNode& node) {
 }
 
 // The results of a body's stacked output in all trips, as one value.
-Value Rows(const Values& values) {
+Value LoopRows(const Values& values) {
   Values rows;
   for (const Value& value : values) {
     Shape shape = {1};
@@ -139,7 +139,7 @@ Result<Operands> WrittenOut(ImportedNode& node, const Scope& scope,
       return node.Unsupported(StrCat("runs no trip, so that its result ",
                                      loop.carried + k, " has no elements"));
     }
-    results.push_back(wanted ? AsOperand(Rows(stacked[k])) : Operand());
+    results.push_back(wanted ? AsOperand(LoopRows(stacked[k])) : Operand());
   }
   STOWAGE_RETURN_IF_ERROR(CheckBuilt(node));
   return results;

@@ -16,7 +16,7 @@ namespace {
 // Of Keys's kernel.
 constexpr double kCubic = -0.75;
 
-struct Way {
+struct SampleWay {
   std::string mode, padding;
   bool align_corners = false;
 };
@@ -38,13 +38,13 @@ Value Mirrored(Value x, double low, double high) {
 }
 
 // The bounds that places are mirrored at.
-double LowOf(const Way& way) { return way.align_corners ? 0 : -0.5; }
-double HighOf(const Way& way, int64_t size) {
+double LowOf(const SampleWay& way) { return way.align_corners ? 0 : -0.5; }
+double HighOf(const SampleWay& way, int64_t size) {
   return static_cast<double>(size) - (way.align_corners ? 1 : 0.5);
 }
 
 // Where along an axis of `size` places from -1 to 1 lie.
-Value PlacesOf(const Way& way, Value grid, int64_t size) {
+Value PlacesOf(const SampleWay& way, Value grid, int64_t size) {
   const auto count = static_cast<double>(size);
   const Value place =
       way.align_corners
@@ -73,7 +73,7 @@ std::vector<Value> CubicWeights(Value t) {
 }
 
 // The neighbours along one axis, their indices within it, those of zeros' weights 0.
-std::vector<Tap> TapsOf(const Way& way, Value place, int64_t size) {
+std::vector<Tap> TapsOf(const SampleWay& way, Value place, int64_t size) {
   std::vector<Tap> taps;
   if (way.mode == "nearest") {
     taps.push_back({Round(place), {}});
@@ -146,9 +146,9 @@ Result<Values> ConvertGridSample(ImportedNode& node) {
                              "; expected 1 to 3 spatial dimensions and a place "
                              "in them for each element"));
   }
-  Way way{.mode = node.Text("mode", "linear"),
-          .padding = node.Text("padding_mode", "zeros"),
-          .align_corners = node.Int("align_corners", 0) != 0};
+  SampleWay way{.mode = node.Text("mode", "linear"),
+                .padding = node.Text("padding_mode", "zeros"),
+                .align_corners = node.Int("align_corners", 0) != 0};
   // The names of operator sets before 20.
   if (way.mode == "bilinear") way.mode = "linear";
   if (way.mode == "bicubic") way.mode = "cubic";

@@ -30,15 +30,15 @@ Value NormalizedParts(ImportedNode& node, int64_t count, double eps) {
 }
 
 // Elements of x from `axis` on, as one last dimension.
-struct Rows {
+struct NormRows {
   Value x;
   int64_t width = 1;
 };
-Result<Rows> RowsFrom(ImportedNode& node) {
+Result<NormRows> RowsFrom(ImportedNode& node) {
   const Shape& shape = node.ShapeOf(0);
   STOWAGE_ASSIGN_OR_RETURN(const int64_t axis,
                            node.Axis(node.Int("axis", -1), shape.rank()));
-  Rows rows;
+  NormRows rows;
   Shape flat;
   for (int i = 0; i < shape.rank(); ++i) {
     if (i < axis) {
@@ -125,7 +125,7 @@ Result<Values> ConvertBatchNormalization(ImportedNode& node) {
 
 Result<Values> ConvertLayerNormalization(ImportedNode& node) {
   const double eps = node.Float("epsilon", 1e-5f);
-  STOWAGE_ASSIGN_OR_RETURN(const Rows rows, RowsFrom(node));
+  STOWAGE_ASSIGN_OR_RETURN(const NormRows rows, RowsFrom(node));
   STOWAGE_ASSIGN_OR_RETURN(const Value gamma, OfRows(node, 1, rows.width, 1));
   STOWAGE_ASSIGN_OR_RETURN(const Value beta, OfRows(node, 2, rows.width, 0));
   Values results = {
@@ -147,7 +147,7 @@ Result<Values> ConvertLayerNormalization(ImportedNode& node) {
 }
 
 Result<Values> ConvertRMSNormalization(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const Rows rows, RowsFrom(node));
+  STOWAGE_ASSIGN_OR_RETURN(const NormRows rows, RowsFrom(node));
   STOWAGE_ASSIGN_OR_RETURN(const Value gamma, OfRows(node, 1, rows.width, 1));
   return Values{Reshape(RmsNorm(rows.x, gamma, node.Float("epsilon", 1e-5f)),
                         node.ShapeOf(0))};

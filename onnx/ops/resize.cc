@@ -25,7 +25,7 @@ using Reals = std::vector<double>;
 constexpr int64_t kMostWeights = int64_t{1} << 24;
 
 // How the file wants elements to be found: the attributes of a node.
-struct Way {
+struct ResizeWay {
   std::string mode, place, nearest;
   double cubic = -0.75;
   bool exclude_outside = false, antialias = false;
@@ -147,7 +147,7 @@ Result<std::vector<ResizedAxis>> AxesOf(ImportedNode& node, int scales,
 // operations. Corners are those of the whole result, as in PyTorch and ONNX Runtime;
 // ONNX's own reference takes them from the size times the scale.
 template <typename Real>
-Real PlaceOf(const Way& way, const ResizedAxis& axis, int64_t at) {
+Real PlaceOf(const ResizeWay& way, const ResizedAxis& axis, int64_t at) {
   const auto x = static_cast<Real>(at);
   const auto scale = static_cast<Real>(axis.scale);
   const auto from = static_cast<Real>(axis.from);
@@ -173,7 +173,7 @@ Real PlaceOf(const Way& way, const ResizedAxis& axis, int64_t at) {
   return offset + (x + half) / scale - half;
 }
 
-double Rounded(const Way& way, double place) {
+double Rounded(const ResizeWay& way, double place) {
   if (way.nearest == "floor") return std::floor(place);
   if (way.nearest == "ceil") return std::ceil(place);
   if (way.nearest == "round_prefer_ceil") return std::floor(place + 0.5);
@@ -191,7 +191,7 @@ double Cubic(double a, double x) {
 // The weights of all elements of the operand in the one at `place`: a kernel around it,
 // as wide as the result is coarse where that smooths, whose elements beyond the edge are
 // the edge's, or left out.
-Reals WeightsAt(const Way& way, const ResizedAxis& axis, double place) {
+Reals WeightsAt(const ResizeWay& way, const ResizedAxis& axis, double place) {
   const bool cubic = way.mode == "cubic";
   const double coarse = way.antialias ? std::min(axis.scale, 1.0) : 1.0;
   const double reach = (cubic ? 2 : 1) / coarse;
@@ -241,7 +241,7 @@ Value Bounded(Value x, const ResizedAxis& axis, const Ints& inside,
   return Where(mask, x, Like(x, beyond));
 }
 
-Result<Value> ResizedAlong(ImportedNode& node, const Way& way,
+Result<Value> ResizedAlong(ImportedNode& node, const ResizeWay& way,
                            const ResizedAxis& axis, Value x) {
   if (!x.ok()) return x;
   const bool is_nearest = way.mode == "nearest";
@@ -283,7 +283,7 @@ Result<Value> ResizedAlong(ImportedNode& node, const Way& way,
 }
 
 // The one op of the graph that does all of it; absent where there is none.
-std::optional<Value> AsOneOp(ImportedNode& node, const Way& way,
+std::optional<Value> AsOneOp(ImportedNode& node, const ResizeWay& way,
                              const std::vector<ResizedAxis>& axes) {
   const Shape& x = node.ShapeOf(0);
   Axes sizes;
@@ -319,7 +319,7 @@ std::optional<Value> AsOneOp(ImportedNode& node, const Way& way,
   return Resize(node.In(0), sizes, ResizeMode::kLinear, false);
 }
 
-Result<Values> Resized(ImportedNode& node, const Way& way,
+Result<Values> Resized(ImportedNode& node, const ResizeWay& way,
                        const std::vector<ResizedAxis>& axes) {
   if (way.mode != "nearest" && way.mode != "linear" && way.mode != "cubic") {
     return node.Wrong(StrCat("resizes by ", Quoted(way.mode),
@@ -346,15 +346,16 @@ Result<Values> Resized(ImportedNode& node, const Way& way,
 
 Result<Values> ConvertResize(ImportedNode& node) {
   const bool first = node.version() < 11;
-  const Way way{.mode = node.Text("mode", "nearest"),
-                .place = node.Text("coordinate_transformation_mode",
-                                   first ? "asymmetric" : "half_pixel"),
-                .nearest = node.Text("nearest_mode",
-                                     first ? "floor" : "round_prefer_floor"),
-                .cubic = node.Float("cubic_coeff_a", -0.75),
-                .exclude_outside = node.Int("exclude_outside", 0) != 0,
-                .antialias = node.Int("antialias", 0) != 0,
-                .beyond = node.Float("extrapolation_value", 0)};
+  const ResizeWay way{
+      .mode = node.Text("mode", "nearest"),
+      .place = node.Text("coordinate_transformation_mode",
+                         first ? "asymmetric" : "half_pixel"),
+      .nearest =
+          node.Text("nearest_mode", first ? "floor" : "round_prefer_floor"),
+      .cubic = node.Float("cubic_coeff_a", -0.75),
+      .exclude_outside = node.Int("exclude_outside", 0) != 0,
+      .antialias = node.Int("antialias", 0) != 0,
+      .beyond = node.Float("extrapolation_value", 0)};
   constexpr std::string_view kPlaces[] = {
       "half_pixel",        "half_pixel_symmetric", "pytorch_half_pixel",
       "align_corners",     "asymmetric",           "tf_half_pixel_for_nn",

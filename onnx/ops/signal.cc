@@ -89,7 +89,7 @@ struct Complex {
 };
 
 // Those of x (..., 1 or 2), without that dimension.
-Complex PartsOf(Value x) {
+Complex ComplexPartsOf(Value x) {
   if (!x.ok()) return {x, {}};
   Shape shape;
   for (int i = 0; i + 1 < x.rank(); ++i) shape.push_back(x.dim(i));
@@ -98,7 +98,7 @@ Complex PartsOf(Value x) {
           Reshape(Slice(x, -1, 1, 2), shape)};
 }
 
-Value Joined(const Complex& x) {
+Value JoinedParts(const Complex& x) {
   if (!x.real.ok()) return x.real;
   Shape shape = x.real.shape();
   shape.push_back(1);
@@ -118,7 +118,7 @@ Complex Spectrum(const Complex& x, const Waves& waves, bool inverse) {
 }
 
 // The order that swaps an axis and the last.
-Axes SwappedToEnd(int rank, int64_t axis) {
+Axes AxisToEnd(int rank, int64_t axis) {
   Axes order;
   for (int64_t i = 0; i < rank; ++i) order.push_back(i);
   std::swap(order[static_cast<size_t>(axis)], order.back());
@@ -175,12 +175,13 @@ Result<Values> ConvertDFT(ImportedNode& node) {
       const Waves waves,
       WavesOf(node, used, onesided ? length / 2 + 1 : length, length,
               inverse ? 1 / static_cast<double>(length) : 1));
-  const Axes order = SwappedToEnd(x.rank() - 1, axis);
-  Complex parts = PartsOf(Slice(node.In(0), axis, 0, used));
+  const Axes order = AxisToEnd(x.rank() - 1, axis);
+  Complex parts = ComplexPartsOf(Slice(node.In(0), axis, 0, used));
   parts.real = Permute(parts.real, order);
   if (parts.imaginary.ok()) parts.imaginary = Permute(parts.imaginary, order);
   Complex y = Spectrum(parts, waves, inverse);
-  return Values{Joined({Permute(y.real, order), Permute(y.imaginary, order)})};
+  return Values{
+      JoinedParts({Permute(y.real, order), Permute(y.imaginary, order)})};
 }
 
 Result<Values> ConvertSTFT(ImportedNode& node) {
@@ -224,10 +225,10 @@ Result<Values> ConvertSTFT(ImportedNode& node) {
     Value cut = Permute(Gather(Transpose(part), indices), {2, 0, 1});
     return node.Has(2) ? Mul(cut, Reshape(node.In(2), {length})) : cut;
   };
-  Complex parts = PartsOf(signal);
+  Complex parts = ComplexPartsOf(signal);
   parts.real = framed(parts.real);
   if (parts.imaginary.ok()) parts.imaginary = framed(parts.imaginary);
-  return Values{Joined(Spectrum(parts, waves, /*inverse=*/false))};
+  return Values{JoinedParts(Spectrum(parts, waves, /*inverse=*/false))};
 }
 
 // By the formula of ONNX's definition, which rounds the edges of the triangles to bins.

@@ -168,7 +168,9 @@ Result<T> StepFitter::WithoutRefused(std::vector<int64_t>& pieces,
     return refused_->pieces.contains(n);
   };
   while (true) {
-    if (pieces.size() > 1 && is_refused(pieces[1])) pieces.resize(1);
+    if (pieces.size() > 1 && is_refused(pieces[1])) {
+      pieces.erase(pieces.begin() + 1, pieces.end());
+    }
     if (!is_refused(pieces.front())) std::erase_if(pieces, is_refused);
     const size_t known = refused_->pieces.size();
     Result<T> result = run();

@@ -22,9 +22,10 @@ namespace stowage::fit {
 
 namespace {
 
-class Finder {
+class EpilogueFinder {
  public:
-  Finder(const Graph& graph, const Layouts& layouts, std::vector<bool> taken)
+  EpilogueFinder(const Graph& graph, const Layouts& layouts,
+                 std::vector<bool> taken)
       : graph_(graph), layouts_(layouts), taken_(std::move(taken)) {
     for (ValueId id = 0; id < graph_.num_values(); ++id) source_.push_back(id);
     for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
@@ -132,7 +133,7 @@ class Finder {
 std::vector<OperandSums> FindOperandSums(const Graph& graph,
                                          const Layouts& layouts,
                                          std::vector<bool> taken) {
-  return Finder(graph, layouts, std::move(taken)).Find();
+  return EpilogueFinder(graph, layouts, std::move(taken)).Find();
 }
 
 namespace {

@@ -40,10 +40,10 @@ struct Taken {
 };
 
 // Finds what to fuse.
-class Finder {
+class GroupFinder {
  public:
-  Finder(const Graph& graph, const Plan& plan, const Fusions& fusions,
-         const Taken& taken)
+  GroupFinder(const Graph& graph, const Plan& plan, const Fusions& fusions,
+              const Taken& taken)
       : graph_(graph),
         fusions_(fusions),
         takes_(taken),
@@ -472,7 +472,7 @@ Result<Fused> WithFusedNodes(const Graph& graph, const Plan& plan,
       {}, {.kept = false}, {.gradients = false}, {false, false}};
   for (const Taken& taken : kTaken) {
     std::vector<Group> groups =
-        Finder(graph, plan, options.device.fusions, taken).Find();
+        GroupFinder(graph, plan, options.device.fusions, taken).Find();
     if (groups.empty()) break;
     Fused fused;
     STOWAGE_ASSIGN_OR_RETURN(fused.graph,

@@ -59,7 +59,7 @@ struct Norm {
 };
 
 // Norms whose sums are made by one node, in front of node `place`.
-struct Group {
+struct SumGroup {
   std::vector<Norm> norms = {};  // by time
   NodeId place = 0;
 };
@@ -93,8 +93,9 @@ std::vector<Norm> FindNorms(const Graph& graph, const Fusions& fusions) {
 
 // As few groups as can be: one ends where the first of its sums is read. All sums of a
 // group are of one type.
-std::vector<Group> GroupsOf(const Graph& graph, std::span<const Norm> norms) {
-  std::vector<Group> groups;
+std::vector<SumGroup> GroupsOf(const Graph& graph,
+                               std::span<const Norm> norms) {
+  std::vector<SumGroup> groups;
   std::map<DType, size_t> open;  // of each type, the group that goes on
   for (const Norm& norm : norms) {
     if (norm.sums.empty()) continue;
@@ -106,7 +107,7 @@ std::vector<Group> GroupsOf(const Graph& graph, std::span<const Norm> norms) {
     if (at->second == groups.size()) {
       groups.push_back({.place = norm.first_reader});
     }
-    Group& group = groups[at->second];
+    SumGroup& group = groups[at->second];
     group.norms.push_back(norm);
     group.place = std::min(group.place, norm.first_reader);
   }
@@ -115,7 +116,7 @@ std::vector<Group> GroupsOf(const Graph& graph, std::span<const Norm> norms) {
 
 // Moves the sums in front of updates that run as one with the first that reads them.
 void KeepUpdatesTogether(const Graph& graph, const Fusions& fusions,
-                         Group* group) {
+                         SumGroup* group) {
   if (fusions.updates == nullptr || group->place == graph.num_nodes()) return;
   const OpKind op = graph.node(group->place).op;
   if (!fusions.updates(op)) return;
@@ -126,7 +127,8 @@ void KeepUpdatesTogether(const Graph& graph, const Fusions& fusions,
 }
 
 // Of a group's last `count` norms those whose parts find room until they are summed up.
-void KeepWhatFits(const Graph& graph, size_t count, Room* room, Group* group) {
+void KeepWhatFits(const Graph& graph, size_t count, Room* room,
+                  SumGroup* group) {
   std::vector<Norm>& norms = group->norms;
   std::vector<Norm> fitting;
   const size_t all = norms.size();
@@ -145,14 +147,14 @@ void KeepWhatFits(const Graph& graph, size_t count, Room* room, Group* group) {
 }
 
 // Writes the graph with the groups' sums as nodes.
-class Writer {
+class SumWriter {
  public:
   // All must outlive this. What nothing reads is not summed up.
-  Writer(const Graph& graph, std::span<const Group> groups,
-         std::span<const Norm> unread)
+  SumWriter(const Graph& graph, std::span<const SumGroup> groups,
+            std::span<const Norm> unread)
       : graph_(graph), g_(graph.name()), copy_(graph, &g_) {
     for (const Norm& norm : unread) parts_[norm.node] = norm.parts;
-    for (const Group& group : groups) {
+    for (const SumGroup& group : groups) {
       at_[group.place].push_back(&group);
       for (const Norm& norm : group.norms) parts_[norm.node] = norm.parts;
     }
@@ -161,7 +163,7 @@ class Writer {
   Result<Graph> Write() {
     copy_.DeclareLeaves();
     for (NodeId n = 0; n <= graph_.num_nodes(); ++n) {
-      for (const Group* group : at_[n]) WriteSums(*group);
+      for (const SumGroup* group : at_[n]) WriteSums(*group);
       if (n == graph_.num_nodes()) break;
       if (parts_.contains(n)) {
         WriteNorm(n);
@@ -192,7 +194,7 @@ class Writer {
             g_.EmitNamed(node.op, operands, std::move(attrs), names));
   }
 
-  void WriteSums(const Group& group) {
+  void WriteSums(const SumGroup& group) {
     std::vector<ValueId> sums;
     std::vector<Value> partials;
     std::vector<std::string> names;
@@ -220,7 +222,7 @@ class Writer {
   }
 
   const Graph& graph_;
-  std::map<NodeId, std::vector<const Group*>>
+  std::map<NodeId, std::vector<const SumGroup*>>
       at_;                           // by the place of their sums
   std::map<NodeId, int64_t> parts_;  // of norms in groups
   GraphBuilder g_;
@@ -234,21 +236,22 @@ Result<std::optional<LateSums>> SumLate(const Graph& graph, const Plan& plan,
   const Fusions& fusions = options.device.fusions;
   if (fusions.sum_parts == nullptr) return std::optional<LateSums>();
   const std::vector<Norm> norms = FindNorms(graph, fusions);
-  std::vector<Group> all = GroupsOf(graph, norms);
-  for (Group& group : all) KeepUpdatesTogether(graph, fusions, &group);
+  std::vector<SumGroup> all = GroupsOf(graph, norms);
+  for (SumGroup& group : all) KeepUpdatesTogether(graph, fusions, &group);
   std::vector<Norm> unread = norms;
   std::erase_if(unread, [](const Norm& norm) { return !norm.sums.empty(); });
   // All of a group, or as many of its last as a packer finds places for.
   for (const size_t count :
        {norms.size(), norms.size() / 2, norms.size() / 4}) {
     Room room(graph, plan);
-    std::vector<Group> groups = all;
-    for (Group& group : groups) KeepWhatFits(graph, count, &room, &group);
+    std::vector<SumGroup> groups = all;
+    for (SumGroup& group : groups) KeepWhatFits(graph, count, &room, &group);
     std::erase_if(groups,
-                  [](const Group& group) { return group.norms.size() < 2; });
+                  [](const SumGroup& group) { return group.norms.size() < 2; });
     if (groups.empty() && unread.empty()) break;
     LateSums late;
-    STOWAGE_ASSIGN_OR_RETURN(late.graph, Writer(graph, groups, unread).Write());
+    STOWAGE_ASSIGN_OR_RETURN(late.graph,
+                             SumWriter(graph, groups, unread).Write());
     STOWAGE_ASSIGN_OR_RETURN(late.plan, PlanMemory(late.graph, options));
     if (late.plan.arena_bytes() > plan.arena_bytes()) continue;
     late.plan.order = plan.order;

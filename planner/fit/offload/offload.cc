@@ -61,9 +61,9 @@ auto InBodies(const Node& node, const CountFn& count) {
   return static_cast<decltype(most)>(TripsOf(node)) * most;
 }
 
-class Mover {
+class CopyMover {
  public:
-  Mover(const Graph& from, std::span<const Offloadable> moved)
+  CopyMover(const Graph& from, std::span<const Offloadable> moved)
       : from_(from),
         moved_(moved),
         layouts_(ComputeLayouts(from)),
@@ -94,7 +94,8 @@ class Mover {
   std::vector<std::vector<ValueId>> views_of_;  // per root
 };
 
-std::string Mover::Fresh(const std::string& of, std::string_view suffix) const {
+std::string CopyMover::Fresh(const std::string& of,
+                             std::string_view suffix) const {
   const std::string stem = StrCat(of, suffix);
   std::string name = stem;
   for (int i = 2; to_.graph().Find(name) || from_.Find(name); ++i) {
@@ -103,20 +104,20 @@ std::string Mover::Fresh(const std::string& of, std::string_view suffix) const {
   return name;
 }
 
-Value Mover::Copy(OpKind op, std::vector<Value> operands, const std::string& of,
-                  std::string_view suffix) {
+Value CopyMover::Copy(OpKind op, std::vector<Value> operands,
+                      const std::string& of, std::string_view suffix) {
   const std::string name = Fresh(of, suffix);
   return to_.EmitNamed(op, operands, {}, std::span(&name, 1))[0];
 }
 
 // The value as it is by now. A view is taken when somebody wants it: its root
 // may have been fetched since it was taken last.
-Value Mover::Read(ValueId id) {
+Value CopyMover::Read(ValueId id) {
   if (!now_[Index(id)].ok() && !to_.error()) Run(from_.value(id).producer);
   return now_[Index(id)];
 }
 
-void Mover::Run(NodeId id) {
+void CopyMover::Run(NodeId id) {
   const Node& node = from_.node(id);
   std::vector<Value> operands;
   for (const ValueId input : node.inputs) operands.push_back(Read(input));
@@ -141,13 +142,13 @@ void Mover::Run(NodeId id) {
 }
 
 // What `update` has made of the state.
-ValueId Mover::ContentOf(ValueId state, const Node& update) const {
+ValueId CopyMover::ContentOf(ValueId state, const Node& update) const {
   return *std::ranges::find_if(update.results, [&](ValueId result) {
     return layouts_[Index(result)].root == state;
   });
 }
 
-Result<Graph> Mover::Move(std::span<NodeId> places) {
+Result<Graph> CopyMover::Move(std::span<NodeId> places) {
   std::vector<std::vector<const Offloadable*>> before(
       Index(from_.num_nodes()));  // what is fetched before a node
   std::vector<std::vector<const Offloadable*>> after(Index(from_.num_nodes()));
@@ -265,7 +266,7 @@ std::vector<Offloadable> FindOffloadable(const Graph& graph) {
 
 Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
                       std::span<NodeId> places) {
-  return Mover(graph, moved).Move(places);
+  return CopyMover(graph, moved).Move(places);
 }
 
 Bytes BytesCopied(const Graph& graph, const Node& node) {

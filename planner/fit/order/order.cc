@@ -227,9 +227,9 @@ constexpr int64_t kStepShare = 24;
 constexpr int64_t kCutTasks = 300'000;
 constexpr int64_t kFewestCuts = 8;
 
-class Finder {
+class OrderFinder {
  public:
-  Finder(const OrderProblem& problem, int64_t effort)
+  OrderFinder(const OrderProblem& problem, int64_t effort)
       : problem_(problem),
         effort_(effort),
         cuts_left_(std::max(kFewestCuts,
@@ -399,7 +399,7 @@ OrderProblem MakeOrderProblem(const Graph& graph, Bytes alignment,
 }
 
 MemoryOrder FindMemoryOrder(const OrderProblem& problem, int64_t effort) {
-  return Finder(problem, effort).Find();
+  return OrderFinder(problem, effort).Find();
 }
 
 Result<OrderedPlan> PlanInMemoryOrder(const Graph& graph,

@@ -136,9 +136,10 @@ OrderSearch::Outcome OrderSearch::Try(Bytes limit,
 
 namespace {
 
-class Mover {
+class NodeMover {
  public:
-  Mover(const OrderProblem& problem, std::vector<int32_t> order, Bytes bound)
+  NodeMover(const OrderProblem& problem, std::vector<int32_t> order,
+            Bytes bound)
       : problem_(problem),
         bound_(bound),
         before_(problem.tasks.size()),
@@ -378,7 +379,7 @@ std::vector<int32_t> ImproveByMoves(const OrderProblem& problem,
                                     std::vector<int32_t> order, Bytes bound,
                                     int64_t effort) {
   if (order.empty()) return order;
-  return Mover(problem, std::move(order), bound).Run(effort);
+  return NodeMover(problem, std::move(order), bound).Run(effort);
 }
 
 namespace {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kBoundTimes = 24;      // at which the operations are bounded
 constexpr size_t kFewBuffers = 256;  // so few are packed by search if need be
-constexpr double kRounding = 1e-9;   // of the same costs summed otherwise
+constexpr double kCostRounding = 1e-9;  // of the same costs summed otherwise
 
 // Marks the named values, or the roots of named views.
 Status Mark(const Graph& graph, const Rehearsal& rehearsal,
@@ -198,7 +198,7 @@ Result<double> RecomputeChoices::LeastExtraCost(Bytes budget, double enough) {
     least = std::max(
         least, LeastCost(TradeoffsOf(time), budget - reserved_ - time.forced));
   }
-  return least * (1 - kRounding);
+  return least * (1 - kCostRounding);
 }
 
 Result<Bytes> RecomputeChoices::LeastArena() {
