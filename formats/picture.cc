@@ -39,6 +39,11 @@ Result<Picture> MakePicture(int64_t channels, int64_t height, int64_t width,
   return picture;
 }
 
+uint8_t LumaOf(const uint8_t* rgb) {
+  return static_cast<uint8_t>(
+      (19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 0x8000u) >> 16);
+}
+
 void StoreRow(const uint8_t* row, int64_t y, Picture* picture) {
   const int64_t plane = picture->height * picture->width;
   uint8_t* to = picture->pixels.data() + y * picture->width;

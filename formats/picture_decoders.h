@@ -23,6 +23,10 @@ Result<Picture> DecodeJpeg(std::string_view bytes, int64_t channels,
 Result<Picture> MakePicture(int64_t channels, int64_t height, int64_t width,
                             std::string_view origin);
 
+/// The grey of a pixel as Pillow has it: 0.299 R + 0.587 G + 0.114 B, in 16 bits behind the
+/// point.
+uint8_t LumaOf(const uint8_t* rgb);
+
 /// Puts one row of pixels, whose channels stand side by side, in its place.
 void StoreRow(const uint8_t* row, int64_t y, Picture* picture);
 

@@ -5,6 +5,7 @@
 // After <cstdio>, whose types it takes for granted.
 #include <jpeglib.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <vector>
@@ -43,9 +44,33 @@ bool Begin(std::string_view bytes, int64_t channels, Decoder* decoder) {
   jpeg_mem_src(info, reinterpret_cast<const unsigned char*>(bytes.data()),
                static_cast<unsigned long>(bytes.size()));
   jpeg_read_header(info, TRUE);
-  info->out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  const bool has_ink =
+      info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK;
+  info->out_color_space = has_ink         ? JCS_CMYK
+                          : channels == 1 ? JCS_GRAYSCALE
+                                          : JCS_RGB;
   info->dct_method = JDCT_ISLOW;
   return true;
+}
+
+// Colours of inks, which JPEG files hold as what is left without them, in red, green and
+// blue, or in grey, as Pillow's convert has them (libImaging/Convert.c); in place.
+void MixInks(uint8_t* row, const Picture& picture) {
+  for (int64_t x = 0; x < picture.width; ++x) {
+    const uint8_t* const ink = row + 4 * x;
+    const int white = ink[3];
+    std::array<uint8_t, 3> rgb;
+    for (size_t i = 0; i < 3; ++i) {
+      const int product = (255 - ink[i]) * white + 128;
+      const int taken = ((product >> 8) + product) >> 8;
+      rgb[i] = static_cast<uint8_t>(std::max(white - taken, 0));
+    }
+    if (picture.channels == 1) {
+      row[x] = LumaOf(rgb.data());
+    } else {
+      std::ranges::copy(rgb, row + 3 * x);
+    }
+  }
 }
 
 bool ReadRows(uint8_t* row, Picture* picture, Decoder* decoder) {
@@ -55,6 +80,7 @@ bool ReadRows(uint8_t* row, Picture* picture, Decoder* decoder) {
   while (info->output_scanline < info->output_height) {
     const int64_t y = info->output_scanline;
     jpeg_read_scanlines(info, &row, 1);
+    if (info->out_color_space == JCS_CMYK) MixInks(row, *picture);
     StoreRow(row, y, picture);
   }
   jpeg_finish_decompress(info);
@@ -86,7 +112,7 @@ Result<Picture> DecodeJpeg(std::string_view bytes, int64_t channels,
     STOWAGE_ASSIGN_OR_RETURN(Picture picture,
                              MakePicture(channels, decoder.info.image_height,
                                          decoder.info.image_width, origin));
-    std::vector<uint8_t> row(static_cast<size_t>(picture.width * channels));
+    std::vector<uint8_t> row(static_cast<size_t>(4 * picture.width));
     if (!ReadRows(row.data(), &picture, &decoder)) return fail();
     return picture;
   };

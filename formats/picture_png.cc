@@ -45,12 +45,6 @@ std::string WithoutColours(std::string_view bytes) {
   return kept.append(rest);
 }
 
-// Pillow's: 0.299 R + 0.587 G + 0.114 B, in 16 bits behind the point.
-uint8_t LumaOf(const uint8_t* rgb) {
-  return static_cast<uint8_t>(
-      (19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 0x8000u) >> 16);
-}
-
 }  // namespace
 
 Result<Picture> DecodePng(std::string_view bytes, int64_t channels,

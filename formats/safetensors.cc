@@ -203,7 +203,12 @@ class HeaderParser {
     SafeTensor tensor{.name = std::move(name), .type = {}};
     std::string tag;
     std::vector<int64_t> shape, range;
+    std::set<std::string> keys;
     const bool parsed = Object([&](const std::string& key) {
+      if (!keys.insert(key).second) {
+        return Fail(StrCat("tensor ", Quoted(tensor.name), " has the key ",
+                           Quoted(key), " twice"));
+      }
       if (key == "shape") return Integers(&shape);
       if (key == "data_offsets") return Integers(&range);
       if (key != "dtype") return Fail(StrCat("unknown key ", Quoted(key)));
@@ -214,7 +219,8 @@ class HeaderParser {
     for (const int64_t size : shape) {
       if (elements) elements = CheckedMul(*elements, size);
     }
-    if (tag.empty() || range.size() != 2 || !elements) {
+    if (tag.empty() || range.size() != 2 || !elements ||
+        !keys.contains("shape")) {
       return Fail(StrCat("tensor ", Quoted(tensor.name),
                          " lacks a dtype, a shape whose elements 64 bits can "
                          "count or two data_offsets"));

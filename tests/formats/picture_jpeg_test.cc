@@ -56,6 +56,36 @@ TEST_CASE("a JPEG is decoded into planes of colour, or into grey") {
   CheckPlane(*grey, 0, 94);
 }
 
+// By Pillow, which wrote it with an Adobe marker: 8 rows of 16 pixels of (30, 200, 120, 40)
+// in cyan, magenta, yellow and black.
+constexpr std::string_view kInks =
+    "ffd8ffee000e41646f626500640000000000ffdb00430001010101010101010101010101"
+    "010101010101010101010101010101010101010101010101010101010101010101010101"
+    "010101010101010101010101010101ffc000140800080010044311004d11005911004b11"
+    "00ffc400160001010100000000000000000000000000000a06ffc4001410010000000000"
+    "0000000000000000000000ffda000e0443004d0059004b00003f00b084dbb70ab8007fff"
+    "d9";
+
+// Expected values are those of Pillow's convert.
+TEST_CASE("a JPEG of inks is read in red, green and blue, or in grey") {
+  std::string bytes = FromHex(kInks);
+  const Result<Picture> picture = DecodePicture(bytes, 3, "a.jpg");
+  REQUIRE_MESSAGE(picture.ok(), picture.error().message);
+  CheckPlane(*picture, 0, 190);
+  CheckPlane(*picture, 1, 46);
+  CheckPlane(*picture, 2, 114);
+  const Result<Picture> grey = DecodePicture(bytes, 1, "a.jpg");
+  REQUIRE_MESSAGE(grey.ok(), grey.error().message);
+  CheckPlane(*grey, 0, 97);
+  // The marker's last byte says how inks became what is stored: as Y, Cb, Cr and K.
+  bytes[bytes.find("Adobe") + 11] = 2;
+  const Result<Picture> ycck = DecodePicture(bytes, 3, "a.jpg");
+  REQUIRE_MESSAGE(ycck.ok(), ycck.error().message);
+  CheckPlane(*ycck, 0, 17);
+  CheckPlane(*ycck, 1, 8);
+  CheckPlane(*ycck, 2, 134);
+}
+
 TEST_CASE("a JPEG that is cut short anywhere is refused") {
   const std::string whole = FromHex(kJpeg);
   for (size_t size = 3; size < whole.size() - 2; ++size) {

@@ -40,6 +40,13 @@ TEST_CASE("bad headers are errors that say where") {
       {"{} x", "[safetensors] header byte 3: text after the header's object"},
       {R"({"w":{"colour":1}})",
        "[safetensors] header byte 15: unknown key \"colour\""},
+      {R"({"w":{"shape":[1],"shape":[2]}})",
+       "[safetensors] header byte 26: tensor \"w\" has the key \"shape\" "
+       "twice"},
+      {R"({"w":{"dtype":"F32","data_offsets":[0,4]}})",
+       "[safetensors] header byte 41: tensor \"w\" lacks a dtype, a shape "
+       "whose "
+       "elements 64 bits can count or two data_offsets"},
       {R"({"w":{"shape":[-1]}})",
        "[safetensors] header byte 15: expected a non-negative integer of 64 "
        "bits"},
