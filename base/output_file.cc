@@ -23,13 +23,13 @@ constexpr std::string_view kPartSuffix = ".stowage-part";
 constexpr std::string_view kLockSuffix = ".lock";
 constexpr int kMaxLinks = 40;  // as many as Linux follows
 
-Error Fail(const std::string& path, std::string_view why) {
+Error CannotWrite(const std::string& path, std::string_view why) {
   return {ErrorCode::kIo,
           StrCat("[file] ", Quoted(path), " cannot be written: ", why)};
 }
 
-Error FailByErrno(const std::string& path) {
-  return Fail(path, std::strerror(errno));
+Error CannotWriteByErrno(const std::string& path) {
+  return CannotWrite(path, std::strerror(errno));
 }
 
 // The path that `path` leads to, whose file need not be there, though its folder
@@ -61,6 +61,16 @@ std::string_view KindOf(mode_t mode) {
   if (S_ISFIFO(mode)) return "it is a pipe, no regular file";
   if (S_ISCHR(mode) || S_ISBLK(mode)) return "it is a device, no regular file";
   return "it is no regular file";
+}
+
+// Whether only the owner, another user, may replace the file: in a folder with the sticky
+// bit.
+bool IsOthersAlone(const struct stat& file, const fs::path& place) {
+  struct stat folder = {};
+  const uid_t user = ::geteuid();
+  return user != 0 && file.st_uid != user &&
+         ::stat(place.parent_path().c_str(), &folder) == 0 &&
+         (folder.st_mode & S_ISVTX) != 0 && folder.st_uid != user;
 }
 
 // The start of the names of parts of `place`, in its folder.
@@ -144,16 +154,21 @@ bool FlushFolder(const fs::path& folder) {
 }  // namespace
 
 Result<OutputFile> OutputFile::Claim(const std::string& path, FileUse use) {
-  if (path.empty()) return Fail(path, "the name is empty");
+  if (path.empty()) return CannotWrite(path, "the name is empty");
   const std::optional<fs::path> place = Resolve(path);
-  if (!place) return FailByErrno(path);
-  if (place->filename().empty()) return Fail(path, "it names a folder");
+  if (!place) return CannotWriteByErrno(path);
+  if (place->filename().empty()) return CannotWrite(path, "it names a folder");
   struct stat info = {};
   if (::stat(place->c_str(), &info) == 0) {
-    if (!S_ISREG(info.st_mode)) return Fail(path, KindOf(info.st_mode));
-    if (::access(place->c_str(), W_OK) != 0) return FailByErrno(path);
+    if (!S_ISREG(info.st_mode)) return CannotWrite(path, KindOf(info.st_mode));
+    if (::access(place->c_str(), W_OK) != 0) return CannotWriteByErrno(path);
+    if (IsOthersAlone(info, *place)) {
+      return CannotWrite(path,
+                         "it is another user's, in a folder where a file is "
+                         "replaced by its owner alone, as in /tmp");
+    }
   } else if (errno != ENOENT) {
-    return FailByErrno(path);
+    return CannotWriteByErrno(path);
   }
 
   if (use == FileUse::kNoted) {
@@ -168,15 +183,20 @@ Result<OutputFile> OutputFile::Claim(const std::string& path, FileUse use) {
                         .string();
   file.lock_ = TakeLock(file.lock_path_);
   if (file.lock_ < 0) {
-    if (errno != EWOULDBLOCK) return FailByErrno(path);
-    return Fail(path,
-                "another run has claimed it and may write it at any moment; "
-                "give each run a file of its own");
+    if (errno != EWOULDBLOCK) {
+      return CannotWrite(path,
+                         StrCat("its lock, ", Quoted(file.lock_path_),
+                                ", cannot be taken: ", std::strerror(errno)));
+    }
+    return CannotWrite(
+        path,
+        "another run has claimed it and may write it at any moment; "
+        "give each run a file of its own");
   }
   RemoveParts(*place);
   fs::path part;
   const int fd = MakePart(*place, &part);
-  if (fd < 0) return FailByErrno(path);
+  if (fd < 0) return CannotWriteByErrno(path);
   ::close(fd);
   ::unlink(part.c_str());
   return file;
@@ -222,10 +242,10 @@ Status OutputFile::ReplaceBy(
   const fs::path place = resolved_;
   fs::path part;
   const int fd = MakePart(place, &part);
-  if (fd < 0) return FailByErrno(path_);
+  if (fd < 0) return CannotWriteByErrno(path_);
   Status status = write([&](std::span<const std::byte> bytes) -> Status {
     if (WriteAll(fd, bytes)) return {};
-    return FailByErrno(path_);
+    return CannotWriteByErrno(path_);
   });
   bool written = status.ok();
   struct stat info = {};
@@ -233,10 +253,10 @@ Status OutputFile::ReplaceBy(
     written = ::fchmod(fd, info.st_mode & 07777) == 0;
   }
   written = written && ::fsync(fd) == 0;
-  if (!written && status.ok()) status = FailByErrno(path_);
-  if (::close(fd) != 0 && status.ok()) status = FailByErrno(path_);
+  if (!written && status.ok()) status = CannotWriteByErrno(path_);
+  if (::close(fd) != 0 && status.ok()) status = CannotWriteByErrno(path_);
   if (status.ok() && ::rename(part.c_str(), resolved_.c_str()) != 0) {
-    status = FailByErrno(path_);
+    status = CannotWriteByErrno(path_);
   }
   if (!status.ok()) {
     ::unlink(part.c_str());
@@ -257,7 +277,7 @@ Status OutputFile::Replace(std::string_view text) const {
 
 Result<std::string> ResolvedPath(const std::string& path) {
   const std::optional<fs::path> place = Resolve(path);
-  if (!place) return FailByErrno(path);
+  if (!place) return CannotWriteByErrno(path);
   return place->string();
 }
 

@@ -113,6 +113,35 @@ TEST_CASE("a claim that is not used changes nothing") {
   CHECK(Names(folder).size() == 1);
 }
 
+TEST_CASE("a lock that cannot be taken is named") {
+  const fs::path folder = Folder("locks");
+  fs::create_directories(folder / ".x.ck.lock");
+  const auto claimed = OutputFile::Claim((folder / "x.ck").string());
+  REQUIRE_FALSE(claimed.ok());
+  CHECK(claimed.error().message.find("x.ck\" cannot be written: its lock, ") !=
+        std::string::npos);
+  CHECK(claimed.error().message.find(".x.ck.lock\", cannot be taken: Is a "
+                                     "directory") != std::string::npos);
+}
+
+TEST_CASE("a file that only another user may replace is refused at once") {
+  // root alone can be another user, where a sandbox has one.
+  if (geteuid() != 0 || seteuid(65534) != 0) return;
+  REQUIRE(seteuid(0) == 0);
+  const fs::path folder = Folder("sticky");
+  WriteAll(folder / "x.ck", "old");
+  REQUIRE(chmod(folder.c_str(), 01777) == 0);
+  REQUIRE(chmod((folder / "x.ck").c_str(), 0666) == 0);
+  REQUIRE(seteuid(65534) == 0);
+  const auto claimed = OutputFile::Claim((folder / "x.ck").string());
+  const auto own = OutputFile::Claim((folder / "own.ck").string());
+  REQUIRE(seteuid(0) == 0);
+  if (!own.ok()) return;  // a folder above is closed to others
+  REQUIRE_FALSE(claimed.ok());
+  CHECK(claimed.error().message.find("it is another user's") !=
+        std::string::npos);
+}
+
 TEST_CASE("a link leads to what is replaced, and stays a link") {
   const fs::path folder = Folder("links");
   fs::create_directories(folder / "far");
