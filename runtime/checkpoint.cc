@@ -193,15 +193,18 @@ Status CheckTensors(const CheckpointFile& checkpoint, const Graph& graph,
     const auto found = saved.find(value.name);
     if (found == saved.end()) {
       if (value.role == Role::kParam && left_out.contains(value.name)) continue;
-      return checkpoint.Fail(StrCat("lacks the ", RoleName(value.role), " ",
-                                    Quoted(value.name), " of ", program,
-                                    "; it is of another model or optimizer"));
+      return checkpoint.Fail(StrCat(
+          "lacks the ", RoleName(value.role), " ", Quoted(value.name), " of ",
+          program, "; it is of another model, optimizer or loss scale"));
     }
     const SafeTensor& tensor = checkpoint.tensors()[found->second];
     if (tensor.type != value.type) {
-      return checkpoint.Fail(StrCat(
-          "has ", Quoted(value.name), " as ", tensor.type.ToString(), ", ",
-          program, " has ", value.type.ToString(), "; it is of another model"));
+      return checkpoint.Fail(
+          StrCat("has ", Quoted(value.name), " as ", tensor.type.ToString(),
+                 ", ", program, " has ", value.type.ToString(),
+                 tensor.type.shape == value.type.shape
+                     ? "; it is of a run in another element type"
+                     : "; it is of another model"));
     }
     if (role_of(found->second) != value.role) {
       return checkpoint.Fail(
@@ -219,7 +222,7 @@ Status CheckTensors(const CheckpointFile& checkpoint, const Graph& graph,
     if (role_of(i) == Role::kState && leaves_states) continue;
     return checkpoint.Fail(StrCat(
         "has a ", RoleName(role_of(i)), " ", Quoted(tensor.name), " that ",
-        program, " lacks; it is of another model or optimizer"));
+        program, " lacks; it is of another model, optimizer or loss scale"));
   }
   return {};
 }

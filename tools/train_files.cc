@@ -1,10 +1,12 @@
 #include "tools/train_files.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -35,6 +37,13 @@ namespace {
 
 constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kLoraAlpha = "lora-alpha";
+
+// In UTF-8, as JSON must be, whatever the names of files are.
+std::string InUtf8(const std::string& text) {
+  using Text = nlohmann::json;
+  return Text::parse(
+      Text(text).dump(-1, ' ', false, Text::error_handler_t::replace));
+}
 
 // The file's name and what is in it, in brief.
 Result<std::string> DataNote(const std::string& path) {
@@ -112,7 +121,7 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
                          const TrainFlags& flags) {
   RunNotes notes;
   const auto add = [&](std::string_view name, const auto& value) {
-    notes.emplace_back(name, StrCat(value));
+    notes.emplace_back(name, InUtf8(StrCat(value)));
   };
   add("model", spec.info.name);
   add(kOptimizer, OptimizerName(spec.training.training.optimizer));
@@ -165,6 +174,22 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
   add("data", data);
   return notes;
 }
+
+namespace {
+
+// Those that say what was trained, and on what: losses of other runs are not compared.
+RunNotes SubjectOf(const RunNotes& notes) {
+  constexpr std::array<std::string_view, 7> kNames = {
+      "model", "onnx", "tokenizer", "data", "examples", "lengths", "hold-out"};
+  RunNotes subject;
+  std::ranges::copy_if(
+      notes, std::back_inserter(subject), [&](const auto& note) {
+        return std::ranges::find(kNames, note.first) != kNames.end();
+      });
+  return subject;
+}
+
+}  // namespace
 
 Result<std::string> CompareNotes(const CheckpointInfo& saved,
                                  const RunNotes& notes,
@@ -472,7 +497,8 @@ Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
                  StrCat("[train] nothing is left to do: the checkpoint is at "
                         "step ",
                         done, " and the run ends at ", run.stop_at,
-                        "; give more --steps")};
+                        flags.stop_at ? "; give a later --stop-at"
+                                      : "; give more --steps")};
   }
   std::cerr << differences;
   if (!flags.continued.empty()) {
@@ -480,7 +506,11 @@ Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
               << run.stop_at << "\n";
   }
   std::cerr << std::flush;
-  if (checkpoints_) STOWAGE_RETURN_IF_ERROR(checkpoints_->Continue());
+  if (checkpoints_) {
+    STOWAGE_ASSIGN_OR_RETURN(const std::string other,
+                             checkpoints_->Continue(SubjectOf(notes_)));
+    std::cerr << other << std::flush;
+  }
   return done;
 }
 
@@ -497,14 +527,18 @@ Status TrainFiles::SaveSeries(int64_t step, std::optional<double> held_out_loss,
                               bool best_alone,
                               const CheckpointSeries::WriteCheckpoint& write) {
   const RunNotes notes = AllNotes();
+  // First, since a run that is killed between the two goes on from the newest, and
+  // judges this step again.
+  Status best;
+  if (keeps_best_ && held_out_loss) {
+    const Result<bool> saved =
+        checkpoints_->SaveIfBest(*held_out_loss, notes, write);
+    if (!saved.ok()) best = saved.error();
+  }
   if (!best_alone) {
     STOWAGE_RETURN_IF_ERROR(checkpoints_->Save(step, notes, write));
   }
-  if (keeps_best_ && held_out_loss) {
-    const Result<bool> best =
-        checkpoints_->SaveIfBest(*held_out_loss, notes, write);
-    if (!best.ok()) return best.error();
-  }
+  STOWAGE_RETURN_IF_ERROR(best);
   RemoveUnusedShards(checkpoints_->path());
   return {};
 }

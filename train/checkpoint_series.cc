@@ -140,15 +140,22 @@ Result<bool> CheckpointSeries::SaveIfBest(double held_out_loss,
   return true;
 }
 
-Status CheckpointSeries::Continue() {
-  if (!best_) return {};
+Result<std::string> CheckpointSeries::Continue(const RunNotes& subject) {
+  if (!best_) return std::string();
   const Result<CheckpointInfo> info = ReadCheckpointInfo(best_->path());
   if (!info.ok()) {
-    if (info.error().code == ErrorCode::kNotFound) return {};
+    if (info.error().code == ErrorCode::kNotFound) return std::string();
     return Error{info.error().code,
                  StrCat(info.error().message,
                         "; it lies where the best checkpoint goes, move it "
                         "away")};
+  }
+  for (const auto& [name, value] : subject) {
+    const std::string* const saved = info->Find(name);
+    if (saved == nullptr || *saved == value) continue;
+    return StrCat("[checkpoint] ", Quoted(best_->path()), " is of another ",
+                  name, ", ", WithoutControls(*saved), " in place of ", value,
+                  "; the best of this run replaces it\n");
   }
   const std::string* const text = info->Find(kLossNote);
   double loss = 0;
@@ -158,7 +165,7 @@ Status CheckpointSeries::Continue() {
       std::isfinite(loss)) {
     best_loss_ = loss;
   }
-  return {};
+  return std::string();
 }
 
 namespace {

@@ -69,9 +69,10 @@ class CheckpointSeries {
   Result<bool> SaveIfBest(double held_out_loss, const RunNotes& notes,
                           const WriteCheckpoint& write);
 
-  /// Takes up the series that a run has left which is now resumed: its best counts.
-  /// Error: a best that is no checkpoint.
-  Status Continue();
+  /// Takes up the series that a run has left which is now resumed: its best counts, if it
+  /// has these notes, and will be replaced if not, which the result says in a line. Error:
+  /// a best that is no checkpoint.
+  Result<std::string> Continue(const RunNotes& subject = {});
 
   const std::string& path() const { return newest_.path(); }
   /// Of the newest that this run has saved, or none.

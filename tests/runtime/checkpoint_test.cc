@@ -321,7 +321,7 @@ TEST_CASE("a checkpoint with a param too many is refused by any program") {
     CHECK(loaded.error().message.find(
               has_states ? "lacks the state \"w1.m\""
                          : "has a param \"w2\" that program \"train\" lacks; "
-                           "it is of another model or optimizer") !=
+                           "it is of another model, optimizer or loss scale") !=
           std::string::npos);
     CHECK(other.Bytes("w1") == before);
   }

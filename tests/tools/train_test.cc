@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -255,6 +257,30 @@ TEST_CASE("checkpoints of steps take no input's name, and no output's") {
       series("three.safetensors",
              {"--resume", TempPath("three.step-6.safetensors"), "--steps", "8"})
           .exit_code == 0);
+}
+
+// Whose header other programs read as JSON.
+TEST_CASE("a checkpoint is safetensors, whatever its data is called") {
+  const std::string data = WriteTemp("caf\xE9.csv", SomeDigits());
+  const std::string path = TempPath("named.safetensors");
+  std::vector<std::string> arguments = Mlp({"--save", path, "--steps", "2"});
+  std::ranges::replace(arguments, TempPath("digits.csv"), data);
+  const Outcome outcome = RunStowage(arguments);
+  REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
+  const std::string file = ReadAll(path);
+  uint64_t size = 0;  // in little-endian
+  REQUIRE(file.size() > sizeof(size));
+  std::memcpy(&size, file.data(), sizeof(size));
+  const Json header = Json::parse(file.substr(sizeof(size), size), nullptr,
+                                  /*allow_exceptions=*/false);
+  REQUIRE(header.is_object());
+  CHECK(header.dump().find("caf\xEF\xBF\xBD.csv") != std::string::npos);
+  // And the run that goes on from it is not said to be of other data.
+  std::vector<std::string> on = Mlp({"--resume", path, "--steps", "3"});
+  std::ranges::replace(on, TempPath("digits.csv"), data);
+  const Outcome resumed = RunStowage(on);
+  CHECK(resumed.exit_code == 0);
+  CHECK(resumed.err.find("data") == std::string::npos);
 }
 
 TEST_CASE("results are printed though the checkpoint cannot be written") {

@@ -143,9 +143,34 @@ TEST_CASE("a resumed series keeps the best of the run before") {
   }
   std::ofstream(BestPath(path)) << "something else";
   auto blocked = CheckpointSeries::Claim(path, {.keep_best = true});
-  const Status status = blocked->Continue();
+  const Result<std::string> status = blocked->Continue();
   REQUIRE_FALSE(status.ok());
   CHECK(status.error().message.find("move it away") != std::string::npos);
+}
+
+TEST_CASE("a resumed series counts the best of the same model and data alone") {
+  const std::string path = EmptyFolder("others") + "/m.ck";
+  Model model;
+  {
+    auto first = CheckpointSeries::Claim(path, {.keep_best = true});
+    CHECK(*first->SaveIfBest(0.1, {{"model", "mlp"}, {"seed", "1"}},
+                             Whole(model, 1)));
+  }
+  {
+    auto same = CheckpointSeries::Claim(path, {.keep_best = true});
+    const Result<std::string> told =
+        same->Continue({{"model", "mlp"}, {"data", "d.npz"}});
+    REQUIRE(told.ok());
+    CHECK(told->empty());
+    CHECK(same->best_loss() == 0.1);
+  }
+  auto other = CheckpointSeries::Claim(path, {.keep_best = true});
+  const Result<std::string> told = other->Continue({{"model", "resnet18"}});
+  REQUIRE(told.ok());
+  CHECK(told->find("is of another model, mlp in place of resnet18") !=
+        std::string::npos);
+  CHECK_FALSE(other->best_loss().has_value());
+  CHECK(*SaveIfBest(*other, model, 2, 0.5));
 }
 
 TEST_CASE("what is not finite leaves the whole series as it was") {
