@@ -346,6 +346,11 @@ Status Lifeline::Accept(int listener, const std::string& token) {
     if (waiting[0].revents == 0) continue;
     Socket socket(
         ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    const bool is_full = errno == EMFILE || errno == ENFILE;
+    if (socket.get() < 0 && is_full && !strangers.empty()) {
+      strangers
+          .pop_front();  // no more descriptors: the oldest has said nothing
+    }
     if (socket.get() < 0) continue;
     SendAtOnce(socket);
     if (strangers.size() == kMostStrangers) strangers.pop_front();

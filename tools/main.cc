@@ -16,6 +16,7 @@
 #include "base/run_files.h"
 #include "tools/command.h"
 #include "tools/options.h"
+#include "tools/stop_signals.h"
 
 namespace {
 
@@ -69,6 +70,8 @@ int main(int argc, char** argv) {
   stowage::KeepLargeBlocksApart();
   // A file that may not grow further is an error of the write, as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
+  tools::StoppableOutput out(std::cout, STDOUT_FILENO);
+  tools::StoppableOutput err(std::cerr, STDERR_FILENO);
   // `bazel run` starts programs in a folder of its own; paths are the caller's. A program
   // that was started elsewhere may have the variable from a script that Bazel runs.
   if (const char* folder = std::getenv("BUILD_WORKING_DIRECTORY")) {

@@ -89,6 +89,10 @@ class WorkProgress {
   /// Takes the line off a terminal, for others to write.
   void Clear();
 
+  /// The work ends before its time.
+  void Stop() { is_stopped_ = true; }
+  bool is_stopped() const { return is_stopped_; }
+
  private:
   bool IsTime();
   void Print(const std::string& text);
@@ -100,6 +104,7 @@ class WorkProgress {
   std::chrono::seconds wait_;  // of a log, before its next line
   int64_t count_ = 0;
   bool is_shown_ = false;  // on a terminal
+  bool is_stopped_ = false;
 };
 
 }  // namespace stowage::tools

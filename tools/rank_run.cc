@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <mutex>
 #include <streambuf>
 #include <string_view>
 #include <thread>
@@ -20,6 +22,7 @@
 #include "base/version.h"
 #include "ir/dtype.h"
 #include "tools/command.h"
+#include "tools/stop_signals.h"
 
 namespace stowage::tools {
 namespace {
@@ -66,9 +69,8 @@ void TellPastStreams(const std::string& message) {
 
 // What has been printed, unless a thread is printing just now.
 void FlushOutput() {
-  if (ftrylockfile(stdout) != 0) return;
-  fflush_unlocked(stdout);
-  funlockfile(stdout);
+  auto* const out = dynamic_cast<StoppableOutput*>(std::cout.rdbuf());
+  if (out != nullptr) out->TryFlush();
 }
 
 std::string FileContent(const char* path) {
@@ -90,16 +92,56 @@ std::string OptionsFact() {
   for (size_t begin = 0; begin < line.size();) {
     const std::string_view word = line.c_str() + begin;
     begin += word.size() + 1;
-    const bool may_differ = word == "--threads" || word == "--data";
+    const std::string_view name = word.substr(0, word.find('='));
+    const bool may_differ = name == "--threads" || name == "--data";
     if (!is_skipped && !may_differ) {
       options += StrCat(options.empty() ? "" : " ", word);
     }
-    is_skipped = may_differ;
+    is_skipped = may_differ && name == word;  // the value is the next word
   }
   return options;
 }
 
 Error Lost() { return {ErrorCode::kDevice, "[cluster] another rank was lost"}; }
+
+// Ends this process where ranks do not find each other: MPI waits without an end for one
+// that died before it had joined.
+class JoinDeadline {
+ public:
+  explicit JoinDeadline(const cluster::Launch& launch)
+      : thread_([this, launch] {
+          std::unique_lock lock(mutex_);
+          if (changed_.wait_for(lock, kJoining, [this] { return met_; })) {
+            return;
+          }
+          TellPastStreams(
+              StrCat("[cluster] after ", kJoining.count(), " s not all of ",
+                     launch.ranks,
+                     " ranks have joined; one has died at its start, or "
+                     "hosts do not reach each other; this is rank ",
+                     launch.rank));
+          _exit(kExitNoDevice);
+        }) {}
+  ~JoinDeadline() {
+    {
+      const std::lock_guard lock(mutex_);
+      met_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  JoinDeadline(const JoinDeadline&) = delete;
+  JoinDeadline& operator=(const JoinDeadline&) = delete;
+
+ private:
+  // Programs on a slow file system start far apart.
+  static constexpr std::chrono::seconds kJoining{120};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool met_ = false;
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -134,6 +176,7 @@ Result<std::unique_ptr<RankRun>> RankRun::Join() {
   options.on_end = [self = run.get()](const cluster::RankEnd& end) {
     self->OnEnd(end);
   };
+  const JoinDeadline deadline(run->launch_);
   STOWAGE_ASSIGN_OR_RETURN(run->team_,
                            cluster::Team::Join(run->launch_, options));
   run->signals_.resize(static_cast<size_t>(run->ranks()));

@@ -123,6 +123,7 @@ Result<std::optional<Evaluation>> Judge(const Work& work, int64_t step) {
   STOWAGE_ASSIGN_OR_RETURN(const Evaluation evaluation,
                            work.task.Evaluate(*work.training.Find("evaluate"),
                                               work.evaluation_batch, progress));
+  if (progress.is_stopped()) return std::optional<Evaluation>();
   if (std::isfinite(evaluation.loss)) return std::optional(evaluation);
   return Error{ErrorCode::kNotFinite,
                StrCat("[train] the held-out loss is ", evaluation.loss,
@@ -321,6 +322,7 @@ Result<std::unique_ptr<Task>> LoadTaskOf(const StepSpec& spec,
   TaskShare share{.rank = ranks.rank(), .ranks = ranks.ranks()};
   if (!ranks.alone()) {
     share.sum = [&ranks](std::span<double> sums) { return ranks.Sum(sums); };
+    share.any = [&ranks](int signal) { return ranks.AnyOf(signal); };
   }
   if (spec.tuning) {
     return MakeTokenTask(*spec.tuning, *spec.options.batch, seed, share);
@@ -442,7 +444,9 @@ int Stop(const TrainFlags& flags, const Work& work, int64_t done, int signal) {
   std::cerr << "stowage: stopped by " << SignalName(signal) << " after step "
             << done << " of " << work.run.stop_at << "; "
             << work.files.WhatIsSaved();
-  if (work.files.checkpoints()) {
+  if (done == work.run.steps) {
+    std::cerr << "; every step is taken, and what is held out was not judged";
+  } else if (work.files.checkpoints()) {
     std::cerr << "; the same command";
     if (flags.continued.empty()) {
       std::cerr << " with --resume " << work.files.checkpoints()->path()
@@ -740,12 +744,15 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
       if (!shown.ok()) return Fail(shown.error());
     }
   }
-  const auto stop = std::make_unique<StopSignals>();
+  auto stop = std::make_unique<StopSignals>();
   const Result<int64_t> last = RunSteps(work, *done, loop, *stop);
   if (!last.ok()) return EndBadly(*files, last.error());
   if (loop.signal() != 0) return Stop(flags, work, *last, loop.signal());
   const Result<std::optional<Evaluation>> evaluation = Judge(work, *last);
   if (!evaluation.ok()) return EndBadly(*files, evaluation.error());
+  const Result<int> signal = ranks.AnyOf(StopSignals::caught());
+  if (!signal.ok()) return EndBadly(*files, signal.error());
+  if (*signal != 0) return Stop(flags, work, *last, *signal);
   if (*last > files->history().last_step && *last > *done) {
     RecordEvaluation(work, *last, *evaluation);
   }
@@ -774,6 +781,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
     const Status drawn = files->html().Write(ToHtml(page));
     if (written.ok()) written = drawn;
   }
+  stop.reset();  // all is saved: from here on a signal ends the process at once
 
   const TrainResults results{
       .model = spec.info.name,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/errors.h"
 #include "base/input_file.h"
 #include "base/memory.h"
 #include "base/strings.h"
@@ -262,6 +263,16 @@ class PictureTask : public Task {
   PictureReader reader_;
 };
 
+// In letters of any case.
+bool HasEnding(std::string_view path, std::string_view ending) {
+  return path.size() >= ending.size() &&
+         std::ranges::equal(
+             path.substr(path.size() - ending.size()), ending,
+             [](char a, char b) {
+               return a == b || (a >= 'A' && a <= 'Z' && a - 'A' + 'a' == b);
+             });
+}
+
 // That a batch, of examples of so many bytes, can be held beside the arena.
 Status CheckBatch(int64_t batch, Bytes example) {
   return CheckMemory(
@@ -283,7 +294,7 @@ Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
     }
     return data;
   }
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTrainingText(path));
   STOWAGE_ASSIGN_OR_RETURN(
       std::vector<int32_t> tokens,
       spec.tokenizer->Encode(text, {.special = false, .add_prefix = false}));
@@ -296,6 +307,35 @@ int64_t DividingBatch(int64_t size, int64_t limit) {
   int64_t batch = std::min(size, limit);
   while (size % batch != 0) --batch;
   return batch;
+}
+
+bool IsJsonLines(std::string_view path) {
+  return HasEnding(path, ".jsonl") || HasEnding(path, ".ndjson");
+}
+
+Result<std::string> ReadTrainingText(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+  const std::string_view beginning = std::string_view(text).substr(0, 2);
+  const bool is_utf16 = beginning == "\xFF\xFE" || beginning == "\xFE\xFF";
+  const size_t nul = text.find('\0');
+  if (is_utf16 || nul != std::string::npos) {
+    return InvalidArgumentError(
+        "[data] ", Quoted(path), " is no text in UTF-8: ",
+        is_utf16 ? std::string("it begins as UTF-16 does")
+                 : StrCat("byte ", nul, " is NUL"),
+        "; convert it, as iconv -t UTF-8 does");
+  }
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  const bool is_json = first != std::string::npos &&
+                       (text[first] == '{' || text[first] == '[') &&
+                       (HasEnding(path, ".json") || IsJsonLines(path));
+  if (is_json) {
+    return InvalidArgumentError(
+        "[data] ", Quoted(path),
+        " is JSON, which would be learnt as it is written; expected a text, or "
+        "for stowage finetune JSON lines (.jsonl), an object a line");
+  }
+  return text;
 }
 
 Status TakeStep(Runner& runner) {

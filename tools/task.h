@@ -25,6 +25,7 @@
 #include "runtime/session.h"
 #include "tools/model_flags.h"
 #include "tools/progress.h"
+#include "tools/stop_signals.h"
 
 namespace stowage::tools {
 
@@ -40,6 +41,8 @@ struct TaskShare {
   int ranks = 1;
   /// Sums of all ranks; each calls it equally often. Where there are several.
   std::function<Status(std::span<double>)> sum = {};
+  /// The signal that one of the ranks has caught, or 0; likewise.
+  std::function<Result<int>(int)> any = {};
   /// Whether all ranks take equally many steps of an evaluation, as they must where
   /// these gather weights: then some are for nothing.
   bool together = false;
@@ -63,13 +66,14 @@ class Task {
   /// Examples that a step of an evaluation takes when it may take up to `most`.
   virtual int64_t EvaluationBatch(int64_t most) const = 0;
   /// By a program that takes `batch` examples a step, one of EvaluationBatch's.
-  /// Tells `progress` of each step. Several ranks share the steps, and all have the
-  /// result, which has the bits that one alone would get.
+  /// Tells `progress` of each step, and of a signal (StopSignals), which ends it; there is
+  /// no result then. Several ranks share the steps, and all have the result, which has
+  /// the bits that one alone would get.
   virtual Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
                                       WorkProgress& progress) = 0;
 
   /// From now on each rank takes all steps of an evaluation itself.
-  void EvaluateAlone() { share_ = {}; }
+  void EvaluateAlone() { share_ = {.any = share_.any}; }
   /// From now on all ranks take equally many of them.
   void EvaluateTogether() { share_.together = true; }
 
@@ -89,13 +93,22 @@ class Task {
 using Score = std::array<double, 2>;
 
 /// The scores of all steps of an evaluation, of which this rank takes every one whose
-/// index is its own modulo `share.ranks`. Errors: those of `score` and of the share.
+/// index is its own modulo `share.ranks`; those before a signal, if one has come to any
+/// rank, which `progress` knows. Errors: those of `score` and of the share.
 template <typename F>
 Result<std::vector<Score>> ScoreAll(const TaskShare& share, int64_t steps,
                                     WorkProgress& progress, F&& score) {
   std::vector<Score> scores(static_cast<size_t>(steps));
   const int64_t rounds = (steps + share.ranks - 1) / share.ranks;
   for (int64_t round = 0; round < rounds; ++round) {
+    int signal = StopSignals::caught();
+    if (share.any) {
+      STOWAGE_ASSIGN_OR_RETURN(signal, share.any(signal));
+    }
+    if (signal != 0) {
+      progress.Stop();
+      return scores;
+    }
     const int64_t step = round * share.ranks + share.rank;
     if (step >= steps) {
       if (!share.together) break;
@@ -127,6 +140,14 @@ Status TakeStep(Runner& runner);
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
                                        const std::string& path, uint64_t seed,
                                        const TaskShare& share = {});
+
+/// Whether a file of this name holds JSON lines: .jsonl or .ndjson, in letters of any case.
+bool IsJsonLines(std::string_view path);
+
+/// A file's text that a tokenizer is to read. Errors: those of ReadFile; kInvalidArgument
+/// for what is no text, as UTF-16 or an .npz, with the byte, and for JSON whose strings
+/// would be learnt with their quotes.
+Result<std::string> ReadTrainingText(const std::string& path);
 
 /// That a text is judged by, unless something else is asked for.
 inline constexpr int64_t kEvaluationBatches = 100;

@@ -1,10 +1,8 @@
 #include "tools/train_run.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,60 +15,6 @@
 #include "tools/heap_counter.h"
 
 namespace stowage::tools {
-
-namespace {
-
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
-
-volatile std::sig_atomic_t caught_signal = 0;
-std::array<struct sigaction, kSignals.size()> before;
-
-void Catch(int number) {
-  if (caught_signal == 0) {
-    caught_signal = number;
-    return;
-  }
-  if (number == SIGPIPE) return;  // as often as something is written
-  std::signal(number, SIG_DFL);
-  std::raise(number);
-}
-
-}  // namespace
-
-StopSignals::StopSignals() {
-  caught_signal = 0;
-  struct sigaction action = {};
-  action.sa_handler = Catch;
-  action.sa_flags = SA_RESTART;
-  for (size_t i = 0; i < kSignals.size(); ++i) {
-    sigaction(kSignals[i], nullptr, &before[i]);
-    // As under nohup, or SIGINT of a script's background job. That nobody reads, which
-    // Python ignores for what it starts, is never without a meaning.
-    if (kSignals[i] != SIGPIPE && before[i].sa_handler == SIG_IGN) continue;
-    sigaction(kSignals[i], &action, nullptr);
-  }
-}
-
-StopSignals::~StopSignals() {
-  for (size_t i = 0; i < kSignals.size(); ++i) {
-    sigaction(kSignals[i], &before[i], nullptr);
-  }
-}
-
-int StopSignals::caught() const { return caught_signal; }
-
-const char* SignalName(int number) {
-  switch (number) {
-    case SIGINT:
-      return "SIGINT";
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGPIPE:
-      return "SIGPIPE";
-    default:
-      return "SIGHUP";
-  }
-}
 
 namespace {
 

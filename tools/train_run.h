@@ -20,33 +20,11 @@
 #include "tools/progress.h"
 #include "tools/rank_run.h"
 #include "tools/step_log.h"
+#include "tools/stop_signals.h"
 #include "tools/task.h"
 #include "train/finite_guard.h"
 
-// SIGINT, SIGTERM and SIGHUP as a wish that a run can grant at a good moment, and SIGPIPE,
-// which says that nobody reads stdout any more. The second of the former ends the process
-// at once, as it would have without this.
-//
-//   const StopSignals stop;
-//   while (stop.caught() == 0) ...   // finish the step, save
-
 namespace stowage::tools {
-
-class StopSignals {
- public:
-  /// Catches the signals until this is gone. Those that are ignored, as SIGHUP is under
-  /// nohup, stay ignored, but for SIGPIPE. At most one at a time.
-  StopSignals();
-  ~StopSignals();
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
-
-  /// The number of the signal that came first; 0: none has.
-  int caught() const;
-};
-
-/// "SIGINT", "SIGTERM", "SIGPIPE" or "SIGHUP".
-const char* SignalName(int number);
 
 // How long and how fast to train.
 struct RunSpec {

@@ -15,6 +15,7 @@
 #include "formats/gguf.h"
 #include "formats/json_values.h"
 #include "tools/command.h"
+#include "tools/task.h"
 #include "train/adapter_files.h"
 #include "train/fine_tuning.h"
 
@@ -301,8 +302,11 @@ Result<ExampleSplit> SplitExamples(TokenExamples examples, int64_t seq,
 Result<std::variant<TextData, ExampleSplit>> ReadData(
     const TuningFlags& flags, const ModelText& model_text,
     const Tokenizer& tokenizer, int64_t vocabulary, int64_t seq) {
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.data));
-  if (!flags.data.ends_with(".jsonl")) {
+  const bool has_examples = IsJsonLines(flags.data);
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::string text,
+      has_examples ? ReadFile(flags.data) : ReadTrainingText(flags.data));
+  if (!has_examples) {
     STOWAGE_ASSIGN_OR_RETURN(
         std::vector<int32_t> tokens,
         tokenizer.Encode(text, {.special = false, .add_prefix = false}));
@@ -405,7 +409,7 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
     return InvalidArgumentError("[finetune] too-long has no choice ",
                                 Quoted(too_long), "; expected cut or drop");
   }
-  if (!too_long.empty() && !flags.data.ends_with(".jsonl")) {
+  if (!too_long.empty() && !IsJsonLines(flags.data)) {
     return InvalidArgumentError("[finetune] --too-long ", too_long,
                                 " is for the examples of a .jsonl file, and ",
                                 Quoted(flags.data), " is a text; leave it out");
@@ -418,9 +422,8 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
   if (flags.temperature) sampler.temperature = *flags.temperature;
   if (flags.top_p) sampler.top_p = *flags.top_p;
   STOWAGE_RETURN_IF_ERROR(CheckSampler(sampler));
-  STOWAGE_ASSIGN_OR_RETURN(
-      const FineTuningOptions options,
-      ReadOptions(flags, dtype, flags.data.ends_with(".jsonl")));
+  STOWAGE_ASSIGN_OR_RETURN(const FineTuningOptions options,
+                           ReadOptions(flags, dtype, IsJsonLines(flags.data)));
   STOWAGE_ASSIGN_OR_RETURN(FineTuning model,
                            FineTuning::Open(flags.weights, options));
   if (seq < 1 || seq > model.base().max_seq()) {

@@ -1,10 +1,13 @@
 #include "cluster/lifeline.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -256,6 +259,56 @@ TEST_CASE("strangers who connect are turned away, and nobody waits for them") {
   CHECK(parted == std::vector<int>{1, 1, 1});
   for (const Told& each : told) CHECK(each.calls == 0);
   for (const int socket : visitors) ::close(socket);
+}
+
+TEST_CASE("more silent strangers than a process has descriptors end nothing") {
+  rlimit before = {};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit few = {.rlim_cur = 64, .rlim_max = before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  pid_t visitor = -1;
+  const auto visit = [&](int port) {  // as another process
+    int ready[2];
+    REQUIRE(pipe2(ready, O_CLOEXEC) == 0);
+    visitor = fork();
+    if (visitor == 0) {
+      sockaddr_in to = {};
+      to.sin_family = AF_INET;
+      to.sin_port = htons(static_cast<uint16_t>(port));
+      to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      setrlimit(RLIMIT_NOFILE, &before);
+      for (int i = 0; i < 200; ++i) {
+        const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+        if (::connect(socket, reinterpret_cast<sockaddr*>(&to), sizeof(to)) !=
+            0) {
+          _exit(1);
+        }
+      }
+      close(ready[1]);
+      while (true) pause();
+    }
+    close(ready[1]);
+    char byte;
+    CHECK(read(ready[0], &byte, 1) == 0);  // all are there
+    close(ready[0]);
+  };
+  std::vector<Told> told(2);
+  std::vector<int> parted(2, 0);
+  OnRanks(2, [&](Link& link) {
+    const auto rank = static_cast<size_t>(link.rank());
+    Overhearing overhearing(link,
+                            rank == 1 ? visit : std::function<void(int)>());
+    RankCollectives collectives(overhearing);
+    const auto line = Lifeline::Tie(collectives, Patient(&told[rank]));
+    if (line.ok()) parted[rank] = (*line)->Untie() ? 1 : 0;
+  });
+  setrlimit(RLIMIT_NOFILE, &before);
+  REQUIRE(visitor > 0);
+  kill(visitor, SIGKILL);
+  int status = 0;
+  CHECK(waitpid(visitor, &status, 0) == visitor);
+  CHECK(WIFSIGNALED(status));
+  CHECK(parted == std::vector<int>{1, 1});
 }
 
 void Ignore(int) {}

@@ -5,7 +5,7 @@
 #
 #   train_ranks_test.sh STOWAGE DIGITS TEXT SUPERVISE PART...
 #
-# Parts are losses, shards, files, sharded, refusals, faults, supervised; kills and stops take
+# Parts are losses, shards, files, sharded, refusals, faults, signals, supervised; kills, late and stops take
 # minutes. $KILLS says how many times `kills` does, $KILLS_SEED at which moments.
 set -euo pipefail
 stowage=$PWD/$1 digits=$PWD/$2 text=$PWD/$3 supervise=$PWD/$4
@@ -322,6 +322,18 @@ check_kills() {
 }
 
 # A rank that is stopped, and not dead.
+# One dies before the others can know it: they end all the same.
+check_late() {
+  local code=0
+  cat > late.sh << 'RANK'
+[[ $OMPI_COMM_WORLD_RANK == 1 ]] && exit 0
+"$@" 2> "err.$OMPI_COMM_WORLD_RANK"
+echo $? > "code.$OMPI_COMM_WORLD_RANK"
+RANK
+  "${mpi[@]}" --enable-recovery -n 2 bash late.sh "$stowage" train "${mlp[@]}" > out 2> err || code=$?
+  [[ $(cat code.0) == 3 ]] || fail "rank 0 ended by $(cat code.0): $(cat err err.0)"
+  grep -q "not all of 2 ranks have joined" err.0 || fail "it is not said why: $(cat err.0)"
+}
 check_stops() {
   write_rank
   lose 3 2 STOP 25 stopped
@@ -329,6 +341,25 @@ check_stops() {
     fail "it is not said how: $(cat err err.*)"
 }
 
+# mpirun, asked to stop, hands it on and reads no more of what its ranks print: they save
+# all the same, within the second that it gives them.
+check_signals() {
+  local signal mpirun
+  for signal in TERM INT; do
+    set -m # without job control what runs in the background ignores SIGINT
+    "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --steps 100000000 --json \
+      --save "asked.$signal" > out 2> err &
+    mpirun=$!
+    set +m
+    until (($(shown out) >= 25)); do
+      kill -0 $mpirun 2> /dev/null || fail "it ended before: $(cat err)"
+      sleep 0.01
+    done
+    kill "-$signal" $mpirun
+    wait $mpirun && fail "SIG$signal: mpirun says all went well"
+    [[ -s asked.$signal ]] || fail "SIG$signal: nothing was saved: $(cat err)"
+  done
+}
 # A supervisor starts a run again as often as it is killed.
 check_supervised() {
   local starts supervisor before code=0

@@ -642,5 +642,30 @@ TEST_CASE("what is wrong is told, and ends with 2") {
                  "this is line 1 of"));
 }
 
+// By its content, whatever it is called.
+TEST_CASE("what is no text is not learnt as one") {
+  struct Row {
+    const char* name;
+    std::string content;
+    const char* message;
+  };
+  const Row rows[] = {
+      {"utf16.txt", std::string("\xFF\xFEh\0e\0", 6), "it begins as UTF-16"},
+      {"arrays.npz", std::string("PK\3\4\0\0", 6), "byte 4 is NUL"},
+      {"chats.json", "\n [{\"text\": \"a\"}]",
+       "is JSON, which would be learnt"},
+      // Read as JSON lines.
+      {"broken.JSONL", "{\"text\": \"a\"\n", "this is line 1 of"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.name);
+    const std::string path = WriteTemp(row.name, row.content);
+    const Outcome outcome = RunStowage(Arguments("gpt2", {"--data", path}));
+    CHECK(outcome.exit_code == 2);
+    INFO(outcome.err);
+    CHECK(Contains(outcome.err, row.message));
+  }
+}
+
 }  // namespace
 }  // namespace stowage::testing

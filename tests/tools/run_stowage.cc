@@ -1,6 +1,7 @@
 #include "tests/tools/run_stowage.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -87,10 +88,12 @@ Outcome RunStowageInto(const std::string& file,
   return outcome;
 }
 
-Outcome RunAndSignal(const std::vector<std::string>& arguments,
-                     const std::string& path, int signal) {
-  const pid_t child = Start(arguments, OutPath());
-  while (access(path.c_str(), F_OK) != 0) {
+namespace {
+
+// Sends the signal once `is_time`, and waits.
+template <typename F>
+Outcome SignalOnce(pid_t child, int signal, F&& is_time) {
+  while (!is_time()) {
     // It may have ended by itself, which the caller then sees.
     siginfo_t info = {};
     STOWAGE_CHECK(waitid(P_PID, static_cast<id_t>(child), &info,
@@ -100,6 +103,30 @@ Outcome RunAndSignal(const std::vector<std::string>& arguments,
   }
   kill(child, signal);
   return Wait(child);
+}
+
+}  // namespace
+
+Outcome RunAndSignal(const std::vector<std::string>& arguments,
+                     const std::string& path, int signal) {
+  return SignalOnce(Start(arguments, OutPath()), signal,
+                    [&] { return access(path.c_str(), F_OK) == 0; });
+}
+
+Outcome RunUnreadAndSignal(const std::string& file,
+                           const std::vector<std::string>& arguments,
+                           int signal) {
+  // For reading, too: so that a pipe can be opened before anyone reads it.
+  const int end = open(file.c_str(), O_RDWR | O_NONBLOCK | O_NOCTTY);
+  STOWAGE_CHECK(end >= 0);
+  fcntl(end, F_SETPIPE_SZ, 4096);  // of a pipe: full the sooner
+  Outcome outcome = SignalOnce(Start(arguments, file), signal, [end] {
+    pollfd room = {.fd = end, .events = POLLOUT, .revents = 0};
+    return poll(&room, 1, 0) == 0;
+  });
+  close(end);
+  outcome.out.clear();
+  return outcome;
 }
 
 std::string TempPath(const std::string& name) {

@@ -40,6 +40,13 @@ Outcome RunStowageInto(const std::string& file,
 Outcome RunAndSignal(const std::vector<std::string>& arguments,
                      const std::string& path, int signal);
 
+/// Starts the program with stdout going to `file`, a named pipe or a terminal that is there
+/// already and that nobody reads, sends it `signal` once no more can be written to it, and
+/// waits. `out` is empty.
+Outcome RunUnreadAndSignal(const std::string& file,
+                           const std::vector<std::string>& arguments,
+                           int signal);
+
 /// A path in this test's own directory.
 std::string TempPath(const std::string& name);
 /// Writes a file there; returns its path.

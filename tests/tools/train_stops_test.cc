@@ -2,11 +2,13 @@
 // checkpoints on the way, and going on from them.
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -180,6 +182,32 @@ TEST_CASE("a run whose output nobody reads any more saves, and ends") {
   CHECK(stopped.err.find("stopped by SIGPIPE after step ") !=
         std::string::npos);
   CHECK(Loads(path));
+}
+
+// A pager at rest, mpirun while it ends a job, a terminal after Ctrl-S.
+TEST_CASE("a signal saves and ends the run while nobody reads its output") {
+  const std::string pipe = TempPath("full");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  for (const bool is_terminal : {false, true}) {
+    for (const int number : {SIGTERM, SIGINT}) {
+      CAPTURE(is_terminal);
+      CAPTURE(number);
+      const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+      REQUIRE(terminal >= 0);
+      REQUIRE(grantpt(terminal) == 0);
+      REQUIRE(unlockpt(terminal) == 0);
+      const std::string path = TempPath("unread-output.ck");
+      std::filesystem::remove(path);
+      const Outcome stopped = RunUnreadAndSignal(
+          is_terminal ? ptsname(terminal) : pipe,
+          Mlp({"--steps", "1000000", "--save", path, "--json"}), number);
+      close(terminal);
+      INFO(stopped.err);
+      CHECK(stopped.exit_code == 128 + number);
+      CHECK(stopped.err.find("after step ") != std::string::npos);
+      CHECK(Loads(path));
+    }
+  }
 }
 
 TEST_CASE("a run that is killed leaves a checkpoint that loads") {
