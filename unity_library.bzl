@@ -1,7 +1,7 @@
 """Libraries whose sources are compiled several at a time.
 
 Reading headers takes more than half of the time that a source of its own takes to
-compile, so a unity build (a few sources as one) takes half the time of a first build. A
+compile, so a unity build (several sources as one) takes a third off a first build. A
 name that is local to a source must therefore be local to its library: .ci/unity.py
 says where one is not. Errors, warnings and debuggers name the sources themselves, and
 .ci/clang.py reads each by itself, so that none lives on what another includes.

@@ -28,20 +28,20 @@ struct Overload : Cases... {
 template <typename... Cases>
 Overload(Cases...) -> Overload<Cases...>;
 
-Status CheckOptimizer(std::string_view name, double value, bool holds,
-                      std::string_view expected) {
+Status CheckSetting(std::string_view name, double value, bool holds,
+                    std::string_view expected) {
   if (holds && std::isfinite(value)) return {};
   return Error{
       ErrorCode::kInvalidArgument,
       StrCat("[optimizer] ", name, " is ", value, "; expected ", expected)};
 }
 Status CheckFraction(std::string_view name, double value) {
-  return CheckOptimizer(name, value, value >= 0 && value < 1,
-                        "at least 0 and below 1");
+  return CheckSetting(name, value, value >= 0 && value < 1,
+                      "at least 0 and below 1");
 }
 Status CheckDecay(double decay) {
-  return CheckOptimizer("decay", decay, decay >= 0,
-                        "a finite number of at least 0");
+  return CheckSetting("decay", decay, decay >= 0,
+                      "a finite number of at least 0");
 }
 
 // A state of a param: what its name ends in, and its type.
@@ -427,7 +427,7 @@ double DefaultLearningRate(const Optimizer& optimizer) {
 
 Status CheckOptimizer(const Optimizer& optimizer) {
   const auto check_eps = [](double eps) {
-    return CheckOptimizer("eps", eps, eps > 0, "a finite number above 0");
+    return CheckSetting("eps", eps, eps > 0, "a finite number above 0");
   };
   const auto check_momentum = [](const auto& momentum) -> Status {
     STOWAGE_RETURN_IF_ERROR(CheckFraction("momentum", momentum.momentum));
@@ -455,7 +455,7 @@ Status CheckOptimizer(const Optimizer& optimizer) {
           },
           [&](const Adam& adam) { return check_adam(adam); },
           [&](const AdamW& adamw) -> Status {
-            STOWAGE_RETURN_IF_ERROR(CheckOptimizer(
+            STOWAGE_RETURN_IF_ERROR(CheckSetting(
                 "rest_bits", adamw.rest_bits,
                 adamw.rest_bits == 8 || adamw.rest_bits == 16, "8 or 16"));
             return check_adam(adamw);
@@ -467,17 +467,17 @@ Status CheckOptimizer(const Optimizer& optimizer) {
           },
           [&](const Adafactor& adafactor) -> Status {
             const double beta2_decay = adafactor.beta2_decay;
-            STOWAGE_RETURN_IF_ERROR(CheckOptimizer("beta2_decay", beta2_decay,
-                                                   beta2_decay < 0,
-                                                   "a finite number below 0"));
+            STOWAGE_RETURN_IF_ERROR(CheckSetting("beta2_decay", beta2_decay,
+                                                 beta2_decay < 0,
+                                                 "a finite number below 0"));
             STOWAGE_RETURN_IF_ERROR(check_eps(adafactor.eps2));
-            STOWAGE_RETURN_IF_ERROR(CheckOptimizer("clip", adafactor.clip,
-                                                   adafactor.clip > 0,
-                                                   "a finite number above 0"));
+            STOWAGE_RETURN_IF_ERROR(CheckSetting("clip", adafactor.clip,
+                                                 adafactor.clip > 0,
+                                                 "a finite number above 0"));
             return CheckDecay(adafactor.decay);
           },
           [&](const Muon& muon) -> Status {
-            STOWAGE_RETURN_IF_ERROR(CheckOptimizer(
+            STOWAGE_RETURN_IF_ERROR(CheckSetting(
                 "iterations", muon.iterations,
                 muon.iterations >= 1 && muon.iterations <= 100, "1 to 100"));
             STOWAGE_RETURN_IF_ERROR(CheckFraction("momentum", muon.momentum));

@@ -1,11 +1,18 @@
 #include "base/bytes.h"
 
+#include <atomic>
 #include <charconv>
 #include <cmath>
 
 #include "base/strings.h"
 
 namespace stowage {
+
+namespace {
+
+std::atomic<ByteUnits> byte_units = ByteUnits::kPowersOf1024;
+
+}  // namespace
 
 std::optional<Bytes> CheckedAdd(Bytes a, Bytes b) {
   Bytes sum;
@@ -20,16 +27,21 @@ std::optional<Bytes> CheckedMul(Bytes a, Bytes b) {
 }
 
 std::string FormatBytes(Bytes bytes) {
-  static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
-  if (bytes > -1024 && bytes < 1024) return StrCat(bytes, " B");
-  double scaled = static_cast<double>(bytes) / 1024.0;
+  static constexpr const char* kUnits[] = {"K", "M", "G", "T", "P"};
+  const bool by_tens = byte_units == ByteUnits::kPowersOf1000;
+  const int64_t step = by_tens ? 1000 : 1024;
+  if (bytes > -step && bytes < step) return StrCat(bytes, " B");
+  const auto each = static_cast<double>(step);
+  double scaled = static_cast<double>(bytes) / each;
   int unit = 0;
-  while (std::abs(scaled) >= 1024.0 && unit < 4) {
-    scaled /= 1024.0;
+  while (std::abs(scaled) >= each && unit < 4) {
+    scaled /= each;
     ++unit;
   }
-  return StrCat(Fixed(scaled, 1), " ", kUnits[unit]);
+  return StrCat(Fixed(scaled, 1), " ", kUnits[unit], by_tens ? "B" : "iB");
 }
+
+void SetByteUnits(ByteUnits units) { byte_units = units; }
 
 Result<Bytes> ParseBytes(std::string_view text) {
   struct Unit {

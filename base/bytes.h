@@ -30,9 +30,14 @@ constexpr Bytes AlignUp(Bytes value, Bytes alignment) {
 std::optional<Bytes> CheckedAdd(Bytes a, Bytes b);
 std::optional<Bytes> CheckedMul(Bytes a, Bytes b);
 
-/// For people: "512 B", "71.3 KiB", "64.0 MiB", "3.2 GiB" (powers of 1024, one
-/// decimal from KiB up).
+/// For people: "512 B", "71.3 KiB", "64.0 MiB", "3.2 GiB" (one decimal from KiB up), or by
+/// powers of ten "71.3 KB", "64.0 MB", "3.2 GB".
 std::string FormatBytes(Bytes bytes);
+
+/// Which of the two this process writes, from now on and in all threads; powers of 1024
+/// at first. A program that was asked in one answers in it.
+enum class ByteUnits { kPowersOf1024, kPowersOf1000 };
+void SetByteUnits(ByteUnits units);
 
 /// What a user types: "4000000", "512B", "64KiB", "64MiB", "1.5GiB", "4.2GB"
 /// (KB, MB, GB, TB are powers of ten). Error kInvalidArgument when it is no

@@ -63,8 +63,8 @@ std::string_view KindOf(mode_t mode) {
   return "it is no regular file";
 }
 
-// Whether only the owner, another user, may replace the file: in a folder with the sticky
-// bit.
+// True where only the owner, another user, may replace the file: in a folder with the
+// sticky bit.
 bool IsOthersAlone(const struct stat& file, const fs::path& place) {
   struct stat folder = {};
   const uid_t user = ::geteuid();

@@ -107,7 +107,7 @@ std::string KnownTypes() {
 
 // A number of the file as a To.
 template <typename To>
-To ConvertedElements(GgufKind kind, const char* from) {
+To ConvertedNumber(GgufKind kind, const char* from) {
   const auto load = [&](auto value) {
     std::memcpy(&value, from, sizeof(value));
     return static_cast<To>(value);
@@ -145,7 +145,7 @@ template <typename To>
 std::vector<To> AllConverted(const GgufValue& value, const char* from) {
   std::vector<To> numbers(value.count);
   for (To& number : numbers) {
-    number = ConvertedElements<To>(value.kind, from);
+    number = ConvertedNumber<To>(value.kind, from);
     from += InfoOf(value.kind).bytes;
   }
   return numbers;
@@ -324,8 +324,8 @@ class GgufParser {
     if (value->is_array || value->kind != GgufKind::kU32) {
       return Fail(Quoted(kKey), " is ", value->Describe(), "; expected u32");
     }
-    alignment_ = ConvertedElements<Bytes>(value->kind,
-                                          header_.bytes_.data() + value->begin);
+    alignment_ = ConvertedNumber<Bytes>(value->kind,
+                                        header_.bytes_.data() + value->begin);
     if (alignment_ > 0 && (alignment_ & (alignment_ - 1)) == 0) return {};
     return Fail(Quoted(kKey), " is ", alignment_, "; expected a power of two");
   }
@@ -509,7 +509,7 @@ Result<int64_t> GgufHeader::Int(std::string_view key) const {
 Result<double> GgufHeader::Real(std::string_view key) const {
   STOWAGE_ASSIGN_OR_RETURN(const GgufValue* const value,
                            Get(key, false, kReals, "a real number"));
-  return ConvertedElements<double>(value->kind, bytes_.data() + value->begin);
+  return ConvertedNumber<double>(value->kind, bytes_.data() + value->begin);
 }
 
 Result<bool> GgufHeader::Bool(std::string_view key) const {

@@ -388,7 +388,7 @@ uint32_t Number(std::string_view bytes, size_t at, size_t width) {
   return number;
 }
 
-void AppendElements(std::string* out, uint32_t number, size_t width) {
+void AppendNumber(std::string* out, uint32_t number, size_t width) {
   for (size_t i = 0; i < width; ++i) {
     *out += static_cast<char>(number >> (8 * i) & 0xFF);
   }
@@ -572,35 +572,35 @@ Result<std::string> NpzBytes(std::span<const NamedArray> arrays) {
     // What the two headers of a file share: versions, flags, method, the first of
     // January 1980, and sizes.
     std::string shared;
-    AppendElements(&shared, 20, 2);
-    AppendElements(&shared, 0, 2);
-    AppendElements(&shared, kStored, 2);
-    AppendElements(&shared, 0, 2);
-    AppendElements(&shared, 0x21, 2);
-    AppendElements(&shared, Crc32(content), 4);
-    AppendElements(&shared, static_cast<uint32_t>(content.size()), 4);
-    AppendElements(&shared, static_cast<uint32_t>(content.size()), 4);
-    AppendElements(&shared, static_cast<uint32_t>(name.size()), 2);
-    AppendElements(&shared, 0, 2);
-    AppendElements(&list, kEntryMagic, 4);
-    AppendElements(&list, 20, 2);
+    AppendNumber(&shared, 20, 2);
+    AppendNumber(&shared, 0, 2);
+    AppendNumber(&shared, kStored, 2);
+    AppendNumber(&shared, 0, 2);
+    AppendNumber(&shared, 0x21, 2);
+    AppendNumber(&shared, Crc32(content), 4);
+    AppendNumber(&shared, static_cast<uint32_t>(content.size()), 4);
+    AppendNumber(&shared, static_cast<uint32_t>(content.size()), 4);
+    AppendNumber(&shared, static_cast<uint32_t>(name.size()), 2);
+    AppendNumber(&shared, 0, 2);
+    AppendNumber(&list, kEntryMagic, 4);
+    AppendNumber(&list, 20, 2);
     list += shared;
     list.append(10, '\0');  // no comment, the first disk, no attributes
-    AppendElements(&list, static_cast<uint32_t>(bytes.size()), 4);
+    AppendNumber(&list, static_cast<uint32_t>(bytes.size()), 4);
     list += name;
-    AppendElements(&bytes, kLocalMagic, 4);
+    AppendNumber(&bytes, kLocalMagic, 4);
     bytes += shared;
     bytes += name;
     bytes += content;
   }
   const auto start = static_cast<uint32_t>(bytes.size());
   bytes += list;
-  AppendElements(&bytes, kEndMagic, 4);
+  AppendNumber(&bytes, kEndMagic, 4);
   bytes.append(4, '\0');
-  AppendElements(&bytes, static_cast<uint32_t>(arrays.size()), 2);
-  AppendElements(&bytes, static_cast<uint32_t>(arrays.size()), 2);
-  AppendElements(&bytes, static_cast<uint32_t>(list.size()), 4);
-  AppendElements(&bytes, start, 4);
+  AppendNumber(&bytes, static_cast<uint32_t>(arrays.size()), 2);
+  AppendNumber(&bytes, static_cast<uint32_t>(arrays.size()), 2);
+  AppendNumber(&bytes, static_cast<uint32_t>(list.size()), 4);
+  AppendNumber(&bytes, start, 4);
   bytes.append(2, '\0');
   return bytes;
 }

@@ -50,7 +50,7 @@ Error Fail(std::string_view message, ErrorCode code = ErrorCode::kDevice) {
   return {code, StrCat("[gpu] ", message)};
 }
 
-std::string NameOfStatus(const MatMulCall& call) {
+std::string NameOfCall(const MatMulCall& call) {
   return StrCat("product of ", call.batch, " x (", call.m, ", ", call.k,
                 ") by (", call.k, ", ", call.n, ") in ", DTypeName(call.dtype));
 }
@@ -61,7 +61,7 @@ Status Check(cublasStatus_t status, std::string_view what,
   const bool lacks = status == CUBLAS_STATUS_NOT_SUPPORTED ||
                      status == CUBLAS_STATUS_INVALID_VALUE;
   return Fail(StrCat("cuBLASLt, status ", static_cast<int>(status), " from ",
-                     what, ", ", NameOfStatus(call)),
+                     what, ", ", NameOfCall(call)),
               lacks && call.epilogue.beyond_addend() ? ErrorCode::kUnsupported
                                                      : ErrorCode::kDevice);
 }
@@ -281,7 +281,7 @@ Status CublasLt::DescribeEpilogue(const Product& product,
     return Fail(
         StrCat("cuBLASLt has no epilogue that does two of these: adds a "
                "bias, takes gelu's derivative, sums a, sums b; for the ",
-               NameOfStatus(call)),
+               NameOfCall(call)),
         ErrorCode::kUnsupported);
   }
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute,
@@ -378,7 +378,7 @@ Result<std::vector<cublasLtMatmulAlgo_t>> CublasLt::Propose(
   }
   if (!algorithms.empty()) return algorithms;
   return Fail(StrCat("cuBLASLt has no algorithm within ", call.workspace_bytes,
-                     " bytes of scratch for the ", NameOfStatus(call)),
+                     " bytes of scratch for the ", NameOfCall(call)),
               call.epilogue.beyond_addend() ? ErrorCode::kUnsupported
                                             : ErrorCode::kDevice);
 }
@@ -405,7 +405,7 @@ Status CublasLt::CheckKept(const Product& product,
   return Error{
       ErrorCode::kInvalidArgument,
       StrCat("[gpu] cuBLASLt cannot run the algorithm that ",
-             Quoted(algorithms_->path()), " has for the ", NameOfStatus(call),
+             Quoted(algorithms_->path()), " has for the ", NameOfCall(call),
              " (status ", static_cast<int>(status), ", ", result.workspaceSize,
              " of ", call.workspace_bytes,
              " bytes of scratch): remove the file to have products timed "

@@ -13,7 +13,7 @@ Value Join(const std::vector<Value>& parts, int64_t axis) {
 }
 
 // `x` between `before` and `after` zeros along axis 1 of (outer, n, inner...).
-Value Pad(Value x, int64_t before, int64_t after) {
+Value PadWithZeros(Value x, int64_t before, int64_t after) {
   std::vector<Value> parts;
   const auto add_zeros = [&](int64_t count) {
     if (count == 0) return;
@@ -64,11 +64,11 @@ constinit const Vjp SliceVjp = Differentiable([](VjpContext& v) {
   Value dx = ReshapeTo(v.cotangent(), {outer, size, inner});
   if (step > 1) {
     // outer * size x 1 x inner -> outer * size x step x inner
-    dx = Pad(ReshapeTo(dx, {outer * size, 1, inner}), 0, step - 1);
+    dx = PadWithZeros(ReshapeTo(dx, {outer * size, 1, inner}), 0, step - 1);
     dx = ReshapeTo(dx, {outer, size * step, inner});
     if (size * step > rest) dx = Slice(dx, 1, 0, rest);
   }
-  dx = Pad(dx, start, rest - dx.dim(1));  // outer x dim x inner
+  dx = PadWithZeros(dx, start, rest - dx.dim(1));  // outer x dim x inner
   v.Contribute(0, ReshapeTo(dx, shape));
 });
 

@@ -80,6 +80,17 @@ TEST_CASE("byte counts print with one decimal from KiB up") {
   CHECK(FormatBytes(kMax) == "8192.0 PiB");
 }
 
+TEST_CASE("byte counts print in powers of ten once these were asked for") {
+  SetByteUnits(ByteUnits::kPowersOf1000);
+  CHECK(FormatBytes(999) == "999 B");
+  CHECK(FormatBytes(1000) == "1.0 KB");
+  CHECK(FormatBytes(4200000000) == "4.2 GB");
+  CHECK(FormatBytes(-2500) == "-2.5 KB");
+  CHECK(FormatBytes(kMax) == "9223.4 PB");
+  SetByteUnits(ByteUnits::kPowersOf1024);
+  CHECK(FormatBytes(4200000000) == "3.9 GiB");
+}
+
 TEST_CASE("aligning rounds up to the next multiple, powers of two or not") {
   CHECK(AlignUp(0, 64) == 0);
   CHECK(AlignUp(1, 64) == 64);

@@ -126,7 +126,10 @@ TEST_CASE("a lock that cannot be taken is named") {
 
 TEST_CASE("a file that only another user may replace is refused at once") {
   // root alone can be another user, where a sandbox has one.
-  if (geteuid() != 0 || seteuid(65534) != 0) return;
+  if (geteuid() != 0 || seteuid(65534) != 0) {
+    MESSAGE("skipped: this test needs two users");
+    return;
+  }
   REQUIRE(seteuid(0) == 0);
   const fs::path folder = Folder("sticky");
   WriteAll(folder / "x.ck", "old");
@@ -136,7 +139,10 @@ TEST_CASE("a file that only another user may replace is refused at once") {
   const auto claimed = OutputFile::Claim((folder / "x.ck").string());
   const auto own = OutputFile::Claim((folder / "own.ck").string());
   REQUIRE(seteuid(0) == 0);
-  if (!own.ok()) return;  // a folder above is closed to others
+  if (!own.ok()) {
+    MESSAGE("skipped: a folder above is closed to others");
+    return;
+  }
   REQUIRE_FALSE(claimed.ok());
   CHECK(claimed.error().message.find("it is another user's") !=
         std::string::npos);

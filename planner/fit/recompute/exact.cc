@@ -20,7 +20,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 using Set = uint64_t;  // of values, by their position
 
-int LowestPeak(Set set) { return std::countr_zero(set); }
+int LowestIn(Set set) { return std::countr_zero(set); }
 
 // Whether a value is there at times and at times not.
 bool ComesAndGoes(const Graph& graph, const Rehearsal& rehearsal, ValueId id) {
@@ -65,7 +65,7 @@ class Path {
     // Sums of eight values at a time.
     for (size_t part = 0; part < sums_.size(); ++part) {
       for (size_t s = 1; s < 256; ++s) {
-        const size_t v = part * 8 + static_cast<size_t>(LowestPeak(s));
+        const size_t v = part * 8 + static_cast<size_t>(LowestIn(s));
         sums_[part][s] =
             sums_[part][s & (s - 1)] + (v < sizes_.size() ? sizes_[v] : 0);
       }
@@ -130,7 +130,7 @@ class Path {
         move.results += rehearsal_.bytes(result);
         move.gives |= Bit(result);
         if (Bit(result) == 0) continue;  // an output
-        maker_[Index(LowestPeak(Bit(result)))] = moves_.size();
+        maker_[Index(LowestIn(Bit(result)))] = moves_.size();
       }
       const ValueId first = node.results[0];
       for (const ValueId input : node.inputs) {
@@ -183,10 +183,10 @@ class Path {
       for (Set left = move.gives; left != 0; left &= left - 1) {
         move.last_useful =
             std::max(move.last_useful,
-                     std::min(last[Index(LowestPeak(left))], move.last_stage));
+                     std::min(last[Index(LowestIn(left))], move.last_stage));
       }
       for (Set left = move.needs; left != 0; left &= left - 1) {
-        size_t& mine = last[Index(LowestPeak(left))];
+        size_t& mine = last[Index(LowestIn(left))];
         mine = std::max(mine, move.last_useful);
       }
     }
@@ -218,7 +218,7 @@ class Path {
     double cost = 0;
     Set had = there;
     for (Set missing = needed_[stage] & ~had; missing != 0;) {
-      const Move& move = moves_[maker_[Index(LowestPeak(missing))]];
+      const Move& move = moves_[maker_[Index(LowestIn(missing))]];
       if (move.last_stage < stage) return kNever;
       cost += move.cost;
       had |= move.gives;
@@ -316,7 +316,7 @@ class Path {
     idle_.clear();
     for (Set left = state.there & ~move.needs & ~move.gives; left != 0;
          left &= left - 1) {
-      idle_.push_back(LowestPeak(left));
+      idle_.push_back(LowestIn(left));
     }
     std::ranges::sort(idle_, [&](int a, int b) {
       return std::pair(-sizes_[Index(a)], a) < std::pair(-sizes_[Index(b)], b);
