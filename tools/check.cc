@@ -19,8 +19,8 @@ namespace stowage::tools {
 namespace {
 
 // Prints what was found, and whether there was anything.
-int TellViolations(const std::vector<std::string>& violations,
-                   std::string_view subject) {
+int PrintViolations(const std::vector<std::string>& violations,
+                    std::string_view subject) {
   if (violations.empty()) {
     std::cout << "valid: " << subject << '\n';
     return kExitDone;
@@ -42,7 +42,7 @@ int CheckPlan(std::string_view text) {
     violations.push_back(StrCat("the arena of ", plan.arena_bytes(),
                                 " bytes is above the budget of ", *budget));
   }
-  return TellViolations(
+  return PrintViolations(
       violations,
       StrCat("plan of ", Quoted(plan.graph_name), ", ", plan.buffers.size(),
              " buffers in ", plan.arena_bytes(), " bytes"));
@@ -60,9 +60,9 @@ int CheckPacking(std::string_view text) {
        packing::Validate(packed->problem, packed->solution)) {
     violations.push_back(violation.text);
   }
-  return TellViolations(violations,
-                        StrCat("packing of ", packed->problem.buffers.size(),
-                               " buffers, height ", packed->solution.height));
+  return PrintViolations(violations,
+                         StrCat("packing of ", packed->problem.buffers.size(),
+                                " buffers, height ", packed->solution.height));
 }
 
 int RunCheck(const std::string& path) {

@@ -182,6 +182,9 @@ Result<std::optional<Bytes>> ParseSizeOption(std::string_view option,
                         "] the size is 0; give the most bytes "
                         "there are, such as 64MiB")};
   }
+  const bool by_tens = text.ends_with('B') && !text.ends_with("iB") &&
+                       text.find_first_of("KMGT") != std::string::npos;
+  if (by_tens) SetByteUnits(ByteUnits::kPowersOf1000);
   return std::optional<Bytes>(*bytes);
 }
 

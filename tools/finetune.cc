@@ -143,6 +143,7 @@ void AddFinetune(Program& program) {
   options.Add("--held-out-batches", &tuning.held_out_batches,
               "Batches to judge by, at most");
   AddStepOptions(options, &flags->train);
+  flags->train.default_sample = 64;
   AddLoopOptions(options, &flags->train);
   options.Group("run");
   options.AddFlag("--dry-run", &flags->train.dry_run,
@@ -167,7 +168,10 @@ void AddFinetune(Program& program) {
   options.AddFlag("--chat", &flags->train.chat,
                   "Talk to the model at the end: each line of stdin is a "
                   "message, each answer a line of stdout");
-  flags->train.sample = 64;
+  for (const char* const of_samples :
+       {"--prompt", "--temperature", "--top-k", "--top-p", "--chat"}) {
+    options.Exclude("--json", of_samples);
+  }
   options.OnRun([flags] { return RunFinetune(*flags); });
 }
 

@@ -324,6 +324,11 @@ void Options::Exclude(const std::string& name, const std::string& other) {
 void Options::ApplyTo(const std::vector<std::string>& subjects,
                       const std::vector<std::string>& names) {
   scopes_->push_back({subjects, names});
+  for (const std::string& name : names) {
+    CLI::Option* const option = command_->get_option(name);
+    option->description(StrCat(option->get_description(), "; only with ",
+                               Joined(subjects, " or ")));
+  }
 }
 
 void Options::OnRun(std::function<int()> run) {

@@ -68,7 +68,7 @@ class Options {
   void Require(const std::string& name);
   void Limit(const std::string& name, int64_t least, int64_t most);
   void Exclude(const std::string& name, const std::string& other);
-  /// What is given of `names` where none of `subjects` is, is refused.
+  /// What is given of `names` where none of `subjects` is, is refused; help says so.
   void ApplyTo(const std::vector<std::string>& subjects,
                const std::vector<std::string>& names);
 

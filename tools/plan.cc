@@ -527,8 +527,8 @@ void AddPlan(Program& program) {
   }
   options.Exclude("--fit-optimizer", "--svg");
   options.ApplyTo({"--model"}, {"--dtype", "--seq"});
-  options.ApplyTo({"--onnx"},
-                  {"--dim", "--shape", "--loss", "--freeze", "--stand-ins"});
+  options.ApplyTo({"--onnx"}, {"--dim", "--shape", "--loss", "--stand-ins"});
+  options.ApplyTo({"--loss"}, {"--freeze"});
   options.ApplyTo({"--model", "--onnx"}, {"--batch"});
   options.ApplyTo({"--model", "--loss"}, OptionsOfTraining());
   options.OnRun([flags] { return RunPlan(*flags); });

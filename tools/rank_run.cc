@@ -62,7 +62,7 @@ class ErrorCatcher : public std::streambuf {
 };
 
 // Past the streams, which another thread may be writing to.
-void TellPastStreams(const std::string& message) {
+void PrintPastStreams(const std::string& message) {
   const std::string line = StrCat(kPrefix, message, "\n");
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
@@ -114,7 +114,7 @@ class JoinDeadline {
           if (changed_.wait_for(lock, kJoining, [this] { return met_; })) {
             return;
           }
-          TellPastStreams(
+          PrintPastStreams(
               StrCat("[cluster] after ", kJoining.count(), " s not all of ",
                      launch.ranks,
                      " ranks have joined; one has died at its start, or "
@@ -242,13 +242,13 @@ Status RankRun::Sum(std::span<double> values) {
 void RankRun::OnEnd(const cluster::RankEnd& end) {
   FlushOutput();
   if (end.lost) {
-    TellPastStreams(StrCat(end.why, "; this is rank ", rank()));
+    PrintPastStreams(StrCat(end.why, "; this is rank ", rank()));
     _exit(kExitNoDevice);
   }
   if (speaks()) {
     std::this_thread::sleep_for(kOwnError);
     if (is_ending_) return;
-    TellPastStreams(StrCat("rank ", end.rank, ": ", end.why));
+    PrintPastStreams(StrCat("rank ", end.rank, ": ", end.why));
   }
   _exit(end.exit_code);
 }
@@ -259,7 +259,7 @@ int RankRun::EndTogether(int exit_code) {
   const auto on_late = [this, exit_code] {
     FlushOutput();
     if (speaks()) {
-      TellPastStreams(
+      PrintPastStreams(
           "[cluster] all is done, and MPI does not end: a rank died just now");
     }
     _exit(exit_code);

@@ -17,6 +17,7 @@
 
 #include "autodiff/batch_analysis.h"
 #include "autodiff/ranks.h"
+#include "base/errors.h"
 #include "base/hash.h"
 #include "base/index.h"
 #include "base/memory.h"
@@ -123,7 +124,11 @@ Result<std::optional<Evaluation>> Judge(const Work& work, int64_t step) {
   STOWAGE_ASSIGN_OR_RETURN(const Evaluation evaluation,
                            work.task.Evaluate(*work.training.Find("evaluate"),
                                               work.evaluation_batch, progress));
-  if (progress.is_stopped()) return std::optional<Evaluation>();
+  // Ranks that evaluate alone end at signals of their own.
+  STOWAGE_ASSIGN_OR_RETURN(
+      const int stopped,
+      work.ranks.AnyOf(progress.is_stopped() ? StopSignals::caught() : 0));
+  if (stopped != 0) return std::optional<Evaluation>();
   if (std::isfinite(evaluation.loss)) return std::optional(evaluation);
   return Error{ErrorCode::kNotFinite,
                StrCat("[train] the held-out loss is ", evaluation.loss,
@@ -444,8 +449,8 @@ int Stop(const TrainFlags& flags, const Work& work, int64_t done, int signal) {
   std::cerr << "stowage: stopped by " << SignalName(signal) << " after step "
             << done << " of " << work.run.stop_at << "; "
             << work.files.WhatIsSaved();
-  if (done == work.run.steps) {
-    std::cerr << "; every step is taken, and what is held out was not judged";
+  if (done == work.run.stop_at) {
+    std::cerr << "; this was the last step";
   } else if (work.files.checkpoints()) {
     std::cerr << "; the same command";
     if (flags.continued.empty()) {
@@ -618,6 +623,11 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
 
   // Everything is planned before the first byte of the arena is taken.
   const int64_t sample_positions = SamplePositions(flags, spec);
+  if (flags.sample.value_or(0) > 0 && sample_positions == 0) {
+    return Fail(InvalidArgumentError(
+        "[train] ", spec.info.name, " is no model of text, and --sample ",
+        *flags.sample, " has nothing to generate; leave it out"));
+  }
   if (spec.tuning) std::cerr << TuningText(*spec.tuning);
   TrainingSpec training = spec.training;
   const Result<std::vector<Sharding>> shardings = ShardingsOf(flags, ranks);
@@ -738,7 +748,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
     const Result<std::optional<Evaluation>> judged = Judge(work, 0);
     if (!judged.ok()) return EndBadly(*files, judged.error());
     base = *judged;
-    if (flags.sample > 0 && sample_positions > 0 && !flags.json) {
+    if (flags.sample_length() > 0 && sample_positions > 0 && !flags.json) {
       const Status shown =
           PrintSample(flags, spec, *opened, "Before, the model writes");
       if (!shown.ok()) return Fail(shown.error());
@@ -752,7 +762,9 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   if (!evaluation.ok()) return EndBadly(*files, evaluation.error());
   const Result<int> signal = ranks.AnyOf(StopSignals::caught());
   if (!signal.ok()) return EndBadly(*files, signal.error());
-  if (*signal != 0) return Stop(flags, work, *last, *signal);
+  if (*signal != 0 && (*task)->has_held_out() && !*evaluation) {
+    return Stop(flags, work, *last, *signal);
+  }
   if (*last > files->history().last_step && *last > *done) {
     RecordEvaluation(work, *last, *evaluation);
   }
@@ -781,7 +793,10 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
     const Status drawn = files->html().Write(ToHtml(page));
     if (written.ok()) written = drawn;
   }
-  stop.reset();  // all is saved: from here on a signal ends the process at once
+  // All is saved: from here on a signal ends the process at once.
+  const Result<int> asked = ranks.AnyOf(StopSignals::caught());
+  if (!asked.ok()) return EndBadly(*files, asked.error());
+  stop.reset();
 
   const TrainResults results{
       .model = spec.info.name,
@@ -803,12 +818,12 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
     return written.ok() ? kExitDone : Fail(written.error());
   }
   std::cout << Headline(results) << "\n\n";
-  if (flags.sample > 0 && sample_positions > 0) {
+  if (flags.sample_length() > 0 && sample_positions > 0 && *asked == 0) {
     const Status shown = PrintSample(flags, spec, *opened, "The model writes");
     if (!shown.ok()) return Fail(shown.error());
   }
   std::cout << Details(results);
-  if (flags.chat && ranks.speaks()) {
+  if (flags.chat && ranks.speaks() && *asked == 0) {
     const Status chatted = Chat(flags, spec, *opened);
     if (!chatted.ok()) return Fail(chatted.error());
   }

@@ -1,5 +1,6 @@
 #include "tools/stop_signals.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,8 @@
 #include <climits>
 #include <csignal>
 #include <cstddef>
+
+#include "base/strings.h"
 
 namespace stowage::tools {
 namespace {
@@ -38,6 +41,13 @@ constexpr size_t kMostPending = 1 << 16;
 bool IsFile(int descriptor) {
   struct stat info;
   return fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+// The same pipe or terminal, opened so that a write never waits, which the descriptor that
+// others share must not be made to do; below 0 where the system does not allow it.
+int OpenAnew(int descriptor) {
+  const std::string path = StrCat("/proc/self/fd/", descriptor);
+  return ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
 }  // namespace
@@ -81,15 +91,17 @@ const char* SignalName(int number) {
 StoppableOutput::StoppableOutput(std::ostream& stream, int descriptor)
     : stream_(stream),
       before_(stream.flush().rdbuf(this)),
-      descriptor_(descriptor),
       is_file_(IsFile(descriptor)),
-      is_terminal_(isatty(descriptor) == 1) {}
+      is_terminal_(isatty(descriptor) == 1),
+      own_(is_file_ ? -1 : OpenAnew(descriptor)),
+      descriptor_(own_ >= 0 ? own_ : descriptor) {}
 
 StoppableOutput::~StoppableOutput() {
   stream_.flush();
   const auto state = stream_.rdstate();  // which giving a buffer clears
   stream_.rdbuf(before_);
   stream_.setstate(state);
+  if (own_ >= 0) ::close(own_);
 }
 
 void StoppableOutput::TryFlush() {
@@ -135,7 +147,7 @@ bool StoppableOutput::Flush() {
                                   std::min(pending_.size() - done, most));
     if (count >= 0) {
       done += static_cast<size_t>(count);
-    } else if (errno == EAGAIN) {  // a descriptor that never waits
+    } else if (errno == EAGAIN) {  // others were faster
       ::poll(nullptr, 0, static_cast<int>(kLook.count()));
       CountWait();
     } else {
@@ -149,6 +161,10 @@ bool StoppableOutput::Flush() {
 // False once nothing is waited for any more.
 bool StoppableOutput::WaitForReader() {
   if (is_file_) return true;
+  if (caught_signal == 0) {
+    waited_ = milliseconds(0);
+    drops_ = false;
+  }
   pollfd ready = {.fd = descriptor_, .events = POLLOUT, .revents = 0};
   while (!drops_) {
     const int count = ::poll(&ready, 1, static_cast<int>(kLook.count()));

@@ -70,8 +70,9 @@ class StoppableOutput : public std::streambuf {
 
   std::ostream& stream_;
   std::streambuf* const before_;
-  const int descriptor_;
   const bool is_file_, is_terminal_;
+  const int own_;  // below 0: none
+  const int descriptor_;
   std::mutex mutex_;
   std::string pending_;
   std::chrono::milliseconds waited_{0};

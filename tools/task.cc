@@ -283,6 +283,7 @@ Status CheckBatch(int64_t batch, Bytes example) {
 // As tokens where the spec has a tokenizer, else as characters.
 Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
                           int64_t seq, const TaskShare& share) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTrainingText(path));
   if (spec.tokenizer == nullptr) {
     STOWAGE_ASSIGN_OR_RETURN(TextData data, TextData::Load(path, seq));
     if (data.replaced() > 0 && share.rank == 0) {
@@ -294,7 +295,6 @@ Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
     }
     return data;
   }
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTrainingText(path));
   STOWAGE_ASSIGN_OR_RETURN(
       std::vector<int32_t> tokens,
       spec.tokenizer->Encode(text, {.special = false, .add_prefix = false}));

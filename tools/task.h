@@ -73,7 +73,7 @@ class Task {
                                       WorkProgress& progress) = 0;
 
   /// From now on each rank takes all steps of an evaluation itself.
-  void EvaluateAlone() { share_ = {.any = share_.any}; }
+  void EvaluateAlone() { share_ = {}; }
   /// From now on all ranks take equally many of them.
   void EvaluateTogether() { share_.together = true; }
 
@@ -141,7 +141,8 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
                                        const std::string& path, uint64_t seed,
                                        const TaskShare& share = {});
 
-/// Whether a file of this name holds JSON lines: .jsonl or .ndjson, in letters of any case.
+/// True where a file of this name holds JSON lines: .jsonl or .ndjson, in letters of any
+/// case.
 bool IsJsonLines(std::string_view path);
 
 /// A file's text that a tokenizer is to read. Errors: those of ReadFile; kInvalidArgument

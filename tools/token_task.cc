@@ -215,7 +215,7 @@ Result<std::vector<int32_t>> Write(Generator& generator,
 Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
                            Training& training) {
   Generator generator = GeneratorOf(training);
-  GenerationOptions options{.length = flags.sample,
+  GenerationOptions options{.length = flags.sample_length(),
                             .sampler = SamplerOf(spec),
                             .seed = static_cast<uint64_t>(flags.seed)};
   const bool reads_characters = !spec.tuning && !spec.tokenizer;
@@ -251,7 +251,7 @@ Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
 
 int64_t SamplePositions(const TrainFlags& flags, const StepSpec& spec) {
   if (spec.onnx || spec.info.data != ModelData::kText) return 0;
-  return flags.chat || flags.sample > 0 ? *spec.options.seq : 0;
+  return flags.chat || flags.sample_length() > 0 ? *spec.options.seq : 0;
 }
 
 std::vector<ProgramSpec> SamplePrograms(const StepSpec& spec,

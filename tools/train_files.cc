@@ -527,8 +527,8 @@ Status TrainFiles::SaveSeries(int64_t step, std::optional<double> held_out_loss,
                               bool best_alone,
                               const CheckpointSeries::WriteCheckpoint& write) {
   const RunNotes notes = AllNotes();
-  // First, since a run that is killed between the two goes on from the newest, and
-  // judges this step again.
+  // First: a run that is killed between the two goes on from the newest, and evaluates
+  // this step again.
   Status best;
   if (keeps_best_ && held_out_loss) {
     const Result<bool> saved =

@@ -61,8 +61,14 @@ Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
   if (flags.init.empty() &&
       !(flags.init_rename.empty() && flags.init_transpose.empty() &&
         flags.init_allow_missing.empty() && flags.init_allow_unused.empty())) {
-    return InvalidArgumentError(
-        "[train] there are rules for weights and no file; give --init");
+    const char* const rule =
+        !flags.init_rename.empty()          ? "--init-rename"
+        : !flags.init_transpose.empty()     ? "--init-transpose"
+        : !flags.init_allow_missing.empty() ? "--init-allow-missing"
+                                            : "--init-allow-unused";
+    return InvalidArgumentError("[train] ", rule,
+                                " says how the file of --init is read, and "
+                                "there is none; give --init with it");
   }
   const bool saves = !flags.checkpoint().empty();
   if (!saves && (flags.save_every > 0 || flags.keep_last > 1)) {
@@ -214,7 +220,9 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
               "started again until the run is done");
   options.Group("output");
   options.Add("--sample", &flags->sample,
-              "Characters, or tokens, to generate at the end (models of text)");
+              StrCat("Characters, or tokens, that a model of text generates "
+                     "at the end; 0 with --json; default: ",
+                     flags->default_sample));
   options.Add("--svg", &flags->svg, "Write a picture of the plan to this file");
   options.Add("--html", &flags->html,
               "Write the plans of the run and its losses to this file, "
@@ -274,9 +282,14 @@ Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec) {
     STOWAGE_RETURN_IF_ERROR(
         SetSteps(flags, flags.steps.value_or(defaults.steps), &run));
   }
-  if (flags.sample < 0) {
-    return InvalidArgumentError("[train] sample ", flags.sample,
+  if (flags.sample_length() < 0) {
+    return InvalidArgumentError("[train] sample ", flags.sample_length(),
                                 " is negative");
+  }
+  if (flags.json && flags.sample.value_or(0) > 0) {
+    return InvalidArgumentError(
+        "[train] --json prints no sample, and --sample ", *flags.sample,
+        " asks for one; leave one of them out");
   }
   return run;
 }

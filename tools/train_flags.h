@@ -39,7 +39,9 @@ struct TrainFlags : RunFlags {
   int64_t patience = 0;    // 0: without end
   std::string log;
   std::string on_nonfinite = "stop";
-  int64_t sample = 200;
+  std::optional<int64_t> sample;
+  int64_t default_sample = 200;
+  int64_t sample_length() const { return sample.value_or(default_sample); }
   bool check = false;
   bool json = false;
   // Of stowage finetune alone.

@@ -70,8 +70,8 @@ class CheckpointSeries {
                           const WriteCheckpoint& write);
 
   /// Takes up the series that a run has left which is now resumed: its best counts, if it
-  /// has these notes, and will be replaced if not, which the result says in a line. Error:
-  /// a best that is no checkpoint.
+  /// has these notes. If not, it will be replaced, and the result is a line that says so.
+  /// Error: a best that is no checkpoint.
   Result<std::string> Continue(const RunNotes& subject = {});
 
   const std::string& path() const { return newest_.path(); }

@@ -322,18 +322,6 @@ check_kills() {
 }
 
 # A rank that is stopped, and not dead.
-# One dies before the others can know it: they end all the same.
-check_late() {
-  local code=0
-  cat > late.sh << 'RANK'
-[[ $OMPI_COMM_WORLD_RANK == 1 ]] && exit 0
-"$@" 2> "err.$OMPI_COMM_WORLD_RANK"
-echo $? > "code.$OMPI_COMM_WORLD_RANK"
-RANK
-  "${mpi[@]}" --enable-recovery -n 2 bash late.sh "$stowage" train "${mlp[@]}" > out 2> err || code=$?
-  [[ $(cat code.0) == 3 ]] || fail "rank 0 ended by $(cat code.0): $(cat err err.0)"
-  grep -q "not all of 2 ranks have joined" err.0 || fail "it is not said why: $(cat err.0)"
-}
 check_stops() {
   write_rank
   lose 3 2 STOP 25 stopped
@@ -341,13 +329,24 @@ check_stops() {
     fail "it is not said how: $(cat err err.*)"
 }
 
+# One dies before the others can know it: they end all the same.
+check_late() {
+  cat > late.sh << 'RANK'
+[[ $OMPI_COMM_WORLD_RANK == 1 ]] && exit 0
+"$@" 2> "err.$OMPI_COMM_WORLD_RANK"
+echo $? > "code.$OMPI_COMM_WORLD_RANK"
+RANK
+  "${mpi[@]}" --enable-recovery -n 2 bash late.sh "$stowage" train "${mlp[@]}" > out 2> err || true
+  [[ $(cat code.0) == 3 ]] || fail "rank 0 ended by $(cat code.0): $(cat err err.0)"
+  grep -q "not all of 2 ranks have joined" err.0 || fail "it is not said why: $(cat err.0)"
+}
 # mpirun, asked to stop, hands it on and reads no more of what its ranks print: they save
-# all the same, within the second that it gives them.
+# all the same.
 check_signals() {
   local signal mpirun
   for signal in TERM INT; do
     set -m # without job control what runs in the background ignores SIGINT
-    "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --steps 100000000 --json \
+    "${mpi[@]}" --mca odls_base_sigkill_timeout 20 -n 2 "$stowage" train "${mlp[@]}" --steps 100000000 --json \
       --save "asked.$signal" > out 2> err &
     mpirun=$!
     set +m

@@ -25,8 +25,7 @@ for name in "${names[@]}"; do labels+=("//tests/fuzz:${name}_fuzz"); done
 bazel build --config=fuzz "${labels[@]}" || exit 1
 folder=$(bazel info --config=fuzz bazel-bin 2>/dev/null)/tests/fuzz
 
-# Of an input's bytes, the most: enough to nest as deep as overflows a stack where the format
-# nests.
+# The largest input, in bytes: where a format nests, enough to overflow a stack.
 longest() {
   case $1 in
     adapter_config | chat_template | checkpoint | examples | graph_text | plan_json | \

@@ -435,7 +435,7 @@ TEST_CASE("a run shows its programs side by side, and its losses" *
   const Outcome run =
       RunStowage({"train", "--model", "gpt-nano", "--data", data, "--steps",
                   "3", "--batch", "2", "--seq", "16", "--threads", "1",
-                  "--sample", "1", "--html", path, "--json"});
+                  "--html", path, "--json"});
   REQUIRE_MESSAGE(run.exit_code == 0, run.err);
   const Json answers = Ask(ReadAll(path), R"(
 tell('names', [...document.querySelectorAll('figure')].map(

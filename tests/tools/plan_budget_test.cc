@@ -58,6 +58,22 @@ TEST_CASE("the smallest budget works, and one byte less does not") {
   CHECK(refused.err.find("largest live: ") != std::string::npos);
 }
 
+TEST_CASE("a budget is answered in the unit that it was asked in") {
+  const auto answer = [](const char* budget) {
+    const Outcome outcome = RunStowage(
+        {"plan", "--model", "mlp", "--budget", budget, "--fit", "none"});
+    CHECK(outcome.exit_code == 1);
+    return outcome.err;
+  };
+  const std::string tens = answer("100KB");
+  CHECK(tens.find("budget 100.0 KB is below the ") != std::string::npos);
+  CHECK(tens.find("iB") == std::string::npos);
+  CHECK(answer("100KiB").find("budget 100.0 KiB is below the ") !=
+        std::string::npos);
+  CHECK(answer("102400").find("budget 100.0 KiB is below the ") !=
+        std::string::npos);
+}
+
 TEST_CASE("with --json an infeasible budget is told in JSON, and exits 1") {
   const Outcome outcome = RunStowage({"plan", "--model", "mlp", "--budget",
                                       "100KiB", "--fit", "none", "--json"});

@@ -120,9 +120,12 @@ Outcome RunUnreadAndSignal(const std::string& file,
   const int end = open(file.c_str(), O_RDWR | O_NONBLOCK | O_NOCTTY);
   STOWAGE_CHECK(end >= 0);
   fcntl(end, F_SETPIPE_SZ, 4096);  // of a pipe: full the sooner
-  Outcome outcome = SignalOnce(Start(arguments, file), signal, [end] {
+  // A terminal has no room while a write is under way, too: so it must last.
+  int times = 0;
+  Outcome outcome = SignalOnce(Start(arguments, file), signal, [end, &times] {
     pollfd room = {.fd = end, .events = POLLOUT, .revents = 0};
-    return poll(&room, 1, 0) == 0;
+    times = poll(&room, 1, 0) == 0 ? times + 1 : 0;
+    return times == 50;  // looks, a millisecond apart
   });
   close(end);
   outcome.out.clear();

@@ -147,11 +147,14 @@ TEST_CASE(
         std::string_view(of_onnx) == "--hold-out" ? "0.1" : "x=1";
     add(train, {of_onnx, value}, "applies where --onnx is given");
   }
-  for (const char* const of_onnx : {"--dim", "--shape", "--loss", "--freeze"}) {
+  for (const char* const of_onnx : {"--dim", "--shape", "--loss"}) {
     add(plan, {of_onnx, "x=1"}, "applies where --onnx is given");
     add(graph, {of_onnx, "x=1"}, "applies where --onnx is given");
   }
   add(plan, {"--stand-ins"}, "--stand-ins applies where --onnx is given");
+  for (const std::vector<std::string>& untrained : {plan, graph, onnx}) {
+    add(untrained, {"--freeze", "*"}, "--freeze applies where --loss is given");
+  }
   for (const char* const of_model : {"--dtype", "--seq", "--sample"}) {
     const bool is_dtype = std::string_view(of_model) == "--dtype";
     add(train_onnx, {of_model, is_dtype ? "bf16" : "8"},
