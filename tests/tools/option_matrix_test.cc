@@ -220,7 +220,8 @@ void DropTimes(Json* json) {
   for (auto entry = json->begin(); entry != json->end();) {
     const std::string& key = entry.key();
     const bool is_time = key.find("second") != std::string::npos ||
-                         key.find("rss") != std::string::npos;
+                         key.find("rss") != std::string::npos ||
+                         key == "cache";  // whether a plan was made before
     if (is_time) {
       entry = json->erase(entry);
     } else {
