@@ -80,7 +80,7 @@ Status NoteInput(const std::string& path) {
   RunFiles& files = Files();
   const std::lock_guard lock(files.mutex);
   if (!files.keeps_inputs) return {};
-  // Pictures are read again and again. A place that is noted is never claimed.
+  // Images are read in every epoch. A place that is noted is never claimed.
   if (files.input_names.contains(path)) return {};
   std::error_code failed;
   const std::string place = std::filesystem::canonical(path, failed).string();

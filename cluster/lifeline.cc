@@ -348,8 +348,8 @@ Status Lifeline::Accept(int listener, const std::string& token) {
         ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     const bool is_full = errno == EMFILE || errno == ENFILE;
     if (socket.get() < 0 && is_full && !strangers.empty()) {
-      strangers
-          .pop_front();  // no more descriptors: the oldest has said nothing
+      // No more descriptors: the oldest has said nothing.
+      strangers.pop_front();
     }
     if (socket.get() < 0) continue;
     SendAtOnce(socket);

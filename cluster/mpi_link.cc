@@ -64,9 +64,8 @@ Result<Mpi<Handle>> Functions(const SharedLibrary& library) {
 #define STOWAGE_LOOK_UP(name)                                                  \
   mpi.name = reinterpret_cast<decltype(mpi.name)>(library.Find("MPI_" #name)); \
   if (mpi.name == nullptr) {                                                   \
-    return DeviceError(                                                        \
-        "[cluster] ",                                                          \
-        StrCat(library.path, " is no MPI: it lacks MPI_" #name));              \
+    return DeviceError("[cluster] ", library.path,                             \
+                       " is no MPI: it lacks MPI_" #name);                     \
   }
   STOWAGE_MPI(STOWAGE_LOOK_UP)
 #undef STOWAGE_LOOK_UP
@@ -100,11 +99,12 @@ class MpiLinkOf : public MpiLink {
       return DeviceError("[cluster] ", library.path, " cannot be initialized");
     }
     if (level < kThreadSerialized) {
-      return DeviceError(
-          "[cluster] ", library.path, " may be used by one thread alone: its ",
-          "level of threads is ", level, ", expected ", kThreadSerialized,
-          " (MPI_THREAD_SERIALIZED) or more; choose another in "
-          "STOWAGE_MPI");
+      return DeviceError("[cluster] ", library.path,
+                         " may be used by one thread alone: its "
+                         "level of threads is ",
+                         level, ", expected ", kThreadSerialized,
+                         " (MPI_THREAD_SERIALIZED) or more; choose another in "
+                         "STOWAGE_MPI");
     }
     auto link = std::make_unique<MpiLinkOf>(mpi);
     if (mpi.Comm_dup(mpi.world, &link->ours_) != kSuccess ||
@@ -120,10 +120,8 @@ class MpiLinkOf : public MpiLink {
           launch.launcher, " has started rank ", launch.rank, " of ",
           launch.ranks, ", and ", library.path, " sees rank ", link->rank_,
           " of ", link->ranks_,
-          "; it belongs to another launcher: name the launcher's own "
-          "library "
-          "in "
-          "STOWAGE_MPI, or start the ranks otherwise (srun --mpi=pmix)");
+          "; it belongs to another launcher: name the launcher's own library "
+          "in STOWAGE_MPI, or start the ranks otherwise (srun --mpi=pmix)");
     }
     const auto requests = 2 * static_cast<size_t>(link->ranks_);
     link->requests_.reserve(requests);

@@ -302,9 +302,10 @@ void AddRankOptions(Options& options, RankFlags* flags) {
               "Ranks that take the batch together; plans what the first needs");
   options.Limit("--ranks", 1, 1 << 20);
   AddShardOption(options, &flags->shard);
-  options.Add("--link", &flags->link,
-              StrCat("What joins the ranks, to foretell how long it carries: ",
-                     LinkNames(), "or a size a second, such as 2.5GB/s"));
+  options.Add(
+      "--link", &flags->link,
+      StrCat("What joins the ranks, to predict how long transfers take: ",
+             LinkNames(), "or a size a second, such as 2.5GB/s"));
 }
 
 Result<std::vector<Sharding>> ReadShard(const std::string& shard) {

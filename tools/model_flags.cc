@@ -73,12 +73,12 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
               "Choose by the times of ops in this file, which `stowage "
               "time` wrote, instead of by operations");
   options.Add("--micro-batches", &flags->micro_batches,
-              "Pieces to take the batch in, a number or auto: as few as "
-              "the budget allows; gradients add up");
+              "Micro-batches of a step, whose gradients are accumulated: a "
+              "number, or auto, as few as the budget allows");
   options.AddFlag("--allow-batch-change", &flags->allow_batch_change,
-                  "Take the batch in pieces, or by ranks, even where that "
-                  "changes the loss, as each piece has batch statistics of "
-                  "its own");
+                  "Split the batch into micro-batches, or among ranks, even "
+                  "where that changes the loss, as each part has batch "
+                  "statistics of its own");
   options.Add(
       "--plan-cache", &flags->plan_cache,
       "Keep plans that were found in this folder, and what runs find to be "
@@ -148,7 +148,7 @@ void AddRunOptions(Options& options, RunFlags* flags) {
   options.Add(
       "--data", &flags->data,
       "Text for models of text; rows of digits, a folder of IDX files or "
-      "of pictures by class, or an .npz for models of pictures");
+      "of images by class, or an .npz for models of images");
   options.Require("--data");
   options.Add("--tokenizer", &flags->tokenizer,
               "Read the text as the tokens of this tokenizer.json, folder or "

@@ -503,7 +503,7 @@ void AddPlan(Program& program) {
                   "it fits the budget, instead of a plan; it chooses none");
   options.Exclude("--fit-optimizer", "--pareto");
   options.Add("--svg", &flags->svg,
-              "Write a picture to this file: of the plan, or of what "
+              "Write an SVG image to this file: of the plan, or of what "
               "--pareto prints");
   options.Add("--html", &flags->html,
               "Write the plan to this file as a page to zoom, search "

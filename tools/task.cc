@@ -285,7 +285,8 @@ Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
                           int64_t seq, const TaskShare& share) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTrainingText(path));
   if (spec.tokenizer == nullptr) {
-    STOWAGE_ASSIGN_OR_RETURN(TextData data, TextData::Load(path, seq));
+    STOWAGE_ASSIGN_OR_RETURN(TextData data,
+                             TextData::FromText(text, path, seq));
     if (data.replaced() > 0 && share.rank == 0) {
       std::cerr << StrCat("[data] ", data.replaced(), " of ",
                           data.tokens().size(), " characters of ", Quoted(path),

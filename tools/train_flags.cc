@@ -223,7 +223,8 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
               StrCat("Characters, or tokens, that a model of text generates "
                      "at the end; 0 with --json; default: ",
                      flags->default_sample));
-  options.Add("--svg", &flags->svg, "Write a picture of the plan to this file");
+  options.Add("--svg", &flags->svg,
+              "Write an SVG image of the plan to this file");
   options.Add("--html", &flags->html,
               "Write the plans of the run and its losses to this file, "
               "as a page to zoom, search and pin in");

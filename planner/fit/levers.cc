@@ -71,7 +71,8 @@ Result<NodeOrder> ParseNodeOrder(std::string_view name) {
 std::span<const LeverInfo> LeverTable() {
   static constexpr LeverInfo kTable[] = {
       {.name = "recompute",
-       .help = "What may be made twice to fit the budget: none, cheap (up to "
+       .help = "Values that may be recomputed to fit the budget: none, cheap "
+               "(up to "
                "1 % more operations) or auto",
        .set = [](Levers& levers, std::string_view choice) -> Status {
          STOWAGE_ASSIGN_OR_RETURN(levers.recompute, ParseRecompute(choice));

@@ -231,9 +231,24 @@ int Visit(int port, std::string_view words) {
   return socket;
 }
 
+// As many ranks as `told` meet and part; the second learns the port that the first
+// listens at, and gives it to `visit`. Returns 1 for each that has parted as it should.
+std::vector<int> Meet(const std::function<void(int)>& visit,
+                      std::vector<Told>* told) {
+  std::vector<int> parted(told->size(), 0);
+  OnRanks(static_cast<int>(told->size()), [&](Link& link) {
+    const auto rank = static_cast<size_t>(link.rank());
+    Overhearing overhearing(link,
+                            rank == 1 ? visit : std::function<void(int)>());
+    RankCollectives collectives(overhearing);
+    const auto line = Lifeline::Tie(collectives, Patient(&(*told)[rank]));
+    if (line.ok()) parted[rank] = (*line)->Untie() ? 1 : 0;
+  });
+  return parted;
+}
+
 TEST_CASE("strangers who connect are turned away, and nobody waits for them") {
   std::vector<Told> told(3);
-  std::vector<int> parted(3, 0);
   std::vector<int> visitors;
   const auto visit = [&](int port) {
     // Silent ones: each would be waited for for 3 s, all for longer than a meeting.
@@ -247,14 +262,7 @@ TEST_CASE("strangers who connect are turned away, and nobody waits for them") {
     // And half of one.
     visitors.push_back(Visit(port, hello + "aaa"));
   };
-  OnRanks(3, [&](Link& link) {
-    const auto rank = static_cast<size_t>(link.rank());
-    Overhearing overhearing(link,
-                            rank == 1 ? visit : std::function<void(int)>());
-    RankCollectives collectives(overhearing);
-    const auto line = Lifeline::Tie(collectives, Patient(&told[rank]));
-    if (line.ok()) parted[rank] = (*line)->Untie() ? 1 : 0;
-  });
+  const std::vector<int> parted = Meet(visit, &told);
   CHECK(visitors.size() == 16);
   CHECK(parted == std::vector<int>{1, 1, 1});
   for (const Told& each : told) CHECK(each.calls == 0);
@@ -293,15 +301,7 @@ TEST_CASE("more silent strangers than a process has descriptors end nothing") {
     close(ready[0]);
   };
   std::vector<Told> told(2);
-  std::vector<int> parted(2, 0);
-  OnRanks(2, [&](Link& link) {
-    const auto rank = static_cast<size_t>(link.rank());
-    Overhearing overhearing(link,
-                            rank == 1 ? visit : std::function<void(int)>());
-    RankCollectives collectives(overhearing);
-    const auto line = Lifeline::Tie(collectives, Patient(&told[rank]));
-    if (line.ok()) parted[rank] = (*line)->Untie() ? 1 : 0;
-  });
+  const std::vector<int> parted = Meet(visit, &told);
   setrlimit(RLIMIT_NOFILE, &before);
   REQUIRE(visitor > 0);
   kill(visitor, SIGKILL);

@@ -31,14 +31,6 @@ using Words = std::vector<std::string>;
 constexpr char kNet[] = "tests/goldens/onnx/pictures_dynamo.onnx";
 constexpr char kArrays[] = "tests/goldens/onnx/pictures.npz";
 constexpr char kModels[] = "tests/goldens/pretrained/";
-constexpr char kGraph[] =
-    "stowage-ir 1\n"
-    "graph \"small\" {\n"
-    "  x: f32(64) = input\n"
-    "  h: f32(64) = exp(x)\n"
-    "  y: f32(64) = relu(h)\n"
-    "  output \"y\" = y\n"
-    "}\n";
 
 // A command that succeeds by itself, and the options that make it up.
 struct Subject {
@@ -297,7 +289,7 @@ void MakeFiles() {
   write("config.toml", "seed = 3\n");
   write("text.txt", SomeText());
   write("tokenizer.json", Tokenizer());
-  write("graph.ir", kGraph);
+  write("graph.ir", SomeGraph());
 }
 
 Words Whole(Words command, const Words& more) {

@@ -389,14 +389,7 @@ TEST_CASE("a plan for a GPU needs none, and holds what a GPU wants") {
 }
 
 TEST_CASE("a graph in its text form is planned as it will run") {
-  const std::string path = WriteTemp("g.txt",
-                                     "stowage-ir 1\n"
-                                     "graph \"small\" {\n"
-                                     "  x: f32(64) = input\n"
-                                     "  h: f32(64) = exp(x)\n"
-                                     "  y: f32(64) = relu(h)\n"
-                                     "  output \"y\" = y\n"
-                                     "}\n");
+  const std::string path = WriteTemp("g.txt", SomeGraph());
   const Json plan = PlanAsJson({"--graph", path});
   CHECK(plan["model"] == "small");
   CHECK(plan["params"] == 0);

@@ -158,6 +158,16 @@ std::string SomeDigits() {
   return csv;
 }
 
+std::string SomeGraph() {
+  return "stowage-ir 1\n"
+         "graph \"small\" {\n"
+         "  x: f32(64) = input\n"
+         "  h: f32(64) = exp(x)\n"
+         "  y: f32(64) = relu(h)\n"
+         "  output \"y\" = y\n"
+         "}\n";
+}
+
 std::string SomeText() {
   std::string text;
   for (int line = 0; text.size() < 4000; ++line) {

@@ -57,6 +57,8 @@ std::string WriteTemp(const std::string& name, const std::string& contents);
 std::string SomeDigits();
 /// 4,000 characters of text in lines.
 std::string SomeText();
+/// The text form of a graph that `plan --graph` takes: relu(exp(x)) of 64 numbers.
+std::string SomeGraph();
 
 }  // namespace stowage::testing
 
