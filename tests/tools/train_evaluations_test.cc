@@ -345,9 +345,10 @@ TEST_CASE("a log in a folder is TensorBoard's") {
     REQUIRE(event != events.end());
     const Scalars& scalars = event->scalars;
     CHECK(scalars.size() == 7);
-    for (const auto& [tag, value] : scalars) {
+    for (const auto& scalar : scalars) {
+      const std::string& tag = scalar.first;
       INFO(tag);
-      CHECK(value == static_cast<float>(json[tag].get<double>()));
+      CHECK(scalar.second == static_cast<float>(json[tag].get<double>()));
     }
   }
   CHECK(events[3].scalars ==
