@@ -25,8 +25,11 @@ beside it, in a file that ends in .checks.json: a run that is cut off leaves bot
   --only PARTS    these alone, divided by commas: checks, ncu, pytorch, sanitizer.
                   The first three are meant for ten minutes together, the last for
                   a quarter of an hour
-  --skip ROWS     groups or rows of the checks to leave out, divided by commas, as
-                  "growth" or "ops bf16"
+  --skip ROW      a group or a row of the checks to leave out, or a case of the ops,
+                  as "growth" or "ops bf16 1-100"; may be repeated
+  --timeout S     seconds after which a row of the checks is killed (default: 60)
+  --seconds S     seconds after which no row of the checks is started, as 500 where
+                  a machine is lent for ten minutes
   --help          this text
 
 Environment:
@@ -44,17 +47,17 @@ fail() {  # CODE MESSAGE
 
 invoked_from=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-resume=()
-binary='' build='' skip='' json=gpu_check.json size=full only=checks,ncu,pytorch,sanitizer
+resume=() limits=()
+binary='' build='' json=gpu_check.json size=full only=checks,ncu,pytorch,sanitizer
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --binary | --build | --only | --skip | -o)
+    --binary | --build | --only | --skip | --timeout | --seconds | -o)
       [[ $# -ge 2 ]] || fail 2 "$1 wants a value"
       case $1 in
         --binary) binary=$2 ;;
         --build) build=$2 ;;
         --only) only=$2 ;;
-        --skip) skip=$2 ;;
+        --skip | --timeout | --seconds) limits+=("$1" "$2") ;;
         -o) json=$2 ;;
       esac
       shift
@@ -200,7 +203,7 @@ most_seconds=1200
 run_checks() {
   local status=0
   timeout --kill-after=20 "$most_seconds" "$binary" --size "$size" -o "$checks" "${resume[@]}" \
-    --apart ${skip:+--skip "$skip"} 2>&1 >"$work/table" | tee -a "$log" >&2 || status=${PIPESTATUS[0]}
+    --apart "${limits[@]}" 2>&1 >"$work/table" | tee -a "$log" >&2 || status=${PIPESTATUS[0]}
   case $status in
     0) ;;
     1) failed=1 ;;

@@ -42,10 +42,13 @@ bool WriteAll(int file, std::string_view text) {
   return true;
 }
 
-std::string LineOf(const CheckRow& row) {
-  return RowsToJson({&row, 1})[0].dump(
-             -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+std::string LineOf(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false,
+                   nlohmann::ordered_json::error_handler_t::replace) +
          "\n";
+}
+std::string LineOf(const CheckRow& row) {
+  return LineOf(RowsToJson({&row, 1})[0]);
 }
 
 // What runs in the process of a check.
@@ -55,8 +58,7 @@ std::string LineOf(const CheckRow& row) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
-  const bool ran =
-      run(name, [&](const CheckRow& row) { WriteAll(rows, LineOf(row)); });
+  const bool ran = run(name, CheckReport(rows));
   std::fflush(nullptr);
   _exit(ran ? 0 : 1);
 }
@@ -68,7 +70,7 @@ struct Ended {
 
 class Runner {
  public:
-  Runner(const ApartOptions& options, const RunCheck& run, const EmitRow& shown)
+  Runner(const ApartOptions& options, const RunCheck& run, const ShowRow& shown)
       : options_(options), run_(run), shown_(shown) {
     if (options.lines.empty()) return;
     lines_ = open(options.lines.c_str(),
@@ -88,8 +90,8 @@ class Runner {
           options_.skip.contains(name.substr(0, name.find(' ')))) {
         result_.skipped.push_back(name);
         End(name, "skipped", 0);
-      } else if (options_.seconds > 0 &&
-                 SecondsSince(start) >= options_.seconds) {
+      } else if (over_ || (options_.seconds > 0 &&
+                           SecondsSince(start) >= options_.seconds)) {
         result_.waiting.push_back(name);
         End(name, "waiting", 0);
       } else {
@@ -108,6 +110,7 @@ class Runner {
       failed = failed || result_.rows[i].status == CheckStatus::kFailed;
     }
     std::string died = ended.died;
+    if (!died.empty() && !part_.empty()) died += StrCat(", at ", part_);
     if (died.empty() && result_.rows.size() == before) died = "left no row";
     if (!died.empty()) {
       result_.died.push_back(name);
@@ -152,6 +155,7 @@ class Runner {
     fcntl(rows, F_SETFL, O_NONBLOCK);
     fcntl(output, F_SETFL, O_NONBLOCK);
     unread_.clear();
+    part_.clear();
     row_bytes_ = output_bytes_ = 0;
     std::string why;
     int status = 0;
@@ -203,11 +207,16 @@ class Runner {
     if (row_bytes_ > kMostRows) return;
     unread_.append(buffer, static_cast<size_t>(got));
     for (size_t end; (end = unread_.find('\n')) != std::string::npos;) {
-      auto row = RowOf(nlohmann::ordered_json::parse(
+      const auto line = nlohmann::ordered_json::parse(
           std::string_view(unread_).substr(0, end), nullptr,
-          /*allow_exceptions=*/false));
+          /*allow_exceptions=*/false);
       unread_.erase(0, end + 1);
-      if (row.has_value()) Keep(*std::move(row));
+      auto row = RowOf(line);
+      if (row.has_value()) {
+        Keep(*std::move(row));
+      } else if (line.is_object() && line.contains("at")) {
+        part_ = line["at"].get<std::string>();
+      }
     }
     if (static_cast<size_t>(got) == sizeof buffer) ReadRows(rows);
   }
@@ -224,14 +233,13 @@ class Runner {
   void Keep(CheckRow row) {
     Line(LineOf(row));
     if (shown_) shown_(row);
+    over_ = over_ || (options_.ends && options_.ends(row));
     result_.rows.push_back(std::move(row));
   }
 
   void End(const std::string& name, const std::string& how, double seconds) {
-    Line(nlohmann::ordered_json{
-             {"end", name}, {"how", how}, {"seconds", seconds}}
-             .dump() +
-         "\n");
+    Line(LineOf(nlohmann::ordered_json{
+        {"end", name}, {"how", how}, {"seconds", seconds}}));
   }
 
   void Line(const std::string& line) {
@@ -241,18 +249,28 @@ class Runner {
 
   const ApartOptions& options_;
   const RunCheck& run_;
-  const EmitRow& shown_;
+  const ShowRow& shown_;
   int lines_ = -1;
   std::string unread_;
+  std::string part_;  // of the check that runs
+  bool over_ = false;
   size_t row_bytes_ = 0, output_bytes_ = 0;
   ApartResult result_;
 };
 
 }  // namespace
 
+void CheckReport::Row(const CheckRow& row) const {
+  WriteAll(file_, LineOf(row));
+}
+
+void CheckReport::At(std::string_view part) const {
+  WriteAll(file_, LineOf(nlohmann::ordered_json{{"at", part}}));
+}
+
 ApartResult RunApart(const std::vector<std::string>& names,
                      const ApartOptions& options, const RunCheck& run,
-                     const EmitRow& shown) {
+                     const ShowRow& shown) {
   return Runner(options, run, shown).Run(names);
 }
 

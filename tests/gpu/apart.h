@@ -6,25 +6,47 @@
 // opens no device: each is a fork of it that does.
 //
 //   const ApartResult result = RunApart(names, {.timeout = 60},
-//       [&](const std::string& name, const EmitRow& emit) { ... });
+//       [&](const std::string& name, const CheckReport& report) {
+//         report.At("matmul");  // named, should the check die there
+//         report.Row({.name = name, .figure = "1 of 1 cases"});
+//         return true;
+//       });
 
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/gpu/check_rows.h"
 
 namespace stowage::testing {
 
-using EmitRow = std::function<void(const CheckRow&)>;
+using ShowRow = std::function<void(const CheckRow&)>;
+
+/// How the process of a check tells what it finds.
+class CheckReport {
+ public:
+  explicit CheckReport(int file) : file_(file) {}
+
+  void Row(const CheckRow& row) const;
+  /// The part of the check that runs from now on, which its row names if it dies there.
+  void At(std::string_view part) const;
+
+ private:
+  int file_;  // written, a line a message
+};
+
 /// Runs one check in the process made for it; false: it cannot.
-using RunCheck = std::function<bool(const std::string& name, const EmitRow&)>;
+using RunCheck =
+    std::function<bool(const std::string& name, const CheckReport&)>;
 
 struct ApartOptions {
   double timeout = 60;  // seconds that one check may take; then it is killed
   double seconds = 0;   // after which no more are started; 0: no limit
   std::set<std::string> skip = {};  // names, or first words of names
+  /// A row after which the checks that are left wait: without a device all would fail.
+  std::function<bool(const CheckRow&)> ends = {};
   /// Rows as JSON, one a line, each synced when it is known, then how each check ended:
   /// appended to this file. Empty: none.
   std::string lines = {};
@@ -40,7 +62,7 @@ struct ApartResult {
 /// when it is known.
 ApartResult RunApart(const std::vector<std::string>& names,
                      const ApartOptions& options, const RunCheck& run,
-                     const EmitRow& shown = {});
+                     const ShowRow& shown = {});
 
 }  // namespace stowage::testing
 

@@ -57,7 +57,7 @@ bool Sleep() {
 
 // What a broken check does after its row, and how its end tells.
 struct Fault {
-  std::function<bool(const EmitRow&)> act;
+  std::function<bool(const CheckReport&)> act;
   std::string how;
   bool dies = true;
 };
@@ -65,40 +65,41 @@ struct Fault {
 const std::map<std::string, Fault>& Faults() {
   static const std::map<std::string, Fault> kFaults = {
       {"crash",
-       {[](const EmitRow&) { return Crash(); },
+       {[](const CheckReport&) { return Crash(); },
         "crashed by signal 11 (Segmentation fault)"}},
       {"abort",
-       {[](const EmitRow&) { return raise(SIGKILL) != 0; },
+       {[](const CheckReport&) { return raise(SIGKILL) != 0; },
         "crashed by signal 9 (Killed)"}},
-      {"exit", {[](const EmitRow&) -> bool { _exit(70); }, "exited with 70"}},
-      {"refuse", {[](const EmitRow&) { return false; }, "exited with 1"}},
+      {"exit",
+       {[](const CheckReport&) -> bool { _exit(70); }, "exited with 70"}},
+      {"refuse", {[](const CheckReport&) { return false; }, "exited with 1"}},
       {"hang",
-       {[](const EmitRow&) { return Sleep(); }, "timed out after 0.5 s"}},
+       {[](const CheckReport&) { return Sleep(); }, "timed out after 0.5 s"}},
       {"deaf hang",
-       {[](const EmitRow&) {
+       {[](const CheckReport&) {
           std::signal(SIGTERM, SIG_IGN);
           if (fork() == 0) Sleep();
           return Sleep();
         },
         "timed out after 0.5 s"}},
       {"lie",
-       {[](const EmitRow& emit) {
+       {[](const CheckReport& report) {
           CheckRow row{.name = "lie"};
           row.Fail("values differ by 3");
-          emit(row);
+          report.Row(row);
           return true;
         },
         "failed", false}},
       {"flood",
-       {[](const EmitRow&) -> bool {
+       {[](const CheckReport&) -> bool {
           while (true) std::cout << std::string(1 << 16, '.');
         },
         "timed out after 0.5 s"}},
       {"flood of rows",
-       {[](const EmitRow& emit) -> bool {
+       {[](const CheckReport& report) -> bool {
           const CheckRow row{.name = "flood",
                              .figure = std::string(1 << 20, 'x')};
-          while (true) emit(row);
+          while (true) report.Row(row);
         },
         "wrote more than 16777216 bytes of rows"}},
   };
@@ -115,16 +116,17 @@ TEST_CASE("a check that goes wrong costs its own rows alone") {
       const std::string path = NewFile();
       // A flood of rows is long to write; what it takes is no matter.
       const double timeout = kind == "flood of rows" ? 60 : 0.5;
-      const ApartResult result = RunApart(
-          {broken}, {.timeout = timeout, .lines = path},
-          [&, &act = fault.act](const std::string& name, const EmitRow& emit) {
-            emit({.name = name, .figure = "before"});
-            return act(emit);
-          });
+      const ApartResult result =
+          RunApart({broken}, {.timeout = timeout, .lines = path},
+                   [&, &act = fault.act](const std::string& name,
+                                         const CheckReport& report) {
+                     report.Row({.name = name, .figure = "before"});
+                     return act(report);
+                   });
       const ApartResult others =
           RunApart(kNames, {.timeout = 60, .skip = {broken}, .lines = path},
-                   [](const std::string& name, const EmitRow& emit) {
-                     emit({.name = name, .figure = "right"});
+                   [](const std::string& name, const CheckReport& report) {
+                     report.Row({.name = name, .figure = "right"});
                      return true;
                    });
       REQUIRE(result.written);
@@ -149,10 +151,10 @@ TEST_CASE("a check that goes wrong costs its own rows alone") {
 
 TEST_CASE("the checks after one that crashes run") {
   for (const std::string& broken : kNames) {
-    const ApartResult result =
-        RunApart(kNames, {}, [&](const std::string& name, const EmitRow& emit) {
+    const ApartResult result = RunApart(
+        kNames, {}, [&](const std::string& name, const CheckReport& report) {
           if (name == broken) Crash();
-          emit({.name = name});
+          report.Row({.name = name});
           return true;
         });
     CHECK(result.died == std::vector<std::string>{broken});
@@ -166,15 +168,16 @@ TEST_CASE("the checks after one that crashes run") {
 }
 
 TEST_CASE("a check that leaves no row has died") {
-  const ApartResult result = RunApart(
-      {"ops f32"}, {}, [](const std::string&, const EmitRow&) { return true; });
+  const ApartResult result =
+      RunApart({"ops f32"}, {},
+               [](const std::string&, const CheckReport&) { return true; });
   REQUIRE(result.rows.size() == 1);
   CHECK(result.rows[0].figure == "left no row");
 }
 
 TEST_CASE("groups and rows can be skipped, and what has no time left waits") {
-  const auto run = [](const std::string& name, const EmitRow& emit) {
-    emit({.name = name});
+  const auto run = [](const std::string& name, const CheckReport& report) {
+    report.Row({.name = name});
     return true;
   };
   ApartResult result = RunApart(kNames, {.skip = {"ops", "attention"}}, run);
@@ -187,11 +190,46 @@ TEST_CASE("groups and rows can be skipped, and what has no time left waits") {
   CHECK(result.waiting.size() >= kNames.size() - 1);
 }
 
+TEST_CASE("a check that dies tells at which part of it") {
+  const auto run = [](const std::string& name, const CheckReport& report) {
+    report.At("first");
+    report.At("second \"\n");
+    if (name == "growth") return Crash();
+    report.Row({.name = name});
+    return true;
+  };
+  const ApartResult result = RunApart({"device", "growth"}, {}, run);
+  REQUIRE(result.rows.size() == 2);
+  CHECK(result.rows[0].figure.empty());
+  CHECK(result.rows[1].figure ==
+        "crashed by signal 11 (Segmentation fault), at second \"\n");
+  // Nothing is left of the check before.
+  const ApartResult other =
+      RunApart({"growth", "device"}, {},
+               [&](const std::string& name, const CheckReport& report) {
+                 return name == "growth" ? run(name, report) : Crash();
+               });
+  CHECK(other.rows[1].figure == "crashed by signal 11 (Segmentation fault)");
+}
+
+TEST_CASE("after a row that ends the run the others wait") {
+  const ApartResult result = RunApart(
+      kNames,
+      {.ends = [](const CheckRow& row) { return row.name == "ops f32"; }},
+      [](const std::string& name, const CheckReport& report) {
+        report.Row({.name = name});
+        return true;
+      });
+  CHECK(result.rows.size() == 2);
+  CHECK(result.waiting ==
+        std::vector<std::string>{"ops bf16", "growth", "attention"});
+}
+
 TEST_CASE("a file that cannot be written is reported") {
   const ApartResult result =
       RunApart({"device"}, {.lines = "/nowhere/rows.jsonl"},
-               [](const std::string& name, const EmitRow& emit) {
-                 emit({.name = name});
+               [](const std::string& name, const CheckReport& report) {
+                 report.Row({.name = name});
                  return true;
                });
   CHECK_FALSE(result.written);

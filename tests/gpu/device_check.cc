@@ -17,6 +17,7 @@
 #include "gpu/gpu_backend.h"
 #include "tests/gpu/apart.h"
 #include "tests/gpu/check_rows.h"
+#include "tests/gpu/cudnn_property.h"
 #include "tests/gpu/device_suite.h"
 
 namespace stowage::testing {
@@ -24,6 +25,8 @@ namespace {
 
 constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2, kExitNoDevice = 3;
 constexpr int kExitBug = 70;
+// As many as a death may cost: a row takes seconds to start.
+constexpr size_t kOpCasesApart = 100;
 
 struct Flags {
   std::string size = "full";
@@ -44,6 +47,18 @@ Result<OpenedDevice> Open(const gpu::CudaOptions& cuda,
   STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                            gpu::MakeGpuBackend(std::move(device), options));
   return OpenedDevice{std::move(backend), raw};
+}
+
+// What a build without the device needs to choose its convolutions.
+void DescribeForCudnn(int device, CheckRow* row) {
+  const auto property = ReadCudnnProperty(device, "");
+  if (!property.ok()) {
+    row->data["no_cudnn"] = property.error().message;
+    return;
+  }
+  row->data["cudnn"] = {{"library", property->library},
+                        {"version", property->version},
+                        {"device_property", property->json}};
 }
 
 // False when the file cannot be written.
@@ -70,25 +85,39 @@ std::string LinesOf(const Flags& flags) {
   return flags.output.empty() ? "" : flags.output + "l";
 }
 
+// One row, in the process made for it.
+void RunRow(const OpenDevice& open, const SuiteOptions& options,
+            const std::string& name, const CheckReport& report) {
+  SuiteOptions alone = options;
+  alone.row = name;
+  alone.ops.at = [&](const std::string& name) { report.At(name); };
+  const auto rows = RunDeviceSuite(
+      open, alone, [&](const CheckRow& row) { report.Row(row); });
+  if (rows.ok()) return;
+  CheckRow row{.name = name};
+  row.Fail(rows.error().message);
+  row.data["no_device"] = rows.error().message;
+  report.Row(row);
+}
+
 // Each row in a process of its own; this one opens no device.
 ApartResult RunRowsApart(const Flags& flags, const OpenDevice& open,
-                         const SuiteOptions& options, const EmitRow& shown) {
+                         const SuiteOptions& options, const ShowRow& shown) {
+  // The first row tells; after one that worked it is a fault of the device.
+  bool is_first = true;
   return RunApart(
       SuiteRows(options),
       {.timeout = flags.timeout,
        .seconds = flags.seconds,
        .skip = {flags.skip.begin(), flags.skip.end()},
+       .ends =
+           [&](const CheckRow& row) {
+             return std::exchange(is_first, false) &&
+                    row.data.contains("no_device");
+           },
        .lines = LinesOf(flags)},
-      [&](const std::string& name, const EmitRow& emit) {
-        SuiteOptions alone = options;
-        alone.row = name;
-        const auto rows = RunDeviceSuite(open, alone, emit);
-        if (!rows.ok()) {
-          CheckRow row{.name = name};
-          row.Fail(rows.error().message);
-          row.data["no_device"] = rows.error().message;
-          emit(row);
-        }
+      [&](const std::string& name, const CheckReport& report) {
+        RunRow(open, options, name, report);
         return true;
       },
       shown);
@@ -101,6 +130,11 @@ int Run(const Flags& flags) {
                                               : SuiteSize::kFull);
   options.only = {flags.only.begin(), flags.only.end()};
   if (flags.growth_steps > 0) options.growth.steps = flags.growth_steps;
+  if (flags.apart) options.op_cases = kOpCasesApart;
+  options.ops.skip = {flags.skip.begin(), flags.skip.end()};
+  options.describe = [&](CheckRow* row) {
+    DescribeForCudnn(flags.cuda.device, row);
+  };
   // Written anew after every row, so that a run that is cut off leaves what it
   // has found.
   nlohmann::ordered_json json = {{"format", "stowage-device-check"},
@@ -190,8 +224,9 @@ int Main(int argc, char** argv) {
                "Run each row in a process of its own, those worth most first; "
                "rows go to FILEl, one a line, too");
   app.add_option("--skip", flags.skip,
-                 "With --apart: groups or rows to leave out, divided by commas")
-      ->delimiter(',');
+                 "A case of the ops to leave out, or with --apart a group or a "
+                 "row; may be repeated")
+      ->allow_extra_args(false);
   app.add_option("--timeout", flags.timeout,
                  "With --apart: seconds after which a row is killed")
       ->check(CLI::PositiveNumber)

@@ -17,7 +17,7 @@
 #include "nn/models.h"
 #include "planner/packing/packer.h"
 #include "tests/gpu/branch_cost.h"
-#include "tests/gpu/op_check.h"
+#include "tests/support/op_cases.h"
 #include "tests/support/random_control_flow.h"
 #include "tests/support/run_steps.h"
 
@@ -78,10 +78,7 @@ class Suite {
   void AddAll() {
     Add("device", "", [&](CheckRow* row) { return DescribeDevice(row); });
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-      Add("ops", DTypeName(dtype), [&](CheckRow* row) -> Status {
-        CheckOps(dtype, *opened_.backend, row);
-        return {};
-      });
+      AddOps(dtype);
     }
     for (const BenchCase& bench : options_.bench) {
       Add("bench", BenchName(bench), [&](CheckRow* row) {
@@ -134,6 +131,25 @@ class Suite {
     rows_.push_back(std::move(row));
   }
 
+  // The op table, in rows of so many cases.
+  void AddOps(DType dtype) {
+    const size_t cases = OpCases(dtype).size();
+    OpCheckOptions check = options_.ops;
+    if (options_.op_cases > 0) check.count = options_.op_cases;
+    for (; check.first < cases; check.first += check.count) {
+      const size_t count = std::min(check.count, cases - check.first);
+      const std::string which =
+          options_.op_cases == 0
+              ? ""
+              : StrCat(" ", check.first + 1, "-", check.first + count);
+      Add("ops", StrCat(DTypeName(dtype), which), [&](CheckRow* row) -> Status {
+        CheckOps(dtype, check, *opened_.backend, row);
+        return {};
+      });
+      if (count < check.count) break;
+    }
+  }
+
   Status DescribeDevice(CheckRow* row) {
     const gpu::DeviceTraits& traits = opened_.device->traits();
     row->figure = opened_.backend->description();
@@ -146,6 +162,7 @@ class Suite {
                              opened_.device->Memory());
     row->data["free_bytes"] = memory.free;
     row->data["total_bytes"] = memory.total;
+    if (options_.describe) options_.describe(row);
     return {};
   }
 

@@ -40,6 +40,7 @@
 #include "tests/gpu/branch_cost.h"
 #include "tests/gpu/check_rows.h"
 #include "tests/gpu/device_bench.h"
+#include "tests/gpu/op_check.h"
 #include "tests/gpu/synthetic_run.h"
 
 namespace stowage::testing {
@@ -69,6 +70,11 @@ struct SuiteOptions {
   std::set<std::string> known = {};
   /// This row alone, by name; empty: all.
   std::string row = {};
+  /// Cases of the op table a row, "ops f32 1-100"; 0: all, "ops f32".
+  size_t op_cases = 0;
+  OpCheckOptions ops = {};  // of these, `skip` and `at`
+  /// What else there is to say of a device, added to the row of it; may be empty.
+  std::function<void(CheckRow*)> describe = {};
 };
 
 enum class SuiteSize {

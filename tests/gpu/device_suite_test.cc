@@ -7,157 +7,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/strings.h"
-#include "gpu/gpu_backend.h"
 #include "tests/gpu/check_rows.h"
-#include "tests/gpu/fake_device.h"
+#include "tests/gpu/faulty_device.h"
 
 namespace stowage::testing {
 namespace {
-
-// What is wrong with a device.
-struct Faults {
-  std::string lost = {};       // a kernel that is never run
-  std::string forgotten = {};  // and one that is not in every second session
-  int64_t every = 2;           // or every so many
-  Bytes leak_per_step = 0;     // of its memory
-  std::string failing = {};    // a function of Device that fails once
-  FakeBranches branches = FakeBranches::kRight;
-  std::string lost_in_bodies =
-      {};  // and one in the first of branches in graphs
-};
-
-class FaultyDevice final : public gpu::Device {
- public:
-  explicit FaultyDevice(const Faults& faults)
-      : faults_(faults), fake_({.blocks = 2, .branches = faults.branches}) {
-    if (!faults.failing.empty()) fake_.Fail(faults.failing);
-  }
-
-  const gpu::DeviceTraits& traits() const override { return fake_.traits(); }
-  int rank() const override { return fake_.rank(); }
-  int ranks() const override { return fake_.ranks(); }
-  Result<gpu::DeviceMemory> Memory() override {
-    auto memory = fake_.Memory();
-    if (memory.ok()) memory->free -= steps_ * faults_.leak_per_step;
-    return memory;
-  }
-  Result<std::byte*> Allocate(Bytes bytes) override {
-    ++sessions_;
-    return fake_.Allocate(bytes);
-  }
-  void Free(std::byte* block) noexcept override { fake_.Free(block); }
-  Result<gpu::PinnedBlock> AllocatePinned(Bytes bytes) override {
-    return fake_.AllocatePinned(bytes);
-  }
-  void FreePinned(const gpu::PinnedBlock& block) noexcept override {
-    fake_.FreePinned(block);
-  }
-  Result<gpu::Stream> CreateStream() override { return fake_.CreateStream(); }
-  void Destroy(gpu::Stream stream) noexcept override { fake_.Destroy(stream); }
-  Result<gpu::Event> CreateEvent() override { return fake_.CreateEvent(); }
-  void Destroy(gpu::Event event) noexcept override { fake_.Destroy(event); }
-  Status Record(gpu::Event event, gpu::Stream stream) override {
-    return fake_.Record(event, stream);
-  }
-  Status Await(gpu::Stream stream, gpu::Event event) override {
-    return fake_.Await(stream, event);
-  }
-  Status Synchronize(gpu::Event event) override {
-    return fake_.Synchronize(event);
-  }
-  Status Synchronize(gpu::Stream stream) override {
-    return fake_.Synchronize(stream);
-  }
-  Status Exchange(std::span<const gpu::PeerMessages> messages,
-                  gpu::Stream stream) override {
-    return fake_.Exchange(messages, stream);
-  }
-  Result<gpu::TensorMap> Encode(const gpu::TensorMapSpec& spec) override {
-    return fake_.Encode(spec);
-  }
-  Status Copy(void* to, const void* from, Bytes bytes,
-              gpu::Stream stream) override {
-    return fake_.Copy(to, from, bytes, stream);
-  }
-  Status Fill(std::byte* to, uint8_t value, Bytes bytes,
-              gpu::Stream stream) override {
-    return fake_.Fill(to, value, bytes, stream);
-  }
-  Status Launch(const gpu::KernelCall& call, gpu::Stream stream) override {
-    if (call.name == faults_.lost) return {};
-    if (in_first_body_ && call.name == faults_.lost_in_bodies) return {};
-    if (call.name == faults_.forgotten && sessions_ % faults_.every == 0)
-      return {};
-    return fake_.Launch(call, stream);
-  }
-  Status MatMul(const gpu::MatMulCall& call, gpu::Stream stream) override {
-    return fake_.MatMul(call, stream);
-  }
-  Status Prepare(const gpu::KernelCall& call) override {
-    return fake_.Prepare(call);
-  }
-  Status Prepare(const gpu::MatMulCall& call, gpu::Stream stream) override {
-    return fake_.Prepare(call, stream);
-  }
-  bool IsPrepared(const gpu::MatMulCall& call) const override {
-    return fake_.IsPrepared(call);
-  }
-  Result<double> Time(gpu::Stream stream,
-                      const std::function<Status()>& give) override {
-    return fake_.Time(stream, give);
-  }
-  Status BeginCapture(gpu::Stream stream) override {
-    return fake_.BeginCapture(stream);
-  }
-  Result<gpu::DeviceGraph> EndCapture(gpu::Stream stream) override {
-    return fake_.EndCapture(stream);
-  }
-  Status LaunchGraph(gpu::DeviceGraph graph, gpu::Stream stream) override {
-    ++steps_;
-    return fake_.LaunchGraph(graph, stream);
-  }
-  void Destroy(gpu::DeviceGraph graph) noexcept override {
-    fake_.Destroy(graph);
-  }
-  Status HasBranches() const override { return fake_.HasBranches(); }
-  Result<gpu::GraphChoice> NewChoice(gpu::Stream stream) override {
-    return fake_.NewChoice(stream);
-  }
-  Status BeginBranch(gpu::GraphChoice choice, size_t bodies,
-                     gpu::Stream stream) override {
-    in_first_body_ = true;
-    return fake_.BeginBranch(choice, bodies, stream);
-  }
-  Status NextBody(gpu::Stream stream) override {
-    in_first_body_ = false;
-    return fake_.NextBody(stream);
-  }
-
- private:
-  const Faults faults_;
-  FakeDevice fake_;
-  int64_t steps_ = 0;
-  int64_t sessions_ = 0;
-  bool in_first_body_ = false;
-};
-
-OpenDevice OpenFaulty(const Faults& faults) {
-  return [faults](const gpu::BackendOptions& options) -> Result<OpenedDevice> {
-    auto device = std::make_unique<FaultyDevice>(faults);
-    gpu::Device* const raw = device.get();
-    STOWAGE_ASSIGN_OR_RETURN(auto backend,
-                             gpu::MakeGpuBackend(std::move(device), options));
-    return OpenedDevice{std::move(backend), raw};
-  };
-}
 
 std::vector<CheckRow> RunOn(const Faults& faults, std::set<std::string> only) {
   SuiteOptions options = SuiteOptionsFor(SuiteSize::kSmall);
@@ -282,6 +143,86 @@ TEST_CASE("rows that are known are not run again") {
   REQUIRE(rows->size() == 2);
   CHECK(rows->front().name == "device");
   CHECK(rows->back().name == "times mlp f32");
+}
+
+TEST_CASE("a row runs alone, by its name") {
+  SuiteOptions options = SuiteOptionsFor(SuiteSize::kSmall);
+  options.row = "times mlp f32";
+  const auto rows = RunDeviceSuite(OpenFaulty({}), options);
+  REQUIRE(rows.ok());
+  REQUIRE(rows->size() == 1);
+  CHECK(rows->front().name == "times mlp f32");
+  options.row = "times mlp";
+  CHECK(RunDeviceSuite(OpenFaulty({}), options)->empty());
+}
+
+TEST_CASE("rows are named without a device, those worth most first") {
+  SuiteOptions options = SuiteOptionsFor(SuiteSize::kFull);
+  options.op_cases = 100;
+  const std::vector<std::string> names = SuiteRows(options);
+  CHECK(names[0] == "device");
+  CHECK(names[1] == "ops bf16 1-100");
+  CHECK(names[2] == "ops bf16 101-200");
+  const auto at = [&](std::string_view name) {
+    const auto found = std::ranges::find_if(
+        names, [&](const std::string& each) { return each.starts_with(name); });
+    REQUIRE_MESSAGE(found != names.end(), name);
+    return found - names.begin();
+  };
+  CHECK(at("bench gpt2-124m bf16 64") < at("attention"));
+  CHECK(at("attention") < at("bench gpt2-124m bf16 16"));
+  CHECK(at("ops f32 1-100") < at("branches"));
+  CHECK(at("branches") < at("growth"));
+  // Each once, and those that are known or of other groups left out.
+  CHECK(std::set(names.begin(), names.end()).size() == names.size());
+  options.only = {"device", "ops"};
+  options.known = {"ops bf16 1-100"};
+  const std::vector<std::string> few = SuiteRows(options);
+  CHECK(few[0] == "device");
+  CHECK(few[1] == "ops bf16 101-200");
+  CHECK(std::ranges::all_of(
+      few.begin() + 1, few.end(),
+      [](const std::string& name) { return name.starts_with("ops "); }));
+}
+
+TEST_CASE("the rows of the ops are the table's cases, each once") {
+  SuiteOptions options = SuiteOptionsFor(SuiteSize::kSmall);
+  options.only = {"ops"};
+  options.op_cases = 100;
+  std::vector<std::string> ran;
+  options.ops.at = [&](const std::string& name) { ran.push_back(name); };
+  const auto rows = RunDeviceSuite(OpenFaulty({}), options);
+  REQUIRE(rows.ok());
+  CHECK(Failed(*rows) == "");
+  CHECK(rows->front().name == "ops f32 1-100");
+  CHECK(rows->front().data["rows"] == 100);
+  size_t expected = 0, found = 0;
+  for (const CheckRow& row : AllRows()) {
+    if (row.name.starts_with("ops "))
+      expected += row.data["rows"].get<size_t>();
+  }
+  for (const CheckRow& row : *rows) found += row.data["rows"].get<size_t>();
+  CHECK(found == expected);
+  CHECK(ran.size() == expected);
+}
+
+TEST_CASE("cases of the ops can be left out by name") {
+  SuiteOptions options = SuiteOptionsFor(SuiteSize::kSmall);
+  options.row = "ops f32";
+  options.ops.skip = {"layer_norm"};
+  const auto rows = RunDeviceSuite(OpenFaulty({}), options);
+  REQUIRE(rows.ok());
+  CHECK(rows->front().data["skipped"] == 1);
+  CHECK(rows->front().figure.ends_with("; 1 skipped"));
+}
+
+TEST_CASE("the row of the device says what else there is to say") {
+  SuiteOptions options = SuiteOptionsFor(SuiteSize::kSmall);
+  options.only = {"device"};
+  options.describe = [](CheckRow* row) { row->data["cudnn"] = "9.19"; };
+  const auto rows = RunDeviceSuite(OpenFaulty({}), options);
+  REQUIRE(rows.ok());
+  CHECK(rows->front().data["cudnn"] == "9.19");
 }
 
 TEST_CASE("a kernel that does not work fails the ops and the models") {

@@ -5,10 +5,13 @@
 // session, against the interpreter.
 //
 //   CheckRow row{.name = "ops bf16"};
-//   CheckOps(DType::kBF16, *backend, &row);
+//   CheckOps(DType::kBF16, {}, *backend, &row);
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,12 +34,20 @@ Result<OutputBytes> RunOnce(const Graph& graph, const Tensors& leaves,
 std::vector<double> DecodeElements(DType dtype,
                                    const std::vector<std::byte>& bytes);
 
-/// All rows with `real` as the type of real operands. A row agrees with the
+struct OpCheckOptions {
+  size_t first = 0, count = SIZE_MAX;  // of the table's cases, in its order
+  std::set<std::string> skip = {};     // cases by name: counted, not run
+  /// Called with the name of each case before it runs; may be empty.
+  std::function<void(const std::string&)> at = {};
+};
+
+/// Cases of the table with `real` as the type of real operands. One agrees with the
 /// interpreter within its tolerance, and gives the same bytes as a replay, op by op in a
 /// poisoned arena, and with operands off their alignment (tests/gpu/off_alignment.h): but
 /// for products of a library and attention, which may be computed in another way there
 /// and have to agree within the tolerance alone.
-void CheckOps(DType real, Backend& backend, CheckRow* row);
+void CheckOps(DType real, const OpCheckOptions& options, Backend& backend,
+              CheckRow* row);
 
 }  // namespace stowage::testing
 

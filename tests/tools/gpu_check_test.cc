@@ -157,14 +157,19 @@ TEST_CASE("parts can be left out, and the file be another") {
   CHECK(machine.Count("ran", "") == 1);
   CHECK(machine.Json("x.y")["beside"].empty());
   CHECK(machine.Json("x.y")["checks"]["rows"].empty());
-  REQUIRE(machine.Run(
-              "--binary bin/checks --only checks --skip 'ops bf16,growth'") ==
-          0);
+  REQUIRE(
+      machine.Run("--binary bin/checks --only checks --skip 'ops bf16 1-100' "
+                  "--skip growth") == 0);
   CHECK(machine.Count("ran",
                       "checks --size full -o gpu_check.checks.json --apart "
-                      "--skip ops bf16,growth") == 1);
+                      "--skip ops bf16 1-100 --skip growth") == 1);
+  REQUIRE(machine.Run("--binary bin/checks --only checks --timeout 30 "
+                      "--seconds 500") == 0);
+  CHECK(machine.Count("ran",
+                      "checks --size full -o gpu_check.checks.json --apart "
+                      "--timeout 30 --seconds 500") == 1);
   REQUIRE(machine.Run("--binary bin/checks --only sanitizer,pytorch") == 0);
-  CHECK(machine.Count("ran", "checks --size full") == 2);
+  CHECK(machine.Count("ran", "checks --size full") == 3);
   CHECK(machine.Json()["checks"].is_null());
   CHECK(machine.Json()["beside"].size() == 4);
 }
