@@ -406,8 +406,9 @@ void AddOnnxOptions(Options& options, OnnxFlags* flags) {
       "INPUT=N,N,...: the whole shape of an input; may be repeated");
   options.Add("--loss", &flags->loss,
               "What an ONNX file's model is trained for: cross_entropy, mse "
-              "or bce of its first output, or an output that is a loss, "
-              "by name; without it, a plan is of a pass over the inputs");
+              "or bce of its first output, or of another as "
+              "cross_entropy:OUTPUT; or an output that is a loss, by name; "
+              "without it, a plan is of a pass over the inputs");
   options.AddEach(
       "--freeze", &flags->freeze,
       "Params that are not trained, a pattern of names; may be repeated");
@@ -486,7 +487,7 @@ Result<StepSpec> ReadOnnxRun(const OnnxFlags& onnx, const ArrayFlags& arrays,
     return Error{
         ErrorCode::kInvalidArgument,
         "[train] what the file's model is trained for is not told; give "
-        "--loss"};
+        "--loss cross_entropy, mse or bce, or an output that is a loss"};
   }
   STOWAGE_ASSIGN_OR_RETURN(std::vector<NamedArray> read,
                            ReadArrays(flags.data, arrays.input_map));
