@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "ir/canonicalize/canonicalize.h"
 
 namespace stowage {
 
@@ -34,7 +35,9 @@ Result<Graph> OnnxStep::Build(int64_t examples, bool evaluation) const {
                         " examples and cannot take ", examples,
                         "; export it with a dimension that has a name")};
   }
-  return model.Build(of_batch);
+  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, model.Build(of_batch));
+  STOWAGE_ASSIGN_OR_RETURN(Canonicalized canonical, Canonicalize(graph));
+  return std::move(canonical.graph);
 }
 
 Result<OnnxStep> SizeOnnxStep(OnnxModel model, OnnxBuildOptions options,

@@ -1,0 +1,119 @@
+#include "ir/canonicalize/canonicalize.h"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/index.h"
+#include "ir/bodies.h"
+#include "ir/builder.h"
+#include "ir/canonicalize/expressions.h"
+#include "ir/graph_copy.h"
+#include "ir/op_def.h"
+
+namespace stowage {
+namespace {
+
+using canonical::Expressions;
+using canonical::Match;
+
+// A gate is made of what a round before has found.
+constexpr int kMostRounds = 3;
+
+using Matches = std::vector<std::optional<Match>>;  // by node
+
+std::optional<Match> MatchNode(const Expressions& e, NodeId id) {
+  const Node& node = e.graph().node(id);
+  if (node.phase != Phase::kForward ||
+      (node.op != OpKind::kMul && node.op != OpKind::kDiv) ||
+      !IsFloat(e.graph().value(node.results[0]).type.dtype)) {
+    return {};
+  }
+  for (const auto match : {canonical::MatchSilu, canonical::MatchGelu,
+                           canonical::MatchRmsNorm, canonical::MatchGate}) {
+    if (auto found = match(e, id)) return found;
+  }
+  return {};
+}
+
+// Nodes that outputs and whatever is written in place need.
+std::vector<bool> Needed(const Graph& graph, const Matches& matches) {
+  std::vector<bool> needed(static_cast<size_t>(graph.num_nodes()));
+  std::vector<ValueId> open;
+  for (const GraphOutput& output : graph.outputs()) {
+    open.push_back(output.value);
+  }
+  const auto need = [&](NodeId id) {
+    if (needed[Index(id)]) return;
+    needed[Index(id)] = true;
+    const auto& match = matches[Index(id)];
+    const auto& operands = match ? match->operands : graph.node(id).inputs;
+    open.insert(open.end(), operands.begin(), operands.end());
+  };
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    const OpDef& def = GetOpDef(graph.node(id).op);
+    if (def.updates > 0 || def.collective || def.results_on_host ||
+        !BodiesOf(graph.node(id)).empty()) {
+      need(id);
+    }
+  }
+  while (!open.empty()) {
+    const NodeId producer = graph.value(open.back()).producer;
+    open.pop_back();
+    if (producer != kNoNode) need(producer);
+  }
+  return needed;
+}
+
+Result<Graph> Replace(const Graph& graph, const Matches& matches) {
+  const std::vector<bool> needed = Needed(graph, matches);
+  GraphBuilder g(graph.name());
+  GraphCopy copy(graph, &g);
+  copy.DeclareLeaves();
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    if (!needed[Index(id)]) continue;
+    const auto& match = matches[Index(id)];
+    if (!match) {
+      copy.CopyNode(id);
+      continue;
+    }
+    std::vector<Value> operands;
+    for (const ValueId operand : match->operands) {
+      operands.push_back(copy[operand]);
+    }
+    copy.SetOrigin(id);
+    const ValueId result = graph.node(id).results[0];
+    const Value made = match->emit(g, operands);
+    const std::string& name = graph.value(result).name;
+    copy.Map(result, g.Find(name) ? made : g.Name(name, made));
+  }
+  copy.DeclareOutputs();
+  return g.Finish();
+}
+
+}  // namespace
+
+Result<Canonicalized> Canonicalize(const Graph& graph) {
+  Canonicalized made{.graph = graph};
+  for (int round = 0; round < kMostRounds; ++round) {
+    const Expressions e(made.graph);
+    Matches matches(static_cast<size_t>(made.graph.num_nodes()));
+    bool is_any = false;
+    for (NodeId id = 0; id < made.graph.num_nodes(); ++id) {
+      matches[Index(id)] = MatchNode(e, id);
+      is_any = is_any || matches[Index(id)].has_value();
+    }
+    if (!is_any) break;
+    const std::vector<bool> needed = Needed(made.graph, matches);
+    for (size_t i = 0; i < matches.size(); ++i) {
+      if (matches[i] && needed[i])
+        ++made.found[std::string(matches[i]->pattern)];
+    }
+    STOWAGE_ASSIGN_OR_RETURN(made.graph, Replace(made.graph, matches));
+  }
+  return made;
+}
+
+}  // namespace stowage

@@ -1,0 +1,85 @@
+#ifndef STOWAGE_IR_CANONICALIZE_EXPRESSIONS_H_
+#define STOWAGE_IR_CANONICALIZE_EXPRESSIONS_H_
+
+// What a value of a graph is as a formula: a number, a product, a polynomial. Formulas are
+// compared as such, so that it does not matter in which order a user has multiplied.
+//
+//   const Expressions e(graph);
+//   e.Factors(y);         // 0.5 * x * (1 + erf(...))
+//   e.PolynomialIn(u, x); // {0, k, 0, 0.044715 k}
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/graph.h"
+#include "ir/op_kind.h"
+
+namespace stowage::canonical {
+
+/// A number times values of one shape, over others.
+struct Product {
+  double number = 1;
+  std::vector<ValueId> values, divisors;
+};
+
+/// Coefficients of 1, x, x^2 and x^3.
+using Polynomial = std::array<double, 4>;
+
+class Expressions {
+ public:
+  explicit Expressions(const Graph& graph);
+
+  const Graph& graph() const { return graph_; }
+  /// The node that makes a value, if it is of this op.
+  const Node* Made(ValueId id, OpKind op) const;
+  /// How many nodes and outputs read a value.
+  int uses(ValueId id) const { return uses_[static_cast<size_t>(id)]; }
+
+  /// What a value repeats along axes: the operand of its broadcast, or itself.
+  ValueId Unrepeated(ValueId id) const;
+  /// The number that all elements of a value are.
+  std::optional<double> Number(ValueId id) const;
+  /// A value as a product, through products and divisions.
+  Product Factors(ValueId id) const;
+  /// The operand other than a number of a sum with one, and the number.
+  struct Shifted {
+    ValueId value;
+    double number;
+  };
+  std::optional<Shifted> SumWithNumber(ValueId id) const;
+  /// A value as a polynomial in `x`; nothing of what is none, or of more than cubes.
+  std::optional<Polynomial> PolynomialIn(ValueId id, ValueId x) const;
+
+ private:
+  std::optional<Polynomial> PolynomialIn(ValueId id, ValueId x,
+                                         int* steps) const;
+  void AddFactors(ValueId id, int depth, Product* product) const;
+
+  const Graph& graph_;
+  std::vector<int> uses_;
+};
+
+/// Whether two numbers are the same constant, to what f32 has of it.
+bool IsNear(double a, double b);
+
+/// What takes the place of a node's one result.
+struct Match {
+  std::string_view pattern;
+  std::vector<ValueId> operands;
+  std::function<Value(GraphBuilder&, std::span<const Value>)> emit;
+};
+
+/// The op that node `id` completes, if it completes one.
+std::optional<Match> MatchGelu(const Expressions& e, NodeId id);
+std::optional<Match> MatchSilu(const Expressions& e, NodeId id);
+std::optional<Match> MatchGate(const Expressions& e, NodeId id);
+std::optional<Match> MatchRmsNorm(const Expressions& e, NodeId id);
+
+}  // namespace stowage::canonical
+
+#endif  // STOWAGE_IR_CANONICALIZE_EXPRESSIONS_H_

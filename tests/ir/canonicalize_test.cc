@@ -1,0 +1,249 @@
+// Canonical ops for what graphs spell out: what is found, that the values are the same in
+// double precision, and what is no such expression, though it looks like one.
+
+#include "ir/canonicalize/canonicalize.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "tests/support/interpret.h"
+
+namespace stowage {
+namespace {
+
+constexpr double kK = 0.79788456080286535588;  // sqrt(2 / pi)
+constexpr int64_t kRows = 3, kFeatures = 4;
+
+struct Leaves {
+  GraphBuilder& g;
+  Value x, up, gamma;
+};
+using Expression = std::function<Value(const Leaves&)>;
+using Found = std::map<std::string, int>;
+
+Graph GraphOf(const Expression& make) {
+  GraphBuilder g("expression");
+  const Leaves leaves = {g, g.Input("x", DType::kF64, {kRows, kFeatures}),
+                         g.Input("up", DType::kF64, {kRows, kFeatures}),
+                         g.Param("gamma", DType::kF64, {kFeatures})};
+  g.Output("y", make(leaves));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *graph;
+}
+
+Tensors Inputs() {
+  Tensors leaves;
+  for (int64_t i = 0; i < kRows * kFeatures; ++i) {
+    leaves["x"].push_back(std::sin(1.7 * static_cast<double>(i)) * 3);
+    leaves["up"].push_back(std::cos(2.3 * static_cast<double>(i)));
+  }
+  leaves["gamma"] = {0.5, -1.5, 2, 1};
+  return leaves;
+}
+
+int CountOps(const Graph& graph) {
+  int count = 0;
+  for (const Node& node : graph.nodes()) {
+    count += node.op != OpKind::kFill && node.op != OpKind::kBroadcast ? 1 : 0;
+  }
+  return count;
+}
+
+// That it becomes `ops` ops, of the same values.
+void CheckFound(const Expression& make, const Found& found, int ops = 1) {
+  const Graph graph = GraphOf(make);
+  const Result<Canonicalized> canonical = Canonicalize(graph);
+  REQUIRE_MESSAGE(canonical.ok(), canonical.error().message);
+  CHECK(canonical->found == found);
+  CHECK(CountOps(canonical->graph) == ops);
+  const std::vector<double> before = Interpret(graph, Inputs())["y"];
+  const std::vector<double> after = Interpret(canonical->graph, Inputs())["y"];
+  REQUIRE(before.size() == after.size());
+  for (size_t i = 0; i < before.size(); ++i) {
+    CHECK(after[i] == doctest::Approx(before[i]).epsilon(1e-9));
+  }
+}
+
+void CheckKept(const Expression& make) {
+  const Graph graph = GraphOf(make);
+  const Result<Canonicalized> canonical = Canonicalize(graph);
+  REQUIRE(canonical.ok());
+  CHECK(canonical->found.empty());
+  CHECK(Equal(canonical->graph, graph));
+}
+
+Value Cube(Value x) { return Mul(Mul(x, x), x); }
+Value CubeByPower(Value x) {
+  return Pow(x, BroadcastTo(Fill(*x.builder(), 3, x.dtype(), {}), x.shape()));
+}
+
+TEST_CASE("GELU by tanh, with its factors in any order") {
+  for (const bool by_power : {false, true}) {
+    const auto cube = by_power ? CubeByPower : Cube;
+    // Hugging Face's NewGELUActivation.
+    CheckFound(
+        [&](const Leaves& l) {
+          const Value inside =
+              MulScalar(Add(l.x, MulScalar(cube(l.x), 0.044715)), kK);
+          return Mul(MulScalar(l.x, 0.5), AddScalar(Tanh(inside), 1));
+        },
+        {{"gelu_tanh", 1}});
+    // JAX's.
+    CheckFound(
+        [&](const Leaves& l) {
+          const Value inside =
+              MulScalar(Add(l.x, MulScalar(cube(l.x), 0.044715)), kK);
+          return Mul(l.x, MulScalar(AddScalar(Tanh(inside), 1), 0.5));
+        },
+        {{"gelu_tanh", 1}});
+  }
+  // Hugging Face's FastGELUActivation.
+  CheckFound(
+      [](const Leaves& l) {
+        const Value inside =
+            Mul(MulScalar(l.x, kK),
+                AddScalar(Mul(MulScalar(l.x, 0.044715), l.x), 1));
+        return MulScalar(Mul(l.x, AddScalar(Tanh(inside), 1)), 0.5);
+      },
+      {{"gelu_tanh", 1}});
+}
+
+TEST_CASE("GELU by erf, as exporters to ONNX write it") {
+  CheckFound(
+      [](const Leaves& l) {
+        const Value by = BroadcastTo(
+            Fill(l.g, std::numbers::sqrt2, DType::kF64, {}), l.x.shape());
+        return MulScalar(Mul(l.x, AddScalar(Erf(Div(l.x, by)), 1)), 0.5);
+      },
+      {{"gelu", 1}});
+  CheckFound(
+      [](const Leaves& l) {
+        return Mul(MulScalar(l.x, 0.5),
+                   AddScalar(Erf(MulScalar(l.x, std::numbers::sqrt2 / 2)), 1));
+      },
+      {{"gelu", 1}});
+}
+
+TEST_CASE("SiLU, and gates") {
+  CheckFound([](const Leaves& l) { return Mul(l.x, Sigmoid(l.x)); },
+             {{"silu", 1}});
+  CheckFound(
+      [](const Leaves& l) { return Div(l.x, AddScalar(Exp(Neg(l.x)), 1)); },
+      {{"silu", 1}});
+  CheckFound([](const Leaves& l) { return Mul(Silu(l.x), l.up); },
+             {{"glu", 1}});
+  CheckFound([](const Leaves& l) { return Mul(l.up, GeluErf(l.x)); },
+             {{"glu", 1}});
+  CheckFound([](const Leaves& l) { return Mul(Mul(l.x, Sigmoid(l.x)), l.up); },
+             {{"silu", 1}, {"glu", 1}});
+}
+
+Value Root(Value x, double eps) {
+  return AddScalar(ReduceMean(Square(x), {1}, true), eps);
+}
+
+TEST_CASE("RMS norm by hand") {
+  // Llama's, of Hugging Face.
+  CheckFound(
+      [](const Leaves& l) {
+        return Mul(l.gamma, Mul(l.x, Rsqrt(Root(l.x, 1e-5))));
+      },
+      {{"rms_norm", 1}});
+  CheckFound(
+      [](const Leaves& l) {
+        return Mul(Div(l.x, Sqrt(Root(l.x, 1e-3))), l.gamma);
+      },
+      {{"rms_norm", 1}});
+  CheckFound(
+      [](const Leaves& l) {
+        return Mul(l.x, Reciprocal(Sqrt(Root(l.x, 1e-6))));
+      },
+      {{"rms_norm", 1}});
+  // Gemma's.
+  CheckFound(
+      [](const Leaves& l) {
+        return Mul(Mul(l.x, Rsqrt(Root(l.x, 1e-6))), AddScalar(l.gamma, 1));
+      },
+      {{"rms_norm", 1}}, 2);
+}
+
+TEST_CASE("what only looks like one stays as it is") {
+  // Another constant, another root, another operand, another axis, no eps.
+  CheckKept([](const Leaves& l) {
+    const Value inside = MulScalar(Add(l.x, MulScalar(Cube(l.x), 0.0447)), kK);
+    return Mul(MulScalar(l.x, 0.5), AddScalar(Tanh(inside), 1));
+  });
+  CheckKept([](const Leaves& l) {
+    return Mul(MulScalar(l.x, 0.5), AddScalar(Erf(l.x), 1));
+  });
+  CheckKept([](const Leaves& l) {
+    return Mul(MulScalar(l.up, 0.5),
+               AddScalar(Erf(MulScalar(l.x, std::numbers::sqrt2 / 2)), 1));
+  });
+  CheckKept([](const Leaves& l) { return Mul(l.up, Sigmoid(l.x)); });
+  CheckKept(
+      [](const Leaves& l) { return Mul(l.x, Sigmoid(MulScalar(l.x, 1.702))); });
+  CheckKept([](const Leaves& l) { return Mul(l.up, Rsqrt(Root(l.x, 1e-5))); });
+  CheckKept([](const Leaves& l) {
+    return Mul(l.x, Rsqrt(AddScalar(ReduceMean(Square(l.x), {0}, true), 1e-5)));
+  });
+  CheckKept([](const Leaves& l) {
+    return Mul(l.x, Rsqrt(ReduceMean(Square(l.x), {1}, true)));
+  });
+  CheckKept([](const Leaves& l) {
+    const Value activated = Silu(l.x);
+    return Add(Mul(activated, l.up), activated);
+  });
+}
+
+TEST_CASE("what others read of an expression stays, too") {
+  const Graph graph = GraphOf([](const Leaves& l) {
+    const Value sigmoid = Sigmoid(l.x);
+    return Add(Mul(l.x, sigmoid), sigmoid);
+  });
+  const Result<Canonicalized> canonical = Canonicalize(graph);
+  REQUIRE(canonical.ok());
+  CHECK(canonical->found == Found{{"silu", 1}});
+  CHECK(CountOps(canonical->graph) == 3);
+  CHECK(Interpret(canonical->graph, Inputs())["y"] ==
+        Interpret(graph, Inputs())["y"]);
+}
+
+TEST_CASE("leaves, names and what is written in place stay") {
+  GraphBuilder g("net");
+  const Value x = g.Input("x", DType::kF64, {kRows, kFeatures});
+  const Value unused = g.Param("unused", DType::kF64, {2});
+  const Value kept = g.State("kept", DType::kF64, {kRows, kFeatures});
+  const Value y = g.Name("activated", Mul(x, Sigmoid(x)));
+  Assign(kept, MulScalar(x, 2));
+  g.Output("loss", ReduceSum(y));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE(graph.ok());
+  REQUIRE(unused.ok());
+  const Result<Canonicalized> canonical = Canonicalize(*graph);
+  REQUIRE(canonical.ok());
+  const Graph& made = canonical->graph;
+  CHECK(made.Leaves(Role::kParam).size() == 1);
+  CHECK(made.Leaves(Role::kState).size() == 1);
+  const auto activated = made.Find("activated");
+  REQUIRE(activated.has_value());
+  CHECK(made.node(made.value(*activated).producer).op == OpKind::kSilu);
+  int assigns = 0;
+  for (const Node& node : made.nodes()) {
+    assigns += node.op == OpKind::kAssign ? 1 : 0;
+  }
+  CHECK(assigns == 1);
+}
+
+}  // namespace
+}  // namespace stowage
