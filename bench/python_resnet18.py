@@ -2,7 +2,7 @@
 """torchvision's resnet18 trained by Stowage from Python, beside torch: the example of
 docs/python.md, and what it must hold.
 
-    pip install dist/stowage-*.whl torch torchvision onnx onnxscript
+    pip install dist/stowage-*.whl torch torchvision
     python bench/python_resnet18.py
 
 Five steps of SGD in 60 % of the arena that they take whole; prints the losses of both, the

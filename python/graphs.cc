@@ -35,7 +35,8 @@ SourceLoc Here() {
     const auto code = py::reinterpret_steal<py::object>(
         reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
     const auto file = code.attr("co_filename").cast<std::string>();
-    if (!file.ends_with("/stowage/ops.py")) {
+    if (!file.ends_with("/stowage/ops.py") &&
+        file.find("/stowage/_") == std::string::npos) {
       return KeptSourceLoc(file, PyFrame_GetLineNumber(raw));
     }
     frame = py::reinterpret_steal<py::object>(
@@ -221,6 +222,18 @@ void BindGraphs(py::module_& module) {
           "`scale`,\n"
           "\"uniform\" from -`scale` to `scale`, or \"orthogonal\" times "
           "`scale`.")
+      .def(
+          "state",
+          [](const Shared& self, const std::string& name,
+             const std::string& dtype, const std::vector<int64_t>& shape) {
+            return Checked(self, self->Open().State(
+                                     name, ValueOf(ParseDType(dtype)),
+                                     ToShape(shape), Init::Zeros(), Here()));
+          },
+          py::arg("name"), py::arg("dtype"), py::arg("shape"),
+          "What is kept from step to step and not trained, as the statistics "
+          "of\n"
+          "a batch norm. It begins as zeros.")
       .def(
           "constant",
           [](const Shared& self, const py::object& array) {

@@ -39,8 +39,6 @@ Requires-Python: >={python}
 Requires-Dist: numpy>=1.20
 Provides-Extra: torch
 Requires-Dist: torch; extra == "torch"
-Requires-Dist: onnx; extra == "torch"
-Requires-Dist: onnxscript; extra == "torch"
 Description-Content-Type: text/markdown
 
 {readme}"""
@@ -103,7 +101,7 @@ def main():
     if given.command:
         put("stowage/bin/stowage", given.command, 0o755)
     for path in given.files:
-        put("stowage/" + os.path.basename(path), path)
+        put("stowage/" + path.rpartition("stowage/")[2], path)
     libraries = {}
     for binary in binaries:
         libraries.update(libraries_of(binary))

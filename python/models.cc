@@ -10,6 +10,7 @@
 
 #include "base/strings.h"
 #include "ir/builder.h"
+#include "ir/canonicalize/canonicalize.h"
 #include "python/errors.h"
 #include "python/graphs.h"
 
@@ -75,13 +76,17 @@ std::shared_ptr<BuildFunction> SharedModel(const py::function& build) {
 
 // The function gets a GraphBuilder and a number of examples.
 ModelFn CalledGraph(const std::string& name,
-                    const std::shared_ptr<BuildFunction>& function) {
-  return [name, function](int64_t batch) -> Result<Graph> {
+                    const std::shared_ptr<BuildFunction>& function,
+                    bool canonicalize) {
+  return [name, function, canonicalize](int64_t batch) -> Result<Graph> {
     py::gil_scoped_acquire held;
     try {
       const auto builder = std::make_shared<Builder>(name);
       function->call(builder, batch);
-      return builder->Finish();
+      Result<Graph> graph = builder->Finish();
+      if (!canonicalize || !graph.ok()) return graph;
+      STOWAGE_ASSIGN_OR_RETURN(Canonicalized canonical, Canonicalize(*graph));
+      return std::move(canonical.graph);
     } catch (py::error_already_set& raised) {
       if (raised.trace()) {
         PyException_SetTraceback(raised.value().ptr(), raised.trace().ptr());
@@ -95,15 +100,17 @@ ModelFn CalledGraph(const std::string& name,
 }
 
 Model BuiltModel(const std::string& name, const py::function& train,
-                 const std::optional<py::function>& evaluate, int64_t batch) {
+                 const std::optional<py::function>& evaluate, int64_t batch,
+                 bool canonicalize) {
   std::vector<std::shared_ptr<BuildFunction>> functions = {SharedModel(train)};
   if (evaluate) functions.push_back(SharedModel(*evaluate));
-  return {
-      .name = name,
-      .train = CalledGraph(name, functions.front()),
-      .evaluate = evaluate ? CalledGraph(name, functions.back()) : ModelFn(),
-      .batch = batch,
-      .functions = functions};
+  return {.name = name,
+          .train = CalledGraph(name, functions.front(), canonicalize),
+          .evaluate = evaluate
+                          ? CalledGraph(name, functions.back(), canonicalize)
+                          : ModelFn(),
+          .batch = batch,
+          .functions = functions};
 }
 
 }  // namespace
@@ -131,7 +138,7 @@ void Model::Raise(const Error& error) const {
 
 void BindModels(py::module_& module) {
   py::class_<Model>(
-      module, "Model",
+      module, "Model", py::dynamic_attr(),
       "What stowage.model or stowage.from_torch made, to plan and to train.")
       .def_readonly("name", &Model::name, "What its reports call it.")
       .def_readonly("batch", &Model::batch, "Examples of a step.")
@@ -142,7 +149,8 @@ void BindModels(py::module_& module) {
              py::arg("batch"), py::arg("dims"), py::arg("shapes"),
              py::arg("loss"));
   module.def("built_model", &BuiltModel, py::arg("name"), py::arg("train"),
-             py::arg("evaluate"), py::arg("batch"));
+             py::arg("evaluate"), py::arg("batch"),
+             py::arg("canonicalize") = false);
   module.def("model_names", [] {
     std::vector<std::string> names;
     for (const ModelInfo& info : Models()) names.emplace_back(info.name);

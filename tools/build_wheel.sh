@@ -48,7 +48,7 @@ wheel() {
     --version "$(sed -n 's/.*kVersion = "\(.*\)".*/\1/p' base/version.h)" \
     --module "$work/_core.so" --command "$work/stowage" --readme README.md \
     --license LICENSE --out "$out" \
-    python/stowage/*.py python/stowage/*.pyi python/stowage/py.typed "$bin/python/stowage/ops.py"
+    python/stowage/*.py python/stowage/_aten/*.py python/stowage/*.pyi python/stowage/py.typed "$bin/python/stowage/ops.py"
 }
 
 for python in "${pythons[@]}"; do

@@ -1,306 +1,516 @@
 """Models of torch. Nothing here is imported before it is asked for.
 
-What torch's export loses, such as dropout, detach or a branch that is of training alone, would
-be trained otherwise than its author wrote it. So a model is tried before it is handed out: one
-step of it and one of a copy of the module, in the mode that the module is in, must agree in
-their loss, in the gradient of every param and in the statistics of batch norms.
+A module is exported by torch.export in the mode it is in, and its ATen ops become ops of
+Stowage (``stowage._aten``). Before a model is handed out it is tried: one step of it and one of
+a copy of the module must agree in their loss, in the gradient of every param and in what the
+module writes into its buffers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import io
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+import inspect
+import logging
+import math
+from typing import (Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence,
+                    Set, Tuple, Union)
 
 import numpy as np
 
-from stowage._core import Model
-from stowage._models import model as make_model
+from stowage import _core, ops
+from stowage._core import GraphBuilder, Model
 from stowage.errors import InvalidArgument, StowageError, Unsupported
 
-_LOST = ("torch's export loses detach, no_grad, a backward of one's own, padding_idx and what a "
-         "module does in training alone; leave it out of the module, or, if the difference is "
-         "meant, give check=False")
+log = logging.getLogger("stowage")
+
+Loss = Union[str, Callable[[Any, Any], Any]]
+
+KINDS = ("cross_entropy", "mse", "bce")
+# What a step has of its own.
+TAKEN = {"labels", "loss", "lr", "seed", "step"}
 
 
 def from_torch(
     module: Any,
-    example_inputs: Union[Any, Tuple[Any, ...]],
+    example_inputs: Union[Any, Tuple[Any, ...]] = (),
     *,
-    loss: str = "cross_entropy",
+    kwargs: Optional[Mapping[str, Any]] = None,
+    loss: Loss = "cross_entropy",
+    example_labels: Any = None,
     input_names: Optional[Sequence[str]] = None,
     labels_shape: Optional[Sequence[int]] = None,
     check: bool = True,
 ) -> Model:
-    """The model of a torch module, by its export to ONNX in memory.
+    """The model of a torch module: what it computes in the mode that it is in, by ops of
+    Stowage's own.
 
-    `example_inputs` is a tensor or a tuple of them; its first dimension is the batch, and
-    is the model's. Params and batch norms keep their names and begin as they are in the
-    module, which is left as it is. Params that want no gradient, buffers and constants are
-    frozen. `loss` is what is trained for: "cross_entropy", "mse" or "bce" of the first
-    output, by a further input "labels", or of another, as in "cross_entropy:logits"; or an
-    output by its name. Of a module that returns a dict, names are its keys.
+    `example_inputs`, a tensor or a tuple, and `kwargs` are what the module is called with. The
+    first axis of the first tensor is the batch, and its size the model's. Params keep their
+    names and begin as they are in the module, which is left as it is; tied ones are one. Params
+    that want no gradient, or that none reaches, are frozen. Buffers that the module writes are
+    states, and are written; others, and tensors that forward makes, are constants. Dropout and
+    other random ops draw anew in every step.
 
-    The model trains as the module does in the mode it is in, which a step of each on the
-    examples shows; `check=False` leaves that out, and with it twice the module's memory.
+    `loss` is what is trained for: "cross_entropy" (labels of -100 do not count, as torch has
+    it), "mse" or "bce" (of logits) of the first output, by a further input "labels", or of
+    another, as in "cross_entropy:logits"; an output
+    by its name, which is then a scalar; or a function of what the module returns and of labels
+    such as `example_labels`, as torch.nn.functional.cross_entropy. Outputs of a module that
+    returns a dict or a dataclass are called by its keys, one tensor is "output", and those of a
+    tuple are "output.0" and so on. `labels_shape` is the shape of the labels where it is not
+    that of the output without its classes: its last axis of up to three, the second of more.
 
-    Needs torch, onnx and onnxscript, which Stowage itself does not. Raises Unsupported where
-    they are not there, for ops that Stowage does not know, and for a module whose loss,
-    gradients or statistics would be others than torch's.
+    The model trains as the module does, which a step of each on the examples shows, dropouts
+    left out; `check=False` leaves that out, and with it a copy of the module.
+
+    Needs torch 2.5 or later, which Stowage itself does not. Raises Unsupported for a function
+    with a backward of its own, for ops that Stowage does not have, all in one message that says
+    where they are, and for a module whose step would be another than torch's.
     """
     try:
         import torch
     except ImportError as error:
-        raise Unsupported("[from_torch] there is no torch here; pip install torch onnx "
-                          "onnxscript") from error
+        raise Unsupported("[from_torch] there is no torch here; pip install torch") from error
+    args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+    made = _Module(torch, module, args, _without_cache(module, dict(kwargs or {})),
+                   _loss_of(loss, example_labels, labels_shape), input_names)
+    model = made.model(is_random=True)
+    if check:
+        made.check()
+    return model
+
+
+def _without_cache(module: Any, kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    """Of a language model of transformers that gives keys and values back, without them."""
+    if (getattr(getattr(module, "config", None), "use_cache", False)
+            and "use_cache" in inspect.signature(module.forward).parameters
+            and "use_cache" not in kwargs):
+        log.info("[from_torch] %s is called with use_cache=False", type(module).__name__)
+        kwargs["use_cache"] = False
+    return kwargs
+
+
+class _Loss(NamedTuple):
+    kind: str      # of KINDS; "": an output; "call": a function
+    output: str    # by name; "": the first
+    call: Optional[Callable[[Any, Any], Any]]
+    example_labels: Any
+    labels_shape: Optional[List[int]]
+
+
+def _loss_of(loss: Loss, example_labels: Any, labels_shape: Optional[Sequence[int]]) -> _Loss:
+    shape = None if labels_shape is None else list(labels_shape)
+    if callable(loss):
+        if example_labels is None:
+            raise InvalidArgument("[from_torch] the loss is a function, and there are no "
+                                  "example_labels to call it with")
+        return _Loss("call", "", loss, example_labels, shape)
     if not isinstance(loss, str):
         raise TypeError(f"[from_torch] loss is a {type(loss).__name__}; expected "
-                        '"cross_entropy", "mse", "bce" or the name of an output')
-    inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
-    names = list(input_names or (["x"] if len(inputs) == 1 else
-                                 [f"x{i}" for i in range(1, len(inputs) + 1)]))
-    if check:
-        _check_mode(torch, module, inputs)
-    refused: Optional[StowageError] = None
-    for is_batched in (True, False):
-        # Some modules take one batch alone.
-        file, outputs, tensors = _export(torch, module, inputs, names, is_batched)
-        if file is None:
-            continue
-        shapes = {"labels": list(labels_shape)} if labels_shape is not None else None
-        batch = int(inputs[0].shape[0]) if is_batched and inputs[0].dim() > 0 else None
+                        '"cross_entropy", "mse", "bce", the name of an output, or a function')
+    kind, _, output = loss.partition(":")
+    if kind in KINDS:
+        return _Loss(kind, output, None, None, shape)
+    return _Loss("", loss, None, None, shape)
+
+
+class _Module:
+    """A module, and what is made of it."""
+
+    def __init__(self, torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any],
+                 loss: _Loss, input_names: Optional[Sequence[str]]) -> None:
+        from stowage._aten.exported import batch_of
+
+        self.torch = torch
+        self.module = module
+        self.args, self.kwargs, self.loss = args, kwargs, loss
+        self.batch = batch_of(torch, args, kwargs)
+        self.input_names = input_names
+        self.exports: Dict[Tuple[bool, int], Any] = {}
+        statistics = self._statistics()
+        exported = self.exported(True, self.batch)
+        self.states = {*(name for name, _ in exported.written),
+                       *(name for name in exported.buffers.values() if name in statistics)}
+        self.reached = set(exported.reached(self._judged(exported)))
+        if not any(param.requires_grad and name in self.reached
+                   for name, param in module.named_parameters()):
+            raise InvalidArgument(
+                f"[from_torch] the loss reaches no param that wants a gradient: {self._said(exported)}")
+
+    def _statistics(self) -> Set[str]:
+        """Buffers of batch norms, which are states also where none of them is written."""
+        found: Set[str] = set()
+        for name, each in self.module.named_modules():
+            if not isinstance(each, self.torch.nn.modules.batchnorm._BatchNorm):
+                continue
+            found |= {f"{name}.{buffer}" if name else buffer
+                      for buffer in ("running_mean", "running_var")}
+        return found
+
+    # --- Exports ---
+
+    def exported(self, is_step: bool, batch: int) -> Any:
+        """The graph of a step, or of an evaluation, with so many examples."""
+        from stowage._aten.exported import export
+        from stowage._aten.program import check_rows
+
+        for key in ((is_step, 0), (is_step, batch)):
+            if key in self.exports:
+                return self.exports[key]
+        labels = self.loss.example_labels if is_step else None
+        args, kwargs, labels = self._cut((self.args, self.kwargs, labels), batch)
+        with _mode(self.module, is_step):
+            made = export(self.torch, _wrapped(self.torch, self.module, is_step, self.loss.call),
+                          (args, kwargs, labels) if labels is not None else (args, kwargs), {})
+        check_rows(made)
+        self.exports[is_step, 0 if made.is_dynamic else batch] = made
+        return made
+
+    def _cut(self, examples: Any, batch: int) -> Any:
+        """Examples of another number, by taking them again from the first."""
+        if batch == self.batch:
+            return examples
+        at = self.torch.arange(batch) % self.batch
+
+        def cut(x: Any) -> Any:
+            is_batch = isinstance(x, self.torch.Tensor) and x.dim() > 0 and \
+                x.shape[0] == self.batch
+            return x.index_select(0, at.to(x.device)) if is_batch else x
+        return self.torch.utils._pytree.tree_map(cut, examples)
+
+    # --- Graphs ---
+
+    def model(self, is_random: bool) -> Model:
+        def train(builder: GraphBuilder, batch: int) -> None:
+            self._build(builder, batch, True, is_random)
+
+        def evaluate(builder: GraphBuilder, batch: int) -> None:
+            self._build(builder, batch, False, False)
+
+        made = _core.built_model(type(self.module).__name__, train, evaluate, self.batch,
+                                 canonicalize=True)
+        made._frozen = self._frozen()
+        made._initial = self._initial
+        return made
+
+    def _frozen(self) -> List[str]:
+        return [name for name, param in self.module.named_parameters()
+                if not param.requires_grad or name not in self.reached]
+
+    def _judged(self, exported: Any) -> Any:
+        """The node that a gradient begins at."""
+        if self.loss.kind == "call":
+            return exported.outputs[0][1]
+        if not exported.outputs:
+            raise Unsupported("[from_torch] the module returns no tensor")
+        wanted = self.loss.output or exported.outputs[0][0]
+        for name, node in exported.outputs:
+            # Also as the op is called that makes it.
+            if wanted in (name, node.name):
+                return node
+        raise InvalidArgument(f'[from_torch] the module has no output "{wanted}"; '
+                              f"{self._said(exported)}")
+
+    def _said(self, exported: Any) -> str:
+        """Which outputs there are, and how one is judged."""
+        names = ", ".join(f'"{name}"' for name, _ in exported.outputs)
+        last = exported.outputs[-1][0]
+        return (f"its outputs are {names}; expected the one that is the loss by its name, or one "
+                f'that is judged, as in "cross_entropy:{last}"')
+
+    def _initial(self) -> Dict[str, Any]:
+        """What params and states begin with: the module's own memory, where it is contiguous."""
+        tensors = {name: param.detach() for name, param in self.module.named_parameters()}
+        tensors.update((name, buffer.detach()) for name, buffer in self.module.named_buffers()
+                       if name in self.states)
+        return {name: x.cpu().contiguous() for name, x in tensors.items()}
+
+    def _build(self, builder: GraphBuilder, batch: int, is_step: bool, is_random: bool) -> None:
+        from stowage._aten.program import Program
+        from stowage._aten.table import Lowering, Traced
+
+        exported = self.exported(is_step, batch)
+        lowering = Lowering(self.torch, builder, is_random)
+        params = {name: Traced(builder.param(name, lowering.name_of(param.dtype),
+                                             list(param.shape)))
+                  for name, param in self.module.named_parameters()}
+        states = {name: Traced(builder.state(name, lowering.name_of(buffer.dtype),
+                                             list(buffer.shape)))
+                  for name, buffer in self.module.named_buffers() if name in self.states}
+        leaves = {placeholder: params[name] for placeholder, name in exported.params.items()}
+        buffers = dict(self.module.named_buffers())
+        for placeholder, name in exported.buffers.items():
+            if name in states:
+                leaves[placeholder] = states[name]
+            else:
+                exported.constants[placeholder] = buffers[name].detach().clone()
+        nodes = {node.name: node for node in exported.graph.nodes}
+        for placeholder, name in zip(exported.inputs, self._names(exported)):
+            value = nodes[placeholder].meta["val"]
+            shape = [int(n) if isinstance(n, int) or not n.node.expr.free_symbols else batch
+                     for n in value.shape]
+            leaves[placeholder] = Traced(builder.input(name, lowering.name_of(value.dtype), shape))
+        for name, state in states.items():
+            of = name.rpartition("running_")[0] + "num_batches_tracked"
+            if of in states:
+                lowering.counts[id(state)] = states[of]
+        program = Program(self.torch, exported, lowering, leaves)
+        if is_step:
+            judged = program.made[self._judged(exported)]
+            if not isinstance(judged, Traced):
+                raise Unsupported("[from_torch] the loss is the same whatever the module is given")
+            builder.output("loss", self._loss_value(lowering, judged))
+            program.write_buffers(states)
+            return
+        for name, output in program.outputs():
+            if name in TAKEN or name in params:
+                name += ".2"
+            builder.output(name, ops.copy(lowering.value(output)))
+
+    def _names(self, exported: Any) -> List[str]:
+        """What inputs are called: as they were given, or as forward has it."""
+        count = len(exported.inputs) - (self.loss.example_labels is not None
+                                        and len(exported.inputs) > len(self._given()))
+        names = list(self.input_names or self._given())
+        if len(names) != count:
+            raise InvalidArgument(f"[from_torch] input_names has {len(names)} names for "
+                                  f"{count} inputs")
+        names = [f"{name}.2" if name in TAKEN - {"labels"} or
+                 (name == "labels" and self.loss.kind) else name for name in names]
+        return names + ["labels"] * (len(exported.inputs) - count)
+
+    def _given(self) -> List[str]:
+        from stowage._aten.exported import given_names
+        return given_names(self.torch, self.module, self.args, self.kwargs)
+
+    # --- Losses ---
+
+    def _loss_value(self, lowering: Any, output: Any) -> Any:
+        from stowage._aten import losses
+        from stowage._aten.table import Traced
+
+        kind = self.loss.kind
+        if kind in ("", "call"):
+            value = lowering.value(output)
+            if math.prod(value.shape) != 1:
+                raise InvalidArgument(f"[from_torch] the loss is of shape {tuple(value.shape)}; "
+                                      "expected one number")
+            return ops.reshape(value, shape=[]) if value.shape else value
+        shape = self._labels_shape(output.shape)
+        labels = lowering.builder.input(
+            "labels", "i64" if kind == "cross_entropy" else output.dtype, shape)
+        if kind == "cross_entropy":
+            axis = _class_axis(output.shape, shape)
+            rank = len(output.shape)
+            if axis != rank - 1:
+                output = output.permuted([i for i in range(rank) if i != axis] + [axis])
+            return losses.kept_cross_entropy(lowering, output, Traced(labels)).value
+        value = output.value
+        if kind == "mse":
+            return ops.reduce_mean(ops.square(ops.sub(value, labels)), axes=[])
+        # -(y log s(x) + (1 - y) log(1 - s(x))) = softplus(x) - x y
+        return ops.reduce_mean(ops.sub(ops.softplus(value), ops.mul(value, labels)), axes=[])
+
+    def _labels_shape(self, output: Sequence[int]) -> List[int]:
+        if self.loss.labels_shape is not None:
+            # Of the examples; the first axis is that of the batch.
+            return [output[0], *self.loss.labels_shape[1:]]
+        if self.loss.kind != "cross_entropy":
+            return list(output)
+        if len(output) < 2:
+            raise InvalidArgument(f"[from_torch] the output of shape {tuple(output)} has no "
+                                  "classes; expected two axes or more")
+        axis = 1 if len(output) > 3 else len(output) - 1
+        return [n for i, n in enumerate(output) if i != axis]
+
+    # --- The check ---
+
+    def _trainer(self) -> Any:
+        from stowage._trainers import Trainer
+
         try:
-            made = make_model(file, batch=batch, loss=loss, shapes=shapes)
-            trained = {name for name, param in module.named_parameters(remove_duplicate=False)
-                       if param.requires_grad}
-            made._frozen = [name for name in tensors if name not in trained]
-            if check:
-                _check_step(torch, module, inputs, made, loss, outputs)
-            return made
+            return Trainer(self.model(is_random=False), optimizer="sgd", lr=1.0, levers="none",
+                           device="cpu")
         except StowageError as error:
-            refused = refused or error
-            if isinstance(error, _Differs):
-                break
-    assert refused is not None
-    if isinstance(refused, _Differs):
-        raise Unsupported(str(refused))
-    if len(outputs) > 1 and " output " not in str(refused):
-        raise type(refused)(f"{refused}; the loss {loss!r} is of the output "
-                            f'"{outputs[_judged(loss, outputs)[1]]}" of {outputs}, '
-                            "and may be of another, as in 'cross_entropy:logits'") from refused
-    raise refused
+            # What a row has refused, rather than that a function has raised.
+            raise error.__cause__ if isinstance(error.__cause__, StowageError) else error
+
+    def check(self) -> None:
+        """That a step is torch's, dropouts left out: its loss, gradients and buffers."""
+        torch = self.torch
+        net = _copy(self.module)
+        args, kwargs, labels = _copy((self.args, self.kwargs, self.loss.example_labels))
+        with _without_dropout(torch), torch.random.fork_rng():
+            once = net(*args, **kwargs)
+            if self._draws():
+                return  # what it computes is another each time
+            with self._trainer() as trainer:
+                theirs, labels = self._their_loss(once, labels, trainer.inputs)
+                theirs.backward()
+                before = {name: np.array(value) for name, value in trainer.state_dict().items()}
+                leaves = [x for x in torch.utils._pytree.tree_leaves((self.args, self.kwargs))
+                          if isinstance(x, torch.Tensor)]
+                ours = trainer.step(*leaves, *([] if labels is None else [labels]))
+                after = trainer.state_dict()
+        _expect_close("its loss is", ours, float(theirs.detach()), 1e-3, 1e-6)
+        self._check_gradients(net, before, after)
+        for name, buffer in net.named_buffers():
+            if name in after and buffer.is_floating_point():
+                _expect_close(f'the buffer "{name}" has', after[name],
+                              buffer.detach().float().numpy(), 1e-3, 1e-5)
+
+    def _draws(self) -> bool:
+        """Whether the step has random ops that are no dropouts."""
+        from stowage._aten.exported import DRAWS, family_of
+
+        exported = self.exported(True, self.batch)
+        return any(family_of(node) in DRAWS and "dropout" not in family_of(node)
+                   for node in exported.graph.nodes if node.op == "call_function")
+
+    def _their_loss(self, output: Any, labels: Any, inputs: Any) -> Tuple[Any, Any]:
+        from stowage._aten.exported import leaves_of
+
+        torch, kind = self.torch, self.loss.kind
+        if kind == "call":
+            assert self.loss.call is not None
+            return self.loss.call(output, labels), labels
+        named = [(name, x) for name, x in leaves_of(torch, output) if isinstance(x, torch.Tensor)]
+        names = [name for name, _ in self.exported(True, self.batch).outputs]
+        x: Any = named[0][1]
+        if self.loss.output and len(names) > 1:
+            x = dict(named)[self.loss.output]
+        if not kind:
+            return x.sum(), None
+        random = torch.Generator().manual_seed(0)
+        shape = inputs["labels"].shape
+        functional = torch.nn.functional
+        if kind != "cross_entropy":
+            labels = torch.rand(shape, generator=random).to(x.dtype)
+            judge = (functional.mse_loss if kind == "mse" else
+                     functional.binary_cross_entropy_with_logits)
+            return judge(x, labels), labels
+        axis = _class_axis(tuple(x.shape), shape)
+        labels = torch.randint(0, x.shape[axis], shape, generator=random)
+        rows = x.movedim(axis, -1).reshape(-1, x.shape[axis])
+        return functional.cross_entropy(rows, labels.reshape(-1)), labels
+
+    def _check_gradients(self, net: Any, before: Mapping[str, Any],
+                         after: Mapping[str, Any]) -> None:
+        gradients = {name: (param.grad if param.grad is not None else
+                            self.torch.zeros_like(param)).detach().float().numpy()
+                     for name, param in net.named_parameters() if param.requires_grad}
+        largest = max((float(np.abs(g).max(initial=0)) for g in gradients.values()), default=0.0)
+        for name, g in gradients.items():
+            step = before[name].astype(np.float64) - after[name]
+            # A param of few bits takes up so much of its gradient.
+            bits = float(self.torch.finfo(dict(net.named_parameters())[name].dtype).eps)
+            slack = 4 * bits * float(np.abs(before[name]).max(initial=0)) + 1e-4 * largest
+            off = float(np.abs(step - g).max(initial=0))
+            if not off <= slack + (2e-2 + 8 * bits) * float(np.abs(g).max(initial=0)):
+                raise Unsupported(
+                    f'[from_torch] "{name}" would be trained otherwise than torch trains it: on '
+                    f"the examples its gradient is off by {off:.3g}, of "
+                    f"{float(np.abs(g).max(initial=0)):.3g}; if the difference is meant, give "
+                    "check=False")
 
 
-def _judged(loss: str, outputs: List[str]) -> Tuple[str, int]:
-    """What a loss computes, "" where it is an output, and the place of its output."""
-    kind, _, name = loss.partition(":")
-    if kind not in ("cross_entropy", "mse", "bce"):
-        kind, name = "", loss
-    return kind, outputs.index(name) if name in outputs else 0
+@contextlib.contextmanager
+def _mode(module: Any, is_step: bool) -> Iterator[None]:
+    """The module as it is for a step, in eval mode for an evaluation; afterwards as it was."""
+    from stowage._aten.norms import CUMULATIVE
 
-
-class _Differs(Unsupported):
-    """A model that trains otherwise than its module."""
-
-
-def _export(torch: Any, module: Any, inputs: Tuple[Any, ...], names: List[str],
-            is_batched: bool) -> Tuple[Optional[bytes], List[str], List[str]]:
-    """The file, and what its outputs and its tensors are called; no file where the module
-    takes one number of examples alone."""
     modes = {each: each.training for each in module.modules()}
-    dimensions = None
-    if is_batched:
-        batch = torch.export.Dim("batch")
-        dimensions = tuple({0: batch} if isinstance(x, torch.Tensor) and x.dim() > 0 else None
-                           for x in inputs)
-    file = io.BytesIO()
+    # Torch would ask how many batches there were.
+    counting = [each for each in module.modules()
+                if getattr(each, "num_batches_tracked", None) is not None
+                and getattr(each, "momentum", 0.0) is None]
     try:
-        # Batch norms keep their place and params their names only where they are not
-        # folded into each other.
-        module.eval()
-        exported: Any = torch.onnx.export(module, inputs, dynamo=True, optimize=False,
-                                          verbose=False, input_names=names,
-                                          output_names=_keys(torch, module, inputs, names),
-                                          dynamic_shapes=dimensions)
-        exported.save(file)
-    except ImportError as error:
-        raise Unsupported(f"[from_torch] the export needs {error.name}; pip install onnx "
-                          "onnxscript") from error
-    except Exception as error:
-        if is_batched:
-            return None, [], []
-        raise Unsupported(f"[from_torch] torch cannot export the module: {_first_line(error)}"
-                          + _hint(module)) from error
+        if not is_step:
+            module.eval()
+        for each in counting:
+            each.momentum = CUMULATIVE
+        yield
     finally:
+        for each in counting:
+            each.momentum = None
         for each, was_training in modes.items():
             each.training = was_training
-    graph = exported.model_proto.graph
-    return (file.getvalue(), [each.name for each in graph.output],
-            [each.name for each in graph.initializer])
 
 
-def _keys(torch: Any, module: Any, inputs: Tuple[Any, ...],
-          input_names: List[str]) -> Optional[List[str]]:
-    """What the outputs are called by a module that returns a dict; None by others."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        output = module(*inputs)
-    if not isinstance(output, Mapping):
-        return None
-    leaves, _ = torch.utils._pytree.tree_flatten_with_path(output)
-    keys = [".".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)
-            for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
-    taken = {*input_names, "labels", "loss", "lr", "seed", "step", *module.state_dict()}
-    return None if taken & set(keys) else keys
+def _wrapped(torch: Any, module: Any, is_step: bool,
+             loss: Optional[Callable[[Any, Any], Any]]) -> Any:
+    """The module with its loss, where that is a function, called with tuple and dict."""
+    class Step(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, args: Any, kwargs: Any, labels: Any = None) -> Any:
+            made = self.module(*args, **kwargs)
+            return loss(made, labels) if is_step and loss is not None else made
+
+    made = Step()
+    made.training = module.training
+    return made
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {(lines or [''])[0][:300]}"
+def _without_dropout(torch: Any) -> Any:
+    """A mode in which dropouts let everything through."""
+    class Mode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (),
+                               kwargs: Any = None) -> Any:
+            if function is torch.ops.aten.bernoulli_.float:
+                # Of a dropout, which divides by what is kept.
+                return args[0].fill_(args[1] if len(args) > 1 else 0.5)
+            if function is torch.ops.aten.native_dropout.default:
+                return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
+            return function(*args, **(kwargs or {}))
+
+    return Mode()
 
 
-def _hint(module: Any) -> str:
-    if getattr(getattr(module, "config", None), "use_cache", False):
-        return "; set module.config.use_cache to False"
-    return ""
-
-
-def _check_mode(torch: Any, module: Any, inputs: Tuple[Any, ...]) -> None:
-    """That the module computes the same again, and normalizes as it is going to."""
-    frozen = [name for name, each in module.named_modules()
-              if isinstance(each, torch.nn.modules.batchnorm._BatchNorm)
-              and each.track_running_stats and not each.training]
-    if frozen:
-        raise Unsupported(f'[from_torch] the batch norm "{frozen[0]}" is in eval mode, in which '
-                          "it normalizes by its running statistics; here it would by the "
-                          "batch's: call module.train()")
-    net = _copy(module)
-    with torch.random.fork_rng(), torch.no_grad():
-        once, again = (_tensors(torch, net(*inputs)) for _ in range(2))
-    if any(not torch.equal(a, b) for a, b in zip(once, again)):
-        drop = [name for name, each in module.named_modules()
-                if each.training and "Drop" in type(each).__name__]
-        raise Unsupported("[from_torch] the module draws random numbers in the mode it is in"
-                          + (f', as "{drop[0]}" does' if drop else "")
-                          + ", which torch's export loses; call module.eval(), or give its "
-                          "dropouts a p of 0")
-
-
-def _copy(module: Any) -> Any:
+def _copy(x: Any) -> Any:
     try:
-        return copy.deepcopy(module)
+        return copy.deepcopy(x)
     except Exception as error:
+        from stowage._aten.exported import first_line
         raise Unsupported("[from_torch] the module cannot be copied, so that it cannot be tried: "
-                          f"{_first_line(error)}; give check=False") from error
-
-
-def _tensors(torch: Any, output: Any) -> List[Any]:
-    leaves, _ = torch.utils._pytree.tree_flatten(output)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-
-
-def _check_step(torch: Any, module: Any, inputs: Tuple[Any, ...], made: Model, loss: str,
-                outputs: List[str]) -> None:
-    """That a step is torch's: its loss, gradients and statistics."""
-    from stowage._trainers import Trainer
-
-    with Trainer(made, optimizer="sgd", lr=1.0, levers="none", device="cpu") as trainer:
-        net = _copy(module)
-        kind, at = _judged(loss, outputs)
-        made_outputs = _tensors(torch, net(*inputs))
-        output = made_outputs[at] if at < len(made_outputs) else None
-        given = list(inputs)
-        labels = None
-        if kind and output is not None:
-            labels = _labels(torch, trainer.inputs["labels"], output, kind)
-            given.append(labels)
-        theirs = _loss(torch, output, labels, kind)
-        if len(given) != len(trainer.inputs) or theirs is None or theirs.numel() != 1:
-            raise Unsupported("[from_torch] the module cannot be tried on the examples: a step "
-                              f"takes {list(trainer.inputs)} for {len(inputs)} examples' arrays "
-                              f"and the loss {loss!r}, of the outputs {outputs}; give "
-                              "check=False")
-        theirs.backward()
-        before = {name: np.array(value) for name, value in trainer.state_dict().items()}
-        ours = trainer.step(*given)
-        after = trainer.state_dict()
-    _expect_close("its loss is", ours, float(theirs), 1e-3, 1e-6)
-    gradients = {name: (param.grad if param.grad is not None else torch.zeros_like(param))
-                 for name, param in net.named_parameters(remove_duplicate=False)
-                 if param.requires_grad}
-    largest = max((float(g.abs().max()) for g in gradients.values() if g.numel()), default=0.0)
-    aliases = {id(param): name for name, param in net.named_parameters(remove_duplicate=False)
-               if name in before}
-    for name, param in net.named_parameters():
-        if name not in gradients or id(param) in aliases:
-            continue
-        if float(gradients[name].abs().max()) > 0:
-            raise _Differs(f'[from_torch] "{name}" has a gradient in torch, and is no param of '
-                           f"the export; {_LOST}")
-    for name, gradient in gradients.items():
-        if name not in before:
-            continue
-        g = gradient.detach().float().numpy()
-        step = before[name] - after[name]
-        # A param of f32 takes up so much of its gradient.
-        slack = 4e-7 * float(np.abs(before[name]).max(initial=0)) + 1e-4 * largest
-        off = float(np.abs(step - g).max(initial=0))
-        if not off <= slack + 2e-2 * float(np.abs(g).max(initial=0)):
-            raise _Differs(f'[from_torch] "{name}" would be trained otherwise than torch trains '
-                           f"it: on the examples its gradient is off by {off:.3g}, of "
-                           f"{float(np.abs(g).max(initial=0)):.3g}; {_LOST}")
-    for name, buffer in net.named_buffers():
-        if name in after and buffer.is_floating_point():
-            _expect_close(f'the statistics "{name}" are', after[name],
-                          buffer.detach().float().numpy(), 1e-3, 1e-5)
+                          f"{first_line(error)}; give check=False") from error
 
 
 def _expect_close(what: str, ours: Any, theirs: Any, relative: float, absolute: float) -> None:
     if np.allclose(ours, theirs, rtol=relative, atol=absolute, equal_nan=True):
         return
     at = np.argmax(np.abs(np.asarray(ours) - np.asarray(theirs)))
-    raise _Differs(f"[from_torch] the module would be trained otherwise than torch trains it: on "
-                   f"the examples {what} {np.ravel(ours)[at]:.6g}, and {np.ravel(theirs)[at]:.6g} "
-                   f"in torch; {_LOST}")
+    raise Unsupported("[from_torch] the module would be trained otherwise than torch trains it: on "
+                      f"the examples {what} {np.ravel(ours)[at]:.6g}, and "
+                      f"{np.ravel(theirs)[at]:.6g} in torch; if the difference is meant, give "
+                      "check=False")
 
 
-def _labels(torch: Any, wanted: Any, output: Any, kind: str) -> Any:
-    random = torch.Generator().manual_seed(0)
-    if kind != "cross_entropy":
-        return torch.rand(wanted.shape, generator=random)
-    classes = output.shape[_class_axis(tuple(output.shape), wanted.shape)]
-    kind = torch.int64 if wanted.dtype == "i64" else torch.int32
-    return torch.randint(0, classes, wanted.shape, generator=random).to(kind)
-
-
-def _class_axis(output: Tuple[int, ...], labels: Tuple[int, ...]) -> int:
+def _class_axis(output: Sequence[int], labels: Sequence[int]) -> int:
     """The axis of the output that the labels lack."""
-    axes = [i for i in range(len(output)) if output[:i] + output[i + 1:] == tuple(labels)]
-    return axes[-1] if axes else len(output) - 1
-
-
-def _loss(torch: Any, output: Any, labels: Any, kind: str) -> Any:
-    functional = torch.nn.functional
-    if labels is None:
-        return output
-    output = output.float()
-    if kind == "mse":
-        return functional.mse_loss(output, labels)
-    if kind == "bce":
-        return functional.binary_cross_entropy_with_logits(output, labels)
-    axis = _class_axis(tuple(output.shape), tuple(labels.shape))
-    rows = output.movedim(axis, -1).reshape(-1, output.shape[axis])
-    return functional.cross_entropy(rows, labels.reshape(-1).long())
+    output, labels = tuple(output), tuple(labels)
+    axes = [i for i in range(len(output)) if output[:i] + output[i + 1:] == labels]
+    if len(output) > 3 and 1 in axes:
+        return 1
+    if not axes:
+        raise InvalidArgument(f"[from_torch] labels of shape {labels} do not fit the output "
+                              f"{output}; expected its axes but for the classes")
+    return axes[-1]
 
 
 def give_weights(module: Any, state: Mapping[str, Any]) -> Any:
     """Copies arrays into the tensors of a module's state that are called as they are."""
     import torch
 
-    tensors = module.state_dict()
+    tensors = dict(module.named_parameters(remove_duplicate=False))
+    tensors.update(module.named_buffers(remove_duplicate=False))
     unknown = sorted(set(state) - set(tensors))
     if unknown:
         raise InvalidArgument(f"[to_torch] the module has no {unknown}; expected the one that "
-                              "from_torch exported")
+                              "from_torch was given")
     with torch.no_grad():
         for name, array in state.items():
             tensors[name].copy_(torch.from_numpy(array))

@@ -123,6 +123,9 @@ class Trainer:
         self._plan = Plan(_core.make_plan(made, request, opened.name, dtype, threads))
         log_plan(self._plan)
         self._core = _core.Trainer(self._plan._core, opened, seed)
+        initial = getattr(made, "_initial", None)
+        if initial is not None:
+            self._core.write(initial())
         self._step = self._core.step
         self._parts: Optional[Dict[str, str]] = None
         self._set_rate(self._plan._core.learning_rate() if lr is None else lr)

@@ -20,8 +20,7 @@ import resnet18
 import stowage
 import support
 
-HAS_TORCH = all(importlib.util.find_spec(name) for name in
-                ("torch", "torchvision", "onnx", "onnxscript"))
+HAS_TORCH = all(importlib.util.find_spec(name) for name in ("torch", "torchvision"))
 GOLDENS = os.path.abspath("tests/goldens/torch")
 
 

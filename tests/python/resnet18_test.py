@@ -16,8 +16,7 @@ GOLDENS = "tests/goldens/torch"
 
 
 def has_torch():
-    return all(importlib.util.find_spec(name) for name in
-               ("torch", "torchvision", "onnx", "onnxscript"))
+    return all(importlib.util.find_spec(name) for name in ("torch", "torchvision"))
 
 
 class Resnet18Test(support.TestCase):
@@ -43,7 +42,7 @@ class Resnet18Test(support.TestCase):
             np.testing.assert_allclose(logits, expected[f"logits_{dtype}"], rtol=0, atol=1e-4)
         self.assertLess(losses[-1], losses[0] - 0.1)
 
-    @unittest.skipUnless(has_torch(), "no torch, torchvision, onnx and onnxscript here")
+    @unittest.skipUnless(has_torch(), "no torch and torchvision here")
     def test_out_of_a_torch_module_and_back(self):
         import torch
         import torchvision
@@ -66,7 +65,7 @@ class Resnet18Test(support.TestCase):
         with torch.no_grad():
             np.testing.assert_allclose(net.eval()(x).numpy(), logits, rtol=0, atol=1e-4)
 
-    @unittest.skipUnless(has_torch(), "no torch, torchvision, onnx and onnxscript here")
+    @unittest.skipUnless(has_torch(), "no torch and torchvision here")
     def test_tensors_are_taken_or_refused_in_words(self):
         import torch
 

@@ -1,0 +1,16 @@
+"""ATen ops as ops of Stowage: a row for each, in a file for each family.
+
+    @row("relu", "silu")
+    def ...
+
+What has no row is decomposed by torch into ops that have, or refused.
+"""
+
+from __future__ import annotations
+
+from stowage._aten import (attention, convolutions, elementwise, indexing, losses, norms, products,
+                           random, recurrent, reductions, shapes)
+from stowage._aten.table import ROWS
+
+__all__ = ["ROWS", "attention", "convolutions", "elementwise", "indexing", "losses", "norms",
+           "products", "random", "recurrent", "reductions", "shapes"]

@@ -1,0 +1,240 @@
+"""What torch.export makes of a module: one graph of ATen ops without side effects."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Tuple
+
+from stowage._aten import ROWS
+from stowage.errors import Unsupported
+
+# What depends on an operand's shape and type alone; torch computes it where a graph is built.
+OF_SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones",
+             "new_full", "new_empty", "new_empty_strided", "sym_size", "sym_numel", "sym_stride",
+             "sym_storage_offset", "_assert_tensor_metadata", "_assert_scalar",
+             "sym_constrain_range_for_size", "sym_constrain_range"}
+# What draws, of whatever it is given.
+DRAWS = {"rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm",
+         "bernoulli", "normal", "normal_functional", "uniform", "multinomial", "exponential",
+         "native_dropout", "dropout", "feature_dropout", "alpha_dropout"}
+
+
+# What names begin with, of the module that calls the user's.
+OUTER = "module."
+
+
+class Exported(NamedTuple):
+    """A module's graph, and what its inputs and outputs are."""
+
+    graph: Any
+    params: Dict[str, str]      # by placeholder; tied ones by one name
+    buffers: Dict[str, str]
+    constants: Dict[str, Any]   # tensors by placeholder
+    inputs: List[str]           # placeholders, in order
+    outputs: List[Tuple[str, Any]]  # nodes by name
+    written: List[Tuple[str, Any]]  # buffers, and the nodes that are their next content
+    is_dynamic: bool            # else for one number of examples alone
+
+    def reached(self, output: Any) -> List[str]:
+        """Params that a gradient of `output` reaches."""
+        found, seen, left = [], set(), [output]
+        while left:
+            node = left.pop()
+            if node in seen or not hasattr(node, "op"):
+                continue
+            seen.add(node)
+            if node.op == "placeholder" and node.name in self.params:
+                found.append(self.params[node.name])
+            if name_of(node) not in ("detach.default", "detach_copy.default"):
+                left.extend(node.all_input_nodes)
+        return found
+
+
+def name_of(node: Any) -> str:
+    """"add.Tensor" of an ATen op, else what its function is called."""
+    if node.op != "call_function":
+        return ""
+    return _op_name(node.target)
+
+
+def _op_name(op: Any) -> str:
+    schema = getattr(op, "_schema", None)
+    if schema is None:
+        return str(getattr(op, "__name__", op))
+    return f"{schema.name.partition('::')[2]}.{schema.overload_name or 'default'}"
+
+
+def family_of(node: Any) -> str:
+    return name_of(node).partition(".")[0]
+
+
+def where(node: Any) -> str:
+    """The module's place and the user's line that a node comes from."""
+    stack = node.meta.get("nn_module_stack") or {}
+    paths = [str(path).removeprefix(OUTER) for path, _ in stack.values()
+             if path and str(path) != OUTER[:-1]]
+    found = f'"{paths[-1]}"' if paths else "the module"
+    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()
+             if line.strip().startswith("File ")]
+    ours = [line for line in lines if "/torch/" not in line and "/stowage/" not in line]
+    if ours:
+        file, _, rest = ours[-1][5:].partition(", line ")
+        found += f" ({file.strip(chr(34)).rpartition('/')[2]}:{rest.partition(',')[0]})"
+    return found
+
+
+def leaves_of(torch: Any, output: Any) -> List[Tuple[str, Any]]:
+    """What a module returns, by name: keys of dicts, fields, places in tuples."""
+    leaves, _ = torch.utils._pytree.tree_flatten_with_path(output)
+    named = []
+    for path, leaf in leaves:
+        keys = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key))))
+                for key in path]
+        if not keys or keys[0].isdigit():
+            keys.insert(0, "output")
+        named.append((".".join(keys), leaf))
+    return named
+
+
+@contextlib.contextmanager
+def _own_backwards(torch: Any) -> Iterator[List[str]]:
+    """Functions with a backward of their own that are called meanwhile."""
+    called: List[str] = []
+    function = torch.autograd.Function
+    before = function.__dict__["apply"]
+
+    def apply(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        if not kind.__module__.startswith("torch."):
+            called.append(kind.__qualname__)
+        return before.__get__(None, kind)(*args, **kwargs)
+
+    function.apply = classmethod(apply)
+    try:
+        yield called
+    finally:
+        function.apply = before
+
+
+def given_names(torch: Any, module: Any, args: Any, kwargs: Any) -> List[str]:
+    """What the tensors that a module is called with are called, in the order of its inputs."""
+    names: List[str] = []
+    bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    places = {id(x): name for name, x in bound.items()}
+    for i, x in enumerate(args):
+        names += _parts(torch, places.get(id(x), f"x{i}"), x)
+    for name, x in kwargs.items():
+        names += _parts(torch, name, x)
+    return names
+
+
+def _parts(torch: Any, name: str, x: Any) -> List[str]:
+    leaves = [(path, leaf) for path, leaf in torch.utils._pytree.tree_flatten_with_path(x)[0]
+              if isinstance(leaf, torch.Tensor)]
+    if len(leaves) == 1:
+        return [name]
+    return [".".join([name, *(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)])
+            for path, _ in leaves]
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {(lines or [''])[0][:300]}"
+
+
+def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exported:
+    """The graph of a module in the mode that it is in. Raises Unsupported, by name, for a
+    function with a backward of its own, and for what torch cannot export."""
+    batch = batch_of(torch, args, kwargs)
+    automatic = torch.export.Dim.AUTO
+
+    def dims(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return None
+        return {0: automatic} if x.dim() > 0 and x.shape[0] == batch and batch > 1 else {}
+
+    of_args, of_kwargs = torch.utils._pytree.tree_map(dims, (args, dict(kwargs)))
+    shapes = dict(inspect.signature(module.forward).bind(*of_args, **of_kwargs).arguments)
+    try:
+        with _own_backwards(torch) as called:
+            program = torch.export.export(module, args, dict(kwargs), strict=False,
+                                          dynamic_shapes=shapes)
+    except Exception as error:
+        raise Unsupported(f"[from_torch] torch cannot export the module: {first_line(error)}"
+                          ) from error
+    if called:
+        raise Unsupported(f"[from_torch] {', '.join(sorted(set(called)))} has a backward of its "
+                          "own, which is not supported; write it by ops and detach")
+    _keep_no_grad(torch, program)
+    table = torch.export.default_decompositions()
+    for op in list(table):
+        if _op_name(op) in ROWS:
+            table.pop(op)
+    return _read(torch, module, program.run_decompositions(table))
+
+
+def batch_of(torch: Any, args: Any, kwargs: Any) -> int:
+    """Examples: the first axis of the first tensor that has one."""
+    for x in torch.utils._pytree.tree_leaves((args, dict(kwargs))):
+        if isinstance(x, torch.Tensor) and x.dim() > 0:
+            return int(x.shape[0])
+    return 1
+
+
+def _keep_no_grad(torch: Any, program: Any) -> None:
+    """Detaches what is made without gradients, which torch would forget."""
+    graph = program.graph
+    for node in list(graph.nodes):
+        if node.op != "call_function" or name_of(node) != "wrap_with_set_grad_enabled":
+            continue
+        if node.args[0]:
+            continue
+        for part in list(node.users):
+            if not isinstance(part.meta.get("val"), torch.Tensor):
+                continue
+            with graph.inserting_after(part):
+                stopped = graph.call_function(torch.ops.aten.detach.default, (part,))
+            stopped.meta = dict(part.meta)
+            part.replace_all_uses_with(stopped, delete_user_cb=lambda user, s=stopped: user is not s)
+    program.graph_module.recompile()
+
+
+def _read(torch: Any, module: Any, program: Any) -> Exported:
+    signature = program.graph_signature
+    first = {}
+    for name, param in module.named_parameters():
+        first[id(param)] = name
+    params = {}
+    for placeholder, name in signature.inputs_to_parameters.items():
+        params[placeholder] = first[id(module.get_parameter(name))].removeprefix(OUTER)
+    nodes = {node.name: node for node in program.graph.nodes}
+    constants = {}
+    for placeholder, name in signature.inputs_to_lifted_tensor_constants.items():
+        constants[placeholder] = program.constants[name]
+    for placeholder, name in signature.inputs_to_buffers.items():
+        if name not in dict(module.named_buffers()):
+            constants[placeholder] = program.constants[name]
+    inputs = [spec.arg.name for spec in signature.input_specs
+              if spec.kind.name == "USER_INPUT" and spec.arg.name in nodes
+              and isinstance(nodes[spec.arg.name].meta.get("val"), torch.Tensor)]
+    outputs, written = [], []
+    for spec in signature.output_specs:
+        node = nodes.get(getattr(spec.arg, "name", ""))
+        if spec.kind.name == "BUFFER_MUTATION":
+            written.append((spec.target.removeprefix(OUTER), node))
+        elif spec.kind.name == "USER_OUTPUT":
+            outputs.append(node if node is not None else getattr(spec.arg, "value", None))
+        else:
+            raise Unsupported(f"[from_torch] the module writes its input {spec.target!r}, which is "
+                              "not supported")
+    tree = torch.utils._pytree.tree_unflatten(outputs, program.call_spec.out_spec)
+    named = [(name, leaf) for name, leaf in leaves_of(torch, tree)
+             if hasattr(leaf, "op") and isinstance(leaf.meta.get("val"), torch.Tensor)]
+    sizes = [nodes[name].meta["val"].shape for name in inputs]
+    # A size that the module has fixed is a symbol that stands for a number.
+    is_dynamic = not sizes or any(len(size) and isinstance(size[0], torch.SymInt)
+                                  and size[0].node.expr.free_symbols for size in sizes)
+    buffers = {placeholder: name.removeprefix(OUTER)
+               for placeholder, name in signature.inputs_to_buffers.items()
+               if placeholder not in constants}
+    return Exported(program.graph, params, buffers, constants, inputs, named, written, is_dynamic)

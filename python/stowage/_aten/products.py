@@ -1,0 +1,120 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import Any, List, Tuple
+
+from stowage import ops
+from stowage._aten.elementwise import add as add_row
+from stowage._aten.shapes import broadcast, reshaped
+from stowage._aten.table import Lowering, Traced, row
+from stowage._core import Value
+
+# Rows of logits from so many classes up are made where the loss is, some at a time.
+LEAST_CLASSES = 8192
+
+
+def _operand(x: Traced) -> Tuple[Value, bool]:
+    """A matrix, or matrices, and whether they lie transposed."""
+    rank = len(x.order)
+    swapped = (*range(rank - 2), rank - 1, rank - 2)
+    return (x.base, True) if x.order == swapped else (x.value, False)
+
+
+def product(g: Lowering, a: Any, b: Any) -> Traced:
+    """a (..., M, K) times b (..., K, N)."""
+    dtype = g.result_type(a, b)
+    (x, is_x_transposed), (y, is_y_transposed) = (
+        _operand(g.traced(each, dtype)) for each in (a, b))
+    return Traced(ops.matmul(x, y, transpose_a=is_x_transposed, transpose_b=is_y_transposed))
+
+
+@row("linear")
+def linear(g: Lowering, x: Any, weight: Any, bias: Any = None) -> Traced:
+    x, weight = g.traced(x), g.traced(weight)
+    if len(x.shape) == 1:
+        return reshaped(linear(g, reshaped(x, [1, -1]), weight, bias), [-1])
+    turned = weight.permuted([1, 0])
+    if bias is None and weight.shape[0] >= LEAST_CLASSES and not weight.is_permuted:
+        features = x.value
+        return Traced(None, linear=(features, weight.base),
+                      make=lambda: product(g, Traced(features), turned).value,
+                      shape=(*x.shape[:-1], weight.shape[0]), dtype=x.dtype)
+    made = product(g, x, turned)
+    return made if bias is None else add_row(g, made, bias)
+
+
+@row("addmm")
+def addmm(g: Lowering, bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Traced:
+    made = product(g, a, b)
+    if alpha != 1:
+        made = Traced(ops.mul(made.value, g.scalar(alpha, made.dtype)))
+    return made if beta == 0 else add_row(g, made, bias, beta)
+
+
+@row("baddbmm")
+def baddbmm(g: Lowering, bias: Any, a: Any, b: Any, *, beta: float = 1,
+            alpha: float = 1) -> Traced:
+    return addmm(g, bias, a, b, beta=beta, alpha=alpha)
+
+
+@row("mm", "bmm")
+def mm(g: Lowering, a: Any, b: Any) -> Traced:
+    return product(g, a, b)
+
+
+@row("mv")
+def mv(g: Lowering, a: Any, b: Any) -> Traced:
+    return matmul(g, a, b)
+
+
+@row("dot", "vdot", "inner")
+def dot(g: Lowering, a: Any, b: Any) -> Traced:
+    return matmul(g, a, b)
+
+
+def _transposed(x: Traced) -> Traced:
+    rank = len(x.shape)
+    return x.permuted([*range(rank - 2), rank - 1, rank - 2])
+
+
+def _of_one_lead(a: Traced, b: Traced) -> Tuple[Traced, Traced]:
+    """With the leading axes that both are broadcast to."""
+    rank = max(len(a.shape), len(b.shape))
+    a, b = (reshaped(x, [1] * (rank - len(x.shape)) + list(x.shape)) for x in (a, b))
+    lead = [max(n, m) for n, m in zip(a.shape[:-2], b.shape[:-2])]
+    return broadcast(a, [*lead, *a.shape[-2:]]), broadcast(b, [*lead, *b.shape[-2:]])
+
+
+@row("matmul")
+def matmul(g: Lowering, a: Any, b: Any) -> Traced:
+    a, b = g.traced(a), g.traced(b)
+    lost: List[int] = []  # axes of the result that vectors do not have
+    if len(a.shape) == 1:
+        a = reshaped(a, [1, -1])
+        lost.append(-2)
+    if len(b.shape) == 1:
+        b = reshaped(b, [-1, 1])
+        lost.append(-1)
+    if len(a.shape) == 2 and len(b.shape) > 2:
+        # One matrix times many is many times one, transposed.
+        made = _transposed(product(g, _transposed(b), _transposed(a)))
+    else:
+        if len(b.shape) > 2:
+            a, b = _of_one_lead(a, b)
+        made = product(g, a, b)
+    rank = len(made.shape)
+    gone = {axis + rank for axis in lost}
+    return reshaped(made, [n for i, n in enumerate(made.shape) if i not in gone]) if gone else made
+
+
+@row("bilinear")
+def bilinear(g: Lowering, a: Any, b: Any, weight: Any, bias: Any = None) -> Traced:
+    """y[o] is the sum over i and j of a[i] weight[o, i, j] b[j], and the bias."""
+    a, b, weight = g.traced(a), g.traced(b), g.traced(weight)
+    outs, ins, others = weight.shape
+    wide = product(g, reshaped(a, [-1, ins]),
+                   reshaped(weight.permuted([1, 0, 2]), [ins, outs * others]))
+    made = matmul(g, reshaped(wide, [-1, outs, others]), reshaped(b, [-1, others, 1]))
+    made = reshaped(made, [*a.shape[:-1], outs])
+    return made if bias is None else add_row(g, made, bias)

@@ -1,0 +1,129 @@
+"""An exported graph, walked for one number of examples, as a graph of Stowage."""
+
+from __future__ import annotations
+
+import collections
+import operator
+from typing import Any, Dict, List, Mapping, Set, Tuple
+
+from stowage import ops
+from stowage._aten import ROWS
+from stowage._aten.exported import DRAWS, OF_SHAPES, Exported, family_of, name_of, where
+from stowage._aten.table import Lowering, Traced
+from stowage.errors import StowageError, Unsupported
+
+MOST_NAMED = 12
+
+
+def check_rows(exported: Exported) -> None:
+    """That there is a row for all that depends on the step; all that lack one are named."""
+    written = {name for name, _ in exported.written}
+    symbolic = {*exported.inputs, *exported.params,
+                *(place for place, name in exported.buffers.items() if name in written)}
+    depends: Set[Any] = set()
+    lacking: Dict[str, List[Any]] = collections.defaultdict(list)
+    for node in exported.graph.nodes:
+        if node.op == "placeholder" and node.name in symbolic:
+            depends.add(node)
+        if node.op != "call_function" or family_of(node) in OF_SHAPES:
+            continue
+        if family_of(node) not in DRAWS and not depends & set(node.all_input_nodes):
+            continue
+        if isinstance(node.meta.get("val"), (int, float, bool)):
+            continue
+        depends.add(node)
+        if node.target is not operator.getitem and name_of(node) not in ROWS:
+            lacking[name_of(node)].append(node)
+    if not lacking:
+        return
+    most = sorted(lacking.items(), key=lambda item: -len(item[1]))
+    said = [f"{name} of {where(nodes[0])}" + (f", {len(nodes)} times" if len(nodes) > 1 else "")
+            for name, nodes in most[:MOST_NAMED]]
+    more = len(most) - len(said)
+    raise Unsupported("[from_torch] not supported: " + "; ".join(said)
+                      + (f"; and {more} more ops" if more else ""))
+
+
+class Program:
+    """One walk over an exported graph. What depends on no input and no param is computed by
+    torch, once, and is a constant."""
+
+    def __init__(self, torch: Any, exported: Exported, lowering: Lowering,
+                 leaves: Mapping[str, Traced]) -> None:
+        self.torch = torch
+        self.exported = exported
+        self.lowering = lowering
+        self.made: Dict[Any, Any] = {}
+        graph = exported.graph
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                if node.name in leaves:
+                    self.made[node] = leaves[node.name]
+                elif node.name in exported.constants:
+                    self.made[node] = exported.constants[node.name]
+            elif node.op == "call_function":
+                self._make(node)
+
+    def outputs(self) -> List[Tuple[str, Any]]:
+        """Tensors by name."""
+        return [(name, self.made[node]) for name, node in self.exported.outputs]
+
+    def write_buffers(self, states: Mapping[str, Traced]) -> None:
+        """What buffers become, after all that reads them."""
+        for name, node in self.exported.written:
+            next_ = self.made.get(node)
+            if name not in states or (node is not None and _is_update(node)):
+                continue
+            state = states[name]
+            g = self.lowering
+            value = g.value(next_, state.dtype)
+            if tuple(value.shape) != state.shape:
+                value = ops.broadcast(value, shape=list(state.shape))
+            g.builder.emit("assign", [state.value, value], {})
+
+    def _make(self, node: Any) -> None:
+        args, kwargs = self._known(node.args), self._known(node.kwargs)
+        if node.target is operator.getitem:
+            self.made[node] = args[0][args[1]]
+            return
+        leaves = self.torch.utils._pytree.tree_leaves((args, kwargs))
+        name = name_of(node)
+        if family_of(node) in OF_SHAPES:
+            args, kwargs = self._stand_ins((args, kwargs))
+        elif family_of(node) in DRAWS or any(isinstance(x, Traced) for x in leaves):
+            self.made[node] = self._lowered(node, name, args, kwargs)
+            return
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": "cpu"}
+        with self.torch.no_grad():
+            self.made[node] = node.target(*args, **kwargs)
+
+    def _lowered(self, node: Any, name: str, args: Any, kwargs: Any) -> Any:
+        try:
+            made = ROWS[name](self.lowering, *args, **kwargs)
+        except StowageError as error:
+            raise type(error)(f"{error}; {name} of {where(node)}") from error
+        except TypeError as error:
+            raise Unsupported(f"[from_torch] {name} of {where(node)} has arguments that are not "
+                              f"supported: {error}") from error
+        return made
+
+    def _known(self, args: Any) -> Any:
+        nodes = type(next(iter(self.exported.graph.nodes)))
+        return self.torch.fx.node.map_aggregate(
+            args, lambda x: self.made[x] if isinstance(x, nodes) else x)
+
+    def _stand_ins(self, args: Any) -> Any:
+        """Tensors of torch in place of those of the graph, of their shape and type."""
+        def stand_in(x: Any) -> Any:
+            if not isinstance(x, Traced):
+                return x
+            return self.torch.empty((), dtype=self.lowering.dtype_of(x)).expand(x.shape)
+        return self.torch.utils._pytree.tree_map(
+            stand_in, args, is_leaf=lambda x: isinstance(x, Traced))
+
+
+def _is_update(node: Any) -> bool:
+    """Whether a row has written it in its place."""
+    return (node.op == "call_function" and node.target is operator.getitem
+            and name_of(node.args[0]) == "_native_batch_norm_legit_functional.default")

@@ -1,0 +1,91 @@
+"""Random ops: drawn by seed and step, the same again where a value is computed again."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence, Tuple
+
+from stowage import ops
+from stowage._aten.table import Lowering, Traced, row
+from stowage.errors import Unsupported
+
+
+def dropped(g: Lowering, x: Traced, p: float) -> Traced:
+    if p == 0 or not g.is_random:
+        return x
+    if p >= 1:
+        return Traced(ops.mul(x.base, g.scalar(0, x.dtype)), x.order)
+    return Traced(ops.dropout(x.value, *g.step(), p=p, id=g.next_draw()))
+
+
+@row("native_dropout")
+def native_dropout(g: Lowering, x: Any, p: float, train: Any) -> Tuple[Traced, None]:
+    return dropped(g, g.traced(x), p if train else 0), None
+
+
+@row("dropout")
+def dropout(g: Lowering, x: Any, p: float, train: bool) -> Traced:
+    return dropped(g, g.traced(x), p if train else 0)
+
+
+@row("feature_dropout")
+def feature_dropout(g: Lowering, x: Any, p: float, train: bool) -> Traced:
+    whole = g.traced(x)
+    if not train or p == 0 or not g.is_random:
+        return whole
+    shape = whole.shape
+    kept = dropped(g, Traced(g.fill(shape[:2], 1, whole.dtype)), p)
+    mask = ops.reshape(kept.value, shape=[*shape[:2], *[1] * (len(shape) - 2)])
+    return Traced(ops.mul(whole.value, mask))
+
+
+def uniform(g: Lowering, shape: Sequence[int], dtype: str) -> Traced:
+    _expect_draws(g)
+    return Traced(ops.random_uniform(*g.step(), dtype=dtype, shape=list(shape), id=g.next_draw()))
+
+
+def normal(g: Lowering, shape: Sequence[int], dtype: str) -> Traced:
+    _expect_draws(g)
+    return Traced(ops.random_normal(*g.step(), dtype=dtype, shape=list(shape), id=g.next_draw()))
+
+
+def _expect_draws(g: Lowering) -> None:
+    if not g.is_random:
+        raise Unsupported("[from_torch] there is no step of this module without random numbers")
+
+
+def _type(g: Lowering, dtype: Any) -> str:
+    return g.name_of(dtype or g.torch.get_default_dtype())
+
+
+@row("rand")
+def rand(g: Lowering, size: Sequence[int], *, dtype: Any = None, **_: Any) -> Traced:
+    return uniform(g, size, _type(g, dtype))
+
+
+@row("randn")
+def randn(g: Lowering, size: Sequence[int], *, dtype: Any = None, **_: Any) -> Traced:
+    return normal(g, size, _type(g, dtype))
+
+
+@row("rand_like")
+def rand_like(g: Lowering, x: Any, *, dtype: Any = None, **_: Any) -> Traced:
+    return uniform(g, x.shape, _type(g, dtype or g.dtype_of(x)))
+
+
+@row("randn_like")
+def randn_like(g: Lowering, x: Any, *, dtype: Any = None, **_: Any) -> Traced:
+    return normal(g, x.shape, _type(g, dtype or g.dtype_of(x)))
+
+
+@row("bernoulli.p")
+def bernoulli_p(g: Lowering, x: Any, p: float = 0.5, **_: Any) -> Traced:
+    dtype = g.name_of(g.dtype_of(x))
+    drawn = uniform(g, x.shape, dtype)
+    return Traced(ops.cast(ops.less(drawn.value, g.scalar(p, dtype)), dtype=dtype))
+
+
+@row("bernoulli")
+def bernoulli(g: Lowering, x: Any, **_: Any) -> Traced:
+    dtype = g.name_of(g.dtype_of(x))
+    drawn = uniform(g, x.shape, dtype)
+    return Traced(ops.cast(ops.less(drawn.value, g.value(x)), dtype=dtype))

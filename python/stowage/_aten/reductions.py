@@ -1,0 +1,243 @@
+"""Reductions, and what goes along an axis."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Optional, Sequence, Tuple, Union
+
+from stowage import ops
+from stowage._aten import elementwise
+from stowage._aten.shapes import reshaped, split, unsqueeze
+from stowage._aten.table import Lowering, Traced, row
+from stowage.errors import Unsupported
+
+Axes = Union[None, int, Sequence[int]]
+
+
+def _input(g: Lowering, x: Any, dtype: Any) -> Traced:
+    """What is reduced; integers as torch sums them, in i64."""
+    if dtype is not None:
+        return g.traced(x, g.name_of(dtype))
+    return g.traced(x, "" if g.is_float(x) else "i64")
+
+
+def _kept(x: Traced, axes: Sequence[int]) -> Sequence[int]:
+    return [1 if i in axes else n for i, n in enumerate(x.shape)]
+
+
+@row("sum", "sum.dim_IntList")
+def sum_(g: Lowering, x: Any, dim: Axes = None, keepdim: bool = False, *,
+         dtype: Any = None) -> Traced:
+    summed = _input(g, x, dtype)
+    if not summed.shape:
+        return summed
+    return Traced(ops.reduce_sum(summed.value, axes=g.axes(summed, dim), keep=keepdim))
+
+
+@row("mean", "mean.dim")
+def mean(g: Lowering, x: Any, dim: Axes = None, keepdim: bool = False, *,
+         dtype: Any = None) -> Traced:
+    summed = _input(g, x, dtype)
+    if not summed.shape:
+        return summed
+    return Traced(ops.reduce_mean(summed.value, axes=g.axes(summed, dim), keep=keepdim))
+
+
+@row("amax")
+def amax(g: Lowering, x: Traced, dim: Axes = (), keepdim: bool = False) -> Traced:
+    return Traced(ops.reduce_max(x.value, axes=g.axes(x, dim), keep=keepdim))
+
+
+@row("amin")
+def amin(g: Lowering, x: Traced, dim: Axes = (), keepdim: bool = False) -> Traced:
+    return Traced(ops.neg(ops.reduce_max(ops.neg(x.value), axes=g.axes(x, dim), keep=keepdim)))
+
+
+@row("max")
+def max_(g: Lowering, x: Traced) -> Traced:
+    return amax(g, x)
+
+
+@row("min")
+def min_(g: Lowering, x: Traced) -> Traced:
+    return amin(g, x)
+
+
+@row("topk")
+def topk(g: Lowering, x: Traced, k: int, dim: int = -1, largest: bool = True,
+         sorted: bool = True) -> Tuple[Traced, Traced]:
+    turned, back = g.last(x, dim)
+    values, places = ops.top_k(turned.value, k=k, descending=largest)
+    return Traced(values).permuted(back), g.traced(Traced(places), "i64").permuted(back)
+
+
+@row("sort", "sort.stable")
+def sort(g: Lowering, x: Traced, dim: int = -1, descending: bool = False,
+         stable: Any = None) -> Tuple[Traced, Traced]:
+    return topk(g, x, x.shape[g.axis(x, dim)], dim, descending)
+
+
+def _first(g: Lowering, x: Traced, dim: int, keepdim: bool,
+           largest: bool) -> Tuple[Traced, Traced]:
+    """The largest along an axis, or the smallest, and where the first of these is."""
+    values, places = topk(g, x, 1, dim, largest)
+    if keepdim:
+        return values, places
+    shape = [n for i, n in enumerate(x.shape) if i != g.axis(x, dim)]
+    return reshaped(values, shape), reshaped(places, shape)
+
+
+@row("max.dim")
+def max_dim(g: Lowering, x: Traced, dim: int, keepdim: bool = False) -> Tuple[Traced, Traced]:
+    return _first(g, x, dim, keepdim, True)
+
+
+@row("min.dim")
+def min_dim(g: Lowering, x: Traced, dim: int, keepdim: bool = False) -> Tuple[Traced, Traced]:
+    return _first(g, x, dim, keepdim, False)
+
+
+@row("argmax")
+def argmax(g: Lowering, x: Traced, dim: Optional[int] = None, keepdim: bool = False) -> Traced:
+    if dim is None:
+        x, dim = reshaped(x, [-1]), 0
+    turned, _ = g.last(x, dim)
+    places = g.traced(Traced(ops.arg_max(turned.value)), "i64")
+    return reshaped(places, _kept(x, [g.axis(x, dim)])) if keepdim else places
+
+
+@row("argmin")
+def argmin(g: Lowering, x: Traced, dim: Optional[int] = None, keepdim: bool = False) -> Traced:
+    return argmax(g, Traced(ops.neg(x.base), x.order), dim, keepdim)
+
+
+def _moments(g: Lowering, x: Traced, axes: Sequence[int], correction: float,
+             keepdim: bool) -> Tuple[Traced, Traced]:
+    count = math.prod(x.shape[i] for i in axes)
+    middle = ops.reduce_mean(x.value, axes=axes, keep=True)
+    squares = ops.square(ops.sub(x.value, middle))
+    total = ops.reduce_sum(squares, axes=axes, keep=keepdim)
+    spread = ops.mul(total, g.scalar(1 / max(count - correction, 0) if count > correction
+                                     else math.nan, x.dtype))
+    shape = spread.shape
+    return Traced(spread), Traced(ops.reshape(middle, shape=list(shape)))
+
+
+@row("var.correction", "var.dim", "var")
+def var(g: Lowering, x: Traced, dim: Axes = None, unbiased: Any = True, keepdim: bool = False, *,
+        correction: Any = None) -> Traced:
+    if isinstance(dim, bool):  # of all axes, by whether it is unbiased
+        dim, unbiased = None, dim
+    given = float(unbiased) if correction is None else float(correction)
+    return _moments(g, x, g.axes(x, dim), given, keepdim)[0]
+
+
+@row("std.correction", "std.dim", "std")
+def std(g: Lowering, x: Traced, dim: Axes = None, unbiased: Any = True, keepdim: bool = False, *,
+        correction: Any = None) -> Traced:
+    return Traced(ops.sqrt(var(g, x, dim, unbiased, keepdim, correction=correction).value))
+
+
+@row("var_mean.correction")
+def var_mean(g: Lowering, x: Traced, dim: Axes = None, *, correction: Any = 1,
+             keepdim: bool = False) -> Tuple[Traced, Traced]:
+    given = 1.0 if correction is None else float(correction)
+    return _moments(g, x, g.axes(x, dim), given, keepdim)
+
+
+@row("linalg_vector_norm", "norm.ScalarOpt_dim", "norm.Scalar")
+def vector_norm(g: Lowering, x: Traced, ord: Any = 2, dim: Axes = None, keepdim: bool = False, *,
+                dtype: Any = None) -> Traced:
+    x, order = _input(g, x, dtype), 2.0 if ord is None else float(ord)
+    axes = g.axes(x, dim)
+    size = ops.absolute(x.value)
+    if order == math.inf:
+        return Traced(ops.reduce_max(size, axes=axes, keep=keepdim))
+    if order == 1:
+        return Traced(ops.reduce_sum(size, axes=axes, keep=keepdim))
+    if order != 2:
+        raise Unsupported(f"[from_torch] a norm of order {order:g} is not supported; expected "
+                          "1, 2 or infinity")
+    total = ops.reduce_sum(ops.square(x.value), axes=axes, keep=keepdim)
+    # The norm of zeros has a gradient of zeros, as torch has it.
+    is_zero = ops.equal(total, g.scalar(0, x.dtype))
+    safe = ops.where(is_zero, g.fill(total.shape, 1, x.dtype), total)
+    return Traced(ops.where(is_zero, g.fill(total.shape, 0, x.dtype), ops.sqrt(safe)))
+
+
+@row("prod.dim_int", "prod")
+def prod(g: Lowering, x: Traced, dim: Optional[int] = None, keepdim: bool = False, *,
+         dtype: Any = None) -> Traced:
+    x = _input(g, x, dtype)
+    if dim is None:
+        x, dim = reshaped(x, [-1]), 0
+    parts = split(g, x, 1, dim)
+    made = parts[0].value
+    for part in parts[1:]:
+        made = ops.mul(made, part.value)
+    return Traced(made) if keepdim else reshaped(
+        Traced(made), [n for i, n in enumerate(x.shape) if i != g.axis(x, dim)])
+
+
+@row("cdist", "_cdist_forward")
+def cdist(g: Lowering, a: Any, b: Any, p: float = 2.0, mode: Any = None) -> Traced:
+    a, b = g.traced(a), g.traced(b)
+    return vector_norm(g, elementwise.sub(g, unsqueeze(g, a, -2), unsqueeze(g, b, -3)), p, -1)
+
+
+@row("logsumexp")
+def logsumexp(g: Lowering, x: Traced, dim: Axes, keepdim: bool = False) -> Traced:
+    axes = g.axes(x, dim)
+    top = ops.stop_gradient(ops.reduce_max(x.value, axes=axes, keep=True))
+    total = ops.reduce_sum(ops.exp(ops.sub(x.value, top)), axes=axes, keep=True)
+    made = Traced(ops.add(ops.log(total), top))
+    return made if keepdim else reshaped(
+        made, [n for i, n in enumerate(x.shape) if i not in axes])
+
+
+@row("cumsum")
+def cumsum(g: Lowering, x: Any, dim: int, *, dtype: Any = None) -> Traced:
+    x = _input(g, x, dtype)
+    return Traced(ops.cumsum(x.base, axis=x.order[g.axis(x, dim)]), x.order)
+
+
+@row("any", "any.dim", "any.dims")
+def any_(g: Lowering, x: Any, dim: Axes = None, keepdim: bool = False) -> Traced:
+    held = ops.cast(g.value(x, "bool"), dtype="f32")
+    return Traced(ops.cast(ops.reduce_max(held, axes=g.axes(x, dim), keep=keepdim), dtype="bool"))
+
+
+@row("all", "all.dim", "all.dims")
+def all_(g: Lowering, x: Any, dim: Axes = None, keepdim: bool = False) -> Traced:
+    lacking = Traced(ops.logical_not(g.value(x, "bool")))
+    return Traced(ops.logical_not(any_(g, lacking, dim, keepdim).value))
+
+
+# --- Softmaxes ---
+
+
+def along_last(g: Lowering, make: Any, x: Traced, dim: int) -> Traced:
+    if not x.shape:
+        return reshaped(along_last(g, make, reshaped(x, [1]), 0), [])
+    turned, back = g.last(x, dim)
+    return Traced(make(turned.value)).permuted(back)
+
+
+@row("softmax.int", "special_softmax")
+def softmax(g: Lowering, x: Traced, dim: int, dtype: Any = None) -> Traced:
+    return along_last(g, ops.softmax, _input(g, x, dtype), dim)
+
+
+@row("log_softmax.int", "special_log_softmax")
+def log_softmax(g: Lowering, x: Traced, dim: int, dtype: Any = None) -> Traced:
+    return along_last(g, ops.log_softmax, _input(g, x, dtype), dim)
+
+
+@row("_softmax")
+def _softmax(g: Lowering, x: Traced, dim: int, half_to_float: bool) -> Traced:
+    return softmax(g, x, dim, g.torch.float32 if half_to_float else None)
+
+
+@row("_log_softmax")
+def _log_softmax(g: Lowering, x: Traced, dim: int, half_to_float: bool) -> Traced:
+    return log_softmax(g, x, dim, g.torch.float32 if half_to_float else None)

@@ -1,0 +1,204 @@
+"""The table of rows, and what a row works with: tensors of a graph that is being built.
+
+A row is called with a Lowering and an op's arguments, in which tensors are ``Traced``, or
+tensors of torch where they are the same in every step:
+
+    @row("addcmul.default")
+    def addcmul(g, x, a, b, value=1): ...
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
+
+from stowage import ops
+from stowage._core import GraphBuilder, Value
+from stowage.errors import Unsupported
+
+ROWS: Dict[str, Callable[..., Any]] = {}
+
+Row = TypeVar("Row", bound=Callable[..., Any])
+
+
+def row(*names: str) -> Callable[[Row], Row]:
+    """Makes a function the row of ATen ops, as "relu.default"; ".default" may be left out."""
+    def add(function: Row) -> Row:
+        for name in names:
+            ROWS[name if "." in name else name + ".default"] = function
+        return function
+    return add
+
+
+class Traced:
+    """A tensor that depends on the step: a value of the graph, whose axes lie in another
+    order, if `order` says so: axis i is the value's axis order[i]. A permutation is made
+    where an op wants it, so that those which cancel are none.
+
+    `linear` is (x, weight) where the value is their product, a row of logits, which a loss
+    may take in place of it; the value is made when it is asked for.
+    """
+
+    def __init__(self, value: Optional[Value], order: Sequence[int] = (),
+                 linear: Optional[Tuple[Value, Value]] = None,
+                 make: Optional[Callable[[], Value]] = None,
+                 shape: Sequence[int] = (), dtype: str = "") -> None:
+        self._value = value
+        self._make = make
+        self._shape = tuple(shape) if value is None else tuple(value.shape)
+        self.dtype = dtype if value is None else value.dtype
+        self.order = tuple(order) or tuple(range(len(self._shape)))
+        self.linear = linear
+
+    @property
+    def base(self) -> Value:
+        """The value, its axes as they lie."""
+        if self._value is None:
+            assert self._make is not None
+            self._value = self._make()
+        return self._value
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        return tuple(self._shape[i] for i in self.order)
+
+    @property
+    def is_permuted(self) -> bool:
+        return self.order != tuple(range(len(self.order)))
+
+    @property
+    def value(self) -> Value:
+        """The value, its axes in order."""
+        return ops.permute(self.base, order=self.order) if self.is_permuted else self.base
+
+    def permuted(self, order: Sequence[int]) -> Traced:
+        if self._value is None:
+            return Traced(self.base, [self.order[i] for i in order])
+        return Traced(self._value, [self.order[i] for i in order])
+
+
+class Lowering:
+    """What rows share while one graph is built."""
+
+    def __init__(self, torch: Any, builder: GraphBuilder, is_random: bool = True) -> None:
+        self.torch = torch
+        self.builder = builder
+        self.is_random = is_random  # else dropouts let everything through
+        self.draws = 0              # random ops so far
+        # By the identity of a batch norm's statistics how many batches there were.
+        self.counts: Dict[int, Traced] = {}
+        self._constants: Dict[Tuple[int, str], Tuple[Any, Value]] = {}
+        self._scalars: Dict[Tuple[float, str], Value] = {}
+        self._step: Optional[Tuple[Value, Value]] = None
+        self.names = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16",
+                      torch.bfloat16: "bf16", torch.int16: "i16", torch.int32: "i32",
+                      torch.int64: "i64", torch.uint8: "u8", torch.bool: "bool"}
+        self.types = {name: dtype for dtype, name in self.names.items()}
+
+    # --- Types ---
+
+    def name_of(self, dtype: Any) -> str:
+        """What a type of torch is called here."""
+        if dtype not in self.names:
+            raise Unsupported(f"[from_torch] there are no tensors of {dtype} here; expected one "
+                              f"of {', '.join(self.names.values())}")
+        return self.names[dtype]
+
+    def dtype_of(self, x: Any) -> Any:
+        """The type of torch that a tensor is of."""
+        return self.types[x.dtype] if isinstance(x, Traced) else x.dtype
+
+    def result_type(self, *operands: Any) -> str:
+        """The type in which torch computes with these tensors and numbers."""
+        def stand_in(x: Any) -> Any:
+            if isinstance(x, (Traced, self.torch.Tensor)):
+                # Of as many dimensions as count: none, or some.
+                return self.torch.empty([0] * min(len(x.shape), 1), dtype=self.dtype_of(x))
+            return x
+        found = stand_in(operands[0])
+        for operand in operands[1:]:
+            found = self.torch.empty([0] * self._rank(found, operand),
+                                     dtype=self.torch.result_type(found, stand_in(operand)))
+        if not isinstance(found, self.torch.Tensor):
+            found = self.torch.tensor(found)
+        return self.name_of(found.dtype)
+
+    def _rank(self, a: Any, b: Any) -> int:
+        return int(any(len(getattr(x, "shape", ())) > 0 for x in (a, b)))
+
+    def is_float(self, x: Any) -> bool:
+        return bool(self.dtype_of(x).is_floating_point)
+
+    # --- Values ---
+
+    def scalar(self, number: float, dtype: str) -> Value:
+        key = (float(number), dtype)
+        if key not in self._scalars:
+            self._scalars[key] = self.builder.emit(
+                "fill", [], {"dtype": dtype, "shape": [], "value": float(number)})[0]
+        return self._scalars[key]
+
+    def fill(self, shape: Sequence[int], number: float, dtype: str) -> Value:
+        return self.builder.emit("fill", [], {"dtype": dtype, "shape": list(shape),
+                                              "value": float(number)})[0]
+
+    def value(self, x: Any, dtype: str = "") -> Value:
+        """A tensor or a number as a value, of this type where one is given."""
+        if isinstance(x, Traced):
+            return self.cast(x.value, dtype or x.dtype)
+        if not isinstance(x, self.torch.Tensor):
+            return self.scalar(x, dtype or ("f32" if isinstance(x, float) else "i64"))
+        dtype = dtype or self.name_of(x.dtype)
+        if (id(x), dtype) not in self._constants:
+            made = self._constant(x.detach().cpu().to(self.types[dtype]), dtype)
+            self._constants[id(x), dtype] = (x, made)  # the tensor, so that its id stays its
+        return self._constants[id(x), dtype][1]
+
+    def _constant(self, x: Any, dtype: str) -> Value:
+        # Of a tensor that repeats itself along axes, what is repeated alone.
+        flat = x
+        for axis in range(x.dim()):
+            if x.shape[axis] > 1 and bool((flat == flat.narrow(axis, 0, 1)).all()):
+                flat = flat.narrow(axis, 0, 1)
+        if flat.numel() == 1:
+            return self.fill(x.shape, flat.item(), dtype)
+        made = self.builder.constant(flat.contiguous())
+        return made if flat.shape == x.shape else ops.broadcast(made, shape=list(x.shape))
+
+    def cast(self, value: Value, dtype: str) -> Value:
+        return value if value.dtype == dtype else ops.cast(value, dtype=dtype)
+
+    def traced(self, x: Any, dtype: str = "") -> Traced:
+        if isinstance(x, Traced) and dtype in ("", x.dtype):
+            return x
+        if isinstance(x, Traced):
+            return Traced(self.cast(x.base, dtype), x.order)
+        return Traced(self.value(x, dtype))
+
+    def step(self) -> Tuple[Value, Value]:
+        """What random ops draw by: the inputs "seed" and "step"."""
+        if self._step is None:
+            self._step = (self.builder.input("seed", "i64", []),
+                          self.builder.input("step", "i64", []))
+        return self._step
+
+    def next_draw(self) -> int:
+        self.draws += 1
+        return self.draws - 1
+
+    def axis(self, x: Any, axis: int) -> int:
+        rank = len(x.shape)
+        return axis + rank if axis < 0 else axis
+
+    def axes(self, x: Any, axes: Any) -> List[int]:
+        """Axes from 0 up, all where none are given."""
+        if axes is None or (isinstance(axes, (list, tuple)) and not axes):
+            return list(range(len(x.shape)))
+        listed = [axes] if isinstance(axes, int) else list(axes)
+        return sorted({self.axis(x, int(each)) for each in listed})
+
+    def last(self, x: Any, axis: int) -> Tuple[Traced, List[int]]:
+        """With this axis as the last, and the order that brings it back."""
+        x = self.traced(x)
+        rank, axis = len(x.shape), self.axis(x, axis)
+        order = [i for i in range(rank) if i != axis] + [axis]
+        return x.permuted(order), [order.index(i) for i in range(rank)]
