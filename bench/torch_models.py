@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Published architectures through stowage.from_torch, beside torch: with random weights, in
+training mode, three steps of SGD against torch in double precision, and the arena of a step with
+AdamW beside the most memory that torch holds in one.
+
+    pip install torch torchvision timm transformers
+    bench/torch_models.py [NAME]...
+
+A row of Markdown for each: how long the import takes, how far the worst of three losses is from
+torch's in f64, and how far torch's own in f32 is (deep batch norms of few pictures magnify
+rounding), the arena in MB, its share of torch's peak (MemTracker, fake tensors, eager), or in
+which words it is refused. Dropouts are set to 0.
+"""
+
+import copy
+import sys
+import time
+import warnings
+
+import torch
+import transformers
+from torch.nn import functional as F
+
+import stowage
+
+warnings.filterwarnings("ignore")
+transformers.logging.set_verbosity_error()
+
+BATCH, LENGTH, WORDS = 4, 128, 1000
+TOKENS = dict(bos_token_id=1, eos_token_id=1, pad_token_id=0)
+SMALL = dict(vocab_size=WORDS, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+             intermediate_size=128, max_position_embeddings=256)
+GROUPS = dict(num_key_value_heads=2)
+
+
+def words(length=LENGTH):
+    return torch.randint(2, WORDS, (BATCH, length))
+
+
+def of_transformers(kind, config, inputs=None, **options):
+    config = getattr(transformers, config)
+    return lambda: getattr(transformers, kind)(config(**options)), inputs or (
+        lambda: {"input_ids": words()})
+
+
+def causal(name, **options):
+    return of_transformers(f"{name}ForCausalLM", f"{name}Config",
+                           **{**SMALL, **TOKENS, **options})
+
+
+def classifier(name, **options):
+    return of_transformers(f"{name}ForSequenceClassification", f"{name}Config",
+                           **{**SMALL, "num_labels": 4, **options})
+
+
+def pictures(size):
+    return lambda: {"pixel_values": torch.randn(BATCH, 3, size, size)}
+
+
+def two_texts():
+    return {"input_ids": words(), "decoder_input_ids": words(32)}
+
+
+def of_torchvision(name, size=96, **options):
+    def make():
+        import torchvision
+        return getattr(torchvision.models, name)(weights=None, num_classes=4, **options)
+    return make, lambda: torch.randn(BATCH, 3, size, size)
+
+
+def of_timm(name, size=96):
+    def make():
+        import timm
+        return timm.create_model(name, num_classes=4)
+    return make, lambda: torch.randn(BATCH, 3, size, size)
+
+
+WITHOUT_HEADS = dict(aux_logits=False, init_weights=False)
+MODELS = {
+    "gpt2": of_transformers("GPT2LMHeadModel", "GPT2Config", n_layer=2, n_embd=64, n_head=4,
+                            vocab_size=WORDS, n_positions=256, **TOKENS),
+    "llama": causal("Llama", **GROUPS),
+    "mistral": causal("Mistral", sliding_window=32, **GROUPS),
+    "qwen2": causal("Qwen2", **GROUPS),
+    "qwen3": causal("Qwen3", head_dim=16, **GROUPS),
+    "gemma2": causal("Gemma2", head_dim=16, **GROUPS),
+    "phi3": causal("Phi3", **GROUPS),
+    "gpt_neox": causal("GPTNeoX"),
+    "opt": of_transformers("OPTForCausalLM", "OPTConfig", vocab_size=WORDS, hidden_size=64,
+                           num_hidden_layers=2, num_attention_heads=4, ffn_dim=128,
+                           max_position_embeddings=256, word_embed_proj_dim=64, **TOKENS),
+    "mamba": of_transformers("MambaForCausalLM", "MambaConfig",
+                             lambda: {"input_ids": words(16)}, vocab_size=WORDS, hidden_size=64,
+                             state_size=4, num_hidden_layers=2, **TOKENS),
+    "bert": classifier("Bert"),
+    "distilbert": of_transformers("DistilBertForSequenceClassification", "DistilBertConfig",
+                                  vocab_size=WORDS, dim=64, n_layers=2, n_heads=4,
+                                  hidden_dim=128, max_position_embeddings=256, num_labels=4),
+    "roberta": classifier("Roberta", **TOKENS),
+    "electra": classifier("Electra", embedding_size=32),
+    "albert": classifier("Albert", embedding_size=32),
+    "deberta": classifier("DebertaV2", relative_attention=True, position_buckets=32,
+                          pos_att_type=["p2c", "c2p"]),
+    "t5": of_transformers("T5ForConditionalGeneration", "T5Config", two_texts, vocab_size=WORDS,
+                          d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4,
+                          decoder_start_token_id=0),
+    "bart": of_transformers("BartForConditionalGeneration", "BartConfig", two_texts,
+                            vocab_size=WORDS, d_model=64, encoder_layers=2, decoder_layers=2,
+                            encoder_attention_heads=4, decoder_attention_heads=4,
+                            encoder_ffn_dim=128, decoder_ffn_dim=128,
+                            max_position_embeddings=256, **TOKENS),
+    "vit": of_transformers("ViTForImageClassification", "ViTConfig", pictures(32), hidden_size=64,
+                           num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
+                           image_size=32, patch_size=4, num_labels=4),
+    "swin": of_transformers("SwinForImageClassification", "SwinConfig", pictures(32),
+                            image_size=32, patch_size=4, embed_dim=32, depths=[2, 2],
+                            num_heads=[2, 2], window_size=4, num_labels=4),
+    "mixtral": causal("Mixtral", num_local_experts=4, **GROUPS),
+    "resnet18": of_torchvision("resnet18"),
+    "densenet121": of_torchvision("densenet121"),
+    "efficientnet_v2_s": of_torchvision("efficientnet_v2_s"),
+    "mobilenet_v3_small": of_torchvision("mobilenet_v3_small"),
+    "regnet_y_400mf": of_torchvision("regnet_y_400mf"),
+    "shufflenet_v2": of_torchvision("shufflenet_v2_x1_0"),
+    "convnext_tiny": of_torchvision("convnext_tiny"),
+    "swin_t": of_torchvision("swin_t"),
+    "squeezenet": of_torchvision("squeezenet1_1"),
+    "googlenet": of_torchvision("googlenet", **WITHOUT_HEADS),
+    "resnext50": of_torchvision("resnext50_32x4d"),
+    "vit_b_16": of_torchvision("vit_b_16", 224),
+    "mobilenetv4": of_timm("mobilenetv4_conv_small"),
+    "mixer_s32": of_timm("mixer_s32_224", 224),
+    "resnetv2_50": of_timm("resnetv2_50"),
+    "ghostnet": of_timm("ghostnet_100"),
+    "levit_128": of_timm("levit_128", 224),
+    "fastvit_t8": of_timm("fastvit_t8", 224),
+}
+
+
+def call(net, inputs):
+    output = net(**inputs) if isinstance(inputs, dict) else net(inputs)
+    return output.logits if hasattr(output, "logits") else output
+
+
+def without_dropout(net):
+    for part in net.modules():
+        for name, value in list(vars(part).items()):
+            if isinstance(value, float) and ("drop" in name or (
+                    name == "p" and type(part).__name__ in ("Dropout", "StochasticDepth"))):
+                setattr(part, name, 0.0)
+    return net
+
+
+def loss_of(net, inputs, labels):
+    logits = call(net, inputs)
+    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
+
+
+def worst_losses(net, inputs, made, labels):
+    """How far three losses are from torch's in f64: Stowage's, and torch's in f32."""
+    nets = [copy.deepcopy(net).double(), copy.deepcopy(net)]
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.01) for each in nets]
+    wide = torch.utils._pytree.tree_map(
+        lambda x: x.double() if x.is_floating_point() else x, inputs)
+    given = list(inputs.values()) if isinstance(inputs, dict) else [inputs]
+    ours = narrow = 0.0
+    with stowage.Trainer(made, optimizer="sgd", lr=0.01, levers="none", device="cpu") as trainer:
+        for _ in range(3):
+            losses = []
+            for each, optimizer, x in zip(nets, optimizers, (wide, inputs)):
+                optimizer.zero_grad()
+                loss = loss_of(each, x, labels)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+            scale = max(1, abs(losses[0]))
+            ours = max(ours, abs(trainer.step(*given, labels) - losses[0]) / scale)
+            narrow = max(narrow, abs(losses[1] - losses[0]) / scale)
+    return ours, narrow
+
+
+def peak_of_torch(make, examples):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    with FakeTensorMode():
+        net, inputs = without_dropout(make().train()), examples()
+        optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
+        labels = torch.zeros(call(net, inputs).shape[:-1], dtype=torch.long)
+        tracker = MemTracker()
+        tracker.track_external(net, optimizer, labels, *torch.utils._pytree.tree_leaves(inputs))
+        with tracker:
+            for step in range(2):
+                if step:
+                    tracker.reset_mod_stats()
+                loss_of(net, inputs, labels).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        return max(each["Total"] for each in tracker.get_tracker_snapshot("peak").values())
+
+
+def row(name):
+    make, examples = MODELS[name]
+    torch.manual_seed(0)
+    inputs = examples()
+    net = without_dropout(make().train())
+    named = {"kwargs": inputs} if isinstance(inputs, dict) else {"example_inputs": inputs}
+    loss = "cross_entropy:logits" if isinstance(inputs, dict) else "cross_entropy"
+    start = time.perf_counter()
+    try:
+        made = stowage.from_torch(net, loss=loss, check=False, **named)
+        plan = stowage.plan(made, optimizer="adamw", levers="none", device="cpu")
+    except stowage.StowageError as error:
+        return f"| {name} | | | | refused: {str(error).splitlines()[0][:160]} |"
+    seconds = time.perf_counter() - start
+    with torch.no_grad():
+        logits = call(copy.deepcopy(net), inputs)
+    labels = torch.randint(0, logits.shape[-1], logits.shape[:-1])
+    ours, narrow = worst_losses(net, inputs, made, labels)
+    try:
+        share = f"{plan.arena_bytes / peak_of_torch(make, examples):.2f}"
+    except Exception as error:  # what torch's tracker does not take
+        share = type(error).__name__
+    return (f"| {name} | {seconds:.1f} | {ours:.0e} ({narrow:.0e}) | "
+            f"{plan.arena_bytes / 1e6:.1f} | {share} |")
+
+
+def main():
+    print(f"torch {torch.__version__}, transformers {transformers.__version__}, batch {BATCH}\n")
+    print("| model | import, s | losses (torch f32) | arena, MB | of torch's peak |")
+    print("|---|---|---|---|---|")
+    for name in sys.argv[1:] or MODELS:
+        print(row(name), flush=True)
+
+
+if __name__ == "__main__":
+    main()
