@@ -260,7 +260,8 @@ class _Module:
             judged = program.made[self._judged(exported)]
             if not isinstance(judged, Traced):
                 raise Unsupported("[from_torch] the loss is the same whatever the module is given")
-            builder.output("loss", self._loss_value(lowering, judged))
+            loss = self._loss_value(lowering, judged)
+            builder.output("loss", lowering.cast(loss, "f32"))
             program.write_buffers(states)
             return
         for name, output in program.outputs():

@@ -299,6 +299,18 @@ class TorchTest(support.TestCase):
         trainer = self.check_trains(Net(), levers={"pieces": 4})
         self.assertEqual(trainer.plan.pieces, 4)
 
+    def test_modules_of_other_types_are_trained_in_them(self):
+        for name, dtype, digits in (("f64", torch.float64, 6), ("bf16", torch.bfloat16, 1),
+                                    ("f16", torch.float16, 2)):
+            with self.subTest(dtype=name):
+                net = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)).to(dtype)
+                x = self.x.to(dtype)
+                trainer = stowage.Trainer(from_torch(net, x), optimizer="sgd", lr=0.5,
+                                          device="cpu", loss_scale="none")
+                self.assertEqual([each.dtype for each in trainer.inputs.values()], [name, "i64"])
+                right = F.cross_entropy(net(x), self.y).item()
+                self.assertAlmostEqual(trainer.step(x, self.y), right, places=digits)
+
     def test_a_module_of_other_ops_for_other_batches_is_taken_whole(self):
         class Net(nn.Module):
             def __init__(self):
