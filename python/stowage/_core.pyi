@@ -37,6 +37,7 @@ def broadcast(a: Value, b: Value) -> Tuple[Value, Value]: ...
 class Model:
     _frozen: List[str]
     _initial: Callable[[], Dict[str, Any]]
+    _holds_for: Callable[[int], bool]
     @property
     def name(self) -> str: ...
     @property

@@ -14,7 +14,7 @@ from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional,
 
 from stowage import _core
 from stowage._models import ModelLike, model as make_model, whole_number
-from stowage.errors import FileError, InvalidArgument
+from stowage.errors import FileError, InvalidArgument, StowageError
 
 if TYPE_CHECKING:
     from typing_extensions import TypedDict, Unpack
@@ -83,6 +83,17 @@ def _param_group(group: Group) -> _core.ParamGroup:
             + "; expected pattern, and decay, lr_scale or frozen")
     return _core.ParamGroup(group["pattern"], group.get("decay"), group.get("lr_scale", 1.0),
                             group.get("frozen", False))
+
+
+def make_core_plan(model: _core.Model, request: _core.Request, device: str, dtype: str,
+                   threads: int) -> _core.Plan:
+    """The plan of a model; what a torch module is refused for is raised as it is."""
+    try:
+        return _core.make_plan(model, request, device, dtype, threads)
+    except StowageError as error:
+        if hasattr(model, "_initial") and isinstance(error.__cause__, StowageError):
+            raise error.__cause__ from None
+        raise
 
 
 def make_request(
@@ -406,6 +417,6 @@ def plan(
     if device == "auto":
         opened = _core.open_device(device, dtype, threads)
         device = opened.name
-    planned = Plan(_core.make_plan(made, request, device, dtype, threads))
+    planned = Plan(make_core_plan(made, request, device, dtype, threads))
     log_plan(planned)
     return planned

@@ -72,6 +72,13 @@ def from_torch(
         import torch
     except ImportError as error:
         raise Unsupported("[from_torch] there is no torch here; pip install torch") from error
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"[from_torch] a {type(module).__name__} is no torch.nn.Module")
+    if isinstance(input_names, str):
+        raise TypeError(f"[from_torch] input_names is {input_names!r}; expected a list of names")
+    if example_labels is not None and not isinstance(example_labels, torch.Tensor):
+        raise TypeError(f"[from_torch] example_labels is a {type(example_labels).__name__}; "
+                        "expected a tensor")
     args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
     made = _Module(torch, module, args, _without_cache(module, dict(kwargs or {})),
                    _loss_of(loss, example_labels, labels_shape), input_names)
@@ -136,7 +143,8 @@ class _Module:
         if not any(param.requires_grad and name in self.reached
                    for name, param in module.named_parameters()):
             raise InvalidArgument(
-                f"[from_torch] the loss reaches no param that wants a gradient: {self._said(exported)}")
+                "[from_torch] the loss reaches no param that wants a gradient: "
+                f"{self._said(exported)}")
 
     def _statistics(self) -> Set[str]:
         """Buffers of batch norms, which are states also where none of them is written."""
@@ -188,10 +196,13 @@ class _Module:
         def evaluate(builder: GraphBuilder, batch: int) -> None:
             self._build(builder, batch, False, False)
 
-        made = _core.built_model(type(self.module).__name__, train, evaluate, self.batch,
+        judged = self.exported(False, self.batch)
+        made = _core.built_model(type(self.module).__name__, train,
+                                 None if self._draws(judged) else evaluate, self.batch,
                                  canonicalize=True)
         made._frozen = self._frozen()
         made._initial = self._initial
+        made._holds_for = judged.holds_for
         return made
 
     def _frozen(self) -> List[str]:
@@ -200,10 +211,11 @@ class _Module:
 
     def _judged(self, exported: Any) -> Any:
         """The node that a gradient begins at."""
+        if not exported.outputs:
+            raise Unsupported(f"[from_torch] the {'loss' if self.loss.call else 'module'} returns "
+                              "no tensor that depends on its inputs")
         if self.loss.kind == "call":
             return exported.outputs[0][1]
-        if not exported.outputs:
-            raise Unsupported("[from_torch] the module returns no tensor")
         wanted = self.loss.output or exported.outputs[0][0]
         for name, node in exported.outputs:
             # Also as the op is called that makes it.
@@ -264,10 +276,9 @@ class _Module:
             builder.output("loss", lowering.cast(loss, "f32"))
             program.write_buffers(states)
             return
+        taken = {*TAKEN, *params, *states, *self._names(exported)}
         for name, output in program.outputs():
-            if name in TAKEN or name in params:
-                name += ".2"
-            builder.output(name, ops.copy(lowering.value(output)))
+            builder.output(_free(name, taken), ops.copy(lowering.value(output)))
 
     def _names(self, exported: Any) -> List[str]:
         """What inputs are called: as they were given, or as forward has it."""
@@ -277,9 +288,11 @@ class _Module:
         if len(names) != count:
             raise InvalidArgument(f"[from_torch] input_names has {len(names)} names for "
                                   f"{count} inputs")
-        names = [f"{name}.2" if name in TAKEN - {"labels"} or
-                 (name == "labels" and self.loss.kind) else name for name in names]
-        return names + ["labels"] * (len(exported.inputs) - count)
+        taken = {*TAKEN, *dict(self.module.named_parameters()), *self.states}
+        if not self.loss.kind:
+            taken.discard("labels")  # which there are none of but the module's own
+        return ([_free(name, taken) for name in names]
+                + ["labels"] * (len(exported.inputs) - count))
 
     def _given(self) -> List[str]:
         from stowage._aten.exported import given_names
@@ -340,11 +353,19 @@ class _Module:
     def check(self) -> None:
         """That a step is torch's, dropouts left out: its loss, gradients and buffers."""
         torch = self.torch
-        net = _copy(self.module)
-        args, kwargs, labels = _copy((self.args, self.kwargs, self.loss.example_labels))
-        with _without_dropout(torch), torch.random.fork_rng():
+        with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(), \
+                _without_dropout(torch):
+            net = _copy(self.module)
+            args, kwargs, labels = _copy((self.args, self.kwargs, self.loss.example_labels))
+            kept = self._kept(net)
             once = net(*args, **kwargs)
-            if self._draws():
+            for name, before, version in kept:
+                now = _attribute(net, name)
+                if now is not before or now._version != version:
+                    raise Unsupported(f'[from_torch] the module reads and writes its tensor '
+                                      f'"{name}", which is neither a param nor a buffer; register '
+                                      "it as a buffer")
+            if self._draws(self.exported(True, self.batch)):
                 return  # what it computes is another each time
             with self._trainer() as trainer:
                 theirs, labels = self._their_loss(once, labels, trainer.inputs)
@@ -356,16 +377,31 @@ class _Module:
                 after = trainer.state_dict()
         _expect_close("its loss is", ours, float(theirs.detach()), 1e-3, 1e-6)
         self._check_gradients(net, before, after)
+        kept_buffers = dict(self.module.named_buffers())
         for name, buffer in net.named_buffers():
-            if name in after and buffer.is_floating_point():
-                _expect_close(f'the buffer "{name}" has', after[name],
-                              buffer.detach().float().numpy(), 1e-3, 1e-5)
+            was = kept_buffers[name].detach().cpu()
+            ours_now = after[name] if name in after else was.double().numpy()
+            _expect_close(f'the buffer "{name}" has', ours_now,
+                          buffer.detach().cpu().double().numpy(), 1e-3, 1e-5)
 
-    def _draws(self) -> bool:
-        """Whether the step has random ops that are no dropouts."""
+    def _kept(self, net: Any) -> List[Tuple[str, Any, int]]:
+        """Tensors that a copy of the module has as plain attributes, and reads: by name, with
+        their versions."""
+        read = {x.data_ptr() for x in self.exported(True, self.batch).constants.values()
+                if isinstance(x, self.torch.Tensor)}
+        found = []
+        for path, each in self.module.named_modules():
+            for name, x in vars(each).items():
+                if isinstance(x, self.torch.Tensor) and x.data_ptr() in read:
+                    whole = f"{path}.{name}" if path else name
+                    copied = _attribute(net, whole)
+                    found.append((whole, copied, copied._version))
+        return found
+
+    def _draws(self, exported: Any) -> bool:
+        """Whether a graph has random ops that are no dropouts."""
         from stowage._aten.exported import DRAWS, family_of
 
-        exported = self.exported(True, self.batch)
         return any(family_of(node) in DRAWS and "dropout" not in family_of(node)
                    for node in exported.graph.nodes if node.op == "call_function")
 
@@ -414,6 +450,16 @@ class _Module:
                     f"the examples its gradient is off by {off:.3g}, of "
                     f"{float(np.abs(g).max(initial=0)):.3g}; if the difference is meant, give "
                     "check=False")
+
+
+def _free(name: str, taken: Set[str]) -> str:
+    """A name that is not taken, as "x.2", which is then taken."""
+    free, count = name, 1
+    while free in taken:
+        count += 1
+        free = f"{name}.{count}"
+    taken.add(free)
+    return free
 
 
 @contextlib.contextmanager
@@ -469,6 +515,12 @@ def _without_dropout(torch: Any) -> Any:
             return function(*args, **(kwargs or {}))
 
     return Mode()
+
+
+def _attribute(net: Any, name: str) -> Any:
+    for part in name.split("."):
+        net = getattr(net, part)
+    return net
 
 
 def _copy(x: Any) -> Any:

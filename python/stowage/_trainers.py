@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from types import TracebackType
-from typing import (TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional,
+from typing import (TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional,
                     Sequence, Tuple, Type, Union)
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from stowage import _core
 from stowage._models import ModelLike, model as make_model, whole_number
 from stowage._plans import (MOST_THREADS, Levers, LossScale, OptimizerLike, Plan, Size, framed,
-                            log, log_plan, make_request, real_number)
+                            log, log_plan, make_core_plan, make_request, real_number)
 from stowage._schedules import Schedule, rate_of
 from stowage.errors import InvalidArgument, Unsupported
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Path = Union[str, "os.PathLike[str]"]
 
 # How an output of all examples is made of those of several evaluations.
-_TOGETHER = {"sum": np.sum, "mean": np.mean, "max": np.max}
+_TOGETHER: Dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "max": np.max}
 
 
 class Report:
@@ -120,9 +120,10 @@ class Trainer:
         opened = _core.open_device(device, dtype, threads)
         if opened.why:
             log.info("%s", opened.why)
-        self._plan = Plan(_core.make_plan(made, request, opened.name, dtype, threads))
+        self._plan = Plan(make_core_plan(made, request, opened.name, dtype, threads))
         log_plan(self._plan)
         self._core = _core.Trainer(self._plan._core, opened, seed)
+        self._holds_for: Optional[Callable[[int], bool]] = getattr(made, "_holds_for", None)
         initial = getattr(made, "_initial", None)
         if initial is not None:
             self._core.write(initial())
@@ -216,6 +217,9 @@ class Trainer:
         count = len(arrays[0])
         if count == 0:
             raise InvalidArgument("[evaluate] there are no examples")
+        if self._holds_for is not None and not self._holds_for(count):
+            raise InvalidArgument(f"[evaluate] the module computes otherwise with {count} examples "
+                                  "than with those that it was imported with; give as many")
         parts: List[Dict[str, Any]] = []
         for start in range(0, count, batch):
             part = [a[start:start + batch] for a in arrays]

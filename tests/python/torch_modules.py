@@ -112,6 +112,15 @@ TAKE_ROWS = {
     "var over rows": lambda: rows(lambda n, x: n.b((n.a(x) - n.a(x).mean(0))
                                                   / torch.sqrt(n.a(x).var(0) + 1e-3))),
     "clamp": lambda: rows(lambda n, x: n.b(n.a(x).clamp(-0.5, 0.5) + n.a(x).clamp(min=0))),
+    "bounds": lambda: rows(lambda n, x: n.b(n.a(x) * n.w.clamp(0, 1) + n.w.clamp(min=0)
+                                            + torch.clamp(n.w, n.low, n.low + 1)),
+                           w=nn.Parameter(torch.tensor([0.0, 1, 0.5, -1, 2, 0])),
+                           low=nn.Parameter(torch.zeros(6))),
+    "roots of zero": lambda: rows(lambda n, x: n.b(n.a(x) + n.w.std() + n.w.norm() + n.w**0),
+                                  w=nn.Parameter(torch.zeros(6))),
+    "floor division": lambda: rows(lambda n, x: n.b(n.a(x) * torch.div(
+        torch.ones_like(x), 0.1, rounding_mode="floor") / 10
+        + torch.div(x, -0.7, rounding_mode="floor") + torch.div(x, 0.3, rounding_mode="trunc"))),
     "powers": lambda: rows(lambda n, x: n.b(n.a(x)**3 + n.a(x).exp()**0.5 + n.a(x).square())),
     "where": lambda: rows(lambda n, x: n.b(torch.where(n.a(x) > 0, n.a(x), -x).abs().sqrt())),
     "logsumexp": lambda: rows(lambda n, x: n.b(n.a(x)) + n.b(x).logsumexp(1, keepdim=True)),
@@ -146,6 +155,9 @@ TAKE_STEPS = {
     "index": lambda: rows(lambda n, x: n.b(n.a(x)[:, [0, 2, -1]].mean(1))),
 }
 TAKE_INDICES = {
+    "integers": lambda: Net(lambda n, x: n.b(n.a(((torch.square(x + 100003) + F.relu(x + 2**25 + 1)
+                                                   + (x + 2**25 + 1).floor()) % 10)).mean(1)),
+                            a=nn.Embedding(10, 6), b=nn.Linear(6, 4)),
     "padding": lambda: Net(lambda n, x: n.b(n.a(x).mean(1)), a=nn.Embedding(10, 6, padding_idx=0),
                            b=nn.Linear(6, 4)),
     "bags": lambda: nn.Sequential(nn.EmbeddingBag(10, 6), nn.Linear(6, 4)),
@@ -161,6 +173,8 @@ TAKE_PICTURES = {
     "mean pool": lambda: pictures(nn.AvgPool2d(2, ceil_mode=True)),
     "power pool": lambda: pictures(nn.LPPool2d(2, 2)),
     "adaptive pools": lambda: pictures(nn.AdaptiveAvgPool2d(5)),
+    "equal maxima": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveMaxPool2d(1),
+                                          nn.Flatten(), nn.Linear(8, 4)),
     "adaptive max pool": lambda: pictures(nn.AdaptiveMaxPool2d(7)),
     "depthwise": lambda: pictures(nn.Conv2d(8, 8, 3, padding="same", groups=8, dilation=2)),
     "transposed": lambda: pictures(nn.ConvTranspose2d(8, 6, 3, stride=2, padding=1,

@@ -228,6 +228,71 @@ class TorchTest(support.TestCase):
         # One that fits no form is added, and is there once.
         self.check_trains(Net(ones.tril() | (torch.rand(length, length) > 0.5)), x, y)
 
+    def test_what_would_be_other_in_silence_is_refused(self):
+        class Counts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.calls = nn.Linear(6, 4), torch.zeros(4)
+
+            def forward(self, x):
+                self.calls = self.calls + 1
+                return self.a(x) + self.calls
+
+        class Branches(Counts):
+            def forward(self, x):
+                return self.a(x) * (2 if x.shape[0] >= 6 else 1)
+
+        self.refused('its tensor "calls"', Counts())
+        self.refused("instance norm that tracks", nn.Sequential(
+            nn.Conv1d(6, 4, 1), nn.InstanceNorm1d(4, track_running_stats=True), nn.Flatten()),
+            torch.randn(8, 6, 3))
+        net = Branches()
+        trainer = self.check_trains(net)
+        made = trainer.evaluate(self.x[:7])["output"]
+        np.testing.assert_allclose(made, net.eval()(self.x[:7]).detach().numpy(), atol=1e-5)
+        with self.assertRaisesRegex(stowage.InvalidArgument, "computes otherwise with 5 examples"):
+            trainer.evaluate(self.x[:5])
+        view = nn.Sequential(nn.Linear(6, 4))
+        self.refused("a view of f32 as torch.int32", view, loss=lambda o, y: (
+            o * o.detach().view(torch.int32)).mean(), example_labels=self.y)
+
+    def test_names_that_are_taken_get_others(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(6, 4))
+
+            def forward(self, weight, step):
+                return {"weight": weight @ self.weight, "step": step * 2}
+
+        made = from_torch(Net(), (self.x, self.x), loss="cross_entropy:weight")
+        with stowage.Trainer(made, optimizer="sgd", device="cpu") as trainer:
+            self.assertEqual(list(trainer.inputs), ["weight.2", "step.2", "labels"])
+            self.assertEqual(list(trainer.evaluate(self.x, self.x)), ["weight.3", "step.3"])
+
+    def test_noise_of_eval_mode_is_drawn_and_not_evaluated(self):
+        class Noisy(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Linear(6, 4)
+
+            def forward(self, x):
+                return self.a(x + torch.randn_like(x))
+
+        with stowage.Trainer(from_torch(Noisy(), self.x), optimizer="sgd", lr=0.0,
+                             device="cpu") as trainer:
+            self.assertEqual(len({trainer.step(self.x, self.y) for _ in range(3)}), 3)
+            with self.assertRaises(stowage.Unsupported):
+                trainer.evaluate(self.x)
+
+    def test_without_gradients_around_it_a_module_is_taken(self):
+        net = nn.Linear(6, 4)
+        for mode in (torch.no_grad, torch.inference_mode):
+            with mode():
+                made = from_torch(net, self.x)
+                with stowage.Trainer(made, optimizer="sgd", device="cpu") as trainer:
+                    trainer.step(self.x, self.y)
+
     def test_a_loss_is_a_function_of_outputs_and_labels(self):
         net, weight = nn.Linear(6, 4), torch.rand(4)
         self.y[2] = self.y[5] = -100

@@ -113,8 +113,9 @@ def _adaptive(g: Lowering, spatial: int, x: Any, sizes: Numbers, is_max: bool) -
     sizes = _each(sizes, spatial)
     had = x.shape[2:]
     if all(n == 1 for n in sizes):
-        axes = list(range(2, 2 + spatial))
-        made = (ops.reduce_max if is_max else ops.reduce_mean)(x.value, axes=axes, keep=True)
+        if is_max:  # of several that are largest the first, as a pool has it
+            return _finished(g, _max_pool(g, spatial, x, list(had)), None, is_one)
+        made = ops.reduce_mean(x.value, axes=list(range(2, 2 + spatial)), keep=True)
         return _finished(g, Traced(made), None, is_one)
     if all(n % size == 0 for n, size in zip(had, sizes)):
         kernel = [n // size for n, size in zip(had, sizes)]
@@ -135,7 +136,7 @@ def _adaptive(g: Lowering, spatial: int, x: Any, sizes: Numbers, is_max: bool) -
 
 
 for _n in (1, 2, 3):
-    row(f"adaptive_avg_pool{_n}d", f"_adaptive_avg_pool{_n}d")(
+    row(f"adaptive_avg_pool{_n}d", *([f"_adaptive_avg_pool{_n}d"] if _n > 1 else []))(
         lambda g, x, sizes, _n=_n: _adaptive(g, _n, x, sizes, False))
     row(f"adaptive_max_pool{_n}d")(
         lambda g, x, sizes, _n=_n: (_adaptive(g, _n, x, sizes, True), None))

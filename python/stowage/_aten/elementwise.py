@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+import functools
+from typing import Any, Callable, Dict, Optional
 
 from stowage import _core, ops
 from stowage._aten.table import Lowering, Traced, row
@@ -10,9 +11,21 @@ from stowage._core import Value
 from stowage.errors import Unsupported
 
 
+# Of integers: as they are, or by another op; others are of reals.
+_OF_INTEGERS: Dict[str, Callable[[Lowering, Value], Value]] = {
+    "neg": lambda g, x: ops.neg(x), "abs": lambda g, x: ops.absolute(x),
+    "sign": lambda g, x: ops.sign(x), "sgn": lambda g, x: ops.sign(x),
+    "floor": lambda g, x: x, "ceil": lambda g, x: x, "round": lambda g, x: x,
+    "square": lambda g, x: ops.mul(x, x),
+    "relu": lambda g, x: ops.maximum(x, g.scalar(0, x.dtype)),
+}
+
+
 def _unary(name: str, make: Callable[[Value], Value]) -> None:
     def each(g: Lowering, x: Traced) -> Traced:
-        if not g.is_float(x) and name not in ("neg", "abs", "sign", "logical_not"):
+        if not g.is_float(x) and name in _OF_INTEGERS:
+            return Traced(_OF_INTEGERS[name](g, x.base), x.order)
+        if not g.is_float(x):
             x = g.traced(x, g.name_of(g.torch.get_default_dtype()))
         return Traced(make(x.base), x.order)
     row(name)(each)
@@ -96,14 +109,33 @@ def prelu(g: Lowering, x: Traced, weight: Any) -> Traced:
 def clamp(g: Lowering, x: Any, low: Any = None, high: Any = None) -> Traced:
     dtype = g.result_type(x, *(each for each in (low, high) if each is not None))
     y = g.value(x, dtype)
-    # A bound lets the gradient through where x is equal to it, as torch has it.
     if low is not None:
-        bound = g.value(low, dtype)
-        y = ops.where(ops.less(y, bound), *_core.broadcast(bound, y))
+        y = _bounded(g, y, low, dtype, ops.maximum, ops.less, ops.greater)
     if high is not None:
-        bound = g.value(high, dtype)
-        y = ops.where(ops.greater(y, bound), *_core.broadcast(bound, y))
+        y = _bounded(g, y, high, dtype, ops.minimum, ops.greater, ops.less)
     return Traced(y)
+
+
+def _bounded(g: Lowering, y: Value, bound: Any, dtype: str,
+             nearest: Callable[[Value, Value], Value], beyond: Callable[[Value, Value], Value],
+             within: Callable[[Value, Value], Value]) -> Value:
+    """y, or the bound where it is beyond that. Whether a number lets the gradient through where
+    y is equal to it, versions of torch see differently; a tensor is as `maximum` is."""
+    value = g.value(bound, dtype)
+    if hasattr(bound, "shape"):
+        return nearest(y, value)
+    limit, y = _core.broadcast(value, y)
+    if _passes_at_bounds(g.torch):
+        return ops.where(beyond(y, limit), limit, y)
+    return ops.where(within(y, limit), y, limit)
+
+
+@functools.lru_cache(maxsize=None)
+def _passes_at_bounds(torch: Any) -> bool:
+    with torch.inference_mode(False), torch.enable_grad():
+        x = torch.zeros(1, requires_grad=True)
+        x.clamp(0, 1).sum().backward()
+    return bool(x.grad != 0)
 
 
 @row("clamp_max", "clamp_max.Tensor")
@@ -179,12 +211,23 @@ def div_mode(g: Lowering, a: Any, b: Any, *, rounding_mode: Optional[str] = None
         return div(g, a, b)
     dtype = g.result_type(a, b)
     is_real = g.types[dtype].is_floating_point
-    quotient = binary(g, ops.div, a, b, dtype if is_real else "f64")
-    zero = g.scalar(0, quotient.dtype)
-    made = ops.floor(quotient.base)
+    inner = dtype if is_real else "f64"
+    x, y = _core.broadcast(g.value(a, inner), g.value(b, inner))
+    zero = g.scalar(0, inner)
     if rounding_mode == "trunc":
-        made = ops.where(ops.less(quotient.base, zero), ops.ceil(quotient.base), made)
-    return Traced(g.cast(made, dtype), quotient.order)
+        quotient = ops.div(x, y)
+        made = ops.where(ops.less(quotient, zero), ops.ceil(quotient), ops.floor(quotient))
+        return Traced(g.cast(made, dtype))
+    # As torch has it, so that 1 // 0.1 is 9: by what is left.
+    left = ops.fmod(x, y)
+    quotient = ops.div(ops.sub(x, left), y)
+    is_left = ops.not_equal(left, zero)
+    differs = ops.not_equal(ops.less(y, zero), ops.less(left, zero))
+    one = ops.cast(ops.logical_and(is_left, differs), dtype=inner)
+    quotient = ops.sub(quotient, one)
+    low = ops.floor(quotient)
+    more = ops.cast(ops.greater(ops.sub(quotient, low), g.scalar(0.5, inner)), dtype=inner)
+    return Traced(g.cast(ops.add(low, more), dtype))
 
 
 @row("floor_divide")
@@ -287,6 +330,9 @@ def lerp(g: Lowering, a: Any, b: Any, weight: Any) -> Traced:
 
 @row("pow.Tensor_Scalar")
 def pow_scalar(g: Lowering, x: Any, exponent: float) -> Traced:
+    x = g.traced(x, g.result_type(x, exponent))
+    if exponent == 0:
+        return Traced(g.fill(x.shape, 1, x.dtype))
     known = {2: ops.square, 0.5: ops.sqrt, -0.5: ops.rsqrt, -1: ops.reciprocal}
     if exponent in known:
         return Traced(known[exponent](x.base), x.order)
@@ -306,7 +352,14 @@ def power(g: Lowering, a: Any, b: Any) -> Traced:
 # --- The same tensor ---
 
 
-@row("clone", "contiguous", "alias", "lift_fresh_copy", "lift_fresh", "view.dtype")
+@row("view.dtype")
+def view_dtype(g: Lowering, x: Traced, dtype: Any) -> Traced:
+    if g.name_of(dtype) != x.dtype:
+        raise Unsupported(f"[from_torch] a view of {x.dtype} as {dtype} is not supported")
+    return x
+
+
+@row("clone", "contiguous", "alias", "lift_fresh_copy", "lift_fresh")
 def same(g: Lowering, x: Traced, *_: Any, **__: Any) -> Traced:
     return x
 

@@ -35,6 +35,11 @@ class Exported(NamedTuple):
     outputs: List[Tuple[str, Any]]  # nodes by name
     written: List[Tuple[str, Any]]  # buffers, and the nodes that are their next content
     is_dynamic: bool            # else for one number of examples alone
+    guards: List[Tuple[Any, Any]]  # symbols, and what has to hold for them
+
+    def holds_for(self, batch: int) -> bool:
+        """Whether the module would compute so with this number of examples."""
+        return all(bool(condition.subs({symbol: batch})) for symbol, condition in self.guards)
 
     def reached(self, output: Any) -> List[str]:
         """Params that a gradient of `output` reaches."""
@@ -46,7 +51,9 @@ class Exported(NamedTuple):
             seen.add(node)
             if node.op == "placeholder" and node.name in self.params:
                 found.append(self.params[node.name])
-            if name_of(node) not in ("detach.default", "detach_copy.default"):
+            value = node.meta.get("val")
+            has_gradient = not hasattr(value, "is_floating_point") or value.is_floating_point()
+            if has_gradient and name_of(node) not in ("detach.default", "detach_copy.default"):
                 left.extend(node.all_input_nodes)
         return found
 
@@ -119,10 +126,12 @@ def _own_backwards(torch: Any) -> Iterator[List[str]]:
 def given_names(torch: Any, module: Any, args: Any, kwargs: Any) -> List[str]:
     """What the tensors that a module is called with are called, in the order of its inputs."""
     names: List[str] = []
-    bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-    places = {id(x): name for name, x in bound.items()}
+    # Of the parameters by position those come first that the arguments are given to.
+    signature = inspect.signature(module.forward).parameters.values()
+    places = [each.name for each in signature if each.kind in (
+        inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     for i, x in enumerate(args):
-        names += _parts(torch, places.get(id(x), f"x{i}"), x)
+        names += _parts(torch, places[i] if i < len(places) else f"x{i}", x)
     for name, x in kwargs.items():
         names += _parts(torch, name, x)
     return names
@@ -156,21 +165,41 @@ def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, 
     of_args, of_kwargs = torch.utils._pytree.tree_map(dims, (args, dict(kwargs)))
     shapes = dict(inspect.signature(module.forward).bind(*of_args, **of_kwargs).arguments)
     try:
-        with _own_backwards(torch) as called:
+        with _own_backwards(torch) as called, torch.inference_mode(False), torch.enable_grad():
             program = torch.export.export(module, args, dict(kwargs), strict=False,
                                           dynamic_shapes=shapes)
+            _keep_no_grad(torch, program)
+            guards = _guards(torch, program)
+            table = torch.export.default_decompositions()
+            for op in list(table):
+                if _op_name(op) in ROWS:
+                    table.pop(op)
+            flat = program.run_decompositions(table)
     except Exception as error:
         raise Unsupported(f"[from_torch] torch cannot export the module: {first_line(error)}"
                           ) from error
     if called:
         raise Unsupported(f"[from_torch] {', '.join(sorted(set(called)))} has a backward of its "
                           "own, which is not supported; write it by ops and detach")
-    _keep_no_grad(torch, program)
-    table = torch.export.default_decompositions()
-    for op in list(table):
-        if _op_name(op) in ROWS:
-            table.pop(op)
-    return _read(torch, module, program.run_decompositions(table))
+    return _read(torch, module, flat, guards)
+
+
+def _guards(torch: Any, program: Any) -> List[Tuple[Any, Any]]:
+    """What the export takes for granted of the number of examples: symbols, and conditions."""
+    found = []
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.op != "placeholder" or not isinstance(value, torch.Tensor):
+            continue
+        if not value.dim() or not isinstance(value.shape[0], torch.SymInt):
+            continue
+        for symbol in value.shape[0].node.expr.free_symbols:
+            for guard in value.shape[0].node.shape_env.guards:
+                # Of one symbol alone; that there are two examples or more says nothing.
+                if guard.expr.free_symbols == {symbol} and not all(
+                        bool(guard.expr.subs({symbol: n})) for n in range(2, 66)):
+                    found.append((symbol, guard.expr))
+    return found
 
 
 def batch_of(torch: Any, args: Any, kwargs: Any) -> int:
@@ -195,11 +224,12 @@ def _keep_no_grad(torch: Any, program: Any) -> None:
             with graph.inserting_after(part):
                 stopped = graph.call_function(torch.ops.aten.detach.default, (part,))
             stopped.meta = dict(part.meta)
-            part.replace_all_uses_with(stopped, delete_user_cb=lambda user, s=stopped: user is not s)
+            part.replace_all_uses_with(stopped,
+                                       delete_user_cb=lambda user, s=stopped: user is not s)
     program.graph_module.recompile()
 
 
-def _read(torch: Any, module: Any, program: Any) -> Exported:
+def _read(torch: Any, module: Any, program: Any, guards: Any) -> Exported:
     signature = program.graph_signature
     first = {}
     for name, param in module.named_parameters():
@@ -237,4 +267,5 @@ def _read(torch: Any, module: Any, program: Any) -> Exported:
     buffers = {placeholder: name.removeprefix(OUTER)
                for placeholder, name in signature.inputs_to_buffers.items()
                if placeholder not in constants}
-    return Exported(program.graph, params, buffers, constants, inputs, named, written, is_dynamic)
+    return Exported(program.graph, params, buffers, constants, inputs, named, written, is_dynamic,
+                    guards)

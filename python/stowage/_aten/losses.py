@@ -20,7 +20,7 @@ def _chunk(rows: int) -> int:
 
 def mean_cross_entropy(g: Lowering, logits: Traced, labels: Any,
                        weights: Optional[Value] = None) -> Traced:
-    """The mean over rows of the loss of logits (..., C) at labels (...), each times its weight."""
+    """The mean over rows of the losses of logits (..., C) at labels (...), by their weights."""
     at = g.value(labels)
     if at.dtype not in ("i32", "i64"):
         at = ops.cast(at, dtype="i64")
@@ -29,8 +29,9 @@ def mean_cross_entropy(g: Lowering, logits: Traced, labels: Any,
         features, matrix = logits.linear
         rows = ops.reshape(features, shape=[count, features.shape[-1]])
         flat = None if weights is None else ops.reshape(weights, shape=[count])
-        return Traced(ops.linear_cross_entropy(rows, matrix, ops.reshape(at, shape=[count]), flat,
-                                               chunk=min(count, _chunk(count)), blocks=NO_BLOCKS)[0])
+        made = ops.linear_cross_entropy(rows, matrix, ops.reshape(at, shape=[count]), flat,
+                                        chunk=min(count, _chunk(count)), blocks=NO_BLOCKS)
+        return Traced(made[0])
     if weights is None:
         return Traced(ops.cross_entropy(logits.value, at)[0])
     each = row_losses(g, logits, at)
@@ -128,10 +129,10 @@ def nll_loss(g: Lowering, x: Any, target: Any, weight: Any = None, reduction: in
     taken = ops.take_along_axis(x.value, ops.reshape(safe, shape=[*at.shape, 1]),
                                 axis=len(x.shape) - 1)
     each = ops.neg(ops.mul(ops.reshape(taken, shape=list(at.shape)), kept))
-    if reduction == NONE or not each.shape:
+    if reduction == NONE:
         return Traced(each)
-    summed = ops.reduce_sum(each, axes=[])
-    return Traced(ops.div(summed, ops.reduce_sum(kept, axes=[])) if reduction == MEAN else summed)
+    summed, total = (ops.reduce_sum(x, axes=[]) if x.shape else x for x in (each, kept))
+    return Traced(ops.div(summed, total) if reduction == MEAN else summed)
 
 
 @row("nll_loss_forward", "nll_loss2d_forward")

@@ -9,6 +9,7 @@ from stowage import ops
 from stowage._aten.shapes import reshaped
 from stowage._aten.table import Lowering, Traced, row
 from stowage._core import Value
+from stowage.errors import Unsupported
 
 
 # The momentum of a batch norm that has none: its statistics are means over all batches.
@@ -96,6 +97,9 @@ def native_group_norm(g: Lowering, x: Any, weight: Any, bias: Any, n: int, c: in
 def instance_norm(g: Lowering, x: Any, weight: Any, bias: Any, mean: Any, variance: Any,
                   use_input_stats: bool, momentum: float, eps: float, *_: Any) -> Traced:
     x = g.traced(x)
+    if use_input_stats and mean is not None:
+        raise Unsupported("[from_torch] an instance norm that tracks running statistics is not "
+                          "supported in training mode")
     if not use_input_stats:
         return _by_statistics(g, x, weight, bias, mean, variance, eps)
     return group_norm(g, x, x.shape[1], weight, bias, eps)
@@ -136,6 +140,9 @@ def _moved(g: Lowering, kept: Any, now: Value, momentum: float) -> Optional[Trac
         return None
     value = g.value(kept)
     weight = g.scalar(momentum, value.dtype)
+    if momentum == CUMULATIVE and id(kept) not in g.counts:
+        raise Unsupported("[from_torch] a batch norm without momentum that is called twice is not "
+                          "supported")
     if momentum == CUMULATIVE:
         batches = ops.cast(g.counts[id(kept)].value, dtype=value.dtype)
         weight = ops.reciprocal(ops.add(batches, g.scalar(1, value.dtype)))

@@ -85,6 +85,9 @@ class Program:
         args, kwargs = self._known(node.args), self._known(node.kwargs)
         if node.target is operator.getitem:
             self.made[node] = args[0][args[1]]
+            if self.made[node] is None and node.users:
+                raise Unsupported(f"[from_torch] result {args[1]} of {name_of(node.args[0])} of "
+                                  f"{where(node)} is not supported")
             return
         leaves = self.torch.utils._pytree.tree_leaves((args, kwargs))
         name = name_of(node)

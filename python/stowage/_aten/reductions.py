@@ -9,6 +9,7 @@ from stowage import ops
 from stowage._aten import elementwise
 from stowage._aten.shapes import reshaped, split, unsqueeze
 from stowage._aten.table import Lowering, Traced, row
+from stowage._core import Value
 from stowage.errors import Unsupported
 
 Axes = Union[None, int, Sequence[int]]
@@ -135,7 +136,14 @@ def var(g: Lowering, x: Traced, dim: Axes = None, unbiased: Any = True, keepdim:
 @row("std.correction", "std.dim", "std")
 def std(g: Lowering, x: Traced, dim: Axes = None, unbiased: Any = True, keepdim: bool = False, *,
         correction: Any = None) -> Traced:
-    return Traced(ops.sqrt(var(g, x, dim, unbiased, keepdim, correction=correction).value))
+    return Traced(_root(g, var(g, x, dim, unbiased, keepdim, correction=correction).value))
+
+
+def _root(g: Lowering, total: Value) -> Value:
+    """The root of a sum of squares; that of 0 has a gradient of 0, as torch has it."""
+    is_zero = ops.equal(total, g.scalar(0, total.dtype))
+    safe = ops.where(is_zero, g.fill(total.shape, 1, total.dtype), total)
+    return ops.where(is_zero, g.fill(total.shape, 0, total.dtype), ops.sqrt(safe))
 
 
 @row("var_mean.correction")
@@ -158,11 +166,7 @@ def vector_norm(g: Lowering, x: Traced, ord: Any = 2, dim: Axes = None, keepdim:
     if order != 2:
         raise Unsupported(f"[from_torch] a norm of order {order:g} is not supported; expected "
                           "1, 2 or infinity")
-    total = ops.reduce_sum(ops.square(x.value), axes=axes, keep=keepdim)
-    # The norm of zeros has a gradient of zeros, as torch has it.
-    is_zero = ops.equal(total, g.scalar(0, x.dtype))
-    safe = ops.where(is_zero, g.fill(total.shape, 1, x.dtype), total)
-    return Traced(ops.where(is_zero, g.fill(total.shape, 0, x.dtype), ops.sqrt(safe)))
+    return Traced(_root(g, ops.reduce_sum(ops.square(x.value), axes=axes, keep=keepdim)))
 
 
 @row("prod.dim_int", "prod")
@@ -189,6 +193,8 @@ def cdist(g: Lowering, a: Any, b: Any, p: float = 2.0, mode: Any = None) -> Trac
 def logsumexp(g: Lowering, x: Traced, dim: Axes, keepdim: bool = False) -> Traced:
     axes = g.axes(x, dim)
     top = ops.stop_gradient(ops.reduce_max(x.value, axes=axes, keep=True))
+    is_finite = ops.less(ops.absolute(top), g.scalar(math.inf, x.dtype))
+    top = ops.where(is_finite, top, g.fill(top.shape, 0, x.dtype))
     total = ops.reduce_sum(ops.exp(ops.sub(x.value, top)), axes=axes, keep=True)
     made = Traced(ops.add(ops.log(total), top))
     return made if keepdim else reshaped(

@@ -30,7 +30,7 @@ def reshaped(x: Traced, shape: Sequence[int]) -> Traced:
     return Traced(ops.reshape(x.value, shape=shape))
 
 
-@row("view", "reshape", "_unsafe_view", "view_copy", "reshape_copy")
+@row("view", "reshape", "_unsafe_view", "view_copy")
 def view(g: Lowering, x: Traced, shape: Sequence[int]) -> Traced:
     return reshaped(x, shape)
 
@@ -54,7 +54,7 @@ def unflatten(g: Lowering, x: Traced, dim: int, sizes: Sequence[int]) -> Traced:
 
 @row("squeeze", "squeeze.dim", "squeeze.dims", "squeeze_copy.dims")
 def squeeze(g: Lowering, x: Traced, dims: Any = None) -> Traced:
-    axes = g.axes(x, dims)
+    axes = [] if isinstance(dims, (list, tuple)) and not dims else g.axes(x, dims)
     return reshaped(x, [n for i, n in enumerate(x.shape) if i not in axes or n != 1])
 
 
@@ -231,7 +231,7 @@ def slice_scatter(g: Lowering, x: Any, part: Any, dim: int = 0, start: Optional[
     dim = g.axis(x, dim)
     first, last, step = slice(start, end, step).indices(x.shape[dim])
     if step != 1:
-        raise Unsupported(f"[from_torch] an assignment to every {step}th element is not supported")
+        raise Unsupported(f"[from_torch] an assignment in steps of {step} is not supported")
     return _put(g, x, part, dim, first)
 
 

@@ -199,6 +199,9 @@ class Lowering:
     def last(self, x: Any, axis: int) -> Tuple[Traced, List[int]]:
         """With this axis as the last, and the order that brings it back."""
         x = self.traced(x)
+        if not x.shape:
+            raise Unsupported("[from_torch] an op along an axis of a tensor that has none is not "
+                              "supported")
         rank, axis = len(x.shape), self.axis(x, axis)
         order = [i for i in range(rank) if i != axis] + [axis]
         return x.permuted(order), [order.index(i) for i in range(rank)]
