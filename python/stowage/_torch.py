@@ -196,13 +196,15 @@ class _Module:
         def evaluate(builder: GraphBuilder, batch: int) -> None:
             self._build(builder, batch, False, False)
 
-        judged = self.exported(False, self.batch)
+        # Exported when it is asked for: a module that draws in eval mode draws in training, too.
+        is_judged = not (self._draws(self.exported(True, self.batch))
+                         and self._draws(self.exported(False, self.batch)))
         made = _core.built_model(type(self.module).__name__, train,
-                                 None if self._draws(judged) else evaluate, self.batch,
+                                 evaluate if is_judged else None, self.batch,
                                  canonicalize=True)
         made._frozen = self._frozen()
         made._initial = self._initial
-        made._holds_for = judged.holds_for
+        made._holds_for = lambda count: self.exported(False, self.batch).holds_for(count)
         return made
 
     def _frozen(self) -> List[str]:

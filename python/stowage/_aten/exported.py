@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 from stowage._aten import ROWS
 from stowage.errors import Unsupported
@@ -20,6 +20,8 @@ DRAWS = {"rand", "randn", "rand_like", "randn_like", "randint", "randint_like", 
          "native_dropout", "dropout", "feature_dropout", "alpha_dropout"}
 
 
+# Numbers of examples by which conditions on them are told from those that always hold.
+SOME_SIZES = (2, 3, 4, 5, 6, 7, 8, 9, 16, 61, 1024)
 # What names begin with, of the module that calls the user's.
 OUTER = "module."
 
@@ -186,20 +188,20 @@ def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, 
 
 def _guards(torch: Any, program: Any) -> List[Tuple[Any, Any]]:
     """What the export takes for granted of the number of examples: symbols, and conditions."""
-    found = []
+    conditions: Set[Tuple[Any, Any]] = set()
     for node in program.graph.nodes:
         value = node.meta.get("val")
         if node.op != "placeholder" or not isinstance(value, torch.Tensor):
             continue
         if not value.dim() or not isinstance(value.shape[0], torch.SymInt):
             continue
-        for symbol in value.shape[0].node.expr.free_symbols:
-            for guard in value.shape[0].node.shape_env.guards:
-                # Of one symbol alone; that there are two examples or more says nothing.
-                if guard.expr.free_symbols == {symbol} and not all(
-                        bool(guard.expr.subs({symbol: n})) for n in range(2, 66)):
-                    found.append((symbol, guard.expr))
-    return found
+        of = value.shape[0].node.expr.free_symbols
+        conditions.update((symbol, guard.expr) for symbol in of
+                          for guard in value.shape[0].node.shape_env.guards
+                          if guard.expr.free_symbols == {symbol})
+    # That there are two examples or more says nothing.
+    return [(symbol, condition) for symbol, condition in conditions
+            if not all(bool(condition.subs({symbol: n})) for n in SOME_SIZES)]
 
 
 def batch_of(torch: Any, args: Any, kwargs: Any) -> int:
