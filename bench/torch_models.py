@@ -7,9 +7,9 @@ step in f32 with AdamW beside the most memory that torch holds in one.
     bench/torch_models.py [NAME]...
 
 A row of Markdown for each: how long the import takes, how far the worst of three losses is from
-torch's, which are told in f32 (f32 itself would say little: deep batch norms of few pictures
-magnify its rounding), the arena in MB, its share of torch's peak (MemTracker, fake tensors, eager), or in
-which words it is refused. Dropouts are set to 0.
+torch's, which are reported in f32 (f32 itself would show little: deep batch norms of few images
+magnify its rounding), the arena in MB, its share of torch's peak (MemTracker, fake tensors,
+eager), or the message that refuses it. Dropouts are set to 0.
 """
 
 import copy
@@ -54,7 +54,7 @@ def classifier(name, **options):
                            **{**SMALL, "num_labels": 4, **options})
 
 
-def pictures(size):
+def images(size):
     return lambda: {"pixel_values": torch.randn(BATCH, 3, size, size)}
 
 
@@ -110,10 +110,10 @@ MODELS = {
                             encoder_attention_heads=4, decoder_attention_heads=4,
                             encoder_ffn_dim=128, decoder_ffn_dim=128,
                             max_position_embeddings=256, **TOKENS),
-    "vit": of_transformers("ViTForImageClassification", "ViTConfig", pictures(32), hidden_size=64,
+    "vit": of_transformers("ViTForImageClassification", "ViTConfig", images(32), hidden_size=64,
                            num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
                            image_size=32, patch_size=4, num_labels=4),
-    "swin": of_transformers("SwinForImageClassification", "SwinConfig", pictures(32),
+    "swin": of_transformers("SwinForImageClassification", "SwinConfig", images(32),
                             image_size=32, patch_size=4, embed_dim=32, depths=[2, 2],
                             num_heads=[2, 2], window_size=4, num_labels=4),
     "mixtral": causal("Mixtral", num_local_experts=4, **GROUPS),

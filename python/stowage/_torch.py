@@ -47,10 +47,10 @@ def from_torch(
 
     `example_inputs`, a tensor or a tuple, and `kwargs` are what the module is called with. The
     first axis of the first tensor is the batch, and its size the model's. Params keep their
-    names and begin as they are in the module, which is left as it is; tied ones are one. Params
-    that want no gradient, or that none reaches, are frozen. Buffers that the module writes are
-    states, and are written; others, and tensors that forward makes, are constants. Dropout and
-    other random ops draw anew in every step.
+    names, and begin as they are in the module when a trainer is made; the module is left as it
+    is. Tied params are one. Those that want no gradient, or that none reaches, are frozen.
+    Buffers that the module writes are states, and are written; others, and tensors that forward
+    makes, are constants. Dropout and other random ops draw anew in every step.
 
     `loss` is what is trained for: "cross_entropy" (labels of -100 do not count, as torch has
     it), "mse" or "bce" (of logits) of the first output, by a further input "labels", or of
@@ -74,6 +74,9 @@ def from_torch(
         raise Unsupported("[from_torch] there is no torch here; pip install torch") from error
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"[from_torch] a {type(module).__name__} is no torch.nn.Module")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise Unsupported(f"[from_torch] a {type(module).__name__} of TorchScript cannot be "
+                          "exported by torch; give the module that it was made of")
     if isinstance(input_names, str):
         raise TypeError(f"[from_torch] input_names is {input_names!r}; expected a list of names")
     if example_labels is not None and not isinstance(example_labels, torch.Tensor):

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 ROWS, STEPS = torch.randn(8, 6), torch.randn(8, 5, 6)
-INDICES, PICTURES = torch.randint(0, 10, (8, 5)), torch.randn(4, 3, 16, 16)
+INDICES, IMAGES = torch.randint(0, 10, (8, 5)), torch.randn(4, 3, 16, 16)
 
 
 class Net(nn.Module):
@@ -26,7 +26,7 @@ def rows(function, **more):
     return Net(function, a=nn.Linear(6, 6), b=nn.Linear(6, 4), **more)
 
 
-def pictures(*parts):
+def images(*parts):
     return nn.Sequential(nn.Conv2d(3, 8, 3), *parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                          nn.LazyLinear(4))
 
@@ -57,7 +57,7 @@ def tied():
 
 
 def frozen_norm():
-    net = pictures(nn.BatchNorm2d(8), nn.ReLU())
+    net = images(nn.BatchNorm2d(8), nn.ReLU())
     net[1].eval()
     return net
 
@@ -163,32 +163,32 @@ TAKE_INDICES = {
     "bags": lambda: nn.Sequential(nn.EmbeddingBag(10, 6), nn.Linear(6, 4)),
     "tied": lambda: Net(lambda n, x: n.net(x % 4), net=tied()),
 }
-TAKE_PICTURES = {
-    "batch norm": lambda: pictures(nn.BatchNorm2d(8), nn.ReLU()),
+TAKE_IMAGES = {
+    "batch norm": lambda: images(nn.BatchNorm2d(8), nn.ReLU()),
     "frozen batch norm": frozen_norm,
-    "group norm": lambda: pictures(nn.GroupNorm(2, 8)),
-    "instance norm": lambda: pictures(nn.InstanceNorm2d(8, affine=True)),
-    "response norm": lambda: pictures(nn.LocalResponseNorm(3)),
-    "max pool": lambda: pictures(nn.MaxPool2d(3, 2, 1)),
-    "mean pool": lambda: pictures(nn.AvgPool2d(2, ceil_mode=True)),
-    "power pool": lambda: pictures(nn.LPPool2d(2, 2)),
-    "adaptive pools": lambda: pictures(nn.AdaptiveAvgPool2d(5)),
+    "group norm": lambda: images(nn.GroupNorm(2, 8)),
+    "instance norm": lambda: images(nn.InstanceNorm2d(8, affine=True)),
+    "response norm": lambda: images(nn.LocalResponseNorm(3)),
+    "max pool": lambda: images(nn.MaxPool2d(3, 2, 1)),
+    "mean pool": lambda: images(nn.AvgPool2d(2, ceil_mode=True)),
+    "power pool": lambda: images(nn.LPPool2d(2, 2)),
+    "adaptive pools": lambda: images(nn.AdaptiveAvgPool2d(5)),
     "equal maxima": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveMaxPool2d(1),
                                           nn.Flatten(), nn.Linear(8, 4)),
-    "adaptive max pool": lambda: pictures(nn.AdaptiveMaxPool2d(7)),
-    "depthwise": lambda: pictures(nn.Conv2d(8, 8, 3, padding="same", groups=8, dilation=2)),
-    "transposed": lambda: pictures(nn.ConvTranspose2d(8, 6, 3, stride=2, padding=1,
+    "adaptive max pool": lambda: images(nn.AdaptiveMaxPool2d(7)),
+    "depthwise": lambda: images(nn.Conv2d(8, 8, 3, padding="same", groups=8, dilation=2)),
+    "transposed": lambda: images(nn.ConvTranspose2d(8, 6, 3, stride=2, padding=1,
                                                       output_padding=1)),
-    "upsample": lambda: pictures(nn.Upsample(scale_factor=2),
+    "upsample": lambda: images(nn.Upsample(scale_factor=2),
                                  nn.Upsample(scale_factor=2, mode="bilinear")),
-    "upsample to corners": lambda: pictures(nn.Upsample(scale_factor=2, mode="bilinear",
+    "upsample to corners": lambda: images(nn.Upsample(scale_factor=2, mode="bilinear",
                                                         align_corners=True)),
-    "pads": lambda: pictures(nn.ReflectionPad2d(2), nn.ReplicationPad2d(1), nn.ZeroPad2d(1),
+    "pads": lambda: images(nn.ReflectionPad2d(2), nn.ReplicationPad2d(1), nn.ZeroPad2d(1),
                              nn.CircularPad2d(1)),
-    "pixel shuffles": lambda: pictures(nn.PixelShuffle(2), nn.PixelUnshuffle(2)),
+    "pixel shuffles": lambda: images(nn.PixelShuffle(2), nn.PixelUnshuffle(2)),
     "unfold": lambda: nn.Sequential(nn.Unfold(2), nn.Flatten(), nn.LazyLinear(4)),
 }
 
 MODULES = {name: (make, x) for table, x in ((TAKE_ROWS, ROWS), (TAKE_STEPS, STEPS),
-                                           (TAKE_INDICES, INDICES), (TAKE_PICTURES, PICTURES))
+                                           (TAKE_INDICES, INDICES), (TAKE_IMAGES, IMAGES))
            for name, make in table.items()}

@@ -389,6 +389,29 @@ class TorchTest(support.TestCase):
         with self.assertRaisesRegex(stowage.Unsupported, "cannot take its batch in parts"):
             stowage.plan(from_torch(Net(), self.x), levers={"pieces": 4}, device="cpu")
 
+    def test_wrapped_modules_are_taken_and_scripts_refused(self):
+        class Nested(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Linear(6, 4)
+
+            def forward(self, parts):
+                return self.a(parts["first"]) + self.a(parts["rest"][0])
+
+        net = nn.Linear(6, 4)
+        for wrapped in (torch.compile(net), nn.DataParallel(net)):
+            with stowage.Trainer(from_torch(wrapped, self.x), optimizer="sgd", lr=0.0,
+                                 device="cpu") as trainer:
+                self.assertAlmostEqual(trainer.step(self.x, self.y),
+                                       F.cross_entropy(net(self.x), self.y).item(), places=5)
+        self.refused("TorchScript", torch.jit.script(net))
+        nested, parts = Nested(), {"first": self.x, "rest": (self.x * 2,)}
+        with stowage.Trainer(from_torch(nested, (parts,)), optimizer="sgd", lr=0.0,
+                             device="cpu") as trainer:
+            self.assertEqual(list(trainer.inputs), ["parts.first", "parts.rest.0", "labels"])
+            self.assertAlmostEqual(trainer.step(self.x, self.x * 2, self.y),
+                                   F.cross_entropy(nested(parts), self.y).item(), places=5)
+
     def test_what_is_no_loss_is_said(self):
         with self.assertRaisesRegex(TypeError, "loss is a int; expected"):
             from_torch(nn.Linear(6, 4), self.x, loss=3)

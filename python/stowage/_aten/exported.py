@@ -9,20 +9,21 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
 from stowage._aten import ROWS
 from stowage.errors import Unsupported
 
-# What depends on an operand's shape and type alone; torch computes it where a graph is built.
+# Ops whose result depends on an operand's shape and type alone: torch computes them when a
+# graph is built.
 OF_SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones",
              "new_full", "new_empty", "new_empty_strided", "sym_size", "sym_numel", "sym_stride",
              "sym_storage_offset", "_assert_tensor_metadata", "_assert_scalar",
              "sym_constrain_range_for_size", "sym_constrain_range"}
-# What draws, of whatever it is given.
+# Ops that draw random numbers, from constant operands too.
 DRAWS = {"rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm",
          "bernoulli", "normal", "normal_functional", "uniform", "multinomial", "exponential",
          "native_dropout", "dropout", "feature_dropout", "alpha_dropout"}
 
 
-# Numbers of examples by which conditions on them are told from those that always hold.
+# Batch sizes: a guard that holds for all of them is taken to hold for any.
 SOME_SIZES = (2, 3, 4, 5, 6, 7, 8, 9, 16, 61, 1024)
-# What names begin with, of the module that calls the user's.
+# Prefix of names: the user's module is a member of the one that is exported.
 OUTER = "module."
 
 

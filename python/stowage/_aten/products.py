@@ -10,7 +10,8 @@ from stowage._aten.shapes import broadcast, reshaped
 from stowage._aten.table import Lowering, Traced, row
 from stowage._core import Value
 
-# Rows of logits from so many classes up are made where the loss is, some at a time.
+# From this number of classes, logits are computed inside the loss in chunks of rows, as in the
+# built-in models (nn/model_parts.cc).
 LEAST_CLASSES = 8192
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Optional, Sequence, Tuple, Union
 
 from stowage import ops
 from stowage._aten import elementwise
@@ -26,27 +26,27 @@ def _kept(x: Traced, axes: Sequence[int]) -> Sequence[int]:
     return [1 if i in axes else n for i, n in enumerate(x.shape)]
 
 
+def _reduced(g: Lowering, reduce: Callable[..., Value], x: Traced, dim: Axes,
+             keepdim: bool) -> Traced:
+    """Reduced over these axes, all where none are given; a tensor without axes is itself."""
+    return Traced(reduce(x.value, axes=g.axes(x, dim), keep=keepdim)) if x.shape else x
+
+
 @row("sum", "sum.dim_IntList")
 def sum_(g: Lowering, x: Any, dim: Axes = None, keepdim: bool = False, *,
          dtype: Any = None) -> Traced:
-    summed = _input(g, x, dtype)
-    if not summed.shape:
-        return summed
-    return Traced(ops.reduce_sum(summed.value, axes=g.axes(summed, dim), keep=keepdim))
+    return _reduced(g, ops.reduce_sum, _input(g, x, dtype), dim, keepdim)
 
 
 @row("mean", "mean.dim")
 def mean(g: Lowering, x: Any, dim: Axes = None, keepdim: bool = False, *,
          dtype: Any = None) -> Traced:
-    summed = _input(g, x, dtype)
-    if not summed.shape:
-        return summed
-    return Traced(ops.reduce_mean(summed.value, axes=g.axes(summed, dim), keep=keepdim))
+    return _reduced(g, ops.reduce_mean, _input(g, x, dtype), dim, keepdim)
 
 
 @row("amax")
 def amax(g: Lowering, x: Traced, dim: Axes = (), keepdim: bool = False) -> Traced:
-    return Traced(ops.reduce_max(x.value, axes=g.axes(x, dim), keep=keepdim))
+    return _reduced(g, ops.reduce_max, x, dim, keepdim)
 
 
 @row("amin")
