@@ -42,7 +42,7 @@ bin=$(bazel info "${options[@]}" bazel-bin 2>/dev/null)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/stowage"
-cp python/stowage/* "$bin/python/stowage/"{_core.so,ops.py} "$work/stowage/"
+cp -r python/stowage/* "$bin/python/stowage/"{_core.so,ops.py} "$work/stowage/"
 export PYTHONPATH="$work:$PWD/tests/python" PYTHONDONTWRITEBYTECODE=1
 # The C++ library is asked for exceptions before the module brings it.
 export LD_PRELOAD="$runtime $(g++ -print-file-name=libstdc++.so)"
