@@ -279,18 +279,21 @@ ReduceColumns(STOWAGE_PARAMS(ColumnParams) p) {
   float total[kWidth];
   for (int j = 0; j < kWidth; ++j) total[j] = R::template Start<float>();
   if (column < p.columns) {
-    for (int64_t run = first + Warp(); run < end; run += kRun * kRowWarps) {
+    const int64_t stride = kRowWarps * p.columns;
+    const T* at = x + (first + Warp()) * p.columns;
+    // Rows of this warp that are left.
+    for (int64_t rows = (end - first - Warp() + kRowWarps - 1) / kRowWarps;
+         rows > 0; rows -= kRun) {
       float sum[kWidth];
       for (int j = 0; j < kWidth; ++j) sum[j] = R::template Start<float>();
-      const int64_t run_end =
-          run + kRun * kRowWarps < end ? run + kRun * kRowWarps : end;
+      const int run = static_cast<int>(rows < kRun ? rows : kRun);
       // So many loads are under way at once.
       STOWAGE_UNROLL_BY(kWidth == 1 ? 16 : 8)
-      for (int64_t row = run; row < run_end; row += kRowWarps) {
+      for (int row = 0; row < run; ++row, at += stride) {
         if constexpr (kWidth == 1) {
-          sum[0] = R::Add(sum[0], ToFloat(x[row * p.columns]));
+          sum[0] = R::Add(sum[0], ToFloat(*at));
         } else {
-          const Pack<T> pack = LoadPack(x + row * p.columns);
+          const Pack<T> pack = LoadPack(at);
           for (int j = 0; j < kWidth; ++j) {
             sum[j] = R::Add(sum[j], ToFloat(pack.value[j]));
           }
