@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -113,6 +114,41 @@ Model BuiltModel(const std::string& name, const py::function& train,
           .functions = functions};
 }
 
+std::string Brief(const Model& model) {
+  return StrCat("<stowage.Model ", Quoted(WithoutControls(model.name)),
+                ", batch ", model.batch, ">");
+}
+
+// Inputs, params and states of a step, a line each. Raises what the graph's function does.
+std::string Described(const Model& model) {
+  const Result<Graph> graph = model.train(model.batch);
+  if (!graph.ok()) model.Raise(graph.error());
+  std::string lines;
+  int64_t params = 0, elements = 0, fixed = 0;
+  const std::set<std::string> frozen(model.frozen.begin(), model.frozen.end());
+  for (const Role role : {Role::kInput, Role::kParam, Role::kState}) {
+    for (const ValueId id : graph->Leaves(role)) {
+      const ValueInfo& value = graph->value(id);
+      // A trainer gives these itself.
+      if (role == Role::kInput && value.type.shape.rank() == 0 &&
+          (value.name == "seed" || value.name == "step")) {
+        continue;
+      }
+      lines += StrCat("\n  ", RoleName(role), " ", WithoutControls(value.name),
+                      " ", value.type.ToString());
+      if (role != Role::kParam) continue;
+      ++params;
+      elements += value.type.shape.num_elements();
+      if (!frozen.contains(value.name)) continue;
+      ++fixed;
+      lines += ", frozen";
+    }
+  }
+  return StrCat(WithoutControls(model.name), ", batch ", model.batch, ": ",
+                params, " params of ", elements, " elements",
+                fixed > 0 ? StrCat(", ", fixed, " of them frozen") : "", lines);
+}
+
 }  // namespace
 
 void Model::Raise(const Error& error) const {
@@ -142,7 +178,9 @@ void BindModels(py::module_& module) {
       "What stowage.model or stowage.from_torch made, to plan and to train.")
       .def_readonly("name", &Model::name, "What its reports call it.")
       .def_readonly("batch", &Model::batch, "Examples of a step.")
-      .def_readwrite("_frozen", &Model::frozen);
+      .def_readwrite("_frozen", &Model::frozen)
+      .def("__repr__", &Brief)
+      .def("__str__", &Described);
   module.def("named_model", &NamedModel, py::arg("name"), py::arg("batch"),
              py::arg("seq"), py::arg("dtype"), py::arg("dropout"));
   module.def("onnx_model", &OnnxBytesModel, py::arg("content"), py::arg("path"),

@@ -266,7 +266,7 @@ py::dict Trainer::Evaluate(const std::vector<py::object>& inputs) {
   return results;
 }
 
-py::dict Trainer::EvaluationParts() {
+py::tuple Trainer::EvaluationParts() {
   RunnerOf("evaluate");
   const ModelFn& model = plan_->model().evaluate;
   struct Graphs {
@@ -280,17 +280,29 @@ py::dict Trainer::EvaluationParts() {
   };
   const Status built = ResultWithoutGil(build);
   py::dict parts;
+  py::list axes;
   if (!built.ok()) {
     // Of one batch alone, as files may be: its shapes are all that is known.
     const Graph& graph = RunnerOf("evaluate").graph();
+    const auto is_of_batch = [&](const Shape& shape) {
+      return shape.rank() > 0 && shape[0] == evaluation_batch_;
+    };
     for (const GraphOutput& output : graph.outputs()) {
-      const Shape& shape = graph.value(output.value).type.shape;
       parts[py::str(output.name)] =
-          shape.rank() > 0 && shape[0] == evaluation_batch_
+          is_of_batch(graph.value(output.value).type.shape)
               ? std::string("examples")
               : built.error().message;
     }
-    return parts;
+    for (const auto& [name, type] : evaluation_inputs_.inputs) {
+      axes.append(is_of_batch(type.shape) ? 0 : -1);
+    }
+    return py::make_tuple(parts, axes);
+  }
+  for (const auto& [name, type] : evaluation_inputs_.inputs) {
+    const Shape& whole =
+        graphs.whole.value(*graphs.whole.Find(name)).type.shape;
+    const auto axis = std::ranges::mismatch(whole, type.shape).in2;
+    axes.append(axis == type.shape.end() ? -1 : axis - type.shape.begin());
   }
   const BatchAnalysis analysis =
       AnalyzeBatch(graphs.whole, graphs.part, {.has_totals = false});
@@ -321,7 +333,7 @@ py::dict Trainer::EvaluationParts() {
     }
     parts[py::str(output.name)] = how;
   }
-  return parts;
+  return py::make_tuple(parts, axes);
 }
 
 py::list Trainer::InputsOf(const std::string& program) {
@@ -590,6 +602,7 @@ void BindTrainers(py::module_& module) {
       .def("resume", &Trainer::Resume, py::arg("path"))
       .def("to_onnx", &Trainer::ToOnnx)
       .def("steps", &Trainer::steps)
+      .def("set_steps", &Trainer::SetSteps, py::arg("steps"))
       .def("arena_bytes", &Trainer::arena_bytes)
       .def("device", &Trainer::device)
       .def("close", &Trainer::Close)

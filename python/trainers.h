@@ -90,8 +90,9 @@ class Trainer {
   /// A run of the program called "evaluate"; its outputs by name.
   pybind11::dict Evaluate(const std::vector<pybind11::object>& inputs);
   /// How an output of all examples follows from those of several evaluations: by name
-  /// "examples", "sum", "mean", "max" or "same", or a reason why it does not.
-  pybind11::dict EvaluationParts();
+  /// "examples", "sum", "mean", "max" or "same", or a reason why it does not. And of each
+  /// input the axis that its examples are along; -1: it has none.
+  pybind11::tuple EvaluationParts();
   /// The inputs that a caller gives to a program: of each its name, the type of its
   /// elements and its dimensions.
   pybind11::list InputsOf(const std::string& program);
@@ -118,6 +119,8 @@ class Trainer {
   pybind11::bytes ToOnnx();
 
   int64_t steps() const { return steps_; }
+  /// That so many were made before, by another program whose states this begins with.
+  void SetSteps(int64_t steps) { steps_ = steps; }
   Bytes arena_bytes();
   std::string device();
   const std::shared_ptr<PlannedTraining>& plan() const { return plan_; }

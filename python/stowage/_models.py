@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import operator
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Literal, Mapping, Optional, Sequence, Tuple,
+                    Union)
 
 from stowage import _core
 from stowage._core import GraphBuilder, Model
 from stowage.errors import FileError, InvalidArgument, NotFound
 
 BuildFunction = Callable[[GraphBuilder, int], None]
+DType = Literal["f32", "bf16", "f16"]
 ModelLike = Union[str, bytes, "os.PathLike[str]", Model, BuildFunction]
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
         """What ``model`` takes by name, but for `batch`."""
 
         seq: Optional[int]
-        dtype: Optional[str]
+        dtype: Optional[DType]
         dropout: Optional[float]
         loss: Optional[str]
         dims: Optional[Mapping[str, int]]
@@ -56,7 +58,7 @@ def model(
     *,
     batch: Optional[int] = None,
     seq: Optional[int] = None,
-    dtype: Optional[str] = None,
+    dtype: Optional[DType] = None,
     dropout: Optional[float] = None,
     loss: Optional[str] = None,
     dims: Optional[Mapping[str, int]] = None,

@@ -9,32 +9,23 @@ import math
 import numbers
 import os
 import pathlib
-from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence,
-                    Union)
+from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Literal, Mapping, Optional,
+                    Sequence, Union)
 
 from stowage import _core
 from stowage._models import ModelLike, model as make_model, whole_number
+from stowage._optimizers import Chosen, Group, OptimizerLike, choose, real_number
 from stowage.errors import FileError, InvalidArgument, StowageError
 
 if TYPE_CHECKING:
-    from typing_extensions import TypedDict, Unpack
+    from typing_extensions import Unpack
 
     from stowage._models import ModelOptions
 
-    class _Pattern(TypedDict):
-        pattern: str
-
-    class Group(_Pattern, total=False):
-        """Params of one pattern, and what is their own."""
-
-        decay: Optional[float]
-        lr_scale: float
-        frozen: bool
-
 Size = Union[int, float, str, None]
-Levers = Union[str, Mapping[str, Union[str, int]]]
-OptimizerLike = Union[str, Mapping[str, Union[str, float]], None]
-LossScale = Union[str, float, None]
+Levers = Union[Literal["auto", "none"], Mapping[str, Union[str, int]]]
+LossScale = Union[Literal["dynamic", "none"], float, None]
+DeviceName = Literal["", "auto", "cpu", "cuda"]
 
 MOST_THREADS = (1 << 31) - 1
 
@@ -62,13 +53,6 @@ def _list_of(names: Sequence[str], what: str) -> List[str]:
     if isinstance(names, (str, bytes)):
         raise TypeError(f"[{what}] {names!r} is no list; expected one, as [{names!r}]")
     return list(names)
-
-
-def real_number(value: Any, name: str) -> float:
-    """What is given as `name`, if it is a number."""
-    if isinstance(value, (str, bytes)) or not hasattr(type(value), "__float__"):
-        raise TypeError(f"[{name}] {value!r} is no number")
-    return float(value)
 
 
 def _param_group(group: Group) -> _core.ParamGroup:
@@ -101,7 +85,7 @@ def make_request(
     levers: Levers,
     keep: Sequence[str],
     remake: Sequence[str],
-    optimizer: OptimizerLike,
+    chosen: Chosen,
     groups: Sequence[Group],
     freeze: Sequence[str],
     clip_norm: Optional[float],
@@ -123,18 +107,15 @@ def make_request(
                         'by name, as {"pieces": 4}')
     request.keep = _list_of(keep, "keep")
     request.remake = _list_of(remake, "remake")
-    if isinstance(optimizer, str):
-        request.optimizer = optimizer
-    elif isinstance(optimizer, Mapping):
-        settings = dict(optimizer)
-        request.optimizer = str(settings.pop("name", ""))
-        request.optimizer_settings = {k: real_number(v, k) for k, v in settings.items()}
-    elif optimizer is not None:
-        raise TypeError(f"[optimizer] {optimizer!r} is none; expected a name, or a dict of a "
-                        'name and settings, as {"name": "sgd", "decay": 1e-4}')
+    if groups and chosen.followed is not None:
+        raise InvalidArgument("[groups] groups are given beside an object of torch.optim, which "
+                              "has its own; give them there")
+    request.optimizer = chosen.name
+    request.optimizer_settings = chosen.settings
     request.groups = [
-        *(_core.ParamGroup(pattern, None, 1.0, True) for pattern in _list_of(freeze, "freeze")),
-        *map(_param_group, groups)]
+        *(_core.ParamGroup(pattern, None, 1.0, True)
+          for pattern in [*_list_of(freeze, "freeze"), *chosen.frozen]),
+        *map(_param_group, [*groups, *chosen.groups])]
     request.clip_norm = None if clip_norm is None else real_number(clip_norm, "clip_norm")
     if isinstance(loss_scale, str):
         request.loss_scale = loss_scale
@@ -373,13 +354,15 @@ def plan(
     keep: Sequence[str] = (),
     remake: Sequence[str] = (),
     optimizer: OptimizerLike = None,
+    momentum: Optional[float] = None,
+    weight_decay: Optional[float] = None,
     groups: Sequence[Group] = (),
     freeze: Sequence[str] = (),
     clip_norm: Optional[float] = None,
     loss_scale: LossScale = None,
     allow_batch_change: bool = False,
     plan_cache: Union[bool, str, "os.PathLike[str]"] = False,
-    device: str = "",
+    device: DeviceName = "",
     threads: int = 0,
     **options: Unpack[ModelOptions],
 ) -> Plan:
@@ -392,9 +375,11 @@ def plan(
     "offload": "auto", "pieces": 4, "order": "memory"}. `keep` are names of values that never
     run again, `remake` of those that always do.
 
-    `optimizer` is a name of ``optimizers()`` (sgd, adamw, adamw8bit, ...) or a dict of
-    a name and settings, as {"name": "sgd", "decay": 1e-4}; without one, the model's, or
-    adamw. `groups` are params with a decay or a share of the learning rate of their own, as
+    `optimizer` is a name of ``optimizers()`` (sgd, adamw, adamw8bit, ...) or of torch's ("SGD",
+    "AdamW"), a dict of a name and settings, Stowage's or torch's, as {"name": "SGD",
+    "momentum": 0.9, "nesterov": True}, or, for a model of ``from_torch``, an object of
+    torch.optim with its groups; without one, the model's, or adamw. `momentum` and
+    `weight_decay` are the optimizer's, of all params. `groups` are params with a decay or a share of the learning rate of their own, as
     [{"pattern": "*.bias", "decay": 0}, {"pattern": "wte", "lr_scale": 0.1}]; the first whose
     pattern matches a param's name applies. `freeze` are patterns of params that are not
     trained, which come before these. `clip_norm` bounds the global norm of the gradients.
@@ -410,13 +395,14 @@ def plan(
     """
     made = make_model(model, batch=batch, **options)
     dtype = options.get("dtype") or "f32"
-    request = make_request(budget, levers, keep, remake, optimizer, groups, freeze, clip_norm,
-                           loss_scale, dtype, allow_batch_change, plan_cache,
+    request = make_request(budget, levers, keep, remake,
+                           choose(optimizer, made, momentum, weight_decay), groups, freeze,
+                           clip_norm, loss_scale, dtype, allow_batch_change, plan_cache,
                            evaluates=False)
     threads = whole_number(threads, "threads", most=MOST_THREADS)
-    if device == "auto":
-        opened = _core.open_device(device, dtype, threads)
-        device = opened.name
-    planned = Plan(make_core_plan(made, request, device, dtype, threads))
+    name: str = device
+    if name == "auto":
+        name = _core.open_device(device, dtype, threads).name
+    planned = Plan(make_core_plan(made, request, name, dtype, threads))
     log_plan(planned)
     return planned

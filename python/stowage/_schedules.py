@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from stowage import _core
 from stowage.errors import InvalidArgument
@@ -37,7 +38,7 @@ class Schedule:
     steps: int
     warmup: int = 0
     final_factor: float = 0.0
-    kind: str = "cosine"
+    kind: Literal["constant", "linear", "cosine", "wsd", "polynomial", "inverse_sqrt"] = "cosine"
     power: float = 1.0
     decay_share: float = 0.2
 

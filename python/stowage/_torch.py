@@ -207,6 +207,10 @@ class _Module:
                                  canonicalize=True)
         made._frozen = self._frozen()
         made._initial = self._initial
+        # By which an object of torch.optim is understood.
+        names = {id(param): name for name, param in self.module.named_parameters()}
+        made._name_of = lambda param: names.get(id(param))
+        made._param_names = lambda: list(names.values())
         made._holds_for = lambda count: self.exported(False, self.batch).holds_for(count)
         return made
 
@@ -281,7 +285,7 @@ class _Module:
             builder.output("loss", lowering.cast(loss, "f32"))
             program.write_buffers(states)
             return
-        taken = {*TAKEN, *params, *states, *self._names(exported)}
+        taken = {*TAKEN - {"loss"}, *params, *states, *self._names(exported)}
         for name, output in program.outputs():
             builder.output(_free(name, taken), ops.copy(lowering.value(output)))
 
@@ -440,7 +444,7 @@ class _Module:
     def _check_gradients(self, net: Any, before: Mapping[str, Any],
                          after: Mapping[str, Any]) -> None:
         gradients = {name: (param.grad if param.grad is not None else
-                            self.torch.zeros_like(param)).detach().float().numpy()
+                            self.torch.zeros_like(param)).detach().to_dense().float().numpy()
                      for name, param in net.named_parameters() if param.requires_grad}
         largest = max((float(np.abs(g).max(initial=0)) for g in gradients.values()), default=0.0)
         for name, g in gradients.items():

@@ -6,14 +6,16 @@ import math
 import os
 from types import TracebackType
 from typing import (TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional,
-                    Sequence, Tuple, Type, Union)
+                    Sequence, Set, Tuple, Type, Union)
 
 import numpy as np
 
 from stowage import _core
 from stowage._models import ModelLike, model as make_model, whole_number
-from stowage._plans import (MOST_THREADS, Levers, LossScale, OptimizerLike, Plan, Size, framed,
-                            log, log_plan, make_core_plan, make_request, real_number)
+from stowage._optimizers import (Followed, Group, OptimizerLike, choose, give_states, is_scheduler,
+                                 real_number)
+from stowage._plans import (MOST_THREADS, DeviceName, Levers, LossScale, Plan, Size, framed, log,
+                            log_plan, make_core_plan, make_request)
 from stowage._schedules import Schedule, rate_of
 from stowage.errors import InvalidArgument, Unsupported
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from stowage._models import ModelOptions
-    from stowage._plans import Group
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -79,9 +80,13 @@ class Trainer:
     The arguments are those of ``stowage.plan``, and
 
     - `device`: "cpu", "cuda", or "auto", a GPU where one works;
-    - `lr`: the learning rate, or a ``Schedule`` of it, else the model's or the optimizer's
-      usual one; the attribute may be set between steps;
+    - `lr`: the learning rate, or a ``Schedule`` of it, else the optimizer's own where that has
+      one, the model's, or the optimizer's usual one; the attribute may be set between steps;
     - `seed`: of initial values, dropout and whatever else is drawn.
+
+    Of an `optimizer` that is an object of torch.optim each step takes the rate as it is then, so
+    that torch's schedulers work on it as they do in torch, where ``scheduler.step()`` is called
+    after ``trainer.step``; its states are what training begins with. `to_torch` gives them back.
 
     The arena is taken here, once, and nothing more: steps allocate nothing of the
     library's. Several threads may share a trainer, and take turns; other threads of
@@ -98,6 +103,8 @@ class Trainer:
         keep: Sequence[str] = (),
         remake: Sequence[str] = (),
         optimizer: OptimizerLike = None,
+        momentum: Optional[float] = None,
+        weight_decay: Optional[float] = None,
         lr: Union[float, Schedule, None] = None,
         groups: Sequence[Group] = (),
         freeze: Sequence[str] = (),
@@ -105,16 +112,21 @@ class Trainer:
         loss_scale: LossScale = None,
         allow_batch_change: bool = False,
         plan_cache: Union[bool, Path] = False,
-        device: str = "auto",
+        device: DeviceName = "auto",
         threads: int = 0,
         seed: int = 0,
         **options: Unpack[ModelOptions],
     ) -> None:
         made = make_model(model, batch=batch, **options)
         dtype = options.get("dtype") or "f32"
-        request = make_request(budget, levers, keep, remake, optimizer, groups, freeze,
-                               clip_norm, loss_scale, dtype, allow_batch_change,
-                               plan_cache, evaluates=True)
+        chosen = choose(optimizer, made, momentum, weight_decay)
+        if is_scheduler(lr, optimizer):
+            lr = None  # whose rates are those of its optimizer
+        elif lr is not None and chosen.lr is not None:
+            raise InvalidArgument(f"[trainer] lr is given twice: {lr!r}, and by the optimizer, "
+                                  f"{chosen.lr!r}")
+        request = make_request(budget, levers, keep, remake, chosen, groups, freeze, clip_norm,
+                               loss_scale, dtype, allow_batch_change, plan_cache, evaluates=True)
         threads = whole_number(threads, "threads", most=MOST_THREADS)
         seed = whole_number(seed, "seed", most=(1 << 64) - 1)
         opened = _core.open_device(device, dtype, threads)
@@ -127,9 +139,17 @@ class Trainer:
         initial = getattr(made, "_initial", None)
         if initial is not None:
             self._core.write(initial())
-        self._step = self._core.step
-        self._parts: Optional[Dict[str, str]] = None
-        self._set_rate(self._plan._core.learning_rate() if lr is None else lr)
+        self._followed = chosen.followed
+        self._step = self._core.step if self._followed is None else self._step_followed
+        self._parts: Optional[Tuple[Dict[str, str], List[int]]] = None
+        if self._followed is not None:
+            states, steps = self._followed.states()
+            self._core.write(states)
+            if steps:
+                self._core.set_steps(steps)
+        if lr is None:
+            lr = self._plan._core.learning_rate() if chosen.lr is None else chosen.lr
+        self._set_rate(lr)
 
     @property
     def plan(self) -> Plan:
@@ -139,11 +159,15 @@ class Trainer:
     @property
     def lr(self) -> float:
         """The learning rate of the next step. What is set, a number or a ``Schedule``, is for
-        all steps that begin afterwards."""
-        return self._core.rate()
+        all steps that begin afterwards; where an object of torch.optim is the optimizer, it is
+        set there."""
+        return self._core.rate() if self._followed is None else self._followed.rate()
 
     @lr.setter
     def lr(self, value: Union[float, Schedule]) -> None:
+        if self._followed is not None:
+            raise InvalidArgument(f"[trainer] the rate is that of the trainer's "
+                                  f"{type(self._followed.optimizer).__name__}; set it there")
         self._set_rate(value)
 
     def _set_rate(self, value: Union[float, Schedule]) -> None:
@@ -189,15 +213,23 @@ class Trainer:
         """
         return self._step(*inputs, **named)
 
+    def _step_followed(self, *inputs: Any, **named: Any) -> float:
+        assert self._followed is not None
+        self._set_rate(self._followed.rate())
+        loss = self._core.step(*inputs, **named)
+        self._followed.made_step()
+        return loss
+
     def evaluate(self, *inputs: Any, **named: Any) -> Dict[str, Any]:
         """The outputs of the model, by name, for any number of examples: for a model of an
         ONNX file what the file has, such as logits; for one of Stowage's its loss and,
         of a classifier, predictions.
 
-        Inputs are as for `step`, in their order or by name, along a first axis of as many
-        examples as there are, and are taken as many at a time as the plan has room for. A sum
-        or mean over all is made of whole batches. What is neither, such as a mean over a mask,
-        is of as many examples as are taken at once, and refused for others.
+        Inputs are as for `step`, in their order or by name, of as many examples as there are,
+        and are taken as many at a time as the plan has room for; those without examples, such as
+        a table that all share, are given as for `step`. A sum or mean over all is made of whole
+        batches. What is neither, such as a mean over a mask, is of as many examples as are taken
+        at once, and refused for others.
         """
         batch = self._core.evaluation_batch()
         if batch == 0:
@@ -211,29 +243,22 @@ class Trainer:
         given = [*inputs, *(named[name] for name in names if name in named)]
         arrays = [_examples(each, names[i] if i < len(names) else f"#{i}")
                   for i, each in enumerate(given)]
-        if not arrays or any(a.ndim == 0 or len(a) != len(arrays[0]) for a in arrays):
-            raise InvalidArgument("[evaluate] expected arrays of one number of examples, got "
-                                  f"{[a.shape for a in arrays]}")
-        count = len(arrays[0])
-        if count == 0:
-            raise InvalidArgument("[evaluate] there are no examples")
-        if self._holds_for is not None and not self._holds_for(count):
-            raise InvalidArgument(f"[evaluate] the module computes otherwise with {count} examples "
-                                  "than with those that it was imported with; give as many")
-        parts: List[Dict[str, Any]] = []
-        for start in range(0, count, batch):
-            part = [a[start:start + batch] for a in arrays]
-            missing = batch - len(part[0])
-            if missing:
-                part = [np.concatenate([p, np.repeat(p[-1:], missing, 0)]) for p in part]
-            parts.append(self._core.evaluate(part))
-        if count == batch:
-            return parts[0]
+        wanted = self._core.inputs_of("evaluate")
+        if len(arrays) != len(wanted) or all(
+                a.shape == shape for a, (_, _, shape) in zip(arrays, wanted)):
+            return self._core.evaluate(arrays)
         if self._parts is None:
             self._parts = self._core.evaluation_parts()
+        how_joined, axes = self._parts
+        count = self._count_of(arrays, axes, batch)
+        parts: List[Dict[str, Any]] = []
+        for start in range(0, count, batch):
+            kept = np.minimum(np.arange(start, start + batch), count - 1)
+            parts.append(self._core.evaluate([
+                a if axis < 0 else np.take(a, kept, axis) for a, axis in zip(arrays, axes)]))
         joined: Dict[str, Any] = {}
         for name, first in parts[0].items():
-            how = self._parts[name]
+            how = how_joined[name]
             if how == "examples":
                 joined[name] = np.concatenate([p[name] for p in parts])[:count]
             elif how == "same":
@@ -250,6 +275,29 @@ class Trainer:
             else:
                 joined[name] = _TOGETHER[how]([p[name] for p in parts], axis=0)
         return joined
+
+    def _count_of(self, arrays: List[Any], axes: List[int], batch: int) -> int:
+        """The examples of inputs whose examples are along these axes. Raises InvalidArgument."""
+        wanted = self._core.inputs_of("evaluate")
+        counts: Set[Optional[int]] = set()
+        for array, axis, (name, _, shape) in zip(arrays, axes, wanted):
+            if axis < 0:
+                continue
+            if shape[axis] != batch:
+                raise InvalidArgument(f'[evaluate] "{name}" of {batch} examples has the shape '
+                                      f"{shape}; no other number than {batch} can be evaluated")
+            counts.add(array.shape[axis] if array.ndim == len(shape) else None)
+        if counts == {0}:
+            raise InvalidArgument("[evaluate] there are no examples")
+        if len(counts) != 1 or None in counts:
+            raise InvalidArgument("[evaluate] expected arrays of one number of examples, got "
+                                  f"{[a.shape for a in arrays]}")
+        (count,) = counts
+        assert count is not None
+        if self._holds_for is not None and not self._holds_for(count):
+            raise InvalidArgument(f"[evaluate] the module computes otherwise with {count} examples "
+                                  "than with those that it was imported with; give as many")
+        return count
 
     def state_dict(self) -> Dict[str, Any]:
         """Copies of the model's params and of what its batch norms follow, by name.
@@ -325,12 +373,18 @@ class Trainer:
         """The ONNX file that the model came from, with its weights as they are now."""
         return self._core.to_onnx()
 
-    def to_torch(self, module: Any) -> Any:
+    def to_torch(self, module: Any, optimizer: Any = None) -> Any:
         """Gives a torch module that ``from_torch`` exported the weights as they are now,
-        by name; returns it. Raises InvalidArgument where names differ."""
+        by name; returns it. An `optimizer`, an object of torch.optim of the module's params,
+        gets the states and the number of steps, so that torch goes on where the trainer is.
+        Raises InvalidArgument where names or optimizers differ."""
         from stowage._torch import give_weights
 
-        return give_weights(module, self.state_dict())
+        give_weights(module, self.state_dict())
+        if optimizer is not None:
+            names = {id(param): name for name, param in module.named_parameters()}
+            give_states(optimizer, self, lambda param: names.get(id(param)))
+        return module
 
     def report(self, losses: Sequence[float] = ()) -> Report:
         """The plan, with the losses of the steps so far, if these are given."""

@@ -160,7 +160,7 @@ class ArraysTest(support.TestCase):
             self.raises(kind, words, evaluate, x)
         self.raises(stowage.InvalidArgument, '2 arrays are given; the evaluation has 1 inputs: '
                     '"x" f32(8, 5)', evaluate, self.x, self.x)
-        self.raises(stowage.InvalidArgument, "got []", evaluate)
+        self.raises(stowage.InvalidArgument, "0 arrays are given; the evaluation has 1", evaluate)
 
     def test_params_are_written_by_arrays_that_fit(self):
         before = self.trainer.state_dict()

@@ -100,12 +100,36 @@ class PlansTest(support.TestCase):
     def test_optimizers_and_their_settings(self):
         plan = self.plan(optimizer={"name": "momentum", "momentum": 0.5})
         self.assertEqual(plan.optimizer, "momentum")
-        self.raises(stowage.InvalidArgument, 'sgd has no setting "momentum"', self.plan,
-                    optimizer={"name": "sgd", "momentum": 0.9})
+        self.raises(stowage.InvalidArgument, 'adamw has no setting "momentum"', self.plan,
+                    optimizer={"name": "adamw", "momentum": 0.9})
         self.raises(stowage.InvalidArgument, "2", self.plan,
                     optimizer={"name": "momentum", "momentum": 2})
         self.raises(stowage.InvalidArgument, "no-such", self.plan, freeze=["no-such*"])
         self.raises(TypeError, "[freeze] '*.bias' is no list", self.plan, freeze="*.bias")
+
+    def test_optimizers_as_torch_calls_them(self):
+        for name, given in (
+                ("adamw", {"optimizer": "AdamW"}),
+                ("rmsprop", {"optimizer": {"name": "RMSprop", "alpha": 0.9, "eps": 1e-6}}),
+                ("sgd", {"optimizer": {"name": "SGD", "momentum": 0, "nesterov": False}}),
+                ("momentum", {"optimizer": "SGD", "momentum": 0.9}),
+                ("momentum", {"optimizer": {"name": "sgd", "momentum": 0.9, "lr": 0.1}}),
+                ("nesterov", {"optimizer": {"name": "SGD", "momentum": 0.9, "nesterov": True}}),
+                ("adafactor", {"optimizer": {"name": "Adafactor", "d": 2.0}})):
+            self.assertEqual(self.plan(**given).optimizer, name)
+        for words, given in (
+                ("momentum is given twice: 0.5",
+                 {"optimizer": {"name": "SGD", "momentum": 0.9}, "momentum": 0.5}),
+                ("weight_decay is given twice",
+                 {"optimizer": {"name": "SGD", "decay": 0.9}, "weight_decay": 0.5}),
+                ("decay is given twice", {"optimizer": {"name": "SGD", "decay": 1,
+                                                        "weight_decay": 1}}),
+                ("nesterov wants a momentum", {"optimizer": {"name": "SGD", "nesterov": True}}),
+                ("betas are 0.9; expected two", {"optimizer": {"name": "Adam", "betas": 0.9}}),
+                ("decay is -1.0; expected", {"optimizer": "SGD", "weight_decay": -1}),
+                ("decay is inf; expected", {"weight_decay": float("inf")}),
+                ('"Nadam"', {"optimizer": "Nadam"})):
+            self.raises(stowage.InvalidArgument, words, self.plan, **given)
 
     def test_all_optimizers_and_all_their_settings_are_listed(self):
         listed = stowage.optimizers()
@@ -123,8 +147,8 @@ class PlansTest(support.TestCase):
                                 threads=1)
             self.assertEqual(plan.optimizer, name)
         self.raises(stowage.InvalidArgument,
-                    'sgd has no setting "lr"; it has decay', self.plan,
-                    optimizer={"name": "sgd", "lr": 1})
+                    'sgd has no setting "eps"; it has decay', self.plan,
+                    optimizer={"name": "sgd", "eps": 1})
 
     def test_choices_that_are_none(self):
         for words, options in (

@@ -563,6 +563,24 @@ class TrainersTest(support.TestCase):
         self.assertEqual(support.trainer(seed=np.int64(3)).read("w")[0, 0],
                          support.trainer(seed=3).read("w")[0, 0])
 
+    def test_models_print_themselves(self):
+        model = stowage.model(support.softmax_net, batch=4)
+        self.assertEqual(repr(model), '<stowage.Model "softmax_net", batch 4>')
+        self.assertEqual(str(model).splitlines(), [
+            f"softmax_net, batch 4: 2 params of {support.FEATURES * support.CLASSES + support.CLASSES}"
+            " elements",
+            f"  input x f32(4, {support.FEATURES})", "  input y i32(4)",
+            f"  param w f32({support.FEATURES}, {support.CLASSES})",
+            f"  param b f32({support.CLASSES})"])
+
+        def wrong(builder, batch):
+            raise ZeroDivisionError("of the user's")
+
+        with self.assertRaises(stowage.InvalidArgument) as caught:
+            str(stowage.model(wrong))
+        self.assertIsInstance(caught.exception.__cause__, ZeroDivisionError)
+        self.assertIn('"wrong"', repr(stowage.model(wrong)))
+
     def test_devices_and_models_that_there_are_not(self):
         self.raises(stowage.InvalidArgument, 'no device "tpu"', support.trainer, device="tpu")
         self.raises(stowage.NotFound, '"gpt-pico"', stowage.Trainer, "gpt-pico")
@@ -573,6 +591,53 @@ class TrainersTest(support.TestCase):
             with stowage.Trainer("mlp", batch=4, optimizer=name, device="cpu",
                                  threads=1) as trainer:
                 self.assertEqual(trainer.lr, expected)
+
+    def test_settings_as_torch_calls_them(self):
+        def after(**given):
+            with support.trainer(**given) as trainer:
+                for seed in range(3):
+                    trainer.step(*support.batch(seed))
+                return trainer.lr, trainer.read("w")
+
+        ours = after(optimizer={"name": "nesterov", "momentum": 0.5, "decay": 0.2})
+        rate, theirs = after(optimizer={"name": "SGD", "nesterov": True, "lr": 0.1}, lr=None,
+                             momentum=0.5, weight_decay=0.2)
+        self.assertEqual(rate, 0.1)
+        np.testing.assert_array_equal(ours[1], theirs)
+        ours = after(optimizer={"name": "adam", "beta1": 0.5, "beta2": 0.7, "eps": 1e-3})
+        theirs = after(optimizer={"name": "Adam", "betas": (0.5, 0.7), "eps": 1e-3})
+        np.testing.assert_array_equal(ours[1], theirs[1])
+        self.raises(stowage.InvalidArgument, "lr is given twice: 0.1, and by the optimizer, 0.2",
+                    support.trainer, optimizer={"name": "SGD", "lr": 0.2})
+
+    def test_an_evaluation_takes_inputs_that_have_no_examples(self):
+        def net(g, batch):
+            # Of 3 steps and a table that all examples share; as many as there are examples.
+            x = g.input("x", "f32", (3, batch, 2))
+            table = g.input("table", "f32", (4, 2))
+            scale = g.input("scale", "f32", ())
+            w = g.param("w", "f32", (2, 2), init="normal")
+            y = ops.matmul(ops.reshape(ops.permute(x, order=[1, 0, 2]), shape=[3 * batch, 2]), w)
+            rows = ops.matmul(y, ops.permute(table, order=[1, 0]))
+            return ops.reshape(ops.mul(rows, scale), shape=[batch, 3, 4])
+
+        def train(g, batch):
+            g.output("loss", ops.reduce_mean(net(g, batch), axes=[0, 1, 2], keep=False))
+
+        def evaluate(g, batch):
+            g.output("y", net(g, batch))
+
+        with stowage.Trainer(train, batch=4, evaluate=evaluate, optimizer="sgd", device="cpu",
+                             threads=1) as trainer:
+            random = np.random.default_rng(0)
+            table = random.standard_normal((4, 2)).astype(np.float32)
+            for count in (4, 1, 10):
+                x = random.standard_normal((3, count, 2)).astype(np.float32)
+                y = trainer.evaluate(x, table, np.float32(2.0))["y"]
+                right = np.einsum("tbi,ij,kj->btk", x, trainer.read("w"), table) * 2
+                np.testing.assert_allclose(y, right, atol=1e-5)
+            self.raises(stowage.InvalidArgument, "arrays of one number of examples, got [(4, 2)",
+                        trainer.evaluate, table, table, np.float32(2.0))
 
     def test_a_model_by_name_evaluates_its_loss(self):
         with stowage.Trainer("gpt-nano", batch=4, seq=32, device="cpu", threads=1,

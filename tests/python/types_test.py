@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import typing
 import unittest
 
 import stowage
 from stowage import _core
+from stowage._optimizers import OptimizerName
 import support
 
 PACKAGE = os.path.dirname(stowage.__file__)
@@ -26,6 +28,12 @@ with stowage.Trainer("mlp", 8, levers={"pieces": 2}) as trainer:
     loss: float = trainer.step([1])
 offsets = stowage.pack([(0, 1, 2)]).offsets
 stowage.plan("gpt-nano", seq=4, sequence=4)  # type: ignore[call-arg]
+stowage.plan("mlp", optimizer="AdamW", weight_decay=0.1, loss_scale="none", device="cpu")
+stowage.plan("mlp", optimizer="adam-w")  # type: ignore[arg-type]
+stowage.plan("mlp", levers="all")  # type: ignore[arg-type]
+stowage.plan("mlp", dtype="f8")  # type: ignore[arg-type]
+stowage.Trainer("mlp", device="gpu")  # type: ignore[arg-type]
+stowage.Schedule(1.0, steps=2, kind="cosin")  # type: ignore[arg-type]
 '''
 
 # torch's own types take minutes to read, and where it is not installed there are none.
@@ -71,6 +79,9 @@ class TypesTest(support.TestCase):
             self.assertTrue(description(what), name)
             for member in public(what) if inspect.isclass(what) else []:
                 self.assertTrue(description(vars(what)[member]), f"{name}.{member}")
+
+    def test_the_types_name_every_optimizer(self):
+        self.assertLessEqual(set(stowage.optimizers()), set(typing.get_args(OptimizerName)))
 
     def test_what_users_call_says_what_it_takes(self):
         for name in stowage.__all__:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of from_torch where torch is: in an environment of its own, with the newest
-# torch that PyPI has, or in one that is named.
+# torch and transformers that PyPI has, or in one that is named.
 #
 #   tests/using/torch.sh [BAZEL'S OPTION]...
 #   STOWAGE_TORCH_PYTHON=PYTHON tests/using/torch.sh
@@ -15,7 +15,7 @@ python=${STOWAGE_TORCH_PYTHON-}
 if [[ -z $python ]]; then
   /usr/bin/python3 -m venv "$work/venv"
   python=$work/venv/bin/python
-  "$python" -m pip install --quiet torch numpy
+  "$python" -m pip install --quiet torch numpy transformers
 fi
 bazel build "$@" //python:stowage/_core.so //python:ops >&2
 mkdir "$work/package"
@@ -24,9 +24,9 @@ bin=$(bazel info "$@" bazel-bin 2>/dev/null)
 cp "$bin/python/stowage/_core.so" "$bin/python/stowage/ops.py" "$work/package/stowage/"
 
 passed=0 failed=0
-for test in torch_test torch_modules_test; do
+for test in tests/python/torch*_test.py; do
   if PYTHONPATH=$work/package:tests/python PYTHONDONTWRITEBYTECODE=1 \
-    "$python" -W ignore "tests/python/$test.py" -v >"$work/log" 2>&1; then :; fi
+    "$python" -W ignore "$test" -v >"$work/log" 2>&1; then :; fi
   grep -E '^(ERROR|FAIL):' -A 40 "$work/log" || true
   ran=$(sed -n 's/^Ran \([0-9]*\) tests\{0,1\} .*/\1/p' "$work/log")
   wrong=$(grep -cE '\.\.\. (FAIL|ERROR|skipped)' "$work/log" || true)
