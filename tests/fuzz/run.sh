@@ -50,7 +50,7 @@ fuzz() {
 mkdir -p "$kept/findings"
 broken=$(mktemp -d)
 trap 'rm -rf "$broken"' EXIT
-export -f fuzz
+export -f fuzz longest
 export seconds kept folder broken
 printf '%s\n' "${names[@]}" | xargs -P "$(nproc)" -I{} bash -c 'fuzz {}'
 failed=$(find "$broken" -type f | wc -l)
