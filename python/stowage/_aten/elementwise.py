@@ -76,10 +76,17 @@ def elu(g: Lowering, x: Traced, alpha: float = 1, scale: float = 1,
         input_scale: float = 1) -> Traced:
     if input_scale == 1 and alpha > 0 and scale > 0:
         return Traced(ops.elu(x.base, alpha=alpha, scale=scale), x.order)
-    bent = ops.mul(ops.expm1(ops.mul(x.base, g.scalar(input_scale, x.dtype))),
+    # Of what is above 0, e^x may be infinite.
+    low = ops.minimum(x.base, g.fill(x.base.shape, 0, x.dtype))
+    bent = ops.mul(ops.expm1(ops.mul(low, g.scalar(input_scale, x.dtype))),
                    g.scalar(alpha * scale, x.dtype))
     straight = x.base if scale == 1 else ops.mul(x.base, g.scalar(scale, x.dtype))
     return Traced(ops.where(ops.greater(x.base, g.scalar(0, x.dtype)), straight, bent), x.order)
+
+
+@row("celu")
+def celu(g: Lowering, x: Traced, alpha: float = 1) -> Traced:
+    return elu(g, x, alpha, 1, 1 / alpha)
 
 
 @row("hardtanh")
@@ -347,6 +354,18 @@ def pow_scalar(g: Lowering, x: Any, exponent: float) -> Traced:
 @row("pow.Tensor_Tensor", "pow.Scalar")
 def power(g: Lowering, a: Any, b: Any) -> Traced:
     return binary(g, ops.power, a, b)
+
+
+@row("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other")
+def xlogy(g: Lowering, a: Any, b: Any) -> Traced:
+    """a log b, 0 where a is, whatever b."""
+    dtype = g.result_type(a, b)
+    if not g.types[dtype].is_floating_point:
+        dtype = g.name_of(g.torch.get_default_dtype())
+    x, y = _core.broadcast(g.value(a, dtype), g.value(b, dtype))
+    is_zero = ops.equal(x, g.fill(x.shape, 0, dtype))
+    one = g.fill(x.shape, 1, dtype)
+    return Traced(ops.mul(x, ops.log(ops.where(is_zero, one, y))))
 
 
 # --- The same tensor ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 from stowage._aten import ROWS
@@ -18,7 +19,8 @@ OF_SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", 
 # Ops that draw random numbers, from constant operands too.
 DRAWS = {"rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm",
          "bernoulli", "normal", "normal_functional", "uniform", "multinomial", "exponential",
-         "native_dropout", "dropout", "feature_dropout", "alpha_dropout"}
+         "native_dropout", "dropout", "feature_dropout", "alpha_dropout",
+         "rrelu_with_noise_functional"}
 
 
 # Batch sizes: a guard that holds for all of them is taken to hold for any.
@@ -126,6 +128,53 @@ def _own_backwards(torch: Any) -> Iterator[List[str]]:
         function.apply = before
 
 
+@contextlib.contextmanager
+def _without_questions(torch: Any) -> Iterator[None]:
+    """Without those functions of torch.nn that ask for the numbers in a tensor, or have a backward
+    of their own; others in their place compute the same."""
+    functional, modules = torch.nn.functional, torch.nn.modules
+
+    def is_causal_mask(mask: Any, is_causal: Any = None, size: Any = None) -> bool:
+        # A mask that is causal is added as any other.
+        return is_causal is True
+
+    def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6,
+                          reduction: str = "mean") -> Any:
+        # Without the question whether a variance is below 0.
+        if not isinstance(var, torch.Tensor):
+            var = torch.full_like(input, var)
+        elif var.shape != input.shape and var.shape == input.shape[:-1]:
+            var = var.unsqueeze(-1)
+        var = var + (var.clamp(min=eps) - var).detach()
+        each = 0.5 * (var.log() + (input - target)**2 / var)
+        each = each + 0.5 * math.log(2 * math.pi) if full else each
+        return each if reduction == "none" else getattr(each, reduction)()
+
+    def linear_cross_entropy(*args: Any, options: Any = None, **kwargs: Any) -> Any:
+        # Options say in which chunks.
+        return before[functional, "linear_cross_entropy"](*args, **kwargs)
+
+    class CrossMap:
+        @staticmethod
+        def apply(*args: Any) -> Any:
+            raise Unsupported("[from_torch] CrossMapLRN2d has a backward of its own, which is not "
+                              "supported; expected LocalResponseNorm")
+
+    others = {(modules.transformer, "_detect_is_causal_mask"): is_causal_mask,
+              (modules.normalization, "_cross_map_lrn2d"): CrossMap,
+              (functional, "gaussian_nll_loss"): gaussian_nll_loss,
+              (functional, "linear_cross_entropy"): linear_cross_entropy}
+    before = {(place, name): getattr(place, name) for place, name in others
+              if hasattr(place, name)}
+    try:
+        for place, name in before:
+            setattr(place, name, others[place, name])
+        yield
+    finally:
+        for (place, name), function in before.items():
+            setattr(place, name, function)
+
+
 def given_names(torch: Any, module: Any, args: Any, kwargs: Any) -> List[str]:
     """What the tensors that a module is called with are called, in the order of its inputs."""
     names: List[str] = []
@@ -160,31 +209,54 @@ def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, 
     batch = batch_of(torch, args, kwargs)
     automatic = torch.export.Dim.AUTO
 
-    def dims(x: Any) -> Any:
+    def dims(x: Any, is_first: bool) -> Any:
         if not isinstance(x, torch.Tensor):
             return None
-        return {0: automatic} if x.dim() > 0 and x.shape[0] == batch and batch > 1 else {}
+        if batch == 1 or x.dim() == 0:
+            return {}
+        if x.shape[0] == batch:
+            return {0: automatic}
+        # Examples may lie along another axis, as in the states of a recurrent layer.
+        return {} if is_first else {i: automatic for i, n in enumerate(x.shape) if n == batch}
 
-    of_args, of_kwargs = torch.utils._pytree.tree_map(dims, (args, dict(kwargs)))
-    shapes = dict(inspect.signature(module.forward).bind(*of_args, **of_kwargs).arguments)
+    def shapes(is_first: bool) -> Any:
+        of_args, of_kwargs = torch.utils._pytree.tree_map(lambda x: dims(x, is_first),
+                                                          (args, dict(kwargs)))
+        return dict(inspect.signature(module.forward).bind(*of_args, **of_kwargs).arguments)
+
+    def read(is_first: bool) -> Exported:
+        flat, guards = _decomposed(torch, module, args, kwargs, shapes(is_first))
+        return _read(torch, module, flat, guards)
+
     try:
-        with _own_backwards(torch) as called, torch.inference_mode(False), torch.enable_grad():
-            program = torch.export.export(module, args, dict(kwargs), strict=False,
-                                          dynamic_shapes=shapes)
-            _keep_no_grad(torch, program)
-            guards = _guards(torch, program)
-            table = torch.export.default_decompositions()
-            for op in list(table):
-                if _op_name(op) in ROWS:
-                    table.pop(op)
-            flat = program.run_decompositions(table)
+        with _own_backwards(torch) as called, _without_questions(torch), \
+                torch.inference_mode(False), torch.enable_grad():
+            made = read(is_first=True)
+            if not made.is_dynamic and shapes(True) != shapes(False):
+                with contextlib.suppress(Exception):
+                    other = read(is_first=False)
+                    made = other if other.is_dynamic else made
+    except Unsupported:
+        raise
     except Exception as error:
         raise Unsupported(f"[from_torch] torch cannot export the module: {first_line(error)}"
                           ) from error
     if called:
         raise Unsupported(f"[from_torch] {', '.join(sorted(set(called)))} has a backward of its "
                           "own, which is not supported; write it by ops and detach")
-    return _read(torch, module, flat, guards)
+    return made
+
+
+def _decomposed(torch: Any, module: Any, args: Any, kwargs: Any, shapes: Any) -> Tuple[Any, Any]:
+    """The program of ops that have rows, as far as torch can make them, and its guards."""
+    program = torch.export.export(module, args, dict(kwargs), strict=False, dynamic_shapes=shapes)
+    _keep_no_grad(torch, program)
+    guards = _guards(torch, program)
+    table = torch.export.default_decompositions()
+    for op in list(table):
+        if _op_name(op) in ROWS:
+            table.pop(op)
+    return program.run_decompositions(table), guards
 
 
 def _guards(torch: Any, program: Any) -> List[Tuple[Any, Any]]:
@@ -258,8 +330,11 @@ def _read(torch: Any, module: Any, program: Any, guards: Any) -> Exported:
         elif spec.kind.name == "USER_OUTPUT":
             outputs.append(node if node is not None else getattr(spec.arg, "value", None))
         else:
-            raise Unsupported(f"[from_torch] the module writes its input {spec.target!r}, which is "
-                              "not supported")
+            kind = "param" if spec.kind.name == "PARAMETER_MUTATION" else "input"
+            by = f", by {name_of(node)} of {where(node)}" if name_of(node) else ""
+            raise Unsupported(f"[from_torch] the module writes its {kind} "
+                              f'"{str(spec.target).removeprefix(OUTER)}"{by}, which is not '
+                              "supported")
     tree = torch.utils._pytree.tree_unflatten(outputs, program.call_spec.out_spec)
     named = [(name, leaf) for name, leaf in leaves_of(torch, tree)
              if hasattr(leaf, "op") and isinstance(leaf.meta.get("val"), torch.Tensor)]

@@ -34,38 +34,89 @@ def _from_rows(value: Value, dim: int, count: int) -> Traced:
 @row("embedding")
 def embedding(g: Lowering, weight: Any, indices: Any, padding_idx: int = -1,
               scale_grad_by_freq: bool = False, sparse: bool = False) -> Traced:
-    if scale_grad_by_freq:
-        raise Unsupported("[from_torch] an embedding with scale_grad_by_freq is not supported")
     weight, at = g.traced(weight), _indices(g, indices)
     rows = ops.gather(weight.value, at)
+    if scale_grad_by_freq:
+        rows = _by_frequency(g, rows, at, weight.shape[0])
     if padding_idx < 0:
         return Traced(rows)
     # The padding's row is read, and gets no gradient.
-    is_padding = ops.equal(at, g.scalar(padding_idx, at.dtype))
-    mask = ops.broadcast(ops.reshape(is_padding, shape=[*at.shape, 1]), shape=list(rows.shape))
+    mask = _spread(ops.equal(at, g.scalar(padding_idx, at.dtype)), rows)
     return Traced(ops.where(mask, ops.stop_gradient(rows), rows))
+
+
+def _spread(x: Value, rows: Value) -> Value:
+    """A number for each row, over its elements."""
+    return ops.broadcast(ops.reshape(x, shape=[*x.shape, 1]), shape=list(rows.shape))
+
+
+def _by_frequency(g: Lowering, rows: Value, at: Value, words: int) -> Value:
+    """The rows, whose gradients are divided by how often each is read."""
+    flat = ops.reshape(at, shape=[math.prod(at.shape)])
+    counts = ops.scatter_add(g.fill([words], 0, rows.dtype), flat,
+                             g.fill(flat.shape, 1, rows.dtype))
+    share = _spread(ops.reciprocal(ops.gather(counts, at)), rows)
+    still = ops.stop_gradient(rows)
+    return ops.add(still, ops.mul(ops.sub(rows, still), share))
+
+
+SUM, MEAN, MAX = 0, 1, 2
 
 
 @row("embedding_bag", "embedding_bag.padding_idx", "_embedding_bag")
 def embedding_bag(g: Lowering, weight: Any, indices: Any, offsets: Any,
-                  scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False,
+                  scale_grad_by_freq: bool = False, mode: int = SUM, sparse: bool = False,
                   per_sample_weights: Any = None, include_last_offset: bool = False,
                   padding_idx: Optional[int] = None) -> Tuple[Traced, None, None, None]:
-    count = g.value(indices).shape[0]
-    size = count // max(len(offsets) - include_last_offset, 1) if hasattr(offsets, "shape") else 0
-    if (not isinstance(offsets, g.torch.Tensor) or size == 0
-            or offsets.tolist() != list(range(0, count + include_last_offset, size))):
-        raise Unsupported("[from_torch] an embedding_bag of bags of several sizes is not "
-                          "supported; expected indices of two axes")
-    if padding_idx is not None and padding_idx >= 0:
-        raise Unsupported("[from_torch] an embedding_bag with padding_idx is not supported")
-    rows = embedding(g, weight, indices, -1, scale_grad_by_freq)
+    padding = -1 if padding_idx is None else padding_idx
+    rows = embedding(g, weight, indices, padding, scale_grad_by_freq).value
+    count, bags = rows.shape[0], offsets.shape[0] - include_last_offset
+    at = _indices(g, indices)
+    kept = None if padding < 0 else ops.not_equal(at, g.scalar(padding, at.dtype))
     if per_sample_weights is not None:
-        each = reshaped(g.traced(per_sample_weights), [count, 1])
-        rows = Traced(ops.mul(rows.value, each.value))
-    bags = reshaped(rows, [count // size, size, rows.shape[-1]])
-    reduce = (ops.reduce_sum, ops.reduce_mean, ops.reduce_max)[mode]
-    return Traced(reduce(bags.value, axes=[1])), None, None, None
+        rows = ops.mul(rows, _spread(g.value(per_sample_weights, rows.dtype), rows))
+    size = count // max(bags, 1)
+    is_even = (isinstance(offsets, g.torch.Tensor) and size > 0
+               and offsets.tolist() == list(range(0, count + include_last_offset, size)))
+    if mode == MAX and not is_even:
+        raise Unsupported("[from_torch] the maximum of an embedding_bag of bags of several sizes "
+                          "is not supported; expected indices of two axes")
+    if mode == MAX:
+        return _largest_of_bags(g, rows, kept, bags), None, None, None
+    shares = g.fill([count], 1, rows.dtype) if kept is None else ops.cast(kept, dtype=rows.dtype)
+    if kept is not None:
+        rows = ops.mul(rows, _spread(shares, rows))
+    if is_even:
+        made, sizes = (ops.reduce_sum(ops.reshape(x, shape=[bags, size, *x.shape[1:]]), axes=[1])
+                       for x in (rows, shares))
+    else:
+        bag = _bags_of(g, offsets, bags, count)
+        made, sizes = (ops.scatter_add(g.fill([bags, *x.shape[1:]], 0, rows.dtype), bag, x)
+                       for x in (rows, shares))
+    if mode == MEAN:  # an empty bag is 0
+        sizes = ops.maximum(sizes, g.fill(sizes.shape, 1, rows.dtype))
+        made = ops.div(made, _spread(sizes, made))
+    return Traced(made), None, None, None
+
+
+def _bags_of(g: Lowering, offsets: Any, bags: int, count: int) -> Value:
+    """The bag of each index: the last that begins at it or before."""
+    begins = ops.slice(g.value(offsets, "i64"), axis=0, start=0, end=bags)
+    begins = ops.broadcast(ops.reshape(begins, shape=[1, bags]), shape=[count, bags])
+    places = g.value(g.torch.arange(count)[:, None].expand(count, bags))
+    begun = ops.cast(ops.less_equal(begins, places), dtype="i64")
+    return ops.sub(ops.reduce_sum(begun, axes=[1]), g.fill([count], 1, "i64"))
+
+
+def _largest_of_bags(g: Lowering, rows: Value, kept: Optional[Value], bags: int) -> Traced:
+    """Of each element the largest in its bag, 0 in one of padding alone."""
+    if kept is not None:
+        rows = ops.where(_spread(kept, rows), rows, g.fill(rows.shape, -math.inf, rows.dtype))
+    made = ops.reduce_max(ops.reshape(rows, shape=[bags, -1, rows.shape[1]]), axes=[1])
+    if kept is None:
+        return Traced(made)
+    is_none = ops.equal(made, g.fill(made.shape, -math.inf, rows.dtype))
+    return Traced(ops.where(is_none, g.fill(made.shape, 0, rows.dtype), made))
 
 
 @row("gather")
@@ -109,17 +160,80 @@ def index(g: Lowering, x: Any, indices: Sequence[Any]) -> Traced:
     is_together = axes == list(range(axes[0], axes[0] + len(axes)))
     place = axes[0] if is_together else 0
     rest = [i for i in range(len(x.shape)) if i not in axes]
-    sizes = [x.shape[axis] for axis in axes]
-    rows = reshaped(x.permuted(axes + rest), [math.prod(sizes), *(x.shape[i] for i in rest)])
-    flat: Optional[Value] = None
-    for axis, size in zip(axes, sizes):
-        at = _from_start(g, indices[axis], size)
-        flat = at if flat is None else ops.add(ops.mul(flat, g.scalar(size, "i64")), at)
-    assert flat is not None
+    count = math.prod(x.shape[axis] for axis in axes)
+    rows = reshaped(x.permuted(axes + rest), [count, *(x.shape[i] for i in rest)])
+    flat = _flat_index(g, x, indices, axes)
     made = ops.gather(rows.value, flat if flat.shape else ops.reshape(flat, shape=[1]))
     if not flat.shape:
         made = ops.reshape(made, shape=list(made.shape[1:]))
     return _from_rows(made, place, len(flat.shape))
+
+
+@row("index_put", "_unsafe_index_put")
+def index_put(g: Lowering, x: Any, indices: Sequence[Any], values: Any,
+              accumulate: bool = False) -> Traced:
+    x, values = g.traced(x), g.traced(values, g.name_of(g.dtype_of(x)))
+    axes = [axis for axis, at in enumerate(indices) if at is not None]
+    if any(g.dtype_of(indices[axis]) in (g.torch.bool, g.torch.uint8) for axis in axes):
+        return _put_by_mask(g, x, indices, values, accumulate)
+    # Rows at the indices, as `index` reads them.
+    rest = [i for i in range(len(x.shape)) if i not in axes]
+    flat = _flat_index(g, x, indices, axes)
+    lead, kept = list(flat.shape), [x.shape[i] for i in rest]
+    is_together = axes == list(range(axes[0], axes[0] + len(axes)))
+    place = axes[0] if is_together else 0
+    whole = [*kept[:place], *lead, *kept[place:]]
+    values = broadcast(reshaped(values, [1] * (len(whole) - len(values.shape)) + [*values.shape]),
+                       whole)
+    turned = values.permuted([*range(place, place + len(lead)), *range(place),
+                              *range(place + len(lead), len(whole))])
+    updates = reshaped(turned, [math.prod(lead), *kept]).value
+    at = ops.reshape(flat, shape=[math.prod(lead)])
+    order = axes + rest
+    rows = reshaped(x.permuted(order), [math.prod(x.shape[i] for i in axes), *kept])
+    made = _added(g, rows, at, updates) if accumulate else _replaced(g, rows, at, updates)
+    back = reshaped(Traced(made), [x.shape[i] for i in order])
+    return back.permuted([order.index(i) for i in range(len(order))])
+
+
+def _added(g: Lowering, rows: Traced, at: Value, updates: Value) -> Value:
+    return ops.scatter_add(rows.value, at, updates)
+
+
+def _replaced(g: Lowering, rows: Traced, at: Value, updates: Value) -> Value:
+    """The updates in the place of rows; of several for one row, their mean, each with the whole
+    gradient."""
+    dtype, shape = updates.dtype, list(rows.shape)
+    total = ops.scatter_add(g.fill(shape, 0, dtype), at, updates)
+    counts = ops.scatter_add(g.fill(shape[:1], 0, dtype), at, g.fill(at.shape, 1, dtype))
+    counts = ops.reshape(counts, shape=[shape[0], *[1] * (len(shape) - 1)])
+    counts = ops.broadcast(counts, shape=shape)
+    mean = ops.div(total, ops.maximum(counts, g.fill(shape, 1, dtype)))
+    put = ops.sub(total, ops.stop_gradient(ops.sub(total, mean)))
+    return ops.where(ops.greater(counts, g.fill(shape, 0, dtype)), put, rows.value)
+
+
+def _put_by_mask(g: Lowering, x: Traced, indices: Sequence[Any], values: Traced,
+                 accumulate: bool) -> Traced:
+    if len(indices) > 1 or accumulate or math.prod(values.shape) != 1:
+        raise Unsupported("[from_torch] an assignment by a mask of several values, whose number "
+                          "depends on data, is not supported; expected where or masked_fill")
+    mask = g.traced(indices[0], "bool")
+    mask = reshaped(mask, [*mask.shape, *[1] * (len(x.shape) - len(mask.shape))])
+    one = reshaped(values, [1] * len(x.shape))
+    return Traced(ops.where(broadcast(mask, x.shape).value, broadcast(one, x.shape).value,
+                            x.value))
+
+
+def _flat_index(g: Lowering, x: Traced, indices: Sequence[Any], axes: Sequence[int]) -> Value:
+    """The places of rows among those of all indexed axes."""
+    flat: Optional[Value] = None
+    for axis in axes:
+        size = x.shape[axis]
+        at = _from_start(g, indices[axis], size)
+        flat = at if flat is None else ops.add(ops.mul(flat, g.scalar(size, "i64")), at)
+    assert flat is not None
+    return flat
 
 
 def _from_start(g: Lowering, at: Any, size: int) -> Value:

@@ -14,8 +14,8 @@ NO_BLOCKS = -1  # of a matrix of plain numbers
 
 
 def _chunk(rows: int) -> int:
-    """Rows of logits that exist at a time, by the rule of the built-in models (LogitChunk in
-    nn/model_parts.cc)."""
+    """Rows of logits that exist at a time, by the rule of the built-in models (LogitChunk,
+    ir/logit_chunk.h)."""
     return max(256, min(-(-rows // 4), 4096))
 
 

@@ -10,10 +10,10 @@ from stowage.errors import Unsupported
 
 
 def dropped(g: Lowering, x: Traced, p: float) -> Traced:
-    if p == 0 or not g.is_random:
-        return x
     if p >= 1:
         return Traced(ops.mul(x.base, g.scalar(0, x.dtype)), x.order)
+    if p == 0 or not g.is_random:
+        return x
     return Traced(ops.dropout(x.value, *g.step(), p=p, id=g.next_draw()))
 
 
@@ -30,8 +30,8 @@ def dropout(g: Lowering, x: Any, p: float, train: bool) -> Traced:
 @row("feature_dropout")
 def feature_dropout(g: Lowering, x: Any, p: float, train: bool) -> Traced:
     whole = g.traced(x)
-    if not train or p == 0 or not g.is_random:
-        return whole
+    if not train or p == 0 or p >= 1 or not g.is_random:
+        return dropped(g, whole, p if train else 0)
     shape = whole.shape
     kept = dropped(g, Traced(g.fill(shape[:2], 1, whole.dtype)), p)
     mask = ops.reshape(kept.value, shape=[*shape[:2], *[1] * (len(shape) - 2)])
@@ -89,3 +89,20 @@ def bernoulli(g: Lowering, x: Any, **_: Any) -> Traced:
     dtype = g.name_of(g.dtype_of(x))
     drawn = uniform(g, x.shape, dtype)
     return Traced(ops.cast(ops.less(drawn.value, g.value(x)), dtype=dtype))
+
+
+@row("rrelu_with_noise_functional")
+def rrelu(g: Lowering, x: Any, noise: Any, low: float = 1 / 8, high: float = 1 / 3,
+          train: bool = False, generator: Any = None) -> Tuple[Traced, Traced]:
+    """x where it is above 0, else x by a slope, which in training is drawn for each element.
+    Also the slopes, 1 above 0."""
+    whole = g.traced(x)
+    value = whole.value
+    slope = g.fill(whole.shape, (low + high) / 2, whole.dtype)
+    if train and low != high:
+        drawn = uniform(g, whole.shape, whole.dtype).value
+        slope = ops.add(ops.mul(drawn, g.scalar(high - low, whole.dtype)),
+                        g.scalar(low, whole.dtype))
+    slope = ops.where(ops.greater(value, g.scalar(0, whole.dtype)),
+                      g.fill(whole.shape, 1, whole.dtype), slope)
+    return Traced(ops.mul(value, slope)), Traced(slope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Optional, Sequence, Tuple, Union
 
-from stowage import ops
+from stowage import _core, ops
 from stowage._aten import elementwise
 from stowage._aten.shapes import reshaped, split, unsqueeze
 from stowage._aten.table import Lowering, Traced, row
@@ -139,11 +139,16 @@ def std(g: Lowering, x: Traced, dim: Axes = None, unbiased: Any = True, keepdim:
     return Traced(_root(g, var(g, x, dim, unbiased, keepdim, correction=correction).value))
 
 
+def _positive(g: Lowering, x: Value, make: Callable[[Value], Value]) -> Value:
+    """What `make` makes of numbers above 0; of 0 it is 0, with a gradient of 0."""
+    is_zero = ops.equal(x, g.scalar(0, x.dtype))
+    safe = ops.where(is_zero, g.fill(x.shape, 1, x.dtype), x)
+    return ops.where(is_zero, g.fill(x.shape, 0, x.dtype), make(safe))
+
+
 def _root(g: Lowering, total: Value) -> Value:
     """The root of a sum of squares; that of 0 has a gradient of 0, as torch has it."""
-    is_zero = ops.equal(total, g.scalar(0, total.dtype))
-    safe = ops.where(is_zero, g.fill(total.shape, 1, total.dtype), total)
-    return ops.where(is_zero, g.fill(total.shape, 0, total.dtype), ops.sqrt(safe))
+    return _positive(g, total, ops.sqrt)
 
 
 @row("var_mean.correction")
@@ -163,10 +168,17 @@ def vector_norm(g: Lowering, x: Traced, ord: Any = 2, dim: Axes = None, keepdim:
         return Traced(ops.reduce_max(size, axes=axes, keep=keepdim))
     if order == 1:
         return Traced(ops.reduce_sum(size, axes=axes, keep=keepdim))
-    if order != 2:
-        raise Unsupported(f"[from_torch] a norm of order {order:g} is not supported; expected "
-                          "1, 2 or infinity")
-    return Traced(_root(g, ops.reduce_sum(ops.square(x.value), axes=axes, keep=keepdim)))
+    if order == 0:
+        return Traced(ops.reduce_sum(ops.cast(ops.greater(size, g.scalar(0, x.dtype)),
+                                              dtype=x.dtype), axes=axes, keep=keepdim))
+    if order < 0:
+        raise Unsupported(f"[from_torch] a norm of order {order:g} is not supported; expected 0 "
+                          "or more")
+    if order == 2:
+        return Traced(_root(g, ops.reduce_sum(ops.square(x.value), axes=axes, keep=keepdim)))
+    powers = _positive(g, size, lambda safe: ops.power(safe, g.scalar(order, x.dtype)))
+    total = ops.reduce_sum(powers, axes=axes, keep=keepdim)
+    return Traced(_positive(g, total, lambda safe: ops.power(safe, g.scalar(1 / order, x.dtype))))
 
 
 @row("prod.dim_int", "prod")
@@ -187,6 +199,21 @@ def prod(g: Lowering, x: Traced, dim: Optional[int] = None, keepdim: bool = Fals
 def cdist(g: Lowering, a: Any, b: Any, p: float = 2.0, mode: Any = None) -> Traced:
     a, b = g.traced(a), g.traced(b)
     return vector_norm(g, elementwise.sub(g, unsqueeze(g, a, -2), unsqueeze(g, b, -3)), p, -1)
+
+
+@row("cosine_similarity")
+def cosine_similarity(g: Lowering, a: Any, b: Any, dim: int = 1, eps: float = 1e-8) -> Traced:
+    dtype = g.result_type(a, b)
+    x, y = _core.broadcast(g.value(a, dtype), g.value(b, dtype))
+
+    def directed(value: Value) -> Value:
+        norm = vector_norm(g, Traced(value), 2, [dim], True).value
+        # The bound lets the gradient through, as torch has it.
+        bound = ops.maximum(norm, g.fill(norm.shape, eps, dtype))
+        kept = ops.add(norm, ops.stop_gradient(ops.sub(bound, norm)))
+        return ops.div(value, ops.broadcast(kept, shape=list(value.shape)))
+
+    return Traced(ops.reduce_sum(ops.mul(directed(x), directed(y)), axes=[g.axis(x, dim)]))
 
 
 @row("logsumexp")

@@ -283,14 +283,18 @@ def _sides(x: Traced, padding: Sequence[int]) -> Tuple[List[int], List[int]]:
     return before, after
 
 
+def _cut(g: Lowering, x: Traced, padding: Sequence[int]) -> Tuple[Traced, List[int], List[int]]:
+    """Without what negative sides cut off, and the others."""
+    before, after = _sides(x, padding)
+    for axis, (low, high) in enumerate(zip(before, after)):
+        if low < 0 or high < 0:
+            x = slice_(g, x, axis, max(0, -low), x.shape[axis] - max(0, -high))
+    return x, [max(0, n) for n in before], [max(0, n) for n in after]
+
+
 @row("constant_pad_nd")
 def constant_pad(g: Lowering, x: Traced, padding: Sequence[int], value: float = 0) -> Traced:
-    before, after = _sides(x, padding)
-    for axis in range(len(before)):
-        cut = [max(0, -before[axis]), max(0, -after[axis])]
-        if any(cut):
-            x = slice_(g, x, axis, cut[0], x.shape[axis] - cut[1])
-    before, after = [max(0, n) for n in before], [max(0, n) for n in after]
+    x, before, after = _cut(g, x, padding)
     if not any(before) and not any(after):
         return x
     return Traced(ops.pad(x.value, before=before, after=after, value=value))
@@ -301,7 +305,7 @@ def pad(g: Lowering, x: Traced, padding: Sequence[int], mode: str = "constant",
         value: Optional[float] = None) -> Traced:
     if mode == "constant":
         return constant_pad(g, x, padding, value or 0)
-    before, after = _sides(x, padding)
+    x, before, after = _cut(g, x, padding)
     if mode == "circular":
         for axis, (low, high) in enumerate(zip(before, after)):
             size = x.shape[axis]
