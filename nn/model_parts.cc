@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/dtype.h"
+#include "ir/logit_chunk.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
 #include "nn/model_options.h"
@@ -11,12 +12,10 @@ namespace stowage {
 namespace {
 
 // Rows of a chunk of logits; 0 for all at once.
-int64_t LogitChunk(int64_t vocabulary, const ModelOptions& options) {
-  constexpr int64_t kLargeVocabulary = 8192;
+int64_t LogitRows(int64_t vocabulary, const ModelOptions& options) {
   if (options.logit_chunk) return *options.logit_chunk;
   if (vocabulary < kLargeVocabulary) return 0;
-  const int64_t rows = *options.batch * *options.seq;
-  return std::clamp((rows + 3) / 4, kLeastLogitChunk, kMostLogitChunk);
+  return LogitChunk(*options.batch * *options.seq);
 }
 
 Pictures Declare(GraphBuilder& g, const ModelOptions& options,
@@ -85,7 +84,7 @@ Value LastToken(Value x) {
 
 Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
                          ModelPurpose purpose, const ModelOptions& options) {
-  int64_t chunk = head.ok() ? LogitChunk(head.dim(0), options) : 0;
+  int64_t chunk = head.ok() ? LogitRows(head.dim(0), options) : 0;
   if (chunk == 0 && options.weighted_targets) {
     chunk = *options.batch * *options.seq;
   }

@@ -41,11 +41,6 @@ Dropouts DeclareDropouts(GraphBuilder& g, ModelPurpose purpose,
 Result<Graph> FinishClassifier(GraphBuilder& g, Value logits, Value labels,
                                ModelPurpose purpose);
 
-/// Rows of a chunk of logits where nothing else is asked for: a quarter of all,
-/// but enough to keep a device busy and few enough to weigh little.
-inline constexpr int64_t kLeastLogitChunk = 256;
-inline constexpr int64_t kMostLogitChunk = 4096;
-
 struct Text {
   Value tokens;   // i32 (B, T)
   Value targets;  // likewise; none when generating
@@ -71,9 +66,8 @@ Value LastToken(Value x);
 /// x (B, T, width), head (vocabulary, width).
 ///
 /// The logits are the largest value of a step if the vocabulary is large, so
-/// from 8192 tokens on a loss makes them by chunks of a quarter of the rows,
-/// from kLeastLogitChunk to kMostLogitChunk, unless `options.logit_chunk` says
-/// otherwise. The batch decides and no budget does: other chunks add up
+/// from kLargeVocabulary tokens on a loss makes them by chunks of LogitChunk's rows
+/// (ir/logit_chunk.h), unless `options.logit_chunk` says otherwise. The batch decides and no budget does: other chunks add up
 /// gradients in another order, and the last bits of a loss would depend on it.
 Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
                          ModelPurpose purpose, const ModelOptions& options);

@@ -1,5 +1,6 @@
 #include "ir/canonicalize/canonicalize.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -19,18 +20,25 @@ namespace {
 using canonical::Expressions;
 using canonical::Match;
 
-// A gate is made of what a round before has found.
-constexpr int kMostRounds = 3;
+// A gate is made of what a round before has found; behind attention permutations cancel.
+constexpr int kMostRounds = 4;
 
 using Matches = std::vector<std::optional<Match>>;  // by node
 
 std::optional<Match> MatchNode(const Expressions& e, NodeId id) {
   const Node& node = e.graph().node(id);
   if (node.phase != Phase::kForward ||
-      (node.op != OpKind::kMul && node.op != OpKind::kDiv) ||
       !IsFloat(e.graph().value(node.results[0]).type.dtype)) {
     return {};
   }
+  if (node.op == OpKind::kCrossEntropy) {
+    return canonical::MatchLinearCrossEntropy(e, id);
+  }
+  if (node.op == OpKind::kMatMul) return canonical::MatchAttention(e, id);
+  if (node.op == OpKind::kPermute || node.op == OpKind::kCopy) {
+    return canonical::MatchPermutation(e, id);
+  }
+  if (node.op != OpKind::kMul && node.op != OpKind::kDiv) return {};
   for (const auto match : {canonical::MatchSilu, canonical::MatchGelu,
                            canonical::MatchRmsNorm, canonical::MatchGate}) {
     if (auto found = match(e, id)) return found;
@@ -87,7 +95,9 @@ Result<Graph> Replace(const Graph& graph, const Matches& matches) {
     const ValueId result = graph.node(id).results[0];
     const Value made = match->emit(g, operands);
     const std::string& name = graph.value(result).name;
-    copy.Map(result, g.Find(name) ? made : g.Name(name, made));
+    const bool is_own = std::ranges::none_of(
+        operands, [&](Value each) { return each.id() == made.id(); });
+    copy.Map(result, is_own && !g.Find(name) ? g.Name(name, made) : made);
   }
   copy.DeclareOutputs();
   return g.Finish();
@@ -105,11 +115,13 @@ Result<Canonicalized> Canonicalize(const Graph& graph) {
       matches[Index(id)] = MatchNode(e, id);
       is_any = is_any || matches[Index(id)].has_value();
     }
+    made.misses = e.misses();
     if (!is_any) break;
     const std::vector<bool> needed = Needed(made.graph, matches);
     for (size_t i = 0; i < matches.size(); ++i) {
-      if (matches[i] && needed[i])
+      if (matches[i] && needed[i] && !matches[i]->pattern.empty()) {
         ++made.found[std::string(matches[i]->pattern)];
+      }
     }
     STOWAGE_ASSIGN_OR_RETURN(made.graph, Replace(made.graph, matches));
   }

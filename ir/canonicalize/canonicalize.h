@@ -16,6 +16,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "ir/graph.h"
@@ -25,6 +26,8 @@ namespace stowage {
 struct Canonicalized {
   Graph graph;
   std::map<std::string, int> found = {};  // patterns by name, how often
+  /// Where one was almost found, and what was in its way.
+  std::vector<std::string> misses = {};
 };
 
 /// A forward graph with canonical ops. Leaves, outputs and what is written in place stay,

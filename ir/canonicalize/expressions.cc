@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/index.h"
+#include "base/strings.h"
 
 namespace stowage::canonical {
 namespace {
@@ -130,6 +131,12 @@ std::optional<Expressions::Shifted> Expressions::SumWithNumber(
     }
   }
   return {};
+}
+
+void Expressions::Miss(std::string_view pattern, ValueId id,
+                       std::string_view why) const {
+  misses_.push_back(
+      StrCat(pattern, " at ", Quoted(graph_.value(id).name), ": ", why));
 }
 
 std::optional<Polynomial> Expressions::PolynomialIn(ValueId id,

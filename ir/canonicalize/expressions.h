@@ -12,6 +12,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -55,6 +56,10 @@ class Expressions {
   /// A value as a polynomial in `x`; nothing of what is none, or of more than cubes.
   std::optional<Polynomial> PolynomialIn(ValueId id, ValueId x) const;
 
+  /// That a pattern was almost found at `id`, but for what `why` says.
+  void Miss(std::string_view pattern, ValueId id, std::string_view why) const;
+  const std::vector<std::string>& misses() const { return misses_; }
+
  private:
   std::optional<Polynomial> PolynomialIn(ValueId id, ValueId x,
                                          int* steps) const;
@@ -62,6 +67,7 @@ class Expressions {
 
   const Graph& graph_;
   std::vector<int> uses_;
+  mutable std::vector<std::string> misses_;
 };
 
 /// Whether two numbers are the same constant, to what f32 has of it.
@@ -69,7 +75,7 @@ bool IsNear(double a, double b);
 
 /// What takes the place of a node's one result.
 struct Match {
-  std::string_view pattern;
+  std::string_view pattern;  // empty: not counted
   std::vector<ValueId> operands;
   std::function<Value(GraphBuilder&, std::span<const Value>)> emit;
 };
@@ -79,6 +85,10 @@ std::optional<Match> MatchGelu(const Expressions& e, NodeId id);
 std::optional<Match> MatchSilu(const Expressions& e, NodeId id);
 std::optional<Match> MatchGate(const Expressions& e, NodeId id);
 std::optional<Match> MatchRmsNorm(const Expressions& e, NodeId id);
+std::optional<Match> MatchLinearCrossEntropy(const Expressions& e, NodeId id);
+std::optional<Match> MatchAttention(const Expressions& e, NodeId id);
+/// A permutation of a permutation, and a copy of one whose order is what it was.
+std::optional<Match> MatchPermutation(const Expressions& e, NodeId id);
 
 }  // namespace stowage::canonical
 

@@ -245,5 +245,48 @@ TEST_CASE("leaves, names and what is written in place stay") {
   CHECK(assigns == 1);
 }
 
+// Rows of logits of a language model's head, whose matrix lies either way round.
+Graph HeadAndLoss(int64_t vocabulary, bool turned, bool is_read_elsewhere) {
+  GraphBuilder g("head");
+  const Value x = g.Input("x", DType::kF64, {2, kRows, kFeatures});
+  const Value labels = g.Input("labels", DType::kI64, {2, kRows});
+  const Value w = turned ? g.Param("w", DType::kF64, {vocabulary, kFeatures})
+                         : g.Param("w", DType::kF64, {kFeatures, vocabulary});
+  const Value rows = Reshape(x, {2 * kRows, kFeatures});
+  const Value logits = Reshape(MatMul(rows, turned ? Permute(w, {1, 0}) : w),
+                               {2, kRows, vocabulary});
+  g.Output("y", CrossEntropy(logits, labels));
+  if (is_read_elsewhere) g.Output("largest", ReduceMax(logits, {2}));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *graph;
+}
+
+TEST_CASE("a large vocabulary's logits and their loss are one op") {
+  constexpr int64_t kVocabulary = 8192;
+  Tensors leaves;
+  for (int64_t i = 0; i < 2 * kRows * kFeatures; ++i) {
+    leaves["x"].push_back(std::sin(1.7 * static_cast<double>(i)));
+  }
+  for (int64_t i = 0; i < kVocabulary * kFeatures; ++i) {
+    leaves["w"].push_back(std::cos(0.3 * static_cast<double>(i)));
+  }
+  leaves["labels"] = {0, 5, 8191, 17, 4000, 1};
+  for (const bool turned : {true, false}) {
+    const Graph graph = HeadAndLoss(kVocabulary, turned, false);
+    const Result<Canonicalized> canonical = Canonicalize(graph);
+    REQUIRE_MESSAGE(canonical.ok(), canonical.error().message);
+    CHECK(canonical->found == Found{{"linear_cross_entropy", 1}});
+    for (const Node& node : canonical->graph.nodes()) {
+      CHECK(node.op != OpKind::kMatMul);
+    }
+    CHECK(Interpret(canonical->graph, leaves)["y"][0] ==
+          doctest::Approx(Interpret(graph, leaves)["y"][0]).epsilon(1e-12));
+  }
+  // Logits that something else reads, and few of them.
+  CHECK(Canonicalize(HeadAndLoss(kVocabulary, true, true))->found.empty());
+  CHECK(Canonicalize(HeadAndLoss(kVocabulary - 1, true, false))->found.empty());
+}
+
 }  // namespace
 }  // namespace stowage

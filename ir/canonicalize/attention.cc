@@ -1,0 +1,302 @@
+// Attention (Vaswani et al. 2017) by hand: softmax(scale q k^T + masks) v, where the scale
+// stands at the scores or at q and k, and masks are added or chosen by where. So torch's
+// exporters leave scaled_dot_product_attention, and so models write it. A mask of constants
+// that keeps later keys from a query, or those outside a window, becomes an attribute, so
+// that none is stored; any other is a bias. A value that is kept from all keys by -inf has
+// zeros in both: exporters put them in place of NaN.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/index.h"
+#include "ir/canonicalize/expressions.h"
+#include "ir/canonicalize/layout.h"
+#include "ir/ops.h"
+
+namespace stowage::canonical {
+namespace {
+
+constexpr double kNever = -1e4;  // added to a score, what keeps a key away
+constexpr int kMostScoresDepth = 8;
+constexpr int64_t kMostMaskElements = int64_t{1} << 28;
+
+// What is done to scores: added, or where a condition does not hold set to kNever.
+struct Mask {
+  ValueId value = 0;
+  bool is_condition = false;
+  bool holds = true;  // a condition: whether keys are read where it is true
+};
+
+struct Scores {
+  const Node* product = nullptr;  // q k^T
+  double factor = 1;
+  std::vector<Mask> masks = {};
+};
+
+std::optional<Scores> ScoresOf(const Expressions& e, ValueId id, int depth) {
+  const Graph& graph = e.graph();
+  const NodeId producer = graph.value(id).producer;
+  if (producer == kNoNode || depth == kMostScoresDepth || e.uses(id) != 1)
+    return {};
+  const Node& node = graph.node(producer);
+  const auto below = [&](size_t i) {
+    return ScoresOf(e, node.inputs[i], depth + 1);
+  };
+  const auto times = [](std::optional<Scores> scores,
+                        double number) -> std::optional<Scores> {
+    if (!scores || !scores->masks.empty()) return {};
+    scores->factor *= number;
+    return scores;
+  };
+  switch (node.op) {
+    case OpKind::kMatMul:
+      return Scores{.product = &node};
+    case OpKind::kMul:
+      for (const size_t i : {0, 1}) {
+        const auto number = e.Number(node.inputs[i]);
+        if (number) return times(below(1 - i), *number);
+      }
+      return {};
+    case OpKind::kDiv: {
+      const auto number = e.Number(node.inputs[1]);
+      if (!number || *number == 0) return {};
+      return times(below(0), 1 / *number);
+    }
+    case OpKind::kAdd:
+      for (const size_t i : {0, 1}) {
+        auto scores = below(i);
+        if (!scores) continue;
+        scores->masks.push_back({.value = node.inputs[1 - i]});
+        return scores;
+      }
+      return {};
+    case OpKind::kWhere:
+      for (const size_t i : {1, 2}) {
+        const auto number = e.Number(node.inputs[3 - i]);
+        if (!number || *number > kNever) continue;
+        auto scores = below(i);
+        if (!scores) continue;
+        scores->masks.push_back(
+            {.value = node.inputs[0], .is_condition = true, .holds = i == 1});
+        return scores;
+      }
+      return {};
+    default:
+      return {};
+  }
+}
+
+// The weights of values: a softmax, behind it zeros in place of NaN.
+const Node* Weights(const Expressions& e, ValueId id) {
+  if (const Node* guard = e.Made(id, OpKind::kWhere)) {
+    const Node* isnan = e.Made(guard->inputs[0], OpKind::kNotEqual);
+    const auto zero = e.Number(guard->inputs[1]);
+    const ValueId weights = guard->inputs[2];
+    if (isnan == nullptr || !zero || *zero != 0 || e.uses(id) != 1 ||
+        isnan->inputs[0] != weights || isnan->inputs[1] != weights ||
+        e.uses(weights) != 3) {
+      return nullptr;
+    }
+    return e.Made(weights, OpKind::kSoftmax);
+  }
+  return e.uses(id) == 1 ? e.Made(id, OpKind::kSoftmax) : nullptr;
+}
+
+// Which keys a mask of constants lets each query read, a table of queries and keys for each
+// of the leading axes; nothing of other masks.
+std::optional<std::vector<bool>> ReadBy(const Expressions& e,
+                                        const Mask& mask) {
+  const Graph& graph = e.graph();
+  const ValueId id = e.Unrepeated(mask.value);
+  const Node* constant = e.Made(id, OpKind::kConstant);
+  if (constant == nullptr) return {};
+  const TensorType& type = graph.value(id).type;
+  const auto count = static_cast<size_t>(type.shape.num_elements());
+  if (type.shape.num_elements() > kMostMaskElements) return {};
+  const std::string& data = constant->attrs.Data("data");
+  std::vector<bool> reads(count);
+  if (mask.is_condition) {
+    if (data.size() != count) return {};
+    for (size_t i = 0; i < count; ++i) reads[i] = (data[i] != 0) == mask.holds;
+    return reads;
+  }
+  const auto look = [&](auto number) {
+    if (data.size() != count * sizeof number) return false;
+    for (size_t i = 0; i < count; ++i) {
+      std::memcpy(&number, data.data() + i * sizeof number, sizeof number);
+      const auto x = static_cast<double>(number);
+      if (x != 0 && !(x <= kNever)) return false;
+      reads[i] = x == 0;
+    }
+    return true;
+  };
+  const bool is_mask = type.dtype == DType::kF32   ? look(float{})
+                       : type.dtype == DType::kF64 ? look(double{})
+                                                   : false;
+  if (!is_mask) return {};
+  return reads;
+}
+
+struct Pattern {
+  bool causal = false;
+  int64_t window = 0;
+};
+
+// A table that is the same for all leading axes, as an attribute of attention.
+std::optional<Pattern> PatternOf(const std::vector<bool>& reads,
+                                 int64_t queries, int64_t keys) {
+  const int64_t table = queries * keys;
+  const auto count = static_cast<int64_t>(reads.size());
+  if (count % table != 0) return {};
+  for (int64_t i = table; i < count; ++i) {
+    if (reads[Index(i)] != reads[Index(i % table)]) return {};
+  }
+  if (std::all_of(reads.begin(), reads.begin() + table,
+                  [](bool read) { return read; })) {
+    return Pattern{};
+  }
+  if (queries > keys) return {};
+  // A query stands at the key as far from the last as it is from the last query.
+  int64_t window = 0;
+  while (window < keys && reads[Index(table - 1 - window)]) ++window;
+  const auto is_all = [&](auto&& holds) {
+    for (int64_t q = 0; q < queries; ++q) {
+      for (int64_t k = 0; k < keys; ++k) {
+        if (reads[Index(q * keys + k)] != holds(q + keys - queries - k)) {
+          return false;
+        }
+      }
+    }
+    return true;
+  };
+  if (is_all([](int64_t behind) { return behind >= 0; })) {
+    return Pattern{.causal = true};
+  }
+  if (window > 0 &&
+      is_all([&](int64_t behind) { return behind >= 0 && behind < window; })) {
+    return Pattern{.causal = true, .window = window};
+  }
+  return {};
+}
+
+// Axes (examples, positions, heads, features) of an operand with the axes
+// ([examples, [heads,]] positions, features), or (.., features, positions).
+std::vector<std::vector<int>> InOrder(const Layout& layout,
+                                      bool features_first) {
+  const size_t rank = layout.axes.size();
+  auto positions = layout.axes[rank - 2], features = layout.axes[rank - 1];
+  if (features_first) std::swap(positions, features);
+  auto heads = rank == 4 ? layout.axes[1] : std::vector<int>();
+  // Each head of a group reads the same keys.
+  while (!heads.empty() && layout.parts[Index(heads.back())].repeated) {
+    heads.pop_back();
+  }
+  return {layout.axes[0], positions, heads, features};
+}
+
+// The bias of attention that a mask is: of rank 4, with keys.
+Value BiasOf(Value mask, const Mask& kind, DType dtype, int64_t keys,
+             size_t rank) {
+  GraphBuilder& g = *mask.builder();
+  std::vector<int64_t> sizes(mask.shape().begin(), mask.shape().end());
+  while (sizes.size() < rank) sizes.insert(sizes.begin(), 1);
+  if (rank == 3) sizes.insert(sizes.begin() + 1, 1);
+  const Shape shape{std::span<const int64_t>(sizes)};
+  if (mask.shape() != shape) mask = Reshape(mask, shape);
+  if (kind.is_condition) {
+    const Value zeros = Fill(g, 0, dtype, shape);
+    const Value never = Fill(g, -INFINITY, dtype, shape);
+    mask = kind.holds ? Where(mask, zeros, never) : Where(mask, never, zeros);
+  }
+  if (sizes.back() == keys) return mask;
+  sizes.back() = keys;
+  return BroadcastTo(mask, Shape{std::span<const int64_t>(sizes)});
+}
+
+}  // namespace
+
+std::optional<Match> MatchAttention(const Expressions& e, NodeId id) {
+  const Graph& graph = e.graph();
+  const Node& node = graph.node(id);
+  const TensorType& type = graph.value(node.results[0]).type;
+  const size_t rank = static_cast<size_t>(type.shape.rank());
+  if (node.op != OpKind::kMatMul || (rank != 3 && rank != 4) ||
+      node.attrs.Int("transpose_a") == 1) {
+    return {};
+  }
+  const Node* softmax = Weights(e, node.inputs[0]);
+  if (softmax == nullptr) return {};
+  const auto miss = [&](std::string_view why) -> std::optional<Match> {
+    e.Miss("attention", node.results[0], why);
+    return {};
+  };
+  const auto scores = ScoresOf(e, softmax->inputs[0], 0);
+  if (!scores || scores->product->attrs.Int("transpose_a") == 1) {
+    return miss("its scores are no product times a number, plus masks");
+  }
+
+  const Layout q = LayoutOf(e, scores->product->inputs[0]);
+  const Layout k = LayoutOf(e, scores->product->inputs[1]);
+  const Layout v = LayoutOf(e, node.inputs[1]);
+  if (q.axes.size() != rank || k.axes.size() != rank || v.axes.size() != rank ||
+      v.factor != 1) {
+    return miss("its operands have other axes than its result");
+  }
+  const auto q_axes = InOrder(q, false);
+  const auto k_axes =
+      InOrder(k, scores->product->attrs.Int("transpose_b") != 1);
+  const auto v_axes = InOrder(v, node.attrs.Int("transpose_b") == 1);
+  const int64_t queries = SizeOf(q, q_axes[1]), keys = SizeOf(k, k_axes[1]);
+  const double scale = scores->factor * q.factor * k.factor;
+  if (!(scale > 0)) return miss("its scale is not above 0");
+  if (!IsWhole(q, q_axes) || !IsWhole(k, k_axes) || !IsWhole(v, v_axes)) {
+    return miss("an operand is repeated along another axis than the heads");
+  }
+  if (SizeOf(q, q_axes[3]) != SizeOf(v, v_axes[3])) {
+    return miss("values have other features than queries");
+  }
+  if (SizeOf(k, k_axes[2]) != SizeOf(v, v_axes[2]) ||
+      keys != SizeOf(v, v_axes[1])) {
+    return miss("keys and values have other heads");
+  }
+
+  Pattern pattern;
+  std::optional<Mask> bias;
+  for (const Mask& mask : scores->masks) {
+    const auto reads = ReadBy(e, mask);
+    const auto known = reads ? PatternOf(*reads, queries, keys) : std::nullopt;
+    if (known && (!pattern.causal || !known->causal)) {
+      if (known->causal) pattern = *known;
+      continue;
+    }
+    if (bias) return miss("two of its masks are no causal ones");
+    bias = mask;
+    bias->value = e.Unrepeated(mask.value);
+  }
+  std::vector<ValueId> operands = {q.source, k.source, v.source};
+  if (bias) operands.push_back(bias->value);
+  return Match{
+      "attention", operands,
+      [=, dtype = type.dtype, shape = type.shape](GraphBuilder&,
+                                                  auto given) -> Value {
+        AttentionOptions options{
+            .scale = scale, .causal = pattern.causal, .window = pattern.window};
+        if (bias) options.bias = BiasOf(given[3], *bias, dtype, keys, rank);
+        const Value made = Attention(Arranged(q, q_axes, given[0]),
+                                     Arranged(k, k_axes, given[1]),
+                                     Arranged(v, v_axes, given[2]), options);
+        const Value heads_first = Permute(made, {0, 2, 1, 3});
+        return heads_first.shape() == shape ? heads_first
+                                            : Reshape(heads_first, shape);
+      }};
+}
+
+}  // namespace stowage::canonical

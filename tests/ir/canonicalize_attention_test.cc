@@ -1,0 +1,364 @@
+// Attention by hand becomes the op: in the forms that exporters and models leave, with the
+// same values and gradients in double precision, and with no value of queries times keys.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autodiff/backward.h"
+#include "ir/builder.h"
+#include "ir/canonicalize/canonicalize.h"
+#include "ir/ops.h"
+#include "tests/support/interpret.h"
+
+namespace stowage {
+namespace {
+
+constexpr int64_t kBatch = 2, kHeads = 4, kGroups = 2, kTokens = 5, kKeys = 5,
+                  kFeatures = 3;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Params of (examples, positions, heads, features), and a bias that is an input.
+struct Leaves {
+  GraphBuilder& g;
+  Value q, k, v;
+  Value few_k, few_v;  // of fewer heads
+  Value bias;          // (examples, 1, 1, keys)
+};
+using Expression = std::function<Value(const Leaves&)>;
+using Found = std::map<std::string, int>;
+
+Value HeadsFirst(Value x) { return Permute(x, {0, 2, 1, 3}); }
+
+Graph GraphOf(const Expression& make) {
+  GraphBuilder g("attention");
+  const auto param = [&](const char* name, int64_t positions, int64_t heads) {
+    return g.Param(name, DType::kF64, {kBatch, positions, heads, kFeatures});
+  };
+  const Leaves leaves = {g,
+                         param("q", kTokens, kHeads),
+                         param("k", kKeys, kHeads),
+                         param("v", kKeys, kHeads),
+                         param("few_k", kKeys, kGroups),
+                         param("few_v", kKeys, kGroups),
+                         g.Input("bias", DType::kF64, {kBatch, 1, 1, kKeys})};
+  const Value y = make(leaves);
+  g.Output("y", y);
+  // Each element counts otherwise.
+  const int64_t count = y.shape().num_elements();
+  const Value rates =
+      Reshape(Iota(g, DType::kF64, 0.1, 0.07, count), y.shape());
+  g.Output("loss", ReduceSum(Mul(y, rates)));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *graph;
+}
+
+Tensors Inputs(const Graph& graph) {
+  Tensors leaves;
+  double phase = 0.3;
+  for (const Role role : {Role::kParam, Role::kInput}) {
+    for (const ValueId id : graph.Leaves(role)) {
+      const ValueInfo& leaf = graph.value(id);
+      auto& values = leaves[leaf.name];
+      for (int64_t i = 0; i < leaf.type.shape.num_elements(); ++i) {
+        values.push_back(std::sin(1.3 * static_cast<double>(i) + phase));
+      }
+      phase += 1;
+    }
+  }
+  return leaves;
+}
+
+// All outputs of a graph and of its backward graph.
+Tensors ValuesOf(const Graph& graph) {
+  const Tensors inputs = Inputs(graph);
+  Tensors values = Interpret(graph, inputs);
+  std::vector<std::string> wrt;
+  const auto unreached = FindUnreachedParams(graph, "loss");
+  REQUIRE_MESSAGE(unreached.ok(), unreached.error().message);
+  for (const ValueId id : graph.Leaves(Role::kParam)) {
+    const std::string& name = graph.value(id).name;
+    if (std::ranges::find(*unreached, name) == unreached->end()) {
+      wrt.push_back(name);
+    }
+  }
+  const auto backward = BuildBackward(graph, "loss", {.wrt = wrt});
+  REQUIRE_MESSAGE(backward.ok(), backward.error().message);
+  Tensors saved = values;
+  saved.insert(inputs.begin(), inputs.end());
+  Tensors leaves;
+  for (const Role role : {Role::kParam, Role::kInput, Role::kSaved}) {
+    for (const ValueId id : backward->Leaves(role)) {
+      const std::string& name = backward->value(id).name;
+      leaves[name] = name == GradientName("loss") ? std::vector<double>{1.0}
+                                                  : saved.at(name);
+    }
+  }
+  Tensors all;
+  for (const GraphOutput& output : graph.outputs()) {
+    all[output.name] = values.at(output.name);
+  }
+  const Tensors gradients = Interpret(*backward, leaves);
+  for (const GraphOutput& output : backward->outputs()) {
+    all[output.name] = gradients.at(output.name);
+  }
+  return all;
+}
+
+int64_t LargestValue(const Graph& graph) {
+  int64_t largest = 0;
+  for (const Node& node : graph.nodes()) {
+    for (const ValueId id : node.results) {
+      largest = std::max(largest, graph.value(id).type.shape.num_elements());
+    }
+  }
+  return largest;
+}
+
+void CheckFound(const Expression& make,
+                const Found& found = {{"attention", 1}}) {
+  const Graph graph = GraphOf(make);
+  const Result<Canonicalized> canonical = Canonicalize(graph);
+  REQUIRE_MESSAGE(canonical.ok(), canonical.error().message);
+  CHECK(canonical->found == found);
+  const Tensors before = ValuesOf(graph), after = ValuesOf(canonical->graph);
+  REQUIRE(before.size() == after.size());
+  for (const auto& [name, values] : before) {
+    CAPTURE(name);
+    const std::vector<double>& ours = after.at(name);
+    REQUIRE(ours.size() == values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      CHECK(ours[i] == doctest::Approx(values[i]).epsilon(1e-9));
+    }
+  }
+}
+
+// That it stays as it is, for a reason that is said where it is almost attention.
+void CheckKept(const Expression& make, const std::string& why) {
+  const Graph graph = GraphOf(make);
+  const Result<Canonicalized> canonical = Canonicalize(graph);
+  REQUIRE(canonical.ok());
+  CHECK(canonical->found.empty());
+  REQUIRE(canonical->misses.size() == (why.empty() ? 0 : 1));
+  if (!why.empty()) {
+    CHECK(canonical->misses[0].starts_with("attention at \""));
+    CHECK(canonical->misses[0].ends_with(": " + why));
+  }
+}
+
+// A constant (queries, keys): zeros where the query may read, else `never`.
+Value MaskOf(GraphBuilder& g, double never,
+             const std::function<bool(int64_t, int64_t)>& reads,
+             const Shape& shape = {kTokens, kKeys}) {
+  std::vector<double> mask;
+  for (int64_t i = 0; i < shape.num_elements(); ++i) {
+    const int64_t at = i % (kTokens * kKeys);
+    mask.push_back(reads(at / kKeys, at % kKeys) ? 0 : never);
+  }
+  return Constant(g, DType::kF64, shape, std::as_bytes(std::span(mask)));
+}
+
+bool IsPast(int64_t query, int64_t key) { return key <= query; }
+
+Value Masked(Value scores, Value mask) {
+  return Add(scores, BroadcastTo(mask, scores.shape()));
+}
+
+// As torch's exporter leaves scaled_dot_product_attention: half of the scale at q, half at
+// k, k transposed by way of three axes, and zeros in place of NaN.
+Value Exported(const Leaves& l, Value mask) {
+  const double root = std::pow(kFeatures, -0.25);
+  const Value q = MulScalar(HeadsFirst(l.q), root);
+  const Value rows =
+      Reshape(Copy(HeadsFirst(l.k)), {kBatch * kHeads, kKeys, kFeatures});
+  const Value k = MulScalar(Reshape(Copy(Permute(rows, {0, 2, 1})),
+                                    {kBatch, kHeads, kFeatures, kKeys}),
+                            root);
+  Value scores = MatMul(q, k);
+  if (mask.ok()) scores = Masked(scores, mask);
+  const Value weights = Softmax(scores);
+  const Value zeros =
+      BroadcastTo(Fill(l.g, 0, DType::kF64, {}), weights.shape());
+  const Value guarded = Where(NotEqual(weights, weights), zeros, weights);
+  return Reshape(Copy(HeadsFirst(MatMul(guarded, HeadsFirst(l.v)))),
+                 {kBatch * kTokens, kHeads * kFeatures});
+}
+
+// As models write it, in eager mode.
+Value Written(const Leaves& l, const std::function<Value(Value)>& masked) {
+  const Value scores =
+      MulScalar(MatMul(HeadsFirst(l.q), Permute(l.k, {0, 2, 3, 1})),
+                1 / std::sqrt(kFeatures));
+  return MatMul(Softmax(masked(scores)), HeadsFirst(l.v));
+}
+
+TEST_CASE("what torch's exporter leaves of scaled_dot_product_attention") {
+  CheckFound([](const Leaves& l) { return Exported(l, {}); });
+  for (const double never : {-kInfinity, -1e30}) {
+    CheckFound([&](const Leaves& l) {
+      return Exported(l,
+                      MaskOf(l.g, never, IsPast, {kBatch, 1, kTokens, kKeys}));
+    });
+  }
+}
+
+TEST_CASE("a causal mask and a window of constants are not stored") {
+  for (const int64_t window : {kKeys, int64_t{2}}) {
+    const Graph graph = GraphOf([&](const Leaves& l) {
+      return Exported(l, MaskOf(l.g, -1e30, [&](int64_t query, int64_t key) {
+                        return key <= query && key > query - window;
+                      }));
+    });
+    const Result<Canonicalized> canonical = Canonicalize(graph);
+    REQUIRE(canonical.ok());
+    CHECK(canonical->found == Found{{"attention", 1}});
+    int constants = 0;
+    for (const Node& node : canonical->graph.nodes()) {
+      constants += node.op == OpKind::kConstant ? 1 : 0;
+      if (node.op != OpKind::kAttention) continue;
+      CHECK(node.attrs.Int("causal") == 1);
+      CHECK(node.attrs.Int("window") == (window == kKeys ? 0 : window));
+    }
+    CHECK(constants == 0);
+    CHECK(LargestValue(canonical->graph) ==
+          kBatch * kTokens * kHeads * kFeatures);
+  }
+}
+
+TEST_CASE("permutations and copies around it go") {
+  const Graph graph = GraphOf([](const Leaves& l) {
+    return Exported(l, MaskOf(l.g, -kInfinity, IsPast));
+  });
+  const Result<Canonicalized> canonical = Canonicalize(graph);
+  REQUIRE(canonical.ok());
+  for (const Node& node : canonical->graph.nodes()) {
+    CHECK(node.op != OpKind::kPermute);
+    CHECK(node.op != OpKind::kCopy);
+  }
+}
+
+TEST_CASE("attention as models write it, with every kind of mask") {
+  CheckFound([](const Leaves& l) {
+    return Written(l, [](Value scores) { return scores; });
+  });
+  CheckFound([](const Leaves& l) {
+    return Written(l, [&](Value scores) {
+      return Masked(scores, MaskOf(l.g, -1e9, IsPast));
+    });
+  });
+  // Of padding, which a step is given.
+  CheckFound([](const Leaves& l) {
+    return Written(l, [&](Value scores) { return Masked(scores, l.bias); });
+  });
+  // Both: one is an attribute, the other a bias.
+  CheckFound([](const Leaves& l) {
+    return Written(l, [&](Value scores) {
+      return Masked(Masked(scores, l.bias), MaskOf(l.g, -kInfinity, IsPast));
+    });
+  });
+  // By conditions, where they hold and where they do not.
+  for (const bool holds : {true, false}) {
+    CheckFound([&](const Leaves& l) {
+      return Written(l, [&](Value scores) {
+        const Value never =
+            BroadcastTo(Fill(l.g, -1e30, DType::kF64, {}), scores.shape());
+        std::vector<std::byte> reads;
+        for (int64_t i = 0; i < kTokens * kKeys; ++i) {
+          reads.push_back(std::byte{IsPast(i / kKeys, i % kKeys) == holds});
+        }
+        const Value mask =
+            BroadcastTo(Constant(l.g, DType::kBool, {kTokens, kKeys}, reads),
+                        scores.shape());
+        return holds ? Where(mask, scores, never) : Where(mask, never, scores);
+      });
+    });
+  }
+  // A mask that no attribute says.
+  CheckFound([](const Leaves& l) {
+    return Written(l, [&](Value scores) {
+      return Masked(scores, MaskOf(l.g, -kInfinity, [](int64_t q, int64_t k) {
+                      return q == k || k == 0;
+                    }));
+    });
+  });
+}
+
+TEST_CASE("groups of heads that read the same keys") {
+  CheckFound([](const Leaves& l) {
+    const auto repeated = [](Value x) {
+      constexpr int64_t kTimes = kHeads / kGroups;
+      const Value apart =
+          Reshape(Copy(HeadsFirst(x)), {kBatch, kGroups, 1, kKeys, kFeatures});
+      return Reshape(
+          Copy(BroadcastTo(apart, {kBatch, kGroups, kTimes, kKeys, kFeatures})),
+          {kBatch, kHeads, kKeys, kFeatures});
+    };
+    const Value k = Permute(repeated(l.few_k), {0, 1, 3, 2});
+    const Value scores = MulScalar(MatMul(HeadsFirst(l.q), k), 0.4);
+    return MatMul(Softmax(scores), repeated(l.few_v));
+  });
+}
+
+TEST_CASE("heads that are one axis with the examples") {
+  CheckFound([](const Leaves& l) {
+    const auto rows = [](Value x) {
+      return Reshape(Copy(HeadsFirst(x)), {kBatch * kHeads, kKeys, kFeatures});
+    };
+    const Value scores = MatMul(rows(l.q), rows(l.k), false, true);
+    return MatMul(Softmax(Masked(scores, MaskOf(l.g, -kInfinity, IsPast))),
+                  rows(l.v));
+  });
+}
+
+TEST_CASE("what is no attention stays as it is") {
+  // Weights that are read elsewhere.
+  CheckKept(
+      [](const Leaves& l) {
+        const Value weights =
+            Softmax(MatMul(HeadsFirst(l.q), Permute(l.k, {0, 2, 3, 1})));
+        l.g.Output("weights", weights);
+        return MatMul(weights, HeadsFirst(l.v));
+      },
+      "");
+  // A scale behind the mask, which would scale it, too.
+  CheckKept(
+      [](const Leaves& l) {
+        return Written(l, [&](Value scores) {
+          return MulScalar(Masked(scores, l.bias), 0.5);
+        });
+      },
+      "its scores are no product times a number, plus masks");
+  CheckKept(
+      [](const Leaves& l) {
+        return Written(l, [](Value scores) { return MulScalar(scores, -1); });
+      },
+      "its scale is not above 0");
+  CheckKept(
+      [](const Leaves& l) {
+        return Written(l, [&](Value scores) {
+          return Masked(Masked(scores, l.bias), l.bias);
+        });
+      },
+      "two of its masks are no causal ones");
+  // One key set read by all examples.
+  CheckKept(
+      [](const Leaves& l) {
+        const Value k = BroadcastTo(
+            Reshape(Slice(l.few_k, 0, 0, 1), {1, kGroups, kFeatures, kKeys}),
+            {kBatch, kGroups, kFeatures, kKeys});
+        const Value scores = MatMul(HeadsFirst(l.few_v), k);
+        return MatMul(Softmax(scores), HeadsFirst(l.few_v));
+      },
+      "an operand is repeated along another axis than the heads");
+}
+
+}  // namespace
+}  // namespace stowage
