@@ -115,26 +115,47 @@ Result<Graph> WithoutUnreadLeaves(const Graph& graph) {
   return g.Finish();
 }
 
+// The nodes of the backward graph that `wrt` need, in `g`, whose cotangents are kept.
+Status SweepFrom(const Graph& forward, std::string_view loss,
+                 const std::vector<ValueId>& wrt, Cotangents* cotangents,
+                 GraphBuilder* g) {
+  STOWAGE_ASSIGN_OR_RETURN(const ValueId loss_id, FindLoss(forward, loss));
+  STOWAGE_RETURN_IF_ERROR(RefuseUpdatesOfParams(forward));
+  for (const ValueId id : wrt) cotangents->Want(id);
+  WantAllThatDepends(forward, cotangents);
+  ForwardValues values(forward, g);
+  cotangents->Add(loss_id, g->Input(GradientName(loss),
+                                    forward.value(loss_id).type.dtype, {}));
+  if (g->error()) return *g->error();
+  Sweep(forward, &values, cotangents, g);
+  if (g->error()) return *g->error();
+  return {};
+}
+
 }  // namespace
+
+Result<std::vector<std::string>> FindUnreachedParams(const Graph& forward,
+                                                     std::string_view loss) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<ValueId> wrt,
+                           FindWrt(forward, {}));
+  Cotangents cotangents(forward);
+  GraphBuilder g(forward.name());
+  STOWAGE_RETURN_IF_ERROR(SweepFrom(forward, loss, wrt, &cotangents, &g));
+  std::vector<std::string> names;
+  for (const ValueId id : wrt) {
+    if (!cotangents.Find(id)) names.push_back(forward.value(id).name);
+  }
+  return names;
+}
 
 Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
                             const BackwardOptions& options) {
-  STOWAGE_ASSIGN_OR_RETURN(const ValueId loss_id, FindLoss(forward, loss));
+  STOWAGE_RETURN_IF_ERROR(FindLoss(forward, loss));
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<ValueId> wrt,
                            FindWrt(forward, options.wrt));
-  STOWAGE_RETURN_IF_ERROR(RefuseUpdatesOfParams(forward));
-
   Cotangents cotangents(forward);
-  for (const ValueId id : wrt) cotangents.Want(id);
-  WantAllThatDepends(forward, &cotangents);
-
   GraphBuilder g(StrCat(forward.name(), ".backward"));
-  ForwardValues values(forward, &g);
-  cotangents.Add(loss_id, g.Input(GradientName(loss),
-                                  forward.value(loss_id).type.dtype, {}));
-  if (g.error()) return *g.error();
-  Sweep(forward, &values, &cotangents, &g);
-  if (g.error()) return *g.error();
+  STOWAGE_RETURN_IF_ERROR(SweepFrom(forward, loss, wrt, &cotangents, &g));
 
   for (const ValueId id : wrt) {
     const ValueInfo& info = forward.value(id);

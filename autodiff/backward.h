@@ -42,6 +42,11 @@ struct BackwardOptions {
 Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
                             const BackwardOptions& options = {});
 
+/// The float params that no gradient of `loss` reaches, such as a mask that is compared
+/// with. Errors: those of BuildBackward but for this; no float params. Linear.
+Result<std::vector<std::string>> FindUnreachedParams(const Graph& forward,
+                                                     std::string_view loss);
+
 }  // namespace stowage
 
 #endif  // STOWAGE_AUTODIFF_BACKWARD_H_

@@ -68,6 +68,9 @@ struct OnnxBuildOptions {
   /// does, but for those that need weights which the loss leaves out: all its params are
   /// trained for that loss.
   bool trained_outputs = false;
+  /// Patterns of names (base/glob.h) of tensors that are weights, though they look like
+  /// constants (OnnxModel::tensors).
+  std::vector<std::string> trainable = {};
   /// Plans around ops that are not known, by the shapes that the file declares for
   /// their results (StandIn, ir/ops.h): such a graph can be planned, not run.
   bool stand_ins = false;

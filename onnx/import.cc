@@ -288,11 +288,12 @@ namespace {
 class Importer {
  public:
   Importer(const pb::ModelProto& model, const std::string& path,
+           const std::map<std::string, std::string>& constants,
            const OnnxBuildOptions& options)
       : model_(model),
         options_(options),
         graph_(model.graph().name().empty() ? "onnx" : model.graph().name()),
-        nodes_(model, path, options, &graph_) {}
+        nodes_(model, path, constants, options, &graph_) {}
 
   Result<Graph> Run();
 
@@ -505,8 +506,9 @@ Result<Graph> Importer::Run() {
 }  // namespace
 
 Result<Graph> Import(const pb::ModelProto& model, const std::string& path,
+                     const std::map<std::string, std::string>& constants,
                      const OnnxBuildOptions& options) {
-  return Importer(model, path, options).Run();
+  return Importer(model, path, constants, options).Run();
 }
 
 }  // namespace stowage::onnx

@@ -6,6 +6,7 @@
 //
 //   Result<Graph> graph = Import(model, "models/resnet18.onnx", options);
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -79,8 +80,10 @@ std::string NameInGraph(const std::string& name,
                         const std::unordered_set<std::string>& tensors,
                         const OnnxBuildOptions& options);
 
-/// See OnnxModel::Build. `path` is where the file lies.
+/// See OnnxModel::Build. `path` is where the file lies; `constants` are tensors of floats
+/// that are no weights (onnx/constant_tensors.h).
 Result<Graph> Import(const pb::ModelProto& model, const std::string& path,
+                     const std::map<std::string, std::string>& constants,
                      const OnnxBuildOptions& options);
 
 }  // namespace stowage::onnx

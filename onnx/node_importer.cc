@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/glob.h"
 #include "base/strings.h"
 #include "ir/ops.h"
 #include "ir/source_loc.h"
@@ -44,6 +45,7 @@ Error Twice(std::string_view name) {
 }  // namespace
 
 NodeImporter::NodeImporter(const pb::ModelProto& model, const std::string& path,
+                           const std::map<std::string, std::string>& constants,
                            const OnnxBuildOptions& options, GraphBuilder* graph)
     : model_(model),
       path_(path),
@@ -64,6 +66,11 @@ NodeImporter::NodeImporter(const pb::ModelProto& model, const std::string& path,
     graph->KeepFree(name);
     param_names_[tensor] = name;
     tensor_names_.insert(tensor->name());
+    const bool is_trained = std::ranges::any_of(
+        options.trainable, [&name = name](const std::string& pattern) {
+          return GlobMatches(pattern, name);
+        });
+    if (constants.contains(name) && !is_trained) constants_.insert(tensor);
   }
 }
 
@@ -147,9 +154,9 @@ Status NodeImporter::AddInitializers(const pb::GraphProto& graph,
     STOWAGE_ASSIGN_OR_RETURN(operand.type, TypeOfTensor(tensor));
     STOWAGE_RETURN_IF_ERROR(CheckTensor(tensor, context_.path));
     // Functions bring no weights: what they hold is copied with each call.
-    operand.fixed = !param_names_.contains(&tensor) ||
-                    !IsFloat(operand.type.dtype) ||
-                    operand.type.shape.num_elements() == 0;
+    operand.fixed =
+        !param_names_.contains(&tensor) || constants_.contains(&tensor) ||
+        !IsFloat(operand.type.dtype) || operand.type.shape.num_elements() == 0;
     if (operand.fixed) {
       STOWAGE_RETURN_IF_ERROR(Define(tensor.name(), std::move(operand), scope));
       continue;

@@ -39,6 +39,7 @@ class NodeImporter : private GraphImporter {
  public:
   /// All must outlive this.
   NodeImporter(const pb::ModelProto& model, const std::string& path,
+               const std::map<std::string, std::string>& constants,
                const OnnxBuildOptions& options, GraphBuilder* graph);
 
   /// That nodes ask for operator sets and ops that are known, that no function calls
@@ -105,6 +106,7 @@ class NodeImporter : private GraphImporter {
   std::deque<Operand> operands_;  // at addresses that stay
   // The names of the model's tensors as params, and those within its nodes that are some.
   std::unordered_map<const pb::TensorProto*, std::string> param_names_;
+  std::unordered_set<const pb::TensorProto*> constants_;  // that are no params
   std::unordered_set<std::string> tensor_names_;
   std::unordered_map<const pb::TensorProto*, Operand*> weights_within_;
   // Of functions that were written out: operands point into them.

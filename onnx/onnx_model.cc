@@ -2,14 +2,18 @@
 
 #include <google/protobuf/arena.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "base/glob.h"
 #include "base/input_file.h"
 #include "base/strings.h"
+#include "onnx/constant_tensors.h"
 #include "onnx/import.h"
 #include "onnx/onnx.pb.h"
 #include "onnx/parse_model.h"
@@ -31,6 +35,7 @@ struct OnnxModel::File {
   std::vector<OnnxInput> inputs;
   std::vector<std::string> outputs;
   std::unordered_map<std::string, const onnx::pb::TensorProto*> tensors;
+  std::map<std::string, std::string> constants;
 
   // The tensor that a value of a graph is a param or a state for; null where it is
   // none, or one of an optimizer.
@@ -54,8 +59,30 @@ std::span<const std::string> OnnxModel::outputs() const {
   return file_->outputs;
 }
 
+std::vector<OnnxTensor> OnnxModel::tensors() const {
+  std::vector<OnnxTensor> tensors;
+  for (const auto& [name, tensor] : onnx::TensorsOf(file_->model->graph())) {
+    const Result<TensorType> type = onnx::TypeOfTensor(*tensor);
+    if (!type.ok() || !IsFloat(type->dtype)) continue;
+    const auto constant = file_->constants.find(name);
+    tensors.push_back({name, *type,
+                       constant == file_->constants.end() ? std::string()
+                                                          : constant->second});
+  }
+  return tensors;
+}
+
 Result<Graph> OnnxModel::Build(const OnnxBuildOptions& options) const {
-  return onnx::Import(*file_->model, file_->path, options);
+  for (const std::string& pattern : options.trainable) {
+    const bool is_any = std::ranges::any_of(
+        file_->tensors,
+        [&](const auto& tensor) { return GlobMatches(pattern, tensor.first); });
+    if (is_any) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[onnx] no tensor of the file is called as ",
+                        Quoted(pattern), ", which is to be trained")};
+  }
+  return onnx::Import(*file_->model, file_->path, file_->constants, options);
 }
 
 Status OnnxModel::ForEachWeight(
@@ -132,6 +159,7 @@ Result<OnnxModel> ParseOnnx(std::string_view bytes, const std::string& path) {
   for (const auto& [name, tensor] : onnx::TensorsOf(model.graph())) {
     file->tensors[name] = tensor;
   }
+  file->constants = onnx::ConstantTensors(model.graph(), path);
   for (const auto& output : model.graph().output()) {
     file->outputs.push_back(output.name());
   }

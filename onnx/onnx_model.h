@@ -24,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "formats/array.h"
@@ -32,6 +33,14 @@
 
 namespace stowage {
 
+/// A tensor of floats of a file: a weight, or a constant of the model's code.
+struct OnnxTensor {
+  std::string name;
+  TensorType type;
+  /// What it was recognized as (onnx/constant_tensors.h); empty: it is a weight.
+  std::string constant = {};
+};
+
 class OnnxModel {
  public:
   /// The graph's name in the file.
@@ -39,6 +48,9 @@ class OnnxModel {
   /// Inputs that are no weights, in the file's order.
   std::span<const OnnxInput> inputs() const;
   std::span<const std::string> outputs() const;
+
+  /// Its tensors of floats, in the file's order, those of graphs within nodes last.
+  std::vector<OnnxTensor> tensors() const;
 
   /// The model as a graph: inputs, outputs and values under their names in the file. An
   /// output that is an input, a tensor of the file or another output as well is a copy,

@@ -26,6 +26,7 @@ std::span<const OnnxInput> OnnxModel::inputs() const { return file_->inputs; }
 std::span<const std::string> OnnxModel::outputs() const {
   return file_->outputs;
 }
+std::vector<OnnxTensor> OnnxModel::tensors() const { return {}; }
 Result<Graph> OnnxModel::Build(const OnnxBuildOptions&) const {
   return Absent();
 }

@@ -24,6 +24,13 @@ OnnxLoss ParseOnnxLoss(std::string_view text) {
 }
 
 Result<Graph> OnnxStep::Build(int64_t examples, bool evaluation) const {
+  STOWAGE_ASSIGN_OR_RETURN(Canonicalized canonical,
+                           BuildCanonical(examples, evaluation));
+  return std::move(canonical.graph);
+}
+
+Result<Canonicalized> OnnxStep::BuildCanonical(int64_t examples,
+                                               bool evaluation) const {
   OnnxBuildOptions of_batch = options;
   of_batch.evaluation = evaluation;
   if (labels_follow_batch) (*of_batch.loss->labels_shape)[0] = examples;
@@ -36,8 +43,7 @@ Result<Graph> OnnxStep::Build(int64_t examples, bool evaluation) const {
                         "; export it with a dimension that has a name")};
   }
   STOWAGE_ASSIGN_OR_RETURN(const Graph graph, model.Build(of_batch));
-  STOWAGE_ASSIGN_OR_RETURN(Canonicalized canonical, Canonicalize(graph));
-  return std::move(canonical.graph);
+  return Canonicalize(graph);
 }
 
 Result<OnnxStep> SizeOnnxStep(OnnxModel model, OnnxBuildOptions options,

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "ir/canonicalize/canonicalize.h"
 #include "ir/graph.h"
 #include "onnx/build_options.h"
 #include "onnx/onnx_model.h"
@@ -39,6 +40,9 @@ struct OnnxStep {
   /// Its graph for so many examples, as it is trained or, with `evaluation`, judged.
   /// Errors: OnnxModel::Build's; kUnsupported for another number than the file fixes.
   Result<Graph> Build(int64_t examples, bool evaluation = false) const;
+  /// The same with what was found on the way (ir/canonicalize/canonicalize.h).
+  Result<Canonicalized> BuildCanonical(int64_t examples,
+                                       bool evaluation = false) const;
 };
 
 /// The step of `model` in batches of `batch` examples, or of as many as the file or

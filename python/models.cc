@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "autodiff/backward.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/canonicalize/canonicalize.h"
@@ -49,13 +50,21 @@ Model OnnxBytesModel(const py::bytes& bytes, const std::string& path,
                      std::optional<int64_t> batch,
                      std::map<std::string, int64_t> dims,
                      std::map<std::string, std::vector<int64_t>> shapes,
-                     const std::string& loss) {
+                     const std::string& loss,
+                     std::vector<std::string> trainable) {
   const OnnxModel model =
       ValueOf(ParseOnnx(static_cast<std::string_view>(bytes), path));
   const OnnxBuildOptions options{.dims = std::move(dims),
                                  .shapes = std::move(shapes),
-                                 .loss = ParseOnnxLoss(loss)};
+                                 .loss = ParseOnnxLoss(loss),
+                                 .trainable = std::move(trainable)};
   const OnnxStep step = ValueOf(SizeOnnxStep(model, options, batch));
+  // Whatever is wrong with the graph is raised where it is planned.
+  std::vector<std::string> frozen;
+  if (const Result<Graph> graph = step.Build(step.batch); graph.ok()) {
+    auto unreached = FindUnreachedParams(*graph, "loss");
+    if (unreached.ok()) frozen = *std::move(unreached);
+  }
   // A pass over the same inputs, without the loss and its labels.
   OnnxStep pass = step;
   pass.options.trained_outputs = true;
@@ -64,7 +73,8 @@ Model OnnxBytesModel(const py::bytes& bytes, const std::string& path,
           .train = [step](int64_t examples) { return step.Build(examples); },
           .evaluate = [pass](int64_t examples) { return pass.Build(examples); },
           .batch = step.batch,
-          .weights = model};
+          .weights = model,
+          .frozen = std::move(frozen)};
 }
 
 // It may be called, and its last copy may end, in a thread that does not hold the GIL.
@@ -81,6 +91,7 @@ ModelFn CalledGraph(const std::string& name,
                     bool canonicalize) {
   return [name, function, canonicalize](int64_t batch) -> Result<Graph> {
     py::gil_scoped_acquire held;
+    function->raised = {};
     try {
       const auto builder = std::make_shared<Builder>(name);
       function->call(builder, batch);
@@ -93,7 +104,11 @@ ModelFn CalledGraph(const std::string& name,
         PyException_SetTraceback(raised.value().ptr(), raised.trace().ptr());
       }
       function->raised = raised.value();
-      return Error{ErrorCode::kInvalidArgument,
+      // A model that cannot be of so many examples may be of others.
+      const py::object unsupported =
+          py::module_::import("stowage.errors").attr("Unsupported");
+      return Error{raised.matches(unsupported) ? ErrorCode::kUnsupported
+                                               : ErrorCode::kInvalidArgument,
                    StrCat("[model] the function that builds ", Quoted(name),
                           " has raised ", raised.what())};
     }
@@ -185,7 +200,7 @@ void BindModels(py::module_& module) {
              py::arg("seq"), py::arg("dtype"), py::arg("dropout"));
   module.def("onnx_model", &OnnxBytesModel, py::arg("content"), py::arg("path"),
              py::arg("batch"), py::arg("dims"), py::arg("shapes"),
-             py::arg("loss"));
+             py::arg("loss"), py::arg("trainable"));
   module.def("built_model", &BuiltModel, py::arg("name"), py::arg("train"),
              py::arg("evaluate"), py::arg("batch"),
              py::arg("canonicalize") = false);

@@ -7,20 +7,24 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "autodiff/backward.h"
 #include "autodiff/optimizer.h"
 #include "base/errors.h"
+#include "base/glob.h"
 #include "base/strings.h"
 #include "formats/npy.h"
 #include "formats/numbers.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "nn/random.h"
+#include "report/text.h"
 #include "tools/command.h"
 #include "tools/flags.h"
 #include "train/fine_tuning.h"
@@ -412,6 +416,10 @@ void AddOnnxOptions(Options& options, OnnxFlags* flags) {
   options.AddEach(
       "--freeze", &flags->freeze,
       "Params that are not trained, a pattern of names; may be repeated");
+  options.AddEach(
+      "--trainable", &flags->trainable,
+      "Tensors of an ONNX file that are trained although they look like "
+      "constants (--list-params), a pattern of names; may be repeated");
 }
 
 void AddInputMapOption(Options& options, ArrayFlags* flags) {
@@ -422,7 +430,8 @@ void AddInputMapOption(Options& options, ArrayFlags* flags) {
 
 Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(OnnxModel model, ReadOnnx(onnx.file));
-  OnnxBuildOptions options{.stand_ins = onnx.stand_ins};
+  OnnxBuildOptions options{.trainable = onnx.trainable,
+                           .stand_ins = onnx.stand_ins};
   for (const std::string& text : onnx.dims) {
     STOWAGE_ASSIGN_OR_RETURN(const auto dim, ParsePair("dim", text));
     STOWAGE_ASSIGN_OR_RETURN(options.dims[dim.first],
@@ -435,6 +444,67 @@ Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags) {
   }
   if (!onnx.loss.empty()) options.loss = ParseOnnxLoss(onnx.loss);
   return SizeOnnxStep(std::move(model), std::move(options), flags.batch);
+}
+
+namespace {
+
+// Those of a graph with a loss that no gradient reaches. None where the graph is none to
+// differentiate, which whoever does will say.
+std::set<std::string> UnreachedParams(const Graph& graph) {
+  const auto names = FindUnreachedParams(graph, "loss");
+  if (!names.ok()) return {};
+  return {names->begin(), names->end()};
+}
+
+}  // namespace
+
+Result<std::string> ListParams(const OnnxStep& step, const OnnxFlags& onnx,
+                               bool json) {
+  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, step.Build(step.batch));
+  const std::set<std::string> unreached =
+      step.options.loss ? UnreachedParams(graph) : std::set<std::string>();
+  const auto frozen_by = [&](const std::string& name) -> const std::string* {
+    const auto found = std::ranges::find_if(
+        onnx.freeze,
+        [&](const std::string& pattern) { return GlobMatches(pattern, name); });
+    return found == onnx.freeze.end() ? nullptr : &*found;
+  };
+  const auto become = [&](const OnnxTensor& tensor)
+      -> std::pair<std::string_view, std::string> {
+    const std::optional<ValueId> id = graph.Find(tensor.name);
+    const Role role = id ? graph.value(*id).role : Role::kConstant;
+    if (role == Role::kState) return {"state", "the step writes it"};
+    if (role != Role::kParam) {
+      if (!tensor.constant.empty()) return {"constant", tensor.constant};
+      return {"left out", step.options.loss ? "the loss does not read it"
+                                            : "no output reads it"};
+    }
+    if (!step.options.loss) return {"read", ""};
+    if (const std::string* const pattern = frozen_by(tensor.name)) {
+      return {"frozen", StrCat("--freeze ", *pattern)};
+    }
+    if (unreached.contains(tensor.name)) {
+      return {"frozen", "no gradient reaches it"};
+    }
+    return {"trained", ""};
+  };
+  std::string text = "becomes   type                    name\n";
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const OnnxTensor& tensor : step.model.tensors()) {
+    const auto [becomes, why] = become(tensor);
+    const std::string type = tensor.type.ToString();
+    text += StrCat(PadRight(std::string(becomes), 10), PadRight(type, 24),
+                   WithoutControls(tensor.name), why.empty() ? "" : ": ", why,
+                   "\n");
+    rows.push_back({{"name", tensor.name},
+                    {"type", type},
+                    {"becomes", becomes},
+                    {"why", why}});
+  }
+  if (!json) return text;
+  return nlohmann::ordered_json{{"params", std::move(rows)}}.dump(
+             2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
@@ -452,6 +522,10 @@ Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
                    lora));
   for (const std::string& pattern : onnx.freeze) {
     training.training.groups.push_back({.pattern = pattern, .frozen = true});
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, training.model(step.batch));
+  for (const std::string& name : UnreachedParams(graph)) {
+    training.training.groups.push_back({.pattern = name, .frozen = true});
   }
   if (lora) {
     if (!onnx.freeze.empty()) {

@@ -60,7 +60,7 @@ Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
 
 struct OnnxFlags {
   std::string file;  // empty: none
-  std::vector<std::string> dims, shapes, freeze;
+  std::vector<std::string> dims, shapes, freeze, trainable;
   std::string loss;  // empty: inference
   bool stand_ins = false;
 };
@@ -76,6 +76,12 @@ Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags);
 Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
                                       const OnnxFlags& onnx,
                                       const ModelFlags& flags);
+
+/// What becomes of each tensor of floats of the file in the step, or without a loss in a
+/// pass, as a table or a JSON object: that it trains, or why it does not. Errors: those of
+/// OnnxStep::Build.
+Result<std::string> ListParams(const OnnxStep& step, const OnnxFlags& onnx,
+                               bool json);
 
 /// What an ONNX file's model is trained on and judged by, and in which order.
 struct ArrayFlags {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "ir/canonicalize/canonicalize.h"
 #include "ir/text.h"
 #include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
@@ -46,6 +47,7 @@ struct PlanFlags {
   bool pareto = false;
   bool fit_optimizer = false;
   bool explain = false;
+  bool list_params = false;
   bool traffic = false;
   std::string roofline;
   bool json = false;
@@ -56,6 +58,7 @@ struct Subject {
   std::optional<StepSpec> spec;             // of a built-in model
   std::optional<TrainingPlanner> training;  // of that, or of a file's model
   std::unique_ptr<StepPlanner> graph;       // of a graph as it is
+  std::optional<Canonicalized> canonical;  // of a file's model, to be explained
   RankPlan ranks;
 
   StepPlanner& planner() { return training ? training->step() : *graph; }
@@ -83,6 +86,10 @@ Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
   std::optional<OnnxStep> onnx;
   if (!flags.onnx.file.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(onnx, ReadOnnxStep(flags.onnx, flags.model));
+    if (flags.explain) {
+      STOWAGE_ASSIGN_OR_RETURN(subject.canonical,
+                               onnx->BuildCanonical(onnx->batch));
+    }
   }
   const bool trains = flags.graph.empty() && (!onnx || onnx->options.loss);
   if (flags.train && !trains) {
@@ -279,6 +286,24 @@ std::string PassesText(const std::vector<PassReport>& passes) {
   return text;
 }
 
+// Which canonical ops the import has found, and where it almost found one.
+std::string CanonicalText(const Canonicalized& canonical) {
+  std::string text = "canonical ops:";
+  for (const auto& [pattern, count] : canonical.found) {
+    text += StrCat(" ", pattern, " ", count);
+  }
+  if (canonical.found.empty()) text += " none";
+  text += "\n";
+  for (const std::string& miss : canonical.misses) {
+    text += StrCat("  not taken for ", WithoutControls(miss), "\n");
+  }
+  return text;
+}
+
+nlohmann::ordered_json CanonicalJson(const Canonicalized& canonical) {
+  return {{"found", canonical.found}, {"misses", canonical.misses}};
+}
+
 int PrintFrontier(const PlanFlags& flags, StepFitter& fitter,
                   const std::optional<OpTimes>& times, WorkProgress& progress) {
   const Result<FrontierTexts> texts = DescribeFrontier(fitter, times);
@@ -344,6 +369,14 @@ int RunPlan(const PlanFlags& flags) {
     const Result<RatedDevice> named = ParseRatedDevice(flags.roofline);
     if (!named.ok()) return Fail(named.error());
     rates = *named;
+  }
+  if (flags.list_params) {
+    const Result<OnnxStep> step = ReadOnnxStep(flags.onnx, flags.model);
+    if (!step.ok()) return Fail(step.error());
+    const Result<std::string> list = ListParams(*step, flags.onnx, flags.json);
+    if (!list.ok()) return Fail(list.error());
+    std::cout << *list;
+    return kExitDone;
   }
   const bool counts_traffic = flags.traffic || rates;
   const Status tried = TryOutputs(
@@ -427,6 +460,9 @@ int RunPlan(const PlanFlags& flags) {
     Json json = Describe(*subject, step, *foretold, report);
     json["minimum_budget_bytes"] = *smallest;
     if (flags.explain) json["passes"] = PassesJson(step.passes);
+    if (subject->canonical) {
+      json["canonical"] = CanonicalJson(*subject->canonical);
+    }
     if (counts_traffic) {
       json["traffic"] = TrafficJson(CountTraffic(step.graph, rates));
     }
@@ -445,6 +481,9 @@ int RunPlan(const PlanFlags& flags) {
                       : "\n");
   }
   if (flags.explain) std::cout << "\n" << PassesText(step.passes);
+  if (subject->canonical) {
+    std::cout << "\n" << CanonicalText(*subject->canonical);
+  }
   const std::string ranks = RanksText(*subject, step.graph);
   if (!ranks.empty()) std::cout << "\n" << ranks;
   if (counts_traffic) {
@@ -510,7 +549,11 @@ void AddPlan(Program& program) {
               "and pin in");
   options.AddFlag("--explain", &flags->explain,
                   "List the planner's passes: what each did, the arena after "
-                  "it, and how long it took");
+                  "it, and how long it took; of an ONNX file also which "
+                  "canonical ops were found, and where one was not");
+  options.AddFlag("--list-params", &flags->list_params,
+                  "List the tensors of an ONNX file instead of planning: "
+                  "which are trained, and why others are not");
   options.AddFlag(
       "--traffic", &flags->traffic,
       "Count what a step moves to and from memory, by kinds of ops");
@@ -524,10 +567,16 @@ void AddPlan(Program& program) {
        {"--output", "--html", "--explain", "--traffic", "--roofline"}) {
     options.Exclude("--pareto", of_plan);
     options.Exclude("--fit-optimizer", of_plan);
+    options.Exclude("--list-params", of_plan);
+  }
+  for (const char* const other :
+       {"--pareto", "--fit-optimizer", "--svg", "--budget"}) {
+    options.Exclude("--list-params", other);
   }
   options.Exclude("--fit-optimizer", "--svg");
   options.ApplyTo({"--model"}, {"--dtype", "--seq"});
-  options.ApplyTo({"--onnx"}, {"--dim", "--shape", "--loss", "--stand-ins"});
+  options.ApplyTo({"--onnx"}, {"--dim", "--shape", "--loss", "--stand-ins",
+                               "--trainable", "--list-params"});
   options.ApplyTo({"--loss"}, {"--freeze"});
   options.ApplyTo({"--model", "--onnx"}, {"--batch"});
   options.ApplyTo({"--model", "--loss"}, OptionsOfTraining());

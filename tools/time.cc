@@ -247,8 +247,8 @@ void AddTime(Program& program) {
   options.Group("data");
   AddInputMapOption(options, &flags->arrays);
   options.ApplyTo({"--model"}, {"--dtype", "--seq", "--tokenizer"});
-  options.ApplyTo({"--onnx"},
-                  {"--dim", "--shape", "--loss", "--freeze", "--input-map"});
+  options.ApplyTo({"--onnx"}, {"--dim", "--shape", "--loss", "--freeze",
+                               "--trainable", "--input-map"});
   options.Group("run");
   options.Add("--steps", &flags->steps,
               "Steps to measure, each as a whole and op by op");

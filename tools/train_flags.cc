@@ -161,8 +161,8 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
   }
   options.ApplyTo({"--model"}, {"--dtype", "--seq", "--tokenizer", "--sample"});
   options.ApplyTo({"--onnx"},
-                  {"--dim", "--shape", "--loss", "--freeze", "--input-map",
-                   "--shuffle", "--hold-out", "--save-onnx"});
+                  {"--dim", "--shape", "--loss", "--freeze", "--trainable",
+                   "--input-map", "--shuffle", "--hold-out", "--save-onnx"});
 }
 
 void AddLoopOptions(Options& options, TrainFlags* flags) {

@@ -55,6 +55,7 @@ def onnx_model(
     dims: Dict[str, int],
     shapes: Dict[str, List[int]],
     loss: str,
+    trainable: List[str],
 ) -> Model: ...
 def built_model(
     name: str,

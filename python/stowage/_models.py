@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         loss: Optional[str]
         dims: Optional[Mapping[str, int]]
         shapes: Optional[Mapping[str, Sequence[int]]]
+        trainable: Optional[Sequence[str]]
         evaluate: Optional[BuildFunction]
 
 
@@ -63,6 +64,7 @@ def model(
     loss: Optional[str] = None,
     dims: Optional[Mapping[str, int]] = None,
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    trainable: Optional[Sequence[str]] = None,
     evaluate: Optional[BuildFunction] = None,
 ) -> Model:
     """A model, of one of these:
@@ -75,6 +77,8 @@ def model(
       first output, by an input "labels", or of another, as in "cross_entropy:logits"; or
       an output that is a loss, by its name. `dims`
       are sizes of dimensions that the file has by name, `shapes` whole shapes of inputs;
+      `trainable` are patterns of tensors that train although they look like constants of the
+      model's code, as masks and numbers do (docs/onnx.md);
     - a function of a ``GraphBuilder`` and a number of examples, which builds a graph with
       an output "loss" op by op (``stowage.ops``). `evaluate` builds one with other
       outputs, of the same params in the same order.
@@ -90,7 +94,7 @@ def model(
     seq = None if seq is None else whole_number(seq, "seq")
     given: Dict[str, Any] = {"batch": batch, "seq": seq, "dtype": dtype, "dropout": dropout,
                              "loss": loss, "dims": dims, "shapes": shapes,
-                             "evaluate": evaluate}
+                             "trainable": trainable, "evaluate": evaluate}
     if isinstance(source, Model):
         if batch == source.batch:
             del given["batch"]
@@ -106,7 +110,9 @@ def model(
     if not isinstance(source, (str, bytes, bytearray, os.PathLike)):
         raise TypeError(f"[model] a {type(source).__name__} is no model; expected a name, an "
                         "ONNX file's bytes or path, a function, or what from_torch made")
-    _check_options("an ONNX file", ("batch", "loss", "dims", "shapes"), given)
+    if isinstance(trainable, str):
+        raise TypeError(f"[trainable] {trainable!r} is no list; expected one, as [{trainable!r}]")
+    _check_options("an ONNX file", ("batch", "loss", "dims", "shapes", "trainable"), given)
     path = ""
     if not isinstance(source, (bytes, bytearray)):
         path = os.fspath(source)
@@ -119,7 +125,7 @@ def model(
             raise FileError(f'[model] "{path}" cannot be read: {error.strerror}') from error
     return _core.onnx_model(bytes(source), path, batch, dict(dims or {}),
                             {k: list(v) for k, v in (shapes or {}).items()},
-                            loss or "cross_entropy")
+                            loss or "cross_entropy", list(trainable or ()))
 
 
 def model_names() -> Sequence[str]:

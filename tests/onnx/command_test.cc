@@ -187,5 +187,88 @@ TEST_CASE("a plan stands in for ops that are not known, where it is asked to") {
   CHECK(run.exit_code == 2);
 }
 
+// y where a threshold is below it, else 0; times a number, which the exporter has named.
+std::string WithConstants() {
+  onnx::pb::ModelProto model = LinearModel();
+  auto* const graph = model.mutable_graph();
+  const auto add = [&](const char* name, float number) {
+    onnx::pb::TensorProto* const tensor = graph->add_initializer();
+    tensor->set_name(name);
+    tensor->set_data_type(onnx::pb::TensorProto::FLOAT);
+    tensor->set_float_data(
+        std::string(reinterpret_cast<const char*>(&number), sizeof number));
+  };
+  add("val_3", 2);
+  add("threshold", 0.25);
+  add("zero", 0);
+  auto* const nodes = graph->mutable_node();
+  AddNode(nodes, "Greater", {"y", "threshold"}, "reads");
+  AddNode(nodes, "Where", {"reads", "y", "zero"}, "kept");
+  AddNode(nodes, "Mul", {"kept", "val_3"}, "z");
+  graph->mutable_output(0)->set_name("z");
+  return WriteTemp("constants.onnx", model.SerializeAsString());
+}
+
+TEST_CASE("what trains is listed, and what does not has its reason") {
+  const std::string net = WithConstants();
+  const auto list = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "plan", "--onnx", net, "--batch", "3", "--list-params", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = RunStowage(arguments);
+    INFO(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    const Json listed = Json::parse(outcome.out);
+    std::vector<std::string> said;
+    for (const Json& row : listed["params"]) {
+      said.push_back(StrCat(row["name"].get<std::string>(), " ",
+                            row["becomes"].get<std::string>(), ": ",
+                            row["why"].get<std::string>()));
+    }
+    return said;
+  };
+  using Said = std::vector<std::string>;
+  CHECK(list({"--loss", "mse", "--freeze", "b*"}) ==
+        Said{"w trained: ", "b frozen: --freeze b*",
+             "val_3 constant: a number of the model's code",
+             "threshold frozen: no gradient reaches it", "zero trained: "});
+  CHECK(list({"--loss", "mse", "--trainable", "val_*"})[2] ==
+        "val_3 trained: ");
+  CHECK(list({})[0] == "w read: ");
+  const Outcome table = RunStowage({"plan", "--onnx", net, "--batch", "3",
+                                    "--loss", "mse", "--list-params"});
+  CHECK(table.out.find("constant  f32()                   val_3: a number of "
+                       "the model's code\n") != std::string::npos);
+  // A step leaves the threshold as it is, which was an error.
+  const Outcome planned = RunStowage(
+      {"plan", "--onnx", net, "--batch", "3", "--loss", "mse", "--json"});
+  INFO(planned.err);
+  CHECK(planned.exit_code == 0);
+  const Outcome unknown =
+      RunStowage({"plan", "--onnx", net, "--batch", "3", "--trainable", "q"});
+  CHECK(unknown.exit_code == 2);
+  CHECK(unknown.err.find("no tensor of the file is called as \"q\"") !=
+        std::string::npos);
+}
+
+TEST_CASE("an explained plan says which canonical ops were found") {
+  onnx::pb::ModelProto model = LinearModel();
+  auto* const nodes = model.mutable_graph()->mutable_node();
+  AddNode(nodes, "Sigmoid", {"y"}, "s");
+  AddNode(nodes, "Mul", {"y", "s"}, "z");
+  model.mutable_graph()->mutable_output(0)->set_name("z");
+  const std::string net = WriteTemp("silu.onnx", model.SerializeAsString());
+  const Outcome text =
+      RunStowage({"plan", "--onnx", net, "--batch", "3", "--explain"});
+  CHECK(text.exit_code == 0);
+  CHECK(text.out.find("\ncanonical ops: silu 1\n") != std::string::npos);
+  const Outcome json = RunStowage(
+      {"plan", "--onnx", net, "--batch", "3", "--explain", "--json"});
+  REQUIRE(json.exit_code == 0);
+  const Json canonical = Json::parse(json.out)["canonical"];
+  CHECK(canonical["found"] == Json{{"silu", 1}});
+  CHECK(canonical["misses"].empty());
+}
+
 }  // namespace
 }  // namespace stowage::testing

@@ -123,5 +123,18 @@ class MicroBatchesTest(support.TestCase):
                 trainer.evaluate(x, y, mask)
 
 
+    def test_a_function_that_refuses_a_batch_is_taken_whole(self):
+        def of_four(g, batch):
+            if batch != 4:
+                raise stowage.Unsupported(f"[net] a batch of {batch}")
+            support.softmax_net(g, batch)
+
+        plan = stowage.plan(of_four, batch=4, levers="auto", budget="1MB", device="cpu",
+                            threads=1)
+        self.assertEqual(plan.pieces, 1)
+        self.raises(stowage.Unsupported, "a batch of 5", stowage.plan, of_four, batch=5,
+                    device="cpu")
+
+
 if __name__ == "__main__":
     support.main()

@@ -1,0 +1,168 @@
+// Tensors of floats that are constants of the model's code: they are no params, and train
+// only where that is asked for.
+
+#include "onnx/constant_tensors.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "onnx/onnx.h"
+#include "onnx/onnx.pb.h"
+#include "tests/onnx/linear_model.h"
+#include "tests/onnx/wire.h"
+
+namespace stowage {
+namespace {
+
+using onnx::pb::ModelProto;
+using onnx::pb::TensorProto;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+void AddReals(ModelProto* model, const std::string& name,
+              const std::vector<int64_t>& dims,
+              const std::function<double(int64_t, int64_t)>& number) {
+  TensorProto& tensor = *model->mutable_graph()->add_initializer();
+  tensor.set_name(name);
+  tensor.set_data_type(TensorProto::DOUBLE);
+  int64_t count = 1;
+  for (const int64_t dim : dims) {
+    tensor.add_dims(dim);
+    count *= dim;
+  }
+  const int64_t columns = dims.empty() ? 1 : dims.back();
+  std::vector<double> numbers;
+  for (int64_t i = 0; i < count; ++i) {
+    numbers.push_back(number(i / columns, i % columns));
+  }
+  tensor.set_double_data(PackedReals(numbers));
+}
+
+// What a tensor of that name and these numbers is, "" a weight.
+std::string KindOf(const std::string& name, const std::vector<int64_t>& dims,
+                   const std::function<double(int64_t, int64_t)>& number) {
+  ModelProto model;
+  AddReals(&model, name, dims, number);
+  const auto constants = onnx::ConstantTensors(model.graph(), "");
+  const auto found = constants.find(name);
+  return found == constants.end() ? "" : found->second;
+}
+
+double One(int64_t, int64_t) { return 1; }
+
+TEST_CASE("a number is a constant under a name that an exporter has numbered") {
+  for (const char* const name :
+       {"val_155", "_val_3", "onnx::Mul_12", "/h.0/attn/Constant_3_output_0",
+        "model/scale/mul/y:0", "const_fold_opt__47", "scalar_tensor_1", "27"}) {
+    CAPTURE(name);
+    CHECK(KindOf(name, {}, One) == "a number of the model's code");
+    CHECK(KindOf(name, {1}, One) == "a number of the model's code");
+  }
+  for (const char* const name :
+       {"logit_scale", "h.0.attn.temperature", "alpha_1", "onnx::PRelu_5", "b",
+        "model/dense/BiasAdd/ReadVariableOp:0"}) {
+    CAPTURE(name);
+    CHECK(KindOf(name, {1}, One) == "");
+  }
+  // Of more numbers it may be a weight that the exporter has transposed.
+  CHECK(KindOf("val_155", {2, 2}, [](int64_t i, int64_t j) {
+          return 0.1 * static_cast<double>(i - j);
+        }) == "");
+}
+
+TEST_CASE("masks are known by their numbers") {
+  for (const double never : {-kInfinity, -3.4e38, -1e4}) {
+    CHECK(KindOf("m", {1, 1, 3, 3}, [&](int64_t row, int64_t column) {
+            return column <= row ? 0 : never;
+          }) == "a mask");
+  }
+  const auto triangle = [](int64_t row, int64_t column) {
+    return column <= row % 3 ? 1.0 : 0.0;
+  };
+  CHECK(KindOf("bias", {1, 1, 3, 3}, triangle) == "a mask");
+  CHECK(KindOf("bias", {2, 3, 3}, triangle) == "a mask");
+  // Weights as they are when a net is new.
+  CHECK(KindOf("w", {3, 3}, [](int64_t, int64_t) { return 0; }) == "");
+  CHECK(KindOf("w", {3, 3}, One) == "");
+  CHECK(KindOf("w", {3, 3}, [](int64_t row, int64_t column) {
+          return row == column ? 1 : 0;
+        }) == "");
+  CHECK(KindOf("w", {3, 3}, [](int64_t row, int64_t column) {
+          return column <= row ? 0 : -5;
+        }) == "");
+}
+
+TEST_CASE("tables of rotary embeddings are known by their numbers") {
+  const auto angle = [](int64_t position, int64_t i) {
+    return static_cast<double>(position) *
+           std::pow(10000.0, -static_cast<double>(i % 4) / 4);
+  };
+  const auto cosine = [&](int64_t position, int64_t i) {
+    return std::cos(angle(position, i));
+  };
+  const auto sine = [&](int64_t position, int64_t i) {
+    return std::sin(angle(position, i));
+  };
+  CHECK(KindOf("cos", {1, 9, 8}, cosine) == "sines or cosines of positions");
+  CHECK(KindOf("val_3", {9, 8}, sine) == "sines or cosines of positions");
+  CHECK(KindOf("w", {9, 8}, [&](int64_t position, int64_t i) {
+          return cosine(position, i) + (position == 7 && i == 2 ? 0.1 : 0);
+        }) == "");
+  CHECK(KindOf("rotary_emb.inv_freq", {4}, [](int64_t, int64_t i) {
+          return std::pow(10000.0, -static_cast<double>(i) / 4);
+        }) == "frequencies of rotary embeddings");
+}
+
+// y = x * w + b, times a number and beside a mask.
+ModelProto ModelWithConstants() {
+  ModelProto model = LinearModel();
+  const auto number = [&](const char* name, float value) {
+    TensorProto& tensor = *model.mutable_graph()->add_initializer();
+    tensor.set_name(name);
+    tensor.set_data_type(TensorProto::FLOAT);
+    tensor.set_float_data(
+        std::string(reinterpret_cast<const char*>(&value), sizeof value));
+  };
+  number("val_1", 3);
+  auto* const graph = model.mutable_graph();
+  AddNode(graph->mutable_node(), "Mul", {"y", "val_1"}, "z");
+  graph->mutable_output(0)->set_name("z");
+  return model;
+}
+
+TEST_CASE("constants are no params, unless they are asked for") {
+  const auto model =
+      ReadOnnx(WrittenFile(ModelWithConstants().SerializeAsString()));
+  REQUIRE_MESSAGE(model.ok(), model.error().message);
+  std::vector<std::string> said;
+  for (const OnnxTensor& tensor : model->tensors()) {
+    said.push_back(tensor.name + ": " + tensor.constant);
+  }
+  CHECK(said == std::vector<std::string>{
+                    "w: ", "b: ", "val_1: a number of the model's code"});
+  OnnxBuildOptions options{.dims = {{"batch", 2}}, .loss = OnnxLoss{}};
+  const auto graph = model->Build(options);
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  CHECK(graph->Leaves(Role::kParam).size() == 2);
+  options.trainable = {"val_*"};
+  const auto trained = model->Build(options);
+  REQUIRE_MESSAGE(trained.ok(), trained.error().message);
+  CHECK(trained->Leaves(Role::kParam).size() == 3);
+  options.trainable = {"no-such*"};
+  const auto none = model->Build(options);
+  REQUIRE_FALSE(none.ok());
+  CHECK(
+      none.error().message ==
+      "[onnx] no tensor of the file is called as \"no-such*\", which is to be "
+      "trained");
+}
+
+}  // namespace
+}  // namespace stowage
