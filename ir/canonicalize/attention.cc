@@ -9,9 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -19,6 +17,7 @@
 #include "base/index.h"
 #include "ir/canonicalize/expressions.h"
 #include "ir/canonicalize/layout.h"
+#include "ir/canonicalize/narrow.h"
 #include "ir/ops.h"
 
 namespace stowage::canonical {
@@ -26,7 +25,6 @@ namespace {
 
 constexpr double kNever = -1e4;  // added to a score, what keeps a key away
 constexpr int kMostScoresDepth = 8;
-constexpr int64_t kMostMaskElements = int64_t{1} << 28;
 
 // What is done to scores: added, or where a condition does not hold set to kNever.
 struct Mask {
@@ -110,39 +108,30 @@ const Node* Weights(const Expressions& e, ValueId id) {
   return e.uses(id) == 1 ? e.Made(id, OpKind::kSoftmax) : nullptr;
 }
 
-// Which keys a mask of constants lets each query read, a table of queries and keys for each
-// of the leading axes; nothing of other masks.
-std::optional<std::vector<bool>> ReadBy(const Expressions& e,
-                                        const Mask& mask) {
-  const Graph& graph = e.graph();
-  const ValueId id = e.Unrepeated(mask.value);
-  const Node* constant = e.Made(id, OpKind::kConstant);
-  if (constant == nullptr) return {};
-  const TensorType& type = graph.value(id).type;
-  const auto count = static_cast<size_t>(type.shape.num_elements());
-  if (type.shape.num_elements() > kMostMaskElements) return {};
-  const std::string& data = constant->attrs.Data("data");
-  std::vector<bool> reads(count);
-  if (mask.is_condition) {
-    if (data.size() != count) return {};
-    for (size_t i = 0; i < count; ++i) reads[i] = (data[i] != 0) == mask.holds;
-    return reads;
+// Which keys a mask of constants lets each query read, a table of queries and keys that is
+// the same for all examples and heads; nothing of other masks.
+std::optional<std::vector<bool>> ReadBy(const Expressions& e, const Mask& mask,
+                                        int64_t queries, int64_t keys) {
+  const Narrow* narrow = NarrowOf(e, mask.value);
+  if (narrow == nullptr || narrow->dims.size() < 2) return {};
+  const auto last = narrow->dims.end() - 2;
+  if (!std::all_of(narrow->dims.begin(), last,
+                   [](int64_t dim) { return dim == 1; })) {
+    return {};
   }
-  const auto look = [&](auto number) {
-    if (data.size() != count * sizeof number) return false;
-    for (size_t i = 0; i < count; ++i) {
-      std::memcpy(&number, data.data() + i * sizeof number, sizeof number);
-      const auto x = static_cast<double>(number);
-      if (x != 0 && !(x <= kNever)) return false;
-      reads[i] = x == 0;
-    }
-    return true;
-  };
-  const bool is_mask = type.dtype == DType::kF32   ? look(float{})
-                       : type.dtype == DType::kF64 ? look(double{})
-                                                   : false;
-  if (!is_mask) return {};
-  return reads;
+  std::vector<bool> reads;
+  for (const double x : narrow->numbers) {
+    if (!mask.is_condition && x != 0 && !(x <= kNever)) return {};
+    reads.push_back(mask.is_condition ? (x != 0) == mask.holds : x == 0);
+  }
+  if (last[0] == queries && last[1] == keys) return reads;
+  std::vector<bool> all;
+  for (int64_t i = 0; i < queries * keys; ++i) {
+    const int64_t row = last[0] == 1 ? 0 : i / keys;
+    const int64_t column = last[1] == 1 ? 0 : i % keys;
+    all.push_back(reads[Index(row * last[1] + column)]);
+  }
+  return all;
 }
 
 struct Pattern {
@@ -150,17 +139,11 @@ struct Pattern {
   int64_t window = 0;
 };
 
-// A table that is the same for all leading axes, as an attribute of attention.
+// Such a table as an attribute of attention.
 std::optional<Pattern> PatternOf(const std::vector<bool>& reads,
                                  int64_t queries, int64_t keys) {
   const int64_t table = queries * keys;
-  const auto count = static_cast<int64_t>(reads.size());
-  if (count % table != 0) return {};
-  for (int64_t i = table; i < count; ++i) {
-    if (reads[Index(i)] != reads[Index(i % table)]) return {};
-  }
-  if (std::all_of(reads.begin(), reads.begin() + table,
-                  [](bool read) { return read; })) {
+  if (std::ranges::all_of(reads, [](bool read) { return read; })) {
     return Pattern{};
   }
   if (queries > keys) return {};
@@ -271,7 +254,7 @@ std::optional<Match> MatchAttention(const Expressions& e, NodeId id) {
   Pattern pattern;
   std::optional<Mask> bias;
   for (const Mask& mask : scores->masks) {
-    const auto reads = ReadBy(e, mask);
+    const auto reads = ReadBy(e, mask, queries, keys);
     const auto known = reads ? PatternOf(*reads, queries, keys) : std::nullopt;
     if (known && (!pattern.causal || !known->causal)) {
       if (known->causal) pattern = *known;

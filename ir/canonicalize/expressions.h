@@ -9,7 +9,9 @@
 //   e.PolynomialIn(u, x); // {0, k, 0, 0.044715 k}
 
 #include <array>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +32,12 @@ struct Product {
 
 /// Coefficients of 1, x, x^2 and x^3.
 using Polynomial = std::array<double, 4>;
+
+/// What a value of constants holds (ir/canonicalize/narrow.h).
+struct Narrow {
+  std::vector<int64_t> dims;    // of the value's rank; 1 where all are the same
+  std::vector<double> numbers;  // booleans are 0 and 1
+};
 
 class Expressions {
  public:
@@ -59,6 +67,7 @@ class Expressions {
   /// That a pattern was almost found at `id`, but for what `why` says.
   void Miss(std::string_view pattern, ValueId id, std::string_view why) const;
   const std::vector<std::string>& misses() const { return misses_; }
+  std::map<ValueId, std::optional<Narrow>>& narrows() const { return narrows_; }
 
  private:
   std::optional<Polynomial> PolynomialIn(ValueId id, ValueId x,
@@ -68,6 +77,7 @@ class Expressions {
   const Graph& graph_;
   std::vector<int> uses_;
   mutable std::vector<std::string> misses_;
+  mutable std::map<ValueId, std::optional<Narrow>> narrows_;  // by NarrowOf
 };
 
 /// Whether two numbers are the same constant, to what f32 has of it.

@@ -154,6 +154,19 @@ void CheckKept(const Expression& make, const std::string& why) {
   }
 }
 
+// That the mask is an attribute, and no part of it is left.
+void CheckCausal(const Expression& make) {
+  const Result<Canonicalized> canonical = Canonicalize(GraphOf(make));
+  REQUIRE(canonical.ok());
+  for (const Node& node : canonical->graph.nodes()) {
+    CHECK(node.op != OpKind::kWhere);
+    CHECK(node.op != OpKind::kConstant);
+    if (node.op != OpKind::kAttention) continue;
+    CHECK(node.inputs.size() == 3);
+    CHECK(node.attrs.Int("causal") == 1);
+  }
+}
+
 // A constant (queries, keys): zeros where the query may read, else `never`.
 Value MaskOf(GraphBuilder& g, double never,
              const std::function<bool(int64_t, int64_t)>& reads,
@@ -233,6 +246,42 @@ TEST_CASE("a causal mask and a window of constants are not stored") {
   }
 }
 
+TEST_CASE("a mask that is computed of positions is one of constants") {
+  // As transformers has it: for every example, by comparisons, conditions and a where.
+  for (const bool is_added : {true, false}) {
+    const auto make = [&](const Leaves& l) {
+      return Written(l, [&](Value scores) {
+        const Shape table = {kBatch, 1, kTokens, kKeys};
+        const auto positions = [&](const Shape& shape) {
+          std::vector<int64_t> numbers;
+          for (int64_t i = 0; i < shape.num_elements(); ++i) {
+            numbers.push_back(i % kTokens);
+          }
+          return BroadcastTo(Constant(l.g, DType::kI64, shape,
+                                      std::as_bytes(std::span(numbers))),
+                             table);
+        };
+        const Value past = LessEqual(positions({kBatch, 1, 1, kKeys}),
+                                     positions({kBatch, 1, kTokens, 1}));
+        const Value all = BroadcastTo(
+            Cast(Fill(l.g, 1, DType::kI64, {}), DType::kBool), table);
+        const Value reads = LogicalAnd(all, past);
+        const auto number = [&](double x, const Shape& shape) {
+          return BroadcastTo(Fill(l.g, x, DType::kF64, {}), shape);
+        };
+        if (is_added) {
+          return Masked(scores, Where(reads, number(0, table),
+                                      number(-kInfinity, table)));
+        }
+        return Where(BroadcastTo(reads, scores.shape()), scores,
+                     number(-1e30, scores.shape()));
+      });
+    };
+    CheckFound(make);
+    CheckCausal(make);
+  }
+}
+
 TEST_CASE("permutations and copies around it go") {
   const Graph graph = GraphOf([](const Leaves& l) {
     return Exported(l, MaskOf(l.g, -kInfinity, IsPast));
@@ -266,7 +315,7 @@ TEST_CASE("attention as models write it, with every kind of mask") {
   });
   // By conditions, where they hold and where they do not.
   for (const bool holds : {true, false}) {
-    CheckFound([&](const Leaves& l) {
+    const auto make = [&](const Leaves& l) {
       return Written(l, [&](Value scores) {
         const Value never =
             BroadcastTo(Fill(l.g, -1e30, DType::kF64, {}), scores.shape());
@@ -279,7 +328,9 @@ TEST_CASE("attention as models write it, with every kind of mask") {
                         scores.shape());
         return holds ? Where(mask, scores, never) : Where(mask, never, scores);
       });
-    });
+    };
+    CheckFound(make);
+    CheckCausal(make);
   }
   // A mask that no attribute says.
   CheckFound([](const Leaves& l) {
