@@ -231,6 +231,7 @@ shown() {
 lose() {
   local ranks=$1 victim=$2 signal=$3 step=$4 file=$5 mpirun rank began
   rm -f pid.* code.* err.*
+  : > out # which the run before has filled, and this one has not opened yet
   # A second after it asks them to end, mpirun would kill those that have not, and what
   # was to write down their exit codes.
   "${mpi[@]}" --mca odls_base_sigkill_timeout 40 -n "$ranks" bash rank.sh "$stowage" train "${endless[@]}" --json \
@@ -345,6 +346,7 @@ RANK
 check_signals() {
   local signal mpirun
   for signal in TERM INT; do
+    : > out # which the run before has filled, and this one has not opened yet
     set -m # without job control what runs in the background ignores SIGINT
     "${mpi[@]}" --mca odls_base_sigkill_timeout 20 -n 2 "$stowage" train "${mlp[@]}" --steps 100000000 --json \
       --save "asked.$signal" > out 2> err &
