@@ -12,7 +12,7 @@ namespace stowage {
 inline constexpr int64_t kLargeVocabulary = 8192;
 
 inline int64_t LogitChunk(int64_t rows) {
-  return std::min(rows, std::clamp<int64_t>((rows + 3) / 4, 256, 4096));
+  return std::clamp<int64_t>((rows + 3) / 4, 256, 4096);
 }
 
 }  // namespace stowage
