@@ -74,13 +74,16 @@ std::vector<OnnxTensor> OnnxModel::tensors() const {
 
 Result<Graph> OnnxModel::Build(const OnnxBuildOptions& options) const {
   for (const std::string& pattern : options.trainable) {
-    const bool is_any = std::ranges::any_of(
-        file_->tensors,
-        [&](const auto& tensor) { return GlobMatches(pattern, tensor.first); });
+    const bool is_any =
+        std::ranges::any_of(file_->constants, [&](const auto& constant) {
+          return GlobMatches(pattern, constant.first);
+        });
     if (is_any) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[onnx] no tensor of the file is called as ",
-                        Quoted(pattern), ", which is to be trained")};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[trainable] no constant of ", Quoted(file_->path),
+               " is called as ", Quoted(pattern), "; it has ",
+               file_->constants.size(), ", and what is none trains already")};
   }
   return onnx::Import(*file_->model, file_->path, file_->constants, options);
 }

@@ -247,8 +247,7 @@ TEST_CASE("what trains is listed, and what does not has its reason") {
   const Outcome unknown =
       RunStowage({"plan", "--onnx", net, "--batch", "3", "--trainable", "q"});
   CHECK(unknown.exit_code == 2);
-  CHECK(unknown.err.find("no tensor of the file is called as \"q\"") !=
-        std::string::npos);
+  CHECK(unknown.err.find("is called as \"q\"; it has 1") != std::string::npos);
 }
 
 TEST_CASE("an explained plan says which canonical ops were found") {
