@@ -24,7 +24,7 @@ namespace stowage::canonical {
 namespace {
 
 constexpr double kNever = -1e4;  // added to a score, what keeps a key away
-constexpr int kMostScoresDepth = 8;
+constexpr int kMaxScoresDepth = 8;
 
 // What is done to scores: added, or where a condition does not hold set to kNever.
 struct Mask {
@@ -42,7 +42,7 @@ struct Scores {
 std::optional<Scores> ScoresOf(const Expressions& e, ValueId id, int depth) {
   const Graph& graph = e.graph();
   const NodeId producer = graph.value(id).producer;
-  if (producer == kNoNode || depth == kMostScoresDepth || e.uses(id) != 1)
+  if (producer == kNoNode || depth == kMaxScoresDepth || e.uses(id) != 1)
     return {};
   const Node& node = graph.node(producer);
   const auto below = [&](size_t i) {

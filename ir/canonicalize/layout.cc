@@ -10,7 +10,7 @@
 namespace stowage::canonical {
 namespace {
 
-constexpr int kMostLayoutDepth = 16;
+constexpr int kMaxLayoutDepth = 16;
 
 Layout Own(const Graph& graph, ValueId id) {
   Layout layout{.source = id};
@@ -88,7 +88,7 @@ Layout Broadcasted(Layout layout, const Shape& from, const Shape& to) {
 Layout TracedLayout(const Expressions& e, ValueId id, int depth) {
   const Graph& graph = e.graph();
   const NodeId producer = graph.value(id).producer;
-  if (producer == kNoNode || depth == kMostLayoutDepth) return Own(graph, id);
+  if (producer == kNoNode || depth == kMaxLayoutDepth) return Own(graph, id);
   const Node& node = graph.node(producer);
   const auto below = [&](size_t i) {
     return TracedLayout(e, node.inputs[i], depth + 1);

@@ -13,8 +13,8 @@
 namespace stowage::canonical {
 namespace {
 
-constexpr int kMostNarrowDepth = 24;
-constexpr int64_t kMostNarrowElements = int64_t{1} << 24;
+constexpr int kMaxNarrowDepth = 24;
+constexpr int64_t kMaxNarrowElements = int64_t{1} << 24;
 
 int64_t CountOf(const std::vector<int64_t>& dims) {
   int64_t count = 1;
@@ -65,7 +65,7 @@ Narrow WithoutRepetition(Narrow wide) {
 
 std::optional<Narrow> OfConstant(const Node& node, const TensorType& type) {
   const int64_t elements = type.shape.num_elements();
-  if (elements > kMostNarrowElements) return {};
+  if (elements > kMaxNarrowElements) return {};
   const auto count = static_cast<size_t>(elements);
   const std::string& data = node.attrs.Data("data");
   std::optional<std::vector<double>> numbers;
@@ -127,7 +127,7 @@ std::optional<Narrow> Elementwise(const std::vector<Narrow>& operands,
     }
   }
   const int64_t count = CountOf(y.dims);
-  if (count > kMostNarrowElements) return {};
+  if (count > kMaxNarrowElements) return {};
   y.numbers.resize(static_cast<size_t>(count));
   for (int64_t at = 0; at < count; ++at) {
     double given[3] = {};
@@ -183,7 +183,7 @@ Function FunctionOf(OpKind op) {
 std::optional<Narrow> NarrowAt(const Expressions& e, ValueId id, int depth) {
   const Graph& graph = e.graph();
   const ValueInfo& value = graph.value(id);
-  if (value.producer == kNoNode || depth == kMostNarrowDepth) return {};
+  if (value.producer == kNoNode || depth == kMaxNarrowDepth) return {};
   const Node& node = graph.node(value.producer);
   const Shape& shape = value.type.shape;
   const auto operand = [&](size_t i) {

@@ -226,7 +226,7 @@ class Trainer:
         of a classifier, predictions.
 
         Inputs are as for `step`, in their order or by name, of as many examples as there are,
-        and are taken as many at a time as the plan has room for; those without examples, such as
+        and are taken as many at a time as the plan holds; those without examples, such as
         a table that all share, are given as for `step`. A sum or mean over all is made of whole
         batches. What is neither, such as a mean over a mask, is of as many examples as are taken
         at once, and refused for others.
