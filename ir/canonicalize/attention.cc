@@ -6,10 +6,12 @@
 // zeros in both: exporters put them in place of NaN.
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -24,6 +26,8 @@ namespace stowage::canonical {
 namespace {
 
 constexpr double kNever = -1e4;  // added to a score, what keeps a key away
+constexpr double kModest =
+    -100;  // that f32 adds to a score and keeps most of both
 constexpr int kMaxScoresDepth = 8;
 
 // What is done to scores: added, or where a condition does not hold set to kNever.
@@ -31,6 +35,7 @@ struct Mask {
   ValueId value = 0;
   bool is_condition = false;
   bool holds = true;  // a condition: whether keys are read where it is true
+  double never = 0;   // a condition: what scores are where they are not read
 };
 
 struct Scores {
@@ -172,22 +177,82 @@ std::optional<Pattern> PatternOf(const std::vector<bool>& reads,
 
 // Axes (examples, positions, heads, features) of an operand with the axes
 // ([examples, [heads,]] positions, features), or (.., features, positions).
-std::vector<std::vector<int>> InOrder(const Layout& layout,
-                                      bool features_first) {
+std::vector<std::vector<int>> InOrder(const Layout& layout, bool features_first,
+                                      bool has_groups) {
   const size_t rank = layout.axes.size();
   auto positions = layout.axes[rank - 2], features = layout.axes[rank - 1];
   if (features_first) std::swap(positions, features);
   auto heads = rank == 4 ? layout.axes[1] : std::vector<int>();
   // Each head of a group reads the same keys.
-  while (!heads.empty() && layout.parts[Index(heads.back())].repeated) {
+  while (has_groups && !heads.empty() &&
+         layout.parts[Index(heads.back())].repeated) {
     heads.pop_back();
   }
   return {layout.axes[0], positions, heads, features};
 }
 
+// Whether a value is made of an input of the graph, as a mask of padding is.
+bool DependsOnInput(const Graph& graph, ValueId id) {
+  std::vector<ValueId> open = {id};
+  std::set<ValueId> seen;
+  while (!open.empty()) {
+    const ValueId at = open.back();
+    open.pop_back();
+    if (!seen.insert(at).second) continue;
+    const ValueInfo& value = graph.value(at);
+    if (value.role == Role::kInput || value.role == Role::kState) return true;
+    if (value.producer == kNoNode) continue;
+    const Node& node = graph.node(value.producer);
+    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
+  }
+  return false;
+}
+
+// Whether every query has a key that a mask of constants leaves as it is: so that what it
+// hides has a weight of zero, whatever is put in place of it.
+bool LeavesAKey(const Narrow& narrow, const Mask& mask, bool of_all) {
+  const int64_t keys = narrow.dims.back();
+  const auto count = std::ssize(narrow.numbers);
+  for (int64_t row = 0; row < count; row += keys) {
+    bool is_any = false, is_all = true;
+    for (int64_t key = 0; key < keys; ++key) {
+      const double x = narrow.numbers[Index(row + key)];
+      const bool leaves =
+          mask.is_condition ? (x != 0) == mask.holds : x >= kModest;
+      is_any = is_any || leaves;
+      is_all = is_all && (leaves || x == -INFINITY);
+    }
+    if (!is_any || (of_all && !is_all)) return false;
+  }
+  return true;
+}
+
+// What is in the way of a mask as a bias, "" if nothing is. The weights of a query that all
+// its keys are kept from depend on how: by a number they are even, or as if none were.
+std::string_view WhyNoBias(const Expressions& e, const Mask& mask,
+                           bool is_causal) {
+  const bool is_exact = mask.is_condition && mask.never == -INFINITY;
+  if (const Narrow* narrow = NarrowOf(e, mask.value)) {
+    if (narrow->dims.empty()) return "a mask is one number";
+    if (is_exact && !is_causal) return "";
+    return LeavesAKey(*narrow, mask, is_causal)
+               ? ""
+               : "a mask of constants keeps a query from all keys";
+  }
+  if (mask.is_condition) {
+    return is_exact && !is_causal ? ""
+                                  : "a condition may keep a query from all "
+                                    "keys by a number";
+  }
+  if (is_causal && DependsOnInput(e.graph(), mask.value)) {
+    return "a mask that is given may keep a query from all earlier keys";
+  }
+  return "";
+}
+
 // The bias of attention that a mask is: of rank 4, with keys.
-Value BiasOf(Value mask, const Mask& kind, DType dtype, int64_t keys,
-             size_t rank) {
+Value BiasOf(Value mask, const Mask& kind, bool is_given, DType dtype,
+             int64_t keys, size_t rank) {
   GraphBuilder& g = *mask.builder();
   std::vector<int64_t> sizes(mask.shape().begin(), mask.shape().end());
   while (sizes.size() < rank) sizes.insert(sizes.begin(), 1);
@@ -198,6 +263,14 @@ Value BiasOf(Value mask, const Mask& kind, DType dtype, int64_t keys,
     const Value zeros = Fill(g, 0, dtype, shape);
     const Value never = Fill(g, -INFINITY, dtype, shape);
     mask = kind.holds ? Where(mask, zeros, never) : Where(mask, never, zeros);
+  } else if (is_given && sizes.back() > 1) {
+    // Of a query that is kept from all keys by -1e9 the weights are those without it, and
+    // f32 does not hold both.
+    const Value largest = ReduceMax(mask, {3}, /*keep=*/true);
+    const double lowest = dtype == DType::kF16 ? -65504.0 : -FLT_MAX;
+    const Value finite =
+        Maximum(largest, Fill(g, lowest, dtype, largest.shape()));
+    mask = Sub(mask, BroadcastTo(finite, shape));
   }
   if (sizes.back() == keys) return mask;
   sizes.back() = keys;
@@ -233,10 +306,10 @@ std::optional<Match> MatchAttention(const Expressions& e, NodeId id) {
       v.factor != 1) {
     return miss("its operands have other axes than its result");
   }
-  const auto q_axes = InOrder(q, false);
+  const auto q_axes = InOrder(q, false, /*has_groups=*/false);
   const auto k_axes =
-      InOrder(k, scores->product->attrs.Int("transpose_b") != 1);
-  const auto v_axes = InOrder(v, node.attrs.Int("transpose_b") == 1);
+      InOrder(k, scores->product->attrs.Int("transpose_b") != 1, true);
+  const auto v_axes = InOrder(v, node.attrs.Int("transpose_b") == 1, true);
   const int64_t queries = SizeOf(q, q_axes[1]), keys = SizeOf(k, k_axes[1]);
   const double scale = scores->factor * q.factor * k.factor;
   if (!(scale > 0)) return miss("its scale is not above 0");
@@ -262,7 +335,13 @@ std::optional<Match> MatchAttention(const Expressions& e, NodeId id) {
     }
     if (bias) return miss("two of its masks are no causal ones");
     bias = mask;
-    bias->value = e.Unrepeated(mask.value);
+  }
+  bool is_given = false;
+  if (bias) {
+    const std::string_view why = WhyNoBias(e, *bias, pattern.causal);
+    if (!why.empty()) return miss(why);
+    is_given = DependsOnInput(graph, bias->value);
+    bias->value = e.Unrepeated(bias->value);
   }
   std::vector<ValueId> operands = {q.source, k.source, v.source};
   if (bias) operands.push_back(bias->value);
@@ -272,7 +351,8 @@ std::optional<Match> MatchAttention(const Expressions& e, NodeId id) {
                                                   auto given) -> Value {
         AttentionOptions options{
             .scale = scale, .causal = pattern.causal, .window = pattern.window};
-        if (bias) options.bias = BiasOf(given[3], *bias, dtype, keys, rank);
+        if (bias)
+          options.bias = BiasOf(given[3], *bias, is_given, dtype, keys, rank);
         const Value made = Attention(Arranged(q, q_axes, given[0]),
                                      Arranged(k, k_axes, given[1]),
                                      Arranged(v, v_axes, given[2]), options);

@@ -307,10 +307,12 @@ TEST_CASE("attention as models write it, with every kind of mask") {
   CheckFound([](const Leaves& l) {
     return Written(l, [&](Value scores) { return Masked(scores, l.bias); });
   });
-  // Both: one is an attribute, the other a bias.
+  // A bias of constants beside a causal mask: ALiBi's.
   CheckFound([](const Leaves& l) {
     return Written(l, [&](Value scores) {
-      return Masked(Masked(scores, l.bias), MaskOf(l.g, -kInfinity, IsPast));
+      const Value far =
+          MaskOf(l.g, -0.5, [](int64_t q, int64_t k) { return q == k; });
+      return Masked(Masked(scores, far), MaskOf(l.g, -kInfinity, IsPast));
     });
   });
   // By conditions, where they hold and where they do not.
@@ -340,6 +342,68 @@ TEST_CASE("attention as models write it, with every kind of mask") {
                     }));
     });
   });
+}
+
+TEST_CASE("a query that is kept from all keys by a number") {
+  // Weights are those without the mask, in f32, too, whose rounding is 64 at 1e9.
+  for (const double never : {-1e9, -3.4e38}) {
+    GraphBuilder g("f32");
+    const auto leaf = [&](const char* name) {
+      return g.Param(name, DType::kF32, {1, 2, 1, 2});
+    };
+    const Value q = leaf("q"), k = leaf("k"), v = leaf("v");
+    const Value mask = g.Input("mask", DType::kF32, {1, 1, 1, 2});
+    const Value scores = MatMul(HeadsFirst(q), Permute(k, {0, 2, 3, 1}));
+    const Value hidden = Add(scores, BroadcastTo(mask, scores.shape()));
+    g.Output("y", MatMul(Softmax(hidden), HeadsFirst(v)));
+    const Result<Graph> graph = g.Finish();
+    REQUIRE(graph.ok());
+    const Result<Canonicalized> canonical = Canonicalize(*graph);
+    REQUIRE(canonical.ok());
+    CHECK(canonical->found == Found{{"attention", 1}});
+    for (const Node& node : canonical->graph.nodes()) {
+      if (node.op != OpKind::kAttention) continue;
+      // What the op gets has a key of 0, from which its sums are near 1.
+      const Tensors values =
+          Interpret(canonical->graph, {{"q", {1, 2, 3, 4}},
+                                       {"k", {1, 0, 0, 1}},
+                                       {"v", {1, 2, 3, 4}},
+                                       {"mask", {never, never}}});
+      const std::string& bias = canonical->graph.value(node.inputs[3]).name;
+      CHECK(values.at(bias) == std::vector<double>{0, 0});
+    }
+  }
+  const auto refused = [](const Expression& make, const std::string& why) {
+    CheckKept(make, why);
+  };
+  refused(
+      [](const Leaves& l) {
+        return Written(l, [&](Value scores) {
+          return Masked(Masked(scores, l.bias), MaskOf(l.g, -1e9, IsPast));
+        });
+      },
+      "a mask that is given may keep a query from all earlier keys");
+  refused(
+      [](const Leaves& l) {
+        return Written(l, [&](Value scores) {
+          return Masked(scores, MaskOf(l.g, -1e9, [](int64_t q, int64_t k) {
+                          return k < q;
+                        }));
+        });
+      },
+      "a mask of constants keeps a query from all keys");
+  refused(
+      [](const Leaves& l) {
+        return Written(l, [&](Value scores) {
+          const Value reads = BroadcastTo(
+              Greater(l.bias, Fill(l.g, 0, DType::kF64, l.bias.shape())),
+              scores.shape());
+          return Where(
+              reads, scores,
+              BroadcastTo(Fill(l.g, -1e9, DType::kF64, {}), scores.shape()));
+        });
+      },
+      "a condition may keep a query from all keys by a number");
 }
 
 TEST_CASE("groups of heads that read the same keys") {
@@ -399,6 +463,16 @@ TEST_CASE("what is no attention stays as it is") {
         });
       },
       "two of its masks are no causal ones");
+  // Queries of one head, beside keys of several.
+  CheckKept(
+      [](const Leaves& l) {
+        const Value q = BroadcastTo(
+            Reshape(Slice(l.few_k, 2, 0, 1), {kBatch, 1, kTokens, kFeatures}),
+            {kBatch, kHeads, kTokens, kFeatures});
+        return MatMul(Softmax(MatMul(q, Permute(l.k, {0, 2, 3, 1}))),
+                      HeadsFirst(l.v));
+      },
+      "an operand is repeated along another axis than the heads");
   // One key set read by all examples.
   CheckKept(
       [](const Leaves& l) {
