@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "formats/array.h"
@@ -18,6 +20,7 @@ namespace stowage::onnx {
 namespace {
 
 constexpr double kNever = -10'000;   // added to a score, what keeps a key away
+constexpr double kAway = -100;       // the same, in Swin's windows
 constexpr double kTolerance = 1e-3;  // of sines that were computed in f32
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -55,13 +58,19 @@ bool IsNumbered(std::string_view name) {
 }
 
 bool IsMask(const std::vector<double>& numbers) {
-  bool has_never = false;
+  bool has_zero = false, is_one_number = true;
+  double largest = -INFINITY, first = 0;
   for (const double each : numbers) {
-    if (each == 0) continue;
-    if (!(each <= kNever)) return false;
-    has_never = true;
+    if (each == 0) {
+      has_zero = true;
+      continue;
+    }
+    if (!(each <= kAway)) return false;
+    if (first == 0) first = each;
+    is_one_number = is_one_number && each == first;
+    largest = std::max(largest, each);
   }
-  return has_never;
+  return first != 0 && (largest <= kNever || (has_zero && is_one_number));
 }
 
 // Row and column of a matrix, or of each of several.
@@ -85,27 +94,33 @@ bool IsLowerTriangle(const Shape& shape, const std::vector<double>& numbers) {
                        });
 }
 
-// Row t is the sine or cosine of t times the angles of row 1, which are at most 1.
-template <typename F, typename Inverse>
-bool IsWaves(const Shape& shape, const std::vector<double>& numbers, F&& wave,
-             Inverse&& inverse) {
+// Each column is the sine or cosine of the row times an angle of at most 1, which row 1
+// says; the first row, which of both.
+bool IsWaves(const Shape& shape, const std::vector<double>& numbers) {
   const auto columns = static_cast<size_t>(shape.back());
   if (shape[shape.rank() - 2] < 3) return false;
-  bool is_any = false;
+  std::vector<double> angles(columns);
   for (size_t i = 0; i < columns; ++i) {
-    const double of_one = numbers[columns + i];
-    if (!(std::abs(of_one) <= 1)) return false;
-    const double angle = inverse(of_one);
-    if (!(angle >= 0 && angle <= 1 + kTolerance)) return false;
-    is_any = is_any || angle > 0.5;
+    const double of_none = numbers[i], of_one = numbers[columns + i];
+    if ((of_none != 0 && of_none != 1) || !(std::abs(of_one) <= 1)) {
+      return false;
+    }
+    angles[i] = of_none == 1 ? std::acos(of_one) : std::asin(of_one);
   }
-  return is_any &&
+  return std::ranges::all_of(angles,
+                             [](double angle) {
+                               return angle >= 0 && angle <= 1 + kTolerance;
+                             }) &&
+         std::ranges::any_of(angles,
+                             [](double angle) { return angle > 0.5; }) &&
          AllOfMatrices(
              shape, numbers, [&](int64_t row, int64_t column, double x) {
-               const double angle =
-                   inverse(numbers[columns + static_cast<size_t>(column)]);
-               const double position = static_cast<double>(row);
-               return std::abs(x - wave(position * angle)) <=
+               const auto i = static_cast<size_t>(column);
+               const auto position = static_cast<double>(row);
+               const double wave = numbers[i] == 1
+                                       ? std::cos(position * angles[i])
+                                       : std::sin(position * angles[i]);
+               return std::abs(x - wave) <=
                       kTolerance * std::max(1.0, position);
              });
 }
@@ -134,14 +149,82 @@ std::optional<double> FirstNumber(const pb::TensorProto& tensor,
 // Whether that can be the first number of a mask, a triangle or waves, so that weights are
 // not looked through.
 bool MayBeginTable(double first) {
-  return first == 0 || first == 1 || first <= kNever;
+  return first == 0 || first == 1 || first <= kAway;
 }
 
+// How nodes read tensors of a graph.
+class Readers {
+ public:
+  explicit Readers(const pb::GraphProto& graph) { Add(graph); }
+
+  /// Whether a node has it as a weight, in whatever shape; `of_gather`: or looks rows up.
+  bool IsWeight(const std::string& name, bool of_gather) const {
+    std::vector<std::string> open = {name};
+    std::set<std::string> seen;
+    while (!open.empty()) {
+      const std::string at = std::move(open.back());
+      open.pop_back();
+      if (!seen.insert(at).second) continue;
+      const auto [first, last] = readers_.equal_range(at);
+      for (auto reader = first; reader != last; ++reader) {
+        const pb::NodeProto& node = *reader->second;
+        const std::string& op = node.op_type();
+        if (Contains(kPassing, op) && node.output_size() > 0) {
+          open.push_back(node.output(0));
+        }
+        if (Contains(kWeighing, op)) return true;
+        if (of_gather && op == "Gather" && node.input(0) == at) return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::array<std::string_view, 8> kPassing = {
+      "Identity",  "Transpose", "Reshape", "Squeeze",
+      "Unsqueeze", "Cast",      "Expand",  "Flatten"};
+  static constexpr std::array<std::string_view, 12> kWeighing = {
+      "MatMul",
+      "Gemm",
+      "Conv",
+      "ConvTranspose",
+      "PRelu",
+      "BatchNormalization",
+      "LayerNormalization",
+      "InstanceNormalization",
+      "GroupNormalization",
+      "LSTM",
+      "GRU",
+      "RNN"};
+
+  template <typename List>
+  static bool Contains(const List& list, std::string_view op) {
+    return std::ranges::find(list, op) != list.end();
+  }
+
+  void Add(const pb::GraphProto& graph) {
+    for (const pb::NodeProto& node : graph.node()) {
+      for (const std::string& name : node.input()) {
+        readers_.emplace(name, &node);
+      }
+      for (const pb::AttributeProto& attribute : node.attribute()) {
+        if (attribute.has_g()) Add(attribute.g());
+      }
+    }
+  }
+
+  std::multimap<std::string, const pb::NodeProto*> readers_;
+};
+
 std::string KindOf(const std::string& name, const TensorType& type,
-                   const pb::TensorProto& tensor, const std::string& path) {
+                   const pb::TensorProto& tensor, const std::string& path,
+                   const Readers& readers) {
   const Shape& shape = type.shape;
   if (shape.num_elements() == 1) {
-    return IsNumbered(name) ? "a number of the model's code" : "";
+    return shape.rank() <= 1 && IsNumbered(name) &&
+                   !readers.IsWeight(tensor.name(), /*of_gather=*/true)
+               ? "a number of the model's code"
+               : "";
   }
   if (name.ends_with("inv_freq")) return "frequencies of rotary embeddings";
   if (shape.rank() < 2) return {};
@@ -151,13 +234,12 @@ std::string KindOf(const std::string& name, const TensorType& type,
   if (!array.ok()) return {};
   const std::vector<double> numbers = RealsOf(*array);
   if (!MayBeginTable(numbers.front())) return {};
-  if (IsMask(numbers) || IsLowerTriangle(shape, numbers)) return "a mask";
-  if (IsWaves(
-          shape, numbers, [](double x) { return std::cos(x); },
-          [](double x) { return std::acos(x); }) ||
-      IsWaves(
-          shape, numbers, [](double x) { return std::sin(x); },
-          [](double x) { return std::asin(x); })) {
+  if ((IsMask(numbers) || IsLowerTriangle(shape, numbers)) &&
+      !readers.IsWeight(tensor.name(), /*of_gather=*/true)) {
+    return "a mask";
+  }
+  if (IsWaves(shape, numbers) &&
+      !readers.IsWeight(tensor.name(), /*of_gather=*/false)) {
     return "sines or cosines of positions";
   }
   return {};
@@ -167,6 +249,7 @@ std::string KindOf(const std::string& name, const TensorType& type,
 
 std::map<std::string, std::string> ConstantTensors(const pb::GraphProto& graph,
                                                    const std::string& path) {
+  const Readers readers(graph);
   std::map<std::string, std::string> constants;
   for (const auto& [name, tensor] : TensorsOf(graph)) {
     const Result<TensorType> type = TypeOfTensor(*tensor);
@@ -174,7 +257,7 @@ std::map<std::string, std::string> ConstantTensors(const pb::GraphProto& graph,
         type->shape.num_elements() == 0) {
       continue;
     }
-    std::string kind = KindOf(name, *type, *tensor, path);
+    std::string kind = KindOf(name, *type, *tensor, path, readers);
     if (!kind.empty()) constants.emplace(name, std::move(kind));
   }
   return constants;

@@ -5,11 +5,15 @@
 // A file does not say: exporters put masks, scales and tables of positions where weights
 // are. Recognized are
 //
-// - one number, under a name that an exporter has numbered: "val_155", "onnx::Mul_12",
-//   "/h.0/Constant_3_output_0", "model/scale/y:0";
-// - a mask: zeros and numbers of -10,000 and below, or a lower triangle of ones;
-// - frequencies of rotary embeddings, by the name "inv_freq", and their sines or cosines,
-//   row t of which is that of t times the angles of row 1.
+// - one number of no or one dimension, under a name that an exporter has numbered:
+//   "val_155", "onnx::Mul_12", "/h.0/Constant_3_output_0", "model/scale/y:0";
+// - a mask: zeros and one number of -100 or below, or several of -10,000 and below, or a
+//   lower triangle of ones;
+// - frequencies of rotary embeddings, by the name "inv_freq", and tables of which each
+//   column is the sine or cosine of positions times an angle;
+//
+// where no product, convolution, norm or PReLU reads it, nor a Gather from a mask: these
+// have weights, which an exporter may have folded under such a name.
 //
 //   const auto constants = ConstantTensors(model.graph(), path);
 //   constants.at("val_161");  // "a mask"

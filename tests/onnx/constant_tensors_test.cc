@@ -45,11 +45,16 @@ void AddReals(ModelProto* model, const std::string& name,
   tensor.set_double_data(PackedReals(numbers));
 }
 
-// What a tensor of that name and these numbers is, "" a weight.
+// What a tensor of that name and these numbers is, "" a weight; read by `op`.
 std::string KindOf(const std::string& name, const std::vector<int64_t>& dims,
-                   const std::function<double(int64_t, int64_t)>& number) {
+                   const std::function<double(int64_t, int64_t)>& number,
+                   const std::string& op = "Add") {
   ModelProto model;
   AddReals(&model, name, dims, number);
+  // By way of a node that turns it.
+  auto* const nodes = model.mutable_graph()->mutable_node();
+  AddNode(nodes, "Transpose", {name}, "turned");
+  AddNode(nodes, op, {"turned", "x"}, "y");
   const auto constants = onnx::ConstantTensors(model.graph(), "");
   const auto found = constants.find(name);
   return found == constants.end() ? "" : found->second;
@@ -88,6 +93,14 @@ TEST_CASE("masks are known by their numbers") {
   };
   CHECK(KindOf("bias", {1, 1, 3, 3}, triangle) == "a mask");
   CHECK(KindOf("bias", {2, 3, 3}, triangle) == "a mask");
+  // Of Swin's windows: one number alone.
+  const auto window = [](int64_t row, int64_t column) {
+    return (row < 2) == (column < 2) ? 0.0 : -100.0;
+  };
+  CHECK(KindOf("m", {4, 4}, window) == "a mask");
+  CHECK(KindOf("m", {4, 4}, [&](int64_t row, int64_t column) {
+          return window(row, column) - static_cast<double>(row);
+        }) == "");
   // Weights as they are when a net is new.
   CHECK(KindOf("w", {3, 3}, [](int64_t, int64_t) { return 0; }) == "");
   CHECK(KindOf("w", {3, 3}, One) == "");
@@ -97,6 +110,33 @@ TEST_CASE("masks are known by their numbers") {
   CHECK(KindOf("w", {3, 3}, [](int64_t row, int64_t column) {
           return column <= row ? 0 : -5;
         }) == "");
+}
+
+TEST_CASE("what nodes read as a weight is one, whatever it holds") {
+  const auto past = [](int64_t row, int64_t column) {
+    return column <= row % 3 ? 1.0 : 0.0;
+  };
+  for (const char* const op : {"MatMul", "Gemm", "Conv", "PRelu", "LSTM"}) {
+    CAPTURE(op);
+    CHECK(KindOf("w", {3, 3}, past, op) == "");
+    CHECK(KindOf("val_1", {1}, One, op) == "");
+    CHECK(KindOf(
+              "w", {9, 2},
+              [](int64_t row, int64_t) {
+                return std::cos(static_cast<double>(row));
+              },
+              op) == "");
+  }
+  // A table is looked up by positions; no mask is.
+  CHECK(KindOf("w", {3, 3}, past, "Gather") == "");
+  CHECK(KindOf(
+            "w", {9, 2},
+            [](int64_t row, int64_t) {
+              return std::cos(static_cast<double>(row));
+            },
+            "Gather") == "sines or cosines of positions");
+  // Of more dimensions one number may be a weight that was given others.
+  CHECK(KindOf("val_1", {1, 1, 1, 1}, One) == "");
 }
 
 TEST_CASE("tables of rotary embeddings are known by their numbers") {
@@ -112,6 +152,10 @@ TEST_CASE("tables of rotary embeddings are known by their numbers") {
   };
   CHECK(KindOf("cos", {1, 9, 8}, cosine) == "sines or cosines of positions");
   CHECK(KindOf("val_3", {9, 8}, sine) == "sines or cosines of positions");
+  // One after the other, as in the first transformer.
+  CHECK(KindOf("pe", {1, 9, 8}, [&](int64_t position, int64_t i) {
+          return i % 2 == 0 ? sine(position, i / 2) : cosine(position, i / 2);
+        }) == "sines or cosines of positions");
   CHECK(KindOf("w", {9, 8}, [&](int64_t position, int64_t i) {
           return cosine(position, i) + (position == 7 && i == 2 ? 0.1 : 0);
         }) == "");
