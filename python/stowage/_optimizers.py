@@ -203,7 +203,13 @@ class Followed:
                 names.append(name)
                 self.names[name] = param
             groups.append(names)
+        for hooks in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
+            if getattr(optimizer, hooks, None):
+                raise Unsupported(f"[optimizer] the {type(optimizer).__name__} has hooks of its "
+                                  "step, which a trainer does not call")
         self._planned = [self._settings(group) for group in optimizer.param_groups]
+        self._params = self._trained()
+        self._unreached = set(model._frozen)  # torch gives these no states either
         # The rate of the group with the most params is the trainer's.
         self._base = max(range(len(groups)), key=lambda i: len(groups[i]))
         rates = [float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups]
@@ -218,7 +224,7 @@ class Followed:
         kind = type(self.optimizer)
         if kind.__module__.startswith("torch.optim") and kind.__name__ in _TORCH_NAMES:
             return kind.__name__
-        raise Unsupported(f"[optimizer] a {kind.__name__} is not known; known are "
+        raise Unsupported(f"[optimizer] a {kind.__module__}.{kind.__name__} is not known; known are "
                           f"{', '.join(_TORCH_NAMES)} of torch.optim, and by name "
                           f"{', '.join(_core.optimizers())}")
 
@@ -264,6 +270,11 @@ class Followed:
         frozen = [each for each in getattr(model, "_param_names")() if each not in self.names]
         return Chosen(name, dict(settings), own, frozen, self.rate(), self)
 
+    def _trained(self) -> List[List[Tuple[int, bool]]]:
+        """The params of each group, and whether they want a gradient."""
+        return [[(id(param), param.requires_grad) for param in group["params"]]
+                for group in self.optimizer.param_groups]
+
     def rate(self) -> float:
         """The learning rate of the next step. Raises Unsupported where something else has changed
         than the rates of all groups alike, which is planned once."""
@@ -271,6 +282,9 @@ class Followed:
         if len(groups) != len(self._planned):
             raise Unsupported(f"[optimizer] the {self._kind} has {len(groups)} groups, and had "
                               f"{len(self._planned)} when the step was planned")
+        if self._trained() != self._params:
+            raise Unsupported(f"[optimizer] params of the {self._kind} were taken away or frozen, or "
+                              "want a gradient now, since the step was planned; make a trainer anew")
         base = float(groups[self._base]["lr"])
         for i, group in enumerate(groups):
             if self._settings(group) != self._planned[i]:
@@ -300,6 +314,9 @@ class Followed:
         known = _STATES[self.chosen.name]
         for name, param in self.names.items():
             state = self.optimizer.state.get(param, {})
+            is_counted = param.requires_grad and name not in self._unreached
+            if not state and is_counted and self.chosen.name in _COUNTS:
+                steps.add(0)
             for key, value in state.items():
                 if key == "step":
                     steps.add(int(value))

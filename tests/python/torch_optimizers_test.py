@@ -132,7 +132,7 @@ class TorchOptimizersTest(support.TestCase):
         model = stowage.from_torch(net, x)
         params = list(net.parameters())
         for words, make, options in (
-                ("a NAdam is not known; known are SGD", lambda: optim.NAdam(params), {}),
+                ("torch.optim.nadam.NAdam is not known; known are SGD", lambda: optim.NAdam(params), {}),
                 ("AdamW has amsgrad=True; a trainer computes with amsgrad=False",
                  lambda: optim.AdamW(params, amsgrad=True), {}),
                 ("SGD has dampening=0.5", lambda: optim.SGD(params, momentum=0.9, dampening=0.5), {}),
@@ -154,6 +154,10 @@ class TorchOptimizersTest(support.TestCase):
                  {"lr": lr_scheduler.StepLR(other, 1)})):
             self.raises(stowage.InvalidArgument, words, stowage.Trainer, model, optimizer=given,
                         device="cpu", **options)
+        hooked = optim.SGD(params, lr=0.1)
+        hooked.register_step_pre_hook(lambda *given: None)
+        self.raises(stowage.Unsupported, "has hooks of its step", stowage.Trainer, model,
+                    optimizer=hooked, device="cpu")
         self.raises(stowage.InvalidArgument, "the model is not of from_torch", support.trainer,
                     optimizer=optimizer, lr=None)
         self.raises(TypeError, "is none; expected a name, an object of torch.optim",
@@ -172,6 +176,13 @@ class TorchOptimizersTest(support.TestCase):
         optimizer.param_groups[1]["weight_decay"] = 0.01
         optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(3))]})
         self.raises(stowage.Unsupported, "has 3 groups, and had 2", trainer.step, x, y)
+        optimizer.param_groups.pop()
+        net[0].bias.requires_grad_(False)
+        self.raises(stowage.Unsupported, "were taken away or frozen", trainer.step, x, y)
+        net[0].bias.requires_grad_(True)
+        kept = optimizer.param_groups[1]["params"].pop()
+        self.raises(stowage.Unsupported, "were taken away or frozen", trainer.step, x, y)
+        optimizer.param_groups[1]["params"].append(kept)
         for name, value in trainer.state_dict().items():
             np.testing.assert_array_equal(value, before[name])
         self.raises(stowage.Unsupported, "cycle_momentum=False", self.one_cycle, net, x, y)
@@ -180,6 +191,15 @@ class TorchOptimizersTest(support.TestCase):
         optimizer = optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
         scheduler = lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10)
         trainer_steps(trainer_of(net, x, optimizer=optimizer), x, y, scheduler)
+
+    def test_params_that_have_made_other_numbers_of_steps_are_refused(self):
+        net, x, y = example()
+        net[0].bias.requires_grad_(False)
+        optimizer = optim.AdamW(net.parameters(), lr=0.1)
+        torch_steps(net, optimizer, x, y)
+        net[0].bias.requires_grad_(True)
+        self.raises(stowage.Unsupported, "have made 0 to 4 steps", trainer_of, net, x,
+                    optimizer=optimizer)
 
     def test_states_go_to_an_optimizer_of_their_kind(self):
         net, x, y = example()
