@@ -131,9 +131,10 @@ void CheckFound(const Expression& make,
   CHECK(canonical->found == found);
   const Tensors before = ValuesOf(graph), after = ValuesOf(canonical->graph);
   REQUIRE(before.size() == after.size());
-  for (const auto& [name, values] : before) {
-    CAPTURE(name);
-    const std::vector<double>& ours = after.at(name);
+  for (const auto& output : before) {
+    CAPTURE(output.first);
+    const std::vector<double>& values = output.second;
+    const std::vector<double>& ours = after.at(output.first);
     REQUIRE(ours.size() == values.size());
     for (size_t i = 0; i < values.size(); ++i) {
       CHECK(ours[i] == doctest::Approx(values[i]).epsilon(1e-9));
