@@ -35,26 +35,20 @@ bool IsNumbered(std::string_view name) {
   std::string_view stem = name;
   while (!stem.empty() && IsDigit(stem.back())) stem.remove_suffix(1);
   if (stem.empty()) return true;
-  if (stem.size() == name.size() || !stem.ends_with('_')) return false;
+  const bool has_number = stem.size() != name.size() && stem.ends_with('_');
+  if (!has_number && stem.size() != name.size()) return false;
   while (stem.ends_with('_')) stem.remove_suffix(1);
   while (stem.starts_with('_')) stem.remove_prefix(1);
-  static constexpr std::array<std::string_view, 16> kStems = {"val",
-                                                              "const",
-                                                              "constant",
-                                                              "scalar_tensor",
-                                                              "onnx::Mul",
-                                                              "onnx::Div",
-                                                              "onnx::Add",
-                                                              "onnx::Sub",
-                                                              "onnx::Pow",
-                                                              "onnx::Max",
-                                                              "onnx::Min",
-                                                              "onnx::Clip",
-                                                              "lift_fresh_copy",
-                                                              "onnx::Where",
-                                                              "onnx::Sqrt",
-                                                              "const_fold_opt"};
-  return std::ranges::find(kStems, stem) != kStems.end();
+  // Called as the function that has made them.
+  static constexpr std::array<std::string_view, 9> kMade = {
+      "zeros",     "ones",      "full",   "scalar_tensor",  "zeros_like",
+      "ones_like", "full_like", "tensor", "lift_fresh_copy"};
+  static constexpr std::array<std::string_view, 14> kNumbered = {
+      "val",       "const",      "constant",    "const_fold_opt", "onnx::Mul",
+      "onnx::Div", "onnx::Add",  "onnx::Sub",   "onnx::Pow",      "onnx::Max",
+      "onnx::Min", "onnx::Clip", "onnx::Where", "onnx::Sqrt"};
+  return std::ranges::find(kMade, stem) != kMade.end() ||
+         (has_number && std::ranges::find(kNumbered, stem) != kNumbered.end());
 }
 
 bool IsMask(const std::vector<double>& numbers) {

@@ -6,7 +6,8 @@
 // are. Recognized are
 //
 // - one number of no or one dimension, under a name that an exporter has numbered:
-//   "val_155", "onnx::Mul_12", "/h.0/Constant_3_output_0", "model/scale/y:0";
+//   "val_155", "onnx::Mul_12", "/h.0/Constant_3_output_0", "model/scale/y:0", or called as
+//   the function that has made it: "zeros", "full_3";
 // - a mask: zeros and one number of -100 or below, or several of -10,000 and below, or a
 //   lower triangle of ones;
 // - frequencies of rotary embeddings, by the name "inv_freq", and tables of which each

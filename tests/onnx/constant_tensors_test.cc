@@ -65,14 +65,15 @@ double One(int64_t, int64_t) { return 1; }
 TEST_CASE("a number is a constant under a name that an exporter has numbered") {
   for (const char* const name :
        {"val_155", "_val_3", "onnx::Mul_12", "/h.0/attn/Constant_3_output_0",
-        "model/scale/mul/y:0", "const_fold_opt__47", "scalar_tensor_1", "27"}) {
+        "model/scale/mul/y:0", "const_fold_opt__47", "scalar_tensor_1", "zeros",
+        "full_3", "27"}) {
     CAPTURE(name);
     CHECK(KindOf(name, {}, One) == "a number of the model's code");
     CHECK(KindOf(name, {1}, One) == "a number of the model's code");
   }
   for (const char* const name :
-       {"logit_scale", "h.0.attn.temperature", "alpha_1", "onnx::PRelu_5", "b",
-        "model/dense/BiasAdd/ReadVariableOp:0"}) {
+       {"logit_scale", "h.0.attn.temperature", "alpha_1", "val", "h.zeros",
+        "onnx::PRelu_5", "b", "model/dense/BiasAdd/ReadVariableOp:0"}) {
     CAPTURE(name);
     CHECK(KindOf(name, {1}, One) == "");
   }
