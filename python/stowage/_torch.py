@@ -207,10 +207,11 @@ class _Module:
                                  canonicalize=True)
         made._frozen = self._frozen()
         made._initial = self._initial
-        # By which an object of torch.optim is understood.
-        names = {id(param): name for name, param in self.module.named_parameters()}
+        # By which an object of torch.optim is understood; kept, so that an id stays a param's.
+        params = dict(self.module.named_parameters())
+        names = {id(param): name for name, param in params.items()}
         made._name_of = lambda param: names.get(id(param))
-        made._param_names = lambda: list(names.values())
+        made._param_names = lambda: list(params)
         made._holds_for = lambda count: self.exported(False, self.batch).holds_for(count)
         return made
 

@@ -71,6 +71,14 @@ def _examples(array: Any, name: str) -> Any:
     return np.asarray(array) if has_buffer else np.from_dlpack(array)
 
 
+def _part(array: Any, axis: int, start: int, batch: int) -> Any:
+    """`batch` examples along an axis, the last one again where there are fewer."""
+    if axis == 0 and start + batch <= len(array):
+        return array[start:start + batch]  # where it lies
+    at = np.minimum(np.arange(start, start + batch), array.shape[axis] - 1)
+    return np.take(array, at, axis)
+
+
 class Trainer:
     """A model that is trained inside its budget.
 
@@ -253,9 +261,8 @@ class Trainer:
         count = self._count_of(arrays, axes, batch)
         parts: List[Dict[str, Any]] = []
         for start in range(0, count, batch):
-            kept = np.minimum(np.arange(start, start + batch), count - 1)
             parts.append(self._core.evaluate([
-                a if axis < 0 else np.take(a, kept, axis) for a, axis in zip(arrays, axes)]))
+                a if axis < 0 else _part(a, axis, start, batch) for a, axis in zip(arrays, axes)]))
         joined: Dict[str, Any] = {}
         for name, first in parts[0].items():
             how = how_joined[name]

@@ -423,6 +423,16 @@ TEST_CASE("groups of heads that read the same keys") {
   });
 }
 
+TEST_CASE("heads that are cut across the positions") {
+  // By views that do not divide so: of 5 positions and 4 heads.
+  CheckFound([](const Leaves& l) {
+    const auto cut = [](Value x) {
+      return Reshape(x, {kBatch, kHeads, kTokens, kFeatures});
+    };
+    return MatMul(Softmax(MatMul(cut(l.q), cut(l.k), false, true)), cut(l.v));
+  });
+}
+
 TEST_CASE("heads that are one axis with the examples") {
   CheckFound([](const Leaves& l) {
     const auto rows = [](Value x) {
