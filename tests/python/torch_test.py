@@ -364,6 +364,22 @@ class TorchTest(support.TestCase):
         trainer = self.check_trains(Net(), levers={"pieces": 4})
         self.assertEqual(trainer.plan.pieces, 4)
 
+    def test_a_module_that_takes_no_symbol_for_its_batch_is_taken_whole(self):
+        class Places(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.dense = nn.Linear(4, 4)
+
+            def forward(self, x):
+                return self.dense(x) + torch.from_numpy(np.arange(x.shape[0]))[:, None].float()
+
+        torch.manual_seed(0)
+        net, x = Places(), torch.randn(3, 4)
+        model = stowage.from_torch(net, x, loss="mse")
+        wanted = torch.nn.functional.mse_loss(net(x), torch.zeros(3, 4)).item()
+        with stowage.Trainer(model, optimizer="sgd", lr=0) as trainer:
+            self.assertAlmostEqual(trainer.step(x, torch.zeros(3, 4)), wanted, places=5)
+
     def test_modules_of_other_types_are_trained_in_them(self):
         for name, dtype, digits in (("f64", torch.float64, 6), ("bf16", torch.bfloat16, 1),
                                     ("f16", torch.float16, 2)):

@@ -209,33 +209,44 @@ def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, 
     batch = batch_of(torch, args, kwargs)
     automatic = torch.export.Dim.AUTO
 
-    def dims(x: Any, is_first: bool) -> Any:
+    def dims(x: Any, axes: str) -> Any:
         if not isinstance(x, torch.Tensor):
             return None
-        if batch == 1 or x.dim() == 0:
+        if batch == 1 or x.dim() == 0 or axes == "none":
             return {}
         if x.shape[0] == batch:
             return {0: automatic}
         # Examples may lie along another axis, as in the states of a recurrent layer.
-        return {} if is_first else {i: automatic for i, n in enumerate(x.shape) if n == batch}
+        return {} if axes == "first" else {i: automatic for i, n in enumerate(x.shape)
+                                           if n == batch}
 
-    def shapes(is_first: bool) -> Any:
-        of_args, of_kwargs = torch.utils._pytree.tree_map(lambda x: dims(x, is_first),
+    def shapes(axes: str) -> Any:
+        of_args, of_kwargs = torch.utils._pytree.tree_map(lambda x: dims(x, axes),
                                                           (args, dict(kwargs)))
         return dict(inspect.signature(module.forward).bind(*of_args, **of_kwargs).arguments)
 
-    def read(is_first: bool) -> Exported:
-        flat, guards = _decomposed(torch, module, args, kwargs, shapes(is_first))
+    def read(axes: str) -> Exported:
+        flat, guards = _decomposed(torch, module, args, kwargs, shapes(axes))
         return _read(torch, module, flat, guards)
+
+    def read_any() -> Exported:
+        try:
+            made = read("first")
+        except Unsupported:
+            raise
+        except Exception:
+            # The module may be written for a batch that is a number, as NumPy's functions are.
+            return read("none")
+        if not made.is_dynamic and shapes("first") != shapes("any"):
+            with contextlib.suppress(Exception):
+                other = read("any")
+                return other if other.is_dynamic else made
+        return made
 
     try:
         with _own_backwards(torch) as called, _without_questions(torch), \
                 torch.inference_mode(False), torch.enable_grad():
-            made = read(is_first=True)
-            if not made.is_dynamic and shapes(True) != shapes(False):
-                with contextlib.suppress(Exception):
-                    other = read(is_first=False)
-                    made = other if other.is_dynamic else made
+            made = read_any()
     except Unsupported:
         raise
     except Exception as error:
