@@ -472,7 +472,7 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
       size_t gap = 0;
       while (gap + 1 < gaps.size() && gaps[gap].end < time) ++gap;
       tradeoff.fates[rehearsal_.first_gap(id) + gap] =
-          stored ? Fate::kKept : Fate::kRemade;
+          stored ? Fate::kKept : Fate::kRecomputed;
     }
     if (stored && !is_forced(id)) {
       tradeoff.stored += rehearsal_.bytes(id);

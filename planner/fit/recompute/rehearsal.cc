@@ -56,6 +56,7 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
                 : id;
     values_.push_back(facts);
   }
+  stays_from_.assign(values_.size(), 0);
   FindLastStages();
   FindGaps();
   FindChecks();
@@ -111,7 +112,7 @@ void Rehearsal::FindGaps() {
     }
     if (!later.empty()) continue;
     gaps_.push_back({id, from, graph_.num_nodes()});
-    as_given_.push_back(Fate::kRemade);
+    as_given_.push_back(Fate::kRecomputed);
   }
   first_gap_.push_back(gaps_.size());
 }
@@ -170,7 +171,13 @@ bool Rehearsal::IsCurrent(const Check& check, NodeId stage) {
     if (stage > begin && fate != Fate::kKept) {
       const NodeId made_at = now_.made_at[Index(check.root)];
       if (made_at <= begin) return false;
-      if (fate == Fate::kRemadeEachTime && made_at != stage) return false;
+      if (made_at != stage) {
+        if (fate == Fate::kRecomputedEachTime) return false;
+        if (fate == Fate::kRecomputedLate &&
+            made_at < stays_from_[Index(check.root)]) {
+          return false;
+        }
+      }
     }
   }
   if (check.value == check.root) return true;

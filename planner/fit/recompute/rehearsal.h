@@ -1,30 +1,36 @@
 #ifndef STOWAGE_PLANNER_FIT_RECOMPUTE_REHEARSAL_H_
 #define STOWAGE_PLANNER_FIT_RECOMPUTE_REHEARSAL_H_
 
-// A training step played through with some of its forward values made twice.
+// A training step played through with some of its forward values recomputed.
 //
-// Between its last reader in forward and its first reader in a later phase, and
-// between any two of these, a forward value waits: a *gap*. In each gap it has a
-// fate. *Kept*, it stays. *Remade*, it dies, and is made again when the gap
-// ends, or before, when a chain wants it, and then stays. *Remade each time*, it
-// does not even stay between two that want it within the gap. What remaking
-// reads is itself kept or remade, so chains through several dropped values
-// follow of themselves, in the order of the graph; views are taken again from
+// A *gap* of a forward value lies between its last reader in forward and its first reader
+// in a later phase, and between any two of these. In each gap the value has a *fate*:
+//
+// - Kept, it stays.
+// - Recomputed, it dies, and is recomputed when the gap ends, or before if another
+//   recomputation reads it; then it stays.
+// - Recomputed each time, it does not stay after a recomputation that read it.
+// - Recomputed late, it does not stay if it was recomputed before the backward pass reaches
+//   its part of the network (SetStaysFrom), and stays if it was recomputed since.
+//
+// The operands of a recomputation are themselves kept or recomputed, so chains through
+// several dropped values follow, in the order of the graph. Views are taken again of
 // whatever their root is by then.
 //
-// What comes out is a script: which nodes run again, and when. Readers read what
-// was made last. A rehearsal of a script gives the live bytes at each time and
-// the extra cost, by the rules of planner/lifetimes.h, in-place results
-// included, without making a graph: a search can rehearse thousands.
+// The result is a script: which nodes run again, and when. Readers read what was computed
+// last. A rehearsal of a script gives the live bytes at each time and the extra cost, by
+// the rules of planner/lifetimes.h, in-place results included, without making a graph: a
+// search can rehearse thousands.
 //
 //   Rehearsal rehearsal(step, {});
 //   std::vector<Fate> fates = rehearsal.AsGiven();
-//   fates[rehearsal.gaps_of(ln_1).front()] = Fate::kRemade;
+//   fates[rehearsal.gaps_of(ln_1).front()] = Fate::kRecomputed;
 //   if (rehearsal.Run(fates)) rehearsal.peak();  // less than before, or not
 
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -38,7 +44,12 @@
 
 namespace stowage::fit {
 
-enum class Fate : uint8_t { kKept, kRemade, kRemadeEachTime };
+enum class Fate : uint8_t {
+  kKept,
+  kRecomputed,
+  kRecomputedEachTime,
+  kRecomputedLate,
+};
 
 struct RehearsalOptions {
   Bytes alignment = 256;  // sizes are rounded up to it
@@ -88,6 +99,13 @@ class Rehearsal {
         first_gap_[Index(id) + 1] - first_gap_[Index(id)]);
   }
   size_t first_gap(ValueId id) const { return first_gap_[Index(id)]; }
+
+  /// By value: the node of the graph from which on a copy stays that was recomputed late.
+  /// Unless this is called, 0: all copies stay.
+  void SetStaysFrom(std::vector<NodeId> stages) {
+    stays_from_ = std::move(stages);
+  }
+  NodeId stays_from(ValueId id) const { return stays_from_[Index(id)]; }
 
   /// By gap: kept where a node of the graph reads at its end, else remade, would
   /// a chain want it.
@@ -227,6 +245,7 @@ class Rehearsal {
   std::vector<Gap> gaps_;
   std::vector<size_t> first_gap_;  // per value, and one more
   std::vector<Fate> as_given_;
+  std::vector<NodeId> stays_from_;  // per value
   double cost_ = 0;
 
   // Nodes before the first of a later phase run the same whatever the fates: they

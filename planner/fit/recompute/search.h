@@ -1,22 +1,21 @@
 #ifndef STOWAGE_PLANNER_FIT_RECOMPUTE_SEARCH_H_
 #define STOWAGE_PLANNER_FIT_RECOMPUTE_SEARCH_H_
 
-// Searches the fates of forward values for all good bargains between live bytes
-// and extra cost at once, whatever the budget: so that a larger budget
-// never costs more than a smaller one.
+// Searches what to recompute, for all good trade-offs between peak memory and extra cost at
+// once, whatever the budget: so that a larger budget never costs more than a smaller one.
 //
-// Small steps are solved exactly (planner/fit/recompute/exact.h). For others the
-// corners of the cuts of planner/fit/recompute/chain.h, at several times, are the
-// start. From one corner to the next, values change in independent groups, one a
-// layer: the layers are changed one by one, earliest first, because what is made
-// there waits longest. Forward cut into segments of which only the borders are
-// kept gives more. Then a ladder of targets is climbed down: at each, values are
-// dropped by bytes above the target per extra cost, until it is met, and
-// kept again where that does no harm. A large step takes all the effort before the
-// ladder ends; its rest is climbed by lazy steps, which add to what was found. Values
-// at like places of like layers form a class, and of a class only the first and the
-// last are tried. Where forward is a chain of equal pieces, what is best of those is
-// known (planner/fit/recompute/chain.h), and is added.
+// Small steps are solved exactly (planner/fit/recompute/exact.h). For others:
+//
+// 1. The corners of the cuts of planner/fit/recompute/chain.h, at several times, are the
+//    start. From one corner to the next, values change in independent groups, one a layer:
+//    layers change one by one, the earliest first, because its values wait longest. Forward
+//    divided into segments of which only the borders are kept gives more.
+// 2. Single values climb down a ladder of targets (planner/fit/recompute/climb.h).
+// 3. Whole classes of values climb down (planner/fit/recompute/class_climb.h), which finds
+//    the small budgets that single changes do not reach, and the points of the frontier are
+//    filled up and refined by single changes again.
+// 4. If forward is a chain of equal pieces, the best schedules of those are known
+//    (planner/fit/recompute/chain.h), and are added.
 
 #include <functional>
 #include <vector>

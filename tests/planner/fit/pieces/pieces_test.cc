@@ -94,7 +94,8 @@ TEST_CASE("what is chosen for a sample is done in every piece alike") {
   Rehearsal of_sample(sample.graph, {});
   std::vector<Fate> fates = of_sample.AsGiven();
   for (const ValueId id : of_sample.candidates()) {
-    if (of_sample.is_saved(id)) fates[of_sample.first_gap(id)] = Fate::kRemade;
+    if (of_sample.is_saved(id))
+      fates[of_sample.first_gap(id)] = Fate::kRecomputed;
   }
   REQUIRE(of_sample.Run(fates));
   const Result<Script> script = StretchScript(sample, of_sample.script(), step);

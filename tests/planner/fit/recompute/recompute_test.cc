@@ -255,7 +255,7 @@ graph "late" {
   Rehearsal rehearsal(*graph, {});
   std::vector<Fate> fates = rehearsal.AsGiven();
   REQUIRE(rehearsal.Run(fates));
-  fates[rehearsal.first_gap(*graph->Find("y"))] = Fate::kRemade;
+  fates[rehearsal.first_gap(*graph->Find("y"))] = Fate::kRecomputed;
   CHECK(!rehearsal.Run(fates));
   REQUIRE(rehearsal.Run(rehearsal.AsGiven()));
   REQUIRE(IsSmallStep(*graph, rehearsal));

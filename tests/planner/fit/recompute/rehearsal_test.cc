@@ -76,8 +76,8 @@ TEST_CASE("a chain is made again in order, right before it is wanted") {
   const Bytes given = rehearsal.peak();
 
   // Both a and b are dropped; b wants a, which then stays for e.
-  fates[rehearsal.first_gap(*graph.Find("a"))] = Fate::kRemade;
-  fates[rehearsal.first_gap(*graph.Find("b"))] = Fate::kRemade;
+  fates[rehearsal.first_gap(*graph.Find("a"))] = Fate::kRecomputed;
+  fates[rehearsal.first_gap(*graph.Find("b"))] = Fate::kRecomputed;
   REQUIRE(rehearsal.Run(fates));
   CHECK(rehearsal.nodes_again() == 2);
   CHECK(rehearsal.extra_cost() == 2 * rehearsal.node_cost(0));
@@ -89,10 +89,31 @@ TEST_CASE("a chain is made again in order, right before it is wanted") {
         std::vector<std::string>{"a~recomputed", "b~recomputed", "d"});
 
   // Let go in between, a is made a third time for e.
-  fates[rehearsal.first_gap(*graph.Find("a"))] = Fate::kRemadeEachTime;
+  fates[rehearsal.first_gap(*graph.Find("a"))] = Fate::kRecomputedEachTime;
   REQUIRE(rehearsal.Run(fates));
   CHECK(rehearsal.nodes_again() == 3);
   CHECK(Rewrite(graph, rehearsal)->Find("a~recomputed2").has_value());
+}
+
+TEST_CASE("a value recomputed late stays from its stage on") {
+  const Graph graph = Chain();
+  Rehearsal rehearsal(graph, {.in_place = false});
+  const ValueId a = *graph.Find("a");
+  std::vector<Fate> fates = rehearsal.AsGiven();
+  fates[rehearsal.first_gap(a)] = Fate::kRecomputedLate;
+  fates[rehearsal.first_gap(*graph.Find("b"))] = Fate::kRecomputed;
+  const auto nodes_again_from = [&](NodeId stage) {
+    std::vector<NodeId> stages(static_cast<size_t>(graph.num_values()), 0);
+    stages[static_cast<size_t>(a)] = stage;
+    rehearsal.SetStaysFrom(stages);
+    REQUIRE(rehearsal.Run(fates));
+    return rehearsal.nodes_again();
+  };
+  // For d, b is recomputed of a. The copy of a stays for e if it was made late enough.
+  const NodeId d = graph.value(*graph.Find("d")).producer;
+  CHECK(nodes_again_from(0) == 2);
+  CHECK(nodes_again_from(d) == 2);
+  CHECK(nodes_again_from(d + 1) == 3);
 }
 
 TEST_CASE(
@@ -119,7 +140,7 @@ TEST_CASE(
 TEST_CASE("a script plays as the fates it came from") {
   const Graph graph = Chain();
   Rehearsal rehearsal(graph, {});
-  std::vector<Fate> fates(rehearsal.gaps().size(), Fate::kRemadeEachTime);
+  std::vector<Fate> fates(rehearsal.gaps().size(), Fate::kRecomputedEachTime);
   REQUIRE(rehearsal.Run(fates));
   const Script script = rehearsal.script();
   const Bytes peak = rehearsal.peak();
@@ -216,8 +237,8 @@ void CheckWhatIsLive(const Graph& step, const RehearsalOptions& options,
     for (size_t k = 0; k < fates.size(); ++k) {
       const int64_t fate = rng.Below(2 + 2 * part);
       fates[k] = part == 0   ? rehearsal.AsGiven()[k]
-                 : fate == 0 ? Fate::kRemade
-                 : fate == 1 ? Fate::kRemadeEachTime
+                 : fate == 0 ? Fate::kRecomputed
+                 : fate == 1 ? Fate::kRecomputedEachTime
                              : Fate::kKept;
     }
     if (!rehearsal.Run(fates)) continue;

@@ -1,0 +1,359 @@
+#include "planner/fit/recompute/climb.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "base/index.h"
+#include "planner/fit/recompute/classes.h"
+
+namespace stowage::fit {
+namespace {
+
+constexpr double kMinLeap = 0.01;  // as a share of the step's operations
+constexpr int kMaxLeaps = 100;
+constexpr double kMinCostToRefill = 0.03;  // likewise
+constexpr size_t kMaxTangled = 5;
+constexpr int64_t kMaxNodesUntangling = 3'000'000;
+
+using KnownWorths = std::map<std::pair<size_t, Fate>, double>;
+
+double WorthOf(const KnownWorths& known, size_t gap, Fate fate) {
+  const auto at = known.find({gap, fate});
+  return at != known.end() ? at->second
+                           : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
+// Which moves are tried before the best is made: all; or those that were worth more than
+// the best of now when they were tried last, since as a rule a move is worth less once
+// others are made (Minoux 1978, "Accelerated greedy algorithms for maximizing submodular
+// set functions").
+bool Climb::Reach(Bytes target, std::vector<Fate>* fates, Greedy greedy) {
+  if (!frontier_.Try(*fates)) return false;
+  KnownWorths known;
+  while (frontier_.latest().peak > target) {
+    const double before = frontier_.latest().cost;
+    const double excess = frontier_.Excess(target);
+    const double min_cost = 1e-9 * rehearsal_.cost() + 1;
+    std::vector<Move> moves;
+    const auto add = [&](size_t gap, Fate fate) {
+      moves.push_back({gap, fate, WorthOf(known, gap, fate)});
+    };
+    ForEachMove(*fates, Fate::kKept,
+                [&](size_t gap) { add(gap, Fate::kRecomputed); });
+    for (const Fate fate : {Fate::kRecomputed, Fate::kRecomputedLate}) {
+      ForEachMove(*fates, fate, [&](size_t gap) {
+        add(gap, Fate::kRecomputedEachTime);
+        add(gap, Fate::kKept);
+      });
+    }
+    std::ranges::stable_sort(moves, std::greater(), &Move::worth);
+    std::optional<Move> best;
+    for (Move move : moves) {
+      if (best && move.worth <= best->worth) break;
+      const Fate old = std::exchange((*fates)[move.gap], move.fate);
+      move.worth = 0;
+      if (frontier_.Try(*fates)) {
+        const double gain = excess - frontier_.Excess(target);
+        const double cost =
+            std::max(frontier_.latest().cost - before, min_cost);
+        move.worth = std::max(gain / cost, 0.0);
+      }
+      (*fates)[move.gap] = old;
+      if (greedy == Greedy::kLazy) known[{move.gap, move.fate}] = move.worth;
+      if (move.worth > (best ? best->worth : 0)) best = move;
+    }
+    if (best) {
+      (*fates)[best->gap] = best->fate;
+    } else if (!Untangle(target, fates)) {
+      return false;
+    }
+    if (!frontier_.Try(*fates)) return false;
+  }
+  return true;
+}
+
+// The node of the graph at whose time the peak is.
+NodeId Climb::FullestStage() const {
+  const auto live = rehearsal_.live();
+  const auto fullest =
+      static_cast<size_t>(std::ranges::max_element(live) - live.begin());
+  const auto items = rehearsal_.items();
+  return items[std::min(fullest, items.size() - 1)].stage;
+}
+
+// The gaps around the stage whose values are saved, and are read or produced by the nodes
+// that run for the stage: the largest values first.
+std::vector<size_t> Climb::Tangle(NodeId stage) const {
+  std::set<ValueId> values;
+  for (const Rehearsal::Item& item : rehearsal_.items()) {
+    if (item.stage != stage) continue;
+    const Node& node = graph_.node(item.node);
+    for (const ValueId id : node.inputs) values.insert(rehearsal_.root(id));
+    values.insert(node.results.begin(), node.results.end());
+  }
+  std::vector<size_t> tangle;
+  for (const std::vector<size_t>& members : classes_) {
+    for (const size_t gap : members) {
+      const Gap& g = rehearsal_.gaps()[gap];
+      if (g.begin <= stage && stage <= g.end && values.contains(g.value) &&
+          rehearsal_.is_saved(g.value)) {
+        tangle.push_back(gap);
+      }
+    }
+  }
+  std::ranges::sort(tangle);
+  std::ranges::stable_sort(tangle, std::greater(), [&](size_t gap) {
+    return rehearsal_.bytes(rehearsal_.gaps()[gap].value);
+  });
+  tangle.resize(std::min(tangle.size(), kMaxTangled));
+  return tangle;
+}
+
+// The fates with a gap's value recomputed each time, and with it all that it is then
+// recomputed from, which would otherwise stay in its place.
+std::vector<Fate> Climb::WithChainEachTime(std::vector<Fate> fates,
+                                           size_t gap) const {
+  const Gap& dropped = rehearsal_.gaps()[gap];
+  fates[gap] = Fate::kRecomputedEachTime;
+  std::vector<ValueId> chain = {dropped.value};
+  while (!chain.empty()) {
+    const Node& node = graph_.node(graph_.value(chain.back()).producer);
+    chain.pop_back();
+    for (const ValueId input : node.inputs) {
+      const ValueId root = rehearsal_.root(input);
+      const std::span<const Gap> gaps = rehearsal_.gaps_of(root);
+      for (size_t k = 0; k < gaps.size(); ++k) {
+        Fate& fate = fates[rehearsal_.first_gap(root) + k];
+        if (fate != Fate::kRecomputed || gaps[k].end <= dropped.begin ||
+            gaps[k].begin >= dropped.end) {
+          continue;
+        }
+        fate = Fate::kRecomputedEachTime;
+        chain.push_back(root);
+      }
+    }
+  }
+  return fates;
+}
+
+// Where no single change helps, several at once may: a value that was recomputed for two
+// readers is kept between them once its operands are not; dropping a value frees bytes only
+// if its operands do not take them. Tries all fates of the values in the tangle at the
+// peak, and the chains of the values kept across it.
+bool Climb::Untangle(Bytes target, std::vector<Fate>* fates) {
+  if (nodes_untangling_ > kMaxNodesUntangling || !frontier_.Try(*fates)) {
+    return false;
+  }
+  const int64_t nodes = frontier_.nodes();
+  const double before = frontier_.latest().cost;
+  const double excess = frontier_.Excess(target);
+  const double min_cost = 1e-9 * rehearsal_.cost() + 1;
+  const NodeId stage = FullestStage();
+  const std::vector<size_t> tangle = Tangle(stage);
+  double best_worth = 0;
+  std::vector<Fate> best;
+  const auto consider = [&](const std::vector<Fate>& trial) {
+    if (!frontier_.Try(trial)) return;
+    const double gain = excess - frontier_.Excess(target);
+    const double cost = std::max(frontier_.latest().cost - before, min_cost);
+    if (gain > 0 && gain / cost > best_worth) {
+      best_worth = gain / cost;
+      best = trial;
+    }
+  };
+  constexpr Fate kFates[] = {Fate::kKept, Fate::kRecomputed,
+                             Fate::kRecomputedEachTime};
+  size_t combinations = 1;
+  for (size_t k = 0; k < tangle.size(); ++k) combinations *= std::size(kFates);
+  std::vector<Fate> trial = *fates;
+  for (size_t combination = 0; combination < combinations; ++combination) {
+    size_t rest = combination;
+    for (const size_t gap : tangle) {
+      trial[gap] = kFates[rest % std::size(kFates)];
+      rest /= std::size(kFates);
+    }
+    consider(trial);
+  }
+  ForEachMove(*fates, Fate::kKept, [&](size_t gap) {
+    const Gap& g = rehearsal_.gaps()[gap];
+    if (g.begin >= stage || g.end <= stage) return;
+    consider(WithChainEachTime(*fates, gap));
+  });
+  nodes_untangling_ += frontier_.nodes() - nodes;
+  if (best.empty()) return false;
+  *fates = std::move(best);
+  return true;
+}
+
+// Keeps values again where the target allows it and that saves operations, in the order of
+// the classes.
+void Climb::Polish(Bytes target, std::vector<Fate>* fates) {
+  if (!frontier_.Try(*fates)) return;
+  double min_cost = frontier_.latest().cost;
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    const auto consider = [&](size_t gap, Fate fate) {
+      const Fate old = (*fates)[gap];
+      if (old == fate) return;
+      (*fates)[gap] = fate;
+      if (frontier_.Try(*fates) && frontier_.latest().peak <= target &&
+          frontier_.latest().cost < min_cost) {
+        min_cost = frontier_.latest().cost;
+        changed = true;
+      } else {
+        (*fates)[gap] = old;
+      }
+    };
+    ForEachMove(*fates, Fate::kRecomputedEachTime, [&](size_t gap) {
+      consider(gap, Fate::kRecomputed);
+      consider(gap, Fate::kKept);
+    });
+    for (const Fate fate : {Fate::kRecomputedLate, Fate::kRecomputed}) {
+      ForEachMove(*fates, fate,
+                  [&](size_t gap) { consider(gap, Fate::kKept); });
+    }
+  }
+}
+
+void Climb::KeepBest(Bytes target, std::vector<Fate>* fates) {
+  KnownWorths known;  // operations saved
+  while (frontier_.Try(*fates)) {
+    const double before = frontier_.latest().cost;
+    std::vector<Move> moves;
+    const auto add = [&](size_t gap, Fate fate) {
+      moves.push_back({gap, fate, WorthOf(known, gap, fate)});
+    };
+    ForEachMove(*fates, Fate::kRecomputedEachTime, [&](size_t gap) {
+      if (rehearsal_.stays_from(rehearsal_.gaps()[gap].value) > 0) {
+        add(gap, Fate::kRecomputedLate);
+      }
+      add(gap, Fate::kRecomputed);
+      add(gap, Fate::kKept);
+    });
+    ForEachMove(*fates, Fate::kRecomputedLate, [&](size_t gap) {
+      add(gap, Fate::kRecomputed);
+      add(gap, Fate::kKept);
+    });
+    ForEachMove(*fates, Fate::kRecomputed,
+                [&](size_t gap) { add(gap, Fate::kKept); });
+    std::ranges::stable_sort(moves, std::greater(), &Move::worth);
+    std::optional<Move> best;
+    for (Move move : moves) {
+      if (move.worth <= (best ? best->worth : 0)) break;
+      const Fate old = std::exchange((*fates)[move.gap], move.fate);
+      const bool fits =
+          frontier_.Try(*fates) && frontier_.latest().peak <= target;
+      move.worth = fits ? before - frontier_.latest().cost : 0;
+      (*fates)[move.gap] = old;
+      known[{move.gap, move.fate}] = move.worth;
+      if (move.worth > (best ? best->worth : 0)) best = move;
+    }
+    if (!best) return;
+    (*fates)[best->gap] = best->fate;
+  }
+}
+
+void Climb::Down(Bytes start) {
+  const Bytes rung = std::max<Bytes>(1, start / kTargets);
+  const auto& points = frontier_.points();
+  for (Bytes target = start - rung; target > 0; target -= rung) {
+    if (frontier_.nodes() > frontier_.max_nodes() / 2) break;
+    // The cheapest point that meets the target already is made cheaper; the most expensive
+    // that does not is brought down to it.
+    auto at = points.upper_bound(target);
+    const bool met = at != points.begin();
+    std::vector<Fate> above;
+    if (at != points.end()) above = at->second.fates;
+    if (met) {
+      std::vector<Fate> fates = std::prev(at)->second.fates;
+      Polish(target, &fates);
+    }
+    if (above.empty()) continue;
+    if (Reach(target, &above)) {
+      Polish(target, &above);
+    } else if (!met) {
+      break;
+    }
+  }
+  for (Bytes step = rung / 2; step > start / 4096 + 1;) {
+    if (frontier_.is_spent()) return;
+    if (IsTooExpensive(points.begin()->second.cost)) return;
+    const Bytes target = points.begin()->first - step;
+    std::vector<Fate> fates = points.begin()->second.fates;
+    if (target > 0 && Reach(target, &fates)) {
+      Polish(target, &fates);
+    } else {
+      step /= 2;
+    }
+  }
+}
+
+void Climb::Lazily(Bytes start) {
+  const Bytes rung = std::max<Bytes>(1, start / kTargets);
+  for (Bytes target = start - rung; target > 0; target -= rung) {
+    const auto& [peak, lowest] = *frontier_.points().begin();
+    if (peak <= target) continue;
+    std::vector<Fate> fates = lowest.fates;
+    if (!Reach(target, &fates, Greedy::kLazy)) return;
+    Polish(target, &fates);
+  }
+}
+
+void Climb::FillSteps(Bytes start) {
+  const auto& points = frontier_.points();
+  const Bytes rung = std::max<Bytes>(1, start / kTargets);
+  std::set<Bytes> tried;
+  for (int k = 0; k < kMaxLeaps && !frontier_.is_spent(); ++k) {
+    auto leap = points.end();
+    double highest = kMinLeap * rehearsal_.cost();
+    for (auto at = points.begin(); at != points.end(); ++at) {
+      const auto next = std::next(at);
+      if (next == points.end() || tried.contains(next->first) ||
+          IsTooExpensive(next->second.cost)) {
+        continue;
+      }
+      const double height = at->second.cost - next->second.cost;
+      if (height <= highest) continue;
+      highest = height;
+      leap = at;
+    }
+    if (leap == points.end()) return;
+    const Bytes low = leap->first;
+    const Bytes high = std::next(leap)->first;
+    const std::vector<Fate> from = std::next(leap)->second.fates;
+    tried.insert(high);
+    for (const Bytes target : {high - 1, high - rung / 2, (low + high) / 2}) {
+      if (target < low) continue;
+      std::vector<Fate> fates = from;
+      if (Reach(target, &fates)) Polish(target, &fates);
+    }
+  }
+}
+
+void Climb::RefillPoints(Bytes start) {
+  std::vector<std::pair<Bytes, std::vector<Fate>>> points;
+  for (const auto& [peak, point] : frontier_.points()) {
+    const bool is_cheap = point.cost <= kMinCostToRefill * rehearsal_.cost();
+    if (is_cheap || IsTooExpensive(point.cost)) continue;
+    // The lowest stays as it is: a cheaper point of that peak may be packed less well, and
+    // no other point could stand in for it.
+    const Bytes last = points.empty() ? frontier_.points().begin()->first
+                                      : points.back().first;
+    if (peak >= last + start / kTargets / 2) {
+      points.emplace_back(peak, point.fates);
+    }
+  }
+  for (auto& [peak, fates] : points) KeepBest(peak, &fates);
+}
+
+}  // namespace stowage::fit

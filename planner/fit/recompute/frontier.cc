@@ -1,0 +1,48 @@
+#include "planner/fit/recompute/frontier.h"
+
+#include <iterator>
+#include <utility>
+
+namespace stowage::fit {
+
+bool Frontier::Try(const std::vector<Fate>& fates) {
+  if (is_spent()) return false;
+  if (on_try_) on_try_();
+  if (!rehearsal_.Run(fates)) return false;
+  nodes_ += static_cast<int64_t>(rehearsal_.items().size());
+  latest_ = {rehearsal_.peak(), rehearsal_.extra_cost()};
+  const auto next = points_.upper_bound(latest_.peak);
+  if (next == points_.begin() || std::prev(next)->second.cost > latest_.cost) {
+    Add(latest_.peak, {latest_.cost, fates, rehearsal_.script()});
+  }
+  return true;
+}
+
+bool Frontier::Try(const Script& script) {
+  if (on_try_) on_try_();
+  if (!rehearsal_.Run(script)) return false;
+  latest_ = {rehearsal_.peak(), rehearsal_.extra_cost()};
+  Add(latest_.peak, {latest_.cost, {}, script});
+  return true;
+}
+
+void Frontier::Add(Bytes peak, Point point) {
+  auto next = points_.upper_bound(peak);
+  if (next != points_.begin() && std::prev(next)->second.cost <= point.cost) {
+    return;
+  }
+  while (next != points_.end() && next->second.cost >= point.cost) {
+    next = points_.erase(next);
+  }
+  points_.insert_or_assign(peak, std::move(point));
+}
+
+double Frontier::Excess(Bytes target) const {
+  double sum = 0;
+  for (const Bytes live : rehearsal_.live()) {
+    if (live > target) sum += static_cast<double>(live - target);
+  }
+  return sum;
+}
+
+}  // namespace stowage::fit
