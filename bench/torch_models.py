@@ -3,13 +3,14 @@
 training mode, three steps of SGD beside torch's, both in double precision, and the arena of a
 step in f32 with AdamW beside the most memory that torch holds in one.
 
-    pip install torch torchvision timm transformers
+    pip install torch torchvision timm transformers diffusers
     bench/torch_models.py [NAME]...
 
 A row of Markdown for each: how long the import takes, how far the worst of three losses is from
 torch's, which are reported in f32 (f32 itself would show little: deep batch norms of few images
 magnify its rounding), the arena in MB, its share of torch's peak (MemTracker, fake tensors,
-eager), or the message that refuses it. Dropouts are set to 0.
+eager), the share of the smallest arena that recomputation reaches with up to 15 % more
+operations, or the message that refuses it. Dropouts are set to 0.
 """
 
 import copy
@@ -19,6 +20,7 @@ import warnings
 
 import torch
 import transformers
+from torch import nn
 from torch.nn import functional as F
 
 import stowage
@@ -28,6 +30,7 @@ transformers.logging.set_verbosity_error()
 
 BATCH, LENGTH, WORDS = 4, 128, 1000
 RATE = 0.0078125  # the same number in any type
+MORE_PERCENT = 15  # operations
 TOKENS = dict(bos_token_id=1, eos_token_id=1, pad_token_id=0)
 SMALL = dict(vocab_size=WORDS, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
              intermediate_size=128, max_position_embeddings=256)
@@ -74,6 +77,105 @@ def of_timm(name, size=96):
         import timm
         return timm.create_model(name, num_classes=4)
     return make, lambda: torch.randn(BATCH, 3, size, size)
+
+
+class Denoiser(nn.Module):
+    """A diffusion model by its loss: the noise that was added to an image is predicted."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, image, noise, step, text=None):
+        noisy = image + noise * (step[:, None, None, None] / 1000)
+        more = (text,) if text is not None else ()
+        return {"loss": F.mse_loss(self.net(noisy, step, *more).sample, noise)}
+
+
+def of_diffusers(kind, text=None, **options):
+    def make():
+        import diffusers
+        return Denoiser(getattr(diffusers, kind)(**options))
+
+    def inputs():
+        size, channels = options["sample_size"], options["in_channels"]
+        made = {"image": torch.randn(BATCH, channels, size, size),
+                "noise": torch.randn(BATCH, channels, size, size),
+                "step": torch.arange(BATCH)}
+        return {**made, "text": torch.randn(BATCH, *text)} if text else made
+    return make, inputs
+
+
+class Vae(nn.Module):
+    """A variational autoencoder, whose noise is given: so that torch's can be the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Conv2d(3, 32, 4, 2, 1), nn.SiLU(),
+                                     nn.Conv2d(32, 64, 4, 2, 1), nn.SiLU(), nn.Flatten(),
+                                     nn.Linear(64 * 64, 64))
+        self.decoder = nn.Sequential(nn.Linear(32, 64 * 64), nn.Unflatten(1, (64, 8, 8)),
+                                     nn.ConvTranspose2d(64, 32, 4, 2, 1), nn.SiLU(),
+                                     nn.ConvTranspose2d(32, 3, 4, 2, 1))
+
+    def forward(self, image, noise):
+        mean, log_variance = self.encoder(image).chunk(2, 1)
+        made = self.decoder(mean + (log_variance / 2).exp() * noise)
+        apart = (mean**2 + log_variance.exp() - 1 - log_variance).sum(1).mean() / 2
+        return {"loss": F.mse_loss(made, image) + 1e-3 * apart}
+
+
+class GraphNet(nn.Module):
+    """Two rounds of messages along the edges of a graph, by index_add."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(32, 64), nn.Linear(64, 64)
+        self.head = nn.Linear(64, 8)
+
+    def forward(self, nodes, ends):
+        for layer in (self.first, self.second):
+            sent = layer(nodes)
+            nodes = F.relu(sent + torch.zeros_like(sent).index_add(0, ends[1], sent[ends[0]]))
+        return self.head(nodes)
+
+
+class TwoTowers(nn.Module):
+    """Texts and images whose towers meet in a contrastive loss, as CLIP's do."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, 64)
+        self.text = nn.TransformerEncoderLayer(64, 4, 128, 0.0, batch_first=True)
+        self.image = nn.Sequential(nn.Conv2d(3, 64, 8, 8), nn.GELU(), nn.AdaptiveAvgPool2d(1),
+                                   nn.Flatten(), nn.Linear(64, 64))
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, ids, image):
+        texts = F.normalize(self.text(self.words(ids)).mean(1), dim=-1)
+        images = F.normalize(self.image(image), dim=-1)
+        logits = self.scale.exp() * texts @ images.T
+        labels = torch.arange(len(logits))
+        return {"loss": (F.cross_entropy(logits, labels) + F.cross_entropy(logits.T, labels)) / 2}
+
+
+class Binary(nn.Module):
+    """Layers whose weights are signs, trained straight through."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(256, 256) for _ in range(3))
+        self.head = nn.Linear(256, 8)
+
+    def forward(self, x):
+        for layer in self.layers:
+            signs = layer.weight + (layer.weight.sign() - layer.weight).detach()
+            x = F.hardtanh(F.linear(x, signs / 16, layer.bias))
+        return self.head(x)
+
+
+def edges():
+    return {"nodes": torch.randn(256, 32), "ends": torch.randint(0, 256, (2, 1024))}
 
 
 WITHOUT_HEADS = dict(aux_logits=False, init_weights=False)
@@ -135,11 +237,30 @@ MODELS = {
     "ghostnet": of_timm("ghostnet_100"),
     "levit_128": of_timm("levit_128", 224),
     "fastvit_t8": of_timm("fastvit_t8", 224),
+    "unet2d": of_diffusers("UNet2DModel", sample_size=32, in_channels=3, out_channels=3,
+                           block_out_channels=(32, 64), layers_per_block=1, norm_num_groups=8,
+                           down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+                           up_block_types=("AttnUpBlock2D", "UpBlock2D")),
+    "unet2d_condition": of_diffusers(
+        "UNet2DConditionModel", text=(16, 64), sample_size=16, in_channels=4, out_channels=4,
+        block_out_channels=(32, 64), layers_per_block=1, norm_num_groups=8,
+        cross_attention_dim=64, attention_head_dim=8,
+        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D")),
+    "vae": (Vae, lambda: {"image": torch.randn(BATCH, 3, 32, 32),
+                          "noise": torch.randn(BATCH, 32)}),
+    "gnn": (GraphNet, edges),
+    "two_towers": (TwoTowers, lambda: {"ids": words(32),
+                                       "image": torch.randn(BATCH, 3, 32, 32)}),
+    "straight_through": (Binary, lambda: torch.randn(64, 256)),
 }
 
 
 def call(net, inputs):
+    """What a module is judged by: its logits, or its own loss."""
     output = net(**inputs) if isinstance(inputs, dict) else net(inputs)
+    if isinstance(output, dict) and set(output) == {"loss"}:
+        return output["loss"]
     return output.logits if hasattr(output, "logits") else output
 
 
@@ -154,12 +275,18 @@ def without_dropout(net):
 
 def loss_of(net, inputs, labels):
     logits = call(net, inputs)
+    if not logits.shape:
+        return logits
     return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
 
 
 def imported(net, inputs):
     if isinstance(inputs, dict):
-        return stowage.from_torch(net, kwargs=inputs, loss="cross_entropy:logits", check=False)
+        with torch.no_grad():
+            output = copy.deepcopy(net)(**inputs)
+        loss = ("cross_entropy" if isinstance(output, torch.Tensor)
+                else "loss" if set(output) == {"loss"} else "cross_entropy:logits")
+        return stowage.from_torch(net, kwargs=inputs, loss=loss, check=False)
     return stowage.from_torch(net, inputs, check=False)
 
 
@@ -176,7 +303,8 @@ def worst_loss(net, inputs, labels):
             loss = loss_of(net, inputs, labels)
             loss.backward()
             optimizer.step()
-            worst = max(worst, abs(trainer.step(*given, labels) - loss.item())
+            made_loss = trainer.step(*given, *([] if labels is None else [labels]))
+            worst = max(worst, abs(made_loss - loss.item())
                         / max(1, abs(loss.item())))
     return worst
 
@@ -188,9 +316,11 @@ def peak_of_torch(make, examples):
     with FakeTensorMode():
         net, inputs = without_dropout(make().train()), examples()
         optimizer = torch.optim.AdamW(net.parameters(), foreach=False)
-        labels = torch.zeros(call(net, inputs).shape[:-1], dtype=torch.long)
+        made = call(net, inputs)
+        labels = torch.zeros(made.shape[:-1], dtype=torch.long) if made.shape else None
         tracker = MemTracker()
-        tracker.track_external(net, optimizer, labels, *torch.utils._pytree.tree_leaves(inputs))
+        tracker.track_external(net, optimizer, *([] if labels is None else [labels]),
+                               *torch.utils._pytree.tree_leaves(inputs))
         with tracker:
             for step in range(2):
                 if step:
@@ -201,6 +331,14 @@ def peak_of_torch(make, examples):
         return max(each["Total"] for each in tracker.get_tracker_snapshot("peak").values())
 
 
+def smallest_arena(model, given):
+    """The smallest that recomputation alone reaches with up to 15 % more operations."""
+    plan = stowage.plan(model, optimizer="adamw", budget=given, device="cpu",
+                        levers={"recompute": "auto", "pieces": 1, "offload": "none"})
+    return min(each["budget_bytes"] for each in plan.frontier()
+               if each["recompute_flops_percent"] <= MORE_PERCENT)
+
+
 def row(name):
     make, examples = MODELS[name]
     torch.manual_seed(0)
@@ -208,25 +346,28 @@ def row(name):
     net = without_dropout(make().train())
     start = time.perf_counter()
     try:
-        plan = stowage.plan(imported(net, inputs), optimizer="adamw", levers="none", device="cpu")
+        model = imported(net, inputs)
+        plan = stowage.plan(model, optimizer="adamw", levers="none", device="cpu")
     except stowage.StowageError as error:
-        return f"| {name} | | | | refused: {str(error).splitlines()[0][:160]} |"
+        return f"| {name} | | | | | refused: {str(error).splitlines()[0][:160]} |"
     seconds = time.perf_counter() - start
     with torch.no_grad():
         logits = call(copy.deepcopy(net), inputs)
-    labels = torch.randint(0, logits.shape[-1], logits.shape[:-1])
+    labels = torch.randint(0, logits.shape[-1], logits.shape[:-1]) if logits.shape else None
     worst = worst_loss(net, inputs, labels)
+    least = smallest_arena(model, plan.arena_bytes)
     try:
-        share = f"{plan.arena_bytes / peak_of_torch(make, examples):.2f}"
+        peak = peak_of_torch(make, examples)
+        shares = f"{plan.arena_bytes / peak:.2f} | {least / peak:.2f}"
     except Exception as error:  # what torch's tracker does not take
-        share = type(error).__name__
-    return f"| {name} | {seconds:.1f} | {worst:.0e} | {plan.arena_bytes / 1e6:.1f} | {share} |"
+        shares = f"{type(error).__name__} | {least / 1e6:.1f} MB"
+    return f"| {name} | {seconds:.1f} | {worst:.0e} | {plan.arena_bytes / 1e6:.1f} | {shares} |"
 
 
 def main():
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, batch {BATCH}\n")
-    print("| model | import, s | losses | arena, MB | of torch's peak |")
-    print("|---|---|---|---|---|")
+    print("| model | import, s | losses | arena, MB | of torch's peak | with recomputation |")
+    print("|---|---|---|---|---|---|")
     for name in sys.argv[1:] or MODELS:
         print(row(name), flush=True)
 
