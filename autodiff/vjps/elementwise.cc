@@ -175,16 +175,21 @@ constinit const Vjp DivVjp = Differentiable([](VjpContext& v) {
   if (v.needs(1)) v.Contribute(1, Neg(Mul(scaled, v.output())));
 });
 
-// b a^(b-1) and y log a
+// b a^(b-1), and 0 where b is 0; y log a, and 0 where a is 0 and b is not below: the limits
+// of both, as in PyTorch.
 constinit const Vjp PowVjp = Differentiable([](VjpContext& v) {
   const Value dy = v.cotangent();
+  const Value a = v.input(0);
+  const Value b = v.input(1);
+  const Value zero = Zeros(v.builder(), v.output_type());
   if (v.needs(0)) {
-    const Value a = v.input(0);
-    const Value b = v.input(1);
-    v.Contribute(0, Mul(Mul(dy, b), Pow(a, AddScalar(b, -1))));
+    const Value slope = Mul(Mul(dy, b), Pow(a, AddScalar(b, -1)));
+    v.Contribute(0, Where(Equal(b, zero), zero, slope));
   }
   if (v.needs(1)) {
-    v.Contribute(1, Mul(Mul(dy, v.output()), Log(v.input(0))));
+    const Value slope = Mul(Mul(dy, v.output()), Log(a));
+    const Value is_zero = LogicalAnd(Equal(a, zero), GreaterEqual(b, zero));
+    v.Contribute(1, Where(is_zero, zero, slope));
   }
 });
 

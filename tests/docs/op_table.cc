@@ -76,9 +76,9 @@ std::string LimitsOf(OpKind op) {
     case OpKind::kDiv:
       return "infinite or NaN where b is 0";
     case OpKind::kPow:
-      return "of a infinite or NaN where a is 0 and b below 1; of b infinite "
-             "or "
-             "NaN where a is 0, NaN where a is below";
+      return "of a infinite where a is 0 and b below 1 and not 0; of b "
+             "infinite "
+             "where a is 0 and b below 0, NaN where a is below 0";
     case OpKind::kMaximum:
     case OpKind::kMinimum:
       return "equal operands get half each";
