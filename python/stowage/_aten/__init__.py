@@ -9,8 +9,9 @@ What has no row is decomposed by torch into ops that have, or refused.
 from __future__ import annotations
 
 from stowage._aten import (attention, convolutions, elementwise, indexing, losses, norms, products,
-                           random, recurrent, reductions, shapes)
+                           random, recurrent, reductions, sampling, scans, shapes, special)
 from stowage._aten.table import ROWS
 
 __all__ = ["ROWS", "attention", "convolutions", "elementwise", "indexing", "losses", "norms",
-           "products", "random", "recurrent", "reductions", "shapes"]
+           "products", "random", "recurrent", "reductions", "sampling", "scans", "shapes",
+           "special"]

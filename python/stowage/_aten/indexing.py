@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from stowage import ops
 from stowage._aten.shapes import broadcast, reshaped
@@ -245,19 +245,84 @@ def _from_start(g: Lowering, at: Any, size: int) -> Value:
                      ops.add(value, g.scalar(size, "i64")), value)
 
 
+def _on_part(x: Value, at: Value, dim: int, make: Callable[[Value], Value]) -> Value:
+    """`make` of the first elements along the other axes, as many as there are indices."""
+    for axis, n in enumerate(at.shape):
+        size = x.shape[axis]
+        if axis == dim or n == size:
+            continue
+        inner = _on_part(ops.slice(x, axis=axis, start=0, end=n), at, dim, make)
+        return ops.concat([inner, ops.slice(x, axis=axis, start=n, end=size)], axis=axis)
+    return make(x)
+
+
+def _updates(g: Lowering, src: Any, at: Value, dtype: str) -> Value:
+    """As many of them as there are indices; a number for each."""
+    if not isinstance(src, (Traced, g.torch.Tensor)) or not src.shape:
+        return ops.broadcast(ops.reshape(g.value(src, dtype), shape=[1] * len(at.shape)),
+                             shape=list(at.shape))
+    updates = g.value(src, dtype)
+    for axis, n in enumerate(at.shape):
+        if n != updates.shape[axis]:
+            updates = ops.slice(updates, axis=axis, start=0, end=n)
+    return updates
+
+
+def _count(g: Lowering, part: Value, at: Value, dim: int) -> Value:
+    """How many indices name each element."""
+    return ops.put_add(g.fill(part.shape, 0, part.dtype), at, g.fill(at.shape, 1, part.dtype),
+                       axis=dim)
+
+
 @row("scatter_add")
 def scatter_add(g: Lowering, x: Any, dim: int, index: Any, src: Any) -> Traced:
     value, at = g.value(x), _indices(g, index)
     dim = g.axis(value, dim)
-    updates = g.value(src, value.dtype)
-    for axis, n in enumerate(at.shape):
-        if n != updates.shape[axis]:
-            updates = ops.slice(updates, axis=axis, start=0, end=n)
-        if axis != dim and n != value.shape[axis]:
-            raise Unsupported(f"[from_torch] scatter_add with indices {tuple(at.shape)} into "
-                              f"{tuple(value.shape)} is not supported; expected the same "
-                              f"dimensions but along axis {dim}")
-    return Traced(ops.put_add(value, at, updates, axis=dim))
+    updates = _updates(g, src, at, value.dtype)
+    return Traced(_on_part(value, at, dim,
+                           lambda part: ops.put_add(part, at, updates, axis=dim)))
+
+
+@row("scatter.src", "scatter.value")
+def scatter(g: Lowering, x: Any, dim: int, index: Any, src: Any) -> Traced:
+    """Elements in the place of others; of several for one place, their mean, each with the whole
+    gradient."""
+    value, at = g.value(x), _indices(g, index)
+    dim = g.axis(value, dim)
+    updates = _updates(g, src, at, value.dtype)
+
+    def put(part: Value) -> Value:
+        total = ops.put_add(g.fill(part.shape, 0, part.dtype), at, updates, axis=dim)
+        count = _count(g, part, at, dim)
+        mean = ops.div(total, ops.maximum(count, g.fill(part.shape, 1, part.dtype)))
+        put = ops.sub(total, ops.stop_gradient(ops.sub(total, mean)))
+        return ops.where(ops.greater(count, g.fill(part.shape, 0, part.dtype)), put, part)
+
+    return Traced(_on_part(value, at, dim, put))
+
+
+@row("scatter_reduce.two")
+def scatter_reduce(g: Lowering, x: Any, dim: int, index: Any, src: Any, reduce: str, *,
+                   include_self: bool = True) -> Traced:
+    if reduce not in ("sum", "mean"):
+        raise Unsupported(f'[from_torch] scatter_reduce by "{reduce}" is not supported; expected '
+                          '"sum" or "mean"')
+    value, at = g.value(x), _indices(g, index)
+    dim = g.axis(value, dim)
+    updates = _updates(g, src, at, value.dtype)
+
+    def put(part: Value) -> Value:
+        zeros, ones = (g.fill(part.shape, each, part.dtype) for each in (0, 1))
+        count = _count(g, part, at, dim)
+        is_named = ops.greater(count, zeros)
+        base = part if include_self else ops.where(is_named, zeros, part)
+        total = ops.put_add(base, at, updates, axis=dim)
+        if reduce == "sum":
+            return total
+        return ops.div(total, ops.add(count, ones) if include_self
+                       else ops.maximum(count, ones))
+
+    return Traced(_on_part(value, at, dim, put))
 
 
 @row("index_add")
@@ -281,3 +346,55 @@ def one_hot(g: Lowering, x: Any, classes: int = -1) -> Traced:
     places: List[int] = list(spread.shape)
     every = ops.broadcast(g.value(g.torch.arange(classes)), shape=places)
     return Traced(ops.cast(ops.equal(spread, every), dtype="i64"))
+
+
+@row("diagonal", "diagonal_copy")
+def diagonal(g: Lowering, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Traced:
+    whole = g.traced(x)
+    dim1, dim2 = g.axis(whole, dim1), g.axis(whole, dim2)
+    rest = [i for i in range(len(whole.shape)) if i not in (dim1, dim2)]
+    lines, columns = whole.shape[dim1], whole.shape[dim2]
+    count = min(lines, columns - offset) if offset >= 0 else min(lines + offset, columns)
+    if count <= 0:
+        raise Unsupported(f"[from_torch] the diagonal {offset} of {lines} x {columns} has no "
+                          "elements, which is not supported")
+    first = offset if offset >= 0 else -offset * columns
+    at = g.torch.arange(count) * (columns + 1) + first
+    flat = reshaped(whole.permuted([dim1, dim2] + rest),
+                    [lines * columns, *(whole.shape[i] for i in rest)])
+    return _from_rows(ops.gather(flat.value, g.value(at, "i64")), len(rest), 1)
+
+
+@row("unfold", "unfold_copy")
+def unfold(g: Lowering, x: Any, dim: int, size: int, step: int) -> Traced:
+    """Windows along an axis, whose elements are a new last axis."""
+    whole = g.traced(x)
+    dim, rank = g.axis(whole, dim), len(whole.shape)
+    starts = g.torch.arange(0, whole.shape[dim] - size + 1, step)
+    at = starts[:, None] + g.torch.arange(size)
+    taken = ops.gather(_rows(g, whole, dim), g.value(at, "i64"))  # windows, elements, the rest
+    return Traced(taken, [*range(2, dim + 2), 0, *range(dim + 2, rank + 1), 1])
+
+
+@row("bucketize.Tensor")
+def bucketize(g: Lowering, x: Any, boundaries: Any, *, out_int32: bool = False,
+              right: bool = False) -> Traced:
+    return searchsorted(g, boundaries, x, out_int32=out_int32, right=right)
+
+
+@row("searchsorted.Tensor")
+def searchsorted(g: Lowering, boundaries: Any, x: Any, *, out_int32: bool = False,
+                 right: bool = False, side: Optional[str] = None, sorter: Any = None) -> Traced:
+    """How many boundaries lie before each number."""
+    if sorter is not None or len(boundaries.shape) != 1:
+        raise Unsupported("[from_torch] searchsorted in rows, or by a sorter, is not supported; "
+                          "expected boundaries of one axis")
+    dtype = g.result_type(boundaries, x)
+    value, bounds = g.value(x, dtype), g.value(boundaries, dtype)
+    shape = [*value.shape, bounds.shape[0]]
+    each = ops.broadcast(ops.reshape(value, shape=[*value.shape, 1]), shape=shape)
+    bounds = ops.broadcast(ops.reshape(bounds, shape=[1] * len(value.shape) + [shape[-1]]),
+                           shape=shape)
+    is_before = (ops.less_equal if right or side == "right" else ops.less)(bounds, each)
+    counts = ops.reduce_sum(ops.cast(is_before, dtype="i64"), axes=[len(shape) - 1])
+    return Traced(g.cast(counts, "i32" if out_int32 else "i64"))

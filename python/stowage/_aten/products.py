@@ -59,6 +59,14 @@ def baddbmm(g: Lowering, bias: Any, a: Any, b: Any, *, beta: float = 1,
     return addmm(g, bias, a, b, beta=beta, alpha=alpha)
 
 
+@row("addbmm")
+def addbmm(g: Lowering, bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Traced:
+    made = ops.reduce_sum(product(g, a, b).value, axes=[0])
+    if alpha != 1:
+        made = ops.mul(made, g.scalar(alpha, made.dtype))
+    return Traced(made) if beta == 0 else add_row(g, Traced(made), bias, beta)
+
+
 @row("mm", "bmm")
 def mm(g: Lowering, a: Any, b: Any) -> Traced:
     return product(g, a, b)

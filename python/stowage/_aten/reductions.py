@@ -98,6 +98,30 @@ def min_dim(g: Lowering, x: Traced, dim: int, keepdim: bool = False) -> Tuple[Tr
     return _first(g, x, dim, keepdim, False)
 
 
+@row("kthvalue")
+def kthvalue(g: Lowering, x: Traced, k: int, dim: int = -1,
+             keepdim: bool = False) -> Tuple[Traced, Traced]:
+    """The k-th smallest along an axis, and its place."""
+    shape = [n for i, n in enumerate(x.shape) if i != g.axis(x, dim)]
+    made = []
+    for each in topk(g, x, k, dim, False):
+        turned, back = g.last(each, dim)
+        last = ops.slice(turned.value, axis=len(x.shape) - 1, start=k - 1, end=k)
+        made.append(Traced(last).permuted(back) if keepdim else reshaped(
+            Traced(last).permuted(back), shape))
+    return made[0], made[1]
+
+
+@row("median.dim")
+def median_dim(g: Lowering, x: Traced, dim: int, keepdim: bool = False) -> Tuple[Traced, Traced]:
+    return kthvalue(g, x, (x.shape[g.axis(x, dim)] + 1) // 2, dim, keepdim)
+
+
+@row("median")
+def median(g: Lowering, x: Traced) -> Traced:
+    return median_dim(g, reshaped(x, [-1]), 0)[0]
+
+
 @row("argmax")
 def argmax(g: Lowering, x: Traced, dim: Optional[int] = None, keepdim: bool = False) -> Traced:
     if dim is None:
@@ -199,6 +223,20 @@ def prod(g: Lowering, x: Traced, dim: Optional[int] = None, keepdim: bool = Fals
 def cdist(g: Lowering, a: Any, b: Any, p: float = 2.0, mode: Any = None) -> Traced:
     a, b = g.traced(a), g.traced(b)
     return vector_norm(g, elementwise.sub(g, unsqueeze(g, a, -2), unsqueeze(g, b, -3)), p, -1)
+
+
+@row("_pdist_forward", "pdist")
+def pdist(g: Lowering, x: Any, p: float = 2.0) -> Traced:
+    """The distances of all pairs of rows."""
+    rows = g.traced(x)
+    first, second = g.torch.triu_indices(rows.shape[0], rows.shape[0], 1)
+    a, b = (ops.gather(rows.value, g.value(each, "i64")) for each in (first, second))
+    return vector_norm(g, Traced(ops.sub(a, b)), p, [1])
+
+
+@row("dist")
+def dist(g: Lowering, a: Any, b: Any, p: float = 2) -> Traced:
+    return vector_norm(g, elementwise.sub(g, g.traced(a), g.traced(b)), p)
 
 
 @row("cosine_similarity")

@@ -297,7 +297,15 @@ def constant_pad(g: Lowering, x: Traced, padding: Sequence[int], value: float = 
     x, before, after = _cut(g, x, padding)
     if not any(before) and not any(after):
         return x
-    return Traced(ops.pad(x.value, before=before, after=after, value=value))
+    if g.is_float(x):
+        return Traced(ops.pad(x.value, before=before, after=after, value=value))
+    made = x.value
+    for axis, (low, high) in enumerate(zip(before, after)):
+        ends = [[g.fill([size if i == axis else n for i, n in enumerate(made.shape)], value,
+                        made.dtype)] if size else [] for size in (low, high)]
+        if low or high:
+            made = ops.concat([*ends[0], made, *ends[1]], axis=axis)
+    return Traced(made)
 
 
 @row("pad")

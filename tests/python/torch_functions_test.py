@@ -1,0 +1,172 @@
+"""Functions of torch that are not modules: three steps are those of torch in double precision.
+Runs where torch is installed (tests/using/torch.sh)."""
+
+import importlib.util
+import unittest
+
+import numpy as np
+import support
+
+import stowage
+
+if importlib.util.find_spec("torch"):
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+
+LR = 0.0625  # the same number in any type
+
+
+def places():
+    return torch.tensor([[0, 2, 1], [3, 0, 2], [1, 3, 0], [2, 1, 3]])
+
+
+def grid():
+    generator = torch.Generator().manual_seed(1)
+    return (torch.rand(1, 3, 3, 2, generator=generator) * 2.4 - 1.2).double()
+
+
+def functions():
+    """By name, of a tensor (4, 8) of reals, which are not whole."""
+    points = grid()
+
+    def sampled(mode, padding, corners):
+        return lambda x: F.grid_sample(x.reshape(1, 2, 4, 4), points + 0.01 * x[0, 0], mode,
+                                       padding, corners)
+
+    made = {
+        "isnan": lambda x: torch.where(torch.isnan(x), 0.0, x),
+        "isinf": lambda x: torch.where(torch.isinf(1 / x), 0.0, x),
+        "isfinite": lambda x: torch.where(torch.isfinite(x), x, 0.0),
+        "nan_to_num": torch.nan_to_num,
+        "nansum": lambda x: x.nansum(1),
+        "fmax": lambda x: torch.fmax(x, 2 * x), "fmin": lambda x: torch.fmin(x, 2 * x),
+        "exp2": torch.exp2, "log2": lambda x: torch.log2(x.abs() + 1),
+        "log10": lambda x: torch.log10(x.abs() + 1),
+        "logaddexp": lambda x: torch.logaddexp(x, 2 * x),
+        "logaddexp2": lambda x: torch.logaddexp2(x, 2 * x),
+        "tan": torch.tan, "sinh": torch.sinh, "cosh": torch.cosh, "asinh": torch.asinh,
+        "sinh_of_large": lambda x: torch.sinh(1.5 * x) / 4,
+        "asinh_of_large": lambda x: torch.asinh(1e6 * x),
+        "acosh": lambda x: torch.acosh(x.abs() + 1.1), "atanh": lambda x: torch.atanh(x.tanh()),
+        "atan": torch.atan, "atan_of_large": lambda x: torch.atan(100 * x),
+        "atan_of_small": lambda x: torch.atan(0.01 * x), "asin": lambda x: torch.asin(x.tanh()),
+        "acos": lambda x: torch.acos(x.tanh()),
+        "atan2": lambda x: torch.atan2(x[:, :4], x[:, 4:]),
+        "hypot": lambda x: torch.hypot(x, x.flip(1)),
+        "erfc": torch.erfc,
+        "log_of_erfc": lambda x: torch.log(torch.erfc(5 * x.abs())) / 100,
+        "log_of_erfc_far": lambda x: torch.log(torch.erfc(x.abs() + 9)) / 100,
+        "trunc": lambda x: x * x.trunc(), "frac": torch.frac,
+        "copysign": lambda x: torch.copysign(x, -x.flip(1)),
+        "ldexp": lambda x: torch.ldexp(x, torch.tensor(3)),
+        "pow_by_itself": lambda x: x.relu() ** (x.abs() + 1),
+        "cumprod": lambda x: x.cumprod(1), "cumprod_0": lambda x: x.cumprod(0),
+        "logcumsumexp": lambda x: x.logcumsumexp(1), "cummax": lambda x: x.cummax(1)[0],
+        "cummin": lambda x: x.cummin(0)[0],
+        "cummax_places": lambda x: x * x.cummax(1)[1], "median": lambda x: x.median(),
+        "median_dim": lambda x: x.median(1)[0], "kthvalue": lambda x: x.kthvalue(3, 1)[0],
+        "quantile": lambda x: x.quantile(0.3, 1), "pdist": F.pdist,
+        "dist": lambda x: torch.dist(x, 2 * x.flip(0)), "addbmm": lambda x: torch.addbmm(
+            x[:, :4], x[None], x.T[None], beta=0.5, alpha=2),
+        "diagonal": lambda x: x.diagonal(1), "diagonal_below": lambda x: x.diagonal(-2),
+        "diagonal_of_three": lambda x: x.reshape(2, 4, 4).diagonal(0, 1, 2),
+        "trace": lambda x: x[:, :4].trace(),
+        "unfold": lambda x: x.unfold(1, 3, 2), "unfold_0": lambda x: x.unfold(0, 2, 1),
+        "bucketize": lambda x: x * torch.bucketize(
+            x, torch.tensor([-0.5, 0.0, 1.0], dtype=torch.double)),
+        "searchsorted": lambda x: x * torch.searchsorted(
+            torch.tensor([-0.5, 0.0, 1.0], dtype=torch.double), x, right=True),
+        "scatter": lambda x: x.scatter(1, places(), 2 * x[:, :3]),
+        "scatter_value": lambda x: x.scatter(1, places(), 3.0),
+        "scatter_of_fewer_rows": lambda x: x.scatter(1, places()[:2], 2 * x[:2, :3]),
+        "scatter_add_of_fewer_rows": lambda x: x.scatter_add(1, places()[:2], 2 * x[:2, :3]),
+        "scatter_sum": lambda x: x.scatter_reduce(1, places(), 2 * x[:, :3], "sum"),
+        "scatter_mean": lambda x: x.scatter_reduce(1, places() % 2, 2 * x[:, :3], "mean"),
+        "scatter_mean_alone": lambda x: x.scatter_reduce(1, places() % 2, 2 * x[:, :3], "mean",
+                                                         include_self=False),
+        "pad_of_integers": lambda x: x[:, :5] * F.pad(places(), (1, 1), value=2),
+        "pad_of_bools": lambda x: x[:, :4] * F.pad(places() > 1, (1, 0), value=True),
+    }
+    for mode in ("bilinear", "nearest"):
+        for padding in ("zeros", "border"):
+            for corners in (False, True):
+                made[f"grid_sample_{mode}_{padding}_{corners}"] = sampled(mode, padding, corners)
+    return made
+
+
+class Of(nn.Module if importlib.util.find_spec("torch") else object):
+    """A function of a weight times an input."""
+
+    def __init__(self, function):
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(4, 8).double())
+        self.function = function
+
+    def forward(self, x):
+        return self.function(self.weight * x).square().mean()
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
+class TorchFunctionsTest(support.TestCase):
+    def test_three_steps_are_those_of_torch(self):
+        torch.manual_seed(2)
+        x = torch.randn(4, 8).double()
+        for name, function in functions().items():
+            with self.subTest(name):
+                net = Of(function)
+                model = stowage.from_torch(net, x, loss="output")
+                optimizer = torch.optim.SGD(net.parameters(), lr=LR)
+                with stowage.Trainer(model, optimizer="sgd", lr=LR, levers="none") as trainer:
+                    for _ in range(3):
+                        optimizer.zero_grad()
+                        loss = net(x)
+                        loss.backward()
+                        optimizer.step()
+                        self.assertAlmostEqual(trainer.step(x) / (1 + abs(loss.item())),
+                                               loss.item() / (1 + abs(loss.item())), places=6)
+                    # In f64 to its last digits: what is composed is as exact as what it stands for.
+                    np.testing.assert_allclose(trainer.state_dict()["weight"],
+                                               net.weight.detach().numpy(), rtol=1e-11, atol=1e-12)
+
+    def test_slopes_at_the_ends_are_numbers(self):
+        x = torch.tensor([[0.0, 1.0, -1.0, 0.0]]).double()
+
+        class Ends(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.zeros(1, 4).double())
+
+            def forward(self, x):
+                y = self.weight + x
+                return (torch.asinh(y) + torch.sinh(y) + torch.atan(y)).sum()
+
+        net = Ends()
+        net(x).backward()
+        with stowage.Trainer(stowage.from_torch(net, x, loss="output"), optimizer="sgd", lr=1,
+                             levers="none") as trainer:
+            trainer.step(x)
+            np.testing.assert_allclose(-trainer.state_dict()["weight"], net.weight.grad.numpy(),
+                                       rtol=1e-12)
+
+    def test_hard_samples_of_gumbel_are_drawn_by_their_shares(self):
+        class Coin(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.zeros(1))
+
+            def forward(self, x):
+                return F.gumbel_softmax(x + self.weight, hard=True)[:, 0].mean()
+
+        x = torch.tensor([[1.0, 0.0]]).log_softmax(1).repeat(2000, 1)
+        with stowage.Trainer(stowage.from_torch(Coin(), x, loss="output"), optimizer="sgd", lr=0,
+                             levers="none") as trainer:
+            shares = [trainer.step(x) for _ in range(5)]
+        self.assertEqual(len(set(shares)), 5)
+        # e / (1 + e); 10,000 draws are within 0.02 of it but for one time in 10,000.
+        self.assertAlmostEqual(np.mean(shares), 0.7311, delta=0.02)
+
+
+if __name__ == "__main__":
+    unittest.main()
