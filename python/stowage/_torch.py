@@ -83,11 +83,12 @@ def from_torch(
         raise TypeError(f"[from_torch] example_labels is a {type(example_labels).__name__}; "
                         "expected a tensor")
     args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
-    made = _Module(torch, module, args, _without_cache(module, dict(kwargs or {})),
+    made = TorchModule(torch, module, args, _without_cache(module, dict(kwargs or {})),
                    _loss_of(loss, example_labels, labels_shape), input_names)
     model = made.model(is_random=True)
     if check:
-        made.check()
+        from stowage._torch_check import check_module
+        check_module(made)
     return model
 
 
@@ -125,7 +126,38 @@ def _loss_of(loss: Loss, example_labels: Any, labels_shape: Optional[Sequence[in
     return _Loss("", loss, None, None, shape)
 
 
-class _Module:
+def _apart(torch: Any, module: Any, examples: Any) -> Any:
+    """The examples, each tensor one of its own: torch.export takes one that comes twice, or that
+    the module holds, for one input."""
+    seen = {id(x) for x in [*module.parameters(), *module.buffers()]}
+
+    def apart(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        if id(x) in seen:
+            x = x.detach().clone()
+        seen.add(id(x))
+        return x
+    return torch.utils._pytree.tree_map(apart, examples)
+
+
+def _expect_no_hooks(module: Any) -> None:
+    for name, param in module.named_parameters():
+        if param._backward_hooks or getattr(param, "_post_accumulate_grad_hooks", None):
+            raise Unsupported(f'[from_torch] the param "{name}" has a hook that is called with its '
+                              "gradient, which is not supported; remove it, and change the loss "
+                              "or the optimizer instead")
+
+
+def _expect_free_names(module: Any) -> None:
+    for kind, named in (("param", module.named_parameters()), ("buffer", module.named_buffers())):
+        for name, _ in named:
+            if name in TAKEN:
+                raise Unsupported(f'[from_torch] the {kind} "{name}" has a name that a step uses for '
+                                  f"itself ({', '.join(sorted(TAKEN))}); rename it")
+
+
+class TorchModule:
     """A module, and what is made of it."""
 
     def __init__(self, torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any],
@@ -134,11 +166,15 @@ class _Module:
 
         self.torch = torch
         self.module = module
-        self.args, self.kwargs, self.loss = args, kwargs, loss
+        _expect_no_hooks(module)
+        self.args, self.kwargs, labels = _apart(torch, module, (args, kwargs, loss.example_labels))
+        args, kwargs = self.args, self.kwargs
+        self.loss = loss = loss._replace(example_labels=labels)
         self.batch = batch_of(torch, args, kwargs)
         self.input_names = input_names
         self.exports: Dict[Tuple[bool, int], Any] = {}
         statistics = self._statistics()
+        _expect_free_names(module)
         exported = self.exported(True, self.batch)
         self.states = {*(name for name, _ in exported.written),
                        *(name for name in exported.buffers.values() if name in statistics)}
@@ -190,18 +226,34 @@ class _Module:
             return x.index_select(0, at.to(x.device)) if is_batch else x
         return self.torch.utils._pytree.tree_map(cut, examples)
 
+    def draws(self, exported: Any) -> Set[str]:
+        """The random ops of a graph that are no dropouts."""
+        from stowage._aten.exported import DRAWS, family_of
+
+        return {family_of(node) for node in exported.graph.nodes if node.op == "call_function"
+                and family_of(node) in DRAWS and "dropout" not in family_of(node)}
+
     # --- Graphs ---
 
     def model(self, is_random: bool) -> Model:
+        """The model, or, not random, one whose dropouts let everything through and whose other
+        random ops give one number."""
         def train(builder: GraphBuilder, batch: int) -> None:
-            self._build(builder, batch, True, is_random)
+            try:
+                self._build(builder, batch, True, is_random)
+            except StowageError as error:
+                if batch == self.batch:
+                    raise
+                # So that the batch is taken whole.
+                raise Unsupported(f"[from_torch] the module does not take {batch} examples: "
+                                  f"{error}") from error
 
         def evaluate(builder: GraphBuilder, batch: int) -> None:
             self._build(builder, batch, False, False)
 
         # Exported when it is asked for: a module that draws in eval mode draws in training, too.
-        is_judged = not (self._draws(self.exported(True, self.batch))
-                         and self._draws(self.exported(False, self.batch)))
+        is_judged = not (self.draws(self.exported(True, self.batch))
+                         and self.draws(self.exported(False, self.batch)))
         made = _core.built_model(type(self.module).__name__, train,
                                  evaluate if is_judged else None, self.batch,
                                  canonicalize=True)
@@ -253,7 +305,7 @@ class _Module:
         from stowage._aten.table import Lowering, Traced
 
         exported = self.exported(is_step, batch)
-        lowering = Lowering(self.torch, builder, is_random)
+        lowering = Lowering(self.torch, builder, is_random, is_stilled=is_step and not is_random)
         params = {name: Traced(builder.param(name, lowering.name_of(param.dtype),
                                              list(param.shape)))
                   for name, param in self.module.named_parameters()}
@@ -325,7 +377,7 @@ class _Module:
         labels = lowering.builder.input(
             "labels", "i64" if kind == "cross_entropy" else output.dtype, shape)
         if kind == "cross_entropy":
-            axis = _class_axis(output.shape, shape)
+            axis = class_axis(output.shape, shape)
             rank = len(output.shape)
             if axis != rank - 1:
                 output = output.permuted([i for i in range(rank) if i != axis] + [axis])
@@ -347,119 +399,6 @@ class _Module:
                                   "classes; expected two axes or more")
         axis = 1 if len(output) > 3 else len(output) - 1
         return [n for i, n in enumerate(output) if i != axis]
-
-    # --- The check ---
-
-    def _trainer(self) -> Any:
-        from stowage._trainers import Trainer
-
-        try:
-            return Trainer(self.model(is_random=False), optimizer="sgd", lr=1.0, levers="none",
-                           device="cpu")
-        except StowageError as error:
-            # What a row has refused, rather than that a function has raised.
-            raise error.__cause__ if isinstance(error.__cause__, StowageError) else error
-
-    def check(self) -> None:
-        """That a step is torch's, dropouts left out: its loss, gradients and buffers."""
-        torch = self.torch
-        with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(), \
-                _without_dropout(torch):
-            net = _copy(self.module)
-            args, kwargs, labels = _copy((self.args, self.kwargs, self.loss.example_labels))
-            kept = self._kept(net)
-            once = net(*args, **kwargs)
-            for name, before, version in kept:
-                now = _attribute(net, name)
-                if now is not before or now._version != version:
-                    raise Unsupported(f'[from_torch] the module reads and writes its tensor '
-                                      f'"{name}", which is neither a param nor a buffer; register '
-                                      "it as a buffer")
-            if self._draws(self.exported(True, self.batch)):
-                return  # what it computes is another each time
-            with self._trainer() as trainer:
-                theirs, labels = self._their_loss(once, labels, trainer.inputs)
-                theirs.backward()
-                before = {name: np.array(value) for name, value in trainer.state_dict().items()}
-                leaves = [x for x in torch.utils._pytree.tree_leaves((self.args, self.kwargs))
-                          if isinstance(x, torch.Tensor)]
-                ours = trainer.step(*leaves, *([] if labels is None else [labels]))
-                after = trainer.state_dict()
-        _expect_close("its loss is", ours, float(theirs.detach()), 1e-3, 1e-6)
-        self._check_gradients(net, before, after)
-        kept_buffers = dict(self.module.named_buffers())
-        for name, buffer in net.named_buffers():
-            was = kept_buffers[name].detach().cpu()
-            ours_now = after[name] if name in after else was.double().numpy()
-            _expect_close(f'the buffer "{name}" has', ours_now,
-                          buffer.detach().cpu().double().numpy(), 1e-3, 1e-5)
-
-    def _kept(self, net: Any) -> List[Tuple[str, Any, int]]:
-        """Tensors that a copy of the module has as plain attributes, and reads: by name, with
-        their versions."""
-        read = {x.data_ptr() for x in self.exported(True, self.batch).constants.values()
-                if isinstance(x, self.torch.Tensor)}
-        found = []
-        for path, each in self.module.named_modules():
-            for name, x in vars(each).items():
-                if isinstance(x, self.torch.Tensor) and x.data_ptr() in read:
-                    whole = f"{path}.{name}" if path else name
-                    copied = _attribute(net, whole)
-                    found.append((whole, copied, copied._version))
-        return found
-
-    def _draws(self, exported: Any) -> bool:
-        """Whether a graph has random ops that are no dropouts."""
-        from stowage._aten.exported import DRAWS, family_of
-
-        return any(family_of(node) in DRAWS and "dropout" not in family_of(node)
-                   for node in exported.graph.nodes if node.op == "call_function")
-
-    def _their_loss(self, output: Any, labels: Any, inputs: Any) -> Tuple[Any, Any]:
-        from stowage._aten.exported import leaves_of
-
-        torch, kind = self.torch, self.loss.kind
-        if kind == "call":
-            assert self.loss.call is not None
-            return self.loss.call(output, labels), labels
-        named = [(name, x) for name, x in leaves_of(torch, output) if isinstance(x, torch.Tensor)]
-        names = [name for name, _ in self.exported(True, self.batch).outputs]
-        x: Any = named[0][1]
-        if self.loss.output and len(names) > 1:
-            x = dict(named)[self.loss.output]
-        if not kind:
-            return x.sum(), None
-        random = torch.Generator().manual_seed(0)
-        shape = inputs["labels"].shape
-        functional = torch.nn.functional
-        if kind != "cross_entropy":
-            labels = torch.rand(shape, generator=random).to(x.dtype)
-            judge = (functional.mse_loss if kind == "mse" else
-                     functional.binary_cross_entropy_with_logits)
-            return judge(x, labels), labels
-        axis = _class_axis(tuple(x.shape), shape)
-        labels = torch.randint(0, x.shape[axis], shape, generator=random)
-        rows = x.movedim(axis, -1).reshape(-1, x.shape[axis])
-        return functional.cross_entropy(rows, labels.reshape(-1)), labels
-
-    def _check_gradients(self, net: Any, before: Mapping[str, Any],
-                         after: Mapping[str, Any]) -> None:
-        gradients = {name: (param.grad if param.grad is not None else
-                            self.torch.zeros_like(param)).detach().to_dense().float().numpy()
-                     for name, param in net.named_parameters() if param.requires_grad}
-        largest = max((float(np.abs(g).max(initial=0)) for g in gradients.values()), default=0.0)
-        for name, g in gradients.items():
-            step = before[name].astype(np.float64) - after[name]
-            # A param of few bits takes up so much of its gradient.
-            bits = float(self.torch.finfo(dict(net.named_parameters())[name].dtype).eps)
-            slack = 4 * bits * float(np.abs(before[name]).max(initial=0)) + 1e-4 * largest
-            off = float(np.abs(step - g).max(initial=0))
-            if not off <= slack + (2e-2 + 8 * bits) * float(np.abs(g).max(initial=0)):
-                raise Unsupported(
-                    f'[from_torch] "{name}" would be trained otherwise than torch trains it: on '
-                    f"the examples its gradient is off by {off:.3g}, of "
-                    f"{float(np.abs(g).max(initial=0)):.3g}; if the difference is meant, give "
-                    "check=False")
 
 
 def _free(name: str, taken: Set[str]) -> str:
@@ -512,47 +451,7 @@ def _wrapped(torch: Any, module: Any, is_step: bool,
     return made
 
 
-def _without_dropout(torch: Any) -> Any:
-    """A mode in which dropouts let everything through."""
-    class Mode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (),
-                               kwargs: Any = None) -> Any:
-            if function is torch.ops.aten.bernoulli_.float:
-                # Of a dropout, which divides by what is kept.
-                return args[0].fill_(args[1] if len(args) > 1 else 0.5)
-            if function is torch.ops.aten.native_dropout.default:
-                return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
-            return function(*args, **(kwargs or {}))
-
-    return Mode()
-
-
-def _attribute(net: Any, name: str) -> Any:
-    for part in name.split("."):
-        net = getattr(net, part)
-    return net
-
-
-def _copy(x: Any) -> Any:
-    try:
-        return copy.deepcopy(x)
-    except Exception as error:
-        from stowage._aten.exported import first_line
-        raise Unsupported("[from_torch] the module cannot be copied, so that it cannot be tried: "
-                          f"{first_line(error)}; give check=False") from error
-
-
-def _expect_close(what: str, ours: Any, theirs: Any, relative: float, absolute: float) -> None:
-    if np.allclose(ours, theirs, rtol=relative, atol=absolute, equal_nan=True):
-        return
-    at = np.argmax(np.abs(np.asarray(ours) - np.asarray(theirs)))
-    raise Unsupported("[from_torch] the module would be trained otherwise than torch trains it: on "
-                      f"the examples {what} {np.ravel(ours)[at]:.6g}, and "
-                      f"{np.ravel(theirs)[at]:.6g} in torch; if the difference is meant, give "
-                      "check=False")
-
-
-def _class_axis(output: Sequence[int], labels: Sequence[int]) -> int:
+def class_axis(output: Sequence[int], labels: Sequence[int]) -> int:
     """The axis of the output that the labels lack."""
     output, labels = tuple(output), tuple(labels)
     axes = [i for i in range(len(output)) if output[:i] + output[i + 1:] == labels]

@@ -3,6 +3,7 @@
 
 import importlib.util
 import json
+import random
 import tempfile
 import unittest
 import warnings
@@ -15,6 +16,7 @@ import stowage
 HAS_TORCH = bool(importlib.util.find_spec("torch"))
 if HAS_TORCH:
     import torch
+    import torch.utils.checkpoint
     from torch import nn
     from torch.nn import functional as F
 
@@ -379,6 +381,142 @@ class TorchTest(support.TestCase):
         wanted = torch.nn.functional.mse_loss(net(x), torch.zeros(3, 4)).item()
         with stowage.Trainer(model, optimizer="sgd", lr=0) as trainer:
             self.assertAlmostEqual(trainer.step(x, torch.zeros(3, 4)), wanted, places=5)
+
+    def refuses(self, make, *words):
+        with self.assertRaises(stowage.Unsupported) as raised:
+            make()
+        for each in words:
+            self.assertIn(each, str(raised.exception))
+
+    def test_examples_that_are_one_tensor_are_inputs_of_their_own(self):
+        class Two(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = nn.Linear(6, 4), nn.Linear(6, 4)
+                self.register_buffer("table", torch.randn(3, 6))
+
+            def forward(self, x, y):
+                return self.first(x) - self.second(y) + self.table.sum()
+
+        torch.manual_seed(0)
+        net, x, y = Two(), torch.randn(3, 6), torch.randn(3, 6)
+        for examples in ((x, x), (x, net.table)):
+            model = stowage.from_torch(net, examples, loss="mse")
+            with stowage.Trainer(model, optimizer="sgd", lr=0) as trainer:
+                self.assertAlmostEqual(trainer.step(x, y, torch.zeros(3, 4)),
+                                       net(x, y).square().mean().item(), places=4)
+        auto = nn.Linear(6, 6)
+        model = stowage.from_torch(auto, x, loss=F.mse_loss, example_labels=x)
+        with stowage.Trainer(model, optimizer="sgd", lr=0) as trainer:
+            self.assertAlmostEqual(trainer.step(x, y), F.mse_loss(auto(x), y).item(), places=5)
+
+    def test_hooks_of_params_are_refused(self):
+        for hook in ("register_hook", "register_post_accumulate_grad_hook"):
+            net = nn.Linear(4, 4)
+            getattr(net.weight, hook)(lambda gradient: None)
+            self.refuses(lambda net=net: stowage.from_torch(net, torch.randn(2, 4)),
+                         'the param "weight" has a hook')
+
+    def test_what_forward_keeps_from_call_to_call_is_refused(self):
+        class Kept(nn.Module):
+            def __init__(self, kind):
+                super().__init__()
+                self.dense, self.kind = nn.Linear(4, 4), kind
+                self.calls, self.first, self.cache = 0, None, {}
+
+            def forward(self, x):
+                self.calls += 1
+                if self.kind == "counter":
+                    return self.dense(x) * min(1.0, self.calls / 10)
+                if self.kind == "first batch":
+                    if self.first is None:
+                        self.first = x.detach().mean(0)
+                    return self.dense(x - self.first)
+                if self.kind == "cache":
+                    return self.dense(x) * self.cache.setdefault("scale", x.detach().std())
+                # What does not depend on the inputs may be kept.
+                return self.dense(x) + self.cache.setdefault("places", torch.arange(4))
+
+        torch.manual_seed(0)
+        x = torch.randn(3, 4)
+        for kind, name in (("counter", '"calls"'), ("first batch", '"first"'),
+                           ("cache", '"cache"')):
+            self.refuses(lambda kind=kind: stowage.from_torch(Kept(kind), x), "earlier calls", name)
+        stowage.from_torch(Kept("places"), x)
+
+    def test_random_numbers_of_python_are_refused_where_they_matter(self):
+        class Skips(nn.Module):
+            def __init__(self, share, draw):
+                super().__init__()
+                self.dense, self.share, self.draw = nn.Linear(4, 4), share, draw
+
+            def forward(self, x):
+                y = self.dense(x)
+                return 2 * y if self.draw() < self.share else y
+
+        x = torch.randn(3, 4)
+        for draw in (lambda: random.random(), lambda: np.random.random()):
+            for seed in range(4):
+                random.seed(seed)
+                np.random.seed(seed)
+                self.refuses(lambda draw=draw: stowage.from_torch(Skips(0.5, draw), x),
+                             "by Python or NumPy")
+            stowage.from_torch(Skips(0, draw), x)
+
+    def test_modules_that_draw_are_compared_as_well(self):
+        class Noisy(nn.Module):
+            def __init__(self, is_reversed):
+                super().__init__()
+                self.dense, self.is_reversed = nn.Linear(4, 4), is_reversed
+
+            def forward(self, x):
+                y = self.dense(x + 0.1 * torch.randn_like(x)) * (torch.rand(3, 4) + 0.5)
+                if self.is_reversed and y.requires_grad:
+                    y.register_hook(torch.neg)
+                return y
+
+        torch.manual_seed(0)
+        x = torch.randn(3, 4)
+        stowage.from_torch(Noisy(False), x, loss="mse")
+        self.refuses(lambda: stowage.from_torch(Noisy(True), x, loss="mse"),
+                     '"dense.weight" would be trained otherwise')
+
+    def test_a_module_that_makes_one_example_of_two_is_taken_whole(self):
+        class Pairs(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.dense = nn.Linear(6, 4)
+
+            def forward(self, x):
+                return self.dense(x).view(-1, 2, 4).mean(1)
+
+        torch.manual_seed(0)
+        net, x, labels = Pairs(), torch.randn(8, 6), torch.randint(0, 4, (4,))
+        for loss, examples in ((F.cross_entropy, labels), ("cross_entropy", None)):
+            model = stowage.from_torch(net, x, loss=loss, example_labels=examples)
+            with stowage.Trainer(model, optimizer="sgd", lr=0, budget="1MB") as trainer:
+                self.assertAlmostEqual(trainer.step(x, labels),
+                                       F.cross_entropy(net(x), labels).item(), places=5)
+
+    def test_checkpoints_are_taken_but_reentrant_ones(self):
+        class Saved(nn.Module):
+            def __init__(self, is_reentrant):
+                super().__init__()
+                self.dense, self.is_reentrant = nn.Linear(4, 4), is_reentrant
+
+            def forward(self, x):
+                return torch.utils.checkpoint.checkpoint(torch.tanh, self.dense(x),
+                                                         use_reentrant=self.is_reentrant)
+
+        x = torch.randn(3, 4)
+        stowage.from_torch(Saved(False), x)
+        self.refuses(lambda: stowage.from_torch(Saved(True), x), "use_reentrant=False")
+
+    def test_names_of_a_steps_own_are_said(self):
+        net = nn.Linear(4, 4)
+        net.register_buffer("step", torch.zeros(()))
+        self.refuses(lambda: stowage.from_torch(net, torch.randn(2, 4)), 'the buffer "step"',
+                     "rename it")
 
     def test_modules_of_other_types_are_trained_in_them(self):
         for name, dtype, digits in (("f64", torch.float64, 6), ("bf16", torch.bfloat16, 1),

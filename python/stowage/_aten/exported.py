@@ -89,7 +89,8 @@ def where(node: Any) -> str:
     found = f'"{paths[-1]}"' if paths else "the module"
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()
              if line.strip().startswith("File ")]
-    ours = [line for line in lines if "/torch/" not in line and "/stowage/" not in line]
+    ours = [line for line in lines if not any(
+        other in line for other in ("/torch/", "/stowage/", "<eval_with_key>"))]
     if ours:
         file, _, rest = ours[-1][5:].partition(", line ")
         found += f" ({file.strip(chr(34)).rpartition('/')[2]}:{rest.partition(',')[0]})"
@@ -117,6 +118,9 @@ def _own_backwards(torch: Any) -> Iterator[List[str]]:
     before = function.__dict__["apply"]
 
     def apply(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        if kind.__module__ == "torch.utils.checkpoint":
+            raise Unsupported("[from_torch] torch.utils.checkpoint has a backward of its own where "
+                              "it is reentrant, which is not supported; give use_reentrant=False")
         if not kind.__module__.startswith("torch."):
             called.append(kind.__qualname__)
         return before.__get__(None, kind)(*args, **kwargs)
@@ -341,6 +345,8 @@ def _read(torch: Any, module: Any, program: Any, guards: Any) -> Exported:
         elif spec.kind.name == "USER_OUTPUT":
             outputs.append(node if node is not None else getattr(spec.arg, "value", None))
         else:
+            if spec.target is None:
+                continue  # of an op that has no row, which is refused by its name
             kind = "param" if spec.kind.name == "PARAMETER_MUTATION" else "input"
             by = f", by {name_of(node)} of {where(node)}" if name_of(node) else ""
             raise Unsupported(f"[from_torch] the module writes its {kind} "

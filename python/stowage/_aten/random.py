@@ -38,12 +38,20 @@ def feature_dropout(g: Lowering, x: Any, p: float, train: bool) -> Traced:
     return Traced(ops.mul(whole.value, mask))
 
 
+# What stilled random ops draw.
+STILL_UNIFORM, STILL_NORMAL = 0.375, 0.25
+
+
 def uniform(g: Lowering, shape: Sequence[int], dtype: str) -> Traced:
+    if g.is_stilled:
+        return Traced(g.fill(shape, STILL_UNIFORM, dtype))
     _expect_draws(g)
     return Traced(ops.random_uniform(*g.step(), dtype=dtype, shape=list(shape), id=g.next_draw()))
 
 
 def normal(g: Lowering, shape: Sequence[int], dtype: str) -> Traced:
+    if g.is_stilled:
+        return Traced(g.fill(shape, STILL_NORMAL, dtype))
     _expect_draws(g)
     return Traced(ops.random_normal(*g.step(), dtype=dtype, shape=list(shape), id=g.next_draw()))
 
@@ -89,6 +97,13 @@ def bernoulli(g: Lowering, x: Any, **_: Any) -> Traced:
     dtype = g.name_of(g.dtype_of(x))
     drawn = uniform(g, x.shape, dtype)
     return Traced(ops.cast(ops.less(drawn.value, g.value(x)), dtype=dtype))
+
+
+@row("exponential")
+def exponential(g: Lowering, x: Any, lambd: float = 1, **_: Any) -> Traced:
+    dtype = g.name_of(g.dtype_of(x))
+    drawn = ops.log1p(ops.neg(uniform(g, x.shape, dtype).value))  # of 1 - u, which is above 0
+    return Traced(ops.mul(drawn, g.scalar(-1 / lambd, dtype)))
 
 
 @row("rrelu_with_noise_functional")

@@ -79,10 +79,12 @@ class Traced:
 class Lowering:
     """What rows share while one graph is built."""
 
-    def __init__(self, torch: Any, builder: GraphBuilder, is_random: bool = True) -> None:
+    def __init__(self, torch: Any, builder: GraphBuilder, is_random: bool = True,
+                 is_stilled: bool = False) -> None:
         self.torch = torch
         self.builder = builder
-        self.is_random = is_random  # else dropouts let everything through
+        self.is_random = is_random    # else dropouts let everything through
+        self.is_stilled = is_stilled  # other random ops give one number
         self.draws = 0              # random ops so far
         # By the identity of a batch norm's statistics how many batches there were.
         self.counts: Dict[int, Traced] = {}
