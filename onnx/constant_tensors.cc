@@ -51,6 +51,12 @@ bool IsNumbered(std::string_view name) {
          (has_number && std::ranges::find(kNumbered, stem) != kNumbered.end());
 }
 
+// As torch's exporter calls what has no name in the module.
+bool IsUnnamed(std::string_view name) {
+  while (!name.empty() && IsDigit(name.back())) name.remove_suffix(1);
+  return name == "val_" || name == "_val_";
+}
+
 bool IsMask(const std::vector<double>& numbers) {
   bool has_zero = false, is_one_number = true;
   double largest = -INFINITY, first = 0;
@@ -151,6 +157,14 @@ class Readers {
  public:
   explicit Readers(const pb::GraphProto& graph) { Add(graph); }
 
+  /// Whether norms read it, and nothing else.
+  bool IsOfNorms(const std::string& name) const {
+    const auto [first, last] = readers_.equal_range(name);
+    return first != last && std::all_of(first, last, [](const auto& reader) {
+             return reader.second->op_type().ends_with("Normalization");
+           });
+  }
+
   /// Whether a node has it as a weight, in whatever shape; `of_gather`: or looks rows up.
   bool IsWeight(const std::string& name, bool of_gather) const {
     std::vector<std::string> open = {name};
@@ -221,6 +235,17 @@ std::string KindOf(const std::string& name, const TensorType& type,
                : "";
   }
   if (name.ends_with("inv_freq")) return "frequencies of rotary embeddings";
+  if (shape.rank() == 1 && IsUnnamed(name) &&
+      readers.IsOfNorms(tensor.name())) {
+    const Result<Array> array = ReadTensor(tensor, path);
+    if (!array.ok()) return {};
+    const std::vector<double> numbers = RealsOf(*array);
+    const double first = numbers.front();
+    return (first == 0 || first == 1) &&
+                   std::ranges::count(numbers, first) == shape.num_elements()
+               ? "the scale or shift of a norm that has none"
+               : "";
+  }
   if (shape.rank() < 2) return {};
   const std::optional<double> first = FirstNumber(tensor, type);
   if (first && !MayBeginTable(*first)) return {};

@@ -141,6 +141,27 @@ TEST_CASE("what nodes read as a weight is one, whatever it holds") {
   CHECK(KindOf("val_1", {1, 1, 1, 1}, One) == "");
 }
 
+TEST_CASE("a norm without a scale has ones, which do not train") {
+  const auto kind = [](const std::string& name, double number,
+                       const std::string& op) {
+    ModelProto model;
+    AddReals(&model, name, {6}, [&](int64_t, int64_t i) {
+      return i == 5 ? number : std::min(number, 1.0);
+    });
+    AddNode(model.mutable_graph()->mutable_node(), op, {"x", name}, "y");
+    return onnx::ConstantTensors(model.graph(), "").contains(name);
+  };
+  for (const char* const norm :
+       {"LayerNormalization", "InstanceNormalization"}) {
+    CHECK(kind("val_2", 1, norm));
+    CHECK(kind("val_2", 0, norm));
+    // Of several numbers, or under a name of the module's: a weight.
+    CHECK(!kind("val_2", 1.5, norm));
+    CHECK(!kind("norm.weight", 1, norm));
+  }
+  CHECK(!kind("val_2", 1, "Mul"));
+}
+
 TEST_CASE("tables of rotary embeddings are known by their numbers") {
   const auto angle = [](int64_t position, int64_t i) {
     return static_cast<double>(position) *
