@@ -23,7 +23,36 @@ TRIES = 8  # of a module that draws by Python
 def check_module(made: TorchModule) -> None:
     """That a step is torch's, random ops stilled: its loss, gradients and buffers; and that a
     module computes the same when it was called before."""
-    _Check(made).run()
+    try:
+        _Check(made).run()
+    except _Differs as error:
+        # Of few images through many batch norms, rounding alone may be as large.
+        if not _agrees_in_double(made):
+            raise Unsupported(str(error)) from None
+
+
+class _Differs(Unsupported):
+    """A number that is not torch's."""
+
+
+def _agrees_in_double(made: TorchModule) -> bool:
+    torch = made.torch
+    floats = [x for x in [*made.module.parameters(), *made.module.buffers()]
+              if x.is_floating_point()]
+    if any(x.dtype != torch.float32 for x in floats):
+        return False
+
+    def double(x: Any) -> Any:
+        is_real = isinstance(x, torch.Tensor) and x.is_floating_point()
+        return x.double() if is_real else x
+    try:
+        args, kwargs, labels = torch.utils._pytree.tree_map(
+            double, (made.args, made.kwargs, made.loss.example_labels))
+        _Check(TorchModule(torch, _copy(made.module).double(), args, kwargs,
+                           made.loss._replace(example_labels=labels), made.input_names)).run()
+    except Exception:
+        return False
+    return True
 
 
 class _Check:
@@ -210,7 +239,7 @@ class _Check:
                                   "on them")
             off = float(np.abs(step - g).max(initial=0))
             if not off <= slack + (2e-2 + 8 * bits) * float(np.abs(g).max(initial=0)):
-                raise Unsupported(
+                raise _Differs(
                     f'[from_torch] "{name}" would be trained otherwise than torch trains it: on '
                     f"the examples its gradient is off by {off:.3g}, of "
                     f"{float(np.abs(g).max(initial=0)):.3g}; if the difference is meant, give "
@@ -291,7 +320,7 @@ def _expect_close(what: str, ours: Any, theirs: Any, relative: float, absolute: 
     if np.allclose(ours, theirs, rtol=relative, atol=absolute, equal_nan=True):
         return
     at = np.argmax(np.abs(np.asarray(ours) - np.asarray(theirs)))
-    raise Unsupported("[from_torch] the module would be trained otherwise than torch trains it: on "
-                      f"the examples {what} {np.ravel(ours)[at]:.6g}, and "
-                      f"{np.ravel(theirs)[at]:.6g} in torch; if the difference is meant, give "
-                      "check=False")
+    raise _Differs("[from_torch] the module would be trained otherwise than torch trains it: on "
+                   f"the examples {what} {np.ravel(ours)[at]:.6g}, and "
+                   f"{np.ravel(theirs)[at]:.6g} in torch; if the difference is meant, give "
+                   "check=False")
