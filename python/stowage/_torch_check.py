@@ -86,13 +86,13 @@ class _Check:
             self._expect_no_memory(net)
 
     def _check_step(self, net: Any, once: Any, labels: Any) -> None:
-        made = self.made
+        made, torch = self.made, self.torch
         with self._trainer() as trainer:
             theirs, labels = self._their_loss(once, labels, trainer.inputs)
             theirs.backward()
             before = {name: np.array(value) for name, value in trainer.state_dict().items()}
-            leaves = [x for x in self.torch.utils._pytree.tree_leaves((made.args, made.kwargs))
-                      if isinstance(x, self.torch.Tensor)]
+            leaves = [x for x in torch.utils._pytree.tree_leaves((made.args, made.kwargs))
+                      if isinstance(x, torch.Tensor)]
             ours = trainer.step(*leaves, *([] if labels is None else [labels]))
             after = trainer.state_dict()
         _expect_close("its loss is", ours, float(theirs.detach()), 1e-3, 1e-6)
@@ -100,6 +100,9 @@ class _Check:
         kept_buffers = dict(made.module.named_buffers())
         for name, buffer in net.named_buffers():
             was = kept_buffers[name].detach().cpu()
+            if name not in after and not torch.equal(was, buffer.detach().cpu()):
+                raise Unsupported(f'[from_torch] forward gives the buffer "{name}" a new tensor, '
+                                  "which an export does not keep; write it in place, as by copy_")
             ours_now = after[name] if name in after else was.double().numpy()
             _expect_close(f'the buffer "{name}" has', ours_now,
                           buffer.detach().cpu().double().numpy(), 1e-3, 1e-5)

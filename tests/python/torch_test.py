@@ -522,6 +522,27 @@ class TorchTest(support.TestCase):
         net[-1].register_full_backward_hook(lambda _, inputs, __: tuple(1.2 * g for g in inputs))
         self.refuses(lambda: stowage.from_torch(net, x, loss="mse"), "trained otherwise")
 
+    def test_a_buffer_that_is_assigned_anew_is_refused(self):
+        class Mean(nn.Module):
+            def __init__(self, in_place):
+                super().__init__()
+                self.dense, self.in_place = nn.Linear(4, 4), in_place
+                self.register_buffer("mean", torch.zeros(4))
+
+            def forward(self, x):
+                y = self.dense(x + 0.01 * torch.randn_like(x))
+                mean = 0.9 * self.mean + 0.1 * y.detach().mean(0)
+                if self.in_place:
+                    self.mean.copy_(mean)
+                else:
+                    self.mean = mean
+                return y - mean
+
+        x = torch.randn(3, 4)
+        stowage.from_torch(Mean(True), x, loss="mse")
+        self.refuses(lambda: stowage.from_torch(Mean(False), x, loss="mse"),
+                     'the buffer "mean" a new tensor', "copy_")
+
     def test_names_of_a_steps_own_are_said(self):
         net = nn.Linear(4, 4)
         net.register_buffer("step", torch.zeros(()))
