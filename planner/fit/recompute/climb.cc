@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/index.h"
-#include "planner/fit/recompute/classes.h"
 
 namespace stowage::fit {
 namespace {

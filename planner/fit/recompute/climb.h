@@ -18,6 +18,7 @@
 
 #include "base/bytes.h"
 #include "ir/graph.h"
+#include "planner/fit/recompute/classes.h"
 #include "planner/fit/recompute/frontier.h"
 #include "planner/fit/recompute/rehearsal.h"
 
