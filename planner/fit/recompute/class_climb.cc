@@ -93,11 +93,10 @@ std::vector<Fate> ClassClimb::With(std::vector<Fate> fates,
 bool ClassClimb::Reach(Bytes target, std::vector<Fate>* fates) {
   constexpr double kUnknown = std::numeric_limits<double>::infinity();
   if (!frontier_.Try(*fates)) return false;
-  const double min_cost = 1e-9 * rehearsal_.cost() + 1;
   while (frontier_.latest().peak > target) {
-    const double before = frontier_.latest().cost;
+    const Frontier::Outcome before = frontier_.latest();
     const double excess = frontier_.Excess(target);
-    if (before > kThoroughCost * rehearsal_.cost()) {
+    if (before.cost > kThoroughCost * rehearsal_.cost()) {
       for (Move& move : moves_) move.worth = kUnknown;
     }
     std::vector<Move> moves = moves_;
@@ -109,13 +108,9 @@ bool ClassClimb::Reach(Bytes target, std::vector<Fate>* fates) {
       if (move.worth * kMaxGrowth <= (best ? best->worth : 0)) break;
       const std::vector<Fate> trial = With(*fates, move);
       double& worth = moves_[move.index].worth;
-      worth = 0;
-      if (trial != *fates && frontier_.Try(trial)) {
-        const double gain = excess - frontier_.Excess(target);
-        const double cost =
-            std::max(frontier_.latest().cost - before, min_cost);
-        worth = std::max(gain / cost, 0.0);
-      }
+      worth = trial != *fates && frontier_.Try(trial)
+                  ? frontier_.Worth(before, excess, target)
+                  : 0;
       if (worth > (best ? best->worth : 0)) best = moves_[move.index];
     }
     if (best) {

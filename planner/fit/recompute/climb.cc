@@ -39,9 +39,8 @@ bool Climb::Reach(Bytes target, std::vector<Fate>* fates, Greedy greedy) {
   if (!frontier_.Try(*fates)) return false;
   KnownWorths known;
   while (frontier_.latest().peak > target) {
-    const double before = frontier_.latest().cost;
+    const Frontier::Outcome before = frontier_.latest();
     const double excess = frontier_.Excess(target);
-    const double min_cost = 1e-9 * rehearsal_.cost() + 1;
     std::vector<Move> moves;
     const auto add = [&](size_t gap, Fate fate) {
       moves.push_back({gap, fate, WorthOf(known, gap, fate)});
@@ -59,13 +58,8 @@ bool Climb::Reach(Bytes target, std::vector<Fate>* fates, Greedy greedy) {
     for (Move move : moves) {
       if (best && move.worth <= best->worth) break;
       const Fate old = std::exchange((*fates)[move.gap], move.fate);
-      move.worth = 0;
-      if (frontier_.Try(*fates)) {
-        const double gain = excess - frontier_.Excess(target);
-        const double cost =
-            std::max(frontier_.latest().cost - before, min_cost);
-        move.worth = std::max(gain / cost, 0.0);
-      }
+      move.worth =
+          frontier_.Try(*fates) ? frontier_.Worth(before, excess, target) : 0;
       (*fates)[move.gap] = old;
       if (greedy == Greedy::kLazy) known[{move.gap, move.fate}] = move.worth;
       if (move.worth > (best ? best->worth : 0)) best = move;
@@ -153,19 +147,17 @@ bool Climb::Untangle(Bytes target, std::vector<Fate>* fates) {
     return false;
   }
   const int64_t nodes = frontier_.nodes();
-  const double before = frontier_.latest().cost;
+  const Frontier::Outcome before = frontier_.latest();
   const double excess = frontier_.Excess(target);
-  const double min_cost = 1e-9 * rehearsal_.cost() + 1;
   const NodeId stage = FullestStage();
   const std::vector<size_t> tangle = Tangle(stage);
   double best_worth = 0;
   std::vector<Fate> best;
   const auto consider = [&](const std::vector<Fate>& trial) {
     if (!frontier_.Try(trial)) return;
-    const double gain = excess - frontier_.Excess(target);
-    const double cost = std::max(frontier_.latest().cost - before, min_cost);
-    if (gain > 0 && gain / cost > best_worth) {
-      best_worth = gain / cost;
+    const double worth = frontier_.Worth(before, excess, target);
+    if (worth > best_worth) {
+      best_worth = worth;
       best = trial;
     }
   };

@@ -1,5 +1,6 @@
 #include "planner/fit/recompute/frontier.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -43,6 +44,13 @@ double Frontier::Excess(Bytes target) const {
     if (live > target) sum += static_cast<double>(live - target);
   }
   return sum;
+}
+
+double Frontier::Worth(const Outcome& before, double excess,
+                       Bytes target) const {
+  const double min_cost = 1e-9 * rehearsal_.cost() + 1;
+  const double gain = excess - Excess(target);
+  return std::max(gain / std::max(latest_.cost - before.cost, min_cost), 0.0);
 }
 
 }  // namespace stowage::fit

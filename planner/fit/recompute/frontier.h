@@ -28,8 +28,8 @@ class Frontier {
  public:
   struct Point {
     double cost = 0;  // of recomputation
-    std::vector<Fate> fates =
-        {};  // empty if the script was not made from fates
+    // Empty if the script was not made from fates.
+    std::vector<Fate> fates = {};
     Script script = {};
   };
   struct Outcome {
@@ -51,6 +51,9 @@ class Frontier {
   const Outcome& latest() const { return latest_; }
   /// The latest candidate's live bytes above `target`, summed over time.
   double Excess(Bytes target) const;
+  /// By how much less that is than `excess`, that of the candidate with outcome `before`, per
+  /// operation that the latest adds to it; 0 if it is not less.
+  double Worth(const Outcome& before, double excess, Bytes target) const;
 
   /// By peak; cost falls as the peak rises.
   const std::map<Bytes, Point>& points() const { return points_; }
