@@ -9,14 +9,11 @@ module writes into its buffers.
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 import logging
 import math
 from typing import (Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence,
                     Set, Tuple, Union)
-
-import numpy as np
 
 from stowage import _core, ops
 from stowage._core import GraphBuilder, Model
@@ -84,7 +81,7 @@ def from_torch(
                         "expected a tensor")
     args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
     made = TorchModule(torch, module, args, _without_cache(module, dict(kwargs or {})),
-                   _loss_of(loss, example_labels, labels_shape), input_names)
+                       _loss_of(loss, example_labels, labels_shape), input_names)
     model = made.model(is_random=True)
     if check:
         from stowage._torch_check import check_module
@@ -127,8 +124,8 @@ def _loss_of(loss: Loss, example_labels: Any, labels_shape: Optional[Sequence[in
 
 
 def _apart(torch: Any, module: Any, examples: Any) -> Any:
-    """The examples, each tensor one of its own: torch.export takes one that comes twice, or that
-    the module holds, for one input."""
+    """The examples, no tensor of which comes twice or is the module's own: torch.export makes one
+    input of such tensors."""
     seen = {id(x) for x in [*module.parameters(), *module.buffers()]}
 
     def apart(x: Any) -> Any:
@@ -236,8 +233,8 @@ class TorchModule:
     # --- Graphs ---
 
     def model(self, is_random: bool) -> Model:
-        """The model, or, not random, one whose dropouts let everything through and whose other
-        random ops give one number."""
+        """The model; if not `is_random`, dropouts let everything through, and other random ops
+        give one number."""
         def train(builder: GraphBuilder, batch: int) -> None:
             try:
                 self._build(builder, batch, True, is_random)

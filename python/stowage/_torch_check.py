@@ -26,7 +26,7 @@ def check_module(made: TorchModule) -> None:
     try:
         _Check(made).run()
     except _Differs as error:
-        # Of few images through many batch norms, rounding alone may be as large.
+        # Through many batch norms of few images, f32's rounding alone may be as large.
         if not _agrees_in_double(made):
             raise Unsupported(str(error)) from None
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from stowage import _core
 from stowage._models import ModelLike, model as make_model, whole_number
-from stowage._optimizers import (Followed, Group, OptimizerLike, choose, give_states, is_scheduler,
+from stowage._optimizers import (Group, OptimizerLike, choose, give_states, is_scheduler,
                                  real_number)
 from stowage._plans import (MOST_THREADS, DeviceName, Levers, LossScale, Plan, Size, framed, log,
                             log_plan, make_core_plan, make_request)

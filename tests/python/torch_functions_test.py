@@ -150,6 +150,21 @@ class TorchFunctionsTest(support.TestCase):
             np.testing.assert_allclose(-trainer.state_dict()["weight"], net.weight.grad.numpy(),
                                        rtol=1e-12)
 
+    def test_exponential_numbers_have_their_mean(self):
+        class Waits(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(1))
+
+            def forward(self, x):
+                return (self.weight * torch.empty_like(x).exponential_(2.0) + 0 * x).mean()
+
+        x = torch.zeros(50, 200)
+        with stowage.Trainer(stowage.from_torch(Waits(), x, loss="output"), optimizer="sgd", lr=0,
+                             levers="none") as trainer:
+            # 1 / 2; the mean of 10,000 is within 0.02 of it but for one time in 10,000.
+            self.assertAlmostEqual(trainer.step(x), 0.5, delta=0.02)
+
     def test_hard_samples_of_gumbel_are_drawn_by_their_shares(self):
         class Coin(nn.Module):
             def __init__(self):
