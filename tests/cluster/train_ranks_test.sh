@@ -204,9 +204,11 @@ check_shards() {
 
 # --- ranks that are lost -------------------------------------------------------------
 
-# So many that a run is not done before the shell has seen where it is.
-readonly steps=4000
-endless=("${mlp[@]}" --steps "$steps" --stop-at "$steps" --save-every 20 --sample 0)
+# A run that ends where it is killed, or at the step that --stop-at names: the shell may be
+# as late as it likes.
+endless=("${mlp[@]}" --steps 100000000 --save-every 20 --sample 0)
+# How far a run goes on after it was killed.
+readonly further=60
 
 # A rank that tells its process, what it says and, at its end, its exit code; it outlives
 # the signal by which mpirun ends what is left. What is said then, mpirun may not read.
@@ -223,6 +225,14 @@ RANK
 # shown FILE: how many steps it shows.
 shown() {
   grep -c '^{"step":' "$1" || true
+}
+
+# saved_step FILE: of which step the checkpoint is, 0 where there is none.
+saved_step() {
+  local step
+  step=$({ head -c 65536 "$1" 2> /dev/null || true; } | grep -ao '"step":"[0-9]*"' | head -n 1 | tr -dc 0-9) ||
+    true
+  echo "${step:-0}"
 }
 
 # lose RANKS VICTIM SIGNAL STEP FILE: a run that goes on from FILE, of which a rank gets
@@ -254,67 +264,72 @@ lose() {
   done
   grep -q "rank $victim of $ranks, on .*, is lost" err.* || fail "nobody is named: $(cat err err.*)"
   kill -KILL "$(cat "pid.$victim")" 2> /dev/null || true
-  wait $mpirun && fail "mpirun says all went well"
-  return 0
+  # It waits for its time to pass, though all ranks have ended.
+  kill -KILL $mpirun
+  wait $mpirun 2> /dev/null || true
 }
 
-# finish RANKS PIECES FILE: goes on from FILE to the end.
+# finish RANKS PIECES FILE STEP: goes on from FILE to STEP.
 finish() {
   "${mpi[@]}" -n "$1" "$stowage" train "${endless[@]}" --micro-batches "$2" \
-    --continue "$3" > out 2> err || fail "it does not go on: $(cat err)"
+    --stop-at "$4" --continue "$3" > out 2> err || fail "it does not go on: $(cat err)"
 }
 
-# whole RANKS: the run that nobody cuts off, in whole.RANKS.
+# whole RANKS STEP: the run that nobody cuts off, to STEP, in whole.RANKS.
 whole() {
-  "${mpi[@]}" -n "$1" "$stowage" train "${endless[@]}" --save "whole.$1" > out 2> err ||
-    fail "nobody was killed: $(cat err)"
+  "${mpi[@]}" -n "$1" "$stowage" train "${endless[@]}" --stop-at "$2" --save "whole.$1" \
+    > out 2> err || fail "nobody was killed: $(cat err)"
 }
 
 # Kills a rank in the middle of a run: what was saved is whole, and goes on to where a
 # run ends that nobody killed.
 check_faults() {
+  local end
   write_rank
-  whole 3
   lose 3 1 KILL 25 killed
-  finish 3 1 killed
+  end=$(($(saved_step killed) + further))
+  finish 3 1 killed $end
+  whole 3 $end
   cmp killed whole.3 || fail "what was killed and went on is not what nobody killed"
   # So it is where each rank saves its shard, rank 0 the index too.
   endless+=(--shard states --save-as sharded)
   lose 3 0 KILL 25 sharded
-  finish 3 1 sharded
-  "$stowage" train "${mlp[@]}" --steps "$steps" --save-weights of_shards \
-    --continue sharded > out 2> err || fail "the end: $(cat err)"
-  "$stowage" train "${mlp[@]}" --steps "$steps" --save-weights of_whole \
-    --continue whole.3 > out 2> err || fail "the end: $(cat err)"
-  cmp of_shards of_whole || fail "shards that were cut off go on elsewhere"
+  end=$(($(saved_step sharded) + further))
+  finish 3 1 sharded $end
+  whole 3 $end
+  for each in sharded whole.3; do
+    "$stowage" train "${mlp[@]}" --steps $end --micro-batches 3 --save-weights "$each.weights" \
+      --continue "$each" > out 2> err || fail "the end: $(cat err)"
+  done
+  cmp sharded.weights whole.3.weights || fail "shards that were cut off go on elsewhere"
 }
 
 # The same $KILLS times at random moments, and what was saved goes on on four ranks, on
 # one, in four pieces, and on two: there, where a run ends that changes to two after as
 # many steps.
 check_kills() {
-  local kill victim step file saved count
+  local kill victim step file saved count last=4000
   RANDOM=${KILLS_SEED:-1}
   write_rank
-  whole 4
+  whole 4 $last
+  endless+=(--stop-at $last)
   for ((kill = 1; kill <= ${KILLS:-20}; ++kill)); do
-    victim=$((RANDOM % 4)) step=$((RANDOM % (steps - 1000) + 1)) file=kill$kill
+    victim=$((RANDOM % 4)) step=$((RANDOM % (last - 1000) + 1)) file=kill$kill
     lose 4 $victim KILL $step "$file"
-    saved=0
-    if [[ -e $file ]]; then
-      saved=$(head -c 65536 "$file" | grep -ao '"step":"[0-9]*"' | tr -dc 0-9)
+    saved=$(saved_step "$file")
+    if ((saved > 0)); then
       for count in 1 2; do cp "$file" "$file.$count"; done
     fi
-    finish 4 1 "$file"
-    finish 1 4 "$file.1"
+    finish 4 1 "$file" $last
+    finish 1 4 "$file.1" $last
     for each in "$file" "$file.1"; do
       cmp "$each" whole.4 || fail "kill $kill: $each is not what nobody killed"
     done
     if ((saved > 0)); then
       "${mpi[@]}" -n 4 "$stowage" train "${endless[@]}" --stop-at "$saved" \
         --save "stopped$kill" > out 2> err || fail "stopping: $(cat err)"
-      finish 2 1 "$file.2"
-      finish 2 1 "stopped$kill"
+      finish 2 1 "$file.2" $last
+      finish 2 1 "stopped$kill" $last
       cmp "$file.2" "stopped$kill" || fail "kill $kill: two ranks go on elsewhere"
     fi
     echo "kill $kill: rank $victim after step $step, saved $saved: goes on on 4, 2 and 1"
@@ -348,7 +363,7 @@ check_signals() {
   for signal in TERM INT; do
     : > out # which the run before has filled, and this one has not opened yet
     set -m # without job control what runs in the background ignores SIGINT
-    "${mpi[@]}" --mca odls_base_sigkill_timeout 20 -n 2 "$stowage" train "${mlp[@]}" --steps 100000000 --json \
+    "${mpi[@]}" --mca odls_base_sigkill_timeout 5 -n 2 "$stowage" train "${mlp[@]}" --steps 100000000 --json \
       --save "asked.$signal" > out 2> err &
     mpirun=$!
     set +m
@@ -361,15 +376,21 @@ check_signals() {
     [[ -s asked.$signal ]] || fail "SIG$signal: nothing was saved: $(cat err)"
   done
 }
-# A supervisor starts a run again as often as it is killed.
+# A supervisor starts a run again as often as it is killed. The start after the last kill
+# goes some steps further, and ends.
 check_supervised() {
   local starts supervisor before code=0
   : > out
-  whole 2
-  rm -f pid.*
+  cat > rank.sh << 'RANK'
+echo $$ > "pid.$OMPI_COMM_WORLD_RANK"
+[[ ! -s end ]] || set -- "$@" --stop-at "$(cat end)"
+exec "$@"
+RANK
   # shellcheck disable=SC2016
-  SUPERVISE_PAUSE=0 "$supervise" 5 "${mpi[@]}" -n 2 \
-    bash -c 'echo $$ > "pid.$OMPI_COMM_WORLD_RANK"; exec "$@"' rank \
+  SUPERVISE_PAUSE=0 "$supervise" 5 bash -c '
+    saved=$(grep -ao "\"step\":\"[0-9]*\"" run 2> /dev/null | head -n 1 | tr -dc 0-9)
+    [[ ! -e last ]] || echo $((saved + '$further')) > end
+    exec "$@"' start "${mpi[@]}" -n 2 bash rank.sh \
     "$stowage" train "${endless[@]}" --json --continue run > out 2> err &
   supervisor=$!
   for starts in 1 2; do
@@ -378,8 +399,8 @@ check_supervised() {
       kill -0 $supervisor 2> /dev/null || fail "it ended before: $(cat err)"
       sleep 0.01
     done
+    [[ $starts == 1 ]] || : > last
     kill -KILL "$(cat pid.1)" || fail "it was done before"
-    rm pid.1
     until grep -q "supervise: ended by .*; start $starts of 5" err; do
       kill -0 $supervisor 2> /dev/null || fail "it is not started again: $(cat err)"
       sleep 0.05
@@ -387,6 +408,7 @@ check_supervised() {
   done
   wait $supervisor || code=$?
   [[ $code == 0 ]] || fail "supervised: exit code $code: $(cat err)"
+  whole 2 "$(cat end)"
   cmp run whole.2 || fail "what was started again is not what nobody killed"
 }
 

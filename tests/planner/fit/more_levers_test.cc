@@ -135,7 +135,7 @@ TEST_CASE("gpt2-124m fits in pieces what it fits in one" *
           doctest::skip(!TakesAllInstances())) {
   // Half the search once missed, in pieces, what the whole one finds.
   constexpr Bytes kBudget = 1'708'677'120;
-  const auto cpu = MakeCpuBackend({.threads = 2});
+  const auto cpu = MakeCpuBackend({.threads = 1});
   const StepBuilder build = StepsOf(
       [](int64_t batch) {
         return *BuildModel("gpt2-124m", ModelPurpose::kTrain,
