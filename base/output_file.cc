@@ -108,8 +108,14 @@ void RemoveParts(const fs::path& place) {
   }
 }
 
+// True where errno says that the file system has no locks, as Lustre without its mount
+// option flock and some of NFS.
+bool HasNoLocks(int error) {
+  return error == ENOSYS || error == ENOLCK || error == EOPNOTSUPP;
+}
+
 // The lock on `path`: a file that is locked and still has this name. -1 with errno
-// set; EWOULDBLOCK where another has it.
+// set; EWOULDBLOCK where another has it. Where there are no locks no file is left.
 int TakeLock(const std::string& path) {
   while (true) {
     const int fd =
@@ -117,6 +123,10 @@ int TakeLock(const std::string& path) {
     if (fd < 0) return fd;
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int why = errno;
+      struct stat empty = {};
+      if (HasNoLocks(why) && ::fstat(fd, &empty) == 0 && empty.st_size == 0) {
+        ::unlink(path.c_str());
+      }
       ::close(fd);
       errno = why;
       return -1;
@@ -182,18 +192,19 @@ Result<OutputFile> OutputFile::Claim(const std::string& path, FileUse use) {
                      StrCat(".", place->filename().string(), kLockSuffix))
                         .string();
   file.lock_ = TakeLock(file.lock_path_);
-  if (file.lock_ < 0) {
-    if (errno != EWOULDBLOCK) {
-      return CannotWrite(path,
-                         StrCat("its lock, ", Quoted(file.lock_path_),
-                                ", cannot be taken: ", std::strerror(errno)));
-    }
+  if (file.lock_ < 0 && errno == EWOULDBLOCK) {
     return CannotWrite(
         path,
         "another run has claimed it and may write it at any moment; "
         "give each run a file of its own");
   }
-  RemoveParts(*place);
+  if (file.lock_ < 0 && !HasNoLocks(errno)) {
+    return CannotWrite(path,
+                       StrCat("its lock, ", Quoted(file.lock_path_),
+                              ", cannot be taken: ", std::strerror(errno)));
+  }
+  // Without a lock they may be those of a run that writes.
+  if (file.is_locked()) RemoveParts(*place);
   fs::path part;
   const int fd = MakePart(*place, &part);
   if (fd < 0) return CannotWriteByErrno(path);

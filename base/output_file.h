@@ -18,7 +18,8 @@
 //
 // A claim is a lock (flock) on an empty file beside, ".model.safetensors.lock",
 // which goes away with the claim. A process that is killed leaves that file, and
-// perhaps a part of a new one, but no lock: the next claim removes both.
+// perhaps a part of a new one, but no lock: the next claim removes both. On a file system
+// without locks a claim succeeds without one: is_locked() is false.
 
 #include <cstddef>
 #include <functional>
@@ -57,6 +58,8 @@ class OutputFile {
   /// As it was claimed, for messages; and with its links followed.
   const std::string& path() const { return path_; }
   const std::string& resolved() const { return resolved_; }
+  /// Whether no other run can claim the file. False where its file system has no locks.
+  bool is_locked() const { return lock_ >= 0; }
 
  private:
   OutputFile() = default;

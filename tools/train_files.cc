@@ -312,6 +312,11 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
         files.checkpoints_,
         CheckpointSeries::Claim(checkpoint, {.keep_last = flags.keep_last,
                                              .keep_best = keeps_best}));
+    if (!files.checkpoints_->is_locked()) {
+      std::cerr << "stowage: the file system of " << Quoted(checkpoint)
+                << " has no locks: no other run may be given this file"
+                << std::endl;
+    }
     STOWAGE_RETURN_IF_ERROR(files.OpenShards(flags, spec, run, ranks));
   }
   // Once it is claimed, no other run makes it any more.

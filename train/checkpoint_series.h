@@ -75,6 +75,8 @@ class CheckpointSeries {
   Result<std::string> Continue(const RunNotes& subject = {});
 
   const std::string& path() const { return newest_.path(); }
+  /// Whether no other run can claim the newest (OutputFile::is_locked).
+  bool is_locked() const { return newest_.is_locked(); }
   /// Of the newest that this run has saved, or none.
   std::optional<int64_t> last_step() const { return last_step_; }
   /// The lowest held-out loss so far.

@@ -2,11 +2,14 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -19,6 +22,22 @@
 
 #include "base/strings.h"
 #include "tests/support/files.h"
+
+namespace {
+
+// What flock answers, as on a file system without locks; 0 where it does its work.
+int flock_error = 0;
+
+}  // namespace
+
+// The program's own, which the linker takes before the C library's.
+extern "C" int flock(int fd, int operation) noexcept {
+  if (flock_error == 0) {
+    return static_cast<int>(::syscall(SYS_flock, fd, operation));
+  }
+  errno = flock_error;
+  return -1;
+}
 
 namespace stowage {
 namespace {
@@ -60,6 +79,32 @@ mode_t ModeOf(const fs::path& path) {
   struct stat info = {};
   REQUIRE(::stat(path.c_str(), &info) == 0);
   return info.st_mode & 07777;
+}
+
+TEST_CASE("a file system without locks is written to all the same") {
+  const fs::path folder = Folder("no_locks");
+  const fs::path path = folder / "file",
+                 left = folder / ".file.1-0.stowage-part";
+  for (const int error : {ENOSYS, ENOLCK, EOPNOTSUPP}) {
+    CAPTURE(error);
+    WriteAll(left, "another's, perhaps");
+    flock_error = error;
+    const auto file = OutputFile::Claim(path.string());
+    flock_error = 0;
+    REQUIRE(file.ok());
+    CHECK_FALSE(file->is_locked());
+    REQUIRE(file->Replace("bytes").ok());
+    CHECK(ReadAll(path.string()) == "bytes");
+    CHECK(Names(folder).size() == 2);  // no lock is left
+    CHECK(fs::exists(left));
+  }
+  const auto file = OutputFile::Claim(path.string());
+  REQUIRE(file.ok());
+  CHECK(file->is_locked());
+  CHECK_FALSE(fs::exists(left));
+  flock_error = EIO;  // a lock that fails is no lock that is not there
+  CHECK(Refusal(folder / "other").find("its lock, ") != std::string::npos);
+  flock_error = 0;
 }
 
 TEST_CASE("a file is replaced whole, and nothing is left beside it") {
