@@ -22,14 +22,16 @@ using std::chrono::milliseconds;
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 
 volatile std::sig_atomic_t caught_signal = 0;
+volatile std::sig_atomic_t is_asked = 0;  // by another than SIGPIPE
 std::array<struct sigaction, kSignals.size()> before;
 
 void Catch(int number) {
-  if (caught_signal == 0) {
-    caught_signal = number;
+  if (caught_signal == 0) caught_signal = number;
+  if (number == SIGPIPE) return;  // as often as something is written
+  if (is_asked == 0) {
+    is_asked = 1;
     return;
   }
-  if (number == SIGPIPE) return;  // as often as something is written
   std::signal(number, SIG_DFL);
   std::raise(number);
 }
@@ -54,6 +56,7 @@ int OpenAnew(int descriptor) {
 
 StopSignals::StopSignals() {
   caught_signal = 0;
+  is_asked = 0;
   struct sigaction action = {};
   action.sa_handler = Catch;
   action.sa_flags = SA_RESTART;
