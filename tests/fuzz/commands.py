@@ -114,7 +114,7 @@ class Commands:
 
 def subjects():
     """Commands that succeed by themselves."""
-    train = ["--steps", "2", "--device", "cpu", "--time-limit", "5"]
+    train = ["--steps", "2", "--device", "cpu"]
     return {
         "plan mlp": ["plan", "--model", "mlp", "--batch", "8"],
         "plan text": ["plan", "--model", "gpt-nano", "--batch", "2", "--seq", "8"],
