@@ -165,6 +165,9 @@ bool FlushFolder(const fs::path& folder) {
 
 Result<OutputFile> OutputFile::Claim(const std::string& path, FileUse use) {
   if (path.empty()) return CannotWrite(path, "the name is empty");
+  if (path.find('\0') != std::string::npos) {
+    return CannotWrite(path, "the name holds a NUL, where it would end");
+  }
   const std::optional<fs::path> place = Resolve(path);
   if (!place) return CannotWriteByErrno(path);
   if (place->filename().empty()) return CannotWrite(path, "it names a folder");

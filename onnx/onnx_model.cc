@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <optional>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -101,6 +103,16 @@ Status OnnxModel::ForEachWeight(
   return {};
 }
 
+std::vector<std::string> OnnxModel::files() const {
+  std::set<std::string> files;
+  for (const auto& [name, tensor] : onnx::TensorsOf(file_->model->graph())) {
+    const std::optional<std::string> file =
+        onnx::FileOfTensor(*tensor, file_->path);
+    if (file) files.insert(*file);
+  }
+  return {files.begin(), files.end()};
+}
+
 Result<std::string> OnnxModel::WithWeights(
     const Graph& graph, const std::function<Status(NamedArray&)>& give) const {
   std::unordered_set<std::string_view> names;
@@ -120,7 +132,10 @@ Result<std::string> OnnxModel::WithWeights(
   onnx::pb::ModelProto model = *file_->model;
   for (const auto& [name, tensor] : onnx::TensorsOf(model.graph())) {
     const Result<TensorType> type = onnx::TypeOfTensor(*tensor);
-    if (!type.ok() || !IsFloat(type->dtype)) continue;
+    if (!type.ok()) continue;
+    // Where it lies is an input of the run, whether or not it is read.
+    STOWAGE_RETURN_IF_ERROR(onnx::CheckTensor(*tensor, file_->path));
+    if (!IsFloat(type->dtype)) continue;
     NamedArray weight{name, {*type, {}}};
     STOWAGE_ASSIGN_OR_RETURN(const bool given, give(weight));
     if (!given) continue;

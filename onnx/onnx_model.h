@@ -62,6 +62,9 @@ class OnnxModel {
   /// fit, a type other than the file declares, functions that call themselves.
   Result<Graph> Build(const OnnxBuildOptions& options = {}) const;
 
+  /// The files beside it that hold tensors of its graph, by name.
+  std::vector<std::string> files() const;
+
   /// Calls `take` with the value of each param and state of `graph`, which Build made,
   /// in its order; stops at the first error, which may be one of reading a tensor.
   Status ForEachWeight(

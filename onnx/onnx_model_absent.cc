@@ -27,6 +27,7 @@ std::span<const std::string> OnnxModel::outputs() const {
   return file_->outputs;
 }
 std::vector<OnnxTensor> OnnxModel::tensors() const { return {}; }
+std::vector<std::string> OnnxModel::files() const { return {}; }
 Result<Graph> OnnxModel::Build(const OnnxBuildOptions&) const {
   return Absent();
 }

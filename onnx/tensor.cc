@@ -261,6 +261,15 @@ Status CheckTensor(const TensorProto& tensor, const std::string& model) {
                                     type.ToString(), " takes ", type.bytes()));
 }
 
+std::optional<std::string> FileOfTensor(const TensorProto& tensor,
+                                        const std::string& model) {
+  if (tensor.data_location() != TensorProto::EXTERNAL) return std::nullopt;
+  const Result<ExternalPlace> place = PlaceOfTensor(tensor);
+  if (!place.ok()) return std::nullopt;
+  return (std::filesystem::path(model).parent_path() / place->location)
+      .string();
+}
+
 Result<Array> ReadTensor(const TensorProto& tensor, const std::string& model) {
   STOWAGE_RETURN_IF_ERROR(CheckTensor(tensor, model));
   Array array;

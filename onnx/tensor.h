@@ -69,6 +69,11 @@ Result<TensorType> TypeOfTensor(const pb::TensorProto& tensor);
 /// ReadTensor.
 Status CheckTensor(const pb::TensorProto& tensor, const std::string& model);
 
+/// The file beside the file `model` that holds it; absent where it is within, or where its
+/// place is wrong (CheckTensor).
+std::optional<std::string> FileOfTensor(const pb::TensorProto& tensor,
+                                        const std::string& model);
+
 /// Its contents. Those beside the file `model` lie in a file within its folder; a link
 /// may lead from there to the folder that `model` is itself a link to. Errors, naming the
 /// tensor: TypeOfTensor's; another number of elements than the shape has; a file outside

@@ -147,6 +147,7 @@ int RunTime(const TimeFlags& flags) {
   const Status tried = TryOutputs({{"output", flags.output}},
                                   {{"data", flags.data},
                                    {"onnx", flags.onnx.file},
+                                   {"tokenizer", flags.tokenizer},
                                    {"op-times", flags.model.op_times}});
   if (!tried.ok()) return Fail(tried.error());
   const Result<StepSpec> spec =

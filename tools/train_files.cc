@@ -19,6 +19,7 @@
 #include "autodiff/optimizer.h"
 #include "autodiff/train_options.h"
 #include "base/hash.h"
+#include "base/input_file.h"
 #include "base/strings.h"
 #include "nn/schedule.h"
 #include "runtime/checkpoint.h"
@@ -45,17 +46,32 @@ std::string InUtf8(const std::string& text) {
       Text(text).dump(-1, ' ', false, Text::error_handler_t::replace));
 }
 
-// The file's name and what is in it, in brief.
-Result<std::string> DataNote(const std::string& path) {
-  STOWAGE_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
-  return StrCat(std::filesystem::path(path).filename().string(), " (",
-                content.size(), " bytes, XXH64 ", HexDigest(Xxh64(content)),
-                ")");
-}
-
 uint64_t Digest(std::span<const std::byte> bytes, uint64_t before) {
   return Xxh64({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
                before);
+}
+
+// The file's name and what is in it, in brief. Reads a part of it at a time.
+Result<std::string> DataNote(const std::string& path) {
+  constexpr Bytes kPart = 64 << 20;
+  STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path, "file"));
+  std::vector<std::byte> part;
+  uint64_t digest = Digest({}, 0);
+  for (Bytes at = 0; at < file.size(); at += kPart) {
+    part.resize(static_cast<size_t>(std::min(kPart, file.size() - at)));
+    STOWAGE_RETURN_IF_ERROR(file.ReadAt(at, part));
+    digest = Digest(part, at == 0 ? 0 : digest);
+  }
+  return StrCat(std::filesystem::path(path).filename().string(), " (",
+                file.size(), " bytes, XXH64 ", HexDigest(digest), ")");
+}
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string joined;
+  for (const std::string& word : words) {
+    joined += StrCat(joined.empty() ? "" : ",", word);
+  }
+  return joined.empty() ? "none" : joined;
 }
 
 // The tokens of all examples, which are to be learnt, and which are held out: what the
@@ -150,6 +166,13 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
     STOWAGE_ASSIGN_OR_RETURN(const std::string model,
                              DataNote(flags.onnx.file));
     add("onnx", model);
+    for (const std::string& beside : spec.onnx->files()) {
+      STOWAGE_ASSIGN_OR_RETURN(const std::string tensors, DataNote(beside));
+      add(StrCat("onnx ", std::filesystem::path(beside).filename().string()),
+          tensors);
+    }
+    add("loss", flags.onnx.loss);
+    add("input-map", Joined(flags.arrays.input_map));
     add("hold-out", flags.arrays.hold_out.value_or(0));
     add("shuffle", flags.arrays.shuffle);
   }
@@ -159,6 +182,7 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
       lengths += StrCat(lengths.empty() ? "" : ",", length);
     }
     add("lengths", lengths.empty() ? "none" : lengths);
+    add("held-out-batches", spec.tuning->held_out_batches);
     if (const auto* const examples =
             std::get_if<ExampleSplit>(&spec.tuning->data)) {
       add("examples", ExamplesNote(*examples));
@@ -179,8 +203,9 @@ namespace {
 
 // Those that say what was trained, and on what: losses of other runs are not compared.
 RunNotes SubjectOf(const RunNotes& notes) {
-  constexpr std::array<std::string_view, 7> kNames = {
-      "model", "onnx", "tokenizer", "data", "examples", "lengths", "hold-out"};
+  constexpr std::array<std::string_view, 10> kNames = {
+      "model", "onnx",    "loss",     "input-map", "tokenizer",
+      "data",  "lengths", "examples", "hold-out",  "held-out-batches"};
   RunNotes subject;
   std::ranges::copy_if(
       notes, std::back_inserter(subject), [&](const auto& note) {
@@ -295,6 +320,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                   {"resume", flags.resume},
                   {"resume", ShardFolderOf(flags.resume)},
                   {"init", flags.init},
+                  {"init", ShardFolderOf(flags.init)},
                   {"onnx", flags.onnx.file},
                   {"weights", flags.weights},
                   {"tokenizer", flags.tokenizer},

@@ -107,6 +107,14 @@ TEST_CASE("a file system without locks is written to all the same") {
   flock_error = 0;
 }
 
+// The system would end the name there, and never find a free one for a part.
+TEST_CASE("a name that holds a NUL is refused") {
+  const std::string path = (Folder("nul") / "a").string();
+  CHECK(Refusal(path + std::string("\0b", 2)).find("holds a NUL") !=
+        std::string::npos);
+  CHECK(Names(Folder("nul")).empty());
+}
+
 TEST_CASE("a file is replaced whole, and nothing is left beside it") {
   const fs::path folder = Folder("whole");
   const fs::path path = folder / "x.ck";

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -32,6 +33,21 @@ TEST_CASE("times are never written over the data") {
   CHECK(outcome.exit_code == 2);
   CHECK(outcome.err.find("is what --data reads") != std::string::npos);
   CHECK(ReadAll(digits) == SomeDigits());
+}
+
+TEST_CASE("times are never written into the tokenizer's folder") {
+  const std::string folder = TempPath("tokenizer");
+  std::filesystem::create_directory(folder);
+  const std::string config =
+      WriteTemp("tokenizer/tokenizer_config.json", "precious");
+  const std::string text = WriteTemp("text.txt", SomeText());
+  const Outcome outcome = RunStowage(
+      {"time", "--model", "lstm-char", "--batch", "1", "--seq", "8", "--data",
+       text, "--tokenizer", folder, "--steps", "1", "-o", config});
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.find("is in the folder that --tokenizer reads") !=
+        std::string::npos);
+  CHECK(ReadAll(config) == "precious");
 }
 
 TEST_CASE("the ops of a step are timed, and plans are made by the times") {

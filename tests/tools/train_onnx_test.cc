@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/strings.h"
@@ -341,18 +342,72 @@ TEST_CASE("a resumed run tells what of the file and the examples changed") {
   REQUIRE(model.ParseFromString(ReadAll(kNet)));
   model.set_producer_name("another");
   const std::string other = WriteTemp("other.onnx", model.SerializeAsString());
-  const Outcome resumed =
-      RunStowage(arguments(other, {"--steps", "2", "--resume", path,
-                                   "--hold-out", "0.3", "--shuffle", "none"}));
+  const Outcome resumed = RunStowage(
+      arguments(other, {"--steps", "2", "--resume", path, "--hold-out", "0.3",
+                        "--shuffle", "none", "--input-map", "x=x"}));
   INFO(resumed.err);
   CHECK(resumed.exit_code == 0);
   for (const char* const line :
        {"resume: onnx was pictures_dynamo.onnx (", ", is other.onnx (",
         "resume: hold-out was 0, is 0.3\n",
+        "resume: input-map was none, is x=x\n",
         "resume: shuffle was seed, is none\n"}) {
     INFO(line);
     CHECK(resumed.err.find(line) != std::string::npos);
   }
+}
+
+// Moves the contents of the file's tensors into a file beside it.
+std::string WithTensorsBeside(const std::string& name,
+                              const std::string& beside) {
+  onnx::pb::ModelProto model;
+  REQUIRE(model.ParseFromString(ReadAll(kNet)));
+  std::string bytes;
+  for (auto& tensor : *model.mutable_graph()->mutable_initializer()) {
+    if (!tensor.has_raw_data()) continue;
+    for (const auto& [key, value] : std::vector<std::pair<std::string, size_t>>{
+             {"offset", bytes.size()}, {"length", tensor.raw_data().size()}}) {
+      auto* const entry = tensor.add_external_data();
+      entry->set_key(key);
+      entry->set_value(StrCat(value));
+    }
+    auto* const location = tensor.add_external_data();
+    location->set_key("location");
+    location->set_value(beside);
+    bytes += tensor.raw_data();
+    tensor.clear_raw_data();
+    tensor.set_data_location(onnx::pb::TensorProto::EXTERNAL);
+  }
+  REQUIRE(bytes.size() > 4);
+  WriteTemp(beside, bytes);
+  return WriteTemp(name, model.SerializeAsString());
+}
+
+TEST_CASE("a resumed run tells that tensors beside the file changed") {
+  const std::string net = WithTensorsBeside("parts.onnx", "parts.bin");
+  const std::string path = TempPath("parts.ck");
+  REQUIRE(RunStowage(Command(net, 1, {"--save", path})).exit_code == 0);
+  const Outcome same = RunStowage(Command(net, 2, {"--resume", path}));
+  CHECK(same.exit_code == 0);
+  CHECK(same.err.find("resume: onnx") == std::string::npos);
+  std::string bytes = ReadAll(TempPath("parts.bin"));
+  bytes[0] = static_cast<char>(bytes[0] ^ 1);
+  WriteTemp("parts.bin", bytes);
+  const Outcome changed = RunStowage(Command(net, 2, {"--resume", path}));
+  CHECK(changed.err.find("resume: onnx parts.bin was parts.bin (") !=
+        std::string::npos);
+}
+
+TEST_CASE("tensors beside a file that a checkpoint replaces stay") {
+  const std::string net = WithTensorsBeside("whole.onnx", "whole.bin");
+  const std::string beside = TempPath("whole.bin"), bytes = ReadAll(beside);
+  const std::string path = TempPath("whole.ck");
+  REQUIRE(RunStowage(Command(net, 1, {"--save", path})).exit_code == 0);
+  const Outcome over = RunStowage(
+      {"export-onnx", "--onnx", net, "--checkpoint", path, "-o", beside});
+  CHECK(over.exit_code == 2);
+  CHECK(over.err.find("whole.bin\"") != std::string::npos);
+  CHECK(ReadAll(beside) == bytes);
 }
 
 TEST_CASE("a batch that the file fixes is that of what is held out") {

@@ -212,7 +212,10 @@ TEST_CASE("what cannot be written is known before the first step") {
        "is what --save writes; give each a file of its own"},
       {{"--save", TempPath("was"), "--resume", TempPath("was")},
        "is what --resume reads; an input is never written over"},
+      {{"--save", TempPath("was.shards/x"), "--init", TempPath("was")},
+       "is in the folder that --init reads; give a file elsewhere"},
   };
+  std::filesystem::create_directory(TempPath("was.shards"));
   for (const Row& row : rows) {
     const Outcome outcome = RunStowage(Mlp(row.more));
     INFO(outcome.err);
