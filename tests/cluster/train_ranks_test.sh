@@ -410,6 +410,19 @@ RANK
   [[ $code == 0 ]] || fail "supervised: exit code $code: $(cat err)"
   whole 2 "$(cat end)"
   cmp run whole.2 || fail "what was started again is not what nobody killed"
+  # A signal to the supervisor stops the run, which saves and is not started again.
+  : > out
+  "$supervise" 5 "$stowage" train "${endless[@]}" --json --save stopped > out 2> err &
+  supervisor=$!
+  until (($(shown out) >= 25)); do
+    kill -0 $supervisor 2> /dev/null || fail "it ended before: $(cat err)"
+    sleep 0.01
+  done
+  kill -TERM $supervisor
+  code=0
+  wait $supervisor || code=$?
+  [[ $code == 143 ]] || fail "stopped: exit code $code: $(cat err)"
+  (($(saved_step stopped) >= 25)) || fail "stopped: nothing was saved: $(cat err)"
 }
 
 for part in "$@"; do "check_$part"; done
