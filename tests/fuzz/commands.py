@@ -71,10 +71,10 @@ class Commands:
             sys.exit(f"{' '.join(words)}: {done and done.stderr.decode(errors='replace')}")
 
     def make_files(self):
-        copy = lambda source, name: shutil.copy(source, self.folder / name)
-        copy(GOLDENS / "onnx/pictures_dynamo.onnx", "net.onnx")
-        copy(GOLDENS / "onnx/pictures.npz", "net.npz")
-        copy(GOLDENS / "pretrained/llama.gguf", "llama.gguf")
+        for source, name in [("onnx/pictures_dynamo.onnx", "net.onnx"),
+                             ("onnx/pictures.npz", "net.npz"),
+                             ("pretrained/llama.gguf", "llama.gguf")]:
+            shutil.copy(GOLDENS / source, self.folder / name)
         shutil.copytree(GOLDENS / "pretrained/llama", self.folder / "llama")
         digits = (ROOT / "examples/data/digits.csv").read_text().splitlines(keepends=True)[:120]
         (self.folder / "digits.csv").write_text("".join(digits))
@@ -89,14 +89,14 @@ class Commands:
             "decoder": {"type": "ByteLevel"},
             "model": {"type": "BPE", "vocab": {t: i for i, t in enumerate(tokens)},
                       "merges": ["t h"]}}))
-        (self.folder / "config.toml").write_text("seed = 3\nno-decay = ['*.bias']\n")
+        (self.folder / "config.toml").write_text('optimizer = "adamw"\nno-decay = ["*.bias"]\n')
         (self.folder / "pack.csv").write_text("id,lower,upper,size\n" + "".join(
             f"b{i},{i % 7},{i % 7 + 1 + i % 5},{64 * (1 + i % 9)}\n" for i in range(40)))
         (self.folder / "chats.jsonl").write_text("".join(
             json.dumps({"prompt": f"What is {i % 5}?", "completion": f"It is {i % 5}."}) + "\n"
             for i in range(20)))
         self.must("train", "--model", "mlp", "--data", "digits.csv", "--batch", "8", "--steps", "2",
-                  "--device", "cpu", "--save", "run.st", "--save-weights", "weights.safetensors")
+                  "--stop-at", "1", "--device", "cpu", "--save", "run.st", "--save-weights", "weights.safetensors")
         self.must("finetune", "--weights", "llama.gguf", "--data", "text.txt", "--tokenizer",
                   "tokenizer.json", "--seq", "16", "--batch", "2", "--steps", "1", "--sample", "0",
                   "--device", "cpu", "--save-adapter", "adapter")
@@ -104,8 +104,12 @@ class Commands:
         self.must("time", "--model", "mlp", "--data", "digits.csv", "--batch", "8", "--steps", "1",
                   "--device", "cpu", "-o", "op.times")
         (self.folder / "graph.ir").write_text(
-            'graph "small" {\n  %x = input f32[4, 8] "x"\n  %w = param f32[8, 4] "w"\n'
-            '  %y = matmul(%x, %w)\n  %z = reduce_sum(%y)\n  output %z\n}\n')
+            'stowage-ir 1\ngraph "small" {\n  x: f32(64) = input\n  h: f32(64) = exp(x)\n'
+            '  y: f32(64) = relu(h)\n  output "y" = y\n}\n')
+        self.must("train", "--onnx", "net.onnx", "--data", "net.npz", "--loss", "cross_entropy",
+                  "--steps", "1", "--device", "cpu", "--save", "net.st")
+        for words in [*subjects().values(), *reading()]:
+            self.must(*words)
 
     def digests(self):
         return {path: hashlib.sha256(path.read_bytes()).digest()
@@ -135,7 +139,7 @@ def subjects():
         "pack": ["pack", "pack.csv"],
         "check": ["check", "step.plan"],
         "report": ["report", "step.plan"],
-        "export-onnx": ["export-onnx", "--onnx", "net.onnx", "--checkpoint", "run.st", "-o",
+        "export-onnx": ["export-onnx", "--onnx", "net.onnx", "--checkpoint", "net.st", "-o",
                         "new.onnx"],
         "tokens": ["tokens", "--tokenizer", "tokenizer.json", "count", "text.txt"],
         "models": ["models"],
@@ -251,13 +255,23 @@ READERS = {
     "graph.ir": ["plan graph"], "step.plan": ["check", "report"],
     "tokenizer.json": ["tokens", "finetune"], "pack.csv": ["pack"], "llama.gguf": ["finetune"],
     "chats.jsonl": ["finetune folder"], "llama/config.json": ["finetune folder"],
-    "run.st": ["export-onnx", ["train mlp", "--resume", "run.st"]],
+    "net.st": ["export-onnx"], "run.st": [["train mlp", "--resume", "run.st"]],
     "weights.safetensors": [["train mlp", "--init", "weights.safetensors"]],
     "op.times": [["plan mlp", "--op-times", "op.times"]],
     "adapter/adapter_config.json": [["finetune", "--adapter", "adapter"]],
     "adapter/adapter_model.safetensors": [["finetune", "--adapter", "adapter"]],
     "config.toml": [["plan mlp", "--config", "config.toml"]],
 }
+
+
+def command_of(reader):
+    name, *more = [reader] if isinstance(reader, str) else reader
+    return [*subjects()[name], *more]
+
+
+def reading():
+    """The commands of READERS."""
+    return [command_of(reader) for readers in READERS.values() for reader in readers]
 
 
 def random_files(commands, count, draw):
@@ -267,9 +281,7 @@ def random_files(commands, count, draw):
     readers = {**READERS, **{name: ["finetune folder"] for name in whole if name not in READERS}}
     for _ in range(count):
         name = draw.choice(sorted(whole))
-        reader = draw.choice(readers[name])
-        words = list(subjects()[reader if isinstance(reader, str) else reader[0]])
-        words += [] if isinstance(reader, str) else reader[1:]
+        words = command_of(draw.choice(readers[name]))
         yield words, (name, damaged(whole[name], draw))
 
 
