@@ -16,6 +16,8 @@ namespace stowage::fit {
 namespace {
 
 constexpr size_t kMostValues = 64;
+// Ways to let go of values that are tried cost as much as a new set.
+constexpr int64_t kTrialsPerSet = 16;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 using Set = uint64_t;  // of values, by their position
@@ -327,8 +329,11 @@ class Path {
   }
 
   // By falling size: so a set that has just become large enough can spare none.
+  // Most ways may lead to sets that are known, and there are exponentially many.
   template <typename Do>
   void LetGo(size_t next, Set let_go, Bytes excess, Bytes rest, const Do& run) {
+    if (++trials_ % kTrialsPerSet == 0) --effort_;
+    if (effort_ <= 0) return;
     if (excess <= 0) {
       run(let_go);
       return;
@@ -358,6 +363,7 @@ class Path {
   const Bytes peak_;
   const bool gradients_;
   int64_t& effort_;
+  int64_t trials_ = 0;
   std::vector<int> position_;  // per value of the graph
   std::vector<Bytes> sizes_;   // per position, and so below
   std::vector<size_t> maker_;

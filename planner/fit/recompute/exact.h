@@ -31,8 +31,8 @@ namespace stowage::fit {
 bool IsSmallStep(const Graph& graph, const Rehearsal& rehearsal);
 
 /// The script with the least extra cost whose live bytes stay within `peak`;
-/// nothing when there is none, or when `effort`, the most sets to go through, is
-/// spent. Takes what it uses off `effort`; what is left is positive when the
+/// nothing when there is none, or when `effort`, the most sets to go through and the ways
+/// to them that are tried, is spent. Takes what it uses off `effort`; what is left is positive when the
 /// answer is sure. Without `gradients` only forward nodes run again. Bytes are as
 /// Rehearsal counts them. Precondition: IsSmallStep.
 std::optional<Script> CheapestScript(const Graph& graph,
