@@ -367,8 +367,10 @@ def stop_once(commands, ranks, output, asked, draw):
         words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), *words]
     ours, theirs = os.pipe()
     out = open("/dev/full", "wb") if output == "full" else theirs
+    # A script's background job ignores SIGINT, and so would what it starts.
     run = subprocess.Popen(words, cwd=commands.folder, stdin=subprocess.DEVNULL, stdout=out,
-                           stderr=subprocess.PIPE, start_new_session=True)
+                           stderr=subprocess.PIPE, start_new_session=True,
+                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     os.close(theirs)
     if output == "full":
         out.close()
