@@ -393,8 +393,15 @@ def stop_once(commands, ranks, output, asked, draw):
         asked_at = time.monotonic()
         if run.poll() is None:
             run.send_signal(asked)
-        # mpirun itself may wait for a reader, for ever, behind its ranks.
+        # mpirun itself waits for a reader of its own output, for ever, after its ranks have
+        # ended, or before it hands the signal on. A batch system signals the ranks as well.
+        is_handed_on = False
         while processes_of(run.pid) and time.monotonic() - asked_at < 30:
+            if (not is_handed_on and time.monotonic() - asked_at > 3
+                    and "pipe_write" in pathlib.Path(f"/proc/{run.pid}/wchan").read_text()):
+                is_handed_on, asked_at = True, time.monotonic()
+                for rank in processes_of(run.pid):
+                    os.kill(rank, asked)
             if output == "read" and select.select([ours], [], [], 0)[0]:
                 os.read(ours, 1 << 16)
             time.sleep(0.01)
