@@ -66,7 +66,7 @@ Result<std::string> DataNote(const std::string& path) {
                 file.size(), " bytes, XXH64 ", HexDigest(digest), ")");
 }
 
-std::string Joined(const std::vector<std::string>& words) {
+std::string WordsNote(const std::vector<std::string>& words) {
   std::string joined;
   for (const std::string& word : words) {
     joined += StrCat(joined.empty() ? "" : ",", word);
@@ -172,7 +172,7 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
           tensors);
     }
     add("loss", flags.onnx.loss);
-    add("input-map", Joined(flags.arrays.input_map));
+    add("input-map", WordsNote(flags.arrays.input_map));
     add("hold-out", flags.arrays.hold_out.value_or(0));
     add("shuffle", flags.arrays.shuffle);
   }
