@@ -18,24 +18,24 @@
 
 namespace stowage {
 
-Status BatchAxes::Mismatch(const Graph& piece, const ValueInfo& info,
+Status BatchAxes::Mismatch(const Graph& micro_batch, const ValueInfo& info,
                            std::string_view why) const {
   const std::optional<ValueId> id = whole_.Find(info.name);
   return InvalidArgumentError(
-      "[autodiff] piece ", Quoted(piece.name()), " has ", RoleName(info.role),
-      " ", Quoted(info.name), " of ", info.type.ToString(), ", batch ",
-      Quoted(whole_.name()), " has ",
+      "[autodiff] micro-batch ", Quoted(micro_batch.name()), " has ",
+      RoleName(info.role), " ", Quoted(info.name), " of ", info.type.ToString(),
+      ", batch ", Quoted(whole_.name()), " has ",
       id ? whole_.value(*id).type.ToString() : std::string("none"), "; ", why);
 }
 
-Status BatchAxes::Add(const Graph& piece) {
+Status BatchAxes::Add(const Graph& micro_batch) {
   weight_ = 0;
-  for (ValueId id = 0; id < piece.num_values(); ++id) {
-    const ValueInfo& info = piece.value(id);
+  for (ValueId id = 0; id < micro_batch.num_values(); ++id) {
+    const ValueInfo& info = micro_batch.value(id);
     if (!info.is_leaf()) continue;
     const std::optional<ValueId> in_whole = whole_.Find(info.name);
     if (!in_whole || whole_.value(*in_whole).role != info.role) {
-      return Mismatch(piece, info, "build both with the same model");
+      return Mismatch(micro_batch, info, "build both with the same model");
     }
     const TensorType& all = whole_.value(*in_whole).type;
     const bool known = splits_.contains(info.name);
@@ -51,7 +51,7 @@ Status BatchAxes::Add(const Graph& piece) {
       rest[axis] = all.shape[axis];
     }
     if (info.role != Role::kInput || all != TensorType{info.type.dtype, rest}) {
-      return Mismatch(piece, info,
+      return Mismatch(micro_batch, info,
                       "only inputs may differ, and in one dimension");
     }
     Split& split = splits_[info.name];
@@ -61,14 +61,14 @@ Status BatchAxes::Add(const Graph& piece) {
     const double weight =
         static_cast<double>(part[axis]) / static_cast<double>(all.shape[axis]);
     if (split.end > all.shape[axis] || (weight_ != 0 && weight != weight_)) {
-      return Mismatch(piece, info,
+      return Mismatch(micro_batch, info,
                       "all inputs must be cut at the same examples");
     }
     weight_ = weight;
   }
   if (weight_ > 0) return {};
   return InvalidArgumentError(
-      "[autodiff] piece ", Quoted(piece.name()),
+      "[autodiff] micro-batch ", Quoted(micro_batch.name()),
       " takes as much as the whole batch in every input; expected parts "
       "of it");
 }
@@ -77,17 +77,17 @@ Status BatchAxes::CheckComplete() const {
   for (const auto& [name, split] : splits_) {
     const int64_t size = part_.value(*part_.Find(name)).type.shape[split.axis];
     if (split.end == size) continue;
-    return InvalidArgumentError("[autodiff] the pieces take ", split.end,
+    return InvalidArgumentError("[autodiff] the micro-batches take ", split.end,
                                 " of the ", size, " examples of input ",
                                 Quoted(name), "; expected every example once");
   }
   return {};
 }
 
-Value BatchAxes::Part(const Graph& piece, ValueId id, Value whole) const {
-  const auto it = splits_.find(piece.value(id).name);
+Value BatchAxes::Part(const Graph& micro_batch, ValueId id, Value whole) const {
+  const auto it = splits_.find(micro_batch.value(id).name);
   if (it == splits_.end()) return whole;
-  if (whole.type() == piece.value(id).type) return whole;
+  if (whole.type() == micro_batch.value(id).type) return whole;
   return Slice(whole, it->second.axis, it->second.start, it->second.end);
 }
 
@@ -395,7 +395,7 @@ std::vector<BatchValue> Analyzer::OfLoop(const BatchNode& node) const {
   if (const auto mixed = MixedOperand(node)) return *mixed;
   const LoopParts loop = PartsOfLoop(node.part);
   const LoopParts whole = PartsOfLoop(node.whole);
-  if (loop.trips != whole.trips) {
+  if (loop.iterations != whole.iterations) {
     return All(node, MixedBecause("a loop goes through the examples"));
   }
   std::vector<BatchValue> leaves(node.operands.begin(), node.operands.end());

@@ -30,14 +30,14 @@
 namespace stowage {
 
 // Along which dimension each input of a model is cut where its batch is taken in
-// pieces, and where in it a piece lies. Found by comparing shapes.
+// micro-batches, and where in it a micro-batch lies. Found by comparing shapes.
 //
 //   BatchAxes axes(whole, whole);
-//   for each piece: STOWAGE_RETURN_IF_ERROR(axes.Add(piece));
-//                   ... axes.Part(piece, input, whole_input) ...
+//   for each micro_batch: STOWAGE_RETURN_IF_ERROR(axes.Add(micro_batch));
+//                   ... axes.Part(micro_batch, input, whole_input) ...
 //   STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
 
-/// Where the pieces of `part`, which is all or some of the batch `whole`, lie in its
+/// Where the micro-batches of `part`, which is all or some of the batch `whole`, lie in its
 /// inputs.
 class BatchAxes {
  public:
@@ -45,15 +45,15 @@ class BatchAxes {
   BatchAxes(const Graph& whole, const Graph& part)
       : whole_(whole), part_(part) {}
 
-  /// Notes where `piece`, the next one, lies. Error: it is not a part.
-  Status Add(const Graph& piece);
-  /// Error: the pieces do not make up the part.
+  /// Notes where `micro_batch`, the next one, lies. Error: it is not a part.
+  Status Add(const Graph& micro_batch);
+  /// Error: the micro-batches do not make up the part.
   Status CheckComplete() const;
 
-  /// The last added piece's share of the batch.
+  /// The last added micro-batch's share of the batch.
   double weight() const { return weight_; }
-  /// What stands in it for the leaf `id` of `piece`, given the whole's.
-  Value Part(const Graph& piece, ValueId id, Value whole) const;
+  /// What stands in it for the leaf `id` of `micro_batch`, given the whole's.
+  Value Part(const Graph& micro_batch, ValueId id, Value whole) const;
   /// Whether all inputs that are cut are so along their first axis.
   bool are_first() const {
     return std::ranges::all_of(
@@ -69,10 +69,10 @@ class BatchAxes {
  private:
   struct Split {
     int axis = 0;
-    int64_t start = 0, end = 0;  // of the last added piece
+    int64_t start = 0, end = 0;  // of the last added micro_batch
   };
 
-  Status Mismatch(const Graph& piece, const ValueInfo& info,
+  Status Mismatch(const Graph& micro_batch, const ValueInfo& info,
                   std::string_view why) const;
 
   const Graph& whole_;

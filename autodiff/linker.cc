@@ -18,15 +18,16 @@
 namespace stowage {
 
 Linker::Linker(const Graph& forward, const Graph& backward,
-               std::string_view loss, GraphBuilder* g, const Piece& piece)
+               std::string_view loss, GraphBuilder* g,
+               const MicroBatch& micro_batch)
     : forward_(forward),
       backward_(backward),
       loss_(loss),
       uses_(forward, ComputeLayouts(forward)),
       g_(*g),
-      piece_(piece),
-      forward_copy_(forward, g, piece.suffix),
-      backward_copy_(backward, g, piece.suffix),
+      micro_batch_(micro_batch),
+      forward_copy_(forward, g, micro_batch.suffix),
+      backward_copy_(backward, g, micro_batch.suffix),
       fused_(FindFusedLoss()) {}
 
 bool Linker::IsSeed(const ValueInfo& info) const {
@@ -81,7 +82,7 @@ void Linker::CopyForward() {
       const ValueInfo& info = forward_.value(old->second);
       g_.SetOrigin(Phase::kForward, "", info.source);
       const Value copy = Copy(forward_copy_[old->second]);
-      const std::string name = StrCat("old:", info.name, piece_.suffix);
+      const std::string name = StrCat("old:", info.name, micro_batch_.suffix);
       if (!g_.Find(name)) g_.Name(name, copy);
       old_contents_[old->second] = copy;
     }
@@ -111,7 +112,7 @@ Value Linker::EmitSeed(const LossGradient& seed, const ValueInfo& leaf) {
     const Value scaled = MulScalar(Cast(seed.scale, wide), seed.value);
     emitted = BroadcastTo(Cast(scaled, dtype), shape);
   }
-  const std::string name = leaf.name + piece_.suffix;
+  const std::string name = leaf.name + micro_batch_.suffix;
   if (!g_.Find(name)) g_.Name(name, emitted);
   g_.SetRole(emitted, Role::kGradient);
   return emitted;
@@ -165,16 +166,16 @@ void Linker::CopyBackwardNode(NodeId id) {
   // The loss that came with its gradients is the forward graph's.
   const ValueId lost = forward_.node(fused_->forward).results[0];
   const Value loss = backward_copy_[node.results[0]];
-  const std::string name = forward_.value(lost).name + piece_.suffix;
+  const std::string name = forward_.value(lost).name + micro_batch_.suffix;
   if (!g_.Find(name)) g_.Name(name, loss);
   forward_copy_.Map(lost, loss);
 }
 
 void Linker::CopyNode(GraphCopy& copy, const Node& node, NodeId id) {
-  if (piece_.first_dropout == 0) {
+  if (micro_batch_.first_dropout == 0) {
     copy.CopyNode(id);
   } else {
-    copy.CopyNode(id, WithDropoutIdsFrom(node, piece_.first_dropout));
+    copy.CopyNode(id, WithDropoutIdsFrom(node, micro_batch_.first_dropout));
   }
 }
 

@@ -40,7 +40,7 @@
 namespace stowage {
 
 /// How a part of a batch differs from a whole one.
-struct Piece {
+struct MicroBatch {
   std::string suffix = {};    // of the names of what its nodes make
   int64_t first_dropout = 0;  // added to the ids of its dropouts
 };
@@ -54,9 +54,9 @@ struct LossGradient {
 
 class Linker {
  public:
-  /// All but `piece` must outlive this.
+  /// All but `micro_batch` must outlive this.
   Linker(const Graph& forward, const Graph& backward, std::string_view loss,
-         GraphBuilder* g, const Piece& piece = {});
+         GraphBuilder* g, const MicroBatch& micro_batch = {});
 
   /// Declares the forward graph's leaves.
   void DeclareLeaves();
@@ -107,7 +107,7 @@ class Linker {
   const std::string_view loss_;
   const Uses uses_;  // of forward
   GraphBuilder& g_;
-  const Piece piece_;
+  const MicroBatch micro_batch_;
   GraphCopy forward_copy_;
   GraphCopy backward_copy_;
   const std::optional<FusedLoss> fused_;
@@ -135,7 +135,8 @@ struct Trained {
 struct Differentiated {
   Graph forward;  // which saves in its loops what backward reads
   Graph backward;
-  std::vector<Trained> trained;  // in one order for all pieces of a batch
+  std::vector<Trained>
+      trained;  // in one order for all micro-batches of a batch
 };
 
 /// Errors: those of BuildBackward and WithoutFrozen; a pattern in options.gradients

@@ -11,7 +11,7 @@
 #include "autodiff/batch_analysis.h"
 #include "autodiff/dropout_ids.h"
 #include "autodiff/linker.h"
-#include "autodiff/pieces_in_turn.h"
+#include "autodiff/micro_batches_in_turn.h"
 #include "autodiff/split_model.h"
 #include "autodiff/updater.h"
 #include "base/strings.h"
@@ -24,9 +24,9 @@
 namespace stowage {
 
 // Finishing may put copies between nodes: what begins where is found by name.
-Result<MicroBatchedStep> FinishPieces(GraphBuilder& g,
-                                      const std::vector<NodeId>& begins,
-                                      std::vector<int64_t> counts) {
+Result<MicroBatchedStep> FinishMicroBatches(GraphBuilder& g,
+                                            const std::vector<NodeId>& begins,
+                                            std::vector<int64_t> counts) {
   if (g.error()) return *g.error();
   std::vector<std::string> names;
   for (const NodeId id : begins) {
@@ -61,12 +61,13 @@ Status RewriteStep(MicroBatchedStep* step,
 }
 
 Result<MicroBatchedStep> BuildMicroBatchedStep(
-    const Graph& whole, std::span<const Graph* const> pieces,
-    std::string_view loss, const TrainOptions& options, Pieces which) {
+    const Graph& whole, std::span<const Graph* const> micro_batches,
+    std::string_view loss, const TrainOptions& options, MicroBatches which) {
   STOWAGE_RETURN_IF_ERROR(CheckTrainOptions(whole, options));
   GraphBuilder g(StrCat(whole.name(), ".step"));
   Updater updater(options, &g);
-  std::map<std::string, Value> gradients;  // by param; of the pieces so far
+  std::map<std::string, Value>
+      gradients;  // by param; of the micro-batches so far
   const auto add = [&](const Gradient& made) {
     Value& sum = gradients[made.name];
     if (made.is_first) {
@@ -79,7 +80,7 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
     if (made.is_last) g.Name(GradientName(made.name), sum);
     if (made.is_last && !UpdatesWait(options)) updater.Update(made.param, sum);
   };
-  PiecesInTurn loop(whole, whole, pieces, loss, {}, options, &g);
+  MicroBatchesInTurn loop(whole, whole, micro_batches, loss, {}, options, &g);
   STOWAGE_RETURN_IF_ERROR(loop.Run(which, &updater, add, [] {}));
   updater.GiveOut(gradients);
   if (UpdatesWait(options)) {
@@ -90,27 +91,29 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
       updater.Update(*g.Find(name), sum);
     }
   }
-  return FinishPieces(g, loop.begins(), loop.counts());
+  return FinishMicroBatches(g, loop.begins(), loop.counts());
 }
 
 namespace {
 
-Error NoRepeat(const Graph& piece, std::string_view why) {
-  return Error{ErrorCode::kUnsupported,
-               StrCat("[autodiff] piece ", Quoted(piece.name()), " ", why,
-                      "; a loop repeats pieces that do the same with the next "
-                      "examples")};
+Error NoRepeat(const Graph& micro_batch, std::string_view why) {
+  return Error{
+      ErrorCode::kUnsupported,
+      StrCat("[autodiff] micro-batch ", Quoted(micro_batch.name()), " ", why,
+             "; a loop repeats micro-batches that do the same with the next "
+             "examples")};
 }
 
-// That all pieces like `piece` do the same with other examples.
-Status CheckRepeats(const Graph& piece) {
-  if (DropoutIds(piece) > 0) {
-    return NoRepeat(piece, "draws dropouts, each piece others");
+// That all micro-batches like `micro_batch` do the same with other examples.
+Status CheckRepeats(const Graph& micro_batch) {
+  if (DropoutIds(micro_batch) > 0) {
+    return NoRepeat(micro_batch, "draws dropouts, each micro-batch others");
   }
-  const Uses uses(piece, ComputeLayouts(piece));
-  for (ValueId id = 0; id < piece.num_values(); ++id) {
-    if (piece.value(id).is_leaf() && uses.overwriter(id) != kNoNode) {
-      return NoRepeat(piece, StrCat("writes ", Quoted(piece.value(id).name)));
+  const Uses uses(micro_batch, ComputeLayouts(micro_batch));
+  for (ValueId id = 0; id < micro_batch.num_values(); ++id) {
+    if (micro_batch.value(id).is_leaf() && uses.overwriter(id) != kNoNode) {
+      return NoRepeat(micro_batch,
+                      StrCat("writes ", Quoted(micro_batch.value(id).name)));
     }
   }
   return {};
@@ -118,17 +121,18 @@ Status CheckRepeats(const Graph& piece) {
 
 }  // namespace
 
-Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
-                                         int64_t times, std::string_view loss,
-                                         const TrainOptions& options) {
+Result<RepeatedMicroBatch> BuildRepeatedMicroBatch(
+    const Graph& whole, const Graph& micro_batch, int64_t times,
+    std::string_view loss, const TrainOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckTrainOptions(whole, options));
-  STOWAGE_RETURN_IF_ERROR(CheckRepeats(piece));
+  STOWAGE_RETURN_IF_ERROR(CheckRepeats(micro_batch));
   SplitModel model(whole, whole, loss, {}, options.allow_batch_change);
   for (int64_t i = 0; i < times; ++i) {
-    STOWAGE_RETURN_IF_ERROR(model.Add(piece));
+    STOWAGE_RETURN_IF_ERROR(model.Add(micro_batch));
   }
-  STOWAGE_ASSIGN_OR_RETURN(const Differentiated graphs,
-                           Differentiate(model.graph(piece), loss, options));
+  STOWAGE_ASSIGN_OR_RETURN(
+      const Differentiated graphs,
+      Differentiate(model.graph(micro_batch), loss, options));
   GraphBuilder g(StrCat(whole.name(), ".step"));
   GraphCopy leaves(whole, &g);
   for (ValueId id = 0; id < whole.num_values(); ++id) {
@@ -139,7 +143,8 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
   model.EmitTotals(
       [&](std::string_view name) { return leaves[*whole.Find(name)]; }, &g);
   const NodeId first = g.graph().num_nodes();
-  std::map<std::string, Value> gradients;  // by param; of the pieces so far
+  std::map<std::string, Value>
+      gradients;  // by param; of the micro-batches so far
   for (const Trained& trained : graphs.trained) {
     const ValueInfo& param = graphs.forward.value(trained.param);
     gradients[param.name] =
@@ -148,14 +153,14 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
                     .role = Role::kSaved,
                     .source = param.source});
   }
-  PieceOutputs outputs(whole, whole, model, loss, &g);
+  MicroBatchOutputs outputs(whole, whole, model, loss, &g);
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<std::string> joined,
-                           outputs.BeginRepeated(piece));
+                           outputs.BeginRepeated(micro_batch));
 
   BatchAxes axes(whole, whole);
-  STOWAGE_RETURN_IF_ERROR(axes.Add(piece));
+  STOWAGE_RETURN_IF_ERROR(axes.Add(micro_batch));
   if (!axes.are_first() || !outputs.join_first()) {
-    return NoRepeat(piece,
+    return NoRepeat(micro_batch,
                     "has its examples in another dimension than the first");
   }
   Linker linker(graphs.forward, graphs.backward, loss, &g, {.suffix = "/1"});
@@ -168,8 +173,8 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
                                          leaves[*whole.Find(info.name)]));
   }
   linker.CopyForward();
-  STOWAGE_RETURN_IF_ERROR(
-      linker.WireUp(updater.Seed(model.LossWeight(piece, axes.weight()))));
+  STOWAGE_RETURN_IF_ERROR(linker.WireUp(
+      updater.Seed(model.LossWeight(micro_batch, axes.weight()))));
   STOWAGE_RETURN_IF_ERROR(outputs.Add(graphs.forward, axes.weight(), linker));
   std::vector<size_t> made;  // of graphs.trained, as they come
   CopyBackward(graphs, linker, [&](size_t i) {
@@ -183,8 +188,8 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
   });
   outputs.AddLoss(graphs.forward, axes.weight(), linker);
   for (int64_t i = 1; i < times; ++i) {
-    STOWAGE_RETURN_IF_ERROR(axes.Add(piece));
-    outputs.Skip(piece);
+    STOWAGE_RETURN_IF_ERROR(axes.Add(micro_batch));
+    outputs.Skip(micro_batch);
   }
   STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
   STOWAGE_RETURN_IF_ERROR(outputs.Finish());
@@ -201,13 +206,14 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
     updater.Update(linker.forward(param),
                    gradients[graphs.forward.value(param).name]);
   }
-  STOWAGE_ASSIGN_OR_RETURN(MicroBatchedStep step,
-                           FinishPieces(g, {0, first, updates}, {1, times, 1}));
-  return RepeatedPiece{.graph = std::move(step.graph),
-                       .first = first > 0 ? step.begins[1] : 0,
-                       .updates = step.begins.back(),
-                       .cut = axes.Names(),
-                       .joined = joined};
+  STOWAGE_ASSIGN_OR_RETURN(
+      MicroBatchedStep step,
+      FinishMicroBatches(g, {0, first, updates}, {1, times, 1}));
+  return RepeatedMicroBatch{.graph = std::move(step.graph),
+                            .first = first > 0 ? step.begins[1] : 0,
+                            .updates = step.begins.back(),
+                            .cut = axes.Names(),
+                            .joined = joined};
 }
 
 }  // namespace stowage

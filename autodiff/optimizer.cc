@@ -64,7 +64,7 @@ Weight WeightOf(const Momentum& momentum, DType param) {
 }
 // `elements` are those of the whole param.
 Moments MomentsOf(const AdamW& adamw, int64_t elements) {
-  const bool is_small = elements < kLeastElementsIn8Bit;
+  const bool is_small = elements < kMinElementsIn8Bit;
   const bool is_8bit = adamw.moments == Moments::kDynamic8 ||
                        adamw.moments == Moments::kCompanded8;
   return is_8bit && is_small ? Moments::kFull : adamw.moments;
@@ -568,15 +568,15 @@ namespace {
 
 // Some of the params, for messages: `"w1", "b1" and 7 more`.
 std::string SomeParams(const Graph& graph) {
-  constexpr size_t kMost = 5;
+  constexpr size_t kMax = 5;
   const std::vector<ValueId> params = graph.Leaves(Role::kParam);
   if (params.empty()) return "no params";
   std::string names;
-  for (size_t i = 0; i < std::min(params.size(), kMost); ++i) {
+  for (size_t i = 0; i < std::min(params.size(), kMax); ++i) {
     names += StrCat(i == 0 ? "" : ", ", Quoted(graph.value(params[i]).name));
   }
-  if (params.size() > kMost) {
-    names += StrCat(" and ", params.size() - kMost, " more");
+  if (params.size() > kMax) {
+    names += StrCat(" and ", params.size() - kMax, " more");
   }
   return names;
 }

@@ -71,9 +71,9 @@ struct Adam {
 /// 256 elements, 2.03, by the dynamic code of Dettmers et al. 2022, as in bitsandbytes'
 /// AdamW8bit, or companded, as in Gonzalez Ortiz et al. 2026, FlashOptim
 /// (math/moment_codes.h). As in bitsandbytes, params of less than
-/// kLeastElementsIn8Bit elements keep theirs in full whatever the code.
+/// kMinElementsIn8Bit elements keep theirs in full whatever the code.
 enum class Moments : uint8_t { kFull, kBf16, kDynamic8, kCompanded8 };
-inline constexpr int64_t kLeastElementsIn8Bit = 4096;
+inline constexpr int64_t kMinElementsIn8Bit = 4096;
 
 /// Decoupled decay (Loshchilov & Hutter 2019), bias correction from the step
 /// input. A bf16 param is the upper part of an f32 weight, or of its first 24 bits,

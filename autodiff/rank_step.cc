@@ -9,7 +9,7 @@
 
 #include "autodiff/backward.h"
 #include "autodiff/linker.h"
-#include "autodiff/pieces_in_turn.h"
+#include "autodiff/micro_batches_in_turn.h"
 #include "autodiff/ranks.h"
 #include "autodiff/updater.h"
 #include "base/index.h"
@@ -69,7 +69,7 @@ class RankUpdates {
     }
     buckets_.Add(name, gradient);
   }
-  void FinishPiece() { buckets_.Flush(); }
+  void FinishMicroBatch() { buckets_.Flush(); }
 
   void Finish() {
     if (UpdatesWait(options_)) {
@@ -127,7 +127,7 @@ class RankUpdates {
   Updater& updater_;
   GraphBuilder& g_;
   GradientBuckets buckets_;
-  bool is_last_ = false;                 // piece
+  bool is_last_ = false;                 // micro_batch
   std::map<std::string, Value> params_;  // by name, as sums_ and squares_
   std::map<std::string, Value> sums_;
   std::map<std::string, Value> squares_;
@@ -135,22 +135,21 @@ class RankUpdates {
 
 }  // namespace
 
-Result<MicroBatchedStep> BuildRankStep(const Graph& whole, const Graph& part,
-                                       std::span<const Graph* const> pieces,
-                                       std::string_view loss,
-                                       const Ranks& ranks,
-                                       const TrainOptions& options,
-                                       Pieces which) {
+Result<MicroBatchedStep> BuildRankStep(
+    const Graph& whole, const Graph& part,
+    std::span<const Graph* const> micro_batches, std::string_view loss,
+    const Ranks& ranks, const TrainOptions& options, MicroBatches which) {
   STOWAGE_RETURN_IF_ERROR(CheckTrainOptions(whole, options));
   STOWAGE_RETURN_IF_ERROR(CheckRanks(ranks));
   STOWAGE_RETURN_IF_ERROR(CheckSharding(ranks, options));
   GraphBuilder g(StrCat(whole.name(), ".step"));
   Updater updater(options, &g);
   RankUpdates updates(ranks, options, &updater, &g);
-  // What is split leaves with every piece, so that no whole sum waits for the next.
+  // What is split leaves with every micro-batch, so that no whole sum waits for the next.
   const bool leaves_at_once = ranks.shard >= Sharding::kGradients &&
-                              pieces.size() > 1 && !UpdatesWait(options);
-  std::map<std::string, Value> gradients;  // by param; of the pieces so far
+                              micro_batches.size() > 1 && !UpdatesWait(options);
+  std::map<std::string, Value>
+      gradients;  // by param; of the micro-batches so far
   const auto add = [&](const Gradient& made) {
     Value& sum = gradients[made.name];
     if (leaves_at_once || made.is_first) {
@@ -163,12 +162,12 @@ Result<MicroBatchedStep> BuildRankStep(const Graph& whole, const Graph& part,
     if (!leaves_at_once && !made.is_last) return;
     updates.Add(made.name, made.param, sum, made.is_last);
   };
-  PiecesInTurn loop(whole, part, pieces, loss, ranks, options, &g);
+  MicroBatchesInTurn loop(whole, part, micro_batches, loss, ranks, options, &g);
   STOWAGE_RETURN_IF_ERROR(
-      loop.Run(which, &updater, add, [&] { updates.FinishPiece(); }));
+      loop.Run(which, &updater, add, [&] { updates.FinishMicroBatch(); }));
   updates.Finish();
   STOWAGE_ASSIGN_OR_RETURN(MicroBatchedStep step,
-                           FinishPieces(g, loop.begins(), loop.counts()));
+                           FinishMicroBatches(g, loop.begins(), loop.counts()));
   STOWAGE_RETURN_IF_ERROR(RewriteStep(&step, [&](const Graph& graph) {
     return JoinModelStates(graph, ranks.ranks);
   }));

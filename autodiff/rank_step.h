@@ -27,10 +27,10 @@
 namespace stowage {
 
 /// The training step of one of several ranks, which takes a part of the batch and, with
-/// the others, makes what one rank would make of all parts as pieces, one after the
+/// the others, makes what one rank would make of all parts as micro-batches, one after the
 /// other: bit for bit, where every rank takes its part at once. `whole` is the model for
 /// the whole batch; `part`, of the same model, for this rank's share of it, which is less;
-/// `pieces` make up the part, or are the part itself. Inputs are the part's, and so are
+/// `micro_batches` make up the part, or are the part itself. Inputs are the part's, and so are
 /// outputs with a dimension of the batch's examples; the others are the whole batch's, and
 /// equal on every rank. Gradients are summed in rank order as they come
 /// (autodiff/rank_step.h), and so is what model states move to
@@ -41,12 +41,11 @@ namespace stowage {
 /// BuildMicroBatchedStep, CheckRanks, JoinModelStates and ShardWeights; with sharding,
 /// kUnsupported for an optimizer that cannot update a block by itself, and
 /// kInvalidArgument for gradients that are to be given out.
-Result<MicroBatchedStep> BuildRankStep(const Graph& whole, const Graph& part,
-                                       std::span<const Graph* const> pieces,
-                                       std::string_view loss,
-                                       const Ranks& ranks,
-                                       const TrainOptions& options = {},
-                                       Pieces which = Pieces::kAll);
+Result<MicroBatchedStep> BuildRankStep(
+    const Graph& whole, const Graph& part,
+    std::span<const Graph* const> micro_batches, std::string_view loss,
+    const Ranks& ranks, const TrainOptions& options = {},
+    MicroBatches which = MicroBatches::kAll);
 
 // The way of gradients from rank to rank.
 //

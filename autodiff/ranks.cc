@@ -46,7 +46,7 @@ Status CheckRanks(const Ranks& ranks) {
 }
 
 int64_t BlockGranule(int64_t elements) {
-  return elements < kLeastElementsIn8Bit ? 4 : kMomentBlock;
+  return elements < kMinElementsIn8Bit ? 4 : kMomentBlock;
 }
 
 int64_t BlockElements(int64_t elements, int64_t ranks) {

@@ -7,7 +7,7 @@
 // what is kept into blocks, one a rank (Rajbhandari et al. 2020, ZeRO): a rank updates
 // its own block of a param alone, by its own block of the gradient's sum, and so keeps
 // only that much of the optimizer's states; the blocks are gathered afterwards. With
-// kGradients a sum is split as soon as a piece of the batch has added to it, and with
+// kGradients a sum is split as soon as a micro-batch of the batch has added to it, and with
 // kWeights a param is split too, gathered before it is read and dropped after. Losses and
 // weights are, bit for bit, the same in all four.
 //

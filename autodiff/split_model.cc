@@ -12,8 +12,8 @@
 namespace stowage {
 namespace {
 
-std::string LeafName(const Graph& piece, ValueId value) {
-  return StrCat("total:", piece.value(value).name);
+std::string LeafName(const Graph& micro_batch, ValueId value) {
+  return StrCat("total:", micro_batch.value(value).name);
 }
 
 // What a micro-batch cannot know.
@@ -45,29 +45,29 @@ std::vector<bool> NodesFor(const Graph& graph, std::vector<ValueId> wanted,
   return nodes;
 }
 
-Status ExpectNone(const Graph& whole, const Graph& piece,
+Status ExpectNone(const Graph& whole, const Graph& micro_batch,
                   const std::vector<BatchObstacle>& obstacles,
                   std::string_view loss) {
   if (obstacles.empty()) return {};
   const BatchObstacle& first = obstacles.front();
-  return Error{
-      ErrorCode::kUnsupported,
-      StrCat("[micro-batches] graph ", Quoted(whole.name()),
-             " cannot take its batch in parts like ", Quoted(piece.name()),
-             ": they would change ", first.name == loss ? "the loss, " : "",
-             Quoted(first.name), " (", first.why, ")",
-             obstacles.size() > 1
-                 ? StrCat(" and ", obstacles.size() - 1, " more")
-                 : std::string(),
-             "; take the batch whole, or allow the change "
-             "(allow_batch_change, --allow-batch-change)")};
+  return Error{ErrorCode::kUnsupported,
+               StrCat("[micro-batches] graph ", Quoted(whole.name()),
+                      " cannot take its batch in parts like ",
+                      Quoted(micro_batch.name()), ": they would change ",
+                      first.name == loss ? "the loss, " : "",
+                      Quoted(first.name), " (", first.why, ")",
+                      obstacles.size() > 1
+                          ? StrCat(" and ", obstacles.size() - 1, " more")
+                          : std::string(),
+                      "; take the batch whole, or allow the change "
+                      "(allow_batch_change, --allow-batch-change)")};
 }
 
 }  // namespace
 
-Status SplitModel::Add(const Graph& piece) {
-  for (const ValueId id : piece.Leaves(Role::kInput)) {
-    const ValueInfo& input = piece.value(id);
+Status SplitModel::Add(const Graph& micro_batch) {
+  for (const ValueId id : micro_batch.Leaves(Role::kInput)) {
+    const ValueInfo& input = micro_batch.value(id);
     const std::optional<ValueId> in_whole = whole_.Find(input.name);
     if (!in_whole) continue;
     const TensorType& whole = whole_.value(*in_whole).type;
@@ -76,22 +76,23 @@ Status SplitModel::Add(const Graph& piece) {
         ExamplesAxis(input.type, whole) != -2) {
       continue;
     }
-    return Error{
-        ErrorCode::kUnsupported,
-        StrCat("[micro-batches] input ", Quoted(input.name), " is ",
-               whole.ToString(), " for the batch ", Quoted(whole_.name()),
-               " and ", input.type.ToString(), " for ", Quoted(piece.name()),
-               ": it pairs examples, and cannot be cut")};
+    return Error{ErrorCode::kUnsupported,
+                 StrCat("[micro-batches] input ", Quoted(input.name), " is ",
+                        whole.ToString(), " for the batch ",
+                        Quoted(whole_.name()), " and ", input.type.ToString(),
+                        " for ", Quoted(micro_batch.name()),
+                        ": it pairs examples, and cannot be cut")};
   }
-  STOWAGE_RETURN_IF_ERROR(axes_.Add(piece));
-  places_.push_back({.piece = piece, .axes = axes_});
-  if (models_.contains(&piece)) return {};
-  Model model = {.analysis = AnalyzeBatch(whole_, piece,
+  STOWAGE_RETURN_IF_ERROR(axes_.Add(micro_batch));
+  places_.push_back({.micro_batch = micro_batch, .axes = axes_});
+  if (models_.contains(&micro_batch)) return {};
+  Model model = {.analysis = AnalyzeBatch(whole_, micro_batch,
                                           {.has_max = ranks_.ranks == 1,
                                            .allows_change = allows_change_})};
   if (!allows_change_) {
     STOWAGE_RETURN_IF_ERROR(ExpectNone(
-        whole_, piece, ObstaclesToSplit(piece, model.analysis, loss_), loss_));
+        whole_, micro_batch,
+        ObstaclesToSplit(micro_batch, model.analysis, loss_), loss_));
   }
   const auto kinds = [this](const Graph& graph, const BatchAnalysis& analysis) {
     std::vector<BatchKind> all;
@@ -104,17 +105,17 @@ Status SplitModel::Add(const Graph& piece) {
     }
     return all;
   };
-  const Graph& first = places_.front().piece;
+  const Graph& first = places_.front().micro_batch;
   if (!models_.empty() && kinds(first, models_.at(&first).analysis) !=
-                              kinds(piece, model.analysis)) {
+                              kinds(micro_batch, model.analysis)) {
     return Error{ErrorCode::kUnsupported,
                  StrCat("[micro-batches] graph ", Quoted(whole_.name()),
                         " sums other values up for micro-batches of another "
                         "size")};
   }
-  STOWAGE_ASSIGN_OR_RETURN(model.graph,
-                           Rewritten(piece, model.analysis, axes_.weight()));
-  models_.emplace(&piece, std::move(model));
+  STOWAGE_ASSIGN_OR_RETURN(
+      model.graph, Rewritten(micro_batch, model.analysis, axes_.weight()));
+  models_.emplace(&micro_batch, std::move(model));
   return {};
 }
 
@@ -124,10 +125,11 @@ bool SplitModel::has_totals() const {
   });
 }
 
-BatchKind SplitModel::KindOf(const Graph& piece,
+BatchKind SplitModel::KindOf(const Graph& micro_batch,
                              std::string_view output) const {
-  const BatchKind kind =
-      models_.at(&piece).analysis.values[Index(*piece.Find(output))].kind;
+  const BatchKind kind = models_.at(&micro_batch)
+                             .analysis.values[Index(*micro_batch.Find(output))]
+                             .kind;
   const bool is_found = kind != BatchKind::kMixed &&
                         (kind != BatchKind::kMax || ranks_.ranks == 1);
   return is_found ? kind : BatchKind::kMean;
@@ -139,37 +141,37 @@ std::optional<Value> SplitModel::total(std::string_view leaf) const {
   return it->second;
 }
 
-Result<Graph> SplitModel::Rewritten(const Graph& piece,
+Result<Graph> SplitModel::Rewritten(const Graph& micro_batch,
                                     const BatchAnalysis& analysis,
                                     double share) const {
   const std::vector<ValueId> unknown = UnknownTo(analysis);
-  if (unknown.empty() && analysis.by_share.empty()) return piece;
-  GraphBuilder g(piece.name());
-  GraphCopy copy(piece, &g);
+  if (unknown.empty() && analysis.by_share.empty()) return micro_batch;
+  GraphBuilder g(micro_batch.name());
+  GraphCopy copy(micro_batch, &g);
   copy.DeclareLeaves();
-  std::vector<bool> known(Index(piece.num_values()), false);
+  std::vector<bool> known(Index(micro_batch.num_values()), false);
   std::map<ValueId, Value> leaves;
   for (const ValueId id : unknown) {
-    const ValueInfo& value = piece.value(id);
+    const ValueInfo& value = micro_batch.value(id);
     known[Index(id)] = true;
-    leaves[id] = g.LeafLike({.name = LeafName(piece, id),
+    leaves[id] = g.LeafLike({.name = LeafName(micro_batch, id),
                              .type = value.type,
                              .role = Role::kInput,
                              .source = value.source});
     copy.Map(id, leaves[id]);
   }
   std::vector<ValueId> wanted;
-  for (const GraphOutput& output : piece.outputs()) {
+  for (const GraphOutput& output : micro_batch.outputs()) {
     wanted.push_back(output.value);
   }
-  if (const auto loss = piece.Find(loss_)) wanted.push_back(*loss);
-  for (const Node& node : piece.nodes()) {
+  if (const auto loss = micro_batch.Find(loss_)) wanted.push_back(*loss);
+  for (const Node& node : micro_batch.nodes()) {
     if (GetOpDef(node.op).updates > 0) wanted.push_back(node.results[0]);
   }
-  const std::vector<bool> is_wanted = NodesFor(piece, wanted, known);
+  const std::vector<bool> is_wanted = NodesFor(micro_batch, wanted, known);
   auto scaled = analysis.by_share.begin();
-  for (NodeId id = 0; id < piece.num_nodes(); ++id) {
-    const Node& node = piece.node(id);
+  for (NodeId id = 0; id < micro_batch.num_nodes(); ++id) {
+    const Node& node = micro_batch.node(id);
     std::vector<std::pair<ValueId, Value>> unscaled;
     for (; scaled != analysis.by_share.end() && scaled->node == id; ++scaled) {
       if (!is_wanted[Index(id)]) continue;
@@ -184,7 +186,7 @@ Result<Graph> SplitModel::Rewritten(const Graph& piece,
     for (const ValueId result : node.results) {
       if (!known[Index(result)]) continue;
       // Of which the name is the leaf's, should it be an output.
-      g.Name(StrCat(piece.value(result).name, "~part"), copy[result]);
+      g.Name(StrCat(micro_batch.value(result).name, "~part"), copy[result]);
       copy.Map(result, leaves[result]);
     }
   }
@@ -197,7 +199,8 @@ Value SplitModel::Combined(size_t total,
   Value whole;
   for (size_t p = 0; p < parts.size(); ++p) {
     const Place& place = places_[p];
-    const BatchKind kind = models_.at(&place.piece).analysis.totals[total].kind;
+    const BatchKind kind =
+        models_.at(&place.micro_batch).analysis.totals[total].kind;
     const Value part = kind == BatchKind::kMean
                            ? MulScalar(parts[p], place.axes.weight())
                            : parts[p];
@@ -227,20 +230,21 @@ void SplitModel::EmitTotals(const std::function<Value(std::string_view)>& leaf,
     return constants[id];
   };
   for (const Place& place : places_) {
-    const BatchAnalysis& analysis = models_.at(&place.piece).analysis;
+    const BatchAnalysis& analysis = models_.at(&place.micro_batch).analysis;
     for (const BatchConstant& constant : analysis.constants) {
-      totals_[LeafName(place.piece, constant.value)] =
+      totals_[LeafName(place.micro_batch, constant.value)] =
           whole_constant(constant.whole_value);
     }
   }
   std::vector<Copied> copies;
   for (size_t p = 0; p < places_.size(); ++p) {
-    const auto& [piece, axes] = places_[p];
-    const BatchAnalysis& analysis = models_.at(&piece).analysis;
-    copies.push_back({.copy = GraphCopy(piece, g, StrCat("/total.", p + 1))});
+    const auto& [micro_batch, axes] = places_[p];
+    const BatchAnalysis& analysis = models_.at(&micro_batch).analysis;
+    copies.push_back(
+        {.copy = GraphCopy(micro_batch, g, StrCat("/total.", p + 1))});
     Copied& copied = copies.back();
     copied.copy.UseOrigin(std::string(kTotals));
-    std::vector<bool> is_constant(Index(piece.num_values()), false);
+    std::vector<bool> is_constant(Index(micro_batch.num_values()), false);
     for (const BatchConstant& constant : analysis.constants) {
       is_constant[Index(constant.value)] = true;
       copied.copy.Map(constant.value, whole_constant(constant.whole_value));
@@ -249,25 +253,26 @@ void SplitModel::EmitTotals(const std::function<Value(std::string_view)>& leaf,
     for (const BatchTotal& total : analysis.totals) {
       wanted.push_back(total.value);
     }
-    copied.nodes = NodesFor(piece, wanted, is_constant);
-    for (NodeId id = 0; id < piece.num_nodes(); ++id) {
+    copied.nodes = NodesFor(micro_batch, wanted, is_constant);
+    for (NodeId id = 0; id < micro_batch.num_nodes(); ++id) {
       if (!copied.nodes[Index(id)]) continue;
-      for (const ValueId input : piece.node(id).inputs) {
-        if (!piece.value(input).is_leaf() || copied.copy[input].ok()) continue;
-        copied.copy.Map(input,
-                        axes.Part(piece, input, leaf(piece.value(input).name)));
+      for (const ValueId input : micro_batch.node(id).inputs) {
+        if (!micro_batch.value(input).is_leaf() || copied.copy[input].ok())
+          continue;
+        copied.copy.Map(input, axes.Part(micro_batch, input,
+                                         leaf(micro_batch.value(input).name)));
       }
     }
   }
-  const Graph& first = places_.front().piece;
+  const Graph& first = places_.front().micro_batch;
   const std::vector<BatchTotal>& totals = models_.at(&first).analysis.totals;
   for (size_t t = 0; t < totals.size(); ++t) {
     std::vector<Value> parts;
     for (size_t p = 0; p < places_.size(); ++p) {
-      const Graph& piece = places_[p].piece;
-      const ValueId value = models_.at(&piece).analysis.totals[t].value;
+      const Graph& micro_batch = places_[p].micro_batch;
+      const ValueId value = models_.at(&micro_batch).analysis.totals[t].value;
       Copied& copied = copies[p];
-      for (; copied.next <= piece.value(value).producer; ++copied.next) {
+      for (; copied.next <= micro_batch.value(value).producer; ++copied.next) {
         if (copied.nodes[Index(copied.next)]) copied.copy.CopyNode(copied.next);
       }
       parts.push_back(copied.copy[value]);
@@ -276,10 +281,10 @@ void SplitModel::EmitTotals(const std::function<Value(std::string_view)>& leaf,
     const Value whole = Combined(t, parts);
     g->Name(LeafName(first, totals[t].value), whole);
     for (size_t p = 0; p < places_.size(); ++p) {
-      const Graph& piece = places_[p].piece;
-      const ValueId value = models_.at(&piece).analysis.totals[t].value;
+      const Graph& micro_batch = places_[p].micro_batch;
+      const ValueId value = models_.at(&micro_batch).analysis.totals[t].value;
       copies[p].copy.Map(value, whole);
-      totals_[LeafName(piece, value)] = whole;
+      totals_[LeafName(micro_batch, value)] = whole;
     }
   }
   g->SetOrigin(Phase::kForward, "");

@@ -12,9 +12,9 @@
 //   loss    = sum(loss[0:4] * mask[0:4]) / total:m + sum(loss[4:8] * mask[4:8]) / total:m
 //
 //   SplitModel model(whole, whole, "loss", {});
-//   for each micro-batch: STOWAGE_RETURN_IF_ERROR(model.Add(piece));
+//   for each micro-batch: STOWAGE_RETURN_IF_ERROR(model.Add(micro_batch));
 //   STOWAGE_RETURN_IF_ERROR(model.EmitTotals(leaf, &g));
-//   ... model.graph(piece), model.total(leaf) ...
+//   ... model.graph(micro_batch), model.total(leaf) ...
 
 #include <cstddef>
 #include <functional>
@@ -50,7 +50,7 @@ class SplitModel {
 
   /// Notes the next micro-batch. Errors: it is not a part; kUnsupported for one that
   /// changes an output, with the value where that begins.
-  Status Add(const Graph& piece);
+  Status Add(const Graph& micro_batch);
 
   /// Whether there is anything that one micro-batch cannot know.
   bool has_totals() const;
@@ -60,16 +60,16 @@ class SplitModel {
   void EmitTotals(const std::function<Value(std::string_view)>& leaf,
                   GraphBuilder* g);
 
-  /// The graph that runs in the place of `piece`.
-  const Graph& graph(const Graph& piece) const {
-    return models_.at(&piece).graph;
+  /// The graph that runs in the place of `micro_batch`.
+  const Graph& graph(const Graph& micro_batch) const {
+    return models_.at(&micro_batch).graph;
   }
   /// How an output follows from those of the micro-batches. Mixed counts as a mean.
-  BatchKind KindOf(const Graph& piece, std::string_view output) const;
+  BatchKind KindOf(const Graph& micro_batch, std::string_view output) const;
   /// What the gradient of the loss of a micro-batch counts for that is `share` of the
   /// batch.
-  double LossWeight(const Graph& piece, double share) const {
-    return KindOf(piece, loss_) == BatchKind::kSum ? 1 : share;
+  double LossWeight(const Graph& micro_batch, double share) const {
+    return KindOf(micro_batch, loss_) == BatchKind::kSum ? 1 : share;
   }
   /// What stands for a leaf that a graph has for a total; nothing for other leaves.
   std::optional<Value> total(std::string_view leaf) const;
@@ -81,12 +81,12 @@ class SplitModel {
   };
   // A micro-batch, and where in the inputs it lies.
   struct Place {
-    const Graph& piece;
+    const Graph& micro_batch;
     BatchAxes axes;
   };
 
-  Result<Graph> Rewritten(const Graph& piece, const BatchAnalysis& analysis,
-                          double share) const;
+  Result<Graph> Rewritten(const Graph& micro_batch,
+                          const BatchAnalysis& analysis, double share) const;
   Value Combined(size_t total, const std::vector<Value>& parts) const;
 
   const Graph& whole_;

@@ -12,7 +12,7 @@ namespace stowage {
 
 namespace {
 
-constexpr double kLeast = std::numeric_limits<float>::min();
+constexpr double kMin = std::numeric_limits<float>::min();
 
 template <typename T>
 Status Check(std::string_view name, T value, bool holds,
@@ -28,7 +28,7 @@ Status Check(std::string_view name, T value, bool holds,
 Status CheckLossScaling(const LossScaling& scaling) {
   const auto& [init, is_dynamic, growth, backoff, interval] = scaling;
   STOWAGE_RETURN_IF_ERROR(Check("init_scale", init,
-                                init >= kLeast && init <= 1 / kLeast,
+                                init >= kMin && init <= 1 / kMin,
                                 "a number from 2^-126 to 2^126"));
   if (!is_dynamic) return {};
   STOWAGE_RETURN_IF_ERROR(Check("growth_factor", growth,

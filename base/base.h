@@ -1,7 +1,7 @@
 #ifndef STOWAGE_BASE_BASE_H_
 #define STOWAGE_BASE_BASE_H_
 
-// The room's facade: Result and Error, internal checks, byte counts, hashes,
+// The package's umbrella header: Result and Error, internal checks, byte counts, hashes,
 // strings, patterns over names, files that are replaced whole.
 
 #include "base/bytes.h"        // IWYU pragma: export

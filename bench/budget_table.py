@@ -5,15 +5,15 @@
     bench/budget_table.py bazel-bin/tools/stowage --model gpt-nano \\
         --data examples/data/pride_and_prejudice.txt
 
-The budgets are shares of the arena of the run without any lever. Each is met by
-the fewest levers that do, in the order of LEVERS. Steps are timed by `stowage
-time`, each in turn with one of the run without levers; the extra time is the median
+The budgets are shares of the arena of the run without any optimization. Each is met by
+the fewest optimizations that do, in the order of OPTIMIZATIONS. Steps are timed by `stowage
+time`, each in turn with one of the run without optimizations; the extra time is the median
 over the rounds of the median over such pairs. With --op-times DIRECTORY plans are
-made by measured times, and what they foretell stands beside what was measured: the
-ops of the step without levers are timed first, then those of the step that these
+made by measured times, and what they predict stands beside what was measured: the
+ops of the step without optimizations are timed first, then those of the step that these
 times choose for each budget, each over four times as many steps and into a file
 there; the rounds come after that, and have no part in it. Losses are those that
-`stowage train` prints, step by step, compared with those of the run without levers.
+`stowage train` prints, step by step, compared with those of the run without optimizations.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import statistics
 import subprocess
 import sys
 
-LEVERS = [
+OPTIMIZATIONS = [
     [],
     ["--recompute", "auto"],
     ["--recompute", "auto", "--micro-batches", "auto"],
@@ -50,18 +50,18 @@ class Runner:
         if args.op_times:
             self.times = self.time_ops([], "given")
 
-    def train(self, levers, steps):
+    def train(self, optimizations, steps):
         """The lines of a run, or None when the budget cannot be met."""
         done = run([self.args.stowage, "train", *self.model, "--data", self.args.data,
-                    "--device", "cpu", "--steps", str(steps), "--json", *levers])
+                    "--device", "cpu", "--steps", str(steps), "--json", *optimizations])
         if done.returncode != 0:
             return None
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def extra_percent(self, levers):
-        """How much longer steps take than those without levers, in percent."""
+    def extra_percent(self, optimizations):
+        """How much longer steps take than those without optimizations, in percent."""
         done = run([self.args.stowage, "time", *self.model, "--data", self.args.data,
-                    "--device", "cpu", "--steps", str(self.args.steps), "--json", *levers])
+                    "--device", "cpu", "--steps", str(self.args.steps), "--json", *optimizations])
         return json.loads(done.stdout)["extra_time_percent"]
 
     def time_ops(self, flags, name):
@@ -78,7 +78,7 @@ class Runner:
 
 
 def used(plan):
-    """The levers that a plan uses, in words."""
+    """The optimizations that a plan uses, in words."""
     words = []
     if plan["recomputed_nodes"]:
         words.append(f"{plan['recomputed_nodes']} ops run again")
@@ -117,17 +117,17 @@ def main():
     args = parser.parse_args()
     runner = Runner(args)
     known = run([args.stowage, "train", "--help"]).stdout
-    sets = [levers for levers in LEVERS
-            if all(flag in known for flag in levers if flag.startswith("--"))]
+    sets = [optimizations for optimizations in OPTIMIZATIONS
+            if all(flag in known for flag in optimizations if flag.startswith("--"))]
 
     free = runner.train([], 1)[-1]["arena_bytes"]
     rows = []
     for share in (int(text) for text in args.shares.split(",")):
         budget = free * share // 100
-        for levers in sets:
-            flags = [*levers, "--budget", str(budget)]
+        for optimizations in sets:
+            flags = [*optimizations, "--budget", str(budget)]
             # Times are for choosing what runs again, and mean nothing without.
-            times = runner.times if levers else []
+            times = runner.times if optimizations else []
             if runner.train([*flags, *times], 1) is None:
                 continue
             if times:
@@ -148,9 +148,9 @@ def main():
         for row in fitting:
             row["extra"].append(runner.extra_percent(row["flags"]))
 
-    print(f"{args.model}, {args.threads} thread(s); without levers {free:,} bytes; "
+    print(f"{args.model}, {args.threads} thread(s); without optimizations {free:,} bytes; "
           f"{args.rounds} rounds of {args.steps} steps, {args.loss_steps} losses\n")
-    print("| budget | fits | levers used | more operations | more time, foretold "
+    print("| budget | fits | optimizations used | more operations | more time, predicted "
           "| more time, measured | losses |")
     print("|---|---|---|---|---|---|---|")
     for row in rows:
@@ -159,11 +159,11 @@ def main():
             print(f"{head} no | | | | | |")
             continue
         plan = row["plan"]
-        foretold = plan.get("predicted_extra_time_percent")
+        predicted = plan.get("predicted_extra_time_percent")
         extra = sorted(row["extra"])
         print(f"{head} yes, {row['lines'][-1]['arena_bytes']:,} | {used(plan)} "
               f"| {plan['recompute_flops_percent']:.2f} % "
-              f"| {'' if foretold is None else f'{foretold:.1f} %'} "
+              f"| {'' if predicted is None else f'{predicted:.1f} %'} "
               f"| {statistics.median(extra):.1f} % ({extra[0]:.1f} to {extra[-1]:.1f}) "
               f"| {row['losses']} |")
 

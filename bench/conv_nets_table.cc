@@ -39,7 +39,7 @@ namespace {
 using stowage::Bytes;
 using stowage::DeviceNeeds;
 using stowage::Graph;
-using stowage::PictureShape;
+using stowage::ImageShape;
 using stowage::fit::ConvNet;
 
 constexpr Bytes kBudget = 16'000'000'000;
@@ -76,7 +76,7 @@ std::optional<Row> PlanStep(const Graph& step, Bytes budget,
   stowage::StepFitter fitter(
       stowage::OfGraph(step),
       {.plan = {.device = device},
-       .levers = {.offload = stowage::OffloadChoice::kNone}});
+       .optimizations = {.offload = stowage::OffloadChoice::kNone}});
   const auto made = fitter.Fit(budget);
   const double seconds =
       static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
@@ -127,11 +127,10 @@ Bytes WeightBytes(const Graph& step) {
 
 // The step of a built-in net, by SGD with momentum.
 std::function<Graph(int64_t batch)> BuiltIn(const char* name,
-                                            const PictureShape& pictures) {
+                                            const ImageShape& images) {
   return [=](int64_t batch) {
-    const auto model =
-        stowage::BuildModel(name, stowage::ModelPurpose::kTrain,
-                            {.batch = batch, .pictures = pictures});
+    const auto model = stowage::BuildModel(name, stowage::ModelPurpose::kTrain,
+                                           {.batch = batch, .images = images});
     STOWAGE_CHECK(model.ok());
     auto step = stowage::BuildTrainStep(
         *model, "loss", {.optimizer = stowage::Momentum{.momentum = 0.9}});
@@ -160,7 +159,7 @@ int main() {
   }
   PrintHead("built-in nets");
   const auto cpu = stowage::MakeCpuBackend({.threads = 2});
-  const PictureShape image_net = {3, 224, 224, 1000};
+  const ImageShape image_net = {3, 224, 224, 1000};
   PrintRow("vgg19", BuiltIn("vgg19", image_net), kBudget, 289, cpu->Needs());
   PrintRow("unet", BuiltIn("unet", {3, 416, 608, 19}), kBudget, 57,
            cpu->Needs());

@@ -22,7 +22,7 @@
 #include "nn/llama.h"
 #include "nn/lora.h"
 #include "nn/pretrained.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "train/device.h"
 #include "train/training.h"
 
@@ -100,10 +100,10 @@ int main(int argc, char** argv) {
           .training = {.groups = {{.pattern = "*.lora_A.weight"},
                                   {.pattern = "*.lora_B.weight"},
                                   {.pattern = "*", .frozen = true}}}};
-      Levers levers = NoLevers();
-      levers.recompute = Recompute::kAuto;
-      if (offload) levers.offload = OffloadChoice::kAuto;
-      training.levers = levers;
+      MemoryOptimizations optimizations = NoOptimizations();
+      optimizations.recompute = Recompute::kAuto;
+      if (offload) optimizations.offload = OffloadChoice::kAuto;
+      training.optimizations = optimizations;
       return training;
     };
     const double start = Seconds();

@@ -4,9 +4,9 @@
 No step runs and no GPU is needed: PyTorch counts by MemTracker, eagerly under
 FakeTensorMode, over two steps; XLA by memory_analysis of the compiled step, weights
 and moments donated: arguments + results + temporaries - what is shared; Stowage by
-`stowage plan` with all memory levers off. Each row is one net, batch and element type
+`stowage plan` with all memory optimizations off. Each row is one net, batch and element type
 (autocast: f32 weights, bf16 products; Stowage's bf16), with SGD and momentum for
-pictures, AdamW for text. XLA counts the nets that are written for it below.
+images, AdamW for text. XLA counts the nets that are written for it below.
 
     bazel build //tools:stowage
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch "jax[cpu]"
@@ -24,7 +24,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CLASSES = 1000
 
-# Net, batch, tokens of a sequence or (channels, size of a picture), element type.
+# Net, batch, tokens of a sequence or (channels, size of an image), element type.
 ROWS = [
     ("gpt2-124m", 64, 1024, "autocast"),
     ("gpt2-124m", 4, 1024, "f32"),
@@ -107,7 +107,7 @@ def counted(step, donated, *args):
     )
 
 
-def of_xla_resnet(batch, picture, depths, wide, classes):
+def of_xla_resnet(batch, image, depths, wide, classes):
     """A ResNet of that many blocks a stage, of three convolutions each if `wide` is 4,
     else of two; SGD with momentum, running statistics followed."""
     import jax
@@ -120,7 +120,7 @@ def of_xla_resnet(batch, picture, depths, wide, classes):
         shapes[name + ".bn"] = (2, cout)
         shapes[name + ".stats"] = (2, cout)
 
-    conv("stem", picture[0], 64, 7)
+    conv("stem", image[0], 64, 7)
     cin, blocks = 64, []
     for stage, depth in enumerate(depths):
         for i in range(depth):
@@ -176,7 +176,7 @@ def of_xla_resnet(batch, picture, depths, wide, classes):
         return tree(lambda p, m: p - 1e-3 * m, p, m), m, followed, value
 
     made = lambda all: {n: jax.ShapeDtypeStruct(s, jnp.float32) for n, s in all.items()}
-    x = jax.ShapeDtypeStruct((batch, *picture), jnp.float32)
+    x = jax.ShapeDtypeStruct((batch, *image), jnp.float32)
     y = jax.ShapeDtypeStruct((batch,), jnp.int32)
     return counted(step, (0, 1, 2), made(params), made(params), made(stats), x, y)
 
@@ -275,8 +275,8 @@ def main():
             if net in GPTS:
                 theirs.append(of_xla(batch, shape, *GPTS[net]))
             else:
-                picture = (shape[0], shape[1], shape[1])
-                theirs.append(of_xla_resnet(batch, picture, *RESNETS[net], classes_of(net)))
+                image = (shape[0], shape[1], shape[1])
+                theirs.append(of_xla_resnet(batch, image, *RESNETS[net], classes_of(net)))
             xla = f"{theirs[1] / 1e9:.3g} GB"
         sizes = shape if isinstance(shape, int) else " × ".join(
             map(str, (shape[0], shape[1], shape[1]))

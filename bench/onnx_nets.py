@@ -17,8 +17,8 @@ and names stay), and then
             measures nothing else
   tight     the steps in f32 again in 60 % of the arena that they take, recomputing and
             offloading; or in the smallest budget, where that is above. Where the table
-            of nets says so, all steps take the batch in pieces; the arena is that of
-            one piece
+            of nets says so, all steps take the batch in micro_batches; the arena is that of
+            one micro_batch
   back      the file as it was written back after the steps: ONNX Runtime's logits
             against ours, likewise
   arena     of the step, over its lower bound, and how long planning it takes, the whole
@@ -91,35 +91,35 @@ class Net:
     shape: tuple  # of the input: tokens where it has two dimensions
     rate: float = 0.001  # of the five steps
     seed: int = 1  # of weights, input and labels
-    pieces: int = 1  # that the batch is taken in where the steps run in 60 %
+    micro_batches: int = 1  # that the batch is taken in where the steps run in 60 %
 
 
-def pictures(make, size=64, batch=16, **more):
+def images(make, size=64, batch=16, **more):
     return Net(make, (batch, 3, size, size), **more)
 
 
 def of_timm(name, size=64, rate=0.001, **options):
     whole = lambda: timm.create_model(name, num_classes=10, drop_rate=0.0, **options)
-    return pictures(whole, size, batch=4, rate=rate)
+    return images(whole, size, batch=4, rate=rate)
 
 
 def segmentation(make, batch=8):
     make_whole = lambda: First(
         make(weights=None, weights_backbone=None, num_classes=5), lambda y: y["out"]
     )
-    return pictures(make_whole, batch=batch)
+    return images(make_whole, batch=batch)
 
 
 def pyramid(make):
     """The maps of a detector's backbone, all places of all of them in a row."""
     places = lambda maps: torch.cat([m.flatten(2) for m in maps.values()], 2)
-    return pictures(lambda: First(make(), lambda y: places(y).transpose(1, 2)), batch=2)
+    return images(lambda: First(make(), lambda y: places(y).transpose(1, 2)), batch=2)
 
 
 def means(make, size):
     """The maps of a detector's backbone that differ in channels, by their means."""
     joined = lambda maps: torch.cat([m.mean((2, 3)) for m in maps.values()], 1)
-    return pictures(lambda: First(make(), joined), size, batch=4, rate=1e-5)
+    return images(lambda: First(make(), joined), size, batch=4, rate=1e-5)
 
 
 def text(make, config):
@@ -130,19 +130,19 @@ EAGER = dict(attn_implementation="eager")
 SMALL = dict(vocab_size=100, **EAGER)
 BARE = dict(weights=None, weights_backbone=None)
 NETS = {
-    "resnet18": pictures(lambda: M.resnet18(num_classes=10), batch=64, rate=1e-4),
-    "mobilenet_v2": pictures(lambda: M.mobilenet_v2(num_classes=10), 128, rate=1e-5),
-    # In one piece its floor, 515 MB of weights and 411 MB of one gradient, is never below
+    "resnet18": images(lambda: M.resnet18(num_classes=10), batch=64, rate=1e-4),
+    "mobilenet_v2": images(lambda: M.mobilenet_v2(num_classes=10), 128, rate=1e-5),
+    # In one micro-batch its floor, 515 MB of weights and 411 MB of one gradient, is never below
     # 0.64 of what a step takes.
-    "vgg11": pictures(lambda: M.vgg11(num_classes=10), batch=512, pieces=8),
-    "densenet121": pictures(lambda: M.densenet121(num_classes=10), rate=2e-5),
-    "shufflenet_v2": pictures(
+    "vgg11": images(lambda: M.vgg11(num_classes=10), batch=512, micro_batches=8),
+    "densenet121": images(lambda: M.densenet121(num_classes=10), rate=2e-5),
+    "shufflenet_v2": images(
         lambda: M.shufflenet_v2_x0_5(num_classes=10), batch=32, rate=1e-5
     ),
-    "efficientnet_b0": pictures(lambda: M.efficientnet_b0(num_classes=10)),
+    "efficientnet_b0": images(lambda: M.efficientnet_b0(num_classes=10)),
     "lraspp": segmentation(M.segmentation.lraspp_mobilenet_v3_large),
     "deeplabv3": segmentation(M.segmentation.deeplabv3_mobilenet_v3_large, batch=16),
-    "vit_b_16": pictures(
+    "vit_b_16": images(
         lambda: M.VisionTransformer(64, 16, 12, 12, 768, 3072, num_classes=10), batch=32
     ),
     "lstm": Net(Recurrent, (16, 24, 16)),
@@ -175,7 +175,7 @@ NETS = {
             **SMALL,
         ),
     ),
-    "vit": pictures(
+    "vit": images(
         lambda: First(
             transformers.ViTForImageClassification(
                 transformers.ViTConfig(
@@ -280,7 +280,7 @@ def made(net, seed):
 
 
 def losses_of(model, x, labels, net, dtype):
-    """Of PyTorch, in the net's pieces, so that it needs no more memory than we do."""
+    """Of PyTorch, in the net's micro-batches, so that it needs no more memory than we do."""
     model = copy.deepcopy(model).to(dtype).train()
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(trained, net.rate)
@@ -288,11 +288,11 @@ def losses_of(model, x, labels, net, dtype):
     for _ in range(STEPS):
         optimizer.zero_grad()
         losses.append(0.0)
-        for inputs, wanted in zip(x.chunk(net.pieces), labels.chunk(net.pieces)):
+        for inputs, wanted in zip(x.chunk(net.micro_batches), labels.chunk(net.micro_batches)):
             y = model(inputs if x.dtype == torch.long else inputs.to(dtype))
             if y.dim() == 3:
                 y = y.transpose(1, 2)
-            loss = torch.nn.functional.cross_entropy(y, wanted) / net.pieces
+            loss = torch.nn.functional.cross_entropy(y, wanted) / net.micro_batches
             loss.backward()
             losses[-1] += loss.item()
         optimizer.step()
@@ -375,9 +375,9 @@ def pass_cells(plan, block):
     ]
 
 
-def export(model, x, file, pieces):
-    """With a batch that has a name where it is taken in pieces."""
-    batch = ({0: torch.export.Dim("batch")},) if pieces > 1 else None
+def export(model, x, file, micro_batches):
+    """With a batch that has a name where it is taken in micro-batches."""
+    batch = ({0: torch.export.Dim("batch")},) if micro_batches > 1 else None
     torch.onnx.export(
         model.eval(),
         (x,),
@@ -419,19 +419,19 @@ def row(net, folder, threads):
     file, data = folder / "net.onnx", folder / "data.npz"
 
     wide = x if x.dtype == torch.long else x.double()
-    export(copy.deepcopy(model).double(), wide, file, of.pieces)
-    batch = ["--batch", len(x)] if of.pieces > 1 else []
+    export(copy.deepcopy(model).double(), wide, file, of.micro_batches)
+    batch = ["--batch", len(x)] if of.micro_batches > 1 else []
     step = ["--onnx", file, *batch, "--loss", "cross_entropy", "--optimizer", "sgd"]
     step += frozen(model, file)
     run = [*step, "--data", data, "--lr", of.rate, "--shuffle", "none", "--steps", STEPS]
-    run += ["--micro-batches", of.pieces]
+    run += ["--micro-batches", of.micro_batches]
     device = ["--device", "cpu", "--threads", threads]
     run += device
     np.savez(data, x=wide.numpy(), labels=labels.numpy())
     lines = stowage("train", *run)
     doubles = np.array([line["loss"] for line in lines[:STEPS]])
 
-    export(model, x, file, of.pieces)
+    export(model, x, file, of.micro_batches)
     np.savez(data, x=x.numpy(), labels=labels.numpy())
     with torch.no_grad():
         logits = apart(forward(folder, file, x), model(x).numpy())
@@ -440,11 +440,12 @@ def row(net, folder, threads):
     ours = np.array([line["loss"] for line in lines[:STEPS]])
 
     arena = stowage("plan", *step, *device)[0]["arena_bytes"]
-    levers = ["--recompute", "auto", "--offload", "auto"]
-    pieces = ["--micro-batches", of.pieces]
-    least = stowage("plan", *step, *levers, *pieces, *device)[0]["minimum_budget_bytes"]
+    optimizations = ["--recompute", "auto", "--offload", "auto"]
+    micro_batches = ["--micro-batches", of.micro_batches]
+    planned = stowage("plan", *step, *optimizations, *micro_batches, *device)[0]
+    least = planned["minimum_budget_bytes"]
     budget = max(int(0.6 * arena), least)
-    lines = stowage("train", *run, *levers, "--budget", budget)
+    lines = stowage("train", *run, *optimizations, "--budget", budget)
     tight = np.array([line["loss"] for line in lines[:STEPS]])
 
     session = onnxruntime.InferenceSession(back, providers=["CPUExecutionProvider"])
@@ -460,7 +461,7 @@ def row(net, folder, threads):
     return "| " + " | ".join(
         [
             f"{net}, {' × '.join(map(str, x.shape))}"
-            + (f", in {of.pieces}" if of.pieces > 1 else ""),
+            + (f", in {of.micro_batches}" if of.micro_batches > 1 else ""),
             f"{of.rate:g}",
             f"{of.seed}",
             f"{logits:.0e}",

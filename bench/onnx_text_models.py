@@ -142,7 +142,7 @@ def large(folder):
         for model, more in (("gpt2-124m", dict(batch=4, seq=1024)), (path, {})):
             try:
                 plan = stowage.plan(model, budget=int(own.arena_bytes * share), optimizer="adamw",
-                                    levers={"recompute": "auto"}, device="cpu", **more)
+                                    optimizations={"recompute": "auto"}, device="cpu", **more)
                 costs.append(f"{plan.extra_percent:.2f} % more operations")
             except stowage.BudgetTooSmall:
                 costs.append("refused")

@@ -8,7 +8,7 @@
 Both compute in f32, contiguous, and take turns, layer by layer. A time is the fastest
 call of all rounds, and with one thread it is processor time, so that what else the
 machine does matters least. A ratio is ours over PyTorch's. `x` and `w` are the
-gradients to the picture and to the filters.
+gradients to the image and to the filters.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 """Times training steps of the built-in nets beside PyTorch's, on the CPU or a GPU.
 
 For each net, Stowage and PyTorch (eager, and with --compile compiled too) train in f32,
-pictures by SGD with momentum and text by AdamW, in processes of their own, in turn,
+images by SGD with momentum and text by AdamW, in processes of their own, in turn,
 ROUNDS times. Printed are the fastest step and the peak memory of each, PyTorch's less
-what importing it takes, and the ratios of Stowage's figures to PyTorch's. Pictures are
+what importing it takes, and the ratios of Stowage's figures to PyTorch's. Images are
 random; Stowage draws the text from the novel in examples/data, PyTorch by lot. With
 --half, a net whose process takes more than half of what eager PyTorch's takes is
 trained inside a budget that keeps it to that, by running some ops again.
@@ -32,7 +32,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXT = ROOT / "examples/data/pride_and_prejudice.txt"
 VOCABULARY = 96
-# Batch, and channels and size of the pictures, or tokens of a sequence.
+# Batch, and channels and size of the images, or tokens of a sequence.
 NETS = {
     "cnn-small": (64, (1, 28)),
     "resnet18": (64, (3, 32)),
@@ -88,8 +88,8 @@ def of_stowage(net, args, budget=None):
             command += ["--data", TEXT, "--seq", str(shape)]
         else:
             x, y = examples(net, 2 * batch, shape)
-            np.savez(f"{folder}/pictures.npz", x=x, y=y)
-            command += ["--data", f"{folder}/pictures.npz"]
+            np.savez(f"{folder}/images.npz", x=x, y=y)
+            command += ["--data", f"{folder}/images.npz"]
             command += ["--optimizer", "momentum"]
         lines = subprocess.run(
             command, check=True, capture_output=True, text=True
@@ -167,7 +167,7 @@ def main():
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--batch", type=int)
-    parser.add_argument("--size", type=int, help="of pictures, or tokens of a sequence")
+    parser.add_argument("--size", type=int, help="of images, or tokens of a sequence")
     parser.add_argument("--child", choices=NETS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:

@@ -27,7 +27,7 @@
 #include "nn/gpt.h"
 #include "nn/llama.h"
 #include "nn/model_options.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "planner/plan.h"
 #include "train/device.h"
 #include "train/step_builder.h"
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
                                    .batch = ranks,
                                    .ranks = {.ranks = ranks, .shard = shard},
                                    .training = {.optimizer = adamw},
-                                   .levers = NoLevers()},
+                                   .optimizations = NoOptimizations()},
                                   device));
         const TrainingPlan plan = Must(planner.Plan());
         char cell[32];

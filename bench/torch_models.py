@@ -297,7 +297,8 @@ def worst_loss(net, inputs, labels):
         lambda x: x.double() if x.is_floating_point() else x, inputs)
     given = list(inputs.values()) if isinstance(inputs, dict) else [inputs]
     made, optimizer, worst = imported(net, inputs), torch.optim.SGD(net.parameters(), lr=RATE), 0.0
-    with stowage.Trainer(made, optimizer="sgd", lr=RATE, levers="none", device="cpu") as trainer:
+    with stowage.Trainer(made, optimizer="sgd", lr=RATE, optimizations="none",
+                         device="cpu") as trainer:
         for _ in range(3):
             optimizer.zero_grad()
             loss = loss_of(net, inputs, labels)
@@ -339,7 +340,8 @@ def smallest_arena(model, given):
         budget = (low + high) // 2
         try:
             plan = stowage.plan(model, optimizer="adamw", budget=budget, device="cpu",
-                                levers={"recompute": "auto", "pieces": 1, "offload": "none"})
+                                optimizations={"recompute": "auto", "micro_batches": 1,
+                                               "offload": "none"})
         except stowage.BudgetTooSmall:
             low = budget
             continue
@@ -358,7 +360,7 @@ def row(name):
     start = time.perf_counter()
     try:
         model = imported(net, inputs)
-        plan = stowage.plan(model, optimizer="adamw", levers="none", device="cpu")
+        plan = stowage.plan(model, optimizer="adamw", optimizations="none", device="cpu")
     except stowage.StowageError as error:
         return f"| {name} | | | | | refused: {str(error).splitlines()[0][:160]} |"
     seconds = time.perf_counter() - start

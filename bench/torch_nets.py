@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 
 class Classifier(nn.Module):
-    """Logits, and the mean cross-entropy of a picture or a pixel."""
+    """Logits, and the mean cross-entropy of an image or a pixel."""
 
     def __init__(self, body):
         super().__init__()
@@ -176,7 +176,7 @@ class ViTTiny(nn.Module):
         return self.head(self.norm(self.blocks(x)[:, 0]))
 
 
-PICTURE_NETS = {
+IMAGE_NETS = {
     "cnn-small": cnn_small,
     "resnet18": resnet((2, 2, 2, 2), False),
     "resnet50": resnet((3, 4, 6, 3), True),
@@ -188,8 +188,8 @@ PICTURE_NETS = {
 
 
 def make(net, channels, size, classes):
-    """A net for pictures of that size, by its name among the built-in models."""
-    return Classifier(PICTURE_NETS[net](channels, size, classes))
+    """A net for images of that size, by its name among the built-in models."""
+    return Classifier(IMAGE_NETS[net](channels, size, classes))
 
 
 class TextLstm(nn.Module):

@@ -187,8 +187,8 @@ Result<std::vector<std::string>> Numbers(std::string_view list,
     if (!first || !last || *last < *first) {
       return WrongHosts(list, StrCat("the range ", Quoted(whole), " is none"));
     }
-    if (*last - *first >= kMostHosts - std::ssize(numbers)) {
-      return WrongHosts(list, StrCat("more than ", kMostHosts, " hosts"));
+    if (*last - *first >= kMaxHosts - std::ssize(numbers)) {
+      return WrongHosts(list, StrCat("more than ", kMaxHosts, " hosts"));
     }
     for (int64_t n = *first; n <= *last; ++n) {
       numbers.push_back(Padded(static_cast<int>(n), low.size()));
@@ -201,8 +201,8 @@ Result<std::vector<std::string>> Numbers(std::string_view list,
 Result<std::vector<std::string>> Combined(
     std::string_view list, const std::vector<std::string>& names,
     const std::vector<std::string>& ends) {
-  if (names.size() * ends.size() > size_t{kMostHosts}) {
-    return WrongHosts(list, StrCat("more than ", kMostHosts, " hosts"));
+  if (names.size() * ends.size() > size_t{kMaxHosts}) {
+    return WrongHosts(list, StrCat("more than ", kMaxHosts, " hosts"));
   }
   std::vector<std::string> combined;
   for (const std::string& name : names) {
@@ -256,8 +256,8 @@ Result<std::vector<std::string>> ParseHostList(std::string_view list) {
                              Names(list, rest.substr(0, length)));
     hosts.insert(hosts.end(), std::make_move_iterator(names.begin()),
                  std::make_move_iterator(names.end()));
-    if (std::ssize(hosts) > kMostHosts) {
-      return WrongHosts(list, StrCat("more than ", kMostHosts, " hosts"));
+    if (std::ssize(hosts) > kMaxHosts) {
+      return WrongHosts(list, StrCat("more than ", kMaxHosts, " hosts"));
     }
     if (length == rest.size()) return hosts;
     rest.remove_prefix(length + 1);
@@ -283,8 +283,8 @@ Result<std::vector<int>> ParseTasksPerNode(std::string_view list) {
     if (!count || !hosts || *hosts < 1 || !times.empty()) {
       return Wrong(list, StrCat(Quoted(part), " is no count"), kForm);
     }
-    if (*hosts > kMostHosts - std::ssize(counts)) {
-      return Wrong(list, StrCat("more than ", kMostHosts, " hosts"), kForm);
+    if (*hosts > kMaxHosts - std::ssize(counts)) {
+      return Wrong(list, StrCat("more than ", kMaxHosts, " hosts"), kForm);
     }
     counts.insert(counts.end(), static_cast<size_t>(*hosts), *count);
   }

@@ -46,12 +46,12 @@ int ThreadsOfRank(const Launch& launch);  // of this process
 //   Result<std::vector<std::string>> hosts = ParseHostList("node[1-2]-ib");
 
 /// More than the largest clusters have.
-inline constexpr int kMostHosts = 1 << 16;
+inline constexpr int kMaxHosts = 1 << 16;
 
 /// The hosts in their order. Numbers in brackets keep their leading zeros; several
 /// brackets in a name stand for all combinations, the last changing first. Error
 /// kInvalidArgument, with the list and what is wrong: a bracket that is not closed or
-/// stands in another, a range that is none or falls, an empty name, more than kMostHosts.
+/// stands in another, a range that is none or falls, an empty name, more than kMaxHosts.
 Result<std::vector<std::string>> ParseHostList(std::string_view list);
 
 /// A count for each host. Error kInvalidArgument, likewise.

@@ -36,9 +36,9 @@ constexpr milliseconds kAnswering{3000};
 constexpr milliseconds kParting{5000};
 
 constexpr size_t kTokenBytes = 16;
-constexpr size_t kMostText = 2048;
+constexpr size_t kMaxText = 2048;
 // So many may be silent at once before the first of them is dropped.
-constexpr size_t kMostStrangers = 512;
+constexpr size_t kMaxStrangers = 512;
 
 enum class Kind : uint32_t {
   kHello,    // of a new connection: its rank, and as text token and host
@@ -58,7 +58,7 @@ struct Header {
 
 std::string Frame(Kind kind, int rank, int exit_code = 0,
                   std::string_view text = {}) {
-  text = text.substr(0, kMostText);
+  text = text.substr(0, kMaxText);
   const Header header{kind, rank, exit_code,
                       static_cast<uint32_t>(text.size())};
   std::string frame(sizeof(header), '\0');
@@ -125,7 +125,7 @@ Arrival ReadSome(int socket, std::string* frame) {
     if (frame->size() >= size) {
       Header header;
       std::memcpy(&header, frame->data(), sizeof(header));
-      if (header.text_bytes > kMostText) return Arrival::kNever;
+      if (header.text_bytes > kMaxText) return Arrival::kNever;
       size += header.text_bytes;
     }
     if (frame->size() == size) return Arrival::kWhole;
@@ -353,7 +353,7 @@ Status Lifeline::Accept(int listener, const std::string& token) {
     }
     if (socket.get() < 0) continue;
     SendAtOnce(socket);
-    if (strangers.size() == kMostStrangers) strangers.pop_front();
+    if (strangers.size() == kMaxStrangers) strangers.pop_front();
     strangers.push_back({std::move(socket), {}});
   }
   return {};

@@ -34,7 +34,7 @@ constexpr int kSuccess = 0;
 constexpr int kThreadSerialized = 2;
 constexpr int kTag = 17;
 // A message is sent in parts of at most so many bytes, which MPI counts by int.
-constexpr size_t kMostBytes = size_t{1} << 30;
+constexpr size_t kMaxBytes = size_t{1} << 30;
 // A wait first asks without a pause, then lets others have the core, then sleeps.
 constexpr auto kEager = std::chrono::microseconds(50);
 constexpr auto kYielding = std::chrono::milliseconds(5);
@@ -147,7 +147,7 @@ class MpiLinkOf : public MpiLink {
     for (const Incoming& message : incoming) {
       longest = std::max(longest, message.bytes.size());
     }
-    for (size_t begin = 0; begin < longest; begin += kMostBytes) {
+    for (size_t begin = 0; begin < longest; begin += kMaxBytes) {
       requests_.clear();
       for (const Incoming& message : incoming) {
         const int size = SizeFrom(message.bytes.size(), begin);
@@ -179,7 +179,7 @@ class MpiLinkOf : public MpiLink {
   static int SizeFrom(size_t bytes, size_t begin) {
     return begin >= bytes
                ? 0
-               : static_cast<int>(std::min(bytes - begin, kMostBytes));
+               : static_cast<int>(std::min(bytes - begin, kMaxBytes));
   }
 
   bool Lose(const char* why) {

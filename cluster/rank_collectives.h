@@ -2,7 +2,7 @@
 #define STOWAGE_CLUSTER_RANK_COLLECTIVES_H_
 
 // Collectives over any link, with sums in rank order: ((v0 + v1) + v2) + ... So N
-// ranks get the bits that one rank gets that adds N pieces one after the other, on
+// ranks get the bits that one rank gets that adds N micro-batches one after the other, on
 // every run, whichever message comes first.
 //
 // A reduce-scatter is a direct exchange: each rank receives its block from all

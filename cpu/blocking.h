@@ -24,7 +24,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "cpu/thread_pool.h"
-#include "runtime/kept_choices.h"
+#include "runtime/autotune_cache.h"
 
 namespace stowage::cpu {
 
@@ -51,24 +51,24 @@ struct BlockingTrial {
 };
 
 /// The most that a trial may take: what needs more keeps the default.
-inline constexpr Bytes kMostTrialBytes = Bytes{16} << 20;
+inline constexpr Bytes kMaxTrialBytes = Bytes{16} << 20;
 /// Multiply-adds of one run of a trial, at most, for each thread: two thirds of a
 /// millisecond where a core makes 50 of them in a nanosecond.
 inline constexpr int64_t kTrialWork = int64_t{1} << 25;
 /// With fewer, the differences are those of one run from the next.
-inline constexpr int64_t kLeastTrialWork = int64_t{1} << 20;
+inline constexpr int64_t kMinTrialWork = int64_t{1} << 20;
 
 // Which blocking each product of a program has: the fastest of a trial's candidates, timed
 // when a shape is bound for the first time, and then kept in a file of one processor, one
-// vector extension and one version of our loops (runtime/kept_choices.h), since it means
+// vector extension and one version of our loops (runtime/autotune_cache.h), since it means
 // nothing to others. Since no choice shows in a bit, a file that cannot be read or written
-// is no reason to stop: shapes are timed for this chooser alone then.
+// is no reason to stop: shapes are timed for this autotuner alone then.
 //
-//   BlockingChooser chooser = BlockingChooser::Open(folder);
-//   const Blocking blocking = chooser.Choose(trial, pool);
-//   if (!chooser.note().empty()) std::cerr << chooser.note() << '\n';
+//   BlockingAutotuner autotuner = BlockingAutotuner::Open(folder);
+//   const Blocking blocking = autotuner.Choose(trial, pool);
+//   if (!autotuner.note().empty()) std::cerr << autotuner.note() << '\n';
 
-class BlockingChooser {
+class BlockingAutotuner {
  public:
   /// How long what it calls takes, in seconds.
   using Stopwatch = std::function<double(const std::function<void()>&)>;
@@ -76,8 +76,8 @@ class BlockingChooser {
   static double Seconds(const std::function<void()>& run);
 
   /// Reads what is kept in `folder`, which need not be there.
-  static BlockingChooser Open(const std::string& folder,
-                              Stopwatch stopwatch = Seconds);
+  static BlockingAutotuner Open(const std::string& folder,
+                                Stopwatch stopwatch = Seconds);
 
   /// What was chosen for the trial's key, is kept for it, or is the fastest, which is kept
   /// then. A kept one that is no candidate, as of a program from before the candidates
@@ -89,7 +89,7 @@ class BlockingChooser {
   const std::string& note() const { return note_; }
 
  private:
-  explicit BlockingChooser(Stopwatch stopwatch)
+  explicit BlockingAutotuner(Stopwatch stopwatch)
       : stopwatch_(std::move(stopwatch)) {}
 
   std::optional<Blocking> Kept(const BlockingTrial& trial) const;
@@ -98,7 +98,8 @@ class BlockingChooser {
                                   ThreadPool& pool) const;
   void Keep(const BlockingTrial& trial, const Blocking& blocking);
 
-  std::optional<KeptChoices> kept_;  // none where it cannot be read or written
+  std::optional<AutotuneCache>
+      kept_;  // none where it cannot be read or written
   std::map<BlockingKey, Blocking> chosen_;
   std::string note_;
   Stopwatch stopwatch_;

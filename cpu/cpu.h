@@ -1,7 +1,7 @@
 #ifndef STOWAGE_CPU_CPU_H_
 #define STOWAGE_CPU_CPU_H_
 
-// The room's facade: sessions on the CPU, and what a kernel of a program's own op
+// The package's umbrella header: sessions on the CPU, and what a kernel of a program's own op
 // (ir/custom_op.h) is made of.
 //
 //   const std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});

@@ -29,8 +29,8 @@ class CpuExecutable final : public Executable {
   CpuExecutable(const Program& program, const cpu::RunsWith& with)
       : program_(program), list_(program.graph(), program.launches(), with) {}
 
-  void ChooseBlockings(cpu::BlockingChooser& chooser) {
-    list_.ChooseBlockings(chooser);
+  void ChooseBlockings(cpu::BlockingAutotuner& autotuner) {
+    list_.ChooseBlockings(autotuner);
   }
 
   StepCode Run(size_t first, size_t last, size_t* failed) noexcept override {
@@ -146,7 +146,7 @@ class CpuBackend final : public Backend {
  private:
   void ChooseBlockings(CpuExecutable& executable) {
     if (!blockings_) {
-      blockings_ = cpu::BlockingChooser::Open(blocking_folder_);
+      blockings_ = cpu::BlockingAutotuner::Open(blocking_folder_);
     }
     executable.ChooseBlockings(*blockings_);
     ReturnFreeMemory();  // of trials
@@ -176,9 +176,9 @@ class CpuBackend final : public Backend {
   const bool check_;
   const std::string blocking_folder_;
   const std::function<void(const std::string&)> note_;
-  std::string noted_;                               // what it was told last
-  std::optional<cpu::BlockingChooser> blockings_;   // once a program is bound
-  std::unique_ptr<cpu::ExchangeThread> exchanges_;  // of several ranks
+  std::string noted_;                                // what it was told last
+  std::optional<cpu::BlockingAutotuner> blockings_;  // once a program is bound
+  std::unique_ptr<cpu::ExchangeThread> exchanges_;   // of several ranks
 };
 
 }  // namespace

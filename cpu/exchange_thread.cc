@@ -176,13 +176,13 @@ LaunchList::LaunchList(const Graph& graph, std::span<const Launch> launches,
   to_land_ = ExchangesToLand(graph, launches);
 }
 
-void LaunchList::ChooseBlockings(BlockingChooser& chooser) {
+void LaunchList::ChooseBlockings(BlockingAutotuner& autotuner) {
   for (size_t i = 0; i < launches_.size(); ++i) {
-    for (LaunchList& body : bodies_[i]) body.ChooseBlockings(chooser);
+    for (LaunchList& body : bodies_[i]) body.ChooseBlockings(autotuner);
     if (kernels_[i].trial == nullptr) continue;
     const std::optional<BlockingTrial> trial =
         kernels_[i].trial(launches_[i], with_.pool->threads());
-    if (trial) blockings_[i] = chooser.Choose(*trial, *with_.pool);
+    if (trial) blockings_[i] = autotuner.Choose(*trial, *with_.pool);
   }
 }
 
@@ -268,7 +268,7 @@ StepCode LaunchList::RunLoop(size_t index, Poison poison) const noexcept {
   for (size_t s = 0; s < loop.num_sums(); ++s) {
     FillWithNoSum(loop.FirstSum(launch, s));
   }
-  for (int64_t i = 0; i < loop.trips(); ++i) {
+  for (int64_t i = 0; i < loop.iterations(); ++i) {
     loop.Place(launch, 0, i);
     const StepCode code = RunBody(index, 0, poison);
     if (code != StepCode::kOk) return code;

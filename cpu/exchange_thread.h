@@ -107,7 +107,7 @@ class LaunchList {
 
   /// Has the blockings of all launches chosen that have a choice, those in bodies, too;
   /// until then they are the default.
-  void ChooseBlockings(BlockingChooser& chooser);
+  void ChooseBlockings(BlockingAutotuner& autotuner);
 
   /// Runs launches [first, last) in order, and waits for all exchanges among them. On
   /// failure *failed is the launch's index in this list, also where one in a body of it

@@ -17,7 +17,7 @@ namespace stowage::cpu {
 namespace {
 
 // More than any op of ours has.
-constexpr size_t kMostOperands = 16;
+constexpr size_t kMaxOperands = 16;
 
 TensorType Wide(const TensorType& type) {
   return {ComputedIn(type.dtype), type.shape};
@@ -118,7 +118,7 @@ void AddToRounded(DType dtype, const TensorView& x, const TensorView& other,
 }
 
 StepCode Run(const Launch& launch, ThreadPool& pool) noexcept {
-  std::array<TensorView, kMostOperands> operands;
+  std::array<TensorView, kMaxOperands> operands;
   std::array<TensorView, kMaxResults> results;
   std::span<std::byte> rest = launch.workspace;
   const auto take = [&rest](const TensorType& type) {
@@ -166,7 +166,7 @@ StepCode Run(const Launch& launch, ThreadPool& pool) noexcept {
 
 bool RunsWidened(const Graph& graph, const Node& node) {
   const CpuKernel& kernel = GetKernel(node.op);
-  if (kernel.run == nullptr || node.inputs.size() > kMostOperands) return false;
+  if (kernel.run == nullptr || node.inputs.size() > kMaxOperands) return false;
   OpArgsStorage storage;
   const OpArgs args = MakeOpArgs(graph, node, &storage);
   std::vector<TensorType> results;

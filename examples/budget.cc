@@ -14,7 +14,8 @@ int main() {
   auto text = Must(TextData::Load("examples/data/pride_and_prejudice.txt", 64));
   TrainingSpec spec{.model = Nano(ModelPurpose::kTrain), .batch = 8};
   spec.budget = Must(Train(spec)).plan().arena_bytes() * 35 / 100;
-  spec.levers = Levers{};  // not the batch in pieces: losses change by no bit
+  spec.optimizations =
+      MemoryOptimizations{};  // not the batch in micro_batches: losses change by no bit
   spec.programs = {{"evaluate", Nano(ModelPurpose::kEvaluate), /*batch=*/8}};
   Training nano = Must(Train(spec));
   nano.Initialize(/*seed=*/1);

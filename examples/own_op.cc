@@ -72,7 +72,7 @@ int main() {
   g.Output("loss", ReduceSum(Apply(kSquareplus, {x})));
   Must(CheckGradients(Must(g.Finish()), "loss", *cpu));
 
-  // By whatever levers it takes, in 40 KiB.
+  // By whatever optimizations it takes, in 40 KiB.
   Training training =
       Must(Train({.model = Model, .batch = 64, .budget = 40 << 10}, *cpu));
   training.Initialize(/*seed=*/1);

@@ -21,14 +21,14 @@ namespace stowage {
 namespace {
 
 constexpr uint32_t kGgufMagic = 0x46554747;  // "GGUF", little-endian
-constexpr uint32_t kMostDimensions = 4;
-constexpr Bytes kMostNameBytes = 65'535;  // the format's own limit, of a key
+constexpr uint32_t kMaxDimensions = 4;
+constexpr Bytes kMaxNameBytes = 65'535;  // the format's own limit, of a key
 constexpr Bytes kFirstWindow = 65'536;
 constexpr Bytes kDefaultAlignment = 32;
 
 // Least bytes of a key with its value, and of a tensor in the table.
-constexpr Bytes kLeastValue = 8 + 4 + 1;
-constexpr Bytes kLeastTensor = 8 + 4 + 4 + 8;
+constexpr Bytes kMinValue = 8 + 4 + 1;
+constexpr Bytes kMinTensor = 8 + 4 + 4 + 8;
 
 struct KindInfo {
   std::string_view name;
@@ -269,8 +269,8 @@ class GgufParser {
                              Number<uint64_t>("the number of tensors"));
     STOWAGE_ASSIGN_OR_RETURN(value_count_,
                              Number<uint64_t>("the number of values"));
-    STOWAGE_RETURN_IF_ERROR(CheckCount(tensor_count_, kLeastTensor, "tensors"));
-    return CheckCount(value_count_, kLeastValue, "values of the metadata");
+    STOWAGE_RETURN_IF_ERROR(CheckCount(tensor_count_, kMinTensor, "tensors"));
+    return CheckCount(value_count_, kMinValue, "values of the metadata");
   }
 
   Result<GgufKind> Kind(const std::string& key) {
@@ -283,7 +283,7 @@ class GgufParser {
 
   Status ReadValue() {
     STOWAGE_ASSIGN_OR_RETURN(const std::string_view text,
-                             Text("a key", kMostNameBytes));
+                             Text("a key", kMaxNameBytes));
     const std::string key(text);
     GgufValue value;
     STOWAGE_ASSIGN_OR_RETURN(value.kind, Kind(key));
@@ -333,15 +333,15 @@ class GgufParser {
   Status ReadTensor() {
     GgufTensor tensor;
     STOWAGE_ASSIGN_OR_RETURN(const std::string_view name,
-                             Text("the name of a tensor", kMostNameBytes));
+                             Text("the name of a tensor", kMaxNameBytes));
     tensor.name = name;
     STOWAGE_ASSIGN_OR_RETURN(const uint32_t rank,
                              Number<uint32_t>("the rank of a tensor"));
-    if (rank > kMostDimensions) {
+    if (rank > kMaxDimensions) {
       return Fail("tensor ", Quoted(tensor.name), " has ", rank,
-                  " dimensions; at most ", kMostDimensions, " are possible");
+                  " dimensions; at most ", kMaxDimensions, " are possible");
     }
-    std::array<int64_t, kMostDimensions> dims = {};
+    std::array<int64_t, kMaxDimensions> dims = {};
     std::optional<int64_t> numbers = 1;
     for (uint32_t i = rank; i-- > 0;) {
       STOWAGE_ASSIGN_OR_RETURN(const uint64_t size,

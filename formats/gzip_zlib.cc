@@ -13,12 +13,12 @@
 namespace stowage {
 namespace {
 
-constexpr size_t kMost = 2'147'483'647;
+constexpr size_t kMax = 2'147'483'647;
 constexpr int kGzip = 15 + 16;  // window bits of inflateInit2: the largest, .gz
 constexpr int kRaw = -15;       // without header or checksum
 
 // Deflate makes at most 1032 bytes of one, so who claims more lies.
-constexpr size_t kMostOfOneByte = 1032;
+constexpr size_t kMaxOfOneByte = 1032;
 
 /// A stream of zlib's, which takes input in pieces of at most 4 GiB.
 class Inflater {
@@ -91,8 +91,8 @@ Result<std::string> Gunzip(std::string_view bytes, std::string_view origin) {
     const int code =
         inflater.Fill(out.data() + size, out.size() - size, &written);
     size += written;
-    if (size > kMost) {
-      return Fail(origin, StrCat("holds more than ", kMost,
+    if (size > kMax) {
+      return Fail(origin, StrCat("holds more than ", kMax,
                                  " bytes, the most that are read"));
     }
     if (code == Z_STREAM_END) {
@@ -121,7 +121,7 @@ Result<std::string> Inflate(std::string_view bytes, Bytes size,
     return Fail(origin, StrCat("is said to hold ", size, " bytes; its ",
                                bytes.size(), " bytes hold ", how));
   };
-  if (wanted / kMostOfOneByte > bytes.size()) return differs("fewer");
+  if (wanted / kMaxOfOneByte > bytes.size()) return differs("fewer");
   STOWAGE_RETURN_IF_ERROR(
       CheckMemory(StrCat("unpacking ", Quoted(origin)), size));
   // One byte more, to see the end.

@@ -11,18 +11,17 @@
 namespace stowage {
 namespace {
 
-constexpr size_t kMostLevels = 64;
+constexpr size_t kMaxLevels = 64;
 // A path has the keys of all that it stands in, so that a long key over a long list would
 // take the square of the text.
-constexpr size_t kMostPathBytes =
-    64;  // of all paths, for each byte of the text
+constexpr size_t kMaxPathBytes = 64;  // of all paths, for each byte of the text
 using Map = std::map<std::string, JsonValues::Value, std::less<>>;
 
 // What nlohmann::json::sax_parse tells of a text; each function says whether to go on.
 class Collector {
  public:
   Collector(size_t text_bytes, Map* values)
-      : path_bytes_left_(kMostPathBytes * text_bytes),
+      : path_bytes_left_(kMaxPathBytes * text_bytes),
         most_path_bytes_(path_bytes_left_),
         values_(*values) {}
 
@@ -78,7 +77,7 @@ class Collector {
     std::string path = Path();
     if (path.size() > path_bytes_left_) {
       return Fail(StrCat("the paths of its values have more than ",
-                         most_path_bytes_, " bytes together, ", kMostPathBytes,
+                         most_path_bytes_, " bytes together, ", kMaxPathBytes,
                          " for each of the text; expected shorter keys above "
                          "lists"));
     }
@@ -94,8 +93,8 @@ class Collector {
     return true;
   }
   bool Down(int64_t index) {
-    if (levels_.size() == kMostLevels) {
-      return Fail(StrCat("there are more than ", kMostLevels, " levels"));
+    if (levels_.size() == kMaxLevels) {
+      return Fail(StrCat("there are more than ", kMaxLevels, " levels"));
     }
     levels_.push_back({index, {}});
     return true;

@@ -349,12 +349,12 @@ constexpr uint32_t kEntryMagic = 0x02014b50;
 constexpr size_t kEntryBytes = 46;
 constexpr uint32_t kEndMagic = 0x06054b50;
 constexpr size_t kEndBytes = 22;
-constexpr size_t kMostComment = 0xFFFF;
+constexpr size_t kMaxComment = 0xFFFF;
 constexpr uint32_t kStored = 0;
 constexpr uint32_t kDeflated = 8;
 constexpr uint32_t kMost32 =
     0xFFFFFFFF;  // in its place ZIP64 has another field
-constexpr size_t kMostEntries = 0xFFFE;
+constexpr size_t kMaxEntries = 0xFFFE;
 constexpr std::string_view kExtension = ".npy";
 
 constexpr std::array<uint32_t, 256> MakeCrcTable() {
@@ -422,7 +422,7 @@ class Archive {
         Number(bytes_, *end + 8, 2) != count) {
       return Fail("is one of several parts of an archive, which is not read");
     }
-    if (count > kMostEntries || size == kMost32 || start == kMost32) {
+    if (count > kMaxEntries || size == kMost32 || start == kMost32) {
       return Fail("is an archive of 4 GiB or more (ZIP64), which is not read");
     }
     if (start > *end || size > *end - start) {
@@ -505,7 +505,7 @@ class Archive {
  private:
   // Where the last part begins, which a comment may follow.
   std::optional<size_t> FindEnd() const {
-    for (size_t comment = 0; comment <= kMostComment; ++comment) {
+    for (size_t comment = 0; comment <= kMaxComment; ++comment) {
       if (bytes_.size() < kEndBytes + comment) break;
       const size_t at = bytes_.size() - kEndBytes - comment;
       if (Number(bytes_, at, 4) == kEndMagic &&
@@ -549,8 +549,8 @@ Result<std::string> NpzBytes(std::span<const NamedArray> arrays) {
   const auto fail = [](std::string_view why) {
     return Error{ErrorCode::kInvalidArgument, StrCat("[npz] ", why)};
   };
-  if (arrays.size() > kMostEntries) {
-    return fail(StrCat(arrays.size(), " arrays are more than ", kMostEntries,
+  if (arrays.size() > kMaxEntries) {
+    return fail(StrCat(arrays.size(), " arrays are more than ", kMaxEntries,
                        ", the most that an archive holds"));
   }
   std::string bytes, list;

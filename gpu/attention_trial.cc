@@ -17,22 +17,22 @@
 #include "base/strings.h"
 #include "gpu/enqueue.h"
 #include "gpu/kernel.h"
-#include "gpu/known_attention_ways.h"
+#include "gpu/known_attention_algorithms.h"
 #include "gpu/queue.h"
 #include "ir/attention_operands.h"
 #include "ir/dtype.h"
 #include "ir/op_kind.h"
 #include "ir/shape.h"
 #include "math/small_floats.h"
-#include "runtime/kept_choices.h"
+#include "runtime/autotune_cache.h"
 
 namespace stowage::gpu {
 namespace {
 
-constexpr Bytes kMostBytes = Bytes{2} << 30;
+constexpr Bytes kMaxBytes = Bytes{2} << 30;
 constexpr size_t kStatistics = 4;  // of a gradient's operands, log_sum_exp
 // Numbers that operands repeat: a prime, so that no two heads have the same.
-constexpr Bytes kMostNumbers = 1'000'003;
+constexpr Bytes kMaxNumbers = 1'000'003;
 // What an address is a multiple of, and a step, as far as a kernel cares.
 constexpr Bytes kMatters = 16;
 // In a row, between two looks at the clock.
@@ -155,18 +155,18 @@ class Trial {
   // Takes memory, and fills operands.
   Status Open();
   // What two runs give, to the bit. Error: why the way is left out.
-  Result<ResultBytes> Run(AttentionWay way);
+  Result<ResultBytes> Run(AttentionAlgorithm way);
   Status Compare(const ResultBytes& expected, const ResultBytes& found) const;
-  Result<double> Seconds(AttentionWay way);
+  Result<double> Seconds(AttentionAlgorithm way);
 
  private:
   bool CanTake(int64_t key_heads) const;
   void Place(int64_t entries, int64_t key_heads);
   Status FillOperands();
   Status MakeStatistics();
-  Status Enqueue(const Launch& launch, AttentionWay way,
+  Status Enqueue(const Launch& launch, AttentionAlgorithm way,
                  DeviceQueue::Mode mode);
-  Result<ResultBytes> RunOnce(AttentionWay way);
+  Result<ResultBytes> RunOnce(AttentionAlgorithm way);
 
   uint32_t* fault_word() const { return reinterpret_cast<uint32_t*>(block_); }
 
@@ -229,7 +229,7 @@ void Trial::Place(int64_t entries, int64_t key_heads) {
 
 Status Trial::Open() {
   STOWAGE_ASSIGN_OR_RETURN(const DeviceMemory memory, device_.Memory());
-  const Bytes most = std::min(kMostBytes, memory.free / 2);
+  const Bytes most = std::min(kMaxBytes, memory.free / 2);
   int64_t entries = like_.inputs[0].shape()[0];
   int64_t key_heads = like_.inputs[1].shape()[2];
   Place(entries, key_heads);
@@ -272,7 +272,7 @@ Status Trial::Open() {
 Status Trial::FillOperands() {
   Bytes count = 1;
   for (const Operand& operand : inputs_) {
-    count = std::min(kMostNumbers, std::max(count, operand.bytes() / 2));
+    count = std::min(kMaxNumbers, std::max(count, operand.bytes() / 2));
   }
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -333,23 +333,24 @@ Status Trial::MakeStatistics() {
                             .workspace = {}};
   for (const auto mode :
        {DeviceQueue::Mode::kPrepare, DeviceQueue::Mode::kRun}) {
-    STOWAGE_RETURN_IF_ERROR(Enqueue(attention, AttentionWay::kWarps, mode));
+    STOWAGE_RETURN_IF_ERROR(
+        Enqueue(attention, AttentionAlgorithm::kWarps, mode));
   }
   return device_.Synchronize(stream_);
 }
 
-Status Trial::Enqueue(const Launch& launch, AttentionWay way,
+Status Trial::Enqueue(const Launch& launch, AttentionAlgorithm way,
                       DeviceQueue::Mode mode) {
   DeviceQueue queue(device_, stream_, fault_word(), mode);
   queue.set_attention(
-      [way](const Launch&, AttentionWays) -> Result<AttentionWay> {
+      [way](const Launch&, AttentionAlgorithms) -> Result<AttentionAlgorithm> {
         return way;
       });
   GetKernel(launch.op).enqueue(launch, queue);
   return queue.status();
 }
 
-Result<ResultBytes> Trial::RunOnce(AttentionWay way) {
+Result<ResultBytes> Trial::RunOnce(AttentionAlgorithm way) {
   for (const Operand& output : outputs_) {
     STOWAGE_RETURN_IF_ERROR(
         device_.Fill(block_ + output.at, 0xFF, output.bytes(), stream_));
@@ -370,7 +371,7 @@ Result<ResultBytes> Trial::RunOnce(AttentionWay way) {
   return Left("a key length is reported that is in range");
 }
 
-Result<ResultBytes> Trial::Run(AttentionWay way) {
+Result<ResultBytes> Trial::Run(AttentionAlgorithm way) {
   STOWAGE_RETURN_IF_ERROR(Enqueue(launch_, way, DeviceQueue::Mode::kPrepare));
   STOWAGE_ASSIGN_OR_RETURN(ResultBytes results, RunOnce(way));
   STOWAGE_ASSIGN_OR_RETURN(const ResultBytes again, RunOnce(way));
@@ -388,7 +389,7 @@ Status Trial::Compare(const ResultBytes& expected,
   return {};
 }
 
-Result<double> Trial::Seconds(AttentionWay way) {
+Result<double> Trial::Seconds(AttentionAlgorithm way) {
   STOWAGE_ASSIGN_OR_RETURN(
       const double seconds, device_.Time(stream_, [&]() -> Status {
         for (int run = 0; run < kRunsTimed; ++run) {
@@ -410,21 +411,23 @@ std::string NameOf(const Launch& launch) {
 
 }  // namespace
 
-Result<AttentionTrial> TryAttention(const Launch& launch, AttentionWays ways,
-                                    Device& device, Stream stream) {
+Result<AttentionTrial> TryAttention(const Launch& launch,
+                                    AttentionAlgorithms ways, Device& device,
+                                    Stream stream) {
   AttentionTrial tried{.way = {}, .found = NameOf(launch)};
   const char* divider = ": ";
-  const auto tell = [&](AttentionWay way, std::string_view what) {
-    tried.found += StrCat(divider, "by ", AttentionWayName(way), " ", what);
+  const auto tell = [&](AttentionAlgorithm way, std::string_view what) {
+    tried.found +=
+        StrCat(divider, "by ", AttentionAlgorithmName(way), " ", what);
     divider = ", ";
   };
   // Whether the device is there after what a way has done.
-  const auto outlive = [&](AttentionWay way) -> Status {
+  const auto outlive = [&](AttentionAlgorithm way) -> Status {
     const Status alive = device.Synchronize(stream);
     if (alive.ok()) return {};
     return Error{alive.error().code,
                  StrCat("[gpu] a trial of ", NameOf(launch), " by ",
-                        AttentionWayName(way),
+                        AttentionAlgorithmName(way),
                         " broke the device: ", alive.error().message)};
   };
   Trial trial(launch, device, stream);
@@ -433,10 +436,10 @@ Result<AttentionTrial> TryAttention(const Launch& launch, AttentionWays ways,
     tell(ways.first(), StrCat("untried: ", opened.error().message));
     return tried;
   }
-  std::vector<AttentionWay> sound;
+  std::vector<AttentionAlgorithm> sound;
   ResultBytes expected;
-  for (int i = 0; i < kNumAttentionWays; ++i) {
-    const auto way = static_cast<AttentionWay>(i);
+  for (int i = 0; i < kNumAttentionAlgorithms; ++i) {
+    const auto way = static_cast<AttentionAlgorithm>(i);
     if (!ways.Has(way)) continue;
     Result<ResultBytes> found = trial.Run(way);
     Status agrees = found.ok() ? Status() : found.error();
@@ -458,7 +461,7 @@ Result<AttentionTrial> TryAttention(const Launch& launch, AttentionWays ways,
   std::vector<double> best(sound.size(),
                            std::numeric_limits<double>::infinity());
   // The first that fails: behind it a broken device fails the others, too.
-  std::optional<AttentionWay> failed;
+  std::optional<AttentionAlgorithm> failed;
   const Result<size_t> fastest =
       ChooseFastest(sound.size(), [&](size_t i) -> Result<double> {
         const Result<double> seconds = trial.Seconds(sound[i]);

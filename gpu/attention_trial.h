@@ -21,7 +21,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "gpu/device.h"
 #include "runtime/kernel.h"
 
@@ -30,7 +30,7 @@ namespace stowage::gpu {
 struct AttentionTrial {
   /// None: there was no memory to try in, or nothing could be timed. Another trial may find
   /// one.
-  std::optional<AttentionWay> way;
+  std::optional<AttentionAlgorithm> way;
   /// "attention bf16(16, 1024, 12, 64): by warps 0.160 ms, by warpgroups left out: o differs
   /// by 0.1, more than 0.03"
   std::string found;
@@ -43,8 +43,9 @@ struct AttentionTrial {
 /// where that is not sound itself. Precondition: `launch` is of attention, attention_grad or
 /// attention_qkv_grad, in 16 bits, and all ways take it, of which the first is known to be
 /// right. Error: a way has made the device fail.
-Result<AttentionTrial> TryAttention(const Launch& launch, AttentionWays ways,
-                                    Device& device, Stream stream);
+Result<AttentionTrial> TryAttention(const Launch& launch,
+                                    AttentionAlgorithms ways, Device& device,
+                                    Stream stream);
 
 }  // namespace stowage::gpu
 

@@ -15,7 +15,7 @@
 #include "gpu/device_checks.h"
 #include "gpu/kernel.h"
 #include "gpu/nvidia_libraries.h"
-#include "runtime/kept_choices.h"
+#include "runtime/autotune_cache.h"
 
 // The functions that are used; each is looked up by its name.
 #define STOWAGE_CUBLAS_LT(F)              \

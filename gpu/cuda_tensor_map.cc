@@ -74,9 +74,9 @@ Result<TensorMap> TensorMapEncoder::Encode(const TensorMapSpec& spec) const {
                  StrCat("[gpu] no tensor map of ", DescribeTile(spec),
                         "; expected elements of 2 bytes")};
   }
-  std::array<cuuint64_t, kMostTensorMapDims> sizes = {}, steps = {};
-  std::array<cuuint32_t, kMostTensorMapDims> box = {}, every = {};
-  for (size_t i = 0; i < kMostTensorMapDims; ++i) {
+  std::array<cuuint64_t, kMaxTensorMapDims> sizes = {}, steps = {};
+  std::array<cuuint32_t, kMaxTensorMapDims> box = {}, every = {};
+  for (size_t i = 0; i < kMaxTensorMapDims; ++i) {
     sizes[i] = static_cast<cuuint64_t>(spec.sizes[i]);
     steps[i] = static_cast<cuuint64_t>(spec.steps[i]);
     box[i] = static_cast<cuuint32_t>(spec.box[i]);

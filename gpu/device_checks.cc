@@ -47,12 +47,12 @@ Status CheckDeviceNumber(int ordinal, int count) {
 }
 
 Status CheckArchitecture(std::string_view name, int major, int minor) {
-  if (major > kLeastMajor || (major == kLeastMajor && minor >= kLeastMinor)) {
+  if (major > kMinMajor || (major == kMinMajor && minor >= kMinMinor)) {
     return {};
   }
   return DeviceError("[gpu] ", name, " is of compute capability ", major, ".",
-                     minor, "; the kernels need ", kLeastMajor, ".",
-                     kLeastMinor, " or later (A100, RTX 30, H100, ...)");
+                     minor, "; the kernels need ", kMinMajor, ".", kMinMinor,
+                     " or later (A100, RTX 30, H100, ...)");
 }
 
 Status CheckFullFloats(const char* value) {

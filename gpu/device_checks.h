@@ -17,8 +17,8 @@
 namespace stowage::gpu {
 
 // The oldest compute capability: bf16 tensor cores and copies to shared memory.
-inline constexpr int kLeastMajor = 8;
-inline constexpr int kLeastMinor = 0;
+inline constexpr int kMinMajor = 8;
+inline constexpr int kMinMinor = 0;
 
 /// "13.0" of CUDA's 13000.
 std::string CudaVersionName(int version);

@@ -51,10 +51,10 @@ bool DeviceQueue::Takes(const MatMulCall& call) {
   return true;
 }
 
-AttentionWay DeviceQueue::ChooseAttention(const stowage::Launch& launch,
-                                          AttentionWays ways) {
+AttentionAlgorithm DeviceQueue::ChooseAttention(const stowage::Launch& launch,
+                                                AttentionAlgorithms ways) {
   if (!status_.ok() || !attention_) return ways.first();
-  const Result<AttentionWay> way = attention_(launch, ways);
+  const Result<AttentionAlgorithm> way = attention_(launch, ways);
   if (way.ok()) return *way;
   Note(way.error());
   return ways.first();
@@ -128,7 +128,7 @@ Status DeviceQueue::Finish(const Program& program) const {
 
 namespace {
 
-// Fills where a loop's first trip finds a sum.
+// Fills where a loop's first iteration finds a sum.
 void EnqueueFirstSum(TensorView first, DeviceQueue& queue) {
   const Attrs attrs{{"value", kNoSum}};
   Launch fill;
@@ -139,8 +139,8 @@ void EnqueueFirstSum(TensorView first, DeviceQueue& queue) {
 }
 
 bool IsHostCopy(const Launch& launch) {
-  return launch.op == OpKind::kFetch || launch.op == OpKind::kStash ||
-         launch.op == OpKind::kStashUpdate;
+  return launch.op == OpKind::kReload || launch.op == OpKind::kOffload ||
+         launch.op == OpKind::kOffloadUpdate;
 }
 
 bool IsOfExchange(const Launch& launch) { return IsExchange(launch.op); }
@@ -179,7 +179,7 @@ void EnqueueLoop(const Launch& launch, DeviceQueue& queue,
   for (size_t s = 0; s < loop.num_sums(); ++s) {
     EnqueueFirstSum(loop.FirstSum(launch, s), queue);
   }
-  for (int64_t i = 0; i < loop.trips(); ++i) {
+  for (int64_t i = 0; i < loop.iterations(); ++i) {
     loop.Place(launch, 0, i);
     EnqueueBody(loop.launches(0), queue, beside);
   }

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/result.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "gpu/device.h"
 #include "gpu/queue.h"
 #include "gpu/side_stream.h"
@@ -43,14 +43,14 @@ class DeviceQueue final : public Queue {
   void Copy(std::byte* to, const std::byte* from, Bytes bytes) override;
   int rank() const override { return device_.rank(); }
   void Exchange(std::span<const PeerMessages> messages) override;
-  AttentionWay ChooseAttention(const stowage::Launch& launch,
-                               AttentionWays ways) override;
+  AttentionAlgorithm ChooseAttention(const stowage::Launch& launch,
+                                     AttentionAlgorithms ways) override;
   TensorMap Encode(const TensorMapSpec& spec) override;
   FaultSlot fault() const override { return {word_, launch_}; }
 
   /// Who chooses the ways of attention; at first, nobody: the first is taken.
-  using AttentionChoice = std::function<Result<AttentionWay>(
-      const stowage::Launch&, AttentionWays)>;
+  using AttentionChoice = std::function<Result<AttentionAlgorithm>(
+      const stowage::Launch&, AttentionAlgorithms)>;
   void set_attention(AttentionChoice choice) { attention_ = std::move(choice); }
 
   /// Where a branch tells which body it has come to, in memory of the host as the device
@@ -109,7 +109,7 @@ class DeviceQueue final : public Queue {
 };
 
 /// Enqueues one launch: that of a loop as all launches of its body, in order, for each
-/// trip, with the addresses of that trip; that of a cond as a branch, to the launches of
+/// iteration, with the addresses of that iteration; that of a cond as a branch, to the launches of
 /// one body.
 void EnqueueLaunch(const Launch& launch, DeviceQueue& queue);
 
@@ -121,7 +121,7 @@ struct SideStreams {
   SideStream copies;     // between arena and host
   SideStream exchanges;  // between ranks
 
-  /// How many launches run on either; those in bodies once, since those of a trip have
+  /// How many launches run on either; those in bodies once, since those of an iteration have
   /// been waited for when the next one begins.
   static size_t CountCopies(std::span<const Launch> launches);
   static size_t CountExchanges(std::span<const Launch> launches);
@@ -135,7 +135,7 @@ struct SideStreams {
 /// Enqueues all launches in order; consecutive ones of an op whose kernel takes
 /// many in one call. Copies between arena and host, those in bodies too, and exchanges, go
 /// beside the others where `beside` is not null, and are waited for by whatever must come
-/// after them; those of a body by its end, which is that of each trip. Behind
+/// after them; those of a body by its end, which is that of each iteration. Behind
 /// branches in the graph, what outlives a step is not written in one with a fault.
 void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
                      SideStreams* beside = nullptr);

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_GPU_GPU_H_
 #define STOWAGE_GPU_GPU_H_
 
-// The room's facade: sessions on a CUDA device.
+// The package's umbrella header: sessions on a CUDA device.
 //
 // Plan with the needs of a GPU (gpu/gpu_needs.h, or the backend's own), bf16 or
 // f32, and hand the plan to a session on this backend. The arena is one
@@ -16,9 +16,9 @@
 #include <string>
 
 #include "base/result.h"
-#include "gpu/attention_ways.h"  // IWYU pragma: export
-#include "gpu/gpu_needs.h"       // IWYU pragma: export
-#include "gpu/kernel.h"          // IWYU pragma: export
+#include "gpu/attention_algorithms.h"  // IWYU pragma: export
+#include "gpu/gpu_needs.h"             // IWYU pragma: export
+#include "gpu/kernel.h"                // IWYU pragma: export
 #include "runtime/backend.h"
 
 namespace stowage {
@@ -43,7 +43,7 @@ struct GpuOptions {
   /// one alone is taken untried; of none, products of warps. Empty: those that a device of
   /// this kind was seen to compute rightly. A way that no device has run may break the
   /// device for this process.
-  gpu::AttentionWays attention = {};
+  gpu::AttentionAlgorithms attention = {};
   /// What has joined this rank to the others of a step, of whom each makes a backend at
   /// the same time; null where there is one. Their GPUs are joined by NCCL, by which a
   /// step's exchanges go from GPU to GPU; this is not used again.

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
-#include "gpu/attention_chooser.h"
+#include "gpu/attention_autotuner.h"
 #include "gpu/gpu_executable.h"
 #include "gpu/gpu_needs.h"
 #include "gpu/kernel.h"
@@ -32,8 +32,8 @@ class GpuBackend final : public Backend {
     }
     STOWAGE_ASSIGN_OR_RETURN(
         state_.attention,
-        AttentionChooser::Open(options.attention, options.algorithm_folder,
-                               this->device().traits()));
+        AttentionAutotuner::Open(options.attention, options.algorithm_folder,
+                                 this->device().traits()));
     STOWAGE_ASSIGN_OR_RETURN(state_.compute, this->device().CreateStream());
     STOWAGE_ASSIGN_OR_RETURN(state_.copy, this->device().CreateStream());
     if (this->device().ranks() > 1) {

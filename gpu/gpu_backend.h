@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "gpu/device.h"
 #include "runtime/backend.h"
 
@@ -37,13 +37,13 @@ struct BackendOptions {
   /// (gpu/step_graphs.h): to compare the two.
   bool branches_by_host = false;
   /// The ways of attention among which is chosen (GpuOptions::attention).
-  AttentionWays attention = {};
+  AttentionAlgorithms attention = {};
   /// Where what was chosen is kept; empty: nothing is tried.
   std::string algorithm_folder = {};
 };
 
 /// A backend on `device`. Error kDevice when it cannot give two streams, and a third
-/// where it is one of several ranks'; those of KeptChoices::Open.
+/// where it is one of several ranks'; those of AutotuneCache::Open.
 Result<std::unique_ptr<Backend>> MakeGpuBackend(std::unique_ptr<Device> device,
                                                 const BackendOptions& options);
 

@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "base/strings.h"
-#include "gpu/attention_chooser.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
+#include "gpu/attention_autotuner.h"
 #include "gpu/branch_trial.h"
 #include "gpu/enqueue.h"
 #include "gpu/kernel.h"
@@ -91,7 +91,7 @@ class GpuExecutable final : public Executable {
   std::unique_ptr<InputStaging> staging_;
   std::array<Event, kStepsInFlight> done_ = {};
   std::optional<StepGraphs> graphs_;
-  AttentionChooser::Untried untried_;
+  AttentionAutotuner::Untried untried_;
   uint64_t next_ = 1;  // the step that the record and the slots are ready for
 };
 
@@ -145,7 +145,7 @@ Status GpuExecutable::Open() {
 DeviceQueue GpuExecutable::MakeQueue(DeviceQueue::Mode mode,
                                      StepGraphs* capture) {
   DeviceQueue queue(device_, state_.compute, &record()->fault, mode);
-  queue.set_attention([this](const Launch& launch, AttentionWays ways) {
+  queue.set_attention([this](const Launch& launch, AttentionAlgorithms ways) {
     return state_.attention.Choose(launch, ways, device_, state_.compute,
                                    &untried_);
   });

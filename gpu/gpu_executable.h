@@ -21,7 +21,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "gpu/attention_chooser.h"
+#include "gpu/attention_autotuner.h"
 #include "gpu/device.h"
 #include "runtime/backend.h"
 #include "runtime/program.h"
@@ -35,7 +35,7 @@ struct DeviceState {
   Stream exchange;  // where there are several ranks
   /// Runs op by op, and looks for faults and non-finite results after each.
   bool check = false;
-  AttentionChooser attention = {};
+  AttentionAutotuner attention = {};
   /// The program whose record and input slots the arena holds.
   const Executable* current = nullptr;
   /// What the device said when it failed first; it is not used again.

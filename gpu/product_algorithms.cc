@@ -13,11 +13,11 @@ constexpr ChoicesKind kProductKind = {
     .choice_words = std::tuple_size_v<ProductAlgorithm>,
     .says = "by which algorithms products are computed"};
 
-KeptChoices::Key ProductKeyOf(const ProductKey& key) {
+AutotuneCache::Key ProductKeyOf(const ProductKey& key) {
   return {key.begin(), key.end()};
 }
 
-ProductAlgorithm AlgorithmOf(const KeptChoices::Choice& choice) {
+ProductAlgorithm AlgorithmOf(const AutotuneCache::Choice& choice) {
   ProductAlgorithm algorithm = {};
   std::ranges::copy(choice, algorithm.begin());
   return algorithm;
@@ -29,14 +29,14 @@ Result<ProductAlgorithms> ProductAlgorithms::Open(const std::string& folder,
                                                   std::string_view device,
                                                   std::string_view library) {
   STOWAGE_ASSIGN_OR_RETURN(
-      KeptChoices kept,
-      KeptChoices::Open(folder, kProductKind, {device, library}));
+      AutotuneCache kept,
+      AutotuneCache::Open(folder, kProductKind, {device, library}));
   return ProductAlgorithms(std::move(kept));
 }
 
 std::optional<ProductAlgorithm> ProductAlgorithms::Find(
     const ProductKey& key) const {
-  const KeptChoices::Choice* const found = kept_.Find(ProductKeyOf(key));
+  const AutotuneCache::Choice* const found = kept_.Find(ProductKeyOf(key));
   if (found == nullptr) return std::nullopt;
   return AlgorithmOf(*found);
 }
@@ -44,7 +44,7 @@ std::optional<ProductAlgorithm> ProductAlgorithms::Find(
 Result<ProductAlgorithm> ProductAlgorithms::Keep(
     const ProductKey& key, const ProductAlgorithm& algorithm) {
   STOWAGE_ASSIGN_OR_RETURN(
-      const KeptChoices::Choice kept,
+      const AutotuneCache::Choice kept,
       kept_.Keep(ProductKeyOf(key), {algorithm.begin(), algorithm.end()}));
   return AlgorithmOf(kept);
 }

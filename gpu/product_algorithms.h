@@ -3,7 +3,7 @@
 
 // By which of the matrix library's algorithms each product is computed, once the
 // proposals were timed: kept in a file of one device and one version of the library
-// (runtime/kept_choices.h), since an algorithm means nothing to others.
+// (runtime/autotune_cache.h), since an algorithm means nothing to others.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       ProductAlgorithms algorithms,
@@ -22,7 +22,7 @@
 #include <utility>
 
 #include "base/result.h"
-#include "runtime/kept_choices.h"
+#include "runtime/autotune_cache.h"
 
 namespace stowage::gpu {
 
@@ -33,23 +33,23 @@ using ProductAlgorithm = std::array<uint64_t, 8>;
 
 class ProductAlgorithms {
  public:
-  /// Errors: those of KeptChoices::Open.
+  /// Errors: those of AutotuneCache::Open.
   static Result<ProductAlgorithms> Open(const std::string& folder,
                                         std::string_view device,
                                         std::string_view library);
 
   std::optional<ProductAlgorithm> Find(const ProductKey& key) const;
 
-  /// Keeps an algorithm, and returns what is kept: see KeptChoices::Keep.
+  /// Keeps an algorithm, and returns what is kept: see AutotuneCache::Keep.
   Result<ProductAlgorithm> Keep(const ProductKey& key,
                                 const ProductAlgorithm& algorithm);
 
   const std::string& path() const { return kept_.path(); }
 
  private:
-  explicit ProductAlgorithms(KeptChoices kept) : kept_(std::move(kept)) {}
+  explicit ProductAlgorithms(AutotuneCache kept) : kept_(std::move(kept)) {}
 
-  KeptChoices kept_;
+  AutotuneCache kept_;
 };
 
 }  // namespace stowage::gpu

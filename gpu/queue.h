@@ -22,7 +22,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "gpu/tensor_map.h"
 #include "ir/dtype.h"
 
@@ -139,8 +139,8 @@ class Queue {
 
   /// By which of `ways`, each of which takes it, a launch of attention is computed: for one
   /// launch always by the same. Precondition: some way.
-  virtual AttentionWay ChooseAttention(const stowage::Launch&,
-                                       AttentionWays ways) {
+  virtual AttentionAlgorithm ChooseAttention(const stowage::Launch&,
+                                             AttentionAlgorithms ways) {
     return ways.first();
   }
   /// An array as bulk copies are told of it (gpu/bulk_copy.h), for the params of a kernel;

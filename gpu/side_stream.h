@@ -5,7 +5,7 @@
 // memory and the arena, and exchanges between ranks.
 //
 //   compute stream   [kernels ...] fork [kernels ...] wait [reads what came]
-//   side stream                     └── [fetch] ───────┘
+//   side stream                     └── [reload] ───────┘
 //
 // A launch begins when all that was enqueued before it is done, on a stream of its own.
 // A later one waits for those before it beside which it may not run
@@ -15,7 +15,7 @@
 //   SideStream copies(device, compute, side, events);
 //   copies.Begin();  // all in the order of the launches
 //   device.Copy(to, from, bytes, copies.stream());
-//   copies.End(fetch);
+//   copies.End(reload);
 //   copies.WaitBefore(relu);
 //   copies.WaitForAll();  // before the capture ends
 

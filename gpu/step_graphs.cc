@@ -59,11 +59,12 @@ Status StepGraphs::BranchInGraph(GraphChoice choice, size_t bodies,
 Status StepGraphs::BranchByHost(size_t bodies,
                                 const std::function<void(size_t)>& body) {
   graphs_ += 1 + bodies;
-  if (graphs_ > kMostGraphs) {
-    return Error{ErrorCode::kUnsupported,
-                 StrCat("[gpu] the step is more than ", kMostGraphs,
-                        " graphs, for a branch in a loop is captured for each "
-                        "trip; give the loop fewer trips, or use the cpu")};
+  if (graphs_ > kMaxGraphs) {
+    return Error{
+        ErrorCode::kUnsupported,
+        StrCat("[gpu] the step is more than ", kMaxGraphs,
+               " graphs, for a branch in a loop is captured for each "
+               "iteration; give the loop fewer iterations, or use the cpu")};
   }
   STOWAGE_RETURN_IF_ERROR(EndGraph());
   std::vector<Section>* const outer = into_;

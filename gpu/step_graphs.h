@@ -41,7 +41,7 @@ namespace stowage::gpu {
 
 /// Of a step whose branches the host takes. What the device keeps of each is not in the
 /// plan.
-inline constexpr size_t kMostGraphs = 4096;
+inline constexpr size_t kMaxGraphs = 4096;
 
 class StepGraphs {
  public:
@@ -68,7 +68,7 @@ class StepGraphs {
   /// order, and what is given from here on follows. What was given so far has set `choice`
   /// where the branch is in the graph, or ends with telling the host. Streams that have
   /// joined the capture must have been waited for. Errors: those of the device,
-  /// kUnsupported for more than kMostGraphs graphs in all, after which nothing must be given
+  /// kUnsupported for more than kMaxGraphs graphs in all, after which nothing must be given
   /// any more.
   Status Branch(GraphChoice choice, size_t bodies,
                 const std::function<void(size_t)>& body);

@@ -23,7 +23,7 @@
 
 namespace stowage::gpu {
 
-inline constexpr size_t kMostTensorMapDims = 5;
+inline constexpr size_t kMaxTensorMapDims = 5;
 
 /// An array and a box of it. Dimensions are the innermost first; entries from `rank` on
 /// are 0. What the PTX ISA wants of it: `data` at a multiple of 16 bytes; each size from
@@ -32,11 +32,11 @@ inline constexpr size_t kMostTensorMapDims = 5;
 /// element_bytes a multiple of 16, and no more than `swizzle` where that is not 0.
 struct TensorMapSpec {
   const void* data = nullptr;
-  int element_bytes = 0;  // 2
-  int rank = 0;           // 1 to kMostTensorMapDims
-  std::array<int64_t, kMostTensorMapDims> sizes = {};  // elements
-  std::array<int64_t, kMostTensorMapDims> steps = {};  // bytes
-  std::array<int, kMostTensorMapDims> box = {};        // elements
+  int element_bytes = 0;                              // 2
+  int rank = 0;                                       // 1 to kMaxTensorMapDims
+  std::array<int64_t, kMaxTensorMapDims> sizes = {};  // elements
+  std::array<int64_t, kMaxTensorMapDims> steps = {};  // bytes
+  std::array<int, kMaxTensorMapDims> box = {};        // elements
   /// Bytes of a row of the box in shared memory whose 16-byte chunks are exchanged: 32,
   /// 64 or 128; 0 for none.
   int swizzle = 0;

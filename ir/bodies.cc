@@ -7,13 +7,13 @@ std::span<const std::shared_ptr<const Graph>> BodiesOf(const Node& node) {
   return node.attrs.Graphs("bodies");
 }
 
-int64_t TripsOf(const Node& node) {
-  return node.op == OpKind::kLoop ? node.attrs.Int("trips") : 1;
+int64_t IterationsOf(const Node& node) {
+  return node.op == OpKind::kLoop ? node.attrs.Int("iterations") : 1;
 }
 
 LoopParts PartsOfLoop(const Attrs& attrs, size_t operands) {
   LoopParts parts{.body = *attrs.Graphs("bodies").front()};
-  parts.trips = attrs.Int("trips");
+  parts.iterations = attrs.Int("iterations");
   parts.reverse = attrs.Int("reverse") != 0;
   parts.carried = static_cast<size_t>(attrs.Int("carried"));
   parts.sliced = static_cast<size_t>(attrs.Int("sliced"));

@@ -9,7 +9,7 @@
 // by their order, and its outputs for what it hands back. Every output owns its bytes
 // and is there once, so that it can be written where the result of the node lies.
 //
-// A loop runs its body `trips` times.
+// A loop runs its body `iterations` times.
 //
 //   kind      operand of the node    leaf of the body       output        result
 //   carried   its first content      its content so far     its next one  its last one
@@ -19,7 +19,7 @@
 //   stacked                                                 a slice       one more axis
 //
 // Operands and leaves, outputs and results stand in the order of these rows. Iteration
-// i takes slice i, or with `reverse` slice trips - 1 - i, of everything that has
+// i takes slice i, or with `reverse` slice iterations - 1 - i, of everything that has
 // slices.
 //
 // A cond runs one of its bodies: its first operand, a scalar, says which, false being
@@ -27,7 +27,7 @@
 // and outputs for the results.
 //
 //   const LoopParts loop = PartsOfLoop(node);
-//   loop.trips; loop.carried;
+//   loop.iterations; loop.carried;
 
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +43,7 @@ namespace stowage {
 std::span<const std::shared_ptr<const Graph>> BodiesOf(const Node& node);
 
 /// How often `node` runs each of its bodies at most.
-int64_t TripsOf(const Node& node);
+int64_t IterationsOf(const Node& node);
 
 /// So many bodies may stand in one another.
 inline constexpr int kMaxBodyDepth = 16;
@@ -51,7 +51,7 @@ inline constexpr int kMaxBodyDepth = 16;
 /// What the values of a loop are, by their places in operands, leaves and outputs.
 struct LoopParts {
   const Graph& body;
-  int64_t trips = 1;
+  int64_t iterations = 1;
   bool reverse = false;
   size_t carried = 0;
   size_t sliced = 0;
@@ -71,7 +71,7 @@ struct LoopParts {
     return handed < carried ? handed : handed + sliced + whole;
   }
   /// Which slice iteration `i` takes.
-  int64_t slice(int64_t i) const { return reverse ? trips - 1 - i : i; }
+  int64_t slice(int64_t i) const { return reverse ? iterations - 1 - i : i; }
 };
 
 /// Precondition: `attrs` are a loop's that OpDef::infer took with `operands` operands.

@@ -30,20 +30,20 @@ WhileValues ValuesOf(CondBody& branch, const WhileOperands& operands) {
   return values;
 }
 
-// One trip: the body, or nothing.
-void BuildTrip(
-    LoopBody& trip, const WhileOperands& operands,
+// One iteration: the body, or nothing.
+void BuildIteration(
+    LoopBody& iteration, const WhileOperands& operands,
     const std::function<Value(const WhileValues&)>& holds,
     const std::function<std::vector<Value>(const WhileValues&)>& body,
     SourceLoc loc) {
-  GraphBuilder& g = trip.builder();
+  GraphBuilder& g = iteration.builder();
   const size_t carried = operands.carried.size();
   WhileValues values = {g, {}, {}};
   for (size_t i = 0; i < carried; ++i) {
-    values.carried.push_back(trip.carried(i));
+    values.carried.push_back(iteration.carried(i));
   }
   for (size_t i = 0; i < operands.whole.size(); ++i) {
-    values.whole.push_back(trip.whole(i));
+    values.whole.push_back(iteration.whole(i));
   }
   const Value runs = holds(values);
   if (!runs.ok() || runs.builder() != &g ||
@@ -72,8 +72,8 @@ void BuildTrip(
       }};
   const std::vector<Value> next = Cond(g, runs, all, branches, loc);
   if (g.error()) return;
-  for (size_t i = 0; i < carried; ++i) trip.Next(i, next[i]);
-  trip.Sum(Cast(runs, DType::kI64, loc));
+  for (size_t i = 0; i < carried; ++i) iteration.Next(i, next[i]);
+  iteration.Sum(Cast(runs, DType::kI64, loc));
 }
 
 }  // namespace
@@ -85,10 +85,12 @@ WhileResults While(
     SourceLoc loc) {
   LoopResults results = Loop(
       g, most, {.carried = operands.carried, .whole = operands.whole},
-      [&](LoopBody& trip) { BuildTrip(trip, operands, holds, body, loc); },
+      [&](LoopBody& iteration) {
+        BuildIteration(iteration, operands, holds, body, loc);
+      },
       {.name = "while"}, loc);
   WhileResults made = {.carried = std::move(results.carried)};
-  if (!results.summed.empty()) made.trips = results.summed[0];
+  if (!results.summed.empty()) made.iterations = results.summed[0];
   return made;
 }
 
@@ -226,7 +228,8 @@ void LoopBody::Sum(Value value) {
   sums_.push_back(Add(so_far, value));
 }
 
-LoopResults Loop(GraphBuilder& g, int64_t trips, const LoopOperands& operands,
+LoopResults Loop(GraphBuilder& g, int64_t iterations,
+                 const LoopOperands& operands,
                  const std::function<void(LoopBody&)>& build,
                  const LoopOptions& options, SourceLoc loc) {
   LoopResults results;
@@ -268,7 +271,7 @@ LoopResults Loop(GraphBuilder& g, int64_t trips, const LoopOperands& operands,
   };
   std::vector<Value> made = g.Emit(
       OpKind::kLoop, all,
-      {{"trips", trips},
+      {{"iterations", iterations},
        {"carried", number(operands.carried)},
        {"sliced", number(operands.sliced)},
        {"summed", number(body.sums_)},

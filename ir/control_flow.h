@@ -35,10 +35,10 @@
 
 namespace stowage {
 
-// A loop that ends when a condition does, with a bound on its trips: for iterations that
+// A loop that ends when a condition does, with a bound on its iterations: for iterations that
 // converge, and searches that find. The memory it takes is known like any loop's, for it
-// is one, of as many trips as there may be, whose body is a branch (ir/control_flow.h):
-// from the trip on whose condition does not hold, trips look at the condition and hand on
+// is one, of as many iterations as there may be, whose body is a branch (ir/control_flow.h):
+// from the iteration on whose condition does not hold, iterations look at the condition and hand on
 // what is carried, a copy of it each.
 //
 //   // The square root of a, by Newton's method.
@@ -52,12 +52,12 @@ namespace stowage {
 //         return std::vector{MulScalar(Add(v.carried[0],
 //                                          Div(v.whole[0], v.carried[0])), 0.5)};
 //       });
-//   root.carried[0]; root.trips;
+//   root.carried[0]; root.iterations;
 //
-// Gradients are those of the trips that ran.
+// Gradients are those of the iterations that ran.
 
-/// What a while loop is handed: contents that change from trip to trip, and values that
-/// all trips read.
+/// What a while loop is handed: contents that change from iteration to iteration, and values that
+/// all iterations read.
 struct WhileOperands {
   std::vector<Value> carried = {};
   std::vector<Value> whole = {};
@@ -71,11 +71,11 @@ struct WhileValues {
 };
 
 struct WhileResults {
-  std::vector<Value> carried = {};  // after the last trip
-  Value trips = {};                 // an i64 scalar: how many ran
+  std::vector<Value> carried = {};  // after the last iteration
+  Value iterations = {};            // an i64 scalar: how many ran
 };
 
-/// Runs `body`, which returns what the next trip carries, while `holds`, a bool scalar
+/// Runs `body`, which returns what the next iteration carries, while `holds`, a bool scalar
 /// of what is carried now, is true, and `most` >= 1 times at most. Errors, at Finish:
 /// those of Loop and Cond; a condition that is no bool scalar; a body that returns
 /// another number of values than are carried, or one of another type.
@@ -86,7 +86,7 @@ WhileResults While(
     SourceLoc loc = SourceLoc::Current());
 
 /// What a loop is handed. A carried value begins as it is here; of a sliced one,
-/// iteration i gets element i of the first axis, which has as many as there are trips;
+/// iteration i gets element i of the first axis, which has as many as there are iterations;
 /// all iterations get the same of one that is whole.
 struct LoopOperands {
   std::vector<Value> carried = {};
@@ -95,7 +95,7 @@ struct LoopOperands {
 };
 
 struct LoopOptions {
-  /// Iteration i takes slice trips - 1 - i, of what is sliced and of what is stacked.
+  /// Iteration i takes slice iterations - 1 - i, of what is sliced and of what is stacked.
   bool reverse = false;
   std::string name = "loop";  // of the body
 };
@@ -160,12 +160,13 @@ class LoopBody {
   std::vector<Value> stacked_;
 };
 
-/// Runs `body` `trips` times. What is handed back has been copied in the body where it
+/// Runs `body` `iterations` times. What is handed back has been copied in the body where it
 /// would be an operand, a view, or handed back twice. Errors, at Finish: a number of
-/// trips below 1; a sliced operand whose first dimension is another; a body that has
+/// iterations below 1; a sliced operand whose first dimension is another; a body that has
 /// leaves of its own, that gives no Next for a carried value or one of another type,
 /// or that hands nothing back.
-LoopResults Loop(GraphBuilder& g, int64_t trips, const LoopOperands& operands,
+LoopResults Loop(GraphBuilder& g, int64_t iterations,
+                 const LoopOperands& operands,
                  const std::function<void(LoopBody&)>& body,
                  const LoopOptions& options = {},
                  SourceLoc loc = SourceLoc::Current());

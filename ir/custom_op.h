@@ -6,7 +6,7 @@
 // the graph knows of it (here), its derivative (autodiff/vjp.h), its CPU kernel
 // (cpu/kernel.h) and, where it is to run there, its GPU kernel (gpu/kernel.h). From
 // then on it is an op like any other: checked, printed and parsed by its name,
-// differentiated, planned in place or as a view, recomputed, taken in pieces,
+// differentiated, planned in place or as a view, recomputed, taken in micro-batches,
 // validated, found again in the cache of plans. docs/own_ops.md defines one.
 //
 //   const OpKind kHuber = *DefineOp(

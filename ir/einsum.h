@@ -23,7 +23,7 @@
 
 namespace stowage {
 
-// A picture of a graph, as Graphviz text. Nodes are boxes coloured by phase, in
+// An image of a graph, as Graphviz text. Nodes are boxes coloured by phase, in
 // execution order; nodes that only make views are dashed. Leaves are ellipses,
 // outputs plain text, and every edge carries the name and type of its value.
 //

@@ -9,11 +9,11 @@
 // before uses, so the position of a node in nodes() is its *time*. A view is a
 // value that owns no bytes (ir/layout.h says where it lies). Update nodes write
 // in place: the result is the new content of a param, a state, a cache or a
-// fetched value, and no later node may read the old one.
+// reloaded value, and no later node may read the old one.
 //
-// A state, or the result of `stash`, may lie in the host's memory, outside the
-// arena. Only `fetch` and `stash_update` read such values: whoever computes with
-// one fetches it first.
+// A state, or the result of `offload`, may lie in the host's memory, outside the
+// arena. Only `reload` and `offload_update` read such values: whoever computes with
+// one reloads it first.
 //
 // Graphs are made by GraphBuilder (ir/builder.h), by passes, by ParseGraph
 // (ir/text.h) or by GraphFromBytes (ir/graph_bytes.h); each verifies what it

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_IR_IR_H_
 #define STOWAGE_IR_IR_H_
 
-// The room's facade: graphs, how they are built, checked, printed and read.
+// The package's umbrella header: graphs, how they are built, checked, printed and read.
 //
 //   GraphBuilder g("mlp");
 //   ...

@@ -53,7 +53,8 @@ double NodeFlops(const Graph& graph, const Node& node) {
   for (const auto& body : BodiesOf(node)) {
     body_flops = std::max(body_flops, GraphFlops(*body));
   }
-  if (body_flops > 0) return static_cast<double>(TripsOf(node)) * body_flops;
+  if (body_flops > 0)
+    return static_cast<double>(IterationsOf(node)) * body_flops;
   const OpDef& def = GetOpDef(node.op);
   if (def.flops == nullptr) return 0;
   OpArgsStorage storage;

@@ -39,7 +39,7 @@ struct OpArgsStorage {
 OpArgs MakeOpArgs(const Graph& graph, const Node& node, OpArgsStorage* storage);
 
 /// Floating-point operations of one node, of a whole graph: of a loop those of all its
-/// trips, of a cond those of the body that has most.
+/// iterations, of a cond those of the body that has most.
 double NodeFlops(const Graph& graph, const Node& node);
 double GraphFlops(const Graph& graph);
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <string>
+#include <utility>
 
 #include "base/strings.h"
 #include "ir/custom_op.h"
@@ -70,6 +71,15 @@ std::string_view OpName(OpKind op) {
 }
 
 std::optional<OpKind> FindOp(std::string_view name) {
+  // Former names, which graphs in text may have for one release.
+  constexpr std::pair<std::string_view, OpKind> kFormerNames[] = {
+      {"fetch", OpKind::kReload},
+      {"stash", OpKind::kOffload},
+      {"stash_update", OpKind::kOffloadUpdate},
+  };
+  for (const auto& [former, op] : kFormerNames) {
+    if (name == former) return op;
+  }
   for (int i = 0; i < kNumOps; ++i) {
     if (kNames[static_cast<size_t>(i)] == name) return static_cast<OpKind>(i);
   }

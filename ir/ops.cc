@@ -292,16 +292,16 @@ Value Copy(Value x, SourceLoc loc) {
   return Emit(OpKind::kCopy, Of({x}), {}, loc);
 }
 
-Value Fetch(Value x, SourceLoc loc) {
-  return Emit(OpKind::kFetch, Of({x}), {}, loc);
+Value Reload(Value x, SourceLoc loc) {
+  return Emit(OpKind::kReload, Of({x}), {}, loc);
 }
 
-Value Stash(Value x, SourceLoc loc) {
-  return Emit(OpKind::kStash, Of({x}), {}, loc);
+Value Offload(Value x, SourceLoc loc) {
+  return Emit(OpKind::kOffload, Of({x}), {}, loc);
 }
 
-Value StashUpdate(Value state, Value x, SourceLoc loc) {
-  return Emit(OpKind::kStashUpdate, Of({state, x}), {}, loc);
+Value OffloadUpdate(Value state, Value x, SourceLoc loc) {
+  return Emit(OpKind::kOffloadUpdate, Of({state, x}), {}, loc);
 }
 
 Value Cast(Value x, DType dtype, SourceLoc loc) {

@@ -65,11 +65,11 @@ Value StopGradient(Value x, STOWAGE_LOC);
 /// A contiguous copy.
 Value Copy(Value x, STOWAGE_LOC);
 /// A copy in the arena of what lies in the host's memory.
-Value Fetch(Value x, STOWAGE_LOC);
-/// A copy of x in the host's memory, for a later Fetch.
-Value Stash(Value x, STOWAGE_LOC);
+Value Reload(Value x, STOWAGE_LOC);
+/// A copy of x in the host's memory, for a later Reload.
+Value Offload(Value x, STOWAGE_LOC);
 /// Writes x over a state that lies in the host's memory; returns the state.
-Value StashUpdate(Value state, Value x, STOWAGE_LOC);
+Value OffloadUpdate(Value state, Value x, STOWAGE_LOC);
 /// Another element type, rounding to nearest even (float to integer truncates,
 /// anything to bool is != 0). The same type is x itself.
 Value Cast(Value x, DType dtype, STOWAGE_LOC);
@@ -459,7 +459,7 @@ struct ConvTransposeOptions {
   Axes size = {};
 };
 /// w (C, O / groups, kernel...) -> (N, O, size...): the gradient of a
-/// convolution by w to its picture, as PyTorch's ConvTranspose.
+/// convolution by w to its image, as PyTorch's ConvTranspose.
 Value ConvTranspose(Value x, Value w, const ConvTransposeOptions& options = {},
                     STOWAGE_LOC);
 /// x (N, C, in...), dy (N, O, out...) -> dw (O, C / groups, kernel...).
@@ -493,7 +493,7 @@ Value GlobalAvgPool(Value x, STOWAGE_LOC);
 /// that windows are equal and meet.
 Value AdaptiveAvgPool(Value x, const Axes& sizes, STOWAGE_LOC);
 
-// --- Pictures ---
+// --- Images ---
 
 /// x with so many elements more before and after, along each axis: `value`, the
 /// elements mirrored at the outermost one, which is not repeated (kReflect: fewer

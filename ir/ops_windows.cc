@@ -186,12 +186,12 @@ Value AdaptiveAvgPool(Value x, const Axes& sizes, SourceLoc loc) {
   return AvgPool(x, {.kernel = kernel}, /*count_include_pad=*/true, loc);
 }
 
-// The functions of ir/ops.h that pad, resize and rearrange pictures.
+// The functions of ir/ops.h that pad, resize and rearrange images.
 
 namespace {
 
-Value FailPicture(std::string_view name, Value x, std::string_view expected,
-                  SourceLoc loc) {
+Value FailImage(std::string_view name, Value x, std::string_view expected,
+                SourceLoc loc) {
   return x.builder()->Fail(
       StrCat("[", name, "] x ", Quoted(x.builder()->info(x).name), " is ",
              x.type().ToString(), "; expected ", expected),
@@ -205,11 +205,11 @@ Value BlocksToSpace(std::string_view name, Value x, int64_t block,
   constexpr int64_t kLargest = 1 << 15;
   if (x.rank() != 4 || block < 1 || block > kLargest ||
       x.dim(1) % (block * block) != 0) {
-    return FailPicture(name, x,
-                       StrCat("(N, C, H, W), C a multiple of the square of "
-                              "the block, ",
-                              block, ", which is 1 to ", kLargest),
-                       loc);
+    return FailImage(name, x,
+                     StrCat("(N, C, H, W), C a multiple of the square of "
+                            "the block, ",
+                            block, ", which is 1 to ", kLargest),
+                     loc);
   }
   const int64_t depth = x.dim(1) / (block * block);
   const int64_t h = x.dim(2);
@@ -256,7 +256,7 @@ Value SpaceToDepth(Value x, int64_t block, SourceLoc loc) {
   if (!x.ok()) return x;
   if (x.rank() != 4 || block < 1 || x.dim(2) % block != 0 ||
       x.dim(3) % block != 0) {
-    return FailPicture(
+    return FailImage(
         "space_to_depth", x,
         StrCat("(N, C, H, W), H and W multiples of the block, ", block), loc);
   }

@@ -23,7 +23,7 @@
 // with a point or an exponent, or inf or nan), element types, [1, 2] lists and
 // 0x00ff bytes; bodies (ir/bodies.h) are graphs in parentheses:
 //
-//     h: f32(8) = loop(h0, xs) {trips=3, ..., bodies=(graph "cell" {
+//     h: f32(8) = loop(h0, xs) {iterations=3, ..., bodies=(graph "cell" {
 //       ...
 //     })}
 //

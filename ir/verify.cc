@@ -182,7 +182,7 @@ Status VerifyNode(const Graph& graph, NodeId id, ValueId* next) {
           MemoryName(def.results_on_host));
     }
     if (static_cast<int>(r) < def.updates) {
-      // What is kept is kept; a fill or a fetched value may become an output.
+      // What is kept is kept; a fill or a reloaded value may become an output.
       const ValueInfo& old = graph.value(node.inputs[r]);
       const bool is_kept = IsLeafRole(old.role) || IsLeafRole(info.role);
       if (is_kept && info.role != old.role) {
@@ -243,7 +243,7 @@ Status VerifyOutputs(const Graph& graph) {
     if (graph.value(value).on_host) {
       return InvalidArgumentError(
           "[ir] output ", Quoted(name), " is ", Quoted(graph.value(value).name),
-          ", which lies in the host's memory; fetch it, and make that "
+          ", which lies in the host's memory; reload it, and make that "
           "the output");
     }
     if (!names.insert(name).second) {
@@ -260,7 +260,7 @@ Status VerifyOutputs(const Graph& graph) {
   return {};
 }
 
-// Whether params, states and what was fetched are written in place and never read
+// Whether params, states and what was reloaded are written in place and never read
 // as they were.
 class UpdateVerifier {
  public:
@@ -339,7 +339,7 @@ class UpdateVerifier {
   }
 
   // Whether a value is in the bytes of something that can be updated, and is all
-  // of it: a param, a state, a cache, what was fetched, a fill, an own block, or their
+  // of it: a param, a state, a cache, what was reloaded, a fill, an own block, or their
   // new content.
   bool MayBeUpdated(ValueId id) const {
     const ValueInfo& info = graph_.value(id);
@@ -348,7 +348,7 @@ class UpdateVerifier {
              info.role == Role::kCache;
     }
     const Node& maker = graph_.node(info.producer);
-    return maker.op == OpKind::kFetch || maker.op == OpKind::kFill ||
+    return maker.op == OpKind::kReload || maker.op == OpKind::kFill ||
            maker.op == OpKind::kOwnBlock ||
            info.result < GetOpDef(maker.op).updates;
   }
@@ -361,7 +361,7 @@ class UpdateVerifier {
           "[ir] ", NodeLabel(graph_, id), " writes in place of ",
           Quoted(info.name), ", which is ", Kind(target),
           "; only a whole param, state, cache, fill, own block or "
-          "fetched value can be updated, or its new content");
+          "reloaded value can be updated, or its new content");
     }
     const ValueId root = roots_[Index(target)];
     if (updater_[Index(root)] == id) {
@@ -392,7 +392,7 @@ Status VerifyMemory(const Graph& graph, const Node& node) {
         ErrorCode::kInvalidArgument,
         StrCat("reads ", Quoted(input.name), " in ", MemoryName(input.on_host),
                "; expected one in ", MemoryName(wants_host),
-               input.on_host ? ": fetch it first" : "")};
+               input.on_host ? ": reload it first" : "")};
   }
   return {};
 }

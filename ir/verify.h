@@ -4,7 +4,7 @@
 // Re-derives everything a graph claims: inputs precede uses, values stand in
 // the order of their producers, every result type follows from its operands,
 // names are unique, roles fit, kernels can take the strides they will see,
-// updates write in place of whole params, states, fills or what was fetched,
+// updates write in place of whole params, states, fills or what was reloaded,
 // nothing reads an old content afterwards, and bodies (ir/bodies.h) hand back bytes of
 // their own. Bodies are graphs that have been verified when they were made.
 //

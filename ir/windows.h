@@ -125,8 +125,8 @@ using WindowAxes = std::array<WindowAxis, kMaxSpatialAxes>;
 /// that have these attributes have checked them.
 WindowAxes WindowAxesOf(const Attrs& attrs, const Shape& x, const Shape& y);
 
-// What the three convolution ops have in common. Each works on a picture x (N, C,
-// in...), on filters w (O, C / groups, kernel...) and on a picture y (N, O, out...),
+// What the three convolution ops have in common. Each works on an image x (N, C,
+// in...), on filters w (O, C / groups, kernel...) and on an image y (N, O, out...),
 // and makes one of the three from the other two: `conv` y, `conv_transpose` x,
 // `conv_weight_grad` w. They are tied by
 //

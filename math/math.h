@@ -1,7 +1,7 @@
 #ifndef STOWAGE_MATH_MATH_H_
 #define STOWAGE_MATH_MATH_H_
 
-// The room's facade: formulas that every backend shares.
+// The package's umbrella header: formulas that every backend shares.
 
 #include "math/activations.h"   // IWYU pragma: export
 #include "math/optimizer.h"     // IWYU pragma: export

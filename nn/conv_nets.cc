@@ -220,16 +220,16 @@ Result<Graph> BuildResNet(const ResNetConfig& config, ModelPurpose purpose,
   STOWAGE_RETURN_IF_ERROR(
       CheckClassifierOptions(config.name, purpose, options));
   GraphBuilder g(config.name);
-  const Pictures pictures = DeclarePictures(g, options);
+  const Images images = DeclareImages(g, options);
   const ResNetLayers net(config, purpose);
   Dropouts dropouts = DeclareDropouts(g, purpose, options);
   const Value pooled =
-      dropouts.Apply(ReduceMean(net.Features(pictures.x), {2, 3}));
+      dropouts.Apply(ReduceMean(net.Features(images.x), {2, 3}));
   // Uniform in +-1/sqrt(in), as PyTorch's linear layers begin.
   const auto features = static_cast<double>(kWidths.back() * Expansion(config));
-  const Value logits = Linear(pooled, "fc", options.pictures->classes,
+  const Value logits = Linear(pooled, "fc", options.images->classes,
                               {.init = Init::Uniform(1 / std::sqrt(features))});
-  return FinishClassifier(g, logits, pictures.labels, purpose);
+  return FinishClassifier(g, logits, images.labels, purpose);
 }
 
 namespace {
@@ -320,14 +320,14 @@ Result<Graph> BuildMobileNet(const MobileNetConfig& config,
   STOWAGE_RETURN_IF_ERROR(
       CheckClassifierOptions(config.name, purpose, options));
   GraphBuilder g(config.name);
-  const Pictures pictures = DeclarePictures(g, options);
+  const Images images = DeclareImages(g, options);
   const MobileNetLayers net(config, purpose);
   Dropouts dropouts = DeclareDropouts(g, purpose, options);
   const Value pooled =
-      dropouts.Apply(ReduceMean(net.Features(pictures.x), {2, 3}));
-  const Value logits = Linear(pooled, "classifier.1", options.pictures->classes,
+      dropouts.Apply(ReduceMean(net.Features(images.x), {2, 3}));
+  const Value logits = Linear(pooled, "classifier.1", options.images->classes,
                               {.init = Init::Normal(0.01)});  // torchvision's
-  return FinishClassifier(g, logits, pictures.labels, purpose);
+  return FinishClassifier(g, logits, images.labels, purpose);
 }
 
 namespace {
@@ -339,21 +339,20 @@ int64_t LastSide(const VggConfig& config, int64_t side) {
   return side >> config.stages.size();
 }
 
-Status CheckPictures(const VggConfig& config, const PictureShape& pictures) {
-  const int64_t height = LastSide(config, pictures.height);
-  const int64_t width = LastSide(config, pictures.width);
+Status CheckImages(const VggConfig& config, const ImageShape& images) {
+  const int64_t height = LastSide(config, images.height);
+  const int64_t width = LastSide(config, images.width);
   const auto fits = [](int64_t side) {
     return side == 1 || (side > 0 && side % kMap == 0);
   };
   if (fits(height) && fits(width)) return {};
   const int64_t factor = int64_t{1} << config.stages.size();
-  return Error{
-      ErrorCode::kInvalidArgument,
-      StrCat("[model] pictures of ", pictures.height, " x ", pictures.width,
-             " leave ", config.name, " a last map of ", height, " x ", width,
-             ", which equal windows do not bring to ", kMap, " x ", kMap,
-             "; expected sides of ", factor, " or a multiple of ",
-             kMap * factor)};
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[model] images of ", images.height, " x ", images.width,
+                      " leave ", config.name, " a last map of ", height, " x ",
+                      width, ", which equal windows do not bring to ", kMap,
+                      " x ", kMap, "; expected sides of ", factor,
+                      " or a multiple of ", kMap * factor)};
 }
 
 // h (N, C, H, W) -> (N, C, 7, 7): the average pool of torchvision, whose windows
@@ -395,11 +394,11 @@ Result<Graph> BuildVgg(const VggConfig& config, ModelPurpose purpose,
                        const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(
       CheckClassifierOptions(config.name, purpose, options));
-  STOWAGE_RETURN_IF_ERROR(CheckPictures(config, *options.pictures));
+  STOWAGE_RETURN_IF_ERROR(CheckImages(config, *options.images));
   GraphBuilder g(config.name);
-  const Pictures pictures = DeclarePictures(g, options);
+  const Images images = DeclareImages(g, options);
   Dropouts dropouts = DeclareDropouts(g, purpose, options);
-  Value h = pictures.x;
+  Value h = images.x;
   int layer = 0;  // as torchvision counts: relus and pools too
   for (const std::vector<int64_t>& stage : config.stages) {
     for (const int64_t channels : stage) {
@@ -416,19 +415,19 @@ Result<Graph> BuildVgg(const VggConfig& config, ModelPurpose purpose,
     h = dropouts.Apply(Relu(Linear(h, name, config.hidden, {.init = init})));
   }
   const Value logits =
-      Linear(h, "classifier.6", options.pictures->classes, {.init = init});
-  return FinishClassifier(g, logits, pictures.labels, purpose);
+      Linear(h, "classifier.6", options.images->classes, {.init = init});
+  return FinishClassifier(g, logits, images.labels, purpose);
 }
 
 namespace {
 
-Status CheckPictures(const UNetConfig& config, const PictureShape& pictures) {
+Status CheckImages(const UNetConfig& config, const ImageShape& images) {
   const int64_t factor = int64_t{1} << config.depth;
-  if (pictures.height % factor == 0 && pictures.width % factor == 0) return {};
+  if (images.height % factor == 0 && images.width % factor == 0) return {};
   return Error{ErrorCode::kInvalidArgument,
-               StrCat("[model] pictures of ", pictures.height, " x ",
-                      pictures.width, " are given for ", config.name,
-                      ", which halves them ", config.depth,
+               StrCat("[model] images of ", images.height, " x ", images.width,
+                      " are given for ", config.name, ", which halves them ",
+                      config.depth,
                       " times; expected heights and widths that are "
                       "multiples of ",
                       factor)};
@@ -470,12 +469,12 @@ Result<Graph> BuildUNet(const UNetConfig& config, ModelPurpose purpose,
                         const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(
       CheckClassifierOptions(config.name, purpose, options));
-  STOWAGE_RETURN_IF_ERROR(CheckPictures(config, *options.pictures));
+  STOWAGE_RETURN_IF_ERROR(CheckImages(config, *options.images));
   GraphBuilder g(config.name);
-  const Pictures pictures = DeclareLabelledPixels(g, options);
+  const Images images = DeclareLabelledPixels(g, options);
   Dropouts dropouts = DeclareDropouts(g, purpose, options);
   const BatchNormOptions norm = {.training = purpose == ModelPurpose::kTrain};
-  Value h = pictures.x;
+  Value h = images.x;
   std::vector<Value> skips;
   for (int64_t i = 0; i < config.depth; ++i) {
     h = ConvStage(h, StrCat("encoder.", i), config.width << i, norm);
@@ -494,10 +493,10 @@ Result<Graph> BuildUNet(const UNetConfig& config, ModelPurpose purpose,
   // As PyTorch's begins, by what it takes: the scores of few classes start small.
   const Init init =
       Init::Uniform(1 / std::sqrt(static_cast<double>(config.width)));
-  const Value scores = Conv(h, "head", options.pictures->classes,
+  const Value scores = Conv(h, "head", options.images->classes,
                             {.kernel = 1, .bias = true, .init = init});
   // The classes last, as the loss takes them.
-  return FinishClassifier(g, Permute(scores, {0, 2, 3, 1}), pictures.labels,
+  return FinishClassifier(g, Permute(scores, {0, 2, 3, 1}), images.labels,
                           purpose);
 }
 

@@ -62,7 +62,7 @@ Value ConvTranspose(Value x, std::string_view name, int64_t channels,
 //
 //   Result<Graph> graph = BuildResNet(
 //       ResNet18(), ModelPurpose::kTrain,
-//       {.batch = 64, .pictures = PictureShape{3, 32, 32, 10}});
+//       {.batch = 64, .images = ImageShape{3, 32, 32, 10}});
 
 struct ResNetConfig {
   std::string name;
@@ -74,14 +74,14 @@ struct ResNetConfig {
 ResNetConfig ResNet18();
 ResNetConfig ResNet50();
 
-/// Elements of all params, for pictures of `channels` and so many classes.
+/// Elements of all params, for images of `channels` and so many classes.
 int64_t CountParams(const ResNetConfig& config, int64_t channels,
                     int64_t classes);
 
 /// Inputs "x" f32 (B, C, H, W), cast to the dtype of the options, and "y" i32 (B).
 /// Outputs "loss", the mean cross-entropy in nats; when evaluating, where batch norms
 /// read their running statistics, also "predictions" i32 (B). Errors: those of
-/// CheckClassifierOptions. Precondition: the options have pictures. Dropout is before
+/// CheckClassifierOptions. Precondition: the options have images. Dropout is before
 /// the last layer.
 Result<Graph> BuildResNet(const ResNetConfig& config, ModelPurpose purpose,
                           const ModelOptions& options);
@@ -92,7 +92,7 @@ Result<Graph> BuildResNet(const ResNetConfig& config, ModelPurpose purpose,
 //
 //   Result<Graph> graph = BuildMobileNet(
 //       MobileNetV2(), ModelPurpose::kTrain,
-//       {.batch = 32, .pictures = PictureShape{3, 224, 224, 1000}});
+//       {.batch = 32, .images = ImageShape{3, 224, 224, 1000}});
 
 struct MobileNetStage {
   int64_t expansion = 1;  // how much wider than its input a block is inside
@@ -110,7 +110,7 @@ struct MobileNetConfig {
 
 MobileNetConfig MobileNetV2();
 
-/// Elements of all params, for pictures of `channels` and so many classes.
+/// Elements of all params, for images of `channels` and so many classes.
 int64_t CountParams(const MobileNetConfig& config, int64_t channels,
                     int64_t classes);
 
@@ -118,7 +118,7 @@ int64_t CountParams(const MobileNetConfig& config, int64_t channels,
 /// Outputs "loss", the mean cross-entropy in nats; when evaluating, where batch norms
 /// read their running statistics, also "predictions" i32 (B). Dropout is before the
 /// last layer. Errors: those of CheckClassifierOptions. Precondition: the options
-/// have pictures.
+/// have images.
 Result<Graph> BuildMobileNet(const MobileNetConfig& config,
                              ModelPurpose purpose, const ModelOptions& options);
 
@@ -128,7 +128,7 @@ Result<Graph> BuildMobileNet(const MobileNetConfig& config,
 //
 //   Result<Graph> graph = BuildVgg(
 //       Vgg19(), ModelPurpose::kTrain,
-//       {.batch = 32, .pictures = PictureShape{3, 224, 224, 1000}});
+//       {.batch = 32, .images = ImageShape{3, 224, 224, 1000}});
 
 struct VggConfig {
   std::string name;
@@ -138,15 +138,15 @@ struct VggConfig {
 
 VggConfig Vgg19();
 
-/// Elements of all params, for pictures of `channels` and so many classes.
+/// Elements of all params, for images of `channels` and so many classes.
 int64_t CountParams(const VggConfig& config, int64_t channels, int64_t classes);
 
 /// Inputs "x" f32 (B, C, H, W), cast to the dtype of the options, and "y" i32 (B).
 /// Outputs "loss", the mean cross-entropy in nats; when evaluating, also
 /// "predictions" i32 (B). The last map is brought to 7 x 7: a side of 7 stays, a
 /// multiple of 7 is averaged, a single position is repeated. Dropout follows the two
-/// hidden linear layers. Errors: those of CheckClassifierOptions; pictures whose last
-/// map has other sides. Precondition: the options have pictures.
+/// hidden linear layers. Errors: those of CheckClassifierOptions; images whose last
+/// map has other sides. Precondition: the options have images.
 Result<Graph> BuildVgg(const VggConfig& config, ModelPurpose purpose,
                        const ModelOptions& options);
 
@@ -157,21 +157,21 @@ Result<Graph> BuildVgg(const VggConfig& config, ModelPurpose purpose,
 //
 //   Result<Graph> graph = BuildUNet(
 //       UNet(), ModelPurpose::kTrain,
-//       {.batch = 4, .pictures = PictureShape{1, 256, 256, 2}});
+//       {.batch = 4, .images = ImageShape{1, 256, 256, 2}});
 //
 // Params: "encoder.<i>.conv1.weight", "encoder.<i>.bn1.weight", ..., "bottom.conv1
 // .weight", ..., "decoder.<i>.up.weight", "decoder.<i>.conv1.weight", ...,
-// "head.weight", "head.bias", with i from 0, the whole picture.
+// "head.weight", "head.bias", with i from 0, the whole image.
 
 struct UNetConfig {
   std::string name;
   int64_t width = 64;  // channels of the first stage
-  int64_t depth = 4;   // how often the picture is halved
+  int64_t depth = 4;   // how often the image is halved
 };
 
 UNetConfig UNet();
 
-/// Elements of all params, for pictures of `channels` and so many classes.
+/// Elements of all params, for images of `channels` and so many classes.
 int64_t CountParams(const UNetConfig& config, int64_t channels,
                     int64_t classes);
 
@@ -180,7 +180,7 @@ int64_t CountParams(const UNetConfig& config, int64_t channels,
 /// pixel in nats; when evaluating, where batch norms read their running statistics,
 /// also "predictions" i32 (B, H, W). Dropout is at the bottom. Errors: those of
 /// CheckClassifierOptions; heights and widths that cannot be halved so often.
-/// Precondition: the options have pictures.
+/// Precondition: the options have images.
 Result<Graph> BuildUNet(const UNetConfig& config, ModelPurpose purpose,
                         const ModelOptions& options);
 

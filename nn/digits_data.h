@@ -21,7 +21,7 @@
 namespace stowage {
 
 inline constexpr int64_t kDigitPixels = 64;
-inline constexpr PictureShape kDigitPictures = {
+inline constexpr ImageShape kDigitImages = {
     .channels = 1, .height = 8, .width = 8, .classes = 10};
 
 struct DigitSet {

@@ -339,8 +339,8 @@ Value InstanceNorm(Value x, std::string_view name,
 
 Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckClassifierOptions("mlp", purpose, options));
-  const PictureShape pictures = options.pictures.value_or(kMlpPictures);
-  const int64_t inputs = pictures.size();
+  const ImageShape images = options.images.value_or(kMlpImages);
+  const int64_t inputs = images.size();
   GraphBuilder g("mlp");
   const Value x = g.Input("x", DType::kF32, {*options.batch, inputs});
   const Value y = g.Input("y", DType::kI32, {*options.batch});
@@ -353,7 +353,7 @@ Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options) {
                                   {.init = KaimingNormal(kMlpHidden)})));
   h = dropouts.Apply(h);
   const Value logits =
-      Linear(h, "fc3", pictures.classes, {.init = KaimingNormal(kMlpHidden)});
+      Linear(h, "fc3", images.classes, {.init = KaimingNormal(kMlpHidden)});
   return FinishClassifier(g, logits, y, purpose);
 }
 

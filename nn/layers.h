@@ -60,7 +60,7 @@ struct BatchNormOptions {
 /// first, and "<name>.bias" (C), zeros; states "<name>.running_mean" (C), zeros, and
 /// "<name>.running_var" (C), ones, whose names and meaning are PyTorch's: the
 /// variance that they follow is divided by one less than the count. A batch taken in
-/// pieces has statistics of its own in each.
+/// micro-batches has statistics of its own in each.
 Value BatchNorm(Value x, std::string_view name,
                 const BatchNormOptions& options = {},
                 SourceLoc loc = SourceLoc::Current());
@@ -161,7 +161,7 @@ Value SwiGlu(Value x, std::string_view name, int64_t hidden,
 // Names and meaning are PyTorch's; params take their element type from x.
 //
 //   Value h = RmsNorm(x, "model.norm");
-//   h = Relu(GroupNorm(Conv(pictures, "conv", 32), "gn", 8));
+//   h = Relu(GroupNorm(Conv(images, "conv", 32), "gn", 8));
 
 /// Divides the last axis of x (..., C) by the root of its mean square. Param
 /// "<name>.weight" (C), ones at first.
@@ -184,23 +184,23 @@ Value InstanceNorm(Value x, std::string_view name,
                    SourceLoc loc = SourceLoc::Current());
 
 // A classifier of two hidden layers with relu, for the 8 x 8 digits of
-// nn/digits_data.h or for pictures of any size, whose pixels it takes in a row.
+// nn/digits_data.h or for images of any size, whose pixels it takes in a row.
 //
 //   Result<Graph> graph = BuildMlp(ModelPurpose::kTrain, {.batch = 64});
 
 inline constexpr int64_t kMlpInputs = 64;
 inline constexpr int64_t kMlpHidden = 128;
 inline constexpr int64_t kMlpClasses = 10;
-inline constexpr PictureShape kMlpPictures = {
+inline constexpr ImageShape kMlpImages = {
     .channels = 1, .height = 8, .width = 8, .classes = kMlpClasses};
 
 /// The graph of the classifier: linear layers "fc1", "fc2" and "fc3", weights
 /// normal with deviation sqrt(2 / in) (He et al. 2015). Inputs: "x" (B, 64),
 /// always f32 and cast to the dtype of the options, "y" i32 (B) in [0, 10); other
-/// pictures, if the options have any, in place of 64 and 10.
+/// images, if the options have any, in place of 64 and 10.
 /// Outputs: "loss", the mean cross-entropy in nats; when evaluating also
 /// "predictions" i32 (B). Errors: batch absent or below 1; a seq or a
-/// logit_chunk; impossible pictures; dropout outside [0, 1); an integer dtype;
+/// logit_chunk; impossible images; dropout outside [0, 1); an integer dtype;
 /// kUnsupported for generating.
 Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options);
 

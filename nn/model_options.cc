@@ -42,9 +42,9 @@ Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
                              ModelPurpose purpose,
                              const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckModelOptions(model, options));
-  if (options.pictures) {
+  if (options.images) {
     return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[model] pictures are given, but ", model,
+                 StrCat("[model] images are given, but ", model,
                         " reads text; leave them out")};
   }
   if (!options.seq) {
@@ -114,20 +114,20 @@ Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
         StrCat("[model] a cache of ", *options.cache, " tokens is given, but ",
                model, " reads no text; leave it out")};
   }
-  if (options.pictures) {
-    const auto [channels, height, width, classes] = *options.pictures;
-    constexpr int64_t kMost = 1'000'000;
+  if (options.images) {
+    const auto [channels, height, width, classes] = *options.images;
+    constexpr int64_t kMax = 1'000'000;
     const auto possible = [](int64_t size) {
-      return size >= 1 && size <= kMost;
+      return size >= 1 && size <= kMax;
     };
     if (!possible(channels) || !possible(height) || !possible(width) ||
         !possible(classes) || classes < 2 ||
-        channels * height > kMost * kMost / width) {
-      return Error{ErrorCode::kInvalidArgument,
-                   StrCat("[model] pictures (", channels, ", ", height, ", ",
-                          width, ") in ", classes, " classes are given for ",
-                          model, "; expected sizes of 1 to ", kMost,
-                          " and at least 2 classes")};
+        channels * height > kMax * kMax / width) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          StrCat("[model] images (", channels, ", ", height, ", ", width,
+                 ") in ", classes, " classes are given for ", model,
+                 "; expected sizes of 1 to ", kMax, " and at least 2 classes")};
     }
   }
   if (purpose == ModelPurpose::kGenerate) {

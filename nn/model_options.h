@@ -15,20 +15,20 @@
 
 namespace stowage {
 
-// What a classifier of pictures looks at, and how its pictures are varied.
+// What a classifier of images looks at, and how its images are varied.
 //
-//   PictureShape fashion{.channels = 1, .height = 28, .width = 28, .classes = 10};
+//   ImageShape fashion{.channels = 1, .height = 28, .width = 28, .classes = 10};
 
-struct PictureShape {
+struct ImageShape {
   int64_t channels = 1, height = 1, width = 1;
   int64_t classes = 2;
 
-  /// Numbers of one picture.
+  /// Numbers of one image.
   int64_t size() const { return channels * height * width; }
-  friend bool operator==(const PictureShape&, const PictureShape&) = default;
+  friend bool operator==(const ImageShape&, const ImageShape&) = default;
 };
 
-/// Variations of a picture when it is drawn for training.
+/// Variations of an image when it is drawn for training.
 struct Augmentation {
   int64_t pad =
       0;  // zeros on each side, of which a crop of the old size is cut
@@ -68,9 +68,9 @@ struct ModelOptions {
   /// scalar "position", the tokens that were read before. At least seq. Absent: the
   /// program reads whole texts of `seq` tokens, and has logits behind each.
   std::optional<int64_t> cache = {};
-  /// What a classifier of pictures looks at. Absent: the model's default. Only for
-  /// models of pictures.
-  std::optional<PictureShape> pictures = {};
+  /// What a classifier of images looks at. Absent: the model's default. Only for
+  /// models of images.
+  std::optional<ImageShape> images = {};
   /// Probability in [0, 1). Above zero, a graph for training has two more
   /// inputs, the i64 scalars "seed" and "step".
   double dropout = 0;
@@ -91,7 +91,7 @@ Status CheckModelSizes(std::string_view model,
                        std::initializer_list<NamedSize> sizes);
 
 /// As CheckModelOptions, for a model of text. Further errors, kInvalidArgument:
-/// pictures; a seq that is absent, below 1 or above max_seq; a negative logit_chunk; a
+/// images; a seq that is absent, below 1 or above max_seq; a negative logit_chunk; a
 /// cache for anything but generating, below seq or above max_seq.
 Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
                              ModelPurpose purpose, const ModelOptions& options);
@@ -101,7 +101,7 @@ Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
 Status CheckNoLogitChunk(std::string_view model, const ModelOptions& options);
 
 /// As CheckModelOptions, for a model that has no sequences and generates nothing. Further
-/// errors: kInvalidArgument for a seq, a logit_chunk, a cache or pictures of impossible
+/// errors: kInvalidArgument for a seq, a logit_chunk, a cache or images of impossible
 /// sizes, kUnsupported for generating.
 Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
                               const ModelOptions& options);

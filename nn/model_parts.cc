@@ -18,9 +18,9 @@ int64_t LogitRows(int64_t vocabulary, const ModelOptions& options) {
   return LogitChunk(*options.batch * *options.seq);
 }
 
-Pictures Declare(GraphBuilder& g, const ModelOptions& options,
-                 const Shape& labels) {
-  const PictureShape& of = *options.pictures;
+Images Declare(GraphBuilder& g, const ModelOptions& options,
+               const Shape& labels) {
+  const ImageShape& of = *options.images;
   const Value x = g.Input("x", DType::kF32,
                           {*options.batch, of.channels, of.height, of.width});
   const Value y = g.Input("y", DType::kI32, labels);
@@ -29,12 +29,12 @@ Pictures Declare(GraphBuilder& g, const ModelOptions& options,
 
 }  // namespace
 
-Pictures DeclarePictures(GraphBuilder& g, const ModelOptions& options) {
+Images DeclareImages(GraphBuilder& g, const ModelOptions& options) {
   return Declare(g, options, {*options.batch});
 }
 
-Pictures DeclareLabelledPixels(GraphBuilder& g, const ModelOptions& options) {
-  const PictureShape& of = *options.pictures;
+Images DeclareLabelledPixels(GraphBuilder& g, const ModelOptions& options) {
+  const ImageShape& of = *options.images;
   return Declare(g, options, {*options.batch, of.height, of.width});
 }
 

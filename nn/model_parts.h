@@ -4,7 +4,7 @@
 // What the models of nn/models.def have in common, at their two ends.
 //
 //   GraphBuilder g("logistic");
-//   Pictures in = DeclarePictures(g, options);
+//   Images in = DeclareImages(g, options);
 //   Dropouts dropouts = DeclareDropouts(g, purpose, options);
 //   ...
 //   return FinishClassifier(g, logits, in.labels, purpose);
@@ -21,15 +21,15 @@
 
 namespace stowage {
 
-struct Pictures {
+struct Images {
   Value x;       // (B, C, H, W), of the dtype of the options
   Value labels;  // i32 (B), or (B, H, W)
 };
 /// Inputs "x" f32, cast to the dtype of the options, and "y". Precondition: the
-/// options have a batch and pictures.
-Pictures DeclarePictures(GraphBuilder& g, const ModelOptions& options);
+/// options have a batch and images.
+Images DeclareImages(GraphBuilder& g, const ModelOptions& options);
 /// The same where each pixel has a label.
-Pictures DeclareLabelledPixels(GraphBuilder& g, const ModelOptions& options);
+Images DeclareLabelledPixels(GraphBuilder& g, const ModelOptions& options);
 
 /// The dropouts of a model, with inputs "seed" and "step" where it trains with any.
 Dropouts DeclareDropouts(GraphBuilder& g, ModelPurpose purpose,

@@ -35,8 +35,8 @@ Result<Graph> BuildModel(std::string_view name, ModelPurpose purpose,
   ModelOptions filled = options;
   if (!filled.batch) filled.batch = info.batch;
   if (!filled.seq && info.seq > 0) filled.seq = info.seq;
-  if (!filled.pictures && info.data != ModelData::kText) {
-    filled.pictures = info.pictures;
+  if (!filled.images && info.data != ModelData::kText) {
+    filled.images = info.images;
   }
   STOWAGE_CHECK(info.build != nullptr);
   return info.build(purpose, filled);

@@ -22,9 +22,9 @@ namespace stowage {
 
 /// What a model learns from.
 enum class ModelData {
-  kPictures,  // nn/picture_data.h, nn/digits_data.h: inputs "x", "y"
-  kPixels,    // nn/picture_data.h: the same, with a label for each pixel in "y"
-  kText,      // nn/text_data.h: inputs "tokens", and "targets" for a loss
+  kImages,  // nn/image_data.h, nn/digits_data.h: inputs "x", "y"
+  kPixels,  // nn/image_data.h: the same, with a label for each pixel in "y"
+  kText,    // nn/text_data.h: inputs "tokens", and "targets" for a loss
 };
 
 /// Settings that train the model well on the data that comes with the project.
@@ -47,9 +47,9 @@ struct ModelInfo {
   int64_t max_seq = 0;     // likewise
   int64_t vocabulary = 0;  // tokens, or classes
   int64_t params = 0;      // elements of all params
-  /// Of models of pictures: what they look at where nothing else is asked for, and
-  /// how pictures are varied in training.
-  PictureShape pictures = {};
+  /// Of models of images: what they look at where nothing else is asked for, and
+  /// how images are varied in training.
+  ImageShape images = {};
   Augmentation augmentation = {};
   TrainingDefaults training;
   /// The model's graph, called as the model is. The options are complete:

@@ -169,16 +169,16 @@ Result<Graph> WithQuantizedParams(const Graph& graph,
 
 namespace {
 
-constexpr size_t kMostNamed = 5;  // of what is wrong, in a message
+constexpr size_t kMaxNamed = 5;  // of what is wrong, in a message
 
 // "a", "b" and 3 more
 std::string Named(const std::vector<std::string>& names) {
   std::string text;
-  for (size_t i = 0; i < names.size() && i < kMostNamed; ++i) {
+  for (size_t i = 0; i < names.size() && i < kMaxNamed; ++i) {
     text += StrCat(i == 0 ? "" : ", ", Quoted(names[i]));
   }
-  if (names.size() > kMostNamed) {
-    text += StrCat(" and ", names.size() - kMostNamed, " more");
+  if (names.size() > kMaxNamed) {
+    text += StrCat(" and ", names.size() - kMaxNamed, " more");
   }
   return text;
 }

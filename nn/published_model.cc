@@ -19,7 +19,7 @@ namespace stowage {
 namespace {
 
 // Sizes above this are no model's; their products stay within 63 bits.
-constexpr int64_t kMostSize = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 
 // The value of a description, or `otherwise` where there is none.
 template <typename T>
@@ -44,9 +44,9 @@ class Description {
   }
   Result<int64_t> CheckSize(std::string_view name, Result<int64_t> size) const {
     if (!size.ok()) return In(size.error());
-    if (*size >= 1 && *size <= kMostSize) return *size;
+    if (*size >= 1 && *size <= kMaxSize) return *size;
     return file_.Fail(StrCat("has a ", Quoted(name), " of ", *size,
-                             "; expected 1 to ", kMostSize));
+                             "; expected 1 to ", kMaxSize));
   }
   // Each layer has tensors; so no more are built than the file can fill.
   Status CheckLayers(int64_t layers) const {

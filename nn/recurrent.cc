@@ -273,7 +273,7 @@ bool RunsInSegments(ModelPurpose purpose, const ModelOptions& options) {
       options.dtype == DType::kF32 || options.dtype == DType::kF64;
   return purpose != ModelPurpose::kGenerate && !options.cache &&
          options.dropout == 0 && adds_exactly &&
-         *options.seq >= kLeastInSegments && *options.seq % kSegment == 0;
+         *options.seq >= kMinInSegments && *options.seq % kSegment == 0;
 }
 
 // (B, T) as (segments, B, kSegment).

@@ -16,8 +16,8 @@ namespace {
 constexpr double kEps = 1e-6;
 constexpr int64_t kWidening = 4;  // of the two linear layers of a block
 
-int64_t Tokens(const ViTConfig& config, const PictureShape& pictures) {
-  return 1 + (pictures.height / config.patch) * (pictures.width / config.patch);
+int64_t Tokens(const ViTConfig& config, const ImageShape& images) {
+  return 1 + (images.height / config.patch) * (images.width / config.patch);
 }
 
 class Net {
@@ -80,38 +80,37 @@ class Net {
 
 ViTConfig ViTTiny() { return {.name = "vit-tiny"}; }
 
-int64_t CountParams(const ViTConfig& config, const PictureShape& pictures) {
+int64_t CountParams(const ViTConfig& config, const ImageShape& images) {
   const int64_t c = config.width;
   const auto linear = [](int64_t in, int64_t out) { return in * out + out; };
   const int64_t embedding =
-      linear(pictures.channels * config.patch * config.patch, c) + c +
-      Tokens(config, pictures) * c;
+      linear(images.channels * config.patch * config.patch, c) + c +
+      Tokens(config, images) * c;
   const int64_t block = 2 * 2 * c + linear(c, 3 * c) + linear(c, c) +
                         linear(c, kWidening * c) + linear(kWidening * c, c);
-  return embedding + config.layers * block + 2 * c +
-         linear(c, pictures.classes);
+  return embedding + config.layers * block + 2 * c + linear(c, images.classes);
 }
 
 Result<Graph> BuildViT(const ViTConfig& config, ModelPurpose purpose,
                        const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(
       CheckClassifierOptions(config.name, purpose, options));
-  const PictureShape& shape = *options.pictures;
+  const ImageShape& shape = *options.images;
   if (shape.height % config.patch != 0 || shape.width % config.patch != 0) {
     return Error{
         ErrorCode::kInvalidArgument,
-        StrCat("[model] pictures of ", shape.height, " x ", shape.width,
+        StrCat("[model] images of ", shape.height, " x ", shape.width,
                " are given for ", config.name,
                ", which cuts them into patches of ", config.patch, " x ",
                config.patch, "; expected multiples of ", config.patch)};
   }
   GraphBuilder g(config.name);
-  const Pictures pictures = DeclarePictures(g, options);
+  const Images images = DeclareImages(g, options);
   Dropouts dropouts = DeclareDropouts(g, purpose, options);
   const Net net(g, config, &dropouts);
   const Value logits =
-      Linear(net.Features(pictures.x), "heads.head", shape.classes);
-  return FinishClassifier(g, logits, pictures.labels, purpose);
+      Linear(net.Features(images.x), "heads.head", shape.classes);
+  return FinishClassifier(g, logits, images.labels, purpose);
 }
 
 }  // namespace stowage

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_NN_VIT_H_
 #define STOWAGE_NN_VIT_H_
 
-// Vision transformers (Dosovitskiy et al. 2021): a picture is cut into square
+// Vision transformers (Dosovitskiy et al. 2021): an image is cut into square
 // patches, each of which becomes a token, and what a class token in front of them
 // has gathered after the last block is classified. Names, order of norms and their
 // eps are those of torchvision's VisionTransformer; its in_proj_weight is a linear
@@ -9,7 +9,7 @@
 //
 //   Result<Graph> graph = BuildViT(
 //       ViTTiny(), ModelPurpose::kTrain,
-//       {.batch = 64, .pictures = PictureShape{3, 64, 64, 10}});
+//       {.batch = 64, .images = ImageShape{3, 64, 64, 10}});
 
 #include <cstdint>
 #include <string>
@@ -28,16 +28,16 @@ struct ViTConfig {
   int64_t layers = 12;
 };
 
-/// 5.4 million params for pictures of 64 x 64: the widths of DeiT-tiny.
+/// 5.4 million params for images of 64 x 64: the widths of DeiT-tiny.
 ViTConfig ViTTiny();
 
-/// Elements of all params, for these pictures.
-int64_t CountParams(const ViTConfig& config, const PictureShape& pictures);
+/// Elements of all params, for these images.
+int64_t CountParams(const ViTConfig& config, const ImageShape& images);
 
 /// Inputs "x" f32 (B, C, H, W), cast to the dtype of the options, and "y" i32 (B).
 /// Outputs "loss", the mean cross-entropy in nats; when evaluating, also
-/// "predictions" i32 (B). Errors: those of CheckClassifierOptions; pictures that
-/// patches do not cut evenly. Precondition: the options have pictures. Dropout is
+/// "predictions" i32 (B). Errors: those of CheckClassifierOptions; images that
+/// patches do not cut evenly. Precondition: the options have images. Dropout is
 /// before the first block and behind every layer that ends in the residual stream.
 Result<Graph> BuildViT(const ViTConfig& config, ModelPurpose purpose,
                        const ModelOptions& options);

@@ -5,10 +5,10 @@
 // (ir/control_flow.h), or written out where a plan knows what they do.
 //
 //   If    the branch, where the condition is known; else a cond
-//   Loop  a loop with a fixed number of trips. While a condition is computed, its body
+//   Loop  a loop with a fixed number of iterations. While a condition is computed, its body
 //         is a cond that passes on what is carried once the condition has ended it. It
-//         is written out where its body cannot be one graph for all trips: sizes that
-//         depend on the trip, carried values that grow, no count of trips at all
+//         is written out where its body cannot be one graph for all iterations: sizes that
+//         depend on the iteration, carried values that grow, no count of iterations at all
 //   Scan  a loop over slices; operator set 8 has one more loop, over the batch
 //
 //   if (node.op() == "If") return ImportIf(node, scope, importer);
@@ -41,7 +41,7 @@ class GraphImporter {
 
 /// The results of such a node. Errors, naming it: a graph that is missing, or has other
 /// inputs or outputs than the node; results whose types differ between branches or
-/// between trips; a number of trips that is not known; results without elements.
+/// between iterations; a number of iterations that is not known; results without elements.
 Result<std::vector<Operand>> ImportIf(ImportedNode& node, const Scope& scope,
                                       GraphImporter& importer);
 Result<std::vector<Operand>> ImportLoop(ImportedNode& node, const Scope& scope,

@@ -82,9 +82,9 @@ Array Spread(const Array& array, const Shape& shape) {
 bool IsSmall(const Shape& shape) {
   int64_t count = 1;
   for (const int64_t dim : shape) {
-    if (dim > kMostFolded) return false;
+    if (dim > kMaxFolded) return false;
     count *= dim;
-    if (count > kMostFolded) return false;
+    if (count > kMaxFolded) return false;
   }
   return true;
 }
@@ -148,7 +148,7 @@ Folded FoldConstantOfShape(ImportedNode& node) {
 
 Folded FoldRange(ImportedNode& node) {
   STOWAGE_ASSIGN_OR_RETURN(const RangeOfNumbers range, RangeOf(node));
-  if (range.count > kMostFolded) return Left();
+  if (range.count > kMaxFolded) return Left();
   const DType dtype = node.Type(0).dtype;
   const Shape shape = {range.count};
   if (IsFloat(dtype)) {
@@ -565,7 +565,7 @@ Folded FoldByOp(ImportedNode& node) {
 Folded Fold(ImportedNode& node) {
   Bytes& bytes = node.context().folded;
   const bool is_of_file = node.op() == "Constant";
-  if (bytes > kMostFoldedBytes && !is_of_file) return Left();
+  if (bytes > kMaxFoldedBytes && !is_of_file) return Left();
   STOWAGE_ASSIGN_OR_RETURN(auto folded, FoldByOp(node));
   if (folded && !is_of_file) {
     for (const Array& array : *folded) {

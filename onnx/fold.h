@@ -20,8 +20,8 @@ namespace stowage::onnx {
 
 /// Elements that a folded result may have; a larger one is made by the step. So is what
 /// comes when so many bytes of a model have been folded.
-inline constexpr int64_t kMostFolded = 1 << 16;
-inline constexpr Bytes kMostFoldedBytes = 64 << 20;
+inline constexpr int64_t kMaxFolded = 1 << 16;
+inline constexpr Bytes kMaxFoldedBytes = 64 << 20;
 
 /// The results of a node that needs nothing but what is known; absent where the graph
 /// has to compute it. Errors: what is wrong with the node's attributes or operands.

@@ -240,9 +240,9 @@ Value Body::LeafFor(const Operand& captured) {
   return leaf;
 }
 
-void Body::SetTrip(Value trip, int64_t trips) {
-  trip_ = trip;
-  trips_ = trips;
+void Body::SetIteration(Value iteration, int64_t iterations) {
+  iteration_ = iteration;
+  iterations_ = iterations;
 }
 
 Value Body::StepOfDraws(Operand* step_of_model) {
@@ -250,12 +250,12 @@ Value Body::StepOfDraws(Operand* step_of_model) {
     if (outer_) outer_->StepOfDraws(step_of_model);
     step_ = Capture(outer_ ? outer_->step_ : step_of_model);
     step_->value = LeafFor(*step_);
-    if (trip_.ok()) {
-      const Value trips = Constant(graph_, DType::kI64, {},
-                                   std::as_bytes(std::span(&trips_, 1)));
+    if (iteration_.ok()) {
+      const Value iterations = Constant(
+          graph_, DType::kI64, {}, std::as_bytes(std::span(&iterations_, 1)));
       operands_.push_back(*step_);
       step_ = &operands_.back();
-      step_->value = Add(Mul(step_->value, trips), trip_);
+      step_->value = Add(Mul(step_->value, iterations), iteration_);
     }
   }
   return step_->value;

@@ -217,9 +217,9 @@ class Body {
   /// The leaves of captured operands, in the order in which they were first read.
   const std::vector<Read>& reads() const { return reads_; }
 
-  /// Says that this is the body of a loop, and which trip, an i64 scalar, is run.
-  void SetTrip(Value trip, int64_t trips);
-  /// The number by which nodes in here draw, another one in each trip of each step.
+  /// Says that this is the body of a loop, and which iteration, an i64 scalar, is run.
+  void SetIteration(Value iteration, int64_t iterations);
+  /// The number by which nodes in here draw, another one in each iteration of each step.
   Value StepOfDraws(Operand* step_of_model);
 
  private:
@@ -234,8 +234,8 @@ class Body {
   std::unordered_map<const Operand*, Value> leaves_;  // likewise
   std::vector<Read> reads_;
   std::unordered_set<ValueId> named_;
-  Value trip_;
-  int64_t trips_ = 1;
+  Value iteration_;
+  int64_t iterations_ = 1;
   Operand* step_ = nullptr;
 };
 

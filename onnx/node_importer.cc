@@ -21,13 +21,13 @@ namespace stowage::onnx {
 namespace {
 
 // Functions that may be within each other.
-constexpr size_t kMostDepth = 64;
+constexpr size_t kMaxDepth = 64;
 // Nodes that a model may have once its functions are written out: a file of a few
 // lines could ask for more than any memory holds.
-constexpr int64_t kMostNodes = 1'000'000;
+constexpr int64_t kMaxNodes = 1'000'000;
 
 Error TooManyNodes() {
-  return UnsupportedError("[onnx] the model has more than ", kMostNodes,
+  return UnsupportedError("[onnx] the model has more than ", kMaxNodes,
                           " nodes once its functions are written out");
 }
 
@@ -90,13 +90,13 @@ Status NodeImporter::CheckModel() const {
         "can be planned");
   }
   const auto written = functions_.CountWrittenOut(model_.graph().node(),
-                                                  kMostNodes + 1, kMostDepth);
+                                                  kMaxNodes + 1, kMaxDepth);
   if (written.recursive) {
     return InvalidArgumentError("[onnx] the function ",
                                 Quoted(written.recursive->name()),
                                 " calls itself");
   }
-  if (written.nodes > kMostNodes) return TooManyNodes();
+  if (written.nodes > kMaxNodes) return TooManyNodes();
   return {};
 }
 
@@ -318,13 +318,13 @@ Result<std::vector<Operand*>> NodeImporter::AddGraph(
 }
 
 int64_t NodeImporter::CountNodes(const pb::GraphProto& graph) const {
-  return functions_.CountWrittenOut(graph.node(), kMostNodes, kMostDepth).nodes;
+  return functions_.CountWrittenOut(graph.node(), kMaxNodes, kMaxDepth).nodes;
 }
 
 Result<std::vector<Operand>> NodeImporter::OfFunction(
     ImportedNode& node, const pb::FunctionProto& function) {
-  if (depth_ >= kMostDepth) {
-    return node.Unsupported(StrCat("calls a function within ", kMostDepth,
+  if (depth_ >= kMaxDepth) {
+    return node.Unsupported(StrCat("calls a function within ", kMaxDepth,
                                    " others, the most there may be"));
   }
   if (node.num_operands() > function.input_size()) {
@@ -434,7 +434,7 @@ Operand* NodeImporter::Renamed(const pb::NodeProto& node,
 }
 
 Status NodeImporter::AddNode(const pb::NodeProto& node, Scope& scope) {
-  if (++nodes_ > kMostNodes) return TooManyNodes();
+  if (++nodes_ > kMaxNodes) return TooManyNodes();
   if (Operand* const same = Renamed(node, scope)) {
     if (!scope.names.emplace(node.output(0), same).second) {
       return Twice(node.output(0));

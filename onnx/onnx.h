@@ -1,7 +1,7 @@
 #ifndef STOWAGE_ONNX_ONNX_H_
 #define STOWAGE_ONNX_ONNX_H_
 
-// The room's facade: models of ONNX files.
+// The package's umbrella header: models of ONNX files.
 //
 //   Result<OnnxModel> model = ReadOnnx("resnet18.onnx");
 

@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kOldestVersion = 3;
 constexpr int64_t kNewestVersion = 14;
-constexpr size_t kMostBytes = 2'147'483'647;  // of what protobuf writes
+constexpr size_t kMaxBytes = 2'147'483'647;  // of what protobuf writes
 
 }  // namespace
 
@@ -144,12 +144,11 @@ Result<std::string> OnnxModel::WithWeights(
         const_cast<onnx::pb::TensorProto*>(tensor));  // our copy's
   }
   std::string bytes;
-  if (model.ByteSizeLong() > kMostBytes || !model.SerializeToString(&bytes)) {
+  if (model.ByteSizeLong() > kMaxBytes || !model.SerializeToString(&bytes)) {
     return Error{
         ErrorCode::kUnsupported,
         StrCat("[onnx] ", Quoted(file_->path), " takes ", model.ByteSizeLong(),
-               " bytes with its weights; such a file has at most ",
-               kMostBytes)};
+               " bytes with its weights; such a file has at most ", kMaxBytes)};
   }
   return bytes;
 }

@@ -2,7 +2,7 @@
 #define STOWAGE_ONNX_ONNX_STEP_H_
 
 // A file's model with sizes, which is built for any number of examples: what a training
-// that may take its batch in pieces asks for (train/step_planner.h).
+// that may take its batch in micro-batches asks for (train/step_planner.h).
 //
 //   Result<OnnxStep> step =
 //       SizeOnnxStep(*ReadOnnx("net.onnx"), {.loss = OnnxLoss{}}, /*batch=*/64);

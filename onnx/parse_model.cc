@@ -14,7 +14,7 @@ namespace stowage::onnx {
 namespace {
 
 // The most that protobuf reads and writes.
-constexpr size_t kMaxBytes = 2'147'483'647;
+constexpr size_t kMaxModelBytes = 2'147'483'647;
 // Exporters' models take 2 to 8 times their file, less where weights are within; nodes
 // with names of few letters take 15 times theirs.
 constexpr uint64_t kMaxTimes = 32;
@@ -70,7 +70,7 @@ Result<pb::ModelProto*> ParseModel(std::string_view bytes,
   LimitedStream stream(bytes, *arena, limit);
   pb::ModelProto* const model = pb::ModelProto::default_instance().New(arena);
   const bool is_whole =
-      bytes.size() <= kMaxBytes && model->ParseFromZeroCopyStream(&stream);
+      bytes.size() <= kMaxModelBytes && model->ParseFromZeroCopyStream(&stream);
   if (stream.exceeded()) {
     return WrongFile(
         path, bytes.size(),

@@ -162,7 +162,7 @@ class Builder {
         ++out_.in_place;
       } else {
         AddBuffer(result,
-                  graph_.value(result).on_host ? Region::kHostStash
+                  graph_.value(result).on_host ? Region::kHostOffload
                                                : Region::kActivations,
                   n);
       }
@@ -202,8 +202,8 @@ class Builder {
 
 std::string_view RegionName(Region region) {
   static constexpr std::array<std::string_view, 8> kNames = {
-      "weights",   "state",      "io",         "activations",
-      "workspace", "host_state", "host_stash", "outside"};
+      "weights",   "state",      "io",           "activations",
+      "workspace", "host_state", "host_offload", "outside"};
   return kNames[static_cast<size_t>(region)];
 }
 

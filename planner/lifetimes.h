@@ -32,7 +32,7 @@ using packing::Time;  // counts nodes
 /// The parts of an arena, and of the host's memory beside it. Weights, states and
 /// io (caches and inputs) are reserved regions, whose slots never change hands during a
 /// step; activations and workspace are packed together, in one span, and share
-/// its base address. On the host, states are reserved, and what is stashed for a
+/// its base address. On the host, states are reserved, and what is offloaded for a
 /// while is packed behind them. In the plan of a body (planner/plan.h), what lies where
 /// an operand or a result of the body's node does is outside, and in no region's bytes.
 enum class Region : uint8_t {
@@ -42,12 +42,12 @@ enum class Region : uint8_t {
   kActivations,
   kWorkspace,
   kHostState,
-  kHostStash,
+  kHostOffload,
   kOutside,
 };
 std::string_view RegionName(Region region);
 constexpr bool IsOnHost(Region region) {
-  return region == Region::kHostState || region == Region::kHostStash;
+  return region == Region::kHostState || region == Region::kHostOffload;
 }
 
 /// Scratch bytes that a backend's kernel for `node` needs (Backend::Workspace).

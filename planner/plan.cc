@@ -27,7 +27,7 @@ Bytes Plan::RegionBase(Region region) const {
       return regions.weights + regions.state + regions.io;
     case Region::kHostState:
       return 0;
-    case Region::kHostStash:
+    case Region::kHostOffload:
       return regions.host_state;
     case Region::kOutside:
       return 0;

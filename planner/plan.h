@@ -15,7 +15,7 @@
 // and beside the arena, in the host's memory, where something is kept there:
 //
 //   0        host state    optimizer memory         kHostState
-//            host stash    values, for a while,     kHostStash
+//            host offload    values, for a while,     kHostOffload
 //   host_bytes             packed by lifetime
 //
 // Slots are addressed by (region, offset), so that plans which share a weight
@@ -32,8 +32,8 @@
 // What it is handed, and what it hands back, lies outside, where the operands and the
 // results of the node are: nothing is copied in or out. Bodies of one cond start at the
 // same base, since only one of them runs. What a body keeps in the host's memory lies in
-// the node's part of that: a buffer among the host's stash, which is there for the time of
-// the node, and in which each iteration stashes over what the one before has.
+// the node's part of that: a buffer among the host's offload, which is there for the time of
+// the node, and in which each iteration offloads over what the one before has.
 //
 // An operand of a cond that nothing reads behind it dies in its bodies, in each where
 // that one has read it for the last time: the slot of its leaf lives until then, and
@@ -76,11 +76,11 @@ struct RegionBytes {
   Bytes activations = 0;  // the span less `workspace`
   Bytes workspace = 0;    // by how much scratch raises the span's lower bound
   Bytes host_state = 0;   // these two beside the arena
-  Bytes host_stash = 0;
+  Bytes host_offload = 0;
 
   Bytes span() const { return activations + workspace; }
   Bytes total() const { return weights + state + io + span(); }
-  Bytes host() const { return host_state + host_stash; }
+  Bytes host() const { return host_state + host_offload; }
   friend bool operator==(const RegionBytes&, const RegionBytes&) = default;
 };
 
@@ -93,7 +93,7 @@ struct Plan {
   std::vector<PlannedBuffer> buffers;
   std::vector<int32_t> buffer_of;     // per value; a view has its root's
   std::vector<int32_t> workspace_of;  // per node; -1 where there is none
-  /// Per node: the buffer, of the host's stash, in which its bodies keep what they do on
+  /// Per node: the buffer, of the host's offload, in which its bodies keep what they do on
   /// the host; -1 where they keep nothing there.
   std::vector<int32_t> host_workspace_of;
   int32_t reserve = -1;  // the buffer of Backend::Reserve; -1: none

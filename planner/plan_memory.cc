@@ -192,7 +192,7 @@ std::vector<int32_t> MoveOutside(const Graph& body, const Node& node,
         for (int32_t& index : lifetimes->buffer_of) {
           if (index == from) index = lifetimes->buffer_of[Index(leaf)];
         }
-      } else if (loop.trips > 1 || i >= loop.carried) {
+      } else if (loop.iterations > 1 || i >= loop.carried) {
         second_of[i] = 0;
       }
     }
@@ -352,7 +352,7 @@ Span SpanOf(const Plan& plan, bool on_host) {
     const PlannedBuffer& buffer = plan.buffers[i];
     const bool is_packed = buffer.region == Region::kActivations ||
                            buffer.region == Region::kWorkspace ||
-                           buffer.region == Region::kHostStash;
+                           buffer.region == Region::kHostOffload;
     if (!is_packed || IsOnHost(buffer.region) != on_host) continue;
     span.buffers.push_back(i);
     span.problem.buffers.push_back(
@@ -417,7 +417,7 @@ void AddHostWorkspaces(const Graph& graph, Plan* plan) {
       index = static_cast<int32_t>(plan->buffers.size());
       plan->buffers.push_back(
           {.name = StrCat("host workspace of ", graph.Describe(body.node)),
-           .region = Region::kHostStash,
+           .region = Region::kHostOffload,
            .lower = body.node,
            .upper = body.node + 1});
     }
@@ -590,19 +590,19 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
     if (options.packer != Packer::kLinear) PlaceInHoles(&plan);
   }
 
-  // Then pack everything else into one span, and what is stashed into another.
+  // Then pack everything else into one span, and what is offloaded into another.
   const Span span = SpanOf(plan, /*on_host=*/false);
   const packing::PackOptions pack{.packer = options.packer,
                                   .deadline = options.deadline};
   STOWAGE_ASSIGN_OR_RETURN(const packing::Packing packing,
                            packing::Pack(span.problem, pack));
-  const Span stash = SpanOf(plan, /*on_host=*/true);
-  STOWAGE_ASSIGN_OR_RETURN(const packing::Packing stashed,
-                           packing::Pack(stash.problem, pack));
-  for (size_t i = 0; i < stash.buffers.size(); ++i) {
-    plan.buffers[stash.buffers[i]].offset = stashed.solution.offsets[i];
+  const Span offload = SpanOf(plan, /*on_host=*/true);
+  STOWAGE_ASSIGN_OR_RETURN(const packing::Packing offloaded,
+                           packing::Pack(offload.problem, pack));
+  for (size_t i = 0; i < offload.buffers.size(); ++i) {
+    plan.buffers[offload.buffers[i]].offset = offloaded.solution.offsets[i];
   }
-  plan.regions.host_stash = stashed.solution.height;
+  plan.regions.host_offload = offloaded.solution.height;
   const packing::Problem bound_problem = WithBoundsOfBodies(plan, span);
   packing::Problem without_scratch;
   for (size_t i = 0; i < span.buffers.size(); ++i) {

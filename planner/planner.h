@@ -1,7 +1,7 @@
 #ifndef STOWAGE_PLANNER_PLANNER_H_
 #define STOWAGE_PLANNER_PLANNER_H_
 
-// The room's facade: plan a graph, share its weights among programs, judge a
+// The package's umbrella header: plan a graph, share its weights among programs, judge a
 // plan.
 
 #include "planner/lifetimes.h"      // IWYU pragma: export

@@ -186,7 +186,7 @@ class StreamWriter {
     event.node = id;
     event.op = node.op;
     event.body = body.name();
-    event.trips = TripsOf(node);
+    event.iterations = IterationsOf(node);
     event.depth = depth_;
     const std::vector<ValueId> leaves = LeavesOf(body);
     for (size_t i = 0; i < leaves.size() && node.op == OpKind::kCond; ++i) {

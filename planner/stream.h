@@ -21,7 +21,7 @@
 //
 // Behind the launch of a loop or a cond stand its bodies, each between an enter and a
 // leave, with times of its own: what is allocated, launched and killed in it, once for
-// each trip of a loop, of which the enter says how many there are. All of it lies in
+// each iteration of a loop, of which the enter says how many there are. All of it lies in
 // the scratch of the launch, in the arena or on the host, save what lies outside, where
 // operands and results of the launch do: such a place tells whose it is, by the name of
 // the leaf or output, and counts from there. The enter says of what a loop hands on where
@@ -113,7 +113,7 @@ struct StreamEvent {
 
   // What is entered or left.
   std::string body = {};
-  int64_t trips = 0;
+  int64_t iterations = 0;
   std::vector<StreamHanded> handed = {};
 
   // Of all: the buffer's name, as the plan of the body has it, and its region.

@@ -125,7 +125,7 @@ class PlanJudge {
     const RegionBytes& r = plan_.regions;
     const Bytes sizes[] = {r.weights,     r.state,     r.io,
                            r.activations, r.workspace, r.host_state,
-                           r.host_stash};
+                           r.host_offload};
     if (region == Region::kOutside) return {0, 0};
     // Activations and workspace are one span.
     const size_t last = static_cast<size_t>(region);
@@ -140,7 +140,7 @@ class PlanJudge {
   // Where a region starts in its memory, whose own base is aligned.
   Bytes BaseOf(Region region) const {
     const bool on_host =
-        region == Region::kHostState || region == Region::kHostStash;
+        region == Region::kHostState || region == Region::kHostOffload;
     return RegionRange(region).begin -
            (on_host ? RegionRange(Region::kHostState).begin : 0);
   }
@@ -175,7 +175,7 @@ class PlanJudge {
   // What lies outside lies nowhere near anything else: behind all memory, each slot in
   // bytes of its own.
   void PlaceOutside() {
-    Bytes end = RegionRange(Region::kHostStash).end;
+    Bytes end = RegionRange(Region::kHostOffload).end;
     for (const PlannedBuffer& slot : plan_.buffers) {
       outside_.push_back(end);
       if (slot.region != Region::kOutside || slot.within >= 0) continue;
@@ -250,7 +250,7 @@ class PlanJudge {
         }
         continue;
       }
-      if (second == -1 && loop.trips == 1 && i < loop.carried) continue;
+      if (second == -1 && loop.iterations == 1 && i < loop.carried) continue;
       if (!IsBuffer(second) ||
           plan_.buffers[static_cast<size_t>(second)].region != Region::kIo ||
           plan_.buffers[static_cast<size_t>(second)].size <
@@ -378,13 +378,13 @@ class PlanJudge {
     const RegionBytes& r = plan_.regions;
     std::optional<Bytes> sum = 0;
     for (const Bytes bytes : {r.weights, r.state, r.io, r.activations,
-                              r.workspace, r.host_state, r.host_stash}) {
+                              r.workspace, r.host_state, r.host_offload}) {
       if (sum) sum = bytes < 0 ? std::nullopt : CheckedAdd(*sum, bytes);
     }
     if (!sum || plan_.alignment < 1) {
       Complain("the regions are of ", r.weights, ", ", r.state, ", ", r.io,
                ", ", r.activations, " and ", r.workspace, " bytes, and of ",
-               r.host_state, " and ", r.host_stash,
+               r.host_state, " and ", r.host_offload,
                " on the host, the alignment is ", plan_.alignment,
                "; expected sizes of at least 0 whose sum fits 64 bits and an "
                "alignment of at least 1");
@@ -433,7 +433,7 @@ class PlanJudge {
     }
     for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
       CheckScratch(n, plan_.workspace_of, Region::kWorkspace);
-      CheckScratch(n, plan_.host_workspace_of, Region::kHostStash);
+      CheckScratch(n, plan_.host_workspace_of, Region::kHostOffload);
     }
   }
 
@@ -480,7 +480,7 @@ class PlanJudge {
     const PlannedBuffer& slot = buffer(id);
     Region expected = Region::kActivations;
     if (value.on_host) {
-      expected = value.is_leaf() ? Region::kHostState : Region::kHostStash;
+      expected = value.is_leaf() ? Region::kHostState : Region::kHostOffload;
     } else if (node_ != nullptr && slot.region == Region::kOutside) {
       expected = Region::kOutside;  // CheckBody knows what may be there
     } else if (value.is_leaf() && value.role == Role::kParam) {

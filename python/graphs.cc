@@ -204,7 +204,7 @@ void BindGraphs(py::module_& module) {
           },
           py::arg("name"), py::arg("dtype"), py::arg("shape"),
           "What a step is given: an array of this type and shape. One whose\n"
-          "examples are taken in pieces has them along its first axis.")
+          "examples are taken in micro-batches has them along its first axis.")
       .def(
           "param",
           [](const Shared& self, const std::string& name,
@@ -250,8 +250,9 @@ void BindGraphs(py::module_& module) {
                 self, self->Open().Name(name, Operand(self, value), Here()));
           },
           py::arg("name"), py::arg("value"),
-          "The same value by this name, for reports, and for `keep` and\n"
-          "`remake` of a plan.")
+          "The same value by this name, for reports, and for `recompute_keep` "
+          "and\n"
+          "`recompute_always` of a plan.")
       .def(
           "output",
           [](const Shared& self, const std::string& name, const Handle& value) {

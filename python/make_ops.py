@@ -17,7 +17,7 @@ LINE = re.compile(r'^STOWAGE_(UNARY_|BINARY_|UNARY_GRAD_)?OP\((\w+), "(\w+)"\)\s
 SIGNATURE = re.compile(r"^(.*?)\s*->\s*(.*?)(?:\s*\((.*)\))?\s*(?:\{(.*)\})?$")
 HAS_BODIES = {"loop", "cond"}
 MADE_BY_STOWAGE = re.compile(
-    r"_(grad|grad_add|update)$|^(assign|stand_in|fetch|stash|constant|fused_\w+|epilogue_matmul|"
+    r"_(grad|grad_add|update)$|^(assign|stand_in|reload|offload|constant|fused_\w+|epilogue_matmul|"
     r"all_reduce|reduce_scatter|all_gather|own_block|join_weight|sum_partials)$")
 
 # What the attributes of every op so called are, for Python's signatures.

@@ -30,65 +30,70 @@ std::string TextOf(const nlohmann::ordered_json& json) {
                    nlohmann::ordered_json::error_handler_t::replace);
 }
 
-Status SetPieces(Levers& levers, std::string_view text, int64_t batch) {
+Status SetMicroBatches(MemoryOptimizations& optimizations,
+                       std::string_view text, int64_t batch) {
   if (text == "auto") {
-    levers.pieces = PiecesToTry(batch);
+    optimizations.micro_batches = MicroBatchesToTry(batch);
     return {};
   }
   int64_t count = 0;
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, count);
   if (parsed.ec != std::errc() || parsed.ptr != end || count < 1) {
-    return InvalidArgumentError("[levers] pieces are ", Quoted(text),
+    return InvalidArgumentError("[optimizations] micro-batches are ",
+                                Quoted(text),
                                 "; expected a number of at least 1, or auto");
   }
-  levers.pieces = {count};
+  optimizations.micro_batches = {count};
   return {};
 }
 
 // Absent: all that the planner may use. Names of values are not among them (NameValues).
-Result<std::optional<Levers>> ReadLevers(const Request& request,
-                                         int64_t batch) {
-  if (const auto* all = std::get_if<std::string>(&request.levers)) {
-    if (*all == "auto") return std::optional<Levers>();
-    if (*all == "none") return std::optional(NoLevers());
-    return InvalidArgumentError("[levers] there is no choice ", Quoted(*all),
+Result<std::optional<MemoryOptimizations>> ReadOptimizations(
+    const Request& request, int64_t batch) {
+  if (const auto* all = std::get_if<std::string>(&request.optimizations)) {
+    if (*all == "auto") return std::optional<MemoryOptimizations>();
+    if (*all == "none") return std::optional(NoOptimizations());
+    return InvalidArgumentError("[optimizations] there is no choice ",
+                                Quoted(*all),
                                 "; expected auto, none, or choices by name");
   }
-  Levers levers = NoLevers();
+  MemoryOptimizations optimizations = NoOptimizations();
   for (const auto& [name, choice] :
-       std::get<std::map<std::string, std::string>>(request.levers)) {
-    if (name == "pieces") {
-      STOWAGE_RETURN_IF_ERROR(SetPieces(levers, choice, batch));
+       std::get<std::map<std::string, std::string>>(request.optimizations)) {
+    if (name == "micro_batches") {
+      STOWAGE_RETURN_IF_ERROR(SetMicroBatches(optimizations, choice, batch));
       continue;
     }
-    const LeverInfo* lever = nullptr;
-    std::string names = "pieces";
-    for (const LeverInfo& each : LeverTable()) {
+    const OptimizationInfo* optimization = nullptr;
+    std::string names = "micro_batches";
+    for (const OptimizationInfo& each : OptimizationTable()) {
       names += StrCat(", ", each.name);
-      if (each.name == name) lever = &each;
+      if (each.name == name) optimization = &each;
     }
-    if (lever == nullptr) {
-      return InvalidArgumentError("[levers] there is no lever ", Quoted(name),
-                                  "; there are ", names);
+    if (optimization == nullptr) {
+      return InvalidArgumentError("[optimizations] there is no optimization ",
+                                  Quoted(name), "; there are ", names);
     }
-    STOWAGE_RETURN_IF_ERROR(lever->set(levers, choice));
+    STOWAGE_RETURN_IF_ERROR(optimization->set(optimizations, choice));
   }
-  return std::optional(std::move(levers));
+  return std::optional(std::move(optimizations));
 }
 
-// Which values stay and which run again, for levers that are settled.
-Status NameValues(const Request& request, Levers* levers) {
-  for (const auto& [what, names] : {std::pair("keep", &request.keep),
-                                    std::pair("remake", &request.remake)}) {
-    if (names->empty() || levers->recompute != Recompute::kNone) continue;
+// Which values stay and which run again, for optimizations that are settled.
+Status NameValues(const Request& request, MemoryOptimizations* optimizations) {
+  for (const auto& [what, names] :
+       {std::pair("recompute_keep", &request.recompute_keep),
+        std::pair("recompute_always", &request.recompute_always)}) {
+    if (names->empty() || optimizations->recompute != Recompute::kNone)
+      continue;
     return InvalidArgumentError(
-        "[levers] ", what, " names ", Quoted(names->front()),
-        ", and nothing runs again by these levers; give "
+        "[optimizations] ", what, " names ", Quoted(names->front()),
+        ", and nothing runs again by these optimizations; give "
         "\"auto\", or recompute as \"cheap\" or \"auto\"");
   }
-  levers->always_kept = request.keep;
-  levers->always_remade = request.remake;
+  optimizations->always_kept = request.recompute_keep;
+  optimizations->always_recomputed = request.recompute_always;
   return {};
 }
 
@@ -178,7 +183,7 @@ py::dict RegionsDict(const RegionBytes& regions) {
   dict["activations"] = regions.activations;
   dict["workspace"] = regions.workspace;
   dict["host_state"] = regions.host_state;
-  dict["host_stash"] = regions.host_stash;
+  dict["host_offload"] = regions.host_offload;
   return dict;
 }
 
@@ -216,15 +221,15 @@ void BindRequest(py::module_& module) {
   py::class_<Request>(module, "Request")
       .def(py::init<>())
       .def_readwrite("budget", &Request::budget)
-      .def_readwrite("levers", &Request::levers)
+      .def_readwrite("optimizations", &Request::optimizations)
       .def_readwrite("optimizer", &Request::optimizer)
       .def_readwrite("optimizer_settings", &Request::optimizer_settings)
       .def_readwrite("clip_norm", &Request::clip_norm)
       .def_readwrite("loss_scale", &Request::loss_scale)
       .def_readwrite("dtype", &Request::dtype)
       .def_readwrite("groups", &Request::groups)
-      .def_readwrite("keep", &Request::keep)
-      .def_readwrite("remake", &Request::remake)
+      .def_readwrite("recompute_keep", &Request::recompute_keep)
+      .def_readwrite("recompute_always", &Request::recompute_always)
       .def_readwrite("allow_batch_change", &Request::allow_batch_change)
       .def_readwrite("plan_cache", &Request::plan_cache)
       .def_readwrite("evaluates", &Request::evaluates);
@@ -256,7 +261,8 @@ Result<TrainingSpec> SpecOf(const Model& model, const Request& request) {
   }
   spec.training.allow_batch_change = request.allow_batch_change;
   spec.budget = request.budget;
-  STOWAGE_ASSIGN_OR_RETURN(spec.levers, ReadLevers(request, model.batch));
+  STOWAGE_ASSIGN_OR_RETURN(spec.optimizations,
+                           ReadOptimizations(request, model.batch));
   if (!request.plan_cache.empty()) spec.cache = PlanCache(request.plan_cache);
   return spec;
 }
@@ -267,10 +273,10 @@ Result<std::shared_ptr<PlannedTraining>> PlannedTraining::Make(
   STOWAGE_ASSIGN_OR_RETURN(
       TrainingPlanner planner,
       TrainingPlanner::Make(std::move(spec), std::move(needs)));
-  if (!request.keep.empty() || !request.remake.empty()) {
-    // Which levers there are is settled by the model, which the planner has looked at.
+  if (!request.recompute_keep.empty() || !request.recompute_always.empty()) {
+    // Which optimizations there are is settled by the model, which the planner has looked at.
     TrainingSpec named = planner.spec();
-    STOWAGE_RETURN_IF_ERROR(NameValues(request, &*named.levers));
+    STOWAGE_RETURN_IF_ERROR(NameValues(request, &*named.optimizations));
     DeviceNeeds device = named.planning.device;
     STOWAGE_ASSIGN_OR_RETURN(
         planner, TrainingPlanner::Make(std::move(named), std::move(device)));
@@ -316,23 +322,23 @@ void BindPlans(py::module_& module) {
            [](const PlannedTraining& self) {
              const Price& price = self.plan().step.price;
              py::dict dict;
-             dict["pieces"] = price.pieces;
+             dict["micro_batches"] = price.micro_batches;
              dict["recomputed_nodes"] = price.recomputed_nodes;
              dict["extra_percent"] = price.extra_percent;
              dict["offloaded_values"] = price.host.values;
              dict["offload_bytes_per_step"] = price.host.bytes_per_step;
              return dict;
            })
-      .def("remade",
+      .def("recomputed",
            [](const PlannedTraining& self) {
              const FittedStep& step = self.plan().step;
              py::list all;
-             for (const Remade& remade : step.remade) {
+             for (const RecomputedNode& recomputed : step.recomputed) {
                py::dict one;
-               one["name"] = remade.name;
-               one["bytes_freed"] = remade.freed;
-               one["flops_percent"] = 100 * remade.flops / step.flops;
-               one["times"] = remade.times;
+               one["name"] = recomputed.name;
+               one["bytes_freed"] = recomputed.freed;
+               one["flops_percent"] = 100 * recomputed.flops / step.flops;
+               one["times"] = recomputed.times;
                all.append(std::move(one));
              }
              return all;
@@ -382,9 +388,10 @@ void BindPlans(py::module_& module) {
       .def("json",
            [](const PlannedTraining& self) {
              const FittedStep& step = self.plan().step;
-             return PlanToJson(step.plan, step.graph,
-                               {.budget = self.spec().budget,
-                                .levers = ToText(*self.spec().levers)});
+             return PlanToJson(
+                 step.plan, step.graph,
+                 {.budget = self.spec().budget,
+                  .optimizations = ToText(*self.spec().optimizations)});
            })
       .def(
           "traffic",

@@ -26,8 +26,9 @@ namespace stowage::python {
 /// What a training is asked to be; each with the default of the library's own.
 struct Request {
   std::optional<Bytes> budget = {};
-  /// "auto", "none", or choices by name (LeverTable) beside "pieces".
-  std::variant<std::string, std::map<std::string, std::string>> levers = "auto";
+  /// "auto", "none", or choices by name (OptimizationTable) beside "micro_batches".
+  std::variant<std::string, std::map<std::string, std::string>> optimizations =
+      "auto";
   std::string optimizer = {};  // empty: the model's
   std::map<std::string, double> optimizer_settings = {};
   std::optional<double> clip_norm = {};
@@ -35,13 +36,13 @@ struct Request {
   std::string dtype = "f32";
   std::vector<ParamGroup> groups = {};
   /// Names of values that never run again, and of those that always do.
-  std::vector<std::string> keep = {}, remake = {};
+  std::vector<std::string> recompute_keep = {}, recompute_always = {};
   bool allow_batch_change = false;
   std::string plan_cache = {};  // a folder; empty: none
   bool evaluates = false;       // with the model's program beside the step
 };
 
-/// What TrainingPlanner is asked for `model`. Errors: a lever, a choice or an optimizer
+/// What TrainingPlanner is asked for `model`. Errors: an optimization, a choice or an optimizer
 /// that there is not.
 Result<TrainingSpec> SpecOf(const Model& model, const Request& request);
 

@@ -22,21 +22,21 @@ BufferKind KindOfValue(const Graph& graph, const Uses& uses, ValueId id) {
   if (value.role == Role::kSaved) return BufferKind::kSaved;
   if (value.role == Role::kGradient) return BufferKind::kGradients;
   if (value.name.find(kRunAgainSuffix) != std::string::npos) {
-    return BufferKind::kRemade;
+    return BufferKind::kRecomputed;
   }
   const bool is_read_later = !uses.later_readers(id).empty();
   if (value.is_leaf()) {
     return is_read_later ? BufferKind::kSaved : BufferKind::kTemporary;
   }
   const Node& producer = graph.node(value.producer);
-  const bool is_fetched = producer.op == OpKind::kFetch;
+  const bool is_reloaded = producer.op == OpKind::kReload;
   switch (producer.phase) {
     case Phase::kForward:
       return is_read_later ? BufferKind::kSaved : BufferKind::kTemporary;
     case Phase::kBackward:
-      return is_fetched ? BufferKind::kSaved : BufferKind::kGradients;
+      return is_reloaded ? BufferKind::kSaved : BufferKind::kGradients;
     case Phase::kUpdate:
-      return is_fetched ? BufferKind::kState : BufferKind::kTemporary;
+      return is_reloaded ? BufferKind::kState : BufferKind::kTemporary;
   }
   STOWAGE_CHECK(false);
 }
@@ -72,7 +72,7 @@ BufferKind KindOfBuffer(const Graph& graph, const Uses& uses,
     case Region::kWorkspace:
       return BufferKind::kScratch;
     case Region::kHostState:
-    case Region::kHostStash:
+    case Region::kHostOffload:
     case Region::kOutside:
       return BufferKind::kHost;
     case Region::kActivations:
@@ -96,8 +96,8 @@ std::string_view BufferKindName(BufferKind kind) {
       return "saved";
     case BufferKind::kGradients:
       return "gradients";
-    case BufferKind::kRemade:
-      return "remade";
+    case BufferKind::kRecomputed:
+      return "recomputed";
     case BufferKind::kTemporary:
       return "temporary";
     case BufferKind::kScratch:
@@ -146,7 +146,7 @@ std::vector<BufferDetails> MakeDetails(const Graph& graph, const Plan& plan) {
 namespace {
 
 constexpr char kFree = '.';
-constexpr char kElsewhere = '\0';  // on the host: not in the picture
+constexpr char kElsewhere = '\0';  // on the host: not in the image
 constexpr size_t kMarginWidth = 11;
 
 char SignOf(Region region) {
@@ -162,7 +162,7 @@ char SignOf(Region region) {
     case Region::kWorkspace:
       break;
     case Region::kHostState:
-    case Region::kHostStash:
+    case Region::kHostOffload:
     case Region::kOutside:
       return kElsewhere;
   }

@@ -22,8 +22,8 @@ namespace stowage {
 
 /// What a buffer is for or, where values take it over one from another, what the
 /// one is for that has it the longest. kSaved: made in forward, read in a later
-/// phase. kGradients: made in backward. kRemade: made again there, instead of being
-/// saved. kTemporary: any other result. What is fetched from the host is kSaved, or
+/// phase. kGradients: made in backward. kRecomputed: made again there, instead of being
+/// saved. kTemporary: any other result. What is reloaded from the host is kSaved, or
 /// kState where an update wants it.
 enum class BufferKind : uint8_t {
   kWeights,
@@ -31,14 +31,14 @@ enum class BufferKind : uint8_t {
   kInputs,
   kSaved,
   kGradients,
-  kRemade,
+  kRecomputed,
   kTemporary,
   kScratch,
   kHost,
 };
 inline constexpr BufferKind kBufferKinds[] = {
     BufferKind::kWeights,   BufferKind::kState,     BufferKind::kInputs,
-    BufferKind::kSaved,     BufferKind::kGradients, BufferKind::kRemade,
+    BufferKind::kSaved,     BufferKind::kGradients, BufferKind::kRecomputed,
     BufferKind::kTemporary, BufferKind::kScratch,   BufferKind::kHost,
 };
 /// One word, also the name of its colour: "weights", "gradients".
@@ -62,7 +62,7 @@ struct BufferDetails {
 /// values, operands and buffers, but for sorting readers.
 std::vector<BufferDetails> MakeDetails(const Graph& graph, const Plan& plan);
 
-// The arena as a picture of characters: addresses upwards, time to the right,
+// The arena as an image of characters: addresses upwards, time to the right,
 // a letter for each of the largest buffers and a sign for all others.
 //
 //   400 B | .AAAA

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_REPORT_FRONTIER_SVG_H_
 #define STOWAGE_REPORT_FRONTIER_SVG_H_
 
-// What every budget costs, as a picture: the budget to the right, the extra cost
+// What every budget costs, as an image: the budget to the right, the extra cost
 // of the plan that fits it upwards, on a scale on which one percent and a
 // hundred are both seen. A step down where a larger budget is cheaper; left of
 // the last step nothing fits. Below, where it is known, what no plan can cost

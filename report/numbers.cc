@@ -32,8 +32,8 @@ Bytes& Field(RegionBytes& regions, Region region) {
       break;
     case Region::kHostState:
       return regions.host_state;
-    case Region::kHostStash:
-      return regions.host_stash;
+    case Region::kHostOffload:
+      return regions.host_offload;
   }
   return regions.workspace;
 }

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_REPORT_PACKING_SVG_H_
 #define STOWAGE_REPORT_PACKING_SVG_H_
 
-// A packing as a picture, as report/svg.h draws plans: time to the right,
+// A packing as an image, as report/svg.h draws plans: time to the right,
 // address upwards, one rectangle for each buffer; hovering shows id, bytes and
 // lifetime. Below it, on the same time axis, the live bytes under the height:
 // where they touch it, no packing could be lower. One file that needs nothing

@@ -17,7 +17,7 @@ const kindTitles = {
   inputs: 'inputs',
   saved: 'saved for backward',
   gradients: 'gradients',
-  remade: 'remade',
+  recomputed: 'recomputed',
   temporary: 'temporary',
   scratch: 'scratch',
   host: 'host memory',
@@ -79,8 +79,8 @@ for (const [index, program] of programs.entries()) {
   program.buffers.forEach((buffer, i) => {
     buffer.program = program;
     buffer.index = i;
-    buffer.onHost = buffer.region === 'host_state' || buffer.region === 'host_stash';
-    // What lives on after the last node ends with the picture.
+    buffer.onHost = buffer.region === 'host_state' || buffer.region === 'host_offload';
+    // What lives on after the last node ends with the image.
     buffer.shownUpper = Math.min(buffer.upper, program.end);
     const first = buffer.values[0];
     const maker = first ? first.made : buffer.readers[0];
@@ -92,8 +92,8 @@ for (const [index, program] of programs.entries()) {
       words.push(value.name, value.source || '');
       if (value.made !== undefined) words.push(program.nodes[value.made].op);
     }
-    // For labels: what was remade or moved, its colour says.
-    buffer.shortName = buffer.name.replace(/~(recomputed|fetched|stashed)\d*$/, '');
+    // For labels: what was recomputed or moved, its colour says.
+    buffer.shortName = buffer.name.replace(/~(recomputed|reloaded|offloaded)\d*$/, '');
     buffer.words = words.join('\n').toLowerCase();
   });
   program.byName = new Map(program.buffers.map((buffer) => [buffer.name, buffer]));

@@ -28,16 +28,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "stowage-plan";
-constexpr int64_t kVersion = 3;
+constexpr int64_t kVersion = 4;
 // A file with bodies 16 deep, the most, nests fewer than a hundred.
 constexpr int kMaxDepth = 128;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr size_t kMaxIndex = std::numeric_limits<int32_t>::max();
 
-constexpr Region kAllRegions[] = {Region::kWeights,   Region::kState,
-                                  Region::kIo,        Region::kActivations,
-                                  Region::kWorkspace, Region::kHostState,
-                                  Region::kHostStash};
+constexpr Region kAllRegions[] = {Region::kWeights,    Region::kState,
+                                  Region::kIo,         Region::kActivations,
+                                  Region::kWorkspace,  Region::kHostState,
+                                  Region::kHostOffload};
 
 std::string Hex(uint64_t value) {
   char digits[16];
@@ -158,10 +158,10 @@ Result<RegionBytes> ReadRegions(const Reader& file) {
   const Reader reader(*json, "\"regions\"");
   STOWAGE_RETURN_IF_ERROR(reader.CheckIsObject());
   RegionBytes regions;
-  Bytes* const fields[] = {&regions.weights,   &regions.state,
-                           &regions.io,        &regions.activations,
-                           &regions.workspace, &regions.host_state,
-                           &regions.host_stash};
+  Bytes* const fields[] = {&regions.weights,     &regions.state,
+                           &regions.io,          &regions.activations,
+                           &regions.workspace,   &regions.host_state,
+                           &regions.host_offload};
   std::optional<Bytes> sum = 0;
   for (size_t i = 0; i < std::size(fields); ++i) {
     STOWAGE_ASSIGN_OR_RETURN(*fields[i],
@@ -194,7 +194,7 @@ Result<std::vector<PlannedBuffer>> ReadBuffers(const Reader& file,
       return InvalidArgumentError(
           "[plan file] ", where, ": \"region\" is ", Quoted(region),
           "; expected weights, state, io, activations, workspace, "
-          "host_state, host_stash or outside");
+          "host_state, host_offload or outside");
     }
     buffer.region = *parsed;
     STOWAGE_ASSIGN_OR_RETURN(buffer.offset, reader.Int("offset", 0, kMax));
@@ -304,7 +304,7 @@ Facts FactsOf(const Graph& graph) {
     }
     if (node.op != OpKind::kLoop) continue;
     const LoopParts loop = PartsOfLoop(node);
-    fact["loop"] = {{"trips", loop.trips},
+    fact["loop"] = {{"iterations", loop.iterations},
                     {"carried", loop.carried},
                     {"sliced", loop.sliced},
                     {"summed", loop.summed},
@@ -353,7 +353,7 @@ Result<PlanRequest> ReadRequest(const Reader& file) {
   if (!budget->is_null()) {
     STOWAGE_ASSIGN_OR_RETURN(request.budget, file.Int("budget_bytes", 0, kMax));
   }
-  STOWAGE_ASSIGN_OR_RETURN(request.levers, file.String("levers"));
+  STOWAGE_ASSIGN_OR_RETURN(request.optimizations, file.String("optimizations"));
   return request;
 }
 
@@ -482,7 +482,7 @@ Json RegionsJson(const RegionBytes& bytes) {
   regions["activations"] = bytes.activations;
   regions["workspace"] = bytes.workspace;
   regions["host_state"] = bytes.host_state;
-  regions["host_stash"] = bytes.host_stash;
+  regions["host_offload"] = bytes.host_offload;
   return regions;
 }
 
@@ -565,6 +565,25 @@ int DepthOf(std::string_view text) {
   return deepest;
 }
 
+// Version 3 named a key, a region and its values otherwise.
+void NameAsNow(Json* json) {
+  if (json->is_object()) {
+    for (const auto& [before, now] :
+         {std::pair("levers", "optimizations"),
+          std::pair("host_stash", "host_offload")}) {
+      if (!json->contains(before)) continue;
+      (*json)[now] = std::move((*json)[before]);
+      json->erase(before);
+    }
+    if (json->contains("region") && (*json)["region"] == "host_stash") {
+      (*json)["region"] = "host_offload";
+    }
+  }
+  if (json->is_structured()) {
+    for (Json& inner : *json) NameAsNow(&inner);
+  }
+}
+
 }  // namespace
 
 std::string PlanToJson(const Plan& plan, const Graph& graph,
@@ -576,7 +595,7 @@ std::string PlanToJson(const Plan& plan, const Graph& graph,
   json["fingerprint"] = Hex(plan.fingerprint);
   json["alignment"] = plan.alignment;
   json["budget_bytes"] = request.budget ? Json(*request.budget) : Json();
-  json["levers"] = request.levers;
+  json["optimizations"] = request.optimizations;
   WritePlan(plan, graph, &json);
   json["graph"] = ToText(graph);
   json["sources"] = SourcesJson(graph);
@@ -588,7 +607,7 @@ Result<PlanFile> PlanFromJson(std::string_view text) {
     return InvalidArgumentError("[plan file] the JSON nests ", depth,
                                 " deep; expected at most ", kMaxDepth);
   }
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) {
     return InvalidArgumentError(
         "[plan file] no valid JSON in ", text.size(),
@@ -603,10 +622,12 @@ Result<PlanFile> PlanFromJson(std::string_view text) {
                                 "; expected ", Quoted(kFormat));
   }
   STOWAGE_ASSIGN_OR_RETURN(const int64_t version, file.Int("version", 0, kMax));
-  if (version != kVersion) {
+  if (version == 3) {
+    NameAsNow(&json);
+  } else if (version != kVersion) {
     return InvalidArgumentError("[plan file] version ", version,
-                                " is not known here; version ", kVersion,
-                                " is");
+                                " is not known here; versions 3 and ", kVersion,
+                                " are");
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::string graph_text, file.String("graph"));
   Result<Graph> graph = ParseGraph(graph_text);

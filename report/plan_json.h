@@ -9,7 +9,7 @@
 //
 //   {"format": "stowage-plan", "version": 3, "graph": "stowage-ir 1\n...",
 //    "fingerprint": "9d1b...", "alignment": 256,
-//    "budget_bytes": 65536, "levers": "pieces 1\nrecompute auto\n...",
+//    "budget_bytes": 65536, "optimizations": "micro-batches 1\nrecompute auto\n...",
 //    "regions": {"weights": 512, ...},
 //    "buffers": [{"name": "h", "region": "activations", "offset": 0,
 //                 "size": 256, "lower": 1, "upper": 4}, ...],
@@ -21,7 +21,7 @@
 //               "updates": 0, "may_overwrite": [0, 1]}, ...],
 //    "outputs": [3],
 //    "bodies": [{"node": 4, "second_of": [-1], "plan": {"buffers": ...}}],
-//    "sources": {"files": ["nn/models/pictures.cc"], "file_of": [0, 0, ...],
+//    "sources": {"files": ["nn/models/images.cc"], "file_of": [0, 0, ...],
 //                "line_of": [12, 14, ...]}}
 //
 // A value lies in the bytes of its root, from "offset" bytes on, its elements
@@ -32,7 +32,7 @@
 // "bodies", which only plans of graphs with loops or branches have, are the plans of
 // these, with the same fields, in the order of nodes and, of one node, of its bodies. A
 // node that has some says how many, and a loop what it hands to its body (ir/bodies.h):
-// {"op": "loop", ..., "bodies": 1, "loop": {"trips": 3, "carried": 1, "sliced": 1,
+// {"op": "loop", ..., "bodies": 1, "loop": {"iterations": 3, "carried": 1, "sliced": 1,
 // "summed": 0, "reverse": false}}. "workspace_of" says per node in which buffer its scratch
 // is, and "host_workspace_of", which only plans have whose bodies keep something in the
 // host's memory, in which that is.
@@ -53,7 +53,8 @@ namespace stowage {
 /// What was asked of the planner.
 struct PlanRequest {
   std::optional<Bytes> budget = {};
-  std::string levers = {};  // in words (planner/fit/levers.h); empty: not said
+  std::string optimizations =
+      {};  // in words (planner/fit/memory_optimizations.h); empty: not said
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_REPORT_REPORT_H_
 #define STOWAGE_REPORT_REPORT_H_
 
-// The room's facade: the figures of a plan as numbers, and printed as a table,
-// a map of characters, JSON, a picture, a page or a trace; two plans compared; the
+// The package's umbrella header: the figures of a plan as numbers, and printed as a table,
+// a map of characters, JSON, an image, a page or a trace; two plans compared; the
 // stream of a step; what it moves to and from memory; plan files.
 
 #include "report/details.h"      // IWYU pragma: export

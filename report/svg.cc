@@ -113,8 +113,8 @@ std::string_view ColourOf(Region region) {
     case Region::kActivations:
       return "#f28e2b";
     case Region::kWorkspace:
-    case Region::kHostState:  // not in the picture
-    case Region::kHostStash:
+    case Region::kHostState:  // not in the image
+    case Region::kHostOffload:
     case Region::kOutside:
       break;
   }
@@ -191,7 +191,7 @@ class Drawing {
     const double bottom = static_cast<double>(buffer.address);
     const double top = bottom + static_cast<double>(buffer.size);
     const double x = X(static_cast<double>(buffer.lower));
-    // What lives on after the last node ends with the picture.
+    // What lives on after the last node ends with the image.
     const double upper = std::min(static_cast<double>(buffer.upper), end_);
     canvas_.Rectangle("buffer",
                       {.x = x,

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_REPORT_SVG_H_
 #define STOWAGE_REPORT_SVG_H_
 
-// The arena as a picture: time to the right, address upwards, one rectangle for
+// The arena as an image: time to the right, address upwards, one rectangle for
 // each buffer, its colour the region's; hovering shows name, bytes and
 // lifetime. Below it, on the same time axis, live bytes beside the arena's
 // height. One file that needs nothing else: no script, no font, no link.
@@ -16,14 +16,14 @@
 
 namespace stowage {
 
-// A drawing in SVG, shape by shape: what the pictures of plans, packings and
+// A drawing in SVG, shape by shape: what the images of plans, packings and
 // frontiers are made of. One file that needs nothing else: no script, no font,
 // no link. `kind` is a shape's class, by which styles and tests find it.
 //
 //   Canvas canvas(1200, 600);
 //   canvas.Rectangle("buffer", {.x = 90, .y = 64, .width = 20, .height = 10},
 //                    "#4e79a7", "h1");
-//   Write("picture.svg", canvas.Finish());
+//   Write("image.svg", canvas.Finish());
 
 struct Point {
   double x = 0;
@@ -63,7 +63,7 @@ class Canvas {
   std::string out_;
 };
 
-// Attributes that the pictures share: of texts that end where they are put, of
+// Attributes that the images share: of texts that end where they are put, of
 // other small ones, of headings, and of the area under live bytes.
 inline constexpr std::string_view kEndsHere =
     "text-anchor=\"end\" fill=\"#444\"";

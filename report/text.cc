@@ -44,7 +44,7 @@ std::string_view WhatIs(Region region) {
     case Region::kActivations:
       return "values, gradients, outputs";
     case Region::kHostState:
-    case Region::kHostStash:
+    case Region::kHostOffload:
       return "offloaded";
     case Region::kWorkspace:
     case Region::kOutside:  // of bodies alone, in no sum
@@ -246,7 +246,8 @@ std::string LaunchText(const StreamEvent& event) {
 std::string BodyText(const StreamEvent& event) {
   std::string out = StrCat("body ", NameText(event.body));
   if (event.kind == StreamEventKind::kLeave) return out;
-  if (event.op == OpKind::kLoop) out += StrCat(", ", event.trips, " times");
+  if (event.op == OpKind::kLoop)
+    out += StrCat(", ", event.iterations, " times");
   for (const StreamHanded& handed : event.handed) {
     out += StrCat(", ", NameText(handed.leaf), " to ", NameText(handed.output));
     if (handed.in_one_place) out += " in one place";

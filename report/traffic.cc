@@ -87,9 +87,9 @@ std::string_view FamilyOf(OpKind op) {
     case OpKind::kTakeAlongAxis:
     case OpKind::kPutAdd:
       return "embedding";
-    case OpKind::kFetch:
-    case OpKind::kStash:
-    case OpKind::kStashUpdate:
+    case OpKind::kReload:
+    case OpKind::kOffload:
+    case OpKind::kOffloadUpdate:
       return "host copies";
     default:
       break;
@@ -223,7 +223,7 @@ class Counter {
       moved = std::max(moved, sum);
     }
     for (const auto& [family, row] : most) {
-      AddTo(&(*rows)[family], row, TripsOf(node));
+      AddTo(&(*rows)[family], row, IterationsOf(node));
     }
   }
 

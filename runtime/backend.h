@@ -51,7 +51,7 @@ class Collectives {
 
   /// Sums over ranks, in place, in rank order: ((v0 + v1) + v2) + ..., each sum rounded
   /// to the type, so that every run has the same bits, and they are those of one rank
-  /// that takes as many pieces one after the other. For floats, i32 and i64.
+  /// that takes as many micro-batches one after the other. For floats, i32 and i64.
   virtual bool AllReduce(DType dtype, std::span<std::byte> values,
                          std::span<std::byte> scratch) noexcept = 0;
 
@@ -202,7 +202,7 @@ class Backend {
   virtual void Free(std::byte* block, Bytes bytes,
                     Bytes alignment) noexcept = 0;
 
-  /// The same, of memory of the host that kernels of fetch and stash copy from
+  /// The same, of memory of the host that kernels of reload and offload copy from
   /// and to, and the caller reads and writes. Release with FreeHost.
   virtual Result<std::byte*> AllocateHost(Bytes bytes, Bytes alignment) = 0;
   virtual void FreeHost(std::byte* block, Bytes bytes,

@@ -136,7 +136,7 @@ Status SaveWeights(const Runner& runner, const OutputFile& file) {
 
 Status CheckSaveWeights(const Graph& graph, const std::string& path) {
   if (!IsNpz(path)) return {};
-  constexpr Bytes kMostBytes = (Bytes{1} << 32) - 1;
+  constexpr Bytes kMaxBytes = (Bytes{1} << 32) - 1;
   const auto fail = [&](const std::string& why) {
     return Error{ErrorCode::kUnsupported,
                  StrCat("[save-weights] ", Quoted(path), " is an NPZ, ", why,
@@ -150,7 +150,7 @@ Status CheckSaveWeights(const Graph& graph, const std::string& path) {
     }
     bytes += value.type.bytes();
   }
-  if (bytes <= kMostBytes) return {};
+  if (bytes <= kMaxBytes) return {};
   return fail(StrCat("which holds less than 4 GiB, and the weights are ", bytes,
                      " bytes"));
 }

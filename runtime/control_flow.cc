@@ -80,7 +80,7 @@ std::vector<std::vector<int32_t>> DeathsAfterLaunches(
   for (size_t b = 0; b < buffers.size(); ++b) {
     const Region region = buffers[b].region;
     if (region != Region::kActivations && region != Region::kWorkspace &&
-        region != Region::kHostStash && region != Region::kOutside) {
+        region != Region::kHostOffload && region != Region::kOutside) {
       continue;
     }
     // The last launch inside the lifetime; views take time but launch nothing.
@@ -178,7 +178,7 @@ void ControlFlow::AddBody(const Graph& graph, const Plan& plan) {
 std::byte* ControlFlow::Left(const Launch& launch, size_t handed,
                              int64_t i) const {
   const bool in_second =
-      handed_[handed].second != nullptr && (trips() - 1 - i) % 2 != 0;
+      handed_[handed].second != nullptr && (iterations() - 1 - i) % 2 != 0;
   return in_second ? handed_[handed].second : launch.outputs[handed].data;
 }
 

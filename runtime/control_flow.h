@@ -9,7 +9,7 @@
 // there yet.
 //
 //   ControlFlow& loop = *launch.control;
-//   for (int64_t i = 0; i < loop.trips(); ++i) {
+//   for (int64_t i = 0; i < loop.iterations(); ++i) {
 //     loop.Place(launch, 0, i);
 //     for (const Launch& inner : loop.launches(0)) Run(inner);
 //   }
@@ -70,7 +70,7 @@ class ControlFlow {
 
   size_t num_bodies() const { return bodies_.size(); }
   /// How often each body runs; 1 of a cond.
-  int64_t trips() const { return loop_ ? loop_->trips : 1; }
+  int64_t iterations() const { return loop_ ? loop_->iterations : 1; }
   bool is_loop() const { return loop_.has_value(); }
 
   const Graph& graph(size_t body) const { return *bodies_[body]->graph; }

@@ -5,7 +5,7 @@
 // asked of where operands, results and scratch lie, not of their names: a plan gives
 // bytes that have died to others.
 //
-//   const LaunchAccesses copy(fetch), next(relu);
+//   const LaunchAccesses copy(reload), next(relu);
 //   if (!next.MayRunBeside(copy)) Wait();
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_RUNTIME_RUNTIME_H_
 #define STOWAGE_RUNTIME_RUNTIME_H_
 
-// The room's facade: sessions over one arena, checkpoints, weights of others, and
+// The package's umbrella header: sessions over one arena, checkpoints, weights of others, and
 // what a backend must offer.
 
 #include "runtime/backend.h"            // IWYU pragma: export

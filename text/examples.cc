@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 // Each answer is written with all that was said before it.
-constexpr size_t kMostMessages = 1024;
+constexpr size_t kMaxMessages = 1024;
 constexpr size_t kMaxLevels = 64;  // of lists and objects
 
 Error Invalid(std::string_view message,
@@ -227,9 +227,9 @@ class ExampleReader {
                      ErrorCode::kUnsupported);
     }
     if (!messages.is_array()) return Invalid("has messages that are no list");
-    if (messages.size() > kMostMessages) {
+    if (messages.size() > kMaxMessages) {
       return Invalid(StrCat("has ", messages.size(), " messages; at most ",
-                            kMostMessages, " are read"));
+                            kMaxMessages, " are read"));
     }
     std::vector<ChatMessage> all;
     std::vector<size_t> answers;  // that are learnt

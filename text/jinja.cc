@@ -14,7 +14,7 @@ namespace stowage::jinja {
 
 namespace {
 
-constexpr int64_t kMaxSteps = 1 << 22;
+constexpr int64_t kMaxRenderSteps = 1 << 22;
 constexpr int64_t kMaxBytes = 1 << 26;
 constexpr int64_t kMaxCopies = 1024;
 constexpr int64_t kItemBytes = 64;      // of a list that is made
@@ -479,8 +479,8 @@ class Evaluator {
 
   Status Spend(int64_t bytes) {
     bytes_left_ -= bytes;
-    if (++steps_ > kMaxSteps) {
-      return UnsupportedError("more than ", kMaxSteps, " steps");
+    if (++steps_ > kMaxRenderSteps) {
+      return UnsupportedError("more than ", kMaxRenderSteps, " steps");
     }
     if (bytes_left_ < 0) {
       return UnsupportedError("strings of far more bytes than it is given");

@@ -39,16 +39,16 @@ namespace text {
 namespace {
 
 // Each step cuts within what the one before has cut, one call within another.
-constexpr size_t kMostSteps = 64;
+constexpr size_t kMaxSteps = 64;
 
 }  // namespace
 
 Result<PreTokenizer> PreTokenizer::Create(
     const std::vector<PreTokenizerStep>& steps) {
-  if (steps.size() > kMostSteps) {
+  if (steps.size() > kMaxSteps) {
     return Error{ErrorCode::kUnsupported,
                  StrCat("[text] the pre-tokenizer has ", steps.size(),
-                        " steps; at most ", kMostSteps, " are read")};
+                        " steps; at most ", kMaxSteps, " are read")};
   }
   PreTokenizer result;
   for (const PreTokenizerStep& step : steps) {

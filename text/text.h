@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TEXT_TEXT_H_
 #define STOWAGE_TEXT_TEXT_H_
 
-// The room's facade: tokenizers, and conversations as text.
+// The package's umbrella header: tokenizers, and conversations as text.
 //
 //   Result<Tokenizer> tokenizer = ReadTokenizer("tokenizer.json");
 

@@ -109,9 +109,9 @@ struct Tokenizer::Data {
 };
 
 Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
-  if (parts.tokens.size() > static_cast<size_t>(kMostTokens)) {
+  if (parts.tokens.size() > static_cast<size_t>(kMaxTokens)) {
     return InvalidArgumentError("[text] there are ", parts.tokens.size(),
-                                " tokens; at most ", kMostTokens, " are read");
+                                " tokens; at most ", kMaxTokens, " are read");
   }
   if (parts.merges.empty()) {
     return InvalidArgumentError(

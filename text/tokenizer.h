@@ -25,13 +25,13 @@
 namespace stowage {
 
 /// Ids are below this; the largest vocabularies have a few hundred thousand.
-inline constexpr int32_t kMostTokens = 1 << 20;
+inline constexpr int32_t kMaxTokens = 1 << 20;
 /// The ids of so many tokens are below this: vocabularies have few gaps, and a table by
 /// id takes no more than the tokens do.
 inline constexpr int32_t IdsOf(size_t tokens) {
-  return tokens < static_cast<size_t>(kMostTokens) / 2 - 512
+  return tokens < static_cast<size_t>(kMaxTokens) / 2 - 512
              ? static_cast<int32_t>(2 * tokens + 1024)
-             : kMostTokens;
+             : kMaxTokens;
 }
 
 /// What a tokenizer consists of, however a file says it.

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMostMerges = 1 << 22;
+constexpr int64_t kMaxMerges = 1 << 22;
 constexpr int kDeepest = 64;
 
 // Takes vocabulary and merges as they come by, so that no tree is made of them: they
@@ -101,12 +101,12 @@ class TokenizerReader {
 
   void AddToken(const Json& id) {
     const int64_t at =
-        id.is_number_unsigned() && id.get<uint64_t>() < uint64_t{kMostTokens}
+        id.is_number_unsigned() && id.get<uint64_t>() < uint64_t{kMaxTokens}
             ? id.get<int64_t>()
             : -1;
     if (at < 0) {
       error_ = StrCat("the token ", Quoted(token_), " has id ", id.dump(),
-                      "; expected a whole number from 0 to ", kMostTokens - 1);
+                      "; expected a whole number from 0 to ", kMaxTokens - 1);
       return;
     }
     tokens_.emplace_back(static_cast<int32_t>(at), token_);
@@ -115,8 +115,8 @@ class TokenizerReader {
     if (merge.empty()) {
       error_ = StrCat("merge ", merges.size(),
                       " is neither a text nor a pair of texts");
-    } else if (static_cast<int64_t>(merges.size()) >= kMostMerges) {
-      error_ = StrCat("there are more than ", kMostMerges, " merges");
+    } else if (static_cast<int64_t>(merges.size()) >= kMaxMerges) {
+      error_ = StrCat("there are more than ", kMaxMerges, " merges");
     } else {
       merges.push_back(std::move(merge));
     }
@@ -166,10 +166,10 @@ Result<bool> Flag(const Json& object, const char* name, bool absent) {
 
 Result<int32_t> Id(const Json& value, std::string_view what) {
   if (!value.is_number_unsigned() ||
-      value.get<uint64_t>() >= uint64_t{kMostTokens}) {
+      value.get<uint64_t>() >= uint64_t{kMaxTokens}) {
     return InvalidArgumentError(
         "[tokenizer.json] the id of ", what, " is ", Name(value),
-        "; expected a whole number from 0 to ", kMostTokens - 1);
+        "; expected a whole number from 0 to ", kMaxTokens - 1);
   }
   return value.get<int32_t>();
 }

@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/strings.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "report/text.h"
 #include "tools/command.h"
 
@@ -20,14 +20,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// With each lever alone and with all of them. In one piece, or in so many as were
+// With each optimization alone and with all of them. In one micro-batch, or in so many as were
 // asked for.
 Result<Json> SmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch) {
-  const Levers& allowed = fitter.options().levers;
-  Levers none = NoLevers();
+  const MemoryOptimizations& allowed = fitter.options().optimizations;
+  MemoryOptimizations none = NoOptimizations();
   none.order = allowed.order;
-  if (allowed.pieces.size() == 1) none.pieces = allowed.pieces;
-  Levers recompute = none, offload = none, all = none;
+  if (allowed.micro_batches.size() == 1)
+    none.micro_batches = allowed.micro_batches;
+  MemoryOptimizations recompute = none, offload = none, all = none;
   recompute.recompute = all.recompute = Recompute::kAuto;
   offload.offload = all.offload = OffloadChoice::kAuto;
   Json budgets = Json::object();
@@ -36,10 +37,10 @@ Result<Json> SmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch) {
                            fitter.SmallestBudget(recompute));
   budgets["micro_batches"] = nullptr;
   if (batch) {
-    Levers pieces = none;
-    pieces.pieces = all.pieces = PiecesToTry(*batch);
+    MemoryOptimizations micro_batches = none;
+    micro_batches.micro_batches = all.micro_batches = MicroBatchesToTry(*batch);
     STOWAGE_ASSIGN_OR_RETURN(budgets["micro_batches"],
-                             fitter.SmallestBudget(pieces));
+                             fitter.SmallestBudget(micro_batches));
   }
   STOWAGE_ASSIGN_OR_RETURN(budgets["offload"], fitter.SmallestBudget(offload));
   STOWAGE_ASSIGN_OR_RETURN(budgets["all"], fitter.SmallestBudget(all));
@@ -81,10 +82,10 @@ double LeastPercent(const FittedStep& step) {
   return step.cost > 0 ? 100 * step.price.least_extra_cost / step.cost : 0;
 }
 
-Result<std::optional<Foretold>> Foretell(const std::optional<OpTimes>& times,
+Result<std::optional<Predicted>> Predict(const std::optional<OpTimes>& times,
                                          StepFitter& fitter,
                                          const FittedStep& step) {
-  if (!times) return std::optional<Foretold>();
+  if (!times) return std::optional<Predicted>();
   STOWAGE_ASSIGN_OR_RETURN(const FittedStep given, fitter.AsGiven());
   const double without =
       times->StepSeconds(given.graph, given.plan.arena_bytes());
@@ -95,41 +96,43 @@ Result<std::optional<Foretold>> Foretell(const std::optional<OpTimes>& times,
   const auto percent = [&](double of_step) {
     return without > 0 ? 100 * (of_step / without - 1) : 0.0;
   };
-  return std::optional<Foretold>(
+  return std::optional<Predicted>(
       {.step_seconds = seconds,
        .extra_percent = percent(seconds),
        .least_percent = percent(seconds - avoidable),
        .estimated = times->CountEstimated(step.graph)});
 }
 
-nlohmann::ordered_json ForetoldJson(const std::optional<Foretold>& foretold) {
+nlohmann::ordered_json PredictedJson(
+    const std::optional<Predicted>& predicted) {
   using Json = nlohmann::ordered_json;
   return {
       {"predicted_step_seconds",
-       foretold ? Json(foretold->step_seconds) : Json()},
+       predicted ? Json(predicted->step_seconds) : Json()},
       {"predicted_extra_time_percent",
-       foretold ? Json(foretold->extra_percent) : Json()},
-      {"estimated_op_times", foretold ? Json(foretold->estimated) : Json()}};
+       predicted ? Json(predicted->extra_percent) : Json()},
+      {"estimated_op_times", predicted ? Json(predicted->estimated) : Json()}};
 }
 
 std::string FittedText(const FittedStep& step,
-                       const std::optional<Foretold>& foretold) {
-  constexpr size_t kMostNamed = 10;
+                       const std::optional<Predicted>& predicted) {
+  constexpr size_t kMaxNamed = 10;
   const Price& price = step.price;
   std::string text;
-  if (foretold) {
+  if (predicted) {
     text += StrCat("by the times of its ops a step takes ",
-                   Fixed(1e3 * foretold->step_seconds, 3), " ms, ",
-                   Fixed(foretold->extra_percent, 2),
-                   " % more than without a lever");
-    if (foretold->estimated > 0) {
-      text += StrCat("; ", foretold->estimated, " of ", step.graph.num_nodes(),
+                   Fixed(1e3 * predicted->step_seconds, 3), " ms, ",
+                   Fixed(predicted->extra_percent, 2),
+                   " % more than without an optimization");
+    if (predicted->estimated > 0) {
+      text += StrCat("; ", predicted->estimated, " of ", step.graph.num_nodes(),
                      " are estimated");
     }
     text += "\n";
   }
-  if (price.pieces > 1) {
-    text += StrCat("the batch is taken in ", price.pieces, " pieces\n");
+  if (price.micro_batches > 1) {
+    text += StrCat("the batch is taken in ", price.micro_batches,
+                   " micro-batches\n");
   }
   if (price.host.values > 0) {
     text += StrCat(price.host.values, " values are kept in ",
@@ -138,23 +141,23 @@ std::string FittedText(const FittedStep& step,
                    FormatBytes(price.host.bytes_per_step), " copied a step\n");
   }
   if (price.recomputed_nodes == 0) return text;
-  text +=
-      StrCat(price.recomputed_nodes, " nodes run again, ",
-             Fixed(price.extra_percent, 3),
-             " % more operations; no choice that fits needs less than ",
-             Fixed(foretold ? foretold->least_percent : LeastPercent(step), 3),
-             foretold ? " % more time\n" : " %\n");
-  const size_t named = std::min(step.remade.size(), kMostNamed);
+  text += StrCat(
+      price.recomputed_nodes, " nodes run again, ",
+      Fixed(price.extra_percent, 3),
+      " % more operations; no choice that fits needs less than ",
+      Fixed(predicted ? predicted->least_percent : LeastPercent(step), 3),
+      predicted ? " % more time\n" : " %\n");
+  const size_t named = std::min(step.recomputed.size(), kMaxNamed);
   for (size_t k = 0; k < named; ++k) {
-    const Remade& remade = step.remade[k];
-    text += StrCat("  ", WithoutControls(remade.name), ": frees ",
-                   FormatBytes(remade.freed), " for ",
-                   Fixed(100 * remade.flops / step.flops, 3), " %");
-    if (remade.times > 1) text += StrCat(", ", remade.times, " times");
+    const RecomputedNode& recomputed = step.recomputed[k];
+    text += StrCat("  ", WithoutControls(recomputed.name), ": frees ",
+                   FormatBytes(recomputed.freed), " for ",
+                   Fixed(100 * recomputed.flops / step.flops, 3), " %");
+    if (recomputed.times > 1) text += StrCat(", ", recomputed.times, " times");
     text += "\n";
   }
-  if (named < step.remade.size()) {
-    text += StrCat("  and ", step.remade.size() - named, " more\n");
+  if (named < step.recomputed.size()) {
+    text += StrCat("  and ", step.recomputed.size() - named, " more\n");
   }
   return text;
 }

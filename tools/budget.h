@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TOOLS_BUDGET_H_
 #define STOWAGE_TOOLS_BUDGET_H_
 
-// What is said of a plan that fits its budget by some lever, and of one that does
+// What is said of a plan that fits its budget by some optimization, and of one that does
 // not fit.
 
 #include <nlohmann/json.hpp>
@@ -22,8 +22,8 @@
 namespace stowage::tools {
 
 /// `error`, with which `fitter` refused a budget, and the smallest budgets that
-/// work: with the levers that are allowed, and "minimum_budgets": {"none",
-/// "recompute", "micro_batches", "offload", "all"}, with each lever alone and with
+/// work: with the optimizations that are allowed, and "minimum_budgets": {"none",
+/// "recompute", "micro_batches", "offload", "all"}, with each optimization alone and with
 /// all of them, whatever is allowed; null where there is no `batch` to cut.
 Result<nlohmann::ordered_json> RefusalJson(StepFitter& fitter,
                                            std::optional<int64_t> batch,
@@ -34,10 +34,10 @@ Result<nlohmann::ordered_json> RefusalJson(StepFitter& fitter,
 Error WithSmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch,
                           Error error);
 
-/// What op times foretell of a plan that was chosen by them.
-struct Foretold {
+/// What op times predict of a plan that was chosen by them.
+struct Predicted {
   double step_seconds = 0;
-  /// Beyond the step of fewest pieces, without recomputation.
+  /// Beyond the step of fewest micro-batches, without recomputation.
   double extra_percent = 0;
   /// Likewise, of the same step if no choice of what runs again took less time.
   double least_percent = 0;
@@ -45,18 +45,18 @@ struct Foretold {
 };
 
 /// Absent without times.
-Result<std::optional<Foretold>> Foretell(const std::optional<OpTimes>& times,
+Result<std::optional<Predicted>> Predict(const std::optional<OpTimes>& times,
                                          StepFitter& fitter,
                                          const FittedStep& step);
 
 /// {"predicted_step_seconds", "predicted_extra_time_percent",
-/// "estimated_op_times"}, null where nothing is foretold.
-nlohmann::ordered_json ForetoldJson(const std::optional<Foretold>& foretold);
+/// "estimated_op_times"}, null where nothing is predicted.
+nlohmann::ordered_json PredictedJson(const std::optional<Predicted>& predicted);
 
 /// What a step does to fit its budget, as `plan` and `train` print it for
 /// people; "" when there is nothing to do.
 std::string FittedText(const FittedStep& step,
-                       const std::optional<Foretold>& foretold);
+                       const std::optional<Predicted>& predicted);
 
 /// What no choice that fits can do with less than, in percent of the step's cost
 /// without recomputation.

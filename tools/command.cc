@@ -118,7 +118,7 @@ Status TryOutputs(std::initializer_list<PathOption> outputs,
 namespace {
 
 // Of plan files, tables and CSV: more than any of them needs.
-constexpr int64_t kMostFileBytes = int64_t{1} << 30;
+constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 
 // How long a pipe may have no writer: whoever starts both starts them at once.
 constexpr int kMomentMilliseconds = 3000;
@@ -204,10 +204,10 @@ Result<std::string> ReadFile(const std::string& path) {
   }
   const auto too_large = [&](std::string_view bytes) {
     return fail(ErrorCode::kInvalidArgument,
-                StrCat("it has ", bytes, " bytes; at most ", kMostFileBytes,
+                StrCat("it has ", bytes, " bytes; at most ", kMaxFileBytes,
                        " are read"));
   };
-  if (info.st_size > kMostFileBytes) return too_large(StrCat(info.st_size));
+  if (info.st_size > kMaxFileBytes) return too_large(StrCat(info.st_size));
   // To open a pipe that nobody writes to would wait for ever.
   const FileDescriptor in(path);
   if (in.get() < 0) return fail(ErrorCode::kIo, std::strerror(errno));
@@ -230,8 +230,8 @@ Result<std::string> ReadFile(const std::string& path) {
     if (got < 0) return fail(ErrorCode::kIo, std::strerror(errno));
     if (got == 0) break;
     size += static_cast<size_t>(got);
-    if (size > static_cast<size_t>(kMostFileBytes)) {
-      return too_large(StrCat("more than ", kMostFileBytes));
+    if (size > static_cast<size_t>(kMaxFileBytes)) {
+      return too_large(StrCat("more than ", kMaxFileBytes));
     }
     if (size == contents.size()) contents.resize(2 * size);
   }

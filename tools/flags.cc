@@ -231,9 +231,9 @@ Result<packing::PackOptions> ReadPackerFlags(const PackerFlags& flags) {
                         " packer does not search; leave the limit out, or say "
                         "--packer best")};
   }
-  constexpr double kMostSeconds = 1e6;
+  constexpr double kMaxSeconds = 1e6;
   const double seconds = *flags.time_limit;
-  if (!(seconds > 0 && seconds <= kMostSeconds)) {
+  if (!(seconds > 0 && seconds <= kMaxSeconds)) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[time-limit] ", seconds,
                         " is out of range; expected seconds above 0, at most "
@@ -340,12 +340,13 @@ Result<RankPlan> ReadRankFlags(const RankFlags& flags) {
 
 void SetRanks(const Ranks& ranks, TrainingSpec* training) {
   training->ranks = ranks;
-  if (!training->levers) return;
+  if (!training->optimizations) return;
   const int64_t part =
       PartOfRank(training->batch, ranks.ranks, ranks.rank).count;
-  std::vector<int64_t>& pieces = training->levers->pieces;
+  std::vector<int64_t>& micro_batches = training->optimizations->micro_batches;
   // One number is what was asked for.
-  if (pieces.size() > 1 && part > 0) pieces = PiecesToTry(part);
+  if (micro_batches.size() > 1 && part > 0)
+    micro_batches = MicroBatchesToTry(part);
 }
 
 }  // namespace stowage::tools

@@ -116,7 +116,7 @@ struct RankPlan {
 /// ReadShard; a link of an unknown name that is no size.
 Result<RankPlan> ReadRankFlags(const RankFlags& flags);
 
-/// Makes the training that of a rank, whose part of the batch bounds its pieces.
+/// Makes the training that of a rank, whose part of the batch bounds its micro-batches.
 void SetRanks(const Ranks& ranks, TrainingSpec* training);
 
 }  // namespace stowage::tools

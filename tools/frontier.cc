@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 // A point in percent of the cost of the step as it is.
 struct Shown {
-  const Bargain& of;
+  const ParetoPoint& of;
   double percent = 0;
   double least = 0;
   double step_cost = 0;
@@ -33,7 +33,7 @@ Json PointJson(const Shown& shown) {
           {"recompute_least_flops_percent",
            shown.by_time ? Json() : Json(shown.least)},
           {"recomputed_nodes", price.recomputed_nodes},
-          {"micro_batches", price.pieces},
+          {"micro_batches", price.micro_batches},
           {"offloaded_values", price.host.values},
           {"offload_bytes_per_step", price.host.bytes_per_step},
           {"predicted_step_seconds", if_timed(1e-9 * shown.step_cost)},
@@ -43,7 +43,7 @@ Json PointJson(const Shown& shown) {
 
 std::string HeadingOf(bool by_time, bool copies) {
   return StrCat("        budget  ", by_time ? "  more time  " : "",
-                "  more operations    at least    nodes    pieces",
+                "  more operations    at least    nodes    micro-batches",
                 copies ? "    bytes copied" : "", "\n");
 }
 
@@ -57,7 +57,7 @@ std::string ToRow(const Shown& shown, bool copies) {
                 PadLeft(Fixed(price.extra_percent, 3), 17), " %",
                 PadLeft(Fixed(shown.least, 3), 10), " %",
                 PadLeft(StrCat(price.recomputed_nodes), 9),
-                PadLeft(StrCat(price.pieces), 10), copied, "\n");
+                PadLeft(StrCat(price.micro_batches), 10), copied, "\n");
 }
 
 FrontierMark ToMark(const Shown& shown) {
@@ -70,8 +70,8 @@ FrontierMark ToMark(const Shown& shown) {
              Fixed(shown.by_time ? shown.percent : price.extra_percent, 3),
              " % more ", shown.by_time ? "time" : "operations", ", at least ",
              Fixed(shown.least, 3), " %\n", price.recomputed_nodes,
-             " nodes run again, the batch in ", price.pieces,
-             price.pieces == 1 ? " piece" : " pieces");
+             " nodes run again, the batch in ", price.micro_batches,
+             price.micro_batches == 1 ? " micro-batch" : " micro-batches");
   if (price.host.values > 0) {
     mark.note += StrCat("\n", price.host.values, " values on the host, ",
                         FormatBytes(price.host.bytes_per_step), " copied");
@@ -85,23 +85,24 @@ Result<FrontierTexts> DescribeFrontier(StepFitter& fitter,
                                        const std::optional<OpTimes>& times) {
   const bool by_time = times.has_value();
   STOWAGE_ASSIGN_OR_RETURN(const FittedStep given, fitter.AsGiven());
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Bargain> frontier,
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<ParetoPoint> frontier,
                            fitter.Frontier());
   const bool copies = std::ranges::any_of(
-      frontier, [](const Bargain& each) { return each.price.host.values > 0; });
+      frontier,
+      [](const ParetoPoint& each) { return each.price.host.values > 0; });
   FrontierTexts texts{.table = HeadingOf(by_time, copies),
                       .json = {{"frontier", Json::array()}},
                       .svg = {}};
   std::vector<FrontierMark> marks;
   const double whole = std::max(given.cost, 1.0);
-  // As it runs, its nodes fused; levers are priced among single ops.
+  // As it runs, its nodes fused; optimizations are priced among single ops.
   double of_given = given.cost;
   if (times) {
     const std::vector<double> of_nodes =
         times->CostFunction(std::nullopt)(given.graph);
     of_given = std::accumulate(of_nodes.begin(), of_nodes.end(), 0.0);
   }
-  for (const Bargain& each : frontier) {
+  for (const ParetoPoint& each : frontier) {
     const Shown shown{.of = each,
                       .percent = 100 * each.price.extra_cost / whole,
                       .least = 100 * each.price.least_extra_cost / whole,

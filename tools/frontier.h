@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TOOLS_FRONTIER_H_
 #define STOWAGE_TOOLS_FRONTIER_H_
 
-// What every budget costs, as `plan --pareto` prints it: a table, JSON, a picture.
+// What every budget costs, as `plan --pareto` prints it: a table, JSON, an image.
 //
 //   Result<FrontierTexts> texts = DescribeFrontier(fitter, question.op_times);
 //   std::cout << texts->table;
@@ -22,7 +22,7 @@ struct FrontierTexts {
   std::string svg;
 };
 
-/// Of the step from as it is to the smallest budget, with the levers that are
+/// Of the step from as it is to the smallest budget, with the optimizations that are
 /// allowed. Costs are nanoseconds if there are `times`, by which the fitter chooses,
 /// else operations. Errors: those of StepFitter::Frontier.
 Result<FrontierTexts> DescribeFrontier(StepFitter& fitter,

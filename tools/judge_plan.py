@@ -17,7 +17,7 @@ last, and prints a line for each thing that is wrong:
 - an arena that is not what its regions sum to, or above the budget.
 
 Loops and branches are run as a program would run them, their bodies in the scratch of
-their nodes, in the arena and on the host, at the addresses of each trip: all trips of
+their nodes, in the arena and on the host, at the addresses of each iteration: all iterations of
 short loops, the first ones and the last two of long ones. Then it is also wrong
 
 - that a body has no plan, or more arena, or bytes on the host, than its node has scratch;
@@ -35,10 +35,11 @@ import sys
 
 # In the order in which they lie; the last two are in the host's memory.
 REGIONS = ["weights", "state", "io", "activations", "workspace", "host_state",
-           "host_stash"]
+           "host_offload"]
+FORMER_REGION = "host_stash"  # of version 3
 OUTSIDE = "outside"  # of a body's plan: where its node's operands and results are
 NOBODY, BACKEND = 0, 1  # these two of the owners that Memory names
-MANY_TRIPS = 8
+MANY_ITERATIONS = 8
 
 
 class Memory:
@@ -107,7 +108,7 @@ class Judge:
         made = {v for node in self.nodes for v in node["results"]}
         self.leaves = [v for v in range(len(self.values)) if v not in made]
         self.is_leaf = [v not in made for v in range(len(self.values))]
-        self.outside = {}  # by root, at the trip at hand: its first byte
+        self.outside = {}  # by root, at the iteration at hand: its first byte
         self.slots_outside = {}  # by buffer, likewise
         self.owner_of = {}  # by root, likewise
         self.bodies = {}  # by node: a judge for each body, and its second places
@@ -197,7 +198,7 @@ class Judge:
                           f"{budget}")
         if self.within is None:
             return
-        host = self.regions["host_state"] + self.regions["host_stash"]
+        host = self.regions["host_state"] + self.regions["host_offload"]
         host_scratch = self.on_host[1] - self.on_host[0]
         if arena > self.within or host > host_scratch:
             self.complain(f"it takes {arena} bytes, and {host} on the host; its node "
@@ -239,7 +240,7 @@ class Judge:
         if reserve >= 0 and self.buffers[reserve]["region"] != "io":
             self.complain("the backend's reserve is no io slot")
         for region, scratch_of in (("workspace", self.plan["workspace_of"]),
-                                   ("host_stash", self.host_workspace_of)):
+                                   ("host_offload", self.host_workspace_of)):
             for time, slot in enumerate(scratch_of):
                 if slot >= 0 and self.buffers[slot]["region"] != region:
                     self.complain(f"the scratch of node {time} is no {region} slot")
@@ -265,7 +266,7 @@ class Judge:
         expected = "activations"
         slot = self.slot_of(value)
         if info["on_host"]:
-            expected = "host_state" if leaf else "host_stash"
+            expected = "host_state" if leaf else "host_offload"
         elif slot["region"] == OUTSIDE:
             expected = OUTSIDE  # check_handed knows what may be there
         elif leaf:
@@ -334,7 +335,7 @@ class Judge:
                               f"until {slot['upper']}")
 
     def handed_on(self, loop):
-        """The leaf and the output of each value that a trip leaves to the next."""
+        """The leaf and the output of each value that an iteration leaves to the next."""
         carried, summed = loop["carried"], loop["summed"]
         leaves = self.leaves[:carried] + self.leaves[len(self.leaves) - summed:]
         return list(zip(leaves, self.plan["outputs"]))
@@ -366,7 +367,7 @@ class Judge:
                 holds[self.plan["buffer_of"][leaf]] -= 1
                 if second != -1:
                     self.complain(f"{name!r} has one place, and a second one")
-            elif second == -1 and loop["trips"] == 1 and k < loop["carried"]:
+            elif second == -1 and loop["iterations"] == 1 and k < loop["carried"]:
                 pass  # read from the operand, written to the result
             elif (second == -1 or self.buffers[second]["region"] != "io" or
                   self.buffers[second]["size"] < self.values[leaf]["bytes"]):
@@ -425,7 +426,7 @@ class Judge:
 
     def run_loop(self, memory, time, node):
         loop = node["loop"]
-        trips = loop["trips"]
+        iterations = loop["iterations"]
         body, second_of = self.bodies[time][0]
         handed = body.handed_on(loop)
         operands = [(self.extent(v)[0], self.owner_of[self.values[v]["root"]])
@@ -433,11 +434,11 @@ class Judge:
         results = [self.extent(v)[0] for v in node["results"]]
         carried, sliced = loop["carried"], loop["sliced"]
 
-        def left(k, trip):
-            """Where a trip leaves what it hands on, so that the last one leaves it in
+        def left(k, iteration):
+            """Where an iteration leaves what it hands on, so that the last one leaves it in
             the result."""
             leaf, output = handed[k]
-            if body.has_one_place(leaf, output) or (trips - 1 - trip) % 2 == 0:
+            if body.has_one_place(leaf, output) or (iterations - 1 - iteration) % 2 == 0:
                 return results[k]
             return body.slot_range(body.buffers[second_of[k]])[0]
 
@@ -446,16 +447,16 @@ class Judge:
             owners.append(memory.new_owner(f"the first sum {k}"))
             memory.write(left(k, -1),
                          left(k, -1) + body.values[handed[k][0]]["bytes"], owners[k])
-        for trip in trips_to_run(trips):
-            # A single trip, too, treats what has one place as the others would.
-            found = [operands[k][0] if k < carried and trip == 0 and not (
-                         trips == 1 and body.has_one_place(*handed[k]))
-                     else left(k, trip - 1) for k in range(len(handed))]
+        for iteration in iterations_to_run(iterations):
+            # A single iteration, too, treats what has one place as the others would.
+            found = [operands[k][0] if k < carried and iteration == 0 and not (
+                         iterations == 1 and body.has_one_place(*handed[k]))
+                     else left(k, iteration - 1) for k in range(len(handed))]
             for k in range(carried):
-                if trip == 0 and found[k] != operands[k][0]:
+                if iteration == 0 and found[k] != operands[k][0]:
                     memory.write(found[k], found[k] +
                                  body.values[handed[k][0]]["bytes"], owners[k])
-            number = trips - 1 - trip if loop["reverse"] else trip
+            number = iterations - 1 - iteration if loop["reverse"] else iteration
             leaves = list(zip(found[:carried], owners[:carried]))
             for k in range(carried, len(operands)):
                 place, owner = operands[k]
@@ -463,7 +464,7 @@ class Judge:
                     place += number * self.distance_of_slices(node["inputs"][k])
                 leaves.append((place, owner))
             leaves += list(zip(found[carried:], owners[carried:]))
-            outputs = [left(k, trip) for k in range(len(handed))]
+            outputs = [left(k, iteration) for k in range(len(handed))]
             stacked = body.plan["outputs"][len(handed):]
             for k, value in enumerate(stacked, len(handed)):
                 outputs.append(results[k] + number * body.values[value]["bytes"])
@@ -506,7 +507,7 @@ class Judge:
         self.complain(f"{info['name']!r} is read at {when} where {whose}")
 
     def run(self):
-        memory = Memory(self.region_range("host_stash")[1])
+        memory = Memory(self.region_range("host_offload")[1])
         reserve = self.plan["reserve"]
         if reserve >= 0:
             memory.write(*self.slot_range(self.buffers[reserve]), BACKEND)
@@ -608,16 +609,27 @@ class Judge:
         return self.complaints
 
 
-def trips_to_run(trips):
+def iterations_to_run(iterations):
     """All, or enough to see each place before and after each other."""
-    if trips <= MANY_TRIPS:
-        return list(range(trips))
-    first = 2 + trips % 2
-    return list(range(first)) + [trips - 2, trips - 1]
+    if iterations <= MANY_ITERATIONS:
+        return list(range(iterations))
+    first = 2 + iterations % 2
+    return list(range(first)) + [iterations - 2, iterations - 1]
 
 
 def overlap(a, b):
     return a[0] < b[1] and b[0] < a[1]
+
+
+def named_as_now(part):
+    """A part of a plan of version 3, by the names of version 4."""
+    if isinstance(part, list):
+        return [named_as_now(each) for each in part]
+    if isinstance(part, dict):
+        return {"host_offload" if key == FORMER_REGION else key:
+                "host_offload" if key == "region" and value == FORMER_REGION
+                else named_as_now(value) for key, value in part.items()}
+    return part
 
 
 def main(arguments):
@@ -627,9 +639,11 @@ def main(arguments):
     try:
         with open(arguments[1], encoding="utf-8") as file:
             plan = json.load(file)
-        if plan["format"] != "stowage-plan" or plan["version"] != 3:
+        if plan["format"] != "stowage-plan" or plan["version"] not in (3, 4):
             raise ValueError(f"format {plan['format']!r}, version "
-                             f"{plan['version']!r}; expected 'stowage-plan', 3")
+                             f"{plan['version']!r}; expected 'stowage-plan', 3 or 4")
+        if plan["version"] == 3:
+            plan = named_as_now(plan)
         complaints = Judge(plan).judge()
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         print(f"judge_plan: {arguments[1]} is no plan file: {error!r}",

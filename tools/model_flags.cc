@@ -21,7 +21,7 @@
 namespace stowage::tools {
 namespace {
 
-// Pieces of a batch: a number, or absent for "auto".
+// Micro-batches of a batch: a number, or absent for "auto".
 Result<std::optional<int64_t>> ParseMicroBatches(std::string_view text) {
   if (text == "auto") return std::optional<int64_t>();
   int64_t count = 0;
@@ -59,15 +59,16 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
               "is recompute, micro-batches and offload; none; or a list of "
               "these and order, with commas; options below say more of one; "
               "default: auto with --budget and none of these, else none");
-  for (const LeverInfo& lever : LeverTable()) {
-    std::string& choice = flags->levers[std::string(lever.name)];
-    options.Add(StrCat("--", lever.name), &choice, std::string(lever.help));
+  for (const OptimizationInfo& optimization : OptimizationTable()) {
+    std::string& choice = flags->optimizations[std::string(optimization.name)];
+    options.Add(StrCat("--", optimization.name), &choice,
+                std::string(optimization.help));
   }
   options.AddEach(
-      "--keep", &flags->keep,
+      "--recompute-keep", &flags->recompute_keep,
       "A value, by name, that is never recomputed; may be repeated");
   options.AddEach(
-      "--remake", &flags->remake,
+      "--recompute-always", &flags->recompute_always,
       "A value, by name, that is always recomputed; may be repeated");
   options.Add("--op-times", &flags->op_times,
               "Choose by the times of ops in this file, which `stowage "
@@ -169,12 +170,13 @@ namespace {
 
 constexpr std::string_view kMicroBatches = "micro-batches";
 
-// What --fit allows: by LeverInfo::name, or kMicroBatches.
+// What --fit allows: by OptimizationInfo::name, or kMicroBatches.
 Result<std::set<std::string, std::less<>>> ReadFit(const ModelFlags& flags) {
   std::set<std::string, std::less<>> all = {"recompute", "offload",
                                             std::string(kMicroBatches)};
   bool chooses = !flags.micro_batches.empty();
-  for (const auto& [name, choice] : flags.levers) chooses |= !choice.empty();
+  for (const auto& [name, choice] : flags.optimizations)
+    chooses |= !choice.empty();
   if (flags.fit == "auto") return all;
   if (flags.fit.empty() && !flags.budget.empty() && !chooses) return all;
   std::set<std::string, std::less<>> listed;
@@ -198,45 +200,50 @@ Result<std::set<std::string, std::less<>>> ReadFit(const ModelFlags& flags) {
 
 }  // namespace
 
-Result<Levers> ReadLevers(const ModelFlags& flags,
-                          std::optional<int64_t> batch) {
-  Levers levers = NoLevers();
+Result<MemoryOptimizations> ReadOptimizations(const ModelFlags& flags,
+                                              std::optional<int64_t> batch) {
+  MemoryOptimizations optimizations = NoOptimizations();
   STOWAGE_ASSIGN_OR_RETURN(const auto fit, ReadFit(flags));
-  for (const LeverInfo& lever : LeverTable()) {
-    const auto choice = flags.levers.find(std::string(lever.name));
-    if (choice != flags.levers.end() && !choice->second.empty()) {
-      STOWAGE_RETURN_IF_ERROR(lever.set(levers, choice->second));
-    } else if (fit.contains(lever.name)) {
-      STOWAGE_RETURN_IF_ERROR(
-          lever.set(levers, lever.name == "order" ? "memory" : "auto"));
+  for (const OptimizationInfo& optimization : OptimizationTable()) {
+    const auto choice =
+        flags.optimizations.find(std::string(optimization.name));
+    if (choice != flags.optimizations.end() && !choice->second.empty()) {
+      STOWAGE_RETURN_IF_ERROR(optimization.set(optimizations, choice->second));
+    } else if (fit.contains(optimization.name)) {
+      STOWAGE_RETURN_IF_ERROR(optimization.set(
+          optimizations, optimization.name == "order" ? "memory" : "auto"));
     }
   }
-  levers.always_kept = flags.keep;
-  levers.always_remade = flags.remake;
-  const bool names_some = !flags.keep.empty() || !flags.remake.empty();
-  if (names_some && levers.recompute == Recompute::kNone) {
-    const bool keeps = !flags.keep.empty();
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[recompute] ", keeps ? "--keep " : "--remake ",
-                        Quoted(keeps ? flags.keep[0] : flags.remake[0]),
-                        " says nothing where nothing is recomputed; give "
-                        "--recompute cheap or auto with it")};
+  optimizations.always_kept = flags.recompute_keep;
+  optimizations.always_recomputed = flags.recompute_always;
+  const bool names_some =
+      !flags.recompute_keep.empty() || !flags.recompute_always.empty();
+  if (names_some && optimizations.recompute == Recompute::kNone) {
+    const bool keeps = !flags.recompute_keep.empty();
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat(
+            "[recompute] ", keeps ? "--recompute-keep " : "--recompute-always ",
+            Quoted(keeps ? flags.recompute_keep[0] : flags.recompute_always[0]),
+            " says nothing where nothing is recomputed; give "
+            "--recompute cheap or auto with it")};
   }
   // A graph from a file has none to allow; to ask for them by name is an error.
   const bool is_listed = !flags.fit.empty() && flags.fit != "auto";
   const bool splits = fit.contains(kMicroBatches) && (batch || is_listed);
   STOWAGE_ASSIGN_OR_RETURN(
-      const std::optional<int64_t> pieces,
+      const std::optional<int64_t> micro_batches,
       ParseMicroBatches(!flags.micro_batches.empty() ? flags.micro_batches
                         : splits                     ? "auto"
                                                      : "1"));
-  if (!batch && pieces != 1) {
+  if (!batch && micro_batches != 1) {
     return Error{ErrorCode::kInvalidArgument,
                  "[micro-batches] a graph from a file is planned as it is; "
-                 "only a --model can be taken in pieces"};
+                 "only a --model can be taken in micro-batches"};
   }
-  levers.pieces = pieces ? std::vector{*pieces} : PiecesToTry(*batch);
-  return levers;
+  optimizations.micro_batches =
+      micro_batches ? std::vector{*micro_batches} : MicroBatchesToTry(*batch);
+  return optimizations;
 }
 
 Result<std::optional<LossScaling>> ReadLossScale(const ModelFlags& flags) {
@@ -279,7 +286,8 @@ Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
       SetOptimization(flags.optimization, &training.training));
   STOWAGE_ASSIGN_OR_RETURN(training.budget,
                            ParseSizeOption("budget", flags.budget));
-  STOWAGE_ASSIGN_OR_RETURN(training.levers, ReadLevers(flags, batch));
+  STOWAGE_ASSIGN_OR_RETURN(training.optimizations,
+                           ReadOptimizations(flags, batch));
   STOWAGE_ASSIGN_OR_RETURN(training.op_times, ReadOpTimes(flags));
   training.cache = ReadPlanCache(flags);
   return training;
@@ -314,15 +322,15 @@ Result<std::shared_ptr<const Tokenizer>> ReadTokens(const std::string& path,
 
 // What the data of a run says of its step.
 struct FromData {
-  std::shared_ptr<const PictureData> pictures = {};
+  std::shared_ptr<const ImageData> images = {};
   std::shared_ptr<const Tokenizer> tokenizer = {};
 };
 
 Result<StepSpec> ReadModelStep(const ModelFlags& flags, FromData data) {
   StepSpec spec;
   STOWAGE_ASSIGN_OR_RETURN(spec.info, FindModel(flags.model));
-  if (data.pictures != nullptr) spec.options.pictures = data.pictures->shape;
-  spec.pictures = std::move(data.pictures);
+  if (data.images != nullptr) spec.options.images = data.images->shape;
+  spec.images = std::move(data.images);
   if (data.tokenizer != nullptr && ReadsCharacters(spec.info)) {
     spec.options.vocabulary = data.tokenizer->size();
   }
@@ -359,16 +367,16 @@ Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
   if (!flags.tokenizer.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(data.tokenizer, ReadTokens(flags.tokenizer, info));
   }
-  if (info.data == ModelData::kText || !PictureData::Reads(flags.data)) {
+  if (info.data == ModelData::kText || !ImageData::Reads(flags.data)) {
     return ReadModelStep(flags.model, std::move(data));
   }
   STOWAGE_ASSIGN_OR_RETURN(
-      PictureData pictures,
-      PictureData::Load(flags.data,
-                        {.seed = static_cast<uint64_t>(flags.seed),
-                         .channels = info.pictures.channels,
-                         .labels_pixels = info.data == ModelData::kPixels}));
-  data.pictures = std::make_shared<const PictureData>(std::move(pictures));
+      ImageData images,
+      ImageData::Load(flags.data,
+                      {.seed = static_cast<uint64_t>(flags.seed),
+                       .channels = info.images.channels,
+                       .labels_pixels = info.data == ModelData::kPixels}));
+  data.images = std::make_shared<const ImageData>(std::move(images));
   return ReadModelStep(flags.model, std::move(data));
 }
 

@@ -16,12 +16,12 @@
 #include "base/result.h"
 #include "formats/array.h"
 #include "ir/dtype.h"
+#include "nn/image_data.h"
 #include "nn/lora.h"
 #include "nn/models.h"
-#include "nn/picture_data.h"
 #include "onnx/onnx.h"
 #include "planner/fit/cost.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "text/text.h"
 #include "tools/flags.h"
 #include "tools/options.h"
@@ -38,15 +38,15 @@ struct ModelFlags {
   std::string optimizer;   // empty: the model's
   std::string loss_scale;  // empty: dynamic for f16, else none
   OptimizationFlags optimization;
-  std::string budget;                     // empty: none
-  int threads = 0;                        // 0: one per hardware thread
-  std::vector<std::string> keep, remake;  // names of values
-  std::string op_times;                   // a file; empty: none
+  std::string budget;  // empty: none
+  int threads = 0;     // 0: one per hardware thread
+  std::vector<std::string> recompute_keep, recompute_always;  // names of values
+  std::string op_times;       // a file; empty: none
   std::string fit;            // empty: auto with a budget and no choice below
   std::string micro_batches;  // empty: as `fit` has it
   bool allow_batch_change = false;
-  /// Choices, by LeverInfo::name; empty: as `fit` has it.
-  std::map<std::string, std::string> levers;
+  /// Choices, by OptimizationInfo::name; empty: as `fit` has it.
+  std::map<std::string, std::string> optimizations;
   std::string plan_cache;  // a folder; empty: the usual one
   bool no_plan_cache = false;
   std::optional<int64_t> lora_rank;  // absent: no adapters
@@ -84,12 +84,12 @@ void AddRunOptions(Options& options, RunFlags* flags);
 /// Declares those of the model, of the device and of the seed alone.
 void AddStepOptions(Options& options, RunFlags* flags);
 
-/// The levers that the flags allow, for a step of `batch` examples; absent where a
+/// The optimizations that the flags allow, for a step of `batch` examples; absent where a
 /// graph is planned as it is. Errors, kInvalidArgument: no such choice; names of
-/// values where nothing may run again; pieces of a graph, or more pieces than
+/// values where nothing may run again; micro-batches of a graph, or more micro-batches than
 /// examples.
-Result<Levers> ReadLevers(const ModelFlags& flags,
-                          std::optional<int64_t> batch);
+Result<MemoryOptimizations> ReadOptimizations(const ModelFlags& flags,
+                                              std::optional<int64_t> batch);
 
 /// The times that --op-times names; absent without it. Errors: those of ReadFile
 /// and of OpTimes::Parse.
@@ -107,7 +107,7 @@ struct StepSpec {
   TrainingSpec training;               // without programs beside the step
   std::optional<LoraRules> lora = {};  // beside a model's own layers
   /// What --data has, where the model's sizes depend on it.
-  std::shared_ptr<const PictureData> pictures;
+  std::shared_ptr<const ImageData> images;
   /// Where the model is an ONNX file's: it, with whose weights a run begins, its graph
   /// that judges, and the examples for its inputs.
   std::shared_ptr<const OnnxModel> onnx = {};
@@ -124,7 +124,7 @@ struct StepSpec {
 Result<std::optional<LossScaling>> ReadLossScale(const ModelFlags& flags);
 
 /// What the flags say of a step of any model, for as many examples: optimizer, with the
-/// defaults for it where it is the model's, budget, levers, plan cache; all but
+/// defaults for it where it is the model's, budget, optimizations, plan cache; all but
 /// SetNoDecay, which wants the model. Errors name the option.
 Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
                                        const TrainingDefaults& defaults,
@@ -135,7 +135,7 @@ Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags);
 /// The same of a step over the data, and over the tokens of a tokenizer, if one is given:
 /// a model of characters has as many then, of any other it may have no more. Errors:
-/// PictureData's and ReadTokenizer's besides.
+/// ImageData's and ReadTokenizer's besides.
 Result<StepSpec> ReadRunFlags(const RunFlags& flags);
 
 /// The model's graph for a purpose, for as many examples as are asked for.

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <iostream>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -107,6 +108,23 @@ std::string Joined(const std::vector<std::string>& names,
 // "--name" of "--name=value".
 std::string NameOf(const std::string& argument) {
   return argument.substr(0, argument.find('='));
+}
+
+// Former names of flags, which work for one release, with a note.
+constexpr std::pair<std::string_view, std::string_view> kOldNames[] = {
+    {"--keep", "--recompute-keep"},
+    {"--remake", "--recompute-always"},
+};
+
+void TranslateOldNames(std::span<std::string> arguments) {
+  for (std::string& argument : arguments) {
+    const std::string name = NameOf(argument);
+    for (const auto& [before, now] : kOldNames) {
+      if (name != before) continue;
+      std::cerr << "stowage: " << before << " is now " << now << std::endl;
+      argument = StrCat(now, argument.substr(name.size()));
+    }
+  }
 }
 
 const CLI::App* FindSubcommand(const CLI::App& app, std::string_view name) {
@@ -422,6 +440,7 @@ int Program::Run(int argc, char** argv) {
       app_->get_option_no_throw(NameOf(arguments.front())) != nullptr;
   if (command == nullptr && !is_own_flag) return RefuseFirst(arguments);
   if (command != nullptr) {
+    TranslateOldNames(arguments);
     const Result<std::vector<std::string>> from_file =
         ConfigArguments(*command, std::span(arguments).subspan(1));
     if (!from_file.ok()) return Fail(from_file.error());

@@ -62,7 +62,7 @@ struct Subject {
   RankPlan ranks;
 
   StepPlanner& planner() { return training ? training->step() : *graph; }
-  // What pieces are made of: the part of the rank that is planned.
+  // What micro-batches are made of: the part of the rank that is planned.
   std::optional<int64_t> batch() const {
     if (!training) return std::nullopt;
     const TrainingSpec& trained = training->spec();
@@ -125,8 +125,8 @@ Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
   }
   StepQuestion question{.fit = {.plan = options, .on_choice = on_choice},
                         .cache = ReadPlanCache(flags.model)};
-  STOWAGE_ASSIGN_OR_RETURN(question.fit.levers,
-                           ReadLevers(flags.model, std::nullopt));
+  STOWAGE_ASSIGN_OR_RETURN(question.fit.optimizations,
+                           ReadOptimizations(flags.model, std::nullopt));
   STOWAGE_ASSIGN_OR_RETURN(question.budget,
                            ParseSizeOption("budget", flags.model.budget));
   STOWAGE_ASSIGN_OR_RETURN(question.op_times, ReadOpTimes(flags.model));
@@ -142,7 +142,7 @@ Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
   return subject;
 }
 
-// What ranks need and send; nothing is foretold of links that are not named.
+// What ranks need and send; nothing is predicted of links that are not named.
 Json RanksJson(const Subject& subject, const Graph& step, Bytes arena) {
   const bool trains = subject.training.has_value();
   const Bytes wire = WireBytes(step);
@@ -178,7 +178,7 @@ std::string RanksText(const Subject& subject, const Graph& step) {
 }
 
 Json Describe(Subject& subject, const FittedStep& step,
-              const std::optional<Foretold>& foretold, const Report& report) {
+              const std::optional<Predicted>& predicted, const Report& report) {
   const Price& price = step.price;
   const auto percent = [&](double part) {
     return step.flops > 0 ? 100 * part / step.flops : 0.0;
@@ -205,27 +205,28 @@ Json Describe(Subject& subject, const FittedStep& step,
   json.update(FiguresJson(report, 20));
   json["order_bound_bytes"] =
       step.order_bound ? Json(*step.order_bound) : Json();
-  const Levers& levers = subject.planner().question().fit.levers;
-  json["recompute"] = RecomputeName(levers.recompute);
+  const MemoryOptimizations& optimizations =
+      subject.planner().question().fit.optimizations;
+  json["recompute"] = RecomputeName(optimizations.recompute);
   json["recomputed_nodes"] = price.recomputed_nodes;
   json["recompute_flops_percent"] = price.extra_percent;
   json["recompute_least_flops_percent"] =
-      foretold ? Json() : Json(LeastPercent(step));
+      predicted ? Json() : Json(LeastPercent(step));
   json["recompute_least_time_percent"] =
-      foretold ? Json(foretold->least_percent) : Json();
-  json["remade"] = Json::array();
-  for (const Remade& remade : step.remade) {
-    json["remade"].push_back({{"name", remade.name},
-                              {"bytes_freed", remade.freed},
-                              {"flops_percent", percent(remade.flops)},
-                              {"times", remade.times}});
+      predicted ? Json(predicted->least_percent) : Json();
+  json["recomputed"] = Json::array();
+  for (const RecomputedNode& recomputed : step.recomputed) {
+    json["recomputed"].push_back({{"name", recomputed.name},
+                                  {"bytes_freed", recomputed.freed},
+                                  {"flops_percent", percent(recomputed.flops)},
+                                  {"times", recomputed.times}});
   }
-  json["micro_batches"] = price.pieces;
-  json["offload"] = OffloadName(levers.offload);
+  json["micro_batches"] = price.micro_batches;
+  json["offload"] = OffloadName(optimizations.offload);
   json["offloaded_values"] = price.host.values;
   json["offload_bytes_per_step"] = price.host.bytes_per_step;
   json.update(RanksJson(subject, step.graph, report.arena));
-  json.update(ForetoldJson(foretold));
+  json.update(PredictedJson(predicted));
   const std::optional<Bytes> budget = subject.planner().question().budget;
   json["budget_bytes"] = budget ? Json(*budget) : Json();
   json["fits"] = !budget || report.arena <= *budget;
@@ -333,10 +334,10 @@ int RefusePlan(const PlanFlags& flags, Subject& subject, WorkProgress& progress,
   }
   const Result<FittedStep> given = planner.fitter().AsGiven();
   if (!given.ok()) return Fail(given.error());
-  const auto foretold =
-      Foretell(planner.question().op_times, planner.fitter(), *given);
-  if (!foretold.ok()) return Fail(foretold.error());
-  Json json = Describe(subject, *given, *foretold,
+  const auto predicted =
+      Predict(planner.question().op_times, planner.fitter(), *given);
+  if (!predicted.ok()) return Fail(predicted.error());
+  Json json = Describe(subject, *given, *predicted,
                        MakeReport(given->graph, given->plan));
   const Result<Json> refusal =
       RefusalJson(planner.fitter(), subject.batch(), error);
@@ -436,9 +437,10 @@ int RunPlan(const PlanFlags& flags) {
   if (!flags.output.empty()) {
     const Status written = WriteOutput(
         flags.output,
-        PlanToJson(step.plan, step.graph,
-                   {.budget = budget,
-                    .levers = ToText(planner.question().fit.levers)}));
+        PlanToJson(
+            step.plan, step.graph,
+            {.budget = budget,
+             .optimizations = ToText(planner.question().fit.optimizations)}));
     if (!written.ok()) return Fail(written.error());
   }
   const Report& report = UntilExit(MakeReport(step.graph, step.plan));
@@ -454,10 +456,10 @@ int RunPlan(const PlanFlags& flags) {
                             .budget = budget}));
     if (!written.ok()) return Fail(written.error());
   }
-  const auto foretold = Foretell(times, planner.fitter(), step);
-  if (!foretold.ok()) return Fail(foretold.error());
+  const auto predicted = Predict(times, planner.fitter(), step);
+  if (!predicted.ok()) return Fail(predicted.error());
   if (flags.json) {
-    Json json = Describe(*subject, step, *foretold, report);
+    Json json = Describe(*subject, step, *predicted, report);
     json["minimum_budget_bytes"] = *smallest;
     if (flags.explain) json["passes"] = PassesJson(step.passes);
     if (subject->canonical) {
@@ -489,7 +491,7 @@ int RunPlan(const PlanFlags& flags) {
   if (counts_traffic) {
     std::cout << "\n" << ToText(CountTraffic(step.graph, rates));
   }
-  const std::string fitting = FittedText(step, *foretold);
+  const std::string fitting = FittedText(step, *predicted);
   if (!fitting.empty()) std::cout << "\n" << fitting;
   if (budget) {
     std::cout << "\nfits the budget of " << FormatBytes(*budget) << ", "

@@ -130,9 +130,9 @@ int RunReport(const ReportFlags& flags) {
 void AddReport(Program& program) {
   Options options = program.AddSubcommand(
       "report",
-      "Print a plan file as text, JSON, picture, page, trace or "
+      "Print a plan file as text, JSON, image, page, trace or "
       "stream, or compare two",
-      "stowage report kept.plan remade.plan --format html "
+      "stowage report kept.plan recomputed.plan --format html "
       "-o both.html");
   const auto flags = std::make_shared<ReportFlags>();
   options.Group("data");

@@ -51,7 +51,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kLeast = 2, kMost = 20;
+constexpr int64_t kMin = 2, kMax = 20;
 constexpr double kSeconds = 2;
 
 // Writes a scalar that only some steps read.
@@ -79,7 +79,7 @@ Result<Trial> TrySteps(Training& training, Task& task, int64_t seed) {
   STOWAGE_RETURN_IF_ERROR(TakeOne(*steps[task.ShapeOf(1)], task, 1, seed));
   Trial trial;
   double seconds = 0, tokens = 0;
-  while (trial.steps < kLeast || (trial.steps < kMost && seconds < kSeconds)) {
+  while (trial.steps < kMin || (trial.steps < kMax && seconds < kSeconds)) {
     const int64_t number = ++trial.steps + 1;
     const size_t shape = task.ShapeOf(number);
     const Clock::time_point start = Clock::now();
@@ -283,15 +283,15 @@ Result<bool> AgreeOnRun(const TrainFlags& flags, const StepSpec& spec,
 
 // What is said of a plan that was found, and of a budget that was refused: also as
 // JSON, if that is wanted.
-Result<std::optional<Foretold>> Tell(const StepSpec& spec,
-                                     TrainingPlanner& planner,
-                                     const TrainingPlan& plan) {
+Result<std::optional<Predicted>> Tell(const StepSpec& spec,
+                                      TrainingPlanner& planner,
+                                      const TrainingPlan& plan) {
   if (!plan.cache_note.empty()) std::cerr << plan.cache_note << std::endl;
   STOWAGE_ASSIGN_OR_RETURN(
-      const std::optional<Foretold> foretold,
-      Foretell(spec.training.op_times, planner.step().fitter(), plan.step));
-  std::cerr << FittedText(plan.step, foretold);
-  return foretold;
+      const std::optional<Predicted> predicted,
+      Predict(spec.training.op_times, planner.step().fitter(), plan.step));
+  std::cerr << FittedText(plan.step, predicted);
+  return predicted;
 }
 
 int Refuse(const TrainFlags& flags, const StepSpec& spec,
@@ -498,7 +498,7 @@ struct Speed {
 };
 
 // Steps that take longer by the rates of the device are not tried.
-constexpr double kMostToTry = 20;
+constexpr double kMaxToTry = 20;
 
 // By a few of its steps, where the memory for them is there and they take no minutes;
 // else by what the device does in a second. Ranks would each try as many steps as their
@@ -515,9 +515,9 @@ Result<Speed> Gauge(const TrainFlags& flags, const StepSpec& spec,
           static_cast<double>(task.tokens_per_step(0)) / seconds,
       .by = "rates",
       .how =
-          "foretold by its operations and bytes, and what this device does of "
+          "predicted by its operations and bytes, and what this device does of "
           "them in a second"};
-  if (!spec.tuning || !ranks.alone() || seconds > kMostToTry) return guess;
+  if (!spec.tuning || !ranks.alone() || seconds > kMaxToTry) return guess;
   Result<Training> opened = Training::Open(plan, backend);
   if (!opened.ok()) {
     return opened.error().code == ErrorCode::kDevice ? Result<Speed>(guess)
@@ -537,16 +537,16 @@ Result<Speed> Gauge(const TrainFlags& flags, const StepSpec& spec,
 // What the run would take, without taking it.
 int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
              TrainingPlanner& planner, const TrainingPlan& plan,
-             const Report& report, const std::optional<Foretold>& foretold,
+             const Report& report, const std::optional<Predicted>& predicted,
              Backend& backend, Task& task, const RankRun& ranks) {
   Result<Speed> speed = Error{};
-  if (foretold) {
+  if (predicted) {
     speed = Speed{
-        .step_seconds = foretold->step_seconds,
+        .step_seconds = predicted->step_seconds,
         .tokens_per_second = static_cast<double>(task.tokens_per_step(0)) /
-                             foretold->step_seconds,
+                             predicted->step_seconds,
         .by = "op_times",
-        .how = "foretold by the times of its ops"};
+        .how = "predicted by the times of its ops"};
   } else {
     speed = Gauge(flags, spec, plan, backend, task, ranks);
   }
@@ -570,7 +570,7 @@ int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
       json["programs"].push_back({{"name", program.name},
                                   {"arena_bytes", program.plan.arena_bytes()}});
     }
-    json.update(ForetoldJson(foretold));
+    json.update(PredictedJson(predicted));
     json["predicted_step_seconds"] = speed->step_seconds;
     json["predicted_tokens_per_second"] = speed->tokens_per_second;
     json["predicted_by"] = speed->by;
@@ -582,7 +582,7 @@ int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
             << FormatBytes(plan.arena_bytes()) << " (" << plan.arena_bytes()
             << " bytes)";
   if (budget) std::cout << ", within a budget of " << FormatBytes(*budget);
-  std::cout << "; the smallest budget that works with these levers is "
+  std::cout << "; the smallest budget that works with these optimizations is "
             << FormatBytes(*smallest) << " (" << *smallest << " bytes)\n"
             << speed->how << ": a step takes about "
             << Fixed(speed->step_seconds, 3) << " s, "
@@ -662,13 +662,13 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   if (!plan.ok()) {
     return Refuse(flags, spec, *planner, *progress, plan.error());
   }
-  const auto foretold = Tell(spec, *planner, *plan);
-  if (!foretold.ok()) return Fail(foretold.error());
+  const auto predicted = Tell(spec, *planner, *plan);
+  if (!predicted.ok()) return Fail(predicted.error());
   const Report report = MakeReport(plan->step.graph, plan->step.plan);
   Page page{.title = report.graph_name, .budget = spec.training.budget};
   if (!flags.html.empty()) page.programs = DescribePrograms(*plan);
   if (flags.dry_run) {
-    return ShowPlan(flags, spec, *planner, *plan, report, *foretold, *backend,
+    return ShowPlan(flags, spec, *planner, *plan, report, *predicted, *backend,
                     **task, ranks);
   }
   if (flags.chat && training.ranks.shard == Sharding::kWeights) {
@@ -683,7 +683,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   if (evaluation_batch > 0) NoteEvaluation(spec, evaluation_batch);
   std::optional<Graph> whole_step;
   if (training.ranks.shard != Sharding::kNone) {
-    Result<PiecedStep> whole =
+    Result<SampledStep> whole =
         BuildSteps(training.model, training.batch, training.loss,
                    training.training)(1, Sampling::kAll);
     if (!whole.ok()) return Fail(whole.error());
@@ -810,7 +810,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
       .memory = memory,
       .session = opened->session(),
       .report = report,
-      .foretold = *foretold,
+      .predicted = *predicted,
       .seconds = std::chrono::duration<double>(Clock::now() - start).count(),
       .ranks = ranks.ranks()};
   if (flags.json) {

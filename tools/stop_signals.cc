@@ -38,7 +38,7 @@ void Catch(int number) {
 
 // How often a write that waits looks whether a signal has come.
 constexpr milliseconds kLook{20};
-constexpr size_t kMostPending = 1 << 16;
+constexpr size_t kMaxPending = 1 << 16;
 
 bool IsFile(int descriptor) {
   struct stat info;
@@ -134,7 +134,7 @@ int StoppableOutput::sync() {
 
 bool StoppableOutput::Append(std::string_view text) {
   pending_ += text;
-  const bool is_due = pending_.size() > kMostPending ||
+  const bool is_due = pending_.size() > kMaxPending ||
                       (is_terminal_ && text.find('\n') != text.npos);
   return !is_due || Flush();
 }

@@ -13,7 +13,7 @@
 #include "base/strings.h"
 #include "ir/dtype.h"
 #include "nn/digits_data.h"
-#include "nn/picture_data.h"
+#include "nn/image_data.h"
 #include "nn/text_data.h"
 #include "text/text.h"
 #include "train/step_builder.h"
@@ -197,11 +197,10 @@ class DigitsTask : public Task {
   std::vector<int32_t> y_;
 };
 
-class PictureTask : public Task {
+class ImageTask : public Task {
  public:
-  PictureTask(std::shared_ptr<const PictureData> data, int64_t batch,
-              uint64_t seed, const Augmentation& augmentation,
-              const TaskShare& share)
+  ImageTask(std::shared_ptr<const ImageData> data, int64_t batch, uint64_t seed,
+            const Augmentation& augmentation, const TaskShare& share)
       : Task(share),
         data_(std::move(data)),
         part_(PartOf(share, batch)),
@@ -212,7 +211,7 @@ class PictureTask : public Task {
                 {.batch = batch, .seed = seed, .augmentation = augmentation}) {}
 
   Status WriteBatch(Runner& train, int64_t step) override {
-    STOWAGE_ASSIGN_OR_RETURN(const PictureBatch batch, reader_.Get(step));
+    STOWAGE_ASSIGN_OR_RETURN(const ImageBatch batch, reader_.Get(step));
     const auto rows = [this](auto values) {
       const size_t size = values.size() / static_cast<size_t>(batch_);
       return values.subspan(static_cast<size_t>(part_.first) * size,
@@ -235,12 +234,12 @@ class PictureTask : public Task {
     ClassifierScore score(std::ssize(y));
     STOWAGE_ASSIGN_OR_RETURN(
         const std::vector<Score> scores,
-        ScoreAll(
-            share_, size / batch, progress, [&](int64_t i) -> Result<Score> {
-              STOWAGE_RETURN_IF_ERROR(ReadPictures(*data_, i * batch, x, y));
-              STOWAGE_RETURN_IF_ERROR(Write(evaluate, x, y));
-              return score.Step(evaluate, y);
-            }));
+        ScoreAll(share_, size / batch, progress,
+                 [&](int64_t i) -> Result<Score> {
+                   STOWAGE_RETURN_IF_ERROR(ReadImages(*data_, i * batch, x, y));
+                   STOWAGE_RETURN_IF_ERROR(Write(evaluate, x, y));
+                   return score.Step(evaluate, y);
+                 }));
     return score.Mean(scores);
   }
 
@@ -255,12 +254,12 @@ class PictureTask : public Task {
     return runner.Write("y", y);
   }
 
-  const std::shared_ptr<const PictureData> data_;
+  const std::shared_ptr<const ImageData> data_;
   const BatchPart part_;
   const int64_t batch_;
   std::vector<float> x_;  // of evaluations
   std::vector<int32_t> y_;
-  PictureReader reader_;
+  ImageReader reader_;
 };
 
 // In letters of any case.
@@ -364,17 +363,17 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
       return MakeTextTask(std::move(text), batch, seq, seed, kEvaluationBatches,
                           share);
     }
-    case ModelData::kPictures:
+    case ModelData::kImages:
     case ModelData::kPixels:
       break;
   }
-  if (spec.pictures != nullptr) {
+  if (spec.images != nullptr) {
     // A slot in use, two ahead, and one of evaluations.
-    STOWAGE_RETURN_IF_ERROR(CheckBatch(
-        batch, 4 * (spec.pictures->shape.size() * SizeOf(DType::kF32) +
-                    spec.pictures->labels * SizeOf(DType::kI32))));
-    return std::unique_ptr<Task>(std::make_unique<PictureTask>(
-        spec.pictures, batch, seed, spec.info.augmentation, share));
+    STOWAGE_RETURN_IF_ERROR(
+        CheckBatch(batch, 4 * (spec.images->shape.size() * SizeOf(DType::kF32) +
+                               spec.images->labels * SizeOf(DType::kI32))));
+    return std::unique_ptr<Task>(std::make_unique<ImageTask>(
+        spec.images, batch, seed, spec.info.augmentation, share));
   }
   if (spec.info.data == ModelData::kPixels) {
     return Error{
@@ -383,7 +382,7 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
                " learns a label for each pixel; give an .npz with "
                "\"x\" (N, C, H, W) and \"y\" (N, H, W)")};
   }
-  if (spec.info.pictures != kDigitPictures) {
+  if (spec.info.images != kDigitImages) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[data] ", Quoted(path),
                         " is read as rows of digits, "

@@ -136,7 +136,7 @@ Status TakeStep(Runner& runner);
 
 /// The task of the model on the data in `path`, which the spec may hold already.
 /// Errors: those of TextData and DigitsData; rows of digits for a model of other
-/// pictures.
+/// images.
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
                                        const std::string& path, uint64_t seed,
                                        const TaskShare& share = {});

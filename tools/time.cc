@@ -61,10 +61,10 @@ struct Measured {
   OpTimes times;
   double step_seconds = 0;   // of a step as a whole
   double by_op_seconds = 0;  // of a step run op by op
-  double extra_percent = 0;  // beyond the step without levers
+  double extra_percent = 0;  // beyond the step without optimizations
 };
 
-// Steps as a whole and op by op, with and without levers in turn, so that all
+// Steps as a whole and op by op, with and without optimizations in turn, so that all
 // meet the same machine. Each runs three times, right after the other kind, and
 // the last run counts: it finds the caches as its own kind left them, as the steps
 // of a training do. `without` may be the same as `train`.
@@ -179,9 +179,9 @@ int RunTime(const TimeFlags& flags) {
   if (!plan.ok()) return Fail(plan.error());
 
   StepFitter& fitter = planner->step().fitter();
-  const Result<std::optional<Foretold>> foretold =
-      Foretell(spec->training.op_times, fitter, plan->step);
-  if (!foretold.ok()) return Fail(foretold.error());
+  const Result<std::optional<Predicted>> predicted =
+      Predict(spec->training.op_times, fitter, plan->step);
+  if (!predicted.ok()) return Fail(predicted.error());
   Result<FittedStep> given = fitter.AsGiven();
   if (!given.ok()) return Fail(given.error());
   const bool is_as_given = Equal(plan->step.graph, given->graph);
@@ -214,7 +214,7 @@ int RunTime(const TimeFlags& flags) {
         {"step_by_op_seconds", measured->by_op_seconds},
         {"ops_seconds", sum},
         {"extra_time_percent", measured->extra_percent}};
-    json.update(ForetoldJson(*foretold));
+    json.update(PredictedJson(*predicted));
     PrintJson(json);
     return kExitDone;
   }
@@ -226,9 +226,9 @@ int RunTime(const TimeFlags& flags) {
             << " ms\n";
   if (without) {
     std::cerr << Fixed(measured->extra_percent, 2)
-              << " % more than without a lever, by pairs of steps";
-    if (*foretold) {
-      std::cerr << "; foretold " << Fixed((*foretold)->extra_percent, 2)
+              << " % more than without an optimization, by pairs of steps";
+    if (*predicted) {
+      std::cerr << "; predicted " << Fixed((*predicted)->extra_percent, 2)
                 << " %";
     }
     std::cerr << "\n";

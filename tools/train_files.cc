@@ -89,16 +89,16 @@ std::string ExamplesNote(const ExampleSplit& split) {
 }
 
 // The folder's name and what is in it.
-std::string FolderNote(const std::string& path, const PictureData& data) {
-  const PictureShape& shape = data.shape;
+std::string FolderNote(const std::string& path, const ImageData& data) {
+  const ImageShape& shape = data.shape;
   std::string note =
       StrCat(std::filesystem::weakly_canonical(path).filename().string(), " (",
-             data.train.size(), " + ", data.held_out.size(), " pictures, ",
+             data.train.size(), " + ", data.held_out.size(), " images, ",
              shape.channels, " x ", shape.height, " x ", shape.width, ", ",
              shape.classes, " classes, means");
   for (const float mean : data.mean) note += StrCat(" ", mean);
   uint64_t labels = 0;
-  for (const PictureSet* const set : {&data.train, &data.held_out}) {
+  for (const ImageSet* const set : {&data.train, &data.held_out}) {
     for (int64_t i = 0; i < set->size(); ++i) {
       labels = Digest(std::as_bytes(set->labels(i)), labels);
     }
@@ -189,9 +189,9 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
     }
   }
   std::error_code ignored;
-  if (spec.pictures != nullptr &&
+  if (spec.images != nullptr &&
       std::filesystem::is_directory(flags.data, ignored)) {
-    add("data", FolderNote(flags.data, *spec.pictures));
+    add("data", FolderNote(flags.data, *spec.images));
     return notes;
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::string data, DataNote(flags.data));
@@ -695,7 +695,7 @@ Json ToJson(const TrainResults& results) {
     const std::optional<Bytes> sent = BytesSentPerStep(results);
     json["bytes_sent_per_step"] = sent ? Json(*sent) : Json();
   }
-  json.update(ForetoldJson(results.foretold));
+  json.update(PredictedJson(results.predicted));
   const Backend& backend = results.session.backend();
   json["device"] = backend.name();
   for (const MemoryNote& note : backend.MemoryBesideArena()) {

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TOOLS_TRAIN_FILES_H_
 #define STOWAGE_TOOLS_TRAIN_FILES_H_
 
-// What a training run starts from and what it leaves: checkpoints and pictures. All
+// What a training run starts from and what it leaves: checkpoints and images. All
 // files are tried before the first step, so that no run ends with nowhere to write.
 
 #include <cstdint>
@@ -167,7 +167,7 @@ struct TrainResults {
   const MemoryFigures& memory;
   const Session& session;
   const Report& report;
-  const std::optional<Foretold>& foretold;
+  const std::optional<Predicted>& predicted;
   double seconds = 0;
   int ranks = 1;
 };

@@ -150,7 +150,7 @@ Result<std::string> FindTemplate(const WeightsFile& weights,
 // below 0 stands for none.
 void AddEnd(int64_t id, const std::string& from, int64_t vocabulary,
             ModelText* text) {
-  if (id < 0 || id >= kMostTokens) return;
+  if (id < 0 || id >= kMaxTokens) return;
   const auto token = static_cast<int32_t>(id);
   if (!text->end) {
     text->end = token;
@@ -246,7 +246,7 @@ Result<ModelText> ReadModelText(const WeightsFile& weights,
 namespace {
 
 constexpr int64_t kUsualPrompt = 16;  // tokens
-constexpr size_t kMostLengths = 6;
+constexpr size_t kMaxLengths = 6;
 
 Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
                                       bool has_examples) {
@@ -355,7 +355,7 @@ Result<std::vector<int64_t>> ReadLengths(const std::string& text,
   if (text.empty()) return std::vector<int64_t>{seq};
   std::vector<int64_t> lengths;
   if (text == "auto") {
-    lengths = ChooseLengths(InputsOf(split, split.train, seq), kMostLengths);
+    lengths = ChooseLengths(InputsOf(split, split.train, seq), kMaxLengths);
     // What is held out may be longer.
     lengths.front() =
         std::max(lengths.front(),

@@ -118,7 +118,7 @@ struct ParamBytes {
 };
 
 /// Of a plan that was made for `graph`, a training step's. A gradient that dies at its
-/// update counts until then, one that is summed over pieces from the first piece on.
+/// update counts until then, one that is summed over micro-batches from the first micro-batch on.
 /// Linear, but for sorting gradients by time.
 ParamBytes MeasureParamBytes(const Graph& graph, const Plan& plan);
 

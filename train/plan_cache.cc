@@ -201,7 +201,7 @@ void WritePlan(const Plan& plan, const Graph& graph, ByteWriter* out) {
   const RegionBytes& regions = plan.regions;
   for (const Bytes bytes :
        {regions.weights, regions.state, regions.io, regions.activations,
-        regions.workspace, regions.host_state, regions.host_stash,
+        regions.workspace, regions.host_state, regions.host_offload,
         plan.lower_bound, plan.no_reuse, plan.caching_allocator}) {
     out->Signed(bytes);
   }
@@ -240,7 +240,7 @@ void WritePlan(const Plan& plan, const Graph& graph, ByteWriter* out) {
 
 void WritePrice(const FittedStep& step, ByteWriter* out) {
   const Price& price = step.price;
-  out->Signed(price.pieces);
+  out->Signed(price.micro_batches);
   out->Signed(price.host.values);
   out->Signed(price.host.bytes_per_step);
   out->Signed(price.recomputed_nodes);
@@ -251,12 +251,12 @@ void WritePrice(const FittedStep& step, ByteWriter* out) {
   }
   out->Unsigned(step.order_bound.has_value());
   if (step.order_bound) out->Signed(*step.order_bound);
-  out->Count(step.remade.size());
-  for (const Remade& remade : step.remade) {
-    out->Text(remade.name);
-    out->Signed(remade.freed);
-    out->Real(remade.flops);
-    out->Signed(remade.times);
+  out->Count(step.recomputed.size());
+  for (const RecomputedNode& recomputed : step.recomputed) {
+    out->Text(recomputed.name);
+    out->Signed(recomputed.freed);
+    out->Real(recomputed.flops);
+    out->Signed(recomputed.times);
   }
 }
 
@@ -294,7 +294,7 @@ Plan ReadPlan(const Graph& graph, ByteReader* in) {
   Bytes rest = kMax - plan.alignment;
   for (Bytes* bytes :
        {&regions.weights, &regions.state, &regions.io, &regions.activations,
-        &regions.workspace, &regions.host_state, &regions.host_stash}) {
+        &regions.workspace, &regions.host_state, &regions.host_offload}) {
     *bytes = in->Int(0, rest, "a region");
     rest -= *bytes;
   }
@@ -357,7 +357,7 @@ Plan ReadPlan(const Graph& graph, ByteReader* in) {
 
 void ReadPrice(FittedStep* step, ByteReader* in) {
   Price& price = step->price;
-  price.pieces = in->Int(1, kMax, "the pieces");
+  price.micro_batches = in->Int(1, kMax, "the micro-batches");
   price.host.values =
       static_cast<int>(in->Int(0, kMaxInt, "the values on the host"));
   price.host.bytes_per_step = in->Int(0, kMax, "the bytes copied");
@@ -371,13 +371,13 @@ void ReadPrice(FittedStep* step, ByteReader* in) {
   if (in->Below(2, "a flag") != 0) {
     step->order_bound = in->Int(0, kMax, "the bound of all orders");
   }
-  step->remade.resize(in->Count("the number of remade nodes"));
-  for (Remade& remade : step->remade) {
+  step->recomputed.resize(in->Count("the number of recomputed nodes"));
+  for (RecomputedNode& recomputed : step->recomputed) {
     if (!in->ok()) break;
-    remade.name = in->Text();
-    remade.freed = in->Int(0, kMax, "what is freed");
-    remade.flops = in->Real();
-    remade.times = static_cast<int>(in->Int(0, kMaxInt, "the times"));
+    recomputed.name = in->Text();
+    recomputed.freed = in->Int(0, kMax, "what is freed");
+    recomputed.flops = in->Real();
+    recomputed.times = static_cast<int>(in->Int(0, kMaxInt, "the times"));
   }
 }
 

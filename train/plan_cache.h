@@ -20,7 +20,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 
 namespace stowage {
 

@@ -14,63 +14,68 @@ namespace stowage {
 namespace {
 
 // Of two, the last updates params on its way back; a loop does so after it.
-constexpr int64_t kFewestInLoop = 3;
+constexpr int64_t kMinInLoop = 3;
 
-// A batch in pieces as equal as can be.
-struct BatchPieces {
+// A batch in micro-batches as equal as can be.
+struct BatchMicroBatches {
   Graph large, small;
   std::vector<const Graph*> graphs = {};  // of these two
 };
 
-Status BuildPieces(const ModelFn& model, int64_t batch, int64_t pieces,
-                   BatchPieces* built) {
-  if (pieces > batch) {
+Status BuildMicroBatches(const ModelFn& model, int64_t batch,
+                         int64_t micro_batches, BatchMicroBatches* built) {
+  if (micro_batches > batch) {
     return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[micro-batches] ", pieces, " pieces of a batch of ",
-                        batch, "; expected at most ", batch)};
+                 StrCat("[micro-batches] ", micro_batches,
+                        " micro-batches of a batch of ", batch,
+                        "; expected at most ", batch)};
   }
-  STOWAGE_ASSIGN_OR_RETURN(built->large, model(LargestPiece(batch, pieces)));
-  STOWAGE_ASSIGN_OR_RETURN(built->small, model(batch / pieces));
-  built->graphs.assign(static_cast<size_t>(pieces), &built->small);
-  for (int64_t i = 0; i < batch % pieces; ++i) {
+  STOWAGE_ASSIGN_OR_RETURN(built->large,
+                           model(LargestMicroBatch(batch, micro_batches)));
+  STOWAGE_ASSIGN_OR_RETURN(built->small, model(batch / micro_batches));
+  built->graphs.assign(static_cast<size_t>(micro_batches), &built->small);
+  for (int64_t i = 0; i < batch % micro_batches; ++i) {
     built->graphs[static_cast<size_t>(i)] = &built->large;
   }
   return {};
 }
 
-Pieces PiecesOf(Sampling sampling) {
-  return sampling == Sampling::kAll ? Pieces::kAll : Pieces::kOneOfAKind;
+MicroBatches MicroBatchesOf(Sampling sampling) {
+  return sampling == Sampling::kAll ? MicroBatches::kAll
+                                    : MicroBatches::kOneOfAKind;
 }
 
-PiecedStep AsPieced(MicroBatchedStep step) {
+SampledStep AsSampled(MicroBatchedStep step) {
   return {.graph = std::move(step.graph),
           .begins = std::move(step.begins),
           .counts = std::move(step.counts),
           .before = std::string(kTotals)};
 }
 
-Result<PiecedStep> BuildStep(const ModelFn& model, int64_t batch,
-                             const std::string& loss,
-                             const TrainOptions& options, int64_t pieces,
-                             Sampling sampling) {
+Result<SampledStep> BuildStep(const ModelFn& model, int64_t batch,
+                              const std::string& loss,
+                              const TrainOptions& options,
+                              int64_t micro_batches, Sampling sampling) {
   STOWAGE_ASSIGN_OR_RETURN(const Graph whole, model(batch));
-  if (pieces == 1) {
+  if (micro_batches == 1) {
     STOWAGE_ASSIGN_OR_RETURN(Graph step, BuildTrainStep(whole, loss, options));
-    return PiecedStep{.graph = std::move(step)};
+    return SampledStep{.graph = std::move(step)};
   }
-  BatchPieces built;
-  STOWAGE_RETURN_IF_ERROR(BuildPieces(model, batch, pieces, &built));
-  if (sampling == Sampling::kOneForAll && pieces >= kFewestInLoop &&
-      batch % pieces == 0) {
-    Result<RepeatedPiece> step =
-        BuildRepeatedPiece(whole, built.small, pieces, loss, options);
+  BatchMicroBatches built;
+  STOWAGE_RETURN_IF_ERROR(
+      BuildMicroBatches(model, batch, micro_batches, &built));
+  if (sampling == Sampling::kOneForAll && micro_batches >= kMinInLoop &&
+      batch % micro_batches == 0) {
+    Result<RepeatedMicroBatch> step = BuildRepeatedMicroBatch(
+        whole, built.small, micro_batches, loss, options);
     if (step.ok()) {
-      PiecedStep made = {.graph = std::move(step->graph),
-                         .begins = {0, step->updates},
-                         .counts = {pieces, 1},
-                         .before = std::string(kTotals),
-                         .loop = PieceLoop{.cut = std::move(step->cut),
-                                           .joined = std::move(step->joined)}};
+      SampledStep made = {
+          .graph = std::move(step->graph),
+          .begins = {0, step->updates},
+          .counts = {micro_batches, 1},
+          .before = std::string(kTotals),
+          .loop = MicroBatchLoop{.cut = std::move(step->cut),
+                                 .joined = std::move(step->joined)}};
       if (step->first > 0) {
         made.begins.insert(made.begins.begin() + 1, step->first);
         made.counts.insert(made.counts.begin(), 1);
@@ -79,16 +84,17 @@ Result<PiecedStep> BuildStep(const ModelFn& model, int64_t batch,
     }
     if (step.error().code != ErrorCode::kUnsupported) return step.error();
   }
-  STOWAGE_ASSIGN_OR_RETURN(MicroBatchedStep step,
-                           BuildMicroBatchedStep(whole, built.graphs, loss,
-                                                 options, PiecesOf(sampling)));
-  return AsPieced(std::move(step));
+  STOWAGE_ASSIGN_OR_RETURN(
+      MicroBatchedStep step,
+      BuildMicroBatchedStep(whole, built.graphs, loss, options,
+                            MicroBatchesOf(sampling)));
+  return AsSampled(std::move(step));
 }
 
-Result<PiecedStep> BuildStepOfRank(const ModelFn& model, int64_t batch,
-                                   const Ranks& ranks, const std::string& loss,
-                                   const TrainOptions& options, int64_t pieces,
-                                   Sampling sampling) {
+Result<SampledStep> BuildStepOfRank(const ModelFn& model, int64_t batch,
+                                    const Ranks& ranks, const std::string& loss,
+                                    const TrainOptions& options,
+                                    int64_t micro_batches, Sampling sampling) {
   STOWAGE_RETURN_IF_ERROR(CheckRanks(ranks));
   if (ranks.ranks > batch) {
     return Error{ErrorCode::kInvalidArgument,
@@ -98,22 +104,24 @@ Result<PiecedStep> BuildStepOfRank(const ModelFn& model, int64_t batch,
   STOWAGE_ASSIGN_OR_RETURN(const Graph whole, model(batch));
   const int64_t count = PartOfRank(batch, ranks.ranks, ranks.rank).count;
   STOWAGE_ASSIGN_OR_RETURN(const Graph part, model(count));
-  BatchPieces built;
-  STOWAGE_RETURN_IF_ERROR(BuildPieces(model, count, pieces, &built));
+  BatchMicroBatches built;
+  STOWAGE_RETURN_IF_ERROR(
+      BuildMicroBatches(model, count, micro_batches, &built));
   STOWAGE_ASSIGN_OR_RETURN(MicroBatchedStep step,
                            BuildRankStep(whole, part, built.graphs, loss, ranks,
-                                         options, PiecesOf(sampling)));
-  return AsPieced(std::move(step));
+                                         options, MicroBatchesOf(sampling)));
+  return AsSampled(std::move(step));
 }
 
 }  // namespace
 
 StepBuilder BuildSteps(ModelFn model, int64_t batch, std::string loss,
                        TrainOptions options) {
-  return [model = std::move(model), batch, loss = std::move(loss),
-          options = std::move(options)](int64_t pieces, Sampling sampling) {
-    return BuildStep(model, batch, loss, options, pieces, sampling);
-  };
+  return
+      [model = std::move(model), batch, loss = std::move(loss),
+       options = std::move(options)](int64_t micro_batches, Sampling sampling) {
+        return BuildStep(model, batch, loss, options, micro_batches, sampling);
+      };
 }
 
 StepBuilder BuildRankSteps(ModelFn model, int64_t batch, Ranks ranks,
@@ -122,11 +130,12 @@ StepBuilder BuildRankSteps(ModelFn model, int64_t batch, Ranks ranks,
     return BuildSteps(std::move(model), batch, std::move(loss),
                       std::move(options));
   }
-  return [model = std::move(model), batch, ranks, loss = std::move(loss),
-          options = std::move(options)](int64_t pieces, Sampling sampling) {
-    return BuildStepOfRank(model, batch, ranks, loss, options, pieces,
-                           sampling);
-  };
+  return
+      [model = std::move(model), batch, ranks, loss = std::move(loss),
+       options = std::move(options)](int64_t micro_batches, Sampling sampling) {
+        return BuildStepOfRank(model, batch, ranks, loss, options,
+                               micro_batches, sampling);
+      };
 }
 
 BatchPart PartOfRank(int64_t batch, int64_t ranks, int64_t rank) {
@@ -136,8 +145,8 @@ BatchPart PartOfRank(int64_t batch, int64_t ranks, int64_t rank) {
           .count = each + (rank < larger ? 1 : 0)};
 }
 
-int64_t LargestPiece(int64_t batch, int64_t pieces) {
-  return (batch + pieces - 1) / pieces;
+int64_t LargestMicroBatch(int64_t batch, int64_t micro_batches) {
+  return (batch + micro_batches - 1) / micro_batches;
 }
 
 }  // namespace stowage

@@ -1,12 +1,12 @@
 #ifndef STOWAGE_TRAIN_STEP_BUILDER_H_
 #define STOWAGE_TRAIN_STEP_BUILDER_H_
 
-// Training steps from a model: of the whole batch, or of its pieces one after the
-// other, as the planner asks for them (planner/fit/pieces/pieces.h); or those of one of
+// Training steps from a model: of the whole batch, or of its micro-batches one after the
+// other, as the planner asks for them (planner/fit/micro-batches/micro-batches.h); or those of one of
 // several ranks, each of which takes its part of the batch so.
 //
 //   StepBuilder build = BuildSteps(model, /*batch=*/64, "loss", {});
-//   Result<PiecedStep> step = build(/*pieces=*/4, Sampling::kAll);
+//   Result<SampledStep> step = build(/*micro_batches=*/4, Sampling::kAll);
 
 #include <cstdint>
 #include <functional>
@@ -16,7 +16,7 @@
 #include "autodiff/train_options.h"
 #include "base/result.h"
 #include "ir/graph.h"
-#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 
 namespace stowage {
 
@@ -24,13 +24,13 @@ namespace stowage {
 /// and their order are the same for every number.
 using ModelFn = std::function<Result<Graph>(int64_t batch)>;
 
-/// Builds steps of `batch` examples in pieces as equal as can be. Errors:
-/// kInvalidArgument for more pieces than examples; those of `model`,
+/// Builds steps of `batch` examples in micro-batches as equal as can be. Errors:
+/// kInvalidArgument for more micro-batches than examples; those of `model`,
 /// BuildTrainStep and BuildMicroBatchedStep.
 StepBuilder BuildSteps(ModelFn model, int64_t batch, std::string loss,
                        TrainOptions options);
 
-/// The steps of one rank, whose part of the batch is taken in pieces (BuildRankStep).
+/// The steps of one rank, whose part of the batch is taken in micro-batches (BuildRankStep).
 /// Errors: those above; kInvalidArgument for more ranks than examples; those of
 /// BuildRankStep. One rank takes the steps above.
 StepBuilder BuildRankSteps(ModelFn model, int64_t batch, Ranks ranks,
@@ -44,8 +44,8 @@ struct BatchPart {
 };
 BatchPart PartOfRank(int64_t batch, int64_t ranks, int64_t rank);
 
-/// Examples in the largest piece.
-int64_t LargestPiece(int64_t batch, int64_t pieces);
+/// Examples in the largest micro-batch.
+int64_t LargestMicroBatch(int64_t batch, int64_t micro_batches);
 
 }  // namespace stowage
 

@@ -107,7 +107,7 @@ Result<std::string> StepPlanner::WriteQuestion() const {
   ByteWriter out;
   out.Text(StrCat(
       "stowage ", kVersion, " plans ", kPlanningVersion, "\n",
-      ToText(fit.levers), "alignment ", options.alignment, " packer ",
+      ToText(fit.optimizations), "alignment ", options.alignment, " packer ",
       packing::PackerName(options.packer), " in place ",
       static_cast<int>(options.in_place), " effort ", Fixed(fit.effort, 9),
       " copies ", Fixed(fit.cost_per_byte, 9), "\n",
@@ -250,7 +250,7 @@ double StepSeconds(const Graph& graph, const DeviceRates& rates) {
     for (const auto& body : BodiesOf(node)) {
       of_bodies = std::max(of_bodies, StepSeconds(*body, rates));
     }
-    seconds += static_cast<double>(TripsOf(node)) * of_bodies;
+    seconds += static_cast<double>(IterationsOf(node)) * of_bodies;
     if (!BodiesOf(node).empty()) continue;
     seconds += std::max(NodeFlops(graph, node) / rates.flops_per_second,
                         BytesOf(graph, node) / rates.bytes_per_second);

@@ -25,7 +25,7 @@
 #include "ir/graph.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 #include "runtime/backend.h"
 #include "train/plan_cache.h"
 
@@ -40,7 +40,7 @@ struct StepQuestion {
   std::string settings = {};
   FitOptions fit = {};
   std::optional<Bytes> budget = {};
-  /// Where they are given, levers are priced in time (FitOptions::cost).
+  /// Where they are given, optimizations are priced in time (FitOptions::cost).
   std::optional<OpTimes> op_times = {};
   /// Not asked where the packer has a deadline or `fit` a cost of its own.
   std::optional<PlanCache> cache = {};
@@ -64,7 +64,7 @@ class StepPlanner {
   /// The smallest budget that Plan would not refuse; kept in the cache, too.
   Result<Bytes> SmallestBudget();
 
-  /// For frontiers, the step as given, and the smallest budgets of other levers.
+  /// For frontiers, the step as given, and the smallest budgets of other optimizations.
   StepFitter& fitter() { return fitter_; }
   const StepQuestion& question() const { return question_; }
 

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TRAIN_TRAIN_H_
 #define STOWAGE_TRAIN_TRAIN_H_
 
-// The room's facade: a model and a budget in, something that trains out.
+// The package's umbrella header: a model and a budget in, something that trains out.
 
 #include "train/adapter_files.h"      // IWYU pragma: export
 #include "train/checkpoint_series.h"  // IWYU pragma: export

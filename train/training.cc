@@ -16,20 +16,23 @@
 namespace stowage {
 namespace {
 
-Status CheckPieces(const std::vector<int64_t>& pieces, int64_t batch) {
+Status CheckMicroBatches(const std::vector<int64_t>& micro_batches,
+                         int64_t batch) {
   const auto invalid = [&](std::string_view what) {
     return Error{ErrorCode::kInvalidArgument, StrCat("[micro-batches] ", what)};
   };
-  if (pieces.empty()) return invalid("no number of pieces is given; give 1");
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces[i] < 1 || pieces[i] > batch) {
+  if (micro_batches.empty())
+    return invalid("no number of micro-batches is given; give 1");
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    if (micro_batches[i] < 1 || micro_batches[i] > batch) {
       return invalid(
-          StrCat(pieces[i], " pieces of a batch of ", batch, "; expected at ",
-                 pieces[i] < 1 ? "least 1" : StrCat("most ", batch)));
+          StrCat(micro_batches[i], " micro-batches of a batch of ", batch,
+                 "; expected at ",
+                 micro_batches[i] < 1 ? "least 1" : StrCat("most ", batch)));
     }
-    if (i > 0 && pieces[i] <= pieces[i - 1]) {
-      return invalid(StrCat(pieces[i], " pieces follow ", pieces[i - 1],
-                            "; expected rising numbers"));
+    if (i > 0 && micro_batches[i] <= micro_batches[i - 1]) {
+      return invalid(StrCat(micro_batches[i], " micro-batches follow ",
+                            micro_batches[i - 1], "; expected rising numbers"));
     }
   }
   return {};
@@ -53,8 +56,9 @@ Status Check(const TrainingSpec& spec) {
         StrCat("[ranks] ", spec.ranks.ranks, " ranks take a batch of ",
                spec.batch, "; expected at least one example for each")};
   }
-  if (spec.levers) {
-    STOWAGE_RETURN_IF_ERROR(CheckPieces(spec.levers->pieces, PartOf(spec)));
+  if (spec.optimizations) {
+    STOWAGE_RETURN_IF_ERROR(
+        CheckMicroBatches(spec.optimizations->micro_batches, PartOf(spec)));
   }
   for (const ShapeSpec& shape : spec.shapes) {
     if (!shape.model) {
@@ -82,25 +86,27 @@ Status Check(const TrainingSpec& spec) {
 }
 
 // The step of the whole batch, in which the optimizer shows, and the model for
-// every other number of examples that a piece may have.
+// every other number of examples that a micro-batch may have.
 Result<std::vector<Graph>> SourcesOf(const TrainingSpec& spec,
                                      const StepBuilder& build) {
   std::vector<Graph> graphs;
-  STOWAGE_ASSIGN_OR_RETURN(PiecedStep step, build(1, Sampling::kAll));
+  STOWAGE_ASSIGN_OR_RETURN(SampledStep step, build(1, Sampling::kAll));
   graphs.push_back(std::move(step.graph));
   std::vector<int64_t> sizes;
-  for (const int64_t pieces : spec.levers->pieces) {
-    sizes.push_back(LargestPiece(PartOf(spec), pieces));
-    sizes.push_back(PartOf(spec) / pieces);
+  for (const int64_t micro_batches : spec.optimizations->micro_batches) {
+    sizes.push_back(LargestMicroBatch(PartOf(spec), micro_batches));
+    sizes.push_back(PartOf(spec) / micro_batches);
   }
   std::ranges::sort(sizes);
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   for (const int64_t size : sizes) {
-    Result<Graph> piece = spec.model(size);
-    // A model of one batch alone has no pieces.
-    if (!piece.ok() && piece.error().code == ErrorCode::kUnsupported) continue;
-    if (!piece.ok()) return piece.error();
-    graphs.push_back(*std::move(piece));
+    Result<Graph> micro_batch = spec.model(size);
+    // A model of one batch alone has no micro-batches.
+    if (!micro_batch.ok() &&
+        micro_batch.error().code == ErrorCode::kUnsupported)
+      continue;
+    if (!micro_batch.ok()) return micro_batch.error();
+    graphs.push_back(*std::move(micro_batch));
   }
   return graphs;
 }
@@ -111,7 +117,7 @@ Result<Graph> OverOwnWeights(Graph forward, const Ranks& ranks) {
   return ShardWeights(forward, ranks.ranks);
 }
 
-// What plans depend on beside graphs and levers.
+// What plans depend on beside graphs and optimizations.
 std::string SettingsOf(const TrainingSpec& spec) {
   const Ranks& ranks = spec.ranks;
   return StrCat(spec.training.allow_batch_change ? "changed " : "", "batch ",
@@ -153,7 +159,7 @@ Result<TrainingPlanner> TrainingPlanner::Make(TrainingSpec spec,
   options.budget.reset();
   options.weights.reset();
   STOWAGE_ASSIGN_OR_RETURN(Graph model, spec.model(PartOf(spec)));
-  if (!spec.levers) spec.levers = AllLevers(PartOf(spec));
+  if (!spec.optimizations) spec.optimizations = AllOptimizations(PartOf(spec));
   STOWAGE_ASSIGN_OR_RETURN(const Graph forward,
                            OverOwnWeights(std::move(model), spec.ranks));
   STOWAGE_ASSIGN_OR_RETURN(const stowage::Plan forward_plan,
@@ -170,7 +176,7 @@ Result<TrainingPlanner> TrainingPlanner::Make(TrainingSpec spec,
                    .sources = [spec, build] { return SourcesOf(spec, build); },
                    .settings = SettingsOf(spec),
                    .fit = {.plan = options,
-                           .levers = *spec.levers,
+                           .optimizations = *spec.optimizations,
                            .on_choice = spec.on_choice},
                    .budget = spec.budget,
                    .op_times = spec.op_times,
@@ -211,14 +217,15 @@ Result<PlannedShape> TrainingPlanner::PlanShape(const ShapeSpec& shape,
   TrainingSpec spec = spec_;
   spec.model = shape.model;
   spec.batch = shape.batch.value_or(spec_.batch);
-  std::vector<int64_t>& pieces = spec.levers->pieces;
-  std::erase_if(pieces, [&](int64_t count) { return count > PartOf(spec); });
-  if (pieces.empty()) pieces = {PartOf(spec)};
+  std::vector<int64_t>& micro_batches = spec.optimizations->micro_batches;
+  std::erase_if(micro_batches,
+                [&](int64_t count) { return count > PartOf(spec); });
+  if (micro_batches.empty()) micro_batches = {PartOf(spec)};
   StepQuestion question = step_->question();
   question.build = BuildRankSteps(spec.model, spec.batch, spec.ranks, spec.loss,
                                   spec.training);
   question.settings = SettingsOf(spec);
-  question.fit.levers = *spec.levers;
+  question.fit.optimizations = *spec.optimizations;
   question.sources = [spec, build = question.build] {
     return SourcesOf(spec, build);
   };

@@ -2,7 +2,7 @@
 #define STOWAGE_TRAIN_TRAINING_H_
 
 // The verb of this library: a model, a batch, an optimizer and a budget become
-// something that trains inside the budget, whatever levers that takes, on the
+// something that trains inside the budget, whatever optimizations that takes, on the
 // device that works; and the programs beside training, such as evaluation, share
 // its weights and the same budget.
 //
@@ -19,7 +19,7 @@
 //   step.Write("x", images);  step.Write("y", labels);
 //   step.Write("lr", 1e-3f);  step.Write("step", int64_t{1});
 //   step.Step();
-//   training->plan().step.plan.arena_bytes();  // and what every lever did
+//   training->plan().step.plan.arena_bytes();  // and what every optimization did
 //
 // Everything is planned before the first byte of the arena is taken. To plan
 // without a device, for frontiers and smallest budgets, there is TrainingPlanner;
@@ -40,7 +40,7 @@
 #include "base/result.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
 #include "runtime/session.h"
@@ -65,7 +65,7 @@ struct ShapeSpec {
   std::string name;  // of its runner
   ModelFn model;     // as the spec's own, with the same params
   /// Examples a step, of all ranks together; absent: as many as the spec has. Fewer are
-  /// taken in no more pieces than they are.
+  /// taken in no more micro-batches than they are.
   std::optional<int64_t> batch = {};
 };
 
@@ -83,10 +83,10 @@ struct TrainingSpec {
   /// The most bytes the arena may take, all programs included; absent: what they
   /// need as they are.
   std::optional<Bytes> budget = {};
-  /// What may be done to fit; absent: everything (AllLevers). Pieces are of this rank's
+  /// What may be done to fit; absent: everything (AllOptimizations). Micro-batches are of this rank's
   /// part of the batch.
-  std::optional<Levers> levers = {};
-  /// Of this machine's ops, to choose levers by time instead of operations.
+  std::optional<MemoryOptimizations> optimizations = {};
+  /// Of this machine's ops, to choose optimizations by time instead of operations.
   std::optional<OpTimes> op_times = {};
   /// Packer, alignment. Its budget, weights and device are filled in.
   PlanOptions planning = {};
@@ -132,7 +132,7 @@ class TrainingPlanner {
  public:
   /// For kernels that need what `device` says. What it points at must outlive
   /// this. Errors: the model's; kInvalidArgument for a batch below 1, or below the
-  /// ranks, numbers of pieces that do not rise, or lie beyond 1 and the batch, or are
+  /// ranks, numbers of micro-batches that do not rise, or lie beyond 1 and the batch, or are
   /// more than 1 where the model normalizes by its batch; CheckRanks.
   static Result<TrainingPlanner> Make(TrainingSpec spec, DeviceNeeds device);
 

@@ -186,7 +186,7 @@ class LoopGradient {
     const std::string name = SavedInLoopName(
         info.name, v_.forward().value(v_.node().results[0]).name);
     if (const auto known = v_.builder().Find(name)) return {*known, true};
-    Shape shape = {loop_.trips};
+    Shape shape = {loop_.iterations};
     for (const int64_t dim : info.type.shape) shape.push_back(dim);
     return {v_.builder().Saved(name, info.type.dtype, shape), true};
   }
@@ -294,7 +294,7 @@ class LoopGradient {
     };
     std::vector<Value> results = outer.Emit(
         OpKind::kLoop, operands,
-        {{"trips", loop_.trips},
+        {{"iterations", loop_.iterations},
          {"carried", number(carried)},
          {"sliced", number(sliced)},
          {"summed", number(sums)},

@@ -87,9 +87,9 @@ constinit const Vjp CopyVjp =
     Differentiable([](VjpContext& v) { v.Contribute(0, v.cotangent()); });
 
 // A graph is differentiated first; what lies where is decided when it is planned.
-STOWAGE_NON_DIFFERENTIABLE(Fetch, "offloading comes after differentiation");
-STOWAGE_NON_DIFFERENTIABLE(Stash, "offloading comes after differentiation");
-STOWAGE_NON_DIFFERENTIABLE(StashUpdate, "it overwrites what it reads");
+STOWAGE_NON_DIFFERENTIABLE(Reload, "offloading comes after differentiation");
+STOWAGE_NON_DIFFERENTIABLE(Offload, "offloading comes after differentiation");
+STOWAGE_NON_DIFFERENTIABLE(OffloadUpdate, "it overwrites what it reads");
 
 constinit const Vjp ConcatVjp = Differentiable([](VjpContext& v) {
   const int64_t axis = v.attrs().Int("axis");

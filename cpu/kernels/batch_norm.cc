@@ -55,7 +55,7 @@ void ForChannels(const Channels& channels, ThreadPool& pool, F&& f) {
 // --- Channels as spans -------------------------------------------------------
 
 // Elements of a span, at most.
-constexpr int64_t kMostSpan = 256;
+constexpr int64_t kMaxSpan = 256;
 
 // Whether runs leave most of a register empty.
 template <typename T>
@@ -77,7 +77,7 @@ struct Span {
 
 template <typename F>
 void ForSpans(const Channels& channels, ThreadPool& pool, F&& f) {
-  ParallelRanges(pool, channels.count, kMostSpan / channels.length,
+  ParallelRanges(pool, channels.count, kMaxSpan / channels.length,
                  [&](int64_t begin, int64_t end) {
                    f(Span{channels, begin, end});
                  });
@@ -108,7 +108,7 @@ void SumSpan(const Span& span, double* sums, F&& term) {
 // Each element's of what belongs to its channel.
 template <typename T>
 struct OfElements {
-  T values[kMostSpan];
+  T values[kMaxSpan];
 
   template <typename F>
   OfElements(const Span& span, F&& of_channel) {
@@ -134,7 +134,7 @@ void ForwardOfSpan(const Launch& launch, const Span& span) {
   T* variances = launch.outputs[2].as<T>();
   const double eps = launch.attrs->Float("eps");
   const double size = span.channels.size;
-  double sums[kMostSpan];
+  double sums[kMaxSpan];
   SumSpan<T>(span, sums,
              [&](auto at, int64_t offset) { return at.Load(x + offset); });
   for (int64_t c = span.first; c < span.end; ++c) {
@@ -169,8 +169,8 @@ void GradOfSpan(const Launch& launch, const Span& span) {
   const double size = span.channels.size;
   const OfElements<T> mean(
       span, [&](int64_t c) { return launch.inputs[2].as<const T>()[c]; });
-  double sums[kMostSpan];     // of dy
-  double centred[kMostSpan];  // of dy (x - mean)
+  double sums[kMaxSpan];     // of dy
+  double centred[kMaxSpan];  // of dy (x - mean)
   SumSpan<T>(span, sums,
              [&](auto at, int64_t offset) { return at.Load(dy + offset); });
   SumSpan<T>(span, centred, [&](auto at, int64_t offset) {

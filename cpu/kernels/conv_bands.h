@@ -45,7 +45,7 @@ class Bands {
   Bands(const Walks& walks, int64_t images, int64_t channels, int64_t most,
         int64_t unit)
       : walks_(walks), images_(images) {
-    constexpr int64_t kMostElements = 1 << 18;  // of slabs
+    constexpr int64_t kMaxElements = 1 << 18;  // of slabs
     const auto fit = [&](int64_t size, int64_t there_are) {
       int64_t fitting = std::min(there_are, most / size);
       const int64_t whole = unit / std::gcd(unit, size);
@@ -63,7 +63,7 @@ class Bands {
       cut_ = Cut::kInLines;
       at_once_ = fit(1, walks[2].count);
     }
-    while (at_once_ > 1 && channels * SlabElements() > kMostElements) {
+    while (at_once_ > 1 && channels * SlabElements() > kMaxElements) {
       at_once_ = CeilDiv(at_once_, 2);
     }
     if (cut_ != Cut::kImages) {

@@ -13,7 +13,7 @@ namespace stowage::cpu {
 namespace {
 
 constexpr int64_t kTaskRows = 16;
-constexpr int64_t kFewestTasks = 16;
+constexpr int64_t kMinTasks = 16;
 
 template <typename T>
 Bytes BytesOf(int64_t elements) {
@@ -244,13 +244,13 @@ void PutChannelsLast(const ConvGeometry& g, int64_t channels, int64_t places,
 template <typename T>
 bool TakesByBatch(const ConvGeometry& g) {
   // Larger maps have lines enough, and as rows of elements need less scratch.
-  constexpr int64_t kMostPlaces = 256;
-  constexpr int64_t kMostPlacesOfOne = 64;
-  constexpr int64_t kFewestChannels = 8;
+  constexpr int64_t kMaxPlaces = 256;
+  constexpr int64_t kMaxPlacesOfOne = 64;
+  constexpr int64_t kMinChannels = 8;
   const auto [fewer, more] = std::minmax({g.in_size(), g.out_size()});
-  return fewer <= kMostPlacesOfOne && more <= kMostPlaces &&
-         g.images >= Vec<T>::kLanes && g.channels >= kFewestChannels &&
-         g.filters >= kFewestChannels;
+  return fewer <= kMaxPlacesOfOne && more <= kMaxPlaces &&
+         g.images >= Vec<T>::kLanes && g.channels >= kMinChannels &&
+         g.filters >= kMinChannels;
 }
 
 template <typename T>
@@ -286,8 +286,7 @@ void ConvByBatch(const ConvGeometry& g, bool to_x, const T* from,
   const int64_t width = ImagesOfStrip<T>(g.images);
   const int64_t strips = CeilDiv(g.images, width);
   // Each part packs the filters anew.
-  const int64_t parts =
-      std::min(strips, CeilDiv(kFewestTasks, g.groups * chunks));
+  const int64_t parts = std::min(strips, CeilDiv(kMinTasks, g.groups * chunks));
   const int64_t part_strips = CeilDiv(strips, parts);
   pool.ParallelFor(g.groups * chunks * parts, [&](int64_t task, int thread) {
     Scratch own(of_threads +

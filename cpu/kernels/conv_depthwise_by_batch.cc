@@ -281,10 +281,10 @@ void AddAllProducts(const Walks& walks, const Frame& frame,
 
 template <typename T>
 bool TakesDepthwiseByBatch(const ConvGeometry& g) {
-  constexpr int64_t kMostElements = 1600;  // of a frame: 100 KiB of registers
+  constexpr int64_t kMaxElements = 1600;  // of a frame: 100 KiB of registers
   return IsDepthwise(g) && g.images >= Vec<T>::kLanes &&
-         Work<T>(g).frame_size <= kMostElements &&
-         Work<T>(g).map_size <= kMostElements;
+         Work<T>(g).frame_size <= kMaxElements &&
+         Work<T>(g).map_size <= kMaxElements;
 }
 
 template <typename T>

@@ -13,9 +13,9 @@
 namespace stowage::cpu {
 namespace {
 
-constexpr int64_t kMostSplits = 16;
+constexpr int64_t kMaxSplits = 16;
 constexpr int64_t kRows = 288;          // of a task, about
-constexpr int64_t kMostStrips = 4;      // of filters, of a task
+constexpr int64_t kMaxStrips = 4;       // of filters, of a task
 constexpr int64_t kBandElements = 256;  // at most
 
 // How dw is made: tasks are (split of the images, group, chunk of channels, chunk of
@@ -35,11 +35,11 @@ struct Tasks {
         channels(std::clamp<int64_t>(kRows / taps, 1, g.channels)),
         channel_chunks(CeilDiv(g.channels, channels)),
         strip(Even(g.filters, kStripColumns<T>, Vec<T>::kLanes)),
-        filters(Even(g.filters, kMostStrips * strip, strip)),
+        filters(Even(g.filters, kMaxStrips * strip, strip)),
         filter_chunks(CeilDiv(g.filters, filters)),
         tasks(g.groups * channel_chunks * filter_chunks),
-        split_images(CeilDiv(g.images,
-                             std::min(g.images, CeilDiv(kMostSplits, tasks)))) {
+        split_images(
+            CeilDiv(g.images, std::min(g.images, CeilDiv(kMaxSplits, tasks)))) {
     splits = CeilDiv(g.images, split_images);
   }
 

@@ -1,5 +1,5 @@
 // conv, conv_transpose and conv_weight_grad: which way each is made, and of the first two
-// the usual one, a matrix product of which one operand is gathered from a picture while
+// the usual one, a matrix product of which one operand is gathered from an image while
 // the product runs.
 //
 // conv and conv_transpose are the same product. Its rows are the result's
@@ -42,7 +42,7 @@ namespace {
 
 // --- conv and conv_transpose -------------------------------------------------
 
-constexpr int64_t kMostRows = 256;  // of a task
+constexpr int64_t kMaxRows = 256;  // of a task
 
 // A product whose columns are gathered: for every group,
 // to (rows, elements) = filters (rows, channels * taps) times the gathered.
@@ -104,7 +104,7 @@ template <typename T>
 struct GatherScratch {
   static constexpr int64_t kPacked =
       kBlockDepth<T> * kStripColumns<T> + Vec<T>::kLanes;
-  static constexpr int64_t kResults = kMostRows * kStripColumns<T>;
+  static constexpr int64_t kResults = kMaxRows * kStripColumns<T>;
 
   static Bytes BytesOf(const ConvGeometry& g, const Walks& walks,
                        int64_t channels) {

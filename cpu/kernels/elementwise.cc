@@ -185,17 +185,17 @@ void RunBlocks(const Launch& launch, ThreadPool& pool, size_t width,
 void RunMany(const Launch& launch, ThreadPool& pool, size_t operands,
              size_t width, ManyBody body) {
   const size_t results = launch.outputs.size();
-  STOWAGE_CHECK(operands <= kMostOperands && results <= kMostOperands);
+  STOWAGE_CHECK(operands <= kMaxOperands && results <= kMaxOperands);
   const DType dtype = launch.outputs[0].dtype();
   const auto own_width = static_cast<size_t>(SizeOf(dtype));
   const bool widens = width != own_width;
   ParallelRanges(
       pool, launch.outputs[0].size(), kChunkElements,
       [&](int64_t begin, int64_t end) {
-        float wide_x[kMostOperands][kStageElements];
-        float wide_y[kMostOperands][kStageElements];
-        const std::byte* x[kMostOperands] = {};
-        std::byte* y[kMostOperands] = {};
+        float wide_x[kMaxOperands][kStageElements];
+        float wide_y[kMaxOperands][kStageElements];
+        const std::byte* x[kMaxOperands] = {};
+        std::byte* y[kMaxOperands] = {};
         const int64_t block = widens ? kStageElements : end - begin;
         for (; begin < end; begin += block) {
           const int64_t n = std::min(block, end - begin);

@@ -38,7 +38,7 @@ struct ElementwiseBody {
   // Bytes of an element as the body sees it: of the result, of each operand.
   std::array<size_t, 4> widths;
 };
-inline constexpr size_t kMostOperands = 4;
+inline constexpr size_t kMaxOperands = 4;
 struct BlockBody {
   const void* body;
   void (*run)(const void* body, int64_t n, int64_t index,
@@ -53,12 +53,12 @@ struct ManyBody {
 // Over the first `operands` inputs of the launch, 1 to 3.
 void RunElementwise(const Launch& launch, ThreadPool& pool, int operands,
                     ElementwiseBody body);
-// Over all inputs of the launch, kMostBlockOperands at most, each element of `width`
+// Over all inputs of the launch, kMaxBlockOperands at most, each element of `width`
 // bytes as the body sees it.
-inline constexpr size_t kMostBlockOperands = 5;
+inline constexpr size_t kMaxBlockOperands = 5;
 void RunBlocks(const Launch& launch, ThreadPool& pool, size_t width,
                BlockBody body);
-// Over the first `operands` inputs and all results, kMostOperands at most, in
+// Over the first `operands` inputs and all results, kMaxOperands at most, in
 // elements of `width` bytes.
 void RunMany(const Launch& launch, ThreadPool& pool, size_t operands,
              size_t width, ManyBody body);
@@ -93,7 +93,7 @@ inline constexpr int64_t kBlockElements = 512;
 
 /// Runs body(n, index, operands) over blocks of the elements of the launch's results:
 /// n of them from element number `index` on. `operands` has a pointer for each input,
-/// kMostBlockOperands at most, to its elements in T, contiguous; the launch's are as
+/// kMaxBlockOperands at most, to its elements in T, contiguous; the launch's are as
 /// wide, or f16 or bf16 where T is float. What the body makes of them it stores itself.
 template <typename T, typename Body>
 void ElementwiseBlocks(const Launch& launch, ThreadPool& pool,
@@ -115,9 +115,9 @@ void ElementwiseMany(const Launch& launch, ThreadPool& pool, size_t operands,
                      const F& f) {
   const auto run = [](const void* typed, int64_t n, const std::byte* const* x,
                       std::byte* const* y) {
-    std::array<const T*, internal::kMostOperands> in;
-    std::array<T*, internal::kMostOperands> out;
-    for (size_t k = 0; k < internal::kMostOperands; ++k) {
+    std::array<const T*, internal::kMaxOperands> in;
+    std::array<T*, internal::kMaxOperands> out;
+    for (size_t k = 0; k < internal::kMaxOperands; ++k) {
       in[k] = reinterpret_cast<const T*>(x[k]);
       out[k] = reinterpret_cast<T*>(y[k]);
     }

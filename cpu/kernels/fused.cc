@@ -27,7 +27,7 @@
 namespace stowage::cpu {
 namespace {
 
-static_assert(kMaxFusedOperands <= internal::kMostBlockOperands);
+static_assert(kMaxFusedOperands <= internal::kMaxBlockOperands);
 
 // The parts of a node, from one of them on.
 class Parts {
@@ -279,7 +279,7 @@ class PartsTail {
     }
 
    private:
-    static constexpr int64_t kElements = kTileRows * kMostStripColumns<T>;
+    static constexpr int64_t kElements = kTileRows * kMaxStripColumns<T>;
     static_assert(kElements <= kBlockElements);
 
     T* Repeated(int leaf) { return repeated_[static_cast<size_t>(leaf)]; }

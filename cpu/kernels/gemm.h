@@ -91,7 +91,7 @@ inline constexpr int kStripVecs = 3;
 inline constexpr int kBlockRows = 4;
 inline constexpr int kStripVecs = 3;
 #endif
-inline constexpr int kMostStripVecs = 3;
+inline constexpr int kMaxStripVecs = 3;
 
 }  // namespace internal
 
@@ -100,8 +100,8 @@ template <typename T>
 inline constexpr int64_t kStripColumns = internal::kStripVecs* Vec<T>::kLanes;
 /// Columns of a strip, at most.
 template <typename T>
-inline constexpr int64_t kMostStripColumns =
-    internal::kMostStripVecs* Vec<T>::kLanes;
+inline constexpr int64_t kMaxStripColumns =
+    internal::kMaxStripVecs* Vec<T>::kLanes;
 
 namespace internal {
 
@@ -230,7 +230,7 @@ void MultiplyVecs(int64_t m, int64_t n, int64_t k, Strided<T> a,
 
 }  // namespace internal
 
-/// a (m, k) b (k, n) into c (m, n), and `finish`; 1 <= n <= kMostStripColumns, m >= 1.
+/// a (m, k) b (k, n) into c (m, n), and `finish`; 1 <= n <= kMaxStripColumns, m >= 1.
 template <typename T>
 void MultiplyStrip(int64_t m, int64_t n, int64_t k, Strided<T> a,
                    Rows<const T> b, Rows<T> c, Into into,

@@ -47,9 +47,9 @@ struct Cells {
   int64_t Blocks(int64_t units) const { return CeilDiv(hidden, units); }
   // Of a task.
   int64_t Rows(int64_t units) const {
-    constexpr int64_t kMost = 32, kFewest = 16, kTasks = 16;
-    int64_t rows = kMost;
-    while (rows > kFewest && CeilDiv(batch, rows) * Blocks(units) < kTasks) {
+    constexpr int64_t kMax = 32, kMin = 16, kTasks = 16;
+    int64_t rows = kMax;
+    while (rows > kMin && CeilDiv(batch, rows) * Blocks(units) < kTasks) {
       rows /= 2;
     }
     return rows;

@@ -142,7 +142,7 @@ inline Strided<float> WidenBlock(const HalfMatrix& x, int64_t i, int64_t j,
 // packed strip of b; as much again for what is being widened; the sums.
 inline int64_t HalfTaskElements(int64_t rows, int64_t depth) {
   return 2 * StripElements<float>(depth) +
-         std::min(rows, kMostTaskRows) * kStripColumns<float>;
+         std::min(rows, kMaxTaskRows) * kStripColumns<float>;
 }
 
 // ProductTask of f16 or bf16. `to` is the first of the task's elements of the result,

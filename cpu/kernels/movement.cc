@@ -1,4 +1,4 @@
-// copy, concat, fetch and stash, and the strided copy under them.
+// copy, concat, reload and offload, and the strided copy under them.
 
 #include "cpu/kernels/movement.h"
 
@@ -149,10 +149,10 @@ void CopyStrided(const Shape& shape, Bytes width, const std::byte* from,
 namespace kernels {
 
 constinit const CpuKernel Copy = {.run = RunCopy, .supports = SupportsAll};
-constinit const CpuKernel Fetch = {.run = RunCopy, .supports = SupportsAll};
-constinit const CpuKernel Stash = {.run = RunCopy, .supports = SupportsAll};
-constinit const CpuKernel StashUpdate = {.run = RunCopy,
-                                         .supports = SupportsAll};
+constinit const CpuKernel Reload = {.run = RunCopy, .supports = SupportsAll};
+constinit const CpuKernel Offload = {.run = RunCopy, .supports = SupportsAll};
+constinit const CpuKernel OffloadUpdate = {.run = RunCopy,
+                                           .supports = SupportsAll};
 constinit const CpuKernel Concat = {.run = RunConcat, .supports = SupportsAll};
 
 }  // namespace kernels

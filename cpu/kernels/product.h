@@ -34,7 +34,7 @@ constexpr int64_t StripElements(int64_t depth) {
   return std::min(depth, kBlockDepth<T>) * kStripColumns<T>;
 }
 
-inline constexpr int64_t kMostTaskRows = 256;
+inline constexpr int64_t kMaxTaskRows = 256;
 
 /// Columns of a strip. Where strips are packed, at most those that scratch is planned for.
 template <typename T>
@@ -51,11 +51,11 @@ inline constexpr int64_t kTileRows = 8;
 /// to go round among the threads.
 inline int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk,
                            int threads) {
-  constexpr int64_t kFewest = 32;
+  constexpr int64_t kMin = 32;
   // Of 8 tasks, one that begins late leaves little to wait for.
   const int64_t tasks = std::max(8, 2 * threads);
-  int64_t chunk = kMostTaskRows;
-  while (chunk > kFewest && CeilDiv(rows, chunk) * tasks_per_row_chunk < tasks)
+  int64_t chunk = kMaxTaskRows;
+  while (chunk > kMin && CeilDiv(rows, chunk) * tasks_per_row_chunk < tasks)
     chunk /= 2;
   return chunk;
 }
@@ -68,7 +68,7 @@ inline int64_t RowsPerTask(const Blocking& blocking, int64_t rows,
 }
 
 /// One task: c (m, n) = a (m, k) b (k, n), or c += with `accumulate`; n <= kStripColumns,
-/// or where nothing is packed kMostStripColumns. `packs` is a Blocking's; what is not
+/// or where nothing is packed kMaxStripColumns. `packs` is a Blocking's; what is not
 /// contiguous is packed whatever it says. Each kBlockDepth of k is a sum of its own, but
 /// that the first goes on from c. `packed` has StripElements(k) elements. What is done behind, `finish` and
 /// then after(i, rows) for kTileRows rows of c at a time, finds them in the cache.

@@ -29,7 +29,7 @@ struct Sizes {
       : m(of_m), n(of_n), k(of_k) {
     k = Part(k, kBlockDepth<T>, work / (m * n));
     n = Part(n, kColumns, work / (m * k));
-    m = Part(m, kMostTaskRows, work / (n * k));
+    m = Part(m, kMaxTaskRows, work / (n * k));
   }
   int64_t m, n, k;
 };
@@ -53,7 +53,7 @@ std::vector<Blocking> Candidates(const Sizes<T>& sizes, const Strided<T>& b,
   }
   const int64_t strips = CeilDiv(sizes.n, kStripColumns<T>);
   if (RowsPerTask(sizes.m, strips, threads) < sizes.m) {
-    candidates.push_back({.task_rows = 2 * kMostTaskRows});
+    candidates.push_back({.task_rows = 2 * kMaxTaskRows});
   }
   return candidates;
 }
@@ -64,7 +64,7 @@ template <typename T>
 std::optional<BlockingTrial> ProductTrial(int64_t m, int64_t n, int64_t k,
                                           const Strided<T>& a,
                                           const Strided<T>& b, int threads) {
-  if (m * n * k < kLeastTrialWork) return std::nullopt;
+  if (m * n * k < kMinTrialWork) return std::nullopt;
   Sizes<T> sizes(m, n, k, kTrialWork * threads);
   BlockingTrial trial;
   trial.key = {sizeof(T), threads, m, n, k, a.row, a.column, b.row, b.column};
@@ -73,15 +73,15 @@ std::optional<BlockingTrial> ProductTrial(int64_t m, int64_t n, int64_t k,
       threads * StripElements<T>(sizes.k) * static_cast<Bytes>(sizeof(T));
   // Work grows with threads, and memory does not: fewer rows, then.
   Bytes of_a = 0, of_c = 0;
-  for (;; sizes.m = Part(sizes.m, kMostTaskRows, sizes.m / 2)) {
+  for (;; sizes.m = Part(sizes.m, kMaxTaskRows, sizes.m / 2)) {
     of_a = Span(a, sizes.m, sizes.k);
     of_c = AlignUp(sizes.m * n * static_cast<Bytes>(sizeof(T)),
                    kWorkspaceAlignment);
     trial.bytes = of_a + of_b + of_c + scratch;
-    if (trial.bytes <= kMostTrialBytes || sizes.m <= kMostTaskRows) break;
+    if (trial.bytes <= kMaxTrialBytes || sizes.m <= kMaxTaskRows) break;
   }
   trial.candidates = Candidates(sizes, b, threads);
-  if (trial.candidates.size() < 2 || trial.bytes > kMostTrialBytes) {
+  if (trial.candidates.size() < 2 || trial.bytes > kMaxTrialBytes) {
     return std::nullopt;
   }
   trial.run = [=](std::byte* memory, const Blocking& blocking,

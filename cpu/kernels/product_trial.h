@@ -15,8 +15,8 @@
 namespace stowage::cpu {
 
 /// The trial of a (m, k) times b (k, n), of which strides are all that is looked at. None for
-/// products too small to tell apart (kLeastTrialWork), parts that span more than
-/// kMostTrialBytes, and where there is nothing to choose from.
+/// products too small to tell apart (kMinTrialWork), parts that span more than
+/// kMaxTrialBytes, and where there is nothing to choose from.
 template <typename T>
 std::optional<BlockingTrial> ProductTrial(int64_t m, int64_t n, int64_t k,
                                           const Strided<T>& a,

@@ -148,15 +148,14 @@ struct ColumnPlan {
   explicit ColumnPlan(const AxisGroups& groups) {
     constexpr int64_t kWide = 2048;
     constexpr int64_t kBand = 512;
-    constexpr int64_t kMostPieces = 32;
+    constexpr int64_t kMaxPieces = 32;
     constexpr int64_t kEnoughTasks = 16;
     const int64_t inner = groups.inner();
     const int64_t rows = groups.reduced();
     band = inner >= kWide ? kBand : inner;
     rows_per_piece = rows;
     if (inner < kWide && groups.outer() < kEnoughTasks) {
-      rows_per_piece =
-          std::max(RowsPerChunk(inner), CeilDiv(rows, kMostPieces));
+      rows_per_piece = std::max(RowsPerChunk(inner), CeilDiv(rows, kMaxPieces));
     }
     bands = CeilDiv(inner, band);
     pieces = CeilDiv(rows, rows_per_piece);

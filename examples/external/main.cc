@@ -7,7 +7,7 @@
 
 int main() {
   constexpr int64_t kBatch = 256;
-  // No levers named: all of them.
+  // No optimizations named: all of them.
   stowage::TrainingSpec spec = {.model = own::Waves, .batch = kBatch};
   spec.budget = own::Must(Train(spec)).plan().arena_bytes() / 2;
   stowage::Training training = own::Must(Train(spec));

@@ -1,5 +1,5 @@
 // The model of this workspace keeps Stowage's laws: a plan changes no bit, nor does
-// a budget, but for the batch in pieces, where sums are rounded otherwise.
+// a budget, but for the batch in micro-batches, where sums are rounded otherwise.
 #include "waves.h"
 
 #include <algorithm>
@@ -72,26 +72,28 @@ int main() {
   TrainingSpec spec = {.model = own::Waves, .batch = kBatch};
   const Bytes arena = own::Must(Train(spec, *cpu)).plan().arena_bytes();
 
-  // All levers but pieces.
-  spec.levers = Levers{};
+  // All optimizations but micro-batches.
+  spec.optimizations = MemoryOptimizations{};
   spec.budget = arena * 6 / 10;
   Training tight = own::Must(Train(spec, *cpu));
   tight.Initialize(1);
   result.Check(tight.session().arena_bytes() <= *spec.budget, "the budget");
   result.Check(SameBits(Run(tight.step()), unplanned), "a budget changes bits");
 
-  // In pieces alone.
-  spec.levers = NoLevers();
-  spec.levers->pieces = {1, 2, 4, 8};
+  // In micro-batches alone.
+  spec.optimizations = NoOptimizations();
+  spec.optimizations->micro_batches = {1, 2, 4, 8};
   spec.budget = arena * 85 / 100;
-  Training pieces = own::Must(Train(spec, *cpu));
-  pieces.Initialize(1);
-  result.Check(pieces.plan().step.price.pieces > 1, "there are no pieces");
-  result.Check(pieces.session().arena_bytes() <= *spec.budget, "the budget");
-  const std::vector<float> losses = Run(pieces.step());
+  Training micro_batches = own::Must(Train(spec, *cpu));
+  micro_batches.Initialize(1);
+  result.Check(micro_batches.plan().step.price.micro_batches > 1,
+               "there are no micro-batches");
+  result.Check(micro_batches.session().arena_bytes() <= *spec.budget,
+               "the budget");
+  const std::vector<float> losses = Run(micro_batches.step());
   for (size_t i = 0; i < kSteps; ++i) {
     result.Check(std::abs(losses[i] - unplanned[i]) < 1e-4f * unplanned[i],
-                 "losses in pieces");
+                 "losses in micro-batches");
   }
   return result.exit_code();
 }

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "base/bytes.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "gpu/emulator/emulator.h"
 #include "gpu/queue.h"
 #include "gpu/tensor_map.h"
@@ -32,8 +32,8 @@ class EmulatedQueue : public Queue {
   }
   void Fill(std::byte* to, uint8_t value, Bytes bytes) override;
   void Copy(std::byte* to, const std::byte* from, Bytes bytes) override;
-  AttentionWay ChooseAttention(const stowage::Launch&,
-                               AttentionWays ways) override {
+  AttentionAlgorithm ChooseAttention(const stowage::Launch&,
+                                     AttentionAlgorithms ways) override {
     return ways.Has(attention_) ? attention_ : ways.first();
   }
   TensorMap Encode(const TensorMapSpec& spec) override;
@@ -47,7 +47,7 @@ class EmulatedQueue : public Queue {
   void refuse_epilogues() { takes_epilogues_ = false; }
 
   /// From now on attention is computed in this way, where it takes a launch.
-  void set_attention(AttentionWay way) { attention_ = way; }
+  void set_attention(AttentionAlgorithm way) { attention_ = way; }
 
   bool has_fault() const { return word_ != kNoFault; }
   /// The first launch that had a fault.
@@ -61,7 +61,7 @@ class EmulatedQueue : public Queue {
   mutable uint32_t word_ = kNoFault;
   uint32_t launch_ = 0;
   bool takes_epilogues_ = true;
-  AttentionWay attention_ = AttentionWay::kWarps;
+  AttentionAlgorithm attention_ = AttentionAlgorithm::kWarps;
   int64_t kernels_ = 0;
   int64_t products_ = 0;
 };

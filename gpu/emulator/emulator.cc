@@ -23,9 +23,9 @@ constinit thread_local Context context;
 namespace {
 
 constexpr int kLanes = 32;
-constexpr uint32_t kMostThreads = 1024;
-constexpr size_t kMostShared = 227 * 1024;  // of a block, on sm_90
-constexpr size_t kMostStatic = 48 * 1024;
+constexpr uint32_t kMaxThreads = 1024;
+constexpr size_t kMaxShared = 227 * 1024;  // of a block, on sm_90
+constexpr size_t kMaxStatic = 48 * 1024;
 constexpr size_t kDynamicAlignment = 1024;
 constexpr std::byte kNan{0xFF};  // so filled, every float type holds NaN
 constexpr std::byte kGuard{0xA5};
@@ -192,9 +192,9 @@ void Machine::Run(const KernelCall& call, const EmulatorOptions& options) {
   call_ = &call;
   options_ = &options;
   STOWAGE_CHECK(call.threads > 0 && call.threads % kLanes == 0 &&
-                call.threads <= kMostThreads);
+                call.threads <= kMaxThreads);
   STOWAGE_CHECK(call.grid.x > 0 && call.grid.y > 0 && call.grid.y <= kMaxGridY);
-  STOWAGE_CHECK(call.dynamic_shared <= kMostShared);
+  STOWAGE_CHECK(call.dynamic_shared <= kMaxShared);
   lots_ = Lots(options.seed);
   threads_.resize(call.threads);
   warps_.resize(call.threads / kLanes);
@@ -308,7 +308,7 @@ void Machine::OpenShared(const char* name, std::byte* bytes, size_t size) {
   for (const SharedRange& range : shared_) {
     if (range.bytes != context.dynamic_shared) fixed += range.size;
   }
-  if (fixed > kMostStatic || fixed + call_->dynamic_shared > kMostShared) {
+  if (fixed > kMaxStatic || fixed + call_->dynamic_shared > kMaxShared) {
     Complain(StrCat("too much shared memory: ", fixed, " bytes in arrays, ",
                     call_->dynamic_shared, " at launch"));
     Leave();

@@ -16,12 +16,12 @@ namespace {
 constexpr size_t kDepth = 16;  // of a factor
 constexpr size_t kWarps = 4, kWarpgroupLanes = 32;
 constexpr size_t kStripRows = 16;  // of a left factor, of a warp
-constexpr size_t kMostProductBytes = 16 * 4 * sizeof(float);  // of an array
+constexpr size_t kMaxProductBytes = 16 * 4 * sizeof(float);  // of an array
 
 // What sums under way are: NaN.
-const std::array<std::byte, kMostProductBytes>& Noise() {
-  static const std::array<std::byte, kMostProductBytes> noise = [] {
-    std::array<std::byte, kMostProductBytes> bytes;
+const std::array<std::byte, kMaxProductBytes>& Noise() {
+  static const std::array<std::byte, kMaxProductBytes> noise = [] {
+    std::array<std::byte, kMaxProductBytes> bytes;
     bytes.fill(std::byte{0xFF});
     return bytes;
   }();
@@ -32,7 +32,7 @@ const std::array<std::byte, kMostProductBytes>& Noise() {
 // will be.
 struct Handed {
   ProductArray array;
-  alignas(float) std::array<std::byte, kMostProductBytes> content;
+  alignas(float) std::array<std::byte, kMaxProductBytes> content;
   int under_way = 0;
 };
 
@@ -316,7 +316,7 @@ void FenceProxies() {
 }
 
 void FenceProduct(const ProductArray& array) {
-  STOWAGE_CHECK(array.bytes <= kMostProductBytes);
+  STOWAGE_CHECK(array.bytes <= kMaxProductBytes);
   Member& me = Me();
   Handed* handed = Find(me, array.at);
   if (handed == nullptr) handed = &me.handed.emplace_back();

@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/attention_params.h"
@@ -121,30 +121,32 @@ bool TakesFive(const Launch& launch, const AttentionParams& p) {
 
 // Who enqueues a pass in a way, and what that takes.
 struct TensorPass {
-  AttentionWay way;
+  AttentionAlgorithm way;
   bool (*takes)(const Launch&, const AttentionParams&);
   void (*enqueue)(DType, const AttentionParams&, Queue&);
 };
 constexpr TensorPass kForward[] = {
-    {AttentionWay::kWarps, OnTensorCores, EnqueueTensorAttention},
-    {AttentionWay::kWarpgroups, OnWarpgroups, EnqueueWarpgroupAttention},
+    {AttentionAlgorithm::kWarps, OnTensorCores, EnqueueTensorAttention},
+    {AttentionAlgorithm::kWarpgroups, OnWarpgroups, EnqueueWarpgroupAttention},
 };
 constexpr TensorPass kGrad[] = {
-    {AttentionWay::kWarps, OnTensorCores, EnqueueTensorAttentionGrad},
-    {AttentionWay::kWarpgroups, OnWarpgroups, EnqueueWarpgroupAttentionGrad},
-    {AttentionWay::kFiveProducts, TakesFive, EnqueueFiveProductAttentionGrad},
+    {AttentionAlgorithm::kWarps, OnTensorCores, EnqueueTensorAttentionGrad},
+    {AttentionAlgorithm::kWarpgroups, OnWarpgroups,
+     EnqueueWarpgroupAttentionGrad},
+    {AttentionAlgorithm::kFiveProducts, TakesFive,
+     EnqueueFiveProductAttentionGrad},
 };
 
 // Enqueues the launch in the way that the queue chooses. False: none takes it.
 bool EnqueueOnTensorCores(const Launch& launch,
                           std::span<const TensorPass> passes,
                           const AttentionParams& p, Queue& queue) {
-  AttentionWays ways;
+  AttentionAlgorithms ways;
   for (const TensorPass& pass : passes) {
     if (pass.takes(launch, p)) ways.Add(pass.way);
   }
   if (ways.empty()) return false;
-  const AttentionWay way = queue.ChooseAttention(launch, ways);
+  const AttentionAlgorithm way = queue.ChooseAttention(launch, ways);
   for (const TensorPass& pass : passes) {
     if (pass.way == way) pass.enqueue(launch.inputs[0].dtype(), p, queue);
   }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kThreads = 256;
 // Bytes received from each other rank at once: enough for a link to run at its rate.
-constexpr Bytes kMostChunk = Bytes{4} << 20;
+constexpr Bytes kMaxChunk = Bytes{4} << 20;
 
 // The parts of a sum: this rank's, and those of the others, one behind the other.
 struct SumPartsParams {
@@ -209,7 +209,7 @@ void EnqueueOwnBlock(const Launch& launch, Queue& queue) {
 
 // Room for a chunk of each other rank.
 Bytes ScratchFor(Bytes block, int64_t ranks) {
-  const Bytes chunk = AlignUp(std::min(block, kMostChunk), kSlotAlignment);
+  const Bytes chunk = AlignUp(std::min(block, kMaxChunk), kSlotAlignment);
   return (ranks - 1) * chunk;
 }
 Bytes ScratchOfAllReduce(const OpArgs& args, std::span<const TensorType>) {

@@ -24,9 +24,9 @@ namespace stowage::gpu {
 /// Blocks of the grid over rows: enough for the device, few enough that the sums
 /// stay small beside the operands.
 inline int64_t SumBlocks(int64_t rows) {
-  constexpr int64_t kMost = 512;
+  constexpr int64_t kMax = 512;
   constexpr int64_t kRows = 8;  // of a block, at least
-  return std::clamp((rows + kRows - 1) / kRows, int64_t{1}, kMost);
+  return std::clamp((rows + kRows - 1) / kRows, int64_t{1}, kMax);
 }
 
 /// What one param's gradient is the sum of, and where it goes.
@@ -38,18 +38,18 @@ struct ColumnSum {
 };
 
 /// As many as a grid adds up at most.
-template <int kMost>
+template <int kMax>
 struct ColumnSumsParams {
-  ColumnSum sums[kMost];
+  ColumnSum sums[kMax];
 };
 
 namespace internal {
 
 // 32 columns a block of the grid, whose y is which of the sums. Warps take turns
 // at the blocks of the first grid.
-template <typename T, int kMost>
+template <typename T, int kMax>
 STOWAGE_KERNEL(kRowThreads)
-AddColumnSums(STOWAGE_PARAMS(ColumnSumsParams<kMost>) p) {
+AddColumnSums(STOWAGE_PARAMS(ColumnSumsParams<kMax>) p) {
   STOWAGE_SHARED(float, of_warp, kRowThreads);
   const ColumnSum& of = p.sums[BlockIdY()];
   const int64_t column = int64_t{BlockId()} * kWarpSize + Lane();
@@ -72,16 +72,16 @@ AddColumnSums(STOWAGE_PARAMS(ColumnSumsParams<kMost>) p) {
 
 }  // namespace internal
 
-/// Adds up the sums of all blocks, of each param, into elements of T. At most kMost, and
+/// Adds up the sums of all blocks, of each param, into elements of T. At most kMax, and
 /// at least one.
-template <typename T, int kMost>
+template <typename T, int kMax>
 void EnqueueColumnSums(const char* name, std::span<const ColumnSum> sums,
                        Queue& queue) {
-  STOWAGE_CHECK(!sums.empty() && sums.size() <= size_t{kMost});
-  ColumnSumsParams<kMost> params = {};
+  STOWAGE_CHECK(!sums.empty() && sums.size() <= size_t{kMax});
+  ColumnSumsParams<kMax> params = {};
   std::ranges::copy(sums, params.sums);
   const int64_t widest = std::ranges::max_element(sums, {}, &ColumnSum::n)->n;
-  LaunchKernel(queue, name, internal::AddColumnSums<T, kMost>, params,
+  LaunchKernel(queue, name, internal::AddColumnSums<T, kMax>, params,
                {.x = BlocksFor(widest, kWarpSize),
                 .y = static_cast<uint32_t>(sums.size())},
                kRowThreads);

@@ -150,19 +150,19 @@ Bytes WeightGradWorkspace(const OpArgs& args,
   return pieces.count * results[0].shape.num_elements() * SizeOf(DType::kF32);
 }
 
-// Places in an image, in all filters, and beside a picture are 32-bit numbers.
+// Places in an image, in all filters, and beside an image are 32-bit numbers.
 std::string Excess(const OpArgs& args) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 4;
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max() / 4;
   const bool makes_filters = args.op == OpKind::kConvWeightGrad;
   const auto result = GetOpDef(args.op).infer(args);
   STOWAGE_CHECK(result.ok());
   const Shape& made = (*result)[0].shape;
-  const auto check = [kMost](const std::string& what, const Shape& shape,
-                             bool is_filters) -> std::string {
+  const auto check = [kMax](const std::string& what, const Shape& shape,
+                            bool is_filters) -> std::string {
     const int64_t elements = shape.num_elements() / (is_filters ? 1 : shape[0]);
-    if (elements <= kMost) return "";
+    if (elements <= kMax) return "";
     return StrCat(what, is_filters ? " has " : " has images of ", elements,
-                  " elements; expected at most ", kMost);
+                  " elements; expected at most ", kMax);
   };
   std::string excess = check(Quoted(args.names[0]), args.shape(0), false);
   if (excess.empty()) {
@@ -171,8 +171,8 @@ std::string Excess(const OpArgs& args) {
   if (excess.empty()) excess = check("its result", made, makes_filters);
   for (const char* name : {"stride", "padding", "dilation"}) {
     for (const int64_t value : args.attrs.Ints(name)) {
-      if (!excess.empty() || value <= kMost) continue;
-      excess = StrCat(name, " of ", value, "; expected at most ", kMost);
+      if (!excess.empty() || value <= kMax) continue;
+      excess = StrCat(name, " of ", value, "; expected at most ", kMax);
     }
   }
   return excess;

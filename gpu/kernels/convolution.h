@@ -67,12 +67,12 @@ struct ConvPieces {
     // At most so many blocks, a quarter of them of the largest tiles: one wave of a GPU
     // that they keep busy.
     constexpr int64_t kBlocks = 512;
-    constexpr int64_t kLeastUnits = 8;  // of a piece
+    constexpr int64_t kMinUnits = 8;  // of a piece
     const int64_t all = CeilDiv(g.images * g.out_size(), kUnit);
     const int64_t blocks = g.groups * CeilDiv(g.filters, kTile) *
                            CeilDiv(g.channels * g.kernel_size(), kTile);
     const int64_t wanted =
-        std::clamp<int64_t>(kBlocks / blocks, 1, CeilDiv(all, kLeastUnits));
+        std::clamp<int64_t>(kBlocks / blocks, 1, CeilDiv(all, kMinUnits));
     units = CeilDiv(all, wanted);
     count = CeilDiv(all, units);
   }

@@ -519,16 +519,16 @@ Bytes ScatterAddWorkspace(const OpArgs& args, std::span<const TensorType>) {
 
 // Rows and positions are sorted as 32 bits.
 std::string ScatterAddExcess(const OpArgs& args) {
-  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  constexpr int64_t kMax = (int64_t{1} << 31) - 1;
   const int64_t rows = args.shape(0)[0];
   const int64_t updates = args.shape(1).num_elements();
-  if (rows > kMost) {
+  if (rows > kMax) {
     return StrCat(Quoted(args.names[0]), " has ", rows,
-                  " rows; expected at most ", kMost);
+                  " rows; expected at most ", kMax);
   }
-  if (updates > kMost) {
+  if (updates > kMax) {
     return StrCat(Quoted(args.names[1]), " has ", updates,
-                  " elements; expected at most ", kMost);
+                  " elements; expected at most ", kMax);
   }
   return "";
 }

@@ -22,11 +22,11 @@ namespace stowage::gpu {
 
 /// The cap in bytes, a multiple of 256, for all results of one call together.
 constexpr Bytes MatMulWorkspace(int64_t result_elements) {
-  constexpr Bytes kMost = Bytes{32} << 20;
+  constexpr Bytes kMax = Bytes{32} << 20;
   constexpr int64_t kSplits = 8;
   constexpr Bytes kF32 = 4;
-  const int64_t elements = std::min(result_elements, kMost);
-  return std::min(kMost, AlignUp(kSplits * kF32 * elements, 256));
+  const int64_t elements = std::min(result_elements, kMax);
+  return std::min(kMax, AlignUp(kSplits * kF32 * elements, 256));
 }
 
 /// Enqueues the product of a launch's first two operands, by the attributes

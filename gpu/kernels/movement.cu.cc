@@ -1,4 +1,4 @@
-// copy, concat, fetch and stash, and the strided copy under them: elements of any
+// copy, concat, reload and offload, and the strided copy under them: elements of any
 // type, as
 // integers of their width.
 
@@ -145,12 +145,12 @@ namespace kernels {
 
 constinit const GpuKernel Copy = {.enqueue = EnqueueCopy,
                                   .supports = SupportsAll};
-constinit const GpuKernel Fetch = {.enqueue = EnqueueCopy,
-                                   .supports = SupportsAll};
-constinit const GpuKernel Stash = {.enqueue = EnqueueCopy,
-                                   .supports = SupportsAll};
-constinit const GpuKernel StashUpdate = {.enqueue = EnqueueCopy,
-                                         .supports = SupportsAll};
+constinit const GpuKernel Reload = {.enqueue = EnqueueCopy,
+                                    .supports = SupportsAll};
+constinit const GpuKernel Offload = {.enqueue = EnqueueCopy,
+                                     .supports = SupportsAll};
+constinit const GpuKernel OffloadUpdate = {.enqueue = EnqueueCopy,
+                                           .supports = SupportsAll};
 constinit const GpuKernel Concat = {.enqueue = EnqueueConcat,
                                     .supports = SupportsAll};
 

@@ -13,12 +13,12 @@
 namespace stowage::gpu {
 namespace {
 
-constexpr size_t kMost = kMaxParamBytes / sizeof(ColumnSum);
+constexpr size_t kMax = kMaxParamBytes / sizeof(ColumnSum);
 
 void EnqueueSumPartials(const Launch& launch, Queue& queue) {
-  for (size_t first = 0; first < launch.inputs.size(); first += kMost) {
-    std::array<ColumnSum, kMost> sums = {};
-    const size_t count = std::min(kMost, launch.inputs.size() - first);
+  for (size_t first = 0; first < launch.inputs.size(); first += kMax) {
+    std::array<ColumnSum, kMax> sums = {};
+    const size_t count = std::min(kMax, launch.inputs.size() - first);
     for (size_t i = 0; i < count; ++i) {
       const TensorView& partial = launch.inputs[first + i];
       sums[i] = {.partial = partial.as<const float>(),
@@ -27,7 +27,7 @@ void EnqueueSumPartials(const Launch& launch, Queue& queue) {
                  .blocks = partial.shape()[0]};
     }
     OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
-      EnqueueColumnSums<decltype(zero), kMost>(
+      EnqueueColumnSums<decltype(zero), kMax>(
           "sum_partials", std::span(sums).first(count), queue);
     });
   }

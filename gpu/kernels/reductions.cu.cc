@@ -240,10 +240,10 @@ void ReduceRows(const AxisGroups& groups, const Launch& launch, float factor,
 struct ColumnPlan {
   explicit ColumnPlan(const AxisGroups& groups) {
     constexpr int64_t kEnoughBlocks = 1024;
-    constexpr int64_t kFewestRows = 64;
+    constexpr int64_t kMinRows = 64;
     const int64_t rows = groups.reduced();
     const int64_t strips = CeilDiv(groups.inner(), 256) * groups.outer();
-    piece = std::max(kFewestRows, CeilDiv(rows * strips, kEnoughBlocks));
+    piece = std::max(kMinRows, CeilDiv(rows * strips, kEnoughBlocks));
     piece = std::min(piece, rows);
     pieces = CeilDiv(rows, piece);
   }

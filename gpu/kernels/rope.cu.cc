@@ -20,7 +20,7 @@ namespace stowage::gpu {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int64_t kMostPairs = 256;
+constexpr int64_t kMaxPairs = 256;
 constexpr int64_t kHeadsOfThread = 4;
 
 struct RopeParams {
@@ -37,7 +37,7 @@ struct RopeParams {
   int32_t units;       // threads of a token, of a group
   bool own_positions;  // of each example
   bool inverse;
-  double turns[kMostPairs];
+  double turns[kMaxPairs];
 };
 
 template <typename T, bool kPacked, bool kInterleaved>
@@ -164,9 +164,9 @@ void EnqueueRope(const Launch& launch, Queue& queue) {
 
 std::string RopeExcess(const OpArgs& args) {
   const int64_t dims = args.attrs.Int("dims");
-  if (dims <= 2 * kMostPairs) return "";
+  if (dims <= 2 * kMaxPairs) return "";
   return StrCat(dims, " elements of a head turn; expected at most ",
-                2 * kMostPairs);
+                2 * kMaxPairs);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ using canonical::Expressions;
 using canonical::Match;
 
 // A gate is made of what a round before has found; behind attention permutations cancel.
-constexpr int kMostRounds = 4;
+constexpr int kMaxRounds = 4;
 
 using Matches = std::vector<std::optional<Match>>;  // by node
 
@@ -107,7 +107,7 @@ Result<Graph> Replace(const Graph& graph, const Matches& matches) {
 
 Result<Canonicalized> Canonicalize(const Graph& graph) {
   Canonicalized made{.graph = graph};
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = 0; round < kMaxRounds; ++round) {
     const Expressions e(made.graph);
     Matches matches(static_cast<size_t>(made.graph.num_nodes()));
     bool is_any = false;

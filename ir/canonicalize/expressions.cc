@@ -11,9 +11,9 @@ namespace stowage::canonical {
 namespace {
 
 // Of formulas that are looked through, so that none takes long.
-constexpr int kMostFactors = 8;
-constexpr int kMostDepth = 16;
-constexpr int kMostSteps = 64;
+constexpr int kMaxFactors = 8;
+constexpr int kMaxDepth = 16;
+constexpr int kMaxSteps = 64;
 
 std::optional<Polynomial> Multiplied(const Polynomial& a, const Polynomial& b) {
   Polynomial y = {};
@@ -70,7 +70,7 @@ ValueId Expressions::Unrepeated(ValueId id) const {
 }
 
 std::optional<double> Expressions::Number(ValueId id) const {
-  for (int depth = 0; depth < kMostDepth; ++depth) {
+  for (int depth = 0; depth < kMaxDepth; ++depth) {
     const NodeId producer = graph_.value(id).producer;
     if (producer == kNoNode) return {};
     const Node& node = graph_.node(producer);
@@ -101,7 +101,7 @@ void Expressions::AddFactors(ValueId id, int depth, Product* product) const {
     product->number *= *number;
     return;
   }
-  if (depth < kMostFactors) {
+  if (depth < kMaxFactors) {
     if (const Node* node = Made(id, OpKind::kMul)) {
       AddFactors(node->inputs[0], depth + 1, product);
       AddFactors(node->inputs[1], depth + 1, product);
@@ -147,7 +147,7 @@ std::optional<Polynomial> Expressions::PolynomialIn(ValueId id,
 
 std::optional<Polynomial> Expressions::PolynomialIn(ValueId id, ValueId x,
                                                     int* steps) const {
-  if (++*steps > kMostSteps) return {};
+  if (++*steps > kMaxSteps) return {};
   if (id == x) return Polynomial{0, 1, 0, 0};
   if (const auto number = Number(id)) return Polynomial{*number, 0, 0, 0};
   const NodeId producer = graph_.value(id).producer;

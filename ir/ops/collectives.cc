@@ -30,10 +30,10 @@ Status CheckSummed(const OpArgs& args) {
 TypesResult InferBlock(const OpArgs& args) {
   const int64_t ranks = args.attrs.Int("ranks");
   const int64_t granule = args.attrs.Int("granule");
-  constexpr int64_t kMostElements = int64_t{1} << 20;
-  if (granule < 1 || granule > kMostElements) {
+  constexpr int64_t kMaxElements = int64_t{1} << 20;
+  if (granule < 1 || granule > kMaxElements) {
     return args.Fail(
-        StrCat("granule is ", granule, "; expected 1 to ", kMostElements));
+        StrCat("granule is ", granule, "; expected 1 to ", kMaxElements));
   }
   const int64_t elements = args.shape(0).num_elements();
   if (elements > std::numeric_limits<int64_t>::max() - granule) {

@@ -50,9 +50,9 @@ Status CheckLeaves(const OpArgs& args, const Graph& body) {
 }
 
 // `type` with one more axis in front.
-std::optional<TensorType> Stacked(const TensorType& type, int64_t trips) {
+std::optional<TensorType> Stacked(const TensorType& type, int64_t iterations) {
   if (type.shape.rank() >= kMaxRank) return std::nullopt;
-  Shape shape = {trips};
+  Shape shape = {iterations};
   for (const int64_t dim : type.shape) shape.push_back(dim);
   return TensorType{type.dtype, shape};
 }
@@ -60,10 +60,10 @@ std::optional<TensorType> Stacked(const TensorType& type, int64_t trips) {
 Status CheckSlice(const OpArgs& args, const LoopParts& loop, int i,
                   ValueId leaf) {
   const TensorType& type = args.type(i);
-  if (type.shape.rank() == 0 || type.shape[0] != loop.trips) {
+  if (type.shape.rank() == 0 || type.shape[0] != loop.iterations) {
     return args.Fail(StrCat("sliced ", args.Describe(i),
-                            "; its first dimension must be the ", loop.trips,
-                            " trips"));
+                            "; its first dimension must be the ",
+                            loop.iterations, " iterations"));
   }
   TensorType slice{type.dtype, {}};
   for (int axis = 1; axis < type.shape.rank(); ++axis) {
@@ -73,14 +73,15 @@ Status CheckSlice(const OpArgs& args, const LoopParts& loop, int i,
 }
 
 TypesResult InferLoop(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"trips", AttrKind::kInt},
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"iterations", AttrKind::kInt},
                                             {"carried", AttrKind::kInt},
                                             {"sliced", AttrKind::kInt},
                                             {"summed", AttrKind::kInt},
                                             {"reverse", AttrKind::kFlag},
                                             {"bodies", AttrKind::kGraphs}}));
-  for (const std::string_view name : {"trips", "carried", "sliced", "summed"}) {
-    const int64_t least = name == "trips" ? 1 : 0;
+  for (const std::string_view name :
+       {"iterations", "carried", "sliced", "summed"}) {
+    const int64_t least = name == "iterations" ? 1 : 0;
     const int64_t value = args.attrs.Int(name);
     if (value >= least && value <= (int64_t{1} << 31)) continue;
     return args.Fail(
@@ -130,7 +131,7 @@ TypesResult InferLoop(const OpArgs& args) {
       types.push_back(type);
       continue;
     }
-    const std::optional<TensorType> stacked = Stacked(type, loop.trips);
+    const std::optional<TensorType> stacked = Stacked(type, loop.iterations);
     if (!stacked) {
       return args.Fail(StrCat(BodyValue(body, output, "output"),
                               "; a stacked one has at most rank ",

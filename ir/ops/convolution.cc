@@ -17,7 +17,7 @@ namespace {
 
 // Strides, paddings, dilations and the like: their sums and products with sizes
 // then fit.
-constexpr int64_t kMost = INT32_MAX;
+constexpr int64_t kMax = INT32_MAX;
 
 using Ints = std::vector<int64_t>;
 
@@ -38,9 +38,9 @@ Status CheckList(const OpArgs& args, const char* name, size_t count,
                             " numbers: ", what));
   }
   for (const int64_t value : values) {
-    if (value >= least && value <= kMost) continue;
-    return args.Fail(StrCat(name, " is ", List(values), "; expected ", least,
-                            " to ", kMost));
+    if (value >= least && value <= kMax) continue;
+    return args.Fail(
+        StrCat(name, " is ", List(values), "; expected ", least, " to ", kMax));
   }
   return {};
 }
@@ -95,17 +95,17 @@ Result<int64_t> Reach(const OpArgs& args, int i, int64_t kernel) {
                           " reaches over more elements than 63 bits count"));
 }
 
-// How many places there are for a kernel along spatial dimension i of a picture
+// How many places there are for a kernel along spatial dimension i of an image
 // of `in`.
 Result<int64_t> Places(const OpArgs& args, int i, int64_t in, int64_t kernel) {
   STOWAGE_ASSIGN_OR_RETURN(const int64_t reach, Reach(args, i, kernel));
   const auto padded = CheckedAdd(in, Padding(args, i));
   if (!padded || *padded < reach) {
     return args.Fail(StrCat(
-        "the kernel is larger than the padded picture along dimension ", i + 2,
+        "the kernel is larger than the padded image along dimension ", i + 2,
         ": a kernel of ", kernel, " with dilation ",
         args.attrs.Ints("dilation")[static_cast<size_t>(i)], " reaches over ",
-        reach, ", a picture of ", in, " with padding of ", Padding(args, i),
+        reach, ", an image of ", in, " with padding of ", Padding(args, i),
         " has ", padded.value_or(INT64_MAX), "; expected at least ", reach));
   }
   const int64_t stride = args.attrs.Ints("stride")[static_cast<size_t>(i)];
@@ -220,7 +220,7 @@ TypesResult InferConvWeightGrad(const OpArgs& args) {
 }
 
 // A multiply-add for each element of y, each channel of its group and each
-// element of the kernel; zeros around the picture count.
+// element of the kernel; zeros around the image count.
 double Flops(const TensorType& y, const Shape& w) {
   double terms = 1;
   for (int i = 1; i < w.rank(); ++i) terms *= static_cast<double>(w[i]);

@@ -260,7 +260,7 @@ TypesResult InferCopy(const OpArgs& args) {
   return Typed(args, {args.type(0)});
 }
 
-TypesResult InferStashUpdate(const OpArgs& args) {
+TypesResult InferOffloadUpdate(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {}));
   STOWAGE_RETURN_IF_ERROR(CheckSameType(args, 0, "state", 1, "x"));
   return Typed(args, {args.type(0)});
@@ -298,13 +298,13 @@ TypesResult InferConcat(const OpArgs& args) {
 }  // namespace
 
 constinit const OpDef Copy = {.infer = InferCopy, .accepts = AcceptAnyStrides};
-constinit const OpDef Fetch = {.infer = InferCopy, .host_inputs = 0b1};
-constinit const OpDef Stash = {.infer = InferCopy, .results_on_host = true};
-constinit const OpDef StashUpdate = {.num_inputs = 2,
-                                     .infer = InferStashUpdate,
-                                     .updates = 1,
-                                     .host_inputs = 0b1,
-                                     .results_on_host = true};
+constinit const OpDef Reload = {.infer = InferCopy, .host_inputs = 0b1};
+constinit const OpDef Offload = {.infer = InferCopy, .results_on_host = true};
+constinit const OpDef OffloadUpdate = {.num_inputs = 2,
+                                       .infer = InferOffloadUpdate,
+                                       .updates = 1,
+                                       .host_inputs = 0b1,
+                                       .results_on_host = true};
 constinit const OpDef Concat = {.num_inputs = kAnyNumber,
                                 .infer = InferConcat,
                                 .accepts = AcceptAnyStrides};

@@ -1,4 +1,4 @@
-// Ops over windows of pictures: pooling, and resizing.
+// Ops over windows of images: pooling, and resizing.
 
 #include <cstdint>
 #include <span>
@@ -21,8 +21,8 @@ namespace {
 // Sums of a few such numbers and their products fit 63 bits.
 constexpr int64_t kLargestEntry = (int64_t{1} << 31) - 1;
 
-Status CheckPicture(const OpArgs& args, std::string_view operand,
-                    const Shape& shape) {
+Status CheckImage(const OpArgs& args, std::string_view operand,
+                  const Shape& shape) {
   if (shape.rank() >= 3 && shape.rank() <= 2 + kMaxSpatialAxes) return {};
   return args.Fail(
       StrCat(operand,
@@ -118,7 +118,7 @@ Status CheckMaxAttrs(const OpArgs& args) {
 
 Status CheckX(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kFloat));
-  return CheckPicture(args, Operand(args, 0, "x"), args.shape(0));
+  return CheckImage(args, Operand(args, 0, "x"), args.shape(0));
 }
 
 TypesResult InferMaxPool(const OpArgs& args) {
@@ -166,7 +166,7 @@ TypesResult InferAvgPoolGrad(const OpArgs& args) {
   const Result<Shape> shape = ShapeAttr(args);
   if (!shape.ok()) return shape.error();
   STOWAGE_RETURN_IF_ERROR(
-      CheckPicture(args, StrCat("shape is ", shape->ToString()), *shape));
+      CheckImage(args, StrCat("shape is ", shape->ToString()), *shape));
   const TensorType x = {args.type(0).dtype, *shape};
   const Result<TensorType> y = PooledType(args, x);
   if (!y.ok()) return y.error();

@@ -147,7 +147,7 @@ bool IsRead(Body& body, Value leaf) {
   return false;
 }
 
-Result<Values> EmitLoop(ImportedNode& node, Body& body, int64_t trips,
+Result<Values> EmitLoop(ImportedNode& node, Body& body, int64_t iterations,
                         bool reverse, const Handed& handed) {
   std::vector<ValueId> leaves = IdsOf(handed.carried_leaves);
   Values operands = handed.carried;
@@ -169,7 +169,7 @@ Result<Values> EmitLoop(ImportedNode& node, Body& body, int64_t trips,
   };
   return Emitted(
       node, OpKind::kLoop, operands,
-      {{"trips", trips},
+      {{"iterations", iterations},
        {"carried", number(handed.carried)},
        {"sliced", number(handed.sliced)},
        {"summed", int64_t{0}},
@@ -181,8 +181,8 @@ Status CheckCarried(const ImportedNode& node, const std::string& name,
                     const TensorType& before, const TensorType& after) {
   if (before == after) return {};
   return node.Unsupported(StrCat("carries ", Quoted(name), " as ",
-                                 before.ToString(), " into a trip and as ",
-                                 after.ToString(),
+                                 before.ToString(),
+                                 " into an iteration and as ", after.ToString(),
                                  " out of it; a plan must know one of them"));
 }
 

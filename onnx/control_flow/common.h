@@ -34,7 +34,7 @@ Status CheckGraph(const ImportedNode& node, const pb::GraphProto& graph,
                   size_t inputs, size_t least_outputs);
 /// That what has been built so far is in order; else its error, naming the node.
 Status CheckBuilt(const ImportedNode& node);
-/// That a value which trips hand on, called `name`, keeps its type.
+/// That a value which iterations hand on, called `name`, keeps its type.
 Status CheckCarried(const ImportedNode& node, const std::string& name,
                     const TensorType& before, const TensorType& after);
 
@@ -67,7 +67,7 @@ struct Handed {
   Values stacked = {};
 };
 /// The loop of a body that has been left: what is carried, then what is stacked.
-Result<Values> EmitLoop(ImportedNode& node, Body& body, int64_t trips,
+Result<Values> EmitLoop(ImportedNode& node, Body& body, int64_t iterations,
                         bool reverse, const Handed& handed);
 /// Whether something in the body reads its leaf.
 bool IsRead(Body& body, Value leaf);

@@ -1,4 +1,4 @@
-// Loop: a loop, a loop of a cond, or its trips written out.
+// Loop: a loop, a loop of a cond, or its iterations written out.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,19 +16,19 @@
 namespace stowage::onnx {
 namespace {
 
-// Nodes that the trips of one Loop may be written out to, and Loops of a model that may
+// Nodes that the iterations of one Loop may be written out to, and Loops of a model that may
 // be tried again so: each may hold others.
-constexpr int64_t kMostWrittenOut = 1 << 14;
-constexpr int64_t kMostTriedAgain = 64;
-// Trips that a loop may have.
-constexpr int64_t kMostTrips = int64_t{1} << 31;
+constexpr int64_t kMaxWrittenOut = 1 << 14;
+constexpr int64_t kMaxTriedAgain = 64;
+// Iterations that a loop may have.
+constexpr int64_t kMaxIterations = int64_t{1} << 31;
 
 // A Loop of a file: how often it runs, and what its graph takes and gives.
 struct LoopNode {
   const pb::GraphProto* graph = nullptr;
-  std::optional<int64_t> trips;  // at most
-  bool has_condition = false;    // which the node looks at
-  std::optional<bool> is_first;  // whether it holds at first, where known
+  std::optional<int64_t> iterations;  // at most
+  bool has_condition = false;         // which the node looks at
+  std::optional<bool> is_first;       // whether it holds at first, where known
   size_t carried = 0, stacked = 0;
 
   const std::string& input(size_t i) const {
@@ -51,14 +51,14 @@ Result<LoopNode> ReadLoop(ImportedNode& node) {
     if (!node.Has(i)) return node.Wrong(StrCat("lacks operand ", i));
   }
   if (node.Has(0)) {
-    STOWAGE_ASSIGN_OR_RETURN(const std::vector<int64_t> trips,
-                             node.Ints(0, "number of trips"));
-    if (trips.size() != 1) {
-      return node.Wrong(
-          StrCat("has ", trips.size(), " numbers of trips; expected one"));
+    STOWAGE_ASSIGN_OR_RETURN(const std::vector<int64_t> iterations,
+                             node.Ints(0, "number of iterations"));
+    if (iterations.size() != 1) {
+      return node.Wrong(StrCat("has ", iterations.size(),
+                               " numbers of iterations; expected one"));
     }
     // Files of a `while` say as many as 64 bits hold, which says nothing.
-    if (trips[0] <= kMostTrips) loop.trips = trips[0];
+    if (iterations[0] <= kMaxIterations) loop.iterations = iterations[0];
   }
   loop.is_first = true;
   if (node.Has(1)) {
@@ -66,11 +66,11 @@ Result<LoopNode> ReadLoop(ImportedNode& node) {
     STOWAGE_ASSIGN_OR_RETURN(loop.is_first,
                              KnownCondition(node, node.OperandAt(1)));
   }
-  if (loop.is_first == false) loop.trips = 0;
+  if (loop.is_first == false) loop.iterations = 0;
   return loop;
 }
 
-// The results of a body's stacked output in all trips, as one value.
+// The results of a body's stacked output in all iterations, as one value.
 Value LoopRows(const Values& values) {
   Values rows;
   for (const Value& value : values) {
@@ -83,19 +83,21 @@ Value LoopRows(const Values& values) {
 
 Error HasNoEnd(const ImportedNode& node) {
   return node.Unsupported(
-      "goes on by what is computed in each step, without a number of trips "
+      "goes on by what is computed in each step, without a number of "
+      "iterations "
       "that "
       "it has at most; a plan must know one");
 }
 
-// The trips one after the other, as nodes of the graph around.
+// The iterations one after the other, as nodes of the graph around.
 Result<Operands> WrittenOut(ImportedNode& node, const Scope& scope,
                             GraphImporter& importer, const LoopNode& loop) {
   const int64_t most =
-      kMostWrittenOut / std::max<int64_t>(importer.CountNodes(*loop.graph), 1);
-  if (loop.trips.value_or(0) > most) {
-    return node.Unsupported(StrCat("has ", *loop.trips, " trips; at most ",
-                                   most, " of them are written out"));
+      kMaxWrittenOut / std::max<int64_t>(importer.CountNodes(*loop.graph), 1);
+  if (loop.iterations.value_or(0) > most) {
+    return node.Unsupported(StrCat("has ", *loop.iterations,
+                                   " iterations; at most ", most,
+                                   " of them are written out"));
   }
   Operands carried;
   for (size_t k = 0; k < loop.carried; ++k) {
@@ -104,8 +106,9 @@ Result<Operands> WrittenOut(ImportedNode& node, const Scope& scope,
   }
   std::vector<Values> stacked(loop.stacked);
   bool goes_on = loop.is_first.value_or(false);
-  for (int64_t trip = 0; goes_on && trip < loop.trips.value_or(most); ++trip) {
-    Operands inputs = {KnownNumber(trip), KnownTrue()};
+  for (int64_t iteration = 0;
+       goes_on && iteration < loop.iterations.value_or(most); ++iteration) {
+    Operands inputs = {KnownNumber(iteration), KnownTrue()};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
     STOWAGE_ASSIGN_OR_RETURN(
         const std::vector<Operand*> outputs,
@@ -122,21 +125,21 @@ Result<Operands> WrittenOut(ImportedNode& node, const Scope& scope,
       STOWAGE_RETURN_IF_ERROR(CheckCarried(node, loop.output(i),
                                            stacked[k][0].type(), value.type()));
     }
-    if (!loop.has_condition || trip + 1 == loop.trips) continue;
+    if (!loop.has_condition || iteration + 1 == loop.iterations) continue;
     STOWAGE_ASSIGN_OR_RETURN(const std::optional<bool> known,
                              KnownCondition(node, *outputs[0]));
     if (!known) return HasNoEnd(node);
     goes_on = *known;
   }
-  if (goes_on && !loop.trips) {
+  if (goes_on && !loop.iterations) {
     return node.Unsupported(StrCat("does not end within ", most,
-                                   " trips, and has no number of them"));
+                                   " iterations, and has no number of them"));
   }
   Operands results = std::move(carried);
   for (size_t k = 0; k < loop.stacked; ++k) {
     const bool wanted = node.Wants(static_cast<int>(loop.carried + k));
     if (wanted && stacked[k].empty()) {
-      return node.Unsupported(StrCat("runs no trip, so that its result ",
+      return node.Unsupported(StrCat("runs no iteration, so that its result ",
                                      loop.carried + k, " has no elements"));
     }
     results.push_back(wanted ? AsOperand(LoopRows(stacked[k])) : Operand());
@@ -157,8 +160,8 @@ class LoopImport {
   Result<bool> Import(bool checks) {
     Body body(loop_.graph->name().empty() ? "loop" : loop_.graph->name(),
               node_.context());
-    trip_ = body.Leaf(loop_.input(0), {DType::kI64, {}});
-    body.SetTrip(trip_, *loop_.trips);
+    iteration_ = body.Leaf(loop_.input(0), {DType::kI64, {}});
+    body.SetIteration(iteration_, *loop_.iterations);
     if (checks) go_ = body.Leaf(loop_.input(1), {DType::kBool, {}});
     for (size_t k = 0; k < loop_.carried; ++k) {
       handed_.carried_leaves.push_back(
@@ -175,13 +178,13 @@ class LoopImport {
                                            handed_.carried_leaves[k].type(),
                                            handed_.next[k].type()));
     }
-    const bool counts = IsRead(body, trip_);
+    const bool counts = IsRead(body, iteration_);
     if (counts) {
       const int64_t one = 1;
       handed_.next.push_back(
-          Add(trip_, Constant(body.graph(), DType::kI64, {},
-                              std::as_bytes(std::span(&one, 1)))));
-      handed_.carried_leaves.push_back(trip_);
+          Add(iteration_, Constant(body.graph(), DType::kI64, {},
+                                   std::as_bytes(std::span(&one, 1)))));
+      handed_.carried_leaves.push_back(iteration_);
     }
     if (checks) {
       handed_.next.push_back(goes_on_);
@@ -205,7 +208,7 @@ class LoopImport {
     }
     STOWAGE_ASSIGN_OR_RETURN(
         const Values made,
-        EmitLoop(node_, body, *loop_.trips, /*reverse=*/false, handed_));
+        EmitLoop(node_, body, *loop_.iterations, /*reverse=*/false, handed_));
     for (size_t k = 0; k < loop_.carried; ++k) {
       results_.push_back(AsOperand(made[k]));
     }
@@ -228,7 +231,7 @@ class LoopImport {
   // The nodes of the graph in the loop's body; false where these do not tell that the
   // condition always holds.
   Result<bool> AddPlain(Body& body) {
-    Operands inputs = {AsOperand(trip_), KnownTrue()};
+    Operands inputs = {AsOperand(iteration_), KnownTrue()};
     for (const Value& leaf : handed_.carried_leaves) {
       inputs.push_back(AsOperand(leaf));
     }
@@ -253,10 +256,10 @@ class LoopImport {
   Status AddChecked(Body& body) {
     for (size_t k = 0; k < loop_.stacked; ++k) {
       if (!Wants(k)) continue;
-      return node_.Unsupported(
-          StrCat("stacks ", Quoted(loop_.output(loop_.carried + 1 + k)),
-                 " while a computed condition holds, for at most ",
-                 *loop_.trips, " trips; a plan must know for how many"));
+      return node_.Unsupported(StrCat(
+          "stacks ", Quoted(loop_.output(loop_.carried + 1 + k)),
+          " while a computed condition holds, for at most ", *loop_.iterations,
+          " iterations; a plan must know for how many"));
     }
     Scope within{.outer = &scope_, .opsets = scope_.opsets, .body = &body};
     Operands held = {AsOperand(go_)};
@@ -274,10 +277,10 @@ class LoopImport {
     rests.body->Leave();
     branches.push_back(std::move(rests));
 
-    Operand trip = AsOperand(trip_);
-    trip.name = loop_.input(0);
-    Branch runs{std::make_unique<Body>("trip", node_.context())};
-    Operands inputs = {*runs.body->Capture(&trip), KnownTrue()};
+    Operand iteration = AsOperand(iteration_);
+    iteration.name = loop_.input(0);
+    Branch runs{std::make_unique<Body>("iteration", node_.context())};
+    Operands inputs = {*runs.body->Capture(&iteration), KnownTrue()};
     for (size_t k = 0; k < loop_.carried; ++k) {
       inputs.push_back(*runs.body->Capture(&held[k + 1]));
     }
@@ -311,7 +314,7 @@ class LoopImport {
   GraphImporter& importer_;
   const LoopNode& loop_;
   Handed handed_;
-  Value trip_, go_, goes_on_;  // in the body
+  Value iteration_, go_, goes_on_;  // in the body
   Operands results_;
 };
 
@@ -334,14 +337,15 @@ Result<Operands> AsLoop(ImportedNode& node, const Scope& scope,
 Result<Operands> ImportLoop(ImportedNode& node, const Scope& scope,
                             GraphImporter& importer) {
   STOWAGE_ASSIGN_OR_RETURN(const LoopNode loop, ReadLoop(node));
-  if (!loop.trips && !loop.is_first) return HasNoEnd(node);
-  if (!loop.trips || *loop.trips < 1 || (*loop.trips == 1 && loop.is_first)) {
+  if (!loop.iterations && !loop.is_first) return HasNoEnd(node);
+  if (!loop.iterations || *loop.iterations < 1 ||
+      (*loop.iterations == 1 && loop.is_first)) {
     return WrittenOut(node, scope, importer, loop);
   }
   Result<Operands> results = AsLoop(node, scope, importer, loop);
   ImportContext& context = node.context();
   if (results.ok() || context.graph->error() || !loop.is_first ||
-      ++context.loops_tried_again > kMostTriedAgain) {
+      ++context.loops_tried_again > kMaxTriedAgain) {
     return results;
   }
   Result<Operands> written = WrittenOut(node, scope, importer, loop);

@@ -15,7 +15,7 @@ namespace {
 struct ScanNode {
   const pb::GraphProto* graph = nullptr;
   size_t states = 0, inputs = 0, stacked = 0;
-  // Of inputs and of what is stacked: which axis has the trips, and whether the last
+  // Of inputs and of what is stacked: which axis has the iterations, and whether the last
   // comes first.
   std::vector<int64_t> input_axes = {}, input_directions = {};
   std::vector<int64_t> output_axes = {}, output_directions = {};
@@ -91,13 +91,13 @@ Value TurnedAround(Value x) {
 Result<Values> EmitScan(ImportedNode& node, const Scope& scope,
                         GraphImporter& importer, const ScanNode& scan,
                         const Values& states, const Values& inputs) {
-  const int64_t trips = inputs[0].dim(0);
+  const int64_t iterations = inputs[0].dim(0);
   const bool reverse = scan.reverse();
   Handed handed{.carried = states};
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].dim(0) != trips) {
+    if (inputs[i].dim(0) != iterations) {
       return node.Wrong(StrCat(
-          "scans ", trips, " slices of ",
+          "scans ", iterations, " slices of ",
           Quoted(scan.graph->input(static_cast<int>(scan.states)).name()),
           " and ", inputs[i].dim(0), " of ",
           Quoted(scan.graph->input(static_cast<int>(scan.states + i)).name()),
@@ -125,9 +125,9 @@ Result<Values> EmitScan(ImportedNode& node, const Scope& scope,
     for (int i = 1; i < input.rank(); ++i) slice.shape.push_back(input.dim(i));
     handed.sliced_leaves.push_back(leaf(slice));
   }
-  // Dropouts need the number of the trip, and nothing else does.
-  const Value trip = body.Leaf("trip", {DType::kI64, {}});
-  body.SetTrip(trip, trips);
+  // Dropouts need the number of the iteration, and nothing else does.
+  const Value iteration = body.Leaf("iteration", {DType::kI64, {}});
+  body.SetIteration(iteration, iterations);
   STOWAGE_ASSIGN_OR_RETURN(
       const std::vector<Operand*> outputs,
       importer.AddGraph(*scan.graph, scope, std::move(operands), &body));
@@ -142,14 +142,14 @@ Result<Values> EmitScan(ImportedNode& node, const Scope& scope,
     }
     (i < scan.states ? handed.next : handed.stacked).push_back(value);
   }
-  if (IsRead(body, trip)) {
-    handed.sliced_leaves.push_back(trip);
+  if (IsRead(body, iteration)) {
+    handed.sliced_leaves.push_back(iteration);
     handed.sliced.push_back(
-        Iota(*inputs[0].builder(), DType::kI64, 0, 1, trips));
+        Iota(*inputs[0].builder(), DType::kI64, 0, 1, iterations));
   }
   body.Leave();
   STOWAGE_ASSIGN_OR_RETURN(Values made,
-                           EmitLoop(node, body, trips, reverse, handed));
+                           EmitLoop(node, body, iterations, reverse, handed));
   size_t next = scan.states;
   for (size_t k = 0; k < scan.stacked; ++k) {
     if (!node.Wants(static_cast<int>(scan.states + k))) continue;

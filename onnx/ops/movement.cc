@@ -77,7 +77,7 @@ Result<Values> ConvertConcat(ImportedNode& node) {
 
 namespace {
 
-constexpr int64_t kMostParts = 1 << 16;
+constexpr int64_t kMaxParts = 1 << 16;
 
 // The sizes of the parts that a node cuts an axis into: those of its operand 1 or
 // attribute, which may be one for all, or as many equal ones as `count`, of which the
@@ -92,9 +92,9 @@ Result<std::vector<int64_t>> PartsOf(ImportedNode& node, int64_t size,
     }
     const int64_t each = sizes ? (*sizes)[0] : (size + count - 1) / count;
     if (each < 1) return node.Wrong(StrCat("makes parts of ", each));
-    if (size / each > kMostParts) {
+    if (size / each > kMaxParts) {
       return node.Unsupported(StrCat("cuts ", size, " elements into parts of ",
-                                     each, "; at most ", kMostParts,
+                                     each, "; at most ", kMaxParts,
                                      " parts are made"));
     }
     sizes.emplace();

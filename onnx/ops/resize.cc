@@ -1,4 +1,4 @@
-// Pictures of other sizes. What ir's Resize has is that; all else is, along each axis, a
+// Images of other sizes. What ir's Resize has is that; all else is, along each axis, a
 // product with a constant matrix of weights, or a gathering of elements.
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using Ints = std::vector<int64_t>;
 using Reals = std::vector<double>;
 
 // Weights that the matrix of an axis may have.
-constexpr int64_t kMostWeights = int64_t{1} << 24;
+constexpr int64_t kMaxWeights = int64_t{1} << 24;
 
 // How the file wants elements to be found: the attributes of a node.
 struct ResizeWay {
@@ -245,10 +245,10 @@ Result<Value> ResizedAlong(ImportedNode& node, const ResizeWay& way,
                            const ResizedAxis& axis, Value x) {
   if (!x.ok()) return x;
   const bool is_nearest = way.mode == "nearest";
-  if (axis.to > kMostWeights ||
-      (!is_nearest && axis.from > kMostWeights / axis.to)) {
+  if (axis.to > kMaxWeights ||
+      (!is_nearest && axis.from > kMaxWeights / axis.to)) {
     return node.Unsupported(StrCat("mixes ", axis.from, " elements into ",
-                                   axis.to, "; at most ", kMostWeights,
+                                   axis.to, "; at most ", kMaxWeights,
                                    " weights can be"));
   }
   Ints places, inside;

@@ -21,7 +21,7 @@ using Reals = std::vector<double>;
 
 constexpr double kTurn = 2 * std::numbers::pi;
 // Numbers that a constant made here may have.
-constexpr int64_t kMostNumbers = int64_t{1} << 24;
+constexpr int64_t kMaxNumbers = int64_t{1} << 24;
 
 Value ConstantReals(GraphBuilder& g, DType dtype, const Shape& shape,
                     const Reals& reals) {
@@ -29,14 +29,14 @@ Value ConstantReals(GraphBuilder& g, DType dtype, const Shape& shape,
   return Constant(g, array.type.dtype, array.type.shape, array.data());
 }
 
-// The one number that operand i holds, from `least` to kMostNumbers.
+// The one number that operand i holds, from `least` to kMaxNumbers.
 Result<int64_t> NumberOf(ImportedNode& node, int i, std::string_view what,
                          int64_t least) {
   STOWAGE_ASSIGN_OR_RETURN(const auto numbers, node.Ints(i, what));
-  if (numbers.size() != 1 || numbers[0] < least || numbers[0] > kMostNumbers) {
+  if (numbers.size() != 1 || numbers[0] < least || numbers[0] > kMaxNumbers) {
     return node.Wrong(StrCat("has ", numbers.empty() ? 0 : numbers[0],
                              " for its ", what, "; expected ", least, " to ",
-                             kMostNumbers));
+                             kMaxNumbers));
   }
   return numbers[0];
 }
@@ -64,10 +64,10 @@ struct Waves {
 };
 Result<Waves> WavesOf(ImportedNode& node, int64_t from, int64_t to,
                       int64_t length, double scale) {
-  if (from > kMostNumbers / to) {
+  if (from > kMaxNumbers / to) {
     return node.Unsupported(StrCat("makes ", to, " frequencies of ", from,
                                    " elements; their product may be ",
-                                   kMostNumbers));
+                                   kMaxNumbers));
   }
   Reals cosines, sines;
   for (int64_t n = 0; n < from; ++n) {
@@ -209,9 +209,9 @@ Result<Values> ConvertSTFT(ImportedNode& node) {
   STOWAGE_ASSIGN_OR_RETURN(
       const Waves waves,
       WavesOf(node, length, onesided ? length / 2 + 1 : length, length, 1));
-  if (frames > kMostNumbers / length) {
+  if (frames > kMaxNumbers / length) {
     return node.Unsupported(StrCat("takes ", frames, " frames of ", length,
-                                   "; together they may have ", kMostNumbers,
+                                   "; together they may have ", kMaxNumbers,
                                    " elements"));
   }
   std::vector<int64_t> places;
@@ -245,7 +245,7 @@ Result<Values> ConvertMelWeightMatrix(ImportedNode& node) {
       const DType dtype,
       DTypeOfElement(static_cast<int32_t>(node.Int("output_datatype", 1))));
   const int64_t bins = length / 2 + 1;
-  if (lower.size() != 1 || upper.size() != 1 || bands > kMostNumbers / bins) {
+  if (lower.size() != 1 || upper.size() != 1 || bands > kMaxNumbers / bins) {
     return node.Wrong(StrCat("makes ", bands, " bands of ", bins, " bins from ",
                              lower.size(), " lower and ", upper.size(),
                              " upper edges; expected one each"));

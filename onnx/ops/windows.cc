@@ -136,11 +136,11 @@ Result<Values> ConvertConvTranspose(ImportedNode& node) {
   }
   for (size_t i = 0; i < count; ++i) {
     const int64_t in = x[static_cast<int>(i) + 2];
-    constexpr int64_t kMost = int64_t{1} << 30;
-    if (in > kMost || more[i] < 0 || more[i] > kMost) {
+    constexpr int64_t kMax = int64_t{1} << 30;
+    if (in > kMax || more[i] < 0 || more[i] > kMax) {
       return node.Unsupported(StrCat("spreads ", in,
                                      " elements, with an output padding of ",
-                                     more[i], "; at most ", kMost, " can be"));
+                                     more[i], "; at most ", kMax, " can be"));
     }
   }
   if (sizes.size() > count) {

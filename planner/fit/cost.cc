@@ -53,10 +53,10 @@ namespace stowage {
 
 namespace {
 
-constexpr Bytes kMostBytes = Bytes{1} << 62;
+constexpr Bytes kMaxBytes = Bytes{1} << 62;
 
 // Ten days an op, and sums and ratios of the like of it are exact enough.
-constexpr double kMostNanoseconds = 1e15;
+constexpr double kMaxNanoseconds = 1e15;
 constexpr std::string_view kHeading = "stowage-op-times 2";
 
 Error Fail(int line, std::string_view message) {
@@ -208,21 +208,21 @@ Result<OpTimes> OpTimes::Parse(std::string_view text) {
     double arena = 0, nanoseconds = 0;
     if (!TakeNumber(&line, &arena) || !TakeNumber(&line, &nanoseconds) ||
         !TakeNumber(&line, &row.flops) || !TakeNumber(&line, &row.bytes) ||
-        nanoseconds <= 0 || arena > kMostBytes) {
+        nanoseconds <= 0 || arena > kMaxBytes) {
       return Fail(number,
                   "expected bytes of the arena, nanoseconds above 0, "
                   "operations and bytes, then the op");
     }
-    if (nanoseconds < 1 || nanoseconds > kMostNanoseconds) {
+    if (nanoseconds < 1 || nanoseconds > kMaxNanoseconds) {
       return Fail(number, StrCat(nanoseconds, " nanoseconds; expected 1 to ",
-                                 kMostNanoseconds));
+                                 kMaxNanoseconds));
     }
     for (const double amount : {row.flops, row.bytes}) {
-      if (amount != std::floor(amount) || amount > kMostBytes) {
+      if (amount != std::floor(amount) || amount > kMaxBytes) {
         return Fail(number, StrCat(amount,
                                    " operations or bytes; expected a "
                                    "whole number, at most ",
-                                   kMostBytes));
+                                   kMaxBytes));
       }
     }
     row.op = line.substr(0, line.find('('));
@@ -304,7 +304,7 @@ std::vector<double> OpTimes::Nanoseconds(const Graph& graph,
       for (const auto& body : BodiesOf(of)) {
         longest = std::max(longest, 1e9 * StepSeconds(*body, arena));
       }
-      all.push_back(static_cast<double>(TripsOf(of)) * longest);
+      all.push_back(static_cast<double>(IterationsOf(of)) * longest);
     }
   }
   return all;
@@ -323,7 +323,7 @@ double OpTimes::StepSeconds(const Graph& graph, Bytes arena) const {
 }
 
 CostFn OpTimes::CostFunction(std::optional<Bytes> arena) const {
-  return [times = *this, arena = arena.value_or(kMostBytes)](
+  return [times = *this, arena = arena.value_or(kMaxBytes)](
              const Graph& graph) { return times.Nanoseconds(graph, arena); };
 }
 

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_PLANNER_FIT_COST_H_
 #define STOWAGE_PLANNER_FIT_COST_H_
 
-// What levers are priced in: operations, unless a table of measured times
+// What optimizations are priced in: operations, unless a table of measured times
 // (planner/fit/cost.h) gives nanoseconds.
 //
 //   CostFn cost = times.CostFunction(budget);
@@ -43,7 +43,7 @@ std::vector<double> CostsOfNodes(const Graph& graph, const CostFn& cost,
                                  double per_byte);
 
 // Whether ranks meet in a graph: what every rank must run as often, and in the same order
-// (OpDef::collective), levers leave where it is.
+// (OpDef::collective), optimizations leave where it is.
 //
 //   if (HoldsCollectives(body)) return;
 

@@ -10,10 +10,10 @@
 #include "planner/fit/epilogues/epilogues.h"
 #include "planner/fit/fuse/fuse.h"
 #include "planner/fit/grid.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/fit/order/order.h"
-#include "planner/fit/pieces/pieces.h"
 #include "planner/fit/prefetch/prefetch.h"
 #include "planner/validate_plan.h"
 
@@ -34,54 +34,56 @@ constexpr int64_t kOrderEffortInBody = fit::kOrderEffort / 10;
 
 Variant::Options VariantOptionsOf(const FitOptions& options) {
   return {.plan = options.plan,
-          .recompute = {.always_kept = options.levers.always_kept,
-                        .always_remade = options.levers.always_remade,
+          .recompute = {.always_kept = options.optimizations.always_kept,
+                        .always_recomputed =
+                            options.optimizations.always_recomputed,
                         .cost = options.cost,
                         .effort = options.effort,
                         .on_choice = options.on_choice},
           .cost_per_byte = options.cost_per_byte};
 }
 
-// The same builder, but for more pieces than can be planned.
+// The same builder, but for more micro-batches than can be planned.
 StepBuilder OfNotTooMany(StepBuilder build) {
-  return [build = std::move(build)](int64_t pieces,
-                                    Sampling sampling) -> Result<PiecedStep> {
-    if (pieces > kMostPieces) {
-      return Error{ErrorCode::kInvalidArgument,
-                   StrCat("[micro-batches] ", pieces, " pieces; at most ",
-                          kMostPieces, " are planned")};
+  return [build = std::move(build)](int64_t micro_batches,
+                                    Sampling sampling) -> Result<SampledStep> {
+    if (micro_batches > kMaxMicroBatches) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          StrCat("[micro-batches] ", micro_batches, " micro-batches; at most ",
+                 kMaxMicroBatches, " are planned")};
     }
-    return build(pieces, sampling);
+    return build(micro_batches, sampling);
   };
 }
 
-// What a value is called in all pieces, of one that has a name in a piece: "x" of "x/2".
-std::string WithoutPiece(const std::string& name) {
+// What a value is called in all micro-batches, of one that has a name in a micro_batch: "x" of "x/2".
+std::string WithoutMicroBatch(const std::string& name) {
   const size_t slash = name.rfind('/');
-  const bool is_piece =
+  const bool is_micro_batch =
       slash != std::string::npos && slash + 1 < name.size() &&
       name.find_first_not_of("0123456789", slash + 1) == std::string::npos;
-  return is_piece ? name.substr(0, slash) : name;
+  return is_micro_batch ? name.substr(0, slash) : name;
 }
 
-// The same builder, what follows products done by them. All pieces are to be alike: what
+// The same builder, what follows products done by them. All micro-batches are to be alike: what
 // is named in one is named in all.
 StepBuilder WithEpilogues(StepBuilder build, const FitOptions& options) {
   std::vector<std::string> named;
-  for (const auto* names :
-       {&options.levers.always_kept, &options.levers.always_remade}) {
+  for (const auto* names : {&options.optimizations.always_kept,
+                            &options.optimizations.always_recomputed}) {
     for (const std::string& name : *names) {
       named.push_back(name);
-      named.push_back(WithoutPiece(name));
+      named.push_back(WithoutMicroBatch(name));
     }
   }
   return [build = std::move(build), named = std::move(named),
           fusions = options.plan.device.fusions](
-             int64_t pieces, Sampling sampling) -> Result<PiecedStep> {
-    STOWAGE_ASSIGN_OR_RETURN(PiecedStep step, build(pieces, sampling));
-    const std::vector<std::string> in_pieces =
-        fit::NamesInPieces(step.graph, named, pieces);
-    return fit::FormEpilogues(std::move(step), fusions, in_pieces);
+             int64_t micro_batches, Sampling sampling) -> Result<SampledStep> {
+    STOWAGE_ASSIGN_OR_RETURN(SampledStep step, build(micro_batches, sampling));
+    const std::vector<std::string> in_micro_batches =
+        fit::NamesInMicroBatches(step.graph, named, micro_batches);
+    return fit::FormEpilogues(std::move(step), fusions, in_micro_batches);
   };
 }
 
@@ -89,8 +91,8 @@ StepBuilder WithEpilogues(StepBuilder build, const FitOptions& options) {
 StepBuilder WithGivenStates(StepBuilder build, const PlanOptions& options) {
   if (!options.weights) return build;
   return [build = std::move(build), layout = *options.weights](
-             int64_t pieces, Sampling sampling) -> Result<PiecedStep> {
-    STOWAGE_ASSIGN_OR_RETURN(PiecedStep step, build(pieces, sampling));
+             int64_t micro_batches, Sampling sampling) -> Result<SampledStep> {
+    STOWAGE_ASSIGN_OR_RETURN(SampledStep step, build(micro_batches, sampling));
     STOWAGE_ASSIGN_OR_RETURN(
         step.graph, fit::MoveGivenStates(step.graph, layout, step.begins));
     return step;
@@ -98,9 +100,9 @@ StepBuilder WithGivenStates(StepBuilder build, const PlanOptions& options) {
 }
 
 // Of a graph by itself.
-Levers InOnePiece(Levers levers) {
-  levers.pieces = {1};
-  return levers;
+MemoryOptimizations InOneMicroBatch(MemoryOptimizations optimizations) {
+  optimizations.micro_batches = {1};
+  return optimizations;
 }
 
 // Cheaper, or as cheap in an arena that is no larger.
@@ -119,12 +121,12 @@ std::string Figure(Bytes bytes, bool exact) {
 
 }  // namespace
 
-// The numbers of pieces that the builder has refused, and what it said.
+// The numbers of micro-batches that the builder has refused, and what it said.
 struct StepFitter::Refused {
-  std::map<int64_t, Error> pieces;
+  std::map<int64_t, Error> micro_batches;
 };
 
-// The step in as many pieces as were chosen, its nodes in an order that needs
+// The step in as many micro-batches as were chosen, its nodes in an order that needs
 // less.
 struct StepFitter::Ordered {
   Ordered(Bytes bound, StepBuilder build, Variant::Options options)
@@ -140,7 +142,7 @@ StepFitter::StepFitter(StepBuilder build, FitOptions options)
           WithEpilogues(Noting(OfNotTooMany(std::move(build))), options),
           options.plan)),
       options_(std::move(options)) {
-  STOWAGE_CHECK(!options_.levers.pieces.empty());
+  STOWAGE_CHECK(!options_.optimizations.micro_batches.empty());
   options_.plan.budget.reset();
   grid_ = std::make_unique<Grid>(build_, VariantOptionsOf(options_));
 }
@@ -150,10 +152,10 @@ StepFitter::~StepFitter() = default;
 
 StepBuilder StepFitter::Noting(StepBuilder build) const {
   return [build = std::move(build), refused = refused_](
-             int64_t pieces, Sampling sampling) -> Result<PiecedStep> {
-    Result<PiecedStep> step = build(pieces, sampling);
+             int64_t micro_batches, Sampling sampling) -> Result<SampledStep> {
+    Result<SampledStep> step = build(micro_batches, sampling);
     if (!step.ok() && step.error().code == ErrorCode::kUnsupported) {
-      refused->pieces.emplace(pieces, step.error());
+      refused->micro_batches.emplace(micro_batches, step.error());
     }
     return step;
   };
@@ -162,19 +164,21 @@ StepBuilder StepFitter::Noting(StepBuilder build) const {
 // Numbers of micro-batches that the builder refuses are not tried, unless there are no
 // others. Where the first number above the fewest is refused, so are the larger ones.
 template <typename T>
-Result<T> StepFitter::WithoutRefused(std::vector<int64_t>& pieces,
+Result<T> StepFitter::WithoutRefused(std::vector<int64_t>& micro_batches,
                                      const std::function<Result<T>()>& run) {
   const auto is_refused = [&](int64_t n) {
-    return refused_->pieces.contains(n);
+    return refused_->micro_batches.contains(n);
   };
   while (true) {
-    if (pieces.size() > 1 && is_refused(pieces[1])) {
-      pieces.erase(pieces.begin() + 1, pieces.end());
+    if (micro_batches.size() > 1 && is_refused(micro_batches[1])) {
+      micro_batches.erase(micro_batches.begin() + 1, micro_batches.end());
     }
-    if (!is_refused(pieces.front())) std::erase_if(pieces, is_refused);
-    const size_t known = refused_->pieces.size();
+    if (!is_refused(micro_batches.front()))
+      std::erase_if(micro_batches, is_refused);
+    const size_t known = refused_->micro_batches.size();
     Result<T> result = run();
-    if (result.ok() || pieces.size() == 1 || refused_->pieces.size() == known ||
+    if (result.ok() || micro_batches.size() == 1 ||
+        refused_->micro_batches.size() == known ||
         result.error().code != ErrorCode::kUnsupported) {
       return result;
     }
@@ -182,7 +186,7 @@ Result<T> StepFitter::WithoutRefused(std::vector<int64_t>& pieces,
 }
 
 Result<FittedStep> StepFitter::Fit(std::optional<Bytes> budget) {
-  return WithoutRefused<FittedStep>(options_.levers.pieces,
+  return WithoutRefused<FittedStep>(options_.optimizations.micro_batches,
                                     [&] { return FitOnce(budget); });
 }
 
@@ -192,31 +196,33 @@ Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
   std::vector<PassReport> passes;
   PassClock clock;
 
-  STOWAGE_ASSIGN_OR_RETURN(Variant* const given,
-                           grid_->Get(options_.levers.pieces.front(), {}));
+  STOWAGE_ASSIGN_OR_RETURN(
+      Variant* const given,
+      grid_->Get(options_.optimizations.micro_batches.front(), {}));
   passes.push_back({.name = "given",
                     .applied = true,
                     .changed = false,
                     .arena = given->arena(),
                     .seconds = clock.Lap()});
 
-  // Pieces, offloading and recomputation are chosen together, on samples; each
+  // Micro-batches, offloading and recomputation are chosen together, on samples; each
   // then does to the whole step what was chosen.
   Result<FittedStep> step = Choose(most);
-  if (options_.levers.order == NodeOrder::kMemory) {
+  if (options_.optimizations.order == NodeOrder::kMemory) {
     step = TakeOrder(std::move(step), most);
   }
   if (!step.ok()) return step.error();
   const double of_choice = clock.Lap();
   double of_passes = 0;
   for (PassReport& pass : step->passes) of_passes += pass.seconds;
-  passes.push_back({.name = "choose",
-                    .applied = given->arena() > most,
-                    .changed = step->price.pieces > given->pieces() ||
-                               step->price.host.values > 0 ||
-                               step->price.recomputed_nodes > 0,
-                    .arena = given->arena(),
-                    .seconds = std::max(of_choice - of_passes, 0.0)});
+  passes.push_back(
+      {.name = "choose",
+       .applied = given->arena() > most,
+       .changed = step->price.micro_batches > given->micro_batches() ||
+                  step->price.host.values > 0 ||
+                  step->price.recomputed_nodes > 0,
+       .arena = given->arena(),
+       .seconds = std::max(of_choice - of_passes, 0.0)});
   for (PassReport& pass : step->passes) passes.push_back(std::move(pass));
 
   STOWAGE_ASSIGN_OR_RETURN(const bool is_fused, FuseNodes(&*step));
@@ -227,7 +233,7 @@ Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
        .arena = step->plan.arena_bytes(),
        .seconds = clock.Lap()});
 
-  STOWAGE_ASSIGN_OR_RETURN(const bool is_early, FetchEarly(most, &*step));
+  STOWAGE_ASSIGN_OR_RETURN(const bool is_early, ReloadEarly(most, &*step));
   passes.push_back({.name = "prefetch",
                     .applied = budget && step->price.host.values > 0,
                     .changed = is_early,
@@ -237,7 +243,7 @@ Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
   // What is saved is saved of the step as it is written: what runs again, or lies on the
   // host, is no byte that reuse has saved.
   const Price& price = step->price;
-  if (price.pieces > given->pieces() || price.host.values > 0 ||
+  if (price.micro_batches > given->micro_batches() || price.host.values > 0 ||
       price.recomputed_nodes > 0) {
     STOWAGE_ASSIGN_OR_RETURN(
         std::optional<FittedStep> as_given,
@@ -260,23 +266,24 @@ Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
   return step;
 }
 
-// The cheapest step that fits; without a budget, the fewest pieces and nothing
+// The cheapest step that fits; without a budget, the fewest micro-batches and nothing
 // moved.
 Result<FittedStep> StepFitter::Choose(Bytes budget) {
   STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
-                           grid_->Cheapest(budget, options_.levers));
+                           grid_->Cheapest(budget, options_.optimizations));
   if (!step) return Refusal(budget);
-  STOWAGE_ASSIGN_OR_RETURN(Variant* const in_pieces,
-                           grid_->Get(step->price.pieces, {}));
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const in_micro_batches,
+                           grid_->Get(step->price.micro_batches, {}));
   for (PassReport& pass : step->passes) {
-    if (pass.name == "pieces") pass.arena = in_pieces->arena();
+    if (pass.name == "micro_batches") pass.arena = in_micro_batches->arena();
   }
   return *std::move(step);
 }
 
 Result<FittedStep> StepFitter::AsGiven() {
-  STOWAGE_ASSIGN_OR_RETURN(Variant* const given,
-                           grid_->Get(options_.levers.pieces.front(), {}));
+  STOWAGE_ASSIGN_OR_RETURN(
+      Variant* const given,
+      grid_->Get(options_.optimizations.micro_batches.front(), {}));
   STOWAGE_ASSIGN_OR_RETURN(
       std::optional<FittedStep> step,
       given->FitAsGiven(kNoLimit, Recompute::kNone, kAnyCost));
@@ -284,12 +291,12 @@ Result<FittedStep> StepFitter::AsGiven() {
   return *std::move(step);
 }
 
-// The step in so many pieces, its nodes in an order that needs less.
-Result<StepFitter::Ordered*> StepFitter::InMemoryOrder(int64_t pieces) {
-  std::unique_ptr<Ordered>& ordered = ordered_[pieces];
+// The step in so many micro-batches, its nodes in an order that needs less.
+Result<StepFitter::Ordered*> StepFitter::InMemoryOrder(int64_t micro_batches) {
+  std::unique_ptr<Ordered>& ordered = ordered_[micro_batches];
   if (ordered) return ordered.get();
-  STOWAGE_ASSIGN_OR_RETURN(const PiecedStep step,
-                           build_(pieces, Sampling::kAll));
+  STOWAGE_ASSIGN_OR_RETURN(const SampledStep step,
+                           build_(micro_batches, Sampling::kAll));
   STOWAGE_ASSIGN_OR_RETURN(
       const Graph graph,
       fit::OrderBodies(step.graph, options_.plan, kOrderEffortInBody));
@@ -301,15 +308,15 @@ Result<StepFitter::Ordered*> StepFitter::InMemoryOrder(int64_t pieces) {
     options.plan.packer = Packer::kBest;
   }
   for (auto* names :
-       {&options.recompute.always_kept, &options.recompute.always_remade}) {
-    *names = fit::NamesInPieces(step.graph, *names, pieces);
+       {&options.recompute.always_kept, &options.recompute.always_recomputed}) {
+    *names = fit::NamesInMicroBatches(step.graph, *names, micro_batches);
   }
   ordered = std::make_unique<Ordered>(
       found.bound, OfGraph(std::move(found.graph)), std::move(options));
   return ordered.get();
 }
 
-// The step in the order that needs less, where that costs no more. In more pieces
+// The step in the order that needs less, where that costs no more. In more micro_batches
 // a step costs more, in whatever order.
 Result<FittedStep> StepFitter::TakeOrder(Result<FittedStep> step,
                                          Bytes budget) {
@@ -321,20 +328,23 @@ Result<FittedStep> StepFitter::TakeOrder(Result<FittedStep> step,
       step.ok() ? step->total_cost() : std::numeric_limits<double>::infinity();
   bool changed = false;
   Bytes bound = 0;
-  for (const int64_t pieces : options_.levers.pieces) {
-    STOWAGE_ASSIGN_OR_RETURN(Variant* const as_given, grid_->Get(pieces, {}));
+  for (const int64_t micro_batches : options_.optimizations.micro_batches) {
+    STOWAGE_ASSIGN_OR_RETURN(Variant* const as_given,
+                             grid_->Get(micro_batches, {}));
     if (as_given->cost() > choosing * (1 + kRounding)) break;
-    STOWAGE_ASSIGN_OR_RETURN(Ordered* const ordered, InMemoryOrder(pieces));
+    STOWAGE_ASSIGN_OR_RETURN(Ordered* const ordered,
+                             InMemoryOrder(micro_batches));
     bound = ordered->bound;
     STOWAGE_ASSIGN_OR_RETURN(
         std::optional<FittedStep> in_order,
-        ordered->grid.Cheapest(budget, InOnePiece(options_.levers)));
+        ordered->grid.Cheapest(budget,
+                               InOneMicroBatch(options_.optimizations)));
     if (!in_order || (step.ok() && !IsNoWorse(*in_order, *step))) continue;
-    in_order->price.pieces = pieces;
+    in_order->price.micro_batches = micro_batches;
     in_order->plan.order = NodeOrderName(NodeOrder::kMemory);
     for (PassReport& pass : in_order->passes) {
-      if (pass.name == "pieces") {
-        pass.applied = pass.changed = pieces > 1;
+      if (pass.name == "micro_batches") {
+        pass.applied = pass.changed = micro_batches > 1;
         pass.arena = as_given->arena();
       }
     }
@@ -361,8 +371,8 @@ Result<bool> StepFitter::FuseNodes(FittedStep* step) const {
   return fused.changed;
 }
 
-// Moves fetches up where the budget leaves room. Whether any was.
-Result<bool> StepFitter::FetchEarly(Bytes budget, FittedStep* step) const {
+// Moves reloads up where the budget leaves room. Whether any was.
+Result<bool> StepFitter::ReloadEarly(Bytes budget, FittedStep* step) const {
   if (step->price.host.values == 0 || budget == kNoLimit) return false;
   STOWAGE_ASSIGN_OR_RETURN(fit::Prefetched early,
                            fit::Prefetch(
@@ -380,49 +390,56 @@ Result<bool> StepFitter::FetchEarly(Bytes budget, FittedStep* step) const {
 }
 
 Result<Bytes> StepFitter::SmallestBudget() {
-  return SmallestBudget(options_.levers);
+  return SmallestBudget(options_.optimizations);
 }
 
-Result<Bytes> StepFitter::SmallestBudget(const Levers& levers) {
-  Levers possible = levers;
-  return WithoutRefused<Bytes>(possible.pieces,
+Result<Bytes> StepFitter::SmallestBudget(
+    const MemoryOptimizations& optimizations) {
+  MemoryOptimizations possible = optimizations;
+  return WithoutRefused<Bytes>(possible.micro_batches,
                                [&] { return SmallestOnce(possible); });
 }
 
-Result<Bytes> StepFitter::SmallestOnce(const Levers& levers) {
-  STOWAGE_ASSIGN_OR_RETURN(const Grid::Need need, grid_->Smallest(levers));
-  if (levers.order == NodeOrder::kGiven) return need.bytes;
+Result<Bytes> StepFitter::SmallestOnce(
+    const MemoryOptimizations& optimizations) {
+  STOWAGE_ASSIGN_OR_RETURN(const Grid::Need need,
+                           grid_->Smallest(optimizations));
+  if (optimizations.order == NodeOrder::kGiven) return need.bytes;
   Bytes smallest = need.bytes;
-  for (const int64_t pieces : levers.pieces) {
-    STOWAGE_ASSIGN_OR_RETURN(Ordered* const ordered, InMemoryOrder(pieces));
-    STOWAGE_ASSIGN_OR_RETURN(const Grid::Need in_order,
-                             ordered->grid.Smallest(InOnePiece(levers)));
+  for (const int64_t micro_batches : optimizations.micro_batches) {
+    STOWAGE_ASSIGN_OR_RETURN(Ordered* const ordered,
+                             InMemoryOrder(micro_batches));
+    STOWAGE_ASSIGN_OR_RETURN(
+        const Grid::Need in_order,
+        ordered->grid.Smallest(InOneMicroBatch(optimizations)));
     smallest = std::min(smallest, in_order.bytes);
   }
   return smallest;
 }
 
-Result<std::vector<Bargain>> StepFitter::Frontier() {
-  return WithoutRefused<std::vector<Bargain>>(options_.levers.pieces,
-                                              [&] { return FrontierOnce(); });
+Result<std::vector<ParetoPoint>> StepFitter::Frontier() {
+  return WithoutRefused<std::vector<ParetoPoint>>(
+      options_.optimizations.micro_batches, [&] { return FrontierOnce(); });
 }
 
-Result<std::vector<Bargain>> StepFitter::FrontierOnce() {
-  if (options_.levers.order == NodeOrder::kGiven) {
-    return grid_->Frontier(options_.levers);
+Result<std::vector<ParetoPoint>> StepFitter::FrontierOnce() {
+  if (options_.optimizations.order == NodeOrder::kGiven) {
+    return grid_->Frontier(options_.optimizations);
   }
-  const int64_t pieces = options_.levers.pieces.front();
-  STOWAGE_ASSIGN_OR_RETURN(Ordered* const ordered, InMemoryOrder(pieces));
-  STOWAGE_ASSIGN_OR_RETURN(std::vector<Bargain> bargains,
-                           ordered->grid.Frontier(InOnePiece(options_.levers)));
-  for (Bargain& bargain : bargains) bargain.price.pieces = pieces;
-  return bargains;
+  const int64_t micro_batches = options_.optimizations.micro_batches.front();
+  STOWAGE_ASSIGN_OR_RETURN(Ordered* const ordered,
+                           InMemoryOrder(micro_batches));
+  STOWAGE_ASSIGN_OR_RETURN(
+      std::vector<ParetoPoint> points,
+      ordered->grid.Frontier(InOneMicroBatch(options_.optimizations)));
+  for (ParetoPoint& point : points) point.price.micro_batches = micro_batches;
+  return points;
 }
 
 // What fits nothing names what would: the need of the step as it is, in as many
-// pieces as need the least, then what each further lever reaches.
+// micro-batches as need the least, then what each further optimization reaches.
 Error StepFitter::Refusal(Bytes budget) {
-  Levers near = options_.levers;
+  MemoryOptimizations near = options_.optimizations;
   near.offload = OffloadChoice::kNone;
   const Result<Grid::Need> need = grid_->Smallest(near);
   if (!need.ok()) return need.error();
@@ -433,7 +450,7 @@ Error StepFitter::Refusal(Bytes budget) {
   if (!plan.ok()) {
     error = plan.error();
     near.recompute = Recompute::kAuto;
-    near.pieces = {need->variant->pieces()};
+    near.micro_batches = {need->variant->micro_batches()};
     const Result<Grid::Need> again = grid_->Smallest(near);
     if (!again.ok()) return again.error();
     const Bytes smallest = again->bytes;
@@ -447,20 +464,20 @@ Error StepFitter::Refusal(Bytes budget) {
     error = {ErrorCode::kBudgetTooSmall,
              StrCat("[plan] budget ", budget, " bytes is below the ",
                     need->bytes, " bytes that are needed ",
-                    options_.levers.always_remade.empty()
+                    options_.optimizations.always_recomputed.empty()
                         ? "by the whole step"
                         : "when what is named is always recomputed; without "
                           "that it fits")};
   }
-  if (need->variant->pieces() > 1) {
-    error.message +=
-        StrCat(", the batch in ", need->variant->pieces(), " pieces");
-  } else if (!refused_->pieces.empty()) {
-    error.message += StrCat(", the batch in one piece, since ",
-                            refused_->pieces.begin()->second.message);
+  if (need->variant->micro_batches() > 1) {
+    error.message += StrCat(", the batch in ", need->variant->micro_batches(),
+                            " micro-batches");
+  } else if (!refused_->micro_batches.empty()) {
+    error.message += StrCat(", the batch in one micro-batch, since ",
+                            refused_->micro_batches.begin()->second.message);
   }
-  if (options_.levers.offload == OffloadChoice::kNone) return error;
-  const Result<Grid::Need> moved = grid_->Smallest(options_.levers);
+  if (options_.optimizations.offload == OffloadChoice::kNone) return error;
+  const Result<Grid::Need> moved = grid_->Smallest(options_.optimizations);
   if (!moved.ok()) return moved.error();
   error.message += StrCat(", or ", Figure(moved->bytes, true), " with offload");
   return error;
@@ -471,7 +488,7 @@ Result<PlannedGraph> PlanProgram(const Graph& graph,
   PlanOptions unbounded = options;
   unbounded.budget.reset();
   STOWAGE_ASSIGN_OR_RETURN(
-      const PiecedStep formed,
+      const SampledStep formed,
       fit::FormEpilogues({.graph = graph}, options.device.fusions, {}));
   STOWAGE_ASSIGN_OR_RETURN(const Plan given,
                            PlanMemory(formed.graph, unbounded));

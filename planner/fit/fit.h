@@ -1,20 +1,20 @@
 #ifndef STOWAGE_PLANNER_FIT_FIT_H_
 #define STOWAGE_PLANNER_FIT_FIT_H_
 
-// Makes a training step fit a budget, at the least cost that the levers allow:
+// Makes a training step fit a budget, at the least cost that the optimizations allow:
 //
 //   given       the step as it is
-//   choose      the levers, and how far each is drawn
-//   pieces      the batch in pieces, one after the other
+//   choose      the optimizations, and how far each is drawn
+//   micro_batches      the batch in micro_batches, one after the other
 //   offload     states and forward values in the host's memory
 //   recompute   forward values that die, and are made again
 //   order       the nodes in an order that needs less
 //   fuse        several nodes run as one, where the device can
-//   prefetch    what lies on the host fetched early, where the budget leaves room
+//   prefetch    what lies on the host reloaded early, where the budget leaves room
 //   validate    the plan judged by other code than made it
 //
 // StepFitter::Fit in planner/fit/fit.cc reads as this list does. Whoever builds
-// steps hands in a StepBuilder; a graph by itself is a step of one piece.
+// steps hands in a StepBuilder; a graph by itself is a step of one micro-batch.
 //
 //   StepFitter fitter(OfGraph(step), {.plan = {.device = cpu->Needs()}});
 //   Result<FittedStep> fitted = fitter.Fit(64 << 20);
@@ -31,8 +31,8 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/fit/cost.h"
-#include "planner/fit/levers.h"
-#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/memory_optimizations.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
 
@@ -43,12 +43,12 @@ class Grid;
 }
 
 struct FitOptions {
-  /// Its budget is not looked at. Where its weight layout has states, no lever moves any:
+  /// Its budget is not looked at. Where its weight layout has states, no optimization moves any:
   /// those on the host there are on the host, the others are not, as a step over an arena
   /// that another has planned must have them (else WeightLayout::WithoutStates).
   PlanOptions plan = {};
-  Levers levers = {};
-  /// What levers are priced in; empty: operations.
+  MemoryOptimizations optimizations = {};
+  /// What optimizations are priced in; empty: operations.
   CostFn cost = {};
   /// Of a byte copied between arena and host, in the unit of `cost`.
   double cost_per_byte = kOffloadFlopsPerByte;
@@ -68,7 +68,7 @@ class StepFitter {
   StepFitter& operator=(StepFitter&&) noexcept;
   ~StepFitter();
 
-  /// The cheapest step found that fits `budget`; without one, the fewest pieces
+  /// The cheapest step found that fits `budget`; without one, the fewest micro_batches
   /// and nothing moved. Micro-batches that the builder refuses with kUnsupported, as those
   /// that would change the loss, are not tried where it takes fewer. A larger budget never
   /// costs more, nor do more memory optimizations.
@@ -78,16 +78,16 @@ class StepFitter {
   /// PlanMemory's. Deterministic.
   Result<FittedStep> Fit(std::optional<Bytes> budget);
 
-  /// The step of fewest pieces as it is, whatever the budget.
+  /// The step of fewest micro-batches as it is, whatever the budget.
   Result<FittedStep> AsGiven();
 
-  /// The smallest budget that Fit does not refuse with these levers: those of the
+  /// The smallest budget that Fit does not refuse with these optimizations: those of the
   /// options, or others, whose names of values are not looked at.
   Result<Bytes> SmallestBudget();
-  Result<Bytes> SmallestBudget(const Levers& levers);
+  Result<Bytes> SmallestBudget(const MemoryOptimizations& optimizations);
 
-  /// All bargains, by falling arena and rising cost.
-  Result<std::vector<Bargain>> Frontier();
+  /// All Pareto points, by falling arena and rising cost.
+  Result<std::vector<ParetoPoint>> Frontier();
 
   const FitOptions& options() const { return options_; }
 
@@ -97,36 +97,36 @@ class StepFitter {
 
   StepBuilder Noting(StepBuilder build) const;
   template <typename T>
-  Result<T> WithoutRefused(std::vector<int64_t>& pieces,
+  Result<T> WithoutRefused(std::vector<int64_t>& micro_batches,
                            const std::function<Result<T>()>& run);
   Result<FittedStep> FitOnce(std::optional<Bytes> budget);
-  Result<Bytes> SmallestOnce(const Levers& levers);
-  Result<std::vector<Bargain>> FrontierOnce();
+  Result<Bytes> SmallestOnce(const MemoryOptimizations& optimizations);
+  Result<std::vector<ParetoPoint>> FrontierOnce();
 
   Result<FittedStep> Choose(Bytes budget);
-  Result<Ordered*> InMemoryOrder(int64_t pieces);
+  Result<Ordered*> InMemoryOrder(int64_t micro_batches);
   Result<FittedStep> TakeOrder(Result<FittedStep> step, Bytes budget);
   Result<bool> FuseNodes(FittedStep* step) const;
-  Result<bool> FetchEarly(Bytes budget, FittedStep* step) const;
+  Result<bool> ReloadEarly(Bytes budget, FittedStep* step) const;
   Error Refusal(Bytes budget);
 
   std::shared_ptr<Refused> refused_;
   StepBuilder build_;
   FitOptions options_;
   std::unique_ptr<fit::Grid> grid_;
-  std::map<int64_t, std::unique_ptr<Ordered>> ordered_;  // by pieces
+  std::map<int64_t, std::unique_ptr<Ordered>> ordered_;  // by micro_batches
 };
 
 // How a graph becomes a program, one way for all: training steps, evaluation, generation,
 // the graph of a file.
 //
 //   epilogues   what follows a product is done by it, where the device can
-//   levers      of a training step alone (planner/fit/fit.h)
+//   optimizations      of a training step alone (planner/fit/fit.h)
 //   plan        a place for every byte (planner/plan_memory.h)
 //   fuse        several nodes run as one, where that needs no larger arena
 //
-// A step takes it by StepFitter, and what has no levers by PlanProgram, which plans what
-// a StepFitter without levers would. PlanMemory alone plans a graph as it stands.
+// A step takes it by StepFitter, and what has no optimizations by PlanProgram, which plans what
+// a StepFitter without optimizations would. PlanMemory alone plans a graph as it stands.
 //
 //   PlanOptions options{.weights = WeightLayout::FromForward(step, *step_plan),
 //                       .device = cpu->Needs()};

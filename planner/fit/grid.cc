@@ -63,8 +63,8 @@ Result<ByBound<T>> SortByBound(const std::vector<Variant*>& variants,
 InsideWay Lowest(std::span<const Way> ways, const Way& way, Share share) {
   InsideWay lowest = way.first;
   if (share.inside) return lowest;
-  for (const auto& [inside, pieces] : ways) {
-    if (pieces == way.second && inside.trips == lowest.trips) {
+  for (const auto& [inside, micro_batches] : ways) {
+    if (micro_batches == way.second && inside.iterations == lowest.iterations) {
       lowest = std::max(lowest, inside);
     }
   }
@@ -89,40 +89,46 @@ std::vector<Offloadable> Grid::Movable(const Graph& graph) const {
   return all;
 }
 
-Result<const Grid::Sample*> Grid::GetSample(int64_t pieces) {
-  const auto at = samples_.find(pieces);
+Result<const Grid::Sample*> Grid::GetSample(int64_t micro_batches) {
+  const auto at = samples_.find(micro_batches);
   if (at != samples_.end()) return &at->second;
   Sample sample;
-  STOWAGE_ASSIGN_OR_RETURN(sample.step, build_(pieces, Sampling::kOneForAll));
+  STOWAGE_ASSIGN_OR_RETURN(sample.step,
+                           build_(micro_batches, Sampling::kOneForAll));
   sample.movable = Movable(sample.step.graph);
-  return &samples_.emplace(pieces, std::move(sample)).first->second;
+  return &samples_.emplace(micro_batches, std::move(sample)).first->second;
 }
 
-// `graph` with its trips made again in a way that is not to keep them.
-Result<RemadeTrips> Grid::WithTripsAgain(int64_t pieces, const Graph& graph,
-                                         Trips trips) const {
+// `graph` with its iterations made again in a way that is not to keep them.
+Result<RecomputedIterations> Grid::WithIterationsAgain(
+    int64_t micro_batches, const Graph& graph, Iterations iterations) const {
   const std::vector<std::string> kept = WithNodesThatMake(
-      graph, NamesInPieces(graph, options_.recompute.always_kept, pieces));
-  TripOptions options = {.kept = kept};
-  if (trips == Trips::kInSegments) options.segment.reset();
-  return RemakeTrips(graph, options);
+      graph, NamesInMicroBatches(graph, options_.recompute.always_kept,
+                                 micro_batches));
+  IterationOptions options = {.kept = kept};
+  if (iterations == Iterations::kInSegments) options.segment.reset();
+  return RecomputeIterations(graph, options);
 }
 
-Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces, Share share,
+Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t micro_batches,
+                                                   Share share,
                                                    InsideWay inside) {
   if (options_.recompute.on_choice) options_.recompute.on_choice();
-  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
+                           GetSample(micro_batches));
   const BodyLevel* level = nullptr;
   if (inside.level > 0) {
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<BodyLevel>* const levels,
-                             Levels(pieces, inside.trips));
+                             Levels(micro_batches, inside.iterations));
     level = &levels->at(inside.level - 1);
   }
-  const auto change = [=, this](PiecedStep& step) -> Result<Variant::InBodies> {
+  const auto change = [=,
+                       this](SampledStep& step) -> Result<Variant::InBodies> {
     Variant::InBodies in_bodies;
-    if (inside.trips != Trips::kKept) {
+    if (inside.iterations != Iterations::kKept) {
       STOWAGE_ASSIGN_OR_RETURN(
-          RemadeTrips made, WithTripsAgain(pieces, step.graph, inside.trips));
+          RecomputedIterations made,
+          WithIterationsAgain(micro_batches, step.graph, inside.iterations));
       step.graph = std::move(made.graph);
       in_bodies.loops = std::move(made.loops);
       if (!in_bodies.loops.empty()) {
@@ -143,122 +149,134 @@ Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces, Share share,
     const std::vector<Offloadable> all = Movable(step.graph);
     STOWAGE_ASSIGN_OR_RETURN(
         step.graph,
-        Offload(step.graph, Select(all, share, pieces), step.begins));
+        Offload(step.graph, Select(all, share, micro_batches), step.begins));
     return in_bodies;
   };
-  return Variant::Make(pieces, sample->step, build_, change, options_);
+  return Variant::Make(micro_batches, sample->step, build_, change, options_);
 }
 
-Result<Variant*> Grid::Get(int64_t pieces, Share share, InsideWay inside) {
-  // All pieces are alike: one half is as good as two.
-  if (pieces > 1 && share.halves > 0) share.halves = 2;
+Result<Variant*> Grid::Get(int64_t micro_batches, Share share,
+                           InsideWay inside) {
+  // All micro-batches are alike: one half is as good as two.
+  if (micro_batches > 1 && share.halves > 0) share.halves = 2;
   if (share.inside) {
-    STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}, inside));
+    STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved,
+                             Get(micro_batches, {}, inside));
     share.inside = WaitsInBodies(unmoved->sample());
   }
-  std::unique_ptr<Variant>& variant = variants_[{pieces, share, inside}];
+  std::unique_ptr<Variant>& variant = variants_[{micro_batches, share, inside}];
   if (!variant) {
-    STOWAGE_ASSIGN_OR_RETURN(variant, MakeVariant(pieces, share, inside));
+    STOWAGE_ASSIGN_OR_RETURN(variant,
+                             MakeVariant(micro_batches, share, inside));
   }
   return variant.get();
 }
 
 // Those that differ: there are loops for them.
-Result<std::vector<Trips>> Grid::TripsToTry(int64_t pieces) {
-  if (!trips_.empty()) return trips_;
-  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
-  std::vector<Trips> all = {Trips::kKept};
-  for (const Trips trips : {Trips::kEach, Trips::kInSegments}) {
-    STOWAGE_ASSIGN_OR_RETURN(const RemadeTrips made,
-                             WithTripsAgain(pieces, sample->step.graph, trips));
+Result<std::vector<Iterations>> Grid::IterationsToTry(int64_t micro_batches) {
+  if (!iterations_.empty()) return iterations_;
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
+                           GetSample(micro_batches));
+  std::vector<Iterations> all = {Iterations::kKept};
+  for (const Iterations iterations :
+       {Iterations::kEach, Iterations::kInSegments}) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        const RecomputedIterations made,
+        WithIterationsAgain(micro_batches, sample->step.graph, iterations));
     const bool is_new =
-        std::ranges::any_of(made.loops, [&](const RemadeLoop& loop) {
-          return trips == Trips::kEach || loop.segment > 1;
+        std::ranges::any_of(made.loops, [&](const RecomputedLoop& loop) {
+          return iterations == Iterations::kEach || loop.segment > 1;
         });
-    if (is_new) all.push_back(trips);
+    if (is_new) all.push_back(iterations);
   }
-  return trips_ = std::move(all);
+  return iterations_ = std::move(all);
 }
 
 // Found in the sample where nothing is on the host yet.
-Result<const std::vector<BodyLevel>*> Grid::Levels(int64_t pieces,
-                                                   Trips trips) {
-  const std::pair key(pieces, trips);
+Result<const std::vector<BodyLevel>*> Grid::Levels(int64_t micro_batches,
+                                                   Iterations iterations) {
+  const std::pair key(micro_batches, iterations);
   const auto at = levels_.find(key);
   if (at != levels_.end()) return &at->second;
   STOWAGE_ASSIGN_OR_RETURN(Variant* const as_they_are,
-                           Get(pieces, {}, {.trips = trips}));
+                           Get(micro_batches, {}, {.iterations = iterations}));
   STOWAGE_ASSIGN_OR_RETURN(
       std::vector<BodyLevel> levels,
-      FindBodyLevels(
-          as_they_are->sample(),
-          {.plan = options_.plan,
-           .always_kept = NamesInPieces(as_they_are->sample(),
-                                        options_.recompute.always_kept, pieces),
-           .cost = options_.recompute.cost,
-           .effort = options_.recompute.effort,
-           .on_choice = options_.recompute.on_choice}));
+      FindBodyLevels(as_they_are->sample(),
+                     {.plan = options_.plan,
+                      .always_kept = NamesInMicroBatches(
+                          as_they_are->sample(), options_.recompute.always_kept,
+                          micro_batches),
+                      .cost = options_.recompute.cost,
+                      .effort = options_.recompute.effort,
+                      .on_choice = options_.recompute.on_choice}));
   return &levels_.emplace(key, std::move(levels)).first->second;
 }
 
-Result<bool> Grid::HasBodies(int64_t pieces) {
-  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
+Result<bool> Grid::HasBodies(int64_t micro_batches) {
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
+                           GetSample(micro_batches));
   return std::ranges::any_of(sample->step.graph.nodes(), [](const Node& node) {
     return !BodiesOf(node).empty();
   });
 }
 
-// Where anything may run again, trips may, and what bodies make.
-Result<std::vector<Way>> Grid::Ways(const Levers& levers) {
+// Where anything may run again, iterations may, and what bodies make.
+Result<std::vector<Way>> Grid::Ways(const MemoryOptimizations& optimizations) {
   std::vector<Way> ways;
-  for (const int64_t pieces : levers.pieces) ways.push_back({{}, pieces});
-  if (levers.recompute != Recompute::kAuto) return ways;
+  for (const int64_t micro_batches : optimizations.micro_batches)
+    ways.push_back({{}, micro_batches});
+  if (optimizations.recompute != Recompute::kAuto) return ways;
   STOWAGE_ASSIGN_OR_RETURN(const bool has_bodies,
-                           HasBodies(levers.pieces.front()));
+                           HasBodies(optimizations.micro_batches.front()));
   if (!has_bodies) return ways;
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Trips> all_trips,
-                           TripsToTry(levers.pieces.front()));
-  for (const Trips trips : all_trips) {
-    if (trips == Trips::kKept) continue;
-    for (const int64_t pieces : levers.pieces) {
-      ways.push_back({{.trips = trips}, pieces});
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::vector<Iterations> all_iterations,
+      IterationsToTry(optimizations.micro_batches.front()));
+  for (const Iterations iterations : all_iterations) {
+    if (iterations == Iterations::kKept) continue;
+    for (const int64_t micro_batches : optimizations.micro_batches) {
+      ways.push_back({{.iterations = iterations}, micro_batches});
     }
   }
-  for (const auto& [inside, pieces] : std::vector(ways)) {
+  for (const auto& [inside, micro_batches] : std::vector(ways)) {
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<BodyLevel>* const levels,
-                             Levels(pieces, inside.trips));
+                             Levels(micro_batches, inside.iterations));
     for (size_t level = 1; level <= levels->size(); ++level) {
-      ways.push_back({{inside.trips, level}, pieces});
+      ways.push_back({{inside.iterations, level}, micro_batches});
     }
   }
   return ways;
 }
 
-Result<std::vector<Share>> Grid::Shares(const Levers& levers) {
-  if (levers.offload == OffloadChoice::kNone) return std::vector<Share>(1);
+Result<std::vector<Share>> Grid::Shares(
+    const MemoryOptimizations& optimizations) {
+  if (optimizations.offload == OffloadChoice::kNone)
+    return std::vector<Share>(1);
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
-                           GetSample(levers.pieces.front()));
+                           GetSample(optimizations.micro_batches.front()));
   STOWAGE_ASSIGN_OR_RETURN(const bool has_bodies,
-                           HasBodies(levers.pieces.front()));
+                           HasBodies(optimizations.micro_batches.front()));
   return SharesToTry(sample->movable, has_bodies);
 }
 
-Result<Bytes> Grid::ArenaAsItIs(int64_t pieces, size_t states) {
-  const std::pair key(pieces, states);
+Result<Bytes> Grid::ArenaAsItIs(int64_t micro_batches, size_t states) {
+  const std::pair key(micro_batches, states);
   const auto at = by_states_.find(key);
   if (at != by_states_.end()) return at->second;
   STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<Variant> variant,
-                           MakeVariant(pieces, {.states = states}));
+                           MakeVariant(micro_batches, {.states = states}));
   return by_states_[key] = variant->arena();
 }
 
 // As few states moved as do where nothing runs again.
-Result<std::optional<FittedStep>> Grid::FitByStates(int64_t pieces,
+Result<std::optional<FittedStep>> Grid::FitByStates(int64_t micro_batches,
                                                     Bytes budget,
                                                     double limit) {
   const std::optional<FittedStep> none;
-  STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}));
-  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(micro_batches, {}));
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
+                           GetSample(micro_batches));
   const auto states =
       std::span(sample->movable).first(CountStates(sample->movable));
   if (states.empty()) return none;
@@ -272,11 +290,12 @@ Result<std::optional<FittedStep>> Grid::FitByStates(int64_t pieces,
     if (unmoved->cost() + options_.cost_per_byte * copied >= limit) return none;
   }
   size_t most = states.size();
-  STOWAGE_ASSIGN_OR_RETURN(const Bytes all, ArenaAsItIs(pieces, most));
+  STOWAGE_ASSIGN_OR_RETURN(const Bytes all, ArenaAsItIs(micro_batches, most));
   if (all > budget) return none;
   while (least < most) {
     const size_t middle = least + (most - least) / 2;
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, ArenaAsItIs(pieces, middle));
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena,
+                             ArenaAsItIs(micro_batches, middle));
     if (arena <= budget) {
       most = middle;
     } else {
@@ -286,7 +305,7 @@ Result<std::optional<FittedStep>> Grid::FitByStates(int64_t pieces,
   // The whole step may be packed a little less well than its sample.
   for (; most <= states.size(); ++most) {
     STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<Variant> variant,
-                             MakeVariant(pieces, {.states = most}));
+                             MakeVariant(micro_batches, {.states = most}));
     if (variant->cost() >= limit) return none;
     STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
                              variant->Fit(budget, Recompute::kNone, limit));
@@ -295,8 +314,8 @@ Result<std::optional<FittedStep>> Grid::FitByStates(int64_t pieces,
   return none;
 }
 
-Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
-                                                 const Levers& levers) {
+Result<std::optional<FittedStep>> Grid::Cheapest(
+    Bytes budget, const MemoryOptimizations& optimizations) {
   std::optional<FittedStep> best;
   Variant* of_best = nullptr;  // where it is one of those below
   const auto take = [&](std::optional<FittedStep> step, Variant* variant) {
@@ -305,11 +324,12 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
     of_best = variant;
   };
   const auto limit = [&] { return best ? best->total_cost() : kAnyCost; };
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares, Shares(levers));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares,
+                           Shares(optimizations));
   STOWAGE_ASSIGN_OR_RETURN(Variant* const first,
-                           Get(levers.pieces.front(), {}));
+                           Get(optimizations.micro_batches.front(), {}));
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
-                           GetSample(levers.pieces.front()));
+                           GetSample(optimizations.micro_batches.front()));
   // Of a step with so much on the host, whatever else is done.
   const auto cost_of_copies = [&](Share share) {
     double bytes = 0;
@@ -322,28 +342,28 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
   // Where nothing runs again but in loops and branches, the first that fits its share is
   // the cheapest.
   std::vector<Variant*> variants;
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Way> ways, Ways(levers));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Way> ways, Ways(optimizations));
   for (const Share share : shares) {
-    for (const auto& [inside, pieces] : ways) {
+    for (const auto& [inside, micro_batches] : ways) {
       if (cost_of_copies(share) >= limit()) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, share, inside));
+                               Get(micro_batches, share, inside));
       if (std::ranges::count(variants, variant) > 0) continue;
       variants.push_back(variant);
       STOWAGE_ASSIGN_OR_RETURN(
           std::optional<FittedStep> step,
-          variant->FitAsGiven(budget, levers.recompute, limit()));
+          variant->FitAsGiven(budget, optimizations.recompute, limit()));
       take(std::move(step), variant);
     }
   }
-  if (shares.size() > 1 && options_.recompute.always_remade.empty()) {
-    for (const int64_t pieces : levers.pieces) {
+  if (shares.size() > 1 && options_.recompute.always_recomputed.empty()) {
+    for (const int64_t micro_batches : optimizations.micro_batches) {
       STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
-                               FitByStates(pieces, budget, limit()));
+                               FitByStates(micro_batches, budget, limit()));
       take(std::move(step), nullptr);
     }
   }
-  if (levers.recompute == Recompute::kNone) return best;
+  if (optimizations.recompute == Recompute::kNone) return best;
 
   // What runs again is searched where it can be cheapest, first.
   std::erase_if(variants, [&](const Variant* variant) {
@@ -352,8 +372,8 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
   const double known = limit();
   STOWAGE_ASSIGN_OR_RETURN(ByBound<double> by_bound,
                            SortByBound<double>(variants, [&](Variant& variant) {
-                             return variant.LeastCost(budget, levers.recompute,
-                                                      known);
+                             return variant.LeastCost(
+                                 budget, optimizations.recompute, known);
                            }));
   for (size_t k = 0; k < by_bound.size(); k += ParallelParts()) {
     std::vector<Variant*> next;
@@ -362,12 +382,13 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
     }
     STOWAGE_RETURN_IF_ERROR(InParallel(next, &Variant::PrepareChoices));
     for (Variant* const variant : next) {
-      STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
-                               variant->Fit(budget, levers.recompute, limit()));
+      STOWAGE_ASSIGN_OR_RETURN(
+          std::optional<FittedStep> step,
+          variant->Fit(budget, optimizations.recompute, limit()));
       take(std::move(step), variant);
     }
   }
-  const bool has_choice = ways.size() > levers.pieces.size();
+  const bool has_choice = ways.size() > optimizations.micro_batches.size();
   if (has_choice && of_best != nullptr && best->price.extra_cost > 0) {
     STOWAGE_ASSIGN_OR_RETURN(best->price.least_extra_cost,
                              LeastExtraCost(of_best, ways, budget));
@@ -375,22 +396,25 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
   return best;
 }
 
-// The least that runs again in so many pieces with so much on the host, trips or not, if
+// The least that runs again in so many micro-batches with so much on the host, iterations or not, if
 // bodies were as low as they get for nothing.
 Result<double> Grid::LeastExtraCost(const Variant* variant,
                                     std::span<const Way> ways, Bytes budget) {
   const auto same = std::ranges::find_if(variants_, [&](const auto& each) {
     return each.second.get() == variant;
   });
-  const auto [pieces, share, _] = same->first;
+  const auto [micro_batches, share, _] = same->first;
   double least = kAnyCost;
   for (const Way& way : ways) {
-    const auto& [inside, in_pieces] = way;
-    if (in_pieces != pieces || (inside.level > 0 && !share.inside)) continue;
+    const auto& [inside, in_micro_batches] = way;
+    if (in_micro_batches != micro_batches ||
+        (inside.level > 0 && !share.inside))
+      continue;
     STOWAGE_ASSIGN_OR_RETURN(Variant* const as_they_are,
-                             Get(pieces, share, inside));
-    STOWAGE_ASSIGN_OR_RETURN(Variant* const lowest,
-                             Get(pieces, share, Lowest(ways, way, share)));
+                             Get(micro_batches, share, inside));
+    STOWAGE_ASSIGN_OR_RETURN(
+        Variant* const lowest,
+        Get(micro_batches, share, Lowest(ways, way, share)));
     STOWAGE_ASSIGN_OR_RETURN(const double extra,
                              lowest->LeastExtraCost(budget));
     least = std::min(least, as_they_are->in_bodies_cost() + extra);
@@ -403,16 +427,18 @@ Result<double> Grid::LeastExtraCost(const Variant* variant,
 Result<bool> Grid::CannotNeedLess(Way way, Share share, Recompute recompute,
                                   Bytes most) {
   if (share.halves > 0 || share.states == 0 || share.inside) return false;
-  const auto& [inside, pieces] = way;
-  STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}, inside));
+  const auto& [inside, micro_batches] = way;
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved,
+                           Get(micro_batches, {}, inside));
   STOWAGE_ASSIGN_OR_RETURN(const Bytes least, unmoved->LeastArena(recompute));
-  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
+                           GetSample(micro_batches));
   return least - SlotsOf(std::span(sample->movable).first(share.states),
                          options_.plan.alignment) >
          most;
 }
 
-Result<Grid::Need> Grid::Smallest(const Levers& levers) {
+Result<Grid::Need> Grid::Smallest(const MemoryOptimizations& optimizations) {
   Need need{.variant = nullptr, .bytes = kNoLimit};
   const auto most = [&] {
     return need.variant == nullptr ? kNoLimit : need.bytes - 1;
@@ -431,44 +457,45 @@ Result<Grid::Need> Grid::Smallest(const Levers& levers) {
     for (const auto& [least, variant] : std::exchange(waiting, {})) {
       if (least <= most()) next.push_back(variant);
     }
-    if (levers.recompute != Recompute::kNone) {
+    if (optimizations.recompute != Recompute::kNone) {
       STOWAGE_RETURN_IF_ERROR(InParallel(next, &Variant::PrepareChoices));
     }
     for (Variant* const variant : next) {
       STOWAGE_RETURN_IF_ERROR(
-          improve(variant, variant->Smallest(levers.recompute, most())));
+          improve(variant, variant->Smallest(optimizations.recompute, most())));
     }
     return {};
   };
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares, Shares(levers));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares,
+                           Shares(optimizations));
   // The more is moved, the less is needed, mostly; of a share, what may need the
   // least comes first.
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Way> ways, Ways(levers));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Way> ways, Ways(optimizations));
   for (auto share = shares.rbegin(); share != shares.rend(); ++share) {
     std::vector<Variant*> variants;
-    for (const auto& [inside, pieces] : ways) {
-      STOWAGE_ASSIGN_OR_RETURN(
-          const bool skip,
-          CannotNeedLess({inside, pieces}, *share, levers.recompute, most()));
+    for (const auto& [inside, micro_batches] : ways) {
+      STOWAGE_ASSIGN_OR_RETURN(const bool skip,
+                               CannotNeedLess({inside, micro_batches}, *share,
+                                              optimizations.recompute, most()));
       if (skip) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, *share, inside));
+                               Get(micro_batches, *share, inside));
       variants.push_back(variant);
     }
     STOWAGE_ASSIGN_OR_RETURN(
         ByBound<Bytes> by_bound,
         SortByBound<Bytes>(variants, [&](Variant& variant) {
-          return variant.LeastArena(levers.recompute);
+          return variant.LeastArena(optimizations.recompute);
         }));
     // What needs as little as can be while nothing runs again is not searched.
     for (const auto& [least, variant] : by_bound) {
       if (variant->arena() > least || least > most()) continue;
       STOWAGE_RETURN_IF_ERROR(search());
-      STOWAGE_RETURN_IF_ERROR(
-          improve(variant, variant->SmallestAsGiven(levers.recompute, most())));
+      STOWAGE_RETURN_IF_ERROR(improve(
+          variant, variant->SmallestAsGiven(optimizations.recompute, most())));
     }
     for (const auto& bounded : by_bound) {
-      // All pieces are alike, so that two shares may be one variant.
+      // All micro-batches are alike, so that two shares may be one variant.
       const bool waits = std::ranges::count(waiting, bounded) > 0;
       if (waits || bounded.first > most()) continue;
       waiting.push_back(bounded);
@@ -482,44 +509,46 @@ Result<Grid::Need> Grid::Smallest(const Levers& levers) {
   return need;
 }
 
-Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares, Shares(levers));
+Result<std::vector<ParetoPoint>> Grid::Frontier(
+    const MemoryOptimizations& optimizations) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares,
+                           Shares(optimizations));
   STOWAGE_ASSIGN_OR_RETURN(Variant* const first,
-                           Get(levers.pieces.front(), {}));
+                           Get(optimizations.micro_batches.front(), {}));
   struct Candidate {
     Share share;
-    Bargain bargain;
+    ParetoPoint point;
   };
   std::vector<Candidate> all;
-  const auto add = [&](Share share, const Variant& variant, Bargain bargain) {
-    Price& price = bargain.price;
+  const auto add = [&](Share share, const Variant& variant, ParetoPoint point) {
+    Price& price = point.price;
     price.extra_cost += variant.cost() - first->cost();
     price.extra_flops += variant.flops() - first->flops();
     price.extra_percent =
         100 * price.extra_flops / std::max(first->flops(), 1.0);
-    all.push_back({share, std::move(bargain)});
+    all.push_back({share, std::move(point)});
   };
   std::vector<Variant*> variants;
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Way> ways, Ways(levers));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Way> ways, Ways(optimizations));
   for (const Share share : shares) {
-    for (const auto& [inside, pieces] : ways) {
+    for (const auto& [inside, micro_batches] : ways) {
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, share, inside));
+                               Get(micro_batches, share, inside));
       if (std::ranges::count(variants, variant) > 0) continue;
       variants.push_back(variant);
     }
   }
   STOWAGE_RETURN_IF_ERROR(InParallel(variants, &Variant::PrepareBounds));
-  if (levers.recompute != Recompute::kNone) {
+  if (optimizations.recompute != Recompute::kNone) {
     STOWAGE_RETURN_IF_ERROR(InParallel(variants, &Variant::PrepareChoices));
   }
   for (const Share share : shares) {
-    for (const auto& [inside, pieces] : ways) {
+    for (const auto& [inside, micro_batches] : ways) {
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, share, inside));
-      STOWAGE_ASSIGN_OR_RETURN(std::vector<Bargain> bargains,
-                               variant->Frontier(levers.recompute));
-      for (Bargain& bargain : bargains) add(share, *variant, bargain);
+                               Get(micro_batches, share, inside));
+      STOWAGE_ASSIGN_OR_RETURN(std::vector<ParetoPoint> points,
+                               variant->Frontier(optimizations.recompute));
+      for (ParetoPoint& point : points) add(share, *variant, point);
     }
   }
   // States alone, in even steps.
@@ -527,39 +556,41 @@ Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
   const size_t steps = std::min(kStateSteps, states);
   for (size_t k = 1; k < steps; ++k) {
     const Share share = {.states = states * k / steps};
-    STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<Variant> variant,
-                             MakeVariant(levers.pieces.front(), share));
-    STOWAGE_ASSIGN_OR_RETURN(std::vector<Bargain> as_given,
+    STOWAGE_ASSIGN_OR_RETURN(
+        const std::unique_ptr<Variant> variant,
+        MakeVariant(optimizations.micro_batches.front(), share));
+    STOWAGE_ASSIGN_OR_RETURN(std::vector<ParetoPoint> as_given,
                              variant->Frontier(Recompute::kNone));
     add(share, *variant, std::move(as_given.front()));
   }
   std::ranges::stable_sort(all, {}, [](const Candidate& each) {
-    return std::pair(each.bargain.price.extra_cost, each.bargain.arena);
+    return std::pair(each.point.price.extra_cost, each.point.arena);
   });
-  std::vector<Bargain> kept;
+  std::vector<ParetoPoint> kept;
   for (Candidate& each : all) {
-    Bargain& bargain = each.bargain;
-    if (!kept.empty() && bargain.arena >= kept.back().arena) continue;
-    // The least of what runs again, in any number of pieces, with the same on
+    ParetoPoint& point = each.point;
+    if (!kept.empty() && point.arena >= kept.back().arena) continue;
+    // The least of what runs again, in any number of micro-batches, with the same on
     // the host.
     const Share share =
         std::ranges::count(shares, each.share) > 0 ? each.share : Share{};
     STOWAGE_ASSIGN_OR_RETURN(Variant* const fewest,
-                             Get(levers.pieces.front(), share));
+                             Get(optimizations.micro_batches.front(), share));
     double least = kAnyCost;
     for (const Way& way : ways) {
-      const auto& [inside, pieces] = way;
+      const auto& [inside, micro_batches] = way;
       if (inside.level > 0 && !share.inside) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const as_they_are,
-                               Get(pieces, share, inside));
-      STOWAGE_ASSIGN_OR_RETURN(Variant* const lowest,
-                               Get(pieces, share, Lowest(ways, way, share)));
+                               Get(micro_batches, share, inside));
+      STOWAGE_ASSIGN_OR_RETURN(
+          Variant* const lowest,
+          Get(micro_batches, share, Lowest(ways, way, share)));
       STOWAGE_ASSIGN_OR_RETURN(const double extra,
-                               lowest->LeastExtraCost(bargain.arena));
+                               lowest->LeastExtraCost(point.arena));
       least = std::min(least, as_they_are->cost() - fewest->cost() + extra);
     }
-    bargain.price.least_extra_cost = share == each.share ? least : 0;
-    kept.push_back(std::move(bargain));
+    point.price.least_extra_cost = share == each.share ? least : 0;
+    kept.push_back(std::move(point));
   }
   return kept;
 }

@@ -1,14 +1,14 @@
 #ifndef STOWAGE_PLANNER_FIT_GRID_H_
 #define STOWAGE_PLANNER_FIT_GRID_H_
 
-// All ways to take a training step: numbers of pieces by shares on the host, how the
-// trips of its loops are made again, if they are (planner/fit/recompute/trips.h), and how far
+// All ways to take a training step: numbers of micro-batches by shares on the host, how the
+// iterations of its loops are made again, if they are (planner/fit/recompute/iterations.h), and how far
 // its bodies are lowered (planner/fit/recompute/bodies.h). Each is made when it is
 // first looked at, and kept; those aside of which a bound says that they cannot win
 // are never searched.
 //
 //   Grid grid(build, options);
-//   Result<std::optional<FittedStep>> step = grid.Cheapest(64 << 20, levers);
+//   Result<std::optional<FittedStep>> step = grid.Cheapest(64 << 20, optimizations);
 
 #include <compare>
 #include <cstddef>
@@ -23,28 +23,28 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 #include "planner/fit/offload/offload.h"
-#include "planner/fit/pieces/pieces.h"
 #include "planner/fit/recompute/bodies.h"
-#include "planner/fit/recompute/trips.h"
+#include "planner/fit/recompute/iterations.h"
 #include "planner/fit/variant.h"
 
 namespace stowage::fit {
 
-/// Which trips of loops are made again: none; each by itself; or as many at a time as take
+/// Which iterations of loops are made again: none; each by itself; or as many at a time as take
 /// the least bytes, where these are several, of which a little more runs again.
-enum class Trips : uint8_t { kKept, kEach, kInSegments };
+enum class Iterations : uint8_t { kKept, kEach, kInSegments };
 
-/// What is done to loops and branches: which trips are made again, and at which of the
+/// What is done to loops and branches: which iterations are made again, and at which of the
 /// levels found then bodies are, of which 0 leaves them as they are.
 struct InsideWay {
-  Trips trips = Trips::kKept;
+  Iterations iterations = Iterations::kKept;
   size_t level = 0;
   friend auto operator<=>(const InsideWay&, const InsideWay&) = default;
 };
 
-/// That, and the number of pieces.
+/// That, and the number of micro-batches.
 using Way = std::pair<InsideWay, int64_t>;
 
 class Grid {
@@ -54,46 +54,51 @@ class Grid {
   Grid(const Grid&) = delete;  // variants call back
   Grid& operator=(const Grid&) = delete;
 
-  /// The step in so many pieces, with so much of it on the host, and this done to its
+  /// The step in so many micro-batches, with so much of it on the host, and this done to its
   /// loops and branches. Errors: the builder's, and the planner's.
-  Result<Variant*> Get(int64_t pieces, Share share, InsideWay inside = {});
+  Result<Variant*> Get(int64_t micro_batches, Share share,
+                       InsideWay inside = {});
 
-  /// The cheapest step that fits, with these levers; absent where none is found.
-  /// Of a larger set of levers, or a larger budget, it never costs more.
-  Result<std::optional<FittedStep>> Cheapest(Bytes budget,
-                                             const Levers& levers);
+  /// The cheapest step that fits, with these optimizations; absent where none is found.
+  /// Of a larger set of optimizations, or a larger budget, it never costs more.
+  Result<std::optional<FittedStep>> Cheapest(
+      Bytes budget, const MemoryOptimizations& optimizations);
 
   struct Need {
     Variant* variant = nullptr;
     Bytes bytes = 0;
   };
-  /// What needs least with these levers: the smallest budget that Cheapest takes.
-  Result<Need> Smallest(const Levers& levers);
+  /// What needs least with these optimizations: the smallest budget that Cheapest takes.
+  Result<Need> Smallest(const MemoryOptimizations& optimizations);
 
-  /// All bargains, by falling arena and rising cost. Where only states are moved
+  /// All Pareto points, by falling arena and rising cost. Where only states are moved
   /// Cheapest may find one between two of these.
-  Result<std::vector<Bargain>> Frontier(const Levers& levers);
+  Result<std::vector<ParetoPoint>> Frontier(
+      const MemoryOptimizations& optimizations);
 
  private:
   struct Sample {
-    PiecedStep step;
+    SampledStep step;
     std::vector<Offloadable> movable;
   };
 
   std::vector<Offloadable> Movable(const Graph& graph) const;
-  Result<const Sample*> GetSample(int64_t pieces);
-  Result<std::unique_ptr<Variant>> MakeVariant(int64_t pieces, Share share,
+  Result<const Sample*> GetSample(int64_t micro_batches);
+  Result<std::unique_ptr<Variant>> MakeVariant(int64_t micro_batches,
+                                               Share share,
                                                InsideWay inside = {});
-  Result<bool> HasBodies(int64_t pieces);
-  Result<std::vector<Share>> Shares(const Levers& levers);
-  Result<RemadeTrips> WithTripsAgain(int64_t pieces, const Graph& graph,
-                                     Trips trips) const;
-  Result<std::vector<Trips>> TripsToTry(int64_t pieces);
-  Result<const std::vector<BodyLevel>*> Levels(int64_t pieces, Trips trips);
-  Result<std::vector<Way>> Ways(const Levers& levers);
-  Result<Bytes> ArenaAsItIs(int64_t pieces, size_t states);
-  Result<std::optional<FittedStep>> FitByStates(int64_t pieces, Bytes budget,
-                                                double limit);
+  Result<bool> HasBodies(int64_t micro_batches);
+  Result<std::vector<Share>> Shares(const MemoryOptimizations& optimizations);
+  Result<RecomputedIterations> WithIterationsAgain(int64_t micro_batches,
+                                                   const Graph& graph,
+                                                   Iterations iterations) const;
+  Result<std::vector<Iterations>> IterationsToTry(int64_t micro_batches);
+  Result<const std::vector<BodyLevel>*> Levels(int64_t micro_batches,
+                                               Iterations iterations);
+  Result<std::vector<Way>> Ways(const MemoryOptimizations& optimizations);
+  Result<Bytes> ArenaAsItIs(int64_t micro_batches, size_t states);
+  Result<std::optional<FittedStep>> FitByStates(int64_t micro_batches,
+                                                Bytes budget, double limit);
   Result<double> LeastExtraCost(const Variant* variant,
                                 std::span<const Way> ways, Bytes budget);
   Result<bool> CannotNeedLess(Way way, Share share, Recompute recompute,
@@ -101,13 +106,13 @@ class Grid {
 
   const StepBuilder build_;
   const Variant::Options options_;
-  std::map<int64_t, Sample> samples_;  // by pieces
+  std::map<int64_t, Sample> samples_;  // by micro_batches
   std::map<std::tuple<int64_t, Share, InsideWay>, std::unique_ptr<Variant>>
       variants_;
-  // Ways to make trips again, kKept first, once known.
-  std::vector<Trips> trips_;
-  // By pieces, and trips made again.
-  std::map<std::pair<int64_t, Trips>, std::vector<BodyLevel>> levels_;
+  // Ways to make iterations again, kKept first, once known.
+  std::vector<Iterations> iterations_;
+  // By micro-batches, and iterations made again.
+  std::map<std::pair<int64_t, Iterations>, std::vector<BodyLevel>> levels_;
   std::map<std::pair<int64_t, size_t>, Bytes> by_states_;  // their arenas
 };
 

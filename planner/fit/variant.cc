@@ -15,20 +15,20 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "planner/fit/cost.h"
-#include "planner/fit/levers.h"
-#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/memory_optimizations.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 
 namespace stowage::fit {
 namespace {
 
-// Of each search of a step in pieces, of which there may be many; of a sample of one
-// piece, which is a third of one of three.
-constexpr double kEffortInPieces = 0.5;
+// Of each search of a step in micro-batches, of which there may be many; of a sample of one
+// micro-batch, which is a third of one of three.
+constexpr double kEffortInMicroBatches = 0.5;
 constexpr double kEffortInLoop = 0.17;
 // Where something runs again in bodies, of which there are several levels.
 constexpr double kEffortOfLevel = 0.1;
 
-// What copies in the bodies of `node` cost by `cost`, in all trips; of several bodies, of
+// What copies in the bodies of `node` cost by `cost`, in all iterations; of several bodies, of
 // the one in which they cost most. Operations are none.
 double CostOfCopies(const Node& node, const CostFn& cost) {
   double most = 0;
@@ -46,17 +46,17 @@ double CostOfCopies(const Node& node, const CostFn& cost) {
     }
     most = std::max(most, sum);
   }
-  return static_cast<double>(TripsOf(node)) * most;
+  return static_cast<double>(IterationsOf(node)) * most;
 }
 
 // Of the whole step that is planned by a sample.
-HostUse HostUseOf(const PiecedStep& sample) {
+HostUse HostUseOf(const SampledStep& sample) {
   const Graph& graph = sample.graph;
   HostUse use = FindHostUse(graph);
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
     const int64_t more = CountOf(sample, id) - 1;
     const Node& node = graph.node(id);
-    use.values += static_cast<int>(more) * ValuesStashed(node);
+    use.values += static_cast<int>(more) * ValuesOffloaded(node);
     use.bytes_per_step += more * BytesCopied(graph, node);
   }
   return use;
@@ -69,12 +69,12 @@ NodeId MakerOf(const Graph& graph, const std::string& name) {
 
 }  // namespace
 
-Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
-                                               PiecedStep sample,
+Result<std::unique_ptr<Variant>> Variant::Make(int64_t micro_batches,
+                                               SampledStep sample,
                                                StepBuilder build, Change change,
                                                const Options& options) {
   std::unique_ptr<Variant> variant(new Variant);
-  variant->pieces_ = pieces;
+  variant->micro_batches_ = micro_batches;
   variant->sample_ = std::move(sample);
   variant->build_ = std::move(build);
   variant->change_ = std::move(change);
@@ -83,14 +83,14 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
   const Graph given = variant->sample_.graph;
   STOWAGE_ASSIGN_OR_RETURN(variant->in_bodies_,
                            variant->change_(variant->sample_));
-  const PiecedStep& step = variant->sample_;
+  const SampledStep& step = variant->sample_;
 
   RecomputeOptions recompute = options.recompute;
   recompute.always_kept =
-      NamesInPieces(step.graph, recompute.always_kept, pieces);
-  recompute.always_remade =
-      NamesInPieces(step.graph, recompute.always_remade, pieces);
-  // What is made once for all pieces is of none of them.
+      NamesInMicroBatches(step.graph, recompute.always_kept, micro_batches);
+  recompute.always_recomputed = NamesInMicroBatches(
+      step.graph, recompute.always_recomputed, micro_batches);
+  // What is made once for all micro-batches is of none of them.
   for (const Node& node : step.graph.nodes()) {
     if (step.before.empty() || node.origin != step.before ||
         GetOpDef(node.op).is_view()) {
@@ -103,8 +103,8 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
       recompute.always_kept.push_back(step.graph.value(id).name);
     }
   }
-  // What trips made again do not hand back has no name any more.
-  std::erase_if(recompute.always_remade, [&](const std::string& name) {
+  // What iterations made again do not hand back has no name any more.
+  std::erase_if(recompute.always_recomputed, [&](const std::string& name) {
     return !variant->in_bodies_.loops.empty() && given.Find(name) &&
            !step.graph.Find(name);
   });
@@ -112,16 +112,16 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
   std::erase_if(recompute.always_kept, [&](const std::string& name) {
     return !given.Find(name) && IsMadeInBody(given, name);
   });
-  // A sum of gradients is not the same in all pieces that one stands for.
+  // A sum of gradients is not the same in all micro-batches that one stands for.
   recompute.gradients = IsWhole(step);
   if (step.loop) {
     recompute.effort *= kEffortInLoop;
-  } else if (pieces > 1) {
-    recompute.effort *= kEffortInPieces;
+  } else if (micro_batches > 1) {
+    recompute.effort *= kEffortInMicroBatches;
   }
   if (!variant->in_bodies_.nodes.empty()) recompute.effort *= kEffortOfLevel;
   // Nodes with bodies cost what they did, copies aside, and what runs again in them: of
-  // trips, its part of the loop that ran it first.
+  // iterations, its part of the loop that ran it first.
   std::map<std::string, double> of_nodes;  // by their first results
   const InBodies& in_bodies = variant->in_bodies_;
   if (!in_bodies.loops.empty() || !in_bodies.nodes.empty()) {
@@ -137,13 +137,13 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
       variant->in_bodies_cost_ +=
           static_cast<double>(CountOf(step, node)) * again;
     };
-    for (const RemadeLoop& loop : in_bodies.loops) {
+    for (const RecomputedLoop& loop : in_bodies.loops) {
       const double of_forward = of_given(loop.told.name);
       of_nodes.try_emplace(loop.forward_now, of_forward);
       add(loop.backward_now, of_given(loop.backward), loop.part * of_forward);
     }
     for (const LoweredNode& each : in_bodies.nodes) {
-      // Of a loop whose trips are made again it is known already what it cost.
+      // Of a loop whose iterations are made again it is known already what it cost.
       const bool is_known = of_nodes.contains(each.node);
       add(each.node, is_known ? 0 : of_given(each.node), each.extra_cost);
     }
@@ -178,7 +178,7 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
 // Whether nothing may run again, or nothing has to.
 bool Variant::IsAsGiven(Recompute recompute) const {
   return recompute == Recompute::kNone ||
-         options_.recompute.always_remade.empty();
+         options_.recompute.always_recomputed.empty();
 }
 
 bool Variant::IsAllowed(const RecomputeChoice& choice, bool is_first,
@@ -213,49 +213,50 @@ Status Variant::PrepareChoices() {
 
 Result<Bytes> Variant::SampleArena(RecomputeChoice& choice) {
   if (!choice.arena) {
-    STOWAGE_ASSIGN_OR_RETURN(const Recomputed made,
+    STOWAGE_ASSIGN_OR_RETURN(const RecomputedGraph made,
                              choices_->Make(choice.script));
     choice.arena = made.plan.arena_bytes();
   }
   return *choice.arena;
 }
 
-// The step whose loop repeats the piece of the sample, with what was chosen for that.
-Result<Recomputed> Variant::InLoop(RecomputeChoice& choice) {
-  STOWAGE_ASSIGN_OR_RETURN(Recomputed made, choices_->Make(choice.script));
+// The step whose loop repeats the micro-batch of the sample, with what was chosen for that.
+Result<RecomputedGraph> Variant::InLoop(RecomputeChoice& choice) {
+  STOWAGE_ASSIGN_OR_RETURN(RecomputedGraph made, choices_->Make(choice.script));
   choice.arena = made.plan.arena_bytes();
   const int64_t times = *std::ranges::max_element(sample_.counts);
-  STOWAGE_ASSIGN_OR_RETURN(made.graph, RepeatPiece(made.graph, *sample_.loop,
-                                                   times, sample_.before));
+  STOWAGE_ASSIGN_OR_RETURN(
+      made.graph,
+      RepeatMicroBatch(made.graph, *sample_.loop, times, sample_.before));
   PlanOptions options = options_.plan;
-  // A small piece may have taken the best packer.
+  // A small micro-batch may have taken the best packer.
   if (made.plan.packer.starts_with("best")) options.packer = Packer::kBest;
   STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, options));
   made.nodes_again *= static_cast<int>(times);
   made.flops_again *= static_cast<double>(times);
-  for (Remade& remade : made.remade) {
-    remade.times *= static_cast<int>(times);
-    remade.flops *= static_cast<double>(times);
+  for (RecomputedNode& recomputed : made.recomputed) {
+    recomputed.times *= static_cast<int>(times);
+    recomputed.flops *= static_cast<double>(times);
   }
-  made.remade = InAllPieces(std::move(made.remade));
+  made.recomputed = InAllMicroBatches(std::move(made.recomputed));
   return made;
 }
 
-// What trips made again run, and what runs again in bodies, of the whole step.
-Recomputed Variant::InBodiesAgain() const {
-  Recomputed again;
+// What iterations made again run, and what runs again in bodies, of the whole step.
+RecomputedGraph Variant::InBodiesAgain() const {
+  RecomputedGraph again;
   const auto add = [&](const std::string& node, int nodes, double flops,
-                       std::span<const Remade> told) {
+                       std::span<const RecomputedNode> told) {
     const int64_t count = CountOf(sample_, MakerOf(sample_.graph, node));
     again.nodes_again += static_cast<int>(count) * nodes;
     again.flops_again += static_cast<double>(count) * flops;
-    for (Remade remade : told) {
-      remade.times *= static_cast<int>(count);
-      remade.flops *= static_cast<double>(count);
-      again.remade.push_back(std::move(remade));
+    for (RecomputedNode recomputed : told) {
+      recomputed.times *= static_cast<int>(count);
+      recomputed.flops *= static_cast<double>(count);
+      again.recomputed.push_back(std::move(recomputed));
     }
   };
-  for (const RemadeLoop& loop : in_bodies_.loops) {
+  for (const RecomputedLoop& loop : in_bodies_.loops) {
     add(loop.forward_now, loop.nodes_again, loop.told.flops, {&loop.told, 1});
   }
   for (const LoweredNode& each : in_bodies_.nodes) {
@@ -264,10 +265,11 @@ Recomputed Variant::InBodiesAgain() const {
   return again;
 }
 
-// The whole step, with what was chosen for its sample done in all its pieces.
+// The whole step, with what was chosen for its sample done in all its micro-batches.
 Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
   FittedStep step;
-  step.price = {.pieces = pieces_, .extra_cost = choice.cost + in_bodies_cost_};
+  step.price = {.micro_batches = micro_batches_,
+                .extra_cost = choice.cost + in_bodies_cost_};
   step.flops = flops_;
   step.cost = cost_ - in_bodies_cost_;
   PassClock clock;
@@ -278,21 +280,22 @@ Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
                            .arena = arena,
                            .seconds = clock.Lap()});
   };
-  Recomputed made;
+  RecomputedGraph made;
   if (IsWhole(sample_)) {
     step.price.host = FindHostUse(sample_.graph);
-    tell("pieces", pieces_ > 1, 0);
+    tell("micro_batches", micro_batches_ > 1, 0);
     tell("offload", step.price.host.values > 0, arena_);
     STOWAGE_ASSIGN_OR_RETURN(made, choices_->Make(choice.script));
     choice.arena = made.plan.arena_bytes();
   } else if (sample_.loop) {
-    tell("pieces", true, 0);
+    tell("micro_batches", true, 0);
     STOWAGE_ASSIGN_OR_RETURN(made, InLoop(choice));
     step.price.host = FindHostUse(made.graph);
     tell("offload", step.price.host.values > 0, arena_);
   } else {
-    STOWAGE_ASSIGN_OR_RETURN(PiecedStep whole, build_(pieces_, Sampling::kAll));
-    tell("pieces", true, 0);
+    STOWAGE_ASSIGN_OR_RETURN(SampledStep whole,
+                             build_(micro_batches_, Sampling::kAll));
+    tell("micro_batches", true, 0);
     STOWAGE_RETURN_IF_ERROR(change_(whole));
     step.price.host = FindHostUse(whole.graph);
     tell("offload", step.price.host.values > 0, arena_);
@@ -300,21 +303,24 @@ Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
                              StretchScript(sample_, choice.script, whole));
     RecomputeChoices of_whole(whole.graph, options_.plan, {});
     STOWAGE_ASSIGN_OR_RETURN(made, of_whole.Make(script));
-    made.remade = InAllPieces(std::move(made.remade));
+    made.recomputed = InAllMicroBatches(std::move(made.recomputed));
   }
   choice.whole_arena = made.plan.arena_bytes();
-  Recomputed in_bodies = InBodiesAgain();
-  // What is done to bodies is done in all pieces, even where the sample has each of them.
-  if (pieces_ > 1) in_bodies.remade = InAllPieces(std::move(in_bodies.remade));
+  RecomputedGraph in_bodies = InBodiesAgain();
+  // What is done to bodies is done in all micro-batches, even where the sample has each of them.
+  if (micro_batches_ > 1)
+    in_bodies.recomputed = InAllMicroBatches(std::move(in_bodies.recomputed));
   made.nodes_again += in_bodies.nodes_again;
   made.flops_again += in_bodies.flops_again;
-  std::ranges::move(in_bodies.remade, std::back_inserter(made.remade));
-  if (!IsWhole(sample_)) made.remade = InAllPieces(std::move(made.remade));
-  std::ranges::stable_sort(made.remade, std::greater<>(), &Remade::freed);
+  std::ranges::move(in_bodies.recomputed, std::back_inserter(made.recomputed));
+  if (!IsWhole(sample_))
+    made.recomputed = InAllMicroBatches(std::move(made.recomputed));
+  std::ranges::stable_sort(made.recomputed, std::greater<>(),
+                           &RecomputedNode::freed);
   tell("recompute", made.nodes_again > 0, *choice.whole_arena);
   step.graph = std::move(made.graph);
   step.plan = std::move(made.plan);
-  step.remade = std::move(made.remade);
+  step.recomputed = std::move(made.recomputed);
   step.price.recomputed_nodes = made.nodes_again;
   step.price.extra_flops = made.flops_again;
   if (flops_ > 0) {
@@ -422,16 +428,16 @@ Result<Bytes> Variant::LeastArena(Recompute recompute) {
   return choices_->LeastArena();
 }
 
-Result<std::vector<Bargain>> Variant::Frontier(Recompute recompute) {
+Result<std::vector<ParetoPoint>> Variant::Frontier(Recompute recompute) {
   STOWAGE_ASSIGN_OR_RETURN(const std::span<RecomputeChoice> choices,
                            Choices(recompute));
   const HostUse host = HostUseOf(sample_);
-  const Recomputed in_bodies = InBodiesAgain();
-  std::vector<Bargain> bargains;
+  const RecomputedGraph in_bodies = InBodiesAgain();
+  std::vector<ParetoPoint> points;
   for (RecomputeChoice& choice : choices) {
     STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, SampleArena(choice));
-    if (!bargains.empty() && arena >= bargains.back().arena) continue;
-    Price price{.pieces = pieces_,
+    if (!points.empty() && arena >= points.back().arena) continue;
+    Price price{.micro_batches = micro_batches_,
                 .host = host,
                 .recomputed_nodes = in_bodies.nodes_again,
                 .extra_flops = in_bodies.flops_again,
@@ -443,9 +449,9 @@ Result<std::vector<Bargain>> Variant::Frontier(Recompute recompute) {
           static_cast<double>(count) *
           NodeFlops(sample_.graph, sample_.graph.node(rerun.node));
     }
-    bargains.push_back({.arena = arena, .price = price});
+    points.push_back({.arena = arena, .price = price});
   }
-  return bargains;
+  return points;
 }
 
 }  // namespace stowage::fit

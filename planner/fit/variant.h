@@ -1,12 +1,12 @@
 #ifndef STOWAGE_PLANNER_FIT_VARIANT_H_
 #define STOWAGE_PLANNER_FIT_VARIANT_H_
 
-// One way to take a training step: in so many pieces, with so much of it on the
-// host, the trips of its loops made again or not, and so much run again inside its
+// One way to take a training step: in so many micro-batches, with so much of it on the
+// host, the iterations of its loops made again or not, and so much run again inside its
 // bodies. What is left to decide is what else runs again in it.
 //
 // What a variant answers depends on nothing but itself: not on which other
-// variants are looked at beside it. That is why more levers never cost more.
+// variants are looked at beside it. That is why more optimizations never cost more.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(Variant variant, Variant::Make(...));
 //   Result<std::optional<FittedStep>> fitted =
@@ -20,11 +20,11 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "planner/fit/levers.h"
-#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/memory_optimizations.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 #include "planner/fit/recompute/bodies.h"
+#include "planner/fit/recompute/iterations.h"
 #include "planner/fit/recompute/recompute.h"
-#include "planner/fit/recompute/trips.h"
 #include "planner/plan_memory.h"
 
 namespace stowage::fit {
@@ -40,24 +40,24 @@ class Variant {
     double cost_per_byte = 0;    // of copies
   };
 
-  /// The loops whose trips are made again, and the nodes in whose bodies something runs
+  /// The loops whose iterations are made again, and the nodes in whose bodies something runs
   /// again.
   struct InBodies {
-    std::vector<RemadeLoop> loops = {};
+    std::vector<RecomputedLoop> loops = {};
     std::vector<LoweredNode> nodes = {};
   };
   /// What a variant does to a step before it is known what runs again besides; returned
   /// is what is done to its loops and branches.
-  using Change = std::function<Result<InBodies>(PiecedStep& step)>;
+  using Change = std::function<Result<InBodies>(SampledStep& step)>;
 
-  /// Of `sample`, what `build` makes of one piece of each kind, which is changed
+  /// Of `sample`, what `build` makes of one micro-batch of each kind, which is changed
   /// here. Errors: those of `change`, PlanMemory's, and those of names.
-  static Result<std::unique_ptr<Variant>> Make(int64_t pieces,
-                                               PiecedStep sample,
+  static Result<std::unique_ptr<Variant>> Make(int64_t micro_batches,
+                                               SampledStep sample,
                                                StepBuilder build, Change change,
                                                const Options& options);
 
-  int64_t pieces() const { return pieces_; }
+  int64_t micro_batches() const { return micro_batches_; }
   const Graph& sample() const { return sample_.graph; }
   /// Of the sample as it is.
   Bytes arena() const { return arena_; }
@@ -96,7 +96,7 @@ class Variant {
   /// What budgets cost: extra is what runs again here, and least_extra_cost is
   /// left to the caller. Of the sample, which the whole step may need a little
   /// more than.
-  Result<std::vector<Bargain>> Frontier(Recompute recompute);
+  Result<std::vector<ParetoPoint>> Frontier(Recompute recompute);
 
   /// What no recomputation that fits the budget can do without.
   Result<double> LeastExtraCost(Bytes budget) {
@@ -111,15 +111,15 @@ class Variant {
                  Recompute recompute) const;
   Result<std::span<RecomputeChoice>> Choices(Recompute recompute);
   Result<Bytes> SampleArena(RecomputeChoice& choice);
-  Result<Recomputed> InLoop(RecomputeChoice& choice);
-  Recomputed InBodiesAgain() const;
+  Result<RecomputedGraph> InLoop(RecomputeChoice& choice);
+  RecomputedGraph InBodiesAgain() const;
   Result<FittedStep> Whole(RecomputeChoice& choice);
   Result<std::optional<FittedStep>> FitChoice(RecomputeChoice& choice,
                                               Bytes budget);
   Result<std::optional<Bytes>> Need(RecomputeChoice& choice, Bytes most);
 
-  int64_t pieces_ = 1;
-  PiecedStep sample_;
+  int64_t micro_batches_ = 1;
+  SampledStep sample_;
   StepBuilder build_;
   Change change_;
   Options options_;

@@ -68,8 +68,8 @@ using Outcome = CanonicalSearch::Outcome;
 
 // What the search takes on; its memory is proportional to the conflicts, its
 // recursion at most as deep as there are buffers.
-constexpr size_t kMostBuffers = 8000;
-constexpr int64_t kMostConflicts = 8'000'000;
+constexpr size_t kMaxBuffers = 8000;
+constexpr int64_t kMaxConflicts = 8'000'000;
 
 // Of the effort, this share goes to the goal before any other height is tried,
 // and this share to each step of the first bisection. A goal that was asked for
@@ -82,7 +82,7 @@ constexpr int64_t kStepShare = 24;
 constexpr Bytes kFineness = 4096;
 
 // How much work of the greedy packer stands for the effort, when all is left to
-// it: its steps are dearer.
+// it: its steps are more expensive.
 constexpr int64_t kGreedyShare = 4;
 
 class Ladder {
@@ -178,8 +178,8 @@ BestPacking PackBest(const Problem& problem, Bytes bound,
   if (best.solution.height <= std::max(bound, capacity)) return best;
   if (capacity < bound || IsPast(options.deadline)) return best;
 
-  if (problem.buffers.size() > kMostBuffers ||
-      CountConflicts(problem) > kMostConflicts) {
+  if (problem.buffers.size() > kMaxBuffers ||
+      CountConflicts(problem) > kMaxConflicts) {
     greedy = PackGreedily(problem, bound, options.effort / kGreedyShare,
                           options.deadline);
     if (greedy.solution.height < best.solution.height) {

@@ -10,10 +10,10 @@
 namespace stowage::packing {
 namespace {
 
-constexpr Bytes kMost = std::numeric_limits<Bytes>::max();
+constexpr Bytes kMax = std::numeric_limits<Bytes>::max();
 
 // Columns with more unplaced items than this get the simpler test only.
-constexpr int32_t kMostSorted = 128;
+constexpr int32_t kMaxSorted = 128;
 
 // Conflicts count for more the later they are: each bump by this much more.
 constexpr double kBumpGrowth = 1.0005;
@@ -346,7 +346,7 @@ bool CanonicalSearch::RaiseLifted(const std::vector<int32_t>& group) {
     for (const int32_t i : group) {
       if (state_[i] != State::kLifted) continue;
       const Bytes top = low_[i] + items_[i].size;
-      Bytes lowest_end = kMost;
+      Bytes lowest_end = kMax;
       bool blocked = false;  // can anything keep it from where it would stand?
       for (const int32_t j : neighbours_[i]) {
         if (state_[j] == State::kPlaced) continue;
@@ -374,7 +374,7 @@ bool CanonicalSearch::ColumnFits(int32_t column) {
   if (live == 0) return true;
   const Bytes slack = capacity_ + padding_ - unplaced_[column];
   const std::vector<int32_t>& items = column_items_[column];
-  if (live > kMostSorted) {
+  if (live > kMaxSorted) {
     const int32_t witness = witness_[column];
     if (witness >= 0 && state_[witness] != State::kPlaced &&
         least_[witness] <= slack) {
@@ -390,7 +390,7 @@ bool CanonicalSearch::ColumnFits(int32_t column) {
   }
 
   steps_ += live;
-  Bytes lowest = kMost;
+  Bytes lowest = kMax;
   Bytes highest = 0;
   for (int32_t k = 0; k < live; ++k) {
     const Bytes least = least_[items[k]];

@@ -34,7 +34,7 @@ constexpr int32_t kWindowShare = 4;
 constexpr int64_t kWindowWorkShare = 64;
 
 // How often an item may be part of such columns, on average.
-constexpr size_t kMostVisits = 8;
+constexpr size_t kMaxVisits = 8;
 
 // How much effort (Hold::effort) the first order may take, a multiple of the work
 // or so much for each item, whichever is more; and all orders together. About so
@@ -42,7 +42,7 @@ constexpr size_t kMostVisits = 8;
 // is too much already, it is not begun when there is another packing.
 constexpr int64_t kFirstEffort = 2;
 constexpr int64_t kFirstEffortPerItem = 128;
-constexpr int64_t kMostEffort = 6;
+constexpr int64_t kMaxEffort = 6;
 constexpr int64_t kUsualEffort = 8;
 
 // Between looks at the clock, so many items are placed.
@@ -221,7 +221,7 @@ class Greedy {
         if (height_ <= target_) return;
         if (round == 0 && k == 0) {
           work_limit_ = hold_->work() + work_;
-          effort_limit_ = hold_->effort() + kMostEffort * work_;
+          effort_limit_ = hold_->effort() + kMaxEffort * work_;
         }
         if (IsPast(deadline_)) return;
         if (!Mend(&sequences[k])) return;
@@ -410,7 +410,7 @@ class Greedy {
           windows.begin(), windows.end(), range.begin,
           [](int32_t column, ColumnRange w) { return column < w.end; });
       for (; window != windows.end() && window->begin < range.end; ++window) {
-        if (++visits > kMostVisits * items_.size()) return {};
+        if (++visits > kMaxVisits * items_.size()) return {};
         living[static_cast<size_t>(window - windows.begin())].push_back(k);
       }
     }

@@ -47,10 +47,10 @@ std::string Cause(const Problem& problem, const LowerBound& bound) {
 
 // Who cannot fit together. All of a small set are named, for each counts.
 std::string Named(const Problem& problem, const Misfit& misfit) {
-  constexpr size_t kMostNamed = 12;
+  constexpr size_t kMaxNamed = 12;
   const size_t count = misfit.buffers.size();
   std::string text = StrCat(count, " buffers that cannot fit together: ");
-  const size_t named = std::min(count, kMostNamed);
+  const size_t named = std::min(count, kMaxNamed);
   for (size_t k = 0; k < named; ++k) {
     text += StrCat(k > 0 ? ", " : "", BufferName(problem, misfit.buffers[k]));
   }

@@ -82,7 +82,7 @@ constexpr int64_t kPasses = 32;
 constexpr double kNoise = 0.2;
 
 // The share of the conflicts of those that had none, so that their order counts.
-constexpr double kLeastShare = 1e-9;
+constexpr double kMinShare = 1e-9;
 
 std::vector<size_t> Occupying(const Problem& problem) {
   std::vector<size_t> buffers;
@@ -153,7 +153,7 @@ void RestartingSearch::Prioritize(int64_t run) {
   for (const double c : conflicts) most = std::max(most, c);
   for (size_t k = 0; k < buffers_.size(); ++k) {
     const Buffer& b = problem_.buffers[buffers_[k]];
-    const double share = most > 0 ? conflicts[k] / most + kLeastShare : 1;
+    const double share = most > 0 ? conflicts[k] / most + kMinShare : 1;
     double priority = share * Lifetime(b);
     if (run % kPortfolio == kByArea) priority *= static_cast<double>(b.size);
     if (run >= kPortfolio) {

@@ -15,7 +15,7 @@ namespace stowage::packing {
 
 namespace {
 
-constexpr Bytes kMostBytes = std::numeric_limits<Bytes>::max();
+constexpr Bytes kMaxBytes = std::numeric_limits<Bytes>::max();
 
 class Judge {
  public:
@@ -55,7 +55,7 @@ class Judge {
   // offset + size, or the largest number there is when that does not fit.
   Bytes End(size_t i) const {
     const Bytes size = problem_.buffers[i].size;
-    return Start(i) > kMostBytes - size ? kMostBytes : Start(i) + size;
+    return Start(i) > kMaxBytes - size ? kMaxBytes : Start(i) + size;
   }
 
   void Add(ViolationKind kind, std::vector<size_t> buffers, std::string text) {
@@ -76,7 +76,7 @@ class Judge {
       Add(ViolationKind::kNegativeOffset, {i},
           StrCat("buffer ", Drawn(i), " has a negative offset"));
     }
-    if (Start(i) > kMostBytes - b.size) {
+    if (Start(i) > kMaxBytes - b.size) {
       Add(ViolationKind::kOverflow, {i},
           StrCat("buffer ", BufferName(problem_, i), " ends at ", Start(i),
                  " + ", b.size, ", which does not fit 64 bits"));

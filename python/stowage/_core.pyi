@@ -73,15 +73,15 @@ class ParamGroup:
 
 class Request:
     budget: Optional[int]
-    levers: Union[str, Dict[str, str]]
+    optimizations: Union[str, Dict[str, str]]
     optimizer: str
     optimizer_settings: Dict[str, float]
     clip_norm: Optional[float]
     loss_scale: str
     dtype: str
     groups: List[ParamGroup]
-    keep: List[str]
-    remake: List[str]
+    recompute_keep: List[str]
+    recompute_always: List[str]
     allow_batch_change: bool
     plan_cache: str
     evaluates: bool
@@ -91,7 +91,7 @@ class Plan:
     def figures(self) -> str: ...
     def regions(self) -> Dict[str, int]: ...
     def price(self) -> Dict[str, float]: ...
-    def remade(self) -> List[Dict[str, Any]]: ...
+    def recomputed(self) -> List[Dict[str, Any]]: ...
     def arena_bytes(self) -> int: ...
     def host_bytes(self) -> int: ...
     def budget(self) -> Optional[int]: ...

@@ -13,6 +13,7 @@ from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Literal, Mapping, 
                     Sequence, Union)
 
 from stowage import _core
+from stowage._former_names import FORMER_CHOICES, FORMER_FIGURES, takes_former_names
 from stowage._models import ModelLike, model as make_model, whole_number
 from stowage._optimizers import Chosen, Group, OptimizerLike, choose, real_number
 from stowage.errors import FileError, InvalidArgument, StowageError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from stowage._models import ModelOptions
 
 Size = Union[int, float, str, None]
-Levers = Union[Literal["auto", "none"], Mapping[str, Union[str, int]]]
+MemoryOptimizations = Union[Literal["auto", "none"], Mapping[str, Union[str, int]]]
 LossScale = Union[Literal["dynamic", "none"], float, None]
 DeviceName = Literal["", "auto", "cpu", "cuda"]
 
@@ -82,9 +83,9 @@ def make_core_plan(model: _core.Model, request: _core.Request, device: str, dtyp
 
 def make_request(
     budget: Size,
-    levers: Levers,
-    keep: Sequence[str],
-    remake: Sequence[str],
+    optimizations: MemoryOptimizations,
+    recompute_keep: Sequence[str],
+    recompute_always: Sequence[str],
     chosen: Chosen,
     groups: Sequence[Group],
     freeze: Sequence[str],
@@ -98,15 +99,16 @@ def make_request(
     """The arguments of `plan` and of a Trainer, as the library takes them."""
     request = _core.Request()
     request.budget = size_in_bytes(budget)
-    if isinstance(levers, str):
-        request.levers = levers
-    elif isinstance(levers, Mapping):
-        request.levers = {name: str(choice) for name, choice in levers.items()}
+    if isinstance(optimizations, str):
+        request.optimizations = optimizations
+    elif isinstance(optimizations, Mapping):
+        request.optimizations = {FORMER_CHOICES.get(name, name): str(choice)
+                                 for name, choice in optimizations.items()}
     else:
-        raise TypeError(f'[levers] {levers!r} is no choice; expected "auto", "none", or choices '
-                        'by name, as {"pieces": 4}')
-    request.keep = _list_of(keep, "keep")
-    request.remake = _list_of(remake, "remake")
+        raise TypeError(f'[optimizations] {optimizations!r} is no choice; expected "auto", "none", '
+                        'or choices by name, as {"micro_batches": 4}')
+    request.recompute_keep = _list_of(recompute_keep, "recompute_keep")
+    request.recompute_always = _list_of(recompute_always, "recompute_always")
     if groups and chosen.followed is not None:
         raise InvalidArgument("[groups] groups are given beside an object of torch.optim, which "
                               "has its own; give them there")
@@ -147,7 +149,7 @@ def write_text(path: Union[str, "os.PathLike[str]"], text: str) -> None:
 
 class Frontier(List[Dict[str, Any]]):
     """What every budget costs: a list of dicts, the largest budget first, of which
-    ``pandas.DataFrame`` makes a table; and a picture, `svg`, that a notebook shows."""
+    ``pandas.DataFrame`` makes a table; and an image, `svg`, that a notebook shows."""
 
     def __init__(self, rows: Iterable[Dict[str, Any]], svg: str) -> None:
         super().__init__(rows)
@@ -230,7 +232,7 @@ class Plan:
     @property
     def regions(self) -> Dict[str, int]:
         """Bytes of each part: weights, state, io, activations, workspace, and two of the
-        host's, host_state and host_stash."""
+        host's, host_state and host_offload."""
         return self._core.regions()
 
     @property
@@ -249,9 +251,9 @@ class Plan:
         return self._core.optimizer()
 
     @property
-    def pieces(self) -> int:
+    def micro_batches(self) -> int:
         """That the batch is taken in, one after the other."""
-        return int(self._core.price()["pieces"])
+        return int(self._core.price()["micro_batches"])
 
     @property
     def recomputed_nodes(self) -> int:
@@ -259,10 +261,10 @@ class Plan:
         return int(self._core.price()["recomputed_nodes"])
 
     @property
-    def remade(self) -> List[Dict[str, Any]]:
+    def recomputed(self) -> List[Dict[str, Any]]:
         """What runs again: of each value its `name`, the `bytes_freed` at the peak, its
         `flops_percent` of the step's, and how many `times`."""
-        return self._core.remade()
+        return self._core.recomputed()
 
     @property
     def extra_percent(self) -> float:
@@ -276,11 +278,13 @@ class Plan:
 
     @property
     def smallest_budget_bytes(self) -> int:
-        """The smallest budget that these levers do not refuse. Looked for when it is asked
+        """The smallest budget that these optimizations do not refuse. Looked for when it is asked
         for, which takes about as long as the plan did."""
         return self._core.smallest_budget()
 
     def __getattr__(self, name: str) -> Any:
+        if name in FORMER_FIGURES:
+            return getattr(self, FORMER_FIGURES[name])
         figures = self.__dict__.get("_figures", {})
         if name in figures:
             return figures[name]
@@ -333,9 +337,9 @@ class Plan:
 def log_plan(plan: Plan) -> None:
     if plan._core.cache_note():
         log.warning("%s", plan._core.cache_note())
-    log.info("planned %s: %d bytes of arena, the batch of %d in %d pieces, %d nodes run "
+    log.info("planned %s: %d bytes of arena, the batch of %d in %d micro-batches, %d nodes run "
              "again, cache %s", plan._figures["graph"], plan.arena_bytes, plan.batch,
-             plan.pieces, plan.recomputed_nodes, plan._core.cache_use())
+             plan.micro_batches, plan.recomputed_nodes, plan._core.cache_use())
 
 
 def optimizers() -> Dict[str, Dict[str, float]]:
@@ -345,14 +349,15 @@ def optimizers() -> Dict[str, Dict[str, float]]:
     return _core.optimizers()
 
 
+@takes_former_names
 def plan(
     model: ModelLike,
     batch: Optional[int] = None,
     budget: Size = None,
-    levers: Levers = "auto",
+    optimizations: MemoryOptimizations = "auto",
     *,
-    keep: Sequence[str] = (),
-    remake: Sequence[str] = (),
+    recompute_keep: Sequence[str] = (),
+    recompute_always: Sequence[str] = (),
     optimizer: OptimizerLike = None,
     momentum: Optional[float] = None,
     weight_decay: Optional[float] = None,
@@ -370,10 +375,10 @@ def plan(
 
     `model` and further `options` are those of ``stowage.model``, `batch` examples a step.
     `budget` is the most bytes the arena may take: a number, or a text as "8GB" or
-    "64MiB"; without one, the step is planned as it is. `levers` are what may be done to
+    "64MiB"; without one, the step is planned as it is. `optimizations` are what may be done to
     fit: "auto" (everything), "none", or choices by name, as {"recompute": "cheap",
-    "offload": "auto", "pieces": 4, "order": "memory"}. `keep` are names of values that never
-    run again, `remake` of those that always do.
+    "offload": "auto", "micro_batches": 4, "order": "memory"}. `recompute_keep` are names of
+    values that are never recomputed, `recompute_always` of those that always are.
 
     `optimizer` is a name of ``optimizers()`` (sgd, adamw, adamw8bit, ...) or of torch's ("SGD",
     "AdamW"), a dict of a name and settings, Stowage's or torch's, as {"name": "SGD",
@@ -395,7 +400,7 @@ def plan(
     """
     made = make_model(model, batch=batch, **options)
     dtype = options.get("dtype") or "f32"
-    request = make_request(budget, levers, keep, remake,
+    request = make_request(budget, optimizations, recompute_keep, recompute_always,
                            choose(optimizer, made, momentum, weight_decay), groups, freeze,
                            clip_norm, loss_scale, dtype, allow_batch_change, plan_cache,
                            evaluates=False)

@@ -112,7 +112,7 @@ class _Check:
 
         try:
             return Trainer(self.made.model(is_random=False), optimizer="sgd", lr=1.0,
-                           levers="none", device="cpu")
+                           optimizations="none", device="cpu")
         except StowageError as error:
             # What a row has refused, rather than that a function has raised.
             raise error.__cause__ if isinstance(error.__cause__, StowageError) else error

@@ -11,11 +11,12 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTupl
 import numpy as np
 
 from stowage import _core
+from stowage._former_names import takes_former_names
 from stowage._models import ModelLike, model as make_model, whole_number
 from stowage._optimizers import (Group, OptimizerLike, choose, give_states, is_scheduler,
                                  real_number)
-from stowage._plans import (MOST_THREADS, DeviceName, Levers, LossScale, Plan, Size, framed, log,
-                            log_plan, make_core_plan, make_request)
+from stowage._plans import (MOST_THREADS, DeviceName, MemoryOptimizations, LossScale, Plan, Size,
+                            framed, log, log_plan, make_core_plan, make_request)
 from stowage._schedules import Schedule, rate_of
 from stowage.errors import InvalidArgument, Unsupported
 
@@ -79,6 +80,17 @@ def _part(array: Any, axis: int, start: int, batch: int) -> Any:
     return np.take(array, at, axis)
 
 
+def _joined(parts: List[Any], axis: int, runs: int, count: int, batch: int) -> Any:
+    """The slices of `count` examples along an axis, which all examples take `runs` times after
+    each other, from those of batches."""
+    dims = parts[0].shape
+    rows = dims[axis] // (runs * batch)  # of an example
+    each = [p.reshape(*dims[:axis], runs, rows * batch, *dims[axis + 1:]) for p in parts]
+    whole = np.concatenate(each, axis + 1)
+    whole = whole[(slice(None),) * (axis + 1) + (slice(count * rows),)]
+    return whole.reshape(*dims[:axis], runs * rows * count, *dims[axis + 1:])
+
+
 class Trainer:
     """A model that is trained inside its budget.
 
@@ -101,15 +113,16 @@ class Trainer:
     Python's run during a step. A trainer is not to be used in a forked child.
     """
 
+    @takes_former_names
     def __init__(
         self,
         model: ModelLike,
         batch: Optional[int] = None,
         budget: Size = None,
-        levers: Levers = "auto",
+        optimizations: MemoryOptimizations = "auto",
         *,
-        keep: Sequence[str] = (),
-        remake: Sequence[str] = (),
+        recompute_keep: Sequence[str] = (),
+        recompute_always: Sequence[str] = (),
         optimizer: OptimizerLike = None,
         momentum: Optional[float] = None,
         weight_decay: Optional[float] = None,
@@ -133,8 +146,9 @@ class Trainer:
         elif lr is not None and chosen.lr is not None:
             raise InvalidArgument(f"[trainer] lr is given twice: {lr!r}, and by the optimizer, "
                                   f"{chosen.lr!r}")
-        request = make_request(budget, levers, keep, remake, chosen, groups, freeze, clip_norm,
-                               loss_scale, dtype, allow_batch_change, plan_cache, evaluates=True)
+        request = make_request(budget, optimizations, recompute_keep, recompute_always, chosen,
+                               groups, freeze, clip_norm, loss_scale, dtype, allow_batch_change,
+                               plan_cache, evaluates=True)
         threads = whole_number(threads, "threads", most=MOST_THREADS)
         seed = whole_number(seed, "seed", most=(1 << 64) - 1)
         opened = _core.open_device(device, dtype, threads)
@@ -149,7 +163,7 @@ class Trainer:
             self._core.write(initial())
         self._followed = chosen.followed
         self._step = self._core.step if self._followed is None else self._step_followed
-        self._parts: Optional[Tuple[Dict[str, str], List[int]]] = None
+        self._joins: Dict[bool, Tuple[Dict[str, Tuple[str, int, int, str]], List[int]]] = {}
         if self._followed is not None:
             states, steps = self._followed.states()
             self._core.write(states)
@@ -255,19 +269,22 @@ class Trainer:
         if len(arrays) != len(wanted) or all(
                 a.shape == shape for a, (_, _, shape) in zip(arrays, wanted)):
             return self._core.evaluate(arrays)
-        if self._parts is None:
-            self._parts = self._core.evaluation_parts()
-        how_joined, axes = self._parts
+        _, axes = self._joins_of(False)
         count = self._count_of(arrays, axes, batch)
+        how_joined, _ = self._joins_of(count % batch > 0)
         parts: List[Dict[str, Any]] = []
         for start in range(0, count, batch):
             parts.append(self._core.evaluate([
                 a if axis < 0 else _part(a, axis, start, batch) for a, axis in zip(arrays, axes)]))
         joined: Dict[str, Any] = {}
         for name, first in parts[0].items():
-            how = how_joined[name]
+            how, axis, runs, why_whole = how_joined[name]
+            if how == "examples" and why_whole:
+                raise Unsupported(
+                    f'[evaluate] "{name}" of {count} examples does not follow from batches of '
+                    f"{batch}, of which one is not whole: {why_whole}; give a multiple of {batch}")
             if how == "examples":
-                joined[name] = np.concatenate([p[name] for p in parts])[:count]
+                joined[name] = _joined([p[name] for p in parts], axis, runs, count, batch)
             elif how == "same":
                 joined[name] = first
             elif how not in _TOGETHER:
@@ -282,6 +299,11 @@ class Trainer:
             else:
                 joined[name] = _TOGETHER[how]([p[name] for p in parts], axis=0)
         return joined
+
+    def _joins_of(self, is_partial: bool) -> Tuple[Dict[str, Tuple[str, int, int, str]], List[int]]:
+        if is_partial not in self._joins:
+            self._joins[is_partial] = self._core.evaluation_parts(is_partial)
+        return self._joins[is_partial]
 
     def _count_of(self, arrays: List[Any], axes: List[int], batch: int) -> int:
         """The examples of inputs whose examples are along these axes. Raises InvalidArgument."""

@@ -164,8 +164,8 @@ TEST_CASE("a view that backward reads is taken again from its saved root") {
   const Graph forward = Build("views", [](GraphBuilder& g) {
     const Value w = g.Param("w", kF32, {2, 3});
     const Value h = g.Name("h", Sin(g.Input("x", kF32, {3, 8})));
-    const Value piece = Split(h, 1, {3, 5})[1];
-    g.Output("loss", ReduceSum(MatMul(w, piece)));
+    const Value micro_batch = Split(h, 1, {3, 5})[1];
+    g.Output("loss", ReduceSum(MatMul(w, micro_batch)));
   });
   const Graph backward = Backward(forward);
   CHECK(Names(backward, Role::kSaved) == Strings{"h"});
@@ -317,8 +317,8 @@ TEST_CASE("attention computes the gradient of a bias where one is wanted") {
   CHECK(ops({"q", "bias"}) == Strings{"attention_grad", "attention_bias_grad"});
 }
 
-TEST_CASE("a convolution keeps its picture where filters need a gradient") {
-  const auto saved = [](const char* picture, const char* filters,
+TEST_CASE("a convolution keeps its image where filters need a gradient") {
+  const auto saved = [](const char* image, const char* filters,
                         bool transposed) {
     const Graph forward = Build("conv", [&](GraphBuilder& g) {
       const auto leaf = [&](const char* name, const char* role,
@@ -328,7 +328,7 @@ TEST_CASE("a convolution keeps its picture where filters need a gradient") {
         return g.Name(name,
                       MulScalar(g.Param(StrCat(name, 0), kF32, shape), 2));
       };
-      const Value x = leaf("x", picture, {1, 2, 5});
+      const Value x = leaf("x", image, {1, 2, 5});
       const Value w = leaf("w", filters, {2, 2, 3});
       g.Output("loss",
                ReduceSum(transposed ? ConvTranspose(x, w) : Conv(x, w)));
@@ -520,12 +520,13 @@ TEST_CASE("every mistake has its message") {
   CHECK(BuildBackward(graph, "loss", {.wrt = {"w"}}).ok());
 }
 
-TEST_CASE("a seed's name that is taken is an error, even before many pieces") {
+TEST_CASE(
+    "a seed's name that is taken is an error, even before many micro-batches") {
   const Graph forward = Build("taken", [](GraphBuilder& g) {
     const Value w = g.Param("w", kF32, {64});
-    const std::vector<Value> pieces =
+    const std::vector<Value> micro_batches =
         Split(g.Name("grad:loss", Tanh(w)), 0, Axes(64, 1));
-    g.Output("loss", ReduceMax(pieces[63]));
+    g.Output("loss", ReduceMax(micro_batches[63]));
   });
   const Result<Graph> backward = BuildBackward(forward, "loss");
   REQUIRE_FALSE(backward.ok());

@@ -1,4 +1,4 @@
-// The gradient of a loop whose running sum is handed back of every trip as well: it is
+// The gradient of a loop whose running sum is handed back of every iteration as well: it is
 // no plain sum, since each addend is in all that comes after it.
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ TEST_CASE("a sum that is stacked too passes each addend what follows it") {
   const Value w = g.Input("w", kF64, {3});
   const std::vector<Value> run = g.Emit(
       OpKind::kLoop, std::vector{x},
-      {{"trips", int64_t{3}},
+      {{"iterations", int64_t{3}},
        {"carried", int64_t{0}},
        {"sliced", int64_t{1}},
        {"summed", int64_t{1}},

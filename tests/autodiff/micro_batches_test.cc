@@ -1,4 +1,4 @@
-// A batch taken in pieces: the same step as the whole batch, in less memory.
+// A batch taken in micro_batches: the same step as the whole batch, in less memory.
 
 #include "autodiff/micro_batches.h"
 
@@ -96,10 +96,11 @@ double Difference(const Graph& a, const Graph& b, int64_t classes) {
   return largest;
 }
 
-Graph InPieces(const Graph& whole, const std::vector<const Graph*>& pieces,
-               const TrainOptions& options) {
+Graph InMicroBatches(const Graph& whole,
+                     const std::vector<const Graph*>& micro_batches,
+                     const TrainOptions& options) {
   const Result<MicroBatchedStep> step =
-      BuildMicroBatchedStep(whole, pieces, "loss", options);
+      BuildMicroBatchedStep(whole, micro_batches, "loss", options);
   REQUIRE_MESSAGE(step.ok(), step.error().message);
   CHECK(Verify(step->graph).ok());
   const Result<Graph> parsed = ParseGraph(ToText(step->graph));
@@ -109,68 +110,74 @@ Graph InPieces(const Graph& whole, const std::vector<const Graph*>& pieces,
 }
 
 std::string ErrorOf(const Graph& whole,
-                    const std::vector<const Graph*>& pieces) {
+                    const std::vector<const Graph*>& micro_batches) {
   const Result<MicroBatchedStep> step =
-      BuildMicroBatchedStep(whole, pieces, "loss");
+      BuildMicroBatchedStep(whole, micro_batches, "loss");
   REQUIRE_FALSE(step.ok());
   CHECK(step.error().code == ErrorCode::kInvalidArgument);
   return step.error().message;
 }
 
-TEST_CASE("equal pieces make the step of the whole batch") {
+TEST_CASE("equal micro-batches make the step of the whole batch") {
   const Graph whole = Classifier(12);
-  const Graph piece = Classifier(4);
+  const Graph micro_batch = Classifier(4);
   for (const TrainOptions& options :
        {TrainOptions{.optimizer = Sgd{}}, TrainOptions{.optimizer = AdamW{}},
         TrainOptions{.optimizer = Sgd{}, .clip_norm = 0.01}}) {
     const Result<Graph> step = BuildTrainStep(whole, "loss", options);
     REQUIRE(step.ok());
-    const Graph pieces = InPieces(whole, {&piece, &piece, &piece}, options);
-    CHECK(Difference(*step, pieces, 5) < 1e-12);
+    const Graph micro_batches = InMicroBatches(
+        whole, {&micro_batch, &micro_batch, &micro_batch}, options);
+    CHECK(Difference(*step, micro_batches, 5) < 1e-12);
   }
 }
 
-TEST_CASE("pieces of different sizes count by their share") {
+TEST_CASE("micro-batches of different sizes count by their share") {
   const Graph whole = Classifier(7);
   const Graph three = Classifier(3);
   const Graph one = Classifier(1);
   const TrainOptions options{.optimizer = Sgd{}};
   const Result<Graph> step = BuildTrainStep(whole, "loss", options);
   REQUIRE(step.ok());
-  const Graph pieces = InPieces(whole, {&three, &three, &one}, options);
-  CHECK(Difference(*step, pieces, 5) < 1e-12);
+  const Graph micro_batches =
+      InMicroBatches(whole, {&three, &three, &one}, options);
+  CHECK(Difference(*step, micro_batches, 5) < 1e-12);
 }
 
-TEST_CASE("a transformer can be taken in pieces, its loss fused or not") {
+TEST_CASE(
+    "a transformer can be taken in micro-batches, its loss fused or not") {
   for (const int64_t chunk : {0, 4}) {
     const Graph whole = Gpt(4, chunk);
-    const Graph piece = Gpt(1, chunk);
+    const Graph micro_batch = Gpt(1, chunk);
     const Result<Graph> step = BuildTrainStep(whole, "loss");
     REQUIRE(step.ok());
-    const Graph pieces =
-        InPieces(whole, {&piece, &piece, &piece, &piece}, TrainOptions{});
-    CHECK(Difference(*step, pieces, 11) < 1e-10);
+    const Graph micro_batches = InMicroBatches(
+        whole, {&micro_batch, &micro_batch, &micro_batch, &micro_batch},
+        TrainOptions{});
+    CHECK(Difference(*step, micro_batches, 11) < 1e-10);
     int64_t products = 0;
-    for (const Node& node : pieces.nodes()) {
+    for (const Node& node : micro_batches.nodes()) {
       products += node.op == OpKind::kLinearCrossEntropy;
     }
     CHECK(products == 0);  // where it is used, the gradient makes the loss
   }
 }
 
-TEST_CASE("a batch in one piece is the batch") {
+TEST_CASE("a batch in one micro-batch is the batch") {
   const Graph whole = Classifier(3);
   const Result<Graph> step = BuildTrainStep(whole, "loss");
   REQUIRE(step.ok());
   CHECK(ErrorOf(whole, {&whole}) ==
-        "[autodiff] piece \"classifier\" takes as much as the whole batch in "
+        "[autodiff] micro-batch \"classifier\" takes as much as the whole "
+        "batch in "
         "every input; expected parts of it");
 }
 
-TEST_CASE("values are named after their piece, results as in a whole step") {
+TEST_CASE(
+    "values are named after their micro-batch, results as in a whole step") {
   const Graph whole = Classifier(4);
-  const Graph piece = Classifier(2);
-  const Graph step = InPieces(whole, {&piece, &piece}, {});
+  const Graph micro_batch = Classifier(2);
+  const Graph step = InMicroBatches(whole, {&micro_batch, &micro_batch}, {});
   for (const char* name : {"fc1/1", "fc1/2", "loss/1", "loss/2", "grad:loss/2",
                            "grad:fc1.weight", "new:fc1.weight", "loss"}) {
     CHECK_MESSAGE(step.Find(name).has_value(), name);
@@ -180,10 +187,10 @@ TEST_CASE("values are named after their piece, results as in a whole step") {
   CHECK(step.value(*step.Find("x")).type.shape == Shape{4, 6});
 }
 
-TEST_CASE("every piece draws dropouts of its own") {
+TEST_CASE("every micro-batch draws dropouts of its own") {
   const Graph whole = Classifier(4, 0.5);
-  const Graph piece = Classifier(2, 0.5);
-  const Graph step = InPieces(whole, {&piece, &piece}, {});
+  const Graph micro_batch = Classifier(2, 0.5);
+  const Graph step = InMicroBatches(whole, {&micro_batch, &micro_batch}, {});
   std::vector<int64_t> ids;
   for (const Node& node : step.nodes()) {
     if (node.op == OpKind::kDropout) ids.push_back(node.attrs.Int("id"));
@@ -191,7 +198,7 @@ TEST_CASE("every piece draws dropouts of its own") {
   CHECK(ids == std::vector<int64_t>{0, 0, 1, 1});  // forward and backward
 }
 
-TEST_CASE("every piece draws random numbers of its own") {
+TEST_CASE("every micro-batch draws random numbers of its own") {
   const auto noisy = [](int64_t batch) {
     GraphBuilder g("noisy");
     const Value x = g.Input("x", DType::kF64, {batch, 6});
@@ -206,7 +213,7 @@ TEST_CASE("every piece draws random numbers of its own") {
     return *g.Finish();
   };
   const Graph whole = noisy(4), half = noisy(2);
-  const Graph made = InPieces(whole, {&half, &half}, {});
+  const Graph made = InMicroBatches(whole, {&half, &half}, {});
   std::vector<int64_t> ids;
   for (const Node& node : made.nodes()) {
     if (node.op == OpKind::kRandomNormal || node.op == OpKind::kRandomUniform) {
@@ -217,15 +224,16 @@ TEST_CASE("every piece draws random numbers of its own") {
   CHECK(ids == std::vector<int64_t>{0, 1, 2, 3});
 }
 
-TEST_CASE("pieces that do not make up the batch are refused") {
+TEST_CASE("micro-batches that do not make up the batch are refused") {
   const Graph whole = Classifier(7);
   const Graph three = Classifier(3);
   const Graph five = Classifier(5);
   CHECK(ErrorOf(whole, {&three, &three}) ==
-        "[autodiff] the pieces take 6 of the 7 examples of input \"x\"; "
+        "[autodiff] the micro-batches take 6 of the 7 examples of input \"x\"; "
         "expected every example once");
   CHECK(ErrorOf(whole, {&three, &five}) ==
-        "[autodiff] piece \"classifier\" has input \"x\" of f64(5, 6), batch "
+        "[autodiff] micro-batch \"classifier\" has input \"x\" of f64(5, 6), "
+        "batch "
         "\"classifier\" has f64(7, 6); all inputs must be cut at the same "
         "examples");
   GraphBuilder g("other");
@@ -235,11 +243,11 @@ TEST_CASE("pieces that do not make up the batch are refused") {
   const Result<Graph> other = g.Finish();
   REQUIRE(other.ok());
   CHECK(ErrorOf(whole, {&*other, &*other}) ==
-        "[autodiff] piece \"other\" has param \"w\" of f64(6), batch "
+        "[autodiff] micro-batch \"other\" has param \"w\" of f64(6), batch "
         "\"classifier\" has none; build both with the same model");
 }
 
-// --- What pieces give out ---
+// --- What micro-batches give out ---
 
 // Outputs of all kinds.
 Graph Outputs(int64_t batch) {
@@ -265,19 +273,21 @@ std::vector<std::string> OutputNames(const Graph& graph) {
   return names;
 }
 
-TEST_CASE("outputs of pieces are put together as they follow from the batch") {
+TEST_CASE(
+    "outputs of micro-batches are put together as they follow from the batch") {
   const Graph whole = Outputs(7), three = Outputs(3), one = Outputs(1);
   const TrainOptions options = {
       .optimizer = Sgd{}, .clip_norm = 0.5, .gradients = {"fc*"}};
   const Result<Graph> step = BuildTrainStep(whole, "loss", options);
   REQUIRE_MESSAGE(step.ok(), step.error().message);
-  const Graph pieces = InPieces(whole, {&three, &three, &one}, options);
-  const std::vector<std::string> names = OutputNames(pieces);
+  const Graph micro_batches =
+      InMicroBatches(whole, {&three, &three, &one}, options);
+  const std::vector<std::string> names = OutputNames(micro_batches);
   CHECK(names.size() == 10);  // seven, two gradients and their norm
   CHECK(names == OutputNames(*step));
   const Tensors leaves = RandomLeaves(whole, 5);
   const Tensors expected = Interpret(*step, leaves);
-  const Tensors actual = Interpret(pieces, leaves);
+  const Tensors actual = Interpret(micro_batches, leaves);
   for (const std::string& name : names) {
     CAPTURE(name);
     REQUIRE(actual.at(name).size() == expected.at(name).size());
@@ -304,15 +314,15 @@ std::string WhyNot(const std::function<Value(Value)>& output) {
     return *g.Finish();
   };
   const Graph whole = build(4), half = build(2);
-  const Graph* const pieces[] = {&half, &half};
+  const Graph* const micro_batches[] = {&half, &half};
   const Result<MicroBatchedStep> step =
-      BuildMicroBatchedStep(whole, pieces, "loss");
+      BuildMicroBatchedStep(whole, micro_batches, "loss");
   REQUIRE_FALSE(step.ok());
   CHECK(step.error().code == ErrorCode::kUnsupported);
-  // An allowed change is the mean of what the pieces give out.
-  CHECK(
-      BuildMicroBatchedStep(whole, pieces, "loss", {.allow_batch_change = true})
-          .ok());
+  // An allowed change is the mean of what the micro-batches give out.
+  CHECK(BuildMicroBatchedStep(whole, micro_batches, "loss",
+                              {.allow_batch_change = true})
+            .ok());
   return step.error().message;
 }
 
@@ -337,8 +347,8 @@ TEST_CASE("an output that no micro-batches make is refused, with its reason") {
 
 TEST_CASE("patterns of gradients to give out match params") {
   const Graph whole = Outputs(4), half = Outputs(2);
-  const Graph* const pieces[] = {&half, &half};
-  CHECK(BuildMicroBatchedStep(whole, pieces, "loss",
+  const Graph* const micro_batches[] = {&half, &half};
+  CHECK(BuildMicroBatchedStep(whole, micro_batches, "loss",
                               {.gradients = {"fc.w*", "fd*"}})
             .error()
             .message ==
@@ -361,12 +371,13 @@ Graph Moving(int64_t batch) {
   return *g.Finish();
 }
 
-TEST_CASE("a state that the model writes goes on from piece to piece") {
+TEST_CASE(
+    "a state that the model writes goes on from micro-batch to micro-batch") {
   const Graph whole = Moving(7), three = Moving(3), one = Moving(1);
   const TrainOptions options = {
       .optimizer = Sgd{}, .gradients = {"w"}, .allow_batch_change = true};
-  const Graph* const pieces[] = {&three, &three, &one};
-  CHECK(BuildMicroBatchedStep(whole, pieces, "loss", {}).error().code ==
+  const Graph* const micro_batches[] = {&three, &three, &one};
+  CHECK(BuildMicroBatchedStep(whole, micro_batches, "loss", {}).error().code ==
         ErrorCode::kUnsupported);
   const Tensors leaves = RandomLeaves(whole, 5);
   for (const std::vector<int64_t>& sizes :
@@ -374,9 +385,10 @@ TEST_CASE("a state that the model writes goes on from piece to piece") {
     CAPTURE(sizes.size());
     const Result<Graph> in_one = BuildTrainStep(whole, "loss", options);
     REQUIRE_MESSAGE(in_one.ok(), in_one.error().message);
-    const Graph step = sizes.size() == 1
-                           ? *in_one
-                           : InPieces(whole, {&three, &three, &one}, options);
+    const Graph step =
+        sizes.size() == 1
+            ? *in_one
+            : InMicroBatches(whole, {&three, &three, &one}, options);
     const Tensors values = Interpret(step, leaves);
 
     std::vector<double> s = leaves.at("s"), gradient(6, 0.0);
@@ -413,8 +425,8 @@ TEST_CASE("a model with totals writes its states") {
     return *g.Finish();
   };
   const Graph whole = build(4), half = build(2);
-  const Graph step = InPieces(whole, {&half, &half},
-                              {.optimizer = Sgd{}, .allow_batch_change = true});
+  const Graph step = InMicroBatches(
+      whole, {&half, &half}, {.optimizer = Sgd{}, .allow_batch_change = true});
   int updates = 0;
   for (const Node& node : step.nodes()) {
     updates += node.op == OpKind::kLerpUpdate;

@@ -325,7 +325,7 @@ TEST_CASE("a forward value of the scaled rate's name keeps it") {
   CHECK(values.at("new:w") == Numbers{0.5, -1.5});  // gradients 2 and -6
 }
 
-// --- In pieces ---
+// --- In micro-batches ---
 
 // Mean over the batch of (row of table by token + shift - y)^2.
 Graph Regression(int64_t batch) {
@@ -342,10 +342,10 @@ Graph Regression(int64_t batch) {
   return *graph;
 }
 
-TEST_CASE("a batch in pieces has the groups of the whole batch") {
+TEST_CASE("a batch in micro-batches has the groups of the whole batch") {
   const Graph whole = Regression(4);
-  const Graph piece = Regression(2);
-  const Graph* const pieces[] = {&piece, &piece};
+  const Graph micro_batch = Regression(2);
+  const Graph* const micro_batches[] = {&micro_batch, &micro_batch};
   const std::vector<ParamGroup> groups = {
       {.pattern = "table", .decay = 0, .lr_scale = 0.1},
       {.pattern = "sh*", .frozen = true}};
@@ -355,7 +355,7 @@ TEST_CASE("a batch in pieces has the groups of the whole batch") {
           Optimizer(AdamW{.decay = 0.5})}) {
       CAPTURE(OptimizerName(optimizer));
       const Result<MicroBatchedStep> made = BuildMicroBatchedStep(
-          whole, pieces, "loss",
+          whole, micro_batches, "loss",
           {.optimizer = optimizer, .clip_norm = clip, .groups = groups});
       REQUIRE_MESSAGE(made.ok(), made.error().message);
       const Graph& step = made->graph;
@@ -511,22 +511,22 @@ TEST_CASE("a wrong name in wrt is told, whether a group freezes it or not") {
         "differentiate by");
 }
 
-TEST_CASE("pieces refuse what a whole batch refuses") {
+TEST_CASE("micro-batches refuse what a whole batch refuses") {
   const Graph whole = Regression(4);
-  const Graph piece = Regression(2);
-  const Graph* const pieces[] = {&piece, &piece};
+  const Graph micro_batch = Regression(2);
+  const Graph* const micro_batches[] = {&micro_batch, &micro_batch};
   for (const ParamGroup& group :
        {ParamGroup{.pattern = "wte"}, ParamGroup{.pattern = "*", .decay = -1},
         ParamGroup{.pattern = "*", .lr_scale = -1},
         ParamGroup{.pattern = "*", .frozen = true}}) {
     const TrainOptions options{.groups = {group}};
     const Result<Graph> of_whole = BuildTrainStep(whole, "loss", options);
-    const Result<MicroBatchedStep> of_pieces =
-        BuildMicroBatchedStep(whole, pieces, "loss", options);
+    const Result<MicroBatchedStep> of_micro_batches =
+        BuildMicroBatchedStep(whole, micro_batches, "loss", options);
     REQUIRE_FALSE(of_whole.ok());
-    REQUIRE_FALSE(of_pieces.ok());
-    CHECK(of_pieces.error().code == ErrorCode::kInvalidArgument);
-    CHECK(of_pieces.error().message == of_whole.error().message);
+    REQUIRE_FALSE(of_micro_batches.ok());
+    CHECK(of_micro_batches.error().code == ErrorCode::kInvalidArgument);
+    CHECK(of_micro_batches.error().message == of_whole.error().message);
   }
 }
 

@@ -206,13 +206,14 @@ TEST_CASE("names of forward values stay; backward values give way") {
 }
 
 TEST_CASE("results of one node keep names that would come fresh in turn") {
-  // Emitted anew, the pieces would be called split_1 and split_2.
+  // Emitted anew, the micro-batches would be called split_1 and split_2.
   const Graph forward = Build("swapped", [](GraphBuilder& g) {
-    const std::vector<Value> pieces = Split(g.Param("w", kF32, {4}), 0, {2, 2});
-    g.Name("aside", pieces[1]);
-    g.Output("split_2", g.Name("split_2", pieces[0]));
-    g.Name("split_1", pieces[1]);
-    g.Output("loss", ReduceSum(Mul(pieces[0], pieces[1])));
+    const std::vector<Value> micro_batches =
+        Split(g.Param("w", kF32, {4}), 0, {2, 2});
+    g.Name("aside", micro_batches[1]);
+    g.Output("split_2", g.Name("split_2", micro_batches[0]));
+    g.Name("split_1", micro_batches[1]);
+    g.Output("loss", ReduceSum(Mul(micro_batches[0], micro_batches[1])));
   });
   const Result<Graph> linked =
       LinkBackward(forward, *BuildBackward(forward, "loss"), "loss");
@@ -223,14 +224,15 @@ TEST_CASE("results of one node keep names that would come fresh in turn") {
   CHECK(values.at("grad:w") == Numbers{3, 4, 1, 2});
 }
 
-TEST_CASE("a name that is taken is an error, however many pieces follow") {
+TEST_CASE(
+    "a name that is taken is an error, however many micro-batches follow") {
   // The states of "w" need the name "w.m"; then comes a split in 64.
   const Graph forward = Build("taken", [](GraphBuilder& g) {
     const Value v = g.Param("v", kF32, {64});
-    const std::vector<Value> pieces = Split(Tanh(v), 0, Axes(64, 1));
+    const std::vector<Value> micro_batches = Split(Tanh(v), 0, Axes(64, 1));
     const Value w = g.Param("w", kF32, {5});
     const Value other = g.Param("w.m", kF32, {5});
-    const Value first = ReduceSum(Mul(pieces[0], pieces[63]));
+    const Value first = ReduceSum(Mul(micro_batches[0], micro_batches[63]));
     g.Output("loss", Add(first, ReduceSum(Mul(w, other))));
   });
   const Result<Graph> step = BuildTrainStep(forward, "loss");

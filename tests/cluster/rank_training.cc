@@ -1,9 +1,9 @@
-// One rank of several that mpirun has started, or one alone that takes as many pieces:
+// One rank of several that mpirun has started, or one alone that takes as many micro_batches:
 // trains a model for some steps, and prints its losses, and a digest of its params and
 // states whole, bit for bit. Ends badly where the arena or what is sent is not as planned.
 //
 //   mpirun -n 2 rank_training MODEL BATCH STEPS SHARDING [TIGHT]
-//   rank_training MODEL BATCH STEPS 2      # pieces
+//   rank_training MODEL BATCH STEPS 2      # micro_batches
 //
 // With TIGHT, each rank has so many times the least budget that recomputation and
 // offloading can train in.
@@ -33,7 +33,7 @@
 #include "nn/model_options.h"
 #include "nn/models.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "planner/plan.h"
 #include "runtime/session.h"
 #include "train/checkpoint_series.h"
@@ -48,7 +48,7 @@ struct Asked {
   std::string model;
   int64_t batch = 1;
   int64_t steps = 1;
-  std::string how;  // a sharding, or alone a number of pieces
+  std::string how;  // a sharding, or alone a number of micro_batches
   std::optional<double> tight;
 };
 
@@ -127,14 +127,14 @@ Status Train(const Asked& asked, cluster::Team* team) {
   };
   Ranks ranks;
   FitOptions fit;
-  fit.levers = asked.tight ? Levers{} : NoLevers();
-  fit.levers.pieces = {1};
+  fit.optimizations = asked.tight ? MemoryOptimizations{} : NoOptimizations();
+  fit.optimizations.micro_batches = {1};
   if (joined != nullptr) {
     ranks.ranks = joined->ranks();
     ranks.rank = joined->rank();
     STOWAGE_ASSIGN_OR_RETURN(ranks.shard, ParseSharding(asked.how));
   } else {
-    fit.levers.pieces = {std::atoll(asked.how.c_str())};
+    fit.optimizations.micro_batches = {std::atoll(asked.how.c_str())};
   }
   const std::unique_ptr<Backend> cpu =
       MakeCpuBackend({.threads = 1, .collectives = joined});
@@ -145,9 +145,9 @@ Status Train(const Asked& asked, cluster::Team* team) {
   STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> budget,
                            BudgetOf(asked, fitter));
   STOWAGE_ASSIGN_OR_RETURN(FittedStep step, fitter.Fit(budget));
-  const bool uses_levers =
+  const bool uses_optimizations =
       step.price.recomputed_nodes + step.price.host.values > 0;
-  if (asked.tight && !uses_levers) {
+  if (asked.tight && !uses_optimizations) {
     return Error{ErrorCode::kInvalidArgument,
                  "nothing runs again and nothing is offloaded; be tighter"};
   }
@@ -164,7 +164,7 @@ Status Train(const Asked& asked, cluster::Team* team) {
   std::optional<WholeValues> whole_values;
   if (joined != nullptr) {
     STOWAGE_ASSIGN_OR_RETURN(
-        const PiecedStep one,
+        const SampledStep one,
         BuildSteps(model, asked.batch, "loss", options)(1, Sampling::kAll));
     STOWAGE_ASSIGN_OR_RETURN(whole_values,
                              WholeValues::Make(one.graph, *cpu, *joined));

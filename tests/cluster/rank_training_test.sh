@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ranks under mpirun train as one rank in as many pieces does: the same losses, params and
+# Ranks under mpirun train as one rank in as many micro-batches does: the same losses, params and
 # states, bit for bit, whatever they split. Where there is no mpirun, it says so.
 #
 #   rank_training_test.sh RANK_TRAINING
@@ -19,19 +19,19 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 
 # same RANKS MODEL BATCH STEPS SHARDING[:TIGHT]...
 same() {
-  local ranks=$1 model=$2 batch=$3 steps=$4 pieces joined
+  local ranks=$1 model=$2 batch=$3 steps=$4 micro_batches joined
   shift 4
-  pieces=$("$training" "$model" "$batch" "$steps" "$ranks")
-  [[ $(wc -l <<< "$pieces") == $((steps + 1)) ]]
+  micro_batches=$("$training" "$model" "$batch" "$steps" "$ranks")
+  [[ $(wc -l <<< "$micro_batches") == $((steps + 1)) ]]
   for sharding in "$@"; do
     # shellcheck disable=SC2086
     joined=$(mpirun --allow-run-as-root --oversubscribe -n "$ranks" \
       "$training" "$model" "$batch" "$steps" ${sharding/:/ })
-    if [[ $joined != "$pieces" ]]; then
-      echo "$model, $ranks ranks, $sharding:"$'\n'"$joined"$'\n'"in pieces:"$'\n'"$pieces"
+    if [[ $joined != "$micro_batches" ]]; then
+      echo "$model, $ranks ranks, $sharding:"$'\n'"$joined"$'\n'"in micro-batches:"$'\n'"$micro_batches"
       exit 1
     fi
-    echo "$model: $ranks ranks, batch $batch, $sharding: as in pieces, bit for bit"
+    echo "$model: $ranks ranks, batch $batch, $sharding: as in micro-batches, bit for bit"
   done
 }
 

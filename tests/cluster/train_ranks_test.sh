@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains under mpirun: losses that have the bits of one rank with as many pieces, weights
+# Trains under mpirun: losses that have the bits of one rank with as many micro-batches, weights
 # that go from so many ranks to others, and what becomes of a run whose ranks differ or
 # die. Where there is no mpirun, it says so.
 #
@@ -35,19 +35,19 @@ losses() {
   sed -n 's/^{"step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1"
 }
 
-# same_losses RANKS NAME OPTION...: of so many ranks, and of one with as many pieces.
+# same_losses RANKS NAME OPTION...: of so many ranks, and of one with as many micro-batches.
 same_losses() {
   local ranks=$1 name=$2
   shift 2
   "${mpi[@]}" -n "$ranks" "$stowage" train "$@" --json > "$name.ranks" 2> "$name.err" ||
     fail "$name on $ranks ranks: $(cat "$name.err")"
-  "$stowage" train "$@" --micro-batches "$ranks" --json > "$name.pieces" 2> "$name.err" ||
-    fail "$name in $ranks pieces: $(cat "$name.err")"
+  "$stowage" train "$@" --micro-batches "$ranks" --json > "$name.micro_batches" 2> "$name.err" ||
+    fail "$name in $ranks micro-batches: $(cat "$name.err")"
   losses "$name.ranks" > "$name.ranks.losses"
-  losses "$name.pieces" > "$name.pieces.losses"
+  losses "$name.micro_batches" > "$name.micro_batches.losses"
   [[ -s $name.ranks.losses ]] || fail "$name: no losses"
-  cmp "$name.ranks.losses" "$name.pieces.losses" ||
-    fail "$name: losses of $ranks ranks are not those of $ranks pieces"
+  cmp "$name.ranks.losses" "$name.micro_batches.losses" ||
+    fail "$name: losses of $ranks ranks are not those of $ranks micro-batches"
 }
 
 mlp=(--model mlp --data "$digits" --batch 22 --steps 6 --device cpu)
@@ -61,12 +61,12 @@ check_losses() {
 }
 
 check_files() {
-  # What two ranks have saved, four and one go on from, as one rank in pieces does.
+  # What two ranks have saved, four and one go on from, as one rank in micro-batches does.
   "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --stop-at 3 --save two.safetensors \
     > /dev/null 2> err || fail "saving: $(cat err)"
-  "$stowage" train "${mlp[@]}" --stop-at 3 --save pieces.safetensors --micro-batches 2 \
-    > /dev/null 2> err || fail "saving in pieces: $(cat err)"
-  cmp two.safetensors pieces.safetensors || fail "two ranks save other bytes than two pieces"
+  "$stowage" train "${mlp[@]}" --stop-at 3 --save micro_batches.safetensors --micro-batches 2 \
+    > /dev/null 2> err || fail "saving in micro-batches: $(cat err)"
+  cmp two.safetensors micro_batches.safetensors || fail "two ranks save other bytes than two micro-batches"
   same_losses 4 resumed4 "${mlp[@]}" --resume two.safetensors
   same_losses 1 resumed1 "${mlp[@]}" --resume two.safetensors
 }
@@ -75,8 +75,8 @@ check_files() {
 # is that of a run whose checkpoints are whole. Shards that no checkpoint has are gone.
 check_sharded() {
   local sharding ranks code=0
-  "$stowage" train "${mlp[@]}" --micro-batches 2 --save pieces.st > /dev/null 2> err ||
-    fail "in pieces: $(cat err)"
+  "$stowage" train "${mlp[@]}" --micro-batches 2 --save micro_batches.st > /dev/null 2> err ||
+    fail "in micro-batches: $(cat err)"
   for sharding in none states weights; do
     "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --shard $sharding --stop-at 3 --save-every 1 \
       --save-as sharded --save $sharding.st > /dev/null 2> err ||
@@ -87,10 +87,10 @@ check_sharded() {
       fail "--shard $sharding: shards are left over: $(ls $sharding.st.shards)"
     "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --shard states --resume $sharding.st \
       --save on.st > /dev/null 2> err || fail "going on from $sharding.st: $(cat err)"
-    cmp on.st pieces.st || fail "what goes on from $sharding.st ends elsewhere"
+    cmp on.st micro_batches.st || fail "what goes on from $sharding.st ends elsewhere"
     "$stowage" train "${mlp[@]}" --micro-batches 2 --resume $sharding.st --save on.st \
       > /dev/null 2> err || fail "going on from $sharding.st alone: $(cat err)"
-    cmp on.st pieces.st || fail "alone, what goes on from $sharding.st ends elsewhere"
+    cmp on.st micro_batches.st || fail "alone, what goes on from $sharding.st ends elsewhere"
   done
   # One file for all of it, which becomes whole with the last command.
   "${mpi[@]}" -n 4 "$stowage" train "${mlp[@]}" --shard weights --stop-at 2 --save-as sharded \
@@ -170,13 +170,13 @@ check_shards() {
       --json > "$sharding.out" 2> err || fail "--shard $sharding: $(cat err)"
     losses "$sharding.out" > "$sharding.losses"
   done
-  "$stowage" train "${mlp[@]}" --micro-batches 2 --save pieces.st --json > pieces.out \
-    2> err || fail "in pieces: $(cat err)"
-  losses pieces.out > pieces.losses
-  [[ $(wc -l < pieces.losses) == 6 ]] || fail "no losses"
+  "$stowage" train "${mlp[@]}" --micro-batches 2 --save micro_batches.st --json > micro_batches.out \
+    2> err || fail "in micro-batches: $(cat err)"
+  losses micro_batches.out > micro_batches.losses
+  [[ $(wc -l < micro_batches.losses) == 6 ]] || fail "no losses"
   for sharding in none states gradients weights auto; do
-    cmp "$sharding.losses" pieces.losses || fail "--shard $sharding: other losses"
-    cmp "$sharding.st" pieces.st || fail "--shard $sharding saves something else"
+    cmp "$sharding.losses" micro_batches.losses || fail "--shard $sharding: other losses"
+    cmp "$sharding.st" micro_batches.st || fail "--shard $sharding saves something else"
   done
   # Blocks of two ranks are half as large. auto splits nothing where all fits, and where
   # nothing but split weights do, these.
@@ -189,7 +189,7 @@ check_shards() {
     --recompute none --offload none --json > tight.out 2> err ||
     fail "--shard auto within $split bytes: $(cat err)"
   [[ $(arena tight.out) == "$split" ]] || fail "auto does not split the weights"
-  cmp <(losses tight.out) pieces.losses || fail "--shard auto: other losses"
+  cmp <(losses tight.out) micro_batches.losses || fail "--shard auto: other losses"
   local code=0
   "$stowage" train "${mlp[@]}" --shard states > out 2> err || code=$?
   [[ $code == 2 ]] || fail "nothing to split among: exit code $code"
@@ -269,7 +269,7 @@ lose() {
   wait $mpirun 2> /dev/null || true
 }
 
-# finish RANKS PIECES FILE STEP: goes on from FILE to STEP.
+# finish RANKS Micro-batches FILE STEP: goes on from FILE to STEP.
 finish() {
   "${mpi[@]}" -n "$1" "$stowage" train "${endless[@]}" --micro-batches "$2" \
     --stop-at "$4" --continue "$3" > out 2> err || fail "it does not go on: $(cat err)"
@@ -305,7 +305,7 @@ check_faults() {
 }
 
 # The same $KILLS times at random moments, and what was saved goes on on four ranks, on
-# one, in four pieces, and on two: there, where a run ends that changes to two after as
+# one, in four micro-batches, and on two: there, where a run ends that changes to two after as
 # many steps.
 check_kills() {
   local kill victim step file saved count last=4000

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What goes through the cable between two hosts in a step is what the plan says, within a
-# percent, and losses are those of one rank in two pieces. Where there are no two hosts to
+# percent, and losses are those of one rank in two micro-batches. Where there are no two hosts to
 # be had (root, ip, mpirun), it says so.
 #
 #   wire_bytes_test.sh TWO_HOSTS STOWAGE TEXT [SHARDING]...
@@ -51,10 +51,10 @@ for sharding in "${@:-none}"; do
     sent+=("$(awk -v h=$headers '{ printf "%d ", $1 - h * $2 }' "counts.$steps")")
   done
   "$stowage" train "${model[@]}" --data "$text" --device cpu --sample 0 --threads 1 \
-    --steps 100 --stop-at $long --micro-batches 2 --json > pieces 2> err ||
-    fail "in pieces: $(cat err)"
-  cmp <(losses "run.$long") <(losses pieces) ||
-    fail "$sharding: losses of two hosts are not those of two pieces"
+    --steps 100 --stop-at $long --micro-batches 2 --json > micro_batches 2> err ||
+    fail "in micro-batches: $(cat err)"
+  cmp <(losses "run.$long") <(losses micro_batches) ||
+    fail "$sharding: losses of two hosts are not those of two micro-batches"
   planned=$("$stowage" plan "${model[@]}" --device cpu --ranks 2 --shard "$sharding" \
     --json | number wire_bytes_per_step)
   counted=$(number bytes_sent_per_step < "run.$long")

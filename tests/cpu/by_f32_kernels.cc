@@ -51,7 +51,7 @@ Graph ByF32Kernels(const Graph& graph) {
       content = results[r];
       // What only moves is rounded already.
       const bool is_rounded = IsHalf(dtype) && !GetOpDef(node.op).is_view() &&
-                              !info.on_host && node.op != OpKind::kFetch;
+                              !info.on_host && node.op != OpKind::kReload;
       values[static_cast<size_t>(node.results[r])] =
           is_rounded ? Cast(Cast(results[r], dtype), DType::kF32) : results[r];
       if (is_rounded && static_cast<int>(r) < GetOpDef(node.op).updates) {

@@ -1,4 +1,4 @@
-// What a convolution gathers its operands into: planned scratch, which a picture's
+// What a convolution gathers its operands into: planned scratch, which an image's
 // size, channels and the kernel's elements decide, and not how far these lie apart.
 
 #include <doctest/doctest.h>
@@ -32,7 +32,7 @@ TEST_CASE("scratch does not grow with what lies between a kernel's elements") {
   CHECK(near > 0);
   CHECK(ScratchOf(4, 36) == near);
   CHECK(ScratchOf(4, 1000) == near);
-  // Nine times the picture is all that nine elements can meet.
+  // Nine times the image is all that nine elements can meet.
   CHECK(ScratchOf(4, 36) <= ScratchOf(4, 1) + 9 * 64 * 4 * 4 * 4);
   CHECK(ScratchOf(65, 200) <= 2 * ScratchOf(65, 36));
 }

@@ -129,7 +129,7 @@ TEST_CASE("pooling agrees with its definition at sizes with chunks and tails") {
 
 TEST_CASE("padding and resizing agree with their definitions at larger sizes") {
   for (const Precision& p : {kF32, kF64}) {
-    CheckGraph("pictures", p.tolerance, [&](GraphBuilder& g) {
+    CheckGraph("images", p.tolerance, [&](GraphBuilder& g) {
       const Value x = g.Input("x", p.dtype, {3, 5, 37, 71});
       const Value bright =
           Pad(x, {0, 0, 3, 9}, {0, 0, 4, 8}, PadMode::kReflect);

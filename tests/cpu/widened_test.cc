@@ -121,9 +121,8 @@ TEST_CASE("other kernels compute in f32 on copies") {
       const TopKResults top = TopK(a, 4, true);
       g.Output("values", top.values);
       g.Output("indices", top.indices);
-      const Value pictures = g.Input("pictures", half, {2, 5, 33, 31});
-      g.Output("conv",
-               Conv(pictures, g.Input("filter", half, {7, 5, 3, 3}), {}));
+      const Value images = g.Input("images", half, {2, 5, 33, 31});
+      g.Output("conv", Conv(images, g.Input("filter", half, {7, 5, 3, 3}), {}));
     }));
   }
 }

@@ -57,8 +57,8 @@ TEST_CASE("rows tell types, attributes, bytes and gradients") {
   CHECK(RowOf(table, "sgd_update") ==
         "| `sgd_update` | w: T, g: T, lr: f32, scale?: f32 → w: T | float | "
         "decay | update of w | none: it overwrites what it reads |");
-  CHECK(RowOf(table, "stash") ==
-        "| `stash` | x: T → y: T on the host | any |  |  | none: offloading "
+  CHECK(RowOf(table, "offload") ==
+        "| `offload` | x: T → y: T on the host | any |  |  | none: offloading "
         "comes after differentiation |");
 }
 

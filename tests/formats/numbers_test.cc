@@ -15,8 +15,8 @@
 namespace stowage {
 namespace {
 
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 
 TEST_CASE("what a type holds exactly comes back, whatever the type") {
   for (const DType dtype : kAllDTypes) {
@@ -28,8 +28,8 @@ TEST_CASE("what a type holds exactly comes back, whatever the type") {
     CHECK(RealsOf(array) == std::vector<double>{1, 0, 1});
     CHECK(ArrayOf(dtype, {3}, RealsOf(array)) == array);
   }
-  CHECK(IntsOf(ArrayOf(DType::kI64, {2}, std::vector{kMost, kLeast})) ==
-        std::vector{kMost, kLeast});
+  CHECK(IntsOf(ArrayOf(DType::kI64, {2}, std::vector{kMax, kMin})) ==
+        std::vector{kMax, kMin});
   CHECK(IntsOf(ArrayOf(DType::kI16, {1}, std::vector<int64_t>{-7}))[0] == -7);
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("what is not finite in a type is named with its place") {
       ArrayOf(DType::kF32, {2}, std::vector{0.0, std::nan("")});
   CHECK(said(narrow, DType::kF32) ==
         "[data] \"d.npz:x\" [1] is nan; expected finite numbers");
-  CHECK(said(ArrayOf(DType::kI64, {1}, std::vector{kMost}), DType::kF16) == "");
+  CHECK(said(ArrayOf(DType::kI64, {1}, std::vector{kMax}), DType::kF16) == "");
 }
 
 TEST_CASE("whole numbers out of a range are named with their place") {
@@ -92,9 +92,9 @@ TEST_CASE("reals become the integers towards zero, and nothing overflows") {
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<double> reals = {2.9, -2.9, 1e300, -infinity, NAN, 0x1p63};
   CHECK(IntsOf(ArrayOf(DType::kF64, {6}, reals)) ==
-        std::vector<int64_t>{2, -2, kMost, kLeast, 0, kMost});
+        std::vector<int64_t>{2, -2, kMax, kMin, 0, kMax});
   CHECK(IntsOf(ArrayOf(DType::kI64, {6}, reals)) ==
-        std::vector<int64_t>{2, -2, kMost, kLeast, 0, kMost});
+        std::vector<int64_t>{2, -2, kMax, kMin, 0, kMax});
   CHECK(IntsOf(ArrayOf(DType::kBool, {2}, std::vector<double>{0.25, 0})) ==
         std::vector<int64_t>{1, 0});
 }

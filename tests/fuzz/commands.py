@@ -71,8 +71,8 @@ class Commands:
             sys.exit(f"{' '.join(words)}: {done and done.stderr.decode(errors='replace')}")
 
     def make_files(self):
-        for source, name in [("onnx/pictures_dynamo.onnx", "net.onnx"),
-                             ("onnx/pictures.npz", "net.npz"),
+        for source, name in [("onnx/images_dynamo.onnx", "net.onnx"),
+                             ("onnx/images.npz", "net.npz"),
                              ("pretrained/llama.gguf", "llama.gguf")]:
             shutil.copy(GOLDENS / source, self.folder / name)
         shutil.copytree(GOLDENS / "pretrained/llama", self.folder / "llama")
@@ -162,7 +162,7 @@ RIGHT = {
     "--budget": ["64KiB", "1MB", "300MB", "60%"], "--clip-norm": ["1"], "--dim": ["batch=2"],
     "--dtype": ["bf16", "f16", "f32"], "--eval-every": ["1"], "--freeze": ["*.bias", "fc1.w"],
     "--hold-out": ["0.25"], "--init": ["weights.safetensors", "run.st"],
-    "--init-rename": ["fc1.w=fc1.w"], "--keep": ["fc1"], "--keep-last": ["2"],
+    "--init-rename": ["fc1.w=fc1.w"], "--recompute-keep": ["fc1"], "--keep-last": ["2"],
     "--label-smoothing": ["0.1"], "--lengths": ["8,16"], "--lora-alpha": ["3"],
     "--lora-rank": ["2"], "--lora-targets": ["*c_fc*", "*q_proj*"], "--lr": ["0.1", "1e-3"],
     "--micro-batches": ["2", "auto"], "--min-lr": ["1e-6"], "--momentum": ["0.9"],

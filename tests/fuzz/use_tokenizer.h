@@ -22,7 +22,7 @@ inline void UseTokenizer(TokenizerParts parts) {
     Check(tokenizer.error().code != ErrorCode::kIo);
     return;
   }
-  Check(tokenizer->size() >= 1 && tokenizer->size() <= kMostTokens);
+  Check(tokenizer->size() >= 1 && tokenizer->size() <= kMaxTokens);
   // ASCII, white space, marks that compose, what is special elsewhere, and no UTF-8.
   for (const std::string_view text : {"", "Once, in 1984, we're  ab\n\n",
                                       "e\u0301\u00e9\uac00\u11a8 \u3000<s>",

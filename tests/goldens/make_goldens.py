@@ -271,7 +271,7 @@ class Recurrent:
         return F.cross_entropy(logits.flatten(0, 1), y.flatten())
 
 
-class PictureNet:
+class ImageNet:
     """What the convolutional models share: params and running statistics, named as
     torchvision names them, made when they are first asked for."""
 
@@ -326,7 +326,7 @@ class PictureNet:
         return F.cross_entropy(self.logits(x), y)
 
 
-class CnnSmall(PictureNet):
+class CnnSmall(ImageNet):
     """The model `cnn-small`."""
 
     def logits(self, x):
@@ -338,7 +338,7 @@ class CnnSmall(PictureNet):
         return self.linear(x.flatten(1), "fc", self.classes)
 
 
-class ResNet(PictureNet):
+class ResNet(ImageNet):
     """The models `resnet18` and `resnet50`."""
 
     batch = 8
@@ -375,7 +375,7 @@ class ResNet50(ResNet):
     blocks, bottleneck = (3, 4, 6, 3), True
 
 
-class Vgg(PictureNet):
+class Vgg(ImageNet):
     """torchvision's vgg at two stages; the last map is of 14 x 14."""
 
     batch = 2
@@ -397,12 +397,12 @@ class Vgg(PictureNet):
 
 
 class VggOfOne(Vgg):
-    """The same of small pictures; the last map is a single position."""
+    """The same of small images; the last map is a single position."""
 
     batch, size = 6, 4
 
 
-class MobileNet(PictureNet):
+class MobileNet(ImageNet):
     """torchvision's mobilenet_v2, with few and thin blocks."""
 
     batch = 6
@@ -437,7 +437,7 @@ class MobileNet(PictureNet):
         return self.linear(x.mean((2, 3)), "classifier.1", self.classes)
 
 
-class UNet(PictureNet):
+class UNet(ImageNet):
     """The model `unet`, thin and of two halvings; a label for each pixel."""
 
     batch = 3
@@ -474,7 +474,7 @@ class UNet(PictureNet):
         return F.cross_entropy(self.logits(x), y)
 
 
-class ViTThin(PictureNet):
+class ViTThin(ImageNet):
     """The vision transformer of nn/vit.h."""
 
     channels, size, classes = 3, 12, 10

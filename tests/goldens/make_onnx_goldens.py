@@ -28,8 +28,8 @@ FOLDER = pathlib.Path(__file__).parent / "onnx"
 LEARNING_RATE = 0.1
 
 
-class Pictures(nn.Module):
-    """What nets of pictures are made of: strides, groups, norms, gates, pools."""
+class Images(nn.Module):
+    """What nets of images are made of: strides, groups, norms, gates, pools."""
 
     def __init__(self):
         super().__init__()
@@ -276,7 +276,7 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(0)
     both = ["dynamo", "script"]
-    golden("pictures", Pictures, torch.randn(4, 3, 16, 16), torch.randint(0, 5, (4,)), both, "batch")
+    golden("images", Images, torch.randn(4, 3, 16, 16), torch.randint(0, 5, (4,)), both, "batch")
     golden("recurrent", Recurrent, torch.randn(3, 7, 6), torch.randint(0, 5, (3, 7)), both)
     golden("vit", vision_transformer, torch.randn(4, 3, 16, 16), torch.randint(0, 5, (4,)), both)
     ids = torch.randint(0, 24, (3, 8))

@@ -8,7 +8,7 @@ with.
 writes into tests/goldens/torch: resnet18.onnx.xz, the module as torch.onnx exports it for a
 batch of tests/python/resnet18.py, all its weights zero, since those of the tests are drawn;
 resnet18.npz, the losses of its steps of SGD by torch in float64 and in float32, and what the
-module gives afterwards, in evaluation, for the first four pictures, by either.
+module gives afterwards, in evaluation, for the first four images, by either.
 """
 
 import io
@@ -29,12 +29,12 @@ import resnet18  # noqa: E402
 
 def main():
     net = torchvision.models.resnet18(num_classes=resnet18.CLASSES)
-    pictures, labels = map(torch.from_numpy, resnet18.batch())
+    images, labels = map(torch.from_numpy, resnet18.batch())
     with torch.no_grad():
         for tensor in net.state_dict().values():
             tensor.zero_()
     file = io.BytesIO()
-    torch.onnx.export(net.eval(), (pictures,), dynamo=True, optimize=False, verbose=False,
+    torch.onnx.export(net.eval(), (images,), dynamo=True, optimize=False, verbose=False,
                       input_names=["x"]).save(file)
     exported = onnx.load_from_string(file.getvalue())
     for node in exported.graph.node:  # where in torch's sources it came from
@@ -54,14 +54,14 @@ def main():
         optimizer = torch.optim.SGD(net.parameters(), resnet18.LEARNING_RATE)
         losses = []
         for _ in range(resnet18.STEPS):
-            loss = torch.nn.functional.cross_entropy(net(pictures.to(dtype)), labels)
+            loss = torch.nn.functional.cross_entropy(net(images.to(dtype)), labels)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
             print(dtype, loss.item(), flush=True)
         with torch.no_grad():
-            logits = net.eval()(pictures[:4].to(dtype)).numpy()
+            logits = net.eval()(images[:4].to(dtype)).numpy()
         name = str(dtype).split(".")[1]
         found |= {f"losses_{name}": np.array(losses), f"logits_{name}": logits}
     np.savez(GOLDENS / "torch" / "resnet18.npz", **found)

@@ -23,9 +23,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostOutput = size_t{64} << 10;  // of a check, passed on
-constexpr size_t kMostRows = size_t{16} << 20;    // bytes of its rows
-constexpr double kSecondsToDie = 10;              // after SIGKILL
+constexpr size_t kMaxOutput = size_t{64} << 10;  // of a check, passed on
+constexpr size_t kMaxRows = size_t{16} << 20;    // bytes of its rows
+constexpr double kSecondsToDie = 10;             // after SIGKILL
 constexpr int kTickMilliseconds = 20;
 
 double SecondsSince(Clock::time_point start) {
@@ -174,8 +174,8 @@ class Runner {
       if (killed < 0) {
         if (SecondsSince(start) > options_.timeout) {
           why = StrCat("timed out after ", options_.timeout, " s");
-        } else if (row_bytes_ > kMostRows) {
-          why = StrCat("wrote more than ", kMostRows, " bytes of rows");
+        } else if (row_bytes_ > kMaxRows) {
+          why = StrCat("wrote more than ", kMaxRows, " bytes of rows");
         }
         if (!why.empty()) {
           kill(-child, SIGKILL);
@@ -204,7 +204,7 @@ class Runner {
     const ssize_t got = read(rows, buffer, sizeof buffer);
     if (got <= 0) return;
     row_bytes_ += static_cast<size_t>(got);
-    if (row_bytes_ > kMostRows) return;
+    if (row_bytes_ > kMaxRows) return;
     unread_.append(buffer, static_cast<size_t>(got));
     for (size_t end; (end = unread_.find('\n')) != std::string::npos;) {
       const auto line = nlohmann::ordered_json::parse(
@@ -225,7 +225,7 @@ class Runner {
     char buffer[size_t{64} << 10];
     const ssize_t got = read(output, buffer, sizeof buffer);
     if (got <= 0) return;
-    const size_t most = kMostOutput - std::min(kMostOutput, output_bytes_);
+    const size_t most = kMaxOutput - std::min(kMaxOutput, output_bytes_);
     WriteAll(STDERR_FILENO, {buffer, std::min(most, static_cast<size_t>(got))});
     output_bytes_ += static_cast<size_t>(got);
   }

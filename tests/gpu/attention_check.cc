@@ -10,7 +10,7 @@
 
 #include "base/strings.h"
 #include "gpu/gpu_backend.h"
-#include "gpu/known_attention_ways.h"
+#include "gpu/known_attention_algorithms.h"
 #include "ir/builder.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
@@ -131,7 +131,7 @@ Status CheckAttention(const AttentionCheck& check,
   for (const AttentionBackend& each : ways) {
     STOWAGE_ASSIGN_OR_RETURN(Found found,
                              RunAttention(check, graph, inputs, *each.backend));
-    const std::string by = StrCat("by ", gpu::AttentionWayName(each.way));
+    const std::string by = StrCat("by ", gpu::AttentionAlgorithmName(each.way));
     const double seconds = found.seconds[OpKind::kAttention];
     const double of_grad = found.seconds[OpKind::kAttentionGrad];
     row->figure += StrCat(row->figure.empty() ? "" : "; ", by, " ",

@@ -6,8 +6,8 @@
 //
 //   const AttentionCheck check = {.batch = 16, .length = 1024, .heads = 12, .depth = 64};
 //   CheckRow row{.name = StrCat("attention ", AttentionName(check))};
-//   Status status = CheckAttention(check, {{AttentionWay::kWarps, warps.get()},
-//                                          {AttentionWay::kWarpgroups, warpgroups.get()}},
+//   Status status = CheckAttention(check, {{AttentionAlgorithm::kWarps, warps.get()},
+//                                          {AttentionAlgorithm::kWarpgroups, warpgroups.get()}},
 //                                  trying.get(), &row);
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "runtime/backend.h"
 #include "tests/gpu/check_rows.h"
 
@@ -33,7 +33,7 @@ std::string AttentionName(const AttentionCheck& check);
 
 /// A backend that computes attention in this way alone.
 struct AttentionBackend {
-  gpu::AttentionWay way = gpu::AttentionWay::kWarps;
+  gpu::AttentionAlgorithm way = gpu::AttentionAlgorithm::kWarps;
   Backend* backend = nullptr;
 };
 

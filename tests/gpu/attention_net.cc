@@ -85,7 +85,7 @@ Tensors NumbersFor(const Graph& graph) {
   return leaves;
 }
 
-Opened Open(const std::string& folder, gpu::AttentionWays ways,
+Opened Open(const std::string& folder, gpu::AttentionAlgorithms ways,
             FakeOptions options) {
   options.blocks = 2;  // the arena, and that of a trial
   options.backend.attention = ways;

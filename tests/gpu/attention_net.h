@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "gpu/kernels/attention_params.h"
 #include "gpu/queue.h"
 #include "ir/dtype.h"
@@ -57,11 +57,11 @@ struct Opened {
   FakeDevice* device = nullptr;
 };
 
-inline constexpr gpu::AttentionWays kTwoWays = {gpu::AttentionWay::kWarps,
-                                                gpu::AttentionWay::kWarpgroups};
+inline constexpr gpu::AttentionAlgorithms kTwoWays = {
+    gpu::AttentionAlgorithm::kWarps, gpu::AttentionAlgorithm::kWarpgroups};
 
 /// A backend that chooses among these ways and keeps its choices in the folder.
-Opened Open(const std::string& folder, gpu::AttentionWays ways = kTwoWays,
+Opened Open(const std::string& folder, gpu::AttentionAlgorithms ways = kTwoWays,
             FakeOptions options = {});
 
 /// Binds the graph and runs it once.

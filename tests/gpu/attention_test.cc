@@ -125,7 +125,8 @@ constexpr Tolerance kF32 = {1e-5, 1e-5, 1e-5};
 // where that is not what comes of others. Returns the first run.
 GpuRun CheckWay(const Graph& graph, const Tensors& leaves, Tensors expected,
                 const Tolerance& tolerance, const std::vector<uint64_t>& seeds,
-                gpu::AttentionWay way, const GpuRun* if_misaligned = nullptr) {
+                gpu::AttentionAlgorithm way,
+                const GpuRun* if_misaligned = nullptr) {
   CAPTURE(way);
   GpuRun first;
   for (const uint64_t seed : seeds) {
@@ -174,15 +175,15 @@ void Check(const Sizes& sizes, DType dtype, const Tolerance& tolerance,
   if (!mask.lengths.empty()) leaves["lengths"] = mask.lengths;
   const Tensors expected = Interpret(graph, leaves);
   const GpuRun by_warps = CheckWay(graph, leaves, expected, tolerance, seeds,
-                                   gpu::AttentionWay::kWarps);
+                                   gpu::AttentionAlgorithm::kWarps);
   if (SizeOf(dtype) == 2 && sizes.depth <= 128 && mask.bias.rank() == 0) {
     // Bulk copies take aligned rows alone.
     CheckWay(graph, leaves, expected, tolerance, seeds,
-             gpu::AttentionWay::kWarpgroups, &by_warps);
+             gpu::AttentionAlgorithm::kWarpgroups, &by_warps);
   }
   if (TakesFiveProducts(sizes, dtype, mask)) {
     CHECK(CheckWay(graph, leaves, expected, tolerance, seeds,
-                   gpu::AttentionWay::kFiveProducts)
+                   gpu::AttentionAlgorithm::kFiveProducts)
               .grids == by_warps.grids - 1);
   }
 }
@@ -326,11 +327,12 @@ TEST_CASE("a bias of -inf for all keys gives zeros, in value and gradient") {
 TEST_CASE("keys beyond a length are not read, and lengths are checked") {
   struct Path {
     DType dtype;
-    gpu::AttentionWay way;
+    gpu::AttentionAlgorithm way;
   };
-  for (const Path& path : {Path{DType::kBF16, gpu::AttentionWay::kWarps},
-                           Path{DType::kBF16, gpu::AttentionWay::kWarpgroups},
-                           Path{DType::kF32, gpu::AttentionWay::kWarps}}) {
+  for (const Path& path :
+       {Path{DType::kBF16, gpu::AttentionAlgorithm::kWarps},
+        Path{DType::kBF16, gpu::AttentionAlgorithm::kWarpgroups},
+        Path{DType::kF32, gpu::AttentionAlgorithm::kWarps}}) {
     CAPTURE(path.way);
     const DType dtype = path.dtype;
     const GpuRunOptions options{.attention = path.way};
@@ -375,8 +377,9 @@ TEST_CASE("keys behind those of a block of queries are not read") {
   Tensors leaves = NormalLeaves(graph);
   leaves["v"][135 * 64 + 3] = NAN;
   leaves["k"][136 * 64 + 3] = INFINITY;
-  for (const gpu::AttentionWay way :
-       {gpu::AttentionWay::kWarps, gpu::AttentionWay::kWarpgroups}) {
+  for (const gpu::AttentionAlgorithm way :
+       {gpu::AttentionAlgorithm::kWarps,
+        gpu::AttentionAlgorithm::kWarpgroups}) {
     CAPTURE(way);
     const GpuRun run = RunInEmulator(graph, leaves, {.attention = way});
     REQUIRE(run.wrong == "");
@@ -399,7 +402,7 @@ TEST_CASE("gradients by five products go through many tiles") {
     const Tensors leaves = NormalLeaves(graph);
     // One forward, one for o . d_o, one for all the rest.
     CHECK(CheckWay(graph, leaves, Interpret(graph, leaves), tolerance, seeds,
-                   gpu::AttentionWay::kFiveProducts)
+                   gpu::AttentionAlgorithm::kFiveProducts)
               .grids == 3);
   };
   check({2, 300, 2, 2, 64}, DType::kBF16, kBF16, Operands::kPacked, {}, {1, 3});
@@ -447,7 +450,7 @@ TEST_CASE("what five products do not take is as if they were not wanted") {
     if (!c.mask.lengths.empty()) leaves["lengths"] = c.mask.lengths;
     const GpuRun as_ever = RunInEmulator(graph, leaves);
     const GpuRun run = RunInEmulator(
-        graph, leaves, {.attention = gpu::AttentionWay::kFiveProducts});
+        graph, leaves, {.attention = gpu::AttentionAlgorithm::kFiveProducts});
     CHECK(run.wrong == "");
     CHECK(run.grids == as_ever.grids);
     CHECK(run.bytes == as_ever.bytes);
@@ -502,7 +505,7 @@ TEST_CASE("dq adds up in f32 over the tiles of a long sequence") {
     }
     return std::sqrt(squares / static_cast<double>(dq.size()));
   };
-  CHECK(error({.attention = gpu::AttentionWay::kFiveProducts}) <=
+  CHECK(error({.attention = gpu::AttentionAlgorithm::kFiveProducts}) <=
         1.02 * error({}));
 }
 
@@ -511,9 +514,9 @@ TEST_CASE("a NaN reaches the queries that see it and no others") {
       AttentionGraph({1, 70, 1, 1, 64}, DType::kBF16, Operands::kSeparate);
   Tensors leaves = NormalLeaves(graph);
   leaves["k"][65 * 64 + 3] = NAN;
-  for (const gpu::AttentionWay way :
-       {gpu::AttentionWay::kWarps, gpu::AttentionWay::kWarpgroups,
-        gpu::AttentionWay::kFiveProducts}) {
+  for (const gpu::AttentionAlgorithm way :
+       {gpu::AttentionAlgorithm::kWarps, gpu::AttentionAlgorithm::kWarpgroups,
+        gpu::AttentionAlgorithm::kFiveProducts}) {
     CAPTURE(way);
     const GpuRun run = RunInEmulator(graph, leaves, {.attention = way});
     REQUIRE(run.wrong == "");

@@ -18,7 +18,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/strings.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "gpu/kernels/attention_params.h"
 #include "gpu/queue.h"
 #include "ir/builder.h"
@@ -36,8 +36,8 @@
 namespace stowage::testing {
 namespace {
 
+using gpu::AttentionAlgorithm;
 using gpu::AttentionParams;
-using gpu::AttentionWay;
 using gpu::KernelCall;
 
 TEST_CASE("results side by side are tried, too") {
@@ -148,7 +148,7 @@ TEST_CASE("a way that is wrong is left out, and named, and stays out") {
   for (const Wrong& wrong : AllWrong()) {
     CAPTURE(wrong.said);
     const OutputBytes expected =
-        Outputs(Open("", {AttentionWay::kWarps}), wrong.net);
+        Outputs(Open("", {AttentionAlgorithm::kWarps}), wrong.net);
     const std::string folder = EmptyFolder("wrong");
     const Opened opened = Open(folder);
     for (const char* kernel : {kForward, kGradKeys, kGradQueries}) {
@@ -250,7 +250,8 @@ TEST_CASE(
       {.offset = 3, .grad = true}};
   for (const Net& net : nets) {
     CAPTURE(net.offset);
-    const Opened opened = Open(EmptyFolder("lie"), gpu::kAllAttentionWays);
+    const Opened opened =
+        Open(EmptyFolder("lie"), gpu::kAllAttentionAlgorithms);
     FakeDevice& device = *opened.device;
     device.SetSeconds("attention grad, five products", 9e-3);
     std::vector<std::vector<int64_t>> tried, run;
@@ -285,7 +286,8 @@ TEST_CASE(
 
 // The arena of such a net, of which forward attention is all there is.
 Bytes ArenaOf(const Net& net) {
-  const Opened opened = Open(EmptyFolder("arena"), {AttentionWay::kWarps});
+  const Opened opened =
+      Open(EmptyFolder("arena"), {AttentionAlgorithm::kWarps});
   Bytes arena = 0;
   opened.device->Replace("attention", [&](const KernelCall& call) {
     arena = opened.device->arena_bytes();

@@ -22,13 +22,13 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// A kernel a trip, chosen or not.
-Result<Graph> Trips(int64_t trips, bool branches) {
-  GraphBuilder g("trips");
+// A kernel an iteration, chosen or not.
+Result<Graph> Iterations(int64_t iterations, bool branches) {
+  GraphBuilder g("iterations");
   const Value x = g.Input("x", DType::kF32, {256});
   const Value which = g.Input("which", DType::kI32, {});
-  const LoopResults run =
-      Loop(g, trips, {.carried = {x}, .whole = {which}}, [&](LoopBody& body) {
+  const LoopResults run = Loop(
+      g, iterations, {.carried = {x}, .whole = {which}}, [&](LoopBody& body) {
         const Value now = body.carried(0);
         if (!branches) return body.Next(0, Neg(now));
         body.Next(
@@ -45,11 +45,12 @@ Result<Graph> Trips(int64_t trips, bool branches) {
 // The medians of a whole step, and of its Start.
 Result<BranchCost> MeasureSteps(const BranchCostCase& of, bool branches,
                                 Backend& backend) {
-  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, Trips(of.trips, branches));
+  STOWAGE_ASSIGN_OR_RETURN(const Graph graph,
+                           Iterations(of.iterations, branches));
   STOWAGE_ASSIGN_OR_RETURN(const Plan plan,
                            PlanMemory(graph, {.device = backend.Needs()}));
-  STOWAGE_ASSIGN_OR_RETURN(Session session,
-                           Session::Create({{"trips", graph, plan}}, backend));
+  STOWAGE_ASSIGN_OR_RETURN(
+      Session session, Session::Create({{"iterations", graph, plan}}, backend));
   Runner& p = session.front();
   STOWAGE_RETURN_IF_ERROR(p.Write("x", std::vector<float>(256, 1)));
   STOWAGE_RETURN_IF_ERROR(p.Write("which", int32_t{0}));
@@ -78,9 +79,9 @@ Result<BranchCost> MeasureBranches(const BranchCostCase& of, Backend& backend) {
                            MeasureSteps(of, true, backend));
   STOWAGE_ASSIGN_OR_RETURN(const BranchCost without,
                            MeasureSteps(of, false, backend));
-  const auto trips = static_cast<double>(of.trips);
-  return BranchCost{(with.seconds - without.seconds) / trips,
-                    (with.held - without.held) / trips};
+  const auto iterations = static_cast<double>(of.iterations);
+  return BranchCost{(with.seconds - without.seconds) / iterations,
+                    (with.held - without.held) / iterations};
 }
 
 }  // namespace stowage::testing

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_GPU_BRANCH_COST_H_
 #define STOWAGE_TESTS_GPU_BRANCH_COST_H_
 
-// What a branch costs a step on a device: a loop with a branch in each trip, beside the same
+// What a branch costs a step on a device: a loop with a branch in each iteration, beside the same
 // loop without.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const BranchCost cost, MeasureBranches({}, backend));
@@ -14,7 +14,7 @@
 namespace stowage::testing {
 
 struct BranchCostCase {
-  int64_t trips = 200;
+  int64_t iterations = 200;
   int64_t warm_up = 5;  // steps that are not timed
   int64_t steps = 50;
 };

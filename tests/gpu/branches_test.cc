@@ -31,9 +31,9 @@
 #include "runtime/session.h"
 #include "tests/cluster/on_ranks.h"
 #include "tests/gpu/fake_device.h"
+#include "tests/support/offload_values_in_bodies.h"
 #include "tests/support/random_control_flow.h"
 #include "tests/support/run_steps.h"
-#include "tests/support/stash_in_bodies.h"
 
 namespace stowage::testing {
 namespace {
@@ -80,8 +80,8 @@ TEST_CASE("random loops and branches do what they do on the CPU") {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     INFO("seed ", seed);
     Graph graph = MakeRandomControlFlow(seed);
-    // Some keep values in the host's memory, within a trip or a branch.
-    if (seed % 2 == 1) graph = StashInBodies(graph, seed);
+    // Some keep values in the host's memory, within an iteration or a branch.
+    if (seed % 2 == 1) graph = OffloadValuesInBodies(graph, seed);
     const Visible expected = RunSteps(graph, *cpu, {.seed = seed});
     std::vector<Visible> runs;
     ForBoth([&](FakeBranches way) {
@@ -296,16 +296,16 @@ TEST_CASE(
     "copies from the host that are under way at a branch, or at what a fault "
     "forbids behind it, end before it") {
   ForBoth([](FakeBranches way) {
-    GraphBuilder g("fetched");
+    GraphBuilder g("reloaded");
     const Value x = g.Input("x", DType::kF32, {3});
-    const Value fetched = Fetch(g.HostState("s", DType::kF32, {3}));
+    const Value reloaded = Reload(g.HostState("s", DType::kF32, {3}));
     const Value y = Cond(
         g, g.Input("which", DType::kI32, {}), {x},
         {[](CondBody& body) { return std::vector{body.operand(0)}; },
          [](CondBody& body) { return std::vector{Neg(body.operand(0))}; }})[0];
-    const Value later = Fetch(g.HostState("t", DType::kF32, {3}));
+    const Value later = Reload(g.HostState("t", DType::kF32, {3}));
     g.Output("a", Assign(g.State("assigned", DType::kF32, {3}), y));
-    g.Output("y", Add(Add(y, fetched), later));
+    g.Output("y", Add(Add(y, reloaded), later));
     const Graph graph = Finished(g);
     for (const bool lazy : {false, true}) {
       const auto gpu =
@@ -357,7 +357,7 @@ Graph Writing(const std::function<Value(GraphBuilder&, Value, Value)>& y_of) {
   // Between them something that does not outlive a step.
   const Value twice = Add(y, y);
   g.Output("p", SliceUpdate(g.State("part", DType::kF32, {5}), twice, 0, 1));
-  StashUpdate(g.HostState("afar", DType::kF32, {3}), twice);
+  OffloadUpdate(g.HostState("afar", DType::kF32, {3}), twice);
   return Finished(g);
 }
 
@@ -451,7 +451,8 @@ TEST_CASE("a bad index behind a branch is told with its own node") {
 }
 
 TEST_CASE(
-    "a branch in a loop of very many trips is one graph, or refused by their "
+    "a branch in a loop of very many iterations is one graph, or refused by "
+    "their "
     "number") {
   GraphBuilder g("many");
   const Value x = g.Input("x", DType::kF32, {3});
@@ -494,24 +495,24 @@ TEST_CASE("a while loop ends when its condition does") {
               MulScalar(Add(v.carried[0], Div(v.whole[0], v.carried[0])), 0.5)};
         });
     g.Output("root", root.carried[0]);
-    g.Output("trips", root.trips);
+    g.Output("iterations", root.iterations);
     const auto gpu = MakeFakeBackend({.branches = way}, nullptr);
     Session session = Open(Finished(g), *gpu);
     Runner& p = session.front();
     // Newton's method, from a itself.
     for (const float x : {1.0f, 2.0f, 900.0f}) {
       double value = x;
-      int64_t trips = 0;
-      while (trips < 12 && std::abs(value * value - x) > 1e-3) {
+      int64_t iterations = 0;
+      while (iterations < 12 && std::abs(value * value - x) > 1e-3) {
         value = 0.5 * (value + x / value);
-        ++trips;
+        ++iterations;
       }
       REQUIRE(p.Write("x", x).ok());
       REQUIRE(p.Step() == StepCode::kOk);
       CHECK(*p.ReadScalar("root") == doctest::Approx(value).epsilon(1e-5));
       std::vector<int64_t> ran(1);
-      REQUIRE(p.Read("trips", &ran).ok());
-      CHECK(ran[0] == trips);
+      REQUIRE(p.Read("iterations", &ran).ok());
+      CHECK(ran[0] == iterations);
     }
   });
 }

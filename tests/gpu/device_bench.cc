@@ -49,13 +49,13 @@ double Seconds(Clock::time_point from, Clock::time_point to) {
 Result<FittedStep> FitInto(const Graph& step, std::optional<Bytes> budget,
                            const DeviceNeeds& needs) {
   FitOptions options{.plan = {.device = needs},
-                     .levers = {.recompute = Recompute::kCheap,
-                                .offload = OffloadChoice::kNone}};
+                     .optimizations = {.recompute = Recompute::kCheap,
+                                       .offload = OffloadChoice::kNone}};
   Result<FittedStep> cheap = StepFitter(OfGraph(step), options).Fit(budget);
   if (cheap.ok() || cheap.error().code != ErrorCode::kBudgetTooSmall) {
     return cheap;
   }
-  options.levers.recompute = Recompute::kAuto;
+  options.optimizations.recompute = Recompute::kAuto;
   return StepFitter(OfGraph(step), options).Fit(budget);
 }
 
@@ -270,7 +270,7 @@ Status RunBench(const BenchCase& bench, Backend& backend, gpu::Device& device,
 
 Status TimeOps(const BenchCase& bench, Backend& backend, gpu::Device& device,
                CheckRow* row) {
-  constexpr size_t kMostNamed = 6;
+  constexpr size_t kMaxNamed = 6;
   STOWAGE_ASSIGN_OR_RETURN(Training training, Open(bench, backend, device));
   const Graph& graph = training.step;
   Runner& train = training.session.front();
@@ -311,7 +311,7 @@ Status TimeOps(const BenchCase& bench, Backend& backend, gpu::Device& device,
                {"ops", nlohmann::ordered_json::array()}};
   for (size_t i = 0; i < families.size(); ++i) {
     const Family& family = families[i];
-    if (i < kMostNamed) {
+    if (i < kMaxNamed) {
       row->figure +=
           StrCat(", ", family.op, " ", Fixed(1e3 * family.seconds, 3));
     }

@@ -65,10 +65,10 @@ TEST_CASE("an architecture before sm_80 is told with its capability") {
 }
 
 TEST_CASE("shared memory beyond 48 KiB must be asked for, all of it counted") {
-  constexpr size_t kMost = 227 << 10;
+  constexpr size_t kMax = 227 << 10;
   const auto must_ask = [](size_t fixed, size_t dynamic) {
     const Result<bool> asks =
-        MustAskForShared("attention", fixed, dynamic, kMost, "NVIDIA H200");
+        MustAskForShared("attention", fixed, dynamic, kMax, "NVIDIA H200");
     REQUIRE_MESSAGE(asks.ok(), asks.error().message);
     return *asks;
   };
@@ -76,9 +76,9 @@ TEST_CASE("shared memory beyond 48 KiB must be asked for, all of it counted") {
   CHECK_FALSE(must_ask(0, 49152));
   CHECK(must_ask(512, 49152));  // neither alone is too much
   CHECK(must_ask(0, 49153));
-  CHECK(must_ask(512, kMost - 512));
+  CHECK(must_ask(512, kMax - 512));
   const Result<bool> asks =
-      MustAskForShared("attention", 512, kMost, kMost, "NVIDIA H200");
+      MustAskForShared("attention", 512, kMax, kMax, "NVIDIA H200");
   REQUIRE_FALSE(asks.ok());
   CHECK(asks.error().code == ErrorCode::kDevice);
   CHECK(asks.error().message ==

@@ -12,8 +12,8 @@
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
-#include "gpu/attention_ways.h"
-#include "gpu/known_attention_ways.h"
+#include "gpu/attention_algorithms.h"
+#include "gpu/known_attention_algorithms.h"
 #include "nn/models.h"
 #include "planner/packing/packer.h"
 #include "tests/gpu/branch_cost.h"
@@ -106,8 +106,9 @@ class Suite {
     }
     Add("branches", "", [&](CheckRow* row) { return CheckBranches(row); });
     for (const AttentionCheck& attention : options_.attention) {
-      Add("attention", AttentionName(attention),
-          [&](CheckRow* row) { return CheckWaysOfAttention(attention, row); });
+      Add("attention", AttentionName(attention), [&](CheckRow* row) {
+        return CheckAttentionAlgorithms(attention, row);
+      });
     }
   }
 
@@ -166,14 +167,14 @@ class Suite {
     return {};
   }
 
-  Status CheckWaysOfAttention(const AttentionCheck& check, CheckRow* row) {
+  Status CheckAttentionAlgorithms(const AttentionCheck& check, CheckRow* row) {
     const gpu::DeviceTraits& traits = opened_.device->traits();
-    const gpu::AttentionWays there =
-        gpu::AttentionWaysOf(traits, gpu::kAllAttentionWays);
+    const gpu::AttentionAlgorithms there =
+        gpu::AttentionAlgorithmsOf(traits, gpu::kAllAttentionAlgorithms);
     std::vector<OpenedDevice> opened;
     std::vector<AttentionBackend> ways;
-    for (int i = 0; i < gpu::kNumAttentionWays; ++i) {
-      const auto way = static_cast<gpu::AttentionWay>(i);
+    for (int i = 0; i < gpu::kNumAttentionAlgorithms; ++i) {
+      const auto way = static_cast<gpu::AttentionAlgorithm>(i);
       if (!there.Has(way)) continue;
       STOWAGE_ASSIGN_OR_RETURN(OpenedDevice alone, open_({.attention = {way}}));
       ways.push_back({way, alone.backend.get()});
@@ -346,7 +347,7 @@ SuiteOptions SuiteOptionsFor(SuiteSize size) {
     small_nano.options.seq = 24;
     return {.models = {{small_mlp, 2}, {small_nano, 2}},
             .growth = {.step = small_nano, .warm_up = 2, .steps = 10},
-            .branches = {.trips = 4, .warm_up = 1, .steps = 2},
+            .branches = {.iterations = 4, .warm_up = 1, .steps = 2},
             .attention = {{.batch = 1,
                            .length = 130,
                            .heads = 1,

@@ -277,7 +277,7 @@ TEST_CASE("gpt2-124m's step moves less, in no larger an arena") {
   const PlanOptions options = {.device = GpuNeeds()};
   const Result<Plan> plan = PlanMemory(step, options);
   REQUIRE(plan.ok());
-  const Result<PiecedStep> formed =
+  const Result<SampledStep> formed =
       fit::FormEpilogues({.graph = step}, options.device.fusions, {});
   REQUIRE(formed.ok());
   const Result<Plan> given = PlanMemory(formed->graph, options);

@@ -19,10 +19,10 @@
 #include "nn/models.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 #include "planner/fit/offload/offload.h"
-#include "planner/fit/pieces/pieces.h"
 #include "planner/fit/prefetch/prefetch.h"
-#include "planner/fit/recompute/trips.h"
+#include "planner/fit/recompute/iterations.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
@@ -43,14 +43,14 @@ Graph Finished(GraphBuilder& g) {
 
 // Two carried values that are swapped, a slice from the back, a sum, a stack, and a
 // loop in the loop.
-Graph Nested(int64_t trips) {
+Graph Nested(int64_t iterations) {
   GraphBuilder g("nested");
   const Shape row = {5};
   const Value a = g.Input("a", DType::kF32, row);
   const Value b = g.Input("b", DType::kF32, row);
-  const Value xs = g.Input("xs", DType::kF32, {trips, 5});
+  const Value xs = g.Input("xs", DType::kF32, {iterations, 5});
   const LoopResults run =
-      Loop(g, trips, {.carried = {a, b}, .sliced = {xs}},
+      Loop(g, iterations, {.carried = {a, b}, .sliced = {xs}},
            [&](LoopBody& body) {
              const LoopResults inner =
                  Loop(body.builder(), 3,
@@ -75,9 +75,9 @@ Graph Nested(int64_t trips) {
 
 TEST_CASE("loops in loops give the CPU's bits") {
   const auto cpu = MakeCpuBackend({.threads = 1});
-  for (const int64_t trips : {1, 2, 5}) {
-    CAPTURE(trips);
-    const Graph graph = Nested(trips);
+  for (const int64_t iterations : {1, 2, 5}) {
+    CAPTURE(iterations);
+    const Graph graph = Nested(iterations);
     const Visible expected = RunSteps(graph, *cpu, {.steps = 2});
     const auto gpu = MakeFakeBackend({.seed = 3}, nullptr);
     for (const bool poison : {false, true}) {  // as one graph, and op by op
@@ -89,13 +89,13 @@ TEST_CASE("loops in loops give the CPU's bits") {
 
 // A step of a loop from the back, with a loop in it, that carries, sums and stacks what
 // is given out.
-Graph NestedStep(int64_t trips) {
+Graph NestedStep(int64_t iterations) {
   GraphBuilder g("nested");
   const Value w = g.Param("w", DType::kF32, {5}, Init::Uniform(0.8));
   const Value h = g.Input("h", DType::kF32, {5});
-  const Value xs = g.Input("xs", DType::kF32, {trips, 5});
+  const Value xs = g.Input("xs", DType::kF32, {iterations, 5});
   const LoopResults run = Loop(
-      g, trips, {.carried = {h}, .sliced = {xs}, .whole = {w}},
+      g, iterations, {.carried = {h}, .sliced = {xs}, .whole = {w}},
       [&](LoopBody& body) {
         const LoopResults inner = Loop(
             body.builder(), 3,
@@ -118,14 +118,15 @@ Graph NestedStep(int64_t trips) {
   return *step;
 }
 
-TEST_CASE("trips made again in segments give the bits of trips kept") {
+TEST_CASE(
+    "iterations made again in segments give the bits of iterations kept") {
   const Graph step = NestedStep(6);
   const auto gpu = MakeFakeBackend({.seed = 3}, nullptr);
   const Visible expected = RunSteps(step, *gpu, {.steps = 2});
   for (const int64_t segment : {1, 2, 3, 6}) {
     CAPTURE(segment);
-    const Result<fit::RemadeTrips> made =
-        fit::RemakeTrips(step, {.segment = segment});
+    const Result<fit::RecomputedIterations> made =
+        fit::RecomputeIterations(step, {.segment = segment});
     REQUIRE_MESSAGE(made.ok(), made.error().message);
     REQUIRE(made->loops.size() == 1);
     CHECK(made->loops[0].segment == segment);
@@ -136,16 +137,17 @@ TEST_CASE("trips made again in segments give the bits of trips kept") {
   }
 }
 
-TEST_CASE("a step whose pieces a loop runs gives the bits of one without") {
+TEST_CASE(
+    "a step whose micro-batches a loop runs gives the bits of one without") {
   const StepBuilder build = StepsOf(TinyGpt, 6);
   const auto gpu = MakeFakeBackend({}, nullptr);
-  const Result<PiecedStep> all = build(3, Sampling::kAll);
+  const Result<SampledStep> all = build(3, Sampling::kAll);
   REQUIRE_MESSAGE(all.ok(), all.error().message);
-  const Result<PiecedStep> one = build(3, Sampling::kOneForAll);
+  const Result<SampledStep> one = build(3, Sampling::kOneForAll);
   REQUIRE_MESSAGE(one.ok(), one.error().message);
   REQUIRE(one->loop);
   const Result<Graph> in_loop =
-      fit::RepeatPiece(one->graph, *one->loop, /*times=*/3);
+      fit::RepeatMicroBatch(one->graph, *one->loop, /*times=*/3);
   REQUIRE_MESSAGE(in_loop.ok(), in_loop.error().message);
   const Visible expected = RunSteps(all->graph, *gpu, {});
   CHECK(Differences(RunSteps(*in_loop, *gpu, {}), expected) == "");
@@ -153,23 +155,23 @@ TEST_CASE("a step whose pieces a loop runs gives the bits of one without") {
         "");
 }
 
-// Between arena and host, those of bodies once for each trip.
+// Between arena and host, those of bodies once for each iteration.
 int64_t CopiesOf(const Graph& graph) {
   int64_t copies = 0;
   for (const Node& node : graph.nodes()) {
     copies += BodiesOf(node).empty() && fit::BytesCopied(graph, node) > 0;
     for (const auto& body : BodiesOf(node)) {
-      copies += TripsOf(node) * CopiesOf(*body);
+      copies += IterationsOf(node) * CopiesOf(*body);
     }
   }
   return copies;
 }
 
-TEST_CASE("copies of a trip run beside its kernels, and end with it") {
+TEST_CASE("copies of an iteration run beside its kernels, and end with it") {
   const StepBuilder build = StepsOf(TinyGpt, 6);
-  const Result<PiecedStep> all = build(3, Sampling::kAll);
+  const Result<SampledStep> all = build(3, Sampling::kAll);
   REQUIRE_MESSAGE(all.ok(), all.error().message);
-  const Result<PiecedStep> one = build(3, Sampling::kOneForAll);
+  const Result<SampledStep> one = build(3, Sampling::kOneForAll);
   REQUIRE_MESSAGE(one.ok(), one.error().message);
   REQUIRE(one->loop);
   const auto plain = MakeFakeBackend({}, nullptr);
@@ -178,7 +180,7 @@ TEST_CASE("copies of a trip run beside its kernels, and end with it") {
       fit::Offload(one->graph, fit::FindOffloadable(one->graph));
   REQUIRE_MESSAGE(moved.ok(), moved.error().message);
   const Result<Graph> in_loop =
-      fit::RepeatPiece(*moved, *one->loop, /*times=*/3);
+      fit::RepeatMicroBatch(*moved, *one->loop, /*times=*/3);
   REQUIRE_MESSAGE(in_loop.ok(), in_loop.error().message);
   // As late as it gets, and as early as in three times the arena.
   const PlanOptions options = {.device = plain->Needs()};
@@ -211,19 +213,19 @@ TEST_CASE("copies of a trip run beside its kernels, and end with it") {
   }
 }
 
-// Copies in each trip of a loop, and in a branch, that nothing waits for.
-Graph Stashing() {
+// Copies in each iteration of a loop, and in a branch, that nothing waits for.
+Graph Offloading() {
   GraphBuilder g("g");
   const Value xs = g.Input("xs", DType::kF32, {5, 4});
   const Value flag = Greater(ReduceSum(xs, {0, 1}), ReduceMax(xs, {0, 1}));
   const LoopResults run = Loop(g, 5, {.sliced = {xs}}, [](LoopBody& body) {
     const Value a = Neg(body.sliced(0));
-    Stash(a);  // which nothing fetches
+    Offload(a);  // which nothing reloads
     body.Sum(a);
   });
   const auto branch = [](CondBody& body) {
     const Value a = Neg(body.operand(0));
-    Stash(a);
+    Offload(a);
     return std::vector{ReduceSum(a, {0})};
   };
   g.Output("sum", run.summed[0]);
@@ -231,8 +233,9 @@ Graph Stashing() {
   return Finished(g);
 }
 
-TEST_CASE("a copy that nothing waits for ends with its trip, or its branch") {
-  const Graph graph = Stashing();
+TEST_CASE(
+    "a copy that nothing waits for ends with its iteration, or its branch") {
+  const Graph graph = Offloading();
   const auto cpu = MakeCpuBackend({.threads = 1});
   const Visible expected = RunSteps(graph, *cpu, {.steps = 2});
   const auto gpu = MakeFakeBackend({.lazy_copy = true}, nullptr);
@@ -240,8 +243,8 @@ TEST_CASE("a copy that nothing waits for ends with its trip, or its branch") {
         1e-6);
 }
 
-TEST_CASE("whatever fails in the capture of copies in trips is told") {
-  const Graph graph = Stashing();
+TEST_CASE("whatever fails in the capture of copies in iterations is told") {
+  const Graph graph = Offloading();
   for (const char* function : {"Record", "Await", "Copy"}) {
     bool fails = true;
     for (int64_t nth = 1; fails; ++nth) {
@@ -273,19 +276,20 @@ int64_t NodesOf(const Graph& graph) {
   return nodes;
 }
 
-TEST_CASE("gpt2-124m in 64 pieces is a program of one, within 1.95 GB") {
+TEST_CASE("gpt2-124m in 64 micro-batches is a program of one, within 1.95 GB") {
   const auto model = [](int64_t batch) {
     return BuildModel("gpt2-124m", ModelPurpose::kTrain,
                       {.batch = batch, .seq = 1024, .dtype = DType::kBF16});
   };
   const StepBuilder build = BuildSteps(model, 64, "loss", {});
-  StepFitter fitter(
-      build, {.plan = {.device = GpuNeeds()},
-              .levers = {.pieces = {64}, .offload = OffloadChoice::kNone}});
-  // What pieces one after the other took for 1.95 GB, in 68,641 nodes.
+  StepFitter fitter(build,
+                    {.plan = {.device = GpuNeeds()},
+                     .optimizations = {.micro_batches = {64},
+                                       .offload = OffloadChoice::kNone}});
+  // What micro-batches one after the other took for 1.95 GB, in 68,641 nodes.
   const Result<FittedStep> step = fitter.Fit(1'927'501'312);
   REQUIRE_MESSAGE(step.ok(), step.error().message);
-  CHECK(step->price.pieces == 64);
+  CHECK(step->price.micro_batches == 64);
   const Result<Graph> whole = BuildTrainStep(*model(1), "loss");
   REQUIRE_MESSAGE(whole.ok(), whole.error().message);
   CHECK(NodesOf(step->graph) <= 2 * whole->num_nodes());

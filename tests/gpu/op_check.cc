@@ -137,7 +137,7 @@ Result<double> Check(const OpCase& c, Backend& backend) {
 
 void CheckOps(DType real, const OpCheckOptions& options, Backend& backend,
               CheckRow* row) {
-  constexpr int kMostNamed = 3;
+  constexpr int kMaxNamed = 3;
   nlohmann::ordered_json failures = nlohmann::ordered_json::array();
   std::string named;
   int rows = 0, skipped = 0;
@@ -164,7 +164,7 @@ void CheckOps(DType real, const OpCheckOptions& options, Backend& backend,
     const std::string why =
         error.ok() ? StrCat("error ", *error, " above ", c.tolerance)
                    : error.error().message;
-    if (failures.size() < kMostNamed) {
+    if (failures.size() < kMaxNamed) {
       named += StrCat(named.empty() ? "" : "; ", c.name, ": ", why);
     }
     failures.push_back({{"case", c.name}, {"why", why}});

@@ -16,7 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "gpu/device.h"
 #include "gpu/enqueue.h"
 #include "gpu/gpu_needs.h"
@@ -288,9 +288,9 @@ class CapturedLaunches {
     if (warpgroups_) {
       queue.set_attention(
           [](const Launch&,
-             gpu::AttentionWays ways) -> Result<gpu::AttentionWay> {
-            return ways.Has(gpu::AttentionWay::kWarpgroups)
-                       ? gpu::AttentionWay::kWarpgroups
+             gpu::AttentionAlgorithms ways) -> Result<gpu::AttentionAlgorithm> {
+            return ways.Has(gpu::AttentionAlgorithm::kWarpgroups)
+                       ? gpu::AttentionAlgorithm::kWarpgroups
                        : ways.first();
           });
     }

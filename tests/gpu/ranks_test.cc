@@ -1,4 +1,4 @@
-// Ranks whose steps run on GPUs give the bits of one GPU that takes as many pieces, as the
+// Ranks whose steps run on GPUs give the bits of one GPU that takes as many micro-batches, as the
 // CPU's do (tests/laws/ranks_test.cc), whatever streams their exchanges run beside.
 
 #include "autodiff/ranks.h"
@@ -39,7 +39,7 @@ const RankNet kMlp = {"mlp", Mlp, 5, {.optimizer = AdamW{}}};
 const RankNet kClipped = {
     "clipped mlp", Mlp, 6, {.optimizer = Momentum{}, .clip_norm = 0.5}};
 
-// What differs between ranks and one device that takes as many pieces; "": nothing.
+// What differs between ranks and one device that takes as many micro-batches; "": nothing.
 std::string Compare(const RankNet& net, const RankHow& how,
                     const FakeOptions& options) {
   const Content one = RunRank(net, {.poison = how.poison}, how.ranks, 0,
@@ -61,7 +61,8 @@ std::string Compare(const RankNet& net, const RankHow& how,
   return all;
 }
 
-TEST_CASE("GPUs of several ranks give the bits of one that takes pieces") {
+TEST_CASE(
+    "GPUs of several ranks give the bits of one that takes micro-batches") {
   for (const RankNet& net : {kMlp, kClipped}) {
     for (const int64_t ranks : {2, 3}) {
       for (const Sharding shard : kShardings) {

@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "gpu/kernel.h"
 #include "ir/dtype.h"
 #include "ir/layout.h"
@@ -315,7 +315,7 @@ bool HasAttentionOf16Bits(const Graph& graph) {
 // Whether a gradient of attention takes a grid less where five products are wanted.
 bool TakesFiveProducts(const Graph& graph, const Tensors& leaves) {
   return RunInEmulator(graph, leaves,
-                       {.attention = gpu::AttentionWay::kFiveProducts})
+                       {.attention = gpu::AttentionAlgorithm::kFiveProducts})
              .grids < RunInEmulator(graph, leaves).grids;
 }
 
@@ -327,7 +327,7 @@ struct Checked {
 // Attention is computed in that way. `if_misaligned` is what comes of misaligned operands,
 // where that is not what comes of others.
 Checked CheckOrders(const Graph& graph, const Tensors& leaves, double tolerance,
-                    Tensors expected, gpu::AttentionWay way,
+                    Tensors expected, gpu::AttentionAlgorithm way,
                     const GpuRun* if_misaligned = nullptr) {
   CAPTURE(way);
   const GpuRun plain = RunInEmulator(graph, leaves, {.attention = way});
@@ -395,16 +395,16 @@ int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
   CAPTURE(graph.name());
   const Tensors expected = Interpret(graph, leaves, Rounding::kTo16Bits);
   const Checked by_warps = CheckOrders(graph, leaves, tolerance, expected,
-                                       gpu::AttentionWay::kWarps);
+                                       gpu::AttentionAlgorithm::kWarps);
   int runs = by_warps.runs;
   if (HasAttentionOf16Bits(graph)) {
     // Bulk copies take aligned rows alone.
     runs += CheckOrders(graph, leaves, tolerance, expected,
-                        gpu::AttentionWay::kWarpgroups, &by_warps.plain)
+                        gpu::AttentionAlgorithm::kWarpgroups, &by_warps.plain)
                 .runs;
     if (TakesFiveProducts(graph, leaves)) {
       runs += CheckOrders(graph, leaves, tolerance, expected,
-                          gpu::AttentionWay::kFiveProducts)
+                          gpu::AttentionAlgorithm::kFiveProducts)
                   .runs;
     }
   }

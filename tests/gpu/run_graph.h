@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "ir/graph.h"
 #include "tests/support/interpret.h"
 
@@ -34,7 +34,7 @@ struct GpuRunOptions {
   /// The queue takes no epilogue of a product but an addend.
   bool refuse_epilogues = false;
   /// The way of attention, where it takes a launch.
-  gpu::AttentionWay attention = gpu::AttentionWay::kWarps;
+  gpu::AttentionAlgorithm attention = gpu::AttentionAlgorithm::kWarps;
 };
 
 struct GpuRun {

@@ -121,11 +121,11 @@ Result<Outcome> RunSteps(const Graph& step, const SyntheticInputs& inputs,
 }
 
 std::string Differences(const Outcome& a, const Outcome& b) {
-  constexpr int kMostNamed = 3;
+  constexpr int kMaxNamed = 3;
   std::string names;
   int count = 0;
   const auto note = [&](const std::string& name) {
-    if (++count <= kMostNamed) {
+    if (++count <= kMaxNamed) {
       names += StrCat(names.empty() ? "" : ", ", name);
     }
   };
@@ -140,7 +140,7 @@ std::string Differences(const Outcome& a, const Outcome& b) {
     const auto other = b.persistent.find(name);
     if (other == b.persistent.end() || other->second != bytes) note(name);
   }
-  if (count > kMostNamed) names += StrCat(" and ", count - kMostNamed, " more");
+  if (count > kMaxNamed) names += StrCat(" and ", count - kMaxNamed, " more");
   return names;
 }
 

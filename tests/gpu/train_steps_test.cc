@@ -23,8 +23,8 @@
 #include "nn/layers.h"
 #include "nn/models.h"
 #include "planner/fit/fit.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 #include "planner/fit/offload/offload.h"
-#include "planner/fit/pieces/pieces.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
 #include "runtime/session.h"
@@ -329,9 +329,9 @@ TEST_CASE("with epilogues: the losses of the parts, the same in every budget") {
     // Without a norm of all gradients, which would be the peak.
     const Graph step =
         *BuildTrainStep(*forward, "loss", {.optimizer = AdamW{}});
-    StepFitter fitter(
-        OfGraph(step),
-        {.plan = GpuPlanning(), .levers = {.recompute = Recompute::kAuto}});
+    StepFitter fitter(OfGraph(step),
+                      {.plan = GpuPlanning(),
+                       .optimizations = {.recompute = Recompute::kAuto}});
     const Result<FittedStep> free = fitter.Fit(std::nullopt);
     REQUIRE_MESSAGE(free.ok(), free.error().message);
     // Of two layers, four sums each, two of them with a residual; gelu's gradients; and
@@ -391,8 +391,9 @@ TEST_CASE("the sums of norms' gradients go in one grid, with the same bits") {
           *forward, "loss",
           {.optimizer = AdamW{},
            .clip_norm = clip > 0 ? std::optional(clip) : std::nullopt});
-      const FitOptions options = {.plan = GpuPlanning(),
-                                  .levers = {.recompute = Recompute::kAuto}};
+      const FitOptions options = {
+          .plan = GpuPlanning(),
+          .optimizations = {.recompute = Recompute::kAuto}};
       FitOptions each = options;
       each.plan.device.fusions.sum_parts = nullptr;
       StepFitter fitter(OfGraph(step), options);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "gpu/attention_ways.h"
+#include "gpu/attention_algorithms.h"
 #include "ir/builder.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
@@ -47,28 +47,31 @@ std::string KernelOf(const FakeOptions& options, DType dtype, int64_t depth) {
 
 TEST_CASE("products of warpgroups are used if asked for, on 9.0 alone") {
   const FakeOptions asked{
-      .backend = {.attention = {gpu::AttentionWay::kWarpgroups}}};
+      .backend = {.attention = {gpu::AttentionAlgorithm::kWarpgroups}}};
   CHECK(KernelOf(asked, DType::kBF16, 16) == "attention, warpgroups");
   CHECK(KernelOf(asked, DType::kF16, 128) == "attention, warpgroups");
   CHECK(KernelOf({}, DType::kBF16, 16) == "attention");
   for (const auto& [major, minor] :
        {std::pair(8, 0), std::pair(8, 9), std::pair(10, 0)}) {
-    CHECK(KernelOf({.major = major,
-                    .minor = minor,
-                    .backend = {.attention = {gpu::AttentionWay::kWarpgroups}}},
-                   DType::kBF16, 16) == "attention");
+    CHECK(
+        KernelOf(
+            {.major = major,
+             .minor = minor,
+             .backend = {.attention = {gpu::AttentionAlgorithm::kWarpgroups}}},
+            DType::kBF16, 16) == "attention");
   }
 }
 
 TEST_CASE("a driver without tensor maps has no products of warpgroups") {
-  CHECK(KernelOf({.tensor_maps = false,
-                  .backend = {.attention = {gpu::AttentionWay::kWarpgroups}}},
-                 DType::kBF16, 16) == "attention");
+  CHECK(KernelOf(
+            {.tensor_maps = false,
+             .backend = {.attention = {gpu::AttentionAlgorithm::kWarpgroups}}},
+            DType::kBF16, 16) == "attention");
 }
 
 TEST_CASE("what products of warpgroups do not take goes on as without") {
   const FakeOptions asked{
-      .backend = {.attention = {gpu::AttentionWay::kWarpgroups}}};
+      .backend = {.attention = {gpu::AttentionAlgorithm::kWarpgroups}}};
   // Rows of 24 bytes start anywhere.
   for (const auto& [dtype, depth] :
        {std::pair(DType::kF32, 16), std::pair(DType::kBF16, 160),
@@ -87,7 +90,8 @@ TEST_CASE("an array that the device refuses is an error of the program") {
   REQUIRE(graph.ok());
   FakeDevice* device = nullptr;
   const auto backend = MakeFakeBackend(
-      {.backend = {.attention = {gpu::AttentionWay::kWarpgroups}}}, &device);
+      {.backend = {.attention = {gpu::AttentionAlgorithm::kWarpgroups}}},
+      &device);
   device->Fail("Encode", 2);
   const auto run =
       RunOnce(*graph, {{"q", std::vector<double>(32, 0.5)}}, *backend);

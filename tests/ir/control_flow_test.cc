@@ -25,13 +25,13 @@ Value F32(GraphBuilder& g, const char* name, const Shape& shape) {
 }
 
 // h' = tanh(h w + x), stacked.
-Result<Graph> Recurrent(int64_t trips) {
+Result<Graph> Recurrent(int64_t iterations) {
   GraphBuilder g("net");
   const Value h = F32(g, "h", {2, 3});
-  const Value xs = F32(g, "xs", {trips, 2, 3});
+  const Value xs = F32(g, "xs", {iterations, 2, 3});
   const Value w = F32(g, "w", {3, 3});
   const LoopResults run = Loop(
-      g, trips, {.carried = {h}, .sliced = {xs}, .whole = {w}},
+      g, iterations, {.carried = {h}, .sliced = {xs}, .whole = {w}},
       [](LoopBody& body) {
         const Value next =
             Tanh(Add(MatMul(body.carried(0), body.whole(0)), body.sliced(0)));
@@ -53,7 +53,7 @@ TEST_CASE("a loop's results have the types of what its body hands back") {
   CHECK(graph->value(*graph->Find("sum")).type.ToString() == "f32()");
   CHECK(graph->value(*graph->Find("all")).type.ToString() == "f32(5, 2, 3)");
   const LoopParts loop = PartsOfLoop(graph->node(0));
-  CHECK(loop.trips == 5);
+  CHECK(loop.iterations == 5);
   CHECK(loop.carried == 1);
   CHECK(loop.sliced == 1);
   CHECK(loop.whole == 1);
@@ -74,7 +74,7 @@ TEST_CASE("the text of a loop is its body, indented") {
       "  xs: f32(2, 2, 3) = input\n"
       "  w: f32(3, 3) = input\n"
       "  last: f32(2, 3), sum: f32(), all: f32(2, 2, 3) = loop(h, xs, w) "
-      "{trips=2, carried=1, sliced=1, summed=1, reverse=0, bodies=("
+      "{iterations=2, carried=1, sliced=1, summed=1, reverse=0, bodies=("
       "graph \"cell\" {\n"
       "    h: f32(2, 3) = input\n"
       "    xs: f32(2, 3) = input\n"
@@ -110,7 +110,9 @@ TEST_CASE("graphs whose bodies differ are not equal") {
   CHECK(ToBytes(*a) != ToBytes(*b));
 }
 
-TEST_CASE("a loop costs its trips times its body, a cond its dearest branch") {
+TEST_CASE(
+    "a loop costs its iterations times its body, a cond its most expensive "
+    "branch") {
   const Graph loop = *Recurrent(7);
   const double body = GraphFlops(*BodiesOf(loop.node(0)).front());
   CHECK(body > 0);
@@ -146,17 +148,17 @@ TEST_CASE("what is wrong with a loop or a branch is named") {
   const auto nothing = [](LoopBody&) {};
   const auto stack_0 = [](LoopBody& body) { body.Stack(body.sliced(0)); };
   const Refusal refusals[] = {
-      {"no trips",
+      {"no iterations",
        [&](GraphBuilder& g) {
          Loop(g, 0, {.sliced = {F32(g, "x", {1, 2})}}, stack_0);
        },
-       "[loop] trips is 0; expected at least 1"},
+       "[loop] iterations is 0; expected at least 1"},
       {"a sliced operand of another length",
        [&](GraphBuilder& g) {
          Loop(g, 3, {.sliced = {F32(g, "x", {4, 2})}}, stack_0);
        },
        "[loop] sliced \"x\" is f32(4, 2); its first dimension must be the 3 "
-       "trips"},
+       "iterations"},
       {"nothing handed back",
        [&](GraphBuilder& g) {
          Loop(g, 3, {.whole = {F32(g, "x", {4})}}, nothing);
@@ -175,7 +177,7 @@ TEST_CASE("what is wrong with a loop or a branch is named") {
          g.Output("y", Add(made.stacked[0], x));
        },
        "[loop] sliced \"x\" is f32(4); its first dimension must be the 3 "
-       "trips"},
+       "iterations"},
       {"results of a loop in a graph that is wrong already",
        [&](GraphBuilder& g) {
          const Value bad = MatMul(F32(g, "x", {4}), F32(g, "w", {4}));
@@ -282,7 +284,7 @@ TEST_CASE("bodies stand in one another only so deep") {
   std::string open, close;
   for (int i = 0; i < 20; ++i) {
     open +=
-        "graph \"g\" {\nx: f32(2) = input\ny: f32(2) = loop(x) {trips=1, "
+        "graph \"g\" {\nx: f32(2) = input\ny: f32(2) = loop(x) {iterations=1, "
         "carried=1, sliced=0, summed=0, reverse=0, bodies=(";
     close += ")}\noutput \"o\" = y\n}";
   }

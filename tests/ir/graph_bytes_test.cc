@@ -43,7 +43,7 @@ graph "a \"step\"" {
   low: f32(4, 10) = fill() {dtype=f32, shape=[4, 10], value=-inf}
   h/1: f32(4, 10) = matmul(x, w) {transpose_a=0, transpose_b=0}
   b:wide: f32(4, 10) = broadcast(b) {shape=[4, 10]}
-  near: f32(6, 10) = fetch(far)
+  near: f32(6, 10) = reload(far)
   sum: f32(4, 10) gradient = add(h/1, b:wide) @backward("h\n1")
   output "sum" = sum
   output "again" = sum

@@ -188,8 +188,8 @@ TEST_CASE("every mistake is named with its values") {
          Conv(F32(g, "x", {2, 3, 9, 8}), F32(g, "w", {4, 3, 3, 5}),
               {.padding = {0, 0, 0, 1}, .dilation = {1, 3}});
        },
-       "[conv] the kernel is larger than the padded picture along dimension 3: "
-       "a kernel of 5 with dilation 3 reaches over 13, a picture of 8 with "
+       "[conv] the kernel is larger than the padded image along dimension 3: "
+       "a kernel of 5 with dilation 3 reaches over 13, an image of 8 with "
        "padding of 1 has 9; expected at least 13"},
       {[](GraphBuilder& g) {
          ConvTranspose(F32(g, "x", {2, 3, 8}), F32(g, "w", {4, 3, 3}));

@@ -404,7 +404,7 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
   CHECK(GetOpDef(OpKind::kSgdUpdate).updates == 1);
   CHECK(GetOpDef(OpKind::kMomentumUpdate).updates == 2);
   CHECK(GetOpDef(OpKind::kAdamWUpdate).updates == 3);
-  CHECK(GetOpDef(OpKind::kStashUpdate).updates == 1);
+  CHECK(GetOpDef(OpKind::kOffloadUpdate).updates == 1);
   CHECK(GetOpDef(OpKind::kAssign).updates == 1);
   CHECK(GetOpDef(OpKind::kLerpUpdate).updates == 1);
   CHECK(GetOpDef(OpKind::kSliceUpdate).updates == 1);

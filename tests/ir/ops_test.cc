@@ -131,7 +131,7 @@ TEST_CASE("elementwise ops take the element types they can compute") {
         OpKind::kMish,     OpKind::kHardSwish},
        floats},
       {{OpKind::kLogicalNot}, {DType::kBool}},
-      {{OpKind::kCopy, OpKind::kStash}, all},
+      {{OpKind::kCopy, OpKind::kOffload}, all},
   };
   const OpRow binary[] = {
       {{OpKind::kAdd, OpKind::kSub, OpKind::kMul, OpKind::kMaximum,

@@ -156,12 +156,12 @@ TEST_CASE("What lies in the host's memory is printed and parsed") {
       "  v: f32(3) = host_state {init=ones}\n"
       "  g: f32(3) = input\n"
       "  lr: f32() = input\n"
-      "  kept: f32(3) = stash(g)\n"
-      "  again: f32(3) = fetch(kept)\n"
-      "  v_now: f32(3) = fetch(v)\n"
+      "  kept: f32(3) = offload(g)\n"
+      "  again: f32(3) = reload(kept)\n"
+      "  v_now: f32(3) = reload(v)\n"
       "  w2: f32(3), v2: f32(3) = momentum_update(w, v_now, again, lr) "
       "{momentum=0.9, decay=0.0}\n"
-      "  v3: f32(3) = stash_update(v, v2)\n"
+      "  v3: f32(3) = offload_update(v, v2)\n"
       "}\n";
   const Graph graph = Parse(kText);
   CHECK(ToText(graph) == kText);
@@ -661,7 +661,7 @@ TEST_CASE("Random bytes never crash the parser") {
   }
 }
 
-TEST_CASE("The picture shows phases, views, leaves, outputs and types") {
+TEST_CASE("The image shows phases, views, leaves, outputs and types") {
   const Graph graph =
       Parse(InGraph("x: f32(2, 3) = input\n"
                     "t: f32(3, 2) = permute(x) {order=[1, 0]}\n"

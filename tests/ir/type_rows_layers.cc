@@ -219,7 +219,7 @@ const std::vector<TypeRow>& LayerTypeRows() {
          return Last(g);
        },
        {"bf16(4, 8)", "f32(4)", "f32(4)"}},
-      {"batch_norm of pictures in f16 keeps statistics in f32",
+      {"batch_norm of images in f16 keeps statistics in f32",
        [](GraphBuilder& g) {
          const BatchNormResults r =
              BatchNorm(g.Input("x", DType::kF16, {4, 8, 5, 5}),

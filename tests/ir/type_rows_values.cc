@@ -45,20 +45,20 @@ const std::vector<TypeRow>& ValueTypeRows() {
          return Only(Copy(Bool(g, "x", {2, 3})));
        },
        {"bool(2, 3)"}},
-      {"fetch",
+      {"reload",
        [](GraphBuilder& g) {
-         return Only(Fetch(g.HostState("s", DType::kI16, {4})));
+         return Only(Reload(g.HostState("s", DType::kI16, {4})));
        },
        {"i16(4)"}},
-      {"stash",
+      {"offload",
        [](GraphBuilder& g) {
-         return Only(Stash(Bool(g, "x", {2, 3})));
+         return Only(Offload(Bool(g, "x", {2, 3})));
        },
        {"bool(2, 3)"}},
-      {"stash_update",
+      {"offload_update",
        [](GraphBuilder& g) {
-         return Only(StashUpdate(g.HostState("s", DType::kF32, {2, 3}),
-                                 F32(g, "x", {2, 3})));
+         return Only(OffloadUpdate(g.HostState("s", DType::kF32, {2, 3}),
+                                   F32(g, "x", {2, 3})));
        },
        {"f32(2, 3)"}},
       {"all_reduce",

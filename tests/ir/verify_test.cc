@@ -245,14 +245,14 @@ TEST_CASE("Updates write whole params and states, and end the old content") {
       {"y: f32(2, 2) = sgd_update(x, w, lr) {decay=0.0}",
        "[ir] node 0 (sgd_update \"y\") writes in place of \"x\", which is a "
        "leaf of role input; only a whole param, state, cache, fill, own block "
-       "or fetched "
+       "or reloaded "
        "value "
        "can be updated, or its new content"},
       {"h: f32(2, 2) = neg(w)\n"
        "y: f32(2, 2) = sgd_update(h, x, lr) {decay=0.0}",
        "[ir] node 1 (sgd_update \"y\") writes in place of \"h\", which is a "
        "result of node 0; only a whole param, state, cache, fill, own block or "
-       "fetched "
+       "reloaded "
        "value "
        "can be updated, or its new content"},
       {"v: f32(1, 2) = slice(w) {axis=0, start=0, end=1, step=1}\n"
@@ -260,7 +260,7 @@ TEST_CASE("Updates write whole params and states, and end the old content") {
        "y: f32(1, 2) = sgd_update(v, u, lr) {decay=0.0}",
        "[ir] node 2 (sgd_update \"y\") writes in place of \"v\", which is a "
        "view of \"w\"; only a whole param, state, cache, fill, own block or "
-       "fetched value "
+       "reloaded value "
        "can "
        "be updated, or its new content"},
       // One content after the other, each read before the next.
@@ -323,7 +323,7 @@ TEST_CASE("Updates write whole params and states, and end the old content") {
 }
 
 TEST_CASE(
-    "What lies in the host's memory is fetched, and only states begin there") {
+    "What lies in the host's memory is reloaded, and only states begin there") {
   struct Row {
     const char* lines;  // after those of kLeaves
     const char* error;
@@ -334,50 +334,53 @@ TEST_CASE(
       "x: f32(2, 2) = input\n"
       "lr: f32() = input\n";
   const Row rows[] = {
-      // Fine: what was fetched is updated, and written back.
-      {"t: f32(2, 2) = fetch(s)\n"
+      // Fine: what was reloaded is updated, and written back.
+      {"t: f32(2, 2) = reload(s)\n"
        "w2: f32(2, 2), t2: f32(2, 2) = momentum_update(w, t, x, lr) "
        "{momentum=0.9, decay=0.0}\n"
-       "s2: f32(2, 2) = stash_update(s, t2)",
+       "s2: f32(2, 2) = offload_update(s, t2)",
        ""},
       {"y: f32(2, 2) = neg(s)",
        "[neg] reads \"s\" in the host's memory; expected one in the arena: "
-       "fetch it first"},
-      {"y: f32(2, 2) = fetch(x)",
-       "[fetch] reads \"x\" in the arena; expected one in the host's memory"},
+       "reload it first"},
+      {"y: f32(2, 2) = reload(x)",
+       "[reload] reads \"x\" in the arena; expected one in the host's memory"},
       {"y: f32(4) = reshape(s) {shape=[4]}",
        "[reshape] reads \"s\" in the host's memory; expected one in the arena: "
-       "fetch it first"},
+       "reload it first"},
       {"w2: f32(2, 2), s2: f32(2, 2) = momentum_update(w, s, x, lr) "
        "{momentum=0.9, decay=0.0}",
        "[momentum_update] reads \"s\" in the host's memory; expected one in "
        "the "
-       "arena: fetch it first"},
-      {"s2: f32(2, 2) = stash_update(w, x)",
-       "[stash_update] reads \"w\" in the arena; expected one in the host's "
+       "arena: reload it first"},
+      {"s2: f32(2, 2) = offload_update(w, x)",
+       "[offload_update] reads \"w\" in the arena; expected one in the host's "
        "memory"},
-      {"y: f32(2, 2) = stash(x)\n"
-       "z: f32(2, 2) = stash_update(y, x)",
-       "[ir] node 1 (stash_update \"z\") writes in place of \"y\", which is a "
+      {"y: f32(2, 2) = offload(x)\n"
+       "z: f32(2, 2) = offload_update(y, x)",
+       "[ir] node 1 (offload_update \"z\") writes in place of \"y\", which is "
+       "a "
        "result of node 0; only a whole param, state, cache, fill, own block or "
-       "fetched "
+       "reloaded "
        "value "
        "can be updated, or its new content"},
-      {"s2: f32(2, 2) = stash_update(s, x)\n"
-       "y: f32(2, 2) = fetch(s)",
-       "[ir] node 1 (fetch \"y\") reads \"s\", an old content of \"s\", which "
-       "node 0 (stash_update \"s2\") overwrites; read the update's result, or "
+      {"s2: f32(2, 2) = offload_update(s, x)\n"
+       "y: f32(2, 2) = reload(s)",
+       "[ir] node 1 (reload \"y\") reads \"s\", an old content of \"s\", which "
+       "node 0 (offload_update \"s2\") overwrites; read the update's result, "
+       "or "
        "read earlier"},
-      {"t: f32(2, 2) = fetch(s)\n"
+      {"t: f32(2, 2) = reload(s)\n"
        "w2: f32(2, 2), t2: f32(2, 2) = momentum_update(w, t, x, lr) "
        "{momentum=0.9, decay=0.0}\n"
        "y: f32(2, 2) = neg(t)",
        "[ir] node 2 (neg \"y\") reads \"t\", an old content of \"t\", which "
        "node 1 (momentum_update \"w2\") overwrites; read the update's result, "
        "or read earlier"},
-      {"y: f32(2, 2) = stash(x)\n"
+      {"y: f32(2, 2) = offload(x)\n"
        "output \"y\" = y",
-       "[ir] output \"y\" is \"y\", which lies in the host's memory; fetch it, "
+       "[ir] output \"y\" is \"y\", which lies in the host's memory; reload "
+       "it, "
        "and make that the output"},
   };
   for (const Row& row : rows) {

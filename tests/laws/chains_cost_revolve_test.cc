@@ -19,7 +19,7 @@
 #include "planner/fit/fit.h"
 #include "planner/fit/recompute/exact.h"
 #include "planner/fit/recompute/recompute.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 #include "planner/validate_plan.h"
 #include "tests/support/instances.h"
 #include "tests/support/run_steps.h"
@@ -126,7 +126,7 @@ TEST_CASE("a budget is met at that cost, packed") {
   constexpr int64_t kLayers = 200;
   const Graph step = Chain(kLayers, /*with_products=*/false);
   StepFitter fitter(OfGraph(step),
-                    {.levers = {.offload = OffloadChoice::kNone}});
+                    {.optimizations = {.offload = OffloadChoice::kNone}});
   const auto given = fitter.AsGiven();
   REQUIRE_MESSAGE(given.ok(), given.error().message);
   const Bytes reserved = given->plan.arena_bytes() - given->plan.regions.span();
@@ -147,16 +147,16 @@ TEST_CASE("a budget is met at that cost, packed") {
 TEST_CASE("no other schedule of a short chain costs less") {
   constexpr int64_t kLayers = 9;
   const Graph step = Chain(kLayers, /*with_products=*/false);
-  Rehearsal rehearsal(step, {});
+  Simulation simulation(step, {});
   for (int64_t places = 1; places <= kLayers; ++places) {
     INFO(places, " places");
     int64_t effort = 20'000'000;
     const std::optional<Script> script =
-        CheapestScript(step, rehearsal, NeedOf(places, false) + kNumbers,
+        CheapestScript(step, simulation, NeedOf(places, false) + kNumbers,
                        /*gradients=*/true, &effort);
     REQUIRE(script);
-    REQUIRE(rehearsal.Run(*script));
-    CHECK(rehearsal.extra_cost() ==
+    REQUIRE(simulation.Run(*script));
+    CHECK(simulation.extra_cost() ==
           static_cast<double>(StepsAgain(kLayers, places)) *
               FlopsOfLayer(false));
   }
@@ -171,7 +171,7 @@ TEST_CASE("whatever runs again, the bits are those of the chain as it is") {
   REQUIRE_MESSAGE(all.ok(), all.error().message);
   for (size_t k = 0; k < all->size(); k += Instances<size_t>(100) / 10) {
     INFO("choice ", k);
-    const Result<Recomputed> made = choices.Make((*all)[k].script);
+    const Result<RecomputedGraph> made = choices.Make((*all)[k].script);
     REQUIRE_MESSAGE(made.ok(), made.error().message);
     CHECK(ValidatePlan(made->graph, made->plan).empty());
     CHECK(Differences(RunSteps(made->graph, *cpu, {.poison = true}), alone) ==

@@ -21,16 +21,16 @@
 #include "ir/graph_bytes.h"
 #include "ir/text.h"
 #include "planner/fit/offload/offload.h"
-#include "planner/fit/recompute/trips.h"
+#include "planner/fit/recompute/iterations.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
 #include "runtime/session.h"
 #include "tests/support/instances.h"
 #include "tests/support/interpret.h"
+#include "tests/support/offload_values_in_bodies.h"
 #include "tests/support/random_control_flow.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_steps.h"
-#include "tests/support/stash_in_bodies.h"
 
 namespace stowage {
 namespace {
@@ -38,8 +38,8 @@ namespace {
 using testing::Differences;
 using testing::Instances;
 using testing::MakeRandomControlFlow;
+using testing::OffloadValuesInBodies;
 using testing::RunSteps;
-using testing::StashInBodies;
 using testing::Unrolled;
 using testing::Visible;
 
@@ -96,13 +96,13 @@ TEST_CASE("300 random graphs run alike whose bodies keep values on the host") {
   for (uint64_t seed = 0; seed < Instances(300u); ++seed) {
     INFO("seed ", seed);
     const Graph kept = MakeRandomControlFlow(seed);
-    const Graph stashed = StashInBodies(kept, seed);
-    const int moved = fit::FindHostUse(stashed).values;
+    const Graph offloaded = OffloadValuesInBodies(kept, seed);
+    const int moved = fit::FindHostUse(offloaded).values;
     values += moved;
-    const Result<Plan> plan = PlanMemory(stashed, {.device = cpu->Needs()});
+    const Result<Plan> plan = PlanMemory(offloaded, {.device = cpu->Needs()});
     REQUIRE_MESSAGE(plan.ok(), plan.error().message);
     CHECK((plan->host_bytes() > 0) == (moved > 0));
-    const std::vector<std::string> wrong = ValidatePlan(stashed, *plan);
+    const std::vector<std::string> wrong = ValidatePlan(offloaded, *plan);
     CHECK_MESSAGE(wrong.empty(), wrong.front());
 
     const Visible expected =
@@ -111,7 +111,7 @@ TEST_CASE("300 random graphs run alike whose bodies keep values on the host") {
          {testing::RunOptions{.seed = seed},
           testing::RunOptions{.seed = seed, .poison = true},
           testing::RunOptions{.seed = seed, .planned = false}}) {
-      CHECK(Differences(RunSteps(stashed, *cpu, options), expected) == "");
+      CHECK(Differences(RunSteps(offloaded, *cpu, options), expected) == "");
     }
   }
   CHECK(values > Instances(1000));
@@ -165,7 +165,7 @@ TEST_CASE("what the judge lets pass runs right, of 1,000 corrupted plans") {
   for (uint64_t seed = 0; seed < Instances(100u); ++seed) {
     INFO("seed ", seed);
     Graph graph = MakeRandomControlFlow(seed);
-    if (seed % 2 == 1) graph = StashInBodies(graph, seed);
+    if (seed % 2 == 1) graph = OffloadValuesInBodies(graph, seed);
     const Result<Plan> good = PlanMemory(graph, {.device = cpu->Needs()});
     REQUIRE(good.ok());
     const Visible alone =
@@ -294,33 +294,34 @@ TEST_CASE("training steps with loops and branches run alike however planned") {
   }
 }
 
-TEST_CASE("training steps run alike where the trips of loops are made again") {
+TEST_CASE(
+    "training steps run alike where the iterations of loops are made again") {
   const auto cpu = MakeCpuBackend({.threads = 1});
-  // So many at a time, and as many as take the least bytes, of 1 to 4 trips and of 6,
+  // So many at a time, and as many as take the least bytes, of 1 to 4 iterations and of 6,
   // 12, 18 and 24.
   const std::vector<std::optional<int64_t>> segments = {1, 2, 3, 4, 6, {}};
-  std::map<int64_t, size_t> loops;  // by trips in a segment
+  std::map<int64_t, size_t> loops;  // by iterations in a segment
   for (uint64_t seed = 0; seed < Instances(250u); ++seed) {
     INFO("seed ", seed);
-    const Result<Graph> step =
-        BuildTrainStep(MakeRandomControlFlow(seed, /*branches=*/true,
-                                             /*trips_of=*/1 + seed % 2 * 5),
-                       "loss", {.optimizer = Sgd{}});
+    const Result<Graph> step = BuildTrainStep(
+        MakeRandomControlFlow(seed, /*branches=*/true,
+                              /*iterations_of=*/1 + seed % 2 * 5),
+        "loss", {.optimizer = Sgd{}});
     REQUIRE_MESSAGE(step.ok(), step.error().message);
     const Visible kept = RunSteps(*step, *cpu, {.seed = seed});
     for (const std::optional<int64_t> segment : segments) {
       CAPTURE(segment.value_or(0));
-      const Result<fit::RemadeTrips> made =
-          fit::RemakeTrips(*step, {.segment = segment});
+      const Result<fit::RecomputedIterations> made =
+          fit::RecomputeIterations(*step, {.segment = segment});
       REQUIRE_MESSAGE(made.ok(), made.error().message);
       size_t of_several = 0;
-      for (const fit::RemadeLoop& loop : made->loops) {
+      for (const fit::RecomputedLoop& loop : made->loops) {
         CHECK((loop.segment == 1 || !segment || loop.segment == *segment));
         of_several += loop.segment > 1 ? 1 : 0;
         ++loops[loop.segment];
       }
       if (made->loops.empty()) CHECK(ToText(made->graph) == ToText(*step));
-      // Where none is in segments, the graph is that of one trip at a time.
+      // Where none is in segments, the graph is that of one iteration at a time.
       if (of_several == 0 && segment != 1) continue;
       const Visible planned = RunSteps(made->graph, *cpu, {.seed = seed});
       CHECK(Differences(planned, kept) == "");

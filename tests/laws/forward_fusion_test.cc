@@ -1,6 +1,6 @@
 // Law: whether the nodes of a program that only goes forward are fused shows in no bit on
 // the CPU; no arena is larger for it, on no device; and the program is what a step without
-// levers would be made of the same graph.
+// optimizations would be made of the same graph.
 
 #include <doctest/doctest.h>
 
@@ -92,8 +92,8 @@ TEST_CASE("models give the same bits, fused and not") {
     const ModelInfo info = *FindModel(name);
     const bool reads_text = info.data == ModelData::kText;
     ModelOptions options{.batch = 2};
-    if (!reads_text && info.pictures.channels == 3) {
-      options.pictures = PictureShape{3, 32, 32, 10};
+    if (!reads_text && info.images.channels == 3) {
+      options.images = ImageShape{3, 32, 32, 10};
     }
     std::vector<std::pair<ModelPurpose, ModelOptions>> graphs = {
         {ModelPurpose::kEvaluate, options}};
@@ -128,7 +128,8 @@ void CheckProgram(const Graph& graph, const PlanOptions& options) {
   const PlannedGraph program = MustPlan(graph, options);
   CHECK(ValidatePlan(program.graph, program.plan).empty());
   CHECK(program.plan.arena_bytes() <= apart->arena_bytes());
-  StepFitter fitter(OfGraph(graph), {.plan = options, .levers = NoLevers()});
+  StepFitter fitter(OfGraph(graph),
+                    {.plan = options, .optimizations = NoOptimizations()});
   const Result<FittedStep> step = fitter.Fit(std::nullopt);
   REQUIRE_MESSAGE(step.ok(), step.error().message);
   CHECK(step->plan.fingerprint == program.plan.fingerprint);

@@ -125,7 +125,7 @@ Graph Ending(int64_t most, int32_t end) {
                                {v.whole[0], v.whole[1], v.whole[2]});
         return std::vector{ArgMax(next.logits), next.state};
       });
-  g.Output("trips", g.Name("trips", run.trips));
+  g.Output("iterations", g.Name("iterations", run.iterations));
   g.Output("last", g.Name("last", run.carried[0]));
   const Result<Graph> graph = g.Finish();
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
@@ -135,7 +135,7 @@ Graph Ending(int64_t most, int32_t end) {
 // The outputs of one run.
 struct Ran {
   std::vector<int32_t> tokens;
-  int64_t trips = 0;
+  int64_t iterations = 0;
 };
 Ran Run(const Graph& graph, int32_t first, const std::vector<double>& noise,
         bool poison) {
@@ -163,9 +163,9 @@ Ran Run(const Graph& graph, int32_t first, const std::vector<double>& noise,
   } else {
     ran.tokens.resize(1);
     REQUIRE(runner.Read("last", &ran.tokens).ok());
-    std::vector<int64_t> trips(1);
-    REQUIRE(runner.Read("trips", &trips).ok());
-    ran.trips = trips[0];
+    std::vector<int64_t> iterations(1);
+    REQUIRE(runner.Read("iterations", &iterations).ok());
+    ran.iterations = iterations[0];
   }
   return ran;
 }
@@ -211,15 +211,15 @@ TEST_CASE("a while loop ends a text at its last token") {
     for (int32_t end = 0; end < kWords; ++end) {
       CAPTURE(first);
       CAPTURE(end);
-      constexpr int64_t kMost = 25;
+      constexpr int64_t kMax = 25;
       std::vector<double> state(kWidth, 0);
       int32_t token = first;
-      int64_t trips = 0;
-      for (; trips < kMost && token != end; ++trips) {
+      int64_t iterations = 0;
+      for (; iterations < kMax && token != end; ++iterations) {
         token = Follows(token, state, nullptr);
       }
-      const Ran ran = Run(Ending(kMost, end), first, {}, end % 2 == 0);
-      CHECK(ran.trips == trips);
+      const Ran ran = Run(Ending(kMax, end), first, {}, end % 2 == 0);
+      CHECK(ran.iterations == iterations);
       CHECK(ran.tokens == std::vector<int32_t>{token});
     }
   }

@@ -95,13 +95,15 @@ Graph Step(std::string_view model, int64_t batch) {
                          "loss");
 }
 
-Graph StepInPieces(std::string_view model, int64_t batch, int64_t pieces) {
+Graph StepInMicroBatches(std::string_view model, int64_t batch,
+                         int64_t micro_batches) {
   ModelOptions options{.batch = batch};
   if (model != "mlp") options.seq = 24;
   const Graph whole = *BuildModel(model, ModelPurpose::kTrain, options);
-  options.batch = batch / pieces;
-  const Graph piece = *BuildModel(model, ModelPurpose::kTrain, options);
-  const std::vector<const Graph*> all(static_cast<size_t>(pieces), &piece);
+  options.batch = batch / micro_batches;
+  const Graph micro_batch = *BuildModel(model, ModelPurpose::kTrain, options);
+  const std::vector<const Graph*> all(static_cast<size_t>(micro_batches),
+                                      &micro_batch);
   return BuildMicroBatchedStep(whole, all, "loss")->graph;
 }
 
@@ -113,8 +115,8 @@ TEST_CASE("a run writes all of the planned arena and nothing else") {
       INFO(std::string(model), ", ", threads, " threads");
       const Graph whole = Step(model, 4);
       CheckRun(whole, *PlanMemory(whole, options), *cpu);
-      const Graph pieces = StepInPieces(model, 4, 2);
-      CheckRun(pieces, *PlanMemory(pieces, options), *cpu);
+      const Graph micro_batches = StepInMicroBatches(model, 4, 2);
+      CheckRun(micro_batches, *PlanMemory(micro_batches, options), *cpu);
     }
   }
 }
@@ -124,13 +126,13 @@ TEST_CASE("so does a run that makes values twice") {
   const PlanOptions options{.device = cpu->Needs()};
   // With batches so large that activations weigh.
   for (const Graph& step :
-       Instances<Graph>({Step("mlp", 512), StepInPieces("gpt-nano", 4, 2),
+       Instances<Graph>({Step("mlp", 512), StepInMicroBatches("gpt-nano", 4, 2),
                          Step("gpt-nano", 4)},
                         2)) {
     INFO(step.name());
     StepFitter fitter(
         OfGraph(step),
-        {.plan = options, .levers = {.offload = OffloadChoice::kNone}});
+        {.plan = options, .optimizations = {.offload = OffloadChoice::kNone}});
     const auto smallest = fitter.SmallestBudget();
     REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
     const auto made = fitter.Fit(*smallest);

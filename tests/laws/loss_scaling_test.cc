@@ -261,13 +261,15 @@ TEST_CASE("params that share a gradient are given theirs each") {
   CHECK(gradients(LossScaling{}) == gradients({}));
 }
 
-TEST_CASE("pieces of a batch are scaled by their shares, and skip together") {
+TEST_CASE(
+    "micro-batches of a batch are scaled by their shares, and skip together") {
   const Graph whole = Net(DType::kF32);
   const Graph three = Net(DType::kF32, 1, 3), one = Net(DType::kF32, 1, 1);
-  const Graph* const pieces[] = {&three, &one};
+  const Graph* const micro_batches[] = {&three, &one};
   const auto step = [&](const std::optional<LossScaling>& scaling) {
-    const Result<MicroBatchedStep> made = BuildMicroBatchedStep(
-        whole, pieces, "loss", {.clip_norm = 0.1, .loss_scaling = scaling});
+    const Result<MicroBatchedStep> made =
+        BuildMicroBatchedStep(whole, micro_batches, "loss",
+                              {.clip_norm = 0.1, .loss_scaling = scaling});
     REQUIRE_MESSAGE(made.ok(), made.error().message);
     return made->graph;
   };

@@ -115,7 +115,7 @@ Value Layer(Parts& p, Value h, int64_t which, const std::string& name) {
       const Value mean = ReduceMean(h, {1, 2}, true);
       return Sub(h, BroadcastTo(mean, h.shape()));
     }
-    case 11: {  // as pictures of one channel
+    case 11: {  // as images of one channel
       Value c = Reshape(h, {batch, 1, kTime, kWidth});
       c = LocalResponseNorm(Conv(c, name, 2, {.padding = 1}));
       c = Pad(c, {0, 0, 0, 0}, {0, 0, 1, 1});
@@ -359,13 +359,13 @@ double Difference(const Tensors& whole, const Tensors& split,
 // Whether the batch of a model can be taken in so many micro-batches; if so, that they
 // make the batch.
 bool Splits(const std::function<Graph(int64_t batch)>& model, int64_t batch,
-            int64_t pieces, uint64_t seed) {
+            int64_t micro_batches, uint64_t seed) {
   const TrainOptions options = {.optimizer = Sgd{}};
   const Graph whole = model(batch);
-  const Graph small = model(batch / pieces);
-  const Graph large = model(batch / pieces + 1);
-  std::vector<const Graph*> parts(static_cast<size_t>(pieces), &small);
-  for (int64_t i = 0; i < batch % pieces; ++i) {
+  const Graph small = model(batch / micro_batches);
+  const Graph large = model(batch / micro_batches + 1);
+  std::vector<const Graph*> parts(static_cast<size_t>(micro_batches), &small);
+  for (int64_t i = 0; i < batch % micro_batches; ++i) {
     parts[static_cast<size_t>(i)] = &large;
   }
   const Result<MicroBatchedStep> step =
@@ -395,9 +395,9 @@ TEST_CASE("200 random models: micro-batches are the batch, or are refused") {
     CAPTURE(seed);
     const Model model = {.seed = seed, .is_split = seed % 4 != 3};
     const int64_t batch = 5 + static_cast<int64_t>(seed % 5);
-    const int64_t pieces = 2 + static_cast<int64_t>(seed / 5 % 4);
-    CHECK(Splits([&](int64_t n) { return model.Build(n); }, batch, pieces,
-                 seed) == model.is_split);
+    const int64_t micro_batches = 2 + static_cast<int64_t>(seed / 5 % 4);
+    CHECK(Splits([&](int64_t n) { return model.Build(n); }, batch,
+                 micro_batches, seed) == model.is_split);
   }
 }
 
@@ -425,7 +425,8 @@ TEST_CASE("broadcasts that one example does not need") {
     h = Add(h, positions);
     g.Output("loss", g.Name("loss", ReduceMean(Square(Tanh(h)))));
   });
-  for (const int64_t pieces : {2, 3}) CHECK(Splits(with_token, 3, pieces, 1));
+  for (const int64_t micro_batches : {2, 3})
+    CHECK(Splits(with_token, 3, micro_batches, 1));
   // Every example beside every other.
   const auto paired = Of([](GraphBuilder& g, Value x) {
     const int64_t batch = x.dim(0);
@@ -434,8 +435,8 @@ TEST_CASE("broadcasts that one example does not need") {
     const Value all = BroadcastTo(Reshape(sums, {1, batch}), {batch, batch});
     g.Output("loss", g.Name("loss", ReduceSum(Square(all))));
   });
-  for (const int64_t pieces : {2, 4}) {
-    CHECK_FALSE(Splits(paired, 4, pieces, 1));
+  for (const int64_t micro_batches : {2, 4}) {
+    CHECK_FALSE(Splits(paired, 4, micro_batches, 1));
   }
 }
 

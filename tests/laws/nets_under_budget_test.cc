@@ -1,17 +1,17 @@
 // Every net that is built in trains in 40 % of the arena that its step takes when
 // nothing presses, and no bit of its losses, params and states changes, but for two that
-// take their batch in pieces: then losses are the same but for rounding.
+// take their batch in micro_batches: then losses are the same but for rounding.
 //
-// Nets are as deep as they are built in, on pictures that are small, in batches that are
+// Nets are as deep as they are built in, on images that are small, in batches that are
 // not: what a budget can take away is activations, and states, which may lie on the host,
-// while params stay in the arena. With few small pictures they would be all there is. For
+// while params stay in the arena. With few small images they would be all there is. For
 // the same reason vgg19 and unet, whose params are the most beside what they make of a
-// picture, are a quarter as wide.
+// image, are a quarter as wide.
 //
 // What one node reads and writes at a time is all that there is to a step at the least.
 // Of vgg19's first convolution of 64 channels to 64 that is two of the five maps of this
 // size that the whole step takes, and of lstm-char's gates, of all tokens at once, it is
-// more than half of the step: they fit in pieces alone.
+// more than half of the step: they fit in micro-batches alone.
 
 #include <doctest/doctest.h>
 
@@ -45,22 +45,22 @@ using testing::Visible;
 struct Net {
   std::string name;  // among the models
   ModelOptions options;
-  bool in_pieces = false;  // it takes that to fit
+  bool in_micro_batches = false;  // it takes that to fit
 };
 
 const std::vector<Net>& Nets() {
-  static const PictureShape kPictures = {3, 64, 64, 10};
+  static const ImageShape kImages = {3, 64, 64, 10};
   static const std::vector<Net> kNets = {
       {"cnn-small", {.batch = 64}},
       {"lstm-char", {.batch = 32, .seq = 64}, true},
       {"llama-nano", {.batch = 8, .seq = 64}},
       {"gpt-nano", {.batch = 8, .seq = 64}},
-      {"mobilenet-v2", {.batch = 16, .pictures = kPictures}},
-      {"vit-tiny", {.batch = 16, .pictures = kPictures}},
-      {"resnet18", {.batch = 48, .pictures = kPictures}},
-      {"resnet50", {.batch = 16, .pictures = kPictures}},
-      {"unet", {.batch = 8, .pictures = kPictures}},
-      {"vgg19", {.batch = 128, .pictures = PictureShape{3, 32, 32, 10}}, true}};
+      {"mobilenet-v2", {.batch = 16, .images = kImages}},
+      {"vit-tiny", {.batch = 16, .images = kImages}},
+      {"resnet18", {.batch = 48, .images = kImages}},
+      {"resnet50", {.batch = 16, .images = kImages}},
+      {"unet", {.batch = 8, .images = kImages}},
+      {"vgg19", {.batch = 128, .images = ImageShape{3, 32, 32, 10}}, true}};
   return kNets;
 }
 
@@ -103,7 +103,8 @@ void TrainTightly(const Net& net) {
   const auto cpu = MakeCpuBackend({.threads = 2});
   const int64_t batch = *net.options.batch;
   FitOptions options{.plan = {.device = cpu->Needs()}};
-  if (net.in_pieces) options.levers.pieces = PiecesToTry(batch);
+  if (net.in_micro_batches)
+    options.optimizations.micro_batches = MicroBatchesToTry(batch);
   const auto optimizer =
       ParseOptimizer(FindModel(net.name)->training.optimizer);
   StepFitter fitter(BuildSteps([&](int64_t n) { return ModelOf(net, n); },
@@ -117,14 +118,14 @@ void TrainTightly(const Net& net) {
   if (!tight.ok()) return;
   const Price& price = tight->price;
   MESSAGE(net.name, ": ", tight->plan.arena_bytes(), " bytes of ", arena, ", ",
-          price.pieces, " pieces, ", price.recomputed_nodes,
+          price.micro_batches, " micro-batches, ", price.recomputed_nodes,
           " nodes run again, ", price.extra_percent, " % more operations, ",
           price.host.values, " values on the host");
   CHECK(100 * tight->plan.arena_bytes() <= 40 * arena);
-  CHECK((price.pieces > 1) == net.in_pieces);
+  CHECK((price.micro_batches > 1) == net.in_micro_batches);
   const Visible expected = Run(*whole, *cpu, /*poison=*/false);
   const Visible run = Run(*tight, *cpu, /*poison=*/true);
-  if (!net.in_pieces) {
+  if (!net.in_micro_batches) {
     CHECK(price.recomputed_nodes + price.host.values > 0);
     CHECK(Differences(run, expected) == "");
   }

@@ -10,13 +10,13 @@
 #include "nn/models.h"
 #include "planner/fit/fit.h"
 #include "planner/fit/offload/offload.h"
-#include "planner/fit/recompute/trips.h"
+#include "planner/fit/recompute/iterations.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 #include "tests/support/looped_blocks.h"
+#include "tests/support/offload_values_in_bodies.h"
 #include "tests/support/random_control_flow.h"
 #include "tests/support/random_graph.h"
-#include "tests/support/stash_in_bodies.h"
 #include "tools/heap_counter.h"
 
 namespace stowage {
@@ -109,21 +109,22 @@ TEST_CASE("steps with loops and branches in one another allocate nothing") {
     INFO("seed ", seed);
     const Graph graph = testing::MakeRandomControlFlow(seed);
     CHECK(AllocationsInSteps(graph, 2, 2).value_or(0) == 0);
-    const Graph stashed = testing::StashInBodies(graph, seed);
-    CHECK(AllocationsInSteps(stashed, 2, 2).value_or(0) == 0);
+    const Graph offloaded = testing::OffloadValuesInBodies(graph, seed);
+    CHECK(AllocationsInSteps(offloaded, 2, 2).value_or(0) == 0);
   }
 }
 
-TEST_CASE("steps that make trips again in segments allocate nothing") {
+TEST_CASE("steps that make iterations again in segments allocate nothing") {
   size_t loops = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     INFO("seed ", seed);
     const Graph step =
         *BuildTrainStep(testing::MakeRandomControlFlow(seed, /*branches=*/true,
-                                                       /*trips_of=*/6),
+                                                       /*iterations_of=*/6),
                         "loss");
-    const fit::RemadeTrips made = *fit::RemakeTrips(step, {.segment = 3});
-    for (const fit::RemadeLoop& loop : made.loops) {
+    const fit::RecomputedIterations made =
+        *fit::RecomputeIterations(step, {.segment = 3});
+    for (const fit::RecomputedLoop& loop : made.loops) {
       loops += loop.segment == 3 ? 1 : 0;
     }
     CHECK(AllocationsInSteps(made.graph, 2, 2).value_or(0) == 0);
@@ -142,7 +143,7 @@ TEST_CASE("steps in whose bodies much runs again allocate nothing") {
     const auto cpu = MakeCpuBackend({.threads = 2});
     StepFitter fitter(OfGraph(*step),
                       {.plan = {.device = cpu->Needs()},
-                       .levers = {.offload = OffloadChoice::kNone}});
+                       .optimizations = {.offload = OffloadChoice::kNone}});
     const auto smallest = fitter.SmallestBudget();
     REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
     const auto fitted = fitter.Fit(*smallest);

@@ -1,5 +1,5 @@
 // Ops that a program defines itself obey the laws of all others: a derivative that
-// is one, planned equals unplanned to the bit, budgets that change no bit, pieces,
+// is one, planned equals unplanned to the bit, budgets that change no bit, micro-batches,
 // plans that are found again.
 
 #include <doctest/doctest.h>
@@ -329,19 +329,22 @@ std::vector<float> Losses(Training& training, int64_t batch) {
 }
 
 TEST_CASE(
-    "a net with own ops trains inside a budget, to the bit, and in pieces") {
+    "a net with own ops trains inside a budget, to the bit, and in "
+    "micro-batches") {
   constexpr int64_t kBatch = 256;
   const auto cpu = MakeCpuBackend({.threads = 2});
   PlanCache cache;
-  TrainingSpec spec = {
-      .model = Net, .batch = kBatch, .levers = NoLevers(), .cache = cache};
+  TrainingSpec spec = {.model = Net,
+                       .batch = kBatch,
+                       .optimizations = NoOptimizations(),
+                       .cache = cache};
   Result<Training> whole = Train(spec, *cpu);
   REQUIRE_MESSAGE(whole.ok(), whole.error().message);
   const std::vector<float> expected = Losses(*whole, kBatch);
   CHECK(expected.back() < 0.5f * expected.front());
   const Bytes arena = whole->plan().arena_bytes();
 
-  spec.levers->recompute = Recompute::kAuto;
+  spec.optimizations->recompute = Recompute::kAuto;
   spec.budget = arena * 8 / 10;
   for (const CacheUse use : {CacheUse::kMiss, CacheUse::kHit}) {
     Result<Training> tight = Train(spec, *cpu);
@@ -352,13 +355,13 @@ TEST_CASE(
     CHECK(Losses(*tight, kBatch) == expected);
   }
 
-  spec.levers = NoLevers();
-  spec.levers->pieces = {1, 2, 4, 8};
+  spec.optimizations = NoOptimizations();
+  spec.optimizations->micro_batches = {1, 2, 4, 8};
   spec.budget = arena * 7 / 10;
-  Result<Training> pieces = Train(spec, *cpu);
-  REQUIRE_MESSAGE(pieces.ok(), pieces.error().message);
-  CHECK(pieces->plan().step.price.pieces > 1);
-  const std::vector<float> losses = Losses(*pieces, kBatch);
+  Result<Training> micro_batches = Train(spec, *cpu);
+  REQUIRE_MESSAGE(micro_batches.ok(), micro_batches.error().message);
+  CHECK(micro_batches->plan().step.price.micro_batches > 1);
+  const std::vector<float> losses = Losses(*micro_batches, kBatch);
   for (size_t i = 0; i < losses.size(); ++i) {
     CHECK(losses[i] == doctest::Approx(expected[i]).epsilon(1e-4));
   }

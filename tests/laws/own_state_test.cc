@@ -16,7 +16,7 @@
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "nn/layers.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 #include "tests/support/run_steps.h"
@@ -140,60 +140,61 @@ void CheckSame(const Run& a, const Run& b) {
   CHECK(a.w == b.w);
 }
 
-TEST_CASE("it trains inside a budget, by every lever, and no bit changes") {
+TEST_CASE(
+    "it trains inside a budget, by every optimization, and no bit changes") {
   constexpr int64_t kBatch = 256;
   const auto cpu = MakeCpuBackend({.threads = 2});
   TrainingSpec spec = {.model = Net,
                        .batch = kBatch,
                        .training = Options(),
-                       .levers = NoLevers()};
+                       .optimizations = NoOptimizations()};
   Result<Training> whole = Train(spec, *cpu);
   REQUIRE_MESSAGE(whole.ok(), whole.error().message);
   const Run expected = Train30(*whole, kBatch);
   CHECK(expected.losses.back() < 0.7f * expected.losses.front());
   const Bytes arena = whole->plan().arena_bytes();
 
-  spec.levers->recompute = Recompute::kAuto;
+  spec.optimizations->recompute = Recompute::kAuto;
   spec.budget = arena * 8 / 10;
   Result<Training> again = Train(spec, *cpu);
   REQUIRE_MESSAGE(again.ok(), again.error().message);
   CHECK(again->plan().step.price.recomputed_nodes > 0);
   CheckSame(Train30(*again, kBatch), expected);
 
-  spec.levers = NoLevers();
-  spec.levers->offload = OffloadChoice::kAuto;
+  spec.optimizations = NoOptimizations();
+  spec.optimizations->offload = OffloadChoice::kAuto;
   Result<Training> moved = Train(spec, *cpu);
   REQUIRE_MESSAGE(moved.ok(), moved.error().message);
   CHECK(moved->plan().step.price.host.values > 0);
   CheckSame(Train30(*moved, kBatch), expected);
 }
 
-TEST_CASE("in pieces a state is written by each of them, in order") {
+TEST_CASE("in micro-batches a state is written by each of them, in order") {
   constexpr int64_t kBatch = 256;
   const auto cpu = MakeCpuBackend({.threads = 2});
   TrainingSpec spec = {.model = Net,
                        .batch = kBatch,
                        .training = Options(),
-                       .levers = NoLevers()};
+                       .optimizations = NoOptimizations()};
   spec.training.allow_batch_change = true;
-  spec.levers->pieces = {4};
-  Result<Training> pieces = Train(spec, *cpu);
-  REQUIRE_MESSAGE(pieces.ok(), pieces.error().message);
-  CHECK(pieces->plan().step.price.pieces == 4);
-  const Run expected = Train30(*pieces, kBatch);
+  spec.optimizations->micro_batches = {4};
+  Result<Training> micro_batches = Train(spec, *cpu);
+  REQUIRE_MESSAGE(micro_batches.ok(), micro_batches.error().message);
+  CHECK(micro_batches->plan().step.price.micro_batches == 4);
+  const Run expected = Train30(*micro_batches, kBatch);
   CHECK(expected.losses.back() < 0.7f * expected.losses.front());
   CHECK(expected.guess.size() == kBatch * 4);
-  // 120 pieces of one spread, from 1 towards it by a tenth each; every piece of a
+  // 120 micro-batches of one spread, from 1 towards it by a tenth each; every micro-batch of a
   // sine has a spread near 2 / sqrt(2).
   for (const float s : expected.spread) {
     CHECK(s == doctest::Approx(std::sqrt(2.0)).epsilon(0.05));
   }
 
-  spec.levers->recompute = Recompute::kAuto;
-  spec.budget = pieces->plan().arena_bytes() * 999 / 1000;
+  spec.optimizations->recompute = Recompute::kAuto;
+  spec.budget = micro_batches->plan().arena_bytes() * 999 / 1000;
   Result<Training> tight = Train(spec, *cpu);
   REQUIRE_MESSAGE(tight.ok(), tight.error().message);
-  CHECK(tight->plan().step.price.pieces == 4);
+  CHECK(tight->plan().step.price.micro_batches == 4);
   CheckSame(Train30(*tight, kBatch), expected);
 }
 

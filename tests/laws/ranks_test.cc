@@ -1,5 +1,5 @@
-// N ranks give, bit for bit, the losses and weights of one rank that takes N pieces, in
-// every sharding, whatever the levers.
+// N ranks give, bit for bit, the losses and weights of one rank that takes N micro-batches, in
+// every sharding, whatever the optimizations.
 
 #include "autodiff/ranks.h"
 
@@ -51,8 +51,8 @@ Result<Graph> Gpt(int64_t batch) {
 }
 
 // With batch norms, whose averages are states of the model, and a count that is a sum.
-Result<Graph> Pictures(int64_t batch) {
-  GraphBuilder g("pictures");
+Result<Graph> Images(int64_t batch) {
+  GraphBuilder g("images");
   const Value x = g.Input("x", DType::kF32, {batch, 1, 8, 8});
   const Value labels = g.Input("labels", DType::kI32, {batch});
   Value h = Conv(x, "conv1", 5, {.padding = 1});
@@ -74,19 +74,21 @@ ModelFn WideGpt(DType dtype) {
 }
 
 // Of `rank`, or of one alone.
-Content RunRank(const Net& net, const How& how, int64_t pieces,
+Content RunRank(const Net& net, const How& how, int64_t micro_batches,
                 Collectives* rank) {
   const auto backend = MakeCpuBackend({.threads = 1, .collectives = rank});
-  return testing::RunRank(net, how, pieces, rank == nullptr ? 0 : rank->rank(),
-                          *backend);
+  return testing::RunRank(net, how, micro_batches,
+                          rank == nullptr ? 0 : rank->rank(), *backend);
 }
 
-// Of each rank, which takes its part in `pieces`.
-std::vector<Content> RunRanks(const Net& net, const How& how, int64_t pieces) {
+// Of each rank, which takes its part in `micro_batches`.
+std::vector<Content> RunRanks(const Net& net, const How& how,
+                              int64_t micro_batches) {
   std::vector<Content> all(static_cast<size_t>(how.ranks));
   testing::ThreadRanks ranks(static_cast<int>(how.ranks));
   ranks.Run([&](Collectives& rank) {
-    all[static_cast<size_t>(rank.rank())] = RunRank(net, how, pieces, &rank);
+    all[static_cast<size_t>(rank.rank())] =
+        RunRank(net, how, micro_batches, &rank);
   });
   return all;
 }
@@ -138,13 +140,13 @@ const Net kScaledGpt = {"scaled gpt",
                         {.optimizer = Lion{},
                          .clip_norm = 0.5,
                          .loss_scaling = LossScaling{.growth_interval = 2}}};
-const Net kPictures = {"pictures",
-                       Pictures,
-                       11,
-                       {.optimizer = Momentum{.decay = 0.01},
-                        .groups = {{.pattern = "*.bias", .lr_scale = 0.5},
-                                   {.pattern = "conv1.weight", .frozen = true}},
-                        .allow_batch_change = true}};
+const Net kImages = {"images",
+                     Images,
+                     11,
+                     {.optimizer = Momentum{.decay = 0.01},
+                      .groups = {{.pattern = "*.bias", .lr_scale = 0.5},
+                                 {.pattern = "conv1.weight", .frozen = true}},
+                      .allow_batch_change = true}};
 
 // A masked mean and a sum, over weights that sums round.
 Result<Graph> Masked(int64_t batch) {
@@ -160,9 +162,9 @@ Result<Graph> Masked(int64_t batch) {
 }
 const Net kMasked = {"masked", Masked, 6, {.optimizer = AdamW{}}};
 
-TEST_CASE("ranks give the bits of one rank that takes as many pieces") {
+TEST_CASE("ranks give the bits of one rank that takes as many micro-batches") {
   for (const Net& net :
-       {kGpt, kClippedGpt, kPictures, kPicky, kScaledGpt, kMasked}) {
+       {kGpt, kClippedGpt, kImages, kPicky, kScaledGpt, kMasked}) {
     for (const int64_t ranks : {2, 4}) {
       for (const Sharding shard : kShardings) {
         CAPTURE(net.name);
@@ -174,7 +176,7 @@ TEST_CASE("ranks give the bits of one rank that takes as many pieces") {
   }
 }
 
-// Parts of other sizes than the pieces of one rank may be fused otherwise.
+// Parts of other sizes than the micro-batches of one rank may be fused otherwise.
 TEST_CASE(
     "ranks give the same bits in bf16, whatever is fused in their steps") {
   const ModelFn gpt = [](int64_t batch) {
@@ -247,9 +249,10 @@ TEST_CASE("ranks give the same bits where the budget of each is tight") {
   }
 }
 
-// The order of sums is that of pieces, then ranks; or where sums are split with every
-// piece, of ranks, then pieces.
-TEST_CASE("what ranks split changes nothing where they take pieces, too") {
+// The order of sums is that of micro-batches, then ranks; or where sums are split with every
+// micro-batch, of ranks, then micro-batches.
+TEST_CASE(
+    "what ranks split changes nothing where they take micro-batches, too") {
   const Net net = {"gpt", Gpt, 8, {.optimizer = Sgd{}}};
   const auto run = [&](Sharding shard) {
     return RunRanks(net, {.ranks = 2, .shard = shard}, 2);

@@ -9,7 +9,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
 #include "tests/support/instances.h"
@@ -20,9 +20,9 @@ namespace stowage {
 namespace {
 
 using fit::Fate;
-using fit::Rehearsal;
 using fit::Rewrite;
 using fit::Script;
+using fit::Simulation;
 using testing::Differences;
 using testing::Instances;
 using testing::MakeRandomStep;
@@ -39,34 +39,35 @@ TEST_CASE("random fates change no bit of 400 random training steps") {
     const auto unplanned =
         RunSteps(step, *cpu, {.steps = 3, .seed = seed, .planned = false});
     const WorkspaceFn workspace = cpu->Needs().workspace;
-    Rehearsal rehearsal(step, {.workspace = workspace});
+    Simulation simulation(step, {.workspace = workspace});
     Rng rng(seed);
     for (int round = 0; round < 4; ++round) {
-      std::vector<Fate> fates = rehearsal.AsGiven();
+      std::vector<Fate> fates = simulation.AsGiven();
       for (Fate& fate : fates) {
         if (rng.Below(4) <= round) fate = static_cast<Fate>(rng.Below(3));
       }
-      if (!rehearsal.Run(fates)) {
+      if (!simulation.Run(fates)) {
         ++refused;
         continue;
       }
-      const auto graph = Rewrite(step, rehearsal);
+      const auto graph = Rewrite(step, simulation);
       REQUIRE_MESSAGE(graph.ok(), graph.error().message);
       rewritten += graph->num_nodes() > step.num_nodes();
 
-      // The rehearsal knows what the planner will find.
+      // The simulation knows what the planner will find.
       const auto plan =
           PlanMemory(*graph, {.device = {.workspace = workspace}});
       REQUIRE(plan.ok());
       CHECK(ValidatePlan(*graph, *plan).empty());
       CHECK(plan->lower_bound - plan->regions.weights - plan->regions.state -
                 plan->regions.io ==
-            rehearsal.peak());
+            simulation.peak());
       CHECK(GraphFlops(*graph) ==
-            doctest::Approx(GraphFlops(step) + rehearsal.extra_cost()));
+            doctest::Approx(GraphFlops(step) + simulation.extra_cost()));
 
-      const auto remade = RunSteps(*graph, *cpu, {.steps = 3, .seed = seed});
-      CHECK(Differences(remade, unplanned) == "");
+      const auto recomputed =
+          RunSteps(*graph, *cpu, {.steps = 3, .seed = seed});
+      CHECK(Differences(recomputed, unplanned) == "");
       const auto poisoned =
           RunSteps(*graph, *cpu, {.steps = 3, .seed = seed, .poison = true});
       CHECK(Differences(poisoned, unplanned) == "");
@@ -84,25 +85,25 @@ TEST_CASE("nodes of any phase run again without changing a bit") {
     const Graph step = MakeRandomStep(seed);
     const auto unplanned =
         RunSteps(step, *cpu, {.steps = 2, .seed = seed, .planned = false});
-    Rehearsal rehearsal(step, {.workspace = cpu->Needs().workspace});
+    Simulation simulation(step, {.workspace = cpu->Needs().workspace});
     Rng rng(seed);
     Script script;
     for (NodeId stage = 1; stage < step.num_nodes(); ++stage) {
       const auto node = static_cast<NodeId>(rng.Below(stage));
-      if (rng.Below(4) != 0 || rehearsal.is_view(node)) continue;
+      if (rng.Below(4) != 0 || simulation.is_view(node)) continue;
       script.push_back({stage, node});
       // Updates, and what reads the params that they changed, cannot.
-      if (!rehearsal.Run(script)) {
+      if (!simulation.Run(script)) {
         script.pop_back();
         continue;
       }
       of_backward += step.node(node).phase == Phase::kBackward;
     }
-    REQUIRE(rehearsal.Run(script));
-    const auto graph = Rewrite(step, rehearsal);
+    REQUIRE(simulation.Run(script));
+    const auto graph = Rewrite(step, simulation);
     REQUIRE_MESSAGE(graph.ok(), graph.error().message);
-    const auto remade = RunSteps(*graph, *cpu, {.steps = 2, .seed = seed});
-    CHECK(Differences(remade, unplanned) == "");
+    const auto recomputed = RunSteps(*graph, *cpu, {.steps = 2, .seed = seed});
+    CHECK(Differences(recomputed, unplanned) == "");
     const auto poisoned =
         RunSteps(*graph, *cpu, {.steps = 2, .seed = seed, .poison = true});
     CHECK(Differences(poisoned, unplanned) == "");
@@ -113,7 +114,7 @@ TEST_CASE("nodes of any phase run again without changing a bit") {
 TEST_CASE("300 random training steps are bit-identical under four budgets") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   const WorkspaceFn workspace = cpu->Needs().workspace;
-  int remade = 0;
+  int recomputed = 0;
   for (uint64_t seed = 0; seed < Instances(300u); ++seed) {
     INFO("seed ", seed);
     const Graph step = MakeRandomStep(seed);
@@ -123,7 +124,7 @@ TEST_CASE("300 random training steps are bit-identical under four budgets") {
     // Plans need not be the best here.
     StepFitter fitter(OfGraph(step),
                       {.plan = options,
-                       .levers = {.offload = OffloadChoice::kNone},
+                       .optimizations = {.offload = OffloadChoice::kNone},
                        .effort = 0.02});
     const auto smallest = fitter.SmallestBudget();
     REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
@@ -135,7 +136,7 @@ TEST_CASE("300 random training steps are bit-identical under four budgets") {
       REQUIRE_MESSAGE(made.ok(), made.error().message);
       CHECK(made->plan.arena_bytes() <= budget);
       CHECK(ValidatePlan(made->graph, made->plan).empty());
-      remade += made->price.recomputed_nodes > 0;
+      recomputed += made->price.recomputed_nodes > 0;
       const auto run = RunSteps(made->graph, *cpu, {.steps = 2, .seed = seed});
       CHECK(Differences(run, unplanned) == "");
       const auto poisoned = RunSteps(
@@ -144,7 +145,7 @@ TEST_CASE("300 random training steps are bit-identical under four budgets") {
     }
     CHECK(!fitter.Fit(*smallest - 1).ok());
   }
-  CHECK(remade > Instances(600));
+  CHECK(recomputed > Instances(600));
 }
 
 }  // namespace

@@ -494,7 +494,7 @@ TEST_CASE(
     "so do those of 100 random steps, some recomputed, all offloaded too") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   const PlanOptions options{.device = cpu->Needs()};
-  int remade = 0, on_host = 0;
+  int recomputed = 0, on_host = 0;
   for (uint64_t seed = 0; seed < Instances(100u); ++seed) {
     INFO("seed ", seed);
     const Graph step = testing::MakeRandomStep(seed);
@@ -504,12 +504,12 @@ TEST_CASE(
     CheckAddresses(step, *plan);
 
     if (seed % 4 == 0) {  // what takes the longest to plan
-      StepFitter fitter(
-          OfGraph(step),
-          {.plan = options, .levers = {.offload = OffloadChoice::kNone}});
+      StepFitter fitter(OfGraph(step),
+                        {.plan = options,
+                         .optimizations = {.offload = OffloadChoice::kNone}});
       const auto smallest = fitter.Fit(*fitter.SmallestBudget());
       REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
-      remade += smallest->price.recomputed_nodes > 0;
+      recomputed += smallest->price.recomputed_nodes > 0;
       CheckReplay(smallest->graph, smallest->plan);
     }
 
@@ -521,7 +521,7 @@ TEST_CASE(
     CheckReplay(*moved, *moved_plan);
     CheckAddresses(*moved, *moved_plan);
   }
-  CHECK(remade > Instances(15));
+  CHECK(recomputed > Instances(15));
   CHECK(on_host > Instances(80));
 }
 

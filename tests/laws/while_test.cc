@@ -28,7 +28,7 @@ namespace {
 constexpr double kNear = 1e-3;
 
 // The square root of the param a by Newton's method, from a on, until its square is
-// near a; times a scale that all trips read, for more than one operand.
+// near a; times a scale that all iterations read, for more than one operand.
 Graph Root(DType dtype, int64_t most) {
   GraphBuilder g("root");
   const Value a = g.Param("a", dtype, {}, Init::Ones());
@@ -43,7 +43,7 @@ Graph Root(DType dtype, int64_t most) {
         const Value sum = Add(v.carried[0], Div(v.whole[0], v.carried[0]));
         return std::vector{Mul(sum, v.whole[1])};
       });
-  g.Output("trips", g.Name("trips", root.trips));
+  g.Output("iterations", g.Name("iterations", root.iterations));
   g.Output("loss", g.Name("loss", root.carried[0]));
   const Result<Graph> graph = g.Finish();
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
@@ -52,13 +52,13 @@ Graph Root(DType dtype, int64_t most) {
 
 struct Ran {
   double root;
-  int trips = 0;
+  int iterations = 0;
 };
 Ran Newton(double a, int most) {
   Ran ran = {.root = a};
-  while (ran.trips < most && std::abs(ran.root * ran.root - a) > kNear) {
+  while (ran.iterations < most && std::abs(ran.root * ran.root - a) > kNear) {
     ran.root = (ran.root + a / ran.root) * 0.5;
-    ++ran.trips;
+    ++ran.iterations;
   }
   return ran;
 }
@@ -72,15 +72,15 @@ TEST_CASE("a while loop ends when its condition does, or at its bound") {
       const Tensors values = Interpret(graph, {{"a", {a}}, {"half", {0.5}}});
       const Ran want = Newton(a, most);
       CHECK(values.at("loss")[0] == want.root);
-      CHECK(values.at("trips")[0] == want.trips);
+      CHECK(values.at("iterations")[0] == want.iterations);
     }
   }
-  CHECK(Newton(1, 20).trips == 0);
-  CHECK(Newton(100, 20).trips > 3);
-  CHECK(Newton(100, 20).trips < 20);
+  CHECK(Newton(1, 20).iterations == 0);
+  CHECK(Newton(100, 20).iterations > 3);
+  CHECK(Newton(100, 20).iterations < 20);
 }
 
-TEST_CASE("its gradient is that of the trips that ran") {
+TEST_CASE("its gradient is that of the iterations that ran") {
   for (const int most : {2, 20}) {
     const Result<Graph> step =
         BuildTrainStep(Root(DType::kF64, most), "loss", {.optimizer = Sgd{}});
@@ -117,8 +117,8 @@ TEST_CASE("while loops run alike however they are planned") {
   const testing::Visible alone = run(false, false);
   CHECK(testing::Differences(run(true, false), alone) == "");
   CHECK(testing::Differences(run(true, true), alone) == "");
-  // Another number of trips in each step.
-  CHECK(alone.at("trips@0") != alone.at("trips@1"));
+  // Another number of iterations in each step.
+  CHECK(alone.at("iterations@0") != alone.at("iterations@1"));
 }
 
 TEST_CASE("what is wrong with a while loop is named") {
@@ -128,7 +128,7 @@ TEST_CASE("what is wrong with a while loop is named") {
         GraphBuilder g("wrong");
         const Value x = g.Input("x", DType::kF32, {2});
         const WhileResults run = While(g, 3, {.carried = {x}}, holds, body);
-        if (run.trips.ok()) g.Output("trips", run.trips);
+        if (run.iterations.ok()) g.Output("iterations", run.iterations);
         const Result<Graph> graph = g.Finish();
         return graph.ok() ? std::string() : graph.error().message;
       };

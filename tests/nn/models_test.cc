@@ -65,15 +65,14 @@ TEST_CASE("gpt2-124m has the published number of params") {
   CHECK(FindModel("gpt2-124m")->params == total);
 }
 
-TEST_CASE(
-    "nets for pictures have torchvision's params, and a unet milesial's") {
+TEST_CASE("nets for images have torchvision's params, and a unet milesial's") {
   struct Expected {
     std::string_view model;
-    PictureShape pictures;
+    ImageShape images;
     int64_t params;
     std::vector<std::pair<std::string, Shape>> some;  // linear ones (in, out)
   };
-  const PictureShape imagenet{3, 224, 224, 1000};
+  const ImageShape imagenet{3, 224, 224, 1000};
   for (const Expected& expected :
        std::vector<Expected>{{"vgg19",
                               imagenet,
@@ -103,7 +102,7 @@ TEST_CASE(
                                {"head.weight", {2, 64, 1, 1}}}}}) {
     CAPTURE(std::string(expected.model));
     const auto graph = BuildModel(expected.model, ModelPurpose::kTrain,
-                                  {.batch = 2, .pictures = expected.pictures});
+                                  {.batch = 2, .images = expected.images});
     REQUIRE_MESSAGE(graph.ok(), graph.error().message);
     CHECK(ParameterCount(*graph) == expected.params);
     for (const auto& of : expected.some) {
@@ -113,29 +112,28 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("pictures of sizes that a net does not take are refused") {
+TEST_CASE("images of sizes that a net does not take are refused") {
   const auto build = [](std::string_view model, int64_t height, int64_t width) {
-    return BuildModel(
-        model, ModelPurpose::kTrain,
-        {.batch = 2, .pictures = PictureShape{3, height, width, 5}});
+    return BuildModel(model, ModelPurpose::kTrain,
+                      {.batch = 2, .images = ImageShape{3, height, width, 5}});
   };
   CHECK(build("vgg19", 32, 32).ok());
   CHECK(build("vgg19", 224, 448).ok());
   CHECK(build("vgg19", 96, 224).error().message ==
-        "[model] pictures of 96 x 224 leave vgg19 a last map of 3 x 7, which "
+        "[model] images of 96 x 224 leave vgg19 a last map of 3 x 7, which "
         "equal windows do not bring to 7 x 7; expected sides of 32 or a "
         "multiple of 224");
   CHECK(Mentions(build("vgg19", 28, 28).error(), "a last map of 0 x 0"));
   CHECK(build("unet", 16, 48).ok());
   CHECK(build("unet", 100, 48).error().message ==
-        "[model] pictures of 100 x 48 are given for unet, which halves them 4 "
+        "[model] images of 100 x 48 are given for unet, which halves them 4 "
         "times; expected heights and widths that are multiples of 16");
 }
 
 TEST_CASE("a unet reads a class for each pixel and predicts as many") {
   const auto graph =
       BuildModel("unet", ModelPurpose::kEvaluate,
-                 {.batch = 2, .pictures = PictureShape{1, 32, 48, 3}});
+                 {.batch = 2, .images = ImageShape{1, 32, 48, 3}});
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
   CHECK(TypeOf(*graph, "x") == TensorType{DType::kF32, {2, 1, 32, 48}});
   CHECK(TypeOf(*graph, "y") == TensorType{DType::kI32, {2, 32, 48}});
@@ -496,9 +494,9 @@ TEST_CASE("options out of range are refused with their value and the range") {
           "[model] logit_chunk 8 is given, but " + name +
               " has few logits; leave it out");
   }
-  CHECK(refuse("vit-tiny", train, {.pictures = PictureShape{3, 64, 60, 10}})
+  CHECK(refuse("vit-tiny", train, {.images = ImageShape{3, 64, 60, 10}})
             .message ==
-        "[model] pictures of 64 x 60 are given for vit-tiny, which cuts them "
+        "[model] images of 64 x 60 are given for vit-tiny, which cuts them "
         "into patches of 8 x 8; expected multiples of 8");
   CHECK(Mentions(refuse("gpt-nano", train, {.logit_chunk = -1}),
                  "logit_chunk -1"));

@@ -258,20 +258,20 @@ Case GptNano() {
   return {"gpt-nano", "gpt_nano_adamw", adamw, 0x1p-8};
 }
 
-// Of the models of pictures, what make_goldens.py gives them.
-struct Pictures {
+// Of the models of images, what make_goldens.py gives them.
+struct Images {
   int64_t batch;
-  PictureShape shape;
-  int64_t labels = 1;  // of each picture
+  ImageShape shape;
+  int64_t labels = 1;  // of each image
 };
-std::optional<Pictures> PicturesOf(std::string_view model) {
-  if (model == "cnn-small") return Pictures{6, {1, 12, 12, 10}};
-  if (model == "vgg") return Pictures{2, {3, 56, 56, 5}};
-  if (model == "vgg-of-one") return Pictures{6, {3, 4, 4, 5}};
-  if (model == "mobilenet") return Pictures{6, {3, 16, 16, 5}};
-  if (model == "unet") return Pictures{3, {2, 8, 8, 3}, 8 * 8};
-  if (model == "vit-thin") return Pictures{6, {3, 12, 12, 10}};
-  if (model.starts_with("resnet")) return Pictures{8, {3, 40, 40, 10}};
+std::optional<Images> ImagesOf(std::string_view model) {
+  if (model == "cnn-small") return Images{6, {1, 12, 12, 10}};
+  if (model == "vgg") return Images{2, {3, 56, 56, 5}};
+  if (model == "vgg-of-one") return Images{6, {3, 4, 4, 5}};
+  if (model == "mobilenet") return Images{6, {3, 16, 16, 5}};
+  if (model == "unet") return Images{3, {2, 8, 8, 3}, 8 * 8};
+  if (model == "vit-thin") return Images{6, {3, 12, 12, 10}};
+  if (model.starts_with("resnet")) return Images{8, {3, 40, 40, 10}};
   return std::nullopt;
 }
 
@@ -338,9 +338,9 @@ Result<Graph> Build(const std::string& model, const ModelOptions& options) {
 
 Graph Forward(const std::string& model, DType dtype) {
   ModelOptions options = {.dtype = dtype};
-  if (const std::optional<Pictures> pictures = PicturesOf(model)) {
-    options.batch = pictures->batch;
-    options.pictures = pictures->shape;
+  if (const std::optional<Images> images = ImagesOf(model)) {
+    options.batch = images->batch;
+    options.images = images->shape;
   }
   Result<Graph> graph = Build(model, options);
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
@@ -365,8 +365,8 @@ void WriteBatch(const std::string& model, int step, Machine* machine) {
     machine->Write("y", Integers(StrCat("y:", step), 5, 3 * 6));
     return;
   }
-  if (const std::optional<Pictures> pictures = PicturesOf(model)) {
-    const auto& [batch, shape, labels] = *pictures;
+  if (const std::optional<Images> images = ImagesOf(model)) {
+    const auto& [batch, shape, labels] = *images;
     machine->Write("x",
                    Integers(StrCat("x:", step), 17, batch * shape.size(), 16));
     machine->Write(
@@ -550,7 +550,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "residual nets of small pictures are PyTorch's, in f64 to 1e-9, in f32 to "
+    "residual nets of small images are PyTorch's, in f64 to 1e-9, in f32 to "
     "1e-4" *
     kLong) {
   // 50 layers of random weights are chaotic: PyTorch's own f32 differs from its f64

@@ -24,8 +24,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kNet[] = "tests/goldens/onnx/pictures_dynamo.onnx";
-constexpr char kData[] = "tests/goldens/onnx/pictures.npz";
+constexpr char kNet[] = "tests/goldens/onnx/images_dynamo.onnx";
+constexpr char kData[] = "tests/goldens/onnx/images.npz";
 
 // Trains the net, three steps; returns what there is to say of it.
 void Train(const std::vector<std::string>& more) {

@@ -188,9 +188,10 @@ TEST_CASE("a scan goes along any axis, in any direction") {
       }
     }
     float sum = 0.5f;
-    for (size_t trip = 0; trip < 3; ++trip) {
-      sum += static_cast<float>(input_direction == 0 ? trip + 1 : 3 - trip);
-      const size_t row = output_direction == 0 ? trip : 2 - trip;
+    for (size_t iteration = 0; iteration < 3; ++iteration) {
+      sum += static_cast<float>(input_direction == 0 ? iteration + 1
+                                                     : 3 - iteration);
+      const size_t row = output_direction == 0 ? iteration : 2 - iteration;
       for (size_t i = 0; i < 2; ++i) {
         expected_all[output_axis == 0 ? 2 * row + i : 3 * i + row] =
             i == 0 ? sum : 10 * (sum - 0.5f) + 5;
@@ -255,7 +256,7 @@ TEST_CASE("a scan of operator set 8 takes each example by itself") {
 
 // --- Loop ---
 
-// n trips (an input), each of which makes h into h w + the trip's number.
+// n iterations (an input), each of which makes h into h w + the iteration's number.
 ModelProto Counting(bool with_condition = false) {
   ModelProto model = Empty({"last", "all"});
   GraphProto* const graph = model.mutable_graph();
@@ -276,13 +277,13 @@ ModelProto Counting(bool with_condition = false) {
   return model;
 }
 
-OnnxBuildOptions Trips(int64_t n) {
+OnnxBuildOptions Iterations(int64_t n) {
   return {.constants = {{"n", ArrayOf<int64_t>({}, {n})}}};
 }
 
-TEST_CASE("a loop of known trips is a loop, which weights go into") {
+TEST_CASE("a loop of known iterations is a loop, which weights go into") {
   const OnnxModel model = Read(Counting());
-  const Graph graph = Built(model, Trips(3));
+  const Graph graph = Built(model, Iterations(3));
   CHECK(Count(graph, OpKind::kLoop) == 1);
   REQUIRE(graph.Find("w"));
   CHECK(graph.value(*graph.Find("w")).role == Role::kParam);
@@ -293,19 +294,20 @@ TEST_CASE("a loop of known trips is a loop, which weights go into") {
 }
 
 TEST_CASE("what a loop does not know is told") {
-  CHECK(Says(ToldOf(Counting()),
-             "node \"the_Loop\" (Loop) takes its number of trips from \"n\", "
-             "which is computed in each step"));
-  CHECK(Says(Told(Counting(), Trips(0)),
-             "runs no trip, so that its result 1 has no elements"));
-  CHECK(Says(Told(Counting(/*with_condition=*/true), Trips(7)),
+  CHECK(Says(
+      ToldOf(Counting()),
+      "node \"the_Loop\" (Loop) takes its number of iterations from \"n\", "
+      "which is computed in each step"));
+  CHECK(Says(Told(Counting(), Iterations(0)),
+             "runs no iteration, so that its result 1 has no elements"));
+  CHECK(Says(Told(Counting(/*with_condition=*/true), Iterations(7)),
              "stacks \"row\" while a computed condition holds, for at most 7 "
-             "trips"));
+             "iterations"));
   ModelProto endless = Counting(/*with_condition=*/true);
   endless.mutable_graph()->mutable_node(0)->set_input(0, "");
   CHECK(Says(ToldOf(endless),
              "goes on by what is computed in each step, without a number of "
-             "trips that it has at most"));
+             "iterations that it has at most"));
   ModelProto narrow = Counting();
   narrow.mutable_graph()
       ->mutable_node(0)
@@ -313,7 +315,7 @@ TEST_CASE("what a loop does not know is told") {
       ->mutable_g()
       ->mutable_input()
       ->RemoveLast();
-  CHECK(Says(Told(narrow, Trips(3)),
+  CHECK(Says(Told(narrow, Iterations(3)),
              "has a graph of 2 inputs and 3 outputs; expected 3, and at least "
              "2"));
 }
@@ -346,7 +348,7 @@ ModelProto Doubling(bool known_first = true) {
   return model;
 }
 
-TEST_CASE("a condition ends a loop, at most when its trips do") {
+TEST_CASE("a condition ends a loop, at most when its iterations do") {
   struct Row {
     bool known_first;
     float h, limit, last;
@@ -368,8 +370,8 @@ TEST_CASE("a condition ends a loop, at most when its trips do") {
   }
 }
 
-// What its condition would be for a second trip is no matter to it.
-TEST_CASE("a loop of one trip is written out") {
+// What its condition would be for a second iteration is no matter to it.
+TEST_CASE("a loop of one iteration is written out") {
   ModelProto model = Doubling();
   model.mutable_graph()->mutable_initializer(0)->set_raw_data(
       ArrayOf<int64_t>({}, {1}).bytes);
@@ -381,7 +383,7 @@ TEST_CASE("a loop of one trip is written out") {
              {"limit", ArrayOf<float>({1}, {20})}})[0] == Floats{6});
 }
 
-// The derivative of the last h by h0 is two to the number of trips that were run.
+// The derivative of the last h by h0 is two to the number of iterations that were run.
 TEST_CASE("a loop that a condition has ended is differentiated") {
   ModelProto model = Doubling(/*known_first=*/false);
   GraphProto* const graph = model.mutable_graph();
@@ -426,7 +428,7 @@ TEST_CASE("a loop that a condition has ended is differentiated") {
   CHECK(h0 == 3 - 0.125f * 8);
 }
 
-// The sizes that a trip takes depend on its number, and what is carried grows.
+// The sizes that an iteration takes depend on its number, and what is carried grows.
 ModelProto Growing() {
   ModelProto model = Empty({"last"});
   GraphProto* const graph = model.mutable_graph();
@@ -447,18 +449,18 @@ ModelProto Growing() {
 
 TEST_CASE("what cannot be one body is written out") {
   const OnnxModel model = Read(Growing());
-  const Graph graph = Built(model, Trips(3));
+  const Graph graph = Built(model, Iterations(3));
   CHECK(Count(graph, OpKind::kLoop) == 0);
   const auto got =
       Run(model, graph, {{"x", ArrayOf<float>({4}, {1, 2, 3, 4})}});
   CHECK(got[0] == Floats{1, 1, 2, 3});
   // Of a loop that is too long for that, what it lacks as a loop is told.
-  CHECK(Says(Told(Growing(), Trips(1'000'000)),
+  CHECK(Says(Told(Growing(), Iterations(1'000'000)),
              "takes its starts from \"from\", which is computed in each step"));
 }
 
 // Files of a `while` count by themselves, up to what is known.
-TEST_CASE("a loop that ends by what is known needs no number of trips") {
+TEST_CASE("a loop that ends by what is known needs no number of iterations") {
   ModelProto model = Empty({"last"});
   GraphProto* const graph = model.mutable_graph();
   AddInput(graph, "h0", TensorProto::FLOAT, {1});
@@ -473,7 +475,7 @@ TEST_CASE("a loop that ends by what is known needs no number of trips") {
   Op(body, "Add", {"h", "h"}, "h1");
   Op(body, "Less", {"k1", "end"}, "goes_on");
   // Without a condition that the node looks at, it has no end.
-  CHECK(Says(ToldOf(model), "trips, and has no number of them"));
+  CHECK(Says(ToldOf(model), "iterations, and has no number of them"));
   Op(graph, "Less", {"start", "end"}, "first");
   graph->mutable_node()->SwapElements(0, 1);
   graph->mutable_node(1)->set_input(1, "first");
@@ -482,7 +484,7 @@ TEST_CASE("a loop that ends by what is known needs no number of trips") {
   CHECK(got[0] == Floats{16});
 }
 
-TEST_CASE("a dropout in a loop draws in each trip anew") {
+TEST_CASE("a dropout in a loop draws in each iteration anew") {
   ModelProto model = Empty({"all"});
   GraphProto* const graph = model.mutable_graph();
   AddInput(graph, "x", TensorProto::FLOAT, {3, 64});

@@ -29,10 +29,9 @@ using onnx::pb::TensorProto;
 
 const std::vector<std::string>& Nets() {
   static const auto& nets = *new std::vector<std::string>{
-      "bert_dynamo",      "bert_script",      "gpt2_dynamo",
-      "llama_dynamo",     "pictures_dynamo",  "pictures_script",
-      "recurrent_dynamo", "recurrent_script", "vit_dynamo",
-      "vit_script"};
+      "bert_dynamo",   "bert_script",   "gpt2_dynamo",      "llama_dynamo",
+      "images_dynamo", "images_script", "recurrent_dynamo", "recurrent_script",
+      "vit_dynamo",    "vit_script"};
   return nets;
 }
 

@@ -316,8 +316,7 @@ TEST_CASE("functions are written out, and do not call themselves") {
 }
 
 TEST_CASE("a file that is cut anywhere is refused, or is one that ends there") {
-  std::ifstream file("tests/goldens/onnx/pictures_dynamo.onnx",
-                     std::ios::binary);
+  std::ifstream file("tests/goldens/onnx/images_dynamo.onnx", std::ios::binary);
   std::stringstream all;
   all << file.rdbuf();
   const std::string bytes = all.str();

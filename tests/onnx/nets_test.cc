@@ -18,7 +18,7 @@
 #include "formats/npy.h"
 #include "onnx/onnx.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 #include "tests/onnx/run_onnx.h"
@@ -37,8 +37,8 @@ struct Net {
 
 const std::vector<Net>& Nets() {
   static const auto& nets = *new std::vector<Net>{
-      {"pictures", "dynamo", "batch"},
-      {"pictures", "script", "batch"},
+      {"images", "dynamo", "batch"},
+      {"images", "script", "batch"},
       {"recurrent", "dynamo"},
       {"recurrent", "script"},
       {"vit", "dynamo"},
@@ -92,7 +92,8 @@ TrainingSpec SpecOf(const Net& net, const OnnxModel& model, const Array& x,
                         },
                     .batch = x.type.shape[0]};
   spec.training.optimizer = Sgd{};
-  spec.levers = AllLevers(/*batch=*/1);  // pieces would add up in another order
+  spec.optimizations =
+      AllOptimizations(/*batch=*/1);  // pieces would add up in another order
   return spec;
 }
 

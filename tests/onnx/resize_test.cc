@@ -33,7 +33,7 @@ void CheckResized(const OneOp& op, const Shape& shape,
 
 const Array kFour = Floats({1, 1, 4}, {1, 2, 3, 4});
 
-TEST_CASE("a smaller picture is smoothed where the file asks for it") {
+TEST_CASE("a smaller image is smoothed where the file asks for it") {
   // Around 1/2, at half the distance: 3/4, 3/4, 1/4, and 1/4 beyond the edge.
   CheckResized({.op = "Resize",
                 .operands = {"x", "", "", "sizes"},
@@ -60,7 +60,7 @@ TEST_CASE("a smaller picture is smoothed where the file asks for it") {
 }
 
 // 4 x 0.6 are 2.4 elements, of which 2 are there: 1/3 and 1/3 are left out.
-TEST_CASE("a picture that is cut off is cut off at both ends") {
+TEST_CASE("an image that is cut off is cut off at both ends") {
   CheckResized({.op = "Resize",
                 .operands = {"x", "", "scales"},
                 .inputs = {{"x", kFour}},
@@ -109,7 +109,7 @@ TEST_CASE("the nearest element is found in floats, as ONNX Runtime does") {
 }
 
 // (2, 4) into (3, 3): by 3/4, which gives (1.5, 3), or by 3/2, which gives (3, 6).
-TEST_CASE("a picture keeps its aspect where the file asks for it") {
+TEST_CASE("an image keeps its aspect where the file asks for it") {
   const auto resized = [](const char* policy) {
     const auto y =
         Run({.op = "Resize",

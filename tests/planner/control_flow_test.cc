@@ -62,7 +62,7 @@ TEST_CASE("what is read after the next content is begun takes two places") {
               "-workspace of \"last\"", "-last", "-w", "-h"}));
   CHECK(BodyArena(graph) == kSlot);
 
-  // A single trip reads the operand and writes the result.
+  // A single iteration reads the operand and writes the result.
   GraphBuilder once("net");
   const Value a = once.Input("h", DType::kF32, {1, 4});
   const Value b = once.Input("w", DType::kF32, {4, 4});

@@ -38,23 +38,23 @@ TEST_CASE("what a body keeps on the host lies in its node's part of that") {
   GraphBuilder g("net");
   const Value x = g.Input("x", DType::kF32, {4});
   const Value xs = g.Input("xs", DType::kF32, {3, 4});
-  const Value outer = g.Name("outer", Stash(x));
+  const Value outer = g.Name("outer", Offload(x));
   const LoopResults run = Loop(g, 3, {.sliced = {xs}}, [](LoopBody& body) {
     GraphBuilder& b = body.builder();
     const Value a = b.Name("a", Tanh(body.sliced(0)));
-    const Value kept = b.Name("kept", Stash(a));
+    const Value kept = b.Name("kept", Offload(a));
     const Value wide =
         b.Name("wide",
                Copy(BroadcastTo(Reshape(Sin(body.sliced(0)), {1, 4}), {2, 4})));
-    body.Sum(b.Name("y", Add(b.Name("again", Fetch(kept)),
+    body.Sum(b.Name("y", Add(b.Name("again", Reload(kept)),
                              b.Name("r", ReduceSum(wide, {0})))));
   });
-  g.Output("z", Add(run.summed[0], Fetch(outer)));
+  g.Output("z", Add(run.summed[0], Reload(outer)));
   const Graph graph = Finish(g);
   const Plan plan = PlanOf(graph);
   CHECK(plan.host_bytes() == 2 * kSlot);
   CHECK(plan.bodies[0].plan.host_bytes() == kSlot);
-  // Of all trips in the same bytes, behind what is there across the loop.
+  // Of all iterations in the same bytes, behind what is there across the loop.
   Lines on_host;
   for (const StreamEvent& event : MakeStream(graph, plan)) {
     const auto tell = [&](std::string_view what, const StreamPlace& place) {
@@ -71,28 +71,28 @@ TEST_CASE("what a body keeps on the host lies in its node's part of that") {
     tell(StrCat("scratch of ", OpName(event.op)), event.host_scratch);
   }
   CHECK(Text(on_host) ==
-        Text({"allocate outer @0+16", "stash outer @0+16",
+        Text({"allocate outer @0+16", "offload outer @0+16",
               "allocate host workspace of \"loop_1\" @16+16",
               "scratch of loop @16+16", "allocate kept @16+16",
-              "stash kept @16+16", "fetch of kept @16+16", "kill kept @16+16",
-              "kill host workspace of \"loop_1\" @16+16",
-              "fetch of outer @0+16", "kill outer @0+16"}));
+              "offload kept @16+16", "reload of kept @16+16",
+              "kill kept @16+16", "kill host workspace of \"loop_1\" @16+16",
+              "reload of outer @0+16", "kill outer @0+16"}));
 }
 
-// A loop, a trip of which has two values on the host at a time, and a value that is there
+// A loop, an iteration of which has two values on the host at a time, and a value that is there
 // across the loop.
 Graph HostSample() {
   GraphBuilder g("net");
   const Value x = g.Input("x", DType::kF32, {4});
   const Value xs = g.Input("xs", DType::kF32, {3, 4});
-  const Value outer = g.Name("outer", Stash(Tanh(x)));
+  const Value outer = g.Name("outer", Offload(Tanh(x)));
   const LoopResults run = Loop(g, 3, {.sliced = {xs}}, [](LoopBody& body) {
     GraphBuilder& b = body.builder();
-    const Value a = b.Name("a", Stash(b.Name("own", Tanh(body.sliced(0)))));
-    const Value c = b.Name("c", Stash(Sin(body.sliced(0))));
-    body.Sum(Add(Fetch(a), Fetch(c)));
+    const Value a = b.Name("a", Offload(b.Name("own", Tanh(body.sliced(0)))));
+    const Value c = b.Name("c", Offload(Sin(body.sliced(0))));
+    body.Sum(Add(Reload(a), Reload(c)));
   });
-  g.Output("y", Add(run.summed[0], Fetch(outer)));
+  g.Output("y", Add(run.summed[0], Reload(outer)));
   return Finish(g);
 }
 
@@ -140,13 +140,13 @@ TEST_CASE("the judge finds what is wrong with what a body has on the host") {
       {"two values in the same bytes",
        [&](Plan& p) { inner(p, "a").offset = inner(p, "c").offset; }},
       {"more of the host than there is",
-       [](Plan& p) { p.bodies[0].plan.regions.host_stash += kSlot; }},
-      {"a stashed value in the arena",
+       [](Plan& p) { p.bodies[0].plan.regions.host_offload += kSlot; }},
+      {"an offloaded value in the arena",
        [&](Plan& p) { inner(p, "a").region = Region::kActivations; }},
-      {"a stashed value outside",
+      {"an offloaded value outside",
        [&](Plan& p) { inner(p, "a").region = Region::kOutside; }},
       {"what is computed on the host",
-       [&](Plan& p) { inner(p, "own").region = Region::kHostStash; }},
+       [&](Plan& p) { inner(p, "own").region = Region::kHostOffload; }},
   };
   for (const Break& broken : breaks) {
     INFO(std::string(broken.what));
@@ -156,16 +156,16 @@ TEST_CASE("the judge finds what is wrong with what a body has on the host") {
   }
 }
 
-TEST_CASE("what a branch stashes does not lie in an operand that has died") {
+TEST_CASE("what a branch offloads does not lie in an operand that has died") {
   GraphBuilder g("net");
   const Value x = g.Input("x", DType::kF32, {4, 4});
   const Value flag = g.Input("flag", DType::kBool, {});
   const auto body = [](CondBody& of) {
     GraphBuilder& b = of.builder();
     const Value r = ReduceSum(of.operand(0), {0, 1});
-    const Value kept = b.Name("kept", Stash(r));
+    const Value kept = b.Name("kept", Offload(r));
     const Value other = Exp(r);
-    return std::vector{Add(other, Fetch(kept))};
+    return std::vector{Add(other, Reload(kept))};
   };
   const Value wide = g.Name("wide", Tanh(x));
   g.Output("y", Cond(g, flag, {wide}, {body, body})[0]);
@@ -186,7 +186,7 @@ TEST_CASE("what a branch stashes does not lie in an operand that has died") {
   const std::vector<std::string> wrong = ValidatePlan(graph, plan);
   REQUIRE(wrong.size() == 1);
   CHECK(wrong[0].find("\"kept\" is in region outside, it belongs in "
-                      "host_stash") != std::string::npos);
+                      "host_offload") != std::string::npos);
 }
 
 }  // namespace

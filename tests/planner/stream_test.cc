@@ -136,29 +136,30 @@ TEST_CASE("updates are in place of their roots, on the host as in the arena") {
   const Value state = g.HostState("v", DType::kF32, {4});
   const Value dw = g.Input("dw", DType::kF32, {4});
   const Value lr = g.Input("lr", DType::kF32, {});
-  const Value fetched = g.Name("fetched", Fetch(state));
+  const Value reloaded = g.Name("reloaded", Reload(state));
   const MomentumResults updated =
-      MomentumUpdate(w, fetched, dw, lr, Value(), 0.9, 0);
+      MomentumUpdate(w, reloaded, dw, lr, Value(), 0.9, 0);
   g.Name("new w", updated.w);
   g.Name("new v", updated.velocity);
-  g.Name("stashed", StashUpdate(state, updated.velocity));
+  g.Name("offloaded", OffloadUpdate(state, updated.velocity));
   const Graph graph = Finished(g);
   const Result<Plan> plan = PlanMemory(graph, {.alignment = 16});
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
-  // In the arena w, dw and lr, each in a slot of 16, then what was fetched.
+  // In the arena w, dw and lr, each in a slot of 16, then what was reloaded.
   const std::string expected =
       "0 allocate w 0+16\n"
       "0 allocate dw 16+16\n"
       "0 allocate lr 32+4\n"
       "0 allocate v host 0+16\n"
-      "0 allocate fetched 48+16\n"
-      "0 launch fetch: fetched/fetched 48+16 <- v/v host 0+16\n"
+      "0 allocate reloaded 48+16\n"
+      "0 launch reload: reloaded/reloaded 48+16 <- v/v host 0+16\n"
       "1 launch momentum_update: new w/w 0+16 in place "
-      "new v/fetched 48+16 in place <- w/w 0+16 fetched/fetched 48+16 "
+      "new v/reloaded 48+16 in place <- w/w 0+16 reloaded/reloaded 48+16 "
       "dw/dw 16+16 lr/lr 32+4\n"
-      "2 launch stash_update: stashed/v host 0+16 in place <- v/v host 0+16 "
-      "new v/fetched 48+16\n"
-      "3 kill fetched 48+16\n"
+      "2 launch offload_update: offloaded/v host 0+16 in place <- v/v host "
+      "0+16 "
+      "new v/reloaded 48+16\n"
+      "3 kill reloaded 48+16\n"
       "4 kill v host 0+16\n"
       "4 kill lr 32+4\n"
       "4 kill dw 16+16\n"

@@ -68,12 +68,12 @@ class NaiveJudge {
     plan_ = &plan;
     const RegionBytes& r = plan.regions;
     if (std::min({r.weights, r.state, r.io, r.activations, r.workspace,
-                  r.host_state, r.host_stash}) < 0) {
+                  r.host_state, r.host_offload}) < 0) {
       return false;
     }
     for (const PlannedBuffer& b : plan.buffers) {
-      const Bytes sizes[] = {r.weights, r.state,      r.io,        r.span(),
-                             r.span(),  r.host_state, r.host_stash};
+      const Bytes sizes[] = {r.weights, r.state,      r.io,          r.span(),
+                             r.span(),  r.host_state, r.host_offload};
       if (b.offset < 0 || b.size < 0 ||
           b.offset + b.size > sizes[static_cast<size_t>(b.region)] ||
           plan.AddressOf(b) % plan.alignment != 0 ||
@@ -273,10 +273,10 @@ std::string Corrupt(Plan* plan, Rng* rng) {
       return "redirected a node's scratch";
     case 9: {
       Bytes* const parts[] = {
-          &plan->regions.weights,   &plan->regions.state,
-          &plan->regions.io,        &plan->regions.activations,
-          &plan->regions.workspace, &plan->regions.host_state,
-          &plan->regions.host_stash};
+          &plan->regions.weights,     &plan->regions.state,
+          &plan->regions.io,          &plan->regions.activations,
+          &plan->regions.workspace,   &plan->regions.host_state,
+          &plan->regions.host_offload};
       *parts[rng->Below(7)] -= plan->alignment * (1 + rng->Below(2));
       return "shrank a region";
     }
@@ -384,15 +384,15 @@ TEST_CASE("complaints name the values and the time") {
     GraphBuilder h("h");
     Value state = h.HostState("state", DType::kF32, {64});
     Value in = h.Input("in", DType::kF32, {64});
-    Value kept = h.Name("kept", Stash(in));
-    Value other = h.Name("other", Stash(in));
-    const Value first = Fetch(kept), second = Fetch(other);
-    h.Output("sum", Add(Add(first, second), Fetch(state)));
+    Value kept = h.Name("kept", Offload(in));
+    Value other = h.Name("other", Offload(in));
+    const Value first = Reload(kept), second = Reload(other);
+    h.Output("sum", Add(Add(first, second), Reload(state)));
     const Graph moved = *h.Finish();
     const Plan right = *PlanMemory(moved);
     CHECK(ValidatePlan(moved, right).empty());
     CHECK(right.regions.host_state == 256);
-    CHECK(right.regions.host_stash == 512);
+    CHECK(right.regions.host_offload == 512);
     const auto complaint_of = [&](auto damage) {
       Plan plan = right;
       damage(plan, [&](std::string_view name) -> PlannedBuffer& {
@@ -402,19 +402,20 @@ TEST_CASE("complaints name the values and the time") {
       const auto texts = ValidatePlan(moved, plan);
       return texts.empty() ? std::string() : texts.front();
     };
-    CHECK(complaint_of([](Plan&, auto slot_of) {
-            slot_of("other").offset = slot_of("kept").offset;
-          }) ==
-          "[validate] \"kept\" is read at time 2 (\"fetch_1\") where \"other\" "
-          "was written since");
+    CHECK(
+        complaint_of([](Plan&, auto slot_of) {
+          slot_of("other").offset = slot_of("kept").offset;
+        }) ==
+        "[validate] \"kept\" is read at time 2 (\"reload_1\") where \"other\" "
+        "was written since");
     CHECK(complaint_of([](Plan& plan, auto slot_of) {
             slot_of("state").region = Region::kState;
             plan.regions.state = 256;
           }) ==
           "[validate] \"state\" is in region state, it belongs in host_state");
     CHECK(complaint_of([](Plan& plan, auto) {
-            plan.regions.host_stash = 256;
-          }).find("is outside its region host_stash of 256 bytes") !=
+            plan.regions.host_offload = 256;
+          }).find("is outside its region host_offload of 256 bytes") !=
           std::string::npos);
   }
   SUBCASE("a stated lifetime that is too short") {

@@ -19,7 +19,7 @@ tell('frames', [...document.querySelectorAll('iframe')].map((frame) => {
           width: frame.clientWidth, height: frame.clientHeight,
           text: page.body.innerText};
 }));
-tell('pictures', [...document.querySelectorAll('main > svg')].map(
+tell('images', [...document.querySelectorAll('main > svg')].map(
     (svg) => svg.querySelectorAll('path, rect, circle, polyline').length));
 tell('top', [...document.querySelector('main').children].map((each) => each.tagName));
 """
@@ -57,7 +57,7 @@ class CellsTest(support.TestCase):
         self.assertEqual(run["heading"], "softmax_net")
         self.assertEqual([len(each["colours"]) for each in answers["frames"]], [1, 2, 2])
         self.assertIn(f"{self.small.arena_bytes / 2**20:.1f} MiB", plan["text"])
-        for marks in answers["pictures"]:
+        for marks in answers["images"]:
             self.assertGreater(marks, 2)
 
     def test_a_cell_is_searched_like_the_page(self):

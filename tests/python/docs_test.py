@@ -114,7 +114,7 @@ class DocsTest(support.TestCase):
             g.name("h1", h)
             g.output("loss", stowage.ops.reduce_mean(h, axes=[0, 1], keep=False))
 
-        self.run_example(self.example('keep=["h1"]'), model=model)
+        self.run_example(self.example('recompute_keep=["h1"]'), model=model)
 
     def test_buffers_are_packed(self):
         frame = {"lower": [0, 0, 2], "upper": [2, 5, 5], "size": [100, 50, 100]}

@@ -30,7 +30,7 @@ def evaluate(build, *arrays):
                                          keep=False))
 
     with stowage.Trainer(train, evaluate=whole, device="cpu", threads=1,
-                         levers="none", batch=len(arrays[0])) as trainer:
+                         optimizations="none", batch=len(arrays[0])) as trainer:
         return trainer.evaluate(*arrays)["y"]
 
 
@@ -56,8 +56,8 @@ class GraphsTest(support.TestCase):
 
     def test_attributes_have_the_defaults_of_the_library(self):
         x = self.x
-        picture = np.arange(2 * 3 * 6 * 4, dtype=np.float32).reshape(2, 3, 6, 4)
-        windows = picture.reshape(2, 3, 3, 2, 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(
+        image = np.arange(2 * 3 * 6 * 4, dtype=np.float32).reshape(2, 3, 6, 4)
+        windows = image.reshape(2, 3, 3, 2, 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(
             2, 3, 3, 2, 4)
         keys = np.random.default_rng(1).standard_normal((2, 5, 1, 4)).astype(np.float32)
         scores = np.einsum("bthd,bshd->bhts", keys, keys) / 2
@@ -85,17 +85,17 @@ class GraphsTest(support.TestCase):
             (lambda g, a: ops.layer_norm(
                 a, g.constant(np.ones(6, np.float32)), g.constant(np.zeros(6, np.float32)))[0],
              x, (x - x.mean(1, keepdims=True)) / deviation),
-            (lambda g, a: ops.max_pool(a, kernel=2), picture, windows.max(-1)),
-            (lambda g, a: ops.avg_pool(a, kernel=[2, 2], stride=2), picture, windows.mean(-1)),
-            (lambda g, a: ops.resize(a, sizes=[3, 2], mode="nearest"), picture,
-             picture[:, :, ::2, ::2]),
+            (lambda g, a: ops.max_pool(a, kernel=2), image, windows.max(-1)),
+            (lambda g, a: ops.avg_pool(a, kernel=[2, 2], stride=2), image, windows.mean(-1)),
+            (lambda g, a: ops.resize(a, sizes=[3, 2], mode="nearest"), image,
+             image[:, :, ::2, ::2]),
             (lambda g, a: ops.conv(a, g.constant(np.ones((1, 3, 3, 3), np.float32)), padding=1),
-             picture, sum(np.pad(picture, [(0, 0), (0, 0), (1, 1), (1, 1)])
+             image, sum(np.pad(image, [(0, 0), (0, 0), (1, 1), (1, 1)])
                           [:, :, i:i + 6, j:j + 4].sum(1, keepdims=True)
                           for i in range(3) for j in range(3))),
             (lambda g, a: ops.conv(a, g.constant(np.ones((1, 3, 1, 1), np.float32)),
-                                   stride=[3, 2]), picture,
-             picture[:, :, ::3, ::2].sum(1, keepdims=True)),
+                                   stride=[3, 2]), image,
+             image[:, :, ::3, ::2].sum(1, keepdims=True)),
             (lambda g, a: ops.attention(a, a, a)[0], keys,
              np.einsum("bhts,bshd->bthd", shares, keys)),
         ]:
@@ -129,8 +129,8 @@ class GraphsTest(support.TestCase):
             self.assertEqual(h.name, "h")
             g.output("loss", ops.reduce_mean(h, axes=[0, 1], keep=False))
 
-        plan = stowage.plan(build, 4, remake=["h"], device="cpu", threads=1)
-        self.assertEqual([each["name"] for each in plan.remade], ["h"])
+        plan = stowage.plan(build, 4, recompute_always=["h"], device="cpu", threads=1)
+        self.assertEqual([each["name"] for each in plan.recomputed], ["h"])
         self.raises(stowage.InvalidArgument, '[name] "h" for value "exp_2" is empty or taken',
                     stowage.plan, lambda g, batch: build(g, batch, times=2), 4)
 
@@ -198,7 +198,7 @@ class GraphsTest(support.TestCase):
         self.assertIn("`causal`: Query t reads keys s <= t + (S - T)", words)
         self.assertNotIn("Value()", words)
 
-    def test_a_built_model_is_taken_in_pieces_like_any_other(self):
+    def test_a_built_model_is_taken_in_micro_batches_like_any_other(self):
         def wide(g, batch):
             x = g.input("x", "f32", (batch, 64))
             y = g.input("y", "i32", (batch,))
@@ -215,8 +215,8 @@ class GraphsTest(support.TestCase):
         x = random.standard_normal((256, 64)).astype(np.float32)
         y = random.integers(0, 10, 256).astype(np.int32)
         losses = []
-        for levers in ("none", {"pieces": 8}):
-            with stowage.Trainer(wide, levers=levers, **options) as trainer:
+        for optimizations in ("none", {"micro_batches": 8}):
+            with stowage.Trainer(wide, optimizations=optimizations, **options) as trainer:
                 losses.append([trainer.step(x, y) for _ in range(5)])
                 arena = trainer.arena_bytes
         np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)

@@ -69,27 +69,29 @@ class MicroBatchesTest(support.TestCase):
     def test_a_masked_mean_is_the_batchs_at_every_budget(self):
         options = {"batch": BATCH, "optimizer": "sgd", "device": "cpu", "threads": 1}
         whole = stowage.plan(masked, **options).arena_bytes
-        pieces = set()
+        micro_batches = set()
         for share in (1.0, 0.8, 0.6):
             with self.subTest(share=share):
                 with stowage.Trainer(masked, lr=0.1, budget=int(whole * share),
                                      **options) as trainer:
                     self.check_masked(trainer)
-                    pieces.add(trainer.plan.pieces)
-        self.assertGreater(max(pieces), 1)
+                    micro_batches.add(trainer.plan.micro_batches)
+        self.assertGreater(max(micro_batches), 1)
 
     def test_micro_batches_without_an_example_that_counts(self):
-        for pieces in (1, 2, 8, 64):
-            with self.subTest(pieces=pieces):
+        for micro_batches in (1, 2, 8, 64):
+            with self.subTest(micro_batches=micro_batches):
                 with stowage.Trainer(masked, BATCH, optimizer="sgd", lr=0.1, device="cpu",
-                                     threads=1, levers={"pieces": pieces}) as trainer:
+                                     threads=1,
+                                     optimizations={"micro_batches": micro_batches}) as trainer:
                     self.check_masked(trainer)
 
     def test_a_sum_is_a_sum(self):
         x = data()[0]
-        for pieces in (1, 4):
+        for micro_batches in (1, 4):
             with stowage.Trainer(summed, BATCH, optimizer="sgd", lr=0.01, device="cpu",
-                                 threads=1, levers={"pieces": pieces}) as trainer:
+                                 threads=1,
+                                 optimizations={"micro_batches": micro_batches}) as trainer:
                 w = trainer.state_dict()["w"].astype(np.float64)
                 product = x.astype(np.float64) @ w
                 self.assertAlmostEqual(trainer.step(x), (product**2).sum(), places=2)
@@ -101,12 +103,12 @@ class MicroBatchesTest(support.TestCase):
         options = {"optimizer": "sgd", "device": "cpu", "threads": 1}
         whole = stowage.plan(by_batch, BATCH, **options)
         with self.assertRaisesRegex(stowage.Unsupported, "spreads|back to them|would change"):
-            stowage.plan(by_batch, BATCH, levers={"pieces": 4}, **options)
-        with self.assertRaisesRegex(stowage.BudgetTooSmall, "in one piece, since"):
+            stowage.plan(by_batch, BATCH, optimizations={"micro_batches": 4}, **options)
+        with self.assertRaisesRegex(stowage.BudgetTooSmall, "in one micro-batch, since"):
             stowage.plan(by_batch, BATCH, budget=whole.arena_bytes // 16, **options)
-        allowed = stowage.plan(by_batch, BATCH, levers={"pieces": 4}, allow_batch_change=True,
-                               **options)
-        self.assertEqual(allowed.pieces, 4)
+        allowed = stowage.plan(by_batch, BATCH, optimizations={"micro_batches": 4},
+                               allow_batch_change=True, **options)
+        self.assertEqual(allowed.micro_batches, 4)
 
     def test_evaluations_of_many_batches(self):
         x, y, mask = data()
@@ -129,9 +131,9 @@ class MicroBatchesTest(support.TestCase):
                 raise stowage.Unsupported(f"[net] a batch of {batch}")
             support.softmax_net(g, batch)
 
-        plan = stowage.plan(of_four, batch=4, levers="auto", budget="1MB", device="cpu",
+        plan = stowage.plan(of_four, batch=4, optimizations="auto", budget="1MB", device="cpu",
                             threads=1)
-        self.assertEqual(plan.pieces, 1)
+        self.assertEqual(plan.micro_batches, 1)
         self.raises(stowage.Unsupported, "a batch of 5", stowage.plan, of_four, batch=5,
                     device="cpu")
 

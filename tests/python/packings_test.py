@@ -12,7 +12,7 @@ class PackingsTest(support.TestCase):
         by_row = stowage.pack(rows)
         by_column = stowage.pack({"lower": [0, 0, 2], "upper": [2, 5, 5], "size": [1, 2, 1]})
         np.testing.assert_array_equal(by_row.offsets, by_column.offsets)
-        # The picture of planner/packing/problem.h: 3 bytes, and no fewer.
+        # The image of planner/packing/problem.h: 3 bytes, and no fewer.
         self.assertEqual((by_row.height, by_row.lower_bound, by_row.optimal), (3, 3, True))
         self.assertEqual(sum(rows[i][2] for i in by_row.bound_buffers), 3)
         self.assertEqual(by_row.violations, [])

@@ -24,7 +24,7 @@ class PlansTest(support.TestCase):
                                                if not name.startswith("host")))
         self.assertEqual(plan.saved_bytes, plan.no_reuse_bytes - plan.arena_bytes)
         self.assertLessEqual(plan.lower_bound_bytes, plan.arena_bytes)
-        self.assertEqual((plan.batch, plan.pieces, plan.recomputed_nodes), (8, 1, 0))
+        self.assertEqual((plan.batch, plan.micro_batches, plan.recomputed_nodes), (8, 1, 0))
         self.assertIn("peak_node", dir(plan))
         with self.assertRaises(AttributeError):
             plan.no_such_figure
@@ -35,41 +35,44 @@ class PlansTest(support.TestCase):
         small = self.plan(budget=budget)
         self.assertLessEqual(small.arena_bytes, budget)
         self.assertEqual(small.budget_bytes, budget)
-        self.assertGreater(small.recomputed_nodes + small.pieces + small.offloaded_values, 1)
+        self.assertGreater(small.recomputed_nodes + small.micro_batches + small.offloaded_values, 1)
         self.assertLessEqual(small.smallest_budget_bytes, small.arena_bytes)
         self.assertEqual(self.plan(budget=small.smallest_budget_bytes).arena_bytes,
                          small.smallest_budget_bytes)
 
-    def test_levers_by_name(self):
+    def test_optimizations_by_name(self):
         budget = self.plan(seq=64).arena_bytes * 7 // 10
-        pieces = self.plan(seq=64, budget=budget, levers={"pieces": 8})
-        self.assertEqual((pieces.pieces, pieces.recomputed_nodes), (8, 0))
+        micro_batches = self.plan(seq=64, budget=budget, optimizations={"micro_batches": 8})
+        self.assertEqual((micro_batches.micro_batches, micro_batches.recomputed_nodes), (8, 0))
         self.raises(stowage.BudgetTooSmall, "smallest budget that works", self.plan,
-                    seq=64, budget=budget, levers="none")
-        self.raises(stowage.InvalidArgument, 'no lever "shrink"', self.plan,
-                    levers={"shrink": "auto"})
-        self.raises(stowage.InvalidArgument, '"dear"', self.plan, levers={"recompute": "dear"})
+                    seq=64, budget=budget, optimizations="none")
+        self.raises(stowage.InvalidArgument, 'no optimization "shrink"', self.plan,
+                    optimizations={"shrink": "auto"})
+        self.raises(stowage.InvalidArgument, '"dear"', self.plan,
+                    optimizations={"recompute": "dear"})
 
-    def test_values_are_kept_or_remade_by_their_names(self):
+    def test_values_are_kept_or_recomputed_by_their_names(self):
         def names(plan):
-            return [each["name"] for each in plan.remade]
+            return [each["name"] for each in plan.recomputed]
 
         name = "h.0.mlp.gelu"
         self.assertEqual(names(self.plan()), [])
         # Without a budget nothing runs again but what is named.
-        remade = self.plan(remake=[name, "h.2.mlp.gelu"])
-        self.assertEqual(names(remade), [name, "h.2.mlp.gelu"])
-        self.assertEqual(remade.recomputed_nodes, 2)
-        budget = self.plan(levers={"recompute": "auto"}, keep=[name]).smallest_budget_bytes
-        kept = self.plan(budget=budget, levers={"recompute": "auto"}, keep=[name])
+        recomputed = self.plan(recompute_always=[name, "h.2.mlp.gelu"])
+        self.assertEqual(names(recomputed), [name, "h.2.mlp.gelu"])
+        self.assertEqual(recomputed.recomputed_nodes, 2)
+        budget = self.plan(optimizations={"recompute": "auto"},
+                           recompute_keep=[name]).smallest_budget_bytes
+        kept = self.plan(budget=budget, optimizations={"recompute": "auto"}, recompute_keep=[name])
         self.assertNotIn(name, names(kept))
         self.assertIn("h.1.mlp.gelu", names(kept))
-        for row in kept.remade:
+        for row in kept.recomputed:
             self.assertGreater(row["bytes_freed"], 0)
             self.assertGreaterEqual(row["times"], 1)
-        for what in ("keep", "remake"):
-            self.raises(stowage.InvalidArgument, f'[levers] {what} names "{name}", and nothing '
-                        "runs again", self.plan, levers="none", **{what: [name]})
+        for what in ("recompute_keep", "recompute_always"):
+            self.raises(stowage.InvalidArgument,
+                        f'[optimizations] {what} names "{name}", and nothing '
+                        "runs again", self.plan, optimizations="none", **{what: [name]})
             self.raises(stowage.NotFound, 'no value "h.9"', self.plan, **{what: ["h.9"]})
             self.raises(TypeError, f"[{what}] '{name}' is no list", self.plan, **{what: name})
 
@@ -152,8 +155,8 @@ class PlansTest(support.TestCase):
 
     def test_choices_that_are_none(self):
         for words, options in (
-                ("[levers] None is no choice", {"levers": None}),
-                ("[levers] ['recompute'] is no choice", {"levers": ["recompute"]}),
+                ("[optimizations] None is no choice", {"optimizations": None}),
+                ("[optimizations] ['recompute'] is no choice", {"optimizations": ["recompute"]}),
                 ("[optimizer] 3 is none", {"optimizer": 3}),
                 ("[decay] '0.1' is no number", {"optimizer": {"name": "sgd", "decay": "0.1"}}),
                 ("[groups] 'wte' is no group", {"groups": ["wte"]}),
@@ -205,7 +208,8 @@ class PlansTest(support.TestCase):
                 searching.set()
                 forked.wait(60)
 
-        made = stowage.plan(build, 64, device="cpu", threads=1, levers={"pieces": "auto"})
+        made = stowage.plan(build, 64, device="cpu", threads=1,
+                            optimizations={"micro_batches": "auto"})
         plan = made
         thread = threading.Thread(target=lambda: plan.smallest_budget_bytes)
         thread.start()
@@ -252,8 +256,8 @@ class PlansTest(support.TestCase):
                                families["products"]["written_bytes"])
         self.raises(stowage.InvalidArgument, 'no device "abacus"', plan.traffic, "abacus")
 
-    def test_a_frontier_is_a_table_and_a_picture(self):
-        frontier = stowage.plan("mlp", 32, levers={"recompute": "auto", "offload": "auto"},
+    def test_a_frontier_is_a_table_and_a_image(self):
+        frontier = stowage.plan("mlp", 32, optimizations={"recompute": "auto", "offload": "auto"},
                                 device="cpu", threads=1).frontier()
         budgets = [row["budget_bytes"] for row in frontier]
         self.assertGreater(len(budgets), 2)

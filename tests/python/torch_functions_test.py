@@ -118,7 +118,8 @@ class TorchFunctionsTest(support.TestCase):
                 net = Of(function)
                 model = stowage.from_torch(net, x, loss="output")
                 optimizer = torch.optim.SGD(net.parameters(), lr=LR)
-                with stowage.Trainer(model, optimizer="sgd", lr=LR, levers="none") as trainer:
+                with stowage.Trainer(model, optimizer="sgd", lr=LR,
+                                     optimizations="none") as trainer:
                     for _ in range(3):
                         optimizer.zero_grad()
                         loss = net(x)
@@ -145,7 +146,7 @@ class TorchFunctionsTest(support.TestCase):
         net = Ends()
         net(x).backward()
         with stowage.Trainer(stowage.from_torch(net, x, loss="output"), optimizer="sgd", lr=1,
-                             levers="none") as trainer:
+                             optimizations="none") as trainer:
             trainer.step(x)
             np.testing.assert_allclose(-trainer.state_dict()["weight"], net.weight.grad.numpy(),
                                        rtol=1e-12)
@@ -161,7 +162,7 @@ class TorchFunctionsTest(support.TestCase):
 
         x = torch.zeros(50, 200)
         with stowage.Trainer(stowage.from_torch(Waits(), x, loss="output"), optimizer="sgd", lr=0,
-                             levers="none") as trainer:
+                             optimizations="none") as trainer:
             # 1 / 2; the mean of 10,000 is within 0.02 of it but for one time in 10,000.
             self.assertAlmostEqual(trainer.step(x), 0.5, delta=0.02)
 
@@ -176,7 +177,7 @@ class TorchFunctionsTest(support.TestCase):
 
         x = torch.tensor([[1.0, 0.0]]).log_softmax(1).repeat(2000, 1)
         with stowage.Trainer(stowage.from_torch(Coin(), x, loss="output"), optimizer="sgd", lr=0,
-                             levers="none") as trainer:
+                             optimizations="none") as trainer:
             shares = [trainer.step(x) for _ in range(5)]
         self.assertEqual(len(set(shares)), 5)
         # e / (1 + e); 10,000 draws are within 0.02 of it but for one time in 10,000.

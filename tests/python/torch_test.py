@@ -222,7 +222,7 @@ class TorchTest(support.TestCase):
         x, y = torch.randn(4, length, 6), torch.randint(0, 4, (4,))
         for name, mask in masks.items():
             with self.subTest(mask=name), tempfile.NamedTemporaryFile(suffix=".json") as file:
-                trainer = self.check_trains(Net(mask), x, y, levers="none")
+                trainer = self.check_trains(Net(mask), x, y, optimizations="none")
                 trainer.plan.save(file.name)
                 plan = json.load(open(file.name))
                 self.assertLess(max(each["size"] for each in plan["buffers"]),
@@ -352,7 +352,7 @@ class TorchTest(support.TestCase):
         x, y = torch.randn(64, 6), torch.randint(0, 4, (64,))
         whole = stowage.plan(from_torch(net, x), optimizer="sgd", device="cpu", threads=1)
         trainer = self.check_trains(net, x, y, budget=int(whole.arena_bytes * 0.6))
-        self.assertGreater(trainer.plan.pieces, 1)
+        self.assertGreater(trainer.plan.micro_batches, 1)
 
     def test_a_batch_that_the_export_fixes_can_be_taken_in_parts(self):
         class Net(nn.Module):
@@ -363,8 +363,8 @@ class TorchTest(support.TestCase):
             def forward(self, x):
                 return self.b(torch.tanh(self.a(x)) * torch.ones(int(x.shape[0]), 1))
 
-        trainer = self.check_trains(Net(), levers={"pieces": 4})
-        self.assertEqual(trainer.plan.pieces, 4)
+        trainer = self.check_trains(Net(), optimizations={"micro_batches": 4})
+        self.assertEqual(trainer.plan.micro_batches, 4)
 
     def test_a_module_that_takes_no_symbol_for_its_batch_is_taken_whole(self):
         class Places(nn.Module):
@@ -572,7 +572,7 @@ class TorchTest(support.TestCase):
 
         self.check_trains(Net())
         with self.assertRaisesRegex(stowage.Unsupported, "cannot take its batch in parts"):
-            stowage.plan(from_torch(Net(), self.x), levers={"pieces": 4}, device="cpu")
+            stowage.plan(from_torch(Net(), self.x), optimizations={"micro_batches": 4}, device="cpu")
 
     def test_wrapped_modules_are_taken_and_scripts_refused(self):
         class Nested(nn.Module):

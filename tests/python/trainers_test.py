@@ -513,7 +513,7 @@ class TrainersTest(support.TestCase):
                 keep=False))
 
         with stowage.Trainer(wide, batch=512, optimizer="sgd", lr=0.1, device="cpu",
-                             threads=1, levers="none") as trainer:
+                             threads=1, optimizations="none") as trainer:
             x = np.full((512, 1 << 14), 0.5, np.float32)  # 32 MiB
             trainer.step(x)
             for given in (x, support.Tensor(x)):

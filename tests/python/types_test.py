@@ -24,13 +24,13 @@ PROGRAM = '''
 import stowage
 plan: stowage.Plan = stowage.plan("mlp", 8, budget="1MB")
 size: int = plan.arena_bytes
-with stowage.Trainer("mlp", 8, levers={"pieces": 2}) as trainer:
+with stowage.Trainer("mlp", 8, optimizations={"micro_batches": 2}) as trainer:
     loss: float = trainer.step([1])
 offsets = stowage.pack([(0, 1, 2)]).offsets
 stowage.plan("gpt-nano", seq=4, sequence=4)  # type: ignore[call-arg]
 stowage.plan("mlp", optimizer="AdamW", weight_decay=0.1, loss_scale="none", device="cpu")
 stowage.plan("mlp", optimizer="adam-w")  # type: ignore[arg-type]
-stowage.plan("mlp", levers="all")  # type: ignore[arg-type]
+stowage.plan("mlp", optimizations="all")  # type: ignore[arg-type]
 stowage.plan("mlp", dtype="f8")  # type: ignore[arg-type]
 stowage.Trainer("mlp", device="gpu")  # type: ignore[arg-type]
 stowage.Schedule(1.0, steps=2, kind="cosin")  # type: ignore[arg-type]

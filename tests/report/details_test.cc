@@ -13,8 +13,8 @@
 namespace stowage {
 namespace {
 
-// Forward, backward and an update; a state on the host, fetched for it; one value
-// that is remade, one that takes over another's buffer, scratch of the matmul.
+// Forward, backward and an update; a state on the host, reloaded for it; one value
+// that is recomputed, one that takes over another's buffer, scratch of the matmul.
 constexpr std::string_view kStep = R"(stowage-ir 1
 graph "g" {
   w: f32(8, 8) = param
@@ -33,9 +33,9 @@ graph "g" {
   du: f32(8, 8) gradient = mul("c~recomputed", seed) @backward("d")
   dw: f32(8, 8) gradient = mul(du, b) @backward("a")
   u2: f32(8, 8), u.m2: f32(8, 8) = momentum_update(u, u.m, du, lr) {decay=0.0, momentum=0.5} @update("u")
-  "w.m~fetched": f32(8, 8) = fetch(w.m) @update("w")
-  w2: f32(8, 8), w.m2: f32(8, 8) = momentum_update(w, "w.m~fetched", dw, lr) {decay=0.0, momentum=0.5} @update("w")
-  far: f32(8, 8) = stash_update(w.m, w.m2) @update("w")
+  "w.m~reloaded": f32(8, 8) = reload(w.m) @update("w")
+  w2: f32(8, 8), w.m2: f32(8, 8) = momentum_update(w, "w.m~reloaded", dw, lr) {decay=0.0, momentum=0.5} @update("w")
+  far: f32(8, 8) = offload_update(w.m, w.m2) @update("w")
   output "loss" = loss
 }
 )";
@@ -71,12 +71,12 @@ TEST_CASE("every buffer is of the kind that its value is for") {
   CHECK(step.kind("w") == BufferKind::kWeights);
   CHECK(step.kind("u.m") == BufferKind::kState);
   CHECK(step.kind("w.m") == BufferKind::kHost);
-  CHECK(step.kind("w.m~fetched") == BufferKind::kState);
+  CHECK(step.kind("w.m~reloaded") == BufferKind::kState);
   CHECK(step.kind("x") == BufferKind::kInputs);
   CHECK(step.kind("a") == BufferKind::kTemporary);
   CHECK(step.kind("b") == BufferKind::kSaved);
   CHECK(step.kind("c") == BufferKind::kTemporary);
-  CHECK(step.kind("c~recomputed") == BufferKind::kRemade);
+  CHECK(step.kind("c~recomputed") == BufferKind::kRecomputed);
   CHECK(step.kind("loss") == BufferKind::kTemporary);
   CHECK(step.kind("seed") == BufferKind::kGradients);
   CHECK(step.kind("dw") == BufferKind::kGradients);
@@ -122,9 +122,9 @@ TEST_CASE("kinds have names of their own") {
   for (const BufferKind kind : kBufferKinds) {
     names.push_back(BufferKindName(kind));
   }
-  CHECK(names == std::vector<std::string_view>{"weights", "state", "inputs",
-                                               "saved", "gradients", "remade",
-                                               "temporary", "scratch", "host"});
+  CHECK(names == std::vector<std::string_view>{
+                     "weights", "state", "inputs", "saved", "gradients",
+                     "recomputed", "temporary", "scratch", "host"});
 }
 
 }  // namespace

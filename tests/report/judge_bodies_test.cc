@@ -1,5 +1,5 @@
 // tools/judge_plan.py runs plans of loops and branches byte by byte, at the addresses of
-// every trip. The validator runs a body once, over places of its own making. They agree.
+// every iteration. The validator runs a body once, over places of its own making. They agree.
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -25,7 +25,7 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "planner/lifetimes.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
@@ -33,9 +33,9 @@
 #include "report/plan_json.h"
 #include "tests/support/instances.h"
 #include "tests/support/looped_blocks.h"
+#include "tests/support/offload_values_in_bodies.h"
 #include "tests/support/random_control_flow.h"
 #include "tests/support/random_graph.h"
-#include "tests/support/stash_in_bodies.h"
 
 namespace stowage::testing {
 namespace {
@@ -142,7 +142,7 @@ TEST_CASE(
   std::vector<std::string> ours;  // what the validator says first
   for (uint64_t seed = 0; seed < Instances(100u); ++seed) {
     Graph graph = MakeRandomControlFlow(seed);
-    if (seed % 2 == 1) graph = StashInBodies(graph, seed);
+    if (seed % 2 == 1) graph = OffloadValuesInBodies(graph, seed);
     // Small slots, lest all that is wrong be padding.
     const Result<Plan> good = PlanMemory(graph, {.alignment = 16});
     REQUIRE_MESSAGE(good.ok(), good.error().message);
@@ -189,14 +189,14 @@ TEST_CASE(
     REQUIRE_MESSAGE(step.ok(), step.error().message);
     StepFitter fitter(OfGraph(*step),
                       {.plan = {.alignment = 16},
-                       .levers = {.offload = OffloadChoice::kNone},
+                       .optimizations = {.offload = OffloadChoice::kNone},
                        .effort = 0.05});
     const Result<Bytes> smallest = fitter.SmallestBudget();
     REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
     const Result<FittedStep> fitted = fitter.Fit(*smallest);
     REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
-    for (const Remade& remade : fitted->remade) {
-      in_bodies += remade.name.find('@') != std::string::npos;
+    for (const RecomputedNode& recomputed : fitted->recomputed) {
+      in_bodies += recomputed.name.find('@') != std::string::npos;
     }
     std::ofstream(Folder() / StrCat(ours.size(), ".plan"))
         << PlanToJson(fitted->plan, fitted->graph);
@@ -247,7 +247,7 @@ Graph BranchSample() {
   return *std::move(graph);
 }
 
-// A loop of which each trip leaves a slice, `out`, which it writes once `a` is dead.
+// A loop of which each iteration leaves a slice, `out`, which it writes once `a` is dead.
 Graph LoopSample() {
   GraphBuilder g("net");
   const Value xs = g.Input("xs", DType::kF32, {2, 1, 4});
@@ -265,19 +265,19 @@ Graph LoopSample() {
   return *std::move(graph);
 }
 
-// A loop that keeps a value on the host in each trip, and one that is there across it.
+// A loop that keeps a value on the host in each iteration, and one that is there across it.
 Graph HostSample() {
   GraphBuilder g("net");
   const Value x = g.Input("x", DType::kF32, {4});
   const Value xs = g.Input("xs", DType::kF32, {3, 4});
-  const Value outer = g.Name("outer", Stash(x));
+  const Value outer = g.Name("outer", Offload(x));
   const LoopResults run = Loop(g, 3, {.sliced = {xs}}, [](LoopBody& body) {
     const Value a = Tanh(body.sliced(0));
-    const Value kept = Stash(a);
+    const Value kept = Offload(a);
     const Value b = Sin(a);
-    body.Sum(Add(b, Fetch(kept)));
+    body.Sum(Add(b, Reload(kept)));
   });
-  g.Output("y", Add(run.summed[0], Fetch(outer)));
+  g.Output("y", Add(run.summed[0], Reload(outer)));
   Result<Graph> graph = g.Finish();
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
   return *std::move(graph);
@@ -385,9 +385,9 @@ TEST_CASE("both judges know what may die in a branch, and what may lie there") {
       {"what lies in an operand is said to lie in the arena", &branches,
        [&](Plan& p) { made(p, "r").region = Region::kActivations; }},
       {"the loop as it is planned", &loop, [](Plan&) {}, true},
-      {"a trip's operand dies", &loop,
+      {"an iteration's operand dies", &loop,
        [&](Plan& p) { in_loop(p, "xs").upper = 1; }},
-      {"a trip lays something in its result", &loop,
+      {"an iteration lays something in its result", &loop,
        [&](Plan& p) {
          PlannedBuffer& out = in_loop(p, "out");
          PlannedBuffer& a = in_loop(p, "a");

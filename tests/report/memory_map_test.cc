@@ -9,7 +9,7 @@
 namespace stowage {
 namespace {
 
-TEST_CASE("the map of a plan laid by hand is the picture drawn by hand") {
+TEST_CASE("the map of a plan laid by hand is the image drawn by hand") {
   const Report report =
       MakeReport(testing::ExampleGraph(), testing::ExamplePlan());
   // Five rows of 16 bytes, three columns of one node.

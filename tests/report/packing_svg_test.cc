@@ -56,7 +56,7 @@ TEST_CASE("every buffer is a rectangle where the packing has it") {
   CHECK(!Has(svg, "class=\"capacity\""));
 }
 
-TEST_CASE("a capacity is a line of its own, in the picture") {
+TEST_CASE("a capacity is a line of its own, in the image") {
   Problem problem{.buffers = {{.lower = 0, .upper = 1, .size = 10}},
                   .capacity = 20};
   const auto packing = Pack(problem);

@@ -72,8 +72,38 @@ TEST_CASE("a plan file keeps names that are no UTF-8") {
   CHECK(Equal(file->graph, *graph));
 }
 
+TEST_CASE("a plan file of version 3 loads by its names") {
+  GraphBuilder g("g");
+  const Value x = g.Input("x", DType::kF32, {2, 4});
+  g.Output("y", Reload(Offload(Tanh(x))));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE(graph.ok());
+  const Result<Plan> plan = PlanMemory(*graph);
+  REQUIRE(plan.ok());
+  CHECK(plan->regions.host_offload > 0);
+  const PlanRequest request = {.optimizations = "recompute auto"};
+  const std::string now = PlanToJson(*plan, *graph, request);
+  std::string before = now;
+  for (const auto& [name, former] :
+       {std::pair("\"version\":4", "\"version\":3"),
+        std::pair("\"optimizations\"", "\"levers\""),
+        std::pair("\"host_offload\"", "\"host_stash\""),
+        std::pair(" = offload(", " = stash("),
+        std::pair(" = reload(", " = fetch(")}) {
+    REQUIRE(before.find(name) != std::string::npos);
+    for (size_t at; (at = before.find(name)) != std::string::npos;) {
+      before.replace(at, std::string_view(name).size(), former);
+    }
+  }
+  const Result<PlanFile> file = PlanFromJson(before);
+  REQUIRE_MESSAGE(file.ok(), file.error().message);
+  CHECK(CheckPlanIsFor(file->plan, file->graph).ok());
+  CHECK(PlanToJson(file->plan, file->graph, file->request) == now);
+}
+
 TEST_CASE("a plan file says what was asked for") {
-  const PlanRequest request = {.budget = 1000, .levers = "recompute auto"};
+  const PlanRequest request = {.budget = 1000,
+                               .optimizations = "recompute auto"};
   const Result<PlanFile> file = PlanFromJson(
       PlanToJson(testing::ExamplePlan(), testing::ExampleGraph(), request));
   REQUIRE_MESSAGE(file.ok(), file.error().message);
@@ -107,7 +137,7 @@ TEST_CASE("what is wrong with a plan file is named") {
       {[](Json& j) { j["format"] = "other"; },
        "\"format\" is \"other\"; expected \"stowage-plan\""},
       {[](Json& j) { j["version"] = 1; },
-       "version 1 is not known here; version 3 is"},
+       "version 1 is not known here; versions 3 and 4 are"},
       {[](Json& j) { j["version"] = "1"; },
        "the file: \"version\" is string; expected an integer of at least 0"},
       {[](Json& j) { j["graph"] = "stowage-ir 1\ngraph \"g\" {"; },
@@ -138,7 +168,7 @@ TEST_CASE("what is wrong with a plan file is named") {
        "buffer 1 has no \"offset\""},
       {[](Json& j) { j["buffers"][2]["region"] = "heap"; },
        "buffer 2: \"region\" is \"heap\"; expected weights, state, io, "
-       "activations, workspace, host_state, host_stash or outside"},
+       "activations, workspace, host_state, host_offload or outside"},
       {[](Json& j) { j["buffers"][2]["name"] = 1; },
        "buffer 2: \"name\" is number; expected a string"},
       {[](Json& j) { j["buffers"][2]["upper"] = 5; },
@@ -167,8 +197,8 @@ TEST_CASE("what is wrong with a plan file is named") {
       {[](Json& j) { j["budget_bytes"] = "all"; },
        "the file: \"budget_bytes\" is string; expected an integer of at least "
        "0"},
-      {[](Json& j) { j["levers"] = 1; },
-       "the file: \"levers\" is number; expected a string"},
+      {[](Json& j) { j["optimizations"] = 1; },
+       "the file: \"optimizations\" is number; expected a string"},
       {[](Json& j) { j["values"].erase(0); },
        "\"values\" has 4 entries; the graph in the file has 5"},
       {[](Json& j) { j["values"][1]["offset"] = 4; }, "\"values\" entry 1 is "},

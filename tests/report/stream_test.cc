@@ -41,7 +41,7 @@ TEST_CASE("roots of views, results in place and places on the host are told") {
   const Value x = g.Input("x", DType::kF32, {1000, 2});
   const Value e = g.Name("e", Exp(x));
   const Value last = g.Name("last", Slice(e, 0, 999, 1000));
-  g.Output("y", g.Name("y", Fetch(g.Name("kept", Stash(Relu(last))))));
+  g.Output("y", g.Name("y", Reload(g.Name("kept", Offload(Relu(last))))));
   const Result<Graph> graph = g.Finish();
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
   const Result<Plan> plan = PlanMemory(*graph, {.alignment = 64});
@@ -54,9 +54,9 @@ TEST_CASE("roots of views, results in place and places on the host are told") {
     return text.find(part) != std::string::npos;
   };
   CHECK(has(" <- last of e @15992+8\n"));
-  CHECK(has("allocate  host          0      8  host_stash kept\n"));
-  CHECK(has("stash kept @host:0+8 <- "));
-  CHECK(has("fetch y @"));
+  CHECK(has("allocate  host          0      8  host_offload kept\n"));
+  CHECK(has("offload kept @host:0+8 <- "));
+  CHECK(has("reload y @"));
   CHECK(has(" <- kept @host:0+8\n"));
 }
 

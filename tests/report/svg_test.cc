@@ -75,7 +75,7 @@ TEST_CASE("the checker of this test finds what is broken") {
   CHECK(XmlError("<a>") != "");
 }
 
-TEST_CASE("the picture is well-formed XML with one rectangle per buffer") {
+TEST_CASE("the image is well-formed XML with one rectangle per buffer") {
   const Plan plan = testing::ExamplePlan();
   const std::string svg = ToSvg(MakeReport(testing::ExampleGraph(), plan));
   CHECK(XmlError(svg) == "");
@@ -99,7 +99,7 @@ TEST_CASE("rectangles of a step do not overlap where its buffers do not") {
                  "height=\"104.00\"") != std::string::npos);
 }
 
-TEST_CASE("a plan of 2,000 buffers gives a picture of moderate size") {
+TEST_CASE("a plan of 2,000 buffers gives an image of moderate size") {
   Plan plan = testing::ExamplePlan();
   for (int i = 0; i < 2000; ++i) {
     plan.buffers.push_back(plan.buffers[2]);

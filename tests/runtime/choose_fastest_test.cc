@@ -5,7 +5,7 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "runtime/kept_choices.h"
+#include "runtime/autotune_cache.h"
 
 namespace stowage {
 namespace {

@@ -61,19 +61,20 @@ TEST_CASE("what dies in a branch is told with the bytes it had there") {
   }
 }
 
-TEST_CASE("every trip stashes in what its loop has of the host's memory") {
+TEST_CASE(
+    "every iteration offloads in what its loop has of the host's memory") {
   GraphBuilder g("g");
   const Value x = g.Input("x", DType::kF32, {64});
   const Value xs = g.Input("xs", DType::kF32, {3, 64});
-  const Value outer = Stash(x);
+  const Value outer = Offload(x);
   const LoopResults run = Loop(g, 3, {.sliced = {xs}}, [](LoopBody& body) {
     const Value a = Neg(body.sliced(0));
-    const Value kept = Stash(a);
+    const Value kept = Offload(a);
     const Value wide = Exp(a);
-    const Value again = Fetch(kept);
+    const Value again = Reload(kept);
     body.Sum(Mul(wide, again));
   });
-  g.Output("y", Add(run.summed[0], Fetch(outer)));
+  g.Output("y", Add(run.summed[0], Reload(outer)));
   Graph graph = *g.Finish();
   Plan plan = *PlanMemory(graph, {});
   REQUIRE(plan.host_bytes() == 2 * 256);
@@ -82,25 +83,25 @@ TEST_CASE("every trip stashes in what its loop has of the host's memory") {
   const Program program = *Program::Resolve(std::move(graph), std::move(plan),
                                             memory.data(), host.data());
   const std::span<const Launch> launches = program.launches();
-  REQUIRE(launches.size() == 4);  // stash, loop, fetch, add
+  REQUIRE(launches.size() == 4);  // offload, loop, reload, add
   const Launch& loop = launches[1];
   REQUIRE(loop.control != nullptr);
   const std::span<std::byte> on_host = loop.control->host_workspace();
   CHECK(on_host.data() == host.data() + 256);
   CHECK(on_host.size() == 256);
-  for (int64_t trip = 0; trip < 3; ++trip) {
-    loop.control->Place(loop, 0, trip);
-    const Launch& stash = loop.control->launches(0)[1];
-    REQUIRE(stash.op == OpKind::kStash);
-    CHECK(stash.outputs[0].data == on_host.data());
+  for (int64_t iteration = 0; iteration < 3; ++iteration) {
+    loop.control->Place(loop, 0, iteration);
+    const Launch& offload = loop.control->launches(0)[1];
+    REQUIRE(offload.op == OpKind::kOffload);
+    CHECK(offload.outputs[0].data == on_host.data());
     // Whoever touches these bytes waits for the loop, and the loop for him.
     Launch writes;
-    writes.outputs = stash.outputs;
+    writes.outputs = offload.outputs;
     CHECK_FALSE(LaunchAccesses(loop).MayRunBeside(LaunchAccesses(writes)));
   }
   // So does nothing that lies elsewhere.
   CHECK(LaunchAccesses(loop).MayRunBeside(LaunchAccesses(launches[0])));
-  // What is stashed is dead once it has been fetched.
+  // What is offloaded is dead once it has been reloaded.
   const auto dead = loop.control->DeadAfter(0, 3);
   CHECK(std::ranges::any_of(dead, [&](std::span<const std::byte> bytes) {
     return bytes.data() == on_host.data();

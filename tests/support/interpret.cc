@@ -259,11 +259,11 @@ void Run(Call& c) {
       return;
     case OpKind::kCopy:
     case OpKind::kReshape:
-    case OpKind::kFetch:
-    case OpKind::kStash:
+    case OpKind::kReload:
+    case OpKind::kOffload:
       c.out[0].data = c.input(0).data;
       return;
-    case OpKind::kStashUpdate:
+    case OpKind::kOffloadUpdate:
     case OpKind::kAssign:
       c.out[0].data = c.input(1).data;
       return;

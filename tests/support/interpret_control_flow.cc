@@ -34,7 +34,7 @@ std::vector<Numbers> RunBody(const Graph& body,
 
 void Loop(Call& c) {
   const Graph& body = *c.node.attrs.Graphs("bodies").at(0);
-  const int64_t trips = c.Int("trips");
+  const int64_t iterations = c.Int("iterations");
   const auto carried = static_cast<size_t>(c.Int("carried"));
   const auto sliced = static_cast<size_t>(c.Int("sliced"));
   const auto summed = static_cast<size_t>(c.Int("summed"));
@@ -43,8 +43,9 @@ void Loop(Call& c) {
   for (size_t i = 0; i < summed; ++i) {
     handed.emplace_back(c.out.at(carried + i).data.size(), -0.0);
   }
-  for (int64_t trip = 0; trip < trips; ++trip) {
-    const int64_t slice = c.Int("reverse") != 0 ? trips - 1 - trip : trip;
+  for (int64_t iteration = 0; iteration < iterations; ++iteration) {
+    const int64_t slice =
+        c.Int("reverse") != 0 ? iterations - 1 - iteration : iteration;
     std::vector<Numbers> leaves(handed.begin(),
                                 handed.begin() + c.Int("carried"));
     for (size_t i = carried; i < c.in.size(); ++i) {
@@ -53,7 +54,7 @@ void Loop(Call& c) {
         leaves.push_back(all);
         continue;
       }
-      const auto size = static_cast<int64_t>(all.size()) / trips;
+      const auto size = static_cast<int64_t>(all.size()) / iterations;
       leaves.emplace_back(all.begin() + slice * size,
                           all.begin() + (slice + 1) * size);
     }

@@ -87,23 +87,25 @@ void Table::AddMovement() {
       });
   LeafSpec on_host = Real("state", {3, 7}, -1, 1, Role::kState);
   on_host.on_host = true;
-  Add(OpKind::kFetch, "", {on_host},
-      [](GraphBuilder&, In in) { return Out{Fetch(in[0])}; });
-  Add(OpKind::kFetch, " and an update of what was fetched",
+  Add(OpKind::kReload, "", {on_host},
+      [](GraphBuilder&, In in) { return Out{Reload(in[0])}; });
+  Add(OpKind::kReload, " and an update of what was reloaded",
       {Real("w", {3, 7}, -1, 1, Role::kParam), on_host, Real("g", {3, 7}),
        Scalar("lr", DType::kF32, 0.125)},
       [](GraphBuilder&, In in) {
         const MomentumResults updated = MomentumUpdate(
-            in[0], Fetch(in[1]), in[2], in[3], Value(), 0.9, 0.1);
-        return Out{updated.w, Fetch(StashUpdate(in[1], updated.velocity))};
+            in[0], Reload(in[1]), in[2], in[3], Value(), 0.9, 0.1);
+        return Out{updated.w, Reload(OffloadUpdate(in[1], updated.velocity))};
       });
-  Add(OpKind::kStash, "", {Real("x", {5, 3})},
-      [](GraphBuilder&, In in) { return Out{Fetch(Stash(in[0]))}; });
-  Add(OpKind::kStash, " of a view", {Real("x", {3, 5})},
-      [](GraphBuilder&, In in) { return Out{Fetch(Stash(Transpose(in[0])))}; });
-  Add(OpKind::kStashUpdate, "", {on_host, Real("x", {3, 7})},
+  Add(OpKind::kOffload, "", {Real("x", {5, 3})},
+      [](GraphBuilder&, In in) { return Out{Reload(Offload(in[0]))}; });
+  Add(OpKind::kOffload, " of a view", {Real("x", {3, 5})},
       [](GraphBuilder&, In in) {
-        return Out{Fetch(StashUpdate(in[0], in[1]))};
+        return Out{Reload(Offload(Transpose(in[0])))};
+      });
+  Add(OpKind::kOffloadUpdate, "", {on_host, Real("x", {3, 7})},
+      [](GraphBuilder&, In in) {
+        return Out{Reload(OffloadUpdate(in[0], in[1]))};
       });
   Add(OpKind::kConcat, "", {Real("a", {3, 2}), Real("b", {3, 5})},
       [](GraphBuilder&, In in) { return Out{Concat(in, 1)}; });

@@ -13,7 +13,7 @@ void AddLocalResponseNorm(OpCaseTable& t) {
     LocalResponse response;
   };
   const Case cases[] = {
-      {" of pictures",
+      {" of images",
        {2, 7, 3, 5},
        {.size = 5, .alpha = 0.8, .beta = 0.75, .bias = 2}},
       {" of an even number",

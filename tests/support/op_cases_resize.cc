@@ -14,8 +14,8 @@ void AddResize(OpCaseTable& t) {
   };
   const ResizeCase cases[] = {
       {" of a row to twice", {1, 2, 5}, {1, 2, 10}},
-      {" of pictures", {2, 2, 3, 5}, {2, 2, 7, 4}},
-      {" of pictures to half", {1, 2, 6, 8}, {1, 2, 3, 4}},
+      {" of images", {2, 2, 3, 5}, {2, 2, 7, 4}},
+      {" of images to half", {1, 2, 6, 8}, {1, 2, 3, 4}},
       {" of volumes", {1, 2, 2, 3, 4}, {1, 2, 5, 2, 4}},
       {" of one element", {1, 1, 1, 1}, {1, 1, 3, 1}},
       {" to one element", {1, 1, 4, 3}, {1, 1, 1, 1}},

@@ -21,10 +21,11 @@ constexpr int64_t kSize = 4;  // vectors of 4 and matrices of 4 by 4
 // Grows one builder's graph; bodies have makers of their own on the same numbers.
 class Maker {
  public:
-  Maker(Rng& rng, bool branches, int64_t trips_of, int depth, GraphBuilder& g)
+  Maker(Rng& rng, bool branches, int64_t iterations_of, int depth,
+        GraphBuilder& g)
       : rng_(rng),
         branches_(branches),
-        trips_of_(trips_of),
+        iterations_of_(iterations_of),
         depth_(depth),
         g_(g) {}
 
@@ -95,33 +96,34 @@ class Maker {
     Add(Tanh(MatMul(a, b, rng_.Below(2) == 0)));
   }
 
-  // Of `trips` rows, each a vector.
-  Value Rows(int64_t trips) {
-    if (trips == kSize) return Matrix();
+  // Of `iterations` rows, each a vector.
+  Value Rows(int64_t iterations) {
+    if (iterations == kSize) return Matrix();
     const Shape one = {1, kSize};
     if (rng_.Below(2) == 0) {
-      return BroadcastTo(Reshape(Vector(), one), Shape{trips, kSize});
+      return BroadcastTo(Reshape(Vector(), one), Shape{iterations, kSize});
     }
     std::vector<Value> rows;
-    for (int64_t i = 0; i < trips; ++i) rows.push_back(Reshape(Vector(), one));
+    for (int64_t i = 0; i < iterations; ++i)
+      rows.push_back(Reshape(Vector(), one));
     return Concat(rows, 0);
   }
 
   void AddLoop() {
-    const int64_t trips = trips_of_ * (1 + rng_.Below(4));
+    const int64_t iterations = iterations_of_ * (1 + rng_.Below(4));
     LoopOperands operands;
     for (int64_t i = rng_.Below(3); i > 0; --i) {
       operands.carried.push_back(Any());
     }
     for (int64_t i = rng_.Below(3); i > 0; --i) {
-      operands.sliced.push_back(Rows(trips));
+      operands.sliced.push_back(Rows(iterations));
     }
     for (int64_t i = rng_.Below(3); i > 0; --i) {
       operands.whole.push_back(Any());
     }
     operands.whole.push_back(Vector());
     const auto build = [&](LoopBody& body) {
-      Maker inner(rng_, branches_, trips_of_, depth_ + 1, body.builder());
+      Maker inner(rng_, branches_, iterations_of_, depth_ + 1, body.builder());
       for (size_t i = 0; i < operands.carried.size(); ++i) {
         inner.Add(body.carried(i));
       }
@@ -140,11 +142,11 @@ class Maker {
       if (rng_.Below(2) == 0 || stacked == 0) body.Sum(inner.Any());
     };
     const LoopResults results =
-        Loop(g_, trips, operands, build, {.reverse = rng_.Below(2) == 0});
+        Loop(g_, iterations, operands, build, {.reverse = rng_.Below(2) == 0});
     for (const Value& value : results.carried) Add(Tanh(value));
     for (const Value& value : results.summed) Add(Tanh(value));
     for (const Value& value : results.stacked) {
-      Add(trips == kSize ? value : Tanh(ReduceMean(value, {0})));
+      Add(iterations == kSize ? value : Tanh(ReduceMean(value, {0})));
     }
   }
 
@@ -175,7 +177,7 @@ class Maker {
     const std::vector<Value> parts = {Matrix(), Matrix()};
     operands.push_back(Concat(parts, 0));
     const auto build = [&](CondBody& body) {
-      Maker inner(rng_, branches_, trips_of_, depth_ + 1, body.builder());
+      Maker inner(rng_, branches_, iterations_of_, depth_ + 1, body.builder());
       for (size_t i = 0; i < handed; ++i) inner.Add(body.operand(i));
       if (rng_.Below(2) == 0) {
         inner.Add(Tanh(ReduceSum(body.operand(handed), {0})));
@@ -193,7 +195,7 @@ class Maker {
 
   Rng& rng_;
   const bool branches_;
-  const int64_t trips_of_;
+  const int64_t iterations_of_;
   const int depth_;
   GraphBuilder& g_;
   std::vector<Value> vectors_;
@@ -258,24 +260,24 @@ void CopyUnrolled(const Graph& graph, GraphCopy& copy, GraphBuilder& g) {
       handed.push_back(Fill(g, 0, type.dtype, type.shape));
     }
     std::vector<std::vector<Value>> stacked(
-        loop.stacked, std::vector<Value>(static_cast<size_t>(loop.trips)));
-    for (int64_t trip = 0; trip < loop.trips; ++trip) {
+        loop.stacked, std::vector<Value>(static_cast<size_t>(loop.iterations)));
+    for (int64_t iteration = 0; iteration < loop.iterations; ++iteration) {
       std::vector<Value> leaves(
           handed.begin(),
           handed.begin() + static_cast<std::ptrdiff_t>(loop.carried));
       for (size_t i = loop.carried; i < loop.operands(); ++i) {
         const Value operand = copy[node.inputs[i]];
-        leaves.push_back(loop.is_sliced(i) ? Row(operand, loop.slice(trip))
+        leaves.push_back(loop.is_sliced(i) ? Row(operand, loop.slice(iteration))
                                            : operand);
       }
       leaves.insert(leaves.end(),
                     handed.begin() + static_cast<std::ptrdiff_t>(loop.carried),
                     handed.end());
       const std::vector<Value> outputs =
-          Inline(loop.body, leaves, StrCat("#", trip), g);
+          Inline(loop.body, leaves, StrCat("#", iteration), g);
       for (size_t i = 0; i < loop.handed_on(); ++i) handed[i] = outputs[i];
       for (size_t r = 0; r < loop.stacked; ++r) {
-        stacked[r][static_cast<size_t>(loop.slice(trip))] =
+        stacked[r][static_cast<size_t>(loop.slice(iteration))] =
             outputs[loop.handed_on() + r];
       }
     }
@@ -289,10 +291,11 @@ void CopyUnrolled(const Graph& graph, GraphCopy& copy, GraphBuilder& g) {
 
 }  // namespace
 
-Graph MakeRandomControlFlow(uint64_t seed, bool branches, int64_t trips_of) {
+Graph MakeRandomControlFlow(uint64_t seed, bool branches,
+                            int64_t iterations_of) {
   Rng rng(seed);
   GraphBuilder g(StrCat("control_flow_", seed));
-  Maker maker(rng, branches, trips_of, 0, g);
+  Maker maker(rng, branches, iterations_of, 0, g);
   maker.Add(g.Input("x", DType::kF32, Shape{kSize}));
   maker.Add(g.Input("m", DType::kF32, Shape{kSize, kSize}));
   maker.Add(g.Param("w", DType::kF32, Shape{kSize, kSize}, Init::Uniform(0.8)));

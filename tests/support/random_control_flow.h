@@ -17,12 +17,12 @@ namespace stowage::testing {
 /// sums; loops without anything carried; branches that return an operand, that read
 /// what others do not, and in which what they are handed dies, or does not, being handed
 /// in twice or a part of something; up to three deep. Values stay bounded. Differentiable
-/// without `branches`, up to where comparisons choose. Trips are multiples of
-/// `trips_of`, four times that at most.
+/// without `branches`, up to where comparisons choose. Iterations are multiples of
+/// `iterations_of`, four times that at most.
 Graph MakeRandomControlFlow(uint64_t seed, bool branches = true,
-                            int64_t trips_of = 1);
+                            int64_t iterations_of = 1);
 
-/// `graph` with the body of every loop once for each trip, also in bodies of branches.
+/// `graph` with the body of every loop once for each iteration, also in bodies of branches.
 Graph Unrolled(const Graph& graph);
 
 }  // namespace stowage::testing

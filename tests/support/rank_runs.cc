@@ -109,15 +109,16 @@ int64_t NumCollectives(const Graph& graph) {
 
 }  // namespace
 
-Content RunRank(const RankNet& net, const RankHow& how, int64_t pieces,
+Content RunRank(const RankNet& net, const RankHow& how, int64_t micro_batches,
                 int rank, Backend& backend) {
   const Ranks ranks = {.ranks = how.ranks,
                        .rank = rank,
                        .shard = how.shard,
                        .bucket_bytes = 512};
-  FitOptions fit = {.plan = {.device = backend.Needs()},
-                    .levers = how.tight ? Levers{} : NoLevers()};
-  fit.levers.pieces = {pieces};
+  FitOptions fit = {
+      .plan = {.device = backend.Needs()},
+      .optimizations = how.tight ? MemoryOptimizations{} : NoOptimizations()};
+  fit.optimizations.micro_batches = {micro_batches};
   StepFitter fitter(
       BuildRankSteps(net.model, net.batch, ranks, "loss", net.options), fit);
   std::optional<Bytes> budget;

@@ -2,9 +2,9 @@
 #define STOWAGE_TESTS_SUPPORT_RANK_RUNS_H_
 
 // Training steps of one of several ranks, for bitwise comparison with those of one rank
-// that takes as many pieces.
+// that takes as many micro-batches.
 //
-//   const Content one = RunRank(net, {}, /*pieces=*/2, 0, *MakeCpuBackend({}));
+//   const Content one = RunRank(net, {}, /*micro_batches=*/2, 0, *MakeCpuBackend({}));
 //   ... on each of two ranks, joined by its backend:
 //   const Content own = RunRank(net, {.ranks = 2}, 1, rank, *backend);
 //   CHECK(Differences(one, own, rank) == "");
@@ -33,7 +33,7 @@ struct RankNet {
 struct RankHow {
   int64_t ranks = 1;
   Sharding shard = Sharding::kNone;
-  /// Of the least budget of all levers, so many times; absent: no lever.
+  /// Of the least budget of all optimizations, so many times; absent: no optimization.
   std::optional<double> tight = {};
   bool poison = true;
 };
@@ -45,9 +45,9 @@ inline constexpr int64_t kRankSteps = 3;
 /// states.
 using Content = std::map<std::string, std::vector<std::byte>>;
 
-/// Plans and runs the steps of rank `rank`, which takes its part of a batch in `pieces`.
+/// Plans and runs the steps of rank `rank`, which takes its part of a batch in `micro_batches`.
 /// Inputs follow from names and steps. Fails the test that calls it where anything fails.
-Content RunRank(const RankNet& net, const RankHow& how, int64_t pieces,
+Content RunRank(const RankNet& net, const RankHow& how, int64_t micro_batches,
                 int rank, Backend& backend);
 
 /// Names under which rank `rank` has something else than one rank has; of a block,

@@ -176,12 +176,11 @@ TEST_CASE("a gpt model learns the tokens of a tokenizer, and writes some") {
       RunStowage({"train", "--model", "gpt-nano", "--data", text, "--batch",
                   "4", "--seq", "16", "--steps", "41", "--resume", checkpoint})
           .exit_code == 2);
-  const Outcome pictures = RunStowage({"train", "--model", "mlp", "--data",
-                                       WriteTemp("some.csv", SomeDigits()),
-                                       "--tokenizer", tokenizer});
-  CHECK(pictures.exit_code == 2);
-  CHECK(pictures.err.find("[tokenizer] mlp reads no text") !=
-        std::string::npos);
+  const Outcome images = RunStowage({"train", "--model", "mlp", "--data",
+                                     WriteTemp("some.csv", SomeDigits()),
+                                     "--tokenizer", tokenizer});
+  CHECK(images.exit_code == 2);
+  CHECK(images.err.find("[tokenizer] mlp reads no text") != std::string::npos);
 }
 
 TEST_CASE("a run that trains all weights saves all of them") {

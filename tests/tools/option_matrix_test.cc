@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
-constexpr char kNet[] = "tests/goldens/onnx/pictures_dynamo.onnx";
-constexpr char kArrays[] = "tests/goldens/onnx/pictures.npz";
+constexpr char kNet[] = "tests/goldens/onnx/images_dynamo.onnx";
+constexpr char kArrays[] = "tests/goldens/onnx/images.npz";
 constexpr char kModels[] = "tests/goldens/pretrained/";
 
 // A command that succeeds by itself, and the options that make it up.
@@ -75,7 +75,7 @@ const std::map<std::string, Words>& Values() {
       {"--init-transpose", {"fc1.w"}},
       {"--input-map", {"x=x"}},
       {"--json", {}},
-      {"--keep", {"fc1"}},
+      {"--recompute-keep", {"fc1"}},
       {"--keep-last", {"2"}},
       {"--label-smoothing", {"0.3"}},
       {"--lengths", {"8,16"}},
@@ -110,7 +110,7 @@ const std::map<std::string, Words>& Values() {
       {"--prompt", {"The"}},
       {"--ranks", {"2"}},
       {"--recompute", {"auto"}},
-      {"--remake", {"fc1"}},
+      {"--recompute-always", {"fc1"}},
       {"--resume", {"@run.ck"}},
       {"--roofline", {"h100"}},
       {"--sample", {"5"}},
@@ -368,7 +368,7 @@ TEST_CASE("every option of plan is applied or refused") {
 }
 
 TEST_CASE("every option of train is applied or refused") {
-  CheckOptions({"a model of pictures",
+  CheckOptions({"a model of images",
                 {"train", "--model", "mlp", "--data", "@digits.csv", "--batch",
                  "8", "--steps", "2", "--device", "cpu", "--json"}});
   CheckOptions({"a model of text",

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A step that saves, remakes, and has scratch; its report as JSON.
+// A step that saves, recomputes, and has scratch; its report as JSON.
 struct Planned {
   std::string path;
   std::string html;
@@ -356,12 +356,12 @@ tell('dimmed', painted(saved) !== colours.saved);
 )");
   CHECK(answers["wrong"] == Json::array());
   for (const char* kind :
-       {"weights", "state", "saved", "gradients", "remade"}) {
+       {"weights", "state", "saved", "gradients", "recomputed"}) {
     INFO(kind);
     CHECK(std::ranges::count(answers["seen"], kind) == 1);
   }
   CHECK(answers["legend"] ==
-        Json({"weights", "state", "inputs", "saved", "gradients", "remade",
+        Json({"weights", "state", "inputs", "saved", "gradients", "recomputed",
               "temporary", "scratch"}));
   CHECK(answers["hidden"] == true);
   CHECK(answers["pinned"] == "nothing");

@@ -1,4 +1,4 @@
-// How `stowage plan` meets budgets: by order, pieces, recomputation and the host's memory,
+// How `stowage plan` meets budgets: by order, micro-batches, recomputation and the host's memory,
 // and what it says where they are not met.
 
 #include <doctest/doctest.h>
@@ -34,7 +34,7 @@ TEST_CASE("the order for memory needs less, and a plan of it is valid") {
 
 TEST_CASE("the order for memory moves what fits" *
           doctest::skip(!TakesAllInstances())) {
-  // No more pieces than without the order.
+  // No more micro-batches than without the order.
   CHECK(PlanAsJson({"--model", "mlp", "--order", "memory", "--micro-batches",
                     "auto"})["micro_batches"] == 1);
 
@@ -93,7 +93,8 @@ TEST_CASE("with --json an infeasible budget is told in JSON, and exits 1") {
   CHECK(outcome.err == StrCat("stowage: ", error, "\n"));
 }
 
-TEST_CASE("a batch in pieces fits a budget that the whole batch misses") {
+TEST_CASE(
+    "a batch in micro-batches fits a budget that the whole batch misses") {
   const auto with = [](std::vector<std::string> more) {
     std::vector<std::string> arguments = {"plan",    "--model", "gpt-nano",
                                           "--batch", "12",      "--seq",
@@ -110,7 +111,7 @@ TEST_CASE("a batch in pieces fits a budget that the whole batch misses") {
   CHECK(three["micro_batches"] == 3);
   CHECK(three["valid"] == true);
   CHECK(three["arena_bytes"] < whole["arena_bytes"]);
-  // 1, 2, 4, 8 and 12 pieces are tried; the fewest that fit are taken.
+  // 1, 2, 4, 8 and 12 micro-batches are tried; the fewest that fit are taken.
   const Json two = with({"--micro-batches", "2"});
   CHECK(two["arena_bytes"] < whole["arena_bytes"]);
   const Json chosen =
@@ -122,15 +123,15 @@ TEST_CASE("a batch in pieces fits a budget that the whole batch misses") {
   CHECK(unneeded["micro_batches"] == 1);
 }
 
-TEST_CASE("pieces and the host's memory work together" *
+TEST_CASE("micro-batches and the host's memory work together" *
           doctest::skip(!TakesAllInstances())) {
-  for (const char* pieces : {"4", "auto"}) {
-    CAPTURE(pieces);
+  for (const char* micro_batches : {"4", "auto"}) {
+    CAPTURE(micro_batches);
     // Less than the weights, the states and the sums of gradients.
     const Json plan =
         PlanAsJson({"--model", "gpt-nano", "--batch", "8", "--seq", "32",
-                    "--offload", "auto", "--micro-batches", pieces, "--budget",
-                    "9MB", "--threads", "2"});
+                    "--offload", "auto", "--micro-batches", micro_batches,
+                    "--budget", "9MB", "--threads", "2"});
     CHECK(plan["fits"] == true);
     CHECK(plan["arena_bytes"] <= 9'000'000);
     CHECK(plan["offloaded_values"] > 0);
@@ -168,10 +169,10 @@ TEST_CASE("recomputation fits a budget that keeping everything misses") {
   CHECK(least["nodes"] > given["nodes"]);
   double percent = 0;
   int64_t times = 0;
-  for (const Json& remade : least["remade"]) {
-    CHECK(remade["bytes_freed"] >= 0);
-    percent += remade["flops_percent"].get<double>();
-    times += remade["times"].get<int64_t>();
+  for (const Json& recomputed : least["recomputed"]) {
+    CHECK(recomputed["bytes_freed"] >= 0);
+    percent += recomputed["flops_percent"].get<double>();
+    times += recomputed["times"].get<int64_t>();
   }
   CHECK(percent ==
         doctest::Approx(least["recompute_flops_percent"].get<double>()));
@@ -219,36 +220,36 @@ TEST_CASE("values named on the command line are kept or recomputed" *
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   };
-  const auto remade = [](const Json& plan) {
+  const auto recomputed = [](const Json& plan) {
     std::vector<std::string> names;
-    for (const Json& entry : plan["remade"]) names.push_back(entry["name"]);
+    for (const Json& entry : plan["recomputed"]) names.push_back(entry["name"]);
     return names;
   };
   using Names = std::vector<std::string>;
   // Without a budget nothing runs again but what is named.
   const Json named =
-      PlanAsJson(with({"--recompute", "auto", "--remake", "h.0.mlp.gelu",
-                       "--remake", "h.2.mlp.gelu"}));
-  CHECK(remade(named) == Names{"h.0.mlp.gelu", "h.2.mlp.gelu"});
+      PlanAsJson(with({"--recompute", "auto", "--recompute-always",
+                       "h.0.mlp.gelu", "--recompute-always", "h.2.mlp.gelu"}));
+  CHECK(recomputed(named) == Names{"h.0.mlp.gelu", "h.2.mlp.gelu"});
   CHECK(named["recomputed_nodes"] == 2);
 
   const int64_t smallest =
       PlanAsJson(with({"--recompute", "auto"}))["minimum_budget_bytes"];
-  const Json keeping =
-      PlanAsJson(with({"--recompute", "auto", "--keep", "h.0.mlp.gelu"}));
+  const Json keeping = PlanAsJson(
+      with({"--recompute", "auto", "--recompute-keep", "h.0.mlp.gelu"}));
   const int64_t with_it = keeping["minimum_budget_bytes"];
   CHECK(with_it >= smallest);
-  const Names kept =
-      remade(PlanAsJson(with({"--recompute", "auto", "--keep", "h.0.mlp.gelu",
-                              "--budget", StrCat(with_it)})));
+  const Names kept = recomputed(
+      PlanAsJson(with({"--recompute", "auto", "--recompute-keep",
+                       "h.0.mlp.gelu", "--budget", StrCat(with_it)})));
   CHECK(std::ranges::count(kept, "h.0.mlp.gelu") == 0);
   CHECK(std::ranges::count(kept, "h.1.mlp.gelu") == 1);
 
-  // In every piece of a batch.
-  const Names pieces =
-      remade(PlanAsJson(with({"--recompute", "cheap", "--micro-batches", "2",
-                              "--remake", "h.1.mlp.gelu"})));
-  CHECK(pieces == Names{"h.1.mlp.gelu/1", "h.1.mlp.gelu/2"});
+  // In every micro-batch of a batch.
+  const Names micro_batches =
+      recomputed(PlanAsJson(with({"--recompute", "cheap", "--micro-batches",
+                                  "2", "--recompute-always", "h.1.mlp.gelu"})));
+  CHECK(micro_batches == Names{"h.1.mlp.gelu/1", "h.1.mlp.gelu/2"});
 }
 
 TEST_CASE("--offload fits a budget that the arena alone misses" *
@@ -278,7 +279,7 @@ TEST_CASE("--offload fits a budget that the arena alone misses" *
   CHECK(least["regions"]["state"] == 0);
   CHECK(least["host_bytes"] > any["regions"]["state"]);
   CHECK(least["offloaded_values"] > 0);
-  // Each state is fetched and stashed, padding not copied.
+  // Each state is reloaded and offloaded, padding not copied.
   CHECK(least["offload_bytes_per_step"] > 0);
   const Outcome checked = RunStowage({"check", file});
   CHECK(checked.exit_code == 0);
@@ -303,37 +304,41 @@ TEST_CASE("--offload fits a budget that the arena alone misses" *
         std::string::npos);
 }
 
-TEST_CASE("a refusal tells what each lever alone would do, and all together" *
-          doctest::skip(!TakesAllInstances())) {
-  const std::vector<std::string> pieces = {"--micro-batches", "auto"};
+TEST_CASE(
+    "a refusal tells what each optimization alone would do, and all together" *
+    doctest::skip(!TakesAllInstances())) {
+  const std::vector<std::string> micro_batches = {"--micro-batches", "auto"};
   const std::vector<std::string> recompute = {"--recompute", "auto"};
   const std::vector<std::string> offload = {"--offload", "auto"};
-  const auto with = [](const std::vector<std::vector<std::string>>& levers) {
-    std::vector<std::string> all = {"--model", "mlp", "--batch", "512"};
-    for (const auto& flags : levers) {
-      all.insert(all.end(), flags.begin(), flags.end());
-    }
-    return all;
-  };
+  const auto with =
+      [](const std::vector<std::vector<std::string>>& optimizations) {
+        std::vector<std::string> all = {"--model", "mlp", "--batch", "512"};
+        for (const auto& flags : optimizations) {
+          all.insert(all.end(), flags.begin(), flags.end());
+        }
+        return all;
+      };
   const auto smallest = [&](const std::vector<std::vector<std::string>>& of) {
     return PlanAsJson(with(of))["minimum_budget_bytes"].get<int64_t>();
   };
-  const Json expected = {{"none", smallest({})},
-                         {"recompute", smallest({recompute})},
-                         {"micro_batches", smallest({pieces})},
-                         {"offload", smallest({offload})},
-                         {"all", smallest({recompute, pieces, offload})}};
+  const Json expected = {
+      {"none", smallest({})},
+      {"recompute", smallest({recompute})},
+      {"micro_batches", smallest({micro_batches})},
+      {"offload", smallest({offload})},
+      {"all", smallest({recompute, micro_batches, offload})}};
   std::set<int64_t> different;
-  for (const auto& [lever, bytes] : expected.items())
+  for (const auto& [optimization, bytes] : expected.items())
     different.insert(bytes.get<int64_t>());
   CHECK(different.size() == 5);
   // Whatever is allowed.
-  for (const auto& levers : {std::vector<std::vector<std::string>>{},
-                             {pieces},
-                             {recompute, offload}}) {
-    std::vector<std::string> arguments = with(levers);
+  for (const auto& optimizations : {std::vector<std::vector<std::string>>{},
+                                    {micro_batches},
+                                    {recompute, offload}}) {
+    std::vector<std::string> arguments = with(optimizations);
     arguments.insert(arguments.begin(), "plan");
-    if (levers.empty()) arguments.insert(arguments.end(), {"--fit", "none"});
+    if (optimizations.empty())
+      arguments.insert(arguments.end(), {"--fit", "none"});
     arguments.insert(arguments.end(), {"--budget", "10000", "--json"});
     const Outcome refused = RunStowage(arguments);
     CHECK(refused.exit_code == 1);
@@ -452,13 +457,13 @@ TEST_CASE("--pareto lists what is kept on the host, where that is allowed" *
   arguments.insert(arguments.end(), {"--offload", "auto", "--svg", svg});
   const Outcome table = RunStowage(arguments);
   REQUIRE(table.exit_code == 0);
-  CHECK(table.out.find("pieces    bytes copied\n") != std::string::npos);
+  CHECK(table.out.find("micro-batches    bytes copied\n") != std::string::npos);
   CHECK(ReadAll(svg).find(" values on the host, ") != std::string::npos);
   // Nothing runs again, and copies are no operations.
   const auto count = [&](const std::string& text) {
-    const std::string picture = ReadAll(svg);
+    const std::string image = ReadAll(svg);
     int found = 0;
-    for (size_t at = 0; (at = picture.find(text, at)) != std::string::npos;) {
+    for (size_t at = 0; (at = image.find(text, at)) != std::string::npos;) {
       ++found;
       at += text.size();
     }
@@ -486,17 +491,17 @@ TEST_CASE("--pareto lists what is kept on the host, where that is allowed" *
 
 TEST_CASE("names mean on GPUs what they mean elsewhere") {
   // Of a bias that is named the sum alone runs again, not its product.
-  const Json remade =
+  const Json recomputed =
       PlanAsJson({"--model", "gpt-nano", "--dtype", "bf16", "--recompute",
-                  "auto", "--remake", "h.0.mlp.c_fc"});
-  CHECK(remade["recomputed_nodes"] > 0);
-  CHECK(remade["recompute_flops_percent"] < 0.1);
-  // What is named in one piece of several kinds changes no other piece.
-  const Json pieces = PlanAsJson(
+                  "auto", "--recompute-always", "h.0.mlp.c_fc"});
+  CHECK(recomputed["recomputed_nodes"] > 0);
+  CHECK(recomputed["recompute_flops_percent"] < 0.1);
+  // What is named in one micro-batch of several kinds changes no other micro-batch.
+  const Json micro_batches = PlanAsJson(
       {"--model", "gpt-nano", "--dtype", "bf16", "--batch", "9",
        "--micro-batches", "4", "--recompute", "auto", "--budget", "16MiB",
-       "--threads", "2", "--keep", "h.0.mlp.c_fc.matmul/2"});
-  CHECK(pieces["arena_bytes"] <= 16 << 20);
+       "--threads", "2", "--recompute-keep", "h.0.mlp.c_fc.matmul/2"});
+  CHECK(micro_batches["arena_bytes"] <= 16 << 20);
 }
 
 }  // namespace

@@ -144,9 +144,9 @@ TEST_CASE("--explain lists the passes in order, with the arena after each") {
   const std::vector<std::string> mlp = {
       "plan", "--model",  "mlp",    "--recompute", "auto",      "--offload",
       "auto", "--budget", "400000", "--explain",   "--threads", "2"};
-  const std::vector<std::string> order = {"given",    "choose",    "pieces",
-                                          "offload",  "recompute", "fuse",
-                                          "prefetch", "validate"};
+  const std::vector<std::string> order = {
+      "given",     "choose", "micro_batches", "offload",
+      "recompute", "fuse",   "prefetch",      "validate"};
   // Anew, as a plan that was found has no passes to tell of.
   std::vector<std::string> anew = mlp;
   anew.insert(anew.end(), {"--no-plan-cache", "--json"});
@@ -159,7 +159,7 @@ TEST_CASE("--explain lists the passes in order, with the arena after each") {
   CHECK(passes.front()["arena_bytes"] == given);
   CHECK(passes.front()["applied"] == true);
   CHECK(passes.front()["changed"] == false);
-  CHECK(passes[2]["applied"] == false);  // pieces were not allowed
+  CHECK(passes[2]["applied"] == false);  // micro-batches were not allowed
   CHECK(passes[3]["applied"] == true);
   CHECK(passes[3]["changed"] == (plan["offloaded_values"] > 0));
   CHECK(passes[4]["changed"] == (plan["recomputed_nodes"] > 0));
@@ -226,7 +226,7 @@ TEST_CASE("a plan is found again where one cache is named, and is the same") {
   CHECK(
       text.out.find("\nno pass ran: the plan was found in the plan cache\n") !=
       std::string::npos);
-  // Another budget is another plan, and so are other levers.
+  // Another budget is another plan, and so are other optimizations.
   plan(run({"--plan-cache", folder, "--json", "--budget", "399999"}), "miss");
   plan(run({"--plan-cache", folder, "--json", "--micro-batches", "2"}), "miss");
 
@@ -443,23 +443,25 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {{"plan", "--model", "mlp", "--dtype", "f8"}, ""},
       {{"plan", "--model", "mlp", "--optimizer", "lamb"},
        "[optimizer] there is no optimizer \"lamb\""},
-      {{"plan", "--model", "mlp", "--keep", "h1"},
-       "[recompute] --keep \"h1\" says nothing"},
-      {{"plan", "--model", "mlp", "--remake", "h1"},
-       "[recompute] --remake \"h1\" says nothing"},
-      {{"plan", "--model", "mlp", "--recompute", "auto", "--keep", "h1"},
+      {{"plan", "--model", "mlp", "--recompute-keep", "h1"},
+       "[recompute] --recompute-keep \"h1\" says nothing"},
+      {{"plan", "--model", "mlp", "--recompute-always", "h1"},
+       "[recompute] --recompute-always \"h1\" says nothing"},
+      {{"plan", "--model", "mlp", "--recompute", "auto", "--recompute-keep",
+        "h1"},
        "[recompute] graph \"mlp.step\" has no value \"h1\" to be always kept"},
-      {{"plan", "--model", "mlp", "--recompute", "auto", "--remake", "x"},
+      {{"plan", "--model", "mlp", "--recompute", "auto", "--recompute-always",
+        "x"},
        "[recompute] \"x\" cannot be always recomputed"},
       {{"plan", "--model", "mlp", "--recompute", "all"},
        "[recompute] there is no choice \"all\""},
       {{"plan", "--model", "mlp", "--offload", "all"},
        "[offload] there is no choice \"all\""},
       {{"plan", "--model", "mlp", "--batch", "3", "--micro-batches", "4"},
-       "[micro-batches] 4 pieces of a batch of 3; expected at most 3"},
+       "[micro-batches] 4 micro-batches of a batch of 3; expected at most 3"},
       {{"plan", "--model", "gpt-nano", "--batch", "1000000", "--seq", "8",
         "--micro-batches", "100000"},
-       "[micro-batches] 100000 pieces; at most 1024 are planned"},
+       "[micro-batches] 100000 micro-batches; at most 1024 are planned"},
       {{"plan", "--model", "mlp", "--micro-batches", "0"},
        "[micro-batches] \"0\" is no number of at least 1, nor auto"},
       {{"plan", "--model", "mlp", "--order", "random"},
@@ -492,15 +494,16 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
 
 TEST_CASE("two plans are compared as text and as JSON") {
   const std::string kept = TempPath("kept.plan");
-  const std::string remade = TempPath("remade.plan");
+  const std::string recomputed = TempPath("recomputed.plan");
   const Json a = PlanAsJson({"--model", "gpt-nano", "-o", kept});
   const Json b =
       PlanAsJson({"--model", "gpt-nano", "--budget", "16MiB", "--recompute",
-                  "auto", "--threads", "2", "-o", remade});
-  const Outcome text = RunStowage({"report", kept, remade});
+                  "auto", "--threads", "2", "-o", recomputed});
+  const Outcome text = RunStowage({"report", kept, recomputed});
   CHECK(text.exit_code == 0);
-  CHECK(text.out.find("  kept.plan |     remade.plan | ") != text.out.npos);
-  const Outcome json = RunStowage({"report", kept, remade, "--format", "json"});
+  CHECK(text.out.find("  kept.plan | recomputed.plan | ") != text.out.npos);
+  const Outcome json =
+      RunStowage({"report", kept, recomputed, "--format", "json"});
   REQUIRE(json.exit_code == 0);
   const Json compared = Json::parse(json.out);
   CHECK(compared["plans"][0]["arena_bytes"] == a["arena_bytes"]);
@@ -524,8 +527,9 @@ int CountUnknownLines(const std::string& path) {
   return unknown;
 }
 
-TEST_CASE("values keep their lines through every lever, and in the cache") {
-  const std::string path = TempPath("levers.plan");
+TEST_CASE(
+    "values keep their lines through every optimization, and in the cache") {
+  const std::string path = TempPath("optimizations.plan");
   for (const char* const cache : {"miss", "hit"}) {
     INFO(cache);
     const Json plan =
@@ -564,6 +568,27 @@ TEST_CASE("a report has the forms it names and no others") {
   CHECK(peak.err ==
         "stowage: [report] --at-peak has no form svg; expected text or "
         "json\n");
+}
+
+TEST_CASE("flags have their former names for one release") {
+  for (const auto& [before, now] :
+       {std::pair{"--keep", "--recompute-keep"},
+        std::pair{"--remake", "--recompute-always"}}) {
+    const auto plan = [](const std::string& name) {
+      return RunStowage({"plan", "--model", "gpt-nano", "--batch", "2", "--seq",
+                         "8", "--recompute", "auto", "--no-plan-cache", name,
+                         "h.0.mlp.gelu", "--json"});
+    };
+    const auto without_time = [](const Outcome& outcome) {
+      Json json = Json::parse(outcome.out);
+      json.erase("plan_seconds");
+      return json;
+    };
+    const Outcome former = plan(before);
+    CHECK(former.exit_code == 0);
+    CHECK(former.err == StrCat("stowage: ", before, " is now ", now, "\n"));
+    CHECK(without_time(former) == without_time(plan(now)));
+  }
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST_CASE("the ops of a step are timed, and plans are made by the times") {
        {"step_seconds", "step_by_op_seconds", "ops_seconds"}) {
     CHECK(json[field] > 0);
   }
-  CHECK(json["extra_time_percent"] == 0);  // there is no lever
+  CHECK(json["extra_time_percent"] == 0);  // there is no optimization
   CHECK(json["predicted_extra_time_percent"].is_null());
 
   const Json plan = PlanAsJson(
@@ -108,7 +108,7 @@ TEST_CASE("the ops of a step are timed, and plans are made by the times") {
 constexpr char kByBytes[] =
     "stowage-op-times 2\n1000000 500 0 1000 copy(f32(125)) -> f32(125)\n";
 
-TEST_CASE("more examples are foretold to take longer") {
+TEST_CASE("more examples are predicted to take longer") {
   const std::string file = WriteTemp("bytes.times", kByBytes);
   const auto seconds = [&](const char* batch) {
     const Json plan =
@@ -118,7 +118,7 @@ TEST_CASE("more examples are foretold to take longer") {
   CHECK(seconds("16") > seconds("8"));
 }
 
-TEST_CASE("what is foretold follows from the file alone") {
+TEST_CASE("what is predicted follows from the file alone") {
   const std::string file = WriteTemp("bytes.times", kByBytes);
   const auto with = [&](std::vector<std::string> more) {
     std::vector<std::string> arguments = {
@@ -177,10 +177,10 @@ TEST_CASE("what is foretold follows from the file alone") {
     CHECK(frontier[k]["recompute_least_time_percent"] <=
           frontier[k]["predicted_extra_time_percent"]);
   }
-  const std::string picture = ReadAll(svg);
-  CHECK(picture.starts_with("<svg "));
-  CHECK(picture.find("more time upwards") != std::string::npos);
-  CHECK(picture.find("<polyline class=\"found\"") != std::string::npos);
+  const std::string image = ReadAll(svg);
+  CHECK(image.starts_with("<svg "));
+  CHECK(image.find("more time upwards") != std::string::npos);
+  CHECK(image.find("<polyline class=\"found\"") != std::string::npos);
 }
 
 TEST_CASE("copies are as long as the file says, and no longer") {
@@ -208,13 +208,13 @@ TEST_CASE("copies are as long as the file says, and no longer") {
         doctest::Approx(plan["predicted_step_seconds"].get<double>()));
 }
 
-TEST_CASE("what levers cost is timed against the step without") {
+TEST_CASE("what optimizations cost is timed against the step without") {
   const std::string text = WriteTemp("time_text.txt", SomeText());
   const std::string file = TempPath("both.times");
   const std::vector<std::string> model = {
       "--model", "gpt-nano", "--batch", "2", "--seq", "16", "--threads", "1"};
-  const std::vector<std::string> levers = {"--recompute", "auto", "--remake",
-                                           "h.0.mlp.gelu"};
+  const std::vector<std::string> optimizations = {
+      "--recompute", "auto", "--recompute-always", "h.0.mlp.gelu"};
   const auto with = [](std::vector<std::string> all,
                        const std::vector<std::string>& more) {
     all.insert(all.end(), more.begin(), more.end());
@@ -224,7 +224,7 @@ TEST_CASE("what levers cost is timed against the step without") {
       with(with(with({"time", "--data", text, "--device", "cpu", "--steps", "2",
                       "--json"},
                      model),
-                levers),
+                optimizations),
            {"--op-times", WriteTemp("some.times", kByBytes), "-o", file}));
   INFO(outcome.err);
   REQUIRE(outcome.exit_code == 0);
@@ -234,7 +234,8 @@ TEST_CASE("what levers cost is timed against the step without") {
 
   // The file has the ops of both steps, each in its own arena.
   const Json given = PlanAsJson(with(model, {"--op-times", file}));
-  const Json made = PlanAsJson(with(with(model, levers), {"--op-times", file}));
+  const Json made =
+      PlanAsJson(with(with(model, optimizations), {"--op-times", file}));
   CHECK(made["recomputed_nodes"] > 0);
   CHECK(made["arena_bytes"] != given["arena_bytes"]);
   std::set<int64_t> arenas;
@@ -244,7 +245,7 @@ TEST_CASE("what levers cost is timed against the step without") {
   while (std::getline(rows, line)) arenas.insert(std::stoll(line));
   CHECK(arenas == std::set<int64_t>{given["arena_bytes"], made["arena_bytes"]});
   CHECK(given["predicted_extra_time_percent"] == 0);
-  // Each is foretold by its own rows.
+  // Each is predicted by its own rows.
   CHECK(made["predicted_step_seconds"] == json["ops_seconds"]);
   CHECK(
       made["predicted_extra_time_percent"].get<double>() ==

@@ -28,8 +28,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kNet[] = "tests/goldens/onnx/pictures_dynamo.onnx";
-constexpr char kData[] = "tests/goldens/onnx/pictures.npz";
+constexpr char kNet[] = "tests/goldens/onnx/images_dynamo.onnx";
+constexpr char kData[] = "tests/goldens/onnx/images.npz";
 
 std::vector<std::string> Command(const std::string& net, int steps,
                                  const std::vector<std::string>& more = {}) {
@@ -348,7 +348,7 @@ TEST_CASE("a resumed run tells what of the file and the examples changed") {
   INFO(resumed.err);
   CHECK(resumed.exit_code == 0);
   for (const char* const line :
-       {"resume: onnx was pictures_dynamo.onnx (", ", is other.onnx (",
+       {"resume: onnx was images_dynamo.onnx (", ", is other.onnx (",
         "resume: hold-out was 0, is 0.3\n",
         "resume: input-map was none, is x=x\n",
         "resume: shuffle was seed, is none\n"}) {
@@ -453,7 +453,7 @@ TEST_CASE("a batch is as many examples as there are, up to 32") {
   const int64_t usual = arena(many, {});
   CHECK(usual == arena(many, {"--batch", "32"}));
   CHECK(usual > arena(many, {"--batch", "31"}));
-  // Labels come in pieces as the batch does.
+  // Labels come in micro-batches as the batch does.
   CHECK(arena(kData, {"--micro-batches", "2", "--allow-batch-change"}) <
         arena(kData, {}));
 }
@@ -556,7 +556,7 @@ TEST_CASE("what a run of an ONNX file lacks is told") {
 }
 
 TEST_CASE("the ops of an ONNX file's step are timed, for plans of it") {
-  const std::string times = TempPath("pictures.times");
+  const std::string times = TempPath("images.times");
   const Outcome timed = RunStowage(
       {"time", "--onnx", kNet, "--data", kData, "--loss", "cross_entropy",
        "--optimizer", "sgd", "--batch", "4", "--device", "cpu", "--threads",

@@ -157,9 +157,10 @@ TEST_CASE("labels are smoothed in training, and not where it is judged") {
   CHECK(std::abs(quarter - loss) > 1e-3);
   CHECK(half - loss == doctest::Approx(2 * (quarter - loss)).epsilon(1e-4));
   CHECK(smoothed.back()["validation_loss"] == plain.back()["validation_loss"]);
-  const std::vector<Json> pieces =
+  const std::vector<Json> micro_batches =
       train({"--label-smoothing", "0.5", "--micro-batches", "4"});
-  CHECK(pieces[0]["loss"].get<double>() == doctest::Approx(half).epsilon(1e-5));
+  CHECK(micro_batches[0]["loss"].get<double>() ==
+        doctest::Approx(half).epsilon(1e-5));
 }
 
 std::vector<double> Rates(const Strings& more) {

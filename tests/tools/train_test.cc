@@ -23,16 +23,16 @@ namespace stowage::testing {
 namespace {
 
 using Json = nlohmann::json;
-TEST_CASE("a batch in pieces trains as the whole batch does") {
+TEST_CASE("a batch in micro-batches trains as the whole batch does") {
   const std::vector<Json> whole = TrainMlp({});
-  const std::vector<Json> pieces = TrainMlp({"--micro-batches", "3"});
-  REQUIRE(whole.size() == pieces.size());
+  const std::vector<Json> micro_batches = TrainMlp({"--micro-batches", "3"});
+  REQUIRE(whole.size() == micro_batches.size());
   for (size_t i = 0; i + 1 < whole.size(); ++i) {
     const double loss = whole[i]["loss"];
-    CHECK(pieces[i]["loss"].get<double>() ==
+    CHECK(micro_batches[i]["loss"].get<double>() ==
           doctest::Approx(loss).epsilon(1e-5));
   }
-  CHECK(pieces.back()["validation_loss"].get<double>() ==
+  CHECK(micro_batches.back()["validation_loss"].get<double>() ==
         doctest::Approx(whole.back()["validation_loss"].get<double>())
             .epsilon(1e-4));
 }
@@ -300,7 +300,7 @@ TEST_CASE("results are printed though the checkpoint cannot be written") {
   CHECK(ReadAll(path) == before);
 }
 
-TEST_CASE("a picture goes through a device, and does not replace it") {
+TEST_CASE("an image goes through a device, and does not replace it") {
   CHECK(RunStowage(Mlp({"--svg", "/dev/null"})).exit_code == 0);
 }
 
@@ -327,8 +327,8 @@ TEST_CASE("a gpt model trains on text and writes some") {
   CHECK(RunStowage(arguments).out.substr(0, 60) == outcome.out.substr(0, 60));
 }
 
-// Pictures of 4 x 4 in two classes, of which one is bright above, one below.
-std::string SomePictures(const std::string& name, int count) {
+// Images of 4 x 4 in two classes, of which one is bright above, one below.
+std::string SomeImages(const std::string& name, int count) {
   const auto idx = [](char rank, const std::string& dims,
                       const std::string& body) {
     return std::string("\0\0\x08", 3) + rank + dims + body;
@@ -353,8 +353,8 @@ std::string SomePictures(const std::string& name, int count) {
   return folder;
 }
 
-TEST_CASE("a model of pictures takes the sizes of the data, and resumes") {
-  const std::string folder = SomePictures("pictures", 300);
+TEST_CASE("a model of images takes the sizes of the data, and resumes") {
+  const std::string folder = SomeImages("images", 300);
   const auto train = [&](std::vector<std::string> more) {
     std::vector<std::string> all = {"train", "--model", "mlp",      "--data",
                                     folder,  "--batch", "16",       "--steps",
@@ -369,7 +369,7 @@ TEST_CASE("a model of pictures takes the sizes of the data, and resumes") {
   REQUIRE(whole.size() == 13);
   CHECK(whole.back()["accuracy"] > 0.9);
   CHECK(AllocatedNothing(whole.back()));
-  const std::string saved = TempPath("pictures.ckpt");
+  const std::string saved = TempPath("images.ckpt");
   train({"--stop-at", "5", "--save", saved});
   const std::vector<Json> rest = train({"--resume", saved});
   REQUIRE(rest.size() == 8);
@@ -413,7 +413,7 @@ TEST_CASE("a unet learns a label for each pixel from an .npz") {
   // At first about log 2 for each pixel.
   CHECK(lines[0]["loss"] < 1.5);
   CHECK(lines[0]["loss"] > 0.3);
-  // A share of one picture's 256 pixels.
+  // A share of one image's 256 pixels.
   const double right = lines[2]["accuracy"].get<double>() * 256;
   CHECK(right == doctest::Approx(std::round(right)));
 }
@@ -651,7 +651,7 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
        "\"x\" (N, C, H, W) and \"y\" (N, H, W)"},
       {{"--model", "unet", "--data", TempPath("")},
        {},
-       "is a folder, which holds a label for each picture"},
+       "is a folder, which holds a label for each image"},
       {{"--model", "gpt-nano", "--data", missing}, {}, "missing"},
       {{"--model", "gpt-nano", "--data", empty}, {}, "empty"},
       {{"--model", "gpt-nano", "--data", binary}, {}, "binary"},
@@ -692,9 +692,11 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {mlp,
        {"--on-nonfinite", "x"},
        "[train] on-nonfinite has no choice \"x\""},
-      {mlp, {"--keep", "h1"}, "[recompute] --keep \"h1\" says nothing"},
       {mlp,
-       {"--recompute", "auto", "--remake", "nobody"},
+       {"--recompute-keep", "h1"},
+       "[recompute] --recompute-keep \"h1\" says nothing"},
+      {mlp,
+       {"--recompute", "auto", "--recompute-always", "nobody"},
        "has no value \"nobody\" to be always recomputed"},
       {mlp, {"--recompute", "all"}, "[recompute] there is no choice \"all\""},
       {mlp, {"--micro-batches", "x"}, "[micro-batches] \"x\" is no number "},

@@ -10,14 +10,14 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
 #include "tests/planner/fit/steps.h"
 #include "tests/support/instances.h"
+#include "tests/support/offload_values_in_bodies.h"
 #include "tests/support/random_control_flow.h"
 #include "tests/support/random_graph.h"
-#include "tests/support/stash_in_bodies.h"
 #include "train/plan_cache.h"
 
 namespace stowage {
@@ -26,8 +26,8 @@ namespace {
 using testing::Instances;
 using testing::MakeRandomControlFlow;
 using testing::MakeRandomStep;
+using testing::OffloadValuesInBodies;
 using testing::Rng;
-using testing::StashInBodies;
 using testing::StepsOf;
 using testing::TinyGpt;
 
@@ -46,9 +46,11 @@ PlanOptions WithScratch() {
 // Everything that may be done to a step is done to this one.
 const FittedStep& AllIsDone() {
   static const FittedStep step = [] {
-    Levers levers = {.pieces = {2}, .order = NodeOrder::kMemory};
-    StepFitter fitter(StepsOf(TinyGpt, 4),
-                      {.plan = WithScratch(), .levers = levers, .effort = 0.1});
+    MemoryOptimizations optimizations = {.micro_batches = {2},
+                                         .order = NodeOrder::kMemory};
+    StepFitter fitter(
+        StepsOf(TinyGpt, 4),
+        {.plan = WithScratch(), .optimizations = optimizations, .effort = 0.1});
     const Result<Bytes> least = fitter.SmallestBudget();
     REQUIRE_MESSAGE(least.ok(), least.error().message);
     Result<FittedStep> fitted = fitter.Fit(*least);
@@ -74,13 +76,14 @@ auto FieldsOf(const Plan& plan) {
                   optimal);
 }
 auto FieldsOf(const Price& price) {
-  const auto& [pieces, host, recomputed_nodes, extra_flops, extra_percent,
-               extra_cost, least_extra_cost] = price;
-  return std::tie(pieces, host.values, host.bytes_per_step, recomputed_nodes,
-                  extra_flops, extra_percent, extra_cost, least_extra_cost);
+  const auto& [micro_batches, host, recomputed_nodes, extra_flops,
+               extra_percent, extra_cost, least_extra_cost] = price;
+  return std::tie(micro_batches, host.values, host.bytes_per_step,
+                  recomputed_nodes, extra_flops, extra_percent, extra_cost,
+                  least_extra_cost);
 }
-auto FieldsOf(const Remade& remade) {
-  const auto& [name, freed, flops, times] = remade;
+auto FieldsOf(const RecomputedNode& recomputed) {
+  const auto& [name, freed, flops, times] = recomputed;
   return std::tie(name, freed, flops, times);
 }
 
@@ -109,8 +112,8 @@ void CheckSameBodies(const Plan& a, const Plan& b) {
 void CheckReadsBack(const FittedStep& step) {
   const Result<FittedStep> again = FittedStepFromBytes(FittedStepToBytes(step));
   REQUIRE_MESSAGE(again.ok(), again.error().message);
-  const auto& [graph, plan, price, flops, cost, remade, order_bound, passes] =
-      *again;
+  const auto& [graph, plan, price, flops, cost, recomputed, order_bound,
+               passes] = *again;
   CHECK(Equal(graph, step.graph));
   CHECK((FieldsOf(plan) == FieldsOf(step.plan)));
   CheckSame(plan.buffers, step.plan.buffers);
@@ -118,7 +121,7 @@ void CheckReadsBack(const FittedStep& step) {
   CHECK((FieldsOf(price) == FieldsOf(step.price)));
   CHECK(flops == step.flops);
   CHECK(cost == step.cost);
-  CheckSame(remade, step.remade);
+  CheckSame(recomputed, step.recomputed);
   CHECK(order_bound == step.order_bound);
   CHECK(passes.empty());
 }
@@ -133,7 +136,7 @@ std::string ErrorOf(const FittedStep& step) {
 TEST_CASE("a step with all that may be done to it reads back equal") {
   const FittedStep& step = AllIsDone();
   // It is what it should be.
-  CHECK(step.price.pieces > 1);
+  CHECK(step.price.micro_batches > 1);
   CHECK(step.price.host.values > 0);
   CHECK(step.order_bound.has_value());
   CHECK(step.plan.reserve >= 0);
@@ -143,13 +146,13 @@ TEST_CASE("a step with all that may be done to it reads back equal") {
 TEST_CASE("a step with what runs again reads back equal") {
   StepFitter fitter(StepsOf(TinyGpt, 4),
                     {.plan = WithScratch(),
-                     .levers = {.offload = OffloadChoice::kNone},
+                     .optimizations = {.offload = OffloadChoice::kNone},
                      .effort = 0.1});
   const Result<Bytes> least = fitter.SmallestBudget();
   REQUIRE(least.ok());
   const Result<FittedStep> step = fitter.Fit(*least);
   REQUIRE(step.ok());
-  CHECK_FALSE(step->remade.empty());
+  CHECK_FALSE(step->recomputed.empty());
   CHECK(step->price.recomputed_nodes > 0);
   CHECK_FALSE(step->order_bound.has_value());
   CheckReadsBack(*step);
@@ -162,7 +165,7 @@ TEST_CASE("steps with loops and branches read back equal, bodies and all") {
     step.graph = MakeRandomControlFlow(seed);
     step.plan = *PlanMemory(step.graph, {.alignment = 16});
     CheckReadsBack(step);
-    step.graph = StashInBodies(step.graph, seed);
+    step.graph = OffloadValuesInBodies(step.graph, seed);
     step.plan = *PlanMemory(step.graph, {.alignment = 16});
     CheckReadsBack(step);
   }
@@ -229,8 +232,8 @@ TEST_CASE("figures out of their ranges are refused") {
        "do not fit 64 bits");
   says(error([](FittedStep* s) { s->plan.buffers[0].upper = 1 << 30; }),
        "a death is 1073741824; expected ");
-  says(error([](FittedStep* s) { s->price.pieces = 0; }),
-       "the pieces is 0; expected 1 to ");
+  says(error([](FittedStep* s) { s->price.micro_batches = 0; }),
+       "the micro-batches is 0; expected 1 to ");
 }
 
 TEST_CASE("no damaged bytes crash, and none give a plan that breaks a law") {

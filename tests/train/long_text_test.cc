@@ -22,7 +22,7 @@
 #include "nn/layers.h"
 #include "nn/models.h"
 #include "nn/recurrent.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "runtime/session.h"
 #include "tests/support/interpret.h"
 #include "tests/support/run_steps.h"
@@ -31,15 +31,15 @@
 namespace stowage {
 namespace {
 
-Levers RecomputeAlone() {
-  Levers levers = NoLevers();
-  levers.recompute = Recompute::kAuto;
-  return levers;
+MemoryOptimizations RecomputeAlone() {
+  MemoryOptimizations optimizations = NoOptimizations();
+  optimizations.recompute = Recompute::kAuto;
+  return optimizations;
 }
 
 Result<TrainingPlan> TryPlan(int64_t batch, int64_t seq,
                              std::optional<Bytes> budget,
-                             const Levers& levers) {
+                             const MemoryOptimizations& optimizations) {
   TrainingSpec spec;
   spec.model = [=](int64_t examples) {
     return BuildModel("lstm-char", ModelPurpose::kTrain,
@@ -48,7 +48,7 @@ Result<TrainingPlan> TryPlan(int64_t batch, int64_t seq,
   spec.batch = batch;
   spec.training.optimizer = AdamW{};
   spec.budget = budget;
-  spec.levers = levers;
+  spec.optimizations = optimizations;
   const auto cpu = MakeCpuBackend({.threads = 1});
   auto planner = TrainingPlanner::Make(std::move(spec), cpu->Needs());
   REQUIRE_MESSAGE(planner.ok(), planner.error().message);
@@ -68,10 +68,10 @@ TEST_CASE("lstm-char over 1,024 positions trains in a quarter of its arena") {
   CHECK(quarter.arena_bytes() <= whole.arena_bytes() / 4);
   CHECK(quarter.step.price.extra_percent > 20);
   CHECK(quarter.step.price.extra_percent <= 35);
-  // Told as what runs again: the loop, by its trips.
-  REQUIRE(quarter.step.remade.size() == 1);
-  CHECK(quarter.step.remade[0].times == 16);
-  CHECK(4 * quarter.step.remade[0].freed > whole.arena_bytes());
+  // Told as what runs again: the loop, by its iterations.
+  REQUIRE(quarter.step.recomputed.size() == 1);
+  CHECK(quarter.step.recomputed[0].times == 16);
+  CHECK(4 * quarter.step.recomputed[0].freed > whole.arena_bytes());
   const TrainingPlan of_few = PlanOf(16, {});
   for (const TrainingPlan* plan : {&whole, &quarter}) {
     CHECK(plan->step.graph.num_nodes() <= 2 * of_few.step.graph.num_nodes());
@@ -98,16 +98,18 @@ TEST_CASE("lstm-char over 1,024 positions trains in a quarter of its arena") {
   CHECK(testing::Differences(run(quarter, true), expected) == "");
 }
 
-TEST_CASE("trips made again are counted once for each piece, and priced") {
-  Levers levers = RecomputeAlone();
-  levers.pieces = {5};  // of 7 and 6 examples
-  const auto plan = TryPlan(32, 512, Bytes{14'000'000}, levers);
+TEST_CASE(
+    "iterations made again are counted once for each micro-batch, and priced") {
+  MemoryOptimizations optimizations = RecomputeAlone();
+  optimizations.micro_batches = {5};  // of 7 and 6 examples
+  const auto plan = TryPlan(32, 512, Bytes{14'000'000}, optimizations);
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
   const FittedStep& step = plan->step;
-  CHECK(step.price.recomputed_nodes == 5 * 8 * 8);  // pieces, trips, nodes
-  REQUIRE(step.remade.size() == 1);
-  CHECK(step.remade[0].times == 5 * 8);
-  CHECK(step.remade[0].flops == doctest::Approx(step.price.extra_flops));
+  CHECK(step.price.recomputed_nodes ==
+        5 * 8 * 8);  // micro-batches, iterations, nodes
+  REQUIRE(step.recomputed.size() == 1);
+  CHECK(step.recomputed[0].times == 5 * 8);
+  CHECK(step.recomputed[0].flops == doctest::Approx(step.price.extra_flops));
   // By operations, of which nothing less fits; forward is a third of a step.
   CHECK(step.price.extra_cost == doctest::Approx(step.price.extra_flops));
   CHECK(step.price.least_extra_cost == step.price.extra_cost);
@@ -115,38 +117,39 @@ TEST_CASE("trips made again are counted once for each piece, and priced") {
   CHECK(step.price.extra_cost < 0.35 * step.cost);
 }
 
-TEST_CASE("trips made again in two pieces are told once") {
-  Levers levers = RecomputeAlone();
-  levers.pieces = {2};
+TEST_CASE("iterations made again in two micro-batches are told once") {
+  MemoryOptimizations optimizations = RecomputeAlone();
+  optimizations.micro_batches = {2};
   for (const int64_t batch : {7, 8}) {
     CAPTURE(batch);
-    const auto whole = TryPlan(batch, 512, {}, levers);
+    const auto whole = TryPlan(batch, 512, {}, optimizations);
     REQUIRE_MESSAGE(whole.ok(), whole.error().message);
-    const auto plan = TryPlan(batch, 512, whole->arena_bytes() / 2, levers);
+    const auto plan =
+        TryPlan(batch, 512, whole->arena_bytes() / 2, optimizations);
     REQUIRE_MESSAGE(plan.ok(), plan.error().message);
     const FittedStep& step = plan->step;
-    REQUIRE(step.remade.size() == 1);
-    CHECK(step.remade[0].name == "loop_1");
-    CHECK(step.remade[0].times == 2 * 8);
-    CHECK(step.remade[0].flops == doctest::Approx(step.price.extra_flops));
+    REQUIRE(step.recomputed.size() == 1);
+    CHECK(step.recomputed[0].name == "loop_1");
+    CHECK(step.recomputed[0].times == 2 * 8);
+    CHECK(step.recomputed[0].flops == doctest::Approx(step.price.extra_flops));
   }
 }
 
-TEST_CASE("a loop of which something is always kept keeps its trips") {
+TEST_CASE("a loop of which something is always kept keeps its iterations") {
   const Bytes whole = PlanOf(1024, {}).arena_bytes();
   for (const char* const name : {"loop_1", "lstm_1@loop_1"}) {
     CAPTURE(name);
-    Levers levers = RecomputeAlone();
-    levers.always_kept = {name};
-    const auto fits = TryPlan(8, 1024, whole, levers);
+    MemoryOptimizations optimizations = RecomputeAlone();
+    optimizations.always_kept = {name};
+    const auto fits = TryPlan(8, 1024, whole, optimizations);
     REQUIRE_MESSAGE(fits.ok(), fits.error().message);
     CHECK(fits->step.price.extra_flops == 0);
-    const auto refused = TryPlan(8, 1024, whole / 4, levers);
+    const auto refused = TryPlan(8, 1024, whole / 4, optimizations);
     REQUIRE(!refused.ok());
     CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
   }
-  // What there is when trips are made again is told where nothing may run again.
-  const auto refused = TryPlan(8, 1024, whole / 4, NoLevers());
+  // What there is when iterations are made again is told where nothing may run again.
+  const auto refused = TryPlan(8, 1024, whole / 4, NoOptimizations());
   REQUIRE(!refused.ok());
   CHECK_MESSAGE(refused.error().message.ends_with("or 11.0 MiB with recompute"),
                 refused.error().message);
@@ -158,8 +161,8 @@ TEST_CASE("segments give the loss and gradients of all positions at once") {
                               .width = 3,
                               .hidden = 2,
                               .vocabulary = 5,
-                              .max_seq = kLeastInSegments};
-  const int64_t batch = 2, seq = kLeastInSegments;
+                              .max_seq = kMinInSegments};
+  const int64_t batch = 2, seq = kMinInSegments;
   const Result<Graph> segments =
       BuildTextLstm(config, ModelPurpose::kTrain,
                     {.batch = batch, .seq = seq, .dtype = DType::kF64});

@@ -24,7 +24,7 @@
 #include "ir/ops.h"
 #include "ir/uses.h"
 #include "nn/models.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
@@ -49,7 +49,7 @@ TrainingSpec Mlp(const Ranks& ranks) {
           .programs = {{.name = "evaluate",
                         .model = ModelOf("mlp", ModelPurpose::kEvaluate),
                         .batch = 4}},
-          .levers = NoLevers()};
+          .optimizations = NoOptimizations()};
 }
 
 std::string ErrorOf(TrainingSpec spec) {
@@ -193,9 +193,9 @@ std::vector<float> Evaluations(TrainingSpec spec, Collectives* rank) {
 }
 
 TEST_CASE("programs beside the step read what ranks have split") {
-  TrainingSpec pieces = Mlp({});
-  pieces.levers->pieces = {2};
-  const std::vector<float> expected = Evaluations(pieces, nullptr);
+  TrainingSpec micro_batches = Mlp({});
+  micro_batches.optimizations->micro_batches = {2};
+  const std::vector<float> expected = Evaluations(micro_batches, nullptr);
   for (const Sharding shard : kShardings) {
     CAPTURE(ShardingName(shard));
     testing::ThreadRanks ranks(2);
@@ -244,10 +244,10 @@ TEST_CASE("what ranks cannot do together is said") {
   CHECK(ErrorOf(keeping) ==
         "[ranks] the model writes its state \"seen\" by assign, which 2 ranks "
         "cannot do together; expected lerp_update, or one rank");
-  TrainingSpec pictures = Mlp({.ranks = 2});
-  pictures.model = ModelOf("cnn-small", ModelPurpose::kTrain);
-  CHECK(ErrorOf(pictures).find("batch_norm normalizes by all examples of the "
-                               "batch") != std::string::npos);
+  TrainingSpec images = Mlp({.ranks = 2});
+  images.model = ModelOf("cnn-small", ModelPurpose::kTrain);
+  CHECK(ErrorOf(images).find("batch_norm normalizes by all examples of the "
+                             "batch") != std::string::npos);
   CHECK(ParseSharding("half").error().message ==
         "[ranks] there is no sharding \"half\"; expected none, states, "
         "gradients or weights");

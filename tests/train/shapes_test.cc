@@ -126,8 +126,8 @@ TEST_CASE("within a budget, too, and a change of shape allocates nothing") {
   Training alone = Open(*cpu, {kLengths[1]}, budget);
   const std::vector<float> losses =
       Losses(all, *all.Find(kLengths[1].name()), kLengths[1]);
-  if (all.plan().shapes[0].step.price.pieces ==
-      alone.plan().step.price.pieces) {
+  if (all.plan().shapes[0].step.price.micro_batches ==
+      alone.plan().step.price.micro_batches) {
     CHECK(losses == Losses(alone, alone.step(), kLengths[1]));
   }
   std::vector<Runner*> steps;
@@ -157,16 +157,17 @@ TEST_CASE("in every budget all shapes keep the same states on the host") {
     return BuildModel("mlp", ModelPurpose::kTrain, {.batch = batch});
   };
   int in_part = 0;
-  for (const std::vector<int64_t>& pieces :
+  for (const std::vector<int64_t>& micro_batches :
        {std::vector<int64_t>{1}, {2}, {1, 2, 4}}) {
-    CAPTURE(pieces.size());
+    CAPTURE(micro_batches.size());
     TrainingSpec spec = {
         .model = mlp,
         .shapes = {{.name = "half", .model = mlp, .batch = 256},
                    {.name = "one", .model = mlp, .batch = 1}},
         .batch = 512,
         .training = {.optimizer = AdamW{}},
-        .levers = Levers{.pieces = pieces, .recompute = Recompute::kNone}};
+        .optimizations = MemoryOptimizations{.micro_batches = micro_batches,
+                                             .recompute = Recompute::kNone}};
     const Bytes least =
         *TrainingPlanner::Make(spec, cpu->Needs())->step().SmallestBudget();
     for (Bytes budget = least; budget < least * 3 / 2; budget += least / 14) {
@@ -199,18 +200,18 @@ TEST_CASE("the short batch that an epoch ends with is a shape") {
         Losses(all, all.step(), whole));
 }
 
-TEST_CASE("a shape in pieces has no more of them than examples") {
+TEST_CASE("a shape in micro-batches has no more of them than examples") {
   const auto cpu = MakeCpuBackend({.threads = 2});
   TrainingSpec spec = {.model = Nano(16), .batch = 8};
-  spec.levers = NoLevers();
-  spec.levers->pieces = {4};
+  spec.optimizations = NoOptimizations();
+  spec.optimizations->micro_batches = {4};
   spec.shapes = {{.name = "two", .model = Nano(16), .batch = 2},
                  {.name = "five", .model = Nano(16), .batch = 5}};
   const Result<Training> training = Train(std::move(spec), *cpu);
   REQUIRE_MESSAGE(training.ok(), training.error().message);
-  CHECK(training->plan().step.price.pieces == 4);
-  CHECK(training->plan().shapes[0].step.price.pieces == 2);
-  CHECK(training->plan().shapes[1].step.price.pieces == 4);
+  CHECK(training->plan().step.price.micro_batches == 4);
+  CHECK(training->plan().shapes[0].step.price.micro_batches == 2);
+  CHECK(training->plan().shapes[1].step.price.micro_batches == 4);
 }
 
 TEST_CASE("a shape that does not fit is told beside what the step reserves") {
@@ -218,7 +219,7 @@ TEST_CASE("a shape that does not fit is told beside what the step reserves") {
   TrainingSpec spec = {.model = Nano(16),
                        .batch = 2,
                        .training = {.optimizer = AdamW{}},
-                       .levers = NoLevers()};
+                       .optimizations = NoOptimizations()};
   const RegionBytes first = Train(spec, *cpu)->plan().step.plan.regions;
   REQUIRE(first.state > 0);
   spec.shapes = {{.name = "longer", .model = Nano(32)}};

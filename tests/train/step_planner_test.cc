@@ -20,8 +20,8 @@
 #include "ir/graph.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/levers.h"
-#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/memory_optimizations.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 #include "planner/packing/problem.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
@@ -44,14 +44,14 @@ Graph StepFor(int64_t batch) {
   return StepsOf(TinyGpt, batch)(1, Sampling::kAll).value().graph;
 }
 
-// The training step of a batch of four, in one piece or more.
+// The training step of a batch of four, in one micro-batch or more.
 StepQuestion Question(const PlanCache& cache) {
   return {.build = StepsOf(TinyGpt, 4),
           .sources =
               [] {
                 return std::vector{StepFor(4), TinyGpt(2)};
               },
-          .fit = {.levers = NoLevers(), .effort = 0.1},
+          .fit = {.optimizations = NoOptimizations(), .effort = 0.1},
           .budget = Bytes{1} << 30,
           .cache = cache};
 }
@@ -66,10 +66,10 @@ CacheUse UseOf(StepQuestion question) {
   return PlanOf(std::move(question)).cache;
 }
 
-// Half of what the step takes as it is, by all levers.
+// Half of what the step takes as it is, by all optimizations.
 StepQuestion TightQuestion(const PlanCache& cache) {
   StepQuestion question = Question(cache);
-  question.fit.levers = {.pieces = {1, 2}};
+  question.fit.optimizations = {.micro_batches = {1, 2}};
   question.budget = PlanOf(Question(PlanCache())).step.plan.arena_bytes() / 2;
   return question;
 }
@@ -78,12 +78,12 @@ void CheckSame(const PlannedStep& a, const PlannedStep& b) {
   CHECK(Equal(a.step.graph, b.step.graph));
   CHECK(PlanToJson(a.step.plan, a.step.graph) ==
         PlanToJson(b.step.plan, b.step.graph));
-  CHECK(a.step.price.pieces == b.step.price.pieces);
+  CHECK(a.step.price.micro_batches == b.step.price.micro_batches);
   CHECK(a.step.price.host.values == b.step.price.host.values);
   CHECK(a.step.price.extra_flops == b.step.price.extra_flops);
   CHECK(a.step.price.extra_cost == b.step.price.extra_cost);
   CHECK(a.step.flops == b.step.flops);
-  CHECK(a.step.remade.size() == b.step.remade.size());
+  CHECK(a.step.recomputed.size() == b.step.recomputed.size());
 }
 
 TEST_CASE(
@@ -96,7 +96,7 @@ TEST_CASE(
   CHECK_FALSE(first.step.passes.empty());
 
   StepQuestion again = TightQuestion(cache);
-  again.build = [](int64_t, Sampling) -> Result<PiecedStep> {
+  again.build = [](int64_t, Sampling) -> Result<SampledStep> {
     return Error{ErrorCode::kInvalidArgument, "it was planned again"};
   };
   for (const PlanCache& each : {cache, PlanCache(folder)}) {
@@ -150,26 +150,36 @@ TEST_CASE("a question with any other ingredient is another question") {
          q->build = StepsOf(TinyGpt, 5);
          q->sources = [] { return std::vector{StepFor(5), TinyGpt(2)}; };
        }},
-      {"model of a piece",
+      {"model of a micro-batch",
        [](StepQuestion* q) {
          q->sources = [] { return std::vector{StepFor(4), TinyGpt(3)}; };
        }},
       {"budget", [](StepQuestion* q) { q->budget = (Bytes{1} << 30) + 1; }},
       {"no budget", [](StepQuestion* q) { q->budget.reset(); }},
-      {"pieces",
+      {"micro_batches",
        [](StepQuestion* q) {
-         q->fit.levers.pieces = {1, 2};
+         q->fit.optimizations.micro_batches = {1, 2};
        }},
       {"recompute",
-       [](StepQuestion* q) { q->fit.levers.recompute = Recompute::kCheap; }},
+       [](StepQuestion* q) {
+         q->fit.optimizations.recompute = Recompute::kCheap;
+       }},
       {"kept",
-       [](StepQuestion* q) { q->fit.levers.always_kept = {"embedding"}; }},
-      {"remade",
-       [](StepQuestion* q) { q->fit.levers.always_remade = {"embedding"}; }},
+       [](StepQuestion* q) {
+         q->fit.optimizations.always_kept = {"embedding"};
+       }},
+      {"recomputed",
+       [](StepQuestion* q) {
+         q->fit.optimizations.always_recomputed = {"embedding"};
+       }},
       {"offload",
-       [](StepQuestion* q) { q->fit.levers.offload = OffloadChoice::kAuto; }},
+       [](StepQuestion* q) {
+         q->fit.optimizations.offload = OffloadChoice::kAuto;
+       }},
       {"order",
-       [](StepQuestion* q) { q->fit.levers.order = NodeOrder::kMemory; }},
+       [](StepQuestion* q) {
+         q->fit.optimizations.order = NodeOrder::kMemory;
+       }},
       {"packer", [](StepQuestion* q) { q->fit.plan.packer = Packer::kBest; }},
       {"alignment", [](StepQuestion* q) { q->fit.plan.alignment = 512; }},
       {"in place", [](StepQuestion* q) { q->fit.plan.in_place = false; }},
@@ -311,7 +321,7 @@ TEST_CASE("the smallest budget is found once, whatever the budget asked for") {
 
   StepQuestion again = TightQuestion(PlanCache(folder));
   again.budget.reset();
-  again.build = [](int64_t, Sampling) -> Result<PiecedStep> {
+  again.build = [](int64_t, Sampling) -> Result<SampledStep> {
     return Error{ErrorCode::kInvalidArgument, "it was searched again"};
   };
   const Result<Bytes> second = StepPlanner(again).SmallestBudget();
@@ -338,7 +348,7 @@ TEST_CASE("a learning rate is an input of the step; decays are of its graph") {
         {.model = [](int64_t batch) -> Result<Graph> { return TinyGpt(batch); },
          .batch = 4,
          .training = {.optimizer = optimizer},
-         .levers = NoLevers(),
+         .optimizations = NoOptimizations(),
          .cache = cache},
         {});
     REQUIRE_MESSAGE(planner.ok(), planner.error().message);

@@ -121,7 +121,7 @@ TEST_CASE(
   const Bytes arena = whole->session().arena_bytes();
 
   spec.budget = arena * 35 / 100;
-  spec.levers = Levers{};
+  spec.optimizations = MemoryOptimizations{};
   spec.programs = {{.name = "evaluate",
                     .model = ModelOf("gpt-nano", ModelPurpose::kEvaluate),
                     .batch = 8}};
@@ -132,7 +132,7 @@ TEST_CASE(
   CHECK(tight->session().host_bytes() == tight->plan().host_bytes());
   REQUIRE(tight->plan().programs.size() == 1);
   CHECK(tight->plan().programs[0].batch == 8);
-  CHECK(tight->plan().step.price.pieces == 1);
+  CHECK(tight->plan().step.price.micro_batches == 1);
   // Weights and two moments alone are more than 35 %.
   CHECK(tight->plan().step.price.host.values > 0);
   const int64_t steps = TakesAllInstances() ? 20 : 3;
@@ -173,21 +173,21 @@ TEST_CASE("evaluation runs fused, and its loss has the bits of its ops apart") {
   CHECK(losses[1] == losses[0]);
 }
 
-TEST_CASE("in pieces, gpt-nano's losses are the same but for rounding") {
+TEST_CASE("in micro-batches, gpt-nano's losses are the same but for rounding") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   TrainingSpec spec = Nano();
   Result<Training> whole = Train(spec, *cpu);
   REQUIRE_MESSAGE(whole.ok(), whole.error().message);
-  spec.levers = NoLevers();
-  spec.levers->pieces = PiecesToTry(8);
+  spec.optimizations = NoOptimizations();
+  spec.optimizations->micro_batches = MicroBatchesToTry(8);
   spec.budget = whole->session().arena_bytes() * 6 / 10;
-  Result<Training> pieces = Train(spec, *cpu);
-  REQUIRE_MESSAGE(pieces.ok(), pieces.error().message);
-  CHECK(pieces->plan().step.price.pieces > 1);
-  CHECK(pieces->session().arena_bytes() <= *spec.budget);
+  Result<Training> micro_batches = Train(spec, *cpu);
+  REQUIRE_MESSAGE(micro_batches.ok(), micro_batches.error().message);
+  CHECK(micro_batches->plan().step.price.micro_batches > 1);
+  CHECK(micro_batches->session().arena_bytes() <= *spec.budget);
   const int64_t steps = TakesAllInstances() ? 10 : 3;
   const std::vector<float> expected = NanoLosses(*whole, steps);
-  const std::vector<float> losses = NanoLosses(*pieces, steps);
+  const std::vector<float> losses = NanoLosses(*micro_batches, steps);
   CHECK(expected.back() < expected.front());
   for (size_t i = 0; i < losses.size(); ++i) {
     INFO("step ", i + 1);
@@ -299,23 +299,25 @@ TEST_CASE("mistakes are named before anything is planned") {
   spec.programs = {MlpEvaluation(-2)};
   CHECK(refused(spec) == "[train] program \"evaluate\": batch -2 is below 1");
   spec.programs.clear();
-  const auto pieces = [&](std::vector<int64_t> numbers) {
-    spec.levers = Levers{.pieces = std::move(numbers)};
+  const auto micro_batches = [&](std::vector<int64_t> numbers) {
+    spec.optimizations =
+        MemoryOptimizations{.micro_batches = std::move(numbers)};
     return refused(spec);
   };
-  CHECK(pieces({1, 5}) ==
-        "[micro-batches] 5 pieces of a batch of 4; expected at most 4");
-  CHECK(pieces({0, 1}) ==
-        "[micro-batches] 0 pieces of a batch of 4; expected at least 1");
-  CHECK(pieces({2, 1}) ==
-        "[micro-batches] 1 pieces follow 2; expected rising numbers");
-  CHECK(pieces({}) == "[micro-batches] no number of pieces is given; give 1");
+  CHECK(micro_batches({1, 5}) ==
+        "[micro-batches] 5 micro-batches of a batch of 4; expected at most 4");
+  CHECK(micro_batches({0, 1}) ==
+        "[micro-batches] 0 micro-batches of a batch of 4; expected at least 1");
+  CHECK(micro_batches({2, 1}) ==
+        "[micro-batches] 1 micro-batches follow 2; expected rising numbers");
+  CHECK(micro_batches({}) ==
+        "[micro-batches] no number of micro-batches is given; give 1");
 }
 
 TEST_CASE("a budget that cannot be met is refused with the smallest that can") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   TrainingSpec spec = Mlp(32);
-  spec.levers = Levers{};
+  spec.optimizations = MemoryOptimizations{};
   spec.budget = 1000;
   auto planner = TrainingPlanner::Make(spec, cpu->Needs());
   REQUIRE(planner.ok());
@@ -394,7 +396,7 @@ TrainingSpec CnnSmall() {
   const auto of = [](ModelPurpose purpose) {
     return [purpose](int64_t batch) {
       return BuildModel("cnn-small", purpose,
-                        {.batch = batch, .pictures = PictureShape{1, 8, 8, 3}});
+                        {.batch = batch, .images = ImageShape{1, 8, 8, 3}});
     };
   };
   return {.model = of(ModelPurpose::kTrain),
@@ -404,7 +406,7 @@ TrainingSpec CnnSmall() {
                         .batch = 6}}};
 }
 
-// The losses of some steps, and then that of evaluating the same pictures.
+// The losses of some steps, and then that of evaluating the same images.
 std::vector<float> CnnLosses(Training& training) {
   std::vector<float> x(6 * 64);
   std::vector<int32_t> y(6);
@@ -441,13 +443,13 @@ TEST_CASE("evaluation reads the running statistics that training wrote") {
   CHECK(*std::max_element(mean.begin(), mean.end()) > 0);
 }
 
-TEST_CASE("evaluation fetches what the step keeps in the host's memory") {
+TEST_CASE("evaluation reloads what the step keeps in the host's memory") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   TrainingSpec spec = CnnSmall();
   Result<Training> whole = Train(spec, *cpu);
   REQUIRE_MESSAGE(whole.ok(), whole.error().message);
-  spec.levers = NoLevers();
-  spec.levers->offload = OffloadChoice::kAuto;
+  spec.optimizations = NoOptimizations();
+  spec.optimizations->offload = OffloadChoice::kAuto;
   spec.budget =
       *TrainingPlanner::Make(spec, cpu->Needs())->step().SmallestBudget();
   Result<Training> small = Train(spec, *cpu);
@@ -462,15 +464,15 @@ TEST_CASE("a batch that a model normalizes by is taken whole, unless allowed") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   TrainingSpec spec = CnnSmall();
   const Bytes whole = Train(spec, *cpu)->plan().arena_bytes();
-  // Every lever but pieces may be used to fit.
+  // Every optimization but micro-batches may be used to fit.
   spec.budget = whole * 9 / 10;
   Result<Training> fits = Train(spec, *cpu);
   REQUIRE_MESSAGE(fits.ok(), fits.error().message);
-  CHECK(fits->plan().step.price.pieces == 1);
+  CHECK(fits->plan().step.price.micro_batches == 1);
 
   spec.budget.reset();
-  spec.levers = NoLevers();
-  spec.levers->pieces = {3};
+  spec.optimizations = NoOptimizations();
+  spec.optimizations->micro_batches = {3};
   const Result<Training> refused = Train(spec, *cpu);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().code == ErrorCode::kUnsupported);
@@ -478,24 +480,24 @@ TEST_CASE("a batch that a model normalizes by is taken whole, unless allowed") {
             "they would change the loss, \"loss\" (\"bn1_1\": batch_norm "
             "normalizes by all examples of the batch)") != std::string::npos);
   // Nor is it where nothing else is left.
-  spec.levers->pieces = {1, 3};
+  spec.optimizations->micro_batches = {1, 3};
   spec.budget = 1000;
   const Result<Training> small = Train(spec, *cpu);
   REQUIRE_FALSE(small.ok());
   CHECK(small.error().code == ErrorCode::kBudgetTooSmall);
-  CHECK(small.error().message.find("the batch in one piece, since") !=
+  CHECK(small.error().message.find("the batch in one micro-batch, since") !=
         std::string::npos);
   spec.budget.reset();
 
   spec.training.allow_batch_change = true;
-  spec.levers->pieces = {3};
-  Result<Training> pieces = Train(spec, *cpu);
-  REQUIRE_MESSAGE(pieces.ok(), pieces.error().message);
-  CHECK(pieces->plan().step.price.pieces == 3);
-  CHECK(CnnLosses(*pieces)[59] < 1);
+  spec.optimizations->micro_batches = {3};
+  Result<Training> micro_batches = Train(spec, *cpu);
+  REQUIRE_MESSAGE(micro_batches.ok(), micro_batches.error().message);
+  CHECK(micro_batches->plan().step.price.micro_batches == 3);
+  CHECK(CnnLosses(*micro_batches)[59] < 1);
 }
 
-TEST_CASE("a group norm, which knows no batch, is taken in pieces") {
+TEST_CASE("a group norm, which knows no batch, is taken in micro-batches") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   TrainingSpec spec;
   spec.batch = 4;
@@ -506,11 +508,11 @@ TEST_CASE("a group norm, which knows no batch, is taken in pieces") {
     g.Output("loss", ReduceMean(Square(InstanceNorm(y, "in"))));
     return g.Finish();
   };
-  spec.levers = NoLevers();
-  spec.levers->pieces = {2};
-  const Result<Training> pieces = Train(spec, *cpu);
-  REQUIRE_MESSAGE(pieces.ok(), pieces.error().message);
-  CHECK(pieces->plan().step.price.pieces == 2);
+  spec.optimizations = NoOptimizations();
+  spec.optimizations->micro_batches = {2};
+  const Result<Training> micro_batches = Train(spec, *cpu);
+  REQUIRE_MESSAGE(micro_batches.ok(), micro_batches.error().message);
+  CHECK(micro_batches->plan().step.price.micro_batches == 2);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@
 #error "Stowage's plain paths are visible to its users"
 #endif
 #if __has_include("stowage/cpu/kernels/gemm.h")
-#error "a header that no facade includes is public"
+#error "a header that no umbrella header includes is public"
 #endif
 
 namespace {

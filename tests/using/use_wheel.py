@@ -1,5 +1,5 @@
 """Uses an installed package away from this repository: plans and trains a model by name and
-one of an ONNX file, reads tokens and pictures by the command, and looks where the libraries
+one of an ONNX file, reads tokens and images by the command, and looks where the libraries
 came from that it loaded for that.
 
     use_wheel.py MODEL.onnx.xz
@@ -23,7 +23,7 @@ PACKAGE = pathlib.Path(stowage.__file__).parent
 
 
 def png(side, grey):
-    """A picture of one grey."""
+    """An image of one grey."""
     def chunk(kind, content):
         return (struct.pack(">I", len(content)) + kind + content +
                 struct.pack(">I", zlib.crc32(kind + content)))
@@ -72,10 +72,10 @@ ids = command("tokens", "--tokenizer", "tokenizer.json", "encode", "text")
 assert ids.split() == ["256", "99"], ids
 for name, grey in (("dark", 20), ("light", 230)):
     for i in range(8):
-        path = pathlib.Path("pictures", name, f"{i}.png")
+        path = pathlib.Path("images", name, f"{i}.png")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(png(8, grey + i))
-trained = command("train", "--model", "mlp", "--data", "pictures", "--batch", "4", "--steps",
+trained = command("train", "--model", "mlp", "--data", "images", "--batch", "4", "--steps",
                   "3", "--device", "cpu", "--json", "--no-plan-cache")
 assert json.loads(trained.splitlines()[-1])["done"], trained
 

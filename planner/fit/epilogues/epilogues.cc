@@ -153,7 +153,7 @@ struct Epilogue {
 
 class Former {
  public:
-  Former(const PiecedStep& step, std::span<const std::string> named)
+  Former(const SampledStep& step, std::span<const std::string> named)
       : step_(step),
         graph_(step.graph),
         layouts_(ComputeLayouts(graph_)),
@@ -176,7 +176,7 @@ class Former {
     }
   }
 
-  Result<PiecedStep> Form() {
+  Result<SampledStep> Form() {
     bool any = false;
     for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
       any = Find(n, &epilogues_[Index(n)]) || any;
@@ -317,15 +317,17 @@ class Former {
     }
   }
 
-  Result<PiecedStep> Write() const {
+  Result<SampledStep> Write() const {
     GraphBuilder g(graph_.name());
     GraphCopy copy(graph_, &g);
     copy.DeclareLeaves();
-    PiecedStep formed = step_;
-    size_t piece = 0;
+    SampledStep formed = step_;
+    size_t micro_batch = 0;
     for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
-      for (; piece < step_.begins.size() && step_.begins[piece] == n; ++piece) {
-        formed.begins[piece] = g.graph().num_nodes();
+      for (;
+           micro_batch < step_.begins.size() && step_.begins[micro_batch] == n;
+           ++micro_batch) {
+        formed.begins[micro_batch] = g.graph().num_nodes();
       }
       if (const NodeId product = product_at_[Index(n)]; product != kNoNode) {
         STOWAGE_RETURN_IF_ERROR(WriteProduct(product, &copy, &g));
@@ -380,7 +382,7 @@ class Former {
     return {};
   }
 
-  const PiecedStep& step_;
+  const SampledStep& step_;
   const Graph& graph_;
   const Layouts layouts_;
   std::vector<std::vector<NodeId>> readers_;  // per value, with each use
@@ -393,8 +395,8 @@ class Former {
 
 }  // namespace
 
-Result<PiecedStep> FormEpilogues(PiecedStep step, const Fusions& fusions,
-                                 std::span<const std::string> named) {
+Result<SampledStep> FormEpilogues(SampledStep step, const Fusions& fusions,
+                                  std::span<const std::string> named) {
   if (!fusions.epilogues) return step;
   return Former(step, named).Form();
 }

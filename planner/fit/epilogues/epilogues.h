@@ -14,9 +14,9 @@
 //   dw = matmul(x, dy)                    {b_sums}
 //
 // Sums and residuals are taken in the forward pass alone: gradients add up as they do in
-// the loop over pieces, each rounded. The gradient of a bias is made beside that of the
+// the loop over micro-batches, each rounded. The gradient of a bias is made beside that of the
 // weight (planner/fit/epilogues/epilogues.h). Unlike a fused node (planner/fit/fuse),
-// this one rounds once where its parts round each; so it is formed before any lever is
+// this one rounds once where its parts round each; so it is formed before any optimization is
 // looked at, from the graph alone, and every budget has the same bits. An op that is cheap
 // to run again, as gelu is, stays a node of its own.
 //
@@ -29,7 +29,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
-#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 #include "planner/lifetimes.h"
 
 namespace stowage::fit {
@@ -46,7 +46,7 @@ namespace stowage::fit {
 //
 // The one node stands where the first of the two stood, whatever lies between them: an
 // exchange among ranks does, or a sum of gradients' squares, where one device that takes the
-// batch in pieces has nothing, and the bits of both are the same.
+// batch in micro-batches has nothing, and the bits of both are the same.
 //
 //   for (const OperandSums& found : FindOperandSums(graph, layouts, taken)) ...
 
@@ -69,8 +69,8 @@ std::vector<OperandSums> FindOperandSums(const Graph& graph,
 /// `named` is made by a node of its own. A node stands where its product stood, and has
 /// the name of the last part; with a bias's gradient it stands where the first of the two
 /// stood, and both results have the names that they had. Bodies stay as they are. Linear.
-Result<PiecedStep> FormEpilogues(PiecedStep step, const Fusions& fusions,
-                                 std::span<const std::string> named);
+Result<SampledStep> FormEpilogues(SampledStep step, const Fusions& fusions,
+                                  std::span<const std::string> named);
 
 }  // namespace stowage::fit
 

@@ -16,7 +16,7 @@
 // params, biases and norms, move to the end of the step, where a device may run those that
 // stand side by side as one (Fusions::updates); and what norms' gradients leave to be summed
 // up is summed up in front of them (planner/fit/fuse/late_sums.h). The last of the
-// levers leaves a step that fits; its nodes are fused then, so that all levers see, move
+// optimizations leaves a step that fits; its nodes are fused then, so that all optimizations see, move
 // and run again single ops, and no bit depends on what was fused: the results of fused
 // ops are those of their parts. A fused node stands where the first of its parts stood.
 // Which it may take is the device's to say (DeviceNeeds::fusions).

@@ -48,7 +48,7 @@ std::vector<NodeId> FarApart(const Graph& graph,
   return far;
 }
 
-// What `count` says of the nodes in a body of `node`, in all its trips; of several bodies,
+// What `count` says of the nodes in a body of `node`, in all its iterations; of several bodies,
 // where it says most.
 template <typename CountFn>
 auto InBodies(const Node& node, const CountFn& count) {
@@ -58,7 +58,7 @@ auto InBodies(const Node& node, const CountFn& count) {
     for (const Node& inner : body->nodes()) sum += count(*body, inner);
     most = std::max(most, sum);
   }
-  return static_cast<decltype(most)>(TripsOf(node)) * most;
+  return static_cast<decltype(most)>(IterationsOf(node)) * most;
 }
 
 class CopyMover {
@@ -69,7 +69,7 @@ class CopyMover {
         layouts_(ComputeLayouts(from)),
         to_(from.name()),
         now_(Index(from.num_values())),
-        stashed_(Index(from.num_values())),
+        offloaded_(Index(from.num_values())),
         views_of_(Index(from.num_values())) {}
 
   Result<Graph> Move(std::span<NodeId> places);
@@ -90,7 +90,7 @@ class CopyMover {
   const Layouts layouts_;
   GraphBuilder to_;
   std::vector<Value> now_;  // per value: what its readers read; inert: not yet
-  std::vector<Value> stashed_;  // per value: what of it lies on the host
+  std::vector<Value> offloaded_;  // per value: what of it lies on the host
   std::vector<std::vector<ValueId>> views_of_;  // per root
 };
 
@@ -111,7 +111,7 @@ Value CopyMover::Copy(OpKind op, std::vector<Value> operands,
 }
 
 // The value as it is by now. A view is taken when somebody wants it: its root
-// may have been fetched since it was taken last.
+// may have been reloaded since it was taken last.
 Value CopyMover::Read(ValueId id) {
   if (!now_[Index(id)].ok() && !to_.error()) Run(from_.value(id).producer);
   return now_[Index(id)];
@@ -124,7 +124,7 @@ void CopyMover::Run(NodeId id) {
   std::vector<std::string> names;
   for (const ValueId result : node.results) {
     const std::string& name = from_.value(result).name;
-    names.push_back(to_.Find(name) ? Fresh(name, "~fetched") : name);
+    names.push_back(to_.Find(name) ? Fresh(name, "~reloaded") : name);
   }
   to_.SetOrigin(node.phase, node.origin, SourceOf(node));
   std::vector<Value> results =
@@ -150,7 +150,7 @@ ValueId CopyMover::ContentOf(ValueId state, const Node& update) const {
 
 Result<Graph> CopyMover::Move(std::span<NodeId> places) {
   std::vector<std::vector<const Offloadable*>> before(
-      Index(from_.num_nodes()));  // what is fetched before a node
+      Index(from_.num_nodes()));  // what is reloaded before a node
   std::vector<std::vector<const Offloadable*>> after(Index(from_.num_nodes()));
   std::vector<uint8_t> on_host(Index(from_.num_values()), 0);
   for (const Offloadable& moved : moved_) {
@@ -168,7 +168,8 @@ Result<Graph> CopyMover::Move(std::span<NodeId> places) {
     if (!from_.value(id).is_leaf()) continue;
     ValueInfo leaf = from_.value(id);
     if (on_host[Index(id)] != 0) leaf.on_host = true;
-    (on_host[Index(id)] != 0 ? stashed_ : now_)[Index(id)] = to_.LeafLike(leaf);
+    (on_host[Index(id)] != 0 ? offloaded_ : now_)[Index(id)] =
+        to_.LeafLike(leaf);
   }
   std::vector<uint8_t> is_output(Index(from_.num_values()), 0);
   for (const GraphOutput& output : from_.outputs()) {
@@ -181,8 +182,8 @@ Result<Graph> CopyMover::Move(std::span<NodeId> places) {
     for (const Offloadable* moved : before[Index(n)]) {
       to_.SetOrigin(node.phase, node.origin, SourceOf(node));
       now_[Index(moved->value)] =
-          Copy(OpKind::kFetch, {stashed_[Index(moved->value)]},
-               from_.value(moved->value).name, "~fetched");
+          Copy(OpKind::kReload, {offloaded_[Index(moved->value)]},
+               from_.value(moved->value).name, "~reloaded");
       for (const ValueId view : views_of_[Index(moved->value)]) {
         now_[Index(view)] = Value();
       }
@@ -194,14 +195,14 @@ Result<Graph> CopyMover::Move(std::span<NodeId> places) {
     if (!waits) Run(n);
     for (const Offloadable* moved : after[Index(n)]) {
       to_.SetOrigin(node.phase, node.origin, SourceOf(node));
-      Value& stashed = stashed_[Index(moved->value)];
+      Value& offloaded = offloaded_[Index(moved->value)];
       const std::string& name = from_.value(moved->value).name;
-      stashed =
-          moved->is_state()
-              ? Copy(OpKind::kStashUpdate,
-                     {stashed, Read(ContentOf(moved->value, node))}, name,
-                     "~stashed")
-              : Copy(OpKind::kStash, {Read(moved->value)}, name, "~stashed");
+      offloaded = moved->is_state()
+                      ? Copy(OpKind::kOffloadUpdate,
+                             {offloaded, Read(ContentOf(moved->value, node))},
+                             name, "~offloaded")
+                      : Copy(OpKind::kOffload, {Read(moved->value)}, name,
+                             "~offloaded");
     }
   }
   for (const GraphOutput& output : from_.outputs()) {
@@ -237,11 +238,11 @@ std::vector<Offloadable> FindOffloadable(const Graph& graph) {
     }
     const std::span<const NodeId> forward = uses.forward_readers(id);
     const std::span<const NodeId> later = uses.later_readers(id);
-    // Nor what is fetched already, as a state is, or written anew: a copy of it would be of
+    // Nor what is reloaded already, as a state is, or written anew: a copy of it would be of
     // what it was.
     const Node& producer = graph.node(value.producer);
     if (producer.phase != Phase::kForward || later.empty() ||
-        value.role == Role::kConstant || producer.op == OpKind::kFetch ||
+        value.role == Role::kConstant || producer.op == OpKind::kReload ||
         uses.overwriter(id) != kNoNode) {
       continue;
     }
@@ -270,17 +271,17 @@ Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
 }
 
 Bytes BytesCopied(const Graph& graph, const Node& node) {
-  if (node.op == OpKind::kFetch || node.op == OpKind::kStash ||
-      node.op == OpKind::kStashUpdate) {
+  if (node.op == OpKind::kReload || node.op == OpKind::kOffload ||
+      node.op == OpKind::kOffloadUpdate) {
     return graph.value(node.results[0]).type.bytes();
   }
   return InBodies(node, BytesCopied);
 }
 
-int ValuesStashed(const Node& node) {
-  if (node.op == OpKind::kStash) return 1;
+int ValuesOffloaded(const Node& node) {
+  if (node.op == OpKind::kOffload) return 1;
   return InBodies(node, [](const Graph&, const Node& inner) {
-    return ValuesStashed(inner);
+    return ValuesOffloaded(inner);
   });
 }
 
@@ -290,7 +291,7 @@ HostUse FindHostUse(const Graph& graph) {
     use.values += value.is_leaf() && value.on_host;
   }
   for (const Node& node : graph.nodes()) {
-    use.values += ValuesStashed(node);
+    use.values += ValuesOffloaded(node);
     use.bytes_per_step += BytesCopied(graph, node);
   }
   return use;
@@ -424,10 +425,11 @@ std::vector<Share> SharesToTry(std::span<const Offloadable> all, bool bodies) {
 }
 
 std::vector<Offloadable> Select(std::span<const Offloadable> all, Share share,
-                                int64_t pieces) {
+                                int64_t micro_batches) {
   const auto states = all.first(CountStates(all));
   const auto values = all.subspan(states.size());
-  const int halves = pieces > 1 && share.halves > 0 ? kHalves : share.halves;
+  const int halves =
+      micro_batches > 1 && share.halves > 0 ? kHalves : share.halves;
   const auto moved_states = states.first(std::min(share.states, states.size()));
   const auto moved_values = values.first(CountHalves(values, halves));
   std::vector<Offloadable> moved(moved_states.begin(), moved_states.end());

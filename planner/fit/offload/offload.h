@@ -5,13 +5,13 @@
 //
 // Optimizer memory is wanted once a step, by the update of its param; until
 // then it can lie elsewhere. What forward makes and backward reads can be
-// stashed after its last reader in forward and fetched before its first in
+// offloaded after its last reader in forward and reloaded before its first in
 // backward, and again before a later one where it would wait there, too:
 //
 //   m: f32(...) = state               m: f32(...) = host_state
-//   w, m' = momentum_update(w, m, g)  m~fetched = fetch(m)
-//                                     w, m' = momentum_update(w, m~fetched, g)
-//                                     m~stashed = stash_update(m, m')
+//   w, m' = momentum_update(w, m, g)  m~reloaded = reload(m)
+//                                     w, m' = momentum_update(w, m~reloaded, g)
+//                                     m~offloaded = offload_update(m, m')
 //
 // Bytes of the arena are bought with copies, not with operations. Nothing is
 // computed otherwise, so the results do not change by a bit. Which values to
@@ -37,13 +37,13 @@ namespace stowage::fit {
 struct Offloadable {
   ValueId value = 0;
   Bytes bytes = 0;  // copied there, and back, in every step
-  // Of a forward value: the nodes that read it before and after. A state is fetched
-  // before `to`, and stashed after `updated`, its last update: of those that
+  // Of a forward value: the nodes that read it before and after. A state is reloaded
+  // before `to`, and offloaded after `updated`, its last update: of those that
   // FindOffloadable lists, the same node.
   NodeId from = kNoNode;
   NodeId to = kNoNode;
   NodeId updated = kNoNode;
-  /// Of a forward value: later nodes that it is fetched for anew. FindOffloadable lists
+  /// Of a forward value: later nodes that it is reloaded for anew. FindOffloadable lists
   /// those since whose last reader something at least as large was made.
   std::vector<NodeId> again = {};
 
@@ -59,15 +59,15 @@ std::vector<Offloadable> FindOffloadable(const Graph& graph);
 
 /// `graph` with `moved`, as FindOffloadable(graph) has them, in the host's memory: the
 /// verified graph. `places` are nodes of `graph`, and become the places where
-/// they stand in the new one, what is fetched for them included. Linear.
+/// they stand in the new one, what is reloaded for them included. Linear.
 Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
                       std::span<NodeId> places = {});
 
-/// Bytes between arena and host that `node` copies: a fetch, stash or stash_update; or
-/// what its bodies do in all trips, of a branch the one in which they do most.
+/// Bytes between arena and host that `node` copies: a reload, offload or offload_update; or
+/// what its bodies do in all iterations, of a branch the one in which they do most.
 Bytes BytesCopied(const Graph& graph, const Node& node);
 
-/// What a graph keeps on the host. Values of a loop's body count once for each trip.
+/// What a graph keeps on the host. Values of a loop's body count once for each iteration.
 struct HostUse {
   int values = 0;            // that lie there, states and others
   Bytes bytes_per_step = 0;  // copied, there and back
@@ -75,21 +75,21 @@ struct HostUse {
 HostUse FindHostUse(const Graph& graph);
 
 /// The values that `node`, or its bodies, put there, counted in the same way.
-int ValuesStashed(const Node& node);
+int ValuesOffloaded(const Node& node);
 
 // What waits inside the bodies of loops and branches, in the host's memory.
 //
-// The body of a loop that goes back and makes its trips again first is a small training
+// The body of a loop that goes back and makes its iterations again first is a small training
 // step of its own, as is that of the gradient of a branch (planner/fit/recompute/bodies.h).
-// What its forward part makes and its gradient reads can be stashed and fetched in it, as
-// in any step, which lowers the workspace of the node, and costs copies in every trip. A
-// trip stashes for itself alone.
+// What its forward part makes and its gradient reads can be offloaded and reloaded in it, as
+// in any step, which lowers the workspace of the node, and costs copies in every iteration. A
+// iteration offloads for itself alone.
 //
 //   { a0 = tanh(...)                    { a0 = tanh(...)
-//     ...                                 a0~stashed = stash(a0)
+//     ...                                 a0~offloaded = offload(a0)
 //     da0 = tanh_grad(a0, ...) }          ...
-//                                         a0~fetched = fetch(a0~stashed)
-//                                         da0 = tanh_grad(a0~fetched, ...) }
+//                                         a0~reloaded = reload(a0~offloaded)
+//                                         da0 = tanh_grad(a0~reloaded, ...) }
 //
 //   if (WaitsInBodies(step)) {
 //     Result<Graph> moved = OffloadInBodies(step);
@@ -99,7 +99,7 @@ int ValuesStashed(const Node& node);
 bool WaitsInBodies(const Graph& graph);
 
 /// `graph` with all that waits in its bodies, at any depth, in the host's memory meanwhile:
-/// of each body all values that FindOffloadable lists, fetched anew for readers that are
+/// of each body all values that FindOffloadable lists, reloaded anew for readers that are
 /// far apart. Bodies that hold collectives stay as they are. Nodes keep their places,
 /// values their names. Linear, but for sorting.
 Result<Graph> OffloadInBodies(const Graph& graph);
@@ -107,8 +107,8 @@ Result<Graph> OffloadInBodies(const Graph& graph);
 // States in the host's memory because another plan has them there.
 //
 // Programs over one arena share its states, and what the first keeps on the host is there
-// for all of them. Another step fetches such a state before the first node that uses it,
-// and stashes it after the last that updates it; what only reads it never stashes it.
+// for all of them. Another step reloads such a state before the first node that uses it,
+// and offloads it after the last that updates it; what only reads it never offloads it.
 //
 //   WeightLayout layout = WeightLayout::FromForward(step.graph, step.plan);
 //   Result<Graph> other = MoveGivenStates(shorter_step, layout);
@@ -123,33 +123,33 @@ Result<Graph> MoveGivenStates(const Graph& graph, const WeightLayout& layout,
 // A copied byte has a price, as if no copy ran beside a kernel. So what a little
 // recomputation can do is left to it, and what it can do only by running whole
 // layers again, or not at all, is moved. How much is decided first, in a few
-// steps from nothing to everything; pieces and recomputation fit the step that is
+// steps from nothing to everything; micro-batches and recomputation fit the step that is
 // left.
 //
 //   std::vector<Offloadable> all = FindOffloadable(step);
 //   for (const Share share : SharesToTry(all)) {
-//     Result<Graph> moved = Offload(step, Select(all, share, /*pieces=*/1));
+//     Result<Graph> moved = Offload(step, Select(all, share, /*micro_batches=*/1));
 //   }
 
 /// The first of the states, and of the forward values 0, 1 or 2 halves of their
-/// bytes. Where the batch is in pieces, 2 in place of 1: all pieces are alike.
+/// bytes. Where the batch is in micro-batches, 2 in place of 1: all micro-batches are alike.
 struct Share {
   size_t states = 0;
   int halves = 0;
-  bool again = false;   // forward values are fetched anew (Offloadable::again)
+  bool again = false;   // forward values are reloaded anew (Offloadable::again)
   bool inside = false;  // and so is all that waits in bodies (offload/bodies.h)
   friend auto operator<=>(const Share&, const Share&) = default;
 };
 
-/// From nothing to everything, and to everything fetched anew, each once; `all` as
+/// From nothing to everything, and to everything reloaded anew, each once; `all` as
 /// FindOffloadable lists it. With `bodies`, nothing, all states and everything are also
 /// tried with what waits in bodies.
 std::vector<Share> SharesToTry(std::span<const Offloadable> all,
                                bool bodies = false);
 
-/// What is moved of `all` in a step of so many pieces.
+/// What is moved of `all` in a step of so many micro-batches.
 std::vector<Offloadable> Select(std::span<const Offloadable> all, Share share,
-                                int64_t pieces);
+                                int64_t micro_batches);
 
 /// How many of `all` are states; they come first.
 size_t CountStates(std::span<const Offloadable> all);

@@ -225,15 +225,15 @@ constexpr int64_t kStepShare = 24;
 // Cuts are not counted in steps of the search: that many tasks may be in the
 // graphs that are cut, all together.
 constexpr int64_t kCutTasks = 300'000;
-constexpr int64_t kFewestCuts = 8;
+constexpr int64_t kMinCuts = 8;
 
 class OrderFinder {
  public:
   OrderFinder(const OrderProblem& problem, int64_t effort)
       : problem_(problem),
         effort_(effort),
-        cuts_left_(std::max(kFewestCuts,
-                            kCutTasks / std::max(1, problem.num_tasks()))),
+        cuts_left_(
+            std::max(kMinCuts, kCutTasks / std::max(1, problem.num_tasks()))),
         search_(problem) {}
 
   MemoryOrder Find() {
@@ -306,7 +306,7 @@ class OrderFinder {
     std::stable_sort(highest.begin(), highest.end(),
                      [&](size_t a, size_t b) { return live[a] > live[b]; });
     for (const size_t at : highest) {
-      if (live[at] <= best_.bound || cuts_left_ <= kFewestCuts / 2) break;
+      if (live[at] <= best_.bound || cuts_left_ <= kMinCuts / 2) break;
       --cuts_left_;
       best_.bound =
           std::max(best_.bound, CutAt(problem_, best_.order[at]).bytes);
@@ -351,7 +351,7 @@ class OrderFinder {
     for (size_t i = 0; i < ranks.size(); ++i) {
       ranks[Index(best_.order[i])] = static_cast<int32_t>(i);
     }
-    for (const OrderTaste taste : {OrderTaste::kRank, OrderTaste::kFewest}) {
+    for (const OrderTaste taste : {OrderTaste::kRank, OrderTaste::kMin}) {
       const Outcome outcome = search_.Try(limit, ranks, taste, effort / 2);
       if (outcome == Outcome::kFound) {
         Keep(search_.order());
@@ -462,7 +462,7 @@ class BodyOrderer {
       }
       SubGraphs bodies;
       for (const Body& body : BodiesOf(node)) {
-        // Pieces of a batch share their bodies.
+        // Micro-batches of a batch share their bodies.
         auto at = ordered_.find(body.get());
         if (at == ordered_.end()) {
           STOWAGE_ASSIGN_OR_RETURN(Body found, OrderBody(graph, node, body));

@@ -15,7 +15,7 @@ namespace stowage::fit {
 
 namespace {
 
-constexpr size_t kMostFailed = 1 << 20;  // some 60 MB
+constexpr size_t kMaxFailed = 1 << 20;  // some 60 MB
 
 }  // namespace
 
@@ -75,8 +75,7 @@ std::vector<int32_t> OrderSearch::Candidates(Bytes limit,
       next_ = std::min(next_, during);
       continue;
     }
-    const Bytes after =
-        taste == OrderTaste::kFewest ? state_.LiveAfter(task) : 0;
+    const Bytes after = taste == OrderTaste::kMin ? state_.LiveAfter(task) : 0;
     candidates.push_back({after, ranks[static_cast<size_t>(task)], task});
   }
   // The last is tried first.
@@ -126,7 +125,7 @@ OrderSearch::Outcome OrderSearch::Try(Bytes limit,
       branches.pop_back();
     }
     if (branches.empty()) return Outcome::kInfeasible;
-    if (steps_ > last || failed_.size() > kMostFailed) return Outcome::kStopped;
+    if (steps_ > last || failed_.size() > kMaxFailed) return Outcome::kStopped;
     mark = order_.size();
     const int32_t task = branches.back().untried.back();
     branches.back().untried.pop_back();

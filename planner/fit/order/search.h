@@ -32,8 +32,8 @@ namespace stowage::fit {
 
 /// Which of several tasks that need thought is tried first.
 enum class OrderTaste {
-  kRank,   // the one of the smallest rank
-  kFewest  // the one that leaves the fewest bytes alive, then by rank
+  kRank,  // the one of the smallest rank
+  kMin    // the one that leaves the fewest bytes alive, then by rank
 };
 
 class OrderSearch {

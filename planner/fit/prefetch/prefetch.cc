@@ -44,7 +44,7 @@ std::vector<Bytes> RoomOf(const Graph& graph, const Plan& plan, Bytes budget) {
   return room;
 }
 
-// Before which node each fetch is to stand; of other nodes, themselves. From the
+// Before which node each reload is to stand; of other nodes, themselves. From the
 // last to the first: a copy is to end when it is wanted, and when the link is
 // wanted by the next.
 std::vector<NodeId> Places(const Graph& graph, std::span<const double> costs,
@@ -60,13 +60,13 @@ std::vector<NodeId> Places(const Graph& graph, std::span<const double> costs,
   double link_free = std::numeric_limits<double>::infinity();
   for (NodeId n = graph.num_nodes() - 1; n >= 0; --n) {
     const Node& node = graph.node(n);
-    if (node.op != OpKind::kFetch) continue;
+    if (node.op != OpKind::kReload) continue;
     const double start = std::min(work[Index(n)], link_free) - costs[Index(n)];
     const Bytes bytes =
         AlignUp(graph.value(node.results[0]).type.bytes(), alignment);
-    const NodeId stashed = graph.value(node.inputs[0]).producer;
+    const NodeId offloaded = graph.value(node.inputs[0]).producer;
     NodeId& place = places[Index(n)];
-    while (place - 1 > stashed && work[Index(place)] > start &&
+    while (place - 1 > offloaded && work[Index(place)] > start &&
            room[Index(place - 1)] >= bytes) {
       --place;
       room[Index(place)] -= bytes;
@@ -77,14 +77,14 @@ std::vector<NodeId> Places(const Graph& graph, std::span<const double> costs,
 }
 
 std::vector<NodeId> OrderOf(const std::vector<NodeId>& places) {
-  std::vector<std::vector<NodeId>> fetched(places.size());  // before a node
+  std::vector<std::vector<NodeId>> reloaded(places.size());  // before a node
   std::vector<NodeId> order;
   for (NodeId n = 0; n < static_cast<NodeId>(places.size()); ++n) {
-    if (places[Index(n)] < n) fetched[Index(places[Index(n)])].push_back(n);
+    if (places[Index(n)] < n) reloaded[Index(places[Index(n)])].push_back(n);
   }
   for (NodeId n = 0; n < static_cast<NodeId>(places.size()); ++n) {
-    order.insert(order.end(), fetched[Index(n)].begin(),
-                 fetched[Index(n)].end());
+    order.insert(order.end(), reloaded[Index(n)].begin(),
+                 reloaded[Index(n)].end());
     if (places[Index(n)] == n) order.push_back(n);
   }
   return order;
@@ -92,19 +92,19 @@ std::vector<NodeId> OrderOf(const std::vector<NodeId>& places) {
 
 struct Moved {
   Graph graph;
-  int fetches = 0;
+  int reloads = 0;
 };
 
-// Moves fetches up, those in bodies aside.
+// Moves reloads up, those in bodies aside.
 Result<Moved> MoveUp(const Graph& graph, const Plan& plan, Bytes budget,
                      const CostFn& cost) {
   const std::vector<NodeId> places =
       Places(graph, cost(graph), plan.alignment, RoomOf(graph, plan, budget));
   Moved moved;
   for (NodeId n = 0; n < graph.num_nodes(); ++n) {
-    moved.fetches += places[Index(n)] < n;
+    moved.reloads += places[Index(n)] < n;
   }
-  if (moved.fetches == 0) return Moved{.graph = graph};
+  if (moved.reloads == 0) return Moved{.graph = graph};
   STOWAGE_ASSIGN_OR_RETURN(moved.graph, Reorder(graph, OrderOf(places)));
   return moved;
 }
@@ -122,7 +122,7 @@ Result<Moved> MoveUpInBodies(const Graph& graph, const Plan& plan, Bytes budget,
     const Node& node = graph.node(n);
     const int32_t scratch = plan.workspace_of[Index(n)];
     SubGraphs bodies;
-    const int before = moved.fetches;
+    const int before = moved.reloads;
     for (const auto& body : BodiesOf(node)) {
       const Plan& of_body = (planned++)->plan;
       bodies.push_back(body);
@@ -134,13 +134,13 @@ Result<Moved> MoveUpInBodies(const Graph& graph, const Plan& plan, Bytes budget,
       STOWAGE_ASSIGN_OR_RETURN(Moved all,
                                MoveUp(inside.graph, of_body, most, cost));
       bodies.back() = std::make_shared<const Graph>(std::move(all.graph));
-      moved.fetches += inside.fetches + all.fetches;
+      moved.reloads += inside.reloads + all.reloads;
     }
     Attrs attrs = node.attrs;
-    if (moved.fetches > before) attrs.Set("bodies", std::move(bodies));
+    if (moved.reloads > before) attrs.Set("bodies", std::move(bodies));
     copy.CopyNode(n, attrs);
   }
-  if (moved.fetches == 0) return Moved{.graph = graph};
+  if (moved.reloads == 0) return Moved{.graph = graph};
   copy.DeclareOutputs();
   STOWAGE_ASSIGN_OR_RETURN(moved.graph, g.Finish());
   return moved;
@@ -159,7 +159,7 @@ Result<Prefetched> Prefetch(const Graph& graph, const Plan& plan, Bytes budget,
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       STOWAGE_ASSIGN_OR_RETURN(Moved moved,
                                move(early.graph, early.plan, most, cost));
-      if (moved.fetches == 0) break;
+      if (moved.reloads == 0) break;
       STOWAGE_ASSIGN_OR_RETURN(Plan anew, PlanMemory(moved.graph, options));
       if (anew.arena_bytes() > budget) {
         most -= anew.arena_bytes() - budget;
@@ -167,7 +167,7 @@ Result<Prefetched> Prefetch(const Graph& graph, const Plan& plan, Bytes budget,
       }
       early = {.graph = std::move(moved.graph),
                .plan = std::move(anew),
-               .moved = early.moved + moved.fetches};
+               .moved = early.moved + moved.reloads};
       break;
     }
   }

@@ -1,23 +1,23 @@
 #ifndef STOWAGE_PLANNER_FIT_PREFETCH_PREFETCH_H_
 #define STOWAGE_PLANNER_FIT_PREFETCH_PREFETCH_H_
 
-// Fetches what lies on the host early enough.
+// Reloads what lies on the host early enough.
 //
-// A device copies beside its kernels. But a fetch that stands right before what
+// A device copies beside its kernels. But a reload that stands right before what
 // reads it leaves nothing to copy beside, and the kernels wait. So each is moved
 // up, to where the nodes in between take as long as the copy, and copies do not
 // meet on the link, which carries one at a time:
 //
 //   before                 after
-//   ...                    m~fetched = fetch(m)       ┐ copied beside
+//   ...                    m~reloaded = reload(m)       ┐ copied beside
 //   dh = matmul(...)       dh = matmul(...)           │ these two
 //   dw = matmul(...)       dw = matmul(...)           ┘
-//   m~fetched = fetch(m)   w, m' = momentum_update(w, m~fetched, dw)
-//   w, m' = momentum_update(w, m~fetched, dw)
+//   m~reloaded = reload(m)   w, m' = momentum_update(w, m~reloaded, dw)
+//   w, m' = momentum_update(w, m~reloaded, dw)
 //
-// What is fetched early takes bytes for longer: only room that the budget leaves
-// is used. Nothing is computed otherwise. What a body of a loop or a branch fetches is moved
-// up within the body, into room that is there in each trip.
+// What is reloaded early takes bytes for longer: only room that the budget leaves
+// is used. Nothing is computed otherwise. What a body of a loop or a branch reloads is moved
+// up within the body, into room that is there in each iteration.
 //
 //   const CostFn cost = [](const Graph& graph) {
 //     return CostsOfNodes(graph, /*cost=*/{}, kOffloadFlopsPerByte);
@@ -37,15 +37,15 @@ namespace stowage::fit {
 struct Prefetched {
   Graph graph;
   Plan plan;
-  int moved = 0;  // fetches
+  int moved = 0;  // reloads
 };
 
-/// `graph` with its fetches moved up, and a plan for it that fits `budget`, which
+/// `graph` with its reloads moved up, and a plan for it that fits `budget`, which
 /// `plan`, of `graph` by `options`, has to fit. `cost`: of every node, in one
-/// unit; of copies, what they take of the link. What bodies fetch moves first, then
+/// unit; of copies, what they take of the link. What bodies reload moves first, then
 /// the rest; of either, nothing where nothing can move, or nothing that moved was packed
 /// into the budget in a few attempts. Errors: those of PlanMemory. Linear, but for
-/// planning, and for the nodes that a fetch moves past.
+/// planning, and for the nodes that a reload moves past.
 Result<Prefetched> Prefetch(const Graph& graph, const Plan& plan, Bytes budget,
                             const CostFn& cost, PlanOptions options);
 

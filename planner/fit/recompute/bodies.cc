@@ -25,9 +25,9 @@ namespace stowage::fit {
 namespace {
 
 constexpr double kEffortInBody = 0.1;  // of each search, of those for a step
-constexpr Bytes kLeastShare = 64;  // of the peak, that a body takes at least
-constexpr size_t kMostRungs = 4;   // of a body, beside it as it is
-constexpr size_t kMostTries = 6;   // of what was found for a body
+constexpr Bytes kMinShare = 64;  // of the peak, that a body takes at least
+constexpr size_t kMaxRungs = 4;  // of a body, beside it as it is
+constexpr size_t kMaxTries = 6;  // of what was found for a body
 
 bool HasBodies(const Graph& graph) {
   return std::ranges::any_of(
@@ -73,7 +73,7 @@ struct Again {
   double cost = 0;
   double flops = 0;
   int nodes = 0;
-  std::vector<Remade> told = {};
+  std::vector<RecomputedNode> told = {};
 };
 
 struct LoweredBody {
@@ -97,24 +97,24 @@ Result<LoweredBody> LowerBody(const Graph& body, const BodyChange& change,
     lowered.graph = std::move(inside.graph);
     return lowered;
   }
-  Rehearsal rehearsal(inside.graph, {.cost = cost});
-  if (!rehearsal.Run(change.script)) {
+  Simulation simulation(inside.graph, {.cost = cost});
+  if (!simulation.Run(change.script)) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[recompute] body ", Quoted(body.name()),
                         " cannot run again what is asked for; expected what "
                         "was found for a body that is like it")};
   }
-  again.cost += rehearsal.extra_cost();
-  again.nodes += rehearsal.nodes_again();
-  for (const Rehearsal::Item& item : rehearsal.items()) {
+  again.cost += simulation.extra_cost();
+  again.nodes += simulation.nodes_again();
+  for (const Simulation::Item& item : simulation.items()) {
     if (!item.again) continue;
     again.flops += NodeFlops(inside.graph, inside.graph.node(item.node));
   }
-  for (Remade& remade : ExplainRun(inside.graph, rehearsal)) {
-    remade.name = StrCat(remade.name, "@", node);
-    again.told.push_back(std::move(remade));
+  for (RecomputedNode& recomputed : ExplainRun(inside.graph, simulation)) {
+    recomputed.name = StrCat(recomputed.name, "@", node);
+    again.told.push_back(std::move(recomputed));
   }
-  STOWAGE_ASSIGN_OR_RETURN(lowered.graph, Rewrite(inside.graph, rehearsal));
+  STOWAGE_ASSIGN_OR_RETURN(lowered.graph, Rewrite(inside.graph, simulation));
   return lowered;
 }
 
@@ -170,7 +170,7 @@ class LevelFinder {
       if (!all.empty() && level.rungs == all.back().rungs) continue;
       all.push_back(std::move(level));
     }
-    for (const Level& level : Corners(std::move(all), kMostBodyLevels + 1)) {
+    for (const Level& level : Corners(std::move(all), kMaxBodyLevels + 1)) {
       BodyLevel changes;
       for (const auto& [likeness, rung] : level.rungs) {
         if (rung > 0) changes.push_back(ladders_[likeness][rung].change);
@@ -196,25 +196,25 @@ class LevelFinder {
 
   Status FindPlaces(const Graph& graph, bool is_body,
                     std::vector<Place>* places) {
-    Rehearsal rehearsal(graph, {.alignment = options_.plan.alignment,
-                                .in_place = options_.plan.in_place,
-                                .workspace = workspace_,
-                                .cost = options_.cost,
-                                .outputs_outside = is_body});
-    if (!rehearsal.Run(rehearsal.AsGiven())) return {};
-    for (size_t time = 0; time < rehearsal.items().size(); ++time) {
-      const NodeId id = rehearsal.items()[time].node;
+    Simulation simulation(graph, {.alignment = options_.plan.alignment,
+                                  .in_place = options_.plan.in_place,
+                                  .workspace = workspace_,
+                                  .cost = options_.cost,
+                                  .outputs_outside = is_body});
+    if (!simulation.Run(simulation.AsGiven())) return {};
+    for (size_t time = 0; time < simulation.items().size(); ++time) {
+      const NodeId id = simulation.items()[time].node;
       const Node& node = graph.node(id);
-      const Bytes outside = rehearsal.live()[time] - rehearsal.workspace(id);
+      const Bytes outside = simulation.live()[time] - simulation.workspace(id);
       for (const auto& body : BodiesOf(node)) {
         const uint64_t likeness = LikenessOf(*body);
         places->push_back({.likeness = likeness,
                            .outside = outside,
-                           .times = static_cast<double>(TripsOf(node))});
+                           .times = static_cast<double>(IterationsOf(node))});
         if (ladders_.contains(likeness)) continue;
         STOWAGE_ASSIGN_OR_RETURN(
             ladders_[likeness],
-            LadderOf(graph, node, *body, rehearsal.peak() / kLeastShare));
+            LadderOf(graph, node, *body, simulation.peak() / kMinShare));
         for (Rung& rung : ladders_[likeness]) rung.change.likeness = likeness;
       }
     }
@@ -270,7 +270,7 @@ class LevelFinder {
         falling.push_back(std::move(rung));
       }
     }
-    return Corners(std::move(falling), kMostRungs + 1);
+    return Corners(std::move(falling), kMaxRungs + 1);
   }
 
   // What was found for the body, with these changes of the bodies in it.
@@ -280,15 +280,15 @@ class LevelFinder {
                              LowerBodies(body, inside, options_.cost));
     double of_inside = 0;
     for (const LoweredNode& each : lowered.nodes) of_inside += each.extra_cost;
-    Rehearsal rehearsal(lowered.graph, {.alignment = options_.plan.alignment,
-                                        .in_place = options_.plan.in_place,
-                                        .workspace = workspace_,
-                                        .cost = options_.cost,
-                                        .outputs_outside = true});
+    Simulation simulation(lowered.graph, {.alignment = options_.plan.alignment,
+                                          .in_place = options_.plan.in_place,
+                                          .workspace = workspace_,
+                                          .cost = options_.cost,
+                                          .outputs_outside = true});
     std::vector<uint8_t> kept(Index(lowered.graph.num_values()), 0);
     for (const std::string& name : options_.always_kept) {
       const auto id = lowered.graph.Find(name);
-      if (id) kept[Index(rehearsal.root(*id))] = 1;
+      if (id) kept[Index(simulation.root(*id))] = 1;
     }
     struct Try {
       Bytes bytes = 0;
@@ -297,16 +297,16 @@ class LevelFinder {
     };
     std::vector<Try> tries;
     for (FoundScript& each :
-         SearchRecompute(lowered.graph, rehearsal,
+         SearchRecompute(lowered.graph, simulation,
                          {.always_kept = kept,
                          .effort = kEffortInBody * options_.effort,
                          .on_choice = options_.on_choice})) {
       tries.push_back({each.peak, each.cost, std::move(each.script)});
     }
-    for (Try& each : Corners(std::move(tries), kMostTries)) {
+    for (Try& each : Corners(std::move(tries), kMaxTries)) {
       if (each.script.empty() && inside.empty()) continue;
-      if (!rehearsal.Run(each.script)) continue;
-      STOWAGE_ASSIGN_OR_RETURN(Graph again, Rewrite(lowered.graph, rehearsal));
+      if (!simulation.Run(each.script)) continue;
+      STOWAGE_ASSIGN_OR_RETURN(Graph again, Rewrite(lowered.graph, simulation));
       rungs->push_back(
           {.bytes = ArenaOf(graph, node, std::move(again)),
            .cost = of_inside + each.cost,
@@ -365,16 +365,16 @@ Result<LoweredBodies> LowerBodies(const Graph& graph, const BodyLevel& level,
       continue;
     }
     copy.CopyNode(id, WithBodies(node, std::move(bodies)));
-    const int64_t trips = TripsOf(node);
-    for (Remade& remade : most.told) {
-      remade.times *= static_cast<int>(trips);
-      remade.flops *= static_cast<double>(trips);
+    const int64_t iterations = IterationsOf(node);
+    for (RecomputedNode& recomputed : most.told) {
+      recomputed.times *= static_cast<int>(iterations);
+      recomputed.flops *= static_cast<double>(iterations);
     }
     made.nodes.push_back(
         {.node = name,
-         .extra_cost = static_cast<double>(trips) * most.cost,
-         .flops_again = static_cast<double>(trips) * most.flops,
-         .nodes_again = static_cast<int>(trips) * most.nodes,
+         .extra_cost = static_cast<double>(iterations) * most.cost,
+         .flops_again = static_cast<double>(iterations) * most.flops,
+         .nodes_again = static_cast<int>(iterations) * most.nodes,
          .told = std::move(most.told)});
   }
   copy.DeclareOutputs();

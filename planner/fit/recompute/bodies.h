@@ -4,10 +4,10 @@
 // What runs again inside the bodies of loops and branches.
 //
 // The workspace of a node with bodies is the arena of a body (planner/plan.h). The body of
-// a loop that goes back and makes its trips again first (planner/fit/recompute/trips.h) is
-// a small training step of its own: a trip's forward part, and its gradient. What waits in
+// a loop that goes back and makes its iterations again first (planner/fit/recompute/iterations.h) is
+// a small training step of its own: an iteration's forward part, and its gradient. What waits in
 // it between the two can die and be made again as in any step, which lowers the workspace,
-// and costs what runs again as often as there are trips.
+// and costs what runs again as often as there are iterations.
 //
 // How far each body is lowered is chosen for the whole graph at once, by *levels*: at each
 // the nodes with bodies are held below a certain height of live bytes, those of the graph
@@ -32,8 +32,8 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/fit/cost.h"
-#include "planner/fit/levers.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/memory_optimizations.h"
+#include "planner/fit/recompute/simulation.h"
 #include "planner/plan_memory.h"
 
 namespace stowage::fit {
@@ -63,7 +63,7 @@ struct BodyLevelOptions {
 };
 
 /// The most that FindBodyLevels finds.
-inline constexpr size_t kMostBodyLevels = 4;
+inline constexpr size_t kMaxBodyLevels = 4;
 
 /// The levels worth a look, by falling height and rising cost; none where nothing in a body
 /// can run again to any avail. Bodies that hold collectives stay as they are, and
@@ -76,13 +76,13 @@ Result<std::vector<BodyLevel>> FindBodyLevels(const Graph& graph,
 /// in which the most does.
 struct LoweredNode {
   std::string node = {};  // its first result
-  // Of one run of the node, all its trips included.
+  // Of one run of the node, all its iterations included.
   double extra_cost = 0;
   double flops_again = 0;
   int nodes_again = 0;  // views not counted
   /// What runs again, called "<value>@<first result of the node>"; freed are the bytes of
-  /// one trip.
-  std::vector<Remade> told = {};
+  /// one iteration.
+  std::vector<RecomputedNode> told = {};
 };
 
 struct LoweredBodies {
@@ -101,7 +101,7 @@ bool IsMadeInBody(const Graph& graph, std::string_view name);
 
 /// `names`, and the first results of those nodes of `graph` in whose bodies something is
 /// made that is called so, and nothing of `graph` itself is: as names of what is kept, these
-/// keep trips from being made again.
+/// keep iterations from being made again.
 std::vector<std::string> WithNodesThatMake(const Graph& graph,
                                            std::span<const std::string> names);
 

@@ -19,17 +19,17 @@ namespace stowage::fit {
 
 namespace {
 
-constexpr size_t kMostStretches = 64;  // in a piece
-constexpr size_t kFewestPieces = 3;
+constexpr size_t kMaxStretches = 64;  // in a piece
+constexpr size_t kMinPieces = 3;
 
 class ChainFinder {
  public:
-  ChainFinder(const Graph& graph, const Rehearsal& rehearsal)
-      : graph_(graph), rehearsal_(rehearsal), uses_(rehearsal.uses()) {}
+  ChainFinder(const Graph& graph, const Simulation& simulation)
+      : graph_(graph), simulation_(simulation), uses_(simulation.uses()) {}
 
   std::optional<Chain> Find() {
     FindBorders();
-    if (borders_.size() < kFewestPieces) return {};
+    if (borders_.size() < kMinPieces) return {};
     for (size_t k = 0; k < borders_.size(); ++k) digests_.push_back(Digest(k));
     const std::optional<Repeat> repeat = Longest();
     return repeat ? Make(*repeat) : std::nullopt;
@@ -58,7 +58,7 @@ class ChainFinder {
     std::vector<int64_t> count(nodes + 1, 0);
     std::vector<int64_t> sum(nodes + 1, 0);
     for (ValueId id = 0; id < graph_.num_values(); ++id) {
-      if (graph_.value(id).is_leaf() || rehearsal_.root(id) != id) continue;
+      if (graph_.value(id).is_leaf() || simulation_.root(id) != id) continue;
       const std::span<const NodeId> readers = uses_.forward_readers(id);
       if (readers.empty()) continue;
       const size_t from = Index(graph_.value(id).producer);
@@ -74,7 +74,7 @@ class ChainFinder {
       }
       if (count[n] != 1) continue;
       const auto value = static_cast<ValueId>(sum[n]);
-      if (!rehearsal_.is_candidate(value)) continue;
+      if (!simulation_.is_candidate(value)) continue;
       if (!borders_.empty() && borders_.back().value == value) continue;
       borders_.push_back({value, static_cast<NodeId>(n)});
     }
@@ -111,8 +111,7 @@ class ChainFinder {
   // Of the longest, the one whose borders are smallest.
   std::optional<Repeat> Longest() const {
     std::optional<Repeat> best;
-    for (size_t p = 1; p <= std::min(kMostStretches, digests_.size() / 3);
-         ++p) {
+    for (size_t p = 1; p <= std::min(kMaxStretches, digests_.size() / 3); ++p) {
       size_t run = 0;
       for (size_t k = p; k <= digests_.size(); ++k) {
         const bool goes_on = k < digests_.size() && digests_[k] != 0 &&
@@ -130,16 +129,16 @@ class ChainFinder {
 
   void Consider(size_t first, size_t stretches, size_t length,
                 std::optional<Repeat>* best) const {
-    if (length / stretches < kFewestPieces) return;
+    if (length / stretches < kMinPieces) return;
     if (*best && length - length % stretches <= (*best)->covered()) return;
     const auto bytes = [&](const Repeat& repeat) {
-      return rehearsal_.bytes(
+      return simulation_.bytes(
           borders_[repeat.first + repeat.stretches - 1].value);
     };
     Repeat found{first, stretches, length / stretches};
     for (size_t by = 1; by < stretches; ++by) {
       const Repeat shifted{first + by, stretches, (length - by) / stretches};
-      if (shifted.pieces >= kFewestPieces && bytes(shifted) < bytes(found)) {
+      if (shifted.pieces >= kMinPieces && bytes(shifted) < bytes(found)) {
         found = shifted;
       }
     }
@@ -159,7 +158,7 @@ class ChainFinder {
       const std::vector<ValueId>& inputs = graph_.node(n).inputs;
       stack.insert(stack.end(), inputs.begin(), inputs.end());
     }
-    std::erase_if(makers, [&](NodeId n) { return rehearsal_.is_view(n); });
+    std::erase_if(makers, [&](NodeId n) { return simulation_.is_view(n); });
     return {makers.begin(), makers.end()};
   }
 
@@ -182,8 +181,8 @@ class ChainFinder {
       std::vector<ValueId> inner;
       for (NodeId n = begin; n < end; ++n) {
         for (const ValueId result : graph_.node(n).results) {
-          if (result == last.value || !rehearsal_.is_candidate(result) ||
-              !rehearsal_.is_saved(result)) {
+          if (result == last.value || !simulation_.is_candidate(result) ||
+              !simulation_.is_saved(result)) {
             continue;
           }
           inner.push_back(result);
@@ -211,7 +210,7 @@ class ChainFinder {
   }
 
   const Graph& graph_;
-  const Rehearsal& rehearsal_;
+  const Simulation& simulation_;
   const Uses& uses_;
   std::vector<Border> borders_;
   std::vector<uint64_t> digests_;  // of the stretches that end at them
@@ -243,8 +242,9 @@ int64_t Chain::NodesAgain(int64_t places) const {
          (static_cast<int64_t>(pieces.size()) - 1) * inner;
 }
 
-std::optional<Chain> FindChain(const Graph& graph, const Rehearsal& rehearsal) {
-  return ChainFinder(graph, rehearsal).Find();
+std::optional<Chain> FindChain(const Graph& graph,
+                               const Simulation& simulation) {
+  return ChainFinder(graph, simulation).Find();
 }
 
 namespace {
@@ -314,19 +314,19 @@ namespace {
 constexpr double kPriceOfCheapBytes = 1e-9;
 
 // At which any byte is worth all operations.
-double PriceOfDearBytes(const Rehearsal& rehearsal) {
-  return (1 + rehearsal.cost()) * 2;
+double PriceOfBytes(const Simulation& simulation) {
+  return (1 + simulation.cost()) * 2;
 }
 
 }  // namespace
 
-RecomputeBound::RecomputeBound(const Graph& graph, const Rehearsal& rehearsal)
-    : graph_(graph), rehearsal_(rehearsal), uses_(rehearsal.uses()) {
+RecomputeBound::RecomputeBound(const Graph& graph, const Simulation& simulation)
+    : graph_(graph), simulation_(simulation), uses_(simulation.uses()) {
   forced_ = FindForced(/*gradients=*/true);
 }
 
 bool RecomputeBound::IsChosen(ValueId id) const {
-  return rehearsal_.root(id) == id && !graph_.value(id).is_leaf() &&
+  return simulation_.root(id) == id && !graph_.value(id).is_leaf() &&
          !uses_.is_output(id);
 }
 
@@ -342,7 +342,7 @@ std::vector<Bytes> RecomputeBound::FindForced(bool gradients) const {
   std::vector<Bytes> change(Index(end) + 1, 0);
   const auto is_packed = [&](ValueId id) {
     const ValueInfo& info = graph_.value(id);
-    return rehearsal_.root(id) == id &&
+    return simulation_.root(id) == id &&
            (!info.is_leaf() || info.role == Role::kSaved);
   };
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
@@ -352,20 +352,20 @@ std::vector<Bytes> RecomputeBound::FindForced(bool gradients) const {
     // Until then, it may be made again when it is wanted.
     if (IsChosen(id) &&
         (gradients || graph_.node(producer).phase == Phase::kForward)) {
-      stay.first = std::max(stay.first, rehearsal_.last_stage(producer));
+      stay.first = std::max(stay.first, simulation_.last_stage(producer));
     }
     if (uses_.is_output(id)) stay.last = end - 1;
     if (stay.first > stay.last) continue;
     stays[Index(id)] = stay;
-    change[Index(stay.first)] += rehearsal_.bytes(id);
-    change[Index(stay.last) + 1] -= rehearsal_.bytes(id);
+    change[Index(stay.first)] += simulation_.bytes(id);
+    change[Index(stay.last) + 1] -= simulation_.bytes(id);
   }
   std::vector<NodeId> counted(Index(graph_.num_values()), kNoNode);
   std::vector<Bytes> forced_at;
   Bytes waiting = 0;
   for (NodeId time = 0; time < end; ++time) {
     waiting += change[Index(time)];
-    Bytes forced = waiting + rehearsal_.workspace(time);
+    Bytes forced = waiting + simulation_.workspace(time);
     const auto count = [&](ValueId id) {
       const Stay& stay = stays[Index(id)];
       if (counted[Index(id)] == time || !is_packed(id) ||
@@ -373,13 +373,13 @@ std::vector<Bytes> RecomputeBound::FindForced(bool gradients) const {
         return;
       }
       counted[Index(id)] = time;
-      forced += rehearsal_.bytes(id);
+      forced += simulation_.bytes(id);
     };
     const Node& node = graph_.node(time);
     const OpDef& def = GetOpDef(node.op);
     bool may_take_over = false;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      count(rehearsal_.root(node.inputs[i]));
+      count(simulation_.root(node.inputs[i]));
       may_take_over |= def.may_overwrite_operand(i);
     }
     for (size_t r = may_take_over ? 1 : 0; r < node.results.size(); ++r) {
@@ -395,7 +395,7 @@ Bytes RecomputeBound::MostForced(bool gradients) const {
   const std::vector<Bytes> forced = gradients ? forced_ : FindForced(false);
   Bytes most = 0;
   for (NodeId time = 0; time < graph_.num_nodes(); ++time) {
-    if (!rehearsal_.is_view(time)) most = std::max(most, forced[Index(time)]);
+    if (!simulation_.is_view(time)) most = std::max(most, forced[Index(time)]);
   }
   return most;
 }
@@ -408,13 +408,13 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
   const auto again = [&](NodeId n) { return 2 + graph_.num_values() + n; };
   std::vector<uint8_t> is_read_now(Index(graph_.num_values()), 0);
   for (const ValueId input : graph_.node(time).inputs) {
-    is_read_now[Index(rehearsal_.root(input))] = 1;
+    is_read_now[Index(simulation_.root(input))] = 1;
   }
   const auto is_chosen = [&](ValueId id) {
     return graph_.value(id).producer < time && IsChosen(id);
   };
   const auto may_run = [&](ValueId id) {
-    return rehearsal_.last_stage(graph_.value(id).producer) > time;
+    return simulation_.last_stage(graph_.value(id).producer) > time;
   };
   const auto is_forced = [&](ValueId id) {
     return is_read_now[Index(id)] ||
@@ -423,17 +423,17 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
   const auto price = [&](ValueId id) {
     return is_forced(id)
                ? 0.0
-               : cost_per_byte * static_cast<double>(rehearsal_.bytes(id));
+               : cost_per_byte * static_cast<double>(simulation_.bytes(id));
   };
   std::vector<ValueId> values;
   double total = 0;
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
     if (!is_chosen(id)) continue;
     values.push_back(id);
-    total += price(id) + rehearsal_.node_cost(graph_.value(id).producer);
+    total += price(id) + simulation_.node_cost(graph_.value(id).producer);
   }
-  constexpr double kMost = 1e17;
-  const double scale = total > 0 ? kMost / total : 1;
+  constexpr double kMax = 1e17;
+  const double scale = total > 0 ? kMax / total : 1;
   const auto capacity = [&](double cost) {
     return static_cast<int64_t>(std::floor(cost * scale));
   };
@@ -449,10 +449,10 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
     if (producer == previous) continue;  // another result of the same node
     previous = producer;
     network.AddEdge(again(producer), 1,
-                    may_run(id) ? capacity(rehearsal_.node_cost(producer))
+                    may_run(id) ? capacity(simulation_.node_cost(producer))
                                 : MinCut::kInfinite);
     for (const ValueId input : graph_.node(producer).inputs) {
-      const ValueId root = rehearsal_.root(input);
+      const ValueId root = simulation_.root(input);
       if (!is_chosen(root)) continue;
       network.AddEdge(again(producer), wanted(root), MinCut::kInfinite);
     }
@@ -460,25 +460,25 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
   network.Solve(0, 1);
 
   Tradeoff tradeoff;
-  tradeoff.fates = rehearsal_.AsGiven();  // of what is not wanted any more
+  tradeoff.fates = simulation_.AsGiven();  // of what is not wanted any more
   previous = kNoNode;
   for (const ValueId id : values) {
     const NodeId producer = graph_.value(id).producer;
     const bool runs = network.is_source_side(again(producer));
     const bool stored = network.is_source_side(wanted(id)) && !runs;
-    if (network.is_source_side(wanted(id)) && rehearsal_.is_candidate(id)) {
+    if (network.is_source_side(wanted(id)) && simulation_.is_candidate(id)) {
       // The gap that the time is in, or the last.
-      const auto gaps = rehearsal_.gaps_of(id);
+      const auto gaps = simulation_.gaps_of(id);
       size_t gap = 0;
       while (gap + 1 < gaps.size() && gaps[gap].end < time) ++gap;
-      tradeoff.fates[rehearsal_.first_gap(id) + gap] =
+      tradeoff.fates[simulation_.first_gap(id) + gap] =
           stored ? Fate::kKept : Fate::kRecomputed;
     }
     if (stored && !is_forced(id)) {
-      tradeoff.stored += rehearsal_.bytes(id);
+      tradeoff.stored += simulation_.bytes(id);
     }
     if (runs && producer != previous) {
-      tradeoff.cost += rehearsal_.node_cost(producer);
+      tradeoff.cost += simulation_.node_cost(producer);
     }
     previous = producer;
   }
@@ -486,13 +486,13 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
 }
 
 Bytes RecomputeBound::LeastStored(NodeId time) const {
-  return Cut(time, PriceOfDearBytes(rehearsal_)).stored;
+  return Cut(time, PriceOfBytes(simulation_)).stored;
 }
 
 std::vector<Tradeoff> RecomputeBound::Tradeoffs(NodeId time) const {
   std::vector<Tradeoff> hull;
   hull.push_back(Cut(time, kPriceOfCheapBytes));
-  std::vector<Tradeoff> ahead = {Cut(time, PriceOfDearBytes(rehearsal_))};
+  std::vector<Tradeoff> ahead = {Cut(time, PriceOfBytes(simulation_))};
   while (!ahead.empty()) {
     const Tradeoff& left = hull.back();
     const Tradeoff& right = ahead.back();
@@ -517,9 +517,9 @@ std::vector<Tradeoff> RecomputeBound::Tradeoffs(NodeId time) const {
   return hull;
 }
 
-std::vector<NodeId> FullestTimes(const Rehearsal& rehearsal, int count) {
-  const auto items = rehearsal.items();
-  const auto live = rehearsal.live();
+std::vector<NodeId> FullestTimes(const Simulation& simulation, int count) {
+  const auto items = simulation.items();
+  const auto live = simulation.live();
   const auto ran = std::ssize(items);
   const int64_t stretches = std::min<int64_t>(count, ran);
   std::vector<size_t> times;

@@ -12,8 +12,8 @@
 // through the pieces last to first. It reads borders, and it may read *inner* values of
 // a piece, which are then made of the border before it, right before that.
 //
-//   if (std::optional<Chain> chain = FindChain(step, rehearsal)) {
-//     rehearsal.Run(chain->Again(/*places=*/8));
+//   if (std::optional<Chain> chain = FindChain(step, simulation)) {
+//     simulation.Run(chain->Again(/*places=*/8));
 //   }
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 #include "base/index.h"
 #include "ir/graph.h"
 #include "ir/uses.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 
 namespace stowage::fit {
 
@@ -57,7 +57,8 @@ struct Chain {
 /// The chain that takes in the most forward nodes; nothing where there are not three
 /// equal pieces in a row, or where backward does not want them last to first. Linear
 /// in the nodes and their operands, for each of up to 64 stretches in a piece.
-std::optional<Chain> FindChain(const Graph& graph, const Rehearsal& rehearsal);
+std::optional<Chain> FindChain(const Graph& graph,
+                               const Simulation& simulation);
 
 // In what order to make the states of a chain again, so that they can be read last
 // first while only some are there at a time.
@@ -119,9 +120,9 @@ struct Tradeoff {
 
 class RecomputeBound {
  public:
-  /// Both must outlive this. What the rehearsal runs afterwards does not matter.
+  /// Both must outlive this. What the simulation runs afterwards does not matter.
   /// Linear in values and operands.
-  RecomputeBound(const Graph& graph, const Rehearsal& rehearsal);
+  RecomputeBound(const Graph& graph, const Simulation& simulation);
 
   /// What must be packed while `time` runs, whatever is recomputed.
   Bytes Forced(NodeId time) const { return forced_[Index(time)]; }
@@ -143,15 +144,15 @@ class RecomputeBound {
   Tradeoff Cut(NodeId time, double cost_per_byte) const;
 
   const Graph& graph_;
-  const Rehearsal& rehearsal_;
+  const Simulation& simulation_;
   const Uses& uses_;
   std::vector<Bytes> forced_;  // per node
 };
 
-/// The nodes at which most is alive in the latest run of `rehearsal`, one in each
+/// The nodes at which most is alive in the latest run of `simulation`, one in each
 /// of `count` stretches of it, fewer where fewer nodes ran; the fullest of all
 /// first. Times are not nodes: a view that nothing wants is not run.
-std::vector<NodeId> FullestTimes(const Rehearsal& rehearsal, int count);
+std::vector<NodeId> FullestTimes(const Simulation& simulation, int count);
 
 /// The least extra cost that the tradeoffs of a time allow when `free`
 /// bytes can be chosen; infinite when even the least that can be stored is

@@ -22,11 +22,11 @@ constexpr double kMinCostToFill = 0.01;
 
 }  // namespace
 
-ClassClimb::ClassClimb(const Graph& graph, Rehearsal& rehearsal,
+ClassClimb::ClassClimb(const Graph& graph, Simulation& simulation,
                        const std::vector<std::vector<size_t>>& classes,
                        Frontier& frontier, Climb& climb)
     : graph_(graph),
-      rehearsal_(rehearsal),
+      simulation_(simulation),
       classes_(classes),
       frontier_(frontier),
       climb_(climb) {
@@ -34,7 +34,7 @@ ClassClimb::ClassClimb(const Graph& graph, Rehearsal& rehearsal,
 }
 
 void ClassClimb::FindLateValues() {
-  const std::optional<Chain> chain = FindChain(graph_, rehearsal_);
+  const std::optional<Chain> chain = FindChain(graph_, simulation_);
   if (!chain) return;
   std::vector<NodeId> stays_from(Index(graph_.num_values()), 0);
   for (const Chain::Piece& piece : chain->pieces) {
@@ -48,14 +48,14 @@ void ClassClimb::FindLateValues() {
       }
     }
   }
-  rehearsal_.SetStaysFrom(std::move(stays_from));
+  simulation_.SetStaysFrom(std::move(stays_from));
 }
 
 // How the value of a gap is recomputed for all readers but those before its piece's.
 Fate ClassClimb::Once(size_t gap) const {
-  const ValueId id = rehearsal_.gaps()[gap].value;
-  return rehearsal_.stays_from(id) > 0 ? Fate::kRecomputedLate
-                                       : Fate::kRecomputed;
+  const ValueId id = simulation_.gaps()[gap].value;
+  return simulation_.stays_from(id) > 0 ? Fate::kRecomputedLate
+                                        : Fate::kRecomputed;
 }
 
 // All moves of the classes that hold at least `min_bytes`, and that a later node reads.
@@ -64,9 +64,9 @@ void ClassClimb::FindMoves(Bytes min_bytes) {
   for (size_t place = 0; place < classes_.size(); ++place) {
     const auto members = static_cast<Bytes>(classes_[place].size());
     const size_t first = classes_[place].front();
-    const Gap& gap = rehearsal_.gaps()[first];
+    const Gap& gap = simulation_.gaps()[first];
     if (gap.end == graph_.num_nodes() ||
-        rehearsal_.bytes(gap.value) * members < min_bytes) {
+        simulation_.bytes(gap.value) * members < min_bytes) {
       continue;
     }
     for (const Fate fate : {Once(first), Fate::kRecomputedEachTime}) {
@@ -96,7 +96,7 @@ bool ClassClimb::Reach(Bytes target, std::vector<Fate>* fates) {
   while (frontier_.latest().peak > target) {
     const Frontier::Outcome before = frontier_.latest();
     const double excess = frontier_.Excess(target);
-    if (before.cost > kThoroughCost * rehearsal_.cost()) {
+    if (before.cost > kThoroughCost * simulation_.cost()) {
       for (Move& move : moves_) move.worth = kUnknown;
     }
     std::vector<Move> moves = moves_;
@@ -134,7 +134,7 @@ void ClassClimb::Down(Bytes start, std::vector<Fate> given) {
   }
   for (Bytes target = start - rung; target > 0; target -= rung) {
     if (!Reach(target, &fates)) return;
-    if (frontier_.latest().cost < kMinCostToFill * rehearsal_.cost()) {
+    if (frontier_.latest().cost < kMinCostToFill * simulation_.cost()) {
       continue;
     }
     std::vector<Fate> refilled = fates;

@@ -12,7 +12,7 @@
 // dropped border of the chain does not bring back the inner values of the pieces before it.
 // With the room that is left at each target, single values are kept again.
 //
-//   ClassClimb(graph, rehearsal, classes, frontier, climb).Down(start, given);
+//   ClassClimb(graph, simulation, classes, frontier, climb).Down(start, given);
 
 #include <cstddef>
 #include <vector>
@@ -21,14 +21,14 @@
 #include "ir/graph.h"
 #include "planner/fit/recompute/climb.h"
 #include "planner/fit/recompute/frontier.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 
 namespace stowage::fit {
 
 class ClassClimb {
  public:
   /// All must outlive this. `classes` hold the gaps that may change.
-  ClassClimb(const Graph& graph, Rehearsal& rehearsal,
+  ClassClimb(const Graph& graph, Simulation& simulation,
              const std::vector<std::vector<size_t>>& classes,
              Frontier& frontier, Climb& climb);
 
@@ -54,7 +54,7 @@ class ClassClimb {
   bool Reach(Bytes target, std::vector<Fate>* fates);
 
   const Graph& graph_;
-  Rehearsal& rehearsal_;
+  Simulation& simulation_;
   const std::vector<std::vector<size_t>>& classes_;
   Frontier& frontier_;
   Climb& climb_;

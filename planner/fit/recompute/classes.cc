@@ -20,7 +20,7 @@ uint64_t Mix(uint64_t a, uint64_t b) {
 }  // namespace
 
 std::vector<std::vector<size_t>> FindClasses(const Graph& graph,
-                                             const Rehearsal& rehearsal,
+                                             const Simulation& simulation,
                                              std::span<const size_t> gaps) {
   std::vector<uint64_t> hash(Index(graph.num_values()));
   for (ValueId id = 0; id < graph.num_values(); ++id) {
@@ -52,8 +52,8 @@ std::vector<std::vector<size_t>> FindClasses(const Graph& graph,
   std::vector<std::vector<size_t>> classes;
   std::map<uint64_t, size_t> index;
   for (const size_t gap : gaps) {
-    const ValueId id = rehearsal.gaps()[gap].value;
-    const uint64_t key = Mix(hash[Index(id)], gap - rehearsal.first_gap(id));
+    const ValueId id = simulation.gaps()[gap].value;
+    const uint64_t key = Mix(hash[Index(id)], gap - simulation.first_gap(id));
     const auto [entry, is_new] = index.try_emplace(key, classes.size());
     if (is_new) classes.emplace_back();
     classes[entry->second].push_back(gap);

@@ -8,7 +8,7 @@
 // about as many classes as one layer has values, so a search that changes whole classes,
 // or tries the first and the last member of each, does not grow with the depth.
 //
-//   for (const std::vector<size_t>& members : FindClasses(graph, rehearsal, gaps)) ...
+//   for (const std::vector<size_t>& members : FindClasses(graph, simulation, gaps)) ...
 
 #include <algorithm>
 #include <cstddef>
@@ -16,14 +16,14 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 
 namespace stowage::fit {
 
-/// The classes of the gaps at the given places in rehearsal.gaps(), which rise. Members and
+/// The classes of the gaps at the given places in simulation.gaps(), which rise. Members and
 /// classes are in the order of the gaps. Linear in values and operands.
 std::vector<std::vector<size_t>> FindClasses(const Graph& graph,
-                                             const Rehearsal& rehearsal,
+                                             const Simulation& simulation,
                                              std::span<const size_t> gaps);
 
 /// Calls `visit` with the first member that has the given fate, and with the last.

@@ -76,10 +76,10 @@ bool Climb::Reach(Bytes target, std::vector<Fate>* fates, Greedy greedy) {
 
 // The node of the graph at whose time the peak is.
 NodeId Climb::FullestStage() const {
-  const auto live = rehearsal_.live();
+  const auto live = simulation_.live();
   const auto fullest =
       static_cast<size_t>(std::ranges::max_element(live) - live.begin());
-  const auto items = rehearsal_.items();
+  const auto items = simulation_.items();
   return items[std::min(fullest, items.size() - 1)].stage;
 }
 
@@ -87,25 +87,25 @@ NodeId Climb::FullestStage() const {
 // that run for the stage: the largest values first.
 std::vector<size_t> Climb::Tangle(NodeId stage) const {
   std::set<ValueId> values;
-  for (const Rehearsal::Item& item : rehearsal_.items()) {
+  for (const Simulation::Item& item : simulation_.items()) {
     if (item.stage != stage) continue;
     const Node& node = graph_.node(item.node);
-    for (const ValueId id : node.inputs) values.insert(rehearsal_.root(id));
+    for (const ValueId id : node.inputs) values.insert(simulation_.root(id));
     values.insert(node.results.begin(), node.results.end());
   }
   std::vector<size_t> tangle;
   for (const std::vector<size_t>& members : classes_) {
     for (const size_t gap : members) {
-      const Gap& g = rehearsal_.gaps()[gap];
+      const Gap& g = simulation_.gaps()[gap];
       if (g.begin <= stage && stage <= g.end && values.contains(g.value) &&
-          rehearsal_.is_saved(g.value)) {
+          simulation_.is_saved(g.value)) {
         tangle.push_back(gap);
       }
     }
   }
   std::ranges::sort(tangle);
   std::ranges::stable_sort(tangle, std::greater(), [&](size_t gap) {
-    return rehearsal_.bytes(rehearsal_.gaps()[gap].value);
+    return simulation_.bytes(simulation_.gaps()[gap].value);
   });
   tangle.resize(std::min(tangle.size(), kMaxTangled));
   return tangle;
@@ -115,17 +115,17 @@ std::vector<size_t> Climb::Tangle(NodeId stage) const {
 // recomputed from, which would otherwise stay in its place.
 std::vector<Fate> Climb::WithChainEachTime(std::vector<Fate> fates,
                                            size_t gap) const {
-  const Gap& dropped = rehearsal_.gaps()[gap];
+  const Gap& dropped = simulation_.gaps()[gap];
   fates[gap] = Fate::kRecomputedEachTime;
   std::vector<ValueId> chain = {dropped.value};
   while (!chain.empty()) {
     const Node& node = graph_.node(graph_.value(chain.back()).producer);
     chain.pop_back();
     for (const ValueId input : node.inputs) {
-      const ValueId root = rehearsal_.root(input);
-      const std::span<const Gap> gaps = rehearsal_.gaps_of(root);
+      const ValueId root = simulation_.root(input);
+      const std::span<const Gap> gaps = simulation_.gaps_of(root);
       for (size_t k = 0; k < gaps.size(); ++k) {
-        Fate& fate = fates[rehearsal_.first_gap(root) + k];
+        Fate& fate = fates[simulation_.first_gap(root) + k];
         if (fate != Fate::kRecomputed || gaps[k].end <= dropped.begin ||
             gaps[k].begin >= dropped.end) {
           continue;
@@ -175,7 +175,7 @@ bool Climb::Untangle(Bytes target, std::vector<Fate>* fates) {
     consider(trial);
   }
   ForEachMove(*fates, Fate::kKept, [&](size_t gap) {
-    const Gap& g = rehearsal_.gaps()[gap];
+    const Gap& g = simulation_.gaps()[gap];
     if (g.begin >= stage || g.end <= stage) return;
     consider(WithChainEachTime(*fates, gap));
   });
@@ -225,7 +225,7 @@ void Climb::KeepBest(Bytes target, std::vector<Fate>* fates) {
       moves.push_back({gap, fate, WorthOf(known, gap, fate)});
     };
     ForEachMove(*fates, Fate::kRecomputedEachTime, [&](size_t gap) {
-      if (rehearsal_.stays_from(rehearsal_.gaps()[gap].value) > 0) {
+      if (simulation_.stays_from(simulation_.gaps()[gap].value) > 0) {
         add(gap, Fate::kRecomputedLate);
       }
       add(gap, Fate::kRecomputed);
@@ -306,7 +306,7 @@ void Climb::FillSteps(Bytes start) {
   std::set<Bytes> tried;
   for (int k = 0; k < kMaxLeaps && !frontier_.is_spent(); ++k) {
     auto leap = points.end();
-    double highest = kMinLeap * rehearsal_.cost();
+    double highest = kMinLeap * simulation_.cost();
     for (auto at = points.begin(); at != points.end(); ++at) {
       const auto next = std::next(at);
       if (next == points.end() || tried.contains(next->first) ||
@@ -334,7 +334,7 @@ void Climb::FillSteps(Bytes start) {
 void Climb::RefillPoints(Bytes start) {
   std::vector<std::pair<Bytes, std::vector<Fate>>> points;
   for (const auto& [peak, point] : frontier_.points()) {
-    const bool is_cheap = point.cost <= kMinCostToRefill * rehearsal_.cost();
+    const bool is_cheap = point.cost <= kMinCostToRefill * simulation_.cost();
     if (is_cheap || IsTooExpensive(point.cost)) continue;
     // The lowest stays as it is: a cheaper point of that peak may be packed less well, and
     // no other point could stand in for it.

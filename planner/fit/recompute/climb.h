@@ -9,7 +9,7 @@
 // the first and the last value are tried. Where no single change helps, combinations of
 // changes at the peak are tried.
 //
-//   Climb climb(graph, rehearsal, classes, frontier);
+//   Climb climb(graph, simulation, classes, frontier);
 //   climb.Down(frontier.latest().peak);
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 #include "ir/graph.h"
 #include "planner/fit/recompute/classes.h"
 #include "planner/fit/recompute/frontier.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 
 namespace stowage::fit {
 
@@ -30,10 +30,10 @@ constexpr int kTargets = 64;
 class Climb {
  public:
   /// All must outlive this. `classes` hold the gaps that may change.
-  Climb(const Graph& graph, const Rehearsal& rehearsal,
+  Climb(const Graph& graph, const Simulation& simulation,
         const std::vector<std::vector<size_t>>& classes, Frontier& frontier)
       : graph_(graph),
-        rehearsal_(rehearsal),
+        simulation_(simulation),
         classes_(classes),
         frontier_(frontier) {}
 
@@ -76,7 +76,7 @@ class Climb {
   std::vector<Fate> WithChainEachTime(std::vector<Fate> fates,
                                       size_t gap) const;
   bool Untangle(Bytes target, std::vector<Fate>* fates);
-  bool IsTooExpensive(double cost) const { return cost > rehearsal_.cost(); }
+  bool IsTooExpensive(double cost) const { return cost > simulation_.cost(); }
 
   template <typename Visit>
   void ForEachMove(const std::vector<Fate>& fates, Fate fate,
@@ -85,7 +85,7 @@ class Climb {
   }
 
   const Graph& graph_;
-  const Rehearsal& rehearsal_;
+  const Simulation& simulation_;
   const std::vector<std::vector<size_t>>& classes_;
   Frontier& frontier_;
   int64_t nodes_untangling_ = 0;

@@ -15,7 +15,7 @@
 namespace stowage::fit {
 namespace {
 
-constexpr size_t kMostValues = 64;
+constexpr size_t kMaxValues = 64;
 // Ways to let go of values that are tried cost as much as a new set.
 constexpr int64_t kTrialsPerSet = 16;
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -25,8 +25,9 @@ using Set = uint64_t;  // of values, by their position
 int LowestIn(Set set) { return std::countr_zero(set); }
 
 // Whether a value is there at times and at times not.
-bool ComesAndGoes(const Graph& graph, const Rehearsal& rehearsal, ValueId id) {
-  return rehearsal.root(id) == id && !graph.value(id).is_leaf();
+bool ComesAndGoes(const Graph& graph, const Simulation& simulation,
+                  ValueId id) {
+  return simulation.root(id) == id && !graph.value(id).is_leaf();
 }
 
 // A node that is no view, as the path sees it. A stage is a node's place among
@@ -47,19 +48,19 @@ struct Move {
 
 class Path {
  public:
-  Path(const Graph& graph, const Rehearsal& rehearsal, Bytes peak,
+  Path(const Graph& graph, const Simulation& simulation, Bytes peak,
        bool gradients, int64_t* effort)
       : graph_(graph),
-        rehearsal_(rehearsal),
+        simulation_(simulation),
         peak_(peak),
         gradients_(gradients),
         effort_(*effort) {
     position_.assign(Index(graph.num_values()), -1);
     for (ValueId id = 0; id < graph.num_values(); ++id) {
-      if (!ComesAndGoes(graph, rehearsal, id)) continue;
-      if (rehearsal.uses().is_output(id)) continue;
+      if (!ComesAndGoes(graph, simulation, id)) continue;
+      if (simulation.uses().is_output(id)) continue;
       position_[Index(id)] = static_cast<int>(sizes_.size());
-      sizes_.push_back(rehearsal.bytes(id));
+      sizes_.push_back(simulation.bytes(id));
     }
     Describe();
     DescribeOthers();
@@ -113,33 +114,33 @@ class Path {
   };
 
   Set Bit(ValueId id) const {
-    const int position = position_[Index(rehearsal_.root(id))];
+    const int position = position_[Index(simulation_.root(id))];
     return position < 0 ? 0 : Set{1} << position;
   }
 
   void Describe() {
     maker_.resize(sizes_.size());
     for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
-      if (rehearsal_.is_view(n)) continue;
+      if (simulation_.is_view(n)) continue;
       const Node& node = graph_.node(n);
       Move move;
       move.node = n;
-      move.cost = rehearsal_.node_cost(n);
-      move.scratch = rehearsal_.workspace(n);
+      move.cost = simulation_.node_cost(n);
+      move.scratch = simulation_.workspace(n);
       for (const ValueId input : node.inputs) move.needs |= Bit(input);
       for (const ValueId result : node.results) {
-        if (rehearsal_.root(result) != result) continue;
-        move.results += rehearsal_.bytes(result);
+        if (simulation_.root(result) != result) continue;
+        move.results += simulation_.bytes(result);
         move.gives |= Bit(result);
         if (Bit(result) == 0) continue;  // an output
         maker_[Index(LowestIn(Bit(result)))] = moves_.size();
       }
       const ValueId first = node.results[0];
       for (const ValueId input : node.inputs) {
-        const ValueId root = rehearsal_.root(input);
-        if (rehearsal_.root(first) == first && Bit(root) != 0 &&
-            rehearsal_.may_take_over(n, root)) {
-          move.in_place = rehearsal_.bytes(first);
+        const ValueId root = simulation_.root(input);
+        if (simulation_.root(first) == first && Bit(root) != 0 &&
+            simulation_.may_take_over(n, root)) {
+          move.in_place = simulation_.bytes(first);
           move.over |= Bit(root);
         }
       }
@@ -149,7 +150,7 @@ class Path {
       const bool may_run =
           gradients_ || graph_.node(move.node).phase == Phase::kForward;
       const NodeId last =
-          may_run ? rehearsal_.last_stage(move.node) : move.node;
+          may_run ? simulation_.last_stage(move.node) : move.node;
       while (move.last_stage + 1 < moves_.size() &&
              moves_[move.last_stage + 1].node <= last) {
         ++move.last_stage;
@@ -161,14 +162,14 @@ class Path {
     Bytes others =
         0;  // saved leaves throughout, lest running again extends them
     for (const ValueId id : graph_.Leaves(Role::kSaved)) {
-      others += rehearsal_.bytes(id);
+      others += simulation_.bytes(id);
     }
     for (Move& move : moves_) {
       move.others = others;
       for (const ValueId result : graph_.node(move.node).results) {
-        if (rehearsal_.uses().is_output(result) &&
-            rehearsal_.root(result) == result) {
-          others += rehearsal_.bytes(result);
+        if (simulation_.uses().is_output(result) &&
+            simulation_.root(result) == result) {
+          others += simulation_.bytes(result);
         }
       }
     }
@@ -359,7 +360,7 @@ class Path {
   }
 
   const Graph& graph_;
-  const Rehearsal& rehearsal_;
+  const Simulation& simulation_;
   const Bytes peak_;
   const bool gradients_;
   int64_t& effort_;
@@ -367,7 +368,7 @@ class Path {
   std::vector<int> position_;  // per value of the graph
   std::vector<Bytes> sizes_;   // per position, and so below
   std::vector<size_t> maker_;
-  std::array<std::array<Bytes, 256>, kMostValues / 8> sums_ = {};
+  std::array<std::array<Bytes, 256>, kMaxValues / 8> sums_ = {};
   std::vector<Move> moves_;
   std::vector<Set> wanted_;  // per stage: by who has not run, or may run again
   std::vector<Set> needed_;  // per stage: made before, read by who has not run
@@ -379,7 +380,7 @@ class Path {
 
 }  // namespace
 
-bool IsSmallStep(const Graph& graph, const Rehearsal& rehearsal) {
+bool IsSmallStep(const Graph& graph, const Simulation& simulation) {
   // The path knows nothing of what stays while an exchange is under way. And with the many
   // small values about one, the sets of a step of 20 nodes are more than can be gone
   // through.
@@ -388,15 +389,15 @@ bool IsSmallStep(const Graph& graph, const Rehearsal& rehearsal) {
   }
   size_t values = 0;
   for (ValueId id = 0; id < graph.num_values(); ++id) {
-    values += ComesAndGoes(graph, rehearsal, id);
+    values += ComesAndGoes(graph, simulation, id);
   }
-  return values <= kMostValues;
+  return values <= kMaxValues;
 }
 
 std::optional<Script> CheapestScript(const Graph& graph,
-                                     const Rehearsal& rehearsal, Bytes peak,
+                                     const Simulation& simulation, Bytes peak,
                                      bool gradients, int64_t* effort) {
-  return Path(graph, rehearsal, peak, gradients, effort).Cheapest();
+  return Path(graph, simulation, peak, gradients, effort).Cheapest();
 }
 
 }  // namespace stowage::fit

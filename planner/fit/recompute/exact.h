@@ -14,7 +14,7 @@
 //
 //   int64_t effort = 1'000'000;
 //   std::optional<Script> script =
-//       CheapestScript(step, rehearsal, 1 << 20, true, &effort);
+//       CheapestScript(step, simulation, 1 << 20, true, &effort);
 //   if (!script && effort > 0) ...  // there is none
 
 #include <cstdint>
@@ -22,21 +22,21 @@
 
 #include "base/bytes.h"
 #include "ir/graph.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 
 namespace stowage::fit {
 
 /// Whether the step is small enough to be looked at: at most 64 values that own
 /// bytes and are neither leaves nor outputs, and no exchanges between ranks.
-bool IsSmallStep(const Graph& graph, const Rehearsal& rehearsal);
+bool IsSmallStep(const Graph& graph, const Simulation& simulation);
 
 /// The script with the least extra cost whose live bytes stay within `peak`;
 /// nothing when there is none, or when `effort`, the most sets to go through and the ways
 /// to them that are tried, is spent. Takes what it uses off `effort`; what is left is positive when the
 /// answer is sure. Without `gradients` only forward nodes run again. Bytes are as
-/// Rehearsal counts them. Precondition: IsSmallStep.
+/// Simulation counts them. Precondition: IsSmallStep.
 std::optional<Script> CheapestScript(const Graph& graph,
-                                     const Rehearsal& rehearsal, Bytes peak,
+                                     const Simulation& simulation, Bytes peak,
                                      bool gradients, int64_t* effort);
 
 }  // namespace stowage::fit

@@ -4,14 +4,14 @@
 // The Pareto frontier of peak memory and recomputation that a search has found so far,
 // and the effort that the search has left.
 //
-// Each candidate is rehearsed (planner/fit/recompute/rehearsal.h). A candidate that no
+// Each candidate is simulated (planner/fit/recompute/simulation.h). A candidate that no
 // point equals or beats in both peak and cost becomes a point, and removes the points that
-// it equals or beats. Effort is counted in nodes rehearsed, which makes searches
+// it equals or beats. Effort is counted in nodes simulated, which makes searches
 // deterministic.
 //
-//   Frontier frontier(rehearsal, /*on_try=*/{});
+//   Frontier frontier(simulation, /*on_try=*/{});
 //   frontier.Extend(40'000'000);
-//   if (frontier.Try(rehearsal.AsGiven())) frontier.latest().peak;
+//   if (frontier.Try(simulation.AsGiven())) frontier.latest().peak;
 
 #include <cstdint>
 #include <functional>
@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 
 namespace stowage::fit {
 
@@ -37,12 +37,12 @@ class Frontier {
     double cost = 0;
   };
 
-  /// `rehearsal` must outlive this. `on_try`, if any, is called with every candidate.
-  Frontier(Rehearsal& rehearsal, std::function<void()> on_try)
-      : rehearsal_(rehearsal), on_try_(std::move(on_try)) {}
+  /// `simulation` must outlive this. `on_try`, if any, is called with every candidate.
+  Frontier(Simulation& simulation, std::function<void()> on_try)
+      : simulation_(simulation), on_try_(std::move(on_try)) {}
 
-  /// Rehearses a candidate, and adds it to the frontier. False if it cannot run, or if the
-  /// effort is spent. Scripts are rehearsed whatever effort is left, and take none.
+  /// Simulates a candidate, and adds it to the frontier. False if it cannot run, or if the
+  /// effort is spent. Scripts are simulated whatever effort is left, and take none.
   bool Try(const std::vector<Fate>& fates);
   bool Try(const Script& script);
   void Add(Bytes peak, Point point);
@@ -58,14 +58,14 @@ class Frontier {
   /// By peak; cost falls as the peak rises.
   const std::map<Bytes, Point>& points() const { return points_; }
 
-  /// Allows `nodes` more nodes than have been rehearsed.
+  /// Allows `nodes` more nodes than have been simulated.
   void Extend(int64_t nodes) { max_nodes_ = nodes_ + nodes; }
   bool is_spent() const { return nodes_ > max_nodes_; }
   int64_t nodes() const { return nodes_; }
   int64_t max_nodes() const { return max_nodes_; }
 
  private:
-  Rehearsal& rehearsal_;
+  Simulation& simulation_;
   const std::function<void()> on_try_;
   std::map<Bytes, Point> points_;
   Outcome latest_;

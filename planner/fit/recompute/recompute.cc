@@ -20,7 +20,7 @@ constexpr size_t kFewBuffers = 256;  // so few are packed by search if need be
 constexpr double kCostRounding = 1e-9;  // of the same costs summed otherwise
 
 // Marks the named values, or the roots of named views.
-Status Mark(const Graph& graph, const Rehearsal& rehearsal,
+Status Mark(const Graph& graph, const Simulation& simulation,
             const std::vector<std::string>& names, std::string_view what,
             std::vector<uint8_t>* marks) {
   marks->assign(Index(graph.num_values()), 0);
@@ -32,8 +32,8 @@ Status Mark(const Graph& graph, const Rehearsal& rehearsal,
           StrCat("[recompute] graph ", Quoted(graph.name()), " has no value ",
                  Quoted(name), " to be always ", what)};
     }
-    const ValueId root = rehearsal.root(*id);
-    if (std::ranges::count(rehearsal.candidates(), root) == 0) {
+    const ValueId root = simulation.root(*id);
+    if (std::ranges::count(simulation.candidates(), root) == 0) {
       return Error{
           ErrorCode::kInvalidArgument,
           StrCat("[recompute] ", Quoted(name), " cannot be always ", what,
@@ -47,10 +47,11 @@ Status Mark(const Graph& graph, const Rehearsal& rehearsal,
 
 }  // namespace
 
-std::vector<Remade> ExplainRun(const Graph& graph, const Rehearsal& rehearsal) {
-  const auto items = rehearsal.items();
+std::vector<RecomputedNode> ExplainRun(const Graph& graph,
+                                       const Simulation& simulation) {
+  const auto items = simulation.items();
   const auto is_freed = [&](ValueId id) {  // or a gradient
-    return rehearsal.is_saved(id) ||
+    return simulation.is_saved(id) ||
            graph.node(graph.value(id).producer).phase != Phase::kForward;
   };
   const auto freed = [&](NodeId n) {
@@ -61,7 +62,7 @@ std::vector<Remade> ExplainRun(const Graph& graph, const Rehearsal& rehearsal) {
     return sum;
   };
   std::map<int32_t, NodeId> for_whom;  // by instance
-  std::map<NodeId, Remade> by_node;
+  std::map<NodeId, RecomputedNode> by_node;
   for (auto item = items.rbegin(); item != items.rend(); ++item) {
     if (!item->again) continue;
     const Node& node = graph.node(item->node);
@@ -74,24 +75,26 @@ std::vector<Remade> ExplainRun(const Graph& graph, const Rehearsal& rehearsal) {
       }
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      for_whom[rehearsal.operands()[Index(item->operands) + i]] = whom;
+      for_whom[simulation.operands()[Index(item->operands) + i]] = whom;
     }
-    if (rehearsal.is_view(item->node)) continue;
-    Remade& remade = by_node[whom];
-    remade.flops += NodeFlops(graph, node);
-    if (whom == item->node) ++remade.times;
+    if (simulation.is_view(item->node)) continue;
+    RecomputedNode& recomputed = by_node[whom];
+    recomputed.flops += NodeFlops(graph, node);
+    if (whom == item->node) ++recomputed.times;
   }
-  std::vector<Remade> all;
-  for (auto& [n, remade] : by_node) {
+  std::vector<RecomputedNode> all;
+  for (auto& [n, recomputed] : by_node) {
     const std::vector<ValueId>& results = graph.node(n).results;
     const auto dropped = std::ranges::find_if(results, is_freed);
-    remade.name =
+    recomputed.name =
         graph.value(dropped == results.end() ? results[0] : *dropped).name;
-    remade.freed = freed(n);
-    all.push_back(std::move(remade));
+    recomputed.freed = freed(n);
+    all.push_back(std::move(recomputed));
   }
   std::ranges::stable_sort(
-      all, [](const Remade& a, const Remade& b) { return a.freed > b.freed; });
+      all, [](const RecomputedNode& a, const RecomputedNode& b) {
+        return a.freed > b.freed;
+      });
   return all;
 }
 
@@ -103,27 +106,28 @@ RecomputeChoices::RecomputeChoices(const Graph& graph, PlanOptions options,
   options_.budget.reset();
 }
 
-Rehearsal& RecomputeChoices::GetRehearsal() {
-  if (!rehearsal_) {
-    rehearsal_.emplace(graph_,
-                       RehearsalOptions{.alignment = options_.alignment,
-                                        .in_place = options_.in_place,
-                                        .workspace = NodeWorkspace(options_),
-                                        .cost = recompute_.cost});
+Simulation& RecomputeChoices::GetSimulation() {
+  if (!simulation_) {
+    simulation_.emplace(graph_,
+                        SimulationOptions{.alignment = options_.alignment,
+                                          .in_place = options_.in_place,
+                                          .workspace = NodeWorkspace(options_),
+                                          .cost = recompute_.cost});
   }
-  return *rehearsal_;
+  return *simulation_;
 }
 
 Status RecomputeChoices::Prepare() {
   if (given_) return {};
   STOWAGE_ASSIGN_OR_RETURN(Plan given, PlanMemory(graph_, options_));
-  GetRehearsal();
-  STOWAGE_RETURN_IF_ERROR(
-      Mark(graph_, *rehearsal_, recompute_.always_kept, "kept", &always_kept_));
-  STOWAGE_RETURN_IF_ERROR(Mark(graph_, *rehearsal_, recompute_.always_remade,
-                               "recomputed", &always_remade_));
-  for (const ValueId id : rehearsal_->candidates()) {
-    if (!always_kept_[Index(id)] || !always_remade_[Index(id)]) continue;
+  GetSimulation();
+  STOWAGE_RETURN_IF_ERROR(Mark(graph_, *simulation_, recompute_.always_kept,
+                               "kept", &always_kept_));
+  STOWAGE_RETURN_IF_ERROR(Mark(graph_, *simulation_,
+                               recompute_.always_recomputed, "recomputed",
+                               &always_recomputed_));
+  for (const ValueId id : simulation_->candidates()) {
+    if (!always_kept_[Index(id)] || !always_recomputed_[Index(id)]) continue;
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[recompute] ", Quoted(graph_.value(id).name),
                         " is to be always kept and always recomputed; name it "
@@ -143,9 +147,9 @@ Result<std::span<RecomputeChoice>> RecomputeChoices::All() {
   STOWAGE_RETURN_IF_ERROR(Prepare());
   if (choices_.empty()) {
     std::vector<FoundScript> found =
-        SearchRecompute(graph_, *rehearsal_,
+        SearchRecompute(graph_, *simulation_,
                         {.always_kept = always_kept_,
-                         .always_remade = always_remade_,
+                         .always_recomputed = always_recomputed_,
                          .gradients = recompute_.gradients,
                          .effort = recompute_.effort,
                          .on_choice = recompute_.on_choice});
@@ -163,13 +167,13 @@ Result<std::span<RecomputeChoice>> RecomputeChoices::All() {
   return std::span(choices_);
 }
 
-// Full moments, spread over the step, at which bytes are dearest.
+// Full moments, spread over the step, at which bytes are most expensive.
 Status RecomputeChoices::FindFullTimes() {
   STOWAGE_RETURN_IF_ERROR(Prepare());
   if (bound_) return {};
-  bound_.emplace(graph_, *rehearsal_);
-  if (!rehearsal_->Run(rehearsal_->AsGiven())) return {};
-  for (const NodeId time : FullestTimes(*rehearsal_, kBoundTimes)) {
+  bound_.emplace(graph_, *simulation_);
+  if (!simulation_->Run(simulation_->AsGiven())) return {};
+  for (const NodeId time : FullestTimes(*simulation_, kBoundTimes)) {
     full_times_.push_back({.time = time, .forced = bound_->Forced(time)});
   }
   return {};
@@ -206,30 +210,30 @@ Result<Bytes> RecomputeChoices::LeastArena() {
   if (least_arena_) return *least_arena_;
   // Gradients run again in small steps only.
   Bytes least = bound_->MostForced(recompute_.gradients &&
-                                   IsSmallStep(graph_, *rehearsal_));
+                                   IsSmallStep(graph_, *simulation_));
   for (const FullTime& time : full_times_) {
     least = std::max(least, time.forced + bound_->LeastStored(time.time));
   }
   return *(least_arena_ = reserved_ + least);
 }
 
-Result<Recomputed> RecomputeChoices::Make(const Script& script) {
-  Recomputed made;
+Result<RecomputedGraph> RecomputeChoices::Make(const Script& script) {
+  RecomputedGraph made;
   if (script.empty()) {
     STOWAGE_RETURN_IF_ERROR(Prepare());
     made.graph = graph_;
     made.plan = *given_;
     return made;
   }
-  if (!GetRehearsal().Run(script)) {
+  if (!GetSimulation().Run(script)) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[recompute] graph ", Quoted(graph_.name()),
                         " cannot run again what is asked for: a node would "
                         "read what is not there, or a param that has been "
                         "updated by then")};
   }
-  made.nodes_again = rehearsal_->nodes_again();
-  STOWAGE_ASSIGN_OR_RETURN(made.graph, Rewrite(graph_, *rehearsal_));
+  made.nodes_again = simulation_->nodes_again();
+  STOWAGE_ASSIGN_OR_RETURN(made.graph, Rewrite(graph_, *simulation_));
   STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, options_));
   if (!made.plan.optimal && options_.packer == Packer::kGreedy &&
       made.plan.buffers.size() <= kFewBuffers) {
@@ -237,13 +241,13 @@ Result<Recomputed> RecomputeChoices::Make(const Script& script) {
     thorough.packer = Packer::kBest;
     STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, thorough));
   }
-  for (const Rehearsal::Item& item : rehearsal_->items()) {
+  for (const Simulation::Item& item : simulation_->items()) {
     if (item.again) {
       made.flops_again += NodeFlops(graph_, graph_.node(item.node));
     }
   }
-  made.extra_cost = rehearsal_->extra_cost();
-  made.remade = ExplainRun(graph_, *rehearsal_);
+  made.extra_cost = simulation_->extra_cost();
+  made.recomputed = ExplainRun(graph_, *simulation_);
   return made;
 }
 

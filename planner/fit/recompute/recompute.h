@@ -15,7 +15,7 @@
 //
 //   RecomputeChoices choices(step, {}, {});
 //   for (RecomputeChoice& choice : *choices.All()) {
-//     Result<Recomputed> made = choices.Make(choice.script);
+//     Result<RecomputedGraph> made = choices.Make(choice.script);
 //     made->plan.arena_bytes();  // falls from choice to choice, mostly
 //   }
 
@@ -30,9 +30,9 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/fit/cost.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "planner/fit/recompute/chain.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
 
@@ -42,7 +42,7 @@ struct RecomputeOptions {
   /// Names of values, or of views of them, that are never dropped, and of those
   /// that always are.
   std::vector<std::string> always_kept = {};
-  std::vector<std::string> always_remade = {};
+  std::vector<std::string> always_recomputed = {};
   /// What choices and bounds go by; empty: operations.
   CostFn cost = {};
   /// Whether gradients may run again too, which they do in small steps only.
@@ -60,24 +60,25 @@ struct RecomputeChoice {
   double cost = 0;        // extra
   Script script = {};     // what runs again
   // Once packed: of the step that was searched, and of the whole step that it may
-  // be a sample of (planner/fit/pieces/pieces.h).
+  // be a sample of (planner/fit/micro-batches/micro-batches.h).
   std::optional<Bytes> arena = {};
   std::optional<Bytes> whole_arena = {};
 };
 
 /// A step with what a script says run again.
-struct Recomputed {
+struct RecomputedGraph {
   Graph graph;
   Plan plan;
   int nodes_again = 0;  // views not counted
   double flops_again = 0;
   double extra_cost = 0;
-  std::vector<Remade> remade;  // most bytes freed first
+  std::vector<RecomputedNode> recomputed;  // most bytes freed first
 };
 
-/// What runs again in the latest run of `rehearsal` on `graph`, most bytes freed first.
+/// What runs again in the latest run of `simulation` on `graph`, most bytes freed first.
 /// What runs again only for another's sake is part of the other's cost.
-std::vector<Remade> ExplainRun(const Graph& graph, const Rehearsal& rehearsal);
+std::vector<RecomputedNode> ExplainRun(const Graph& graph,
+                                       const Simulation& simulation);
 
 class RecomputeChoices {
  public:
@@ -90,7 +91,7 @@ class RecomputeChoices {
   /// kInvalidArgument for names that are no forward value's.
   Result<Plan> PlanAsGiven();
   /// What the nodes of the graph cost together.
-  double Cost() { return GetRehearsal().cost(); }
+  double Cost() { return GetSimulation().cost(); }
 
   /// The choices found, by rising cost and falling need. The first is the graph
   /// as it is, but for what is always made again. Takes the search. Error
@@ -99,7 +100,7 @@ class RecomputeChoices {
 
   /// The graph with what `script` says run again. Error kInvalidArgument: a node
   /// of it cannot run there.
-  Result<Recomputed> Make(const Script& script);
+  Result<RecomputedGraph> Make(const Script& script);
 
   /// All that LeastExtraCost takes, once.
   Status Bound();
@@ -112,10 +113,10 @@ class RecomputeChoices {
   Result<Bytes> LeastArena();
 
  private:
-  Rehearsal& GetRehearsal();
+  Simulation& GetSimulation();
   Status Prepare();
 
-  // A moment at which bytes are dear: what must be there, what may be.
+  // A moment at which bytes are expensive: what must be there, what may be.
   struct FullTime {
     NodeId time = 0;
     Bytes forced = 0;
@@ -127,9 +128,9 @@ class RecomputeChoices {
   const Graph& graph_;
   PlanOptions options_;
   RecomputeOptions recompute_;
-  std::vector<uint8_t> always_kept_, always_remade_;  // per value
-  std::optional<Rehearsal> rehearsal_;                // once prepared
-  std::optional<Plan> given_;                         // of the graph as it is
+  std::vector<uint8_t> always_kept_, always_recomputed_;  // per value
+  std::optional<Simulation> simulation_;                  // once prepared
+  std::optional<Plan> given_;  // of the graph as it is
   Bytes reserved_ = 0;
   std::vector<RecomputeChoice> choices_;  // once searched
   std::optional<RecomputeBound> bound_;   // once it was wanted

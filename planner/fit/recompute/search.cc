@@ -21,8 +21,8 @@ namespace {
 constexpr double kMaxSets = 5e6;                 // visited in a small step
 constexpr int kTimes = 8;                        // at which cuts are made
 constexpr int kMaxSegments = 64;                 // of checkpointing
-constexpr int64_t kMaxNodesInSegments = 30'000;  // in one rehearsal of them
-// Nodes in all rehearsals together, until the climb of single values has to end; and what
+constexpr int64_t kMaxNodesInSegments = 30'000;  // in one simulation of them
+// Nodes in all simulations together, until the climb of single values has to end; and what
 // the others may add.
 constexpr double kMaxNodes = 40e6;
 constexpr double kMaxNodesLazily = 15e6;
@@ -32,23 +32,23 @@ constexpr double kMaxNodesInChains = 15e6;
 
 class Search {
  public:
-  Search(const Graph& graph, Rehearsal& rehearsal,
+  Search(const Graph& graph, Simulation& simulation,
          const RecomputeSearchOptions& options)
       : graph_(graph),
-        rehearsal_(rehearsal),
+        simulation_(simulation),
         options_(options),
-        frontier_(rehearsal, options.on_choice) {
-    for (size_t gap = 0; gap < rehearsal_.gaps().size(); ++gap) {
-      const ValueId id = rehearsal_.gaps()[gap].value;
+        frontier_(simulation, options.on_choice) {
+    for (size_t gap = 0; gap < simulation_.gaps().size(); ++gap) {
+      const ValueId id = simulation_.gaps()[gap].value;
       if (!IsAmong(options_.always_kept, id) &&
-          !IsAmong(options_.always_remade, id)) {
+          !IsAmong(options_.always_recomputed, id)) {
         free_.push_back(gap);
       }
     }
   }
 
   std::vector<FoundScript> Run() {
-    const std::vector<Fate> given = Decided(rehearsal_.AsGiven());
+    const std::vector<Fate> given = Decided(simulation_.AsGiven());
     frontier_.Extend(Effort(kMaxNodes));
     if (!frontier_.Try(given)) return {};
     std::map<Bytes, Frontier::Point> cheapest;
@@ -77,9 +77,10 @@ class Search {
 
   std::vector<Fate> Decided(std::vector<Fate> fates) const {
     for (size_t gap = 0; gap < fates.size(); ++gap) {
-      const ValueId id = rehearsal_.gaps()[gap].value;
+      const ValueId id = simulation_.gaps()[gap].value;
       if (IsAmong(options_.always_kept, id)) fates[gap] = Fate::kKept;
-      if (IsAmong(options_.always_remade, id)) fates[gap] = Fate::kRecomputed;
+      if (IsAmong(options_.always_recomputed, id))
+        fates[gap] = Fate::kRecomputed;
     }
     return fates;
   }
@@ -88,19 +89,19 @@ class Search {
   // the effort goes. False if that is not all the way, the step is too large, or the user
   // has decided some.
   bool SearchAll(std::map<Bytes, Frontier::Point>* cheapest) {
-    if (free_.size() < rehearsal_.gaps().size() ||
-        !IsSmallStep(graph_, rehearsal_)) {
+    if (free_.size() < simulation_.gaps().size() ||
+        !IsSmallStep(graph_, simulation_)) {
       return false;
     }
     int64_t effort = Effort(kMaxSets);
     Bytes peak = frontier_.latest().peak;
     while (true) {
-      const auto script = CheapestScript(graph_, rehearsal_, peak - 1,
+      const auto script = CheapestScript(graph_, simulation_, peak - 1,
                                          options_.gradients, &effort);
       if (!script) return effort > 0;
-      STOWAGE_CHECK(rehearsal_.Run(*script) && rehearsal_.peak() < peak);
-      peak = rehearsal_.peak();
-      (*cheapest)[peak] = {rehearsal_.extra_cost(), {}, *script};
+      STOWAGE_CHECK(simulation_.Run(*script) && simulation_.peak() < peak);
+      peak = simulation_.peak();
+      (*cheapest)[peak] = {simulation_.extra_cost(), {}, *script};
     }
   }
 
@@ -108,12 +109,12 @@ class Search {
   void FindPoints(const std::vector<Fate>& given) {
     if (!frontier_.Try(given)) return;
     const Bytes start = frontier_.latest().peak;
-    full_times_ = FullestTimes(rehearsal_, kTimes);
+    full_times_ = FullestTimes(simulation_, kTimes);
     TryCuts();
     TryCheckpoints();
     const std::vector<std::vector<size_t>> classes =
-        FindClasses(graph_, rehearsal_, free_);
-    Climb climb(graph_, rehearsal_, classes, frontier_);
+        FindClasses(graph_, simulation_, free_);
+    Climb climb(graph_, simulation_, classes, frontier_);
     climb.Down(start);
     climb.FillSteps(start);
     if (frontier_.is_spent()) {
@@ -121,7 +122,7 @@ class Search {
       climb.Lazily(start);
     }
     frontier_.Extend(Effort(kMaxNodesByClass));
-    ClassClimb(graph_, rehearsal_, classes, frontier_, climb)
+    ClassClimb(graph_, simulation_, classes, frontier_, climb)
         .Down(start, given);
     frontier_.Extend(Effort(kMaxNodesRefilling));
     climb.RefillPoints(start);
@@ -129,7 +130,7 @@ class Search {
   }
 
   void TryCuts() {
-    const RecomputeBound bound(graph_, rehearsal_);
+    const RecomputeBound bound(graph_, simulation_);
     for (const NodeId time : full_times_) {
       const std::vector<Tradeoff> tradeoffs = bound.Tradeoffs(time);
       for (size_t k = 0; k < tradeoffs.size(); ++k) {
@@ -145,18 +146,18 @@ class Search {
   // is where the fewest bytes cross, near its share of the saved bytes.
   void TryCheckpoints() {
     NodeId end = 0;
-    for (const ValueId id : rehearsal_.candidates()) {
-      end = std::max(end, rehearsal_.gaps_of(id).front().begin + 1);
+    for (const ValueId id : simulation_.candidates()) {
+      end = std::max(end, simulation_.gaps_of(id).front().begin + 1);
     }
     std::vector<Bytes> crossing(Index(end) + 1, 0);
     std::vector<double> saved(Index(end) + 1, 0);  // up to each node
-    for (const ValueId id : rehearsal_.candidates()) {
+    for (const ValueId id : simulation_.candidates()) {
       const NodeId producer = graph_.value(id).producer;
-      crossing[Index(producer)] += rehearsal_.bytes(id);
-      crossing[Index(rehearsal_.gaps_of(id).front().begin)] -=
-          rehearsal_.bytes(id);
-      if (rehearsal_.is_saved(id)) {
-        saved[Index(producer)] += static_cast<double>(rehearsal_.bytes(id));
+      crossing[Index(producer)] += simulation_.bytes(id);
+      crossing[Index(simulation_.gaps_of(id).front().begin)] -=
+          simulation_.bytes(id);
+      if (simulation_.is_saved(id)) {
+        saved[Index(producer)] += static_cast<double>(simulation_.bytes(id));
       }
     }
     for (size_t n = 1; n < crossing.size(); ++n) {
@@ -190,15 +191,15 @@ class Search {
 
   std::vector<Fate> FatesOfSegments(const std::vector<NodeId>& borders,
                                     Fate within, bool keeps_last) const {
-    std::vector<Fate> fates = rehearsal_.AsGiven();
-    for (const ValueId id : rehearsal_.candidates()) {
+    std::vector<Fate> fates = simulation_.AsGiven();
+    for (const ValueId id : simulation_.candidates()) {
       const NodeId producer = graph_.value(id).producer;
       if (keeps_last && producer > borders.back()) continue;
       const auto next = std::ranges::lower_bound(borders, producer);
-      const std::span<const Gap> gaps = rehearsal_.gaps_of(id);
+      const std::span<const Gap> gaps = simulation_.gaps_of(id);
       const bool crosses = next != borders.end() && *next < gaps.front().begin;
       for (size_t k = 0; k < gaps.size(); ++k) {
-        fates[rehearsal_.first_gap(id) + k] = crosses ? Fate::kKept : within;
+        fates[simulation_.first_gap(id) + k] = crosses ? Fate::kKept : within;
       }
     }
     return fates;
@@ -215,7 +216,7 @@ class Search {
     for (const size_t gap : free_) {
       if (from[gap] == to[gap]) continue;
       changed.push_back(gap);
-      const ValueId id = rehearsal_.gaps()[gap].value;
+      const ValueId id = simulation_.gaps()[gap].value;
       if (leader[Index(id)] >= 0) continue;
       leader[Index(id)] = id;
       const Node& node = graph_.node(graph_.value(id).producer);
@@ -225,16 +226,16 @@ class Search {
         const ValueId b = find(other);
         leader[Index(std::max(a, b))] = std::min(a, b);
       };
-      for (const ValueId input : node.inputs) join(rehearsal_.root(input));
+      for (const ValueId input : node.inputs) join(simulation_.root(input));
       for (const ValueId result : node.results) join(result);
     }
     ValueId previous = -1;
     for (const size_t first : changed) {
-      const ValueId group = rehearsal_.gaps()[first].value;
+      const ValueId group = simulation_.gaps()[first].value;
       if (find(group) != group || group == previous) continue;
       previous = group;
       for (const size_t gap : changed) {
-        if (find(rehearsal_.gaps()[gap].value) == group) from[gap] = to[gap];
+        if (find(simulation_.gaps()[gap].value) == group) from[gap] = to[gap];
       }
       frontier_.Try(from);
     }
@@ -243,8 +244,8 @@ class Search {
   // A chain of equal pieces, with every possible number of borders in memory at a time; of
   // many pieces with every second number, or third, as far as the effort goes.
   void TryChain() {
-    if (free_.size() < rehearsal_.gaps().size()) return;
-    const std::optional<Chain> chain = FindChain(graph_, rehearsal_);
+    if (free_.size() < simulation_.gaps().size()) return;
+    const std::optional<Chain> chain = FindChain(graph_, simulation_);
     if (!chain) return;
     const int64_t effort = Effort(kMaxNodesInChains);
     const auto nodes = [&](int64_t places) {
@@ -262,7 +263,7 @@ class Search {
   }
 
   const Graph& graph_;
-  Rehearsal& rehearsal_;
+  Simulation& simulation_;
   const RecomputeSearchOptions& options_;
   Frontier frontier_;
   std::vector<size_t> free_;        // gaps that the user has not decided
@@ -272,9 +273,9 @@ class Search {
 }  // namespace
 
 std::vector<FoundScript> SearchRecompute(
-    const Graph& graph, Rehearsal& rehearsal,
+    const Graph& graph, Simulation& simulation,
     const RecomputeSearchOptions& options) {
-  return Search(graph, rehearsal, options).Run();
+  return Search(graph, simulation, options).Run();
 }
 
 }  // namespace stowage::fit

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 
 namespace stowage::fit {
 
@@ -35,7 +35,7 @@ struct FoundScript {
 struct RecomputeSearchOptions {
   /// By value: whether the user has decided. Empty: no decisions.
   std::vector<uint8_t> always_kept = {};
-  std::vector<uint8_t> always_remade = {};
+  std::vector<uint8_t> always_recomputed = {};
   bool gradients = true;  // may run again too
   double effort = 1;      // as a share of the usual
   /// Called with every choice that is looked at, if there is one to call.
@@ -44,10 +44,10 @@ struct RecomputeSearchOptions {
 
 /// What was found, none of it beaten by another in both respects, by falling
 /// peak and rising extra cost; the first is the step as given (as
-/// decided by the user). The effort is bounded in rehearsals, not in time:
+/// decided by the user). The effort is bounded in simulations, not in time:
 /// deterministic.
 std::vector<FoundScript> SearchRecompute(const Graph& graph,
-                                         Rehearsal& rehearsal,
+                                         Simulation& simulation,
                                          const RecomputeSearchOptions& options);
 
 }  // namespace stowage::fit

@@ -1,4 +1,4 @@
-"""Pictures sampled at points that a module computes."""
+"""Images sampled at points that a module computes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def grid_sampler_2d(g: Lowering, x: Any, grid: Any, mode: int, padding: int,
     x, points = g.traced(x), g.traced(grid)
     if len(x.shape) != 4 or mode not in (BILINEAR, NEAREST) or padding not in (ZEROS, BORDER):
         raise Unsupported("[from_torch] grid_sample of volumes, bicubic or by reflection is not "
-                          "supported; expected pictures, bilinear or nearest, and padding by "
+                          "supported; expected images, bilinear or nearest, and padding by "
                           "zeros or the border")
     (images, channels, height, width), (_, rows, columns, _) = x.shape, points.shape
     pixels = ops.reshape(x.permuted([0, 2, 3, 1]).value,

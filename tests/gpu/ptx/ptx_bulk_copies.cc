@@ -204,7 +204,7 @@ uint64_t Swizzled(uint64_t address, int swizzle) {
 // A chunk of a row of the box, of which the first element is `at`; zeros where the
 // tensor has none. False: what it would read may not be read.
 bool ReadChunk(Memory& memory, const BulkCopy& copy,
-               const std::array<int64_t, gpu::kMostTensorMapDims>& at,
+               const std::array<int64_t, gpu::kMaxTensorMapDims>& at,
                std::byte (&to)[kChunk]) {
   const gpu::TensorMapSpec& map = *copy.tensor;
   std::memset(to, 0, kChunk);
@@ -239,7 +239,7 @@ bool RunTensorCopy(Memory& memory, const BulkCopy& copy) {
   const gpu::TensorMapSpec& map = *copy.tensor;
   const auto elements = kChunk / static_cast<uint32_t>(map.element_bytes);
   for (uint32_t chunk = 0; chunk < copy.bytes / kChunk; ++chunk) {
-    std::array<int64_t, gpu::kMostTensorMapDims> at = {};
+    std::array<int64_t, gpu::kMaxTensorMapDims> at = {};
     uint32_t rest = chunk * elements;
     for (size_t i = 0; i < static_cast<size_t>(map.rank); ++i) {
       const auto side = static_cast<uint32_t>(map.box[i]);

@@ -42,7 +42,7 @@ struct BulkCopy {
   uint64_t from = 0;  // of bytes that follow each other
   std::optional<gpu::TensorMapSpec> tensor = {};  // or of a tensor, with
   // the first element of the box
-  std::array<int32_t, gpu::kMostTensorMapDims> first = {};
+  std::array<int32_t, gpu::kMaxTensorMapDims> first = {};
 };
 
 /// Copies, and signals. Returns what is wrong.

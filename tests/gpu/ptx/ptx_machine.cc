@@ -17,10 +17,10 @@ namespace stowage::testing::ptx {
 namespace {
 
 // A warp that executes more in a block does not end.
-constexpr int64_t kMostInstructions = int64_t{1} << 28;
+constexpr int64_t kMaxInstructions = int64_t{1} << 28;
 
 // All warps wait, and have looked so often at mbarriers that do not change.
-constexpr int kMostRoundsInVain = 256;
+constexpr int kMaxRoundsInVain = 256;
 
 uint64_t Draw(uint64_t* state) {  // splitmix64
   uint64_t x = *state += 0x9E3779B97F4A7C15;
@@ -190,7 +190,7 @@ void Machine::RunBlock(const GridCall& call, uint32_t x, uint32_t y,
       continue;
     }
     size_t warp = ready[0];
-    int64_t turns = kMostInstructions + 1;
+    int64_t turns = kMaxInstructions + 1;
     if (options.seed != 0) {
       warp = ready[Draw(random) % ready.size()];
       if (!options.warp_by_warp &&
@@ -218,7 +218,7 @@ void Machine::MeetMbarriers(const Kernel& kernel, const MachineOptions& options,
   if (!block_.bulk_copies.empty()) return RunCopy(kernel, options, random);
   const int64_t changes = block_.mbarriers.changes;
   if (std::exchange(changes_, changes) != changes) rounds_in_vain_ = 0;
-  if (++rounds_in_vain_ > kMostRoundsInVain) return BlameStuck(kernel);
+  if (++rounds_in_vain_ > kMaxRoundsInVain) return BlameStuck(kernel);
   for (WarpState& state : warps_) {
     if (state.waits == Waits::kMbarrier) state.waits = Waits::kNot;
   }
@@ -447,7 +447,7 @@ void Machine::RunWarp(const Kernel& kernel, WarpState* state,
     const uint32_t at = group->at;
     const Instruction& in = kernel.code[at];
     ++executed_;
-    if (++state->executed > kMostInstructions) {
+    if (++state->executed > kMaxInstructions) {
       return Blame(kernel, at, "a warp does not end");
     }
     uint32_t active = group->lanes;

@@ -17,7 +17,7 @@ namespace stowage::testing::ptx {
 namespace {
 
 // "Contents of the mbarrier object": of arrivals from 1 on, of bytes either way.
-constexpr int64_t kMostCount = (int64_t{1} << 20) - 1;
+constexpr int64_t kMaxCount = (int64_t{1} << 20) - 1;
 
 // What an instruction is, by its suffixes.
 enum class In : uint8_t { kShared, kGeneric };
@@ -46,8 +46,8 @@ uint64_t StateOf(const Mbarrier& barrier) {
 int64_t PhaseOf(uint64_t state) { return static_cast<int64_t>(state >> 32); }
 
 std::string CheckTx(int64_t tx) {
-  if (tx >= -kMostCount && tx <= kMostCount) return {};
-  return StrCat(tx, " bytes are expected; a phase can count to ", kMostCount,
+  if (tx >= -kMaxCount && tx <= kMaxCount) return {};
+  return StrCat(tx, " bytes are expected; a phase can count to ", kMaxCount,
                 " either way");
 }
 
@@ -94,9 +94,9 @@ void Init(Warp& warp, const Instruction& in) {
           StrCat("mbarrier.init of ", NameOf(mbarriers, address),
                  ", which is one already; expected mbarrier.inval before"));
     }
-    if (count[lane] < 1 || count[lane] > kMostCount) {
+    if (count[lane] < 1 || count[lane] > kMaxCount) {
       return warp.Report(StrCat("an mbarrier for ", count[lane],
-                                " arrivals; expected 1 to ", kMostCount));
+                                " arrivals; expected 1 to ", kMaxCount));
     }
     if (!memory.TakeForMbarrier(address, warp.number, lane)) {
       return warp.Report(memory.error());

@@ -506,8 +506,8 @@ class Reader {
   // so that a kernel which relies on more is found out.
   void PlaceDynamicShared() {
     kernel_.dynamic_at = RoundUp(kernel_.static_shared, dynamic_alignment_);
-    constexpr uint32_t kMostWanted = 1024;  // a swizzle's pattern
-    if (dynamic_alignment_ < kMostWanted &&
+    constexpr uint32_t kMaxWanted = 1024;  // a swizzle's pattern
+    if (dynamic_alignment_ < kMaxWanted &&
         kernel_.dynamic_at % (2 * dynamic_alignment_) == 0) {
       kernel_.dynamic_at += dynamic_alignment_;
     }

@@ -20,7 +20,7 @@
 namespace stowage::testing::ptx {
 namespace {
 
-constexpr int kRows = 64, kDepth = 16, kMostColumns = 256;  // M, K, N
+constexpr int kRows = 64, kDepth = 16, kMaxColumns = 256;  // M, K, N
 constexpr int kRowsOfWarp = kRows / kWarpgroupWarps;
 
 using Warps = std::array<Warp*, kWarpgroupWarps>;
@@ -160,7 +160,7 @@ std::string CheckDescriptor(const Matrix& m, uint64_t bits, int rows) {
 }
 
 template <typename T>
-using Rows = std::array<std::array<T, kDepth>, kMostColumns>;
+using Rows = std::array<std::array<T, kDepth>, kMaxColumns>;
 
 // Element (i, k) of a matrix in `to[i][k]`, as bits. False: something is wrong.
 bool ReadMatrix(Warp& first, const Matrix& m, uint64_t bits, int rows,
@@ -287,8 +287,8 @@ void ReadFragmentsOfA(const Warps& warps, const Slot* a, Rows<uint16_t>* to) {
 void MultiplyAdd(const Warps& warps, const Operands& o, const Rows<double>& a,
                  const Rows<double>& b) {
   const auto n = static_cast<size_t>(o.columns);
-  std::array<double, kMostColumns> sums;  // of a row
-  std::array<std::array<double, kMostColumns>, kDepth> b_by_depth;
+  std::array<double, kMaxColumns> sums;  // of a row
+  std::array<std::array<double, kMaxColumns>, kDepth> b_by_depth;
   for (size_t k = 0; k < kDepth; ++k) {
     for (size_t j = 0; j < n; ++j) b_by_depth[k][j] = b[j][k];
   }
@@ -436,7 +436,7 @@ std::vector<Operation> WarpgroupOperations() {
        Flow::kNext,
        {}},
   };
-  for (int columns = 8; columns <= kMostColumns; columns += 8) {
+  for (int columns = 8; columns <= kMaxColumns; columns += 8) {
     std::vector<uint8_t> widths(static_cast<size_t>(columns / 2), 4);
     widths.push_back(kAnySize);
     for (const char* const type : {"bf16", "f16"}) {

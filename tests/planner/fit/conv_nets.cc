@@ -17,7 +17,7 @@
 #include "nn/conv_nets.h"
 #include "nn/layers.h"
 #include "planner/fit/recompute/chain.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 #include "planner/plan_memory.h"
 
 namespace stowage::fit {
@@ -495,11 +495,11 @@ bool MayFitForOneForward(const Graph& step, Bytes budget) {
   STOWAGE_CHECK(plan.ok());
   const Bytes reserved = plan->arena_bytes() - plan->regions.span();
   const double most = ForwardFlops(step);
-  const Rehearsal rehearsal(step, {});
-  const RecomputeBound bound(step, rehearsal);
+  const Simulation simulation(step, {});
+  const RecomputeBound bound(step, simulation);
   constexpr int kEvery = 8;  // of the nodes, to save time
   for (NodeId n = 0; n < step.num_nodes(); ++n) {
-    if (rehearsal.is_view(n)) continue;
+    if (simulation.is_view(n)) continue;
     const Bytes free = budget - reserved - bound.Forced(n);
     if (free < 0) return false;
     if (n % kEvery != 0) continue;

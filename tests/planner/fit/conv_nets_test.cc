@@ -22,7 +22,7 @@ using testing::TakesAllInstances;
 // What runs again is all that is chosen.
 StepFitter FitterOf(const Graph& step) {
   return StepFitter(OfGraph(step),
-                    {.levers = {.offload = OffloadChoice::kNone}});
+                    {.optimizations = {.offload = OffloadChoice::kNone}});
 }
 
 const ConvNet& Net(std::string_view name) {

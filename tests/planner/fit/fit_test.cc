@@ -1,4 +1,4 @@
-// Pieces, recomputation and what is kept on the host, chosen together for a
+// Micro-batches, recomputation and what is kept on the host, chosen together for a
 // budget.
 
 #include "planner/fit/fit.h"
@@ -38,9 +38,9 @@ using testing::TakesAllInstances;
 using testing::TinyGpt;
 
 // Nothing is moved.
-Levers InPieces(std::vector<int64_t> pieces,
-                Recompute recompute = Recompute::kAuto) {
-  return {.pieces = std::move(pieces),
+MemoryOptimizations InMicroBatches(std::vector<int64_t> micro_batches,
+                                   Recompute recompute = Recompute::kAuto) {
+  return {.micro_batches = std::move(micro_batches),
           .recompute = recompute,
           .offload = OffloadChoice::kNone};
 }
@@ -48,9 +48,9 @@ Levers InPieces(std::vector<int64_t> pieces,
 // How long is searched: under the sanitizers less, but in the same way.
 const double kEffort = TakesAllInstances() ? 1 : 0.1;
 
-StepFitter FitterOf(const Graph& step, Levers levers = {}) {
-  return StepFitter(OfGraph(step),
-                    {.levers = std::move(levers), .effort = kEffort});
+StepFitter FitterOf(const Graph& step, MemoryOptimizations optimizations = {}) {
+  return StepFitter(OfGraph(step), {.optimizations = std::move(optimizations),
+                                    .effort = kEffort});
 }
 
 Graph Mlp(int64_t batch) {
@@ -67,24 +67,25 @@ Graph TinyGptStep(int64_t batch) {
   return StepsOf(TinyGpt, batch)(1, Sampling::kAll).value().graph;
 }
 
-TEST_CASE("pieces and recomputation together reach what neither does alone") {
+TEST_CASE(
+    "micro-batches and recomputation together reach what neither does alone") {
   const std::vector<int64_t> all = {1, 2, 4, 8};
   StepFitter any(StepsOf(TinyGpt, 8),
-                 {.levers = InPieces(all), .effort = kEffort});
-  const auto least = [&](const Levers& levers) {
-    const Result<Bytes> bytes = any.SmallestBudget(levers);
+                 {.optimizations = InMicroBatches(all), .effort = kEffort});
+  const auto least = [&](const MemoryOptimizations& optimizations) {
+    const Result<Bytes> bytes = any.SmallestBudget(optimizations);
     REQUIRE_MESSAGE(bytes.ok(), bytes.error().message);
     return *bytes;
   };
-  const Bytes together = least(InPieces(all));
-  CHECK(together < least(InPieces(all, Recompute::kNone)));
-  CHECK(together < least(InPieces({1})));
-  CHECK(least(InPieces(all, Recompute::kNone)) <
-        least(InPieces({1}, Recompute::kNone)));
+  const Bytes together = least(InMicroBatches(all));
+  CHECK(together < least(InMicroBatches(all, Recompute::kNone)));
+  CHECK(together < least(InMicroBatches({1})));
+  CHECK(least(InMicroBatches(all, Recompute::kNone)) <
+        least(InMicroBatches({1}, Recompute::kNone)));
 
   const Result<FittedStep> fitted = any.Fit(together);
   REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
-  CHECK(fitted->price.pieces > 1);
+  CHECK(fitted->price.micro_batches > 1);
   CHECK(fitted->plan.arena_bytes() <= together);
   CHECK(fitted->price.recomputed_nodes > 0);
   CHECK(ValidatePlan(fitted->graph, fitted->plan).empty());
@@ -92,14 +93,15 @@ TEST_CASE("pieces and recomputation together reach what neither does alone") {
   const Result<FittedStep> refused = any.Fit(together - 1);
   REQUIRE(!refused.ok());
   CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
-  CHECK(refused.error().message.find(
-            StrCat("the batch in ", fitted->price.pieces, " pieces")) !=
+  CHECK(refused.error().message.find(StrCat(
+            "the batch in ", fitted->price.micro_batches, " micro-batches")) !=
         std::string::npos);
 }
 
-TEST_CASE("a larger budget never costs more, pieces or not") {
-  StepFitter fitter(StepsOf(TinyGpt, 8),
-                    {.levers = InPieces({1, 2, 4, 8}), .effort = kEffort});
+TEST_CASE("a larger budget never costs more, micro-batches or not") {
+  StepFitter fitter(
+      StepsOf(TinyGpt, 8),
+      {.optimizations = InMicroBatches({1, 2, 4, 8}), .effort = kEffort});
   const Graph step = TinyGptStep(8);
   const Bytes given = ArenaOf(step);
   const Result<Bytes> smallest = fitter.SmallestBudget();
@@ -120,14 +122,15 @@ TEST_CASE("a larger budget never costs more, pieces or not") {
 }
 
 TEST_CASE("the frontier falls in bytes as it rises in cost, above the bound") {
-  StepFitter fitter(StepsOf(TinyGpt, 8),
-                    {.levers = InPieces({1, 8}), .effort = kEffort});
-  const Result<std::vector<Bargain>> frontier = fitter.Frontier();
+  StepFitter fitter(
+      StepsOf(TinyGpt, 8),
+      {.optimizations = InMicroBatches({1, 8}), .effort = kEffort});
+  const Result<std::vector<ParetoPoint>> frontier = fitter.Frontier();
   REQUIRE(frontier.ok());
   REQUIRE(frontier->size() > 2);
-  CHECK(frontier->front().price.pieces == 1);
+  CHECK(frontier->front().price.micro_batches == 1);
   CHECK(frontier->front().price.extra_cost == 0);
-  CHECK(frontier->back().price.pieces == 8);
+  CHECK(frontier->back().price.micro_batches == 8);
   CHECK(frontier->back().arena == *fitter.SmallestBudget());
   for (size_t k = 0; k < frontier->size(); ++k) {
     const Price& price = (*frontier)[k].price;
@@ -139,10 +142,10 @@ TEST_CASE("the frontier falls in bytes as it rises in cost, above the bound") {
   }
 }
 
-TEST_CASE("a name means the value in every piece") {
-  Levers levers = InPieces({4});
-  levers.always_remade = {"h.0.mlp.gelu"};
-  StepFitter fitter(StepsOf(TinyGpt, 8), {.levers = levers});
+TEST_CASE("a name means the value in every micro-batch") {
+  MemoryOptimizations optimizations = InMicroBatches({4});
+  optimizations.always_recomputed = {"h.0.mlp.gelu"};
+  StepFitter fitter(StepsOf(TinyGpt, 8), {.optimizations = optimizations});
   const Result<FittedStep> fitted = fitter.Fit(std::nullopt);
   REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
   int again = 0;  // in the body that runs four times
@@ -155,20 +158,21 @@ TEST_CASE("a name means the value in every piece") {
     }
   }
   CHECK(again == 1);
-  // Told once, of all pieces.
+  // Told once, of all micro-batches.
   int told = 0;
   double flops = 0;
-  for (const Remade& remade : fitted->remade) {
-    told += remade.name == "h.0.mlp.gelu";
-    if (remade.name == "h.0.mlp.gelu") CHECK(remade.times == 4);
-    flops += remade.flops;
+  for (const RecomputedNode& recomputed : fitted->recomputed) {
+    told += recomputed.name == "h.0.mlp.gelu";
+    if (recomputed.name == "h.0.mlp.gelu") CHECK(recomputed.times == 4);
+    flops += recomputed.flops;
   }
   CHECK(told == 1);
   CHECK(flops == doctest::Approx(fitted->price.extra_flops));
 
-  levers.always_remade = {"h.9.mlp.gelu"};
+  optimizations.always_recomputed = {"h.9.mlp.gelu"};
   const Result<FittedStep> unknown =
-      StepFitter(StepsOf(TinyGpt, 8), {.levers = levers}).Fit(std::nullopt);
+      StepFitter(StepsOf(TinyGpt, 8), {.optimizations = optimizations})
+          .Fit(std::nullopt);
   REQUIRE(!unknown.ok());
   CHECK(unknown.error().code == ErrorCode::kNotFound);
 }
@@ -186,7 +190,7 @@ TEST_CASE("nothing is moved where the step fits") {
   }
 }
 
-TEST_CASE("a step as given has no levers drawn, whatever the budget") {
+TEST_CASE("a step as given has no optimizations drawn, whatever the budget") {
   const Graph step = StepOf("mlp", {.batch = 8});
   StepFitter fitter = FitterOf(step);
   REQUIRE(fitter.Fit(*fitter.SmallestBudget()).ok());
@@ -237,14 +241,14 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
     CHECK(refused.error().message.ends_with(
         StrCat(", or ", FormatBytes(*smallest), " (", *smallest,
                " bytes) with offload")));
-    CHECK(*fitter.SmallestBudget(NoLevers()) == arena);
+    CHECK(*fitter.SmallestBudget(NoOptimizations()) == arena);
   }
 }
 
 TEST_CASE("each choice that is looked at is told, and changes nothing") {
   const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
   std::atomic<int> choices = 0;
-  FitOptions options = {.levers = InPieces({1}), .effort = 0.05};
+  FitOptions options = {.optimizations = InMicroBatches({1}), .effort = 0.05};
   StepFitter silent(OfGraph(step), options);
   options.on_choice = [&] { ++choices; };
   StepFitter told(OfGraph(step), options);
@@ -282,7 +286,7 @@ TEST_CASE("the frontier lists what budgets cost, copies included") {
       const Bytes arena = (*frontier)[k].arena;
       const Price& price = (*frontier)[k].price;
       INFO("arena ", arena);
-      CHECK(price.pieces == 1);
+      CHECK(price.micro_batches == 1);
       CHECK(
           price.extra_cost ==
           doctest::Approx(price.extra_flops +
@@ -307,7 +311,7 @@ TEST_CASE("the frontier lists what budgets cost, copies included") {
   StepFitter fitter = FitterOf(step, {.offload = OffloadChoice::kNone});
   const auto unmoved = fitter.Frontier();
   REQUIRE(unmoved.ok());
-  for (const Bargain& each : *unmoved) CHECK(each.price.host.values == 0);
+  for (const ParetoPoint& each : *unmoved) CHECK(each.price.host.values == 0);
   CHECK(unmoved->back().arena == *fitter.SmallestBudget());
 }
 
@@ -337,7 +341,7 @@ TEST_CASE("where nothing may be moved, nothing is") {
   const auto refused = fitter.Fit(least - 1);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().message.find("offload") == std::string::npos);
-  CHECK(*fitter.SmallestBudget(Levers()) < least);
+  CHECK(*fitter.SmallestBudget(MemoryOptimizations()) < least);
 }
 
 TEST_CASE("what a little recomputation can do is left to it") {
@@ -360,18 +364,19 @@ TEST_CASE("what a little recomputation can do is left to it") {
   CHECK(FindHostUse(below->graph).values > 0);
 }
 
-TEST_CASE("a batch in pieces is moved alike in all of them") {
-  StepFitter fitter(StepsOf(Mlp, 64), {.levers = {.pieces = {8}}});
+TEST_CASE("a batch in micro-batches is moved alike in all of them") {
+  StepFitter fitter(StepsOf(Mlp, 64),
+                    {.optimizations = {.micro_batches = {8}}});
   const Bytes least = *fitter.SmallestBudget();
   const auto fitted = fitter.Fit(least);
   REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
   CHECK(fitted->plan.arena_bytes() <= least);
   CHECK(ValidatePlan(fitted->graph, fitted->plan).empty());
-  CHECK(fitted->price.pieces == 8);
+  CHECK(fitted->price.micro_batches == 8);
   CHECK(FindHostUse(fitted->graph).values > 0);
 }
 
-TEST_CASE("a layout of params alone leaves states to the levers") {
+TEST_CASE("a layout of params alone leaves states to the optimizations") {
   const Graph step = StepOf("mlp", {.batch = 8});
   const WeightLayout layout =
       WeightLayout::FromForward(step, *PlanMemory(step)).WithoutStates();
@@ -387,7 +392,8 @@ TEST_CASE("a layout of params alone leaves states to the levers") {
   }
 }
 
-TEST_CASE("states that a layout has are moved by no lever, values still are") {
+TEST_CASE(
+    "states that a layout has are moved by no optimization, values still are") {
   const int64_t batch = 4;
   const Graph step = TinyGptStep(batch);
   std::vector<Offloadable> states = FindOffloadable(step);
@@ -405,13 +411,14 @@ TEST_CASE("states that a layout has are moved by no lever, values still are") {
     const Graph moved = *Offload(step, std::span(states).first(count));
     const WeightLayout layout =
         WeightLayout::FromForward(moved, *PlanMemory(moved));
-    Levers levers = {.recompute = Recompute::kNone, .order = order};
-    if (order == NodeOrder::kGiven) levers.pieces = {1, 2};
-    StepFitter fitter(
-        StepsOf(TinyGpt, batch),
-        {.plan = {.weights = layout}, .levers = levers, .effort = kEffort});
+    MemoryOptimizations optimizations = {.recompute = Recompute::kNone,
+                                         .order = order};
+    if (order == NodeOrder::kGiven) optimizations.micro_batches = {1, 2};
+    StepFitter fitter(StepsOf(TinyGpt, batch), {.plan = {.weights = layout},
+                                                .optimizations = optimizations,
+                                                .effort = kEffort});
     const Bytes least = *fitter.SmallestBudget();
-    Bytes stashed = 0;
+    Bytes offloaded = 0;
     for (const std::optional<Bytes> budget :
          {std::optional<Bytes>(), std::optional(least)}) {
       const auto fitted = fitter.Fit(budget);
@@ -423,9 +430,9 @@ TEST_CASE("states that a layout has are moved by no lever, values still are") {
         const ValueInfo& state = fitted->graph.value(id);
         CHECK(state.on_host == layout.host_states().contains(state.name));
       }
-      stashed += regions.host_stash;
+      offloaded += regions.host_offload;
     }
-    CHECK(stashed > 0);
+    CHECK(offloaded > 0);
     CHECK_FALSE(fitter.Fit(least - 1).ok());
   }
 }
@@ -439,7 +446,8 @@ TEST_CASE("passes are told in the order in which they ran") {
   std::string names;
   for (const PassReport& pass : fitted->passes) names += pass.name + " ";
   CHECK(names ==
-        "given choose pieces offload recompute order fuse prefetch validate ");
+        "given choose micro_batches offload recompute order fuse prefetch "
+        "validate ");
   CHECK(fitted->passes.front().arena == ArenaOf(step));
   CHECK(fitted->passes.back().arena == fitted->plan.arena_bytes());
   CHECK(fitted->plan.arena_bytes() <= smallest);

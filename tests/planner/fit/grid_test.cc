@@ -24,7 +24,7 @@ Graph Mlp(int64_t batch) {
   return *BuildModel("mlp", ModelPurpose::kTrain, {.batch = batch});
 }
 
-TEST_CASE("what needs the least is found, be it few pieces or many") {
+TEST_CASE("what needs the least is found, be it few micro-batches or many") {
   // Of a small batch the sums of gradients are more than its values.
   struct Case {
     int64_t batch, wins;
@@ -34,19 +34,19 @@ TEST_CASE("what needs the least is found, be it few pieces or many") {
     const std::vector<int64_t> all = {1, 2, 4};
     Grid grid(StepsOf(Mlp, c.batch), {});
     for (const Recompute recompute : {Recompute::kNone, Recompute::kAuto}) {
-      const auto smallest = [&](const std::vector<int64_t>& pieces) {
-        const auto need = grid.Smallest({.pieces = pieces,
+      const auto smallest = [&](const std::vector<int64_t>& micro_batches) {
+        const auto need = grid.Smallest({.micro_batches = micro_batches,
                                          .recompute = recompute,
                                          .offload = OffloadChoice::kNone});
         REQUIRE_MESSAGE(need.ok(), need.error().message);
         return need->bytes;
       };
-      std::map<Bytes, int64_t> pieces_by_need;
-      for (const int64_t pieces : all) {
-        pieces_by_need.emplace(smallest({pieces}), pieces);
+      std::map<Bytes, int64_t> micro_batches_by_need;
+      for (const int64_t micro_batches : all) {
+        micro_batches_by_need.emplace(smallest({micro_batches}), micro_batches);
       }
-      const auto [least, pieces] = *pieces_by_need.begin();
-      CHECK(pieces == c.wins);
+      const auto [least, micro_batches] = *micro_batches_by_need.begin();
+      CHECK(micro_batches == c.wins);
       CHECK(smallest(all) == least);
       std::optional<Bytes> within;
       for (const int64_t each : all) {
@@ -66,7 +66,7 @@ TEST_CASE("what needs the least is found, whatever lies on the host") {
        {std::vector<int64_t>{1}, std::vector<int64_t>{1, 2}}) {
     CAPTURE(all.size());
     Grid grid(StepsOf(TinyGpt, 2), {.plan = {}, .recompute = {.effort = 0.02}});
-    const auto need = grid.Smallest({.pieces = all});
+    const auto need = grid.Smallest({.micro_batches = all});
     REQUIRE_MESSAGE(need.ok(), need.error().message);
     const std::vector<Offloadable> movable =
         FindOffloadable(grid.Get(1, {}).value()->sample());
@@ -74,8 +74,8 @@ TEST_CASE("what needs the least is found, whatever lies on the host") {
     REQUIRE(shares.size() > 3);
     Bytes least = kNoLimit;
     for (const Share share : shares) {
-      for (const int64_t pieces : all) {
-        Variant* const variant = grid.Get(pieces, share).value();
+      for (const int64_t micro_batches : all) {
+        Variant* const variant = grid.Get(micro_batches, share).value();
         least = std::min(
             least, variant->Smallest(Recompute::kAuto, kNoLimit)->value());
       }
@@ -86,7 +86,8 @@ TEST_CASE("what needs the least is found, whatever lies on the host") {
   }
 }
 
-TEST_CASE("a variant is made once, and half of alike pieces is all of them") {
+TEST_CASE(
+    "a variant is made once, and half of alike micro-batches is all of them") {
   Grid grid(StepsOf(Mlp, 8), {});
   Variant* const one = grid.Get(1, {.halves = 1}).value();
   CHECK(grid.Get(1, {.halves = 1}).value() == one);
@@ -97,14 +98,14 @@ TEST_CASE("a variant is made once, and half of alike pieces is all of them") {
 
 TEST_CASE("nothing within the budget is no error, and the smallest fits") {
   Grid grid(StepsOf(Mlp, 64), {});
-  const Levers levers = {.pieces = {1, 2, 8}};
-  const auto need = grid.Smallest(levers);
+  const MemoryOptimizations optimizations = {.micro_batches = {1, 2, 8}};
+  const auto need = grid.Smallest(optimizations);
   REQUIRE_MESSAGE(need.ok(), need.error().message);
-  const auto fits = grid.Cheapest(need->bytes, levers);
+  const auto fits = grid.Cheapest(need->bytes, optimizations);
   REQUIRE_MESSAGE(fits.ok(), fits.error().message);
   REQUIRE(fits->has_value());
   CHECK((*fits)->plan.arena_bytes() <= need->bytes);
-  const auto none = grid.Cheapest(need->bytes - 1, levers);
+  const auto none = grid.Cheapest(need->bytes - 1, optimizations);
   REQUIRE_MESSAGE(none.ok(), none.error().message);
   CHECK_FALSE(none->has_value());
 }

@@ -209,7 +209,7 @@ TEST_CASE("a row that lacks a size of its form is another form") {
   CHECK(times.Nanoseconds(graph, 0) == std::vector<double>{7});
 }
 
-TEST_CASE("times decide what runs again, and foretell what it takes") {
+TEST_CASE("times decide what runs again, and predict what it takes") {
   const Graph forward =
       *BuildModel("gpt-nano", ModelPurpose::kTrain, {.batch = 2, .seq = 32});
   const Graph step = *BuildTrainStep(forward, "loss");
@@ -228,10 +228,10 @@ TEST_CASE("times decide what runs again, and foretell what it takes") {
   const Bytes given = PlanMemory(step)->arena_bytes();
   OpTimes times;
   times.Add(step, given, slow_memory(step));
-  const Levers levers{.offload = OffloadChoice::kNone};
-  StepFitter by_flops(OfGraph(step), {.levers = levers});
-  StepFitter by_time(OfGraph(step),
-                     {.levers = levers, .cost = times.CostFunction(given)});
+  const MemoryOptimizations optimizations{.offload = OffloadChoice::kNone};
+  StepFitter by_flops(OfGraph(step), {.optimizations = optimizations});
+  StepFitter by_time(OfGraph(step), {.optimizations = optimizations,
+                                     .cost = times.CostFunction(given)});
   const Bytes smallest = by_flops.SmallestBudget().value();
   bool differ = false;
   for (int part = 1; part < 8; ++part) {

@@ -2,7 +2,7 @@
 #define STOWAGE_TESTS_PLANNER_FIT_STEPS_H_
 
 // Training steps for tests of what makes them fit: of models by name, of a tiny
-// GPT, and in pieces.
+// GPT, and in micro-batches.
 //
 //   StepFitter fitter(StepsOf(TinyGpt, /*batch=*/8), {});
 
@@ -13,7 +13,7 @@
 #include "autodiff/train_options.h"
 #include "ir/graph.h"
 #include "nn/model_options.h"
-#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 
 namespace stowage::testing {
 
@@ -27,7 +27,7 @@ Graph TinyGpt(int64_t batch);
 /// and narrow ones, norms, sums with what was there before.
 Graph RandomNet(uint64_t seed, int64_t batch);
 
-/// Steps of a model on `batch` examples, of pieces as equal as can be.
+/// Steps of a model on `batch` examples, of micro-batches as equal as can be.
 StepBuilder StepsOf(std::function<Graph(int64_t batch)> model, int64_t batch,
                     const TrainOptions& options = {});
 

@@ -12,7 +12,7 @@
 #include "ir/graph.h"
 #include "ir/layout.h"
 #include "ir/text.h"
-#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 #include "planner/plan_memory.h"
 #include "tests/planner/fit/steps.h"
 
@@ -22,25 +22,25 @@ namespace {
 using testing::StepsOf;
 using testing::TinyGpt;
 
-std::unique_ptr<Variant> MakeVariant(int64_t pieces) {
+std::unique_ptr<Variant> MakeVariant(int64_t micro_batches) {
   const StepBuilder build = StepsOf(TinyGpt, 8);
-  auto variant =
-      Variant::Make(pieces, build(pieces, Sampling::kOneOfAKind).value(), build,
-                    [](PiecedStep&) -> Result<Variant::InBodies> {
-                      return Variant::InBodies();
-                    },
-                    {});
+  auto variant = Variant::Make(
+      micro_batches, build(micro_batches, Sampling::kOneOfAKind).value(), build,
+      [](SampledStep&) -> Result<Variant::InBodies> {
+        return Variant::InBodies();
+      },
+      {});
   REQUIRE_MESSAGE(variant.ok(), variant.error().message);
   return *std::move(variant);
 }
 
 TEST_CASE("a sample counts as much as the whole step that it stands for") {
-  for (const int64_t pieces : {1, 3, 8}) {
-    CAPTURE(pieces);
-    const auto variant = MakeVariant(pieces);
+  for (const int64_t micro_batches : {1, 3, 8}) {
+    CAPTURE(micro_batches);
+    const auto variant = MakeVariant(micro_batches);
     const Graph whole =
-        StepsOf(TinyGpt, 8)(pieces, Sampling::kAll).value().graph;
-    CHECK(variant->pieces() == pieces);
+        StepsOf(TinyGpt, 8)(micro_batches, Sampling::kAll).value().graph;
+    CHECK(variant->micro_batches() == micro_batches);
     CHECK(variant->flops() == doctest::Approx(GraphFlops(whole)));
     CHECK(variant->cost() == doctest::Approx(GraphFlops(whole)));
     CHECK(variant->arena() == PlanMemory(whole)->arena_bytes());
@@ -48,9 +48,9 @@ TEST_CASE("a sample counts as much as the whole step that it stands for") {
 }
 
 TEST_CASE("a variant fits its smallest budget, below it nothing") {
-  for (const int64_t pieces : {1, 4}) {
-    CAPTURE(pieces);
-    const auto variant = MakeVariant(pieces);
+  for (const int64_t micro_batches : {1, 4}) {
+    CAPTURE(micro_batches);
+    const auto variant = MakeVariant(micro_batches);
     Bytes last = variant->arena();
     for (const Recompute recompute :
          {Recompute::kNone, Recompute::kCheap, Recompute::kAuto}) {
@@ -103,7 +103,7 @@ graph "step" {
   };
   const auto made = Variant::Make(
       1, {.graph = *step}, OfGraph(*step),
-      [](PiecedStep&) -> Result<Variant::InBodies> {
+      [](SampledStep&) -> Result<Variant::InBodies> {
         return Variant::InBodies();
       },
       options);

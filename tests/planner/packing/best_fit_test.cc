@@ -57,15 +57,15 @@ TEST_CASE("Padding is left for others, and is enough where it is needed") {
 }
 
 TEST_CASE("The largest numbers do not wrap") {
-  constexpr Bytes kMost = std::numeric_limits<Bytes>::max();
+  constexpr Bytes kMax = std::numeric_limits<Bytes>::max();
   BestFit heap(0);
-  const BestFit::Block all = heap.Take(kMost, 1);
+  const BestFit::Block all = heap.Take(kMax, 1);
   CHECK(heap.offset(all) == 0);
   heap.Free(all);
-  const BestFit::Block low = heap.Take(kMost - 1, 1);
+  const BestFit::Block low = heap.Take(kMax - 1, 1);
   heap.Take(1, 1);
   heap.Free(low);
-  CHECK(heap.offset(heap.Take(kMost - 1, 1)) == 0);
+  CHECK(heap.offset(heap.Take(kMax - 1, 1)) == 0);
 }
 
 TEST_CASE("Blocks that are taken never overlap, and keep their alignment") {

@@ -317,16 +317,14 @@ TEST_CASE("Past the deadline the first packing found is given") {
 
 TEST_CASE(
     "Buffers as large as numbers go, and times as far apart, are packed") {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
-  const Problem one{
-      .buffers = {{.lower = kLeast, .upper = kMost, .size = kMost}}};
-  CHECK(PackToBound(one).solution.height == kMost);
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+  const Problem one{.buffers = {{.lower = kMin, .upper = kMax, .size = kMax}}};
+  CHECK(PackToBound(one).solution.height == kMax);
   CHECK(PackToBound(one).solution.offsets == std::vector<Bytes>{0});
-  const Problem two{
-      .buffers = {{.lower = kLeast, .upper = 0, .size = kMost - 1},
-                  {.lower = -1, .upper = kMost, .size = 1}}};
-  CHECK(PackToBound(two).solution.height == kMost);
+  const Problem two{.buffers = {{.lower = kMin, .upper = 0, .size = kMax - 1},
+                                {.lower = -1, .upper = kMax, .size = 1}}};
+  CHECK(PackToBound(two).solution.height == kMax);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace stowage::packing {
 namespace {
 
-constexpr Bytes kMost = std::numeric_limits<Bytes>::max();
+constexpr Bytes kMax = std::numeric_limits<Bytes>::max();
 
 TEST_CASE("Spans that touch become one") {
   SpanSet set;
@@ -24,7 +24,7 @@ TEST_CASE("Spans that touch become one") {
   CHECK(set.LowestGap(10, 11, 1).steps == 2);
   set.Add(20, 30);
   CHECK(set.LowestGap(10, 1, 1).begin == 40);
-  CHECK(set.LowestGap(10, 1, 1).end == kMost);
+  CHECK(set.LowestGap(10, 1, 1).end == kMax);
   CHECK(set.LowestGap(10, 1, 1).steps == 1);
   set.Clear();
   CHECK(set.empty());

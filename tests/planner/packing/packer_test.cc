@@ -12,7 +12,7 @@
 namespace stowage::packing {
 namespace {
 
-constexpr Bytes kMost = std::numeric_limits<Bytes>::max();
+constexpr Bytes kMax = std::numeric_limits<Bytes>::max();
 
 TEST_CASE("Every malformed problem is refused by name") {
   struct Row {
@@ -36,21 +36,21 @@ TEST_CASE("Every malformed problem is refused by name") {
       {{.buffers = {{.id = "x", .upper = 1, .alignment = 8, .offset = 12}}},
        "[pack] buffer \"x\" is fixed at offset 12, which is no multiple of its "
        "alignment 8"},
-      {{.buffers = {{.id = "x", .upper = 1, .size = 2, .offset = kMost - 1}}},
+      {{.buffers = {{.id = "x", .upper = 1, .size = 2, .offset = kMax - 1}}},
        "[pack] buffer \"x\" ends at offset 9223372036854775806 + size 2, which "
        "with padding does not fit 64 bits"},
       {{.buffers = {{.id = "x",
                      .upper = 1,
-                     .size = kMost - 62,
+                     .size = kMax - 62,
                      .alignment = 64,
                      .offset = 0}}},
        "[pack] buffer \"x\" ends at offset 0 + size 9223372036854775745, which "
        "with padding does not fit 64 bits"},
-      {{.buffers = {{.id = "x", .upper = 1, .size = kMost - 1},
+      {{.buffers = {{.id = "x", .upper = 1, .size = kMax - 1},
                     {.id = "y", .lower = 5, .upper = 6, .size = 2}}},
        "[pack] buffer \"y\" takes the sum of sizes and padding past 64 bits: "
        "its size is 2, its alignment 1"},
-      {{.buffers = {{.id = "x", .upper = 1, .size = kMost - 6},
+      {{.buffers = {{.id = "x", .upper = 1, .size = kMax - 6},
                     {.id = "y", .upper = 1, .size = 0, .alignment = 8}}},
        "[pack] buffer \"y\" takes the sum of sizes and padding past 64 bits: "
        "its size is 0, its alignment 8"},
@@ -93,15 +93,15 @@ TEST_CASE("What is only nearly malformed is packed") {
            {.id = "nothing", .upper = 2, .size = 0, .offset = 5}},
       .capacity = 8};
   CHECK(Pack(problem).ok());
-  const Problem full{.buffers = {{.upper = 1, .size = kMost - 9},
+  const Problem full{.buffers = {{.upper = 1, .size = kMax - 9},
                                  {.lower = 1, .upper = 2, .size = 9}}};
   const auto packing = Pack(full);
   REQUIRE(packing.ok());
-  CHECK(packing->solution.height == kMost - 9);
+  CHECK(packing->solution.height == kMax - 9);
   const Problem eternal{
       .buffers = {{.lower = std::numeric_limits<Time>::min(),
                    .upper = std::numeric_limits<Time>::max(),
-                   .size = kMost - 63,
+                   .size = kMax - 63,
                    .alignment = 64,
                    .offset = 0},
                   {.lower = std::numeric_limits<Time>::max() - 1,

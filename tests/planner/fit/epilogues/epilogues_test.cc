@@ -44,9 +44,10 @@ std::string Lines(const Graph& graph) {
   return lines;
 }
 
-PiecedStep MustForm(const Graph& graph,
-                    const std::vector<std::string>& kept = {}) {
-  Result<PiecedStep> formed = FormEpilogues({.graph = graph}, kEpilogues, kept);
+SampledStep MustForm(const Graph& graph,
+                     const std::vector<std::string>& kept = {}) {
+  Result<SampledStep> formed =
+      FormEpilogues({.graph = graph}, kEpilogues, kept);
   REQUIRE_MESSAGE(formed.ok(), formed.error().message);
   return *std::move(formed);
 }
@@ -434,7 +435,7 @@ TEST_CASE("gradients add up as before") {
   CHECK(Lines(MustForm(*step).graph) == Lines(*step));
 }
 
-TEST_CASE("pieces begin where they began") {
+TEST_CASE("micro-batches begin where they began") {
   GraphBuilder g("g");
   const Value w = Input(g, "w", {4, 8});
   for (const char* name : {"x1", "x2"}) {
@@ -445,7 +446,7 @@ TEST_CASE("pieces begin where they began") {
   const Result<Graph> graph = g.Finish();
   REQUIRE(graph.ok());
   REQUIRE(graph->num_nodes() == 6);
-  const Result<PiecedStep> formed = FormEpilogues(
+  const Result<SampledStep> formed = FormEpilogues(
       {.graph = *graph, .begins = {0, 3}, .counts = {2, 1}}, kEpilogues, {});
   REQUIRE(formed.ok());
   CHECK(formed->graph.num_nodes() == 2);

@@ -15,10 +15,10 @@
 #include "ir/text.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
+#include "planner/fit/micro_batches/micro_batches.h"
 #include "planner/fit/offload/offload.h"
-#include "planner/fit/pieces/pieces.h"
-#include "planner/fit/recompute/trips.h"
+#include "planner/fit/recompute/iterations.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
@@ -55,33 +55,35 @@ Plan PlanOf(const Graph& graph) {
   return *std::move(plan);
 }
 
-TEST_CASE("what a trip that is made again keeps for its gradient goes away") {
+TEST_CASE(
+    "what an iteration that is made again keeps for its gradient goes away") {
   const Graph step = StepOf(BlocksIn::kLoop);
   // What its loops stack is no body's.
   CHECK_FALSE(WaitsInBodies(step));
   CHECK(ToText(*OffloadInBodies(step)) == ToText(step));
 
-  const Result<RemadeTrips> again = RemakeTrips(step, {});
+  const Result<RecomputedIterations> again = RecomputeIterations(step, {});
   REQUIRE_MESSAGE(again.ok(), again.error().message);
   REQUIRE(again->loops.size() == 1);
   CHECK(WaitsInBodies(again->graph));
   const Result<Graph> moved = OffloadInBodies(again->graph);
   REQUIRE_MESSAGE(moved.ok(), moved.error().message);
   CHECK(moved->num_nodes() == again->graph.num_nodes());
-  // Each layer's result but the last one's, which the gradient begins with; in each trip
+  // Each layer's result but the last one's, which the gradient begins with; in each iteration
   // there once, and back for the gradients of what made it and of what read it.
   const HostUse use = FindHostUse(*moved);
   CHECK(use.values == kBlocks * (kLayers - 1));
   CHECK(use.bytes_per_step == 3 * use.values * kValue);
   const Plan before = PlanOf(again->graph);
   const Plan after = PlanOf(*moved);
-  // The host has those of one trip, and the arena two of them at a time.
+  // The host has those of one iteration, and the arena two of them at a time.
   CHECK(after.host_bytes() == (kLayers - 1) * kValue);
   CHECK(before.arena_bytes() - after.arena_bytes() >= (kLayers - 3) * kValue);
 }
 
-TEST_CASE("what a node's bodies copy costs what it does in all trips") {
-  const Result<RemadeTrips> again = RemakeTrips(StepOf(BlocksIn::kLoop), {});
+TEST_CASE("what a node's bodies copy costs what it does in all iterations") {
+  const Result<RecomputedIterations> again =
+      RecomputeIterations(StepOf(BlocksIn::kLoop), {});
   REQUIRE_MESSAGE(again.ok(), again.error().message);
   const Result<Graph> moved = OffloadInBodies(again->graph);
   REQUIRE_MESSAGE(moved.ok(), moved.error().message);

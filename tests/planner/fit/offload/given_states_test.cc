@@ -40,8 +40,8 @@ graph "first" {
   a: f32(2, 3) = host_state
   b: f32(2, 3) = state
   c: f32(2, 3) = host_state
-  a1: f32(2, 3) = fetch(a)
-  c1: f32(2, 3) = fetch(c)
+  a1: f32(2, 3) = reload(a)
+  c1: f32(2, 3) = reload(c)
   ab: f32(2, 3) = mul(a1, b)
   abc: f32(2, 3) = mul(ab, c1)
   output "abc" = abc
@@ -79,15 +79,15 @@ graph "g" {
   c: f32(2, 3) = host_state
   x: f32(2, 3) = input
   p: f32(2, 3) = mul(x, x)
-  "a~fetched": f32(2, 3) = fetch(a)
-  q: f32(2, 3) = mul(p, "a~fetched")
-  a2: f32(2, 3) = assign("a~fetched", q)
+  "a~reloaded": f32(2, 3) = reload(a)
+  q: f32(2, 3) = mul(p, "a~reloaded")
+  a2: f32(2, 3) = assign("a~reloaded", q)
   r: f32(2, 3) = mul(a2, x)
   b2: f32(2, 3) = assign(b, r)
   a3: f32(2, 3) = assign(a2, r)
-  "a~stashed": f32(2, 3) = stash_update(a, a3)
-  "c~fetched": f32(2, 3) = fetch(c)
-  t: f32(3, 2) = permute("c~fetched") {order=[1, 0]}
+  "a~offloaded": f32(2, 3) = offload_update(a, a3)
+  "c~reloaded": f32(2, 3) = reload(c)
+  t: f32(3, 2) = permute("c~reloaded") {order=[1, 0]}
   s: f32(3, 2) = mul(t, t)
   output "s" = s
 }
@@ -114,7 +114,7 @@ TEST_CASE("given states move as they do where they are chosen, and no others") {
   const Graph given = *MoveGivenStates(step, layout, places);
   CHECK(Equal(given, chosen));
   CHECK(places[0] == 0);
-  CHECK(given.node(places[1]).op == OpKind::kFetch);
+  CHECK(given.node(places[1]).op == OpKind::kReload);
   // Of another batch, over the same places.
   const Graph other = *MoveGivenStates(StepOf("mlp", {.batch = 3}), layout);
   const auto plan = PlanMemory(other, {.weights = layout});

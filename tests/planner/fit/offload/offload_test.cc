@@ -70,7 +70,7 @@ TEST_CASE("what waits may be moved, and what only its update reads") {
   CHECK(found == "w.m 24 -1-9 state; b 24 3-7; a 24 2-5; ");
 }
 
-TEST_CASE("what was fetched, or is written anew, is not moved once more") {
+TEST_CASE("what was reloaded, or is written anew, is not moved once more") {
   // All wait from forward to backward: states from the host, of which one is only read, and
   // a block that a rank keeps and updates.
   const Graph step = Parse(R"(stowage-ir 1
@@ -79,20 +79,20 @@ graph "g" {
   r: f32(6) = host_state
   p: f32(12) = param
   x: f32(6) = input
-  "s~fetched": f32(6) = fetch(s)
-  "r~fetched": f32(6) = fetch(r)
+  "s~reloaded": f32(6) = reload(s)
+  "r~reloaded": f32(6) = reload(r)
   own: f32(6) = own_block(p) {ranks=2, granule=1}
   waits: f32(6) = mul(x, own)
-  a: f32(6) = mul(waits, "s~fetched")
-  b: f32(6) = mul(a, "r~fetched")
+  a: f32(6) = mul(waits, "s~reloaded")
+  b: f32(6) = mul(a, "r~reloaded")
   c: f32(6) = tanh(b)
   loss: f32() = reduce_sum(c) {axes=[0], keep=0}
   da: f32(6) gradient = mul(x, x) @backward("a")
   db: f32(6) gradient = mul(da, waits) @backward("b")
-  dc: f32(6) gradient = mul(db, "r~fetched") @backward("b")
-  s2: f32(6) = assign("s~fetched", dc) @update("s")
+  dc: f32(6) gradient = mul(db, "r~reloaded") @backward("b")
+  s2: f32(6) = assign("s~reloaded", dc) @update("s")
   own2: f32(6) = assign(own, s2) @update("s")
-  s3: f32(6) = stash_update(s, own2) @update("s")
+  s3: f32(6) = offload_update(s, own2) @update("s")
   output "loss" = loss
 }
 )");
@@ -103,7 +103,7 @@ graph "g" {
   CHECK(found == "waits ");
 }
 
-TEST_CASE("moved values are stashed, fetched and seen through views again") {
+TEST_CASE("moved values are offloaded, reloaded and seen through views again") {
   const Graph step = Parse(kStep);
   const std::vector<Offloadable> all = FindOffloadable(step);
   const auto moved = Offload(step, std::vector{all[0], all[2]});
@@ -118,18 +118,18 @@ graph "g" {
   lr: f32() = input
   a: f32(2, 3) = mul(x, w)
   b: f32(2, 3) = tanh(a)
-  "a~stashed": f32(2, 3) = stash(a)
+  "a~offloaded": f32(2, 3) = offload(a)
   c: f32(2, 3) = mul(b, u.m)
   loss: f32() = reduce_sum(c) {axes=[0, 1], keep=0}
-  "a~fetched": f32(2, 3) = fetch("a~stashed") @backward("t")
-  t: f32(3, 2) = permute("a~fetched") {order=[1, 0]}
+  "a~reloaded": f32(2, 3) = reload("a~offloaded") @backward("t")
+  t: f32(3, 2) = permute("a~reloaded") {order=[1, 0]}
   dt: f32(3, 2) gradient = mul(t, t) @backward("t")
-  du: f32(2, 3) gradient = mul(b, "a~fetched") @backward("u")
+  du: f32(2, 3) gradient = mul(b, "a~reloaded") @backward("u")
   dw: f32(2, 3) gradient = permute(dt) {order=[1, 0]} @backward("w")
   dw2: f32(2, 3) gradient = mul(dw, du) @backward("w")
-  "w.m~fetched": f32(2, 3) = fetch(w.m) @update("w")
-  w2: f32(2, 3), w.m2: f32(2, 3) = momentum_update(w, "w.m~fetched", dw2, lr) {decay=0.0, momentum=0.5} @update("w")
-  "w.m~stashed": f32(2, 3) = stash_update(w.m, w.m2) @update("w")
+  "w.m~reloaded": f32(2, 3) = reload(w.m) @update("w")
+  w2: f32(2, 3), w.m2: f32(2, 3) = momentum_update(w, "w.m~reloaded", dw2, lr) {decay=0.0, momentum=0.5} @update("w")
+  "w.m~offloaded": f32(2, 3) = offload_update(w.m, w.m2) @update("w")
   u2: f32(2, 3), u.m2: f32(2, 3) = momentum_update(u, u.m, du, lr) {decay=0.0, momentum=0.5} @update("u")
   output "loss" = loss
 }
@@ -138,7 +138,7 @@ graph "g" {
   CHECK(Equal(*moved, again));
 }
 
-TEST_CASE("what waits in backward, too, is fetched for each that is far off") {
+TEST_CASE("what waits in backward, too, is reloaded for each that is far off") {
   const Graph step = Parse(R"(stowage-ir 1
 graph "g" {
   x: f32(2, 3) = input
@@ -168,23 +168,23 @@ graph "g" {
   x: f32(2, 3) = input
   a: f32(2, 3) = tanh(x)
   p: f32(2, 3) = tanh(a)
-  "a~stashed": f32(2, 3) = stash(a)
+  "a~offloaded": f32(2, 3) = offload(a)
   q: f32(2, 3) = tanh(p)
   loss: f32() = reduce_sum(q) {axes=[0, 1], keep=0}
-  "a~fetched": f32(2, 3) = fetch("a~stashed") @backward("q")
-  b: f32(2, 3) gradient = mul("a~fetched", x) @backward("q")
-  c: f32(2, 3) gradient = mul("a~fetched", b) @backward("q")
+  "a~reloaded": f32(2, 3) = reload("a~offloaded") @backward("q")
+  b: f32(2, 3) gradient = mul("a~reloaded", x) @backward("q")
+  c: f32(2, 3) gradient = mul("a~reloaded", b) @backward("q")
   s: f32(3) gradient = reduce_sum(c) {axes=[0], keep=0} @backward("q")
-  d: f32(2, 3) gradient = mul("a~fetched", c) @backward("q")
+  d: f32(2, 3) gradient = mul("a~reloaded", c) @backward("q")
   e: f32(2, 3) gradient = mul(d, d) @backward("q")
-  "a~fetched2": f32(2, 3) = fetch("a~stashed") @backward("q")
-  f: f32(2, 3) gradient = mul("a~fetched2", e) @backward("q")
+  "a~reloaded2": f32(2, 3) = reload("a~offloaded") @backward("q")
+  f: f32(2, 3) gradient = mul("a~reloaded2", e) @backward("q")
   output "loss" = loss
 }
 )");
 }
 
-TEST_CASE("a view that forward has taken is taken of what is fetched, too") {
+TEST_CASE("a view that forward has taken is taken of what is reloaded, too") {
   const Graph step = Parse(R"(stowage-ir 1
 graph "g" {
   x: f32(2, 3) = input
@@ -211,13 +211,13 @@ graph "g" {
   a: f32(2, 3) = tanh(x)
   t: f32(3, 2) = permute(a) {order=[1, 0]}
   p: f32(3, 2) = tanh(t)
-  "a~stashed": f32(2, 3) = stash(a)
+  "a~offloaded": f32(2, 3) = offload(a)
   q: f32(3, 2) = tanh(p)
   loss: f32() = reduce_sum(q) {axes=[0, 1], keep=0}
   dq: f32(3, 2) gradient = mul(q, q) @backward("q")
-  "a~fetched": f32(2, 3) = fetch("a~stashed") @backward("t")
-  "t~fetched": f32(3, 2) = permute("a~fetched") {order=[1, 0]}
-  dt: f32(3, 2) gradient = mul("t~fetched", dq) @backward("t")
+  "a~reloaded": f32(2, 3) = reload("a~offloaded") @backward("t")
+  "t~reloaded": f32(3, 2) = permute("a~reloaded") {order=[1, 0]}
+  dt: f32(3, 2) gradient = mul("t~reloaded", dq) @backward("t")
   output "loss" = loss
 }
 )");
@@ -238,7 +238,7 @@ TEST_CASE(
   CHECK(ValidatePlan(moved, after).empty());
   CHECK(after.regions.state == 0);
   CHECK(after.regions.host_state == before.regions.state);
-  CHECK(after.regions.host_stash == 0);
+  CHECK(after.regions.host_offload == 0);
   CHECK(after.host_bytes() == before.regions.state);
   CHECK(after.arena_bytes() == before.arena_bytes() - before.regions.state);
   // What is on the host counts in no figure of the arena.
@@ -249,7 +249,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("what is stashed is packed by lifetime in the host's memory") {
+TEST_CASE("what is offloaded is packed by lifetime in the host's memory") {
   const Graph step = StepOf("gpt-nano", {.batch = 4, .seq = 32});
   std::vector<Offloadable> values = FindOffloadable(step);
   std::erase_if(values, [](const Offloadable& o) { return o.is_state(); });
@@ -262,8 +262,8 @@ TEST_CASE("what is stashed is packed by lifetime in the host's memory") {
   CHECK(after.regions.host_state == 0);
   Bytes sum = 0;
   for (const Offloadable& o : values) sum += AlignUp(o.bytes, after.alignment);
-  CHECK(after.regions.host_stash <= sum);
-  CHECK(after.regions.host_stash > sum / 2);
+  CHECK(after.regions.host_offload <= sum);
+  CHECK(after.regions.host_offload > sum / 2);
   CHECK(after.arena_bytes() < before.arena_bytes());
 }
 

@@ -15,9 +15,9 @@ Offloadable Forward(ValueId value, Bytes bytes) {
 }
 
 std::vector<ValueId> Moved(const std::vector<Offloadable>& all, Share share,
-                           int64_t pieces = 1) {
+                           int64_t micro_batches = 1) {
   std::vector<ValueId> values;
-  for (const Offloadable& each : Select(all, share, pieces)) {
+  for (const Offloadable& each : Select(all, share, micro_batches)) {
     values.push_back(each.value);
   }
   return values;
@@ -44,23 +44,26 @@ TEST_CASE("shares go from nothing to everything, by halves of the bytes") {
   CHECK(Moved(all, {.halves = 1}) == Values{4, 5});
 }
 
-TEST_CASE("in pieces of a batch a half is all, for the pieces are alike") {
+TEST_CASE(
+    "in micro-batches of a batch a half is all, for the micro-batches are "
+    "alike") {
   const std::vector<Offloadable> all = {State(1, 8), Forward(2, 8),
                                         Forward(3, 8)};
   CHECK(Moved(all, {.states = 1, .halves = 1}) == Values{1, 2});
-  CHECK(Moved(all, {.states = 1, .halves = 1}, /*pieces=*/4) ==
+  CHECK(Moved(all, {.states = 1, .halves = 1}, /*micro_batches=*/4) ==
         Values{1, 2, 3});
-  CHECK(Moved(all, {.states = 1}, /*pieces=*/4) == Values{1});
+  CHECK(Moved(all, {.states = 1}, /*micro_batches=*/4) == Values{1});
 }
 
 TEST_CASE(
-    "everything is also tried fetched anew, where a value has two readers") {
+    "everything is also tried reloaded anew, where a value has two readers") {
   std::vector<Offloadable> all = {State(1, 8), Forward(2, 8)};
   all[1].again = {12};
   const Share anew = {.states = 1, .halves = 2, .again = true};
   CHECK(SharesToTry(all).size() == 5);
   CHECK(SharesToTry(all).back() == anew);
-  CHECK(Select(all, anew, /*pieces=*/1)[1].again == std::vector<NodeId>{12});
+  CHECK(Select(all, anew, /*micro_batches=*/1)[1].again ==
+        std::vector<NodeId>{12});
   CHECK(Select(all, {.states = 1, .halves = 2}, 1)[1].again.empty());
 }
 

@@ -16,7 +16,7 @@
 #include "ir/text.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
 #include "planner/fit/order/order.h"
 #include "planner/plan_memory.h"
 
@@ -109,9 +109,9 @@ TEST_CASE("bodies in a good order stay as they are, as graphs without do") {
 TEST_CASE("--order memory orders bodies, too, and costs nothing") {
   const Graph given = Net(In::kLoop);
   for (const NodeOrder order : {NodeOrder::kGiven, NodeOrder::kMemory}) {
-    Levers levers = NoLevers();
-    levers.order = order;
-    StepFitter fitter(OfGraph(given), {.levers = levers});
+    MemoryOptimizations optimizations = NoOptimizations();
+    optimizations.order = order;
+    StepFitter fitter(OfGraph(given), {.optimizations = optimizations});
     const Result<FittedStep> step = fitter.Fit(ArenaOf(given) - kWide / 2);
     CHECK(step.ok() == (order == NodeOrder::kMemory));
     if (!step.ok()) continue;

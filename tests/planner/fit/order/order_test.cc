@@ -168,7 +168,7 @@ TEST_CASE("the search is complete at every limit") {
     Order ranks(problem.tasks.size());
     std::iota(ranks.begin(), ranks.end(), 0);
     OrderSearch search(problem);
-    for (const OrderTaste taste : {OrderTaste::kRank, OrderTaste::kFewest}) {
+    for (const OrderTaste taste : {OrderTaste::kRank, OrderTaste::kMin}) {
       for (const Bytes limit : {Bytes{0}, smallest - 1, smallest}) {
         const auto outcome = search.Try(limit, ranks, taste, 1'000'000);
         if (limit < smallest) {

@@ -30,11 +30,11 @@ Graph Parse(std::string_view text) {
   return std::move(*graph);
 }
 
-// Ten for every node, `copy` for a fetch.
+// Ten for every node, `copy` for a reload.
 std::vector<double> Costs(const Graph& graph, double copy) {
   std::vector<double> costs;
   for (const Node& node : graph.nodes()) {
-    costs.push_back(node.op == OpKind::kFetch ? copy : 10);
+    costs.push_back(node.op == OpKind::kReload ? copy : 10);
   }
   return costs;
 }
@@ -65,19 +65,19 @@ constexpr std::string_view kChain = R"(stowage-ir 1
 graph "g" {
   x: f32(64) = input
   a: f32(64) = tanh(x)
-  kept: f32(64) = stash(a)
+  kept: f32(64) = offload(a)
   b: f32(64) = tanh(a)
   c: f32(64) = tanh(b)
   d: f32(64) = tanh(c)
   e: f32(64) = tanh(d)
-  again: f32(64) = fetch(kept)
+  again: f32(64) = reload(kept)
   f: f32(64) = mul(e, again)
   loss: f32() = reduce_sum(f) {axes=[0], keep=0}
   output "loss" = loss
 }
 )";
 
-TEST_CASE("a fetch stands as much work ahead as it takes") {
+TEST_CASE("a reload stands as much work ahead as it takes") {
   const Graph graph = Parse(kChain);
   const PlanOptions options{.in_place = false};
   const Bytes arena = PlanMemory(graph, options)->arena_bytes();
@@ -88,11 +88,11 @@ TEST_CASE("a fetch stands as much work ahead as it takes") {
   CHECK(order(1) == "a kept b c d again e f loss");
   CHECK(order(10) == "a kept b c d again e f loss");
   CHECK(order(25) == "a kept b again c d e f loss");
-  // Not before what it fetches has been stashed.
+  // Not before what it reloads has been offloaded.
   CHECK(order(1000) == "a kept again b c d e f loss");
 }
 
-TEST_CASE("where the budget leaves no room, a fetch moves no further up") {
+TEST_CASE("where the budget leaves no room, a reload moves no further up") {
   const Graph graph = Parse(kChain);
   const WorkspaceFn workspace = [](const Graph& g, const Node& node) {
     return g.value(node.results[0]).name == "c" ? Bytes{1024} : Bytes{0};
@@ -108,19 +108,19 @@ TEST_CASE("where the budget leaves no room, a fetch moves no further up") {
         "a kept again b c d e f loss");
 }
 
-// The chain in each trip of a loop, in which two of these live at a time.
+// The chain in each iteration of a loop, in which two of these live at a time.
 Graph ChainInLoop() {
   GraphBuilder g("g");
   const Value xs = g.Input("xs", DType::kF32, {3, 64});
   const LoopResults run = Loop(g, 3, {.sliced = {xs}}, [](LoopBody& body) {
     GraphBuilder& b = body.builder();
     const Value a = b.Name("a", Tanh(body.sliced(0)));
-    const Value kept = b.Name("kept", Stash(a));
+    const Value kept = b.Name("kept", Offload(a));
     Value x = a;
     for (const char* const name : {"b", "c", "d", "e"}) {
       x = b.Name(name, Tanh(x));
     }
-    body.Stack(b.Name("f", Mul(x, b.Name("again", Fetch(kept)))));
+    body.Stack(b.Name("f", Mul(x, b.Name("again", Reload(kept)))));
   });
   g.Output("y", run.stacked[0]);
   auto graph = g.Finish();
@@ -128,7 +128,8 @@ Graph ChainInLoop() {
   return std::move(*graph);
 }
 
-TEST_CASE("a fetch in a body moves up in it, as far as a trip has room") {
+TEST_CASE(
+    "a reload in a body moves up in it, as far as an iteration has room") {
   const Graph graph = ChainInLoop();
   const PlanOptions options{.in_place = false};
   const Bytes arena = PlanMemory(graph, options)->arena_bytes();
@@ -150,15 +151,15 @@ constexpr std::string_view kTwo = R"(stowage-ir 1
 graph "g" {
   x: f32(64) = input
   a: f32(64) = tanh(x)
-  kept_a: f32(64) = stash(a)
+  kept_a: f32(64) = offload(a)
   b: f32(64) = tanh(a)
-  kept_b: f32(64) = stash(b)
+  kept_b: f32(64) = offload(b)
   c: f32(64) = tanh(b)
   d: f32(64) = tanh(c)
   e: f32(64) = tanh(d)
   f: f32(64) = tanh(e)
-  again_a: f32(64) = fetch(kept_a)
-  again_b: f32(64) = fetch(kept_b)
+  again_a: f32(64) = reload(kept_a)
+  again_b: f32(64) = reload(kept_b)
   g: f32(64) = mul(again_a, again_b)
   h: f32(64) = mul(g, f)
   loss: f32() = reduce_sum(h) {axes=[0], keep=0}
@@ -173,7 +174,7 @@ TEST_CASE("copies go one after the other") {
         "a kept_a b kept_b again_a c d again_b e f g h loss");
 }
 
-TEST_CASE("what one fetch takes of the room, another cannot") {
+TEST_CASE("what one reload takes of the room, another cannot") {
   const Graph graph = Parse(kTwo);
   // Four are alive at "g". Two are at "d", and these bytes make them three.
   const WorkspaceFn workspace = [](const Graph& g, const Node& node) {
@@ -186,20 +187,20 @@ TEST_CASE("what one fetch takes of the room, another cannot") {
         "a kept_a b kept_b again_b c d again_a e f g h loss");
 }
 
-TEST_CASE("a fetch that cannot begin early leaves the link to others") {
+TEST_CASE("a reload that cannot begin early leaves the link to others") {
   const Graph graph = Parse(R"(stowage-ir 1
 graph "g" {
   x: f32(64) = input
   a: f32(64) = tanh(x)
-  kept_a: f32(64) = stash(a)
+  kept_a: f32(64) = offload(a)
   c: f32(64) = tanh(a)
   d: f32(64) = tanh(c)
   e: f32(64) = tanh(d)
   b: f32(64) = tanh(e)
-  kept_b: f32(64) = stash(b)
+  kept_b: f32(64) = offload(b)
   f: f32(64) = tanh(b)
-  again_a: f32(64) = fetch(kept_a)
-  again_b: f32(64) = fetch(kept_b)
+  again_a: f32(64) = reload(kept_a)
+  again_b: f32(64) = reload(kept_b)
   g: f32(64) = mul(again_a, again_b)
   h: f32(64) = mul(g, f)
   loss: f32() = reduce_sum(h) {axes=[0], keep=0}
@@ -211,7 +212,7 @@ graph "g" {
         "a kept_a c d again_a e b kept_b again_b f g h loss");
 }
 
-TEST_CASE("a state may be fetched before the first node") {
+TEST_CASE("a state may be reloaded before the first node") {
   const Graph graph = Parse(R"(stowage-ir 1
 graph "g" {
   w: f32(64) = param
@@ -219,15 +220,15 @@ graph "g" {
   lr: f32() = input
   a: f32(64) = tanh(w)
   dw: f32(64) gradient = mul(a, a) @backward("w")
-  m_now: f32(64) = fetch(m) @update("w")
+  m_now: f32(64) = reload(m) @update("w")
   w2: f32(64), m2: f32(64) = momentum_update(w, m_now, dw, lr) {decay=0.0, momentum=0.5} @update("w")
-  m3: f32(64) = stash_update(m, m2) @update("w")
+  m3: f32(64) = offload_update(m, m2) @update("w")
 }
 )");
   CHECK(OrderOf(Move(graph, kEnough, 1000, {}).graph) == "m_now a dw w2 m3");
 }
 
-TEST_CASE("random steps whose fetches move up fit what they are given") {
+TEST_CASE("random steps whose reloads move up fit what they are given") {
   int moved = 0, unmoved = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     INFO("seed ", seed);
@@ -244,7 +245,7 @@ TEST_CASE("random steps whose fetches move up fit what they are given") {
     }
   }
   CHECK(moved > 150);
-  MESSAGE(moved, " plans with fetches moved, ", unmoved, " without");
+  MESSAGE(moved, " plans with reloads moved, ", unmoved, " without");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // What runs again inside the bodies of loops and branches: what that frees, what it costs,
-// and what is told of it. That no bit changes is a law: tests/laws/levers_in_bodies_test.cc.
+// and what is told of it. That no bit changes is a law: tests/laws/optimizations_in_bodies_test.cc.
 
 #include "planner/fit/recompute/bodies.h"
 
@@ -28,9 +28,9 @@
 #include "ir/text.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
-#include "planner/fit/levers.h"
+#include "planner/fit/memory_optimizations.h"
+#include "planner/fit/recompute/iterations.h"
 #include "planner/fit/recompute/recompute.h"
-#include "planner/fit/recompute/trips.h"
 #include "planner/plan_memory.h"
 #include "tests/planner/fit/steps.h"
 #include "tests/support/looped_blocks.h"
@@ -50,16 +50,16 @@ Graph StepOfBlocks(const LoopedBlocks& options = {}) {
   return *std::move(step);
 }
 
-Graph WithTripsAgain(const Graph& step) {
-  Result<RemadeTrips> made = RemakeTrips(step, {});
+Graph WithIterationsAgain(const Graph& step) {
+  Result<RecomputedIterations> made = RecomputeIterations(step, {});
   REQUIRE_MESSAGE(made.ok(), made.error().message);
   return std::move(made->graph);
 }
 
 StepFitter FitterOf(const Graph& step, std::vector<std::string> kept = {}) {
   return StepFitter(OfGraph(step),
-                    {.levers = {.always_kept = std::move(kept),
-                                .offload = OffloadChoice::kNone}});
+                    {.optimizations = {.always_kept = std::move(kept),
+                                       .offload = OffloadChoice::kNone}});
 }
 
 FittedStep Fit(StepFitter& fitter, std::optional<Bytes> budget) {
@@ -94,7 +94,7 @@ int64_t RunsOf(const Graph& graph) {
     for (const auto& body : BodiesOf(node)) {
       inside = std::max(inside, RunsOf(*body));
     }
-    runs += TripsOf(node) * inside + (GetOpDef(node.op).is_view() ? 0 : 1);
+    runs += IterationsOf(node) * inside + (GetOpDef(node.op).is_view() ? 0 : 1);
   }
   return runs;
 }
@@ -105,19 +105,21 @@ bool RunsAgain(const Graph& graph, const std::string& name) {
 }
 
 bool IsToldInBodies(const FittedStep& step) {
-  return std::ranges::any_of(step.remade, [](const Remade& remade) {
-    return remade.name.find('@') != std::string::npos;
-  });
+  return std::ranges::any_of(
+      step.recomputed, [](const RecomputedNode& recomputed) {
+        return recomputed.name.find('@') != std::string::npos;
+      });
 }
 
-TEST_CASE("a step fits a quarter less than where whole trips alone run again") {
+TEST_CASE(
+    "a step fits a quarter less than where whole iterations alone run again") {
   const Graph step = StepOfBlocks();
-  const Bytes by_trips = SmallestAround(WithTripsAgain(step));
+  const Bytes by_iterations = SmallestAround(WithIterationsAgain(step));
   StepFitter fitter = FitterOf(step);
   const Bytes smallest = SmallestOf(fitter);
-  // Of six values of 256 KiB that wait in a trip, three do.
-  CHECK(smallest <= by_trips - 3 * (256 << 10));
-  CHECK(4 * smallest <= 3 * by_trips);
+  // Of six values of 256 KiB that wait in an iteration, three do.
+  CHECK(smallest <= by_iterations - 3 * (256 << 10));
+  CHECK(4 * smallest <= 3 * by_iterations);
   const FittedStep fitted = Fit(fitter, smallest);
   CHECK(fitted.plan.arena_bytes() == smallest);
   CHECK(IsToldInBodies(fitted));
@@ -135,20 +137,22 @@ TEST_CASE("bodies in bodies are lowered, as far as bodies are") {
   // The gradient of the branch is in the body of the loop that goes back.
   const Graph nested = StepOfBlocks({.in = BlocksIn::kBranchInLoop});
   StepFitter fitter = FitterOf(nested);
-  CHECK(SmallestOf(fitter) <= std::min(SmallestAround(nested),
-                                       SmallestAround(WithTripsAgain(nested))) -
-                                  freed / 2);
+  CHECK(SmallestOf(fitter) <=
+        std::min(SmallestAround(nested),
+                 SmallestAround(WithIterationsAgain(nested))) -
+            freed / 2);
 }
 
 TEST_CASE("every budget between is met, and a larger one costs no more") {
   const Graph step = StepOfBlocks();
   StepFitter fitter = FitterOf(step);
   const Bytes least = SmallestOf(fitter);
-  const Bytes by_trips = PlanMemory(WithTripsAgain(step))->arena_bytes();
+  const Bytes by_iterations =
+      PlanMemory(WithIterationsAgain(step))->arena_bytes();
   double cost = 0;
   int different = 0;
   for (int k = 8; k >= 0; --k) {
-    const Bytes budget = least + (by_trips - least) * k / 8;
+    const Bytes budget = least + (by_iterations - least) * k / 8;
     CAPTURE(budget);
     const FittedStep fitted = Fit(fitter, budget);
     CHECK(fitted.plan.arena_bytes() <= budget);
@@ -180,45 +184,46 @@ TEST_CASE("what is told to run again in bodies is what more the step runs") {
       CHECK(fitted.price.recomputed_nodes == more_runs);
     }
     double told = 0;
-    for (const Remade& remade : fitted.remade) told += remade.flops;
+    for (const RecomputedNode& recomputed : fitted.recomputed)
+      told += recomputed.flops;
     CHECK(told == doctest::Approx(more));
   }
 }
 
-TEST_CASE("what runs again in the pieces of a batch is counted in all") {
+TEST_CASE("what runs again in the micro-batches of a batch is counted in all") {
   const LoopedBlocks options = {.rows = 4096};
-  for (const int64_t pieces : {2, 4}) {
-    CAPTURE(pieces);
+  for (const int64_t micro_batches : {2, 4}) {
+    CAPTURE(micro_batches);
     const auto model = [&](int64_t rows) {
       LoopedBlocks of = options;
       of.rows = rows;
       return MakeLoopedBlocks(of);
     };
-    StepFitter fitter(
-        StepsOf(model, options.rows, {.optimizer = Sgd{}}),
-        {.levers = {.pieces = {pieces}, .offload = OffloadChoice::kNone}});
+    StepFitter fitter(StepsOf(model, options.rows, {.optimizer = Sgd{}}),
+                      {.optimizations = {.micro_batches = {micro_batches},
+                                         .offload = OffloadChoice::kNone}});
     const FittedStep whole = Fit(fitter, {});
     const FittedStep fitted = Fit(fitter, SmallestOf(fitter));
-    CHECK(fitted.price.pieces == pieces);
+    CHECK(fitted.price.micro_batches == micro_batches);
     REQUIRE(IsToldInBodies(fitted));
     const double more = GraphFlops(fitted.graph) - GraphFlops(whole.graph);
     CHECK(fitted.price.extra_flops == doctest::Approx(more));
-    for (const Remade& remade : fitted.remade) {
-      if (remade.name.find('@') == std::string::npos) continue;
-      CHECK(remade.times % options.blocks == 0);
+    for (const RecomputedNode& recomputed : fitted.recomputed) {
+      if (recomputed.name.find('@') == std::string::npos) continue;
+      CHECK(recomputed.times % options.blocks == 0);
     }
   }
 }
 
 TEST_CASE("measured costs of what runs again in bodies are told as well") {
   const Graph step = StepOfBlocks();
-  // A node costs one, and what is in its bodies, for each trip.
+  // A node costs one, and what is in its bodies, for each iteration.
   const std::function<double(const Node&)> of_node = [&](const Node& node) {
     double most = GetOpDef(node.op).is_view() ? 0 : 1;
     for (const auto& body : BodiesOf(node)) {
       double inside = 0;
       for (const Node& each : body->nodes()) inside += of_node(each);
-      most = static_cast<double>(TripsOf(node)) * inside;
+      most = static_cast<double>(IterationsOf(node)) * inside;
     }
     return most;
   };
@@ -227,27 +232,27 @@ TEST_CASE("measured costs of what runs again in bodies are told as well") {
     for (const Node& node : graph.nodes()) costs.push_back(of_node(node));
     return costs;
   };
-  const Graph remade = WithTripsAgain(step);
-  const auto levels = FindBodyLevels(remade, {.cost = cost});
+  const Graph recomputed = WithIterationsAgain(step);
+  const auto levels = FindBodyLevels(recomputed, {.cost = cost});
   REQUIRE_MESSAGE(levels.ok(), levels.error().message);
   REQUIRE(!levels->empty());
   for (const BodyLevel& level : *levels) {
-    const auto lowered = LowerBodies(remade, level, cost);
+    const auto lowered = LowerBodies(recomputed, level, cost);
     REQUIRE_MESSAGE(lowered.ok(), lowered.error().message);
     REQUIRE(lowered->nodes.size() == 1);
     CHECK(lowered->nodes[0].extra_cost ==
-          RunsOf(lowered->graph) - RunsOf(remade));
+          RunsOf(lowered->graph) - RunsOf(recomputed));
     CHECK(lowered->nodes[0].nodes_again ==
-          RunsOf(lowered->graph) - RunsOf(remade));
+          RunsOf(lowered->graph) - RunsOf(recomputed));
   }
 }
 
 TEST_CASE("levels fall in arena, and leave names and places as they are") {
-  const Graph step = WithTripsAgain(StepOfBlocks());
+  const Graph step = WithIterationsAgain(StepOfBlocks());
   const auto levels = FindBodyLevels(step, {});
   REQUIRE_MESSAGE(levels.ok(), levels.error().message);
   REQUIRE(levels->size() >= 2);
-  CHECK(levels->size() <= kMostBodyLevels);
+  CHECK(levels->size() <= kMaxBodyLevels);
   Bytes arena = PlanMemory(step)->arena_bytes();
   double cost = 0;
   for (const BodyLevel& level : *levels) {
@@ -267,7 +272,7 @@ TEST_CASE("levels fall in arena, and leave names and places as they are") {
 }
 
 TEST_CASE("a body in which nothing waits has no levels, nor has no body") {
-  // Of what each trip makes nothing waits for another pass.
+  // Of what each iteration makes nothing waits for another pass.
   const auto forward = FindBodyLevels(MakeLoopedBlocks({}), {});
   REQUIRE_MESSAGE(forward.ok(), forward.error().message);
   CHECK(forward->empty());
@@ -308,7 +313,7 @@ TEST_CASE("bodies in which ranks meet stay as they are") {
 }
 
 TEST_CASE("a value of a body that is always kept runs again nowhere") {
-  const Graph step = WithTripsAgain(StepOfBlocks());
+  const Graph step = WithIterationsAgain(StepOfBlocks());
   const auto lowest = [&](std::vector<std::string> kept) {
     const auto levels = FindBodyLevels(step, {.always_kept = std::move(kept)});
     REQUIRE_MESSAGE(levels.ok(), levels.error().message);
@@ -319,12 +324,12 @@ TEST_CASE("a value of a body that is always kept runs again nowhere") {
   CHECK_FALSE(RunsAgain(lowest({"a0"}), "a0"));
   CHECK(RunsAgain(lowest({"a0"}), "a2"));
 
-  // So its trips do not, either: only then would there be anything to gain.
+  // So its iterations do not, either: only then would there be anything to gain.
   StepFitter free = FitterOf(StepOfBlocks());
   StepFitter keeping = FitterOf(StepOfBlocks(), {"a0"});
-  const Bytes by_trips = PlanMemory(step)->arena_bytes();
-  CHECK(SmallestOf(free) < by_trips);
-  CHECK(SmallestOf(keeping) > by_trips);
+  const Bytes by_iterations = PlanMemory(step)->arena_bytes();
+  CHECK(SmallestOf(free) < by_iterations);
+  CHECK(SmallestOf(keeping) > by_iterations);
   CHECK_FALSE(RunsAgain(Fit(keeping, SmallestOf(keeping)).graph, "a0"));
   // What has the name outside of bodies is what is meant.
   StepFitter outside = FitterOf(StepOfBlocks(), {"a5"});

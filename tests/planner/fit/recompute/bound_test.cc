@@ -11,7 +11,7 @@
 #include "ir/ops.h"
 #include "ir/text.h"
 #include "planner/fit/recompute/chain.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 #include "planner/lifetimes.h"
 #include "tests/support/random_graph.h"
 
@@ -40,12 +40,12 @@ TEST_CASE(
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
   REQUIRE(graph->num_nodes() == 13);
 
-  Rehearsal rehearsal(*graph, {.in_place = false});
-  REQUIRE(rehearsal.Run(rehearsal.AsGiven()));
-  REQUIRE(rehearsal.items().size() == 9);
+  Simulation simulation(*graph, {.in_place = false});
+  REQUIRE(simulation.Run(simulation.AsGiven()));
+  REQUIRE(simulation.items().size() == 9);
   const auto names = [&](int count) {
     std::vector<std::string> of_nodes;
-    for (const NodeId node : FullestTimes(rehearsal, count)) {
+    for (const NodeId node : FullestTimes(simulation, count)) {
       of_nodes.push_back(graph->value(graph->node(node).results[0]).name);
     }
     REQUIRE(!of_nodes.empty());
@@ -78,8 +78,8 @@ TEST_CASE("a node has to have its operands, its result and its scratch") {
   const auto scratch = [](const Graph&, const Node& node) {
     return node.op == OpKind::kMatMul ? 4 * kUnit : 0;
   };
-  const Rehearsal rehearsal(*graph, {.workspace = scratch});
-  const RecomputeBound bound(*graph, rehearsal);
+  const Simulation simulation(*graph, {.workspace = scratch});
+  const RecomputeBound bound(*graph, simulation);
   const std::vector<Bytes> units = {0, 2 + 4, 3 + 4, 2 + 4, 3 + 4, 3 + 4};
   for (NodeId time = 0; time < 6; ++time) {
     CAPTURE(time);
@@ -104,8 +104,8 @@ graph "step" {
 }
 )");
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
-  const Rehearsal rehearsal(*graph, {});
-  const RecomputeBound bound(*graph, rehearsal);
+  const Simulation simulation(*graph, {});
+  const RecomputeBound bound(*graph, simulation);
   // "wide", y, and the loss; dy is wanted by the next.
   constexpr NodeId kWide = 3;
   const Bytes least = (4 + 1) * kUnit + 256;
@@ -123,10 +123,10 @@ TEST_CASE("in random steps with such views no node is fuller than the first") {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     INFO("seed ", seed);
     const Graph step = testing::MakeRandomStep(seed);
-    Rehearsal rehearsal(step, {});
-    REQUIRE(rehearsal.Run(rehearsal.AsGiven()));
+    Simulation simulation(step, {});
+    REQUIRE(simulation.Run(simulation.AsGiven()));
     // The step without these views: its times are its nodes.
-    const Result<Graph> run = Rewrite(step, rehearsal);
+    const Result<Graph> run = Rewrite(step, simulation);
     REQUIRE_MESSAGE(run.ok(), run.error().message);
     dropped += step.num_nodes() - run->num_nodes();
     std::vector<Bytes> live(static_cast<size_t>(run->num_nodes()));
@@ -144,7 +144,7 @@ TEST_CASE("in random steps with such views no node is fuller than the first") {
       return live[static_cast<size_t>(run->value(*there).producer)];
     };
     for (const int count : {1, 4, 24}) {
-      const std::vector<NodeId> times = FullestTimes(rehearsal, count);
+      const std::vector<NodeId> times = FullestTimes(simulation, count);
       REQUIRE(static_cast<int>(times.size()) ==
               std::min(count, run->num_nodes()));
       CHECK(live_at(times.front()) == *std::ranges::max_element(live));

@@ -89,9 +89,11 @@ TEST_CASE("extra operations are within 2 % of Checkmate's optimum") {
 
     const Plan given = *PlanMemory(step, apart);
     const Bytes reserved = given.arena_bytes() - given.regions.span();
-    const Levers levers{.offload = OffloadChoice::kNone};
-    StepFitter fitter(OfGraph(step), {.plan = apart, .levers = levers});
-    StepFitter writer(OfGraph(step), {.plan = in_place, .levers = levers});
+    const MemoryOptimizations optimizations{.offload = OffloadChoice::kNone};
+    StepFitter fitter(OfGraph(step),
+                      {.plan = apart, .optimizations = optimizations});
+    StepFitter writer(OfGraph(step),
+                      {.plan = in_place, .optimizations = optimizations});
     for (const Optimum& optimum : golden->second) {
       INFO("budget ", optimum.budget);
       const auto made = fitter.Fit(reserved + optimum.budget);

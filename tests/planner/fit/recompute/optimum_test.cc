@@ -36,7 +36,7 @@ TEST_CASE("small nets cost at most 2 % more than the best of all schedules") {
     const Bytes reserved = given->arena_bytes() - given->regions.span();
     StepFitter fitter(
         OfGraph(step),
-        {.plan = options, .levers = {.offload = OffloadChoice::kNone}});
+        {.plan = options, .optimizations = {.offload = OffloadChoice::kNone}});
     const auto smallest = fitter.SmallestBudget();
     REQUIRE(smallest.ok());
 

@@ -20,7 +20,7 @@
 #include "nn/models.h"
 #include "planner/fit/fit.h"
 #include "planner/fit/recompute/exact.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
 #include "tests/support/instances.h"
@@ -41,24 +41,25 @@ Graph StepOf(std::string_view model, const ModelOptions& options) {
 
 Graph NanoStep() { return StepOf("gpt-nano", {.batch = 2, .seq = 32}); }
 
-// The step of a batch of 8, in equal pieces.
-Graph PiecesOfNano(int64_t pieces) {
+// The step of a batch of 8, in equal micro-batches.
+Graph MicroBatchesOfNano(int64_t micro_batches) {
   const auto build = [](int64_t batch) {
     return BuildModel("gpt-nano", ModelPurpose::kTrain,
                       {.batch = batch, .seq = 16})
         .value();
   };
-  const Graph piece = build(8 / pieces);
-  const std::vector<const Graph*> all(static_cast<size_t>(pieces), &piece);
+  const Graph micro_batch = build(8 / micro_batches);
+  const std::vector<const Graph*> all(static_cast<size_t>(micro_batches),
+                                      &micro_batch);
   auto step = BuildMicroBatchedStep(build(8), all, "loss");
   REQUIRE_MESSAGE(step.ok(), step.error().message);
   return std::move(step->graph);
 }
 
-// Of a step in one piece, of which nothing is moved. Under the sanitizers it
+// Of a step in one micro-batch, of which nothing is moved. Under the sanitizers it
 // searches less, but in the same way.
 StepFitter FitterOf(const Graph& step, FitOptions options = {}) {
-  options.levers.offload = OffloadChoice::kNone;
+  options.optimizations.offload = OffloadChoice::kNone;
   if (!TakesAllInstances()) options.effort = 0.1;
   return StepFitter(OfGraph(step), std::move(options));
 }
@@ -74,7 +75,7 @@ TEST_CASE("what fits is not touched") {
     CHECK(Equal(made->graph, step));
     CHECK(made->price.recomputed_nodes == 0);
     CHECK(made->price.extra_flops == 0);
-    CHECK(made->remade.empty());
+    CHECK(made->recomputed.empty());
   }
 }
 
@@ -127,7 +128,7 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
   };
   check(StepOf("mlp", {.batch = 64}));
   check(StepOf("mlp", {.batch = 2048}));
-  check(PiecesOfNano(2));
+  check(MicroBatchesOfNano(2));
   check(NanoStep(), CostsOfOne);
   if (!TakesAllInstances()) return;  // what follows takes the same paths
   check(NanoStep());
@@ -149,7 +150,8 @@ TEST_CASE("the least cost decides, whatever it counts") {
   CHECK(fewest_nodes->price.extra_flops > fewest_flops->price.extra_flops);
   // What is cheap is a share of the cost, too: one node of 100 is 1 %.
   StepFitter cheap = FitterOf(
-      step, {.levers = {.recompute = Recompute::kCheap}, .cost = CostsOfOne});
+      step,
+      {.optimizations = {.recompute = Recompute::kCheap}, .cost = CostsOfOne});
   const auto made = cheap.Fit(cheap.SmallestBudget().value());
   REQUIRE(made.ok());
   CHECK(made->price.recomputed_nodes <= step.num_nodes() / 100);
@@ -167,10 +169,13 @@ TEST_CASE("the same step gives the same choices") {
   }
 }
 
-TEST_CASE("without a lever the refusal names what recomputation would reach") {
+TEST_CASE(
+    "without an optimization the refusal names what recomputation would "
+    "reach") {
   const Graph step = NanoStep();
   const Bytes given = ArenaOf(step);
-  StepFitter none = FitterOf(step, {.levers = {.recompute = Recompute::kNone}});
+  StepFitter none =
+      FitterOf(step, {.optimizations = {.recompute = Recompute::kNone}});
   const auto refused = none.Fit(given - 1);
   REQUIRE(!refused.ok());
   CHECK(refused.error().message.find(", or ") != std::string::npos);
@@ -181,7 +186,7 @@ TEST_CASE("without a lever the refusal names what recomputation would reach") {
 TEST_CASE("cheap stays below 1 % of the operations") {
   const Graph step = NanoStep();
   StepFitter fitter =
-      FitterOf(step, {.levers = {.recompute = Recompute::kCheap}});
+      FitterOf(step, {.optimizations = {.recompute = Recompute::kCheap}});
   const auto smallest = fitter.SmallestBudget();
   REQUIRE(smallest.ok());
   CHECK(*smallest < ArenaOf(step));
@@ -200,20 +205,20 @@ TEST_CASE("values are kept or recomputed as named") {
   };
   // Named, a value runs again even where nothing has to.
   const auto made =
-      FitterOf(step, {.levers = {.always_remade = {"h.1.mlp.gelu"}}})
+      FitterOf(step, {.optimizations = {.always_recomputed = {"h.1.mlp.gelu"}}})
           .Fit(std::nullopt);
   REQUIRE_MESSAGE(made.ok(), made.error().message);
   CHECK(again(*made, "h.1.mlp.gelu"));
   CHECK(!again(*made, "h.0.mlp.gelu"));
   CHECK(made->price.recomputed_nodes == 1);
-  REQUIRE(made->remade.size() == 1);
-  CHECK(made->remade[0].name == "h.1.mlp.gelu");
-  CHECK(made->remade[0].freed ==
+  REQUIRE(made->recomputed.size() == 1);
+  CHECK(made->recomputed[0].name == "h.1.mlp.gelu");
+  CHECK(made->recomputed[0].freed ==
         step.value(*step.Find("h.1.mlp.gelu")).type.bytes());
-  CHECK(made->remade[0].flops == made->price.extra_flops);
+  CHECK(made->recomputed[0].flops == made->price.extra_flops);
 
   StepFitter keeping =
-      FitterOf(step, {.levers = {.always_kept = {"h.1.mlp.gelu"}}});
+      FitterOf(step, {.optimizations = {.always_kept = {"h.1.mlp.gelu"}}});
   const auto smallest = keeping.SmallestBudget();
   REQUIRE(smallest.ok());
   const auto kept = keeping.Fit(*smallest);
@@ -224,15 +229,18 @@ TEST_CASE("values are kept or recomputed as named") {
 
 TEST_CASE("names that cannot be decided on are errors") {
   const Graph step = NanoStep();
-  const auto error = [&](const Levers& levers) {
-    return FitterOf(step, {.levers = levers}).Fit(std::nullopt).error();
+  const auto error = [&](const MemoryOptimizations& optimizations) {
+    return FitterOf(step, {.optimizations = optimizations})
+        .Fit(std::nullopt)
+        .error();
   };
   CHECK(error({.always_kept = {"nobody"}}).code == ErrorCode::kNotFound);
-  CHECK(error({.always_remade = {"wte"}})
+  CHECK(error({.always_recomputed = {"wte"}})
             .message.starts_with(
                 "[recompute] \"wte\" cannot be always recomputed: "));
-  CHECK(error({.always_remade = {"loss"}}).code == ErrorCode::kInvalidArgument);
-  CHECK(error({.always_kept = {"h.0.ln_1"}, .always_remade = {"h.0.ln_1"}})
+  CHECK(error({.always_recomputed = {"loss"}}).code ==
+        ErrorCode::kInvalidArgument);
+  CHECK(error({.always_kept = {"h.0.ln_1"}, .always_recomputed = {"h.0.ln_1"}})
             .message.starts_with("[recompute] \"h.0.ln_1\" is to be "));
 }
 
@@ -252,16 +260,16 @@ graph "late" {
 }
 )");
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
-  Rehearsal rehearsal(*graph, {});
-  std::vector<Fate> fates = rehearsal.AsGiven();
-  REQUIRE(rehearsal.Run(fates));
-  fates[rehearsal.first_gap(*graph->Find("y"))] = Fate::kRecomputed;
-  CHECK(!rehearsal.Run(fates));
-  REQUIRE(rehearsal.Run(rehearsal.AsGiven()));
-  REQUIRE(IsSmallStep(*graph, rehearsal));
+  Simulation simulation(*graph, {});
+  std::vector<Fate> fates = simulation.AsGiven();
+  REQUIRE(simulation.Run(fates));
+  fates[simulation.first_gap(*graph->Find("y"))] = Fate::kRecomputed;
+  CHECK(!simulation.Run(fates));
+  REQUIRE(simulation.Run(simulation.AsGiven()));
+  REQUIRE(IsSmallStep(*graph, simulation));
   int64_t effort = 1'000;
-  CHECK(
-      !CheapestScript(*graph, rehearsal, rehearsal.peak() - 1, true, &effort));
+  CHECK(!CheapestScript(*graph, simulation, simulation.peak() - 1, true,
+                        &effort));
   CHECK(effort > 0);
   StepFitter fitter = FitterOf(*graph);
   CHECK(fitter.SmallestBudget().value() == ArenaOf(*graph));
@@ -274,7 +282,7 @@ TEST_CASE("a step with an exchange between ranks is not small") {
     const Value y = Exp(x);
     g.Output("y", Relu(exchanges ? AllReduce(y, 2) : y));
     const Graph graph = g.Finish().value();
-    return IsSmallStep(graph, Rehearsal(graph, {}));
+    return IsSmallStep(graph, Simulation(graph, {}));
   };
   CHECK(small(false));
   CHECK_FALSE(small(true));
@@ -303,9 +311,9 @@ TEST_CASE("a gradient that waits long enough is made again") {
   CHECK(made->graph.Find("g~recomputed").has_value());
   CHECK(made->price.extra_flops == NodeFlops(*graph, graph->node(0)));
   CHECK(made->price.least_extra_cost <= made->price.extra_cost);
-  REQUIRE(made->remade.size() == 1);
-  CHECK(made->remade[0].name == "g");
-  CHECK(made->remade[0].freed == unit);
+  REQUIRE(made->recomputed.size() == 1);
+  CHECK(made->recomputed[0].name == "g");
+  CHECK(made->recomputed[0].freed == unit);
   CHECK(ValidatePlan(made->graph, made->plan).empty());
 
   // Unless gradients are to stay.
@@ -319,15 +327,15 @@ TEST_CASE("a gradient that waits long enough is made again") {
 
 TEST_CASE("a search that is cut off is not taken for a proof") {
   const Graph step = StepOf("mlp", {.batch = 2048});
-  Rehearsal rehearsal(step, {});
-  REQUIRE(rehearsal.Run(rehearsal.AsGiven()));
-  REQUIRE(IsSmallStep(step, rehearsal));
-  const Bytes peak = rehearsal.peak() - 1;
+  Simulation simulation(step, {});
+  REQUIRE(simulation.Run(simulation.AsGiven()));
+  REQUIRE(IsSmallStep(step, simulation));
+  const Bytes peak = simulation.peak() - 1;
   int64_t effort = 1'000'000;
-  CHECK(CheapestScript(step, rehearsal, peak, true, &effort).has_value());
+  CHECK(CheapestScript(step, simulation, peak, true, &effort).has_value());
   CHECK(effort > 0);
   effort = 10;
-  CHECK(!CheapestScript(step, rehearsal, peak, true, &effort).has_value());
+  CHECK(!CheapestScript(step, simulation, peak, true, &effort).has_value());
   CHECK(effort <= 0);
 }
 
@@ -366,7 +374,7 @@ TEST_CASE("a chain of 100 layers runs in 24 of its values, forward twice") {
   const auto made = fitter.Fit(reserved + 24 * value);
   REQUIRE_MESSAGE(made.ok(), made.error().message);
   CHECK(made->price.extra_flops <= GraphFlops(*forward));
-  // A tenth needs segments within segments: dearer, but not refused.
+  // A tenth needs segments within segments: more expensive, but not refused.
   CHECK(fitter.Fit(reserved + 10 * value).ok());
 }
 

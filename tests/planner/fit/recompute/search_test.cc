@@ -22,7 +22,7 @@
 #include "nn/model_options.h"
 #include "nn/models.h"
 #include "planner/fit/recompute/classes.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/recompute/simulation.h"
 
 namespace stowage::fit {
 namespace {
@@ -54,35 +54,35 @@ Graph StepOfBlocks(int blocks) {
   return std::move(*step);
 }
 
-std::vector<size_t> AllGaps(const Rehearsal& rehearsal) {
-  std::vector<size_t> gaps(rehearsal.gaps().size());
+std::vector<size_t> AllGaps(const Simulation& simulation) {
+  std::vector<size_t> gaps(simulation.gaps().size());
   std::iota(gaps.begin(), gaps.end(), size_t{0});
   return gaps;
 }
 
 TEST_CASE("classes do not grow in number with the depth") {
   const auto classes_of = [](const Graph& graph) {
-    const Rehearsal rehearsal(graph, {});
-    return FindClasses(graph, rehearsal, AllGaps(rehearsal));
+    const Simulation simulation(graph, {});
+    return FindClasses(graph, simulation, AllGaps(simulation));
   };
   const Graph step = StepOfBlocks(12);
   const auto classes = classes_of(step);
   CHECK(classes.size() == classes_of(StepOfBlocks(24)).size());
 
   // Those far enough from the ends are alike, and nothing else is.
-  const Rehearsal rehearsal(step, {});
-  const size_t wide5 = rehearsal.first_gap(*step.Find("wide5"));
+  const Simulation simulation(step, {});
+  const size_t wide5 = simulation.first_gap(*step.Find("wide5"));
   const auto with_wide5 = std::ranges::find_if(classes, [&](const auto& each) {
     return std::ranges::find(each, wide5) != each.end();
   });
   REQUIRE(with_wide5 != classes.end());
   CHECK(with_wide5->size() >= 8);
   for (const size_t gap : *with_wide5) {
-    CHECK(step.value(rehearsal.gaps()[gap].value).name.starts_with("wide"));
+    CHECK(step.value(simulation.gaps()[gap].value).name.starts_with("wide"));
   }
   size_t members = 0;
   for (const auto& each : classes) members += each.size();
-  CHECK(members == rehearsal.gaps().size());
+  CHECK(members == simulation.gaps().size());
 }
 
 // In 15 % of the live bytes of the step as given, there is room for the backward pass of a
@@ -97,8 +97,8 @@ TEST_CASE("equal layers run little more than once more in 15 % of the bytes") {
   double layers = 0;
   const NodeId end = step->value(*step->Find("h.11")).producer;
   for (NodeId n = 0; n <= end; ++n) layers += NodeFlops(*step, step->node(n));
-  Rehearsal rehearsal(*step, {});
-  const std::vector<FoundScript> found = SearchRecompute(*step, rehearsal, {});
+  Simulation simulation(*step, {});
+  const std::vector<FoundScript> found = SearchRecompute(*step, simulation, {});
   const auto target = static_cast<Bytes>(0.15 * found.front().peak);
   double cost = std::numeric_limits<double>::infinity();
   for (const FoundScript& each : found) {
@@ -110,14 +110,14 @@ TEST_CASE("equal layers run little more than once more in 15 % of the bytes") {
 TEST_CASE(
     "what is found runs, at the peak and the cost that it is said to have") {
   const Graph step = StepOfBlocks(6);
-  Rehearsal rehearsal(step, {});
-  const std::vector<FoundScript> found = SearchRecompute(step, rehearsal, {});
+  Simulation simulation(step, {});
+  const std::vector<FoundScript> found = SearchRecompute(step, simulation, {});
   REQUIRE(found.size() > 10);
   CHECK(found.front().cost == 0);
   for (size_t k = 0; k < found.size(); ++k) {
-    REQUIRE(rehearsal.Run(found[k].script));
-    CHECK(rehearsal.peak() == found[k].peak);
-    CHECK(rehearsal.extra_cost() == found[k].cost);
+    REQUIRE(simulation.Run(found[k].script));
+    CHECK(simulation.peak() == found[k].peak);
+    CHECK(simulation.extra_cost() == found[k].cost);
     if (k == 0) continue;
     CHECK(found[k].peak < found[k - 1].peak);
     CHECK(found[k].cost > found[k - 1].cost);

@@ -1,0 +1,175 @@
+#ifndef STOWAGE_AUTODIFF_MICRO_BATCHES_IN_TURN_H_
+#define STOWAGE_AUTODIFF_MICRO_BATCHES_IN_TURN_H_
+
+// Micro-batches of a batch one after the other: forward and backward of each on one timeline,
+// their outputs put together, their states handed on, and their gradients told to
+// whoever adds them up.
+//
+//   MicroBatchesInTurn loop(whole, whole, micro_batches, "loss", {}, options, &g);
+//   STOWAGE_RETURN_IF_ERROR(loop.Run(MicroBatches::kAll, &updater, add, [] {}));
+//   return FinishMicroBatches(g, loop.begins(), loop.counts());
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autodiff/batch_analysis.h"
+#include "autodiff/linker.h"
+#include "autodiff/micro_batches.h"
+#include "autodiff/ranks.h"
+#include "autodiff/split_model.h"
+#include "autodiff/train_options.h"
+#include "autodiff/updater.h"
+#include "base/result.h"
+#include "ir/builder.h"
+#include "ir/graph.h"
+#include "ir/graph_copy.h"
+
+namespace stowage {
+
+// What a step gives out whose batch is taken in micro_batches: the outputs of the micro_batches
+// put together to those of the batch.
+//
+// How an output follows from those of the micro-batches is known (autodiff/batch_analysis.h). One
+// with a dimension that is the batch's is joined from its parts, in one buffer that is
+// there from the start. Means are added up by the micro-batches' shares, sums as they are; of a
+// maximum the largest stays, and of what is equal in all micro-batches, or of a state, the last
+// micro-batch's.
+//
+// Where the micro-batches are those of one rank, they are put together to the outputs of its
+// part of the batch; means and sums are then added up over the ranks.
+//
+//   MicroBatchOutputs outputs(whole, whole, model, "loss", &g);
+//   outputs.Begin(first_micro_batch);
+//   for each micro_batch: outputs.Add(micro_batch, share, linker);  // after its forward part
+//                   outputs.AddLoss(micro_batch, share, linker);
+//   STOWAGE_RETURN_IF_ERROR(outputs.Finish());
+
+class MicroBatchOutputs {
+ public:
+  /// All must outlive this. The micro-batches, which `model` knows, make up `part` of the batch
+  /// `whole`, or all of it.
+  MicroBatchOutputs(const Graph& whole, const Graph& part,
+                    const SplitModel& model, std::string_view loss,
+                    GraphBuilder* g);
+
+  /// Decides by any of the micro-batches how outputs are put together, and emits what has
+  /// to be there before the first. Errors: an output that the micro-batch lacks or that
+  /// differs in more than one dimension; a sum or mean of bools, or mean of integers.
+  Status Begin(const Graph& micro_batch);
+  /// The same for a micro-batch that stands for all: what adds up begins as leaves of role
+  /// saved, "sum:<output>". Returns what the parts of outputs are put into, by name:
+  /// fills called "joined:<output>".
+  Result<std::vector<std::string>> BeginRepeated(const Graph& micro_batch);
+
+  /// Whether all outputs that are joined are so along their first axis.
+  bool join_first() const;
+
+  /// Adds the outputs of `micro_batch`, which is `share` of the batch, but for its loss:
+  /// as soon as `linker` has copied the forward graph, since parts die with it.
+  /// Error: an output with another share of its dimension.
+  Status Add(const Graph& micro_batch, double share, const Linker& linker);
+  /// Adds the loss, which may have been made on the way back.
+  void AddLoss(const Graph& micro_batch, double share, const Linker& linker);
+  /// Goes past a micro-batch that is not built.
+  void Skip(const Graph& micro_batch);
+
+  /// Declares the outputs, of which so many ranks have each a part. Error: the parts do
+  /// not make up the whole.
+  Status Finish(int64_t ranks = 1);
+
+ private:
+  enum class Kind : uint8_t { kMean, kSum, kMax, kJoined, kLast };
+  struct Made {
+    GraphOutput output;  // of whole
+    Kind kind = Kind::kMean;
+    int axis = 0;       // kJoined
+    int64_t taken = 0;  // kJoined: places along the axis so far
+    Value value = {};   // so far
+  };
+
+  Result<Made> Decide(const GraphOutput& output,
+                      const Graph& micro_batch) const;
+  bool IsLoss(const Made& made) const;
+  // The part of `micro_batch`; marks what is emitted next as being for it.
+  Value PartOf(const Made& made, const Graph& micro_batch, const Linker& linker,
+               Phase phase);
+  int64_t PlacesOf(const Made& made, const Graph& micro_batch) const;
+
+  TensorType PartType(const Made& made) const;
+
+  const Graph& whole_;
+  const Graph& part_;
+  const SplitModel& model_;
+  const std::string_view loss_;
+  GraphBuilder& g_;
+  std::vector<Made> made_;
+};
+
+/// A gradient that a micro-batch has made, when nothing will read its param any more.
+struct Gradient {
+  std::string name;  // of the param
+  Value param;
+  Value gradient;
+  SourceLoc source;
+  bool is_first, is_last;  // micro_batch
+};
+
+/// Everything of a step but what becomes of the gradients.
+class MicroBatchesInTurn {
+ public:
+  /// The micro-batches make up `part` of the batch `whole`, or all of it. All must outlive
+  /// this.
+  MicroBatchesInTurn(const Graph& whole, const Graph& part,
+                     std::span<const Graph* const> micro_batches,
+                     std::string_view loss, const Ranks& ranks,
+                     const TrainOptions& options, GraphBuilder* g)
+      : part_(part),
+        micro_batches_(micro_batches),
+        loss_(loss),
+        options_(options),
+        g_(*g),
+        leaves_(part, g),
+        axes_(whole, part),
+        model_(whole, part, loss, ranks, options.allow_batch_change),
+        ranks_(ranks),
+        outputs_(whole, part, model_, loss, g) {}
+
+  /// `add` takes each gradient, `end_micro_batch` is called after each micro-batch. The ranks
+  /// before this one have drawn dropouts for as many micro-batches each. Errors: those of
+  /// Differentiate; micro-batches that do not make up the part, or an output of it.
+  Status Run(MicroBatches which, Updater* updater,
+             const std::function<void(const Gradient&)>& add,
+             const std::function<void()>& end_micro_batch);
+
+  /// Of the micro-batches that Run has built, for FinishMicroBatches.
+  const std::vector<NodeId>& begins() const { return begins_; }
+  const std::vector<int64_t>& counts() const { return counts_; }
+
+ private:
+  void MapLeaves(const Graph& micro_batch, Linker* linker);
+
+  const Graph& part_;
+  const std::span<const Graph* const> micro_batches_;
+  const std::string_view loss_;
+  const TrainOptions& options_;
+  GraphBuilder& g_;
+  GraphCopy leaves_;
+  BatchAxes axes_;
+  SplitModel model_;
+  const Ranks ranks_;
+  MicroBatchOutputs outputs_;
+  std::map<std::string, Value>
+      states_;  // as the micro-batches so far left them
+  std::vector<NodeId>
+      begins_;  // of the micro-batches, as long as the graph grows
+  std::vector<int64_t> counts_;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_AUTODIFF_MICRO_BATCHES_IN_TURN_H_

@@ -1,0 +1,160 @@
+#include "gpu/attention_autotuner.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "gpu/attention_trial.h"
+#include "gpu/kernels/attention_sources.h"
+#include "gpu/known_attention_algorithms.h"
+#include "ir/attention_band.h"
+#include "ir/attention_operands.h"
+#include "ir/dtype.h"
+#include "ir/op_kind.h"
+#include "ir/shape.h"
+
+namespace stowage::gpu {
+namespace {
+
+constexpr ChoicesKind kAttentionKind = {
+    .room = "gpu",
+    .name = "attention",
+    .key_numbers = std::tuple_size_v<AttentionKey>,
+    .choice_words = 1,
+    .says = "in which ways attention is computed"};
+
+// What an address is a multiple of, as far as a kernel may care.
+int64_t AlignmentOf(const std::byte* address) {
+  const auto bits = reinterpret_cast<uintptr_t>(address);
+  return int64_t{1} << std::min(std::countr_zero(bits), 4);
+}
+
+// The ways there are, the op, the type, sizes, the band, whether there are key lengths,
+// how operands lie, and what they are aligned to, results included.
+AttentionKey AttentionKeyOf(const Launch& launch, AttentionAlgorithms ways) {
+  AttentionKey key = {};
+  size_t next = 0;
+  const auto add = [&](int64_t number) { key.at(next++) = number; };
+  const bool is_forward = launch.op == OpKind::kAttention;
+  const Shape& q = launch.inputs[0].shape();
+  const Shape& k = launch.inputs[1].shape();
+  const AttentionBand band = BandOf(q, k, *launch.attrs);
+  const size_t always =
+      is_forward ? kAttentionOperands : kAttentionGradOperands;
+  add(ways.bits());
+  add(static_cast<int64_t>(launch.op));
+  add(static_cast<int64_t>(launch.inputs[0].dtype()));
+  for (const int64_t size : {q[0], q[1], q[2], q[3], k[1], k[2]}) add(size);
+  add(band.low);
+  add(band.high);
+  add(launch.inputs.size() > always ? 1 : 0);
+  for (size_t i = 0; i < kAttentionGradOperands; ++i) {
+    if (i == 4) continue;  // log_sum_exp, which is whole
+    for (int axis = 0; axis < 3; ++axis) {
+      const bool matters = i < always && launch.inputs[i].shape()[axis] > 1;
+      add(matters ? launch.inputs[i].strides[axis] : 0);
+    }
+  }
+  for (size_t i = 0; i < kAttentionGradOperands; ++i) {
+    add(i < always ? AlignmentOf(launch.inputs[i].data) : 0);
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    const bool is_there = i < launch.outputs.size();
+    add(is_there ? AlignmentOf(launch.outputs[i].data) : 0);
+  }
+  STOWAGE_CHECK(next == key.size());
+  return key;
+}
+
+}  // namespace
+
+Result<AttentionAutotuner> AttentionAutotuner::Open(
+    AttentionAlgorithms asked, const std::string& folder,
+    const DeviceTraits& traits) {
+  AttentionAutotuner autotuner;
+  autotuner.allowed_ = AttentionAlgorithmsOf(traits, asked);
+  // What others are compared with, also where the device has one alone of those asked for.
+  if (asked.size() > 1) autotuner.allowed_.Add(AttentionAlgorithm::kWarps);
+  if (autotuner.allowed_.size() < 2) return autotuner;
+  if (folder.empty()) {
+    if (asked.empty()) return autotuner;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[gpu] attention may be computed in ", autotuner.allowed_.size(),
+               " ways, and there is no folder to keep in which; give one "
+               "(GpuOptions::algorithm_folder), or one way")};
+  }
+  STOWAGE_ASSIGN_OR_RETURN(
+      autotuner.kept_,
+      AutotuneCache::Open(folder, kAttentionKind,
+                          {traits.name, traits.runtime, kAttentionSources}));
+  return autotuner;
+}
+
+Result<AttentionAlgorithm> AttentionAutotuner::Choose(const Launch& launch,
+                                                      AttentionAlgorithms ways,
+                                                      Device& device,
+                                                      Stream stream,
+                                                      Untried* untried) {
+  const AttentionAlgorithms allowed = allowed_ & ways;
+  if (allowed.empty()) return ways.first();
+  if (allowed.size() == 1 || !kept_) return allowed.first();
+  const AttentionKey key = AttentionKeyOf(launch, allowed);
+  if (untried->contains(key)) return allowed.first();
+  if (const auto known = chosen_.find(key); known != chosen_.end()) {
+    return known->second;
+  }
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::optional<AttentionAlgorithm> way,
+      Try(launch, allowed, {key.begin(), key.end()}, device, stream));
+  if (!way) {
+    untried->insert(key);
+    return allowed.first();
+  }
+  chosen_.emplace(key, *way);
+  return *way;
+}
+
+Result<std::optional<AttentionAlgorithm>> AttentionAutotuner::Try(
+    const Launch& launch, AttentionAlgorithms ways,
+    const AutotuneCache::Key& key, Device& device, Stream stream) {
+  AutotuneCache::Choice kept;
+  if (const AutotuneCache::Choice* const found = kept_->Find(key)) {
+    kept = *found;
+  } else {
+    const Result<AttentionTrial> tried =
+        TryAttention(launch, ways, device, stream);
+    if (tried.ok()) found_.push_back(tried->found);
+    if (tried.ok() && !tried->way) return std::optional<AttentionAlgorithm>();
+    // Whatever it found, so that the next process computes the same, and does not break
+    // its device again.
+    const AttentionAlgorithm way = tried.ok() ? *tried->way : ways.first();
+    auto written = kept_->Keep(key, {static_cast<uint64_t>(way)});
+    if (!tried.ok()) {
+      return Error{
+          tried.error().code,
+          StrCat(tried.error().message, "; ",
+                 written.ok() ? StrCat("start again: ", Quoted(kept_->path()),
+                                       " has it computed by ",
+                                       AttentionAlgorithmName(way), " now")
+                              : written.error().message)};
+    }
+    STOWAGE_ASSIGN_OR_RETURN(kept, std::move(written));
+  }
+  const auto way = static_cast<AttentionAlgorithm>(kept[0]);
+  if (kept[0] < kNumAttentionAlgorithms && ways.Has(way)) {
+    return std::optional(way);
+  }
+  return Error{
+      ErrorCode::kInvalidArgument,
+      StrCat("[gpu] ", Quoted(kept_->path()), " is damaged: it has attention ",
+             "computed in way ", kept[0], ", which was not to be chosen from; ",
+             "put it back from a copy, or remove it to have ways tried "
+             "again, which may change the last bits of results")};
+}
+
+}  // namespace stowage::gpu
