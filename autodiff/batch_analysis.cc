@@ -245,10 +245,13 @@ class Analyzer {
     } else {
       ruling = ApplyBatchRule(both);
     }
-    if (is_body_ && !ruling.by_share.empty()) {
+    if ((is_body_ || !options_.has_shares) && !ruling.by_share.empty()) {
       ruling.results.assign(
           node.results.size(),
-          MixedBecause("a sum and a mean over the examples meet in a body"));
+          MixedBecause(
+              is_body_ ? "a sum and a mean over the examples meet in a body"
+                       : "adds to a sum over the examples what counts once"));
+      ruling.by_share.clear();
     }
     for (const int operand : ruling.by_share) {
       made_.by_share.push_back({.node = id, .operand = operand});

@@ -105,6 +105,8 @@ struct BatchAnalysisOptions {
   bool has_max = true;
   /// Whether what depends on inputs alone is known of the whole batch.
   bool has_totals = true;
+  /// Whether an operand can be made to count by the share of the examples (ByShare).
+  bool has_shares = true;
   /// Whether micro-batches may change results: what a node mixes counts as each
   /// micro-batch's own, or as their mean, so that what follows from it is known.
   bool allows_change = false;

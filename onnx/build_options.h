@@ -48,6 +48,11 @@ struct OnnxLoss {
   std::optional<std::vector<int64_t>> labels_shape = {};
 };
 
+/// Examples that a file fixes its batch at, and those of a graph for another batch.
+struct ResizedBatch {
+  int64_t from = 0, to = 0;
+};
+
 struct OnnxBuildOptions {
   std::map<std::string, int64_t> dims = {};  // sizes of symbols
   /// Whole shapes of inputs, in place of what the file declares.
@@ -71,6 +76,9 @@ struct OnnxBuildOptions {
   /// Patterns of names (base/glob.h) of tensors that are weights, though they look like
   /// constants (OnnxModel::tensors).
   std::vector<std::string> trainable = {};
+  /// With `shapes` of another batch than the file's: where a Reshape or an Expand has a
+  /// constant shape of the file's batch, it is of this one.
+  std::optional<ResizedBatch> resized = {};
   /// Plans around ops that are not known, by the shapes that the file declares for
   /// their results (StandIn, ir/ops.h): such a graph can be planned, not run.
   bool stand_ins = false;

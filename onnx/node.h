@@ -27,6 +27,7 @@
 #include "ir/builder.h"
 #include "ir/shape.h"
 #include "ir/source_loc.h"
+#include "onnx/build_options.h"
 #include "onnx/onnx.pb.h"
 
 namespace stowage::onnx {
@@ -68,6 +69,7 @@ struct ImportContext {
   std::string path;         // of the file
   bool training = false;    // of batch norms and dropouts
   bool evaluation = false;  // with what batch norms have followed
+  std::optional<ResizedBatch> resized = {};
   /// Inputs "seed" and "step", i64 scalars, made with the first random draw.
   Operand seed = {}, step = {};
   int64_t draws = 0;

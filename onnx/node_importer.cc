@@ -59,6 +59,7 @@ NodeImporter::NodeImporter(const pb::ModelProto& model, const std::string& path,
   context_.training =
       options.loss && !options.evaluation && !options.trained_outputs;
   context_.evaluation = options.evaluation;
+  context_.resized = options.resized;
   for (const pb::NodeProto& node : model.graph().node()) {
     for (const std::string& name : node.output()) graph->KeepFree(name);
   }

@@ -46,6 +46,26 @@ Result<Canonicalized> OnnxStep::BuildCanonical(int64_t examples,
   return Canonicalize(graph);
 }
 
+Result<Graph> OnnxStep::BuildResized(int64_t examples) const {
+  OnnxBuildOptions of_batch = options;
+  if (examples != batch) of_batch.resized = {.from = batch, .to = examples};
+  for (const OnnxInput& input : model.inputs()) {
+    std::vector<int64_t>& shape = of_batch.shapes[input.name];
+    if (shape.empty()) {
+      for (const OnnxDim& dim : input.dims) {
+        const auto known = of_batch.dims.find(dim.symbol);
+        shape.push_back(dim.size > 0 || known == of_batch.dims.end()
+                            ? dim.size
+                            : known->second);
+      }
+    }
+    if (!shape.empty() && shape[0] == batch) shape[0] = examples;
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, model.Build(of_batch));
+  STOWAGE_ASSIGN_OR_RETURN(Canonicalized canonical, Canonicalize(graph));
+  return std::move(canonical.graph);
+}
+
 Result<OnnxStep> SizeOnnxStep(OnnxModel model, OnnxBuildOptions options,
                               std::optional<int64_t> batch) {
   OnnxStep step{.model = std::move(model),

@@ -40,7 +40,11 @@ struct OnnxStep {
   /// Its graph for so many examples, as it is trained or, with `evaluation`, judged.
   /// Errors: OnnxModel::Build's; kUnsupported for another number than the file fixes.
   Result<Graph> Build(int64_t examples, bool evaluation = false) const;
-  /// The same with what was found on the way (ir/canonicalize/canonicalize.h).
+  /// The graph of a file that fixes its batch with inputs of another: of those whose first
+  /// dimension is the batch. Shows how the nodes treat examples (autodiff/batch_analysis.h);
+  /// numbers in the file, such as 1 / batch, stay. Errors: OnnxModel::Build's.
+  Result<Graph> BuildResized(int64_t examples) const;
+  /// The same as Build with what was found on the way (ir/canonicalize/canonicalize.h).
   Result<Canonicalized> BuildCanonical(int64_t examples,
                                        bool evaluation = false) const;
 };

@@ -29,6 +29,29 @@ Result<std::vector<bool>> Marked(ImportedNode& node, const Ints& axes,
   return marked;
 }
 
+// What `dims`, of a file that fixes its batch, are for `from`, which is of another batch.
+void Resize(const ResizedBatch& batch, const Shape& from, Ints* dims) {
+  int64_t count = 1;
+  for (const int64_t dim : *dims) {
+    const std::optional<int64_t> product = CheckedMul(count, dim);
+    if (!product) return;  // an error, which is said where they are read
+    count = *product;
+  }
+  if (count < 0) {  // one is left open
+    if (from.rank() > 0 && from[0] == batch.to && dims->front() == batch.from) {
+      dims->front() = batch.to;
+    }
+    return;
+  }
+  if (count == from.num_elements() ||
+      count / batch.from * batch.to != from.num_elements()) {
+    return;
+  }
+  const auto axis = std::ranges::find_if(
+      *dims, [&](int64_t dim) { return dim > 0 && dim % batch.from == 0; });
+  if (axis != dims->end()) *axis = *axis / batch.from * batch.to;
+}
+
 }  // namespace
 
 Result<Shape> ShapeOfDims(const ImportedNode& node,
@@ -74,16 +97,18 @@ Result<Shape> ShapeAfterReshape(ImportedNode& node) {
   const Shape& from = node.ShapeOf(0);
   STOWAGE_ASSIGN_OR_RETURN(Ints dims, node.Ints(1, "shape"));
   const bool zeros_are_meant = node.Int("allowzero", 0) != 0;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] != 0 || zeros_are_meant) continue;
+    if (static_cast<int>(i) >= from.rank()) {
+      return node.Wrong(StrCat("keeps dimension ", i, " of ", from.ToString(),
+                               ", which has ", from.rank()));
+    }
+    dims[i] = from[static_cast<int>(i)];
+  }
+  if (node.context().resized) Resize(*node.context().resized, from, &dims);
   int64_t known = 1;
   std::optional<size_t> open;
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] == 0 && !zeros_are_meant) {
-      if (static_cast<int>(i) >= from.rank()) {
-        return node.Wrong(StrCat("keeps dimension ", i, " of ", from.ToString(),
-                                 ", which has ", from.rank()));
-      }
-      dims[i] = from[static_cast<int>(i)];
-    }
     if (dims[i] == -1) {
       if (open) return node.Wrong("leaves two dimensions open; expected one");
       open = i;
@@ -145,7 +170,9 @@ Result<Shape> ShapeAfterUnsqueeze(ImportedNode& node) {
 }
 
 Result<Shape> ShapeAfterExpand(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const Ints dims, node.Ints(1, "shape"));
+  STOWAGE_ASSIGN_OR_RETURN(Ints dims, node.Ints(1, "shape"));
+  const std::optional<ResizedBatch>& batch = node.context().resized;
+  if (batch && !dims.empty() && dims[0] == batch->from) dims[0] = batch->to;
   STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeOfDims(node, dims));
   return Broadcast(node, node.ShapeOf(0), shape);
 }

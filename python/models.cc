@@ -69,12 +69,17 @@ Model OnnxBytesModel(const py::bytes& bytes, const std::string& path,
   OnnxStep pass = step;
   pass.options.trained_outputs = true;
   pass.labels_follow_batch = false;
-  return {.name = model.name(),
-          .train = [step](int64_t examples) { return step.Build(examples); },
-          .evaluate = [pass](int64_t examples) { return pass.Build(examples); },
-          .batch = step.batch,
-          .weights = model,
-          .frozen = std::move(frozen)};
+  return {
+      .name = model.name(),
+      .train = [step](int64_t examples) { return step.Build(examples); },
+      .evaluate = [pass](int64_t examples) { return pass.Build(examples); },
+      .evaluate_resized =
+          pass.batch_symbol.empty()
+              ? [pass](int64_t examples) { return pass.BuildResized(examples); }
+              : ModelFn(),
+      .batch = step.batch,
+      .weights = model,
+      .frozen = std::move(frozen)};
 }
 
 // It may be called, and its last copy may end, in a thread that does not hold the GIL.

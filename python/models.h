@@ -28,8 +28,10 @@ struct BuildFunction {
 
 struct Model {
   std::string name;
-  ModelFn train;                          // with the output "loss"
-  ModelFn evaluate;                       // beside it; may be empty
+  ModelFn train;     // with the output "loss"
+  ModelFn evaluate;  // beside it; may be empty
+  /// `evaluate` of a file that fixes its batch, for other numbers of examples.
+  ModelFn evaluate_resized = {};
   int64_t batch = 1;                      // examples a step
   std::optional<OnnxModel> weights = {};  // that params and states begin with
   TrainingDefaults defaults = {};

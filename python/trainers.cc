@@ -266,35 +266,98 @@ py::dict Trainer::Evaluate(const std::vector<py::object>& inputs) {
   return results;
 }
 
-py::tuple Trainer::EvaluationParts() {
+namespace {
+
+// How an output of any number of examples follows from those of whole batches: (what joins
+// them, or why nothing does; the axis of the examples; how often they come in it; why
+// batches must be whole, if they must).
+py::tuple JoinOf(const BatchValue& value, const Shape& shape, int64_t batch,
+                 bool is_fixed, const std::string& why_whole) {
+  int64_t runs = 1;
+  std::string how = value.why;
+  switch (value.kind) {
+    case BatchKind::kSame:
+      how = "same";
+      break;
+    case BatchKind::kPerExample:
+      how = "examples";
+      if (!value.is_uniform) runs = value.runs;
+      if (shape[value.axis] % (runs * batch) != 0) {
+        how = StrCat("its ", shape[value.axis], " slices are no whole number ",
+                     "of each example");
+      }
+      break;
+    case BatchKind::kSum:
+      how = "sum";
+      break;
+    case BatchKind::kMean:
+      how = "mean";
+      break;
+    case BatchKind::kMax:
+      how = "max";
+      break;
+    case BatchKind::kMixed:
+      break;
+  }
+  const bool is_total = how == "sum" || how == "mean" || how == "max";
+  if (is_total && is_fixed) {
+    how = StrCat("it is a ", how, " over the examples of a file that fixes ",
+                 "their number");
+  }
+  return py::make_tuple(how, shape.rank() > 0 ? value.axis : 0, runs,
+                        why_whole);
+}
+
+}  // namespace
+
+py::tuple Trainer::EvaluationParts(bool is_partial) {
   RunnerOf("evaluate");
-  const ModelFn& model = plan_->model().evaluate;
+  const Model& model = plan_->model();
+  const bool is_fixed = model.evaluate_resized != nullptr;
   struct Graphs {
     Graph whole, part;
+    // Of pairs (graph, graph of fewer examples): any of these lists tells whether an
+    // output follows from single examples. Rows of groups of two or more follow from
+    // batches of two or of three, not from both.
+    std::vector<std::vector<std::pair<Graph, Graph>>> for_one;
+    std::string why_not_one;
   };
   Graphs graphs;
+  const ModelFn& resized = is_fixed ? model.evaluate_resized : model.evaluate;
   const auto build = [&]() -> Status {
-    STOWAGE_ASSIGN_OR_RETURN(graphs.whole, model(2 * evaluation_batch_));
-    STOWAGE_ASSIGN_OR_RETURN(graphs.part, model(evaluation_batch_));
+    STOWAGE_ASSIGN_OR_RETURN(graphs.part, model.evaluate(evaluation_batch_));
+    STOWAGE_ASSIGN_OR_RETURN(graphs.whole, resized(2 * evaluation_batch_));
+    if (!is_partial) return {};
+    const std::vector<std::pair<int64_t, int64_t>> sizes[] = {
+        {{evaluation_batch_, 1}}, {{6, 2}, {6, 3}}};
+    for (const auto& pairs : sizes) {
+      std::vector<std::pair<Graph, Graph>> made;
+      for (const auto& [more, fewer] : pairs) {
+        Result<Graph> of_more = resized(more), of_fewer = resized(fewer);
+        for (const Result<Graph>* each : {&of_more, &of_fewer}) {
+          if (!each->ok()) graphs.why_not_one = each->error().message;
+        }
+        if (!of_more.ok() || !of_fewer.ok()) break;
+        made.emplace_back(*std::move(of_more), *std::move(of_fewer));
+      }
+      if (made.size() == pairs.size())
+        graphs.for_one.push_back(std::move(made));
+    }
     return {};
   };
   const Status built = ResultWithoutGil(build);
   py::dict parts;
   py::list axes;
   if (!built.ok()) {
-    // Of one batch alone, as files may be: its shapes are all that is known.
-    const Graph& graph = RunnerOf("evaluate").graph();
-    const auto is_of_batch = [&](const Shape& shape) {
-      return shape.rank() > 0 && shape[0] == evaluation_batch_;
-    };
-    for (const GraphOutput& output : graph.outputs()) {
+    // Of one batch alone.
+    for (const GraphOutput& output : RunnerOf("evaluate").graph().outputs()) {
       parts[py::str(output.name)] =
-          is_of_batch(graph.value(output.value).type.shape)
-              ? std::string("examples")
-              : built.error().message;
+          py::make_tuple(built.error().message, 0, 1, "");
     }
     for (const auto& [name, type] : evaluation_inputs_.inputs) {
-      axes.append(is_of_batch(type.shape) ? 0 : -1);
+      const bool has_examples =
+          type.shape.rank() > 0 && type.shape[0] == evaluation_batch_;
+      axes.append(has_examples ? 0 : -1);
     }
     return py::make_tuple(parts, axes);
   }
@@ -304,34 +367,37 @@ py::tuple Trainer::EvaluationParts() {
     const auto axis = std::ranges::mismatch(whole, type.shape).in2;
     axes.append(axis == type.shape.end() ? -1 : axis - type.shape.begin());
   }
-  const BatchAnalysis analysis =
-      AnalyzeBatch(graphs.whole, graphs.part, {.has_totals = false});
-  for (const GraphOutput& output : graphs.part.outputs()) {
-    const BatchValue& value =
-        analysis.values[static_cast<size_t>(output.value)];
-    std::string how = value.why;
-    switch (value.kind) {
-      case BatchKind::kSame:
-        how = "same";
-        break;
-      case BatchKind::kPerExample:
-        how = value.is_whole_axis() && value.axis == 0
-                  ? "examples"
-                  : "its examples are not along its first axis";
-        break;
-      case BatchKind::kSum:
-        how = "sum";
-        break;
-      case BatchKind::kMean:
-        how = "mean";
-        break;
-      case BatchKind::kMax:
-        how = "max";
-        break;
-      case BatchKind::kMixed:
-        break;
+  const BatchAnalysis analysis = AnalyzeBatch(
+      graphs.whole, graphs.part, {.has_totals = false, .has_shares = false});
+  const auto outputs = graphs.part.outputs();
+  // Why an output does not follow from single examples.
+  const auto why_whole = [&](size_t i, const BatchValue& value) {
+    std::string why = graphs.why_not_one;
+    for (const auto& pairs : graphs.for_one) {
+      bool is_each = true;
+      for (const auto& [more, fewer] : pairs) {
+        const BatchAnalysis analysis = AnalyzeBatch(
+            more, fewer, {.has_totals = false, .has_shares = false});
+        if (i >= fewer.outputs().size()) return why;
+        const BatchValue& of_fewer =
+            analysis.values[static_cast<size_t>(fewer.outputs()[i].value)];
+        is_each &= of_fewer.kind == value.kind && of_fewer.axis == value.axis;
+        if (!of_fewer.why.empty()) why = of_fewer.why;
+      }
+      if (is_each) return std::string();
     }
-    parts[py::str(output.name)] = how;
+    return why.empty() ? std::string("examples share it") : why;
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const BatchValue& value =
+        analysis.values[static_cast<size_t>(outputs[i].value)];
+    parts[py::str(outputs[i].name)] =
+        JoinOf(value, graphs.part.value(outputs[i].value).type.shape,
+               evaluation_batch_, is_fixed,
+               is_partial && value.kind == BatchKind::kPerExample &&
+                       evaluation_batch_ > 1
+                   ? why_whole(i, value)
+                   : std::string());
   }
   return py::make_tuple(parts, axes);
 }
@@ -571,7 +637,7 @@ void BindTrainers(py::module_& module) {
       .def("set_rate", &Trainer::set_rate, py::arg("rate"))
       .def("evaluate", &Trainer::Evaluate, py::arg("inputs"))
       .def("inputs_of", &Trainer::InputsOf, py::arg("program"))
-      .def("evaluation_parts", &Trainer::EvaluationParts)
+      .def("evaluation_parts", &Trainer::EvaluationParts, py::arg("is_partial"))
       .def("evaluation_batch", &Trainer::evaluation_batch)
       .def("weights", &Trainer::weights)
       .def("read", &Trainer::Read, py::arg("name"))

@@ -90,9 +90,11 @@ class Trainer {
   /// A run of the program called "evaluate"; its outputs by name.
   pybind11::dict Evaluate(const std::vector<pybind11::object>& inputs);
   /// How an output of all examples follows from those of several evaluations: by name
-  /// "examples", "sum", "mean", "max" or "same", or a reason why it does not. And of each
-  /// input the axis that its examples are along; -1: it has none.
-  pybind11::tuple EvaluationParts();
+  /// ("examples", "sum", "mean", "max", "same", or a reason why it does not; the axis of
+  /// the examples; how often they come in it; with `is_partial`, where one of the batches
+  /// is to have fewer examples, why it must not, or ""). And of each input the axis that
+  /// its examples are along; -1: it has none.
+  pybind11::tuple EvaluationParts(bool is_partial);
   /// The inputs that a caller gives to a program: of each its name, the type of its
   /// elements and its dimensions.
   pybind11::list InputsOf(const std::string& program);

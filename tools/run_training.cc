@@ -386,7 +386,7 @@ void NoteEvaluation(const StepSpec& spec, int64_t batch) {
   const std::optional<ValueId> loss = one->Find("loss");
   if (!loss) return;
   const BatchAnalysis analysis =
-      AnalyzeBatch(*two, *one, {.has_totals = false});
+      AnalyzeBatch(*two, *one, {.has_totals = false, .has_shares = false});
   const BatchValue& value = analysis.values[Index(*loss)];
   if (value.kind == BatchKind::kMean || value.kind == BatchKind::kSame) return;
   std::cerr << StrCat(

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/batch_analysis.h"
 #include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
 #include "formats/array.h"
@@ -17,6 +18,7 @@
 #include "ir/graph.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
+#include "onnx/onnx_step.h"
 #include "tests/onnx/linear_model.h"
 #include "tests/onnx/run_onnx.h"
 #include "tests/onnx/wire.h"
@@ -32,6 +34,47 @@ Array ArrayOf(const Shape& shape, const std::vector<T>& values) {
   Array array{{DTypeOf<T>(), shape}, std::string(values.size() * sizeof(T), 0)};
   std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
   return array;
+}
+
+TEST_CASE("how nodes of a file that fixes its batch treat examples is known") {
+  ModelProto model = LinearModel();
+  auto* const graph = model.mutable_graph();
+  graph->mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->set_dim_value(4);
+  AddInts(&model, "axis", {1}, {0});
+  AddNode(graph->mutable_node(), "ReduceMean", {"y", "axis"}, "mean");
+  model.mutable_opset_import(0)->set_version(18);
+  AddNode(graph->mutable_node(), "Sub", {"y", "mean"}, "centred");
+  for (const char* const name : {"mean", "centred"}) {
+    graph->add_output()->set_name(name);
+  }
+  std::string bytes;
+  REQUIRE(model.SerializeToString(&bytes));
+  const Result<OnnxModel> read = ParseOnnx(bytes, "fixed.onnx");
+  REQUIRE_MESSAGE(read.ok(), read.error().message);
+  const Result<OnnxStep> step = SizeOnnxStep(*read, {}, std::nullopt);
+  REQUIRE(step.ok());
+  CHECK(step->batch == 4);
+  CHECK_FALSE(step->Build(8).ok());
+  const Result<Graph> part = step->Build(4), whole = step->BuildResized(8);
+  REQUIRE(part.ok());
+  REQUIRE_MESSAGE(whole.ok(), whole.error().message);
+  const BatchAnalysis analysis = AnalyzeBatch(*whole, *part);
+  const auto kind_of = [&](std::string_view name) {
+    for (const GraphOutput& output : part->outputs()) {
+      if (output.name == name) {
+        return analysis.values[static_cast<size_t>(output.value)].kind;
+      }
+    }
+    return BatchKind::kMax;
+  };
+  CHECK(kind_of("y") == BatchKind::kPerExample);
+  CHECK(kind_of("mean") != BatchKind::kPerExample);
+  CHECK(kind_of("centred") == BatchKind::kMixed);
 }
 
 ModelProto LinearModelOfDoubles() {

@@ -124,6 +124,93 @@ class MicroBatchesTest(support.TestCase):
             with self.assertRaisesRegex(stowage.Unsupported, "64 examples does not follow"):
                 trainer.evaluate(x, y, mask)
 
+    def test_evaluations_put_examples_together_where_they_are(self):
+        def rows(g, batch):
+            x = g.input("x", "f32", (batch, 5, support.FEATURES))
+            y = ops.matmul(x, g.param("w", "f32", (support.FEATURES, 3), init="normal"))
+            g.output("flat", ops.reshape(y, shape=[batch * 5, 3]))
+            g.output("behind", ops.permute(y, order=[2, 0, 1]))
+            g.output("twice", ops.concat([y, ops.neg(y)], axis=0))
+            g.output("inside", ops.reshape(ops.permute(y, order=[1, 0, 2]), shape=[5 * batch, 3]))
+            g.output("loss", ops.reduce_mean(y, axes=[]))
+
+        x = np.random.default_rng(2).standard_normal((9, 5, support.FEATURES)).astype(np.float32)
+        with stowage.Trainer(rows, 4, evaluate=rows, optimizer="sgd", device="cpu",
+                             threads=1) as trainer:
+            y = x @ trainer.state_dict()["w"]
+            with self.assertRaisesRegex(stowage.InvalidArgument, "whole batches of 4"):
+                trainer.evaluate(x[:3])  # of which the loss is a mean
+            for count in (4, 8):
+                of, got = y[:count], trainer.evaluate(x[:count])
+                self.assertAlmostEqual(float(got["loss"]), of.mean(), places=5)
+                for name, expected in (("flat", of.reshape(-1, 3)),
+                                       ("behind", of.transpose(2, 0, 1)),
+                                       ("twice", np.concatenate([of, -of])),
+                                       ("inside", of.transpose(1, 0, 2).reshape(-1, 3))):
+                    np.testing.assert_allclose(got[name], expected, rtol=1e-5, atol=1e-6)
+
+    def test_evaluations_of_fewer_examples_have_all_their_rows(self):
+        def flat(g, batch):
+            x = g.input("x", "f32", (batch, 5, support.FEATURES))
+            y = ops.matmul(x, g.param("w", "f32", (support.FEATURES, 3), init="normal"))
+            g.output("flat", ops.reshape(y, shape=[batch * 5, 3]))
+            g.output("twice", ops.concat([y, ops.neg(y)], axis=0))
+
+        def train(g, batch):
+            x = g.input("x", "f32", (batch, 5, support.FEATURES))
+            y = ops.matmul(x, g.param("w", "f32", (support.FEATURES, 3), init="normal"))
+            g.output("loss", ops.reduce_mean(y, axes=[]))
+
+        x = np.random.default_rng(3).standard_normal((9, 5, support.FEATURES)).astype(np.float32)
+        with stowage.Trainer(train, 4, evaluate=flat, optimizer="sgd", device="cpu",
+                             threads=1) as trainer:
+            y = x @ trainer.state_dict()["w"]
+            for count in (1, 3, 4, 9):
+                got = trainer.evaluate(x[:count])
+                np.testing.assert_allclose(got["flat"], y[:count].reshape(-1, 3), rtol=1e-5,
+                                           atol=1e-6)
+                np.testing.assert_allclose(got["twice"], np.concatenate([y[:count], -y[:count]]),
+                                           rtol=1e-5, atol=1e-6)
+
+    def test_examples_that_are_normed_in_groups_come_in_whole_batches(self):
+        def grouped(g, batch):
+            x = ops.matmul(g.input("x", "f32", (batch, 16)), g.param("w", "f32", (16, 3)))
+            x = ops.reshape(x, shape=[batch // 4, 4, 3])
+            y = ops.sub(x, ops.reduce_mean(x, axes=[1], keep=True))
+            g.output("y", ops.reshape(y, shape=[batch, 3]))
+            g.output("loss", ops.reduce_mean(y, axes=[]))
+
+        def judged(g, batch):
+            x = ops.reshape(g.input("x", "f32", (batch, 16)), shape=[batch // 4, 4, 16])
+            y = ops.sub(x, ops.reduce_mean(x, axes=[1], keep=True))
+            g.output("y", ops.reshape(y, shape=[batch, 16]))
+            g.param("w", "f32", (16, 3))
+
+        x = data()[0]
+        with stowage.Trainer(grouped, 8, evaluate=judged, optimizer="sgd", device="cpu",
+                             threads=1) as trainer:
+            groups = x[:16].reshape(4, 4, 16)
+            np.testing.assert_allclose(trainer.evaluate(x[:16])["y"],
+                                       (groups - groups.mean(1, keepdims=True)).reshape(16, 16),
+                                       rtol=1e-5, atol=1e-6)
+            with self.assertRaisesRegex(stowage.Unsupported, "give a multiple of 8"):
+                trainer.evaluate(x[:6])
+
+    def test_a_sum_beside_what_counts_once_is_not_put_together(self):
+        def penalized(g, batch):
+            x = g.input("x", "f32", (batch, 16))
+            w = g.param("w", "f32", (16, 3), init="normal")
+            g.output("loss", ops.add(ops.reduce_sum(ops.matmul(x, w), axes=[]),
+                                     ops.sum_squares(w)))
+
+        x = data()[0]
+        with stowage.Trainer(penalized, 16, evaluate=penalized, optimizer="sgd", device="cpu",
+                             threads=1) as trainer:
+            w = trainer.state_dict()["w"].astype(np.float64)
+            self.assertAlmostEqual(float(trainer.evaluate(x[:16])["loss"]),
+                                   (x[:16] @ w).sum() + (w**2).sum(), places=3)
+            with self.assertRaisesRegex(stowage.Unsupported, "what counts once"):
+                trainer.evaluate(x)
 
     def test_a_function_that_refuses_a_batch_is_taken_whole(self):
         def of_four(g, batch):

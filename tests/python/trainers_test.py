@@ -639,6 +639,17 @@ class TrainersTest(support.TestCase):
             self.raises(stowage.InvalidArgument, "arrays of one number of examples, got [(4, 2)",
                         trainer.evaluate, table, table, np.float32(2.0))
 
+    def test_a_file_that_fixes_its_batch_evaluates_any_number_of_examples(self):
+        x = np.random.default_rng(0).standard_normal((9, 3, 16, 16)).astype(np.float32)
+        with stowage.Trainer("tests/goldens/onnx/vit_dynamo.onnx", optimizer="sgd", device="cpu",
+                             threads=1) as trainer:
+            self.assertEqual(trainer.plan.batch, 4)
+            each = np.concatenate([trainer.evaluate(np.repeat(x[i:i + 1], 4, 0))["y"][:1]
+                                   for i in range(9)])
+            for count in (1, 4, 9):
+                np.testing.assert_allclose(trainer.evaluate(x[:count])["y"], each[:count],
+                                           rtol=1e-4, atol=1e-5)
+
     def test_a_model_by_name_evaluates_its_loss(self):
         with stowage.Trainer("gpt-nano", batch=4, seq=32, device="cpu", threads=1,
                              seed=3) as trainer:
