@@ -138,7 +138,16 @@ def _apart(torch: Any, module: Any, examples: Any) -> Any:
     return torch.utils._pytree.tree_map(apart, examples)
 
 
-def _expect_no_hooks(module: Any) -> None:
+def _expect_no_hooks(torch: Any, module: Any) -> None:
+    everywhere = torch.nn.modules.module
+    if everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks:
+        raise Unsupported("[from_torch] there is a hook that is called with the gradients of all "
+                          "modules, which is not supported; remove it")
+    for name, each in module.named_modules():
+        if each._backward_hooks or each._backward_pre_hooks:
+            raise Unsupported(f'[from_torch] the module "{name}" ({type(each).__name__}) has a '
+                              "backward hook, which is not supported; remove it, and change the "
+                              "loss or the optimizer instead")
     for name, param in module.named_parameters():
         if param._backward_hooks or getattr(param, "_post_accumulate_grad_hooks", None):
             raise Unsupported(f'[from_torch] the param "{name}" has a hook that is called with its '
@@ -163,7 +172,7 @@ class TorchModule:
 
         self.torch = torch
         self.module = module
-        _expect_no_hooks(module)
+        _expect_no_hooks(torch, module)
         self.args, self.kwargs, labels = _apart(torch, module, (args, kwargs, loss.example_labels))
         args, kwargs = self.args, self.kwargs
         self.loss = loss = loss._replace(example_labels=labels)

@@ -417,6 +417,31 @@ class TorchTest(support.TestCase):
             self.refuses(lambda net=net: stowage.from_torch(net, torch.randn(2, 4)),
                          'the param "weight" has a hook')
 
+    def test_hooks_of_gradients_are_refused(self):
+        class Hooked(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 4)
+
+            def forward(self, x):
+                h = self.a(x)
+                if h.requires_grad:
+                    h.register_hook(lambda gradient: gradient.clamp(-0.1, 0.1))
+                return self.b(torch.tanh(h))
+
+        self.refuses(lambda: stowage.from_torch(Hooked(), self.x), "a tensor gets a hook",
+                     "torch_test.py:")
+        for hook in ("register_full_backward_hook", "register_full_backward_pre_hook"):
+            net = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 4))
+            getattr(net[1], hook)(lambda *gradients: None)
+            self.refuses(lambda net=net: stowage.from_torch(net, self.x),
+                         'the module "1" (Tanh) has a backward hook')
+        handle = nn.modules.module.register_module_full_backward_hook(lambda *gradients: None)
+        try:
+            self.refuses(lambda: stowage.from_torch(nn.Linear(6, 4), self.x), "of all modules")
+        finally:
+            handle.remove()
+
     def test_what_forward_keeps_from_call_to_call_is_refused(self):
         class Kept(nn.Module):
             def __init__(self, kind):
@@ -471,8 +496,8 @@ class TorchTest(support.TestCase):
 
             def forward(self, x):
                 y = self.dense(x + 0.1 * torch.randn_like(x)) * (torch.rand(3, 4) + 0.5)
-                if self.is_reversed and y.requires_grad:
-                    y.register_hook(torch.neg)
+                if self.is_reversed and y.grad_fn is not None:
+                    y.grad_fn.register_prehook(lambda gradients: (-gradients[0],))
                 return y
 
         torch.manual_seed(0)
@@ -519,7 +544,15 @@ class TorchTest(support.TestCase):
                               (nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())))
         x = torch.randn(3, 8)
         stowage.from_torch(net, x, loss="mse")
-        net[-1].register_full_backward_hook(lambda _, inputs, __: tuple(1.2 * g for g in inputs))
+
+        class Scaled(nn.ReLU):
+            def forward(self, x):
+                y = super().forward(x)
+                if y.grad_fn is not None:
+                    y.grad_fn.register_prehook(lambda gradients: (1.2 * gradients[0],))
+                return y
+
+        net[-1] = Scaled()
         self.refuses(lambda: stowage.from_torch(net, x, loss="mse"), "trained otherwise")
 
     def test_a_buffer_that_is_assigned_anew_is_refused(self):
@@ -572,7 +605,8 @@ class TorchTest(support.TestCase):
 
         self.check_trains(Net())
         with self.assertRaisesRegex(stowage.Unsupported, "cannot take its batch in parts"):
-            stowage.plan(from_torch(Net(), self.x), optimizations={"micro_batches": 4}, device="cpu")
+            stowage.plan(from_torch(Net(), self.x), optimizations={"micro_batches": 4},
+                         device="cpu")
 
     def test_wrapped_modules_are_taken_and_scripts_refused(self):
         class Nested(nn.Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
+import sys
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 from stowage._aten import ROWS
@@ -133,6 +134,28 @@ def _own_backwards(torch: Any) -> Iterator[List[str]]:
 
 
 @contextlib.contextmanager
+def _without_hooks(torch: Any) -> Iterator[None]:
+    """Raises Unsupported where a module gives a tensor a hook of its gradient, which torch.export
+    leaves out."""
+    tensor = torch.Tensor
+    before = tensor.__dict__["register_hook"]
+
+    def register_hook(self: Any, hook: Any) -> Any:
+        caller = sys._getframe(1)
+        if caller.f_globals.get("__name__", "").startswith("torch."):
+            return before(self, hook)
+        raise Unsupported("[from_torch] a tensor gets a hook that is called with its gradient "
+                          f"({caller.f_code.co_filename}:{caller.f_lineno}), which is not "
+                          "supported; change the loss or the optimizer instead")
+
+    tensor.register_hook = register_hook
+    try:
+        yield
+    finally:
+        tensor.register_hook = before
+
+
+@contextlib.contextmanager
 def _without_questions(torch: Any) -> Iterator[None]:
     """Without those functions of torch.nn that ask for the numbers in a tensor, or have a backward
     of their own; others in their place compute the same."""
@@ -248,7 +271,8 @@ def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, 
         return made
 
     try:
-        with _own_backwards(torch) as called, _without_questions(torch), \
+        with _own_backwards(torch) as called, _without_hooks(torch), \
+                _without_questions(torch), \
                 torch.inference_mode(False), torch.enable_grad():
             made = read_any()
     except Unsupported:
