@@ -442,6 +442,34 @@ class TorchTest(support.TestCase):
         finally:
             handle.remove()
 
+    def test_a_batch_of_ignored_labels_leaves_the_weights(self):
+        class Judged(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Linear(6, 4)
+
+            def forward(self, x, y):
+                return {"loss": F.cross_entropy(self.a(x), y, label_smoothing=0.1)}
+
+        def shares(o, y):
+            return F.nll_loss(F.log_softmax(o, 1), y)
+
+        ignored = torch.full((8,), -100)
+        for name, net, made in (
+                ("by name", nn.Linear(6, 4), lambda net: from_torch(net, self.x)),
+                ("nll", nn.Linear(6, 4),
+                 lambda net: from_torch(net, self.x, loss=shares, example_labels=self.y)),
+                ("its own", Judged(), lambda net: from_torch(net, (self.x, self.y), loss="loss"))):
+            for optimizations in ("none", {"micro_batches": 4}):
+                with self.subTest(loss=name, optimizations=optimizations):
+                    trainer = stowage.Trainer(made(net), optimizer="sgd", lr=0.1, device="cpu",
+                                              optimizations=optimizations)
+                    before = trainer.state_dict()
+                    self.assertTrue(np.isnan(trainer.step(self.x, ignored)))
+                    for param, array in trainer.state_dict().items():
+                        np.testing.assert_array_equal(array, before[param])
+                    self.assertTrue(np.isfinite(trainer.step(self.x, self.y)))
+
     def test_what_forward_keeps_from_call_to_call_is_refused(self):
         class Kept(nn.Module):
             def __init__(self, kind):

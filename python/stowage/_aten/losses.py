@@ -45,9 +45,25 @@ def kept_cross_entropy(g: Lowering, logits: Traced, labels: Any, ignored: int = 
     at = g.value(labels, "i64")
     dtype = "f64" if logits.dtype == "f64" else "f32"
     kept, safe = _kept(g, at, ignored, weight, dtype)
-    total = ops.reduce_sum(kept, axes=[]) if kept.shape else kept
+    total, none = _total(g, kept)
     count = g.scalar(math.prod(at.shape), dtype)
-    return mean_cross_entropy(g, logits, Traced(safe), ops.mul(kept, ops.div(count, total)))
+    mean = mean_cross_entropy(g, logits, Traced(safe), ops.mul(kept, ops.div(count, total)))
+    return Traced(ops.add(mean.value, g.cast(none, mean.dtype)))
+
+
+def _total(g: Lowering, kept: Value) -> Tuple[Value, Value]:
+    """What all rows count, and what is to be added to the mean by it. Where no row counts, torch's
+    mean is NaN, and its gradient is zero: 1, and NaN, which a quotient of 0 by 0 is not."""
+    total = ops.reduce_sum(kept, axes=[]) if kept.shape else kept
+    zero = g.scalar(0, kept.dtype)
+    is_none = ops.equal(total, zero)
+    return (ops.where(is_none, g.scalar(1, kept.dtype), total),
+            ops.where(is_none, g.scalar(math.nan, kept.dtype), zero))
+
+
+def _mean(g: Lowering, summed: Value, kept: Value) -> Value:
+    total, none = _total(g, kept)
+    return ops.add(ops.div(summed, g.cast(total, summed.dtype)), g.cast(none, summed.dtype))
 
 
 def _kept(g: Lowering, at: Value, ignored: int, weight: Any, dtype: str) -> Tuple[Value, Value]:
@@ -85,7 +101,6 @@ def cross_entropy(g: Lowering, x: Any, target: Any, weight: Any = None, reductio
         return kept_cross_entropy(g, logits, target, ignore_index, weight)
     at = g.value(target, "i64")
     kept, safe = _kept(g, at, ignore_index, weight, "f64" if x.dtype == "f64" else "f32")
-    total = ops.reduce_sum(kept, axes=[]) if kept.shape else kept
     each = ops.mul(row_losses(g, logits, safe), g.cast(kept, x.dtype))
     if smoothing > 0:
         shares = ops.neg(ops.log_softmax(logits.value))
@@ -100,7 +115,7 @@ def cross_entropy(g: Lowering, x: Any, target: Any, weight: Any = None, reductio
     if reduction == NONE:
         return Traced(each)
     summed = ops.reduce_sum(each, axes=[]) if each.shape else each
-    return Traced(ops.div(summed, g.cast(total, x.dtype)) if reduction == MEAN else summed)
+    return Traced(_mean(g, summed, kept) if reduction == MEAN else summed)
 
 
 def _of_shares(g: Lowering, logits: Traced, shares: Traced, weight: Any, reduction: int,
@@ -132,8 +147,8 @@ def nll_loss(g: Lowering, x: Any, target: Any, weight: Any = None, reduction: in
     each = ops.neg(ops.mul(ops.reshape(taken, shape=list(at.shape)), kept))
     if reduction == NONE:
         return Traced(each)
-    summed, total = (ops.reduce_sum(x, axes=[]) if x.shape else x for x in (each, kept))
-    return Traced(ops.div(summed, total) if reduction == MEAN else summed)
+    summed = ops.reduce_sum(each, axes=[]) if each.shape else each
+    return Traced(_mean(g, summed, kept) if reduction == MEAN else summed)
 
 
 @row("nll_loss_forward", "nll_loss2d_forward")
