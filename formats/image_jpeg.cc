@@ -46,9 +46,11 @@ bool Begin(std::string_view bytes, int64_t channels, Decoder* decoder) {
   jpeg_read_header(info, TRUE);
   const bool has_ink =
       info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK;
-  info->out_color_space = has_ink         ? JCS_CMYK
-                          : channels == 1 ? JCS_GRAYSCALE
-                                          : JCS_RGB;
+  const bool stays_grey =
+      channels == 1 && info->jpeg_color_space == JCS_GRAYSCALE;
+  info->out_color_space = has_ink      ? JCS_CMYK
+                          : stays_grey ? JCS_GRAYSCALE
+                                       : JCS_RGB;
   info->dct_method = JDCT_ISLOW;
   return true;
 }
@@ -81,6 +83,10 @@ bool ReadRows(uint8_t* row, Image* image, Decoder* decoder) {
     const int64_t y = info->output_scanline;
     jpeg_read_scanlines(info, &row, 1);
     if (info->out_color_space == JCS_CMYK) MixInks(row, *image);
+    if (info->out_color_space == JCS_RGB && image->channels == 1) {
+      // The file's own luma is not that of the colours once they are rounded.
+      for (int64_t x = 0; x < image->width; ++x) row[x] = LumaOf(row + 3 * x);
+    }
     StoreRow(row, y, image);
   }
   jpeg_finish_decompress(info);

@@ -56,6 +56,37 @@ TEST_CASE("a JPEG is decoded into planes of colour, or into grey") {
   CheckPlane(*grey, 0, 94);
 }
 
+// By Pillow 13.0, which reads rows 0 and 3 as below in convert("L"): of the colours as they
+// are rounded, which is up to 19 from the luma that the file holds.
+constexpr std::string_view kColours =
+    "ffd8ffe000104a46494600010100000100010000ffdb0043001b12141714111b1716171e"
+    "1c1b2028422b28252528513a3d3042605565645f555d5b6a7899816a7190735b5d85b586"
+    "909ea3abadab6780bcc9baa6c799a8aba4ffdb0043011c1e1e2823284e2b2b4ea46e5d6e"
+    "a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4a4"
+    "a4a4a4a4a4a4a4a4a4a4a4a4a4a4ffc00011080008001003012200021101031101ffc400"
+    "160001010100000000000000000000000000000203ffc4001a1000010501000000000000"
+    "00000000000000030425344452ffc4001501010100000000000000000000000000000304"
+    "ffc4001e110000060203000000000000000000000000010203046121416281d1ffda000c"
+    "03010002110311003f00951dd994e739a28eecca739c01a2329c7855428763a73de8b9d0"
+    "ffd9";
+
+TEST_CASE("a JPEG in colour is read as grey by its colours") {
+  const Result<Image> grey = DecodeImage(FromHex(kColours), 1, "a.jpg");
+  REQUIRE_MESSAGE(grey.ok(), grey.error().message);
+  const int rows[2][16] = {
+      {224, 208, 158, 155, 222, 224, 171, 160, 225, 221, 169, 168, 235, 235,
+       184, 173},
+      {72, 62, 2, 3, 77, 76, 14, 10, 85, 75, 13, 16, 91, 90, 27, 26}};
+  for (size_t i = 0; i < 2; ++i) {
+    for (size_t x = 0; x < 16; ++x) {
+      const int pixel = grey->pixels[3 * i * 16 + x];
+      CAPTURE(x);
+      CHECK(pixel >= rows[i][x] - 2);
+      CHECK(pixel <= rows[i][x] + 2);
+    }
+  }
+}
+
 // By Pillow, which wrote it with an Adobe marker: 8 rows of 16 pixels of (30, 200, 120, 40)
 // in cyan, magenta, yellow and black.
 constexpr std::string_view kInks =
