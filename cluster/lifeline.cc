@@ -547,7 +547,7 @@ void Lifeline::Watch() {
         {.fd = peer->socket.get(), .events = POLLIN, .revents = 0});
   }
   waiting.push_back({.fd = wake_[0], .events = POLLIN, .revents = 0});
-  Clock::time_point next_beat = Clock::now();
+  Clock::time_point next_beat = Clock::now(), last = next_beat;
   while (true) {
     static_cast<void>(Poll(waiting, next_beat));
     if (waiting.back().revents != 0) return;
@@ -556,6 +556,12 @@ void Lifeline::Watch() {
     }
     // After what has come was read: it may have waited for this process.
     const Clock::time_point now = Clock::now();
+    if (now - last > options_.lost_after / 2) {
+      // This process was suspended itself, and maybe the others with it, as by Slurm:
+      // who has said nothing meanwhile gets as long again.
+      for (const auto& peer : peers_) peer->heard = now;
+    }
+    last = now;
     for (const auto& peer : peers_) {
       if (now - peer->heard <= options_.lost_after) continue;
       const auto seconds = std::chrono::duration<double>(options_.lost_after);

@@ -10,6 +10,8 @@
 //   goes, a process that   one every `beat`: known after `lost_after`
 //   is stopped
 //   a rank that gives up   says so, and why
+//   a run that is stopped  goes on: who finds that its own clock has jumped waits anew
+//   and continued, whole
 //
 // Rank 0 tells all others. What is known is known to each rank's Exchange
 // (MpiLink::GiveUpWhen), and to whoever made the lifeline, by a call.

@@ -190,6 +190,36 @@ TEST_CASE("beats keep a rank alive that has nothing to say") {
   CHECK(told[0].calls + told[1].calls == 0);
 }
 
+// A process that holds all ranks is stopped for longer than a rank may be silent.
+TEST_CASE("a run that is suspended as a whole and continued goes on") {
+  const pid_t run = fork();
+  REQUIRE(run >= 0);
+  if (run == 0) {
+    std::vector<Told> told(2);
+    std::atomic<int> in_peace{0};
+    OnRanks(2, [&](Link& link) {
+      RankCollectives collectives(link);
+      LifelineOptions options =
+          Patient(&told[static_cast<size_t>(link.rank())]);
+      options.beat = milliseconds(20);
+      options.lost_after = milliseconds(500);
+      auto line = Lifeline::Tie(collectives, options);
+      if (!line.ok()) return;
+      std::this_thread::sleep_for(milliseconds(2500));
+      in_peace += (*line)->Untie();
+    });
+    _exit(in_peace == 2 && told[0].calls + told[1].calls == 0 ? 0 : 1);
+  }
+  std::this_thread::sleep_for(milliseconds(300));
+  CHECK(kill(run, SIGSTOP) == 0);
+  std::this_thread::sleep_for(milliseconds(1200));
+  CHECK(kill(run, SIGCONT) == 0);
+  int status = 0;
+  REQUIRE(waitpid(run, &status, 0) == run);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
 // What a rank is told of where rank 0 listens: its port, once it is known.
 class Overhearing : public Link {
  public:
