@@ -236,6 +236,22 @@ Status CheckOptions(const std::vector<OnnxInput>& inputs,
                                   list(names));
     }
   }
+  for (const OnnxInput& input : inputs) {
+    const auto shape = options.shapes.find(input.name);
+    if (shape == options.shapes.end()) continue;
+    const size_t rank = std::min(shape->second.size(), input.dims.size());
+    for (size_t i = 0; i < rank; ++i) {
+      const auto size = options.dims.find(input.dims[i].symbol);
+      if (size == options.dims.end() || size->second == shape->second[i]) {
+        continue;
+      }
+      return InvalidArgumentError(
+          "[onnx] dimension ", i, " of input ", Quoted(input.name), ", called ",
+          Quoted(size->first), ", is ", shape->second[i],
+          " by the shape that is given and ", size->second,
+          " by the size that is; leave one of them out");
+    }
+  }
   for (const auto& [name, array] : options.constants) {
     if (!names.contains(name)) {
       return InvalidArgumentError("[onnx] a value is given for ", Quoted(name),

@@ -61,6 +61,7 @@ Result<Graph> OnnxStep::BuildResized(int64_t examples) const {
     }
     if (!shape.empty() && shape[0] == batch) shape[0] = examples;
   }
+  of_batch.dims.clear();  // which these shapes have
   STOWAGE_ASSIGN_OR_RETURN(const Graph graph, model.Build(of_batch));
   STOWAGE_ASSIGN_OR_RETURN(Canonicalized canonical, Canonicalize(graph));
   return std::move(canonical.graph);

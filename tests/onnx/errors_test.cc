@@ -161,6 +161,11 @@ TEST_CASE("what is asked for has to be there") {
               .loss = OnnxLoss{.kind = OnnxLossKind::kOutput, .output = "z"}})
             .find("the model has no output \"z\" to train for; its outputs are "
                   "\"y\"") != std::string::npos);
+  CHECK(said({.dims = {{"batch", 3}}, .shapes = {{"x", {4, 2}}}})
+            .find("dimension 0 of input \"x\", called \"batch\", is 4 by the "
+                  "shape that is given and 3 by the size that is") !=
+        std::string::npos);
+  CHECK(said({.dims = {{"batch", 4}}, .shapes = {{"x", {4, 2}}}}) == "");
   OnnxLoss loss;
   loss.labels_shape = std::vector<int64_t>{5};
   CHECK(said({.dims = {{"batch", 3}}, .loss = loss})
