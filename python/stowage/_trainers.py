@@ -80,6 +80,16 @@ def _part(array: Any, axis: int, start: int, batch: int) -> Any:
     return np.take(array, at, axis)
 
 
+def _expect_f32(rate: float) -> None:
+    """Raises InvalidArgument for a learning rate that is none in f32, in which steps take it."""
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = float(np.float32(rate))
+    if not math.isfinite(rounded):
+        raise InvalidArgument(f"[trainer] the learning rate {rate} is not finite in f32")
+    if rounded == 0 and rate != 0:
+        raise InvalidArgument(f"[trainer] the learning rate {rate} is 0 in f32")
+
+
 def _joined(parts: List[Any], axis: int, runs: int, count: int, batch: int) -> Any:
     """The slices of `count` examples along an axis, which all examples take `runs` times after
     each other, from those of batches."""
@@ -194,11 +204,11 @@ class Trainer:
 
     def _set_rate(self, value: Union[float, Schedule]) -> None:
         if isinstance(value, Schedule):
+            _expect_f32(value.peak)
             self._core.set_rate(rate_of(value))
             return
         value = real_number(value, "lr")
-        if not math.isfinite(value):
-            raise InvalidArgument(f"[trainer] the learning rate {value} is not finite")
+        _expect_f32(value)
         self._core.set_rate(_core.Rate(value, 1, 0, 1.0, "constant", 1.0, 1.0))
 
     @property

@@ -72,6 +72,10 @@ class TrainersTest(support.TestCase):
         np.testing.assert_array_equal(trainer.state_dict()["w"], state["w"])
         for bad in (float("nan"), float("inf")):
             self.raises(stowage.InvalidArgument, "is not finite", setattr, trainer, "lr", bad)
+        for rate, words in ((1e39, "is not finite in f32"), (1e-46, "is 0 in f32")):
+            self.raises(stowage.InvalidArgument, words, setattr, trainer, "lr", rate)
+            self.raises(stowage.InvalidArgument, words, setattr, trainer, "lr",
+                        stowage.Schedule(peak=rate, steps=4, kind="constant"))
         self.assertEqual(trainer.lr, 0)
 
     def test_a_schedule_gives_each_step_its_learning_rate(self):
