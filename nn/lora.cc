@@ -30,9 +30,9 @@ Value LowRank(Value x, std::string_view name, int64_t out_features,
                weight.ToString(), "; expected 1 to ", most),
         loc);
   }
-  if (!std::isfinite(alpha)) {
+  if (!std::isfinite(alpha) || alpha == 0) {
     return g.Fail(StrCat("[lora] ", Quoted(name), " has alpha ", alpha,
-                         "; expected a finite number"),
+                         "; expected a finite number other than 0"),
                   loc);
   }
   const double bound = 1 / std::sqrt(static_cast<double>(in_features));

@@ -291,11 +291,16 @@ class JsonDescription : public Description {
       if (*architecture != name) continue;
       STOWAGE_ASSIGN_OR_RETURN(LlamaConfig config, Llama(family));
       config.name = family;
-      return PublishedModel{std::string(family), config};
+      STOWAGE_ASSIGN_OR_RETURN(std::string dropouts,
+                               Dropouts({"attention_dropout"}, 0));
+      return PublishedModel{std::string(family), config, std::move(dropouts)};
     }
     if (*architecture == "GPT2LMHeadModel") {
       STOWAGE_ASSIGN_OR_RETURN(const GptConfig config, Gpt());
-      return PublishedModel{"gpt2", config};
+      STOWAGE_ASSIGN_OR_RETURN(
+          std::string dropouts,
+          Dropouts({"attn_pdrop", "embd_pdrop", "resid_pdrop"}, 0.1));
+      return PublishedModel{"gpt2", config, std::move(dropouts)};
     }
     return Unsupported(StrCat("the architecture ", Quoted(*architecture),
                               "; those that are read are LlamaForCausalLM, "
@@ -334,6 +339,19 @@ class JsonDescription : public Description {
     if (value == expected) return {};
     return Unsupported(StrCat("a ", Quoted(name), " of ", value,
                               ", which no model here knows"));
+  }
+
+  // Those of the names that are not 0; where the file lacks one it is `otherwise`.
+  Result<std::string> Dropouts(std::initializer_list<std::string_view> names,
+                               double otherwise) const {
+    std::string all;
+    for (const std::string_view name : names) {
+      STOWAGE_ASSIGN_OR_RETURN(const double rate,
+                               RealOr(std::string(name), otherwise));
+      if (rate == 0) continue;
+      all += StrCat(all.empty() ? "" : ", ", name, " ", rate);
+    }
+    return all;
   }
 
   Result<LlamaConfig> Llama(std::string_view family) const {

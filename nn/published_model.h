@@ -26,6 +26,9 @@ struct PublishedModel {
   std::string family;  // "llama", "mistral", "qwen2", "qwen3" or "gpt2"
   /// Of the family's name. A Llama's weights are (out, in), as the files have them.
   std::variant<LlamaConfig, GptConfig> config;
+  /// Dropouts by which config.json trains it, which these graphs do not have:
+  /// "attn_pdrop 0.1, resid_pdrop 0.1"; empty where there are none.
+  std::string dropouts = {};
 };
 
 /// Errors, naming the file and the value: kUnsupported for another architecture and for

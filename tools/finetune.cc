@@ -1,10 +1,12 @@
 // stowage finetune: a published language model goes on learning inside a memory budget.
 
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "autodiff/optimizer.h"
+#include "base/errors.h"
 #include "base/strings.h"
 #include "ir/dtype.h"
 #include "tools/command.h"
@@ -36,6 +38,24 @@ TrainingDefaults DefaultsOf(bool has_adapters) {
                        .final_factor = 0.1}};
 }
 
+// That there are samples, where something is said of them.
+Status CheckSamples(const FinetuneFlags& flags) {
+  if (flags.train.chat || flags.train.sample_length() > 0) return {};
+  const TuningFlags& tuning = flags.tuning;
+  const std::pair<std::string_view, bool> given[] = {
+      {"--prompt", !tuning.prompt.empty()},
+      {"--temperature", tuning.temperature.has_value()},
+      {"--top-k", tuning.top_k != 0},
+      {"--top-p", tuning.top_p.has_value()}};
+  for (const auto& [name, is_given] : given) {
+    if (!is_given) continue;
+    return InvalidArgumentError("[finetune] ", name,
+                                " is for samples, and --sample 0 draws none; "
+                                "leave one of them out");
+  }
+  return {};
+}
+
 Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags) {
   const ModelFlags& model = flags.train.model;
   StepSpec spec;
@@ -60,6 +80,7 @@ Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags) {
         "[finetune] --full trains no adapter; leave --save-adapter and "
         "--save-merged away, --save-weights writes the weights"};
   }
+  STOWAGE_RETURN_IF_ERROR(CheckSamples(flags));
   spec.tuning = std::make_shared<const Tuning>(std::move(tuning));
   spec.info.name = spec.tuning->model.base().model().family;
   spec.info.data = ModelData::kText;

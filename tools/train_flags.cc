@@ -156,7 +156,8 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
   AddLoopOptions(options, flags);
   for (const char* const unused :
        {"--save", "--save-weights", "--save-onnx", "--continue", "--svg",
-        "--html", "--log", "--sample"}) {
+        "--html", "--log", "--sample", "--resume", "--init", "--init-rename",
+        "--init-transpose", "--init-allow-missing", "--init-allow-unused"}) {
     options.Exclude("--fit-optimizer", unused);
   }
   options.ApplyTo({"--model"}, {"--dtype", "--seq", "--tokenizer", "--sample"});

@@ -497,9 +497,15 @@ Positions CountPositions(const Tuning& tuning) {
 }
 
 std::string TuningText(const Tuning& tuning) {
+  std::string text;
+  if (const std::string& rates = tuning.model.base().model().dropouts;
+      !rates.empty()) {
+    text = StrCat("finetune: config.json trains with ", rates,
+                  ", which is not applied here; --lora-dropout is\n");
+  }
   const auto* const split = std::get_if<ExampleSplit>(&tuning.data);
-  if (split == nullptr) return "";
-  std::string text =
+  if (split == nullptr) return text;
+  text +=
       StrCat("finetune: ", split->examples.size(), " examples, ", split->cut,
              " cut and ", split->dropped, " dropped at ", split->seq,
              " tokens; ", split->held_out.size(), " are held out\n");

@@ -101,7 +101,7 @@ Positions CountPositions(const Tuning& tuning);
 /// tokenizer with more tokens than the model; options that contradict each other.
 Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq);
 
-/// Lines on what became of examples; "" for a text.
+/// Lines on dropouts that are not applied, and on what became of examples.
 std::string TuningText(const Tuning& tuning);
 
 }  // namespace stowage::tools

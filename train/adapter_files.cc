@@ -359,8 +359,10 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder) {
                 ErrorCode::kUnsupported);
   }
   const auto bias = config->Text("bias");
-  if (bias.ok() && *bias != "none") {
-    return fail(StrCat("trains biases (", *bias, "), which is not supported"),
+  if (config->Has("bias") && (!bias.ok() || *bias != "none")) {
+    return fail(bias.ok() ? StrCat("trains biases (", *bias,
+                                   "), which is not supported")
+                          : bias.error().message,
                 ErrorCode::kUnsupported);
   }
   LoraRules rules{.targets = {}};

@@ -367,6 +367,10 @@ TEST_CASE("the model writes before and after, from the prompt on") {
   CHECK(Contains(run.out,
                  "Before, the model writes (temperature 0.8):\nThe ship"));
   CHECK(Contains(run.out, "\nThe model writes (temperature 0.8):\nThe ship"));
+  // What transformers would train with, and this does not.
+  CHECK(Contains(run.err,
+                 "config.json trains with attn_pdrop 0.1, embd_pdrop 0.1, "
+                 "resid_pdrop 0.1, which is not applied here"));
 }
 
 // A folder of Qwen 2 whose conversations are ChatML's, and whose config.json knows other
@@ -632,6 +636,17 @@ TEST_CASE("what is wrong is told, and ends with 2") {
   CHECK(Contains(error(RunStowage(Arguments(
                      "gpt2", {"--data", data, "--too-long", "fold"}))),
                  "too-long has no choice \"fold\"; expected cut or drop"));
+  CHECK(Contains(error(RunStowage(
+                     Arguments("gpt2", {"--data", data, "--lora-alpha", "0"}))),
+                 "alpha 0; expected a finite number other than 0"));
+  for (const auto& [flag, value] :
+       {std::pair("--prompt", "The"), std::pair("--temperature", "0"),
+        std::pair("--top-k", "3"), std::pair("--top-p", "0.5")}) {
+    CHECK(
+        Contains(error(RunStowage(Arguments(
+                     "gpt2", {"--data", data, flag, value, "--sample", "0"}))),
+                 StrCat(flag, " is for samples, and --sample 0 draws none")));
+  }
   // Of a model whose files have no template.
   CHECK(
       Contains(error(RunStowage(Arguments("gpt2", {"--data", data, "--chat"}))),

@@ -140,6 +140,8 @@ TEST_CASE(
   add(plan, {"--fit-optimizer", "-o", "p"}, "--output");
   add(train, {"--fit-optimizer", "--save", "p"}, "--save");
   add(train, {"--fit-optimizer", "--svg", "p"}, "--svg");
+  add(train, {"--fit-optimizer", "--resume", "p"}, "--resume");
+  add(train, {"--fit-optimizer", "--init", "p"}, "--init");
   for (const char* const of_onnx :
        {"--dim", "--shape", "--loss", "--freeze", "--input-map", "--shuffle",
         "--hold-out", "--save-onnx"}) {

@@ -645,6 +645,7 @@ TEST_CASE("what is no adapter for this model is told") {
                  "lora_dropout"));
   CHECK(Contains(config(R"({"peft_type": "LORA", "bias": "all"})"),
                  "trains biases (all), which is not supported"));
+  CHECK(Contains(config(R"({"peft_type": "LORA", "bias": 3})"), "bias"));
   CHECK(Contains(
       config(R"({"peft_type": "LORA", "modules_to_save": ["lm_head"]})"),
       "has modules_to_save, which is not supported"));
