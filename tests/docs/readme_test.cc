@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -26,13 +27,19 @@ std::vector<std::string> CodeIn(const std::string& page) {
   return blocks;
 }
 
-TEST_CASE(
-    "the README's code is examples/verb.cc and quickstart.cc, word for "
-    "word") {
+TEST_CASE("the README's code is examples/train_gpt2.cc, word for word") {
   const std::vector<std::string> blocks = CodeIn(ReadAll("README.md"));
-  REQUIRE(blocks.size() == 2);
-  CHECK(blocks[0] == ReadAll("examples/verb.cc"));
-  CHECK(blocks[1] == ReadAll("examples/quickstart.cc"));
+  REQUIRE(blocks.size() == 1);
+  CHECK(blocks[0] == ReadAll("examples/train_gpt2.cc"));
+}
+
+TEST_CASE("using.md has examples/quickstart.cc, word for word") {
+  const std::vector<std::string> blocks = CodeIn(ReadAll("docs/using.md"));
+  CHECK(std::ranges::count(blocks, ReadAll("examples/quickstart.cc")) == 1);
+}
+
+TEST_CASE("the README has at most 200 lines") {
+  CHECK(std::ranges::count(ReadAll("README.md"), '\n') <= 200);
 }
 
 TEST_CASE("runs_and_weights.md has examples/checkpoint.cc, word for word") {
