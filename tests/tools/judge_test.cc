@@ -86,7 +86,6 @@ TEST_CASE("plans of version 3 are sound to both") {
                                                       "\"version\":3"),
         {"\"optimizations\"", "\"levers\""},
         {"host_offload", "host_stash"},
-        {" = offload(", " = stash("},
         {" = offload_update(", " = stash_update("},
         {" = reload(", " = fetch("}}) {
     CHECK(text.find(name) != std::string::npos);
