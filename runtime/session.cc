@@ -1,7 +1,9 @@
 #include "runtime/session.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -13,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "math/small_floats.h"
 #include "runtime/check_programs.h"
 #include "runtime/control_flow.h"
 #include "runtime/initial_values.h"
@@ -53,6 +56,58 @@ bool IsPersistent(const ValueInfo& value) {
 }
 
 bool IsCache(const ValueInfo& value) { return value.role == Role::kCache; }
+
+using ElementBytes = std::array<std::byte, 8>;
+
+template <typename T>
+ElementBytes BytesOf(T element) {
+  ElementBytes bytes = {};
+  std::memcpy(bytes.data(), &element, sizeof(element));
+  return bytes;
+}
+
+template <typename T>
+std::optional<ElementBytes> WholeElement(std::optional<int64_t> whole) {
+  if (!whole || !std::in_range<T>(*whole)) return std::nullopt;
+  return BytesOf(static_cast<T>(*whole));
+}
+
+// A number as an element of a type; nothing where the type does not have it. `whole` is
+// `real` where that is a whole number.
+std::optional<ElementBytes> ElementOf(DType dtype, double real,
+                                      std::optional<int64_t> whole) {
+  // Rounded to odd, so that rounding once more is rounding once.
+  const float odd = math::RoundToOddFloat(real);
+  const auto finite = [&](float stored, ElementBytes bytes) {
+    const bool is_lost = std::isfinite(real) && !std::isfinite(stored);
+    return is_lost ? std::nullopt : std::optional(bytes);
+  };
+  switch (dtype) {
+    case DType::kF32:
+      return finite(static_cast<float>(real),
+                    BytesOf(static_cast<float>(real)));
+    case DType::kF64:
+      return BytesOf(real);
+    case DType::kF16:
+      return finite(math::HalfToFloat(math::FloatToHalf(odd)),
+                    BytesOf(math::FloatToHalf(odd)));
+    case DType::kBF16:
+      return finite(math::BFloat16ToFloat(math::FloatToBFloat16(odd)),
+                    BytesOf(math::FloatToBFloat16(odd)));
+    case DType::kI16:
+      return WholeElement<int16_t>(whole);
+    case DType::kI32:
+      return WholeElement<int32_t>(whole);
+    case DType::kI64:
+      return WholeElement<int64_t>(whole);
+    case DType::kU8:
+      return WholeElement<uint8_t>(whole);
+    case DType::kBool:
+      if (whole != 0 && whole != 1) return std::nullopt;
+      return WholeElement<uint8_t>(whole);
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -127,6 +182,38 @@ uint64_t Runner::started() const { return state_->started; }
 const std::string& Runner::name() const { return state_->name; }
 const Graph& Runner::graph() const { return state_->program.graph(); }
 const Plan& Runner::plan() const { return state_->program.plan(); }
+
+Status Runner::WriteReal(std::string_view name, double number) {
+  const bool is_whole =
+      std::trunc(number) == number && std::abs(number) < 0x1p63;
+  return WriteElement(
+      name, number,
+      is_whole ? std::optional(static_cast<int64_t>(number)) : std::nullopt);
+}
+
+Status Runner::WriteWhole(std::string_view name, int64_t number, bool fits) {
+  if (!fits) {
+    return SessionError(StrCat("the number for ", Quoted(name),
+                               " is above 9223372036854775807"));
+  }
+  return WriteElement(name, static_cast<double>(number), number);
+}
+
+Status Runner::WriteElement(std::string_view name, double real,
+                            std::optional<int64_t> whole) {
+  const auto id = graph().Find(name);
+  if (!id) return WriteBytes(name, DType::kF64, {});
+  const TensorType& type = graph().value(*id).type;
+  const std::optional<ElementBytes> element =
+      ElementOf(type.dtype, real, whole);
+  if (!element) {
+    return SessionError(StrCat(Quoted(name), " is of ", DTypeName(type.dtype),
+                               ", which does not have the number ", real));
+  }
+  return WriteBytes(
+      name, type.dtype,
+      std::span(*element).first(static_cast<size_t>(SizeOf(type.dtype))));
+}
 
 Status Runner::WriteBytes(std::string_view name, DType dtype,
                           std::span<const std::byte> data) {

@@ -20,7 +20,7 @@
 //   session->Initialize(/*seed=*/1);
 //   Runner& train = session->front();
 //   train.Write("x", images);  train.Write("y", labels);
-//   train.Write("lr", 1e-3f);  train.Write("step", int64_t{1});
+//   train.Write("lr", 1e-3);  train.Write("step", 1);
 //   train.Step();
 //   Result<float> loss = train.ReadScalar("loss");
 //
@@ -29,9 +29,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -68,11 +71,18 @@ class Runner {
   Status Write(std::string_view name, const std::vector<T>& data) {
     return Write(name, std::span<const T>(data));
   }
-  /// A scalar.
+  /// A number, as the type of the leaf, which has one element, has it: 3e-4 for an f32, 7
+  /// for an i64. Errors: as of arrays; a number that the type cannot hold, as 1e39 of f32
+  /// and 0.5 of i64.
   template <typename T>
   requires std::is_arithmetic_v<T> Status Write(std::string_view name,
                                                 T value) {
-    return Write(name, std::span<const T>(&value, 1));
+    if constexpr (std::is_floating_point_v<T>) {
+      return WriteReal(name, static_cast<double>(value));
+    } else {
+      return WriteWhole(name, static_cast<int64_t>(value),
+                        std::in_range<int64_t>(value));
+    }
   }
   Status WriteBytes(std::string_view name, DType dtype,
                     std::span<const std::byte> data);
@@ -156,6 +166,10 @@ class Runner {
   friend class Session;
   struct State;
   explicit Runner(std::unique_ptr<State> state);
+  Status WriteReal(std::string_view name, double number);
+  Status WriteWhole(std::string_view name, int64_t number, bool fits);
+  Status WriteElement(std::string_view name, double real,
+                      std::optional<int64_t> whole);
   std::unique_ptr<State> state_;
 
  public:

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "autodiff/backward.h"
 #include "autodiff/train_step.h"
+#include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
@@ -47,6 +49,60 @@ TEST_CASE_FIXTURE(SessionFixture,
   // Inputs keep their content: prediction 0.5, loss 0.25.
   REQUIRE(train.Step() == StepCode::kOk);
   CHECK(*train.ReadScalar("loss") == 0.25f);
+}
+
+TEST_CASE_FIXTURE(SessionFixture,
+                  "a number is written as the type of its leaf has it") {
+  GraphBuilder g("numbers");
+  const std::pair<std::string_view, DType> leaves[] = {
+      {"f32", DType::kF32},   {"f64", DType::kF64},  {"f16", DType::kF16},
+      {"bf16", DType::kBF16}, {"i32", DType::kI32},  {"i64", DType::kI64},
+      {"u8", DType::kU8},     {"bool", DType::kBool}};
+  for (const auto& [name, dtype] : leaves) {
+    const Value leaf = g.Input(std::string(name), dtype, {});
+    g.Output(StrCat(name, " out"), Copy(leaf));
+  }
+  const Graph graph = *g.Finish();
+  Session session = Open({{"p", graph, PlanOf(graph)}});
+  Runner& p = session.front();
+  // As 1.1 and 3 are: f16 and bf16 by hand, 1.1 = 1.0001100110011...b.
+  for (const std::string_view real : {"f32", "f64", "f16", "bf16"}) {
+    CHECK(p.Write(real, 1.1).ok());
+  }
+  for (const std::string_view whole : {"i32", "i64", "u8"}) {
+    CHECK(p.Write(whole, 3.0).ok());
+  }
+  CHECK(p.Write("bool", 1).ok());
+  REQUIRE(p.Step() == StepCode::kOk);
+  const auto read = [&](std::string_view name, auto element) {
+    std::vector<decltype(element)> one(1);
+    const Status status = p.ReadBytes(StrCat(name, " out"),
+                                      graph.value(*graph.Find(name)).type.dtype,
+                                      std::as_writable_bytes(std::span(one)));
+    CHECK_MESSAGE(status.ok(), name);
+    return one[0];
+  };
+  CHECK(read("f32", 0.0f) == 1.1f);
+  CHECK(read("f64", 0.0) == 1.1);
+  CHECK(read("f16", uint16_t{}) == 0x3C66);
+  CHECK(read("bf16", uint16_t{}) == 0x3F8D);
+  CHECK(read("i32", int32_t{}) == 3);
+  CHECK(read("i64", int64_t{}) == 3);
+  CHECK(read("u8", uint8_t{}) == 3);
+  CHECK(read("bool", uint8_t{}) == 1);
+  CHECK(p.Write("f32", 7).ok());
+  CHECK(p.Write("f32", std::numeric_limits<double>::infinity()).ok());
+  for (const auto& [name, number] :
+       {std::pair("f32", 1e39), std::pair("f16", 65520.0),
+        std::pair("bf16", 3.4e38), std::pair("i32", 0.5), std::pair("i32", 3e9),
+        std::pair("i64", 1e19), std::pair("u8", -1.0), std::pair("bool", 2.0),
+        std::pair("i64", std::nan(""))}) {
+    const Status refused = p.Write(name, number);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().message.find("does not have the number") !=
+          std::string::npos);
+  }
+  CHECK_FALSE(p.Write("i64", ~uint64_t{0}).ok());
 }
 
 TEST_CASE_FIXTURE(SessionFixture,
@@ -369,6 +425,9 @@ TEST_CASE_FIXTURE(SessionFixture, "reading and writing name what is wrong") {
   CHECK(message(p.Write("x", std::vector<int32_t>{1, 2, 3, 4})) ==
         "[session] input \"x\" is f32(2, 2), 16 bytes; was given 16 bytes of "
         "i32");
+  CHECK(message(p.Write("x", 1)) ==
+        "[session] input \"x\" is f32(2, 2), 16 bytes; was given 4 bytes of "
+        "f32");
   std::vector<float> four(4);
   CHECK(message(p.Read("nothing", &four)) ==
         "[session] program \"p\" has no value \"nothing\"");
