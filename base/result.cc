@@ -1,6 +1,14 @@
 #include "base/result.h"
 
+#include <cstdio>
+#include <cstdlib>
+
 namespace stowage {
+
+void DieOf(const Error& error) {
+  std::fprintf(stderr, "%s\n", error.message.c_str());
+  std::exit(1);
+}
 
 const char* ErrorCodeName(ErrorCode code) {
   switch (code) {

@@ -11,7 +11,10 @@
 //   if (!budget.ok()) return budget.error();
 //   Use(*budget);
 //
-// Reading the value of a failed Result is a bug in the caller and aborts.
+// Reading the value of a failed Result is a bug in the caller and aborts. A program that
+// has nothing else to do with an error ends by it:
+//
+//   const Bytes budget = ParseBytes("64MiB").OrDie();
 
 #include <optional>
 #include <string>
@@ -41,6 +44,9 @@ struct Error {
   std::string message;  // one sentence, no newline
 };
 
+/// Prints the error on stderr and ends the program with exit code 1.
+[[noreturn]] void DieOf(const Error& error);
+
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -69,6 +75,11 @@ class [[nodiscard]] Result {
   const T& operator*() const& { return value(); }
   T& operator*() & { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
+  /// The value; of an error, the end of the program (DieOf).
+  T OrDie() && {
+    if (!ok()) DieOf(error());
+    return std::move(*this).value();
+  }
   const T* operator->() const { return &value(); }
   T* operator->() { return &value(); }
 
@@ -88,6 +99,10 @@ class [[nodiscard]] Result<void> {
   const Error& error() const {
     STOWAGE_CHECK(!ok());
     return *error_;
+  }
+  /// Of an error, the end of the program (DieOf).
+  void OrDie() const {
+    if (!ok()) DieOf(error());
   }
 
  private:

@@ -1,6 +1,8 @@
 #include "base/result.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -85,6 +87,27 @@ TEST_CASE("reading the wrong side of a result aborts") {
   CHECK(RunUntilDeath([] { (void)Half(3).value(); }).aborted);
   CHECK(RunUntilDeath([] { (void)Half(2).error(); }).aborted);
   CHECK(RunUntilDeath([] { (void)Status().error(); }).aborted);
+}
+
+TEST_CASE("OrDie is the value, or the end of the program with its message") {
+  CHECK(Half(4).OrDie() == 2);
+  RequireEven(2, std::make_unique<int>().get()).OrDie();
+  for (void (*dies)() : {+[] { (void)Half(3).OrDie(); },
+                         +[] {
+                           int calls = 0;
+                           RequireEven(3, &calls).OrDie();
+                         }}) {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      dies();
+      _exit(0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 1);
+  }
 }
 
 }  // namespace
