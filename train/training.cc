@@ -255,7 +255,7 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
     STOWAGE_ASSIGN_OR_RETURN(Graph model, program.model(batch));
     STOWAGE_ASSIGN_OR_RETURN(const Graph built,
                              OverOwnWeights(std::move(model), spec_.ranks));
-    // What it uses of the states that the step keeps on the host, it fetches from there.
+    // What it uses of the states that the step keeps on the host, it reloads from there.
     STOWAGE_ASSIGN_OR_RETURN(const Graph graph,
                              fit::MoveGivenStates(built, *options.weights));
     if (batch == 1 && !spec_.budget) options.budget.reset();
@@ -263,6 +263,7 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
     if (planned.ok()) {
       return PlannedProgram{.name = program.name,
                             .batch = batch,
+                            .asked = program.batch,
                             .graph = std::move(planned->graph),
                             .plan = std::move(planned->plan)};
     }
@@ -275,6 +276,39 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
                         Quoted(program.name), ", at 1 example of ",
                         program.batch, " at a time")};
   }
+}
+
+std::string TrainingPlan::Explain() const {
+  const Price& price = step.price;
+  std::string text;
+  for (const PassReport& pass : step.passes) {
+    text +=
+        StrCat("pass ", pass.name, ": ",
+               pass.changed   ? "changed the step"
+               : pass.applied ? "changed nothing"
+                              : "did not apply",
+               "; ", pass.arena, " bytes, ", Fixed(pass.seconds, 3), " s\n");
+  }
+  text +=
+      StrCat("step: ", step.plan.arena_bytes(), " bytes in ",
+             price.micro_batches, " micro-batches; ", price.recomputed_nodes,
+             " nodes recomputed, ", Fixed(price.extra_percent, 2),
+             " % more operations; ", price.host.values, " values offloaded, ",
+             price.host.bytes_per_step, " bytes copied a step\n");
+  for (const PlannedShape& shape : shapes) {
+    text += StrCat(shape.name, ": ", shape.step.plan.arena_bytes(), " bytes\n");
+  }
+  for (const PlannedProgram& program : programs) {
+    text += StrCat(program.name, ": ", program.plan.arena_bytes(), " bytes, ",
+                   program.batch, " examples at a time");
+    if (program.batch < program.asked) {
+      text += StrCat(", of the ", program.asked,
+                     " asked for: more do not fit beside the weights");
+    }
+    text += "\n";
+  }
+  return text + StrCat("arena: ", arena_bytes(),
+                       " bytes; on the host: ", host_bytes(), " bytes\n");
 }
 
 // What was here ends with `other`: the session first, then its backend.

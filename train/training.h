@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TRAIN_TRAINING_H_
 #define STOWAGE_TRAIN_TRAINING_H_
 
-// The verb of this library: a model, a batch, an optimizer and a budget become
-// something that trains inside the budget, whatever optimizations that takes, on the
-// device that works; and the programs beside training, such as evaluation, share
-// its weights and the same budget.
+// Train is the entry point of this library: a model, a batch, an optimizer and a budget
+// become something that trains inside the budget, whatever optimizations that takes, on
+// the device that works. The programs beside training, such as evaluation, share its
+// weights and the same budget.
 //
 //   Result<Training> training = Train(
 //       {.model = [](int64_t batch) { return MyModel(batch); },
@@ -17,9 +17,9 @@
 //   training->Initialize(/*seed=*/1);
 //   Runner& step = training->step();
 //   step.Write("x", images);  step.Write("y", labels);
-//   step.Write("lr", 1e-3f);  step.Write("step", int64_t{1});
+//   step.Write("lr", 1e-3);  step.Write("step", 1);
 //   step.Step();
-//   training->plan().step.plan.arena_bytes();  // and what every optimization did
+//   Print(training->plan().Explain());  // what each pass did, and what every program takes
 //
 // Everything is planned before the first byte of the arena is taken. To plan
 // without a device, for frontiers and smallest budgets, there is TrainingPlanner;
@@ -100,6 +100,7 @@ struct TrainingSpec {
 struct PlannedProgram {
   std::string name;
   int64_t batch = 1;  // examples at a time: as many as fit
+  int64_t asked = 1;  // that the spec has
   Graph graph;
   Plan plan;
 };
@@ -125,6 +126,10 @@ struct TrainingPlan {
   Bytes arena_bytes() const;
   /// Beside it, in the host's memory.
   Bytes host_bytes() const;
+  /// What each pass of the planner did, what that costs, and what each program takes, as
+  /// lines of text. A program that takes fewer examples at a time than the spec has is
+  /// said to.
+  std::string Explain() const;
 };
 
 /// Plans trainings, for a device that need not be there.

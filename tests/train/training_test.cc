@@ -245,6 +245,14 @@ TEST_CASE(
   Result<Training> free = Train(spec, *cpu);
   REQUIRE_MESSAGE(free.ok(), free.error().message);
   CHECK(free->plan().programs[0].batch == 1);
+  const std::string explained = free->plan().Explain();
+  CAPTURE(explained);
+  CHECK(explained.starts_with("pass "));
+  CHECK(explained.find("wide: ") != std::string::npos);
+  CHECK(explained.find("1 examples at a time, of the 4 asked for") !=
+        std::string::npos);
+  CHECK(explained.find(StrCat("arena: ", free->session().arena_bytes())) !=
+        std::string::npos);
   const Bytes need = free->session().arena_bytes();
   CHECK(need > step);
   CHECK(need == free->plan().programs[0].plan.arena_bytes());
