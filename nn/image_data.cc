@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -110,6 +111,7 @@ struct Part {
   ImageStore::Pixels pixels;
   std::vector<int32_t> labels;
   int64_t labels_each = 1;  // of each image
+  std::vector<std::string> left_out = {};
 
   int64_t images() const { return std::ssize(labels) / labels_each; }
 };
@@ -237,11 +239,15 @@ Result<std::vector<fs::path>> List(const fs::path& folder) {
   return entries;
 }
 
-Result<std::vector<fs::path>> ListFolders(const fs::path& folder) {
+// Those in a folder; what else is there is added to `left_out`.
+Result<std::vector<fs::path>> ListFolders(const fs::path& folder,
+                                          std::vector<std::string>* left_out) {
   STOWAGE_ASSIGN_OR_RETURN(std::vector<fs::path> entries, List(folder));
-  std::erase_if(entries, [](const fs::path& entry) {
+  std::erase_if(entries, [&](const fs::path& entry) {
     std::error_code ignored;
-    return !fs::is_directory(entry, ignored);
+    if (fs::is_directory(entry, ignored)) return false;
+    left_out->push_back(entry.string());
+    return true;
   });
   return entries;
 }
@@ -264,7 +270,7 @@ Result<Part> ReadClasses(const fs::path& folder,
   part.origin = folder.string();
   ImageStore::Files files;
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<fs::path> folders,
-                           ListFolders(folder));
+                           ListFolders(folder, &part.left_out));
   for (const fs::path& of_class : folders) {
     const std::string name = of_class.filename().string();
     if (first) classes->push_back(name);
@@ -277,7 +283,7 @@ Result<Part> ReadClasses(const fs::path& folder,
                              List(of_class));
     const size_t before = files.size();
     for (const fs::path& entry : entries) {
-      if (IsImage(entry)) files.push_back(entry.string());
+      (IsImage(entry) ? files : part.left_out).push_back(entry.string());
     }
     if (files.size() == before) {
       return Fail(StrCat("the class folder ", Quoted(of_class.string()),
@@ -349,6 +355,10 @@ Result<Parts> ReadNpz(const std::string& path, bool labels_pixels) {
   STOWAGE_ASSIGN_OR_RETURN(
       Part part,
       PartOf(*x, StrCat(path, ":x"), *y, StrCat(path, ":y"), labels_pixels));
+  for (const NamedArray& named : arrays) {
+    if (named.name == "x" || named.name == "y") continue;
+    part.left_out.push_back(StrCat(path, ":", named.name));
+  }
   return Parts{std::move(part), std::nullopt};
 }
 
@@ -375,6 +385,11 @@ Result<Parts> ReadFolder(const std::string& path,
   }
   STOWAGE_ASSIGN_OR_RETURN(Part of_train,
                            ReadClasses(folder / "train", options, &classes));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, List(folder));
+  for (const fs::path& entry : entries) {
+    if (entry.filename() == "train" || entry.filename() == "test") continue;
+    of_train.left_out.push_back(entry.string());
+  }
   if (!fs::is_directory(folder / "test", ignored)) {
     return Parts{std::move(of_train), std::nullopt};
   }
@@ -530,6 +545,10 @@ Result<ImageData> ImageData::Load(const std::string& path,
       }
     }
   }
+  std::vector<std::string> left_out = std::move(train.left_out);
+  if (parts.held_out) {
+    std::ranges::copy(parts.held_out->left_out, std::back_inserter(left_out));
+  }
   ImageShape shape = train.shape;
   shape.classes = classes;
   const std::string origin = train.origin;
@@ -560,6 +579,7 @@ Result<ImageData> ImageData::Load(const std::string& path,
       .train = ImageSet(store, std::move(rows)),
       .held_out = ImageSet(held_out_store, std::move(held_out_rows)),
       .labels = labels,
+      .left_out = std::move(left_out),
       .mean = std::vector<float>(static_cast<size_t>(shape.channels), 0.0f),
       .deviation =
           std::vector<float>(static_cast<size_t>(shape.channels), 1.0f)};

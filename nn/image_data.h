@@ -58,6 +58,8 @@ struct ImageData {
   ImageShape shape;
   ImageSet train, held_out;
   int64_t labels = 1;  // of an image: one, or one for each pixel
+  /// Files, folders and arrays in the path that are of none of this, by name.
+  std::vector<std::string> left_out;
   /// Of each channel of `train`; 0 and 1 where numbers are taken as they are.
   std::vector<float> mean, deviation;
 

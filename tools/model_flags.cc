@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <functional>
+#include <iostream>
 #include <limits>
 #include <set>
 #include <string>
@@ -376,6 +377,14 @@ Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
                       {.seed = static_cast<uint64_t>(flags.seed),
                        .channels = info.images.channels,
                        .labels_pixels = info.data == ModelData::kPixels}));
+  if (const auto& left_out = images.left_out; !left_out.empty()) {
+    std::cerr << StrCat("stowage: of ", Quoted(flags.data), " ",
+                        left_out.size(),
+                        left_out.size() == 1 ? " part is" : " parts are",
+                        " not read: ", Quoted(left_out.front()),
+                        left_out.size() > 1 ? ", ..." : "")
+              << std::endl;
+  }
   data.images = std::make_shared<const ImageData>(std::move(images));
   return ReadModelStep(flags.model, std::move(data));
 }

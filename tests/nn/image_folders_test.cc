@@ -61,6 +61,8 @@ TEST_CASE("a folder for each class, by name, in memory or from the files") {
     CHECK(data->shape == ImageShape{1, 2, 2, 2});
     CHECK(data->train.size() == 8);
     CHECK(data->held_out.size() == 2);
+    CHECK(data->left_out ==
+          std::vector<std::string>{folder + "/grey/notes.txt"});
     std::vector<float> x(4);
     for (int64_t i = 0; i < 8; ++i) {
       REQUIRE(data->train.Read(i, x).ok());
@@ -75,12 +77,16 @@ TEST_CASE("train/ is trained with and test/ held out; a file gone is named") {
   const std::string folder = EmptyFolder("parts");
   WriteClasses(folder + "/train");
   WriteClasses(folder + "/test");
+  WriteClasses(folder + "/val");
+  WriteFile(folder + "/test/list.csv", "");
   const auto data = ImageData::Load(folder, {.channels = 3, .keep = 0});
   REQUIRE_MESSAGE(data.ok(), data.error().message);
   CHECK(data->shape == ImageShape{3, 2, 2, 2});
   CHECK(data->train.size() == 10);
   CHECK(data->held_out.size() == 10);
   CHECK(data->mean.size() == 3);
+  CHECK(data->left_out ==
+        std::vector<std::string>{folder + "/val", folder + "/test/list.csv"});
   fs::remove_all(folder + "/train");
   ImageReader reader(*data, {.batch = 4});
   const auto batch = reader.Get(1);
