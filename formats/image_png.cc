@@ -65,11 +65,25 @@ Result<Image> DecodePng(std::string_view bytes, int64_t channels,
                            MakeImage(channels, png.height, png.width, origin));
   const bool to_grey =
       channels == 1 && (png.format & PNG_FORMAT_FLAG_COLOR) != 0;
-  png.format = channels == 1 && !to_grey ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  // What covers how much of a pixel is dropped, as by Pillow's convert, and mixed with
+  // nothing.
+  const bool has_alpha = (png.format & PNG_FORMAT_FLAG_ALPHA) != 0;
+  const bool is_grey = channels == 1 && !to_grey;
+  png.format = is_grey ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  if (has_alpha) png.format |= PNG_FORMAT_FLAG_ALPHA;
   std::vector<uint8_t> pixels(PNG_IMAGE_SIZE(png));
-  const png_color black = {};
-  if (!png_image_finish_read(&png, &black, pixels.data(), 0, nullptr)) {
+  if (!png_image_finish_read(&png, nullptr, pixels.data(), 0, nullptr)) {
     return fail();
+  }
+  if (has_alpha) {
+    const size_t colours = is_grey ? 1 : 3;
+    const size_t count = pixels.size() / (colours + 1);
+    for (size_t i = 0; i < count; ++i) {
+      for (size_t c = 0; c < colours; ++c) {
+        pixels[i * colours + c] = pixels[i * (colours + 1) + c];
+      }
+    }
+    pixels.resize(count * colours);
   }
   if (to_grey) {
     for (size_t i = 0; i < pixels.size() / 3; ++i) {

@@ -73,6 +73,33 @@ TEST_CASE("a PNG in colour is read as grey by its luma") {
   }
 }
 
+// By Pillow 13.0: RGBA, a palette of which an entry is transparent, and grey with alpha.
+TEST_CASE("how much a pixel covers is dropped, as Pillow's convert drops it") {
+  const auto pixels = [](std::string_view hex, int64_t channels) {
+    const Result<Image> image = DecodeImage(FromHex(hex), channels, "a.png");
+    REQUIRE_MESSAGE(image.ok(), image.error().message);
+    return std::vector<int>(image->pixels.begin(), image->pixels.end());
+  };
+  constexpr std::string_view kRgba =
+      "89504e470d0a1a0a0000000d494844520000000200000002080600000072b60d24000000"
+      "1a49444154789c63e03a21c7f08b85b581919189f97f725222070029bf04a8921a148e00"
+      "00000049454e44ae426082";
+  CHECK(pixels(kRgba, 3) ==
+        std::vector<int>{10, 250, 1, 100, 200, 4, 2, 100, 30, 5, 3, 100});
+  CHECK(pixels(kRgba, 1) == std::vector<int>{124, 78, 2, 100});
+  constexpr std::string_view kPalette =
+      "89504e470d0a1a0a0000000d49484452000000020000000202030000000fd8e5b7000000"
+      "09504c54450a141e28323cc86400cd93f9e30000000274524e53ff00e5b7304a0000000c"
+      "49444154789c63106098000000c400a1165cba960000000049454e44ae426082";
+  CHECK(pixels(kPalette, 3) ==
+        std::vector<int>{10, 40, 200, 40, 20, 50, 100, 50, 30, 60, 0, 60});
+  CHECK(pixels(kPalette, 1) == std::vector<int>{18, 48, 118, 48});
+  CHECK(pixels("89504e470d0a1a0a0000000d49484452000000020000000108040000005e2b"
+               "b7010000000d49444154789c63606538910200020d0132e4b2b17e00000000"
+               "49454e44ae426082",
+               1) == std::vector<int>{5, 200});
+}
+
 TEST_CASE("a grey PNG is what it is, and the same in each of three channels") {
   const std::vector<uint8_t> grey = {0, 128, 200, 255};
   const Result<Image> one = DecodeImage(FromHex(kGreyPng), 1, "a.png");
