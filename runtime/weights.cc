@@ -226,10 +226,9 @@ Status Convert(const WeightSource& file, const Match& match,
   std::vector<std::byte> source(static_cast<size_t>(from.bytes()));
   STOWAGE_RETURN_IF_ERROR(file.Read(IndexOf(*match.tensor, file), source));
   if (const auto index = FindNonFinite(from.dtype, source)) {
-    return file.Fail(
-        StrCat("has ", FloatText(from.dtype, source, *index), " at element ",
-               *index, " of ", Quoted(match.tensor->name)),
-        ErrorCode::kNotFinite);
+    return file.Fail(StrCat("has ", FloatText(from.dtype, source, *index),
+                            " at element ", *index, " of ",
+                            Quoted(match.tensor->name)));
   }
   if (from.dtype == to.dtype && !match.transposed) {
     *data = std::move(source);
@@ -248,8 +247,7 @@ Status Convert(const WeightSource& file, const Match& match,
         StrCat("has a number at an element of ", Quoted(match.tensor->name),
                ", ", from.ToString(), ", that ", DTypeName(to.dtype),
                " cannot hold: it is ", FloatText(to.dtype, *data, *index),
-               " as element ", *index, " of the param"),
-        ErrorCode::kNotFinite);
+               " as element ", *index, " of the param"));
   }
   return {};
 }

@@ -66,7 +66,7 @@ struct LoadedWeights {
 /// safetensors file nor an NPZ, a checkpoint whose content is not what was saved, a rule
 /// that matches nothing, params that it lacks or tensors that no param takes and no rule
 /// allows, two that a rule gives one name, another shape, one that fits only transposed,
-/// elements of another type that are no floats; kNotFinite for NaN or infinity, in the
+/// elements of another type that are no floats, and for NaN or infinity, in the
 /// file or by a cast to a narrower type, after which none of these params has values
 /// (AllOrNone in runtime/check_programs.h).
 Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,

@@ -440,6 +440,13 @@ Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
           static_cast<size_t>(param->type.shape.num_elements()));
       STOWAGE_RETURN_IF_ERROR(file.ReadFloats(
           *file.Find(PeftName(tuning, param->name)), 0, numbers));
+      const auto bytes = std::as_bytes(std::span(numbers));
+      if (const auto index = FindNonFinite(DType::kF32, bytes)) {
+        return file.Fail(StrCat("has ", FloatText(DType::kF32, bytes, *index),
+                                " at element ", *index, " of ",
+                                Quoted(PeftName(tuning, param->name)),
+                                "; weights must be finite"));
+      }
       STOWAGE_RETURN_IF_ERROR(WriteFloats(runner, param->name, 0, numbers));
     }
     return {};

@@ -62,6 +62,61 @@ int64_t RowsAtATime(Bytes row, int64_t rows) {
   return std::clamp(kWindow / row, int64_t{1}, rows);
 }
 
+// Where the f16 scales of a block lie (math/weight_blocks.h): so many from a byte on.
+struct Scales {
+  Bytes begin = 0;
+  int64_t count = 1;
+};
+
+Scales ScalesOf(WeightType type) {
+  switch (type) {
+    case WeightType::kQ4_1:
+    case WeightType::kQ5_1:
+    case WeightType::kQ4_K:
+    case WeightType::kQ5_K:
+      return {.count = 2};
+    case WeightType::kQ6_K:
+      return {.begin = 208};
+    default:
+      return {};
+  }
+}
+
+Error NotFinite(const PretrainedModel& base, const PretrainedParam& param,
+                std::string_view number, std::string_view where) {
+  return base.file().Fail(StrCat("has ", number, " ", where, " of ",
+                                 Quoted(base.tensor(param).name),
+                                 "; weights must be finite"));
+}
+
+// That the numbers of whole rows, as they lie in the file, are finite.
+Status CheckBytes(const PretrainedModel& base, const PretrainedParam& param,
+                  int64_t first_row, std::span<const std::byte> part) {
+  const WeightType type = base.tensor(param).type;
+  if (const std::optional<DType> same = SameAs(type)) {
+    if (const auto index = FindNonFinite(*same, part)) {
+      const int64_t row = param.shape.num_elements() / param.shape[0];
+      return NotFinite(base, param, FloatText(*same, part, *index),
+                       StrCat("at element ", first_row * row + *index));
+    }
+    return {};
+  }
+  const Scales scales = ScalesOf(type);
+  const BlockFormat& format = FormatOf(type);
+  for (Bytes block = 0; block < std::ssize(part); block += format.bytes) {
+    const auto of_block =
+        part.subspan(static_cast<size_t>(block + scales.begin),
+                     static_cast<size_t>(scales.count * SizeOf(DType::kF16)));
+    if (const auto index = FindNonFinite(DType::kF16, of_block)) {
+      const Bytes row = base.tensor(param).bytes / param.shape[0];
+      return NotFinite(base, param, FloatText(DType::kF16, of_block, *index),
+                       StrCat("as a scale of ", format.name, " block ",
+                              (first_row * row + block) / format.bytes));
+    }
+  }
+  return {};
+}
+
 Status LoadBytes(const PretrainedModel& base, const PretrainedParam& param,
                  Runner& runner) {
   const int64_t rows = param.shape[0];
@@ -72,6 +127,7 @@ Status LoadBytes(const PretrainedModel& base, const PretrainedParam& param,
     const auto part = std::span(window).first(
         static_cast<size_t>(std::min(most, rows - first) * row));
     STOWAGE_RETURN_IF_ERROR(base.ReadBytes(param, first, part));
+    STOWAGE_RETURN_IF_ERROR(CheckBytes(base, param, first, part));
     STOWAGE_RETURN_IF_ERROR(
         runner.WritePart(param.name, DType::kU8, first * row, part));
   }
@@ -91,6 +147,11 @@ Status LoadNumbers(const PretrainedModel& base, const PretrainedParam& param,
     const auto part = std::span(window).first(
         static_cast<size_t>(std::min(most, rows - first) * row));
     STOWAGE_RETURN_IF_ERROR(base.ReadFloats(param, first, part));
+    const auto bytes = std::as_bytes(part);
+    if (const auto index = FindNonFinite(DType::kF32, bytes)) {
+      return NotFinite(base, param, FloatText(DType::kF32, bytes, *index),
+                       StrCat("at element ", first * row + *index));
+    }
     STOWAGE_RETURN_IF_ERROR(WriteFloats(runner, param.name, first * row, part));
   }
   return {};

@@ -483,6 +483,52 @@ TEST_CASE("files that end while they are read leave no mixture of weights") {
   CHECK(TakeSteps(training, 2) == TakeSteps(expected, 2));
 }
 
+TEST_CASE("weights and adapters that are not finite are refused by name") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  const fs::path folder = TempFolder("not finite");
+  fs::create_directories(folder);
+  const fs::path base = folder / "qwen2.gguf";
+  const fs::path adapter = folder / "adapter_model.safetensors";
+  fs::copy_file(kModels + "qwen2.gguf", base);
+  fs::copy_file(kAdapters + "qwen2.gguf/adapter_model.safetensors", adapter);
+  const auto rules = ReadAdapterRules(kAdapters + "qwen2.gguf");
+  REQUIRE(rules.ok());
+  const auto tuning = FineTuning::Open(base.string(), {.lora = *rules});
+  REQUIRE(tuning.ok());
+  Training training = Start(*tuning, *cpu);
+  const auto put = [](const fs::path& file, int64_t at,
+                      std::string_view bytes) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(at);
+    stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  };
+  // The last bytes of the file are the adapter's last number.
+  put(adapter, static_cast<int64_t>(fs::file_size(adapter)) - 4,
+      std::string_view("\0\0\xC0\x7F", 4));
+  const Status loaded = LoadAdapter(*tuning, folder.string(), training.step());
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(loaded.error().code == ErrorCode::kInvalidArgument);
+  CHECK(Contains(loaded.error().message, "has nan at element "));
+  CHECK(Contains(loaded.error().message, "lora_"));
+  // A number of each tensor: the first, or a scale of its first block.
+  for (const PretrainedParam& param : tuning->base().params()) {
+    const WeightTensor& tensor = tuning->base().tensor(param);
+    CAPTURE(tensor.name);
+    fs::copy_file(kModels + "qwen2.gguf", base,
+                  fs::copy_options::overwrite_existing);
+    const bool is_f32 = tensor.type == WeightType::kF32;
+    const std::string_view bad = is_f32 ? std::string_view("\0\0\x80\xFF", 4)
+                                        : std::string_view("\0\xFC", 2);
+    const Bytes of_scale = tensor.type == WeightType::kQ6_K ? 208 : 0;
+    put(base, tensor.begin + of_scale, bad);
+    const Status status = tuning->LoadBase(training.step());
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().code == ErrorCode::kInvalidArgument);
+    CHECK(Contains(status.error().message, StrCat("\"", tensor.name, "\"")));
+    CHECK(Contains(status.error().message, "-inf"));
+  }
+}
+
 TEST_CASE("all weights may be trained, in bf16 too") {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const FineTuning tuning =
