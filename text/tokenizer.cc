@@ -228,6 +228,16 @@ uint64_t Tokenizer::digest() const { return data_->digest; }
 
 int32_t Tokenizer::size() const { return data_->bpe.size(); }
 
+std::vector<int32_t> Tokenizer::unused() const {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < size(); ++id) {
+    if (!data_->added.contains(id) && data_->bpe.Bytes(id).empty()) {
+      ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
 std::optional<int32_t> Tokenizer::FindAdded(std::string_view text) const {
   const auto found = data_->added_ids.find(std::string(text));
   if (found == data_->added_ids.end()) return std::nullopt;

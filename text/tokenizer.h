@@ -90,6 +90,8 @@ class Tokenizer {
 
   /// One more than the largest id.
   int32_t size() const;
+  /// Ids below it that are no tokens, which files may leave out. Linear.
+  std::vector<int32_t> unused() const;
   /// Of all that it consists of, however a file says it: two tokenizers with one digest
   /// make the same tokens of a text (base/hash.h).
   uint64_t digest() const;

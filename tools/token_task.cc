@@ -230,6 +230,7 @@ Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
   if (spec.tokenizer) {
     const Tokenizer& tokenizer = *spec.tokenizer;
     options.tokens = tokenizer.size();
+    options.never = tokenizer.unused();
     STOWAGE_ASSIGN_OR_RETURN(
         std::vector<int32_t> newline,
         tokenizer.Encode("\n", {.special = false, .add_prefix = false}));
@@ -240,6 +241,7 @@ Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
   }
   const Tuning& tuning = *spec.tuning;
   options.tokens = tuning.tokenizer.size();
+  options.never = tuning.tokenizer.unused();
   options.ends = tuning.ends;
   STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                            Write(generator, tuning.prompt, options, writing));
@@ -283,6 +285,7 @@ Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training) {
   GenerationOptions options{.length = kLongestAnswer,
                             .sampler = tuning.sampler,
                             .tokens = tuning.tokenizer.size(),
+                            .never = tuning.tokenizer.unused(),
                             .ends = tuning.ends,
                             .seed = static_cast<uint64_t>(flags.seed)};
   std::vector<ChatMessage> said;

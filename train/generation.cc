@@ -231,6 +231,11 @@ Result<std::vector<int32_t>> Generator::Continue(
   std::mt19937_64 random(options.seed);
   for (int64_t drawn = 1; drawn <= options.length; ++drawn) {
     STOWAGE_RETURN_IF_ERROR(Read(all));
+    for (const int32_t token : options.never) {
+      const auto at = static_cast<size_t>(token);
+      if (token < 0 || at >= logits_.size()) continue;
+      logits_[at] = -std::numeric_limits<float>::infinity();
+    }
     std::span<const float> logits = logits_;
     if (options.tokens > 0) {
       logits = logits.first(

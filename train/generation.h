@@ -66,8 +66,9 @@ struct GenerationOptions {
   Sampler sampler = {};
   /// Of the vocabulary, the first so many may be drawn; 0: all.
   int64_t tokens = 0;
-  std::vector<int32_t> ends = {};  // nothing is drawn after any of them
-  uint64_t seed = 1;               // and nothing else decides what is drawn
+  std::vector<int32_t> never = {};  // of these, those that are not drawn
+  std::vector<int32_t> ends = {};   // nothing is drawn after any of them
+  uint64_t seed = 1;                // and nothing else decides what is drawn
   std::function<void(int64_t drawn)> on_token = {};  // called after each
 };
 

@@ -217,6 +217,7 @@ TEST_CASE("the digest is of all that a tokenizer consists of") {
 
 TEST_CASE("ids that are no tokens are not decoded") {
   const Tokenizer tokenizer = Tokenizer::Create(Parts()).value();
+  CHECK(tokenizer.unused() == Ids{5});
   for (const int32_t id : {5, 9, -1}) {
     const Result<std::string> text = tokenizer.Decode(Ids{0, id});
     REQUIRE(!text.ok());

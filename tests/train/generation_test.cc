@@ -323,6 +323,11 @@ TEST_CASE("the seed alone decides what is drawn, until the end is") {
   for (const int32_t token : Continue(generator, {1}, options)) {
     CHECK(token < 3);
   }
+  options.never = {0, 2, 100'000};
+  for (const double temperature : {0.0, 5.0}) {
+    options.sampler.temperature = temperature;
+    CHECK(Continue(generator, {1}, options) == Tokens(50, 1));
+  }
 }
 
 TEST_CASE("texts and weights that are no good are errors") {
