@@ -309,8 +309,9 @@ Result<Attrs> Parser::ReadAttrs() {
   if (!scan_.Accept('{')) return attrs;
   if (scan_.Accept('}')) return attrs;
   do {
-    STOWAGE_ASSIGN_OR_RETURN(const Name name,
-                             scan_.ReadName("an attribute's name"));
+    STOWAGE_ASSIGN_OR_RETURN(Name name, scan_.ReadName("an attribute's name"));
+    // A loop's, by its former name, for one release.
+    if (name.text == "trips") name.text = "iterations";
     if (attrs.Find(name.text) != nullptr) {
       return scan_.Fail(
           name.pos, StrCat("attribute ", Quoted(name.text), " is given twice"));

@@ -565,25 +565,6 @@ int DepthOf(std::string_view text) {
   return deepest;
 }
 
-// Version 3 named a key, a region and its values otherwise.
-void NameAsNow(Json* json) {
-  if (json->is_object()) {
-    for (const auto& [before, now] :
-         {std::pair("levers", "optimizations"),
-          std::pair("host_stash", "host_offload")}) {
-      if (!json->contains(before)) continue;
-      (*json)[now] = std::move((*json)[before]);
-      json->erase(before);
-    }
-    if (json->contains("region") && (*json)["region"] == "host_stash") {
-      (*json)["region"] = "host_offload";
-    }
-  }
-  if (json->is_structured()) {
-    for (Json& inner : *json) NameAsNow(&inner);
-  }
-}
-
 }  // namespace
 
 std::string PlanToJson(const Plan& plan, const Graph& graph,
@@ -607,7 +588,7 @@ Result<PlanFile> PlanFromJson(std::string_view text) {
     return InvalidArgumentError("[plan file] the JSON nests ", depth,
                                 " deep; expected at most ", kMaxDepth);
   }
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) {
     return InvalidArgumentError(
         "[plan file] no valid JSON in ", text.size(),
@@ -622,12 +603,10 @@ Result<PlanFile> PlanFromJson(std::string_view text) {
                                 "; expected ", Quoted(kFormat));
   }
   STOWAGE_ASSIGN_OR_RETURN(const int64_t version, file.Int("version", 0, kMax));
-  if (version == 3) {
-    NameAsNow(&json);
-  } else if (version != kVersion) {
+  if (version != kVersion) {
     return InvalidArgumentError("[plan file] version ", version,
-                                " is not known here; versions 3 and ", kVersion,
-                                " are");
+                                " is not known here; version ", kVersion,
+                                " is");
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::string graph_text, file.String("graph"));
   Result<Graph> graph = ParseGraph(graph_text);

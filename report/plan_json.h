@@ -7,9 +7,9 @@
 // know our ops: which values are views and how they lie, which operands a node may
 // overwrite. tools/judge_plan.py is such a judge.
 //
-//   {"format": "stowage-plan", "version": 3, "graph": "stowage-ir 1\n...",
+//   {"format": "stowage-plan", "version": 4, "graph": "stowage-ir 1\n...",
 //    "fingerprint": "9d1b...", "alignment": 256,
-//    "budget_bytes": 65536, "optimizations": "micro-batches 1\nrecompute auto\n...",
+//    "budget_bytes": 65536, "optimizations": "micro_batches 1\nrecompute auto\n...",
 //    "regions": {"weights": 512, ...},
 //    "buffers": [{"name": "h", "region": "activations", "offset": 0,
 //                 "size": 256, "lower": 1, "upper": 4}, ...],

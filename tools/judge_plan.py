@@ -36,7 +36,6 @@ import sys
 # In the order in which they lie; the last two are in the host's memory.
 REGIONS = ["weights", "state", "io", "activations", "workspace", "host_state",
            "host_offload"]
-FORMER_REGION = "host_stash"  # of version 3
 OUTSIDE = "outside"  # of a body's plan: where its node's operands and results are
 NOBODY, BACKEND = 0, 1  # these two of the owners that Memory names
 MANY_ITERATIONS = 8
@@ -621,17 +620,6 @@ def overlap(a, b):
     return a[0] < b[1] and b[0] < a[1]
 
 
-def named_as_now(part):
-    """A part of a plan of version 3, by the names of version 4."""
-    if isinstance(part, list):
-        return [named_as_now(each) for each in part]
-    if isinstance(part, dict):
-        return {"host_offload" if key == FORMER_REGION else key:
-                "host_offload" if key == "region" and value == FORMER_REGION
-                else named_as_now(value) for key, value in part.items()}
-    return part
-
-
 def main(arguments):
     if len(arguments) != 2 or arguments[1] in ("-h", "--help"):
         print(__doc__)
@@ -639,11 +627,9 @@ def main(arguments):
     try:
         with open(arguments[1], encoding="utf-8") as file:
             plan = json.load(file)
-        if plan["format"] != "stowage-plan" or plan["version"] not in (3, 4):
+        if plan["format"] != "stowage-plan" or plan["version"] != 4:
             raise ValueError(f"format {plan['format']!r}, version "
-                             f"{plan['version']!r}; expected 'stowage-plan', 3 or 4")
-        if plan["version"] == 3:
-            plan = named_as_now(plan)
+                             f"{plan['version']!r}; expected 'stowage-plan', 4")
         complaints = Judge(plan).judge()
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         print(f"judge_plan: {arguments[1]} is no plan file: {error!r}",

@@ -124,7 +124,7 @@ std::string ToText(const MemoryOptimizations& optimizations) {
   for (const std::string& name : optimizations.always_kept) {
     text += StrCat(" ", Quoted(name));
   }
-  text += "\nremade";
+  text += "\nrecomputed";
   for (const std::string& name : optimizations.always_recomputed) {
     text += StrCat(" ", Quoted(name));
   }

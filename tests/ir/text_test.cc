@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/builder.h"
@@ -16,6 +17,7 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "tests/support/graph_peer.h"
+#include "tests/support/random_control_flow.h"
 
 namespace stowage {
 namespace {
@@ -177,6 +179,41 @@ TEST_CASE("What lies in the host's memory is printed and parsed") {
   Graph other = graph;
   GraphTestPeer::Values(other)[1].on_host = false;
   CHECK_FALSE(Equal(graph, other));
+}
+
+TEST_CASE("Former names of ops and attributes are read for one release") {
+  const auto former = [](std::string text) {
+    for (const auto& [name, before] :
+         {std::pair<std::string_view, std::string_view>("= offload(",
+                                                        "= stash("),
+          {"= offload_update(", "= stash_update("},
+          {"= reload(", "= fetch("},
+          {"{iterations=", "{trips="}}) {
+      for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;) {
+        text.replace(at, name.size(), before);
+      }
+    }
+    return text;
+  };
+  const Graph host = Parse(
+      "stowage-ir 1\n"
+      "graph \"g\" {\n"
+      "  v: f32(3) = host_state {init=ones}\n"
+      "  g: f32(3) = input\n"
+      "  kept: f32(3) = offload(g)\n"
+      "  again: f32(3) = reload(kept)\n"
+      "  v2: f32(3) = offload_update(v, again)\n"
+      "}\n");
+  CHECK(former(ToText(host)).find("= stash_update(") != std::string::npos);
+  CHECK(Equal(Parse(former(ToText(host))), host));
+  int loops = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Graph graph = testing::MakeRandomControlFlow(seed);
+    const std::string text = former(ToText(graph));
+    loops += text.find("{trips=") != std::string::npos;
+    CHECK(Equal(Parse(text), graph));
+  }
+  CHECK(loops > 5);
 }
 
 TEST_CASE("A cache is a leaf that a node may update") {

@@ -79,25 +79,6 @@ TEST_CASE("plans as they are made are sound to both") {
   }
 }
 
-TEST_CASE("plans of version 3 are sound to both") {
-  std::string text = ReadAll(PlanFileOf(Questions()[3]));
-  for (const auto& [name, former] :
-       {std::pair<std::string_view, std::string_view>("\"version\":4",
-                                                      "\"version\":3"),
-        {"\"optimizations\"", "\"levers\""},
-        {"host_offload", "host_stash"},
-        {" = offload_update(", " = stash_update("},
-        {" = reload(", " = fetch("}}) {
-    CHECK(text.find(name) != std::string::npos);
-    for (size_t at; (at = text.find(name)) != std::string::npos;) {
-      text.replace(at, name.size(), former);
-    }
-  }
-  const std::string path = WriteTemp("former.plan", text);
-  CHECK(RunStowage({"check", path}).exit_code == 0);
-  CHECK(Judge(path).exit_code == 0);
-}
-
 TEST_CASE("of plans with one thing wrong both say so, or neither") {
   const Json& whole = Recomputed();
   const int64_t alignment = whole["alignment"];
