@@ -9,7 +9,7 @@
 // denominator depends on inputs alone, as that of a masked mean does: sum(loss * mask) /
 // sum(mask), a cross-entropy with ignored labels or class weights. Such denominators are
 // *totals*: they are summed over all micro-batches before the first of them runs, and are
-// the same in all (autodiff/batch_totals.h).
+// the same in all (autodiff/split_model.h).
 //
 //   const BatchAnalysis analysis = AnalyzeBatch(whole, part);
 //   analysis.values[Index(*part.Find("loss"))].kind == BatchKind::kSum;
@@ -33,7 +33,7 @@ namespace stowage {
 // micro-batches, and where in it a micro-batch lies. Found by comparing shapes.
 //
 //   BatchAxes axes(whole, whole);
-//   for each micro_batch: STOWAGE_RETURN_IF_ERROR(axes.Add(micro_batch));
+//   for each micro-batch: STOWAGE_RETURN_IF_ERROR(axes.Add(micro_batch));
 //                   ... axes.Part(micro_batch, input, whole_input) ...
 //   STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
 
@@ -69,7 +69,7 @@ class BatchAxes {
  private:
   struct Split {
     int axis = 0;
-    int64_t start = 0, end = 0;  // of the last added micro_batch
+    int64_t start = 0, end = 0;  // of the last added micro-batch
   };
 
   Status Mismatch(const Graph& micro_batch, const ValueInfo& info,

@@ -4,7 +4,7 @@
 // A training step that takes its batch in micro-batches, so that only one micro-batch's
 // activations are alive at a time.
 //
-//   const Graph* const micro_batches[] = {&half, &half};  // of the same model
+//   const Graph* const micro-batches[] = {&half, &half};  // of the same model
 //   Result<MicroBatchedStep> step =
 //       BuildMicroBatchedStep(whole, micro_batches, "loss", {.optimizer = AdamW{}});
 
@@ -22,7 +22,7 @@
 
 namespace stowage {
 
-// What a step is whose batch is taken in micro_batches: a graph, and where in it each micro_batch
+// What a step is whose batch is taken in micro-batches: a graph, and where in it each micro-batch
 // begins.
 //
 //   Result<MicroBatchedStep> step =
@@ -83,7 +83,7 @@ struct RepeatedMicroBatch {
   /// each, as a fill that one `slice_update` writes to. The micro-batch reads the first
   /// part of what is cut.
   Graph graph = {};
-  NodeId first = 0;                 // the first node of the micro_batch
+  NodeId first = 0;                 // the first node of the micro-batch
   NodeId updates = 0;               // the first node that is no micro-batch's
   std::vector<std::string> cut;     // names of inputs
   std::vector<std::string> joined;  // names of the fills

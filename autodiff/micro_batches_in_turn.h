@@ -5,7 +5,7 @@
 // their outputs put together, their states handed on, and their gradients told to
 // whoever adds them up.
 //
-//   MicroBatchesInTurn loop(whole, whole, micro_batches, "loss", {}, options, &g);
+//   MicroBatchesInTurn loop(whole, whole, micro-batches, "loss", {}, options, &g);
 //   STOWAGE_RETURN_IF_ERROR(loop.Run(MicroBatches::kAll, &updater, add, [] {}));
 //   return FinishMicroBatches(g, loop.begins(), loop.counts());
 
@@ -31,7 +31,7 @@
 
 namespace stowage {
 
-// What a step gives out whose batch is taken in micro_batches: the outputs of the micro_batches
+// What a step gives out whose batch is taken in micro-batches: the outputs of the micro-batches
 // put together to those of the batch.
 //
 // How an output follows from those of the micro-batches is known (autodiff/batch_analysis.h). One
@@ -45,7 +45,7 @@ namespace stowage {
 //
 //   MicroBatchOutputs outputs(whole, whole, model, "loss", &g);
 //   outputs.Begin(first_micro_batch);
-//   for each micro_batch: outputs.Add(micro_batch, share, linker);  // after its forward part
+//   for each micro-batch: outputs.Add(micro_batch, share, linker);  // after its forward part
 //                   outputs.AddLoss(micro_batch, share, linker);
 //   STOWAGE_RETURN_IF_ERROR(outputs.Finish());
 
@@ -116,7 +116,7 @@ struct Gradient {
   Value param;
   Value gradient;
   SourceLoc source;
-  bool is_first, is_last;  // micro_batch
+  bool is_first, is_last;  // micro-batch
 };
 
 /// Everything of a step but what becomes of the gradients.

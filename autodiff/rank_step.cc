@@ -127,7 +127,7 @@ class RankUpdates {
   Updater& updater_;
   GraphBuilder& g_;
   GradientBuckets buckets_;
-  bool is_last_ = false;                 // micro_batch
+  bool is_last_ = false;                 // micro-batch
   std::map<std::string, Value> params_;  // by name, as sums_ and squares_
   std::map<std::string, Value> sums_;
   std::map<std::string, Value> squares_;

@@ -17,8 +17,8 @@ and names stay), and then
             measures nothing else
   tight     the steps in f32 again in 60 % of the arena that they take, recomputing and
             offloading; or in the smallest budget, where that is above. Where the table
-            of nets says so, all steps take the batch in micro_batches; the arena is that of
-            one micro_batch
+            of nets says so, all steps take the batch in micro-batches; the arena is that of
+            one micro-batch
   back      the file as it was written back after the steps: ONNX Runtime's logits
             against ours, likewise
   arena     of the step, over its lower bound, and how long planning it takes, the whole

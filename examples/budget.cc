@@ -15,7 +15,7 @@ int main() {
   TrainingSpec spec{.model = Nano(ModelPurpose::kTrain), .batch = 8};
   spec.budget = Must(Train(spec)).plan().arena_bytes() * 35 / 100;
   spec.optimizations =
-      MemoryOptimizations{};  // not the batch in micro_batches: losses change by no bit
+      MemoryOptimizations{};  // not the batch in micro-batches: losses change by no bit
   spec.programs = {{"evaluate", Nano(ModelPurpose::kEvaluate), /*batch=*/8}};
   Training nano = Must(Train(spec));
   nano.Initialize(/*seed=*/1);

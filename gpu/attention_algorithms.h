@@ -1,15 +1,15 @@
 #ifndef STOWAGE_GPU_ATTENTION_ALGORITHMS_H_
 #define STOWAGE_GPU_ATTENTION_ALGORITHMS_H_
 
-// The ways in which attention of 16 bits and its gradient are computed on tensor cores. All
-// of them round alike, but none need add in the order of another: a way is chosen once, and
+// The algorithms in which attention of 16 bits and its gradient are computed on tensor cores. All
+// of them round alike, but none need add in the order of another: an algorithm is chosen once, and
 // kept (gpu/attention_autotuner.h).
 //
 //   AttentionAlgorithms ways = {AttentionAlgorithm::kWarps};
 //   ways.Add(AttentionAlgorithm::kWarpgroups);
 //   ways.first() == AttentionAlgorithm::kWarps;
 //
-// A new way is a name here, a row of the table in known_attention_algorithms.cc, and its functions
+// A new algorithm is a name here, a row of the table in known_attention_algorithms.cc, and its functions
 // in rows of the tables in gpu/kernels/attention.cu.cc.
 
 #include <bit>
@@ -26,7 +26,7 @@ enum class AttentionAlgorithm : uint8_t {
 };
 inline constexpr int kNumAttentionAlgorithms = 3;
 
-/// A set of ways.
+/// A set of algorithms.
 class AttentionAlgorithms {
  public:
   constexpr AttentionAlgorithms() = default;

@@ -25,7 +25,7 @@ constexpr ChoicesKind kAttentionKind = {
     .name = "attention",
     .key_numbers = std::tuple_size_v<AttentionKey>,
     .choice_words = 1,
-    .says = "in which ways attention is computed"};
+    .says = "by which algorithms attention is computed"};
 
 // What an address is a multiple of, as far as a kernel may care.
 int64_t AlignmentOf(const std::byte* address) {
@@ -33,7 +33,7 @@ int64_t AlignmentOf(const std::byte* address) {
   return int64_t{1} << std::min(std::countr_zero(bits), 4);
 }
 
-// The ways there are, the op, the type, sizes, the band, whether there are key lengths,
+// The algorithms there are, the op, the type, sizes, the band, whether there are key lengths,
 // how operands lie, and what they are aligned to, results included.
 AttentionKey AttentionKeyOf(const Launch& launch, AttentionAlgorithms ways) {
   AttentionKey key = {};
@@ -84,9 +84,10 @@ Result<AttentionAutotuner> AttentionAutotuner::Open(
     if (asked.empty()) return autotuner;
     return Error{
         ErrorCode::kInvalidArgument,
-        StrCat("[gpu] attention may be computed in ", autotuner.allowed_.size(),
-               " ways, and there is no folder to keep in which; give one "
-               "(GpuOptions::algorithm_folder), or one way")};
+        StrCat("[gpu] attention may be computed by ", autotuner.allowed_.size(),
+               " algorithms, and there is no folder to keep the choice in; "
+               "give one "
+               "(GpuOptions::algorithm_folder), or one algorithm")};
   }
   STOWAGE_ASSIGN_OR_RETURN(
       autotuner.kept_,
@@ -152,8 +153,9 @@ Result<std::optional<AttentionAlgorithm>> AttentionAutotuner::Try(
   return Error{
       ErrorCode::kInvalidArgument,
       StrCat("[gpu] ", Quoted(kept_->path()), " is damaged: it has attention ",
-             "computed in way ", kept[0], ", which was not to be chosen from; ",
-             "put it back from a copy, or remove it to have ways tried "
+             "computed by algorithm ", kept[0],
+             ", which was not to be chosen from; ",
+             "put it back from a copy, or remove it to have algorithms tried "
              "again, which may change the last bits of results")};
 }
 

@@ -1,11 +1,11 @@
 #ifndef STOWAGE_GPU_ATTENTION_AUTOTUNER_H_
 #define STOWAGE_GPU_ATTENTION_AUTOTUNER_H_
 
-// By which way each launch of attention is computed. Of several that may be taken, a trial
+// By which algorithm each launch of attention is computed. Of several that may be taken, a trial
 // (gpu/attention_trial.h) chooses when a program is bound: once for each type, shape, mask,
 // layout and alignment, and for attention and its gradient apart. What it chose is kept in
 // a file (runtime/autotune_cache.h), of one device, its driver, and the very sources of the
-// kernels: whether a way is right is known of these alone. Where there was no memory for a
+// kernels: whether an algorithm is right is known of these alone. Where there was no memory for a
 // trial, a program takes products of warps, and the next one tries again.
 //
 //   AttentionAutotuner::Untried untried;  // of one program
@@ -51,9 +51,9 @@ class AttentionAutotuner {
                                          const std::string& folder,
                                          const DeviceTraits& traits);
 
-  /// One of `ways`, each of which takes the launch. What is not known yet is tried: on
+  /// One of `algorithms`, each of which takes the launch. What is not known yet is tried: on
   /// `stream`, outside of a capture; where that finds nothing, it is noted in `untried`.
-  /// Errors: that of a device that a trial broke, for which the first way is kept then;
+  /// Errors: that of a device that a trial broke, for which the first algorithm is kept then;
   /// those of AutotuneCache::Keep.
   Result<AttentionAlgorithm> Choose(const Launch& launch,
                                     AttentionAlgorithms ways, Device& device,

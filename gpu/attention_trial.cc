@@ -154,7 +154,7 @@ class Trial {
 
   // Takes memory, and fills operands.
   Status Open();
-  // What two runs give, to the bit. Error: why the way is left out.
+  // What two runs give, to the bit. Error: why the algorithm is left out.
   Result<ResultBytes> Run(AttentionAlgorithm way);
   Status Compare(const ResultBytes& expected, const ResultBytes& found) const;
   Result<double> Seconds(AttentionAlgorithm way);
@@ -421,7 +421,7 @@ Result<AttentionTrial> TryAttention(const Launch& launch,
         StrCat(divider, "by ", AttentionAlgorithmName(way), " ", what);
     divider = ", ";
   };
-  // Whether the device is there after what a way has done.
+  // Whether the device is there after what an algorithm has done.
   const auto outlive = [&](AttentionAlgorithm way) -> Status {
     const Status alive = device.Synchronize(stream);
     if (alive.ok()) return {};

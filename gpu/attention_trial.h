@@ -1,7 +1,7 @@
 #ifndef STOWAGE_GPU_ATTENTION_TRIAL_H_
 #define STOWAGE_GPU_ATTENTION_TRIAL_H_
 
-// Which way of attention a device computes rightly and fastest: a launch is run in each,
+// Which algorithm of attention a device computes rightly and fastest: a launch is run in each,
 // what came out is compared with that of the first, and those that agree are timed.
 //
 //   const Result<AttentionTrial> tried = TryAttention(launch, ways, device, stream);
@@ -14,7 +14,7 @@
 // all heads.
 //
 // What it cannot survive: a kernel that makes the device fail, by which the process has
-// lost it, and one that never ends. So ways that no device of a kind has run are tried only
+// lost it, and one that never ends. So algorithms that no device of a kind has run are tried only
 // where they were asked for.
 
 #include <optional>
@@ -36,13 +36,13 @@ struct AttentionTrial {
   std::string found;
 };
 
-/// Runs each of `ways` twice, after its results were made NaN. A way is left out where
+/// Runs each of `algorithms` twice, after its results were made NaN. An algorithm is left out where
 /// something fails, an index is reported, the two runs differ in a bit, a number is not
-/// finite, or one differs from the first way's by more than 1/128 of the result's largest,
+/// finite, or one differs from the first algorithm's by more than 1/128 of the result's largest,
 /// of log_sum_exp by 1e-5 of it or of 1. Of the others the fastest is chosen; the first
 /// where that is not sound itself. Precondition: `launch` is of attention, attention_grad or
-/// attention_qkv_grad, in 16 bits, and all ways take it, of which the first is known to be
-/// right. Error: a way has made the device fail.
+/// attention_qkv_grad, in 16 bits, and all algorithms take it, of which the first is known to be
+/// right. Error: an algorithm has made the device fail.
 Result<AttentionTrial> TryAttention(const Launch& launch,
                                     AttentionAlgorithms ways, Device& device,
                                     Stream stream);

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_GPU_KNOWN_ATTENTION_ALGORITHMS_H_
 #define STOWAGE_GPU_KNOWN_ATTENTION_ALGORITHMS_H_
 
-// What is known of each way of attention: its name, which devices have it, and on which it
+// What is known of each algorithm of attention: its name, which devices have it, and on which it
 // was seen to be right.
 //
 //   const AttentionAlgorithms ways = AttentionAlgorithmsOf(device->traits(), {});

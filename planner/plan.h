@@ -32,7 +32,7 @@
 // What it is handed, and what it hands back, lies outside, where the operands and the
 // results of the node are: nothing is copied in or out. Bodies of one cond start at the
 // same base, since only one of them runs. What a body keeps in the host's memory lies in
-// the node's part of that: a buffer among the host's offload, which is there for the time of
+// the node's part of that: a buffer among what is offloaded to the host, which is there for the time of
 // the node, and in which each iteration offloads over what the one before has.
 //
 // An operand of a cond that nothing reads behind it dies in its bodies, in each where

@@ -123,7 +123,7 @@ std::string FittedText(const FittedStep& step,
     text += StrCat("by the times of its ops a step takes ",
                    Fixed(1e3 * predicted->step_seconds, 3), " ms, ",
                    Fixed(predicted->extra_percent, 2),
-                   " % more than without an optimization");
+                   " % more than without memory optimizations");
     if (predicted->estimated > 0) {
       text += StrCat("; ", predicted->estimated, " of ", step.graph.num_nodes(),
                      " are estimated");

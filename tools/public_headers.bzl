@@ -3,7 +3,7 @@
     public_headers(
         name = "stowage",
         libraries = ["@nlohmann_json//:json"],
-        deps = [":umbrella header"],
+        deps = [":umbrella_header"],
     )
 
 Within this repository a header is included by its path, "base/result.h". A user may

@@ -130,7 +130,7 @@ int RunReport(const ReportFlags& flags) {
 void AddReport(Program& program) {
   Options options = program.AddSubcommand(
       "report",
-      "Print a plan file as text, JSON, image, page, trace or "
+      "Print a plan file as text, JSON, SVG, page, trace or "
       "stream, or compare two",
       "stowage report kept.plan recomputed.plan --format html "
       "-o both.html");

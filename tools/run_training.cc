@@ -582,12 +582,12 @@ int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
             << FormatBytes(plan.arena_bytes()) << " (" << plan.arena_bytes()
             << " bytes)";
   if (budget) std::cout << ", within a budget of " << FormatBytes(*budget);
-  std::cout << "; the smallest budget that works with these optimizations is "
-            << FormatBytes(*smallest) << " (" << *smallest << " bytes)\n"
-            << speed->how << ": a step takes about "
-            << Fixed(speed->step_seconds, 3) << " s, "
-            << Fixed(speed->tokens_per_second, 0) << " " << task.token_name()
-            << "/s\n";
+  std::cout
+      << "; the smallest budget that works with these memory optimizations is "
+      << FormatBytes(*smallest) << " (" << *smallest << " bytes)\n"
+      << speed->how << ": a step takes about " << Fixed(speed->step_seconds, 3)
+      << " s, " << Fixed(speed->tokens_per_second, 0) << " "
+      << task.token_name() << "/s\n";
   return kExitDone;
 }
 

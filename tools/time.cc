@@ -226,7 +226,7 @@ int RunTime(const TimeFlags& flags) {
             << " ms\n";
   if (without) {
     std::cerr << Fixed(measured->extra_percent, 2)
-              << " % more than without an optimization, by pairs of steps";
+              << " % more than without memory optimizations, by pairs of steps";
     if (*predicted) {
       std::cerr << "; predicted " << Fixed((*predicted)->extra_percent, 2)
                 << " %";

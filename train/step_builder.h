@@ -2,7 +2,7 @@
 #define STOWAGE_TRAIN_STEP_BUILDER_H_
 
 // Training steps from a model: of the whole batch, or of its micro-batches one after the
-// other, as the planner asks for them (planner/fit/micro-batches/micro-batches.h); or those of one of
+// other, as the planner asks for them (planner/fit/micro_batches/micro_batches.h); or those of one of
 // several ranks, each of which takes its part of the batch so.
 //
 //   StepBuilder build = BuildSteps(model, /*batch=*/64, "loss", {});

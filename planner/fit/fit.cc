@@ -57,7 +57,7 @@ StepBuilder OfNotTooMany(StepBuilder build) {
   };
 }
 
-// What a value is called in all micro-batches, of one that has a name in a micro_batch: "x" of "x/2".
+// What a value is called in all micro-batches, of one that has a name in a micro-batch: "x" of "x/2".
 std::string WithoutMicroBatch(const std::string& name) {
   const size_t slash = name.rfind('/');
   const bool is_micro_batch =
@@ -316,7 +316,7 @@ Result<StepFitter::Ordered*> StepFitter::InMemoryOrder(int64_t micro_batches) {
   return ordered.get();
 }
 
-// The step in the order that needs less, where that costs no more. In more micro_batches
+// The step in the order that needs less, where that costs no more. In more micro-batches
 // a step costs more, in whatever order.
 Result<FittedStep> StepFitter::TakeOrder(Result<FittedStep> step,
                                          Bytes budget) {

@@ -4,8 +4,8 @@
 // Makes a training step fit a budget, at the least cost that the optimizations allow:
 //
 //   given       the step as it is
-//   choose      the optimizations, and how far each is drawn
-//   micro_batches      the batch in micro_batches, one after the other
+//   choose      the optimizations, and how far each goes
+//   micro-batches      the batch in micro-batches, one after the other
 //   offload     states and forward values in the host's memory
 //   recompute   forward values that die, and are made again
 //   order       the nodes in an order that needs less
@@ -68,7 +68,7 @@ class StepFitter {
   StepFitter& operator=(StepFitter&&) noexcept;
   ~StepFitter();
 
-  /// The cheapest step found that fits `budget`; without one, the fewest micro_batches
+  /// The cheapest step found that fits `budget`; without one, the fewest micro-batches
   /// and nothing moved. Micro-batches that the builder refuses with kUnsupported, as those
   /// that would change the loss, are not tried where it takes fewer. A larger budget never
   /// costs more, nor do more memory optimizations.
@@ -114,7 +114,7 @@ class StepFitter {
   StepBuilder build_;
   FitOptions options_;
   std::unique_ptr<fit::Grid> grid_;
-  std::map<int64_t, std::unique_ptr<Ordered>> ordered_;  // by micro_batches
+  std::map<int64_t, std::unique_ptr<Ordered>> ordered_;  // by micro-batches
 };
 
 // How a graph becomes a program, one way for all: training steps, evaluation, generation,

@@ -106,7 +106,7 @@ class Grid {
 
   const StepBuilder build_;
   const Variant::Options options_;
-  std::map<int64_t, Sample> samples_;  // by micro_batches
+  std::map<int64_t, Sample> samples_;  // by micro-batches
   std::map<std::tuple<int64_t, Share, InsideWay>, std::unique_ptr<Variant>>
       variants_;
   // Ways to make iterations again, kKept first, once known.

@@ -5,7 +5,7 @@
 // leaves the results as they are; micro-batches alone change how sums are rounded.
 //
 //   MemoryOptimizations optimizations;                          // recomputation and offloading
-//   optimizations.micro_batches = MicroBatchesToTry(batch);     // and the batch in micro_batches
+//   optimizations.micro_batches = MicroBatchesToTry(batch);     // and the batch in micro-batches
 //   optimizations.recompute = Recompute::kCheap;   // but nothing expensive runs again
 //
 // A larger set of optimizations never refuses a budget that a smaller one takes, nor
@@ -134,7 +134,7 @@ struct Price {
 };
 
 /// One Pareto point: the smallest budget it fits, and what is extra beyond the step
-/// of fewest micro_batches: micro-batches and copies included in extra_cost, micro-batches in
+/// of fewest micro-batches: micro-batches and copies included in extra_cost, micro-batches in
 /// extra_flops.
 struct ParetoPoint {
   Bytes arena = 0;

@@ -1,4 +1,4 @@
-// A batch taken in micro_batches: the same step as the whole batch, in less memory.
+// A batch taken in micro-batches: the same step as the whole batch, in less memory.
 
 #include "autodiff/micro_batches.h"
 

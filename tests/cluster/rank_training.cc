@@ -1,9 +1,9 @@
-// One rank of several that mpirun has started, or one alone that takes as many micro_batches:
+// One rank of several that mpirun has started, or one alone that takes as many micro-batches:
 // trains a model for some steps, and prints its losses, and a digest of its params and
 // states whole, bit for bit. Ends badly where the arena or what is sent is not as planned.
 //
 //   mpirun -n 2 rank_training MODEL BATCH STEPS SHARDING [TIGHT]
-//   rank_training MODEL BATCH STEPS 2      # micro_batches
+//   rank_training MODEL BATCH STEPS 2      # micro-batches
 //
 // With TIGHT, each rank has so many times the least budget that recomputation and
 // offloading can train in.
@@ -48,7 +48,7 @@ struct Asked {
   std::string model;
   int64_t batch = 1;
   int64_t steps = 1;
-  std::string how;  // a sharding, or alone a number of micro_batches
+  std::string how;  // a sharding, or alone a number of micro-batches
   std::optional<double> tight;
 };
 

@@ -322,8 +322,8 @@ TEST_CASE("a damaged file, or none to keep in, is an error") {
   CHECK(damaged.code == ErrorCode::kInvalidArgument);
   CHECK(damaged.message.find(
             StrCat("\"", path,
-                   "\" is damaged at line 3; it says in which ways attention "
-                   "is computed")) != std::string::npos);
+                   "\" is damaged at line 3; it says by which algorithms "
+                   "attention is computed")) != std::string::npos);
   // A way that was not there to be chosen.
   REQUIRE(whole.ends_with(" 0 ;\n"));
   std::ofstream(path, std::ios::trunc)
@@ -331,14 +331,15 @@ TEST_CASE("a damaged file, or none to keep in, is an error") {
   const auto run = Run(Open(folder), {});
   REQUIRE_FALSE(run.ok());
   CHECK(run.error().code == ErrorCode::kInvalidArgument);
-  CHECK(run.error().message.find("is damaged: it has attention computed in way "
-                                 "7") != std::string::npos);
+  CHECK(run.error().message.find(
+            "is damaged: it has attention computed by algorithm "
+            "7") != std::string::npos);
   // Nobody looks at it where nothing is chosen.
   Outputs(Open(folder, {AttentionAlgorithm::kWarps}));
   CHECK(OpeningError(kTwoWays, "")
-            .message.find(
-                "[gpu] attention may be computed in 2 ways, and there is no "
-                "folder to keep in which") == 0);
+            .message.find("[gpu] attention may be computed by 2 algorithms, "
+                          "and there is no "
+                          "folder to keep the choice in") == 0);
 }
 
 TEST_CASE("a run op by op takes the way that was chosen") {

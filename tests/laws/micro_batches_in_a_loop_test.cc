@@ -1,4 +1,4 @@
-// Law 11 for micro_batches: a batch whose micro-batches a loop runs gives the bits of one whose
+// Law 11 for micro-batches: a batch whose micro-batches a loop runs gives the bits of one whose
 // micro-batches stand one after the other in the program, whatever runs again in them.
 
 #include <doctest/doctest.h>

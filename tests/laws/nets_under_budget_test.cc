@@ -1,11 +1,11 @@
 // Every net that is built in trains in 40 % of the arena that its step takes when
 // nothing presses, and no bit of its losses, params and states changes, but for two that
-// take their batch in micro_batches: then losses are the same but for rounding.
+// take their batch in micro-batches: then losses are the same but for rounding.
 //
 // Nets are as deep as they are built in, on images that are small, in batches that are
 // not: what a budget can take away is activations, and states, which may lie on the host,
 // while params stay in the arena. With few small images they would be all there is. For
-// the same reason vgg19 and unet, whose params are the most beside what they make of a
+// the same reason vgg19 and unet, whose params are the most beside what they make of an
 // image, are a quarter as wide.
 //
 // What one node reads and writes at a time is all that there is to a step at the least.

@@ -184,7 +184,7 @@ TEST_CASE("in micro-batches a state is written by each of them, in order") {
   const Run expected = Train30(*micro_batches, kBatch);
   CHECK(expected.losses.back() < 0.7f * expected.losses.front());
   CHECK(expected.guess.size() == kBatch * 4);
-  // 120 micro-batches of one spread, from 1 towards it by a tenth each; every micro-batch of a
+  // 120 micro-batches of one spread, from 1 towards it by a tenth each; every piece of a
   // sine has a spread near 2 / sqrt(2).
   for (const float s : expected.spread) {
     CHECK(s == doctest::Approx(std::sqrt(2.0)).epsilon(0.05));

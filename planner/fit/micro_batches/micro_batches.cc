@@ -255,7 +255,7 @@ class Repeater {
   GraphBuilder body_, to_;
   GraphCopy inner_, outer_;
   std::vector<Cut> cuts_;
-  std::vector<ValueId> whole_;   // of all micro_batches: leaves, or made before
+  std::vector<ValueId> whole_;   // of all micro-batches: leaves, or made before
   std::vector<NodeId> sums_;     // an add each
   std::vector<NodeId> joins_;    // a slice_update each
   std::vector<Value> operands_;  // of the loop, in the outer graph

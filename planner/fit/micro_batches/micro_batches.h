@@ -31,7 +31,7 @@
 
 namespace stowage {
 
-/// How the first micro-batch of a graph is repeated (planner/fit/micro-batches/micro-batches.h).
+/// How the first micro-batch of a graph is repeated (planner/fit/micro_batches/micro_batches.h).
 struct MicroBatchLoop {
   /// Inputs of which the micro-batch takes the first part, by a `slice` of the first axis;
   /// the next micro-batch takes the next.
@@ -44,7 +44,7 @@ struct MicroBatchLoop {
 /// A step of one or more micro-batches.
 struct SampledStep {
   Graph graph;
-  /// By micro_batch: its first node, and how many micro-batches of the step it stands for.
+  /// By micro-batch: its first node, and how many micro-batches of the step it stands for.
   std::vector<NodeId> begins = {0};
   std::vector<int64_t> counts = {1};
   /// The origin (Node::origin) of what is made once, before the first micro-batch, and stays; ""
@@ -54,7 +54,7 @@ struct SampledStep {
   std::optional<MicroBatchLoop> loop = {};
 };
 
-/// Builds the step of so many micro_batches: all of them, one of each kind, or one for all
+/// Builds the step of so many micro-batches: all of them, one of each kind, or one for all
 /// that a loop repeats. It may always build what comes before in this list.
 enum class Sampling : uint8_t { kAll, kOneOfAKind, kOneForAll };
 using StepBuilder = std::function<Result<SampledStep>(int64_t micro_batches,
@@ -103,7 +103,7 @@ std::vector<RecomputedNode> InAllMicroBatches(
 //   w, m = update(w, m, grad:w)               grad:w = add(sum:w, dw)
 //                                           w, m = update(w, m, grad:w)
 //
-// MemoryOptimizations do what they do to the sample, in which a micro-batch is nodes like any others, and
+// Memory optimizations do what they do to the sample, in which a micro-batch is nodes like any others, and
 // the loop is made last. The live bytes of the step at each time of its body are those
 // of the sample: what adds up lies there from the start, as leaves of role saved.
 //

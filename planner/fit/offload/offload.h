@@ -82,7 +82,7 @@ int ValuesOffloaded(const Node& node);
 // The body of a loop that goes back and makes its iterations again first is a small training
 // step of its own, as is that of the gradient of a branch (planner/fit/recompute/bodies.h).
 // What its forward part makes and its gradient reads can be offloaded and reloaded in it, as
-// in any step, which lowers the workspace of the node, and costs copies in every iteration. A
+// in any step, which lowers the workspace of the node, and costs copies in every iteration. An
 // iteration offloads for itself alone.
 //
 //   { a0 = tanh(...)                    { a0 = tanh(...)

@@ -60,7 +60,7 @@ struct RecomputeChoice {
   double cost = 0;        // extra
   Script script = {};     // what runs again
   // Once packed: of the step that was searched, and of the whole step that it may
-  // be a sample of (planner/fit/micro-batches/micro-batches.h).
+  // be a sample of (planner/fit/micro_batches/micro_batches.h).
   std::optional<Bytes> arena = {};
   std::optional<Bytes> whole_arena = {};
 };

@@ -177,7 +177,7 @@ TEST_CASE("what is told to run again in bodies is what more the step runs") {
     CHECK(fitted.price.extra_cost == doctest::Approx(more));
     const int64_t more_runs = RunsOf(fitted.graph) - RunsOf(step);
     if (in == BlocksIn::kBranchInLoop) {
-      // A branch that runs again in a trip counts as one node, with all in its body.
+      // A branch that runs again in an iteration counts as one node, with all in its body.
       CHECK(fitted.price.recomputed_nodes > 0);
       CHECK(fitted.price.recomputed_nodes < more_runs);
     } else {
