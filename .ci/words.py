@@ -57,7 +57,7 @@ def uses_in(text):
     found = []
     for identifier in IDENTIFIER.findall(text):
         for prefix, term in PREFIXES.items():
-            if re.match(rf"{prefix}([A-Z]|$)", identifier):
+            if re.match(rf"{prefix}([A-Z0-9]|$)", identifier):
                 found.append((identifier, term))
         for part in PART.findall(identifier):
             if part.lower() in RETIRED:

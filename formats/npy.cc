@@ -352,8 +352,7 @@ constexpr size_t kEndBytes = 22;
 constexpr size_t kMaxComment = 0xFFFF;
 constexpr uint32_t kStored = 0;
 constexpr uint32_t kDeflated = 8;
-constexpr uint32_t kMost32 =
-    0xFFFFFFFF;  // in its place ZIP64 has another field
+constexpr uint32_t kMax32 = 0xFFFFFFFF;  // in its place ZIP64 has another field
 constexpr size_t kMaxEntries = 0xFFFE;
 constexpr std::string_view kExtension = ".npy";
 
@@ -422,7 +421,7 @@ class Archive {
         Number(bytes_, *end + 8, 2) != count) {
       return Fail("is one of several parts of an archive, which is not read");
     }
-    if (count > kMaxEntries || size == kMost32 || start == kMost32) {
+    if (count > kMaxEntries || size == kMax32 || start == kMax32) {
       return Fail("is an archive of 4 GiB or more (ZIP64), which is not read");
     }
     if (start > *end || size > *end - start) {
@@ -461,8 +460,8 @@ class Archive {
       return Fail(StrCat("has a file ", Quoted(entry.name), " that ", why));
     };
     if (entry.flags & 1) return fail("is encrypted, which is not read");
-    if (entry.packed_size == kMost32 || entry.size == kMost32 ||
-        entry.local == kMost32) {
+    if (entry.packed_size == kMax32 || entry.size == kMax32 ||
+        entry.local == kMax32) {
       return fail("has 4 GiB or more (ZIP64), which is not read");
     }
     if (entry.local > bytes_.size() ||
@@ -566,7 +565,7 @@ Result<std::string> NpzBytes(std::span<const NamedArray> arrays) {
     }
     STOWAGE_ASSIGN_OR_RETURN(const std::string content, NpyBytes(named.array));
     if (bytes.size() + content.size() + list.size() + name.size() >=
-        kMost32 - (kLocalBytes + 2 * kEntryBytes + 2 * name.size())) {
+        kMax32 - (kLocalBytes + 2 * kEntryBytes + 2 * name.size())) {
       return fail("the arrays take 4 GiB or more, which is not written");
     }
     // What the two headers of a file share: versions, flags, method, the first of

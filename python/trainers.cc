@@ -316,10 +316,10 @@ py::tuple Trainer::EvaluationParts(bool is_partial) {
   const bool is_fixed = model.evaluate_resized != nullptr;
   struct Graphs {
     Graph whole, part;
-    // Of pairs (graph, graph of fewer examples): any of these lists tells whether an
-    // output follows from single examples. Rows of groups of two or more follow from
-    // batches of two or of three, not from both.
-    std::vector<std::vector<std::pair<Graph, Graph>>> for_one;
+    // Graphs of other sizes: any of these lists tells whether an output of `part` follows
+    // from single examples. Rows of groups of two or more may follow from batches of one
+    // of two coprime sizes, not from both.
+    std::vector<std::vector<Graph>> for_one;
     std::string why_not_one;
   };
   Graphs graphs;
@@ -328,31 +328,39 @@ py::tuple Trainer::EvaluationParts(bool is_partial) {
     STOWAGE_ASSIGN_OR_RETURN(graphs.part, model.evaluate(evaluation_batch_));
     STOWAGE_ASSIGN_OR_RETURN(graphs.whole, resized(2 * evaluation_batch_));
     if (!is_partial) return {};
-    const std::vector<std::pair<int64_t, int64_t>> sizes[] = {
-        {{evaluation_batch_, 1}}, {{6, 2}, {6, 3}}};
-    for (const auto& pairs : sizes) {
-      std::vector<std::pair<Graph, Graph>> made;
-      for (const auto& [more, fewer] : pairs) {
-        Result<Graph> of_more = resized(more), of_fewer = resized(fewer);
-        for (const Result<Graph>* each : {&of_more, &of_fewer}) {
-          if (!each->ok()) graphs.why_not_one = each->error().message;
+    const std::vector<int64_t> sizes[] = {
+        {1}, {evaluation_batch_ == 2 ? 5 : 2, evaluation_batch_ == 3 ? 5 : 3}};
+    for (const std::vector<int64_t>& of_list : sizes) {
+      std::vector<Graph> made;
+      for (const int64_t size : of_list) {
+        Result<Graph> other = resized(size);
+        if (!other.ok()) {
+          graphs.why_not_one = other.error().message;
+          break;
         }
-        if (!of_more.ok() || !of_fewer.ok()) break;
-        made.emplace_back(*std::move(of_more), *std::move(of_fewer));
+        made.push_back(*std::move(other));
       }
-      if (made.size() == pairs.size())
+      if (made.size() == of_list.size()) {
         graphs.for_one.push_back(std::move(made));
+      }
     }
     return {};
   };
   const Status built = ResultWithoutGil(build);
   py::dict parts;
   py::list axes;
+  // Of one example at a time, what has a first dimension of 1 is that example's.
+  const auto is_alone = [&](const Shape& shape) {
+    return is_fixed && evaluation_batch_ == 1 && shape.rank() > 0 &&
+           shape[0] == 1;
+  };
   if (!built.ok()) {
     // Of one batch alone.
-    for (const GraphOutput& output : RunnerOf("evaluate").graph().outputs()) {
-      parts[py::str(output.name)] =
-          py::make_tuple(built.error().message, 0, 1, "");
+    const Graph& graph = RunnerOf("evaluate").graph();
+    for (const GraphOutput& output : graph.outputs()) {
+      const bool is_one = is_alone(graph.value(output.value).type.shape);
+      parts[py::str(output.name)] = py::make_tuple(
+          is_one ? std::string("examples") : built.error().message, 0, 1, "");
     }
     for (const auto& [name, type] : evaluation_inputs_.inputs) {
       const bool has_examples =
@@ -373,14 +381,14 @@ py::tuple Trainer::EvaluationParts(bool is_partial) {
   // Why an output does not follow from single examples.
   const auto why_whole = [&](size_t i, const BatchValue& value) {
     std::string why = graphs.why_not_one;
-    for (const auto& pairs : graphs.for_one) {
+    for (const std::vector<Graph>& others : graphs.for_one) {
       bool is_each = true;
-      for (const auto& [more, fewer] : pairs) {
-        const BatchAnalysis analysis = AnalyzeBatch(
-            more, fewer, {.has_totals = false, .has_shares = false});
+      for (const Graph& fewer : others) {
+        const BatchAnalysis of_sizes = AnalyzeBatch(
+            graphs.part, fewer, {.has_totals = false, .has_shares = false});
         if (i >= fewer.outputs().size()) return why;
         const BatchValue& of_fewer =
-            analysis.values[static_cast<size_t>(fewer.outputs()[i].value)];
+            of_sizes.values[static_cast<size_t>(fewer.outputs()[i].value)];
         is_each &= of_fewer.kind == value.kind && of_fewer.axis == value.axis;
         if (!of_fewer.why.empty()) why = of_fewer.why;
       }
@@ -389,8 +397,11 @@ py::tuple Trainer::EvaluationParts(bool is_partial) {
     return why.empty() ? std::string("examples share it") : why;
   };
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const BatchValue& value =
-        analysis.values[static_cast<size_t>(outputs[i].value)];
+    BatchValue value = analysis.values[static_cast<size_t>(outputs[i].value)];
+    if (value.kind == BatchKind::kMixed &&
+        is_alone(graphs.part.value(outputs[i].value).type.shape)) {
+      value = {.kind = BatchKind::kPerExample};
+    }
     parts[py::str(outputs[i].name)] =
         JoinOf(value, graphs.part.value(outputs[i].value).type.shape,
                evaluation_batch_, is_fixed,

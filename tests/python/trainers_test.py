@@ -654,6 +654,37 @@ class TrainersTest(support.TestCase):
                 np.testing.assert_allclose(trainer.evaluate(x[:count])["y"], each[:count],
                                            rtol=1e-4, atol=1e-5)
 
+    def test_a_file_of_one_example_evaluates_each_alone(self):
+        def field(number, content):  # a field of a protobuf message
+            if isinstance(content, int):
+                return bytes([number << 3, content])
+            content = content.encode() if isinstance(content, str) else content
+            return bytes([number << 3 | 2, len(content)]) + content
+
+        def tensor_type(name, *dims):
+            shape = b"".join(field(1, field(1, dim)) for dim in dims)
+            return field(1, name) + field(2, field(1, field(1, 1) + field(2, shape)))
+
+        # y = softmax(x w) along the batch, which the file fixes at 1: 1 for each example.
+        w = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
+        axis = field(1, "axis") + field(3, 0) + bytes([20 << 3 & 0x7F | 0x80, 1, 2])
+        graph = b"".join([
+            field(1, field(1, "x") + field(1, "w") + field(2, "z") + field(4, "MatMul")),
+            field(1, field(1, "z") + field(2, "y") + field(4, "Softmax") + field(5, axis)),
+            field(2, "g"),
+            field(5, field(1, 2) + field(1, 3) + field(2, 1) + field(8, "w")
+                  + field(9, w.tobytes())),
+            field(11, tensor_type("x", 1, 2)),
+            field(12, tensor_type("y", 1, 3)), field(12, tensor_type("z", 1, 3))])
+        model = field(1, 8) + bytes([7 << 3 | 2, len(graph) & 0x7F | 0x80, len(graph) >> 7]) \
+            + graph + field(8, field(2, 17))
+        x = np.random.default_rng(1).standard_normal((3, 2)).astype(np.float32)
+        with stowage.Trainer(model, loss="mse:z", optimizer="sgd", device="cpu",
+                             threads=1) as trainer:
+            got = trainer.evaluate(x)
+            np.testing.assert_allclose(got["z"], x @ w, rtol=1e-5)
+            np.testing.assert_array_equal(got["y"], np.ones((3, 3)))
+
     def test_a_model_by_name_evaluates_its_loss(self):
         with stowage.Trainer("gpt-nano", batch=4, seq=32, device="cpu", threads=1,
                              seed=3) as trainer:
