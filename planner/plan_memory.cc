@@ -17,8 +17,8 @@
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/uses.h"
-#include "planner/packing/caching_allocator.h"
 #include "planner/packing/validate.h"
+#include "planner/plan_figures.h"
 
 namespace stowage {
 
@@ -299,73 +299,6 @@ Status CheckSums(const Graph& graph, const Lifetimes& lifetimes,
   return {};
 }
 
-// Every non-view value in a slot of its own, persistent ones once, and the
-// largest scratch once: what a program without any reuse would allocate.
-Bytes NoReuseBytes(const Graph& graph, const Lifetimes& lifetimes,
-                   Bytes alignment, const RegionBytes& regions) {
-  Bytes sum = regions.weights + regions.state + regions.io;
-  for (ValueId id = 0; id < graph.num_values(); ++id) {
-    const ValueInfo& value = graph.value(id);
-    const bool owns = lifetimes.layouts[static_cast<size_t>(id)].root == id;
-    const int32_t index = lifetimes.buffer_of[static_cast<size_t>(id)];
-    if (lifetimes.buffers[static_cast<size_t>(index)].region ==
-        Region::kOutside) {
-      continue;
-    }
-    const bool reserved = value.is_leaf() && value.role != Role::kSaved;
-    if (owns && !reserved && !value.on_host)
-      sum += AlignUp(value.type.bytes(), alignment);
-  }
-  Bytes scratch = 0;
-  for (const LiveBuffer& buffer : lifetimes.buffers) {
-    if (buffer.region == Region::kWorkspace) {
-      scratch = std::max(scratch, AlignUp(buffer.size, alignment));
-    }
-  }
-  return sum + scratch;
-}
-
-Bytes SimulatedCachingAllocator(const Lifetimes& lifetimes) {
-  packing::Problem problem;
-  for (const LiveBuffer& buffer : lifetimes.buffers) {
-    if (IsOnHost(buffer.region) || buffer.region == Region::kOutside) continue;
-    problem.buffers.push_back({.id = "",
-                               .lower = buffer.lower,
-                               .upper = buffer.upper,
-                               .size = buffer.size,
-                               .alignment = 1,
-                               .offset = std::nullopt});
-  }
-  return packing::SimulateCachingAllocator(problem);
-}
-
-// What is packed by lifetime, in the arena or on the host. Sizes are rounded up to
-// the alignment: all offsets being multiples of it, the rest could hold nothing.
-struct Span {
-  packing::Problem problem;
-  std::vector<size_t> buffers;  // of the plan, in the problem's order
-};
-
-Span SpanOf(const Plan& plan, bool on_host) {
-  Span span;
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
-    const PlannedBuffer& buffer = plan.buffers[i];
-    const bool is_packed = buffer.region == Region::kActivations ||
-                           buffer.region == Region::kWorkspace ||
-                           buffer.region == Region::kHostOffload;
-    if (!is_packed || IsOnHost(buffer.region) != on_host) continue;
-    span.buffers.push_back(i);
-    span.problem.buffers.push_back(
-        {.id = "",
-         .lower = buffer.lower,
-         .upper = buffer.upper,
-         .size = AlignUp(buffer.size, plan.alignment),
-         .alignment = plan.alignment,
-         .offset = std::nullopt});
-  }
-  return span;
-}
-
 // "64.0 MiB", with the exact bytes where rounding would make two figures equal.
 std::string Figure(Bytes bytes, bool exact) {
   return exact ? StrCat(FormatBytes(bytes), " (", bytes, " bytes)")
@@ -424,25 +357,6 @@ void AddHostWorkspaces(const Graph& graph, Plan* plan) {
     Bytes& size = plan->buffers[static_cast<size_t>(index)].size;
     size = std::max(size, bytes);  // only one of several bodies runs
   }
-}
-
-// The problem of the span with what bodies need at least in place of what they take, so
-// that its lower bound is one whatever way they are packed.
-packing::Problem WithBoundsOfBodies(const Plan& plan, const Span& span) {
-  std::vector<Bytes> least(plan.buffers.size(), -1);
-  for (const BodyPlan& body : plan.bodies) {
-    const int32_t scratch = plan.workspace_of[static_cast<size_t>(body.node)];
-    if (scratch < 0) continue;
-    Bytes& bound = least[static_cast<size_t>(scratch)];
-    bound = std::max(bound, body.plan.lower_bound);
-  }
-  packing::Problem problem = span.problem;
-  for (size_t i = 0; i < span.buffers.size(); ++i) {
-    if (least[span.buffers[i]] >= 0) {
-      problem.buffers[i].size = AlignUp(least[span.buffers[i]], plan.alignment);
-    }
-  }
-  return problem;
 }
 
 // What a body needs at least, however it is packed, beside the bytes outside that have
@@ -584,6 +498,9 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
     }
   }
 
+  plan.no_reuse = NoReuseBytes(graph, plan);
+  plan.caching_allocator = CachingAllocatorBytes(plan);
+
   std::optional<packing::LowerBound> least;  // of a body
   if (body != nullptr) {
     least = LeastBesideHoles(plan);
@@ -603,7 +520,6 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
     plan.buffers[offload.buffers[i]].offset = offloaded.solution.offsets[i];
   }
   plan.regions.host_offload = offloaded.solution.height;
-  const packing::Problem bound_problem = WithBoundsOfBodies(plan, span);
   packing::Problem without_scratch;
   for (size_t i = 0; i < span.buffers.size(); ++i) {
     PlannedBuffer& buffer = plan.buffers[span.buffers[i]];
@@ -612,7 +528,8 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
       without_scratch.buffers.push_back(span.problem.buffers[i]);
     }
   }
-  const packing::LowerBound bound = packing::ComputeLowerBound(bound_problem);
+  const packing::LowerBound bound =
+      packing::ComputeLowerBound(WithBoundsOfBodies(plan, span));
   plan.regions.workspace =
       bound.bytes - packing::ComputeLowerBound(without_scratch).bytes;
   plan.regions.activations = packing.solution.height - plan.regions.workspace;
@@ -628,8 +545,6 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
       (packing.optimal && std::ranges::all_of(plan.bodies, is_optimal)) ||
       plan.arena_bytes() == plan.lower_bound;
   plan.packer = packing.packer;
-  plan.no_reuse = NoReuseBytes(graph, lifetimes, alignment, plan.regions);
-  plan.caching_allocator = SimulatedCachingAllocator(lifetimes);
 
   if (options.budget && plan.arena_bytes() > *options.budget) {
     return BudgetError(graph, plan, *options.budget);

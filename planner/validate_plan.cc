@@ -633,6 +633,16 @@ class PlanJudge {
     for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
       for (const ValueId input : graph_.node(n).inputs) covers(input, n);
       for (const ValueId result : graph_.node(n).results) covers(result, n);
+      for (const auto* scratch_of :
+           {&plan_.workspace_of, &plan_.host_workspace_of}) {
+        const int32_t scratch = (*scratch_of)[static_cast<size_t>(n)];
+        if (scratch < 0) continue;
+        const PlannedBuffer& slot = plan_.buffers[static_cast<size_t>(scratch)];
+        if (slot.lower <= n && n < slot.upper) continue;
+        Complain("the scratch of ", graph_.Describe(n), " is used at time ", n,
+                 ", its slot is stated to live in [", slot.lower, ", ",
+                 slot.upper, ")");
+      }
     }
     for (const GraphOutput& output : graph_.outputs())
       covers(output.value, end);

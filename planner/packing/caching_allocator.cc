@@ -119,7 +119,7 @@ Bytes SimulateCachingAllocator(const Problem& problem) {
   std::vector<Event> events;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& b = problem.buffers[i];
-    if (b.size == 0) continue;
+    if (b.size == 0 || b.lower >= b.upper) continue;
     const bool early = b.offset || (b.lower == begin && b.upper == end);
     events.push_back({b.lower, early ? 1 : 2, i});
     events.push_back({b.upper, 0, i});

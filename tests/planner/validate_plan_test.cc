@@ -181,6 +181,10 @@ class NaiveJudge {
                          Region::kWorkspace)) {
         return false;
       }
+      if (w >= 0 && (plan_->buffers[static_cast<size_t>(w)].lower > n ||
+                     plan_->buffers[static_cast<size_t>(w)].upper <= n)) {
+        return false;
+      }
       if (def.is_view()) continue;
       std::vector<Span> written;
       for (const ValueId result : node.results) {
