@@ -6,12 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/strings.h"
+#include "formats/json_text.h"
 
 namespace stowage {
 namespace {
 
-constexpr size_t kMaxLevels = 64;
+constexpr int kMaxLevels = 64;
 // A path has the keys of all that it stands in, so that a long key over a long list would
 // take the square of the text.
 constexpr size_t kMaxPathBytes = 64;  // of all paths, for each byte of the text
@@ -49,10 +51,8 @@ class Collector {
     return true;
   }
   template <typename Exception>
-  bool parse_error(size_t position, const std::string& token,
-                   const Exception&) {
-    return Fail(StrCat("byte ", position,
-                       ": this is no JSON; the text there is ", Quoted(token)));
+  bool parse_error(size_t, const std::string&, const Exception& error) {
+    return Fail(error.what());  // CheckJsonText lets none come
   }
 
  private:
@@ -93,9 +93,6 @@ class Collector {
     return true;
   }
   bool Down(int64_t index) {
-    if (levels_.size() == kMaxLevels) {
-      return Fail(StrCat("there are more than ", kMaxLevels, " levels"));
-    }
     levels_.push_back({index, {}});
     return true;
   }
@@ -113,6 +110,9 @@ class Collector {
 }  // namespace
 
 Result<JsonValues> JsonValues::Parse(std::string_view text) {
+  if (const Status checked = CheckJsonText(text, kMaxLevels); !checked.ok()) {
+    return InvalidArgumentError("[json] the text ", checked.error().message);
+  }
   JsonValues values;
   Collector collector(text.size(), &values.values_);
   if (!nlohmann::json::sax_parse(text, &collector)) {

@@ -24,9 +24,9 @@ class JsonValues {
   using Value =
       std::variant<std::monostate, bool, int64_t, double, std::string>;
 
-  /// Errors, kInvalidArgument: text that is no JSON, saying where; a path that comes
-  /// twice; an integer beyond 63 bits; more than 64 levels; paths that have more than 64
-  /// times the text's bytes together.
+  /// Errors, kInvalidArgument: text that CheckJsonText (formats/json_text.h) refuses, with
+  /// 64 levels at most; a path that comes twice, by dots in keys; an integer beyond 63
+  /// bits; paths that have more than 64 times the text's bytes together.
   static Result<JsonValues> Parse(std::string_view text);
 
   /// The values by path; empty objects and arrays have none.

@@ -13,6 +13,7 @@
 #include "base/errors.h"
 #include "base/index.h"
 #include "base/strings.h"
+#include "formats/json_text.h"
 #include "ir/bodies.h"
 #include "ir/dtype.h"
 #include "ir/layout.h"
@@ -21,6 +22,8 @@
 #include "ir/source_loc.h"
 #include "ir/text.h"
 #include "planner/lifetimes.h"
+#include "planner/plan_figures.h"
+#include "planner/validate_plan.h"
 
 namespace stowage {
 namespace {
@@ -30,7 +33,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kFormat = "stowage-plan";
 constexpr int64_t kVersion = 4;
 // A file with bodies 16 deep, the most, nests fewer than a hundred.
-constexpr int kMaxDepth = 128;
+constexpr int kMaxLevels = 128;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr size_t kMaxIndex = std::numeric_limits<int32_t>::max();
 
@@ -474,6 +477,31 @@ Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
   return plan;
 }
 
+// What is wrong with the figures of a plan, which follow from its slots. What a step took
+// before it was made to fit a budget stands in no file: `no_reuse` is no less than the arena.
+std::vector<std::string> FigureViolations(const PlanFile& file) {
+  const Plan& plan = file.plan;
+  std::vector<std::string> violations;
+  const auto check = [&](std::string_view field, int64_t stated,
+                         int64_t found) {
+    if (stated == found) return;
+    violations.push_back(
+        StrCat(Quoted(field), " is ", stated, "; the slots give ", found));
+  };
+  const packing::LowerBound bound = LowerBoundOf(plan);
+  check("lower_bound_bytes", plan.lower_bound, bound.bytes);
+  check("peak_time", plan.peak_time, bound.time);
+  check("caching_allocator_bytes", plan.caching_allocator,
+        CachingAllocatorBytes(plan));
+  if (file.request.optimizations.empty()) {
+    check("no_reuse_bytes", plan.no_reuse, NoReuseBytes(file.graph, plan));
+  } else if (plan.no_reuse < plan.arena_bytes()) {
+    violations.push_back(StrCat("\"no_reuse_bytes\" is ", plan.no_reuse,
+                                ", below the arena of ", plan.arena_bytes()));
+  }
+  return violations;
+}
+
 Json RegionsJson(const RegionBytes& bytes) {
   Json regions = Json::object();
   regions["weights"] = bytes.weights;
@@ -545,26 +573,6 @@ void WritePlan(const Plan& plan, const Graph& graph, Json* to) {
   json["bodies"] = std::move(bodies);
 }
 
-// How deep arrays and objects stand within each other: what handles them recurses.
-int DepthOf(std::string_view text) {
-  int depth = 0, deepest = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
 }  // namespace
 
 std::string PlanToJson(const Plan& plan, const Graph& graph,
@@ -584,17 +592,12 @@ std::string PlanToJson(const Plan& plan, const Graph& graph,
 }
 
 Result<PlanFile> PlanFromJson(std::string_view text) {
-  if (const int depth = DepthOf(text); depth > kMaxDepth) {
-    return InvalidArgumentError("[plan file] the JSON nests ", depth,
-                                " deep; expected at most ", kMaxDepth);
+  if (const Status checked = CheckJsonText(text, kMaxLevels); !checked.ok()) {
+    return InvalidArgumentError("[plan file] the file ",
+                                checked.error().message,
+                                "; expected one that `stowage plan -o` wrote");
   }
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) {
-    return InvalidArgumentError(
-        "[plan file] no valid JSON in ", text.size(),
-        " bytes: cut short, altered, or another kind of file; "
-        "expected a file that `stowage plan -o` wrote");
-  }
+  const Json json = Json::parse(text);
   const Reader file(json, "the file");
   STOWAGE_RETURN_IF_ERROR(file.CheckIsObject());
   STOWAGE_ASSIGN_OR_RETURN(const std::string format, file.String("format"));
@@ -625,12 +628,18 @@ Result<PlanFile> PlanFromJson(std::string_view text) {
                                 ", the regions sum to ", plan.arena_bytes(),
                                 "; they must be equal");
   }
-  if (plan.lower_bound > arena) {
-    return InvalidArgumentError("[plan file] \"lower_bound_bytes\" is ",
-                                plan.lower_bound, ", above the arena of ",
-                                arena);
-  }
   return PlanFile{std::move(*graph), std::move(plan), std::move(request)};
+}
+
+std::vector<std::string> ViolationsOf(const PlanFile& file) {
+  std::vector<std::string> violations = ValidatePlan(file.graph, file.plan);
+  if (violations.empty()) violations = FigureViolations(file);
+  const std::optional<Bytes>& budget = file.request.budget;
+  if (budget && file.plan.arena_bytes() > *budget) {
+    violations.push_back(StrCat("the arena of ", file.plan.arena_bytes(),
+                                " bytes is above the budget of ", *budget));
+  }
+  return violations;
 }
 
 }  // namespace stowage

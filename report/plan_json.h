@@ -42,6 +42,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -71,9 +72,15 @@ std::string PlanToJson(const Plan& plan, const Graph& graph,
 /// Reads what PlanToJson wrote. Checks that every field is there, of its type and in
 /// its range, that all indices and sums are sound, that the plan is for the graph
 /// beside it, and that what is said of values and nodes is so; what is wrong is
-/// named. Whether the plan breaks a law is another question: ValidatePlan answers it.
+/// named. Whether the plan breaks a law is another question: ViolationsOf answers it.
 /// Errors: kInvalidArgument.
 Result<PlanFile> PlanFromJson(std::string_view text);
+
+/// What is wrong with a plan that was read: what ValidatePlan (planner/validate_plan.h)
+/// finds; figures that its slots do not give, of which the bytes without reuse are known
+/// of a step that was not made to fit a budget alone; an arena above the budget. Empty of
+/// a sound plan.
+std::vector<std::string> ViolationsOf(const PlanFile& file);
 
 }  // namespace stowage
 

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 
 #include "base/strings.h"
-#include "text/utf8.h"
+#include "formats/json_text.h"
 
 namespace stowage {
 namespace {
@@ -16,78 +15,11 @@ using Json = nlohmann::json;
 
 // Each answer is written with all that was said before it.
 constexpr size_t kMaxMessages = 1024;
-constexpr size_t kMaxLevels = 64;  // of lists and objects
+constexpr int kMaxLevels = 64;  // of lists and objects
 
 Error Invalid(std::string_view message,
               ErrorCode code = ErrorCode::kInvalidArgument) {
   return {code, StrCat("[examples] ", message)};
-}
-
-// Goes over a line once before its values are read: they say neither that a key came
-// twice nor why a text is no JSON.
-class LineCheck : public nlohmann::json_sax<Json> {
- public:
-  const std::string& wrong() const { return wrong_; }
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(int64_t) override { return true; }
-  bool number_unsigned(uint64_t) override { return true; }
-  bool number_float(double, const std::string&) override { return true; }
-  bool string(std::string&) override { return true; }
-  bool binary(nlohmann::json::binary_t&) override { return true; }
-  bool start_object(size_t) override { return Down(); }
-  bool start_array(size_t) override { return Down(); }
-  bool end_object() override { return Up(); }
-  bool end_array() override { return Up(); }
-  bool key(std::string& name) override {
-    if (levels_.back().insert(name).second) return true;
-    wrong_ = StrCat("has the key ", Quoted(name), " twice");
-    return false;
-  }
-  bool parse_error(size_t position, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    // "[json.exception...] parse error at line 1, column 2: syntax error ... - why; more"
-    std::string_view why = error.what();
-    const size_t dash = why.find(" - ");
-    why.remove_prefix(dash == std::string_view::npos ? why.find("] ") + 2
-                                                     : dash + 3);
-    wrong_ = StrCat("is no JSON object, at byte ", position, ": ",
-                    WithoutControls(why.substr(0, why.find("; last read"))));
-    return false;
-  }
-
- private:
-  bool Down() {
-    levels_.emplace_back();
-    if (levels_.size() <= kMaxLevels) return true;
-    wrong_ = StrCat("nests deeper than ", kMaxLevels, " levels");
-    return false;
-  }
-  bool Up() {
-    levels_.pop_back();
-    return true;
-  }
-
-  std::vector<std::set<std::string>> levels_;  // keys so far
-  std::string wrong_;
-};
-
-Status CheckLine(std::string_view line) {
-  for (std::string_view rest = line; !rest.empty();) {
-    const text::Character next = text::FirstCharacter(rest);
-    const char* const wrong = !next.well_formed ? "a byte that is no UTF-8"
-                              : next.code == 0  ? "a NUL"
-                                                : nullptr;
-    if (wrong != nullptr) {
-      return Invalid(StrCat("is no JSON object, at byte ",
-                            line.size() - rest.size() + 1, ": ", wrong));
-    }
-    rest.remove_prefix(next.bytes);
-  }
-  LineCheck check;
-  if (Json::sax_parse(line, &check)) return {};
-  return Invalid(check.wrong());
 }
 
 bool Has(const Json& object, std::string_view key) {
@@ -191,7 +123,9 @@ class ExampleReader {
       : tokenizer_(tokenizer), format_(format) {}
 
   Status Read(const std::string& line) {
-    STOWAGE_RETURN_IF_ERROR(CheckLine(line));
+    if (const Status json = CheckJsonText(line, kMaxLevels); !json.ok()) {
+      return Invalid(json.error().message);
+    }
     const Json example = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!example.is_object()) return Invalid("is no JSON object");
     STOWAGE_RETURN_IF_ERROR(CheckKeys(example));

@@ -9,6 +9,7 @@
 #include "base/input_file.h"
 #include "base/strings.h"
 #include "formats/gguf.h"
+#include "formats/json_text.h"
 #include "text/gguf_tokenizer.h"
 
 namespace stowage {
@@ -17,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kMaxMerges = 1 << 22;
-constexpr int kDeepest = 64;
+constexpr int kMaxLevels = 64;
 
 // Takes vocabulary and merges as they come by, so that no tree is made of them: they
 // are nearly all of a file.
@@ -26,9 +27,6 @@ class TokenizerReader {
   // Whether to keep the value in the tree: nlohmann's parser_callback_t.
   bool Keep(int depth, Json::parse_event_t event, Json& value) {
     using Event = Json::parse_event_t;
-    if (depth > kDeepest && error_.empty()) {
-      error_ = StrCat("it nests deeper than ", kDeepest, " levels");
-    }
     if (!error_.empty()) return false;
     if (event == Event::key) {
       if (depth == 1) section_ = value.get<std::string>();
@@ -393,6 +391,10 @@ Status ReadModel(const Json& model, TokenizerParts* parts) {
 }  // namespace
 
 Result<TokenizerParts> ParseTokenizerParts(std::string_view json) {
+  if (const Status checked = CheckJsonText(json, kMaxLevels); !checked.ok()) {
+    return InvalidArgumentError("[tokenizer.json] the file ",
+                                checked.error().message);
+  }
   TokenizerReader reader;
   const Json file = Json::parse(
       json,
@@ -402,10 +404,8 @@ Result<TokenizerParts> ParseTokenizerParts(std::string_view json) {
       /*allow_exceptions=*/false);
   if (!reader.error().empty())
     return InvalidArgumentError("[tokenizer.json] ", reader.error());
-  if (file.is_discarded() || !file.is_object()) {
-    return InvalidArgumentError(
-        "[tokenizer.json] no valid JSON object in ", json.size(),
-        " bytes: cut short, altered, or another kind of file");
+  if (!file.is_object()) {
+    return InvalidArgumentError("[tokenizer.json] the file is no JSON object");
   }
   const Json& model = Member(file, "model");
   if (!model.is_object()) {

@@ -10,7 +10,6 @@
 #include "base/strings.h"
 #include "planner/packing/csv.h"
 #include "planner/packing/validate.h"
-#include "planner/validate_plan.h"
 #include "report/plan_json.h"
 #include "tools/command.h"
 #include "tools/options.h"
@@ -36,14 +35,8 @@ int CheckPlan(std::string_view text) {
   const Result<PlanFile> file = PlanFromJson(text);
   if (!file.ok()) return Fail(file.error());
   const Plan& plan = file->plan;
-  std::vector<std::string> violations = ValidatePlan(file->graph, plan);
-  const std::optional<Bytes> budget = file->request.budget;
-  if (budget && plan.arena_bytes() > *budget) {
-    violations.push_back(StrCat("the arena of ", plan.arena_bytes(),
-                                " bytes is above the budget of ", *budget));
-  }
   return PrintViolations(
-      violations,
+      ViolationsOf(*file),
       StrCat("plan of ", Quoted(plan.graph_name), ", ", plan.buffers.size(),
              " buffers in ", plan.arena_bytes(), " bytes"));
 }
@@ -68,8 +61,9 @@ int CheckPacking(std::string_view text) {
 int RunCheck(const std::string& path) {
   const Result<std::string> text = ReadFile(path);
   if (!text.ok()) return Fail(text.error());
-  // A plan file is one JSON object; no CSV header begins with a brace.
-  const size_t first = text->find_first_not_of(" \t\r\n");
+  // A plan file is one JSON object; no CSV header begins with a brace. A byte order mark
+  // is passed over.
+  const size_t first = text->find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   return first != std::string::npos && (*text)[first] == '{'
              ? CheckPlan(*text)
              : CheckPacking(*text);

@@ -14,7 +14,10 @@ last, and prints a line for each thing that is wrong:
   result or over scratch;
 - an output, a param or a state that does not survive the step;
 - a use outside the lifetime that is stated for a slot;
-- an arena that is not what its regions sum to, or above the budget.
+- an arena that is not what its regions sum to, or above the budget;
+- a figure that the slots do not give: the lower bound, which is the largest sum of what
+  is stated to live at one time, and that time; what a caching allocator takes; what the
+  step takes without reuse, where it was not made to fit a budget.
 
 Loops and branches are run as a program would run them, their bodies in the scratch of
 their nodes, in the arena and on the host, at the addresses of each iteration: all iterations of
@@ -582,6 +585,12 @@ class Judge:
         for time, node in enumerate(self.nodes):
             for value in node["inputs"] + node["results"]:
                 covers(value, time)
+            for scratch in (self.plan["workspace_of"][time],
+                            self.host_workspace_of[time]):
+                slot = self.buffers[scratch]
+                if scratch >= 0 and not slot["lower"] <= time < slot["upper"]:
+                    self.complain(f"the scratch of node {time} is stated to live in "
+                                  f"[{slot['lower']}, {slot['upper']})")
         for value in self.plan["outputs"]:
             covers(value, end)
         for value in self.leaves:
@@ -608,12 +617,128 @@ class Judge:
         return self.complaints
 
 
+class Figures:
+    """What a plan is compared with, from its slots."""
+
+    def __init__(self, plan):
+        self.plan = plan
+        self.alignment = plan["alignment"]
+        self.reserved = sum(plan["regions"][r] for r in REGIONS[:3])
+
+    def aligned(self, size):
+        return -(-size // self.alignment) * self.alignment
+
+    def lower_bound(self):
+        """The bytes, and the first time at which so many live. Of a body's scratch counts
+        what the body needs at least."""
+        sizes = {i: slot["size"] for i, slot in enumerate(self.plan["buffers"])
+                 if slot["region"] in ("activations", "workspace")}
+        least = {}
+        for body in self.plan.get("bodies", []):
+            scratch = self.plan["workspace_of"][body["node"]]
+            least[scratch] = max(least.get(scratch, 0),
+                                 body["plan"]["lower_bound_bytes"])
+        sizes.update((i, size) for i, size in least.items() if i in sizes)
+        changes = {}  # by time
+        for i, size in sizes.items():
+            slot = self.plan["buffers"][i]
+            for time, sign in ((slot["lower"], 1), (slot["upper"], -1)):
+                changes[time] = changes.get(time, 0) + sign * self.aligned(size)
+        most, live = 0, 0
+        peak = min((self.plan["buffers"][i]["lower"] for i in sizes), default=0)
+        for time in sorted(changes):
+            live += changes[time]
+            if live > most:
+                most, peak = live, time
+        return self.reserved + most, peak
+
+    def no_reuse(self):
+        made = {v for node in self.plan["nodes"] for v in node["results"]}
+        total = self.reserved
+        for value, info in enumerate(self.plan["values"]):
+            slot = self.plan["buffers"][self.plan["buffer_of"][value]]
+            reserved = value not in made and info["role"] != "saved"
+            if (info["root"] == value and not reserved and not info["on_host"] and
+                    slot["region"] != OUTSIDE):
+                total += self.aligned(info["bytes"])
+        return total + max((self.aligned(slot["size"])
+                            for slot in self.plan["buffers"]
+                            if slot["region"] == "workspace"), default=0)
+
+    def caching_allocator(self):
+        """PyTorch's rules (c10/cuda/CUDACachingAllocator.cpp): blocks of 512 bytes; up to
+        1 MiB from segments of 2 MiB, all else from segments of 20 MiB, or of its own size
+        in steps of 2 MiB from 10 MiB on; the smallest free block that is large enough,
+        split where what is left is worth it; neighbours that are free become one."""
+        mib = 1 << 20
+        slots = [slot for slot in self.plan["buffers"] if slot["region"] not in
+                 ("host_state", "host_offload", OUTSIDE)]
+        begin = min((slot["lower"] for slot in slots), default=0)
+        end = max((slot["upper"] for slot in slots), default=0)
+        events = []
+        for i, slot in enumerate(slots):
+            if slot["size"] == 0 or slot["lower"] >= slot["upper"]:
+                continue
+            early = slot["lower"] == begin and slot["upper"] == end
+            events.append((slot["lower"], 1 if early else 2, i))
+            events.append((slot["upper"], 0, i))
+        free = {True: [], False: []}  # by whether small: [size, segment, offset]
+        taken, total, segments = {}, 0, 0
+        for _, rank, i in sorted(events):
+            size = -(-slots[i]["size"] // 512) * 512
+            small = size <= mib
+            blocks = free[small]
+            if rank == 0:
+                size, segment, offset = taken.pop(i)
+                for block in [b for b in blocks if b[1] == segment and
+                              (b[2] + b[0] == offset or offset + size == b[2])]:
+                    blocks.remove(block)
+                    size, offset = size + block[0], min(offset, block[2])
+                blocks.append([size, segment, offset])
+                continue
+            if not any(block[0] >= size for block in blocks):
+                segment = (2 * mib if small else 20 * mib if size < 10 * mib else
+                           -(-size // (2 * mib)) * 2 * mib)
+                blocks.append([segment, segments, 0])
+                segments += 1
+                total += segment
+            block = min(block for block in blocks if block[0] >= size)
+            blocks.remove(block)
+            rest = block[0] - size
+            if rest >= 512 if small else rest > mib:
+                blocks.append([rest, block[1], block[2] + size])
+                block = [size, block[1], block[2]]
+            taken[i] = block
+        return total
+
+    def complaints(self):
+        bound, peak = self.lower_bound()
+        found = {"lower_bound_bytes": bound, "peak_time": peak,
+                 "caching_allocator_bytes": self.caching_allocator()}
+        wrong = []
+        if not self.plan.get("optimizations"):
+            found["no_reuse_bytes"] = self.no_reuse()
+        elif self.plan["no_reuse_bytes"] < self.plan["arena_bytes"]:
+            wrong.append(f"no_reuse_bytes is {self.plan['no_reuse_bytes']}, below the "
+                         f"arena of {self.plan['arena_bytes']}")
+        return wrong + [f"{name} is {self.plan[name]}; the slots give {value}"
+                        for name, value in found.items() if self.plan[name] != value]
+
+
 def iterations_to_run(iterations):
     """All, or enough to see each place before and after each other."""
     if iterations <= MANY_ITERATIONS:
         return list(range(iterations))
     first = 2 + iterations % 2
     return list(range(first)) + [iterations - 2, iterations - 1]
+
+
+def without_repeats(pairs):
+    """The object of these keys and values, each key once."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError(f"a key comes twice among {[key for key, _ in pairs]}")
+    return found
 
 
 def overlap(a, b):
@@ -625,12 +750,12 @@ def main(arguments):
         print(__doc__)
         return 0 if len(arguments) == 2 else 2
     try:
-        with open(arguments[1], encoding="utf-8") as file:
-            plan = json.load(file)
+        with open(arguments[1], encoding="utf-8-sig") as file:
+            plan = json.load(file, object_pairs_hook=without_repeats)
         if plan["format"] != "stowage-plan" or plan["version"] != 4:
             raise ValueError(f"format {plan['format']!r}, version "
                              f"{plan['version']!r}; expected 'stowage-plan', 4")
-        complaints = Judge(plan).judge()
+        complaints = Judge(plan).judge() or Figures(plan).complaints()
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         print(f"judge_plan: {arguments[1]} is no plan file: {error!r}",
               file=sys.stderr)

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "tools/command.h"
 #include "tools/options.h"
@@ -101,9 +102,17 @@ Result<std::string> Compare(const std::array<PlanFile, 2>& files,
                       "; expected text, json or html")};
 }
 
+// A plan that `stowage check` refuses has no report: its figures would say nothing.
 Result<PlanFile> ReadPlan(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  return PlanFromJson(text);
+  STOWAGE_ASSIGN_OR_RETURN(PlanFile file, PlanFromJson(text));
+  const std::vector<std::string> violations = ViolationsOf(file);
+  if (!violations.empty()) {
+    return InvalidArgumentError("[report] ", Quoted(path),
+                                " is no sound plan: ", violations.front(),
+                                "; `stowage check` names all that is wrong");
+  }
+  return file;
 }
 
 Result<std::string> Print(const ReportFlags& flags) {

@@ -37,15 +37,23 @@ TEST_CASE("what is no JSON is refused, saying where") {
     return parsed.error().message;
   };
   CHECK(refusal(R"({"a": 1, "b" 2})") ==
-        "[json] byte 14: this is no JSON; the text there is \"2\"");
-  CHECK(refusal(R"({"a": {"b": 1}, "a": {"b": 2}})") ==
+        "[json] the text is no JSON, at byte 14: unexpected number literal; "
+        "expected ':'");
+  CHECK(refusal(R"({"a": {"b": 1}, "a": {}})") ==
+        "[json] the text has the key \"a\" twice");
+  CHECK(refusal(R"({"a": {"b": 1}, "a.b": 2})") ==
         "[json] two values stand at \"a.b\"");
   CHECK(refusal(R"({"a": [9223372036854775808]})") ==
         "[json] the value \"a.0\" is 9223372036854775808, which 63 bits cannot "
         "hold");
   CHECK(refusal(std::string(100'000, '[')) ==
-        "[json] there are more than 64 levels");
-  CHECK(refusal("").starts_with("[json] byte "));
+        "[json] the text nests deeper than 64 levels");
+  CHECK(refusal(std::string("{}\0{}", 5)) ==
+        "[json] the text is no JSON, at byte 3: a NUL");
+  CHECK(refusal("{\"a\": \"\xff\"}") ==
+        "[json] the text is no JSON, at byte 8: invalid string: ill-formed "
+        "UTF-8 byte");
+  CHECK(refusal("").starts_with("[json] the text is no JSON, at byte "));
 }
 
 TEST_CASE("a long key over many values takes no more than a text is worth") {

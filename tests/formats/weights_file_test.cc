@@ -173,7 +173,9 @@ TEST_CASE("a folder is one file, or the files that its index names") {
                                "\"weight_map\" of names to files");
   WriteFile(shards + "/model.safetensors.index.json", "{");
   CHECK(Refusal(shards).starts_with(
-      open + "a damaged model.safetensors.index.json: [json] byte "));
+      open +
+      "a damaged model.safetensors.index.json: [json] the text is no JSON, "
+      "at byte "));
 }
 
 TEST_CASE("a damaged GGUF file is refused by its name") {

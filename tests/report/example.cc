@@ -65,9 +65,9 @@ Plan ExamplePlan() {
   plan.workspace_of = {-1, -1, 5};
   plan.host_workspace_of = {-1, -1, -1};
   plan.regions = {.weights = 16, .io = 16, .activations = 32, .workspace = 16};
-  plan.lower_bound = 80;         // 32 reserved + r, loss and scratch of 16 each
-  plan.no_reuse = 96;            // six slots of 16
-  plan.caching_allocator = 100;  // any figure: only passed on
+  plan.lower_bound = 80;  // 32 reserved + r, loss and scratch of 16 each
+  plan.no_reuse = 96;     // six slots of 16
+  plan.caching_allocator = 2 << 20;  // one segment of 2 MiB
   plan.peak_time = 2;
   plan.views = 7;
   plan.in_place = 3;

@@ -37,7 +37,7 @@ TEST_CASE("the table gives each figure with its formula") {
            "1          |",
            "| saved             |       16 B |  16.7 % | (no reuse - arena) / "
            "no reuse    |",
-           "| saved over it     |       20 B |  20.0 % | ",
+           "| saved over it     |    2.0 MiB | 100.0 % | ",
        }) {
     INFO(line);
     CHECK(table.find(line) != std::string::npos);

@@ -63,16 +63,19 @@ TEST_CASE("a file without merges, or that is none, is refused") {
   CHECK(Tokenizer::Create(parts).error().message.find("has no merges") !=
         std::string::npos);
   for (const std::string_view text :
-       {"", "{", "[]", "nothing", "{\"model\":{}", "{\"a\": \"\xff\"}"}) {
-    CHECK(ErrorOf(text, ErrorCode::kInvalidArgument) ==
-          StrCat("[tokenizer.json] no valid JSON object in ", text.size(),
-                 " bytes: cut short, altered, or another kind of file"));
+       {"", "{", "nothing", "{\"model\":{}", "{\"a\": \"\xff\"}"}) {
+    CHECK(ErrorOf(text, ErrorCode::kInvalidArgument)
+              .starts_with("[tokenizer.json] the file is no JSON, at byte "));
   }
+  CHECK(ErrorOf("[]", ErrorCode::kInvalidArgument) ==
+        "[tokenizer.json] the file is no JSON object");
+  CHECK(ErrorOf(R"({"model": {}, "model": {}})", ErrorCode::kInvalidArgument) ==
+        "[tokenizer.json] the file has the key \"model\" twice");
   CHECK(ErrorOf("{}", ErrorCode::kInvalidArgument) ==
         "[tokenizer.json] there is no \"model\"; expected one of type BPE");
   const std::string deep(100'000, '[');
   CHECK(ErrorOf("{\"a\":" + deep, ErrorCode::kInvalidArgument) ==
-        "[tokenizer.json] it nests deeper than 64 levels");
+        "[tokenizer.json] the file nests deeper than 64 levels");
 }
 
 TEST_CASE("ids are whole numbers that a vocabulary may have") {

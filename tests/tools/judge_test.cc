@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -220,10 +221,38 @@ TEST_CASE("the judge knows the budget") {
   CHECK(verdict.out.find("is above the budget of") != std::string::npos);
 }
 
+// A plain step, one made to fit a budget, and one with a loop.
+TEST_CASE("check, report and the judge refuse the same figures") {
+  for (const size_t question : {size_t{0}, size_t{2}, size_t{5}}) {
+    const Json whole = Json::parse(ReadAll(PlanFileOf(Questions()[question])));
+    const auto exits = [](const Json& json) {
+      const std::string path = WriteTemp("figures.plan", json.dump());
+      return std::array{RunStowage({"check", path}).exit_code,
+                        Judge(path).exit_code,
+                        RunStowage({"report", path}).exit_code};
+    };
+    CHECK(exits(whole) == std::array{0, 0, 0});
+    for (const char* field :
+         {"lower_bound_bytes", "peak_time", "caching_allocator_bytes"}) {
+      Json json = whole;
+      const int64_t figure = json[field];
+      json[field] = figure - 1;
+      INFO(question, " ", field);
+      CHECK(exits(json) == std::array{1, 1, 2});
+    }
+    Json json = whole;
+    json["no_reuse_bytes"] = json["arena_bytes"].get<int64_t>() - 1;
+    CHECK(exits(json) == std::array{1, 1, 2});
+  }
+}
+
 TEST_CASE("what is no plan file is no plan file") {
   CHECK(Judge("/nowhere").exit_code == 2);
   CHECK(Judge(WriteTemp("text", "hello")).exit_code == 2);
   CHECK(Judge(WriteTemp("list", "[1]")).exit_code == 2);
+  std::string twice = ReadAll(PlanFileOf(Questions()[0]));
+  twice.insert(1, "\"alignment\": 64, ");
+  CHECK(Judge(WriteTemp("twice", twice)).exit_code == 2);
   CHECK(Judge(WriteTemp("old", R"({"format": "stowage-plan", "version": 2})"))
             .exit_code == 2);
 }
