@@ -11,11 +11,13 @@
 #include "base/input_file.h"
 #include "base/memory.h"
 #include "base/strings.h"
+#include "formats/json_values.h"
 #include "ir/dtype.h"
 #include "nn/digits_data.h"
 #include "nn/image_data.h"
 #include "nn/text_data.h"
 #include "text/text.h"
+#include "text/utf8.h"
 #include "train/step_builder.h"
 
 namespace stowage::tools {
@@ -301,6 +303,13 @@ Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
   return TextData::FromTokens(std::move(tokens), path, seq);
 }
 
+// Whether the first line of `text` is what a line of JSON Lines is to finetune.
+bool IsExample(std::string_view text) {
+  const auto line = JsonValues::Parse(text.substr(0, text.find('\n')));
+  return line.ok() && (line->Has("text") || line->Has("completion") ||
+                       line->HasBelow("messages"));
+}
+
 }  // namespace
 
 int64_t DividingBatch(int64_t size, int64_t limit) {
@@ -325,15 +334,28 @@ Result<std::string> ReadTrainingText(const std::string& path) {
                  : StrCat("byte ", nul, " is NUL"),
         "; convert it, as iconv -t UTF-8 does");
   }
+  for (std::string_view rest = text; !rest.empty();) {
+    const text::Character next = text::FirstCharacter(rest);
+    if (!next.well_formed) {
+      return InvalidArgumentError("[data] ", Quoted(path),
+                                  " is no text in UTF-8: byte ",
+                                  text.size() - rest.size(),
+                                  " begins no character; convert it, as iconv "
+                                  "-t UTF-8 does");
+    }
+    rest.remove_prefix(next.bytes);
+  }
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string::npos &&
                        (text[first] == '{' || text[first] == '[') &&
-                       (HasEnding(path, ".json") || IsJsonLines(path));
+                       (HasEnding(path, ".json") || IsJsonLines(path) ||
+                        IsExample(std::string_view(text).substr(first)));
   if (is_json) {
     return InvalidArgumentError(
         "[data] ", Quoted(path),
         " is JSON, which would be learnt as it is written; expected a text, or "
-        "for stowage finetune JSON lines (.jsonl), an object a line");
+        "for stowage finetune JSON lines in a file called .jsonl, an object a "
+        "line");
   }
   return text;
 }

@@ -146,8 +146,9 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
 bool IsJsonLines(std::string_view path);
 
 /// A file's text that a tokenizer is to read. Errors: those of ReadFile; kInvalidArgument
-/// for what is no text, as UTF-16 or an .npz, with the byte, and for JSON whose strings
-/// would be learnt with their quotes.
+/// for what is no UTF-8 text, as UTF-16 or an .npz, with the byte, and for JSON whose
+/// strings would be learnt with their quotes: by its name, or a first line that is an
+/// example of JSON lines.
 Result<std::string> ReadTrainingText(const std::string& path);
 
 /// That a text is judged by, unless something else is asked for.

@@ -668,6 +668,10 @@ TEST_CASE("what is no text is not learnt as one") {
       {"arrays.npz", std::string("PK\3\4\0\0", 6), "byte 4 is NUL"},
       {"chats.json", "\n [{\"text\": \"a\"}]",
        "is JSON, which would be learnt"},
+      {"lines.txt", "\n{\"text\": \"a\"}\n", "in a file called .jsonl"},
+      {"talk.txt", "{\"messages\": [{\"role\": \"user\"}]}\n",
+       "in a file called .jsonl"},
+      {"latin1.txt", "caf\xe9 au lait", "byte 3 begins no character"},
       // Read as JSON lines.
       {"broken.JSONL", "{\"text\": \"a\"\n", "this is line 1 of"},
   };
