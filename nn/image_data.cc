@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/input_file.h"
 #include "base/memory.h"
 #include "base/strings.h"
@@ -416,19 +417,37 @@ std::shared_ptr<const ImageStore> StoreOf(Part part, int64_t classes) {
                                       std::move(part.labels), part.labels_each);
 }
 
-// Mean and standard deviation of each channel over a set.
-Status Measure(const ImageShape& shape, ImageData* data) {
+uint64_t Digest(std::span<const std::byte> bytes, uint64_t before) {
+  return Xxh64({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+               before);
+}
+
+// One pass over all pixels: their digest with the labels', which classes are there, and
+// where pixels are bytes, mean and standard deviation of each channel of what is trained on.
+Status Measure(const ImageShape& shape, bool has_bytes, ImageData* data) {
   const auto channels = static_cast<size_t>(shape.channels);
   const auto plane = static_cast<size_t>(shape.height * shape.width);
   std::vector<double> sum(channels), squares(channels);
   std::vector<float> x(static_cast<size_t>(shape.size()));
-  for (int64_t i = 0; i < data->train.size(); ++i) {
-    STOWAGE_RETURN_IF_ERROR(data->train.Read(i, x));
-    for (size_t k = 0; k < x.size(); ++k) {
-      sum[k / plane] += x[k];
-      squares[k / plane] += static_cast<double>(x[k]) * x[k];
+  std::vector<bool> is_there(static_cast<size_t>(shape.classes));
+  for (const ImageSet* const set : {&data->train, &data->held_out}) {
+    for (int64_t i = 0; i < set->size(); ++i) {
+      STOWAGE_RETURN_IF_ERROR(set->Read(i, x));
+      data->digest = Digest(std::as_bytes(std::span(x)), data->digest);
+      data->digest = Digest(std::as_bytes(set->labels(i)), data->digest);
+      if (set != &data->train) continue;
+      for (const int32_t label : set->labels(i)) {
+        is_there[static_cast<size_t>(label)] = true;
+      }
+      if (!has_bytes) continue;
+      for (size_t k = 0; k < x.size(); ++k) {
+        sum[k / plane] += x[k];
+        squares[k / plane] += static_cast<double>(x[k]) * x[k];
+      }
     }
   }
+  data->classes_without = std::ranges::count(is_there, false);
+  if (!has_bytes) return {};
   const double count =
       static_cast<double>(plane) * static_cast<double>(data->train.size());
   for (size_t c = 0; c < channels; ++c) {
@@ -583,7 +602,7 @@ Result<ImageData> ImageData::Load(const std::string& path,
       .mean = std::vector<float>(static_cast<size_t>(shape.channels), 0.0f),
       .deviation =
           std::vector<float>(static_cast<size_t>(shape.channels), 1.0f)};
-  if (store->has_bytes()) STOWAGE_RETURN_IF_ERROR(Measure(shape, &data));
+  STOWAGE_RETURN_IF_ERROR(Measure(shape, store->has_bytes(), &data));
   return data;
 }
 

@@ -60,6 +60,10 @@ struct ImageData {
   int64_t labels = 1;  // of an image: one, or one for each pixel
   /// Files, folders and arrays in the path that are of none of this, by name.
   std::vector<std::string> left_out;
+  /// Classes of which `train` has no label, though it has one of a higher number.
+  int64_t classes_without = 0;
+  /// XXH64 of all pixels and labels, in their order.
+  uint64_t digest = 0;
   /// Of each channel of `train`; 0 and 1 where numbers are taken as they are.
   std::vector<float> mean, deviation;
 

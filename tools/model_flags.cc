@@ -385,6 +385,14 @@ Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
                         left_out.size() > 1 ? ", ..." : "")
               << std::endl;
   }
+  if (images.classes_without > 0) {
+    std::cerr << StrCat("stowage: of the ", images.shape.classes,
+                        " classes of ", Quoted(flags.data), ", 0 to ",
+                        images.shape.classes - 1, ", ", images.classes_without,
+                        images.classes_without == 1 ? " has" : " have",
+                        " no image to train with")
+              << std::endl;
+  }
   data.images = std::make_shared<const ImageData>(std::move(images));
   return ReadModelStep(flags.model, std::move(data));
 }

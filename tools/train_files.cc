@@ -97,13 +97,7 @@ std::string FolderNote(const std::string& path, const ImageData& data) {
              shape.channels, " x ", shape.height, " x ", shape.width, ", ",
              shape.classes, " classes, means");
   for (const float mean : data.mean) note += StrCat(" ", mean);
-  uint64_t labels = 0;
-  for (const ImageSet* const set : {&data.train, &data.held_out}) {
-    for (int64_t i = 0; i < set->size(); ++i) {
-      labels = Digest(std::as_bytes(set->labels(i)), labels);
-    }
-  }
-  return StrCat(note, ", XXH64 of the labels ", HexDigest(labels), ")");
+  return StrCat(note, ", XXH64 ", HexDigest(data.digest), ")");
 }
 
 // How params are updated, beside the optimizer's name.

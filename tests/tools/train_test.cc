@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -378,6 +379,27 @@ TEST_CASE("a model of images takes the sizes of the data, and resumes") {
     CHECK(rest[i]["loss"] == whole[i + 5]["loss"]);
   }
   CHECK(rest.back()["validation_loss"] == whole.back()["validation_loss"]);
+
+  // Other images of the same labels and means are other data.
+  const std::string images = folder + "/train-images-idx3-ubyte";
+  std::string bytes = ReadAll(images);
+  std::swap_ranges(bytes.begin() + 16, bytes.begin() + 32, bytes.begin() + 48);
+  std::ofstream(images, std::ios::binary) << bytes;
+  const Outcome other =
+      RunStowage({"train", "--model", "mlp", "--data", folder, "--batch", "16",
+                  "--steps", "12", "--resume", saved, "--device", "cpu"});
+  CHECK(other.exit_code == 0);
+  CHECK(other.err.find("resume: data was ") != std::string::npos);
+
+  // A label by mistake makes classes that nothing is of.
+  bytes = ReadAll(folder + "/train-labels-idx1-ubyte");
+  bytes[bytes.size() - 2] = 9;
+  std::ofstream(folder + "/train-labels-idx1-ubyte", std::ios::binary) << bytes;
+  const Outcome ten = RunStowage({"train", "--model", "mlp", "--data", folder,
+                                  "--steps", "1", "--device", "cpu"});
+  CHECK(ten.err.find("of the 10 classes of ") != std::string::npos);
+  CHECK((ten.err.find(", 7 have no image to train with") != std::string::npos ||
+         ten.err.find(", 8 have no image to train with") != std::string::npos));
 
   const Outcome inside =
       RunStowage({"train", "--model", "mlp", "--data", folder, "--save",
