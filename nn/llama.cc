@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <numbers>
 #include <optional>
 #include <string_view>
@@ -43,19 +44,46 @@ std::vector<double> Llama3RopeFactors(int64_t dims, double base,
   return factors;
 }
 
-Status CheckYarn(const YarnRopeScaling& scaling) {
-  const std::pair<std::string_view, double> numbers[] = {
-      {"factor", scaling.factor},
-      {"number of original positions", scaling.original_positions},
-      {"beta_fast", scaling.fast_turns},
-      {"beta_slow", scaling.slow_turns}};
+namespace {
+
+// Numbers of a scaling of rope, by their names.
+using RopeNumbers = std::initializer_list<std::pair<std::string_view, double>>;
+
+Status CheckPositive(std::string_view scaling, RopeNumbers numbers) {
   for (const auto& [name, number] : numbers) {
     if (std::isfinite(number) && number > 0) continue;
     return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[model] a YaRN scaling of rope has a ", name, " of ",
-                        number, "; expected a finite number above 0")};
+                 StrCat("[model] a ", scaling, " scaling of rope has a ", name,
+                        " of ", number, "; expected a finite number above 0")};
   }
   return {};
+}
+
+}  // namespace
+
+Status CheckLlama3Rope(const Llama3RopeScaling& scaling) {
+  STOWAGE_RETURN_IF_ERROR(CheckPositive(
+      "Llama 3",
+      {{"factor", scaling.factor},
+       {"low_freq_factor", scaling.low_frequency_factor},
+       {"high_freq_factor", scaling.high_frequency_factor},
+       {"number of original positions", scaling.original_positions}}));
+  if (scaling.high_frequency_factor > scaling.low_frequency_factor) return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      StrCat("[model] a Llama 3 scaling of rope has a "
+             "high_freq_factor of ",
+             scaling.high_frequency_factor, " and a low_freq_factor of ",
+             scaling.low_frequency_factor,
+             "; expected the first above the second")};
+}
+
+Status CheckYarn(const YarnRopeScaling& scaling) {
+  return CheckPositive(
+      "YaRN", {{"factor", scaling.factor},
+               {"number of original positions", scaling.original_positions},
+               {"beta_fast", scaling.fast_turns},
+               {"beta_slow", scaling.slow_turns}});
 }
 
 std::vector<double> YarnRopeFactors(int64_t dims, double base,

@@ -53,7 +53,10 @@ struct Llama3RopeScaling {
   double high_frequency_factor = 4;
   double original_positions = 8192;
 };
-/// By how much slower each of the `dims` / 2 pairs turns.
+/// Error kInvalidArgument, naming it, unless all numbers are finite and above 0, and the
+/// high frequency factor above the low one.
+Status CheckLlama3Rope(const Llama3RopeScaling& scaling);
+/// By how much slower each of the `dims` / 2 pairs turns. Precondition: CheckLlama3Rope.
 std::vector<double> Llama3RopeFactors(int64_t dims, double base,
                                       const Llama3RopeScaling& scaling);
 

@@ -58,10 +58,18 @@ class Description {
   // So are there heads: factors of rope are computed for each of their pairs.
   Status CheckHeads(const LlamaConfig& config) const {
     int64_t most = 0;
+    const WeightTensor* foreign = nullptr;
     for (const WeightTensor& tensor : file_.tensors()) {
-      if (tensor.foreign.empty()) {
-        most = std::max(most, tensor.shape.num_elements());
+      if (!tensor.foreign.empty()) {
+        foreign = &tensor;
+        continue;
       }
+      most = std::max(most, tensor.shape.num_elements());
+    }
+    if (most == 0 && foreign != nullptr) {
+      return file_.Fail(StrCat("has no tensor of a type that is read; ",
+                               Quoted(foreign->name), " is ",
+                               foreign->Describe()));
     }
     if (config.head_size <= most / config.heads) return {};
     return file_.Fail(
@@ -468,6 +476,9 @@ class JsonDescription : public Description {
                              number("high_freq_factor"));
     STOWAGE_ASSIGN_OR_RETURN(scaling.original_positions,
                              number("original_max_position_embeddings"));
+    if (const Status possible = CheckLlama3Rope(scaling); !possible.ok()) {
+      return In(possible.error());
+    }
     config->rope_factors =
         Llama3RopeFactors(config->head_size, config->rope_base, scaling);
     return {};

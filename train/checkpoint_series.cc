@@ -59,10 +59,14 @@ void RemoveLinks(const std::string& prefix, const std::string& suffix) {
        end;
        !failed && entry != end; entry.increment(failed)) {
     const std::string path = entry->path().string();
-    if (path.size() > prefix.size() + ending.size() &&
-        path.starts_with(prefix) && path.ends_with(ending)) {
-      fs::remove(entry->path(), ignored);
+    if (path.size() <= prefix.size() + ending.size() ||
+        !path.starts_with(prefix) || !path.ends_with(ending)) {
+      continue;
     }
+    const std::string number =
+        path.substr(prefix.size(), path.size() - prefix.size() - ending.size());
+    if (number.find_first_not_of("0123456789") != std::string::npos) continue;
+    fs::remove(entry->path(), ignored);
   }
 }
 

@@ -233,6 +233,13 @@ TEST_CASE("what ours cannot do is named, and so is what does not fit") {
       {"llama", "\"factor\": 4.0", "\"factor\": 0",
        "describes what cannot be built: [model] llama has a factor of rope of "
        "0; expected finite numbers above 0"},
+      {"llama", "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 1.0",
+       "cannot be taken: [model] a Llama 3 scaling of rope has a "
+       "high_freq_factor of 1 and a low_freq_factor of 1; expected the first "
+       "above the second"},
+      {"llama", "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 0",
+       "cannot be taken: [model] a Llama 3 scaling of rope has a "
+       "high_freq_factor of 0; expected a finite number above 0"},
       {"llama", "\"mlp_bias\": true",
        "\"quantization_config\": {\"quant_method\": \"awq\"}",
        "has a \"quantization_config\"; quantised weights are read from GGUF "
@@ -277,6 +284,25 @@ TEST_CASE("what ours cannot do is named, and so is what does not fit") {
     INFO(std::string(row.to));
     CHECK(Refusal(Changed(row.model, row.from, row.to)) == row.message);
   }
+}
+
+TEST_CASE("weights of a type that is not read are named") {
+  const fs::path folder =
+      Changed("llama", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
+  for (const char* const name :
+       {"model.safetensors.index.json", "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors"}) {
+    REQUIRE(fs::remove(folder / name));
+  }
+  const std::string header =
+      R"({"model.embed_tokens.weight": {"dtype": "F64", "shape": [64, 32],)"
+      R"( "data_offsets": [0, 16384]}})";
+  std::ofstream(folder / "model.safetensors", std::ios::binary)
+      << static_cast<char>(header.size()) << std::string(7, '\0') << header
+      << std::string(16384, '\0');
+  CHECK(Refusal(folder.string()) ==
+        "has no tensor of a type that is read; \"model.embed_tokens.weight\" "
+        "is F64(64, 32)");
 }
 
 TEST_CASE("of Qwen the layers from max_window_layers on have the window") {
