@@ -16,9 +16,8 @@ ValueId Value::id() const {
   return id_;
 }
 
-const TensorType& Value::type() const {
-  static const TensorType kInert;
-  return ok() ? builder_->info(*this).type : kInert;
+TensorType Value::type() const {
+  return ok() ? builder_->info(*this).type : TensorType();
 }
 
 GraphBuilder::GraphBuilder(std::string name) {

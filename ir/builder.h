@@ -41,8 +41,10 @@ class Value {
   ValueId id() const;
   // Of an inert value: f32(), so that model code which looks at shapes goes on
   // until Finish() reports the error.
-  const TensorType& type() const;
-  const Shape& shape() const { return type().shape; }
+  // By value: a reference would end with the next value of the builder, as in
+  // BroadcastTo(ReduceMean(x), x.shape()).
+  TensorType type() const;
+  Shape shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
   int rank() const { return shape().rank(); }
   int64_t dim(int i) const { return shape()[i]; }

@@ -106,9 +106,10 @@ bool Suit(OpKind op, Operands values, int axes, const Attrs& attrs) {
   std::vector<TensorType> types;
   std::vector<std::string_view> names;
   for (const Value& value : values) {
-    const auto dims = value.shape().span();
-    const size_t kept = std::min(dims.size(), static_cast<size_t>(axes));
-    types.push_back({value.dtype(), Shape(dims.last(kept))});
+    const Shape shape = value.shape();
+    const size_t kept =
+        std::min(shape.span().size(), static_cast<size_t>(axes));
+    types.push_back({value.dtype(), Shape(shape.span().last(kept))});
     names.push_back(value.builder()->info(value).name);
   }
   return GetOpDef(op).infer(OpArgs{op, types, names, attrs}).ok();

@@ -254,7 +254,8 @@ std::string_view WhyNoBias(const Expressions& e, const Mask& mask,
 Value BiasOf(Value mask, const Mask& kind, bool is_given, DType dtype,
              int64_t keys, size_t rank) {
   GraphBuilder& g = *mask.builder();
-  std::vector<int64_t> sizes(mask.shape().begin(), mask.shape().end());
+  const Shape given = mask.shape();
+  std::vector<int64_t> sizes(given.begin(), given.end());
   while (sizes.size() < rank) sizes.insert(sizes.begin(), 1);
   if (rank == 3) sizes.insert(sizes.begin() + 1, 1);
   const Shape shape{std::span<const int64_t>(sizes)};

@@ -147,8 +147,8 @@ class StepLayers final : public Layers {
 
   /// The step, with the mean cross-entropy of logits (..., classes) as loss.
   Graph Finish(Value logits, bool /*has_softmax*/) override {
-    std::vector<int64_t> rows(logits.shape().span().begin(),
-                              logits.shape().span().end() - 1);
+    const Shape shape = logits.shape();
+    std::vector<int64_t> rows(shape.begin(), shape.end() - 1);
     const Value labels = g_.Input("labels", DType::kI32, Shape(rows));
     g_.Output("loss", g_.Name("loss", CrossEntropy(logits, labels)));
     const Result<Graph> forward = g_.Finish();
