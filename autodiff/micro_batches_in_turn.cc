@@ -215,13 +215,16 @@ Status MicroBatchOutputs::Finish(int64_t ranks) {
                                   " places of output ",
                                   Quoted(made.output.name));
     }
-    if (ranks > 1 && (made.kind == Kind::kMean || made.kind == Kind::kSum)) {
+    const bool is_total = made.kind == Kind::kMean || made.kind == Kind::kSum;
+    if (ranks > 1 && (is_total || made.kind == Kind::kJoined)) {
       g_.SetOrigin(Phase::kBackward, made.output.name);
       const std::optional<Value> part = g_.Find(made.output.name);
-      if (part && !g_.info(*part).is_leaf()) {
+      const bool is_made = part && part->id() == made.value.id();
+      const bool stays = is_made && !is_total;
+      if (part && !stays && !g_.info(*part).is_leaf()) {
         g_.Name(StrCat("part:", made.output.name), *part);
       }
-      made.value = AllReduce(made.value, ranks);
+      if (is_total) made.value = AllReduce(made.value, ranks);
     }
     g_.Output(made.output.name, made.value);
   }

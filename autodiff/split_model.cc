@@ -10,9 +10,8 @@
 #include "ir/ops.h"
 
 namespace stowage {
-namespace {
 
-std::string LeafName(const Graph& micro_batch, ValueId value) {
+std::string TotalName(const Graph& micro_batch, ValueId value) {
   return StrCat("total:", micro_batch.value(value).name);
 }
 
@@ -44,6 +43,61 @@ std::vector<bool> NodesFor(const Graph& graph, std::vector<ValueId> wanted,
   }
   return nodes;
 }
+
+Result<Graph> RewriteMicroBatch(const Graph& micro_batch,
+                                const BatchAnalysis& analysis, double share,
+                                std::string_view loss_name) {
+  const std::vector<ValueId> unknown = UnknownTo(analysis);
+  if (unknown.empty() && analysis.by_share.empty()) return micro_batch;
+  GraphBuilder g(micro_batch.name());
+  GraphCopy copy(micro_batch, &g);
+  copy.DeclareLeaves();
+  std::vector<bool> known(Index(micro_batch.num_values()), false);
+  std::map<ValueId, Value> leaves;
+  for (const ValueId id : unknown) {
+    const ValueInfo& value = micro_batch.value(id);
+    known[Index(id)] = true;
+    leaves[id] = g.LeafLike({.name = TotalName(micro_batch, id),
+                             .type = value.type,
+                             .role = Role::kInput,
+                             .source = value.source});
+    copy.Map(id, leaves[id]);
+  }
+  std::vector<ValueId> wanted;
+  for (const GraphOutput& output : micro_batch.outputs()) {
+    wanted.push_back(output.value);
+  }
+  if (const auto loss = micro_batch.Find(loss_name)) wanted.push_back(*loss);
+  for (const Node& node : micro_batch.nodes()) {
+    if (GetOpDef(node.op).updates > 0) wanted.push_back(node.results[0]);
+  }
+  const std::vector<bool> is_wanted = NodesFor(micro_batch, wanted, known);
+  auto scaled = analysis.by_share.begin();
+  for (NodeId id = 0; id < micro_batch.num_nodes(); ++id) {
+    const Node& node = micro_batch.node(id);
+    std::vector<std::pair<ValueId, Value>> unscaled;
+    for (; scaled != analysis.by_share.end() && scaled->node == id; ++scaled) {
+      if (!is_wanted[Index(id)]) continue;
+      const ValueId operand = node.inputs[static_cast<size_t>(scaled->operand)];
+      unscaled.emplace_back(operand, copy[operand]);
+      copy.SetOrigin(id);
+      copy.Map(operand, MulScalar(copy[operand], share));
+    }
+    if (!is_wanted[Index(id)]) continue;
+    copy.CopyNode(id);
+    for (const auto& [operand, value] : unscaled) copy.Map(operand, value);
+    for (const ValueId result : node.results) {
+      if (!known[Index(result)]) continue;
+      // Of which the name is the leaf's, should it be an output.
+      g.Name(StrCat(micro_batch.value(result).name, "~part"), copy[result]);
+      copy.Map(result, leaves[result]);
+    }
+  }
+  copy.DeclareOutputs();
+  return g.Finish();
+}
+
+namespace {
 
 Status ExpectNone(const Graph& whole, const Graph& micro_batch,
                   const std::vector<BatchObstacle>& obstacles,
@@ -114,7 +168,8 @@ Status SplitModel::Add(const Graph& micro_batch) {
                         "size")};
   }
   STOWAGE_ASSIGN_OR_RETURN(
-      model.graph, Rewritten(micro_batch, model.analysis, axes_.weight()));
+      model.graph,
+      RewriteMicroBatch(micro_batch, model.analysis, axes_.weight(), loss_));
   models_.emplace(&micro_batch, std::move(model));
   return {};
 }
@@ -139,59 +194,6 @@ std::optional<Value> SplitModel::total(std::string_view leaf) const {
   const auto it = totals_.find(leaf);
   if (it == totals_.end()) return std::nullopt;
   return it->second;
-}
-
-Result<Graph> SplitModel::Rewritten(const Graph& micro_batch,
-                                    const BatchAnalysis& analysis,
-                                    double share) const {
-  const std::vector<ValueId> unknown = UnknownTo(analysis);
-  if (unknown.empty() && analysis.by_share.empty()) return micro_batch;
-  GraphBuilder g(micro_batch.name());
-  GraphCopy copy(micro_batch, &g);
-  copy.DeclareLeaves();
-  std::vector<bool> known(Index(micro_batch.num_values()), false);
-  std::map<ValueId, Value> leaves;
-  for (const ValueId id : unknown) {
-    const ValueInfo& value = micro_batch.value(id);
-    known[Index(id)] = true;
-    leaves[id] = g.LeafLike({.name = LeafName(micro_batch, id),
-                             .type = value.type,
-                             .role = Role::kInput,
-                             .source = value.source});
-    copy.Map(id, leaves[id]);
-  }
-  std::vector<ValueId> wanted;
-  for (const GraphOutput& output : micro_batch.outputs()) {
-    wanted.push_back(output.value);
-  }
-  if (const auto loss = micro_batch.Find(loss_)) wanted.push_back(*loss);
-  for (const Node& node : micro_batch.nodes()) {
-    if (GetOpDef(node.op).updates > 0) wanted.push_back(node.results[0]);
-  }
-  const std::vector<bool> is_wanted = NodesFor(micro_batch, wanted, known);
-  auto scaled = analysis.by_share.begin();
-  for (NodeId id = 0; id < micro_batch.num_nodes(); ++id) {
-    const Node& node = micro_batch.node(id);
-    std::vector<std::pair<ValueId, Value>> unscaled;
-    for (; scaled != analysis.by_share.end() && scaled->node == id; ++scaled) {
-      if (!is_wanted[Index(id)]) continue;
-      const ValueId operand = node.inputs[static_cast<size_t>(scaled->operand)];
-      unscaled.emplace_back(operand, copy[operand]);
-      copy.SetOrigin(id);
-      copy.Map(operand, MulScalar(copy[operand], share));
-    }
-    if (!is_wanted[Index(id)]) continue;
-    copy.CopyNode(id);
-    for (const auto& [operand, value] : unscaled) copy.Map(operand, value);
-    for (const ValueId result : node.results) {
-      if (!known[Index(result)]) continue;
-      // Of which the name is the leaf's, should it be an output.
-      g.Name(StrCat(micro_batch.value(result).name, "~part"), copy[result]);
-      copy.Map(result, leaves[result]);
-    }
-  }
-  copy.DeclareOutputs();
-  return g.Finish();
 }
 
 Value SplitModel::Combined(size_t total,
@@ -232,7 +234,7 @@ void SplitModel::EmitTotals(const std::function<Value(std::string_view)>& leaf,
   for (const Place& place : places_) {
     const BatchAnalysis& analysis = models_.at(&place.micro_batch).analysis;
     for (const BatchConstant& constant : analysis.constants) {
-      totals_[LeafName(place.micro_batch, constant.value)] =
+      totals_[TotalName(place.micro_batch, constant.value)] =
           whole_constant(constant.whole_value);
     }
   }
@@ -279,12 +281,12 @@ void SplitModel::EmitTotals(const std::function<Value(std::string_view)>& leaf,
     }
     copies.front().copy.SetOrigin(first.value(totals[t].value).producer);
     const Value whole = Combined(t, parts);
-    g->Name(LeafName(first, totals[t].value), whole);
+    g->Name(TotalName(first, totals[t].value), whole);
     for (size_t p = 0; p < places_.size(); ++p) {
       const Graph& micro_batch = places_[p].micro_batch;
       const ValueId value = models_.at(&micro_batch).analysis.totals[t].value;
       copies[p].copy.Map(value, whole);
-      totals_[LeafName(micro_batch, value)] = whole;
+      totals_[TotalName(micro_batch, value)] = whole;
     }
   }
   g->SetOrigin(Phase::kForward, "");

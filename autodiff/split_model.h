@@ -35,6 +35,24 @@ namespace stowage {
 /// What nodes that make totals say that they are for (Node::origin).
 inline constexpr std::string_view kTotals = "totals";
 
+/// The graph that runs in the place of `micro_batch`, which is `share` of the batch: what
+/// it cannot know (totals, constants of the whole batch) are inputs, TotalName, and what
+/// counts by the share does. It has all outputs, and `loss`.
+Result<Graph> RewriteMicroBatch(const Graph& micro_batch,
+                                const BatchAnalysis& analysis, double share,
+                                std::string_view loss);
+
+/// The name of the input that stands for `value` of a micro-batch.
+std::string TotalName(const Graph& micro_batch, ValueId value);
+
+/// What `analysis` says that a micro-batch cannot know: totals, then constants.
+std::vector<ValueId> UnknownTo(const BatchAnalysis& analysis);
+
+/// By node: whether one of `wanted` follows from it. What is `known`, by value, needs no
+/// node.
+std::vector<bool> NodesFor(const Graph& graph, std::vector<ValueId> wanted,
+                           const std::vector<bool>& known);
+
 class SplitModel {
  public:
   /// The micro-batches make up `part` of the batch `whole`, or all of it; other ranks have
@@ -85,8 +103,6 @@ class SplitModel {
     BatchAxes axes;
   };
 
-  Result<Graph> Rewritten(const Graph& micro_batch,
-                          const BatchAnalysis& analysis, double share) const;
   Value Combined(size_t total, const std::vector<Value>& parts) const;
 
   const Graph& whole_;

@@ -24,6 +24,7 @@
 #include "nn/layers.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
+#include "tests/support/random_batch_model.h"
 #include "tests/support/rank_runs.h"
 #include "tests/support/thread_ranks.h"
 
@@ -93,10 +94,29 @@ std::vector<Content> RunRanks(const Net& net, const How& how,
   return all;
 }
 
-std::string Compare(const Net& net, const How& how) {
-  const Content one = RunRank(net, {}, how.ranks, nullptr);
-  const std::vector<Content> all = RunRanks(net, how, 1);
+// Takes the outputs that have a part for each example from all, and gives the names of
+// those of which the ranks' parts, one behind the other, are not the whole.
+std::string TakeExamples(Content* one, std::vector<Content>* all) {
   std::string wrong;
+  for (int64_t step = 1; step <= testing::kRankSteps; ++step) {
+    const std::string name = StrCat("examples@", step);
+    const auto whole = one->extract(name);
+    if (whole.empty()) continue;
+    std::vector<std::byte> joined;
+    for (Content& rank : *all) {
+      const auto part = rank.extract(name);
+      if (part.empty()) continue;
+      joined.insert(joined.end(), part.mapped().begin(), part.mapped().end());
+    }
+    if (joined != whole.mapped()) wrong += StrCat(" ", name);
+  }
+  return wrong;
+}
+
+std::string Compare(const Net& net, const How& how) {
+  Content one = RunRank(net, {}, how.ranks, nullptr);
+  std::vector<Content> all = RunRanks(net, how, 1);
+  std::string wrong = TakeExamples(&one, &all);
   for (int r = 0; r < static_cast<int>(how.ranks); ++r) {
     const std::string names = Differences(one, all[static_cast<size_t>(r)], r);
     if (!names.empty()) wrong += StrCat("rank ", r, ": ", names);
@@ -174,6 +194,34 @@ TEST_CASE("ranks give the bits of one rank that takes as many micro-batches") {
       }
     }
   }
+}
+
+TEST_CASE("200 random models: ranks are the batch, or are refused") {
+  int compared = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    const testing::RandomBatchModel model = {
+        .seed = seed, .is_split = seed % 4 != 3, .dtype = DType::kF32};
+    const int64_t ranks = seed % 2 == 0 ? 2 : 4;
+    const Net net = {"random",
+                     [&](int64_t batch) { return model.Build(batch); },
+                     ranks + static_cast<int64_t>(seed / 2 % 3),
+                     {.optimizer = Sgd{}}};
+    const Result<SampledStep> step =
+        BuildRankSteps(net.model, net.batch, {.ranks = ranks}, "loss",
+                       net.options)(1, Sampling::kAll);
+    if (!step.ok()) {
+      CHECK_MESSAGE(step.error().code == ErrorCode::kUnsupported,
+                    step.error().message);
+      continue;
+    }
+    CHECK(model.is_split);
+    ++compared;
+    CHECK(Compare(net, {.ranks = ranks, .shard = kShardings[seed / 8 % 4]}) ==
+          "");
+  }
+  // The others have a maximum over the examples among their outputs or in their loss.
+  CHECK(compared > 50);
 }
 
 // Parts of other sizes than the micro-batches of one rank may be fused otherwise.

@@ -1,0 +1,44 @@
+#ifndef STOWAGE_TESTS_SUPPORT_RANDOM_BATCH_MODEL_H_
+#define STOWAGE_TESTS_SUPPORT_RANDOM_BATCH_MODEL_H_
+
+// Random models of a batch whose losses are sums, means, quotients and worse, of which it
+// is known by how they are made whether they follow from parts of the batch.
+//
+//   const RandomBatchModel model = {.seed = 1, .is_split = true};
+//   Graph whole = model.Build(8), part = model.Build(2);
+
+#include <cstdint>
+#include <random>
+
+#include "ir/dtype.h"
+#include "ir/graph.h"
+
+namespace stowage::testing {
+
+/// Of an input x, (batch, kTime, kWidth), "mask", (batch, kTime), and "labels", which are
+/// below kClasses.
+constexpr int64_t kTime = 3, kWidth = 4, kClasses = 5;
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : bits_(seed) {}
+  int64_t Below(int64_t n) {
+    return static_cast<int64_t>(bits_() % static_cast<uint64_t>(n));
+  }
+  bool Coin() { return Below(2) == 1; }
+
+ private:
+  std::mt19937_64 bits_;
+};
+
+struct RandomBatchModel {
+  uint64_t seed;
+  bool is_split;  // whether parts of the batch make up the batch
+  DType dtype = DType::kF64;
+
+  Graph Build(int64_t batch) const;
+};
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_SUPPORT_RANDOM_BATCH_MODEL_H_
