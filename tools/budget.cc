@@ -25,7 +25,6 @@ using Json = nlohmann::ordered_json;
 Result<Json> SmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch) {
   const MemoryOptimizations& allowed = fitter.options().optimizations;
   MemoryOptimizations none = NoOptimizations();
-  none.order = allowed.order;
   if (allowed.micro_batches.size() == 1)
     none.micro_batches = allowed.micro_batches;
   MemoryOptimizations recompute = none, offload = none, all = none;
@@ -158,6 +157,23 @@ std::string FittedText(const FittedStep& step,
   }
   if (named < step.recomputed.size()) {
     text += StrCat("  and ", step.recomputed.size() - named, " more\n");
+  }
+  return text;
+}
+
+std::string BatchChangesText(const TrainingPlanner& planner,
+                             const FittedStep& step) {
+  constexpr size_t kMaxNamed = 5;
+  const auto changes = planner.BatchChanges(step.price.micro_batches);
+  if (!changes.ok()) return "";
+  std::string text;
+  for (size_t k = 0; k < std::min(changes->size(), kMaxNamed); ++k) {
+    const BatchObstacle& change = (*changes)[k];
+    text += StrCat("taken in parts, the batch gives another ",
+                   Quoted(change.name), " (", change.why, ")\n");
+  }
+  if (changes->size() > kMaxNamed) {
+    text += StrCat("and ", changes->size() - kMaxNamed, " more\n");
   }
   return text;
 }

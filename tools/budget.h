@@ -58,6 +58,11 @@ nlohmann::ordered_json PredictedJson(const std::optional<Predicted>& predicted);
 std::string FittedText(const FittedStep& step,
                        const std::optional<Predicted>& predicted);
 
+/// What micro-batches change where --allow-batch-change lets them, as `plan` and `train`
+/// print it for people, a line each; "" where they change nothing.
+std::string BatchChangesText(const TrainingPlanner& planner,
+                             const FittedStep& step);
+
 /// What no choice that fits can do with less than, in percent of the step's cost
 /// without recomputation.
 double LeastPercent(const FittedStep& step);

@@ -132,7 +132,7 @@ Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
   STOWAGE_ASSIGN_OR_RETURN(question.op_times, ReadOpTimes(flags.model));
   const auto read = [&]() -> Result<Graph> {
     if (onnx) return onnx->Build(onnx->batch);
-    STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.graph));
+    STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.graph));
     return ParseGraph(text);
   };
   STOWAGE_ASSIGN_OR_RETURN(const Graph graph, read());
@@ -493,6 +493,9 @@ int RunPlan(const PlanFlags& flags) {
   }
   const std::string fitting = FittedText(step, *predicted);
   if (!fitting.empty()) std::cout << "\n" << fitting;
+  if (subject->training) {
+    std::cout << BatchChangesText(*subject->training, step);
+  }
   if (budget) {
     std::cout << "\nfits the budget of " << FormatBytes(*budget) << ", "
               << FormatBytes(*budget - report.arena) << " to spare\n";
@@ -572,10 +575,16 @@ void AddPlan(Program& program) {
     options.Exclude("--list-params", of_plan);
   }
   for (const char* const other :
-       {"--pareto", "--fit-optimizer", "--svg", "--budget"}) {
+       {"--pareto", "--fit-optimizer", "--svg", "--budget", "--fit",
+        "--recompute", "--offload", "--order", "--micro-batches", "--op-times",
+        "--packer", "--time-limit", "--ranks", "--threads", "--plan-cache",
+        "--no-plan-cache"}) {
     options.Exclude("--list-params", other);
   }
-  options.Exclude("--fit-optimizer", "--svg");
+  for (const char* const of_one :
+       {"--svg", "--optimizer", "--weight-decay", "--momentum"}) {
+    options.Exclude("--fit-optimizer", of_one);
+  }
   options.ApplyTo({"--model"}, {"--dtype", "--seq"});
   options.ApplyTo({"--onnx"}, {"--dim", "--shape", "--loss", "--stand-ins",
                                "--trainable", "--list-params"});

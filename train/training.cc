@@ -211,6 +211,20 @@ Result<TrainingPlan> TrainingPlanner::Plan() {
   return plan;
 }
 
+Result<std::vector<BatchObstacle>> TrainingPlanner::BatchChanges(
+    int64_t micro_batches) const {
+  const int64_t parts = micro_batches * spec_.ranks.ranks;
+  if (!spec_.training.allow_batch_change || parts == 1) {
+    return std::vector<BatchObstacle>();
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const Graph whole, spec_.model(spec_.batch));
+  STOWAGE_ASSIGN_OR_RETURN(const Graph part,
+                           spec_.model((spec_.batch + parts - 1) / parts));
+  const BatchAnalysis analysis =
+      AnalyzeBatch(whole, part, {.has_max = spec_.ranks.ranks == 1});
+  return ObstaclesToSplit(part, analysis, spec_.loss);
+}
+
 // Around the params and states as the step has placed them, in the arena or on the host.
 Result<PlannedShape> TrainingPlanner::PlanShape(const ShapeSpec& shape,
                                                 const FittedStep& step) const {

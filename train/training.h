@@ -34,6 +34,7 @@
 #include <string_view>
 #include <vector>
 
+#include "autodiff/batch_analysis.h"
 #include "autodiff/ranks.h"
 #include "autodiff/train_options.h"
 #include "base/bytes.h"
@@ -148,6 +149,11 @@ class TrainingPlanner {
   /// that work; those of StepFitter::Fit. Other shapes have the same budget, or without
   /// one what the step takes, and keep the states on the host that the step keeps there.
   Result<TrainingPlan> Plan();
+
+  /// What it changes that the batch is taken in `micro_batches` by each rank, where that
+  /// is allowed (TrainOptions::allow_batch_change): values, with the reason of each, that
+  /// no longer are those of the whole batch. Errors: the model's.
+  Result<std::vector<BatchObstacle>> BatchChanges(int64_t micro_batches) const;
 
   /// Of the step alone: what other budgets cost, and the smallest that work.
   StepPlanner& step() { return *step_; }

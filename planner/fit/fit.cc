@@ -243,11 +243,14 @@ Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
   // What is saved is saved of the step as it is written: what runs again, or lies on the
   // host, is no byte that reuse has saved.
   const Price& price = step->price;
-  if (price.micro_batches > given->micro_batches() || price.host.values > 0 ||
+  if (price.micro_batches > 1 || price.host.values > 0 ||
       price.recomputed_nodes > 0) {
+    // Names of values that stay may be of some micro-batches alone.
+    const Result<Variant*> whole = grid_->Get(1, {});
     STOWAGE_ASSIGN_OR_RETURN(
         std::optional<FittedStep> as_given,
-        given->FitAsGiven(kNoLimit, Recompute::kNone, kAnyCost));
+        (whole.ok() ? *whole : given)
+            ->FitAsGiven(kNoLimit, Recompute::kNone, kAnyCost));
     if (as_given) {
       STOWAGE_RETURN_IF_ERROR(FuseNodes(&*as_given));
       step->plan.no_reuse = as_given->plan.no_reuse;
@@ -436,50 +439,62 @@ Result<std::vector<ParetoPoint>> StepFitter::FrontierOnce() {
   return points;
 }
 
-// What fits nothing names what would: the need of the step as it is, in as many
-// micro-batches as need the least, then what each further optimization reaches.
+// What fits nothing names what would: the need of the step as it is written, what
+// recomputation alone reaches, and what the optimizations that are allowed do.
 Error StepFitter::Refusal(Bytes budget) {
-  MemoryOptimizations near = options_.optimizations;
-  near.offload = OffloadChoice::kNone;
-  const Result<Grid::Need> need = grid_->Smallest(near);
-  if (!need.ok()) return need.error();
+  const MemoryOptimizations& allowed = options_.optimizations;
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const given,
+                           grid_->Get(allowed.micro_batches.front(), {}));
   PlanOptions options = options_.plan;
   options.budget = budget;
-  const Result<Plan> plan = PlanMemory(need->variant->sample(), options);
   Error error;
-  if (!plan.ok()) {
+  if (const Result<Plan> plan = PlanMemory(given->sample(), options);
+      !plan.ok()) {
     error = plan.error();
-    near.recompute = Recompute::kAuto;
-    near.micro_batches = {need->variant->micro_batches()};
-    const Result<Grid::Need> again = grid_->Smallest(near);
-    if (!again.ok()) return again.error();
-    const Bytes smallest = again->bytes;
-    if (smallest < need->variant->arena()) {
-      error.message +=
-          StrCat(", or ",
-                 Figure(smallest, FormatBytes(smallest) == FormatBytes(budget)),
-                 " with recompute");
-    }
   } else {
-    error = {ErrorCode::kBudgetTooSmall,
-             StrCat("[plan] budget ", budget, " bytes is below the ",
-                    need->bytes, " bytes that are needed ",
-                    options_.optimizations.always_recomputed.empty()
-                        ? "by the whole step"
-                        : "when what is named is always recomputed; without "
-                          "that it fits")};
+    STOWAGE_ASSIGN_OR_RETURN(const Grid::Need need, grid_->Smallest(allowed));
+    return {ErrorCode::kBudgetTooSmall,
+            StrCat("[plan] budget ", budget, " bytes is below the ", need.bytes,
+                   " bytes that are needed ",
+                   allowed.always_recomputed.empty()
+                       ? "by the whole step"
+                       : "when what is named is always recomputed; without "
+                         "that it fits")};
   }
-  if (need->variant->micro_batches() > 1) {
-    error.message += StrCat(", the batch in ", need->variant->micro_batches(),
-                            " micro-batches");
+  Bytes smallest = given->arena();
+  const auto add = [&](Bytes bytes, std::string_view with) {
+    if (bytes >= smallest) return;
+    smallest = bytes;
+    error.message += StrCat(
+        ", or ", Figure(bytes, FormatBytes(bytes) == FormatBytes(budget)),
+        " with ", with);
+  };
+  MemoryOptimizations near = allowed;
+  near.micro_batches = {given->micro_batches()};
+  near.recompute = Recompute::kAuto;
+  near.offload = OffloadChoice::kNone;
+  STOWAGE_ASSIGN_OR_RETURN(const Grid::Need recomputed, grid_->Smallest(near));
+  add(recomputed.bytes, "recompute");
+  const bool recomputes = allowed.recompute != Recompute::kNone;
+  if (!recomputes) smallest = given->arena();
+  const std::string_view and_recompute = recomputes ? "recompute and " : "";
+  if (allowed.micro_batches.size() > 1) {
+    near.micro_batches = allowed.micro_batches;
+    near.recompute = allowed.recompute;
+    STOWAGE_ASSIGN_OR_RETURN(const Grid::Need cut, grid_->Smallest(near));
+    add(cut.bytes,
+        StrCat(and_recompute, cut.variant->micro_batches(), " micro-batches"));
   } else if (!refused_->micro_batches.empty()) {
     error.message += StrCat(", the batch in one micro-batch, since ",
                             refused_->micro_batches.begin()->second.message);
   }
-  if (options_.optimizations.offload == OffloadChoice::kNone) return error;
-  const Result<Grid::Need> moved = grid_->Smallest(options_.optimizations);
-  if (!moved.ok()) return moved.error();
-  error.message += StrCat(", or ", Figure(moved->bytes, true), " with offload");
+  if (allowed.offload == OffloadChoice::kNone) return error;
+  STOWAGE_ASSIGN_OR_RETURN(const Grid::Need moved, grid_->Smallest(allowed));
+  const int64_t micro_batches = moved.variant->micro_batches();
+  add(moved.bytes, micro_batches > given->micro_batches()
+                       ? StrCat(recomputes ? "recompute, " : "", micro_batches,
+                                " micro-batches and offload")
+                       : StrCat(and_recompute, "offload"));
   return error;
 }
 

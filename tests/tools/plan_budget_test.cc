@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/strings.h"
 #include "tests/support/instances.h"
 #include "tests/tools/plan_as_json.h"
@@ -368,7 +369,11 @@ TEST_CASE("a budget by itself makes the step fit, and --fit narrows by what") {
   const Json fitted = PlanAsJson(with({"--budget", StrCat(all)}));
   CHECK(fitted["fits"] == true);
   CHECK(fitted["arena_bytes"] <= all);
-  CHECK(fitted["no_reuse_bytes"] == PlanAsJson(with({}))["no_reuse_bytes"]);
+  const Json as_written = PlanAsJson(with({}));
+  CHECK(fitted["no_reuse_bytes"] == as_written["no_reuse_bytes"]);
+  // Micro-batches that are asked for are no step as it is written either.
+  CHECK(PlanAsJson(with({"--micro-batches", "2"}))["no_reuse_bytes"] ==
+        as_written["no_reuse_bytes"]);
   std::vector<std::string> none =
       with({"--budget", StrCat(all), "--fit", "none"});
   none.insert(none.begin(), "plan");
@@ -382,6 +387,16 @@ TEST_CASE("a budget by itself makes the step fit, and --fit narrows by what") {
   }
   CHECK(refused.err.find(StrCat("(", all, " bytes) with --fit auto")) !=
         std::string::npos);
+  // What the step needs as it is written, whatever is allowed.
+  std::vector<std::string> tight = with({"--budget", StrCat(all - 1)});
+  tight.insert(tight.begin(), "plan");
+  const Outcome too_small = RunStowage(tight);
+  CHECK(too_small.exit_code == 1);
+  const std::string need =
+      FormatBytes(as_written["arena_bytes"].get<int64_t>());
+  CHECK_MESSAGE(too_small.err.find(StrCat("below the ", need, " this step")) !=
+                    std::string::npos,
+                too_small.err);
 }
 
 TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {
