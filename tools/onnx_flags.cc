@@ -107,6 +107,51 @@ class ArraysTask : public Task {
                : batch_;
   }
 
+  int64_t EvaluationExamples() const override {
+    return std::ssize(parts_.held_out);
+  }
+
+  Status PrepareEvaluation(const SplitEvaluation& split, Runner* totals,
+                           int64_t batch) override {
+    joins_ = split.outputs;
+    totals_.clear();
+    for (const EvaluationTotal& total : split.totals) {
+      const TensorType& type = TypeOf(split.graph, total.input);
+      totals_[total.input] = {
+          type, std::string(static_cast<size_t>(type.bytes()), '\0')};
+    }
+    const int rounds = split.totals.empty() ? 0 : split.totals.back().round + 1;
+    const int64_t batches = EvaluationExamples() / batch;
+    for (int round = 0; round < rounds; ++round) {
+      std::map<std::string, std::vector<double>> sums;
+      for (int64_t b = 0; b < batches; ++b) {
+        STOWAGE_RETURN_IF_ERROR(RunOn(*totals, b, batch));
+        for (const EvaluationTotal& total : split.totals) {
+          if (total.round != round) continue;
+          STOWAGE_ASSIGN_OR_RETURN(const std::vector<double> values,
+                                   RealsOf(*totals, total.output));
+          std::vector<double>& sum = sums[total.input];
+          for (size_t i = 0; i < values.size(); ++i) {
+            if (b == 0) {
+              sum.push_back(values[i] * WeightOf(total.kind, batches));
+            } else {
+              sum[i] = Joined(sum[i], values[i], total.kind, batches);
+            }
+          }
+        }
+      }
+      for (const auto& [name, values] : sums) {
+        Array& total = totals_.at(name);
+        total =
+            IsFloat(total.type.dtype)
+                ? ArrayOf(total.type.dtype, total.type.shape, values)
+                : ArrayOf(total.type.dtype, total.type.shape,
+                          std::vector<int64_t>(values.begin(), values.end()));
+      }
+    }
+    return {};
+  }
+
   Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
                               WorkProgress& progress) override {
     const bool classifies = std::ranges::any_of(
@@ -114,12 +159,7 @@ class ArraysTask : public Task {
         [](const auto& output) { return output.name == "accuracy"; });
     const int64_t batches = std::ssize(parts_.held_out) / batch;
     const auto score = [&](int64_t b) -> Result<Score> {
-      for (int64_t i = 0; i < batch; ++i) {
-        Take(parts_.held_out[static_cast<size_t>(b * batch + i)], i);
-      }
-      STOWAGE_RETURN_IF_ERROR(
-          WriteTaken(evaluate, {.first = 0, .count = batch}));
-      STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
+      STOWAGE_RETURN_IF_ERROR(RunOn(evaluate, b, batch));
       STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
       if (!classifies) return Score{loss, 0};
       STOWAGE_ASSIGN_OR_RETURN(const float right,
@@ -128,15 +168,19 @@ class ArraysTask : public Task {
     };
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<Score> scores,
                              ScoreAll(share_, batches, progress, score));
-    double loss = 0, accuracy = 0;
-    for (const Score& each : scores) {
-      loss += each[0];
-      accuracy += each[1];
-    }
-    const auto count = static_cast<double>(batches);
-    Evaluation mean{.loss = loss / count, .accuracy = std::nullopt};
-    if (classifies) mean.accuracy = accuracy / count;
-    return mean;
+    const auto joined = [&](std::string_view name, size_t which) {
+      const auto found = joins_.find(name);
+      const BatchKind kind =
+          found == joins_.end() ? BatchKind::kMean : found->second.kind;
+      double all = scores[0][which] * WeightOf(kind, batches);
+      for (size_t b = 1; b < scores.size(); ++b) {
+        all = Joined(all, scores[b][which], kind, batches);
+      }
+      return all;
+    };
+    Evaluation whole{.loss = joined("loss", 0), .accuracy = std::nullopt};
+    if (classifies) whole.accuracy = joined("accuracy", 1);
+    return whole;
   }
 
   int64_t train_examples() const override { return std::ssize(parts_.train); }
@@ -144,6 +188,50 @@ class ArraysTask : public Task {
   std::string_view token_name() const override { return "examples"; }
 
  private:
+  static const TensorType& TypeOf(const Graph& graph, std::string_view name) {
+    return graph.value(*graph.Find(name)).type;
+  }
+
+  // What one of `parts` counts for in a value of all.
+  static double WeightOf(BatchKind kind, int64_t parts) {
+    const bool adds = kind == BatchKind::kSum || kind == BatchKind::kMax ||
+                      kind == BatchKind::kSame;
+    return adds ? 1 : 1 / static_cast<double>(parts);
+  }
+
+  static double Joined(double so_far, double next, BatchKind kind,
+                       int64_t parts) {
+    if (kind == BatchKind::kSame) return so_far;
+    if (kind == BatchKind::kMax) return std::max(so_far, next);
+    return so_far + next * WeightOf(kind, parts);
+  }
+
+  // A value of the program, of reals or of whole numbers.
+  static Result<std::vector<double>> RealsOf(const Runner& runner,
+                                             std::string_view name) {
+    const TensorType& type = TypeOf(runner.graph(), name);
+    Array array{type, std::string(static_cast<size_t>(type.bytes()), '\0')};
+    STOWAGE_RETURN_IF_ERROR(runner.ReadBytes(
+        name, type.dtype, std::as_writable_bytes(std::span(array.bytes))));
+    if (IsFloat(type.dtype)) return stowage::RealsOf(array);
+    const std::vector<int64_t> whole = IntsOf(array);
+    return std::vector<double>(whole.begin(), whole.end());
+  }
+
+  // Runs a program on part `b` of what is held out.
+  Status RunOn(Runner& program, int64_t b, int64_t batch) {
+    for (int64_t i = 0; i < batch; ++i) {
+      Take(parts_.held_out[static_cast<size_t>(b * batch + i)], i);
+    }
+    STOWAGE_RETURN_IF_ERROR(WriteTaken(program, {.first = 0, .count = batch}));
+    for (const auto& [name, total] : totals_) {
+      if (!program.graph().Find(name)) continue;
+      STOWAGE_RETURN_IF_ERROR(
+          program.WriteBytes(name, total.type.dtype, total.data()));
+    }
+    return TakeStep(program);
+  }
+
   // Copies an example to place i of a batch.
   void Take(int64_t example, int64_t i) {
     for (Source& source : sources_) {
@@ -157,6 +245,7 @@ class ArraysTask : public Task {
 
   Status WriteTaken(Runner& runner, const BatchPart& part) const {
     for (const Source& source : sources_) {
+      if (!runner.graph().Find(source.name)) continue;  // no total reads it
       STOWAGE_RETURN_IF_ERROR(runner.WriteBytes(
           source.name, source.batch.type.dtype,
           source.batch.data().subspan(
@@ -171,6 +260,9 @@ class ArraysTask : public Task {
   const BatchPart part_;  // of a batch, that this rank takes
   const int64_t batch_;
   const ArraysOptions options_;
+  // Of an evaluation: how outputs of its parts are put together, and its totals.
+  std::map<std::string, EvaluationOutput, std::less<>> joins_;
+  std::map<std::string, Array> totals_;
 };
 
 // Which of so many examples are held out; see ArraysOptions.

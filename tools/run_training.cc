@@ -271,6 +271,11 @@ Result<bool> AgreeOnRun(const TrainFlags& flags, const StepSpec& spec,
   for (const auto& [name, value] : notes) {
     facts.emplace_back(StrCat("the ", name), value);
   }
+  if (spec.tuning) {
+    STOWAGE_ASSIGN_OR_RETURN(const CheckpointBase base,
+                             spec.tuning->model.BaseOfCheckpoints());
+    facts.emplace_back("the base", base.content);
+  }
   facts.emplace_back("the plan", CollectivesText(plan.step.graph));
   STOWAGE_RETURN_IF_ERROR(ranks.Agree(facts));
   // Numbers are all the same where the square of their sum is N times that of their
@@ -290,7 +295,8 @@ Result<std::optional<Predicted>> Tell(const StepSpec& spec,
   STOWAGE_ASSIGN_OR_RETURN(
       const std::optional<Predicted> predicted,
       Predict(spec.training.op_times, planner.step().fitter(), plan.step));
-  std::cerr << FittedText(plan.step, predicted);
+  std::cerr << FittedText(plan.step, predicted)
+            << BatchChangesText(planner, plan.step);
   return predicted;
 }
 
@@ -360,43 +366,86 @@ Status SetByData(const TrainFlags& flags, const StepSpec& spec,
   return SetSteps(flags, steps, run);
 }
 
+// How an evaluation of what the task holds out follows from parts of `batch` examples.
+// Errors: those of the graphs, as of a file that fixes its batch.
+Result<SplitEvaluation> SplitOf(const StepSpec& spec, const Task& task,
+                                int64_t batch) {
+  const ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
+  const int64_t examples = task.EvaluationExamples();
+  STOWAGE_ASSIGN_OR_RETURN(const Graph part, evaluate(batch));
+  STOWAGE_ASSIGN_OR_RETURN(const Graph whole, evaluate(examples));
+  return SplitForEvaluation(
+      whole, part, static_cast<double>(batch) / static_cast<double>(examples));
+}
+
+constexpr std::string_view kTotalsProgram = "evaluate totals";
+
 // Beside the training step: evaluation, and generation for models of text.
 std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
                                         int64_t sample_positions) {
   if (!task.has_held_out()) return {};
   const ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
+  const int64_t batch = *spec.options.batch;
   std::vector<ProgramSpec> programs;
-  programs.push_back({.name = "evaluate",
-                      .model =
-                          [&task, evaluate](int64_t batch) {
-                            return evaluate(task.EvaluationBatch(batch));
-                          },
-                      .batch = *spec.options.batch});
+  const auto split_of = [&spec,
+                         &task](int64_t most) -> Result<SplitEvaluation> {
+    const int64_t part = task.EvaluationBatch(most);
+    if (task.EvaluationExamples() <= part) return Error{};
+    return SplitOf(spec, task, part);
+  };
+  programs.push_back(
+      {.name = "evaluate",
+       .model = [&task, evaluate, split_of](int64_t most) -> Result<Graph> {
+         Result<SplitEvaluation> split = split_of(most);
+         if (split.ok()) return std::move(split->graph);
+         return evaluate(task.EvaluationBatch(most));
+       },
+       .batch = batch});
   std::ranges::move(SamplePrograms(spec, sample_positions),
                     std::back_inserter(programs));
+  if (const auto split = split_of(batch);
+      split.ok() && !split->totals.empty()) {
+    programs.push_back({.name = std::string(kTotalsProgram),
+                        .model = [split_of](int64_t most) -> Result<Graph> {
+                          STOWAGE_ASSIGN_OR_RETURN(SplitEvaluation of_most,
+                                                   split_of(most));
+                          return std::move(of_most.totals_graph);
+                        },
+                        .batch = batch});
+  }
   return programs;
 }
 
-// Where a loss is no mean over the examples, held-out examples are judged by the mean of
-// their batches' losses, which is said.
-void NoteEvaluation(const StepSpec& spec, int64_t batch) {
-  const ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
-  const Result<Graph> two = evaluate(2 * batch), one = evaluate(batch);
-  if (!two.ok() || !one.ok()) return;  // of one number of examples alone
-  const std::optional<ValueId> loss = one->Find("loss");
-  if (!loss) return;
-  const BatchAnalysis analysis =
-      AnalyzeBatch(*two, *one, {.has_totals = false, .has_shares = false});
-  const BatchValue& value = analysis.values[Index(*loss)];
-  if (value.kind == BatchKind::kMean || value.kind == BatchKind::kSame) return;
-  std::cerr << StrCat(
-                   "[hold-out] the loss is ",
-                   value.kind == BatchKind::kSum
-                       ? std::string("a sum over the examples")
-                       : StrCat("no mean over the examples (", value.why, ")"),
-                   "; the held-out loss is the mean of those of batches of ",
-                   batch)
+// Tells the task how its evaluation follows from parts of `batch` examples, and says where
+// it does not: then it is judged by the mean of the parts' losses.
+Status PrepareEvaluation(const StepSpec& spec, int64_t batch, Task* task,
+                         Training* training) {
+  const int64_t examples = task->EvaluationExamples();
+  if (batch == 0 || examples <= batch) return {};
+  const Result<SplitEvaluation> split = SplitOf(spec, *task, batch);
+  std::string why = split.ok() ? "" : split.error().message;
+  if (split.ok()) {
+    Runner* const totals = training->Find(kTotalsProgram);
+    int64_t totals_batch = batch;
+    for (const PlannedProgram& program : training->plan().programs) {
+      if (program.name == kTotalsProgram) {
+        totals_batch = task->EvaluationBatch(program.batch);
+      }
+    }
+    STOWAGE_RETURN_IF_ERROR(
+        task->PrepareEvaluation(*split, totals, totals_batch));
+    const auto loss = split->outputs.find("loss");
+    if (loss == split->outputs.end() ||
+        loss->second.kind != BatchKind::kMixed) {
+      return {};
+    }
+    why = loss->second.why;
+  }
+  std::cerr << StrCat("[hold-out] the loss of ", examples,
+                      " examples does not follow from batches of ", batch, " (",
+                      why, "); the held-out loss is the mean of theirs")
             << std::endl;
+  return {};
 }
 
 // The step, and what runs over its arena beside it.
@@ -601,6 +650,10 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   if (!task.ok()) return Fail(task.error());
   const Status by_data = SetByData(flags, spec, **task, &*run);
   if (!by_data.ok()) return Fail(by_data.error());
+  std::optional<TrialFolders> trial;
+  if (flags.dry_run)
+    trial.emplace(
+        std::initializer_list<std::string>{flags.save_adapter, flags.log});
   Result<TrainFiles> files = TrainFiles::Open(flags, spec, *run, ranks);
   if (!files.ok()) return Fail(files.error());
 
@@ -680,7 +733,6 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
       plan->programs.empty()
           ? 0
           : (*task)->EvaluationBatch(plan->programs.front().batch);
-  if (evaluation_batch > 0) NoteEvaluation(spec, evaluation_batch);
   std::optional<Graph> whole_step;
   if (training.ranks.shard != Sharding::kNone) {
     Result<SampledStep> whole =
@@ -695,6 +747,9 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   Result<Training> opened = Training::Open(*std::move(plan), *backend);
   ReturnFreeMemory();
   if (!opened.ok()) return Fail(opened.error());
+  const Status prepared =
+      PrepareEvaluation(spec, evaluation_batch, task->get(), &*opened);
+  if (!prepared.ok()) return Fail(prepared.error());
 
   const Result<bool> evaluates_alike =
       AgreeOnRun(flags, spec, *run, opened->plan(), evaluation_batch, ranks);

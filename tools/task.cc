@@ -11,6 +11,7 @@
 #include "base/input_file.h"
 #include "base/memory.h"
 #include "base/strings.h"
+#include "formats/json_text.h"
 #include "formats/json_values.h"
 #include "ir/dtype.h"
 #include "nn/digits_data.h"
@@ -303,11 +304,19 @@ Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
   return TextData::FromTokens(std::move(tokens), path, seq);
 }
 
-// Whether the first line of `text` is what a line of JSON Lines is to finetune.
+constexpr int kMaxJsonLevels = 64;
+
+// Whether the first line of `text` is what a line of JSON Lines is to finetune, or all of
+// it a list of objects.
 bool IsExample(std::string_view text) {
   const auto line = JsonValues::Parse(text.substr(0, text.find('\n')));
-  return line.ok() && (line->Has("text") || line->Has("completion") ||
-                       line->HasBelow("messages"));
+  if (line.ok() && (line->Has("text") || line->Has("completion") ||
+                    line->HasBelow("messages"))) {
+    return true;
+  }
+  const size_t second = text.find_first_not_of(" \t\r\n", 1);
+  return text.starts_with('[') && second != std::string_view::npos &&
+         text[second] == '{' && CheckJsonText(text, kMaxJsonLevels).ok();
 }
 
 }  // namespace
@@ -322,9 +331,8 @@ bool IsJsonLines(std::string_view path) {
   return HasEnding(path, ".jsonl") || HasEnding(path, ".ndjson");
 }
 
-Result<std::string> ReadTrainingText(const std::string& path) {
-  STOWAGE_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
-  const std::string_view beginning = std::string_view(text).substr(0, 2);
+Status CheckIsText(std::string_view text, const std::string& path) {
+  const std::string_view beginning = text.substr(0, 2);
   const bool is_utf16 = beginning == "\xFF\xFE" || beginning == "\xFE\xFF";
   const size_t nul = text.find('\0');
   if (is_utf16 || nul != std::string::npos) {
@@ -345,6 +353,12 @@ Result<std::string> ReadTrainingText(const std::string& path) {
     }
     rest.remove_prefix(next.bytes);
   }
+  return {};
+}
+
+Result<std::string> ReadTrainingText(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+  STOWAGE_RETURN_IF_ERROR(CheckIsText(text, path));
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string::npos &&
                        (text[first] == '{' || text[first] == '[') &&

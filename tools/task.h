@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "autodiff/split_evaluation.h"
 #include "base/result.h"
 #include "nn/text_data.h"
 #include "runtime/session.h"
@@ -30,8 +31,9 @@
 namespace stowage::tools {
 
 struct Evaluation {
-  double loss = 0;                 // mean over what was held out (of a text,
-                                   // at most its first 100 batches)
+  double loss =
+      0;  // of what was held out: of a text the mean of at most its first 100
+          // batches, of a file's model as of one batch
   std::optional<double> accuracy;  // of a classifier, 0..1
 };
 
@@ -71,6 +73,17 @@ class Task {
   /// the bits that one alone would get.
   virtual Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
                                       WorkProgress& progress) = 0;
+
+  /// Examples whose evaluation follows from those of their parts as SplitForEvaluation
+  /// (autodiff/split_evaluation.h) says; 0 where every output is the mean of the parts'.
+  virtual int64_t EvaluationExamples() const { return 0; }
+  /// Takes how it follows, and makes its totals by a program that takes `batch` examples
+  /// a step; null where there are none. Precondition: EvaluationExamples() > 0. Errors:
+  /// those of the program.
+  virtual Status PrepareEvaluation(const SplitEvaluation& /*split*/,
+                                   Runner* /*totals*/, int64_t /*batch*/) {
+    return {};
+  }
 
   /// From now on each rank takes all steps of an evaluation itself.
   void EvaluateAlone() { share_ = {}; }
@@ -145,10 +158,14 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
 /// case.
 bool IsJsonLines(std::string_view path);
 
+/// That `text`, of the file in `path`, is text in UTF-8. Error kInvalidArgument with the
+/// byte where it is not.
+Status CheckIsText(std::string_view text, const std::string& path);
+
 /// A file's text that a tokenizer is to read. Errors: those of ReadFile; kInvalidArgument
 /// for what is no UTF-8 text, as UTF-16 or an .npz, with the byte, and for JSON whose
-/// strings would be learnt with their quotes: by its name, or a first line that is an
-/// example of JSON lines.
+/// strings would be learnt with their quotes: by its name, a first line that is an example
+/// of JSON lines, or a list of objects.
 Result<std::string> ReadTrainingText(const std::string& path);
 
 /// That a text is judged by, unless something else is asked for.

@@ -10,6 +10,7 @@
 #include "text/text.h"
 #include "tools/command.h"
 #include "tools/options.h"
+#include "tools/task.h"
 
 namespace stowage::tools {
 namespace {
@@ -56,6 +57,8 @@ Result<std::vector<int32_t>> ParseIds(std::string_view text) {
 
 Status Encode(const Tokenizer& tokenizer, const TokensFlags& flags,
               std::string_view text) {
+  STOWAGE_RETURN_IF_ERROR(
+      CheckIsText(text, flags.file.empty() ? "stdin" : flags.file));
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                            tokenizer.Encode(text, {.special = !flags.plain}));
   if (flags.json) {
@@ -73,6 +76,8 @@ Status Encode(const Tokenizer& tokenizer, const TokensFlags& flags,
 
 Status CountTokens(const Tokenizer& tokenizer, const TokensFlags& flags,
                    std::string_view text) {
+  STOWAGE_RETURN_IF_ERROR(
+      CheckIsText(text, flags.file.empty() ? "stdin" : flags.file));
   STOWAGE_ASSIGN_OR_RETURN(const int64_t count,
                            tokenizer.Count(text, {.special = !flags.plain}));
   if (flags.json) {

@@ -71,7 +71,13 @@ TEST_CASE("what is wrong is told, and ends with 2") {
       "stowage: [text] number 1 is 561, which is no token; expected ids from 0 "
       "to 560\n");
   CHECK(error(RunStowage({"tokens", "--tokenizer", text, "count", text}))
-            .find("[tokenizer.json] no valid JSON") != std::string::npos);
+            .find("[tokenizer.json] the file is no JSON, at byte ") !=
+        std::string::npos);
+  const std::string wide = WriteTemp("wide", std::string("\xFF\xFEh\0", 4));
+  for (const char* const verb : {"count", "encode"}) {
+    CHECK(error(Tokens({verb, wide})).find("it begins as UTF-16 does") !=
+          std::string::npos);
+  }
   CHECK(!error(RunStowage({"tokens", "--tokenizer", "none", "count", text}))
              .empty());
   CHECK(!error(Tokens({})).empty());

@@ -308,6 +308,101 @@ TEST_CASE("what is held out judges the model that was trained") {
   CHECK(tight["arena_bytes"] < end["arena_bytes"]);
 }
 
+// y = (x0 + x1 + 1) / 2, twice; losses of its squares and of a mask.
+std::string FileOfLosses() {
+  onnx::pb::ModelProto model = LinearModel();
+  auto* const graph = model.mutable_graph();
+  auto* const mask = graph->add_input();
+  *mask = graph->input(0);
+  mask->set_name("mask");
+  auto* const nodes = graph->mutable_node();
+  AddNode(nodes, "Mul", {"y", "y"}, "e");
+  AddNode(nodes, "Mul", {"e", "mask"}, "counted");
+  AddNode(nodes, "ReduceSum", {"counted"}, "above");
+  AddNode(nodes, "ReduceSum", {"mask"}, "below");
+  AddNode(nodes, "Div", {"above", "below"}, "masked");
+  AddNode(nodes, "ReduceSum", {"e"}, "sum");
+  AddNode(nodes, "ReduceMax", {"e"}, "largest");
+  AddNode(nodes, "ReduceMean", {"e"}, "mean");
+  AddNode(nodes, "Sqrt", {"mean"}, "root");
+  graph->clear_output();
+  for (const char* const name : {"masked", "sum", "largest", "mean", "root"}) {
+    graph->add_output()->set_name(name);
+  }
+  return WrittenFile(model.SerializeAsString());
+}
+
+TEST_CASE("what is held out is judged as one batch") {
+  constexpr int64_t kExamples = 17, kHeldOut = 12;  // in three batches of four
+  std::vector<float> x, mask;
+  for (int64_t i = 0; i < kExamples; ++i) {
+    for (int64_t j = 0; j < 2; ++j) {
+      x.push_back(static_cast<float>((i * 7 + j * 3) % 11) / 8 - 0.5f);
+      // Nothing counts in the first batch of what is held out.
+      const bool counts = i < 5 || i >= 9;
+      mask.push_back(counts ? static_cast<float>(i % 3 + j) : 0);
+    }
+  }
+  const auto array = [&](const std::vector<float>& values) {
+    const std::vector<double> reals(values.begin(), values.end());
+    return ArrayOf(DType::kF32, {kExamples, 2}, reals);
+  };
+  const auto bytes =
+      NpzBytes(std::vector<NamedArray>{{"x", array(x)}, {"mask", array(mask)}});
+  REQUIRE(bytes.ok());
+  const std::string data = WriteTemp("losses.npz", *bytes);
+  double above = 0, below = 0, sum = 0, largest = 0;
+  for (size_t i = kExamples - kHeldOut; i < kExamples; ++i) {
+    const double y = (x[2 * i] + x[2 * i + 1] + 1) / 2;
+    for (size_t j = 0; j < 2; ++j) {
+      above += y * y * mask[2 * i + j];
+      below += mask[2 * i + j];
+      sum += y * y;
+      largest = std::max(largest, y * y);
+    }
+  }
+  const std::string net = FileOfLosses();
+  const auto run = [&](const std::string& loss) {
+    const Outcome outcome = RunStowage(
+        {"train", "--onnx",      net,   "--data",     data,       "--loss",
+         loss,    "--batch",     "4",   "--steps",    "1",        "--lr",
+         "1e-20", "--optimizer", "sgd", "--schedule", "constant", "--shuffle",
+         "none",  "--hold-out",  "0.7", "--json",     "--device", "cpu"});
+    INFO(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    const std::string& out = outcome.out;
+    const Json last =
+        Json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1));
+    return std::pair(last["validation_loss"].get<double>(), outcome.err);
+  };
+  for (const auto& [loss, expected] :
+       {std::pair("masked", above / below), std::pair("sum", sum),
+        std::pair("mean", sum / (2 * kHeldOut)),
+        std::pair("largest", largest)}) {
+    CAPTURE(loss);
+    const auto [found, told] = run(loss);
+    CHECK(found == doctest::Approx(expected).epsilon(1e-6));
+    CHECK(told.find("[hold-out]") == std::string::npos);
+  }
+  // So is what micro-batches change where they may.
+  const std::vector<std::string> cut = {
+      "plan", "--onnx",          net, "--loss", "root", "--batch",
+      "4",    "--micro-batches", "2"};
+  std::vector<std::string> allowed = cut;
+  allowed.push_back("--allow-batch-change");
+  CHECK(RunStowage(cut).exit_code == 2);
+  const Outcome changed = RunStowage(allowed);
+  CHECK(changed.exit_code == 0);
+  CHECK(
+      changed.out.find("taken in parts, the batch gives another \"loss\" (") !=
+      std::string::npos);
+  // A root of a mean is no mean of roots, which is said.
+  const auto [root, told] = run("root");
+  CHECK(root != doctest::Approx(std::sqrt(sum / (2 * kHeldOut))).epsilon(1e-6));
+  CHECK(told.find("[hold-out] the loss of 12 examples does not follow from "
+                  "batches of 4 (") != std::string::npos);
+}
+
 TEST_CASE("what the seed draws is held out") {
   const Examples all;
   const std::string data = Npz("drawn.npz", all.x, all.labels);
