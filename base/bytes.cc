@@ -50,13 +50,13 @@ Result<Bytes> ParseBytes(std::string_view text) {
   };
   static constexpr Unit kUnits[] = {
       {"", 1},         {"B", 1},        {"KiB", 0x1p10}, {"MiB", 0x1p20},
-      {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"KB", 1e3},     {"MB", 1e6},
-      {"GB", 1e9},     {"TB", 1e12}};
+      {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"kB", 1e3},     {"KB", 1e3},
+      {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
   const Error error{
       ErrorCode::kInvalidArgument,
       StrCat("[bytes] ", Quoted(text),
              " is not a size: expected a number that is not negative, with B, "
-             "KiB, MiB, GiB, TiB, KB, MB, GB, TB or no unit, as in 64MiB")};
+             "KiB, MiB, GiB, TiB, kB, MB, GB, TB or no unit, as in 64MiB")};
   // Digits alone are exact to the last byte; a double would round above 2^53.
   const char* const end = text.data() + text.size();
   Bytes whole = 0;

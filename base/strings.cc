@@ -38,12 +38,22 @@ std::string WithoutControls(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out;
   out.reserve(text.size());
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\t') {
-      out += c;
+  const auto escape = [&](unsigned char byte) {
+    out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F, of which terminals take U+009B as they take ESC [.
+    const bool is_c1 = byte == 0xc2 && i + 1 < text.size() &&
+                       static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
+                       static_cast<unsigned char>(text[i + 1]) <= 0x9f;
+    if (is_c1) {
+      escape(byte);
+      escape(static_cast<unsigned char>(text[++i]));
+    } else if ((byte >= 0x20 && byte != 0x7f) || byte == '\n' || byte == '\t') {
+      out += text[i];
     } else {
-      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+      escape(byte);
     }
   }
   return out;

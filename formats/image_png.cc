@@ -60,6 +60,16 @@ Result<Image> DecodePng(std::string_view bytes, int64_t channels,
   if (!png_image_begin_read_from_memory(&png, file.data(), file.size())) {
     return fail();
   }
+  // Deflate makes no more than 1,032 bytes of one (RFC 1951), and a pixel has a bit.
+  constexpr uint64_t kMostBytes = 1032;
+  const uint64_t bits = uint64_t{png.width} * png.height;
+  if (bits / 8 > kMostBytes * file.size()) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[png] ", Quoted(origin), " says that it is ", png.height, " x ",
+               png.width, " pixels, which a file of ", bytes.size(),
+               " bytes cannot hold")};
+  }
   png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16 bits are scaled alone
   STOWAGE_ASSIGN_OR_RETURN(Image image,
                            MakeImage(channels, png.height, png.width, origin));

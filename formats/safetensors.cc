@@ -191,7 +191,14 @@ class HeaderParser {
   }
 
   bool Metadata() {
+    if (std::exchange(has_metadata_, true)) {
+      return Fail("\"__metadata__\" comes twice");
+    }
+    std::set<std::string> keys;
     return Object([&](std::string key) {
+      if (!keys.insert(key).second) {
+        return Fail(StrCat("the metadata has the key ", Quoted(key), " twice"));
+      }
       std::string value;
       if (!String(&value)) return false;
       header_.metadata.emplace_back(std::move(key), std::move(value));
@@ -256,6 +263,7 @@ class HeaderParser {
   std::string message_;
   std::set<std::string> names_;  // of tensors
   SafetensorsHeader header_;
+  bool has_metadata_ = false;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "report/text.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
@@ -178,10 +179,25 @@ std::string WithCommas(int64_t value) {
   return out;
 }
 
+namespace {
+
+// `text` with U+FFFD in place of bytes that are no UTF-8.
+std::string WellFormed(std::string_view text) {
+  using Json = nlohmann::json;
+  if (std::ranges::all_of(
+          text, [](char c) { return static_cast<unsigned char>(c) < 0x80; })) {
+    return std::string(text);
+  }
+  return Json::parse(
+      Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace
+
 std::string XmlEscaped(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (const char c : text) {
+  for (const char c : WellFormed(text)) {
     switch (c) {
       case '&':
         out += "&amp;";

@@ -39,7 +39,8 @@ std::string Interval(packing::Time lower, packing::Time upper);
 /// `1234567` as "1,234,567".
 std::string WithCommas(int64_t value);
 
-/// `text` with & < > " ' as XML entities, and control characters as spaces.
+/// `text` with & < > " ' as XML entities, control characters as spaces, and U+FFFD for bytes
+/// that are no UTF-8.
 std::string XmlEscaped(std::string_view text);
 
 // The stream of a step (planner/stream.h) as text, one event a line.

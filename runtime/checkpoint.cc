@@ -65,7 +65,11 @@ Status Write(const Runner& runner, const std::vector<ValueId>& values,
 }
 
 bool IsNpz(const std::string& path) {
-  return path.ends_with(".npz") || path.ends_with(".NPZ");
+  constexpr std::string_view kEnding = ".npz";
+  if (path.size() < kEnding.size()) return false;
+  return std::ranges::equal(
+      std::string_view(path).substr(path.size() - kEnding.size()), kEnding,
+      [](char a, char b) { return a == b || (a >= 'A' && a + 32 == b); });
 }
 
 // An archive, which is made whole before it is written.

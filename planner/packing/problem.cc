@@ -64,13 +64,17 @@ Status CheckSums(const Problem& problem) {
     }
     base = std::max(base, *end);
   }
-  std::optional<Bytes> sum = base;
+  // Without the offsets that are given, too: whoever checks a packing has none.
+  std::optional<Bytes> sum = base, all = 0;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& b = problem.buffers[i];
-    if (b.offset) continue;
-    sum = CheckedAdd(*sum, b.size);
-    if (sum) sum = CheckedAdd(*sum, b.alignment - 1);
-    if (!sum) {
+    all = CheckedAdd(*all, b.size);
+    if (all) all = CheckedAdd(*all, b.alignment - 1);
+    if (!b.offset && sum) {
+      sum = CheckedAdd(*sum, b.size);
+      if (sum) sum = CheckedAdd(*sum, b.alignment - 1);
+    }
+    if (!sum || !all) {
       return Malformed(problem, i,
                        StrCat("takes the sum of sizes and padding past 64 bits:"
                               " its size is ",

@@ -27,6 +27,7 @@ TEST_CASE("sizes that users type parse to exact bytes") {
            Row{"1.5GiB", 1610612736},
            Row{"2TiB", 2199023255552},
            Row{"3KB", 3000},
+           Row{"3kB", 3000},
            Row{"7MB", 7000000},
            Row{"4.2GB", 4200000000},
            Row{"4.1GB", 4100000000},  // as a double, 4.1 is a little less
@@ -65,7 +66,7 @@ TEST_CASE("sizes beyond 63 bits are refused") {
 TEST_CASE("the error of a bad size quotes it and shows what would do") {
   CHECK(ParseBytes("abc").error().message ==
         "[bytes] \"abc\" is not a size: expected a number that is not "
-        "negative, with B, KiB, MiB, GiB, TiB, KB, MB, GB, TB or no unit, as "
+        "negative, with B, KiB, MiB, GiB, TiB, kB, MB, GB, TB or no unit, as "
         "in 64MiB");
 }
 

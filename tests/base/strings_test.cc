@@ -45,6 +45,11 @@ TEST_CASE("Fixed rounds to the decimals asked for") {
 TEST_CASE("control characters are written out, but for lines and tabs") {
   CHECK(WithoutControls("w\x1b[31m\x07\x7f\n\tz\xc3\xa9") ==
         "w\\x1b[31m\\x07\\x7f\n\tz\xc3\xa9");
+  // Those of Unicode beyond ASCII; U+00A0 and cut bytes are none.
+  CHECK(WithoutControls("\xc2\x9b"
+                        "31m\xc2\x80\xc2\xa0\xc2") ==
+        "\\xc2\\x9b"
+        "31m\\xc2\\x80\xc2\xa0\xc2");
   CHECK(WithoutControls(std::string_view("\0a\r", 3)) == "\\x00a\\x0d");
   CHECK(Quoted("a\x1b") == "\"a\\x1b\"");
 }

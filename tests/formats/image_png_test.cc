@@ -33,6 +33,19 @@ TEST_CASE("a PNG is decoded into planes of its channels") {
                                               0, 0, 255, 30, 60, 90});
 }
 
+// It says that it is of 16384 x 16384 pixels, and holds a byte of them.
+constexpr std::string_view kLargePng =
+    "89504e470d0a1a0a0000000d49484452000040000000400008000000008ca34f58000000"
+    "0949444154789c630000000100015eff7df90000000049454e44ae426082";
+
+TEST_CASE("no memory is taken for pixels that a file cannot hold") {
+  const Result<Image> image = DecodeImage(FromHex(kLargePng), 1, "a.png");
+  REQUIRE(!image.ok());
+  CHECK(image.error().message ==
+        "[png] \"a.png\" says that it is 16384 x 16384 pixels, which a file of "
+        "66 bytes cannot hold");
+}
+
 // The same pixels in 16 bits, and both with a gAMA chunk of 1.
 constexpr std::string_view kWidePng =
     "89504e470d0a1a0a0000000d494844520000000300000002100200000042862d0e00000021"

@@ -152,7 +152,7 @@ TEST_CASE("what is wrong with a loop or a branch is named") {
        [&](GraphBuilder& g) {
          Loop(g, 0, {.sliced = {F32(g, "x", {1, 2})}}, stack_0);
        },
-       "[loop] iterations is 0; expected at least 1"},
+       "[loop] iterations is 0; expected 1 to 2147483648"},
       {"a sliced operand of another length",
        [&](GraphBuilder& g) {
          Loop(g, 3, {.sliced = {F32(g, "x", {4, 2})}}, stack_0);

@@ -25,6 +25,7 @@ TEST_CASE("large numbers have a comma every three digits") {
 
 TEST_CASE("XML text has no bare signs and no control characters") {
   CHECK(XmlEscaped("a<b>&\"c\"'\n") == "a&lt;b&gt;&amp;&quot;c&quot;&#39; ");
+  CHECK(XmlEscaped("\xc3\xa9<\xff") == "\xc3\xa9&lt;\xef\xbf\xbd");
 }
 
 TEST_CASE("intervals are half-open") { CHECK(Interval(3, 17) == "[3, 17)"); }

@@ -50,6 +50,14 @@ TEST_CASE("Every malformed problem is refused by name") {
                     {.id = "y", .lower = 5, .upper = 6, .size = 2}}},
        "[pack] buffer \"y\" takes the sum of sizes and padding past 64 bits: "
        "its size is 2, its alignment 1"},
+      {{.buffers = {{.id = "x", .upper = 1, .size = kMax / 2 + 1, .offset = 0},
+                    {.id = "y",
+                     .lower = 1,
+                     .upper = 2,
+                     .size = kMax / 2 + 1,
+                     .offset = 0}}},
+       "[pack] buffer \"y\" takes the sum of sizes and padding past 64 bits: "
+       "its size is 4611686018427387904, its alignment 1"},
       {{.buffers = {{.id = "x", .upper = 1, .size = kMax - 6},
                     {.id = "y", .upper = 1, .size = 0, .alignment = 8}}},
        "[pack] buffer \"y\" takes the sum of sizes and padding past 64 bits: "
