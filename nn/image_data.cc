@@ -380,7 +380,15 @@ Result<Parts> ReadFolder(const std::string& path,
   std::vector<std::string> classes;
   const fs::path folder(path);
   std::error_code ignored;
-  if (!fs::is_directory(folder / "train", ignored)) {
+  // A class may be called so, too: then it has images, and no folders.
+  const auto is_split = [&] {
+    for (fs::directory_iterator entry(folder / "train", ignored), end;
+         !ignored && entry != end; entry.increment(ignored)) {
+      if (entry->is_directory(ignored)) return true;
+    }
+    return false;
+  };
+  if (!is_split()) {
     STOWAGE_ASSIGN_OR_RETURN(Part all, ReadClasses(folder, options, &classes));
     return Parts{std::move(all), std::nullopt};
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -48,16 +49,45 @@ Value LowRank(Value x, std::string_view name, int64_t out_features,
                 loc);
 }
 
-// The params that the rules mean.
+// By value: the node that reads it otherwise than a matmul does its second operand, and
+// where among its operands; absent where there is none.
+struct Reader {
+  NodeId node = kNoNode;
+  size_t operand = 0;
+};
+std::map<ValueId, Reader> OtherReaders(const Graph& graph) {
+  std::map<ValueId, Reader> readers;
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    const Node& node = graph.node(id);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.op == OpKind::kMatMul && i == 1) continue;
+      readers.insert({node.inputs[i], {id, i}});
+    }
+  }
+  return readers;
+}
+
+// The params that the rules mean: of a pattern those alone that adapters can stand beside.
 Result<std::set<ValueId>> FindTargets(const Graph& graph,
                                       const LoraRules& rules) {
+  const std::map<ValueId, Reader> readers = OtherReaders(graph);
   std::set<ValueId> targets;
   for (const std::string& target : rules.targets) {
+    const bool is_pattern = target.find_first_of("*?[") != std::string::npos;
     size_t matching = 0;
     for (const ValueId id : graph.Leaves(Role::kParam)) {
       const ValueInfo& info = graph.value(id);
       if (info.type.shape.rank() != 2 || !IsFloat(info.type.dtype)) continue;
       if (!MeansLayer(target, info.name)) continue;
+      if (const auto other = readers.find(id); other != readers.end()) {
+        if (is_pattern) continue;
+        const auto& [node, operand] = other->second;
+        return InvalidArgumentError(
+            "[lora] param ", Quoted(info.name), " is operand ", operand, " of ",
+            OpName(graph.node(node).op), " ", graph.Describe(node),
+            "; adapters stand beside a matmul's second "
+            "operand, so leave it out of the targets");
+      }
       targets.insert(id);
       ++matching;
     }
@@ -66,27 +96,10 @@ Result<std::set<ValueId>> FindTargets(const Graph& graph,
           "[lora] no layer of ", Quoted(graph.name()), " is called ",
           Quoted(target),
           ", by its name in whole, by the end of it behind a "
-          "dot or by a pattern, and has a matrix");
+          "dot or by a pattern, and has a matrix that matmuls alone read");
     }
   }
   return targets;
-}
-
-// That the params are read by nothing but matmuls, as second operands.
-Status CheckReaders(const Graph& graph, const std::set<ValueId>& targets) {
-  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
-    const Node& node = graph.node(id);
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (!targets.contains(node.inputs[i])) continue;
-      if (node.op == OpKind::kMatMul && i == 1) continue;
-      return InvalidArgumentError(
-          "[lora] param ", Quoted(graph.value(node.inputs[i]).name),
-          " is operand ", i, " of ", OpName(node.op), " ", graph.Describe(id),
-          "; adapters stand beside a matmul's second "
-          "operand, so leave it out of the targets");
-    }
-  }
-  return {};
 }
 
 // An input for dropout, there already or declared now.
@@ -121,7 +134,6 @@ Result<Graph> WithLora(const Graph& graph, const LoraRules& rules) {
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::set<ValueId> targets,
                            FindTargets(graph, rules));
-  STOWAGE_RETURN_IF_ERROR(CheckReaders(graph, targets));
   GraphBuilder g(graph.name());
   GraphCopy copy(graph, &g);
   copy.DeclareLeaves();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -54,6 +55,11 @@ class Description {
     if (layers <= tensors) return {};
     return file_.Fail(StrCat("would have ", layers, " layers, and has ",
                              tensors, " tensors"));
+  }
+  Status CheckRopeBase(double base) const {
+    if (std::isfinite(base) && base > 0) return {};
+    return file_.Fail(StrCat("has a base of rope of ", base,
+                             "; expected a finite number above 0"));
   }
   // So are there heads: factors of rope are computed for each of their pairs.
   Status CheckHeads(const LlamaConfig& config) const {
@@ -202,6 +208,7 @@ class GgufDescription : public Description {
     const auto base = ValueOr(header_.Real(Key("rope.freq_base")), 10000.0);
     if (!base.ok()) return In(base.error());
     config.rope_base = *base;
+    STOWAGE_RETURN_IF_ERROR(CheckRopeBase(config.rope_base));
     const WeightTensor* const embedding = file_.Find("token_embd.weight");
     if (embedding == nullptr || embedding->shape.rank() != 2) {
       return file_.Fail("has no matrix \"token_embd.weight\"");
@@ -438,6 +445,7 @@ class JsonDescription : public Description {
     STOWAGE_ASSIGN_OR_RETURN(const double base, RealOr("rope_theta", 10000));
     STOWAGE_ASSIGN_OR_RETURN(config->rope_base,
                              RealOr(where + "rope_theta", base));
+    STOWAGE_RETURN_IF_ERROR(CheckRopeBase(config->rope_base));
     for (const std::string& name : {std::string("partial_rotary_factor"),
                                     where + "partial_rotary_factor"}) {
       STOWAGE_ASSIGN_OR_RETURN(const double part, RealOr(name, 1));

@@ -73,6 +73,16 @@ TEST_CASE("a folder for each class, by name, in memory or from the files") {
   }
 }
 
+TEST_CASE("a class may be called train") {
+  const std::string folder = EmptyFolder("class_train");
+  WriteClasses(folder);
+  fs::rename(folder + "/grey", folder + "/train");
+  const auto data = ImageData::Load(folder, {.seed = 1});
+  REQUIRE_MESSAGE(data.ok(), data.error().message);
+  CHECK(data->shape == ImageShape{1, 2, 2, 2});
+  CHECK(data->train.size() + data->held_out.size() == 10);
+}
+
 TEST_CASE("train/ is trained with and test/ held out; a file gone is named") {
   const std::string folder = EmptyFolder("parts");
   WriteClasses(folder + "/train");

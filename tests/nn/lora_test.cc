@@ -193,6 +193,12 @@ TEST_CASE("adapters and the model itself drop by masks of their own") {
   CHECK(rates == std::multiset<double>{0.25, 0.25, 0.5, 0.5});
 }
 
+TEST_CASE("a pattern means the layers that can have an adapter") {
+  const Graph all = Good(WithLora(Model(), {.rank = 2, .targets = {"*"}}));
+  CHECK_FALSE(all.Find("embed.lora_A.weight"));
+  CHECK(all.Find("up_proj.lora_A.weight"));
+}
+
 TEST_CASE("what cannot have an adapter is told") {
   const auto error = [](const LoraRules& rules) {
     const auto graph = WithLora(Model(), rules);
@@ -204,8 +210,10 @@ TEST_CASE("what cannot have an adapter is told") {
                "[lora] no layer of \"model\" is called \"*.bias\", by its name "
                "in whole, by the end of it behind a dot or by a pattern, and "
                "has a matrix"));
-  CHECK(Contains(error({.targets = {"*"}}),
+  CHECK(Contains(error({.targets = {"embed"}}),
                  "[lora] param \"embed.weight\" is operand 0 of gather"));
+  CHECK(Contains(error({.targets = {"emb*"}}),
+                 "has a matrix that matmuls alone read"));
   CHECK(Contains(error({.rank = 33, .targets = {"*_proj.weight"}}),
                  "[lora] \"up_proj\" has rank 33 beside a weight (64, 32); "
                  "expected 1 to 32"));

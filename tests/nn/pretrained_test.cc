@@ -231,8 +231,10 @@ TEST_CASE("what ours cannot do is named, and so is what does not fit") {
       {"llama", "\"factor\": 4.0", "\"factors\": 4.0",
        "cannot be taken: [json] there is no value \"rope_parameters.factor\""},
       {"llama", "\"factor\": 4.0", "\"factor\": 0",
-       "describes what cannot be built: [model] llama has a factor of rope of "
-       "0; expected finite numbers above 0"},
+       "cannot be taken: [model] a Llama 3 scaling of rope has a factor of 0; "
+       "expected a finite number above 0"},
+      {"qwen2", "\"rope_theta\": 1000000.0", "\"rope_theta\": 0",
+       "has a base of rope of 0; expected a finite number above 0"},
       {"llama", "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 1.0",
        "cannot be taken: [model] a Llama 3 scaling of rope has a "
        "high_freq_factor of 1 and a low_freq_factor of 1; expected the first "
@@ -302,7 +304,7 @@ TEST_CASE("weights of a type that is not read are named") {
       << std::string(16384, '\0');
   CHECK(Refusal(folder.string()) ==
         "has no tensor of a type that is read; \"model.embed_tokens.weight\" "
-        "is F64(64, 32)");
+        "is f64(64, 32)");
 }
 
 TEST_CASE("of Qwen the layers from max_window_layers on have the window") {
