@@ -59,11 +59,10 @@ int CheckPacking(std::string_view text) {
 }
 
 int RunCheck(const std::string& path) {
-  const Result<std::string> text = ReadFile(path);
+  const Result<std::string> text = ReadTextFile(path);
   if (!text.ok()) return Fail(text.error());
-  // A plan file is one JSON object; no CSV header begins with a brace. A byte order mark
-  // is passed over.
-  const size_t first = text->find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  // A plan file is one JSON object; no CSV header begins with a brace.
+  const size_t first = text->find_first_not_of(" \t\r\n");
   return first != std::string::npos && (*text)[first] == '{'
              ? CheckPlan(*text)
              : CheckPacking(*text);

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -18,6 +17,7 @@
 
 #include "base/run_files.h"
 #include "base/strings.h"
+#include "tools/stop_signals.h"
 
 namespace stowage::tools {
 
@@ -49,6 +49,41 @@ bool IsWithin(const std::string& path, const PathOption& folder) {
   return !code &&
          std::mismatch(root.begin(), root.end(), whole.begin(), whole.end())
                  .first == root.end();
+}
+
+// How long a pipe may have no other end: whoever starts both starts them at once.
+constexpr int kMomentMilliseconds = 3000;
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int number) : number_(number) {}
+  ~FileDescriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+
+  int get() const { return number_; }  // negative: it cannot be opened
+
+ private:
+  const int number_;
+};
+
+// For writing; a pipe whose reader may come in a moment. -1 with errno set, ENXIO where it
+// does not.
+int OpenChannel(const std::string& path) {
+  for (int waited = 0;; waited += 20) {
+    const int number = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+    if (number >= 0) {
+      ::fcntl(number, F_SETFL, ::fcntl(number, F_GETFL) & ~O_NONBLOCK);
+      return number;
+    }
+    const bool waits = errno == ENXIO && waited < kMomentMilliseconds &&
+                       StopSignals::caught() == 0;
+    if (!waits) return -1;
+    ::poll(nullptr, 0, 20);
+    errno = ENXIO;
+  }
 }
 
 }  // namespace
@@ -95,14 +130,18 @@ Status Output::Write(std::string_view contents) const {
     std::cout << contents << std::flush;
     return {};  // main() looks at the state of stdout
   }
-  std::ofstream out(path_, std::ios::binary);
-  out << contents << std::flush;
-  if (!out) {
-    return Error{ErrorCode::kIo,
-                 StrCat("[file] ", Quoted(path_),
-                        " cannot be written: ", std::strerror(errno))};
+  const FileDescriptor file(OpenChannel(path_));
+  while (file.get() >= 0 && !contents.empty()) {
+    const ssize_t count = ::write(file.get(), contents.data(), contents.size());
+    if (count < 0 && errno == EINTR && StopSignals::caught() == 0) continue;
+    if (count < 0) break;
+    contents.remove_prefix(static_cast<size_t>(count));
   }
-  return {};
+  if (file.get() >= 0 && contents.empty()) return {};
+  return Error{ErrorCode::kIo,
+               StrCat("[file] ", Quoted(path_), " cannot be written: ",
+                      errno == ENXIO ? "it is a pipe that nobody reads"
+                                     : std::strerror(errno))};
 }
 
 Status TryOutputs(std::initializer_list<PathOption> outputs,
@@ -119,25 +158,6 @@ namespace {
 
 // Of plan files, tables and CSV: more than any of them needs.
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
-
-// How long a pipe may have no writer: whoever starts both starts them at once.
-constexpr int kMomentMilliseconds = 3000;
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(const std::string& path)
-      : number_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
-  ~FileDescriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-
-  int get() const { return number_; }  // negative: it cannot be opened
-
- private:
-  const int number_;
-};
 
 }  // namespace
 
@@ -158,7 +178,15 @@ int ExitCodeOf(ErrorCode code) {
 }
 
 int Fail(const Error& error) {
-  std::cerr << "stowage: " << WithoutControls(error.message) << std::endl;
+  // A name of a file's may be as long as the file.
+  constexpr size_t kMost = 4096, kEnd = 1024;
+  std::string message = error.message;
+  if (message.size() > kMost) {
+    const size_t cut = message.size() - kMost;
+    message.replace(kMost - kEnd, cut,
+                    StrCat(" [", cut, " bytes are left out here] "));
+  }
+  std::cerr << "stowage: " << WithoutControls(message) << std::endl;
   return ExitCodeOf(error.code);
 }
 
@@ -173,8 +201,10 @@ Result<std::optional<Bytes>> ParseSizeOption(std::string_view option,
   if (text.empty()) return std::optional<Bytes>();
   Result<Bytes> bytes = ParseBytes(text);
   if (!bytes.ok()) {
-    return Error{bytes.error().code,
-                 StrCat("[", option, "] ", bytes.error().message)};
+    constexpr std::string_view kTag = "[bytes] ";
+    std::string_view why = bytes.error().message;
+    if (why.starts_with(kTag)) why.remove_prefix(kTag.size());
+    return Error{bytes.error().code, StrCat("[", option, "] ", why)};
   }
   if (*bytes == 0) {
     return Error{ErrorCode::kInvalidArgument,
@@ -183,7 +213,7 @@ Result<std::optional<Bytes>> ParseSizeOption(std::string_view option,
                         "there are, such as 64MiB")};
   }
   const bool by_tens = text.ends_with('B') && !text.ends_with("iB") &&
-                       text.find_first_of("KMGT") != std::string::npos;
+                       text.find_first_of("kKMGT") != std::string::npos;
   if (by_tens) SetByteUnits(ByteUnits::kPowersOf1000);
   return std::optional<Bytes>(*bytes);
 }
@@ -209,7 +239,8 @@ Result<std::string> ReadFile(const std::string& path) {
   };
   if (info.st_size > kMaxFileBytes) return too_large(StrCat(info.st_size));
   // To open a pipe that nobody writes to would wait for ever.
-  const FileDescriptor in(path);
+  const FileDescriptor in(
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (in.get() < 0) return fail(ErrorCode::kIo, std::strerror(errno));
   if (S_ISREG(info.st_mode)) STOWAGE_RETURN_IF_ERROR(NoteInput(path));
   pollfd readable = {.fd = in.get(), .events = POLLIN, .revents = 0};
@@ -241,6 +272,13 @@ Result<std::string> ReadFile(const std::string& path) {
   }
   contents.resize(size);
   return contents;
+}
+
+Result<std::string> ReadTextFile(const std::string& path) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  STOWAGE_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+  if (text.starts_with(kMark)) text.erase(0, kMark.size());
+  return text;
 }
 
 Status WriteOutput(const std::string& path, std::string_view contents) {

@@ -95,6 +95,8 @@ Result<std::optional<Bytes>> ParseSizeOption(std::string_view option,
 /// The whole file, or all that a pipe gives. Errors: kNotFound; kIo, also for a pipe
 /// that nobody writes to; kInvalidArgument when it is larger than 1 GiB.
 Result<std::string> ReadFile(const std::string& path);
+/// The same of a text, without the byte order mark (U+FEFF) that it may begin with.
+Result<std::string> ReadTextFile(const std::string& path);
 
 /// Writes `contents` to the file, replaced whole, or to stdout when `path` is empty
 /// (tools/command.h). Error kIo.

@@ -17,6 +17,7 @@
 #include "runtime/weight_source.h"
 #include "tools/command.h"
 #include "tools/options.h"
+#include "tools/train_files.h"
 
 namespace stowage::tools {
 namespace {
@@ -104,9 +105,11 @@ class Weights {
 };
 
 Status Export(const ExportFlags& flags) {
-  STOWAGE_RETURN_IF_ERROR(
-      CheckPaths({{"output", flags.output}},
-                 {{"onnx", flags.onnx}, {"checkpoint", flags.checkpoint}}));
+  STOWAGE_RETURN_IF_ERROR(CheckPaths(
+      {{"output", flags.output}},
+      {{"onnx", flags.onnx},
+       {"checkpoint", flags.checkpoint},
+       {"checkpoint (its shards)", ShardFolderOf(flags.checkpoint)}}));
   STOWAGE_ASSIGN_OR_RETURN(const Output output, Output::Open(flags.output));
   STOWAGE_ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(flags.onnx));
   STOWAGE_ASSIGN_OR_RETURN(Weights weights, Weights::Open(flags.checkpoint));

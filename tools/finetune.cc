@@ -193,6 +193,7 @@ void AddFinetune(Program& program) {
        {"--prompt", "--temperature", "--top-k", "--top-p", "--chat"}) {
     options.Exclude("--json", of_samples);
   }
+  options.Exclude("--resume", "--adapter");  // which has its own
   options.OnRun([flags] { return RunFinetune(*flags); });
 }
 

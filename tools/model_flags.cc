@@ -178,22 +178,22 @@ Result<std::set<std::string, std::less<>>> ReadFit(const ModelFlags& flags) {
   bool chooses = !flags.micro_batches.empty();
   for (const auto& [name, choice] : flags.optimizations)
     chooses |= !choice.empty();
-  if (flags.fit == "auto") return all;
   if (flags.fit.empty() && !flags.budget.empty() && !chooses) return all;
   std::set<std::string, std::less<>> listed;
   if (flags.fit.empty() || flags.fit == "none") return listed;
-  all.insert("order");
   std::string_view rest = flags.fit;
   while (true) {
     const size_t comma = rest.find(',');
     const std::string_view name = rest.substr(0, comma);
-    if (!all.contains(name)) {
+    if (name == "auto") {
+      listed.insert(all.begin(), all.end());
+    } else if (!all.contains(name) && name != "order") {
       return Error{ErrorCode::kInvalidArgument,
                    StrCat("[fit] there is no ", Quoted(name),
-                          "; expected auto, none, or a list of recompute, "
+                          "; expected none, or a list of auto, recompute, "
                           "micro-batches, offload and order")};
     }
-    listed.emplace(name);
+    if (name != "auto") listed.emplace(name);
     if (comma == std::string_view::npos) return listed;
     rest.remove_prefix(comma + 1);
   }
@@ -254,7 +254,8 @@ Result<std::optional<LossScaling>> ReadLossScale(const ModelFlags& flags) {
 
 Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags) {
   if (flags.op_times.empty()) return std::optional<OpTimes>();
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.op_times));
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text,
+                           ReadTextFile(flags.op_times));
   Result<OpTimes> times = OpTimes::Parse(text);
   if (!times.ok()) {
     return Error{times.error().code, StrCat(times.error().message, "; in ",

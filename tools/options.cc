@@ -66,7 +66,7 @@ std::string CheckValue(const CLI::Option& option, const std::string& name,
     return StrCat("the value of ", name, " is empty; leave ", name,
                   " out, or give one");
   }
-  if (is_apart && value.starts_with("--")) {
+  if (is_apart && (value.starts_with("--") || value == "-h")) {
     return StrCat(name, " has no value before ", value, "; write ", whole, "=",
                   value, " where that is its value");
   }
@@ -231,7 +231,7 @@ Result<std::vector<std::string>> ConfigArguments(
         error.code,
         StrCat(error.message, "; in the file of --config, ", Quoted(path))};
   };
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   const Result<std::vector<ConfigEntry>> entries = ParseConfig(text);
   if (!entries.ok()) return in_file(entries.error());
   const std::vector<std::string> commands =
@@ -411,6 +411,43 @@ int Program::RefuseFirst(std::span<const std::string> arguments) const {
       DidYouMean(first, is_flag ? FlagsOf(*app_) : names)));
 }
 
+namespace {
+
+std::vector<std::string>& Given() {
+  static std::vector<std::string> given;
+  return given;
+}
+
+// `arguments` behind the subcommand as GivenOptions has them.
+std::vector<std::string> GivenWords(const CLI::App& command,
+                                    std::span<const std::string> arguments) {
+  std::vector<std::pair<std::string, std::string>> given;  // name and word
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const std::string name = NameOf(argument);
+    const auto* const option =
+        argument.starts_with('-') ? command.get_option_no_throw(name) : nullptr;
+    const bool takes_next = option != nullptr && name == argument &&
+                            option->get_expected_max() > 0 &&
+                            i + 1 < arguments.size();
+    std::string word = argument;
+    if (takes_next) word += StrCat("=", arguments[++i]);
+    given.emplace_back(option == nullptr ? "" : option->get_name(),
+                       std::move(word));
+  }
+  std::ranges::stable_sort(given, {},
+                           &std::pair<std::string, std::string>::first);
+  std::vector<std::string> words;
+  for (auto& [name, word] : given) {
+    if (name != kConfig) words.push_back(std::move(word));
+  }
+  return words;
+}
+
+}  // namespace
+
+const std::vector<std::string>& GivenOptions() { return Given(); }
+
 // What no option of the subcommand takes; kExitDone if there is nothing.
 int Program::RefuseLeftover() const {
   const CLI::App* command = app_.get();
@@ -448,6 +485,7 @@ int Program::Run(int argc, char** argv) {
                      from_file->end());
     const Status values = CheckValues(command, std::span(arguments).subspan(1));
     if (!values.ok()) return Fail(values.error());
+    Given() = GivenWords(*command, std::span(arguments).subspan(1));
   }
   try {
     std::ranges::reverse(arguments);  // as parse() wants them

@@ -118,6 +118,11 @@ class Program {
   int exit_code_;
 };
 
+/// The options that the running subcommand was given, from the command line and from the
+/// file of --config, as words, {"--lr=0.1", "--steps=9"}, by their names, each as often as it
+/// was given. Empty before Program::Run.
+const std::vector<std::string>& GivenOptions();
+
 // The name that was meant, for messages about one that is not known.
 //
 //   NearestName("--clipnorm", {"--lr", "--clip-norm"});  // "--clip-norm"

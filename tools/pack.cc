@@ -84,7 +84,7 @@ int RunPack(const PackFlags& flags) {
   const Status tried = TryOutputs(
       {{"output", flags.output}, {"svg", flags.svg}}, {{"file", flags.file}});
   if (!tried.ok()) return Fail(tried.error());
-  const Result<std::string> text = ReadFile(flags.file);
+  const Result<std::string> text = ReadTextFile(flags.file);
   if (!text.ok()) return Fail(text.error());
   Result<packing::Problem> problem = packing::ParseProblemCsv(*text);
   if (!problem.ok()) return Fail(problem.error());

@@ -22,8 +22,7 @@ std::string MemoryText(const MemoryFigures& memory) {
   return StrCat(
       "arena ", FormatBytes(memory.arena),
       memory.budget ? StrCat(" of ", FormatBytes(*memory.budget)) : "",
-      "  saved ", Fixed(static_cast<double>(memory.saved()) / (1 << 20), 1),
-      " MiB (", Fixed(percent, 1), " %)");
+      "  saved ", FormatBytes(memory.saved()), " (", Fixed(percent, 1), " %)");
 }
 
 bool WantsColour() {

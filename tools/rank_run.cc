@@ -22,6 +22,7 @@
 #include "base/version.h"
 #include "ir/dtype.h"
 #include "tools/command.h"
+#include "tools/options.h"
 #include "tools/stop_signals.h"
 
 namespace stowage::tools {
@@ -83,21 +84,15 @@ std::string ProgramFact() {
                 HexDigest(Xxh64(FileContent("/proc/self/exe"))), ")");
 }
 
-// The options that this process was called with, whose order counts for little and is
-// the same where one command was given.
+// The options that may not differ. What --data and --config name may lie elsewhere on
+// another host: the data is compared by its content, and options of a file as given.
 std::string OptionsFact() {
-  const std::string line = FileContent("/proc/self/cmdline");
   std::string options;
-  bool is_skipped = true;  // the program's name
-  for (size_t begin = 0; begin < line.size();) {
-    const std::string_view word = line.c_str() + begin;
-    begin += word.size() + 1;
-    const std::string_view name = word.substr(0, word.find('='));
-    const bool may_differ = name == "--threads" || name == "--data";
-    if (!is_skipped && !may_differ) {
-      options += StrCat(options.empty() ? "" : " ", word);
-    }
-    is_skipped = may_differ && name == word;  // the value is the next word
+  for (const std::string& word : GivenOptions()) {
+    const std::string_view name =
+        std::string_view(word).substr(0, word.find('='));
+    if (name == "--threads" || name == "--data") continue;
+    options += StrCat(options.empty() ? "" : " ", word);
   }
   return options;
 }

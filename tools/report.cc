@@ -104,7 +104,7 @@ Result<std::string> Compare(const std::array<PlanFile, 2>& files,
 
 // A plan that `stowage check` refuses has no report: its figures would say nothing.
 Result<PlanFile> ReadPlan(const std::string& path) {
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   STOWAGE_ASSIGN_OR_RETURN(PlanFile file, PlanFromJson(text));
   const std::vector<std::string> violations = ViolationsOf(file);
   if (!violations.empty()) {

@@ -127,6 +127,11 @@ void AddOptimizationNotes(const TrainOptions& training,
 
 }  // namespace
 
+std::string ShardFolderOf(const std::string& checkpoint) {
+  return checkpoint.empty() ? ""
+                            : Beside(checkpoint, ShardFolderName(checkpoint));
+}
+
 Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
                          const TrainFlags& flags) {
   RunNotes notes;
@@ -140,11 +145,14 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
   add("steps", run.steps);
   add("batch", *spec.options.batch);
   if (spec.options.seq) add("seq", *spec.options.seq);
-  if (spec.tokenizer) {
+  const Tokenizer* const tokenizer =
+      spec.tuning ? &spec.tuning->tokenizer : spec.tokenizer.get();
+  if (tokenizer != nullptr) {
+    const std::string name =
+        std::filesystem::path(flags.tokenizer).filename().string();
     add("tokenizer",
-        StrCat(std::filesystem::path(flags.tokenizer).filename().string(), " (",
-               spec.tokenizer->size(), " tokens, XXH64 ",
-               HexDigest(spec.tokenizer->digest()), ")"));
+        StrCat(name.empty() ? "of the weights" : name, " (", tokenizer->size(),
+               " tokens, XXH64 ", HexDigest(tokenizer->digest()), ")"));
   }
   std::optional<LoraRules> lora;
   if (spec.tuning) {
@@ -259,12 +267,6 @@ std::string WeightsText(const std::string& path, const LoadedWeights& loaded) {
 // What checkpoints call the evaluations of their run.
 constexpr std::string_view kEvaluations = "evaluations";
 
-// Where the shards of a checkpoint lie, if it has any.
-std::string ShardFolderOf(const std::string& checkpoint) {
-  return checkpoint.empty() ? ""
-                            : Beside(checkpoint, ShardFolderName(checkpoint));
-}
-
 // What cannot be looked at is there: to open it says why.
 bool IsThere(const std::string& path) {
   std::error_code failed;
@@ -287,6 +289,48 @@ Status CheckSameAtAll(const std::string& path, RankRun& ranks) {
 
 }  // namespace
 
+TrialFolders::TrialFolders(std::initializer_list<std::string> paths) {
+  std::error_code ignored;
+  for (std::filesystem::path path : paths) {
+    for (; !path.empty() && !std::filesystem::exists(path, ignored);
+         path = path.parent_path()) {
+      new_.push_back(path);
+    }
+  }
+}
+
+TrialFolders::~TrialFolders() {
+  std::error_code ignored;
+  for (const std::filesystem::path& folder : new_) {
+    if (std::filesystem::is_directory(folder, ignored)) {
+      std::filesystem::remove(folder,
+                              ignored);  // which fails where it is not empty
+    }
+  }
+}
+
+namespace {
+
+// That a file of weights is not called as another kind of file is.
+Status CheckWeightsName(std::string_view option, const std::string& path,
+                        bool may_be_npz) {
+  std::string ending = std::filesystem::path(path).extension().string();
+  for (char& c : ending) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  constexpr std::string_view kOthers[] = {".npy",  ".pt",   ".pth", ".bin",
+                                          ".onnx", ".gguf", ".h5"};
+  const bool is_other = std::ranges::find(kOthers, ending) != std::end(kOthers);
+  if (!is_other && (may_be_npz || ending != ".npz")) return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      StrCat("[", option, "] ", Quoted(path), " ends in ", ending,
+             ", and safetensors are written", may_be_npz ? ", or an NPZ" : "",
+             "; call it .safetensors", may_be_npz ? " or .npz" : "")};
+}
+
+}  // namespace
+
 Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                                     const StepSpec& spec, const RunSpec& run,
                                     RankRun& ranks) {
@@ -301,11 +345,17 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   const bool keeps_best =
       !checkpoint.empty() && (run.save_every > 0 || run.eval_every > 0);
   STOWAGE_RETURN_IF_ERROR(
+      CheckWeightsName("save-weights", flags.save_weights, true));
+  STOWAGE_RETURN_IF_ERROR(
+      CheckWeightsName("save-merged", flags.save_merged, false));
+  STOWAGE_RETURN_IF_ERROR(
       CheckPaths({{flags.continued.empty() ? "save" : "continue", checkpoint},
                   {"save (the best)", keeps_best ? BestPath(checkpoint) : ""},
                   {"save-weights", flags.save_weights},
                   {"save-onnx", flags.save_onnx},
+                  {"save-adapter (a folder)", flags.save_adapter},
                   {"save-adapter", AdapterWeightsPath(flags.save_adapter)},
+                  {"save-adapter", AdapterConfigPath(flags.save_adapter)},
                   {"save-merged", flags.save_merged},
                   {"log", flags.log},
                   {"svg", flags.svg},
@@ -313,6 +363,8 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                  {{"data", flags.data},
                   {"resume", flags.resume},
                   {"resume", ShardFolderOf(flags.resume)},
+                  {"continue", ShardFolderOf(flags.continued)},
+                  {"save (its shards)", ShardFolderOf(flags.save)},
                   {"init", flags.init},
                   {"init", ShardFolderOf(flags.init)},
                   {"onnx", flags.onnx.file},

@@ -5,7 +5,9 @@
 // files are tried before the first step, so that no run ends with nowhere to write.
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -40,6 +42,9 @@ namespace stowage::tools {
 // What a run notes of itself in its checkpoints, and what differs when another run
 // goes on from one: then the resumed run does not end as the first would have.
 
+/// Where the shards of a checkpoint lie, if it has any; "" for "".
+std::string ShardFolderOf(const std::string& checkpoint);
+
 /// What the values of a run depend on: model, optimizer and its settings, seed, learning
 /// rate and its schedule, steps, batch, seq, adapters, and digests of tokenizer, ONNX file
 /// and data. Error: a file that cannot be read.
@@ -53,6 +58,19 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
 Result<std::string> CompareNotes(const CheckpointInfo& saved,
                                  const RunNotes& notes,
                                  const std::string& path);
+
+/// Removes, when it ends, the folders of these paths that were not there when it began, if
+/// they are empty: a dry run leaves none behind.
+class TrialFolders {
+ public:
+  explicit TrialFolders(std::initializer_list<std::string> paths);
+  ~TrialFolders();
+  TrialFolders(const TrialFolders&) = delete;
+  TrialFolders& operator=(const TrialFolders&) = delete;
+
+ private:
+  std::vector<std::filesystem::path> new_;  // the innermost first
+};
 
 class TrainFiles {
  public:

@@ -154,10 +154,35 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
                   "Print what the run would take with each optimizer, and "
                   "whether it fits the budget, and train nothing");
   AddLoopOptions(options, flags);
-  for (const char* const unused :
-       {"--save", "--save-weights", "--save-onnx", "--continue", "--svg",
-        "--html", "--log", "--sample", "--resume", "--init", "--init-rename",
-        "--init-transpose", "--init-allow-missing", "--init-allow-unused"}) {
+  for (const char* const unused : {"--save",
+                                   "--save-weights",
+                                   "--save-onnx",
+                                   "--continue",
+                                   "--svg",
+                                   "--html",
+                                   "--log",
+                                   "--sample",
+                                   "--resume",
+                                   "--init",
+                                   "--init-rename",
+                                   "--init-transpose",
+                                   "--init-allow-missing",
+                                   "--init-allow-unused",
+                                   "--optimizer",
+                                   "--lr",
+                                   "--weight-decay",
+                                   "--momentum",
+                                   "--schedule",
+                                   "--warmup",
+                                   "--min-lr",
+                                   "--power",
+                                   "--steps",
+                                   "--epochs",
+                                   "--stop-at",
+                                   "--eval-every",
+                                   "--patience",
+                                   "--check",
+                                   "--on-nonfinite"}) {
     options.Exclude("--fit-optimizer", unused);
   }
   options.ApplyTo({"--model"}, {"--dtype", "--seq", "--tokenizer", "--sample"});

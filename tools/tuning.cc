@@ -159,15 +159,26 @@ void AddEnd(int64_t id, const std::string& from, int64_t vocabulary,
   if (id < vocabulary) text->ends.push_back(token);
 }
 
-// The ids that a file has as "eos_token_id", one or a list of them.
-void AddEnds(const std::string& from, const JsonValues& values,
-             int64_t vocabulary, ModelText* text) {
-  const auto alone = values.Int("eos_token_id");
-  if (alone.ok()) AddEnd(*alone, from, vocabulary, text);
-  for (int64_t i = 0;; ++i) {
-    const auto id = values.Int(StrCat("eos_token_id.", i));
-    if (!id.ok()) return;
+// The ids that a file has as "eos_token_id", one or a list of them. Error: one that is no
+// token's number.
+Status AddEnds(const std::string& from, const JsonValues& values,
+               int64_t vocabulary, ModelText* text) {
+  const auto add = [&](const std::string& name) -> Status {
+    const auto id = values.Int(name);
+    if (!id.ok() || *id >= kMaxTokens) {
+      return InvalidArgumentError(
+          "[tokens] ", Quoted(from), " has an ", Quoted(name),
+          id.ok() ? StrCat(" of ", *id) : " that is no whole number",
+          "; expected a token below ", vocabulary, ", or -1 for none");
+    }
     AddEnd(*id, from, vocabulary, text);
+    return {};
+  };
+  if (values.Has("eos_token_id")) return add("eos_token_id");
+  for (int64_t i = 0;; ++i) {
+    const std::string name = StrCat("eos_token_id.", i);
+    if (!values.Has(name)) return {};
+    STOWAGE_RETURN_IF_ERROR(add(name));
   }
 }
 
@@ -204,11 +215,13 @@ Result<ModelText> ReadModelText(const WeightsFile& weights,
     if (!named.empty()) tokens = std::move(named);
   }
   if (weights.config() != nullptr) {
-    AddEnds("config.json", *weights.config(), vocabulary, &text);
+    STOWAGE_RETURN_IF_ERROR(
+        AddEnds("config.json", *weights.config(), vocabulary, &text));
   }
   STOWAGE_ASSIGN_OR_RETURN(const JsonValues generation,
                            ReadJson(folder, "generation_config.json"));
-  AddEnds("generation_config.json", generation, vocabulary, &text);
+  STOWAGE_RETURN_IF_ERROR(
+      AddEnds("generation_config.json", generation, vocabulary, &text));
   for (const auto& [name, token] : tokens) {
     if (name != "eos_token") continue;
     STOWAGE_ASSIGN_OR_RETURN(

@@ -112,6 +112,10 @@ std::string AdapterWeightsPath(const std::string& folder) {
   return folder.empty() ? "" : Within(folder, kWeights);
 }
 
+std::string AdapterConfigPath(const std::string& folder) {
+  return folder.empty() ? "" : Within(folder, kConfig);
+}
+
 Result<AdapterFiles> AdapterFiles::Claim(const std::string& folder) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);

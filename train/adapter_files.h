@@ -20,8 +20,10 @@
 
 namespace stowage {
 
-/// The file of the weights in an adapter's folder; "" for "".
+/// The file of the weights in an adapter's folder, and the one that says how they count;
+/// "" for "".
 std::string AdapterWeightsPath(const std::string& folder);
+std::string AdapterConfigPath(const std::string& folder);
 
 /// The two files of an adapter that will be written.
 class AdapterFiles {

@@ -151,6 +151,15 @@ check_refusals() {
   [[ $code == 2 ]] || fail "another seed: exit code $code: $(cat err)"
   grep -q 'the ranks differ: the options of rank 1 ' err || fail "another seed: $(cat err)"
   code=0
+  mkdir one other
+  echo 'eval-every = 1' > one/run.toml
+  echo 'eval-every = 2' > other/run.toml
+  "${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" --config one/run.toml : \
+    -n 1 "$stowage" train "${mlp[@]}" --config other/run.toml > out 2> err || code=$?
+  [[ $code == 2 ]] || fail "another configuration: exit code $code: $(cat err)"
+  grep -q 'the ranks differ: the options of rank 1 ' err ||
+    fail "another configuration: $(cat err)"
+  code=0
   "${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" : \
     -n 1 "$stowage" train "${mlp[@]}" --data nowhere.csv > out 2> err || code=$?
   [[ $code == 2 ]] || fail "no data: exit code $code: $(cat err)"

@@ -347,6 +347,12 @@ TEST_CASE(
   CHECK(told["predicted_tokens_per_second"].get<double>() ==
         doctest::Approx(16 / seconds));
   CHECK(told["predicted_by"] == "trial");
+  const std::string made = TempPath("dry");
+  CHECK(RunStowage(Arguments("llama.gguf",
+                             {"--data", data, "--dry-run", "--save-adapter",
+                              made + "/adapter", "--log", made + "/log/"}))
+            .exit_code == 0);
+  CHECK_FALSE(std::filesystem::exists(made));
   const Outcome tight = RunStowage(
       Arguments("llama.gguf", {"--data", data, "--dry-run", "--recompute",
                                "auto", "--budget", StrCat(smallest)}));

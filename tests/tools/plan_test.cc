@@ -423,7 +423,7 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
        "the batch whole, or allow the change (allow_batch_change, "
        "--allow-batch-change)"},
       {{"plan", "--model", "mlp", "--fit", "recompute,offlod"},
-       "[fit] there is no \"offlod\"; expected auto, none, or a list of "
+       "[fit] there is no \"offlod\"; expected none, or a list of auto, "
        "recompute, micro-batches, offload and order"},
       {{"plan", "--graph", empty, "--fit", "micro-batches"},
        "[micro-batches] a graph from a file is planned as it is"},
@@ -476,8 +476,8 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {{"plan", "--model", "mlp", "-o", "/nowhere/mlp.plan"},
        "[file] \"/nowhere/mlp.plan\" cannot be written: "},
       {{"report", "/nowhere/p"}, "[file] \"/nowhere/p\" cannot be read: "},
-      {{"report", cut}, "[plan file] no valid JSON in 20 bytes: cut short"},
-      {{"check", cut}, "[plan file] no valid JSON in 20 bytes: cut short"},
+      {{"report", cut}, "[plan file] the file is no JSON, at byte 21: "},
+      {{"check", cut}, "[plan file] the file is no JSON, at byte 21: "},
       {{"check", "/tmp"}, "[file] \"/tmp\" cannot be read: it is a directory"},
   };
   for (const Row& row : rows) {

@@ -231,6 +231,15 @@ TEST_CASE("what cannot be written is known before the first step") {
   CHECK(bf16.err.find("step 1/") == std::string::npos);
   CHECK(bf16.err.find("weights.NPZ\" is an NPZ, which has no bf16, as \"fc") !=
         std::string::npos);
+  const Outcome pickled =
+      RunStowage(Mlp({"--save-weights", TempPath("weights.pt")}));
+  CHECK(pickled.exit_code == 2);
+  CHECK(pickled.err.find("weights.pt\" ends in .pt, and safetensors are "
+                         "written, or an NPZ; call it .safetensors or .npz") !=
+        std::string::npos);
+  const std::string npz = TempPath("weights.Npz");
+  TrainMlp({"--save-weights", npz});
+  CHECK(ReadAll(npz).starts_with("PK"));
   CHECK(ReadAll(TempPath("digits.csv")) == SomeDigits());
 }
 

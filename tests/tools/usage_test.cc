@@ -130,6 +130,12 @@ TEST_CASE(
       "-o has no value before --json; write --output=--json");
   add(plan, {"-o=p"}, "-o takes no \"=\"; write -o p, or --output=p");
   add(train, {"--save", "--json"}, "--save has no value before --json");
+  add(plan, {"-o", "-h"}, "-o has no value before -h");
+  add(train, {"--fit-optimizer", "--lr", "3"}, "--fit-optimizer excludes --lr");
+  add(plan, {"--fit-optimizer", "--optimizer", "sgd"},
+      "--optimizer excludes --fit-optimizer");
+  add(onnx, {"--list-params", "--packer", "best"},
+      "--packer excludes --list-params");
   add(train, {"--lr", "1e-46"}, "1e-46 is 0 in f32");
   add(train, {"--lr", "1e39"}, "1e39 is infinite in f32");
   add(train, {"--seed", "-1"}, "-1 not in range");
@@ -370,6 +376,42 @@ TEST_CASE("a pipe is read to its end, and is refused where nobody writes") {
   CHECK(status == 0);
   CHECK(packed.exit_code == 0);
   CHECK(packed.out.find("\"height\":128") != std::string::npos);
+}
+
+TEST_CASE("nothing waits for a pipe that nobody reads") {
+  const std::string pipe = TempPath("unread.pipe");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  for (const char* const option : {"-o", "--svg"}) {
+    const Outcome outcome =
+        RunStowage({"plan", "--model", "mlp", option, pipe});
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.err.find("cannot be written: it is a pipe that nobody "
+                           "reads") != std::string::npos);
+  }
+}
+
+TEST_CASE("a message is no longer than a screen or two") {
+  const std::string long_name(1'000'000, 'x');
+  const Outcome outcome = RunStowage(
+      {"pack", WriteTemp("long.csv", "id,lower,upper," + long_name + "\n")});
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.size() < 5000);
+  CHECK(outcome.err.find(" bytes are left out here] ") != std::string::npos);
+}
+
+TEST_CASE("a byte order mark before a text is passed over") {
+  const std::string mark = "\xEF\xBB\xBF";
+  const std::string csv =
+      WriteTemp("marked.csv", mark + "id,lower,upper,size\na,0,1,4\n");
+  CHECK(RunStowage({"pack", csv}).exit_code == 0);
+  const std::string plan = TempPath("marked.plan");
+  REQUIRE(RunStowage({"plan", "--model", "mlp", "-o", plan}).exit_code == 0);
+  WriteTemp("marked.plan", mark + ReadAll(plan));
+  CHECK(RunStowage({"check", plan}).exit_code == 0);
+  CHECK(RunStowage({"report", plan}).exit_code == 0);
+  const std::string config = WriteTemp("marked.toml", mark + "batch = 8\n");
+  CHECK(RunStowage({"plan", "--model", "mlp", "--config", config}).exit_code ==
+        0);
 }
 
 TEST_CASE("an option given twice means what was given last") {
