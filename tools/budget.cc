@@ -46,16 +46,32 @@ Result<Json> SmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch) {
   return budgets;
 }
 
+// "; the smallest budgets: 1.0 MiB (1048576 bytes) with --fit none, ..."
+std::string BudgetsText(const Json& budgets) {
+  std::string text;
+  for (const auto& [name, flag] :
+       {std::pair("none", "none"), std::pair("recompute", "recompute"),
+        std::pair("micro_batches", "micro-batches"),
+        std::pair("offload", "offload"), std::pair("all", "auto")}) {
+    const Json& bytes = budgets[name];
+    if (bytes.is_null()) continue;
+    text += StrCat(text.empty() ? "" : ", ", FormatBytes(bytes.get<int64_t>()),
+                   " (", bytes.get<int64_t>(), " bytes) with --fit ", flag);
+  }
+  return StrCat("; the smallest budgets: ", text);
+}
+
 }  // namespace
 
 Result<Json> RefusalJson(StepFitter& fitter, std::optional<int64_t> batch,
-                         const Error& error) {
+                         Error* error) {
   Json json = Json::object();
   STOWAGE_ASSIGN_OR_RETURN(json["minimum_budget_bytes"],
                            fitter.SmallestBudget());
-  json["error"] = error.message;
   STOWAGE_ASSIGN_OR_RETURN(json["minimum_budgets"],
                            SmallestBudgets(fitter, batch));
+  error->message += BudgetsText(json["minimum_budgets"]);
+  json["error"] = error->message;
   return json;
 }
 
@@ -63,17 +79,7 @@ Error WithSmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch,
                           Error error) {
   const Result<Json> budgets = SmallestBudgets(fitter, batch);
   if (!budgets.ok()) return budgets.error();
-  std::string text;
-  for (const auto& [name, flag] :
-       {std::pair("none", "none"), std::pair("recompute", "recompute"),
-        std::pair("micro_batches", "micro-batches"),
-        std::pair("offload", "offload"), std::pair("all", "auto")}) {
-    const Json& bytes = (*budgets)[name];
-    if (bytes.is_null()) continue;
-    text += StrCat(text.empty() ? "" : ", ", FormatBytes(bytes.get<int64_t>()),
-                   " (", bytes.get<int64_t>(), " bytes) with --fit ", flag);
-  }
-  error.message += StrCat("; the smallest budgets: ", text);
+  error.message += BudgetsText(*budgets);
   return error;
 }
 

@@ -24,10 +24,11 @@ namespace stowage::tools {
 /// `error`, with which `fitter` refused a budget, and the smallest budgets that
 /// work: with the optimizations that are allowed, and "minimum_budgets": {"none",
 /// "recompute", "micro_batches", "offload", "all"}, with each optimization alone and with
-/// all of them, whatever is allowed; null where there is no `batch` to cut.
+/// all of them, whatever is allowed; null where there is no `batch` to cut. Adds them in
+/// words to `error`, as WithSmallestBudgets does.
 Result<nlohmann::ordered_json> RefusalJson(StepFitter& fitter,
                                            std::optional<int64_t> batch,
-                                           const Error& error);
+                                           Error* error);
 
 /// `error`, with which `fitter` refused a budget, with the same smallest budgets in words,
 /// each with the flag that has it.

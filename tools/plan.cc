@@ -339,13 +339,14 @@ int RefusePlan(const PlanFlags& flags, Subject& subject, WorkProgress& progress,
   if (!predicted.ok()) return Fail(predicted.error());
   Json json = Describe(subject, *given, *predicted,
                        MakeReport(given->graph, given->plan));
+  Error all = error;
   const Result<Json> refusal =
-      RefusalJson(planner.fitter(), subject.batch(), error);
+      RefusalJson(planner.fitter(), subject.batch(), &all);
   progress.Clear();
   if (!refusal.ok()) return Fail(refusal.error());
   json.update(*refusal);
   PrintJson(json);
-  return Fail(error);
+  return Fail(all);
 }
 
 int RunPlan(const PlanFlags& flags) {

@@ -318,12 +318,13 @@ int Refuse(const TrainFlags& flags, const StepSpec& spec,
   Json refusal = FiguresJson(MakeReport(given->graph, given->plan), 20);
   refusal["budget_bytes"] = *spec.training.budget;
   refusal["fits"] = false;
-  const Result<Json> budgets = RefusalJson(fitter, batch, error);
+  Error all = error;
+  const Result<Json> budgets = RefusalJson(fitter, batch, &all);
   progress.Clear();
   if (!budgets.ok()) return Fail(budgets.error());
   refusal.update(*budgets);
   PrintJson(refusal);
-  return Fail(error);
+  return Fail(all);
 }
 
 Result<std::unique_ptr<Task>> LoadTaskOf(const StepSpec& spec,

@@ -113,12 +113,6 @@ bool IsNoWorse(const FittedStep& a, const FittedStep& b) {
          a.plan.arena_bytes() <= b.plan.arena_bytes();
 }
 
-// "64.0 MiB", with the exact bytes where rounding hides what is too few.
-std::string Figure(Bytes bytes, bool exact) {
-  return exact ? StrCat(FormatBytes(bytes), " (", bytes, " bytes)")
-               : FormatBytes(bytes);
-}
-
 }  // namespace
 
 // The numbers of micro-batches that the builder has refused, and what it said.
@@ -465,9 +459,8 @@ Error StepFitter::Refusal(Bytes budget) {
   const auto add = [&](Bytes bytes, std::string_view with) {
     if (bytes >= smallest) return;
     smallest = bytes;
-    error.message += StrCat(
-        ", or ", Figure(bytes, FormatBytes(bytes) == FormatBytes(budget)),
-        " with ", with);
+    error.message +=
+        StrCat(", or ", FormatBytes(bytes), " (", bytes, " bytes) with ", with);
   };
   MemoryOptimizations near = allowed;
   near.micro_batches = {given->micro_batches()};

@@ -243,6 +243,26 @@ TEST_CASE("what cannot be written is known before the first step") {
   CHECK(ReadAll(TempPath("digits.csv")) == SomeDigits());
 }
 
+TEST_CASE("nothing is written over the shards of a checkpoint") {
+  const std::string saved = TempPath("sharded.st");
+  TrainMlp({"--save", saved, "--save-as", "sharded"});
+  const std::string shard =
+      std::filesystem::directory_iterator(saved + ".shards")->path().string();
+  const std::string bytes = ReadAll(shard);
+  for (const auto& [option, path] :
+       {std::pair("--continue", saved), std::pair("--resume", saved),
+        std::pair("--save", saved)}) {
+    CAPTURE(option);
+    const Outcome outcome =
+        RunStowage(Mlp({option, path, "--steps", "9", "--svg", shard}));
+    CHECK(outcome.exit_code == 2);
+    CHECK_MESSAGE(
+        outcome.err.find("is in the folder that --") != std::string::npos,
+        outcome.err);
+    CHECK(ReadAll(shard) == bytes);
+  }
+}
+
 TEST_CASE("checkpoints of steps take no input's name, and no output's") {
   const std::string weights = TempPath("kept.step-4.safetensors");
   TrainMlp({"--save-weights", weights});
@@ -512,8 +532,12 @@ TEST_CASE("a budget too small exits 1 before anything is trained") {
   CHECK(object["budget_bytes"] == 65536);
   CHECK(object["minimum_budget_bytes"] > 65536);
   CHECK(object["peak_live"].size() > 0);
-  CHECK(object["error"].get<std::string>().find("largest live: ") !=
-        std::string::npos);
+  const std::string error = object["error"];
+  CHECK(error.find("largest live: ") != std::string::npos);
+  for (const char* const flag : {"none", "recompute", "offload", "auto"}) {
+    CHECK(error.find(StrCat(" with --fit ", flag)) != std::string::npos);
+  }
+  CHECK(json.err.find(error) != std::string::npos);
 }
 
 TEST_CASE("a device that is not there exits 3 with the reason") {

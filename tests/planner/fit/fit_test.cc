@@ -93,9 +93,8 @@ TEST_CASE(
   const Result<FittedStep> refused = any.Fit(together - 1);
   REQUIRE(!refused.ok());
   CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
-  CHECK(refused.error().message.ends_with(
-      StrCat(" with recompute and ", fitted->price.micro_batches,
-             " micro-batches")));
+  CHECK(refused.error().message.ends_with(StrCat(
+      " with recompute and ", fitted->price.micro_batches, " micro-batches")));
 }
 
 TEST_CASE("a larger budget never costs more, micro-batches or not") {
