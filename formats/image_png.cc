@@ -61,9 +61,9 @@ Result<Image> DecodePng(std::string_view bytes, int64_t channels,
     return fail();
   }
   // Deflate makes no more than 1,032 bytes of one (RFC 1951), and a pixel has a bit.
-  constexpr uint64_t kMostBytes = 1032;
+  constexpr uint64_t kMaxBytes = 1032;
   const uint64_t bits = uint64_t{png.width} * png.height;
-  if (bits / 8 > kMostBytes * file.size()) {
+  if (bits / 8 > kMaxBytes * file.size()) {
     return Error{
         ErrorCode::kInvalidArgument,
         StrCat("[png] ", Quoted(origin), " says that it is ", png.height, " x ",

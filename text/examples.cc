@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 // Each answer is written with all that was said before it.
 constexpr size_t kMaxMessages = 1024;
-constexpr int kMaxLevels = 64;  // of lists and objects
+constexpr int kMaxLineLevels = 64;  // of lists and objects
 
 Error Invalid(std::string_view message,
               ErrorCode code = ErrorCode::kInvalidArgument) {
@@ -123,7 +123,7 @@ class ExampleReader {
       : tokenizer_(tokenizer), format_(format) {}
 
   Status Read(const std::string& line) {
-    if (const Status json = CheckJsonText(line, kMaxLevels); !json.ok()) {
+    if (const Status json = CheckJsonText(line, kMaxLineLevels); !json.ok()) {
       return Invalid(json.error().message);
     }
     const Json example = Json::parse(line, nullptr, /*allow_exceptions=*/false);

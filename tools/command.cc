@@ -179,11 +179,11 @@ int ExitCodeOf(ErrorCode code) {
 
 int Fail(const Error& error) {
   // A name of a file's may be as long as the file.
-  constexpr size_t kMost = 4096, kEnd = 1024;
+  constexpr size_t kMax = 4096, kEnd = 1024;
   std::string message = error.message;
-  if (message.size() > kMost) {
-    const size_t cut = message.size() - kMost;
-    message.replace(kMost - kEnd, cut,
+  if (message.size() > kMax) {
+    const size_t cut = message.size() - kMax;
+    message.replace(kMax - kEnd, cut,
                     StrCat(" [", cut, " bytes are left out here] "));
   }
   std::cerr << "stowage: " << WithoutControls(message) << std::endl;

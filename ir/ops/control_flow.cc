@@ -83,10 +83,10 @@ TypesResult InferLoop(const OpArgs& args) {
        {"iterations", "carried", "sliced", "summed"}) {
     const int64_t least = name == "iterations" ? 1 : 0;
     const int64_t value = args.attrs.Int(name);
-    constexpr int64_t kMost = int64_t{1} << 31;
-    if (value >= least && value <= kMost) continue;
+    constexpr int64_t kMax = int64_t{1} << 31;
+    if (value >= least && value <= kMax) continue;
     return args.Fail(
-        StrCat(name, " is ", value, "; expected ", least, " to ", kMost));
+        StrCat(name, " is ", value, "; expected ", least, " to ", kMax));
   }
   const SubGraphs& bodies = args.attrs.Graphs("bodies");
   if (bodies.size() != 1) {

@@ -410,6 +410,20 @@ class TorchTest(support.TestCase):
         with stowage.Trainer(model, optimizer="sgd", lr=0) as trainer:
             self.assertAlmostEqual(trainer.step(x, y), F.mse_loss(auto(x), y).item(), places=5)
 
+    @unittest.skipUnless(importlib.util.find_spec("transformers"), "needs transformers")
+    def test_use_cache_of_transformers_is_switched_off(self):
+        import transformers
+
+        net = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+            vocab_size=16, n_embd=8, n_layer=1, n_head=2, n_positions=8))
+        self.assertTrue(net.config.use_cache)
+        ids = torch.randint(0, 16, (2, 8))
+        with self.assertLogs("stowage", "INFO") as told:
+            model = stowage.from_torch(net, ids)
+        self.assertIn("use_cache", told.output[0])
+        with stowage.Trainer(model, optimizer="sgd") as trainer:
+            self.assertGreater(trainer.step(ids.numpy(), ids.numpy()), 0)
+
     def test_hooks_of_params_are_refused(self):
         for hook in ("register_hook", "register_post_accumulate_grad_hook"):
             net = nn.Linear(4, 4)

@@ -266,8 +266,9 @@ TEST_CASE("a line that is no example is named by its number") {
         contains(error("{\"text\": \"ab\", \"" + std::string(key) + "\": [1]}"),
                  "has \"" + std::string(key) + "\" beside \"text\""));
   }
-  CHECK(contains(error("{\"text\": \"a\xff\"}"),
-                 "is no JSON, at byte 12: invalid string: ill-formed UTF-8 byte; "));
+  CHECK(contains(
+      error("{\"text\": \"a\xff\"}"),
+      "is no JSON, at byte 12: invalid string: ill-formed UTF-8 byte; "));
   CHECK(contains(error(std::string("{\"text\": \"a\0\"}", 14)),
                  "is no JSON, at byte 12: a NUL; "));
   CHECK(contains(error(R"({"text": "\ud800"})"),

@@ -481,6 +481,55 @@ double FirstLoss(const std::string& weights, const std::string& line) {
   return JsonLines(run.out).front()["loss"];
 }
 
+TEST_CASE("an end of texts that is no token is refused") {
+  for (const char* const end :
+       {"\"x\"", "1.5", "1099511627776", "[3, \"x\"]"}) {
+    CAPTURE(end);
+    const Outcome run = RunStowage(
+        {"finetune", "--weights", WholeFolder(Json::object(), nullptr, end),
+         "--data", WriteTemp("one.jsonl", "{\"text\": \"Aye Sir\"}\n"),
+         "--steps", "1", "--seq", "24", "--batch", "1"});
+    CHECK(run.exit_code == 2);
+    CHECK_MESSAGE(Contains(run.err, "config.json\" has an \"eos_token_id"),
+                  run.err);
+  }
+}
+
+TEST_CASE("what a run of a text goes on with is told, or refused") {
+  const std::string weights = StrCat(kModels, "llama.gguf");
+  const std::string checkpoint = TempPath("told.safetensors");
+  const auto run = [&](const std::string& tokenizer,
+                       const std::vector<std::string>& more) {
+    std::vector<std::string> all = {
+        "finetune", "--weights", weights,   "--tokenizer", tokenizer,
+        "--data",   Story(),     "--batch", "2",           "--seq",
+        "8",        "--sample",  "0",       "--device",    "cpu"};
+    all.insert(all.end(), more.begin(), more.end());
+    return RunStowage(all);
+  };
+  const std::string tokenizer = Tokenizer(Json::array());
+  const Outcome first = run(tokenizer, {"--steps", "1", "--save", checkpoint});
+  REQUIRE_MESSAGE(first.exit_code == 0, first.err);
+  // Another tokenizer by the same name: two letters have changed places.
+  Json file = Json::parse(ReadAll(tokenizer));
+  Json& vocabulary = file["model"]["vocab"];
+  std::swap(vocabulary["a"], vocabulary["b"]);
+  WriteTemp(std::filesystem::path(tokenizer).filename().string(), file.dump());
+  const Outcome other =
+      run(tokenizer, {"--steps", "2", "--resume", checkpoint});
+  CHECK(other.exit_code == 0);
+  CHECK_MESSAGE(Contains(other.err, "resume: tokenizer was "), other.err);
+  const Outcome both = run(
+      tokenizer, {"--steps", "2", "--resume", checkpoint, "--adapter", "a"});
+  CHECK(both.exit_code == 2);
+  CHECK(Contains(both.err, "--adapter excludes --resume"));
+  const Outcome one =
+      run(tokenizer, {"--steps", "1", "--save", TempPath("one.st"),
+                      "--save-adapter", TempPath("one.st")});
+  CHECK(one.exit_code == 2);
+  CHECK_MESSAGE(Contains(one.err, "is what --save writes"), one.err);
+}
+
 TEST_CASE(
     "texts begin and end with the tokens that the tokenizer's files name") {
   const std::string text = R"({"text": "Aye Sir"})";

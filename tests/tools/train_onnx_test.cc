@@ -677,6 +677,26 @@ TEST_CASE("the ops of an ONNX file's step are timed, for plans of it") {
         std::string::npos);
 }
 
+TEST_CASE("names of a file's values move no cursor") {
+  auto model = LinearModel();
+  const std::string evil = "w\x1b[31m\x1b]0;title\x07";
+  model.mutable_graph()->mutable_initializer(0)->set_name(evil);
+  model.mutable_graph()->mutable_node(0)->set_input(1, evil);
+  const std::string net = WriteTemp("evil.onnx", model.SerializeAsString());
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--budget", "100"}, {"--json"}}) {
+    std::vector<std::string> plan = {"plan",    "--onnx", net,  "--dim",
+                                     "batch=3", "--loss", "mse"};
+    plan.insert(plan.end(), more.begin(), more.end());
+    const Outcome outcome = RunStowage(plan);
+    CHECK(outcome.exit_code == (more.empty() || more[0] == "--json" ? 0 : 1));
+    const std::string printed = outcome.out + outcome.err;
+    CHECK(std::ranges::none_of(printed, [](char c) {
+      return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t';
+    }));
+  }
+}
+
 // The weights beside an ONNX file are named by that file, by no option.
 TEST_CASE("tensors beside a file are never written over") {
   auto model = LinearModel();
@@ -701,6 +721,27 @@ TEST_CASE("tensors beside a file are never written over") {
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.err.find("beside.bin\", which it would write over") !=
           std::string::npos);
+    CHECK(ReadAll(beside) == bytes);
+  }
+  const auto array = [](DType dtype, const Shape& shape) {
+    return ArrayOf(
+        dtype, shape,
+        std::vector<int64_t>(static_cast<size_t>(shape.num_elements()), 1));
+  };
+  const Array reals =
+      ArrayOf(DType::kF32, {6, 2}, std::vector<double>(12, 0.5));
+  const auto npz = NpzBytes(std::vector<NamedArray>{
+      {"x", reals}, {"labels", array(DType::kI64, {6})}});
+  REQUIRE(npz.ok());
+  for (const char* const option :
+       {"--save", "--save-weights", "--save-onnx", "--svg", "--html"}) {
+    CAPTURE(option);
+    const Outcome outcome = RunStowage(
+        {"train", "--onnx", net, "--data", WriteTemp("ones.npz", *npz),
+         "--loss", "cross_entropy", "--steps", "1", option, beside});
+    CHECK(outcome.exit_code == 2);
+    CHECK_MESSAGE(outcome.err.find("beside.bin\"") != std::string::npos,
+                  outcome.err);
     CHECK(ReadAll(beside) == bytes);
   }
 }

@@ -125,6 +125,18 @@ TEST_CASE("the newest is at its path, the last few and the best beside it") {
   CHECK(Names(folder).contains("m.step-30.ck"));
 }
 
+TEST_CASE("what a killed run left between a link and its name goes") {
+  const std::string folder = EmptyFolder("links");
+  for (const char* const name :
+       {"m.step-6.ck.stowage-link", "m.step-six.ck.stowage-link",
+        "other.step-6.ck.stowage-link"}) {
+    std::ofstream(folder + "/" + name) << "left";
+  }
+  REQUIRE(CheckpointSeries::Claim(folder + "/m.ck", {.keep_last = 2}).ok());
+  CHECK(Names(folder) == std::set<std::string>{"m.step-six.ck.stowage-link",
+                                               "other.step-6.ck.stowage-link"});
+}
+
 TEST_CASE("a resumed series keeps the best of the run before") {
   const std::string path = EmptyFolder("resumed") + "/m.ck";
   Model model;
