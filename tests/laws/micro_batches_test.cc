@@ -203,11 +203,10 @@ TEST_CASE("200 random models: parts are evaluated as the whole is") {
       }
     }
     const Tensors expected = Interpret(whole, all);
-    for (const auto& [name, output] : split->outputs) {
-      if (output.kind == BatchKind::kMixed ||
-          output.kind == BatchKind::kPerExample) {
-        continue;
-      }
+    for (const auto& output : split->outputs) {
+      const std::string& name = output.first;
+      const BatchKind kind = output.second.kind;
+      if (kind == BatchKind::kMixed || kind == BatchKind::kPerExample) continue;
       CAPTURE(name);
       ++compared;
       CHECK(Difference(expected, {{name, outputs.at(name)}}, {name}) < 1e-12);

@@ -375,10 +375,12 @@ TEST_CASE("what is held out is judged as one batch") {
         Json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1));
     return std::pair(last["validation_loss"].get<double>(), outcome.err);
   };
-  for (const auto& [loss, expected] :
+  for (const auto& row :
        {std::pair("masked", above / below), std::pair("sum", sum),
         std::pair("mean", sum / (2 * kHeldOut)),
         std::pair("largest", largest)}) {
+    const std::string loss = row.first;
+    const double expected = row.second;
     CAPTURE(loss);
     const auto [found, told] = run(loss);
     CHECK(found == doctest::Approx(expected).epsilon(1e-6));

@@ -249,12 +249,10 @@ TEST_CASE("nothing is written over the shards of a checkpoint") {
   const std::string shard =
       std::filesystem::directory_iterator(saved + ".shards")->path().string();
   const std::string bytes = ReadAll(shard);
-  for (const auto& [option, path] :
-       {std::pair("--continue", saved), std::pair("--resume", saved),
-        std::pair("--save", saved)}) {
+  for (const char* const option : {"--continue", "--resume", "--save"}) {
     CAPTURE(option);
     const Outcome outcome =
-        RunStowage(Mlp({option, path, "--steps", "9", "--svg", shard}));
+        RunStowage(Mlp({option, saved, "--steps", "9", "--svg", shard}));
     CHECK(outcome.exit_code == 2);
     CHECK_MESSAGE(
         outcome.err.find("is in the folder that --") != std::string::npos,
