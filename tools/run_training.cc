@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -367,50 +368,75 @@ Status SetByData(const TrainFlags& flags, const StepSpec& spec,
   return SetSteps(flags, steps, run);
 }
 
-// How an evaluation of what the task holds out follows from parts of `batch` examples.
-// Errors: those of the graphs, as of a file that fixes its batch.
-Result<SplitEvaluation> SplitOf(const StepSpec& spec, const Task& task,
-                                int64_t batch) {
-  const ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
-  const int64_t examples = task.EvaluationExamples();
-  STOWAGE_ASSIGN_OR_RETURN(const Graph part, evaluate(batch));
-  STOWAGE_ASSIGN_OR_RETURN(const Graph whole, evaluate(examples));
-  return SplitForEvaluation(
-      whole, part, static_cast<double>(batch) / static_cast<double>(examples));
-}
+// How an evaluation of what the task holds out follows from parts of it, by the examples of
+// a part; each is found once.
+class EvaluationSplits {
+ public:
+  /// Both must outlive this.
+  EvaluationSplits(const StepSpec& spec, const Task& task)
+      : evaluate_(ModelOf(spec, ModelPurpose::kEvaluate)), task_(task) {}
+
+  /// Whether so many examples are a part: of other tasks' programs none are.
+  bool IsPart(int64_t examples) const {
+    return examples < task_.EvaluationExamples();
+  }
+  /// Errors: those of the graphs, as of a file that fixes its batch.
+  const Result<SplitEvaluation>& Of(int64_t examples) {
+    const auto found = splits_.find(examples);
+    if (found != splits_.end()) return found->second;
+    return splits_.emplace(examples, Find(examples)).first->second;
+  }
+  /// Into parts of at most so many examples, and of fewer than all.
+  const Result<SplitEvaluation>& OfAtMost(int64_t most) {
+    const int64_t fewer = task_.EvaluationExamples() - 1;
+    return Of(
+        task_.EvaluationBatch(std::max<int64_t>(1, std::min(most, fewer))));
+  }
+
+ private:
+  Result<SplitEvaluation> Find(int64_t examples) const {
+    const int64_t all = task_.EvaluationExamples();
+    STOWAGE_ASSIGN_OR_RETURN(const Graph part, evaluate_(examples));
+    STOWAGE_ASSIGN_OR_RETURN(const Graph whole, evaluate_(all));
+    return SplitForEvaluation(
+        whole, part, static_cast<double>(examples) / static_cast<double>(all));
+  }
+
+  const ModelFn evaluate_;
+  const Task& task_;
+  std::map<int64_t, Result<SplitEvaluation>> splits_;
+};
 
 constexpr std::string_view kTotalsProgram = "evaluate totals";
 
 // Beside the training step: evaluation, and generation for models of text.
-std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
-                                        int64_t sample_positions) {
+std::vector<ProgramSpec> ProgramsBeside(
+    const StepSpec& spec, const Task& task,
+    const std::shared_ptr<EvaluationSplits>& splits, int64_t sample_positions) {
   if (!task.has_held_out()) return {};
   const ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
   const int64_t batch = *spec.options.batch;
   std::vector<ProgramSpec> programs;
-  const auto split_of = [&spec,
-                         &task](int64_t most) -> Result<SplitEvaluation> {
-    const int64_t part = task.EvaluationBatch(most);
-    if (task.EvaluationExamples() <= part) return Error{};
-    return SplitOf(spec, task, part);
-  };
   programs.push_back(
       {.name = "evaluate",
-       .model = [&task, evaluate, split_of](int64_t most) -> Result<Graph> {
-         Result<SplitEvaluation> split = split_of(most);
-         if (split.ok()) return std::move(split->graph);
-         return evaluate(task.EvaluationBatch(most));
+       .model = [&task, evaluate, splits](int64_t most) -> Result<Graph> {
+         const int64_t examples = task.EvaluationBatch(most);
+         if (!splits->IsPart(examples)) return evaluate(examples);
+         const Result<SplitEvaluation>& split = splits->Of(examples);
+         return split.ok() ? split->graph : evaluate(examples);
        },
        .batch = batch});
   std::ranges::move(SamplePrograms(spec, sample_positions),
                     std::back_inserter(programs));
-  if (const auto split = split_of(batch);
+  if (!splits->IsPart(1)) return programs;
+  if (const auto& split = splits->OfAtMost(batch);
       split.ok() && !split->totals.empty()) {
     programs.push_back({.name = std::string(kTotalsProgram),
-                        .model = [split_of](int64_t most) -> Result<Graph> {
-                          STOWAGE_ASSIGN_OR_RETURN(SplitEvaluation of_most,
-                                                   split_of(most));
-                          return std::move(of_most.totals_graph);
+                        .model = [splits](int64_t most) -> Result<Graph> {
+                          const Result<SplitEvaluation>& of_most =
+                              splits->OfAtMost(most);
+                          if (!of_most.ok()) return of_most.error();
+                          return of_most->totals_graph;
                         },
                         .batch = batch});
   }
@@ -419,22 +445,20 @@ std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
 
 // Tells the task how its evaluation follows from parts of `batch` examples, and says where
 // it does not: then it is judged by the mean of the parts' losses.
-Status PrepareEvaluation(const StepSpec& spec, int64_t batch, Task* task,
+Status PrepareEvaluation(EvaluationSplits& splits, int64_t batch, Task* task,
                          Training* training) {
-  const int64_t examples = task->EvaluationExamples();
-  if (batch == 0 || examples <= batch) return {};
-  const Result<SplitEvaluation> split = SplitOf(spec, *task, batch);
+  if (batch == 0 || !splits.IsPart(batch)) return {};
+  const Result<SplitEvaluation>& split = splits.Of(batch);
   std::string why = split.ok() ? "" : split.error().message;
   if (split.ok()) {
-    Runner* const totals = training->Find(kTotalsProgram);
     int64_t totals_batch = batch;
     for (const PlannedProgram& program : training->plan().programs) {
-      if (program.name == kTotalsProgram) {
-        totals_batch = task->EvaluationBatch(program.batch);
-      }
+      if (program.name != kTotalsProgram) continue;
+      totals_batch = task->EvaluationBatch(std::min(
+          program.batch, std::max<int64_t>(1, task->EvaluationExamples() - 1)));
     }
-    STOWAGE_RETURN_IF_ERROR(
-        task->PrepareEvaluation(*split, totals, totals_batch));
+    STOWAGE_RETURN_IF_ERROR(task->PrepareEvaluation(
+        *split, training->Find(kTotalsProgram), totals_batch));
     const auto loss = split->outputs.find("loss");
     if (loss == split->outputs.end() ||
         loss->second.kind != BatchKind::kMixed) {
@@ -442,7 +466,7 @@ Status PrepareEvaluation(const StepSpec& spec, int64_t batch, Task* task,
     }
     why = loss->second.why;
   }
-  std::cerr << StrCat("[hold-out] the loss of ", examples,
+  std::cerr << StrCat("[hold-out] the loss of ", task->EvaluationExamples(),
                       " examples does not follow from batches of ", batch, " (",
                       why, "); the held-out loss is the mean of theirs")
             << std::endl;
@@ -693,7 +717,8 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
                  "away"});
   }
   SetRanks({.ranks = ranks.ranks(), .rank = ranks.rank()}, &training);
-  training.programs = ProgramsBeside(spec, **task, sample_positions);
+  const auto splits = std::make_shared<EvaluationSplits>(spec, **task);
+  training.programs = ProgramsBeside(spec, **task, splits, sample_positions);
   const std::shared_ptr<WorkProgress> progress =
       WorkProgress::OfPlanning(&training.on_choice);
   if (flags.fit_optimizer) {
@@ -749,7 +774,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   ReturnFreeMemory();
   if (!opened.ok()) return Fail(opened.error());
   const Status prepared =
-      PrepareEvaluation(spec, evaluation_batch, task->get(), &*opened);
+      PrepareEvaluation(*splits, evaluation_batch, task->get(), &*opened);
   if (!prepared.ok()) return Fail(prepared.error());
 
   const Result<bool> evaluates_alike =
