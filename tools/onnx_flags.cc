@@ -322,14 +322,28 @@ std::string Names(const std::vector<NamedArray>& arrays) {
   return names.empty() ? "none" : names;
 }
 
-// The examples for an input of that type.
+// What the file calls an input of the step: "lr", where that is "lr.2" since the step has an
+// input "lr" of its own.
+std::string NameInFile(const Graph& graph, const std::string& name) {
+  constexpr std::string_view kAgain = ".2";
+  if (!name.ends_with(kAgain)) return name;
+  const std::string before = name.substr(0, name.size() - kAgain.size());
+  const bool is_own = before == "lr" || before == "step" || before == "seed" ||
+                      before == "loss" ||
+                      (before == "labels" && !graph.Find(before));
+  return is_own ? before : name;
+}
+
+// The examples for an input of that type, which the file calls `in_file`.
 Result<Source> SourceOf(
-    const std::string& name, const TensorType& type,
+    const std::string& name, const std::string& in_file, const TensorType& type,
     const std::shared_ptr<const std::vector<NamedArray>>& all) {
   const std::vector<NamedArray>& arrays = *all;
-  const auto found =
-      std::find_if(arrays.begin(), arrays.end(),
-                   [&](const NamedArray& array) { return array.name == name; });
+  const auto find = [&](const std::string& called) {
+    return std::ranges::find(arrays, called, &NamedArray::name);
+  };
+  auto found = find(name);
+  if (found == arrays.end()) found = find(in_file);
   if (found == arrays.end()) {
     return InvalidArgumentError(
         "[data] no array is called ", Quoted(name), ", as the input ",
@@ -426,7 +440,8 @@ Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
     const bool is_scalar = input.type.shape.rank() == 0;
     if (is_scalar && (input.name == "seed" || input.name == "step")) continue;
     STOWAGE_ASSIGN_OR_RETURN(Source source,
-                             SourceOf(input.name, input.type, spec.arrays));
+                             SourceOf(input.name, NameInFile(graph, input.name),
+                                      input.type, spec.arrays));
     const int64_t count = source.examples->type.shape[0];
     if (input.type.shape[0] != batch || count < batch ||
         (examples && count != *examples)) {

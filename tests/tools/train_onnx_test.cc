@@ -405,6 +405,26 @@ TEST_CASE("what is held out is judged as one batch") {
                   "batches of 4 (") != std::string::npos);
 }
 
+TEST_CASE("an array is called as the file calls its input") {
+  for (const std::string name : {"step", "labels"}) {
+    CAPTURE(name);
+    onnx::pb::ModelProto model = LinearModel();
+    auto* const graph = model.mutable_graph();
+    graph->mutable_input(0)->set_name(name);
+    graph->mutable_node(0)->set_input(0, name);
+    AddNode(graph->mutable_node(), "ReduceMean", {"y"}, "mean");
+    graph->mutable_output(0)->set_name("mean");
+    const auto bytes = NpzBytes(std::vector<NamedArray>{
+        {name, ArrayOf(DType::kF32, {6, 2}, std::vector<double>(12, 0.5))}});
+    REQUIRE(bytes.ok());
+    const Outcome outcome = RunStowage(
+        {"train", "--onnx", WrittenFile(model.SerializeAsString()), "--data",
+         WriteTemp("own.npz", *bytes), "--loss", "mean", "--batch", "2",
+         "--steps", "1", "--optimizer", "sgd", "--json", "--device", "cpu"});
+    CHECK_MESSAGE(outcome.exit_code == 0, outcome.err);
+  }
+}
+
 TEST_CASE("what the seed draws is held out") {
   const Examples all;
   const std::string data = Npz("drawn.npz", all.x, all.labels);
