@@ -4,7 +4,6 @@
 // What is said of a plan that fits its budget by some optimization, and of one that does
 // not fit.
 
-#include <nlohmann/json.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
