@@ -102,6 +102,24 @@ class TotalsBuilder {
 
 }  // namespace
 
+void JoinPart(BatchKind kind, double share, std::span<const double> next,
+              std::vector<double>* so_far) {
+  const bool is_first = so_far->empty();
+  if (is_first) so_far->assign(next.begin(), next.end());
+  const bool counts_by_share =
+      kind == BatchKind::kMean || kind == BatchKind::kMixed;
+  for (size_t i = 0; i < next.size(); ++i) {
+    double& joined = (*so_far)[i];
+    if (counts_by_share) {
+      joined = (is_first ? 0 : joined) + share * next[i];
+    } else if (!is_first && kind == BatchKind::kSum) {
+      joined += next[i];
+    } else if (!is_first && kind == BatchKind::kMax) {
+      joined = std::max(joined, next[i]);
+    }
+  }
+}
+
 Result<SplitEvaluation> SplitForEvaluation(const Graph& whole,
                                            const Graph& part, double share) {
   const BatchAnalysis analysis = AnalyzeBatch(whole, part);

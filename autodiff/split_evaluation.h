@@ -9,12 +9,13 @@
 //
 //   SplitEvaluation split = *SplitForEvaluation(model(1000), model(8));
 //   for (const EvaluationTotal& total : split.totals) {
-//     ... run split.totals_graph on each part, put `total.output` together by
-//     `total.kind`, and write it to the input `total.input` of both graphs ...
+//     ... run split.totals_graph on each part, join `total.output` by `total.kind`
+//     (JoinPart), and write it to the input `total.input` of both graphs ...
 //   }
-//   ... run split.graph on each part, and put outputs together by split.outputs ...
+//   ... run split.graph on each part, and join its outputs by split.outputs ...
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct EvaluationTotal {
   BatchKind kind =
       BatchKind::kSum;  // how the parts' are put together: kSame, of one
   int round = 0;        // it reads totals of lower rounds alone
+  friend bool operator==(const EvaluationTotal&,
+                         const EvaluationTotal&) = default;
 };
 
 /// How an output of all parts follows from theirs.
@@ -45,6 +48,13 @@ struct SplitEvaluation {
   std::vector<EvaluationTotal> totals = {};  // by rising round
   std::map<std::string, EvaluationOutput, std::less<>> outputs = {};
 };
+
+/// Puts `next`, the elements of a part's value, together with `so_far` of those before, which
+/// is empty before the first. Means count by the part's `share` of the examples, and so does
+/// what does not follow from parts (kMixed): it is their mean. Precondition: as many elements
+/// in each part.
+void JoinPart(BatchKind kind, double share, std::span<const double> next,
+              std::vector<double>* so_far);
 
 /// How `part` evaluates `whole`, which is the same model for `1 / share` times as many
 /// examples. An output that does not follow from those of parts is kMixed. Errors: those of

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/array.h"
@@ -83,6 +84,11 @@ struct OnnxBuildOptions {
   /// their results (StandIn, ir/ops.h): such a graph can be planned, not run.
   bool stand_ins = false;
 };
+
+/// Whether a training step has a value of its own of that name: "lr", "step", "seed",
+/// "loss", "labels". A tensor or an input of a file that is called so has ".2" behind it
+/// there.
+bool IsNameOfStep(std::string_view name);
 
 }  // namespace stowage
 

@@ -23,6 +23,15 @@
 #include "onnx/scope.h"
 #include "onnx/tensor.h"
 
+namespace stowage {
+
+bool IsNameOfStep(std::string_view name) {
+  return name == "lr" || name == "step" || name == "seed" || name == "loss" ||
+         name == "labels";
+}
+
+}  // namespace stowage
+
 namespace stowage::onnx {
 
 namespace {
@@ -41,11 +50,6 @@ void AddTensors(const pb::GraphProto& graph, Tensors* tensors) {
 }
 
 }  // namespace
-
-bool IsNameOfStep(std::string_view name) {
-  return name == "lr" || name == "step" || name == "seed" || name == "loss" ||
-         name == "labels";
-}
 
 bool MayNameState(std::string_view name,
                   const std::unordered_set<std::string>& tensors) {

@@ -27,10 +27,6 @@ namespace stowage::onnx {
 //
 //   for (const auto& [name, tensor] : TensorsOf(model.graph())) ...
 
-/// Whether a training step has a value of its own of that name: "lr", "step", "seed",
-/// "loss", "labels".
-bool IsNameOfStep(std::string_view name);
-
 /// Whether a training step may call a state of one of these tensors so: "w.m" where there
 /// is a tensor "w".
 bool MayNameState(std::string_view name,

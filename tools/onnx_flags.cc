@@ -130,14 +130,8 @@ class ArraysTask : public Task {
           if (total.round != round) continue;
           STOWAGE_ASSIGN_OR_RETURN(const std::vector<double> values,
                                    RealsOf(*totals, total.output));
-          std::vector<double>& sum = sums[total.input];
-          for (size_t i = 0; i < values.size(); ++i) {
-            if (b == 0) {
-              sum.push_back(values[i] * WeightOf(total.kind, batches));
-            } else {
-              sum[i] = Joined(sum[i], values[i], total.kind, batches);
-            }
-          }
+          JoinPart(total.kind, 1 / static_cast<double>(batches), values,
+                   &sums[total.input]);
         }
       }
       for (const auto& [name, values] : sums) {
@@ -172,11 +166,12 @@ class ArraysTask : public Task {
       const auto found = joins_.find(name);
       const BatchKind kind =
           found == joins_.end() ? BatchKind::kMean : found->second.kind;
-      double all = scores[0][which] * WeightOf(kind, batches);
-      for (size_t b = 1; b < scores.size(); ++b) {
-        all = Joined(all, scores[b][which], kind, batches);
+      std::vector<double> all;
+      for (const Score& each : scores) {
+        JoinPart(kind, 1 / static_cast<double>(batches), {&each[which], 1},
+                 &all);
       }
-      return all;
+      return all[0];
     };
     Evaluation whole{.loss = joined("loss", 0), .accuracy = std::nullopt};
     if (classifies) whole.accuracy = joined("accuracy", 1);
@@ -190,20 +185,6 @@ class ArraysTask : public Task {
  private:
   static const TensorType& TypeOf(const Graph& graph, std::string_view name) {
     return graph.value(*graph.Find(name)).type;
-  }
-
-  // What one of `parts` counts for in a value of all.
-  static double WeightOf(BatchKind kind, int64_t parts) {
-    const bool adds = kind == BatchKind::kSum || kind == BatchKind::kMax ||
-                      kind == BatchKind::kSame;
-    return adds ? 1 : 1 / static_cast<double>(parts);
-  }
-
-  static double Joined(double so_far, double next, BatchKind kind,
-                       int64_t parts) {
-    if (kind == BatchKind::kSame) return so_far;
-    if (kind == BatchKind::kMax) return std::max(so_far, next);
-    return so_far + next * WeightOf(kind, parts);
   }
 
   // A value of the program, of reals or of whole numbers.
@@ -328,9 +309,8 @@ std::string NameInFile(const Graph& graph, const std::string& name) {
   constexpr std::string_view kAgain = ".2";
   if (!name.ends_with(kAgain)) return name;
   const std::string before = name.substr(0, name.size() - kAgain.size());
-  const bool is_own = before == "lr" || before == "step" || before == "seed" ||
-                      before == "loss" ||
-                      (before == "labels" && !graph.Find(before));
+  const bool is_own =
+      IsNameOfStep(before) && (before != "labels" || !graph.Find(before));
   return is_own ? before : name;
 }
 

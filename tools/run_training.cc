@@ -380,11 +380,18 @@ class EvaluationSplits {
   bool IsPart(int64_t examples) const {
     return examples < task_.EvaluationExamples();
   }
-  /// Errors: those of the graphs, as of a file that fixes its batch.
+  /// Errors: those of the graphs, as of a file that fixes its batch; kUnsupported where its
+  /// totals are others than those of the first that was asked for.
   const Result<SplitEvaluation>& Of(int64_t examples) {
     const auto found = splits_.find(examples);
     if (found != splits_.end()) return found->second;
-    return splits_.emplace(examples, Find(examples)).first->second;
+    Result<SplitEvaluation> split = Find(examples);
+    if (split.ok() && !totals_) totals_ = split->totals;
+    if (split.ok() && split->totals != *totals_) {
+      split = Error{ErrorCode::kUnsupported,
+                    StrCat("batches of ", examples, " have other totals")};
+    }
+    return splits_.emplace(examples, std::move(split)).first->second;
   }
   /// Into parts of at most so many examples, and of fewer than all.
   const Result<SplitEvaluation>& OfAtMost(int64_t most) {
@@ -405,6 +412,7 @@ class EvaluationSplits {
   const ModelFn evaluate_;
   const Task& task_;
   std::map<int64_t, Result<SplitEvaluation>> splits_;
+  std::optional<std::vector<EvaluationTotal>> totals_;
 };
 
 constexpr std::string_view kTotalsProgram = "evaluate totals";

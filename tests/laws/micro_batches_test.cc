@@ -133,32 +133,6 @@ Tensors PartOf(const Graph& part, const Tensors& leaves, int64_t b) {
   return own;
 }
 
-double Joined(double so_far, double next, BatchKind kind, double share) {
-  switch (kind) {
-    case BatchKind::kSum:
-      return so_far + next;
-    case BatchKind::kMean:
-      return so_far + share * next;
-    case BatchKind::kMax:
-      return std::max(so_far, next);
-    default:
-      return next;
-  }
-}
-
-// Puts `next` of a part together with those before; `parts` is how many there were.
-void Join(const std::vector<double>& next, BatchKind kind, double share,
-          std::vector<double>* so_far) {
-  if (so_far->empty()) {
-    so_far->assign(next.size(), kind == BatchKind::kMax
-                                    ? -std::numeric_limits<double>::infinity()
-                                    : 0);
-  }
-  for (size_t i = 0; i < next.size(); ++i) {
-    (*so_far)[i] = Joined((*so_far)[i], next[i], kind, share);
-  }
-}
-
 TEST_CASE("200 random models: parts are evaluated as the whole is") {
   int compared = 0, with_totals = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -190,7 +164,8 @@ TEST_CASE("200 random models: parts are evaluated as the whole is") {
             Interpret(split->totals_graph, PartOf(part, leaves, b));
         for (const EvaluationTotal& total : split->totals) {
           if (total.round != round) continue;
-          Join(values.at(total.output), total.kind, share, &found[total.input]);
+          JoinPart(total.kind, share, values.at(total.output),
+                   &found[total.input]);
         }
       }
       for (const auto& [name, values] : found) leaves[name] = values;
@@ -199,7 +174,7 @@ TEST_CASE("200 random models: parts are evaluated as the whole is") {
     for (int64_t b = 0; b < parts; ++b) {
       const Tensors values = Interpret(split->graph, PartOf(part, leaves, b));
       for (const auto& [name, output] : split->outputs) {
-        Join(values.at(name), output.kind, share, &outputs[name]);
+        JoinPart(output.kind, share, values.at(name), &outputs[name]);
       }
     }
     const Tensors expected = Interpret(whole, all);

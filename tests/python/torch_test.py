@@ -418,9 +418,9 @@ class TorchTest(support.TestCase):
             vocab_size=16, n_embd=8, n_layer=1, n_head=2, n_positions=8))
         self.assertTrue(net.config.use_cache)
         ids = torch.randint(0, 16, (2, 8))
-        with self.assertLogs("stowage", "INFO") as told:
+        with self.assertLogs("stowage", "INFO") as logs:
             model = stowage.from_torch(net, ids)
-        self.assertIn("use_cache", told.output[0])
+        self.assertIn("use_cache", logs.output[0])
         with stowage.Trainer(model, optimizer="sgd") as trainer:
             self.assertGreater(trainer.step(ids.numpy(), ids.numpy()), 0)
 

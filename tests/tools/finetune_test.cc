@@ -495,9 +495,9 @@ TEST_CASE("an end of texts that is no token is refused") {
   }
 }
 
-TEST_CASE("what a run of a text goes on with is told, or refused") {
+TEST_CASE("a resumed run of a text reports another tokenizer") {
   const std::string weights = StrCat(kModels, "llama.gguf");
-  const std::string checkpoint = TempPath("told.safetensors");
+  const std::string checkpoint = TempPath("resumed.safetensors");
   const auto run = [&](const std::string& tokenizer,
                        const std::vector<std::string>& more) {
     std::vector<std::string> all = {

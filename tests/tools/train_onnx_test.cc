@@ -382,9 +382,9 @@ TEST_CASE("what is held out is judged as one batch") {
     const std::string loss = row.first;
     const double expected = row.second;
     CAPTURE(loss);
-    const auto [found, told] = run(loss);
+    const auto [found, printed] = run(loss);
     CHECK(found == doctest::Approx(expected).epsilon(1e-6));
-    CHECK(told.find("[hold-out]") == std::string::npos);
+    CHECK(printed.find("[hold-out]") == std::string::npos);
   }
   // So is what micro-batches change where they may.
   const std::vector<std::string> cut = {
@@ -399,9 +399,9 @@ TEST_CASE("what is held out is judged as one batch") {
       changed.out.find("taken in parts, the batch gives another \"loss\" (") !=
       std::string::npos);
   // A root of a mean is no mean of roots, which is said.
-  const auto [root, told] = run("root");
+  const auto [root, note] = run("root");
   CHECK(root != doctest::Approx(std::sqrt(sum / (2 * kHeldOut))).epsilon(1e-6));
-  CHECK(told.find("[hold-out] the loss of 12 examples does not follow from "
+  CHECK(note.find("[hold-out] the loss of 12 examples does not follow from "
                   "batches of 4 (") != std::string::npos);
 }
 
