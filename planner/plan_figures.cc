@@ -5,7 +5,6 @@
 
 #include "base/bytes.h"
 #include "base/index.h"
-#include "ir/layout.h"
 #include "planner/lifetimes.h"
 #include "planner/packing/caching_allocator.h"
 
@@ -55,8 +54,8 @@ packing::LowerBound LowerBoundOf(const Plan& plan) {
   return bound;
 }
 
-Bytes NoReuseBytes(const Graph& graph, const Plan& plan) {
-  const Layouts layouts = ComputeLayouts(graph);
+Bytes NoReuseBytes(const Graph& graph, const Layouts& layouts,
+                   const Plan& plan) {
   Bytes sum = plan.regions.weights + plan.regions.state + plan.regions.io;
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const ValueInfo& value = graph.value(id);

@@ -8,11 +8,12 @@
 //
 //   Plan plan = *PlanMemory(graph);
 //   LowerBoundOf(plan).bytes <= plan.arena_bytes();
-//   NoReuseBytes(graph, plan) >= plan.arena_bytes();
+//   NoReuseBytes(graph, ComputeLayouts(graph), plan) >= plan.arena_bytes();
 
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/layout.h"
 #include "planner/packing/problem.h"
 #include "planner/packing/validate.h"
 #include "planner/plan.h"
@@ -35,8 +36,10 @@ packing::Problem WithBoundsOfBodies(const Plan& plan, const Span& span);
 /// the plan of a graph, not of a body. O(n log n) in buffers.
 packing::LowerBound LowerBoundOf(const Plan& plan);
 
-/// A slot for every value that is no view, and one for the largest scratch.
-Bytes NoReuseBytes(const Graph& graph, const Plan& plan);
+/// A slot for every value that is no view, and one for the largest scratch, given the
+/// graph's layouts.
+Bytes NoReuseBytes(const Graph& graph, const Layouts& layouts,
+                   const Plan& plan);
 
 /// The most that a caching allocator (planner/packing/caching_allocator.h) reserves on the
 /// same schedule.

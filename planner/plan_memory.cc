@@ -498,7 +498,7 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
     }
   }
 
-  plan.no_reuse = NoReuseBytes(graph, plan);
+  plan.no_reuse = NoReuseBytes(graph, lifetimes.layouts, plan);
   plan.caching_allocator = CachingAllocatorBytes(plan);
 
   std::optional<packing::LowerBound> least;  // of a body

@@ -494,7 +494,8 @@ std::vector<std::string> FigureViolations(const PlanFile& file) {
   check("caching_allocator_bytes", plan.caching_allocator,
         CachingAllocatorBytes(plan));
   if (file.request.optimizations.empty()) {
-    check("no_reuse_bytes", plan.no_reuse, NoReuseBytes(file.graph, plan));
+    check("no_reuse_bytes", plan.no_reuse,
+          NoReuseBytes(file.graph, ComputeLayouts(file.graph), plan));
   } else if (plan.no_reuse < plan.arena_bytes()) {
     violations.push_back(StrCat("\"no_reuse_bytes\" is ", plan.no_reuse,
                                 ", below the arena of ", plan.arena_bytes()));
