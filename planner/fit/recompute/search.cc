@@ -18,9 +18,10 @@
 namespace stowage::fit {
 namespace {
 
-constexpr double kMaxSets = 5e6;                 // visited in a small step
-constexpr int kTimes = 8;                        // at which cuts are made
-constexpr int kMaxSegments = 64;                 // of checkpointing
+constexpr double kMaxSets = 5e6;              // visited in a small step
+constexpr double kMaxSetsBesideCopies = 5e5;  // of one that copies to the host
+constexpr int kTimes = 8;                     // at which cuts are made
+constexpr int kMaxSegments = 64;              // of checkpointing
 constexpr int64_t kMaxNodesInSegments = 30'000;  // in one simulation of them
 // Nodes in all simulations together, until the climb of single values has to end; and what
 // the others may add.
@@ -29,6 +30,13 @@ constexpr double kMaxNodesLazily = 15e6;
 constexpr double kMaxNodesByClass = 20e6;
 constexpr double kMaxNodesRefilling = 10e6;
 constexpr double kMaxNodesInChains = 15e6;
+
+bool HasValuesOnHost(const Graph& graph) {
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    if (graph.value(id).on_host) return true;
+  }
+  return false;
+}
 
 class Search {
  public:
@@ -93,7 +101,8 @@ class Search {
         !IsSmallStep(graph_, simulation_)) {
       return false;
     }
-    int64_t effort = Effort(kMaxSets);
+    int64_t effort =
+        Effort(HasValuesOnHost(graph_) ? kMaxSetsBesideCopies : kMaxSets);
     Bytes peak = frontier_.latest().peak;
     while (true) {
       const auto script = CheapestScript(graph_, simulation_, peak - 1,
