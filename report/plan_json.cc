@@ -22,6 +22,7 @@
 #include "ir/source_loc.h"
 #include "ir/text.h"
 #include "planner/lifetimes.h"
+#include "planner/packing/packer.h"
 #include "planner/plan_figures.h"
 #include "planner/validate_plan.h"
 
@@ -435,6 +436,15 @@ Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
   STOWAGE_ASSIGN_OR_RETURN(plan.alignment,
                            file.Int("alignment", 1, Bytes{1} << 40));
   STOWAGE_ASSIGN_OR_RETURN(plan.regions, ReadRegions(file));
+  for (const auto& [field, sum] :
+       {std::pair("arena_bytes", plan.arena_bytes()),
+        std::pair("host_bytes", plan.host_bytes())}) {
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t stated, file.Int(field, 0, kMax));
+    if (stated == sum) continue;
+    return InvalidArgumentError("[plan file] ", Quoted(field), " is ", stated,
+                                ", the regions sum to ", sum,
+                                "; they must be equal");
+  }
   STOWAGE_ASSIGN_OR_RETURN(
       plan.buffers, ReadBuffers(file, graph, plan.regions, plan.alignment));
   STOWAGE_ASSIGN_OR_RETURN(
@@ -477,8 +487,51 @@ Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
   return plan;
 }
 
-// What is wrong with the figures of a plan, which follow from its slots. What a step took
-// before it was made to fit a budget stands in no file: `no_reuse` is no less than the arena.
+// How many values a plan writes over others that it reads. Linear in the operands.
+int64_t CountInPlace(const PlanFile& file, const Layouts& layouts) {
+  const std::vector<int32_t>& buffer_of = file.plan.buffer_of;
+  int64_t count = 0;
+  for (const Node& node : file.graph.nodes()) {
+    const ValueId result = node.results[0];
+    if (layouts[Index(result)].root != result) continue;
+    count += std::ranges::any_of(node.inputs, [&](ValueId input) {
+      return buffer_of[Index(input)] == buffer_of[Index(result)];
+    });
+  }
+  return count;
+}
+
+int64_t CountViews(const Graph& graph, const Layouts& layouts) {
+  int64_t count = 0;
+  for (const Node& node : graph.nodes()) {
+    if (!GetOpDef(node.op).is_view()) continue;
+    count += std::ranges::count_if(node.results, [&](ValueId result) {
+      return layouts[Index(result)].root != result;
+    });
+  }
+  return count;
+}
+
+// Whether a step that was asked for so is planned as it was written: of no memory
+// optimization, a line each with its choice, more than that it be left out.
+bool IsAsWritten(std::string_view optimizations) {
+  while (!optimizations.empty()) {
+    const size_t end = std::min(optimizations.find('\n'), optimizations.size());
+    const std::string_view line = optimizations.substr(0, end);
+    optimizations.remove_prefix(std::min(end + 1, optimizations.size()));
+    const size_t space = std::min(line.find(' '), line.size());
+    const std::string_view choice =
+        line.substr(std::min(space + 1, line.size()));
+    constexpr std::string_view kLeftOut[] = {"", "none", "given", "1"};
+    if (std::ranges::find(kLeftOut, choice) == std::end(kLeftOut)) return false;
+  }
+  return true;
+}
+
+// What is wrong with the figures of a plan, which follow from its slots, and with the
+// names of what made it. What a step took before it was made to fit a budget stands in no
+// file: `no_reuse` is no less than the arena. Nor does what proves that a plan with bodies
+// cannot be smaller than it is.
 std::vector<std::string> FigureViolations(const PlanFile& file) {
   const Plan& plan = file.plan;
   std::vector<std::string> violations;
@@ -488,17 +541,34 @@ std::vector<std::string> FigureViolations(const PlanFile& file) {
     violations.push_back(
         StrCat(Quoted(field), " is ", stated, "; the slots give ", found));
   };
+  const Layouts layouts = ComputeLayouts(file.graph);
   const packing::LowerBound bound = LowerBoundOf(plan);
   check("lower_bound_bytes", plan.lower_bound, bound.bytes);
   check("peak_time", plan.peak_time, bound.time);
   check("caching_allocator_bytes", plan.caching_allocator,
         CachingAllocatorBytes(plan));
-  if (file.request.optimizations.empty()) {
+  const bool is_as_written = IsAsWritten(file.request.optimizations);
+  if (is_as_written) {
     check("no_reuse_bytes", plan.no_reuse,
-          NoReuseBytes(file.graph, ComputeLayouts(file.graph), plan));
+          NoReuseBytes(file.graph, layouts, plan));
   } else if (plan.no_reuse < plan.arena_bytes()) {
     violations.push_back(StrCat("\"no_reuse_bytes\" is ", plan.no_reuse,
                                 ", below the arena of ", plan.arena_bytes()));
+  }
+  check("views", plan.views, CountViews(file.graph, layouts));
+  check("in_place", plan.in_place, CountInPlace(file, layouts));
+  const bool is_least = plan.arena_bytes() == bound.bytes;
+  if (is_least || plan.bodies.empty()) {
+    check("optimal", plan.optimal, is_least);
+  }
+  const std::string packer = plan.packer.substr(0, plan.packer.find(": "));
+  if (const auto known = packing::ParsePacker(packer); !known.ok()) {
+    violations.push_back(known.error().message);
+  }
+  if (plan.order != "given" && is_as_written) {
+    violations.push_back(StrCat("\"order\" is ", Quoted(plan.order),
+                                " of a step that no optimization changed; "
+                                "expected \"given\""));
   }
   return violations;
 }
@@ -621,14 +691,6 @@ Result<PlanFile> PlanFromJson(std::string_view text) {
   STOWAGE_RETURN_IF_ERROR(ReadSources(json, &*graph));
   STOWAGE_ASSIGN_OR_RETURN(Plan plan, ReadPlan(file, *graph));
   STOWAGE_ASSIGN_OR_RETURN(PlanRequest request, ReadRequest(file));
-  // Its figures belong to its slots.
-  STOWAGE_ASSIGN_OR_RETURN(const int64_t arena,
-                           file.Int("arena_bytes", 0, kMax));
-  if (arena != plan.arena_bytes()) {
-    return InvalidArgumentError("[plan file] \"arena_bytes\" is ", arena,
-                                ", the regions sum to ", plan.arena_bytes(),
-                                "; they must be equal");
-  }
   return PlanFile{std::move(*graph), std::move(plan), std::move(request)};
 }
 

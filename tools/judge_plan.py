@@ -16,8 +16,10 @@ last, and prints a line for each thing that is wrong:
 - a use outside the lifetime that is stated for a slot;
 - an arena that is not what its regions sum to, or above the budget;
 - a figure that the slots do not give: the lower bound, which is the largest sum of what
-  is stated to live at one time, and that time; what a caching allocator takes; what the
-  step takes without reuse, where it was not made to fit a budget.
+  is stated to live at one time, and that time; whether the arena reaches it; what a caching
+  allocator takes; how many results are written in place; what the step takes without reuse,
+  where it was not made to fit a budget;
+- a packer that there is none of, or an order of nodes that no optimization can have made.
 
 Loops and branches are run as a program would run them, their bodies in the scratch of
 their nodes, in the arena and on the host, at the addresses of each iteration: all iterations of
@@ -194,13 +196,16 @@ class Judge:
         if self.plan["arena_bytes"] != arena:
             self.complain(f"the arena is {self.plan['arena_bytes']} bytes, its "
                           f"regions sum to {arena}")
+        host = self.regions["host_state"] + self.regions["host_offload"]
+        if self.plan["host_bytes"] != host:
+            self.complain(f"{self.plan['host_bytes']} bytes are on the host, its "
+                          f"regions sum to {host}")
         budget = self.plan.get("budget_bytes")
         if budget is not None and arena > budget:
             self.complain(f"the arena of {arena} bytes is above the budget of "
                           f"{budget}")
         if self.within is None:
             return
-        host = self.regions["host_state"] + self.regions["host_offload"]
         host_scratch = self.on_host[1] - self.on_host[0]
         if arena > self.within or host > host_scratch:
             self.complain(f"it takes {arena} bytes, and {host} on the host; its node "
@@ -711,16 +716,39 @@ class Figures:
             taken[i] = block
         return total
 
+    def in_place(self):
+        """How many results are written over what their node reads."""
+        buffer_of = self.plan["buffer_of"]
+        return sum(any(buffer_of[value] == buffer_of[node["results"][0]]
+                       for value in node["inputs"])
+                   for node in self.plan["nodes"]
+                   if self.plan["values"][node["results"][0]]["root"] ==
+                   node["results"][0])
+
+    def is_as_written(self):
+        """Whether no optimization, a line each with its choice, may change the step."""
+        lines = self.plan.get("optimizations", "").splitlines()
+        return all(line.partition(" ")[2] in ("", "none", "given", "1")
+                   for line in lines)
+
     def complaints(self):
         bound, peak = self.lower_bound()
         found = {"lower_bound_bytes": bound, "peak_time": peak,
-                 "caching_allocator_bytes": self.caching_allocator()}
+                 "caching_allocator_bytes": self.caching_allocator(),
+                 "in_place": self.in_place()}
+        if self.plan["arena_bytes"] == bound or not self.plan.get("bodies"):
+            found["optimal"] = self.plan["arena_bytes"] == bound
         wrong = []
-        if not self.plan.get("optimizations"):
+        if self.is_as_written():
             found["no_reuse_bytes"] = self.no_reuse()
         elif self.plan["no_reuse_bytes"] < self.plan["arena_bytes"]:
             wrong.append(f"no_reuse_bytes is {self.plan['no_reuse_bytes']}, below the "
                          f"arena of {self.plan['arena_bytes']}")
+        if self.plan["packer"].split(": ")[0] not in ("linear", "greedy", "best"):
+            wrong.append(f"there is no packer {self.plan['packer']!r}")
+        if self.plan["order"] != "given" and self.is_as_written():
+            wrong.append(f"the order is {self.plan['order']!r} of a step that no "
+                         "optimization changed")
         return wrong + [f"{name} is {self.plan[name]}; the slots give {value}"
                         for name, value in found.items() if self.plan[name] != value]
 

@@ -255,6 +255,20 @@ TEST_CASE("figures that the slots of a plan do not give are a violation") {
   CHECK(found([](Plan& p) { p.no_reuse = INT64_MAX; }, {}) ==
         StrCat("\"no_reuse_bytes\" is 9223372036854775807; the slots give ",
                good->no_reuse));
+  CHECK(found([](Plan& p) { p.views += 1; }, fitted) ==
+        StrCat("\"views\" is ", good->views + 1, "; the slots give ",
+               good->views));
+  CHECK(found([](Plan& p) { p.in_place += 1; }, fitted) ==
+        StrCat("\"in_place\" is ", good->in_place + 1, "; the slots give ",
+               good->in_place));
+  CHECK(found([](Plan& p) { p.packer = "best"; }, {}) == "");
+  CHECK(found([](Plan& p) { p.packer = "bestest"; }, {})
+            .find("there is no packer \"bestest\"; expected one of: ") !=
+        std::string::npos);
+  CHECK(found([](Plan& p) { p.order = "memory"; }, fitted) == "");
+  CHECK(found([](Plan& p) { p.order = "memory"; }, {}) ==
+        "\"order\" is \"memory\" of a step that no optimization changed; "
+        "expected \"given\"");
   // What a fitted step took before is in no file.
   CHECK(found([](Plan& p) { p.no_reuse += 1; }, fitted) == "");
   CHECK(found([&](Plan& p) { p.no_reuse = arena - 1; }, fitted) ==

@@ -232,16 +232,32 @@ TEST_CASE("check, report and the judge refuse the same figures") {
                         RunStowage({"report", path}).exit_code};
     };
     CHECK(exits(whole) == std::array{0, 0, 0});
-    for (const char* field :
-         {"lower_bound_bytes", "peak_time", "caching_allocator_bytes"}) {
+    for (const char* field : {"lower_bound_bytes", "peak_time",
+                              "caching_allocator_bytes", "in_place"}) {
       Json json = whole;
       const int64_t figure = json[field];
-      json[field] = figure - 1;
+      json[field] = figure > 0 ? figure - 1 : 1;
       INFO(question, " ", field);
       CHECK(exits(json) == std::array{1, 1, 2});
     }
     Json json = whole;
     json["no_reuse_bytes"] = json["arena_bytes"].get<int64_t>() - 1;
+    CHECK(exits(json) == std::array{1, 1, 2});
+    json = whole;
+    json["packer"] = "greediest: size";
+    CHECK(exits(json) == std::array{1, 1, 2});
+    json = whole;
+    json["host_bytes"] = json["host_bytes"].get<int64_t>() + 1;
+    CHECK(exits(json) == std::array{2, 1, 2});
+    if (question != 0) continue;  // neither bodies nor optimizations
+    json = whole;
+    json["no_reuse_bytes"] = json["no_reuse_bytes"].get<int64_t>() + 1;
+    CHECK(exits(json) == std::array{1, 1, 2});
+    json = whole;
+    json["optimal"] = !json["optimal"].get<bool>();
+    CHECK(exits(json) == std::array{1, 1, 2});
+    json = whole;
+    json["order"] = "memory";
     CHECK(exits(json) == std::array{1, 1, 2});
   }
 }
