@@ -272,19 +272,18 @@ Result<std::vector<fs::path>> FilesIn(const fs::path& folder) {
 
 }  // namespace
 
-void RemoveUnusedShards(const std::string& path) {
+Status RemoveUnusedShards(const std::string& path) {
   const fs::path folder = FolderOf(path);
   std::error_code failed, ignored;
-  if (!fs::is_directory(folder, failed)) return;
-  const Result<std::vector<fs::path>> beside = FilesIn(folder.parent_path());
-  if (!beside.ok()) return;
+  if (!fs::is_directory(folder, failed)) return {};
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<fs::path> beside,
+                           FilesIn(folder.parent_path()));
   std::unordered_set<std::string> used;
-  for (const fs::path& file : *beside) {
-    if (!AddShardsOf(file.string(), folder, &used).ok()) return;
+  for (const fs::path& file : beside) {
+    STOWAGE_RETURN_IF_ERROR(AddShardsOf(file.string(), folder, &used));
   }
-  const Result<std::vector<fs::path>> within = FilesIn(folder);
-  if (!within.ok()) return;
-  for (const fs::path& file : *within) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<fs::path> within, FilesIn(folder));
+  for (const fs::path& file : within) {
     const std::string name = file.filename().string();
     const bool is_unused = IsShardName(name) && !used.contains(name);
     if (is_unused || IsLeftOver(name)) fs::remove(file, ignored);
@@ -293,6 +292,7 @@ void RemoveUnusedShards(const std::string& path) {
   if (!fs::is_symlink(folder, failed) && fs::is_empty(folder, failed)) {
     fs::remove(folder, ignored);
   }
+  return {};
 }
 
 }  // namespace stowage

@@ -10,7 +10,7 @@
 //   Result<uint64_t> shard = SaveShard(step, values, "run.safetensors", 400);
 //   ...                                       // the digests of all ranks
 //   Status saved = SaveShardIndex(step, values, digests, file, 400, notes);
-//   RemoveUnusedShards("run.safetensors");
+//   Status removed = RemoveUnusedShards("run.safetensors");
 //
 // All ranks must see the folder that the shards are in, and LoadCheckpoint reads it.
 
@@ -50,9 +50,9 @@ Status SaveShardIndex(const Runner& step, const RankValues& values,
                       const CheckpointBase& base = {});
 
 /// Removes the shards of `path` that no index tells of among the files beside it, and what
-/// ranks left there that were killed: while no rank writes there. Where a file may be an
-/// index and cannot be read, nothing is removed; what cannot be removed stays.
-void RemoveUnusedShards(const std::string& path);
+/// ranks left there that were killed: while no rank writes there. What cannot be removed
+/// stays. Error: a file beside it may be an index and cannot be read; nothing is removed.
+Status RemoveUnusedShards(const std::string& path);
 
 }  // namespace stowage
 

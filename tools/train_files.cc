@@ -616,7 +616,14 @@ Status TrainFiles::SaveSeries(int64_t step, std::optional<double> held_out_loss,
     STOWAGE_RETURN_IF_ERROR(checkpoints_->Save(step, notes, write));
   }
   STOWAGE_RETURN_IF_ERROR(best);
-  RemoveUnusedShards(checkpoints_->path());
+  const Status removed = RemoveUnusedShards(checkpoints_->path());
+  if (!removed.ok() && !tells_of_shards_) {
+    tells_of_shards_ = true;
+    std::cerr << "stowage: the shards of earlier checkpoints in "
+              << Quoted(ShardFolderOf(checkpoints_->path()))
+              << " are not removed, since a file beside them may need them: "
+              << removed.error().message << std::endl;
+  }
   return {};
 }
 

@@ -166,7 +166,8 @@ class TrainFiles {
   WeightRules rules_;    // of what is loaded at the start
   bool keeps_best_ = false;
   bool saves_shards_ = false;
-  std::string shards_of_;  // the checkpoint that they are of
+  std::string shards_of_;         // the checkpoint that they are of
+  bool tells_of_shards_ = false;  // that some are not removed; once a run
   Output svg_, html_;
   RunNotes notes_;
 };

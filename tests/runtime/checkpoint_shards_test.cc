@@ -345,7 +345,7 @@ TEST_CASE("an unfinished save leaves the one before") {
             "the shard of rank 1 of 2, "
             "\"5.1-of-2.000000000000004d.safetensors\"") != std::string::npos);
   CHECK(ErrorOfLoading(path).empty());
-  RemoveUnusedShards(path);
+  CHECK(RemoveUnusedShards(path).ok());
   CHECK(Shards(path) == before);
 }
 
@@ -386,7 +386,7 @@ TEST_CASE("shards stay that any index beside tells of, whatever it is called") {
       std::ofstream(shards + "/" + other) << "x";
     }
     fs::create_directory(shards + "/7.0-of-2.0123456789abcdef.safetensors");
-    RemoveUnusedShards(path);
+    CHECK(RemoveUnusedShards(path).ok());
     const auto left = Names(shards);
     CHECK(left.size() == 3 * 2 + 4);
     CHECK(left.contains("5.my-of-notes.safetensors"));
@@ -405,10 +405,12 @@ TEST_CASE("shards stay that any index beside tells of, whatever it is called") {
   index[index.size() / 2] = static_cast<char>(index[index.size() / 2] ^ 1);
   std::ofstream(folder + "/damaged", std::ios::binary) << index;
   fs::remove(path);
-  RemoveUnusedShards(path);
+  const Status kept = RemoveUnusedShards(path);
+  REQUIRE(!kept.ok());
+  CHECK(kept.error().message.find(folder + "/damaged") != std::string::npos);
   CHECK(Names(path + ".shards").size() == before);
   fs::remove(folder + "/damaged");
-  RemoveUnusedShards(path);
+  CHECK(RemoveUnusedShards(path).ok());
   CHECK(Names(path + ".shards").size() == before - 2);
 }
 
@@ -420,14 +422,14 @@ TEST_CASE("links to a file, and to the folder of its shards, are followed") {
   CHECK(Shards(disk + "/far.safetensors").size() == 2);
   CHECK(ErrorOfLoading(path).empty());
   CHECK(ErrorOfLoading(disk + "/far.safetensors").empty());
-  RemoveUnusedShards(path);
+  CHECK(RemoveUnusedShards(path).ok());
   CHECK(ErrorOfLoading(path).empty());
   // The folder is a link.
   const std::string other = folder + "/other.safetensors";
   fs::create_directory(disk + "/big");
   fs::create_symlink(disk + "/big", other + ".shards");
   SaveAll(other, 2, {}, 5, 1);
-  RemoveUnusedShards(other);
+  CHECK(RemoveUnusedShards(other).ok());
   CHECK(ErrorOfLoading(other).empty());
   CHECK(fs::is_symlink(other + ".shards"));
 }

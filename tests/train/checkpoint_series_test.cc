@@ -230,7 +230,7 @@ TEST_CASE("shards go when no checkpoint of the series has them any more") {
     model.Set({static_cast<float>(i), 0});
     REQUIRE(series->Save(i + 1, {}, write(i + 1)).ok());
     REQUIRE(series->SaveIfBest(losses[i], {}, write(i + 1)).ok());
-    RemoveUnusedShards(path);
+    CHECK(RemoveUnusedShards(path).ok());
   }
   // The last two, and the best.
   CHECK(steps() == std::set<int64_t>{2, 4, 5});
@@ -243,11 +243,11 @@ TEST_CASE("shards go when no checkpoint of the series has them any more") {
   REQUIRE(SaveShard(model.runner(), values, path, 6).ok());
   CHECK(steps() == std::set<int64_t>{2, 4, 5, 6});
   fs::remove(folder + "/m.best.ck");
-  RemoveUnusedShards(path);
+  CHECK(RemoveUnusedShards(path).ok());
   CHECK(steps() == std::set<int64_t>{4, 5});
   // Whole ones have none.
   for (int64_t i = 6; i < 8; ++i) REQUIRE(Save(*series, model, i).ok());
-  RemoveUnusedShards(path);
+  CHECK(RemoveUnusedShards(path).ok());
   CHECK_FALSE(fs::exists(shards));
 }
 
