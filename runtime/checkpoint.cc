@@ -197,9 +197,10 @@ Status CheckTensors(const CheckpointFile& checkpoint, const Graph& graph,
     const auto found = saved.find(value.name);
     if (found == saved.end()) {
       if (value.role == Role::kParam && left_out.contains(value.name)) continue;
-      return checkpoint.Fail(StrCat(
-          "lacks the ", RoleName(value.role), " ", Quoted(value.name), " of ",
-          program, "; it is of another model, optimizer or loss scale"));
+      return checkpoint.Fail(
+          StrCat("lacks the ", RoleName(value.role), " ", Quoted(value.name),
+                 " of ", program,
+                 "; it is of another model, optimizer, loss scale or adapter"));
     }
     const SafeTensor& tensor = checkpoint.tensors()[found->second];
     if (tensor.type != value.type) {
@@ -226,7 +227,8 @@ Status CheckTensors(const CheckpointFile& checkpoint, const Graph& graph,
     if (role_of(i) == Role::kState && leaves_states) continue;
     return checkpoint.Fail(StrCat(
         "has a ", RoleName(role_of(i)), " ", Quoted(tensor.name), " that ",
-        program, " lacks; it is of another model, optimizer or loss scale"));
+        program,
+        " lacks; it is of another model, optimizer, loss scale or adapter"));
   }
   return {};
 }

@@ -36,14 +36,39 @@ namespace stowage::tools {
 
 namespace {
 
-constexpr std::string_view kOptimizer = "optimizer";
-constexpr std::string_view kLoraAlpha = "lora-alpha";
+// Notes of a run that a checkpoint of another cannot go on with, called as their options
+// are, and why it cannot.
+struct FixedNote {
+  std::string_view name, why;
+};
+constexpr std::array<FixedNote, 5> kFixedNotes = {
+    {{"optimizer", "which cannot go on with its states"},
+     {"dtype", "in which its values are no others' to the bit"},
+     {"loss-scale", "whose states of the scale are others"},
+     {"lora-rank", "whose adapters have other shapes"},
+     {"lora-alpha", "by which its adapters would count otherwise"}}};
 
 // In UTF-8, as JSON must be, whatever the names of files are.
 std::string InUtf8(const std::string& text) {
   using Text = nlohmann::json;
   return Text::parse(
       Text(text).dump(-1, ' ', false, Text::error_handler_t::replace));
+}
+
+// Whether a run goes on with another value of a fixed note: a loss scale that stays may
+// become another.
+bool MayBecome(std::string_view name, std::string_view was,
+               std::string_view is) {
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.front() >= '0' && text.front() <= '9';
+  };
+  return name == "loss-scale" && is_number(was) && is_number(is);
+}
+
+// As --loss-scale has it.
+std::string LossScaleNote(const std::optional<LossScaling>& scaling) {
+  if (!scaling) return "none";
+  return scaling->is_dynamic ? "dynamic" : StrCat(scaling->init_scale);
 }
 
 uint64_t Digest(std::span<const std::byte> bytes, uint64_t before) {
@@ -139,7 +164,9 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
     notes.emplace_back(name, InUtf8(StrCat(value)));
   };
   add("model", spec.info.name);
-  add(kOptimizer, OptimizerName(spec.training.training.optimizer));
+  add("optimizer", OptimizerName(spec.training.training.optimizer));
+  add("dtype", DTypeName(spec.options.dtype));
+  add("loss-scale", LossScaleNote(spec.training.training.loss_scaling));
   add("seed", flags.seed);
   AddOptimizationNotes(spec.training.training, run.schedule, flags, &notes);
   add("steps", run.steps);
@@ -161,7 +188,8 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
     STOWAGE_ASSIGN_OR_RETURN(lora, ReadLora(flags.model));
   }
   if (lora) {
-    add(kLoraAlpha, lora->alpha);
+    add("lora-rank", lora->rank);
+    add("lora-alpha", lora->alpha);
     add("lora-dropout", lora->dropout);
   }
   if (spec.onnx) {
@@ -225,23 +253,12 @@ Result<std::string> CompareNotes(const CheckpointInfo& saved,
   for (const auto& [name, value] : notes) {
     const std::string* const was = saved.Find(name);
     if (was == nullptr || *was == value) continue;
-    if (name == kLoraAlpha) {
-      return Error{
-          ErrorCode::kInvalidArgument,
-          StrCat("[resume] ", Quoted(path), " is of a run with --lora-alpha ",
-                 *was, ", this one has ", value,
-                 ", by which its adapters would count otherwise; give "
-                 "--lora-alpha ",
-                 *was)};
-    }
-    if (name == kOptimizer) {
-      return Error{
-          ErrorCode::kInvalidArgument,
-          StrCat("[resume] ", Quoted(path), " is of a run with --optimizer ",
-                 *was, ", this one has ", value,
-                 ", which cannot go on with its states; give "
-                 "--optimizer ",
-                 *was)};
+    const auto fixed = std::ranges::find(kFixedNotes, name, &FixedNote::name);
+    if (fixed != kFixedNotes.end() && !MayBecome(name, *was, value)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   StrCat("[resume] ", Quoted(path), " is of a run with --",
+                          name, " ", *was, ", this one has ", value, ", ",
+                          fixed->why, "; give --", name, " ", *was)};
     }
     lines += StrCat("resume: ", name, " was ", *was, ", is ", value, "\n");
   }
@@ -464,6 +481,13 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
                                   RankRun& ranks, const RankValues& values) {
   if (!flags.save_weights.empty()) {
     STOWAGE_RETURN_IF_ERROR(CheckSaveWeights(values.whole, flags.save_weights));
+  }
+  if (!notes_.empty()) {
+    // In how many parts a batch is summed, which rounds sums: a budget or other ranks may
+    // choose another number.
+    notes_.emplace_back(
+        "micro-batches",
+        StrCat(ranks.ranks() * training.plan().step.price.micro_batches));
   }
   int64_t done = 0;
   STOWAGE_ASSIGN_OR_RETURN(const Origin origin,

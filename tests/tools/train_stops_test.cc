@@ -402,6 +402,41 @@ TEST_CASE("a resumed run says what its checkpoint's run had otherwise") {
                                 "one has ",
                                 optimizer)) != std::string::npos);
   }
+  // What else its values are of is named by its option.
+  const std::pair<std::vector<std::string>, std::string> wrong[] = {
+      {{"--dtype", "bf16"}, "--dtype f32, this one has bf16"},
+      {{"--loss-scale", "dynamic"}, "--loss-scale none, this one has dynamic"},
+      {{"--lora-rank", "2"}, "adapter"},
+  };
+  for (const auto& [more, words] : wrong) {
+    std::vector<std::string> all = {"--optimizer", "momentum"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome refused = resume(all);
+    INFO(refused.err);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find(words) != std::string::npos);
+  }
+  // A budget may choose other micro-batches, by which sums are rounded otherwise.
+  const Outcome rounded =
+      resume({"--optimizer", "momentum", "--micro-batches", "2"});
+  CHECK(rounded.exit_code == 0);
+  CHECK(rounded.err.find("resume: micro-batches was 1, is 2\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("a run goes on with another fixed loss scale, and says so") {
+  const std::string path = TempPath("scaled.ck");
+  TrainMlp({"--stop-at", "2", "--save", path, "--loss-scale", "8"});
+  const Outcome other =
+      RunStowage(Mlp({"--resume", path, "--loss-scale", "16"}));
+  INFO(other.err);
+  CHECK(other.exit_code == 0);
+  CHECK(other.err.find("resume: loss-scale was 8, is 16\n") !=
+        std::string::npos);
+  const Outcome none = RunStowage(Mlp({"--resume", path}));
+  CHECK(none.exit_code == 2);
+  CHECK(none.err.find("--loss-scale 8, this one has none") !=
+        std::string::npos);
 }
 
 }  // namespace
