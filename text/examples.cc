@@ -36,8 +36,9 @@ Result<std::string> Text(const Json& object, const char* field) {
   return found->get<std::string>();
 }
 
-// An example has the keys of one form; and none that other programs learn by.
-Status CheckKeys(const Json& example) {
+// An example has the keys of one form; and none that other programs learn by. Adds the
+// others to `unread`.
+Status CheckKeys(const Json& example, TokenExamples* unread) {
   constexpr std::array<std::array<std::string_view, 2>, 3> kForms = {
       {{"messages", "messages"}, {"completion", "prompt"}, {"text", "text"}}};
   constexpr std::array<std::string_view, 31> kMeant = {"add_generation_prompt",
@@ -92,6 +93,7 @@ Status CheckKeys(const Json& example) {
                             ", which would change what is learnt and is not "
                             "known; leave it away"));
     }
+    unread->NoteUnread(key);
   }
   return {};
 }
@@ -128,7 +130,7 @@ class ExampleReader {
     }
     const Json example = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!example.is_object()) return Invalid("is no JSON object");
-    STOWAGE_RETURN_IF_ERROR(CheckKeys(example));
+    STOWAGE_RETURN_IF_ERROR(CheckKeys(example, &examples_));
     if (example.contains("messages")) return ReadMessages(example["messages"]);
     const bool has_prompt = example.contains("completion");
     examples_.Append(tokenizer_.prefix(), false);

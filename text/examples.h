@@ -19,8 +19,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -48,12 +50,20 @@ class TokenExamples {
   /// token but its first.
   bool Finish();
 
+  /// The keys of the examples that say nothing of what is learnt, as "id", and are not
+  /// read; with how many examples have each.
+  const std::map<std::string, int64_t>& unread_keys() const {
+    return unread_keys_;
+  }
+  void NoteUnread(const std::string& key) { ++unread_keys_[key]; }
+
  private:
   size_t Begin(size_t i) const { return i == 0 ? 0 : ends_[i - 1]; }
 
   std::vector<int32_t> tokens_;
   std::vector<uint8_t> learnt_;
   std::vector<size_t> ends_;
+  std::map<std::string, int64_t> unread_keys_;
 };
 
 struct ExampleFormat {

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <filesystem>
 #include <functional>
+#include <iostream>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -111,6 +113,11 @@ Result<std::string> TemplateIn(const JsonValues& values) {
       return values.Text(StrCat("chat_template.", i, ".template"));
     }
     names += StrCat(names.empty() ? "" : ", ", Quoted(*name));
+  }
+  if (names.empty() && alone.error().code == ErrorCode::kInvalidArgument) {
+    return Error{ErrorCode::kUnsupported,
+                 "the model has a \"chat_template\" that is neither a text nor "
+                 "a list of named ones"};
   }
   if (names.empty()) return alone;
   return Error{ErrorCode::kUnsupported,
@@ -312,6 +319,24 @@ Result<ExampleSplit> SplitExamples(TokenExamples examples, int64_t seq,
   return split;
 }
 
+void TellUnreadKeys(const TokenExamples& examples, const std::string& path) {
+  constexpr size_t kMaxKeys = 8;
+  if (examples.unread_keys().empty()) return;
+  std::string keys;
+  size_t told = 0;
+  for (const auto& [key, count] : examples.unread_keys()) {
+    if (told++ == kMaxKeys) break;
+    keys += StrCat(keys.empty() ? "" : ", ", Quoted(key), " of ", count);
+  }
+  if (examples.unread_keys().size() > kMaxKeys) {
+    keys += StrCat(" and ", examples.unread_keys().size() - kMaxKeys, " more");
+  }
+  std::cerr << WithoutControls(StrCat("[examples] of the ", examples.size(),
+                                      " examples of ", Quoted(path),
+                                      ", these keys are not read: ", keys))
+            << std::endl;
+}
+
 Result<std::variant<TextData, ExampleSplit>> ReadData(
     const TuningFlags& flags, const ModelText& model_text,
     const Tokenizer& tokenizer, int64_t vocabulary, int64_t seq) {
@@ -334,6 +359,7 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
       .end = model_text.end};
   STOWAGE_ASSIGN_OR_RETURN(TokenExamples examples,
                            ReadExamples(text, flags.data, tokenizer, format));
+  TellUnreadKeys(examples, flags.data);
   if (model_text.end && *model_text.end >= vocabulary) {
     for (size_t i = 0; i < examples.size(); ++i) {
       if (examples.tokens(i).back() != *model_text.end) continue;

@@ -277,10 +277,14 @@ TEST_CASE("a line that is no example is named by its number") {
   CHECK(contains(error(R"({"text": 1e999})"), "number overflow"));
   CHECK(contains(error("{\"a\": " + std::string(65, '[')),
                  "nests deeper than 64 levels"));
-  // What describes an example is passed over.
-  CHECK(ReadExamples(R"({"text": "all of it", "id": 7, "tools": null})", "data",
-                     tokenizer, {})
-            .ok());
+  // What describes an example is not read, and can be told.
+  const auto described = ReadExamples(
+      "{\"text\": \"all of it\", \"id\": 7, \"tools\": null}\n"
+      "{\"source\": \"web\", \"text\": \"all of it\", \"id\": 8}",
+      "data", tokenizer, {});
+  REQUIRE(described.ok());
+  CHECK(described->unread_keys() ==
+        std::map<std::string, int64_t>{{"id", 2}, {"source", 1}});
   const auto none = ReadExamples(" \n", "empty.jsonl", tokenizer, {});
   REQUIRE_FALSE(none.ok());
   CHECK(contains(none.error().message, "\"empty.jsonl\" has no examples"));

@@ -604,6 +604,9 @@ TEST_CASE("a chat template is found wherever transformers looks for it") {
               "null"),
       "the model has a list of chat templates, \"rag\", and none of them is "
       "\"default\""));
+  CHECK(Contains(refused({{"chat_template", 3}}, "null"),
+                 "the model has a \"chat_template\" that is neither a text nor "
+                 "a list of named ones"));
   CHECK(
       Contains(refused({{"chat_template", "{% call %}"}}, "null"),
                "has messages, and [text] the chat template \"{% call %}\" is "
@@ -613,8 +616,8 @@ TEST_CASE("a chat template is found wherever transformers looks for it") {
 }
 
 TEST_CASE("an end of texts beyond the vocabulary is named where it is learnt") {
-  const std::string lines =
-      WriteTemp("two.jsonl", "{\"text\": \"Aye\"}\n{\"text\": \"Sir\"}\n");
+  const std::string lines = WriteTemp(
+      "two.jsonl", "{\"text\": \"Aye\", \"id\": 7}\n{\"text\": \"Sir\"}\n");
   const std::string folder = WholeFolder(Json::object(), nullptr, "[64, 58]");
   const auto run = [&](const std::string& data) {
     return RunStowage({"finetune", "--weights", folder, "--data", data, "--seq",
@@ -629,7 +632,10 @@ TEST_CASE("an end of texts beyond the vocabulary is named where it is learnt") {
                "vocabulary; correct it there"));
   CHECK(run(Story()).exit_code == 0);
   WriteTemp("chat/tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
-  CHECK(run(lines).exit_code == 0);
+  const Outcome learnt = run(lines);
+  CHECK(learnt.exit_code == 0);
+  CHECK(Contains(learnt.err, "[examples] of the 2 examples of "));
+  CHECK(Contains(learnt.err, "these keys are not read: \"id\" of 1\n"));
 }
 
 TEST_CASE("samples are drawn among the likeliest") {
