@@ -55,15 +55,21 @@ Result<WeightsFile> WeightsFile::Open(const std::string& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     STOWAGE_RETURN_IF_ERROR(weights.OpenFolder());
+  } else if (path.ends_with(".safetensors.index.json")) {
+    STOWAGE_RETURN_IF_ERROR(weights.ReadConfigBeside());
+    STOWAGE_RETURN_IF_ERROR(
+        weights.OpenShards(fs::path(path).parent_path().string(), path));
+  } else if (path.ends_with(".json")) {
+    return weights.Fail(
+        "is JSON, which holds no weights; expected a .safetensors or .gguf "
+        "file, an index of shards (.safetensors.index.json), or the folder");
   } else {
     STOWAGE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path, kRoom));
     STOWAGE_ASSIGN_OR_RETURN(const bool is_gguf, IsGguf(file));
     if (is_gguf) {
       STOWAGE_RETURN_IF_ERROR(weights.OpenGguf(std::move(file)));
     } else {
-      const std::string config =
-          (fs::path(path).parent_path() / "config.json").string();
-      if (Exists(config)) STOWAGE_RETURN_IF_ERROR(weights.ReadConfig(config));
+      STOWAGE_RETURN_IF_ERROR(weights.ReadConfigBeside());
       STOWAGE_RETURN_IF_ERROR(weights.OpenSafetensors(path));
     }
   }
@@ -196,6 +202,12 @@ Status WeightsFile::ReadConfig(const std::string& path) {
   }
   config_ = *std::move(config);
   return {};
+}
+
+Status WeightsFile::ReadConfigBeside() {
+  const std::string path =
+      (fs::path(path_).parent_path() / "config.json").string();
+  return Exists(path) ? ReadConfig(path) : Status();
 }
 
 Status WeightsFile::SortTensors() {

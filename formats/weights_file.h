@@ -3,7 +3,8 @@
 
 // The weights of a model as others publish them, whatever holds them: a GGUF file, a
 // safetensors file, or a folder as Hugging Face lays it out, with config.json and
-// model.safetensors, or model.safetensors.index.json and the files that it names.
+// model.safetensors, or model.safetensors.index.json and the files that it names (which
+// may be opened by the index, too).
 //
 // Opening reads headers alone. A tensor is then read where the caller wants it, in whole
 // or in part, as it lies or as floats; beside that no more than a window of 64 KiB.
@@ -50,7 +51,8 @@ struct WeightTensor {
 class WeightsFile {
  public:
   /// Opens what is at `path`: a folder, or a file of either format, known by its first
-  /// bytes; of a safetensors file, config.json is looked for beside it. Errors: kNotFound
+  /// bytes, or an index by its name; of a safetensors file, config.json is looked for
+  /// beside it. Errors: kNotFound
   /// for a path or a file of a folder that is not there, kIo, kUnsupported,
   /// GgufHeader::Parse's; kInvalidArgument for a damaged file, an index that names a
   /// file in another folder, a tensor that its file lacks or that another file has too.
@@ -95,6 +97,7 @@ class WeightsFile {
   Status OpenSafetensors(const std::string& path);
   Status OpenShards(const std::string& folder, const std::string& index);
   Status ReadConfig(const std::string& path);
+  Status ReadConfigBeside();  // a file, where there is one
   Status SortTensors();
 
   std::string path_;

@@ -141,6 +141,14 @@ TEST_CASE("a folder is one file, or the files that its index names") {
   std::byte bytes[3];
   REQUIRE(file->ReadBytes(*file->Find("m.b"), 0, bytes).ok());
   CHECK(bytes[2] == std::byte{2});
+  const auto by_index =
+      WeightsFile::Open(shards + "/model.safetensors.index.json");
+  REQUIRE_MESSAGE(by_index.ok(), by_index.error().message);
+  CHECK(by_index->tensors().size() == 3);
+  CHECK(by_index->config() != nullptr);
+  CHECK(Refusal(shards + "/config.json")
+            .find("is JSON, which holds no weights; expected a .safetensors") !=
+        std::string::npos);
 
   const std::string open = StrCat("[weights] ", Quoted(shards), " has ");
   index(R"("m.a": "one.safetensors", "m.b": "two.safetensors")");
