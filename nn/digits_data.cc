@@ -81,6 +81,8 @@ Result<DigitsData> DigitsData::Load(const std::string& path, uint64_t seed) {
 
 Result<DigitsData> DigitsData::FromCsv(std::string_view csv,
                                        std::string_view origin, uint64_t seed) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (csv.starts_with(kByteOrderMark)) csv.remove_prefix(kByteOrderMark.size());
   DigitSet all;
   for (int64_t line = 1; !csv.empty(); ++line) {
     const size_t end = std::min(csv.find('\n'), csv.size());

@@ -86,10 +86,14 @@ TEST_CASE("the digits that come with the project load whole") {
   CHECK(counts == published);
 }
 
-TEST_CASE("rows may end in CR LF, and the last without a line end") {
+TEST_CASE(
+    "rows may begin with a byte order mark, end in CR LF, and the last without "
+    "a line end") {
   const std::string row = Row(3, 4);
-  const auto data = DigitsData::FromCsv(
-      row + "\r\n" + row + "\r\n" + row + "\n" + row + "\n" + row, "d.csv", 1);
+  const auto data =
+      DigitsData::FromCsv("\xEF\xBB\xBF" + row + "\r\n" + row + "\r\n" + row +
+                              "\n" + row + "\n" + row,
+                          "d.csv", 1);
   REQUIRE(data.ok());
   CHECK(data->train.size() + data->held_out.size() == 5);
 }
