@@ -231,8 +231,7 @@ Status AllOrNone(Runner& runner, const std::vector<std::string>& names,
       written.error().code,
       StrCat(written.error().message,
              "; some values were written before that, so the ", names.size(),
-             " params and states that they are of have none now: load "
-             "them anew, or initialize the session")};
+             " params and states that they are of have none now")};
 }
 
 }  // namespace stowage

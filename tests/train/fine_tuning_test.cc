@@ -464,7 +464,8 @@ TEST_CASE("files that end while they are read leave no mixture of weights") {
     backend.on_copy = nullptr;
     REQUIRE_FALSE(cut.ok());
     CHECK(cut.error().code == ErrorCode::kIo);
-    CHECK(Contains(cut.error().message, "have none now: load them anew"));
+    CHECK(Contains(cut.error().message,
+                   "params and states that they are of have none now"));
     WriteInputs(step, 1);
     const StepCode code = step.Step();
     REQUIRE(code == StepCode::kInputsMissing);
