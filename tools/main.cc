@@ -1,19 +1,23 @@
 // The stowage program: plan, train, and judge plans, from the command line.
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <new>
+#include <string>
 #include <string_view>
 #include <system_error>
 
 #include "base/memory.h"
 #include "base/run_files.h"
+#include "base/strings.h"
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/stop_signals.h"
@@ -39,6 +43,29 @@ void EndWithoutDevice(std::string_view words) {
   _exit(stowage::tools::kExitNoDevice);
 }
 
+// How many threads this process has, and how many its user may have.
+std::string ThreadsText() {
+  std::string text = "this process has ";
+  std::ifstream status("/proc/self/status");
+  constexpr std::string_view kThreads = "Threads:";
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with(kThreads)) continue;
+    line.erase(0, line.find_first_not_of(" \t", kThreads.size()));
+    text += line;
+  }
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    text += stowage::StrCat(", its user may have ", limit.rlim_cur,
+                            " in all processes (ulimit -u)");
+  }
+  std::ifstream group("/sys/fs/cgroup/pids.max");
+  std::string most;
+  if (std::getline(group, most) && most != "max") {
+    text += stowage::StrCat(", its container ", most, " (pids.max)");
+  }
+  return text;
+}
+
 // In whichever thread memory or threads run out, it is no bug.
 void EndOutOfResources() {
   try {
@@ -50,10 +77,9 @@ void EndOutOfResources() {
         "smaller batch or file takes less\n");
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::resource_unavailable_try_again) {
-      EndWithoutDevice(
-          "stowage: [threads] the system gives this process no more threads; "
-          "ask for fewer by --threads, or raise its limit (ulimit -u, or that "
-          "of the container)\n");
+      EndWithoutDevice(stowage::StrCat(
+          "stowage: [threads] the system gives this process no more threads: ",
+          ThreadsText(), "; ask for fewer by --threads, or raise the limit\n"));
     }
   } catch (...) {
   }

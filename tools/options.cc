@@ -3,11 +3,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <iostream>
 #include <numeric>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,12 +17,27 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "base/version.h"
+#include "cluster/launch.h"
 #include "tools/command.h"
 #include "tools/config_file.h"
 
 namespace stowage::tools {
 
 namespace {
+
+// Ranks that are started with the same options make the same mistake, and a launcher ends
+// all of them when the first ends: another says so where it is still there.
+void WaitForFirstRank() {
+  const Result<cluster::Launch> launch = cluster::ReadLaunch();
+  if (!launch.ok() || launch->rank == 0) return;
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  std::cerr << "rank " << launch->rank << ": ";
+}
+
+int FailUsage(const Error& error) {
+  WaitForFirstRank();
+  return Fail(error);
+}
 
 // Digits, after a minus or not, that fit 64 bits; CLI11 takes more, cuts off what does
 // not fit, and reads 010 as 8, for which leading zeros are left out.
@@ -366,7 +383,7 @@ void Options::OnRun(std::function<int()> run) {
   };
   command_->callback([check, run = std::move(run), exit_code = exit_code_] {
     const Status applies = check();
-    *exit_code = applies.ok() ? run() : Fail(applies.error());
+    *exit_code = applies.ok() ? run() : FailUsage(applies.error());
   });
 }
 
@@ -401,11 +418,12 @@ int Program::RefuseFirst(std::span<const std::string> arguments) const {
       StrCat("there are ", Joined(names),
              "; `stowage --help` says what each of them does");
   if (arguments.empty()) {
-    return Fail(InvalidArgumentError("no subcommand is given; ", there_are));
+    return FailUsage(
+        InvalidArgumentError("no subcommand is given; ", there_are));
   }
   const std::string& first = arguments.front();
   const bool is_flag = first.starts_with('-');
-  return Fail(InvalidArgumentError(
+  return FailUsage(InvalidArgumentError(
       "there is no ", is_flag ? "flag " : "subcommand ", Quoted(first),
       is_flag ? " before a subcommand" : "", "; ", there_are,
       DidYouMean(first, is_flag ? FlagsOf(*app_) : names)));
@@ -458,10 +476,10 @@ int Program::RefuseLeftover() const {
     const std::string help = StrCat("; `stowage ", command->get_name(),
                                     " --help` lists what there is");
     if (!argument.starts_with('-')) {
-      return Fail(InvalidArgumentError(
+      return FailUsage(InvalidArgumentError(
           command->get_name(), " takes no argument ", Quoted(argument), help));
     }
-    return Fail(InvalidArgumentError(
+    return FailUsage(InvalidArgumentError(
         command->get_name(), " has no flag ", NameOf(argument), help,
         DidYouMean(NameOf(argument), FlagsOf(*command))));
   }
@@ -480,11 +498,11 @@ int Program::Run(int argc, char** argv) {
     TranslateOldNames(arguments);
     const Result<std::vector<std::string>> from_file =
         ConfigArguments(*command, std::span(arguments).subspan(1));
-    if (!from_file.ok()) return Fail(from_file.error());
+    if (!from_file.ok()) return FailUsage(from_file.error());
     arguments.insert(arguments.begin() + 1, from_file->begin(),
                      from_file->end());
     const Status values = CheckValues(command, std::span(arguments).subspan(1));
-    if (!values.ok()) return Fail(values.error());
+    if (!values.ok()) return FailUsage(values.error());
     Given() = GivenWords(*command, std::span(arguments).subspan(1));
   }
   try {
@@ -494,10 +512,16 @@ int Program::Run(int argc, char** argv) {
     return RefuseLeftover();
   } catch (const CLI::RequiredError& error) {
     // A flag that is misspelt is missing, too.
-    if (RefuseLeftover() == kExitDone) app_->exit(error);
+    if (RefuseLeftover() == kExitDone) {
+      WaitForFirstRank();
+      app_->exit(error);
+    }
     return kExitUsage;
   } catch (const CLI::ParseError& error) {
-    if (app_->exit(error) != 0) return kExitUsage;  // not so for help
+    const bool is_help = error.get_exit_code() == 0;
+    if (!is_help) WaitForFirstRank();
+    app_->exit(error);
+    if (!is_help) return kExitUsage;
   }
   return exit_code_;
 }

@@ -145,6 +145,21 @@ check_refusals() {
   [[ $code == 2 ]] || fail "other data: exit code $code: $(cat err)"
   grep -q 'the ranks differ: the data of rank 1 is other.csv' err ||
     fail "other data: $(cat err)"
+  # An option is the same however it is written; what is wrong with it is said once.
+  "${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" : \
+    -n 1 "$stowage" train --model=mlp "--data=$digits" --batch=22 --steps=6 --device=cpu \
+    > out 2> err ||
+    fail "options written otherwise: $(cat err)"
+  code=0
+  "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --lr fast > out 2> err || code=$?
+  [[ $code == 2 ]] || fail "no rate: exit code $code: $(cat err)"
+  [[ $(grep -c '"fast" is no number' err) == 1 ]] || fail "no rate: $(cat err)"
+  code=0
+  "${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" : \
+    -n 1 "$stowage" train "${mlp[@]}" --lr fast > out 2> err || code=$?
+  [[ $code == 2 ]] || fail "no rate at rank 1: exit code $code: $(cat err)"
+  grep -q 'rank 1: .*"fast" is no number' err || fail "no rate at rank 1: $(cat err)"
+  code=0
   code=0
   "${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" : \
     -n 1 "$stowage" train "${mlp[@]}" --seed 2 > out 2> err || code=$?
