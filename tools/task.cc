@@ -292,8 +292,8 @@ Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
     if (data.replaced() > 0 && share.rank == 0) {
       std::cerr << StrCat("[data] ", data.replaced(), " of ",
                           data.tokens().size(), " characters of ", Quoted(path),
-                          " are beyond ASCII and read as \"?\"; --tokenizer "
-                          "reads any text")
+                          " are beyond ASCII or controls, and read as \"?\"; "
+                          "--tokenizer reads any text")
                 << std::endl;
     }
     return data;
