@@ -62,6 +62,11 @@ class CpuBackend final : public Backend {
         check_(options.check),
         blocking_folder_(options.blocking_folder),
         note_(options.note) {
+    if (note_ && pool_.started() < pool_.threads()) {
+      note_(StrCat("[threads] the system gives this process ", pool_.started(),
+                   " of ", pool_.threads(),
+                   " threads; steps take longer, and have the same bits"));
+    }
     // What is looked at op by op runs op by op.
     if (ranks_->ranks() > 1 && !check_) {
       exchanges_ = std::make_unique<cpu::ExchangeThread>(*ranks_);

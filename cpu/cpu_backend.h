@@ -30,7 +30,8 @@ struct CpuOptions {
   /// step; bits are the same with any. Empty: no time is taken, and nothing kept.
   std::string blocking_folder = {};
   /// Told, a line for people, why nothing is kept there: a folder that cannot be written, a
-  /// file that is damaged. Then shapes are timed for this backend alone. Null: nobody is.
+  /// file that is damaged; then shapes are timed for this backend alone. And how many
+  /// threads there are, where the system gives fewer. Null: nobody is.
   std::function<void(const std::string&)> note = {};
 };
 

@@ -41,6 +41,8 @@ class ThreadPool {
 
   /// As asked for; thread numbers in ParallelFor are below it.
   int threads() const { return threads_; }
+  /// How many of them there are, the caller included: fewer where the system gave no more.
+  int started() const { return started_ + 1; }
 
   /// Calls f(chunk, thread) once for every chunk in [0, chunks), and returns
   /// when all have returned. `thread` is the number of the thread that runs the

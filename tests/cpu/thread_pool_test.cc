@@ -1,12 +1,17 @@
 #include "cpu/thread_pool.h"
 
 #include <doctest/doctest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "cpu/cpu_backend.h"
 
 namespace stowage::cpu {
 namespace {
@@ -78,6 +83,46 @@ TEST_CASE("a late thread's chunks are taken over by the others") {
 TEST_CASE("a count outside the bounds is moved to the nearest") {
   CHECK(ThreadPool(0).threads() == 1);
   CHECK(ThreadPool(-5).threads() == 1);
+}
+
+// No thread can be started while there is one: each would have a larger stack than there
+// are addresses.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge = before_;
+    pthread_attr_setstacksize(&huge, size_t{1} << 50);
+    pthread_setattr_default_np(&huge);
+  }
+  ~NoMoreThreads() { pthread_setattr_default_np(&before_); }
+  NoMoreThreads(const NoMoreThreads&) = delete;
+  NoMoreThreads& operator=(const NoMoreThreads&) = delete;
+
+ private:
+  pthread_attr_t before_ = {};
+};
+
+TEST_CASE("a pool works with the threads that the system gives, and tells") {
+  std::vector<std::string> notes;
+  CpuOptions options{.threads = 3};
+  options.note = [&notes](const std::string& note) { notes.push_back(note); };
+  {
+    const NoMoreThreads limit;
+    ThreadPool pool(4);
+    CHECK(pool.threads() == 4);
+    CHECK(pool.started() == 1);
+    std::atomic<int> done = 0;
+    pool.ParallelFor(100, [&](int64_t, int) { ++done; });
+    CHECK(done == 100);
+    CHECK(MakeCpuBackend(options)->name() == "cpu");
+  }
+  CHECK(notes == std::vector<std::string>{
+                     "[threads] the system gives this process 1 of 3 threads; "
+                     "steps take longer, and have the same bits"});
+  CHECK(ThreadPool(2).started() == 2);
+  MakeCpuBackend(options);
+  CHECK(notes.size() == 1);
 }
 
 }  // namespace
