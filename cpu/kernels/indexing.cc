@@ -11,6 +11,7 @@
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/indices.h"
 #include "cpu/kernels/movement.h"
+#include "cpu/kernels/strided.h"
 #include "cpu/kernels/vec.h"
 #include "ir/lines.h"
 
@@ -22,30 +23,31 @@ StepCode RunTakeAlongAxis(const Launch& launch, ThreadPool& pool) noexcept {
   const TensorView& x = launch.inputs[0];
   const TensorView& indices = launch.inputs[1];
   const TensorView& y = launch.outputs[0];
-  const int64_t axis = launch.attrs->Int("axis");
-  const Lines from = Lines::Along(x.shape(), axis);
-  const Lines to = Lines::Along(y.shape(), axis);
+  const auto axis = static_cast<int>(launch.attrs->Int("axis"));
+  const int64_t step = x.strides[axis];
+  const Strides lines = StepsToLines(x.strides, axis);
+  const StridedWalk<2> walk(y.shape(), {&indices.strides, &lines});
   return OnIndex(indices.dtype(), [&](auto index_zero) {
-    const auto* index = indices.as<const decltype(index_zero)>();
-    if (!InRange(index, indices.size(), from.length)) {
+    using Index = decltype(index_zero);
+    if (!InRange<Index>(indices, x.shape()[axis])) {
       return StepCode::kIndexOutOfRange;
     }
     OnWidth(x.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      // A row: the elements next to each other, at one place along the axis.
-      ParallelRanges(pool, to.outer * to.length, RowsPerChunk(to.inner),
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t row = begin; row < end; ++row) {
-                         const auto* at = index + row * to.inner;
-                         const T* part = x.as<const T>() + row / to.length *
-                                                               from.length *
-                                                               from.inner;
-                         T* result = y.as<T>() + row * to.inner;
-                         for (int64_t j = 0; j < to.inner; ++j) {
-                           result[j] = part[at[j] * from.inner + j];
-                         }
-                       }
-                     });
+      ParallelRanges(
+          pool, y.size(), kChunkElements, [&](int64_t begin, int64_t end) {
+            walk.Runs(begin, end,
+                      [&](int64_t first, const auto& offsets, int64_t count) {
+                        const Index* at = indices.as<const Index>();
+                        const T* from = x.as<const T>() + offsets[1];
+                        T* to = y.as<T>() + first;
+                        for (int64_t i = 0; i < count; ++i) {
+                          const int64_t index =
+                              at[offsets[0] + i * walk.inner(0)];
+                          to[i] = from[i * walk.inner(1) + index * step];
+                        }
+                      });
+          });
     });
     return StepCode::kOk;
   });
@@ -56,16 +58,19 @@ StepCode RunPutAdd(const Launch& launch, ThreadPool& pool) noexcept {
   const TensorView& indices = launch.inputs[1];
   const TensorView& updates = launch.inputs[2];
   const TensorView& y = launch.outputs[0];
-  const int64_t axis = launch.attrs->Int("axis");
+  const auto axis = static_cast<int>(launch.attrs->Int("axis"));
+  const int64_t step = y.strides[axis];
+  const Strides lines = StepsToLines(y.strides, axis);
+  const StridedWalk<3> walk(indices.shape(),
+                            {&indices.strides, &updates.strides, &lines});
   const Lines to = Lines::Along(y.shape(), axis);
-  const Lines from = Lines::Along(indices.shape(), axis);
+  const int64_t part = to.length * to.inner;
+  const int64_t put = indices.size() / to.outer;
   return OnIndex(indices.dtype(), [&](auto index_zero) {
-    const auto* index = indices.as<const decltype(index_zero)>();
-    if (!InRange(index, indices.size(), to.length)) {
+    using Index = decltype(index_zero);
+    if (!InRange<Index>(indices, to.length)) {
       return StepCode::kIndexOutOfRange;
     }
-    const int64_t part = to.length * to.inner;
-    const int64_t put = from.length * from.inner;
     OnNumber(y.dtype(), [&](auto zero) {
       using T = decltype(zero);
       ParallelRanges(
@@ -76,11 +81,18 @@ StepCode RunPutAdd(const Launch& launch, ThreadPool& pool) noexcept {
                   y.as<T>() + begin * part, base.as<const T>() + begin * part,
                   static_cast<size_t>((end - begin) * part) * sizeof(T));
             }
-            for (int64_t i = begin * put; i < end * put; ++i) {
-              const int64_t place = index[i] * to.inner + i % to.inner;
-              AddTo(y.as<T>()[i / put * part + place],
-                    updates.as<const T>()[i]);
-            }
+            walk.Runs(begin * put, end * put,
+                      [&](int64_t, const auto& offsets, int64_t count) {
+                        const Index* at = indices.as<const Index>();
+                        const T* from = updates.as<const T>();
+                        T* line = y.as<T>() + offsets[2];
+                        for (int64_t i = 0; i < count; ++i) {
+                          const int64_t index =
+                              at[offsets[0] + i * walk.inner(0)];
+                          AddTo(line[i * walk.inner(2) + index * step],
+                                from[offsets[1] + i * walk.inner(1)]);
+                        }
+                      });
           });
     });
     return StepCode::kOk;

@@ -49,13 +49,17 @@ TypesResult InferPutAdd(const OpArgs& args) {
 
 }  // namespace
 
-constinit const OpDef TakeAlongAxis = {.num_inputs = 2,
-                                       .infer = InferTakeAlongAxis};
+constinit const OpDef TakeAlongAxis = {
+    .num_inputs = 2, .infer = InferTakeAlongAxis, .accepts = AcceptAnyStrides};
 constinit const OpDef PutAdd = {
     .num_inputs = 3,
     .infer = InferPutAdd,
     .flops = [](const OpArgs& args,
                 std::span<const TensorType>) { return Elements(args.type(2)); },
+    .accepts =
+        [](const OpArgs& args, int i, const Strides& strides) {
+          return i > 0 || IsContiguous(args.shape(0), strides);
+        },
     .may_overwrite = 0b1};
 
 // gather, scatter_add: rows of a table by index, and the gradient of that.

@@ -73,6 +73,29 @@ void AddAlongAxis(OpCaseTable& t) {
           return Out{Add(TakeAlongAxis(x, Transpose(in[1]), 0),
                          TakeAlongAxis(x, Transpose(in[1]), -2))};
         });
+  // Indices that are one line for all, or one number for a row, as torch expands them.
+  for (const int64_t axis : {0, 1, 2}) {
+    for (const Shape& few : {Shape{1, 4, 1}, Shape{1, 1, 5}, Shape{2, 1, 1}}) {
+      const std::string variant =
+          StrCat(" along ", axis, " by ", few.ToString(), " for all");
+      const Shape all = {2, 4, 5};
+      const auto limit = 3.0;
+      Shape shape = all;
+      shape[static_cast<int>(axis)] = 3;
+      t.Add(OpKind::kTakeAlongAxis, variant,
+            {t.Real("x", shape), t.Index("indices", few, limit)},
+            [axis, all](GraphBuilder&, In in) {
+              return Out{TakeAlongAxis(in[0], BroadcastTo(in[1], all), axis)};
+            });
+      t.Add(OpKind::kPutAdd, variant,
+            {t.Real("base", shape), t.Index("indices", few, limit),
+             t.Real("updates", {5, 4, 2})},
+            [axis, all](GraphBuilder&, In in) {
+              return Out{PutAdd(in[0], BroadcastTo(in[1], all),
+                                Permute(in[2], {2, 1, 0}), axis)};
+            });
+    }
+  }
   t.Add(
       OpKind::kPutAdd, " of i32",
       {t.Index("base", {2, 4}, 9), t.Index("indices", {2, 6}, 4),
