@@ -27,12 +27,44 @@ bool IsMadeAgain(OpKind op) {
          op == OpKind::kConstant || GetOpDef(op).is_view();
 }
 
+// Whether a value is this number everywhere.
+bool IsFill(const Graph& graph, ValueId id, double number) {
+  const ValueInfo& info = graph.value(id);
+  if (info.is_leaf()) return false;
+  const Node& node = graph.node(info.producer);
+  return node.op == OpKind::kFill && node.attrs.Float("value") == number;
+}
+
+// By id: whether all that reads it multiplies by it, or keeps nothing of it; and so of what
+// views it.
+std::vector<bool> FindFactors(const Graph& graph) {
+  std::vector<bool> is_factor(static_cast<size_t>(graph.num_values()), true);
+  const auto deny = [&](ValueId id) {
+    is_factor[static_cast<size_t>(id)] = false;
+  };
+  for (const GraphOutput& output : graph.outputs()) deny(output.value);
+  for (NodeId id = graph.num_nodes() - 1; id >= 0; --id) {
+    const Node& node = graph.node(id);
+    if (node.op == OpKind::kMul || node.op == OpKind::kAdd ||
+        node.op == OpKind::kSub) {
+      continue;
+    }
+    const bool views = GetOpDef(node.op).is_view() &&
+                       std::ranges::all_of(node.results, [&](ValueId result) {
+                         return is_factor[static_cast<size_t>(result)];
+                       });
+    if (!views) std::ranges::for_each(node.inputs, deny);
+  }
+  return is_factor;
+}
+
 }  // namespace
 
 ForwardValues::ForwardValues(const Graph& forward, GraphBuilder* backward)
     : forward_(forward),
       backward_(*backward),
-      values_(static_cast<size_t>(forward.num_values())) {
+      values_(static_cast<size_t>(forward.num_values())),
+      is_factor_(FindFactors(forward)) {
   const Uses uses(forward, ComputeLayouts(forward));
   const auto declare = [&](ValueId id) {
     const ValueInfo& info = forward.value(id);
@@ -72,6 +104,51 @@ Value ForwardValues::Read(ValueId id) {
     if (is_of_this_node) of_this_node_.push_back(result);
   }
   return *value;
+}
+
+// Of a row (..., M) of x as it is, or of groups (N, G, M) that are seen as
+// (N, C, spatial...), C being a multiple of G.
+std::optional<Value> ForwardValues::Normalized(ValueId id) {
+  ValueId norm = id;
+  while (!forward_.value(norm).is_leaf() &&
+         forward_.node(forward_.value(norm).producer).op == OpKind::kReshape) {
+    norm = forward_.node(forward_.value(norm).producer).inputs[0];
+  }
+  const ValueInfo& rows = forward_.value(norm);
+  if (rows.is_leaf() || !is_factor_[static_cast<size_t>(norm)]) return {};
+  const Node& node = forward_.node(rows.producer);
+  if (node.op != OpKind::kLayerNorm || node.results[0] != norm ||
+      !IsFill(forward_, node.inputs[1], 1) ||
+      !IsFill(forward_, node.inputs[2], 0) ||
+      forward_.value(node.results[1]).type.dtype != rows.type.dtype) {
+    return {};
+  }
+  const Shape& from = rows.type.shape;
+  const Shape& to = forward_.value(id).type.shape;
+  const bool in_groups = from.rank() == 3 && to.rank() >= 2 &&
+                         from[0] == to[0] && to[1] % from[1] == 0;
+  if (from != to && !in_groups) return {};
+  const auto spread = [&](ValueId of_rows) {
+    Value value = Read(of_rows);
+    if (from == to) {
+      Shape row = from;
+      row[row.rank() - 1] = 1;
+      return BroadcastTo(Reshape(value, row), to);
+    }
+    value = BroadcastTo(Reshape(value, {from[0], from[1], 1}),
+                        {from[0], from[1], to[1] / from[1]});
+    Shape of_channels = to;
+    for (int i = 2; i < to.rank(); ++i) of_channels[i] = 1;
+    return BroadcastTo(Reshape(value, of_channels), to);
+  };
+  const Value x = Read(node.inputs[0]);
+  return Mul(Sub(from == to ? x : Reshape(x, to), spread(node.results[1])),
+             spread(node.results[2]));
+}
+
+Value ForwardValues::ReadFactor(ValueId id) {
+  const std::optional<Value> normalized = Normalized(id);
+  return normalized ? *normalized : Read(id);
 }
 
 void ForwardValues::BeginNode() {

@@ -71,16 +71,25 @@ class ForwardValues {
   /// The value `id` of the forward graph, in the backward graph.
   Value Read(ValueId id);
 
+  /// The same to rounding, for a rule that multiplies by it. What a layer norm without scale
+  /// and shift makes, or a group norm as a view of one, is not kept where nothing but
+  /// products reads it: it is (x - mean) / deviation, of what its own rule keeps.
+  Value ReadFactor(ValueId id);
+
   /// Tells that reads from here on are for another forward node. A fill of more
   /// than one element is made again for each node that reads it, so that its
   /// bytes need not live in between.
   void BeginNode();
 
  private:
+  std::optional<Value> Normalized(ValueId id);
+
   const Graph& forward_;
   GraphBuilder& backward_;
   std::vector<std::optional<Value>> values_;  // by forward id
-  std::vector<ValueId> of_this_node_;         // fills and their views
+  std::vector<bool>
+      is_factor_;  // by forward id: no rule but a product's reads it
+  std::vector<ValueId> of_this_node_;  // fills and their views
 };
 
 /// "grad:" + name.

@@ -57,6 +57,8 @@ class VjpContext {
   // Values: reading one keeps it until backward.
   Value input(int i) { return values_.Read(input_id(i)); }
   Value output(int r = 0) { return values_.Read(output_id(r)); }
+  /// Input `i` of a product, likewise (ForwardValues::ReadFactor).
+  Value factor(int i) { return values_.ReadFactor(input_id(i)); }
 
   /// Whether the loss depends on result `r`. At least one result has a
   /// cotangent.

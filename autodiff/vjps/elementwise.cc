@@ -164,8 +164,8 @@ constinit const Vjp SubVjp = Differentiable([](VjpContext& v) {
 });
 
 constinit const Vjp MulVjp = Differentiable([](VjpContext& v) {
-  if (v.needs(0)) v.Contribute(0, Mul(v.cotangent(), v.input(1)));
-  if (v.needs(1)) v.Contribute(1, Mul(v.cotangent(), v.input(0)));
+  if (v.needs(0)) v.Contribute(0, Mul(v.cotangent(), v.factor(1)));
+  if (v.needs(1)) v.Contribute(1, Mul(v.cotangent(), v.factor(0)));
 });
 
 // dy / b and -dy y / b: the output instead of a.

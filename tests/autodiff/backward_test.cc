@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <functional>
 #include <span>
 #include <string>
@@ -259,6 +260,57 @@ TEST_CASE("norms keep what they normalize, gates both sides, turns nothing") {
     return results[0];
   });
   CHECK(norm == Strings{"x", "rstd"});
+}
+
+// x normalized in `groups` of its channels, each then scaled by its gamma; or with a
+// product that reads the normalized value by other operands, too.
+Graph ScaledNorm(int64_t groups, bool is_read_elsewhere) {
+  const Shape shape = {2, 4, 3};
+  return Build("norm", [&](GraphBuilder& g) {
+    const Value x = g.Name("x", MulScalar(g.Param("w", DType::kF64, shape), 2));
+    const Value gamma = g.Param("gamma", DType::kF64, {4});
+    const int64_t last = 12 / groups;
+    const Value rows = Reshape(x, {2, groups, last});
+    const std::vector<Value> results =
+        g.Emit(OpKind::kLayerNorm,
+               std::vector{rows, Fill(g, 1, DType::kF64, {last}),
+                           Fill(g, 0, DType::kF64, {last})},
+               {{"eps", 1e-5}});
+    g.Name("normalized", results[0]);
+    g.Name("mean", results[1]);
+    g.Name("rstd", results[2]);
+    const Value y = Mul(Reshape(results[0], shape),
+                        BroadcastTo(Reshape(gamma, {1, 4, 1}), shape));
+    Value loss = ReduceSum(Mul(y, g.Input("weight", DType::kF64, shape)));
+    if (is_read_elsewhere) loss = Add(loss, ReduceSum(Square(results[0])));
+    g.Output("loss", loss);
+  });
+}
+
+TEST_CASE("what a norm makes is not kept for the gradient of its scale") {
+  for (const int64_t groups : {1, 2, 4}) {
+    const Graph forward = ScaledNorm(groups, false);
+    const Graph backward = Backward(forward);
+    CHECK(Names(backward, Role::kSaved) == Strings{"x", "mean", "rstd"});
+    Tensors leaves = {{"gamma", {1, -2, 0.5, 3}}};
+    for (int64_t i = 0; i < 24; ++i) {
+      leaves["w"].push_back(std::sin(1.3 * static_cast<double>(i)));
+      leaves["weight"].push_back(std::cos(2.1 * static_cast<double>(i)));
+    }
+    Tensors values = Interpret(forward, leaves);
+    std::vector<double> expected(4);
+    for (size_t i = 0; i < 24; ++i) {
+      expected[i / 3 % 4] += leaves["weight"][i] * values["normalized"][i];
+    }
+    values["grad:loss"] = {1};
+    const std::vector<double> found =
+        Interpret(backward, values).at("grad:gamma");
+    for (size_t c = 0; c < 4; ++c) {
+      CHECK(found[c] == doctest::Approx(expected[c]).epsilon(1e-12));
+    }
+  }
+  CHECK(Names(Backward(ScaledNorm(2, true)), Role::kSaved) ==
+        Strings{"x", "normalized", "mean", "rstd"});
 }
 
 TEST_CASE("an lstm keeps its gates and c, and h for the gradient of weights") {
