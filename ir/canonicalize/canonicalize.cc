@@ -35,12 +35,19 @@ std::optional<Match> MatchNode(const Expressions& e, NodeId id) {
     return canonical::MatchLinearCrossEntropy(e, id);
   }
   if (node.op == OpKind::kMatMul) return canonical::MatchAttention(e, id);
+  if (node.op == OpKind::kConv) return canonical::MatchLinearConv(e, id);
+  if (node.op == OpKind::kAdd) return canonical::MatchLayerNormShift(e, id);
+  if (node.op == OpKind::kLog || node.op == OpKind::kLog1p) {
+    return canonical::MatchSoftplus(e, id);
+  }
   if (node.op == OpKind::kPermute || node.op == OpKind::kCopy) {
     return canonical::MatchPermutation(e, id);
   }
   if (node.op != OpKind::kMul && node.op != OpKind::kDiv) return {};
-  for (const auto match : {canonical::MatchSilu, canonical::MatchGelu,
-                           canonical::MatchRmsNorm, canonical::MatchGate}) {
+  for (const auto match :
+       {canonical::MatchSilu, canonical::MatchGelu, canonical::MatchMish,
+        canonical::MatchHardSwish, canonical::MatchLayerNorm,
+        canonical::MatchRmsNorm, canonical::MatchGate}) {
     if (auto found = match(e, id)) return found;
   }
   return {};

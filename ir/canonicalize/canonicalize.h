@@ -11,7 +11,7 @@
 //   canonical->found;  // {"gelu": 12, "rms_norm": 25}
 //
 // A pattern equals its op as a formula: values and gradients are the same to rounding. One
-// file has one family: gelu.cc, gates.cc, rms_norm.cc. Expressions that other nodes read in
+// file has one family: gelu.cc, gates.cc, layer_norm.cc. Expressions that other nodes read in
 // part are replaced, too, and the part stays.
 
 #include <map>

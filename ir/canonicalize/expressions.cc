@@ -48,6 +48,35 @@ bool IsNear(double a, double b) {
   return std::abs(a - b) <= 1e-6 * std::max(std::abs(a), std::abs(b));
 }
 
+std::optional<ValueId> TakeBelowRoot(const Expressions& e, Product* product) {
+  const auto below_root = [&](ValueId id) -> std::optional<ValueId> {
+    if (const Node* node = e.Made(id, OpKind::kRsqrt)) return node->inputs[0];
+    const Node* node = e.Made(id, OpKind::kReciprocal);
+    const Node* root =
+        node == nullptr ? nullptr : e.Made(node->inputs[0], OpKind::kSqrt);
+    return root == nullptr ? std::optional<ValueId>() : root->inputs[0];
+  };
+  std::optional<ValueId> below;
+  for (const ValueId divisor : product->divisors) {
+    const Node* root = e.Made(e.Unrepeated(divisor), OpKind::kSqrt);
+    if (root == nullptr || below) return {};
+    below = root->inputs[0];
+  }
+  product->divisors.clear();
+  for (size_t i = 0; i < product->values.size() && !below; ++i) {
+    below = below_root(e.Unrepeated(product->values[i]));
+    if (!below) continue;
+    product->values.erase(product->values.begin() + static_cast<long>(i));
+  }
+  return below;
+}
+
+bool IsOfFeatures(const Expressions& e, ValueId id, int64_t features) {
+  const Shape& shape = e.graph().value(e.Unrepeated(id)).type.shape;
+  return shape.rank() >= 1 && shape.back() == features &&
+         shape.num_elements() == features;
+}
+
 Expressions::Expressions(const Graph& graph)
     : graph_(graph), uses_(static_cast<size_t>(graph.num_values())) {
   for (const Node& node : graph.nodes()) {

@@ -83,7 +83,14 @@ class Expressions {
 /// Whether two numbers are the same constant, to what f32 has of it.
 bool IsNear(double a, double b);
 
-/// What takes the place of a node's one result.
+/// What is below the root, if a product has one factor that is 1 / sqrt(...), repeated or
+/// not; the factor is taken from it. The root may be a divisor, rsqrt or a reciprocal.
+std::optional<ValueId> TakeBelowRoot(const Expressions& e, Product* product);
+
+/// Whether a value is, repeated or not, a number for each feature of the last axis.
+bool IsOfFeatures(const Expressions& e, ValueId id, int64_t features);
+
+/// What takes the place of a node's first result.
 struct Match {
   std::string_view pattern;  // empty: not counted
   std::vector<ValueId> operands;
@@ -94,7 +101,15 @@ struct Match {
 std::optional<Match> MatchGelu(const Expressions& e, NodeId id);
 std::optional<Match> MatchSilu(const Expressions& e, NodeId id);
 std::optional<Match> MatchGate(const Expressions& e, NodeId id);
+std::optional<Match> MatchSoftplus(const Expressions& e, NodeId id);
+std::optional<Match> MatchMish(const Expressions& e, NodeId id);
+std::optional<Match> MatchHardSwish(const Expressions& e, NodeId id);
 std::optional<Match> MatchRmsNorm(const Expressions& e, NodeId id);
+std::optional<Match> MatchLayerNorm(const Expressions& e, NodeId id);
+/// The same of a sum, which adds beta.
+std::optional<Match> MatchLayerNormShift(const Expressions& e, NodeId id);
+/// A convolution whose filters see all of an image at once: a linear layer.
+std::optional<Match> MatchLinearConv(const Expressions& e, NodeId id);
 std::optional<Match> MatchLinearCrossEntropy(const Expressions& e, NodeId id);
 std::optional<Match> MatchAttention(const Expressions& e, NodeId id);
 /// A permutation of a permutation, and a copy of one whose order is what it was.

@@ -14,17 +14,6 @@
 namespace stowage::canonical {
 namespace {
 
-// The sum below the root, if a value is 1 / sqrt(sum).
-std::optional<ValueId> BelowRoot(const Expressions& e, ValueId id) {
-  if (const Node* node = e.Made(id, OpKind::kRsqrt)) return node->inputs[0];
-  if (const Node* node = e.Made(id, OpKind::kReciprocal)) {
-    if (const Node* root = e.Made(node->inputs[0], OpKind::kSqrt)) {
-      return root->inputs[0];
-    }
-  }
-  return {};
-}
-
 // eps, if a value is mean(x^2) + eps over the last axis, which stays.
 std::optional<double> EpsOfMean(const Expressions& e, ValueId id, ValueId x) {
   const auto sum = e.SumWithNumber(id);
@@ -45,17 +34,7 @@ std::optional<Match> MatchRmsNorm(const Expressions& e, NodeId id) {
   const Graph& graph = e.graph();
   const Node& node = graph.node(id);
   Product product = e.Factors(node.results[0]);
-  std::optional<ValueId> below;
-  for (const ValueId divisor : product.divisors) {
-    const Node* root = e.Made(e.Unrepeated(divisor), OpKind::kSqrt);
-    if (root == nullptr || below) return {};
-    below = root->inputs[0];
-  }
-  for (size_t i = 0; i < product.values.size() && !below; ++i) {
-    below = BelowRoot(e, e.Unrepeated(product.values[i]));
-    if (!below) continue;
-    product.values.erase(product.values.begin() + static_cast<long>(i));
-  }
+  const std::optional<ValueId> below = TakeBelowRoot(e, &product);
   if (!below || product.number != 1 || product.values.empty() ||
       product.values.size() > 2) {
     return {};
@@ -77,11 +56,7 @@ std::optional<Match> MatchRmsNorm(const Expressions& e, NodeId id) {
           }};
     }
     const ValueId gamma = e.Unrepeated(product.values[1 - i]);
-    const Shape& shape = graph.value(gamma).type.shape;
-    if (shape.num_elements() != features || shape.rank() < 1 ||
-        shape.back() != features) {
-      return {};
-    }
+    if (!IsOfFeatures(e, gamma, features)) return {};
     return Match{
         "rms_norm", {x, gamma}, [eps, features](GraphBuilder&, auto operands) {
           const Value flat = operands[1].rank() == 1

@@ -25,7 +25,7 @@ constexpr int64_t kRows = 3, kFeatures = 4;
 
 struct Leaves {
   GraphBuilder& g;
-  Value x, up, gamma;
+  Value x, up, gamma, beta;
 };
 using Expression = std::function<Value(const Leaves&)>;
 using Found = std::map<std::string, int>;
@@ -34,7 +34,8 @@ Graph GraphOf(const Expression& make) {
   GraphBuilder g("expression");
   const Leaves leaves = {g, g.Input("x", DType::kF64, {kRows, kFeatures}),
                          g.Input("up", DType::kF64, {kRows, kFeatures}),
-                         g.Param("gamma", DType::kF64, {kFeatures})};
+                         g.Param("gamma", DType::kF64, {kFeatures}),
+                         g.Param("beta", DType::kF64, {kFeatures})};
   g.Output("y", make(leaves));
   const Result<Graph> graph = g.Finish();
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
@@ -48,6 +49,7 @@ Tensors Inputs() {
     leaves["up"].push_back(std::cos(2.3 * static_cast<double>(i)));
   }
   leaves["gamma"] = {0.5, -1.5, 2, 1};
+  leaves["beta"] = {0.25, 1, -0.5, 3};
   return leaves;
 }
 
@@ -175,6 +177,178 @@ TEST_CASE("RMS norm by hand") {
         return Mul(Mul(l.x, Rsqrt(Root(l.x, 1e-6))), AddScalar(l.gamma, 1));
       },
       {{"rms_norm", 1}}, 2);
+}
+
+Value Mean(Value x) { return ReduceMean(x, {1}, true); }
+Value Centered(Value x) { return Sub(x, BroadcastTo(Mean(x), x.shape())); }
+Value Spread(Value x, Value like) { return BroadcastTo(x, like.shape()); }
+Value Deviation(Value x, double eps) {
+  return Sqrt(AddScalar(Mean(Square(Centered(x))), eps));
+}
+
+TEST_CASE("layer norm by hand") {
+  // torch's export below opset 17.
+  CheckFound(
+      [](const Leaves& l) {
+        const Value n = Div(Centered(l.x), Spread(Deviation(l.x, 1e-5), l.x));
+        return Add(Mul(n, Spread(l.gamma, l.x)), Spread(l.beta, l.x));
+      },
+      {{"layer_norm", 2}});
+  // Without gamma, without beta, without both.
+  CheckFound(
+      [](const Leaves& l) {
+        const Value n = Div(Centered(l.x), Spread(Deviation(l.x, 1e-3), l.x));
+        return Add(Spread(l.beta, l.x), n);
+      },
+      {{"layer_norm", 2}});
+  CheckFound(
+      [](const Leaves& l) {
+        const Value n =
+            Mul(Centered(l.x), Spread(Reciprocal(Deviation(l.x, 1e-3)), l.x));
+        return Mul(Spread(l.gamma, l.x), n);
+      },
+      {{"layer_norm", 1}});
+  CheckFound(
+      [](const Leaves& l) {
+        return Div(Centered(l.x), Spread(Deviation(l.x, 1e-3), l.x));
+      },
+      {{"layer_norm", 1}});
+  // Flax's: mean(x^2) - mean(x)^2, not below 0, and sums divided by their count.
+  CheckFound(
+      [](const Leaves& l) {
+        const auto mean = [](Value of) {
+          return MulScalar(ReduceSum(of, {1}, true), 1.0 / kFeatures);
+        };
+        const Value m = mean(l.x);
+        const Value variance = Relu(Sub(mean(Mul(l.x, l.x)), Square(m)));
+        const Value by = Mul(Spread(Rsqrt(AddScalar(variance, 1e-6)), l.x),
+                             Spread(l.gamma, l.x));
+        return Add(Mul(Sub(l.x, Spread(m, l.x)), by), Spread(l.beta, l.x));
+      },
+      {{"layer_norm", 2}});
+  // TensorFlow's.
+  for (const bool has_gamma : {false, true}) {
+    CheckFound(
+        [has_gamma](const Leaves& l) {
+          const Value m = Mean(l.x);
+          const Value apart = Sub(l.x, Spread(m, l.x));
+          const Value root = Rsqrt(AddScalar(Mean(Mul(apart, apart)), 1e-3));
+          const Value by = has_gamma
+                               ? Mul(Spread(root, l.x), Spread(l.gamma, l.x))
+                               : Spread(root, l.x);
+          const Value rest = Sub(Spread(l.beta, l.x), Mul(Spread(m, l.x), by));
+          return Add(Mul(l.x, by), rest);
+        },
+        {{"layer_norm", 1}});
+  }
+}
+
+TEST_CASE("what only looks like a layer norm is none") {
+  // Another mean, another axis, another value's variance, a variance of n - 1, a shift for
+  // each row, a norm that others read.
+  CheckKept([](const Leaves& l) {
+    const Value apart = Sub(l.x, Spread(Mean(l.up), l.x));
+    return Div(apart, Spread(Deviation(l.x, 1e-5), l.x));
+  });
+  CheckKept([](const Leaves& l) {
+    const Value m = ReduceMean(l.x, {0}, true);
+    const Value apart = Sub(l.x, Spread(m, l.x));
+    return Div(
+        apart,
+        Spread(Sqrt(AddScalar(ReduceMean(Square(apart), {0}, true), 1e-5)),
+               l.x));
+  });
+  CheckKept([](const Leaves& l) {
+    return Div(Centered(l.x), Spread(Deviation(l.up, 1e-5), l.x));
+  });
+  CheckKept([](const Leaves& l) {
+    const Value variance = MulScalar(
+        ReduceSum(Square(Centered(l.x)), {1}, true), 1.0 / (kFeatures - 1));
+    return Div(Centered(l.x), Spread(Sqrt(AddScalar(variance, 1e-5)), l.x));
+  });
+  const auto norm = [](const Leaves& l) {
+    return Div(Centered(l.x), Spread(Deviation(l.x, 1e-5), l.x));
+  };
+  CheckFound(
+      [norm](const Leaves& l) { return Add(norm(l), Spread(Mean(l.up), l.x)); },
+      {{"layer_norm", 1}}, 3);
+  CheckFound(
+      [norm](const Leaves& l) {
+        const Value n = norm(l);
+        return Mul(Add(n, Spread(l.beta, l.x)), n);
+      },
+      {{"layer_norm", 1}}, 3);
+}
+
+TEST_CASE("softplus, mish and hard swish by hand") {
+  const auto softplus = [](Value x) { return Log(AddScalar(Exp(x), 1)); };
+  CheckFound([&](const Leaves& l) { return softplus(l.x); }, {{"softplus", 1}});
+  CheckFound([](const Leaves& l) { return Log1p(Exp(l.x)); },
+             {{"softplus", 1}});
+  CheckFound([&](const Leaves& l) { return Mul(Tanh(softplus(l.x)), l.x); },
+             {{"softplus", 1}, {"mish", 1}});
+  CheckFound(
+      [](const Leaves& l) {
+        return MulScalar(Mul(l.x, Clamp(AddScalar(l.x, 3), 0, 6)), 1.0 / 6);
+      },
+      {{"hard_swish", 1}});
+  CheckFound([](const Leaves& l) { return Mul(HardSigmoid(l.x), l.x); },
+             {{"hard_swish", 1}});
+  CheckKept([](const Leaves& l) { return Log(AddScalar(Exp(l.x), 2)); });
+  CheckKept([](const Leaves& l) { return Mul(l.up, Tanh(Softplus(l.x))); });
+  CheckKept([](const Leaves& l) {
+    return MulScalar(Mul(l.x, Clamp(AddScalar(l.x, 3), 0, 5)), 1.0 / 6);
+  });
+  CheckKept([](const Leaves& l) {
+    return Mul(HardSigmoid(l.x, 0.2, 0.5), l.x);  // Keras's
+  });
+}
+
+Graph ConvOf(const Shape& x, const Shape& w, const ConvOptions& options) {
+  GraphBuilder g("conv");
+  const Value image = g.Input("x", DType::kF64, x);
+  g.Output("y", Conv(image, g.Param("w", DType::kF64, w), options));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *graph;
+}
+
+TEST_CASE("filters that see all of an image are a linear layer") {
+  struct Row {
+    Shape x, w;
+    bool is_linear;
+    ConvOptions options = {};
+  };
+  const Row rows[] = {
+      {{2, 3, 1, 1}, {4, 3, 1, 1}, true},
+      {{2, 3, 1, 1}, {4, 3, 1, 1}, true, {.stride = 2}},
+      {{2, 3, 2, 3}, {4, 3, 2, 3}, true},
+      {{2, 3, 5}, {4, 3, 5}, true},
+      {{2, 3, 2, 2}, {4, 3, 1, 1}, false},
+      {{2, 3, 2, 2}, {4, 3, 1, 1}, false, {.stride = 2}},
+      {{2, 3, 1, 1}, {4, 3, 1, 1}, false, {.padding = 1}},
+      {{2, 4, 1, 1}, {4, 2, 1, 1}, false, {.groups = 2}},
+  };
+  for (const Row& row : rows) {
+    const Graph graph = ConvOf(row.x, row.w, row.options);
+    const Result<Canonicalized> canonical = Canonicalize(graph);
+    REQUIRE_MESSAGE(canonical.ok(), canonical.error().message);
+    INFO(row.x.ToString(), " ", row.w.ToString());
+    CHECK(canonical->found == (row.is_linear ? Found{{"linear", 1}} : Found{}));
+    Tensors leaves;
+    for (int64_t i = 0; i < row.x.num_elements(); ++i) {
+      leaves["x"].push_back(std::sin(1.7 * static_cast<double>(i)));
+    }
+    for (int64_t i = 0; i < row.w.num_elements(); ++i) {
+      leaves["w"].push_back(std::cos(2.3 * static_cast<double>(i)));
+    }
+    const std::vector<double> before = Interpret(graph, leaves)["y"];
+    const std::vector<double> after = Interpret(canonical->graph, leaves)["y"];
+    REQUIRE(before.size() == after.size());
+    for (size_t i = 0; i < before.size(); ++i) {
+      CHECK(after[i] == doctest::Approx(before[i]).epsilon(1e-12));
+    }
+  }
 }
 
 TEST_CASE("what only looks like one stays as it is") {
