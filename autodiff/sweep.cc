@@ -58,13 +58,32 @@ std::vector<bool> FindFactors(const Graph& graph) {
   return is_factor;
 }
 
+// By id: the concatenation that alone reads it, once; or kNoNode.
+std::vector<NodeId> FindConcats(const Graph& graph) {
+  std::vector<int> readers(static_cast<size_t>(graph.num_values()));
+  std::vector<NodeId> concats(readers.size(), kNoNode);
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    for (const ValueId input : graph.node(id).inputs) {
+      const auto i = static_cast<size_t>(input);
+      const bool is_concat = graph.node(id).op == OpKind::kConcat;
+      concats[i] = ++readers[i] == 1 && is_concat ? id : kNoNode;
+    }
+  }
+  for (const GraphOutput& output : graph.outputs()) {
+    concats[static_cast<size_t>(output.value)] = kNoNode;
+  }
+  return concats;
+}
+
 }  // namespace
 
 ForwardValues::ForwardValues(const Graph& forward, GraphBuilder* backward)
     : forward_(forward),
       backward_(*backward),
       values_(static_cast<size_t>(forward.num_values())),
-      is_factor_(FindFactors(forward)) {
+      is_factor_(FindFactors(forward)),
+      concat_(FindConcats(forward)),
+      was_read_(static_cast<size_t>(forward.num_values()), false) {
   const Uses uses(forward, ComputeLayouts(forward));
   const auto declare = [&](ValueId id) {
     const ValueInfo& info = forward.value(id);
@@ -82,7 +101,29 @@ ForwardValues::ForwardValues(const Graph& forward, GraphBuilder* backward)
   }
 }
 
+// The part of a concatenation that is kept anyway.
+std::optional<Value> ForwardValues::InConcat(ValueId id) {
+  const NodeId concat = concat_[static_cast<size_t>(id)];
+  if (concat == kNoNode || forward_.value(id).is_leaf()) return {};
+  const Node& node = forward_.node(concat);
+  const ValueId whole = node.results[0];
+  if (!was_read_[static_cast<size_t>(whole)]) return {};
+  const int64_t axis = node.attrs.Int("axis");
+  int64_t start = 0;
+  for (const ValueId part : node.inputs) {
+    const int64_t size =
+        forward_.value(part).type.shape[static_cast<int>(axis)];
+    if (part == id) return Slice(Read(whole), axis, start, start + size);
+    start += size;
+  }
+  return {};
+}
+
 Value ForwardValues::Read(ValueId id) {
+  if (!was_read_[static_cast<size_t>(id)]) {
+    was_read_[static_cast<size_t>(id)] = true;
+    if (const auto part = InConcat(id)) values_[static_cast<size_t>(id)] = part;
+  }
   std::optional<Value>& value = values_[static_cast<size_t>(id)];
   if (value) return *value;
   const ValueInfo& info = forward_.value(id);

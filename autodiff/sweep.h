@@ -57,7 +57,8 @@ class Cotangents {
 
 // Forward values as a backward graph sees them. Leaves of the forward graph stay what
 // they are, under their names, unless forward overwrites them. Views are taken again
-// from their roots, fills and constants are made again: none of them is kept. Every
+// from their roots, fills and constants are made again: none of them is kept. What only
+// a concatenation reads is a slice of that, where backward has read it before. Every
 // other value becomes a leaf of role saved.
 
 class ForwardValues {
@@ -83,12 +84,15 @@ class ForwardValues {
 
  private:
   std::optional<Value> Normalized(ValueId id);
+  std::optional<Value> InConcat(ValueId id);
 
   const Graph& forward_;
   GraphBuilder& backward_;
   std::vector<std::optional<Value>> values_;  // by forward id
-  std::vector<bool>
-      is_factor_;  // by forward id: no rule but a product's reads it
+  // By forward id, and so below: whether no rule but a product's reads it.
+  std::vector<bool> is_factor_;
+  std::vector<NodeId> concat_;  // that alone reads it, or kNoNode
+  std::vector<bool> was_read_;
   std::vector<ValueId> of_this_node_;  // fills and their views
 };
 

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <span>
@@ -311,6 +312,44 @@ TEST_CASE("what a norm makes is not kept for the gradient of its scale") {
   }
   CHECK(Names(Backward(ScaledNorm(2, true)), Role::kSaved) ==
         Strings{"x", "normalized", "mean", "rstd"});
+}
+
+TEST_CASE("what is in a concatenation that is kept is not kept beside it") {
+  // The concatenation is read by the square, its parts by their own activations.
+  for (const bool is_read_elsewhere : {false, true}) {
+    const Graph forward = Build("concat", [&](GraphBuilder& g) {
+      const Value w = g.Param("w", DType::kF64, {2, 3});
+      const Value first = g.Name("first", Tanh(MulScalar(w, 2)));
+      const Value second = g.Name("second", Sigmoid(w));
+      const Value parts[] = {first, second};
+      const Value whole = g.Name("whole", Concat(parts, 1));
+      Value loss = ReduceSum(Square(whole));
+      if (is_read_elsewhere) loss = Add(loss, ReduceSum(Exp(first)));
+      g.Output("loss", loss);
+    });
+    const Graph backward = Backward(forward);
+    const Strings saved = Names(backward, Role::kSaved);
+    CHECK(std::ranges::count(saved, "whole") == 1);
+    CHECK(std::ranges::count(saved, "first") == (is_read_elsewhere ? 1 : 0));
+    CHECK(std::ranges::count(saved, "second") == 0);
+    const std::vector<double> w = {0.5, -1, 2, 0.25, -3, 1};
+    Tensors values = Interpret(forward, {{"w", w}});
+    values["grad:loss"] = {1};
+    const std::vector<double> found = Interpret(backward, values).at("grad:w");
+    for (size_t i = 0; i < w.size(); ++i) {
+      const double t = std::tanh(2 * w[i]), s = 1 / (1 + std::exp(-w[i]));
+      double expected = 4 * t * (1 - t * t) + 2 * s * s * (1 - s);
+      if (is_read_elsewhere) expected += 2 * std::exp(t) * (1 - t * t);
+      CHECK(found[i] == doctest::Approx(expected).epsilon(1e-12));
+    }
+  }
+  // A sum keeps nothing of a concatenation: its parts are kept themselves.
+  const Graph forward = Build("sum", [&](GraphBuilder& g) {
+    const Value w = g.Param("w", DType::kF64, {2, 3});
+    const Value parts[] = {g.Name("first", Tanh(w)), g.Name("second", Exp(w))};
+    g.Output("loss", ReduceSum(Concat(parts, 0)));
+  });
+  CHECK(Names(Backward(forward), Role::kSaved) == Strings{"first", "second"});
 }
 
 TEST_CASE("an lstm keeps its gates and c, and h for the gradient of weights") {
