@@ -219,6 +219,10 @@ MODELS = {
                             image_size=32, patch_size=4, embed_dim=32, depths=[2, 2],
                             num_heads=[2, 2], window_size=4, num_labels=4),
     "mixtral": causal("Mixtral", num_local_experts=4, **GROUPS),
+    "qwen3_moe": causal("Qwen3Moe", num_experts=4, num_experts_per_tok=2, head_dim=16,
+                        moe_intermediate_size=32, **GROUPS),
+    "gpt_oss": causal("GptOss", num_local_experts=4, num_experts_per_tok=2, head_dim=16,
+                      sliding_window=32, **GROUPS),
     "resnet18": of_torchvision("resnet18"),
     "densenet121": of_torchvision("densenet121"),
     "efficientnet_v2_s": of_torchvision("efficientnet_v2_s"),
@@ -280,10 +284,18 @@ def loss_of(net, inputs, labels):
     return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
 
 
+def of_doubles(net):
+    """A copy, whose experts, if it has some, take doubles, as torch's grouped products do not."""
+    made = copy.deepcopy(net)
+    if hasattr(made, "set_experts_implementation"):
+        made.set_experts_implementation("eager")
+    return made
+
+
 def imported(net, inputs):
     if isinstance(inputs, dict):
         with torch.no_grad():
-            output = copy.deepcopy(net)(**inputs)
+            output = of_doubles(net)(**inputs)
         loss = ("cross_entropy" if isinstance(output, torch.Tensor)
                 else "loss" if set(output) == {"loss"} else "cross_entropy:logits")
         return stowage.from_torch(net, kwargs=inputs, loss=loss, check=False)
@@ -296,7 +308,9 @@ def worst_loss(net, inputs, labels):
     inputs = torch.utils._pytree.tree_map(
         lambda x: x.double() if x.is_floating_point() else x, inputs)
     given = list(inputs.values()) if isinstance(inputs, dict) else [inputs]
-    made, optimizer, worst = imported(net, inputs), torch.optim.SGD(net.parameters(), lr=RATE), 0.0
+    made, worst = imported(net, inputs), 0.0
+    net = of_doubles(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
     with stowage.Trainer(made, optimizer="sgd", lr=RATE, optimizations="none",
                          device="cpu") as trainer:
         for _ in range(3):

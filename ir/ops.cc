@@ -461,6 +461,16 @@ Value ArgMax(Value x, SourceLoc loc) {
 
 // --- Products and layers ---
 
+Value GroupedMatMul(Value x, Value w, Value ends, bool transpose_w,
+                    SourceLoc loc) {
+  return Apply(OpKind::kGroupedMatMul, {x, w, ends},
+               {{"transpose_w", int64_t{transpose_w}}}, loc);
+}
+
+Value GroupedMatMulWeightGrad(Value x, Value dy, Value ends, SourceLoc loc) {
+  return Apply(OpKind::kGroupedMatMulWeightGrad, {x, dy, ends}, {}, loc);
+}
+
 Value MatMul(Value a, Value b, bool transpose_a, bool transpose_b,
              SourceLoc loc) {
   const Attrs attrs{{"transpose_a", int64_t{transpose_a}},

@@ -241,6 +241,14 @@ Value ArgMax(Value x, STOWAGE_LOC);
 /// dimensions otherwise broadcast. -> (..., M, N)
 Value MatMul(Value a, Value b, bool transpose_a = false,
              bool transpose_b = false, STOWAGE_LOC);
+/// x (S, K), whose rows lie in groups, w (E, K, N), or (E, N, K) with `transpose_w`, and
+/// ends (E), i32 or i64, that do not fall and are at most S -> (S, N): rows [ends[e - 1],
+/// ends[e]) of x times matrix e. Rows behind the last end are zeros. So the tokens of each
+/// expert of a mixture meet its weights once they are sorted by experts.
+Value GroupedMatMul(Value x, Value w, Value ends, bool transpose_w = false,
+                    STOWAGE_LOC);
+/// x (S, K), dy (S, N), ends (E) -> (E, K, N): of each group x^T dy.
+Value GroupedMatMulWeightGrad(Value x, Value dy, Value ends, STOWAGE_LOC);
 /// x (..., C) times a frozen matrix w (R, C) that lies as its file has it, u8 in rows of
 /// blocks (ir/weight_type.h): x w^T (..., R), or, for x (..., R) and without
 /// `transpose_w`, x w (..., C). To the bit the product with the numbers of the blocks,

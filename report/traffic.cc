@@ -35,6 +35,8 @@ std::string_view FamilyOf(OpKind op) {
     case OpKind::kFusedMatMul:
     case OpKind::kEpilogueMatMul:
     case OpKind::kQuantizedMatMul:
+    case OpKind::kGroupedMatMul:
+    case OpKind::kGroupedMatMulWeightGrad:
     case OpKind::kConv:
     case OpKind::kConvTranspose:
     case OpKind::kConvWeightGrad:

@@ -49,6 +49,23 @@ constinit const Vjp MatMulVjp = Differentiable([](VjpContext& v) {
   }
 });
 
+// As matmul's, group by group.
+constinit const Vjp GroupedMatMulVjp = Differentiable([](VjpContext& v) {
+  const bool transposed = v.attrs().Int("transpose_w") != 0;
+  const Value ends = v.input(2), dy = v.cotangent();
+  if (v.needs(1)) {
+    const Value x = v.input(0);
+    v.Contribute(1, transposed ? GroupedMatMulWeightGrad(dy, x, ends)
+                               : GroupedMatMulWeightGrad(x, dy, ends));
+  }
+  if (v.needs(0)) {
+    v.Contribute(0, GroupedMatMul(dy, v.input(1), ends, !transposed));
+  }
+});
+
+STOWAGE_NON_DIFFERENTIABLE(GroupedMatMulWeightGrad,
+                           "second derivatives are not provided");
+
 STOWAGE_NON_DIFFERENTIABLE(EpilogueMatMul,
                            "epilogues are formed when steps are complete; "
                            "differentiate the graph of the parts");

@@ -45,8 +45,8 @@ std::optional<ValueId> CenteredOf(const Expressions& e, ValueId id) {
 }
 
 // The two values whose product a value is, if it is a square or a product.
-std::optional<std::pair<ValueId, ValueId>> Multiplied(const Expressions& e,
-                                                      ValueId id) {
+std::optional<std::pair<ValueId, ValueId>> FactorsOf(const Expressions& e,
+                                                     ValueId id) {
   if (const Node* node = e.Made(id, OpKind::kSquare)) {
     return std::pair(node->inputs[0], node->inputs[0]);
   }
@@ -66,19 +66,19 @@ bool IsVariance(const Expressions& e, ValueId id, ValueId x) {
     id = node->inputs[first ? 1 : 0];
   }
   if (const auto squares = MeanOf(e, id)) {
-    const auto factors = Multiplied(e, *squares);
+    const auto factors = FactorsOf(e, *squares);
     return factors && CenteredOf(e, factors->first) == x &&
            CenteredOf(e, factors->second) == x;
   }
   const Node* node = e.Made(id, OpKind::kSub);
   if (node == nullptr) return false;
   const auto squares = MeanOf(e, node->inputs[0]);
-  const auto of_mean = Multiplied(e, node->inputs[1]);
+  const auto of_mean = FactorsOf(e, node->inputs[1]);
   if (!squares || !of_mean || MeanOf(e, of_mean->first) != x ||
       MeanOf(e, of_mean->second) != x) {
     return false;
   }
-  const auto of_x = Multiplied(e, *squares);
+  const auto of_x = FactorsOf(e, *squares);
   return of_x && of_x->first == x && of_x->second == x;
 }
 

@@ -185,6 +185,82 @@ constinit const OpDef MatMul = {.num_inputs = 2,
                                 .flops = MatMulFlops,
                                 .accepts = AcceptsMatMul};
 
+// grouped_matmul: rows of x (S, K) in groups, each by a matrix of its own; and the gradient
+// of the matrices.
+
+namespace {
+
+Status CheckEnds(const OpArgs& args, int64_t groups) {
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 2, "ends", DTypes::kIndex));
+  if (args.shape(2) == Shape{groups}) return {};
+  return args.Fail(StrCat(Operand(args, 2, "ends"), "; expected one for each ",
+                          "of the ", groups, " matrices"));
+}
+
+Status CheckRank(const OpArgs& args, int i, std::string_view label, int rank) {
+  if (args.shape(i).rank() == rank) return {};
+  return args.Fail(
+      StrCat(Operand(args, i, label), "; expected ", rank, " dimensions"));
+}
+
+TypesResult InferGroupedMatMul(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"transpose_w", AttrKind::kFlag}}));
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kFloat));
+  STOWAGE_RETURN_IF_ERROR(CheckSameDType(args, 0, "x", 1, "w"));
+  STOWAGE_RETURN_IF_ERROR(CheckRank(args, 0, "x", 2));
+  STOWAGE_RETURN_IF_ERROR(CheckRank(args, 1, "w", 3));
+  STOWAGE_RETURN_IF_ERROR(CheckEnds(args, args.shape(1)[0]));
+  const bool transposed = args.attrs.Int("transpose_w") == 1;
+  const int64_t depth = args.shape(1)[transposed ? 2 : 1];
+  if (args.shape(0)[1] != depth) {
+    return args.Fail(StrCat("inner sizes differ: ", Operand(args, 0, "x"), ", ",
+                            Operand(args, 1, "w"), "; x's last must equal w's ",
+                            transposed ? "last" : "last but one"));
+  }
+  return Typed(
+      args,
+      {TensorType{args.type(0).dtype,
+                  {args.shape(0)[0], args.shape(1)[transposed ? 1 : 2]}}});
+}
+
+TypesResult InferGroupedMatMulWeightGrad(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {}));
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kFloat));
+  STOWAGE_RETURN_IF_ERROR(CheckSameDType(args, 0, "x", 1, "dy"));
+  STOWAGE_RETURN_IF_ERROR(CheckRank(args, 0, "x", 2));
+  STOWAGE_RETURN_IF_ERROR(CheckRank(args, 1, "dy", 2));
+  STOWAGE_RETURN_IF_ERROR(CheckRank(args, 2, "ends", 1));
+  STOWAGE_RETURN_IF_ERROR(CheckEnds(args, args.shape(2)[0]));
+  if (args.shape(0)[0] != args.shape(1)[0]) {
+    return args.Fail(StrCat("rows differ: ", Operand(args, 0, "x"), ", ",
+                            Operand(args, 1, "dy"), "; expected as many"));
+  }
+  return Typed(
+      args,
+      {TensorType{args.type(0).dtype,
+                  {args.shape(2)[0], args.shape(0)[1], args.shape(1)[1]}}});
+}
+
+// Of all rows in groups, which is the most.
+double GroupedMatMulFlops(const OpArgs& args, std::span<const TensorType>) {
+  return 2 * Elements(args.type(0)) *
+         static_cast<double>(args.shape(1).num_elements() /
+                             (args.shape(1)[0] * args.shape(0)[1]));
+}
+double GroupedMatMulWeightGradFlops(const OpArgs& args,
+                                    std::span<const TensorType>) {
+  return 2 * Elements(args.type(0)) * static_cast<double>(args.shape(1)[1]);
+}
+
+}  // namespace
+
+constinit const OpDef GroupedMatMul = {
+    .num_inputs = 3, .infer = InferGroupedMatMul, .flops = GroupedMatMulFlops};
+constinit const OpDef GroupedMatMulWeightGrad = {
+    .num_inputs = 3,
+    .infer = InferGroupedMatMulWeightGrad,
+    .flops = GroupedMatMulWeightGradFlops};
+
 // quantized_matmul, quantized_gather: what reads a frozen matrix in the bytes of its
 // file.
 

@@ -89,10 +89,17 @@ def from_torch(
     return model
 
 
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function takes a keyword by name, or any."""
+    parameters = inspect.signature(function).parameters
+    return name in parameters or any(
+        each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
 def _without_cache(module: Any, kwargs: Dict[str, Any]) -> Dict[str, Any]:
     """Of a language model of transformers that gives keys and values back, without them."""
     if (getattr(getattr(module, "config", None), "use_cache", False)
-            and "use_cache" in inspect.signature(module.forward).parameters
+            and _takes(module.forward, "use_cache")
             and "use_cache" not in kwargs):
         log.info("[from_torch] %s is called with use_cache=False", type(module).__name__)
         kwargs["use_cache"] = False

@@ -394,6 +394,34 @@ TEST_CASE("layers") {
        "[quantized_matmul] w \"w\" is u8(10, 19); expected u8(rows, bytes of a "
        "row), in blocks of 18 bytes of Q4_0"},
       {[](GraphBuilder& g) {
+         GroupedMatMul(F32(g, "x", {7, 3}), F32(g, "w", {2, 4, 3}),
+                       I64(g, "ends", {2}));
+       },
+       "[grouped_matmul] inner sizes differ: x \"x\" is f32(7, 3), w \"w\" is "
+       "f32(2, 4, 3); x's last must equal w's last but one"},
+      {[](GraphBuilder& g) {
+         GroupedMatMul(F32(g, "x", {7, 3}), F32(g, "w", {2, 3, 4}),
+                       I64(g, "ends", {3}));
+       },
+       "[grouped_matmul] ends \"ends\" is i64(3); expected one for each of the "
+       "2 matrices"},
+      {[](GraphBuilder& g) {
+         GroupedMatMul(F32(g, "x", {7, 3}), F32(g, "w", {3, 4}),
+                       I64(g, "ends", {3}));
+       },
+       "[grouped_matmul] w \"w\" is f32(3, 4); expected 3 dimensions"},
+      {[](GraphBuilder& g) {
+         GroupedMatMul(F32(g, "x", {7, 3}), F32(g, "w", {2, 3, 4}),
+                       F32(g, "ends", {2}));
+       },
+       "[grouped_matmul] ends \"ends\" is f32(2); expected i32 or i64"},
+      {[](GraphBuilder& g) {
+         GroupedMatMulWeightGrad(F32(g, "x", {7, 3}), F32(g, "dy", {6, 4}),
+                                 I64(g, "ends", {2}));
+       },
+       "[grouped_matmul_weight_grad] rows differ: x \"x\" is f32(7, 3), dy "
+       "\"dy\" is f32(6, 4); expected as many"},
+      {[](GraphBuilder& g) {
          QuantizedGather(g.Input("t", DType::kU8, {10, 20}),
                          F32(g, "indices", {4}), WeightType::kQ4_1);
        },

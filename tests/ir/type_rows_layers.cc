@@ -183,6 +183,16 @@ const std::vector<TypeRow>& LayerTypeRows() {
                        grads.dx};
        },
        {"f32()", "f32()", "bf16(4, 64)"}},
+      {"grouped_matmul, either way round, and its weights' gradient",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {7, 3}), dy = F32(g, "dy", {7, 4});
+         const Value ends = g.Input("ends", DType::kI64, {2});
+         return std::vector{
+             GroupedMatMul(x, F32(g, "w", {2, 3, 4}), ends),
+             GroupedMatMul(x, F32(g, "v", {2, 4, 3}), ends, true),
+             GroupedMatMulWeightGrad(x, dy, ends)};
+       },
+       {"f32(7, 4)", "f32(7, 4)", "f32(2, 3, 4)"}},
       {"quantized_matmul",
        [](GraphBuilder& g) {
          const Value w = g.Input("w", DType::kU8, {10, 3 * 34});

@@ -458,6 +458,10 @@ void Run(Call& c) {
       return interpret::MatMul(c);
     case OpKind::kEpilogueMatMul:
       return interpret::EpilogueMatMul(c);
+    case OpKind::kGroupedMatMul:
+      return interpret::GroupedMatMul(c);
+    case OpKind::kGroupedMatMulWeightGrad:
+      return interpret::GroupedMatMulWeightGrad(c);
     case OpKind::kSoftmax:
       return interpret::Softmax(c, /*takes_log=*/false);
     case OpKind::kSoftmaxGrad:

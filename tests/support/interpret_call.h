@@ -121,6 +121,8 @@ void FusedAfter(Call& c,
 void FusedElementwise(Call& c);
 void Glu(Call& c);
 void GluGrad(Call& c);
+void GroupedMatMul(Call& c);
+void GroupedMatMulWeightGrad(Call& c);
 void Iota(Call& c);
 void LayerNorm(Call& c);
 void LayerNormGrad(Call& c);

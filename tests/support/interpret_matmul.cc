@@ -34,6 +34,54 @@ void MatMul(Call& c) {
   }
 }
 
+namespace {
+
+// The group of a row: the first whose end is behind it; their number where none is.
+int64_t GroupOf(const Array& ends, int64_t row) {
+  int64_t group = 0;
+  while (group < ends.size() && ends[group] <= static_cast<double>(row)) {
+    ++group;
+  }
+  return group;
+}
+
+}  // namespace
+
+void GroupedMatMul(Call& c) {
+  const Array& x = c.input(0);
+  const Array& w = c.input(1);
+  Array& y = c.out[0];
+  const bool transposed = c.Int("transpose_w") != 0;
+  const int64_t k = x.shape[1], n = y.shape[1];
+  for (int64_t row = 0; row < x.shape[0]; ++row) {
+    const int64_t group = GroupOf(c.input(2), row);
+    if (group == w.shape[0]) continue;
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t l = 0; l < k; ++l) {
+        y[row * n + j] +=
+            x[row * k + l] *
+            w[group * k * n + (transposed ? j * k + l : l * n + j)];
+      }
+    }
+  }
+}
+
+void GroupedMatMulWeightGrad(Call& c) {
+  const Array& x = c.input(0);
+  const Array& dy = c.input(1);
+  Array& dw = c.out[0];
+  const int64_t k = x.shape[1], n = dy.shape[1];
+  for (int64_t row = 0; row < x.shape[0]; ++row) {
+    const int64_t group = GroupOf(c.input(2), row);
+    if (group == dw.shape[0]) continue;
+    for (int64_t l = 0; l < k; ++l) {
+      for (int64_t j = 0; j < n; ++j) {
+        dw[(group * k + l) * n + j] += x[row * k + l] * dy[row * n + j];
+      }
+    }
+  }
+}
+
 void EpilogueMatMul(Call& c) {
   MatMul(c);
   Array& y = c.out[0];

@@ -1,8 +1,12 @@
 // Rows of the op test table for products, and for those with an epilogue.
 
 #include <cstdint>
+#include <iterator>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "base/strings.h"
 #include "ir/attrs.h"
 #include "tests/support/op_case_table.h"
 
@@ -30,9 +34,56 @@ Out Product(GraphBuilder& g, In operands, const Flags& flags) {
                  {"b_sums", int64_t{flags.b_sums}}});
 }
 
+Value Ends(GraphBuilder& g, DType dtype, const std::vector<int64_t>& ends) {
+  const Shape shape = {std::ssize(ends)};
+  if (dtype == DType::kI64) {
+    return Constant(g, dtype, shape, std::as_bytes(std::span(ends)));
+  }
+  const std::vector<int32_t> narrow(ends.begin(), ends.end());
+  return Constant(g, dtype, shape, std::as_bytes(std::span(narrow)));
+}
+
+void AddGroupedMatMul(OpCaseTable& t) {
+  struct Case {
+    std::string variant;
+    std::vector<int64_t> ends;
+    int64_t rows, k, n;
+    DType dtype = DType::kI64;
+  };
+  const Case cases[] = {
+      {"", {2, 5}, 5, 3, 4},
+      {" of one group", {6}, 6, 2, 3, DType::kI32},
+      {" with empty groups", {0, 3, 3, 4, 4}, 4, 3, 2, DType::kI32},
+      {" with rows in none", {1, 3}, 7, 2, 3},
+      {" in no group at all", {0, 0}, 3, 2, 2},
+      {" larger than a tile", {3, 80, 80, 150}, 160, 35, 67},
+  };
+  for (const Case& c : cases) {
+    const int64_t groups = std::ssize(c.ends);
+    for (const bool transposed : {false, true}) {
+      const Shape w =
+          transposed ? Shape{groups, c.n, c.k} : Shape{groups, c.k, c.n};
+      t.Add(OpKind::kGroupedMatMul,
+            StrCat(c.variant, transposed ? " transposed" : ""),
+            {t.Real("x", {c.rows, c.k}), t.Real("w", w)},
+            [c, transposed](GraphBuilder& g, In in) {
+              return Out{GroupedMatMul(in[0], in[1], Ends(g, c.dtype, c.ends),
+                                       transposed)};
+            });
+    }
+    t.Add(OpKind::kGroupedMatMulWeightGrad, c.variant,
+          {t.Real("x", {c.rows, c.k}), t.Real("dy", {c.rows, c.n})},
+          [c](GraphBuilder& g, In in) {
+            return Out{GroupedMatMulWeightGrad(in[0], in[1],
+                                               Ends(g, c.dtype, c.ends))};
+          });
+  }
+}
+
 }  // namespace
 
 void AddMatMul(OpCaseTable& t) {
+  AddGroupedMatMul(t);
   const auto add = [&t](const std::string& variant, const Shape& a,
                         const Shape& b, bool transpose_a, bool transpose_b) {
     t.Add(OpKind::kMatMul, variant, {t.Real("a", a), t.Real("b", b)},

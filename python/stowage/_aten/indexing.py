@@ -208,6 +208,11 @@ def _replaced(g: Lowering, rows: Traced, at: Value, updates: Value) -> Value:
     counts = ops.scatter_add(g.fill(shape[:1], 0, dtype), at, g.fill(at.shape, 1, dtype))
     counts = ops.reshape(counts, shape=[shape[0], *[1] * (len(shape) - 1)])
     counts = ops.broadcast(counts, shape=shape)
+    if dtype in ("i32", "i64"):  # which have no gradient
+        one = ops.maximum(counts, g.fill(shape, 1, dtype))
+        mean = ops.div(ops.cast(total, dtype="f64"), ops.cast(one, dtype="f64"))
+        return ops.where(ops.greater(counts, g.fill(shape, 0, dtype)),
+                         ops.cast(mean, dtype=dtype), rows.value)
     mean = ops.div(total, ops.maximum(counts, g.fill(shape, 1, dtype)))
     put = ops.sub(total, ops.stop_gradient(ops.sub(total, mean)))
     return ops.where(ops.greater(counts, g.fill(shape, 0, dtype)), put, rows.value)

@@ -9,6 +9,7 @@ from stowage._aten.elementwise import add as add_row
 from stowage._aten.shapes import broadcast, reshaped
 from stowage._aten.table import Lowering, Traced, row
 from stowage._core import Value
+from stowage.errors import Unsupported
 
 # From this number of classes, logits are computed inside the loss in chunks of rows, as in the
 # built-in models (nn/model_parts.cc).
@@ -65,6 +66,22 @@ def addbmm(g: Lowering, bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: fl
     if alpha != 1:
         made = ops.mul(made, g.scalar(alpha, made.dtype))
     return Traced(made) if beta == 0 else add_row(g, Traced(made), bias, beta)
+
+
+@row("_grouped_mm", "grouped_mm_fallback")
+def grouped_mm(g: Lowering, x: Any, weight: Any, offs: Any = None, bias: Any = None,
+               out_dtype: Any = None) -> Traced:
+    """Rows of x in groups, which end at `offs`, each times a matrix of its own: the experts of
+    a mixture (transformers' grouped_mm_fallback is the same in other types)."""
+    x, weight = g.traced(x), g.traced(weight)
+    is_of_experts = len(x.shape) == 2 and len(weight.shape) == 3 and offs is not None
+    if not is_of_experts or bias is not None or out_dtype not in (None, g.dtype_of(x)):
+        raise Unsupported("[from_torch] grouped_mm is supported of rows (S, K), matrices "
+                          f"(E, K, N) and ends (E), without a bias; got {x.shape}, "
+                          f"{weight.shape}")
+    matrices, is_transposed = _operand(weight)
+    ends = g.value(offs, "i64") if g.dtype_of(offs) != g.torch.int32 else g.value(offs)
+    return Traced(ops.grouped_matmul(x.value, matrices, ends, transpose_w=is_transposed))
 
 
 @row("mm", "bmm")

@@ -312,3 +312,18 @@ def _softmax(g: Lowering, x: Traced, dim: int, half_to_float: bool) -> Traced:
 @row("_log_softmax")
 def _log_softmax(g: Lowering, x: Traced, dim: int, half_to_float: bool) -> Traced:
     return log_softmax(g, x, dim, g.torch.float32 if half_to_float else None)
+
+
+@row("histc")
+def histc(g: Lowering, x: Traced, bins: int = 100, min: float = 0, max: float = 0) -> Traced:
+    """How many elements are in each of the equal parts of [min, max]; others count nowhere."""
+    if min >= max:
+        raise Unsupported("[from_torch] histc between the smallest and the largest element, or "
+                          f"from {min} to {max}, is not supported; expected a min below max")
+    dtype = x.dtype if x.dtype in ("f32", "f64") else "f32"
+    flat = ops.stop_gradient(ops.reshape(g.value(x, dtype), shape=[math.prod(x.shape)]))
+    places = ops.mul(ops.sub(flat, g.scalar(min, dtype)), g.scalar(bins / (max - min), dtype))
+    inside = ops.logical_and(ops.greater_equal(flat, g.scalar(min, dtype)),
+                             ops.less_equal(flat, g.scalar(max, dtype)))
+    at = ops.cast(ops.clamp(ops.floor(places), min=0, max=bins - 1), dtype="i64")
+    return Traced(ops.scatter_add(g.fill([bins], 0, dtype), at, ops.cast(inside, dtype=dtype)))
