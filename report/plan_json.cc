@@ -487,6 +487,20 @@ Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
   return plan;
 }
 
+// What is wrong with the figures of the plans of bodies, at any depth, of which the packer
+// of the whole takes bounds.
+void CheckBodies(const Plan& plan, std::vector<std::string>* violations) {
+  for (const BodyPlan& body : plan.bodies) {
+    const Plan& inner = body.plan;
+    if (inner.lower_bound > inner.arena_bytes()) {
+      violations->push_back(StrCat(
+          "\"lower_bound_bytes\" of a body of node ", body.node, " is ",
+          inner.lower_bound, ", above its arena of ", inner.arena_bytes()));
+    }
+    CheckBodies(inner, violations);
+  }
+}
+
 // How many values a plan writes over others that it reads. Linear in the operands.
 int64_t CountInPlace(const PlanFile& file, const Layouts& layouts) {
   const std::vector<int32_t>& buffer_of = file.plan.buffer_of;
@@ -541,6 +555,8 @@ std::vector<std::string> FigureViolations(const PlanFile& file) {
     violations.push_back(
         StrCat(Quoted(field), " is ", stated, "; the slots give ", found));
   };
+  CheckBodies(plan, &violations);
+  if (!violations.empty()) return violations;  // sums of them may overflow
   const Layouts layouts = ComputeLayouts(file.graph);
   const packing::LowerBound bound = LowerBoundOf(plan);
   check("lower_bound_bytes", plan.lower_bound, bound.bytes);

@@ -725,6 +725,23 @@ class Figures:
                    if self.plan["values"][node["results"][0]]["root"] ==
                    node["results"][0])
 
+    def views(self):
+        return sum(self.plan["values"][value]["root"] != value
+                   for node in self.plan["nodes"] if node["view"]
+                   for value in node["results"])
+
+    def of_bodies(self, plan):
+        """What is wrong with the bounds of bodies, at any depth."""
+        wrong = []
+        for body in plan.get("bodies", []):
+            inner = body["plan"]
+            if inner["lower_bound_bytes"] > inner["arena_bytes"]:
+                wrong.append(f"lower_bound_bytes of a body of node {body['node']} is "
+                             f"{inner['lower_bound_bytes']}, above its arena of "
+                             f"{inner['arena_bytes']}")
+            wrong += self.of_bodies(inner)
+        return wrong
+
     def is_as_written(self):
         """Whether no optimization, a line each with its choice, may change the step."""
         lines = self.plan.get("optimizations", "").splitlines()
@@ -733,12 +750,12 @@ class Figures:
 
     def complaints(self):
         bound, peak = self.lower_bound()
+        wrong = self.of_bodies(self.plan)
         found = {"lower_bound_bytes": bound, "peak_time": peak,
                  "caching_allocator_bytes": self.caching_allocator(),
-                 "in_place": self.in_place()}
+                 "in_place": self.in_place(), "views": self.views()}
         if self.plan["arena_bytes"] == bound or not self.plan.get("bodies"):
             found["optimal"] = self.plan["arena_bytes"] == bound
-        wrong = []
         if self.is_as_written():
             found["no_reuse_bytes"] = self.no_reuse()
         elif self.plan["no_reuse_bytes"] < self.plan["arena_bytes"]:

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -233,7 +234,7 @@ TEST_CASE("check, report and the judge refuse the same figures") {
     };
     CHECK(exits(whole) == std::array{0, 0, 0});
     for (const char* field : {"lower_bound_bytes", "peak_time",
-                              "caching_allocator_bytes", "in_place"}) {
+                              "caching_allocator_bytes", "in_place", "views"}) {
       Json json = whole;
       const int64_t figure = json[field];
       json[field] = figure > 0 ? figure - 1 : 1;
@@ -249,6 +250,12 @@ TEST_CASE("check, report and the judge refuse the same figures") {
     json = whole;
     json["host_bytes"] = json["host_bytes"].get<int64_t>() + 1;
     CHECK(exits(json) == std::array{2, 1, 2});
+    if (whole.contains("bodies")) {
+      json = whole;
+      json["bodies"][0]["plan"]["lower_bound_bytes"] =
+          std::numeric_limits<int64_t>::max();
+      CHECK(exits(json) == std::array{1, 1, 2});
+    }
     if (question != 0) continue;  // neither bodies nor optimizations
     json = whole;
     json["no_reuse_bytes"] = json["no_reuse_bytes"].get<int64_t>() + 1;
