@@ -27,6 +27,7 @@ Result<Json> SmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch) {
   MemoryOptimizations none = NoOptimizations();
   if (allowed.micro_batches.size() == 1)
     none.micro_batches = allowed.micro_batches;
+  none.order = allowed.order;
   MemoryOptimizations recompute = none, offload = none, all = none;
   recompute.recompute = all.recompute = Recompute::kAuto;
   offload.offload = all.offload = OffloadChoice::kAuto;

@@ -464,6 +464,12 @@ Error StepFitter::Refusal(Bytes budget) {
   };
   MemoryOptimizations near = allowed;
   near.micro_batches = {given->micro_batches()};
+  if (allowed.order != NodeOrder::kGiven) {
+    near.recompute = Recompute::kNone;
+    near.offload = OffloadChoice::kNone;
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes ordered, SmallestOnce(near));
+    add(ordered, "nodes in another order");
+  }
   near.recompute = Recompute::kAuto;
   near.offload = OffloadChoice::kNone;
   STOWAGE_ASSIGN_OR_RETURN(const Grid::Need recomputed, grid_->Smallest(near));

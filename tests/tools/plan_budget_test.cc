@@ -45,6 +45,22 @@ TEST_CASE("the order for memory moves what fits" *
                     budget})["fits"] == true);
 }
 
+TEST_CASE("a refusal names what the order for memory reaches") {
+  const Json ordered = PlanAsJson({"--model", "mlp", "--order", "memory"});
+  const int64_t need = ordered["arena_bytes"];
+  const Outcome refused =
+      RunStowage({"plan", "--model", "mlp", "--order", "memory", "--budget",
+                  StrCat(need - 1), "--fit", "none", "--json"});
+  CHECK(refused.exit_code == 1);
+  const Json json = Json::parse(refused.out);
+  CHECK(json["minimum_budget_bytes"] == need);
+  CHECK(json["minimum_budgets"]["none"] == need);
+  CHECK_MESSAGE(refused.err.find(
+                    StrCat("(", need, " bytes) with nodes in another order")) !=
+                    std::string::npos,
+                refused.err);
+}
+
 TEST_CASE("the smallest budget works, and one byte less does not") {
   const int64_t need = PlanAsJson({"--model", "mlp"})["minimum_budget_bytes"];
   const Json plan = PlanAsJson({"--model", "mlp", "--budget", StrCat(need)});
