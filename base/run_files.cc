@@ -36,6 +36,7 @@ struct RunFiles {
   std::map<std::string, std::string> inputs, outputs;
   std::unordered_set<std::string> input_names;  // as they were opened, too
   std::vector<Series> series;
+  std::map<std::string, std::string> folders;  // by place: as they were named
 };
 
 RunFiles& Files() {
@@ -67,6 +68,14 @@ Error IsOfSeries(const std::string& output, const Series& series) {
   return Clash(output, StrCat(" has a name that checkpoints of steps of ",
                               Quoted(series.path),
                               " take; give each output a name of its own"));
+}
+
+// `output` is to be a file, and the run makes a folder there, of or for `folder`.
+Error IsFolder(const std::string& output, const std::string& folder) {
+  return Clash(output,
+               StrCat(" is to be a file, and a folder by that name is made "
+                      "for ",
+                      Quoted(folder), "; give each output a name of its own"));
 }
 
 }  // namespace
@@ -104,6 +113,8 @@ Status NoteOutput(const std::string& path, const std::string& place) {
   for (const Series& series : files.series) {
     if (series.Has(place)) return IsOfSeries(path, series);
   }
+  const auto folder = files.folders.find(place);
+  if (folder != files.folders.end()) return IsFolder(path, folder->second);
   files.outputs.emplace(place, path);
   return {};
 }
@@ -120,7 +131,29 @@ Status NoteOutputs(const std::string& path, const std::string& prefix,
   for (const auto& [place, claimed] : files.outputs) {
     if (series.Has(place)) return IsOfSeries(claimed, series);
   }
+  for (const auto& [place, folder] : files.folders) {
+    if (series.Has(place)) return IsFolder(path, folder);
+  }
   files.series.push_back(series);
+  return {};
+}
+
+Status NoteFolder(const std::string& path) {
+  RunFiles& files = Files();
+  const std::lock_guard lock(files.mutex);
+  if (!files.keeps_inputs) return {};
+  std::error_code failed;
+  std::filesystem::path place = std::filesystem::weakly_canonical(path, failed);
+  if (failed) return {};  // to make it says why
+  if (place.filename().empty()) place = place.parent_path();
+  for (; place.has_relative_path(); place = place.parent_path()) {
+    const auto output = files.outputs.find(place.string());
+    if (output != files.outputs.end()) return IsFolder(output->second, path);
+    for (const Series& series : files.series) {
+      if (series.Has(place.string())) return IsFolder(series.path, path);
+    }
+    files.folders.emplace(place.string(), path);
+  }
   return {};
 }
 

@@ -43,6 +43,11 @@ Status NoteOutput(const std::string& path, const std::string& place);
 Status NoteOutputs(const std::string& path, const std::string& prefix,
                    const std::string& suffix);
 
+/// Notes that the run makes files in the folder at `path`, and makes it, with its parents,
+/// where it is not there. Error, kInvalidArgument: one of them was claimed to be a file;
+/// and NoteOutput refuses to claim them afterwards.
+Status NoteFolder(const std::string& path);
+
 }  // namespace stowage
 
 #endif  // STOWAGE_BASE_RUN_FILES_H_

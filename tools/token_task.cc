@@ -299,6 +299,14 @@ Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training) {
     STOWAGE_ASSIGN_OR_RETURN(
         const std::vector<int32_t> tokens,
         tuning.tokenizer.Encode(text, {.special = true, .add_prefix = false}));
+    if (tokens.empty()) {
+      std::cerr
+          << "stowage: the tokenizer has no token for that; say something "
+             "else"
+          << std::endl;
+      said.pop_back();
+      continue;
+    }
     WorkProgress answering("answering", "tokens");
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> answer,
                              Write(generator, tokens, options, answering));

@@ -20,8 +20,10 @@
 #include "autodiff/train_options.h"
 #include "base/hash.h"
 #include "base/input_file.h"
+#include "base/run_files.h"
 #include "base/strings.h"
 #include "nn/schedule.h"
+#include "planner/plan.h"
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_format.h"
 #include "runtime/checkpoint_shards.h"
@@ -207,6 +209,12 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
     add("shuffle", flags.arrays.shuffle);
   }
   if (spec.tuning) {
+    // What config.json or a GGUF file's header makes of the model, whatever is trained.
+    const FineTuning& model = spec.tuning->model;
+    STOWAGE_ASSIGN_OR_RETURN(
+        const Graph graph,
+        model.ModelOf(ModelPurpose::kEvaluate, model.base().max_seq())(1));
+    add("settings", StrCat("XXH64 ", HexDigest(Fingerprint(graph))));
     std::string lengths;
     for (const int64_t length : spec.tuning->lengths) {
       lengths += StrCat(lengths.empty() ? "" : ",", length);
@@ -233,9 +241,10 @@ namespace {
 
 // Those that say what was trained, and on what: losses of other runs are not compared.
 RunNotes SubjectOf(const RunNotes& notes) {
-  constexpr std::array<std::string_view, 10> kNames = {
-      "model", "onnx",    "loss",     "input-map", "tokenizer",
-      "data",  "lengths", "examples", "hold-out",  "held-out-batches"};
+  constexpr std::array<std::string_view, 11> kNames = {
+      "model",           "settings", "onnx",    "loss",     "input-map",
+      "tokenizer",       "data",     "lengths", "examples", "hold-out",
+      "held-out-batches"};
   RunNotes subject;
   std::ranges::copy_if(
       notes, std::back_inserter(subject), [&](const auto& note) {
@@ -361,6 +370,12 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   }
   const bool keeps_best =
       !checkpoint.empty() && (run.save_every > 0 || run.eval_every > 0);
+  // Before any file is claimed: a folder that is made later would take its place.
+  for (const std::string& folder :
+       {flags.log.ends_with('/') ? flags.log : "", flags.model.plan_cache,
+        flags.save_adapter}) {
+    if (!folder.empty()) STOWAGE_RETURN_IF_ERROR(NoteFolder(folder));
+  }
   STOWAGE_RETURN_IF_ERROR(
       CheckWeightsName("save-weights", flags.save_weights, true));
   STOWAGE_RETURN_IF_ERROR(
@@ -499,8 +514,8 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
     const auto load = [&] {
       return LoadCheckpoint(training.step(), values, path);
     };
-    STOWAGE_ASSIGN_OR_RETURN(done,
-                             ranks.speaks() ? GoOn(flags, run, load) : load());
+    STOWAGE_ASSIGN_OR_RETURN(
+        done, ranks.speaks() ? GoOn(flags, run, "", load) : load());
   } else if (values.own_name == nullptr) {
     if (ranks.speaks()) {
       STOWAGE_ASSIGN_OR_RETURN(
@@ -553,7 +568,8 @@ Result<int64_t> TrainFiles::GiveValues(const TrainFlags& flags,
     STOWAGE_RETURN_IF_ERROR(Start(flags, spec, session));
     return int64_t{0};
   }
-  return GoOn(flags, run, [&]() -> Result<int64_t> {
+  const std::string adapter = spec.tuning ? spec.tuning->adapter : "";
+  return GoOn(flags, run, adapter, [&]() -> Result<int64_t> {
     if (!base_.params.empty()) {
       STOWAGE_RETURN_IF_ERROR(spec.tuning->model.LoadBase(session.front()));
     }
@@ -583,6 +599,7 @@ Status TrainFiles::Start(const TrainFlags& flags, const StepSpec& spec,
 
 // Goes on from a checkpoint, whose values `load` gives.
 Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
+                                 const std::string& adapter,
                                  const std::function<Result<int64_t>()>& load) {
   STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
                            ReadCheckpointInfo(resumed_));
@@ -605,6 +622,11 @@ Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
   if (!flags.continued.empty()) {
     std::cerr << "continue: " << resumed_ << " is of step " << done << " of "
               << run.stop_at << "\n";
+    for (const std::string& origin : {flags.init, adapter}) {
+      if (origin.empty()) continue;
+      std::cerr << "continue: " << origin
+                << " counts for the beginning alone, and is not read\n";
+    }
   }
   std::cerr << std::flush;
   if (checkpoints_) {

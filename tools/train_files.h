@@ -145,7 +145,9 @@ class TrainFiles {
   Status OpenShards(const TrainFlags& flags, const StepSpec& spec,
                     const RunSpec& run, RankRun& ranks);
   Status Start(const TrainFlags& flags, const StepSpec& spec, Session& session);
+  // `adapter` is what a run that begins would begin with.
   Result<int64_t> GoOn(const TrainFlags& flags, const RunSpec& run,
+                       const std::string& adapter,
                        const std::function<Result<int64_t>()>& load);
   Status ShareHistory(RankRun& ranks);
   RunNotes AllNotes() const;

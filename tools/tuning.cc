@@ -470,8 +470,12 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
                                 " is out of range; the model takes 1 to ",
                                 model.base().max_seq(), " tokens");
   }
-  const std::string tokenizer_path =
+  std::string tokenizer_path =
       flags.tokenizer.empty() ? flags.weights : flags.tokenizer;
+  if (tokenizer_path.ends_with(".safetensors.index.json")) {
+    const std::string folder = fs::path(tokenizer_path).parent_path().string();
+    tokenizer_path = folder.empty() ? "." : folder;
+  }
   STOWAGE_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer(tokenizer_path));
   if (tokenizer.size() > model.base().vocabulary()) {
     return InvalidArgumentError("[finetune] the tokenizer has ",
@@ -509,6 +513,11 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
         const std::vector<int32_t> tokens,
         tokenizer.Encode(flags.prompt, {.add_prefix = false}));
     prompt.insert(prompt.end(), tokens.begin(), tokens.end());
+    if (prompt.empty()) {
+      return InvalidArgumentError("[prompt] the tokenizer has no token for ",
+                                  Quoted(flags.prompt),
+                                  "; give a text that it has tokens for");
+    }
   }
   return Tuning{.model = std::move(model),
                 .tokenizer = std::move(tokenizer),

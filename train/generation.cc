@@ -225,7 +225,11 @@ Status Generator::Read(std::span<const int32_t> text) {
 
 Result<std::vector<int32_t>> Generator::Continue(
     std::span<const int32_t> text, const GenerationOptions& options) {
-  STOWAGE_CHECK(!text.empty());
+  if (text.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[generate] there is no token to go on from; expected one at "
+                 "least"};
+  }
   STOWAGE_RETURN_IF_ERROR(CheckSampler(options.sampler));
   std::vector<int32_t> all(text.begin(), text.end());
   std::mt19937_64 random(options.seed);

@@ -57,6 +57,18 @@ TEST_CASE("what a run reads it does not write") {
   REQUIRE(second->Replace("figures").ok());
   CHECK(ReadAll(whole) == "numbers");
 
+  // A folder that the run makes, and its parents, are no files of the run.
+  REQUIRE(NoteFolder(folder + "/new/inner/").ok());
+  const auto taken = OutputFile::Claim(folder + "/new");
+  REQUIRE_FALSE(taken.ok());
+  CHECK(taken.error().code == ErrorCode::kInvalidArgument);
+  CHECK(taken.error().message.find(
+            "is to be a file, and a folder by that name is made for \"" +
+            folder + "/new/inner/\"") != std::string::npos);
+  CHECK(OutputFile::Claim(folder + "/newer").ok());
+  CHECK_FALSE(NoteFolder(folder + "/newer/inner").ok());
+  CHECK(NoteFolder(folder + "/apart").ok());
+
   const std::string output = WrittenFile(folder + "/output");
   REQUIRE(OutputFile::Claim(output).ok());
   fs::create_symlink(output, folder + "/to output");

@@ -638,6 +638,65 @@ TEST_CASE("an end of texts beyond the vocabulary is named where it is learnt") {
   CHECK(Contains(learnt.err, "these keys are not read: \"id\" of 1\n"));
 }
 
+TEST_CASE("a resumed run tells that the model's settings changed") {
+  const std::string folder = TempPath("settings");
+  std::filesystem::copy(StrCat(kModels, "llama"), folder,
+                        std::filesystem::copy_options::recursive |
+                            std::filesystem::copy_options::overwrite_existing);
+  const std::string checkpoint = TempPath("settings.safetensors");
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {
+        "finetune", "--weights", folder,  "--tokenizer", Tokenizer(),
+        "--data",   Story(),     "--seq", "8",           "--batch",
+        "2",        "--sample",  "0",     "--device",    "cpu"};
+    all.insert(all.end(), more.begin(), more.end());
+    return RunStowage(all);
+  };
+  const Outcome first = run({"--steps", "1", "--save", checkpoint});
+  REQUIRE_MESSAGE(first.exit_code == 0, first.err);
+  const Outcome same = run({"--steps", "2", "--resume", checkpoint});
+  CHECK(same.exit_code == 0);
+  CHECK_MESSAGE(!Contains(same.err, "resume: settings"), same.err);
+  Json config = Json::parse(ReadAll(folder + "/config.json"));
+  config["rms_norm_eps"] = 0.5;
+  WriteTemp("settings/config.json", config.dump());
+  const Outcome other = run({"--steps", "2", "--resume", checkpoint});
+  CHECK(other.exit_code == 0);
+  CHECK_MESSAGE(Contains(other.err, "resume: settings was XXH64 "), other.err);
+}
+
+TEST_CASE("a prompt without tokens is refused, and a line without is told") {
+  const Outcome prompt = RunStowage(Arguments(
+      "gpt2", {"--data", Story(), "--sample", "3", "--prompt", "12"}));
+  CHECK(prompt.exit_code == 2);
+  CHECK_MESSAGE(
+      Contains(prompt.err, "[prompt] the tokenizer has no token for \"12\""),
+      prompt.err);
+}
+
+TEST_CASE("a run that goes on says what counted for its beginning alone") {
+  const std::string checkpoint = TempPath("begun.safetensors");
+  const std::string adapter = TempPath("begun");
+  const Outcome first = RunStowage(
+      Arguments("gpt2", {"--data", Story(), "--steps", "1", "--sample", "0",
+                         "--save-adapter", adapter}));
+  REQUIRE_MESSAGE(first.exit_code == 0, first.err);
+  const auto go_on = [&](const char* stop) {
+    return RunStowage(Arguments(
+        "gpt2",
+        {"--data", Story(), "--steps", "4", "--stop-at", stop, "--sample", "0",
+         "--adapter", adapter, "--continue", checkpoint}));
+  };
+  const Outcome begun = go_on("1");
+  REQUIRE_MESSAGE(begun.exit_code == 0, begun.err);
+  CHECK(!Contains(begun.err, "counts for the beginning alone"));
+  const Outcome later = go_on("2");
+  CHECK(later.exit_code == 0);
+  CHECK_MESSAGE(Contains(later.err, StrCat("continue: ", adapter,
+                                           " counts for the beginning alone")),
+                later.err);
+}
+
 TEST_CASE("samples are drawn among the likeliest") {
   const auto sample = [](const std::vector<std::string>& flags) {
     std::vector<std::string> all = {"--data",   Story(), "--steps",  "1",
