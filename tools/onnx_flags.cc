@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <iostream>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -359,6 +360,19 @@ Result<Source> SourceOf(
   return source;
 }
 
+void TellUnreadArrays(const std::vector<NamedArray>& arrays,
+                      const std::set<std::string>& read) {
+  std::string unread;
+  for (const NamedArray& each : arrays) {
+    if (read.contains(each.name)) continue;
+    unread += StrCat(unread.empty() ? "" : ", ", Quoted(each.name));
+  }
+  if (unread.empty()) return;
+  std::cerr << WithoutControls(
+                   StrCat("[data] no input reads these arrays: ", unread))
+            << std::endl;
+}
+
 }  // namespace
 
 Result<ExampleOrder> ParseExampleOrder(std::string_view text) {
@@ -415,6 +429,7 @@ Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
   STOWAGE_ASSIGN_OR_RETURN(const Graph graph, spec.training.model(batch));
   std::vector<Source> sources;
   std::optional<int64_t> examples;
+  std::set<std::string> read;  // names that inputs have
   for (const ValueId id : graph.Leaves(Role::kInput)) {
     const ValueInfo& input = graph.value(id);
     const bool is_scalar = input.type.shape.rank() == 0;
@@ -435,8 +450,11 @@ Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
       STOWAGE_RETURN_IF_ERROR(CheckRange(*source.examples, *end, input.name));
     }
     examples = count;
+    read.insert(input.name);
+    read.insert(NameInFile(graph, input.name));
     sources.push_back(std::move(source));
   }
+  if (options.share.rank == 0) TellUnreadArrays(*spec.arrays, read);
   STOWAGE_ASSIGN_OR_RETURN(Parts parts,
                            PartsOf(spec, examples.value_or(1), options));
   return std::unique_ptr<Task>(std::make_unique<ArraysTask>(
@@ -515,17 +533,30 @@ void AddInputMapOption(Options& options, ArrayFlags* flags) {
                   "takes, if it is not called so; may be repeated");
 }
 
+namespace {
+
+Error GivenTwice(std::string_view option, const std::string& name) {
+  return InvalidArgumentError("[", option, "] ", Quoted(name),
+                              " is given twice; give it once");
+}
+
+}  // namespace
+
 Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(OnnxModel model, ReadOnnx(onnx.file));
   OnnxBuildOptions options{.trainable = onnx.trainable,
                            .stand_ins = onnx.stand_ins};
   for (const std::string& text : onnx.dims) {
     STOWAGE_ASSIGN_OR_RETURN(const auto dim, ParsePair("dim", text));
+    if (options.dims.contains(dim.first)) return GivenTwice("dim", dim.first);
     STOWAGE_ASSIGN_OR_RETURN(options.dims[dim.first],
                              ParseSize("dim", dim.second));
   }
   for (const std::string& text : onnx.shapes) {
     STOWAGE_ASSIGN_OR_RETURN(const auto shape, ParsePair("shape", text));
+    if (options.shapes.contains(shape.first)) {
+      return GivenTwice("shape", shape.first);
+    }
     STOWAGE_ASSIGN_OR_RETURN(options.shapes[shape.first],
                              ParseDims(shape.second));
   }

@@ -1,6 +1,7 @@
 #include "tools/task.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <span>
@@ -410,6 +411,9 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
                                spec.images->labels * SizeOf(DType::kI32))));
     return std::unique_ptr<Task>(std::make_unique<ImageTask>(
         spec.images, batch, seed, spec.info.augmentation, share));
+  }
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored)) {
+    return ReadFile(path).error();
   }
   if (spec.info.data == ModelData::kPixels) {
     return Error{

@@ -133,7 +133,9 @@ Result<Operands> WrittenOut(ImportedNode& node, const Scope& scope,
   }
   if (goes_on && !loop.iterations) {
     return node.Unsupported(StrCat("does not end within ", most,
-                                   " iterations, and has no number of them"));
+                                   " iterations, and has no number of them, or "
+                                   "one above ",
+                                   kMaxIterations));
   }
   Operands results = std::move(carried);
   for (size_t k = 0; k < loop.stacked; ++k) {

@@ -247,6 +247,26 @@ TEST_CASE("arrays are looked at before the first step") {
             .starts_with("stowage: [data] \"labels\" [1] is -1; "));
 }
 
+TEST_CASE("arrays that no input reads are told") {
+  auto arrays = ParseNpz(ReadAll(kData), kData);
+  REQUIRE(arrays.ok());
+  arrays->push_back({"weights of examples", arrays->front().array});
+  std::vector<std::string> arguments = Command(kNet, 1);
+  const Outcome all = RunStowage(arguments);
+  CHECK(all.err.find("weights of examples") == std::string::npos);
+  std::replace(arguments.begin(), arguments.end(), std::string(kData),
+               WriteTemp("more.npz", *NpzBytes(*arrays)));
+  const Outcome outcome = RunStowage(arguments);
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.err.find("[data] no input reads these arrays: ") !=
+        std::string::npos);
+  CHECK(outcome.err.find("\"weights of examples\"") != std::string::npos);
+  arguments.insert(arguments.end(), {"--dim", "N=4", "--dim", "N=8"});
+  const Outcome twice = RunStowage(arguments);
+  CHECK(twice.exit_code == 2);
+  CHECK(twice.err.find("[dim] \"N\" is given twice") != std::string::npos);
+}
+
 TEST_CASE("arrays may change names") {
   const auto arrays = ParseNpz(ReadAll(kData), kData);
   REQUIRE(arrays.ok());
