@@ -97,12 +97,15 @@ def ours(program, tokenizer, rows, rounds):
             took = [float(word) for word in done.stdout.split()]
             best = min(best or took, took, key=lambda t: t[1])
         data = pathlib.Path(names[2]).read_bytes()
-    ids, at = [], 0
+    pairs, at = [], 0
     while at < len(data):
         count, = struct.unpack_from("<I", data, at)
-        ids.append(list(struct.unpack_from(f"<{count}i", data, at + 4)))
+        ids = list(struct.unpack_from(f"<{count}i", data, at + 4))
         at += 4 + 4 * count
-    return ids, best
+        size, = struct.unpack_from("<I", data, at)
+        pairs.append((ids, data[at + 4:at + 4 + size]))
+        at += 4 + size
+    return pairs, best
 
 
 def theirs(tokenizer, rows, rounds):
@@ -112,7 +115,16 @@ def theirs(tokenizer, rows, rounds):
         start = time.perf_counter()
         encoded = [tokenizer.encode(t, add_special_tokens=False) for t in texts]
         best = min(best, time.perf_counter() - start)
-    return [e.ids for e in encoded], best
+    return [(e.ids, tokenizer.decode(e.ids, skip_special_tokens=False)) for e in encoded], best
+
+
+def differs(got, want):
+    if got[0] != want[0]:
+        return True
+    try:
+        return got[1].decode("utf-8") != want[1]
+    except UnicodeDecodeError:
+        return False
 
 
 def main():
@@ -138,15 +150,16 @@ def main():
             got, (read, encode, decode) = ours(
                 options.program, tokenizer, rows, options.rounds)
             want, seconds = theirs(tokenizer, rows, options.rounds)
-            differ = [i for i, pair in enumerate(zip(got, want)) if pair[0] != pair[1]]
+            differ = [i for i, pair in enumerate(zip(got, want)) if differs(*pair)]
             wrong += len(differ)
-            tokens = sum(map(len, want))
+            tokens = sum(len(ids) for ids, _ in want)
             print(f"{name}, {what}: {len(differ)} of {len(rows)} texts differ; "
                   f"{tokens} tokens of {sum(map(len, rows))} bytes; tokens/s "
                   f"{tokens / encode:,.0f} against {tokens / seconds:,.0f}; decoding "
                   f"{tokens / decode:,.0f}; read in {read:.3f} s", flush=True)
             for i in differ[:3]:
-                print("  ", rows[i][:200], got[i][:20], want[i][:20])
+                print("  ", rows[i][:200], got[i][0][:20], want[i][0][:20], got[i][1][:200],
+                      want[i][1][:200])
     return 1 if wrong else 0
 
 

@@ -4,8 +4,9 @@
 //   encode_texts TOKENIZER TEXTS OUT
 //
 // TEXTS holds a text as its length in bytes, 32 bits, and the bytes, over and over; OUT
-// gets the number of its ids, 32 bits, and the ids likewise. The seconds that reading
-// the tokenizer, encoding and decoding took go to stdout.
+// gets for each the number of its ids, 32 bits, and the ids, then the text that they are
+// decoded to, likewise. The seconds that reading the tokenizer, encoding and decoding
+// took go to stdout.
 
 #include <chrono>
 #include <cstdint>
@@ -55,17 +56,23 @@ int main(int argc, char** argv) {
   }
   const double encode = Seconds(start);
   start = Clock::now();
+  std::vector<std::string> decoded;
   for (const std::vector<int32_t>& ids : all) {
-    const auto text = tokenizer->Decode(ids);
+    auto text = tokenizer->Decode(ids);
     if (!text.ok()) return Fail(text.error().message);
+    decoded.push_back(std::move(*text));
   }
   const double decode = Seconds(start);
   std::string out;
-  for (const std::vector<int32_t>& ids : all) {
-    const auto count = static_cast<uint32_t>(ids.size());
+  const auto append = [&](const auto& values) {
+    const auto count = static_cast<uint32_t>(values.size());
     out.append(reinterpret_cast<const char*>(&count), sizeof(count));
-    out.append(reinterpret_cast<const char*>(ids.data()),
-               ids.size() * sizeof(int32_t));
+    out.append(reinterpret_cast<const char*>(values.data()),
+               values.size() * sizeof(values[0]));
+  };
+  for (size_t i = 0; i < all.size(); ++i) {
+    append(all[i]);
+    append(decoded[i]);
   }
   const auto written = stowage::OutputFile::Claim(argv[3]);
   if (!written.ok()) return Fail(written.error().message);

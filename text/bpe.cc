@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <queue>
-#include <unordered_map>
 
 #include "base/errors.h"
 #include "base/hash.h"
 #include "base/strings.h"
+#include "text/byte_alphabet.h"
 #include "text/utf8.h"
 
 namespace stowage::text {
@@ -16,76 +17,17 @@ namespace {
 constexpr size_t kShort =
     32;  // bytes up to which looking at all pairs is quicker
 
-// Printable bytes are their own characters; the others follow from U+0100 on.
-bool IsPrintable(unsigned byte) {
-  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) ||
-         byte >= 0xAE;
-}
-
-std::array<char32_t, 256> Alphabet() {
-  std::array<char32_t, 256> alphabet{};
-  char32_t next = 0x100;
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    alphabet[byte] = IsPrintable(byte) ? byte : next++;
-  }
-  return alphabet;
-}
-
-// Reads what is written in the alphabet.
-class AlphabetReader {
- public:
-  AlphabetReader() {
-    bytes_.fill(-1);
-    const auto alphabet = Alphabet();
-    for (unsigned byte = 0; byte < 256; ++byte) {
-      bytes_[alphabet[byte]] = static_cast<int>(byte);
-    }
-  }
-  // The bytes of `token`; nothing when it holds another character.
-  std::optional<std::string> Read(std::string_view token) const {
-    std::string bytes;
-    while (!token.empty()) {
-      const Character c = FirstCharacter(token);
-      if (!c.well_formed || c.code >= bytes_.size() || bytes_[c.code] < 0) {
-        return std::nullopt;
-      }
-      bytes += static_cast<char>(bytes_[c.code]);
-      token.remove_prefix(c.bytes);
-    }
-    return bytes;
-  }
-
- private:
-  std::array<int, 0x144> bytes_{};
-};
-
 }  // namespace
 
-std::string InAlphabet(std::string_view bytes) {
-  const auto alphabet = Alphabet();
-  std::string out;
-  for (const char c : bytes) {
-    AppendUtf8(alphabet[static_cast<unsigned char>(c)], &out);
-  }
-  return out;
-}
-
-Result<Bpe> Bpe::Create(const std::vector<std::string>& tokens,
-                        const std::vector<std::string>& merges,
-                        const BpeOptions& options) {
-  Bpe bpe;
-  bpe.options_ = options;
-  bpe.byte_ids_.fill(-1);
-  const AlphabetReader alphabet;
-  std::unordered_map<std::string_view, int32_t> id_of;
+Result<Bpe::Ids> Bpe::Place(const std::vector<std::string>& tokens) {
+  byte_ids_.fill(-1);
+  Ids id_of;
   id_of.reserve(tokens.size());
-  bpe.starts_.reserve(tokens.size() + 1);
-  bpe.starts_.push_back(0);
   for (size_t i = 0; i < tokens.size(); ++i) {
     const auto id = static_cast<int32_t>(i);
-    const std::optional<std::string> bytes = alphabet.Read(tokens[i]);
-    bpe.bytes_ += bytes ? *bytes : tokens[i];
-    bpe.starts_.push_back(static_cast<uint32_t>(bpe.bytes_.size()));
+    const std::optional<std::string> bytes =
+        options_.characters ? std::nullopt : OfAlphabet(tokens[i]);
+    texts_.Add(bytes ? *bytes : tokens[i]);
     if (tokens[i].empty()) continue;
     const auto [there, is_new] = id_of.emplace(tokens[i], id);
     if (!is_new) {
@@ -93,14 +35,43 @@ Result<Bpe> Bpe::Create(const std::vector<std::string>& tokens,
                                   " are both ", Quoted(tokens[i]),
                                   "; expected each once");
     }
-    if (bytes && bytes->size() == 1) {
-      bpe.byte_ids_[static_cast<unsigned char>(bytes->front())] = id;
-    }
+    AddUnit(tokens[i], bytes ? *bytes : "", id);
   }
+  return id_of;
+}
 
+// Keeps the token where it is a unit: a byte or a character.
+void Bpe::AddUnit(std::string_view token, std::string_view bytes, int32_t id) {
+  if (bytes.size() == 1) {
+    byte_ids_[static_cast<unsigned char>(bytes.front())] = id;
+  }
+  if (!options_.characters) return;
+  const Character first = FirstCharacter(token);
+  if (first.bytes == token.size()) character_ids_[first.code] = id;
+  if (const auto byte = ByteOfToken(token)) byte_ids_[*byte] = id;
+}
+
+void Bpe::PlaceMerges(const std::vector<Merge>& merges) {
   const size_t slots = std::bit_ceil(2 * merges.size() + 2);
-  bpe.merges_.resize(slots);
-  bpe.merge_shift_ = 64 - std::countr_zero(slots);
+  merges_.resize(slots);
+  merge_shift_ = 64 - std::countr_zero(slots);
+  for (const Merge& merge : merges) {
+    size_t slot = SlotOf(merge.pair);
+    while (merges_[slot].pair != kNoPair && merges_[slot].pair != merge.pair) {
+      slot = (slot + 1) & (slots - 1);
+    }
+    merges_[slot] = merge;
+  }
+}
+
+Result<Bpe> Bpe::Create(const std::vector<std::string>& tokens,
+                        const std::vector<std::string>& merges,
+                        const BpeOptions& options) {
+  Bpe bpe;
+  bpe.options_ = options;
+  STOWAGE_ASSIGN_OR_RETURN(const Ids id_of, bpe.Place(tokens));
+  std::vector<Merge> all;
+  all.reserve(merges.size());
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const std::string_view merge = merges[rank];
     const size_t space = merge.find(' ');
@@ -126,14 +97,77 @@ Result<Bpe> Bpe::Create(const std::vector<std::string>& tokens,
       }
       ids[i] = found->second;
     }
-    const uint64_t pair = PairOf(ids[0], ids[1]);
-    size_t slot = bpe.SlotOf(pair);
-    while (bpe.merges_[slot].pair != kNoPair &&
-           bpe.merges_[slot].pair != pair) {
-      slot = (slot + 1) & (slots - 1);
-    }
-    bpe.merges_[slot] = {pair, static_cast<uint32_t>(rank), ids[2]};
+    all.push_back(
+        {PairOf(ids[0], ids[1]), static_cast<uint32_t>(rank), ids[2]});
   }
+  bpe.PlaceMerges(all);
+  bpe.KeepWholeWords();
+  return bpe;
+}
+
+// What stands for a character in merges.
+int32_t Bpe::UnitOf(std::string_view character) const {
+  const char32_t code = FirstCharacter(character).code;
+  const auto found = character_ids_.find(code);
+  if (found != character_ids_.end()) return found->second;
+  return by_scores_ ? size() + static_cast<int32_t>(code) : -1;
+}
+
+// The merges that give a token: of all its two parts that are tokens or characters.
+void Bpe::AddSplits(std::string_view token, const Merge& merge,
+                    const Ids& id_of, std::vector<Merge>* merges) const {
+  const auto symbol = [&](std::string_view part) {
+    if (FirstCharacter(part).bytes == part.size()) return UnitOf(part);
+    const auto found = id_of.find(part);
+    return found == id_of.end() ? -1 : found->second;
+  };
+  for (size_t at = FirstCharacter(token).bytes; at < token.size();
+       at += FirstCharacter(token.substr(at)).bytes) {
+    const int32_t left = symbol(token.substr(0, at));
+    const int32_t right = symbol(token.substr(at));
+    if (left >= 0 && right >= 0) {
+      merges->push_back({PairOf(left, right), merge.rank, merge.id});
+    }
+  }
+}
+
+Result<Bpe> Bpe::ByScores(const std::vector<std::string>& tokens,
+                          const std::vector<double>& scores,
+                          const std::vector<int32_t>& apart,
+                          const BpeOptions& options) {
+  Bpe bpe;
+  bpe.options_ = options;
+  bpe.by_scores_ = true;
+  STOWAGE_ASSIGN_OR_RETURN(Ids id_of, bpe.Place(tokens));
+  for (const int32_t id : apart) {
+    const std::string& token = tokens[static_cast<size_t>(id)];
+    if (token.empty()) continue;
+    id_of.erase(token);
+    const Character first = FirstCharacter(token);
+    if (first.bytes == token.size()) bpe.character_ids_.erase(first.code);
+  }
+  // Pairs of one score are merged from the left.
+  std::vector<double> ranks;
+  for (const auto& [token, id] : id_of) {
+    ranks.push_back(scores[static_cast<size_t>(id)]);
+  }
+  std::ranges::sort(ranks, std::greater<>());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  std::vector<Merge> all;
+  for (const auto& [token, id] : id_of) {
+    if (token.size() > kMaxScoredToken) {
+      return UnsupportedError("[text] the token ", id, " has ", token.size(),
+                              " bytes; at most ", kMaxScoredToken,
+                              " are read where merges go by scores");
+    }
+    const auto rank =
+        std::ranges::lower_bound(ranks, scores[static_cast<size_t>(id)],
+                                 std::greater<>()) -
+        ranks.begin();
+    bpe.AddSplits(token, {kNoPair, static_cast<uint32_t>(rank), id}, id_of,
+                  &all);
+  }
+  bpe.PlaceMerges(all);
   bpe.KeepWholeWords();
   return bpe;
 }
@@ -183,8 +217,7 @@ void Bpe::Encode(std::string_view word, std::vector<int32_t>* ids) const {
   MergeWord(word, ids);
 }
 
-void Bpe::MergeWord(std::string_view word, std::vector<int32_t>* ids) const {
-  const size_t begin = ids->size();
+void Bpe::AppendBytes(std::string_view word, std::vector<int32_t>* ids) const {
   bool after_unknown = false;
   for (const char c : word) {
     const int32_t id = byte_ids_[static_cast<unsigned char>(c)];
@@ -195,11 +228,84 @@ void Bpe::MergeWord(std::string_view word, std::vector<int32_t>* ids) const {
     }
     after_unknown = id < 0;
   }
+}
+
+// Falls back to the tokens of the character's bytes, if it has all of them.
+bool Bpe::AppendFallback(std::string_view character,
+                         std::vector<int32_t>* ids) const {
+  if (!options_.byte_fallback) return false;
+  const size_t before = ids->size();
+  for (const char c : character) {
+    const int32_t id = byte_ids_[static_cast<unsigned char>(c)];
+    if (id < 0) {
+      ids->resize(before);
+      return false;
+    }
+    ids->push_back(id);
+  }
+  return true;
+}
+
+// An unknown character waits for the next one that has a token: where some bytes have
+// tokens and others none, those of later characters come first, as in `tokenizers`.
+void Bpe::AppendCharacters(std::string_view word,
+                           std::vector<int32_t>* ids) const {
+  bool waits = false;
+  while (!word.empty()) {
+    const std::string_view character =
+        word.substr(0, FirstCharacter(word).bytes);
+    word.remove_prefix(character.size());
+    const int32_t id = UnitOf(character);
+    if (id >= 0) {
+      if (waits) ids->push_back(*options_.unknown);
+      waits = false;
+      ids->push_back(id);
+    } else if (!AppendFallback(character, ids) && options_.unknown) {
+      if (waits && !options_.fuse_unknown) ids->push_back(*options_.unknown);
+      waits = true;
+    }
+  }
+  if (waits) ids->push_back(*options_.unknown);
+}
+
+// Once all is merged, characters without a token become bytes, or unknown.
+void Bpe::ReplaceUnits(std::vector<int32_t>* ids, size_t begin) const {
+  const auto first = ids->begin() + static_cast<ptrdiff_t>(begin);
+  if (std::none_of(first, ids->end(),
+                   [&](int32_t id) { return id >= size(); })) {
+    return;
+  }
+  const std::vector<int32_t> merged(first, ids->end());
+  ids->resize(begin);
+  bool after_unknown = false;
+  for (const int32_t id : merged) {
+    std::string character;
+    if (id >= size())
+      AppendUtf8(static_cast<char32_t>(id - size()), &character);
+    const bool is_unknown = id >= size() && !AppendFallback(character, ids);
+    if (id < size()) {
+      ids->push_back(id);
+    } else if (is_unknown && options_.unknown &&
+               !(after_unknown && options_.fuse_unknown)) {
+      ids->push_back(*options_.unknown);
+    }
+    after_unknown = is_unknown;
+  }
+}
+
+void Bpe::MergeWord(std::string_view word, std::vector<int32_t>* ids) const {
+  const size_t begin = ids->size();
+  if (options_.characters) {
+    AppendCharacters(word, ids);
+  } else {
+    AppendBytes(word, ids);
+  }
   if (ids->size() - begin <= kShort) {
     MergeShort(ids, begin);
   } else {
     MergeLong(ids, begin);
   }
+  if (by_scores_) ReplaceUnits(ids, begin);
 }
 
 // Looks at all pairs for each merge.

@@ -1,12 +1,15 @@
 #ifndef STOWAGE_TEXT_BPE_H_
 #define STOWAGE_TEXT_BPE_H_
 
-// Byte-level byte pair encoding (R. Sennrich et al., 2016; GPT-2): a word's bytes are
-// tokens, and of all neighbours those are merged that stand first in the list of
-// merges, the leftmost first, until none stands there.
+// Byte pair encoding (R. Sennrich et al., 2016): a word's units are tokens, and of all
+// neighbours those are merged that come first in the list of merges, the leftmost
+// first, until none is in it.
 //
-// Tokens are written in an alphabet of 256 printable characters, one for each byte:
-// "Ġthe" is " the".
+// The units of GPT-2 and its kind are bytes, and tokens are written in an alphabet of 256
+// printable characters, one for each byte: "Ġthe" is " the". Those of SentencePiece are
+// characters; one without a token is its bytes, "<0xE2>" and so on, or unknown. Its files
+// have scores in place of merges: of the pairs that together are a token, that of the
+// highest score is merged first.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(Bpe bpe, Bpe::Create(tokens, merges, {}));
 //   bpe.Encode(" the", &ids);
@@ -17,18 +20,25 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
+#include "text/token_texts.h"
 
 namespace stowage::text {
+
+/// The longest token that Bpe::ByScores takes, in bytes.
+inline constexpr size_t kMaxScoredToken = 512;
 
 struct BpeOptions {
   // A word that is a token is that token, however merges would go.
   bool ignore_merges = false;
-  // Takes the place of bytes that have no token, which are left out without one.
+  // Takes the place of units that have no token, which are left out without one.
   std::optional<int32_t> unknown = std::nullopt;
-  bool fuse_unknown = false;  // of several bytes in a row
+  bool fuse_unknown = false;   // of several units in a row
+  bool characters = false;     // units are characters, else bytes
+  bool byte_fallback = false;  // a character without a token is its bytes
 };
 
 class Bpe {
@@ -40,18 +50,23 @@ class Bpe {
                             const std::vector<std::string>& merges,
                             const BpeOptions& options);
 
+  /// `scores` by id; no text becomes one of the ids `apart`. Precondition:
+  /// options.characters, a finite score for each token. Errors kInvalidArgument: two ids
+  /// with one token; kUnsupported: a token longer than kMaxScoredToken. O(n L) for n
+  /// bytes of tokens of at most L.
+  static Result<Bpe> ByScores(const std::vector<std::string>& tokens,
+                              const std::vector<double>& scores,
+                              const std::vector<int32_t>& apart,
+                              const BpeOptions& options);
+
   /// Appends the tokens of one word. O(n log n) for n bytes.
   void Encode(std::string_view word, std::vector<int32_t>* ids) const;
 
   /// How many ids there are; some may be without a token.
-  int32_t size() const { return static_cast<int32_t>(starts_.size()) - 1; }
+  int32_t size() const { return texts_.size(); }
   /// The bytes that the token stands for; what is not in the alphabet stands for
   /// itself. Empty where the id has no token. Precondition: 0 <= id < size().
-  std::string_view Bytes(int32_t id) const {
-    const auto at = static_cast<size_t>(id);
-    return std::string_view(bytes_).substr(starts_[at],
-                                           starts_[at + 1] - starts_[at]);
-  }
+  std::string_view Bytes(int32_t id) const { return texts_[id]; }
 
  private:
   // The merge of a pair of ids, in a table with open addressing.
@@ -60,6 +75,7 @@ class Bpe {
     uint32_t rank = kNever;
     int32_t id = 0;
   };
+  using Ids = std::unordered_map<std::string_view, int32_t>;
   static constexpr uint64_t kNoPair = ~uint64_t{0};
   static constexpr uint32_t kNever = std::numeric_limits<uint32_t>::max();
 
@@ -70,26 +86,37 @@ class Bpe {
   size_t SlotOf(uint64_t pair) const {
     return static_cast<size_t>(pair * 0x9E3779B97F4A7C15u >> merge_shift_);
   }
+  Result<Ids> Place(const std::vector<std::string>& tokens);
+  void AddUnit(std::string_view token, std::string_view bytes, int32_t id);
+  void PlaceMerges(const std::vector<Merge>& merges);
+  void AddSplits(std::string_view token, const Merge& merge, const Ids& id_of,
+                 std::vector<Merge>* merges) const;
+  int32_t UnitOf(std::string_view character) const;
   const Merge& Find(int32_t left, int32_t right) const;
+  void AppendBytes(std::string_view word, std::vector<int32_t>* ids) const;
+  void AppendCharacters(std::string_view word, std::vector<int32_t>* ids) const;
+  bool AppendFallback(std::string_view character,
+                      std::vector<int32_t>* ids) const;
+  void ReplaceUnits(std::vector<int32_t>* ids, size_t begin) const;
   void MergeShort(std::vector<int32_t>* ids, size_t begin) const;
   void MergeLong(std::vector<int32_t>* ids, size_t begin) const;
   void MergeWord(std::string_view word, std::vector<int32_t>* ids) const;
   size_t WordSlot(std::string_view word) const;
   void KeepWholeWords();
 
-  std::string bytes_;                    // of all tokens
-  std::vector<uint32_t> starts_;         // by id, and the end
-  std::array<int32_t, 256> byte_ids_{};  // -1: no token
+  TokenTexts texts_;
+  std::array<int32_t, 256> byte_ids_{};  // of bytes, or "<0x00>" on; -1: none
+  std::unordered_map<char32_t, int32_t> character_ids_;
   std::vector<Merge> merges_;
   int merge_shift_ = 63;
   // Words that are one token, by their bytes: most of a text. -1: free.
   std::vector<int32_t> words_;
   size_t longest_word_ = 0;
+  // Characters without a token may be parts of merges: their unit is size() and their
+  // code, until all is merged.
+  bool by_scores_ = false;
   BpeOptions options_;
 };
-
-/// `bytes` in the alphabet that tokens are written in.
-std::string InAlphabet(std::string_view bytes);
 
 }  // namespace stowage::text
 

@@ -129,7 +129,9 @@ Result<TokenizerParts> PartsOf(GgufTokenizer gguf) {
   }
   parts.tokens = std::move(gguf.tokens);
   parts.merges = std::move(gguf.merges);
-  parts.nfc = gguf.pre == "qwen2";
+  if (gguf.pre == "qwen2") {
+    parts.normalizer.push_back({.kind = NormalizerKind::kNfc});
+  }
   parts.ignore_merges = gguf.pre == "llama-bpe";
   return parts;
 }

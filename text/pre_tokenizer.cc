@@ -1,9 +1,10 @@
 #include "text/pre_tokenizer.h"
 
-#include <algorithm>
+#include <functional>
 #include <utility>
 
-#include "base/strings.h"
+#include "base/errors.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 namespace stowage {
@@ -41,25 +42,153 @@ namespace {
 // Each step cuts within what the one before has cut, one call within another.
 constexpr size_t kMaxSteps = 64;
 
+using Found = WordPattern::Found;
+
+// A stretch of text that one step takes.
+struct Span {
+  size_t begin = 0, end = 0;
+};
+
+template <typename Holds>
+size_t RunLength(std::string_view text, const Holds& holds) {
+  size_t end = 0;
+  while (end < text.size()) {
+    const Character c = FirstCharacter(text.substr(end));
+    if (!holds(c.code)) break;
+    end += c.bytes;
+  }
+  return end;
+}
+
+// The first character at or after `from` that `holds`.
+template <typename Holds>
+Found FindCharacter(std::string_view text, size_t from, const Holds& holds,
+                    Span* span) {
+  const size_t begin = from + RunLength(text.substr(from),
+                                        [&](char32_t c) { return !holds(c); });
+  if (begin == text.size()) return Found::kNo;
+  *span = {begin, begin + FirstCharacter(text.substr(begin)).bytes};
+  return Found::kYes;
+}
+
+// Letters and the like, else what is neither such nor white space.
+Found FindWord(std::string_view text, size_t from, Span* span) {
+  const size_t begin = from + LeadingSpace(text.substr(from));
+  if (begin == text.size()) return Found::kNo;
+  const std::string_view rest = text.substr(begin);
+  const bool is_word = IsWordCharacter(FirstCharacter(rest).code);
+  const size_t size = RunLength(rest, [&](char32_t c) {
+    return !IsWhiteSpace(c) && IsWordCharacter(c) == is_word;
+  });
+  *span = {begin, begin + size};
+  return Found::kYes;
+}
+
+Found FindLiteral(std::string_view text, std::string_view literal, size_t from,
+                  Span* span) {
+  const size_t begin = text.find(literal, from);
+  if (begin == std::string_view::npos) return Found::kNo;
+  *span = {begin, begin + literal.size()};
+  return Found::kYes;
+}
+
+// With `mark` in place of each space, and before it where `prefix` says so.
+std::string WithMetaspace(std::string_view piece, const PreTokenizerStep& step,
+                          bool is_first) {
+  std::string marked;
+  for (const char c : piece) {
+    if (c == ' ') {
+      marked += step.pattern;
+    } else {
+      marked += c;
+    }
+  }
+  const bool has_prefix = step.prefix == MetaspacePrefix::kAlways ||
+                          (step.prefix == MetaspacePrefix::kFirst && is_first);
+  if (has_prefix && !marked.starts_with(step.pattern)) {
+    marked.insert(0, step.pattern);
+  }
+  return marked;
+}
+
+Status CheckStep(const PreTokenizerStep& step) {
+  const bool needs_text = step.kind == PreTokenizerKind::kLiteral ||
+                          step.kind == PreTokenizerKind::kMetaspace;
+  if (!needs_text || !step.pattern.empty()) return {};
+  return InvalidArgumentError(
+      "[text] a pre-tokenizer cuts at the empty text; expected a text of at "
+      "least a character");
+}
+
+// The pieces that a step's matches and what is between them make.
+class Parts {
+ public:
+  using PassOn = std::function<Status(const Span&)>;
+  Parts(const PreTokenizerStep& step, PassOn pass_on)
+      : step_(step), pass_on_(std::move(pass_on)) {}
+
+  Status Add(const Span& span, bool matched) {
+    if (span.begin == span.end) return {};
+    matched = matched != step_.invert;
+    if (waiting_.end != 0 && Joins(matched)) {
+      waiting_.end = span.end;
+      matched_ = matched;
+      return {};
+    }
+    STOWAGE_RETURN_IF_ERROR(Finish());
+    waiting_ = span;
+    matched_ = matched;
+    return {};
+  }
+
+  // Passes on the part that waits to be joined by the next one.
+  Status Finish() {
+    const bool removed = step_.behavior == SplitBehavior::kRemoved && matched_;
+    if (waiting_.end == 0 || removed) return {};
+    return pass_on_(waiting_);
+  }
+
+ private:
+  bool Joins(bool matched) const {
+    switch (step_.behavior) {
+      case SplitBehavior::kIsolated:
+      case SplitBehavior::kRemoved:
+        return false;
+      case SplitBehavior::kMergedWithPrevious:
+        return matched && !matched_;
+      case SplitBehavior::kMergedWithNext:
+        return !matched && matched_;
+      case SplitBehavior::kContiguous:
+        return matched == matched_;
+    }
+    return false;
+  }
+
+  const PreTokenizerStep& step_;
+  PassOn pass_on_;
+  Span waiting_;
+  bool matched_ = false;
+};
+
 }  // namespace
 
 Result<PreTokenizer> PreTokenizer::Create(
     const std::vector<PreTokenizerStep>& steps) {
   if (steps.size() > kMaxSteps) {
-    return Error{ErrorCode::kUnsupported,
-                 StrCat("[text] the pre-tokenizer has ", steps.size(),
-                        " steps; at most ", kMaxSteps, " are read")};
+    return UnsupportedError("[text] the pre-tokenizer has ", steps.size(),
+                            " steps; at most ", kMaxSteps, " are read");
   }
   PreTokenizer result;
   for (const PreTokenizerStep& step : steps) {
-    int search = -1;
-    if (!step.pattern.empty()) {
+    STOWAGE_RETURN_IF_ERROR(CheckStep(step));
+    size_t search = 0;
+    if (step.kind == PreTokenizerKind::kPattern && !step.pattern.empty()) {
       STOWAGE_ASSIGN_OR_RETURN(WordPattern pattern,
                                WordPattern::Compile(step.pattern));
-      search = static_cast<int>(result.patterns_.size());
+      search = result.patterns_.size();
       result.patterns_.push_back(std::move(pattern));
     }
-    result.steps_.push_back({step.behavior, step.invert, step.pattern, search});
+    result.steps_.push_back({step, search});
   }
   return result;
 }
@@ -70,176 +199,73 @@ PreTokenizer::Searches PreTokenizer::NewSearches() const {
   return searches;
 }
 
-Status PreTokenizer::ForEachWord(
-    std::string_view text, Searches* searches,
-    const std::function<void(std::string_view)>& take) const {
-  return Cut(0, text, searches, take);
+Status PreTokenizer::ForEachWord(std::string_view text, bool is_first,
+                                 Searches* searches, const Take& take) const {
+  return Cut(0, text, is_first, searches, take);
 }
 
-Status PreTokenizer::Cut(
-    size_t step, std::string_view piece, Searches* searches,
-    const std::function<void(std::string_view)>& take) const {
+Status PreTokenizer::Cut(size_t step, std::string_view piece, bool is_first,
+                         Searches* searches, const Take& take) const {
   if (piece.empty()) return {};
   if (step == steps_.size()) {
     take(piece);
     return {};
   }
-  const Step& now = steps_[step];
-  if (now.search < 0) {
-    if (piece.front() == ' ') return Cut(step + 1, piece, searches, take);
-    return Cut(step + 1, StrCat(" ", piece), searches, take);
-  }
-  // A part waits until it is known whether the next one joins it.
-  struct Part {
-    size_t begin = 0, end = 0;
-    bool matched = false;
-  } waiting;
-  const auto joins = [&](const Part& next) {
-    switch (now.behavior) {
-      case SplitBehavior::kIsolated:
-      case SplitBehavior::kRemoved:
-        return false;
-      case SplitBehavior::kMergedWithPrevious:
-        return next.matched && !waiting.matched;
-      case SplitBehavior::kMergedWithNext:
-        return !next.matched && waiting.matched;
-      case SplitBehavior::kContiguous:
-        return next.matched == waiting.matched;
-    }
-    return false;
-  };
-  const auto pass_on = [&]() -> Status {
-    if (now.behavior == SplitBehavior::kRemoved && waiting.matched) return {};
-    return Cut(step + 1,
-               piece.substr(waiting.begin, waiting.end - waiting.begin),
+  const PreTokenizerStep& now = steps_[step].step;
+  if (now.kind == PreTokenizerKind::kMetaspace) {
+    return Cut(step + 1, WithMetaspace(piece, now, is_first), is_first,
                searches, take);
-  };
-  const auto add = [&](size_t begin, size_t end, bool matched) -> Status {
-    if (begin == end) return {};
-    const Part next = {begin, end, matched != now.invert};
-    if (waiting.end != 0 && joins(next)) {
-      waiting.end = next.end;
-      waiting.matched = next.matched;
-      return {};
-    }
-    STOWAGE_RETURN_IF_ERROR(pass_on());
-    waiting = next;
-    return {};
-  };
-  WordPattern::Search& search = (*searches)[static_cast<size_t>(now.search)];
-  for (size_t from = 0; from < piece.size();) {
-    size_t begin = 0, end = 0;
-    const WordPattern::Found found = search.Find(piece, from, &begin, &end);
-    if (found == WordPattern::Found::kTooHard) {
-      return Error{ErrorCode::kInvalidArgument,
-                   StrCat("[text] the pattern ", Quoted(now.source),
-                          " takes too many steps in a text of ", piece.size(),
-                          " bytes, at byte ", from,
-                          "; expected a pattern that goes through text once")};
-    }
-    if (found == WordPattern::Found::kNo) begin = end = piece.size();
-    STOWAGE_RETURN_IF_ERROR(add(from, begin, false));
-    STOWAGE_RETURN_IF_ERROR(add(begin, end, true));
-    from = end;
   }
-  return pass_on();
+  if (now.kind == PreTokenizerKind::kPattern && now.pattern.empty()) {
+    if (piece.front() == ' ') {
+      return Cut(step + 1, piece, is_first, searches, take);
+    }
+    return Cut(step + 1, StrCat(" ", piece), is_first, searches, take);
+  }
+  return CutAtMatches(step, piece, is_first, searches, take);
+}
+
+Status PreTokenizer::CutAtMatches(size_t step, std::string_view piece,
+                                  bool is_first, Searches* searches,
+                                  const Take& take) const {
+  const PreTokenizerStep& now = steps_[step].step;
+  const auto find = [&](size_t from, Span* span) {
+    switch (now.kind) {
+      case PreTokenizerKind::kLiteral:
+        return FindLiteral(piece, now.pattern, from, span);
+      case PreTokenizerKind::kWhiteSpace:
+        return FindCharacter(piece, from, IsWhiteSpace, span);
+      case PreTokenizerKind::kPunctuation:
+        return FindCharacter(piece, from, IsPunctuation, span);
+      case PreTokenizerKind::kWords:
+        return FindWord(piece, from, span);
+      default:
+        return (*searches)[steps_[step].search].Find(piece, from, &span->begin,
+                                                     &span->end);
+    }
+  };
+  Parts parts(now, [&](const Span& span) {
+    return Cut(step + 1, piece.substr(span.begin, span.end - span.begin),
+               is_first && span.begin == 0, searches, take);
+  });
+  for (size_t from = 0; from < piece.size();) {
+    Span span;
+    const Found found = find(from, &span);
+    if (found == Found::kTooHard) {
+      return InvalidArgumentError(
+          "[text] the pattern ", Quoted(now.pattern),
+          " takes too many steps in a text of ", piece.size(),
+          " bytes, at byte ", from,
+          "; expected a pattern that goes through text once");
+    }
+    if (found == Found::kNo) span = {piece.size(), piece.size()};
+    STOWAGE_RETURN_IF_ERROR(parts.Add({from, span.begin}, false));
+    STOWAGE_RETURN_IF_ERROR(parts.Add(span, true));
+    from = span.end;
+  }
+  return parts.Finish();
 }
 
 }  // namespace text
 
 }  // namespace stowage
-
-namespace stowage::text {
-
-namespace {
-
-// Where the white space at the end of `text` begins.
-size_t TrailingSpace(std::string_view text) {
-  size_t end = text.size();
-  while (end > 0) {
-    size_t begin = end - 1;
-    while (begin > 0 &&
-           (static_cast<unsigned char>(text[begin]) & 0xC0u) == 0x80u) {
-      --begin;
-    }
-    if (!IsWhiteSpace(FirstCharacter(text.substr(begin)).code)) break;
-    end = begin;
-  }
-  return end;
-}
-
-size_t LeadingSpace(std::string_view text) {
-  size_t end = 0;
-  while (end < text.size()) {
-    const Character character = FirstCharacter(text.substr(end));
-    if (!IsWhiteSpace(character.code)) break;
-    end += character.bytes;
-  }
-  return end;
-}
-
-}  // namespace
-
-AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
-    : tokens_(std::move(tokens)) {
-  std::ranges::sort(tokens_, {}, &AddedToken::text);
-  for (const AddedToken& token : tokens_) {
-    first_[static_cast<unsigned char>(token.text.front())] = true;
-  }
-}
-
-const AddedToken* AddedTokens::At(std::string_view text) const {
-  // Those that begin with the first n bytes of `text` stand together.
-  const AddedToken* longest = nullptr;
-  auto begin = tokens_.begin(), end = tokens_.end();
-  for (size_t n = 0; n < text.size() && begin != end; ++n) {
-    const auto byte_of = [n](const AddedToken& token) {
-      return token.text.size() > n
-                 ? static_cast<int>(static_cast<unsigned char>(token.text[n]))
-                 : -1;
-    };
-    const int byte = static_cast<unsigned char>(text[n]);
-    begin = std::partition_point(begin, end, [&](const AddedToken& token) {
-      return byte_of(token) < byte;
-    });
-    end = std::partition_point(begin, end, [&](const AddedToken& token) {
-      return byte_of(token) == byte;
-    });
-    if (begin != end && begin->text.size() == n + 1) longest = &*begin;
-  }
-  return longest;
-}
-
-Status AddedTokens::Split(std::string_view text, bool special,
-                          const std::function<Status(std::string_view)>& piece,
-                          const std::function<void(int32_t)>& token) const {
-  size_t done = 0;  // up to where `text` has been given
-  for (size_t at = 0; at < text.size();) {
-    const AddedToken* const found = first_[static_cast<unsigned char>(text[at])]
-                                        ? At(text.substr(at))
-                                        : nullptr;
-    if (found == nullptr) {
-      ++at;
-      continue;
-    }
-    size_t begin = at;
-    at += found->text.size();
-    if (found->special && !special) continue;
-    size_t end = at;
-    // Space that the token before has taken is taken; but what follows this one is
-    // looked through again for tokens, as if it were not.
-    if (found->strip_left) {
-      begin = std::max(done, TrailingSpace(text.substr(0, begin)));
-    }
-    if (found->strip_right) end += LeadingSpace(text.substr(end));
-    if (begin > done) {
-      STOWAGE_RETURN_IF_ERROR(piece(text.substr(done, begin - done)));
-    }
-    token(found->id);
-    done = end;
-  }
-  if (done < text.size()) return piece(text.substr(done));
-  return {};
-}
-
-}  // namespace stowage::text

@@ -9,8 +9,7 @@
 //   STOWAGE_ASSIGN_OR_RETURN(PreTokenizer words, PreTokenizer::Create(steps));
 //   STOWAGE_RETURN_IF_ERROR(words.ForEachWord(text, [](std::string_view word) {}));
 
-#include <array>
-#include <cstdint>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -30,11 +29,30 @@ enum class SplitBehavior {
   kContiguous,          // neighbours are one piece
 };
 
+/// How a step cuts, by tokenizer.json's names.
+enum class PreTokenizerKind {
+  kPattern,      // Split, at what an expression matches
+  kLiteral,      // Split, at a text
+  kWhiteSpace,   // WhitespaceSplit, at each white space
+  kPunctuation,  // Punctuation, at each character of it
+  kWords,        // Whitespace, at runs of letters and the like and of all else
+  kMetaspace,    // puts a text in place of spaces, and before pieces
+};
+
+/// Which pieces a Metaspace puts its text before, unless they begin with it.
+enum class MetaspacePrefix {
+  kNever,
+  kFirst,  // that of the begin of the text
+  kAlways,
+};
+
 struct PreTokenizerStep {
-  std::string
-      pattern;  // empty: a space goes before each piece that has none there
+  // Of kPattern, empty: a space goes before each piece that has none there.
+  std::string pattern = {};
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool invert = false;  // what the pattern does not match counts as matched
+  PreTokenizerKind kind = PreTokenizerKind::kPattern;
+  MetaspacePrefix prefix = MetaspacePrefix::kAlways;
 };
 
 /// The pattern of GPT-2, which tokenizer.json calls ByteLevel.
@@ -57,64 +75,24 @@ class PreTokenizer {
   Searches NewSearches() const;
 
   /// Calls `take` with each word of `text`, which is well-formed, in order; a word
-  /// lies in `text` or lives until `take` returns. Error kInvalidArgument where a
-  /// pattern takes too many steps.
-  Status ForEachWord(std::string_view text, Searches* searches,
+  /// lies in `text` or lives until `take` returns. `is_first` where `text` is the begin
+  /// of a whole one. Error kInvalidArgument where a pattern takes too many steps.
+  Status ForEachWord(std::string_view text, bool is_first, Searches* searches,
                      const std::function<void(std::string_view)>& take) const;
 
  private:
   struct Step {
-    SplitBehavior behavior;
-    bool invert;
-    std::string source;
-    int search;  // which of the searches; -1: the step adds a space
+    PreTokenizerStep step;
+    size_t search = 0;  // which of the searches
   };
-  Status Cut(size_t step, std::string_view piece, Searches* searches,
-             const std::function<void(std::string_view)>& take) const;
+  using Take = std::function<void(std::string_view)>;
+  Status Cut(size_t step, std::string_view piece, bool is_first,
+             Searches* searches, const Take& take) const;
+  Status CutAtMatches(size_t step, std::string_view piece, bool is_first,
+                      Searches* searches, const Take& take) const;
 
   std::vector<Step> steps_;
   std::vector<WordPattern> patterns_;
-};
-
-}  // namespace text
-
-// Tokens that are looked for in the text itself, before it is cut into words.
-//
-//   AddedTokens tokens({{.text = "<|im_end|>", .id = 2, .special = true}});
-//   tokens.Split(text, /*special=*/true,
-//                [](std::string_view piece) {}, [](int32_t id) {});
-
-struct AddedToken {
-  std::string text;
-  int32_t id = 0;
-  bool special = false;     // a mark, not a part of the text
-  bool strip_left = false;  // takes the white space before it along
-  bool strip_right = false;
-  bool normalized =
-      false;  // looked for in normalized text, else in the raw one
-};
-
-namespace text {
-
-class AddedTokens {
- public:
-  AddedTokens() = default;
-  /// Precondition: no text is empty.
-  explicit AddedTokens(std::vector<AddedToken> tokens);
-
-  /// Calls `piece` and `token` with what `text` consists of, in order: the leftmost
-  /// token first, of several the longest. Without `special`, special tokens are left
-  /// in the pieces. Stops at the first error.
-  Status Split(std::string_view text, bool special,
-               const std::function<Status(std::string_view)>& piece,
-               const std::function<void(int32_t)>& token) const;
-
- private:
-  // The longest token at the start of `text`, if any.
-  const AddedToken* At(std::string_view text) const;
-
-  std::vector<AddedToken> tokens_;  // in the order of their bytes
-  std::array<bool, 256> first_{};   // bytes that one begins with
 };
 
 }  // namespace text

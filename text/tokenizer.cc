@@ -15,6 +15,7 @@ namespace {
 
 using text::AddedTokens;
 using text::Bpe;
+using text::Normalizer;
 using text::PreTokenizer;
 
 // Gives the added tokens places among the tokens.
@@ -63,48 +64,117 @@ Status CheckIds(const std::vector<int32_t>& ids, int32_t size,
   return {};
 }
 
-}  // namespace
+// Of all parts, each after its length or its number.
+class PartsDigest {
+ public:
+  void Add(std::string_view part) {
+    digest_ = Xxh64(part, Xxh64(StrCat(part.size()), digest_));
+  }
+  template <typename... Numbers>
+  void AddNumbers(const Numbers&... numbers) {
+    Add(StrCat("", StrCat(numbers, ",")...));
+  }
+  void Add(const AddedToken& token) {
+    Add(token.text);
+    AddNumbers(token.id, token.special, token.strip_left, token.strip_right,
+               token.single_word, token.normalized);
+  }
+  void Add(const PreTokenizerStep& step) {
+    Add(step.pattern);
+    AddNumbers(static_cast<int>(step.behavior), step.invert,
+               static_cast<int>(step.kind), static_cast<int>(step.prefix));
+  }
+  void Add(const NormalizerStep& step) {
+    Add(step.pattern);
+    Add(step.content);
+    AddNumbers(static_cast<int>(step.kind), step.left, step.right);
+  }
+  void Add(const DecoderStep& step) {
+    Add(step.pattern);
+    Add(step.content);
+    AddNumbers(static_cast<int>(step.kind), step.left, step.right, step.first,
+               step.cleanup);
+  }
+  void Add(int32_t id) { AddNumbers(id); }
+  template <typename T>
+  void AddAll(const std::vector<T>& parts) {
+    AddNumbers(parts.size());
+    for (const T& part : parts) Add(part);
+  }
+  uint64_t digest() const { return digest_; }
 
-namespace {
+ private:
+  uint64_t digest_ = 0;
+};
 
 uint64_t DigestOf(const TokenizerParts& parts) {
-  uint64_t digest = 0;
-  const auto add = [&](std::string_view part) { digest = Xxh64(part, digest); };
-  const auto add_numbers = [&](const auto&... numbers) {
-    add(StrCat("", StrCat(numbers, ",")...));
-  };
-  add_numbers(parts.tokens.size(), parts.merges.size(), parts.added.size());
-  for (const std::string& token : parts.tokens) add(token);
-  for (const std::string& merge : parts.merges) add(merge);
-  for (const AddedToken& token : parts.added) {
-    add(token.text);
-    add_numbers(token.id, token.special, token.strip_left, token.strip_right,
-                token.normalized);
+  PartsDigest digest;
+  digest.AddAll(parts.tokens);
+  digest.AddAll(parts.merges);
+  digest.AddAll(parts.added);
+  digest.AddAll(parts.pre_tokenizer);
+  digest.AddAll(parts.normalizer);
+  digest.AddAll(parts.decoder);
+  digest.AddAll(parts.prefix);
+  digest.AddAll(parts.suffix);
+  digest.AddNumbers(static_cast<int>(parts.model), parts.ignore_merges,
+                    parts.unknown.value_or(-1), parts.fuse_unknown,
+                    parts.byte_fallback);
+  return digest.digest();
+}
+
+Status CheckParts(const TokenizerParts& parts) {
+  const auto size = static_cast<int32_t>(parts.tokens.size());
+  STOWAGE_RETURN_IF_ERROR(
+      CheckIds(parts.prefix, size, "what goes before a text"));
+  STOWAGE_RETURN_IF_ERROR(
+      CheckIds(parts.suffix, size, "what goes after a text"));
+  if (parts.unknown) {
+    STOWAGE_RETURN_IF_ERROR(
+        CheckIds({*parts.unknown}, size, "the unknown token"));
   }
-  for (const PreTokenizerStep& step : parts.pre_tokenizer) {
-    add(step.pattern);
-    add_numbers(static_cast<int>(step.behavior), step.invert);
+  return text::CheckDecoder(parts.decoder);
+}
+
+Result<Bpe> ModelOf(const TokenizerParts& parts) {
+  return Bpe::Create(parts.tokens, parts.merges,
+                     {.ignore_merges = parts.ignore_merges,
+                      .unknown = parts.unknown,
+                      .fuse_unknown = parts.fuse_unknown,
+                      .characters = parts.model != TokenizerModel::kByteBpe,
+                      .byte_fallback = parts.byte_fallback});
+}
+
+// Writes those that are looked for in normalized text as it has them.
+Status NormalizeAdded(const Normalizer& normalizer,
+                      std::vector<AddedToken>* added) {
+  Normalizer::Work work = normalizer.NewWork();
+  for (AddedToken& token : *added) {
+    if (!token.normalized) continue;
+    STOWAGE_ASSIGN_OR_RETURN(const std::string_view normal,
+                             normalizer.Run(token.text, &work));
+    if (normal.empty()) {
+      return UnsupportedError("[text] the added token ", Quoted(token.text),
+                              " is nothing when it is normalized; expected "
+                              "one that a text may have");
+    }
+    token.text = std::string(normal);
   }
-  add_numbers(parts.nfc, parts.ignore_merges, parts.unknown.value_or(-1),
-              parts.fuse_unknown);
-  for (const auto* const around : {&parts.prefix, &parts.suffix}) {
-    add_numbers(around->size());
-    for (const int32_t id : *around) add_numbers(id);
-  }
-  return digest;
+  return {};
 }
 
 }  // namespace
 
 struct Tokenizer::Data {
-  Bpe bpe;
+  Bpe model;
+  Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  AddedTokens raw;         // looked for in the text as it is
-  AddedTokens normalized;  // and in the normalized text
-  std::unordered_map<int32_t, AddedToken> added;  // by id
-  std::unordered_map<std::string, int32_t> added_ids;
+  AddedTokens raw = {};         // looked for in the text as it is
+  AddedTokens normalized = {};  // and in the normalized text
+  std::unordered_map<int32_t, AddedToken> added = {};  // by id
+  std::unordered_map<std::string, int32_t> added_ids = {};
   std::vector<int32_t> prefix, suffix;
-  bool nfc = false;
+  std::vector<DecoderStep> decoder;
   uint64_t digest = 0;
 };
 
@@ -121,40 +191,26 @@ Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
   }
   STOWAGE_RETURN_IF_ERROR(PlaceAdded(parts.added, &parts.tokens));
   const uint64_t digest = DigestOf(parts);
-  const auto size = static_cast<int32_t>(parts.tokens.size());
-  STOWAGE_RETURN_IF_ERROR(
-      CheckIds(parts.prefix, size, "what goes before a text"));
-  STOWAGE_RETURN_IF_ERROR(
-      CheckIds(parts.suffix, size, "what goes after a text"));
-  if (parts.unknown) {
-    STOWAGE_RETURN_IF_ERROR(
-        CheckIds({*parts.unknown}, size, "the unknown token"));
-  }
+  STOWAGE_RETURN_IF_ERROR(CheckParts(parts));
   STOWAGE_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer,
                            PreTokenizer::Create(parts.pre_tokenizer));
-  STOWAGE_ASSIGN_OR_RETURN(Bpe bpe,
-                           Bpe::Create(parts.tokens, parts.merges,
-                                       {.ignore_merges = parts.ignore_merges,
-                                        .unknown = parts.unknown,
-                                        .fuse_unknown = parts.fuse_unknown}));
-  Data data{.bpe = std::move(bpe),
+  STOWAGE_ASSIGN_OR_RETURN(Normalizer normalizer,
+                           Normalizer::Create(std::move(parts.normalizer)));
+  STOWAGE_ASSIGN_OR_RETURN(Bpe model, ModelOf(parts));
+  Data data{.model = std::move(model),
+            .normalizer = std::move(normalizer),
             .pre_tokenizer = std::move(pre_tokenizer),
-            .raw = {},
-            .normalized = {},
-            .added = {},
-            .added_ids = {},
             .prefix = std::move(parts.prefix),
             .suffix = std::move(parts.suffix),
-            .nfc = parts.nfc,
+            .decoder = std::move(parts.decoder),
             .digest = digest};
+  for (const AddedToken& token : parts.added) {
+    data.added_ids.emplace(token.text, token.id);
+  }
+  STOWAGE_RETURN_IF_ERROR(NormalizeAdded(data.normalizer, &parts.added));
   std::vector<AddedToken> raw, normalized;
   for (AddedToken& token : parts.added) {
-    data.added_ids.emplace(token.text, token.id);
     data.added.insert_or_assign(token.id, token);
-    if (token.normalized && parts.nfc) {
-      std::string storage;
-      token.text = std::string(text::Nfc(token.text, &storage));
-    }
     (token.normalized ? normalized : raw).push_back(std::move(token));
   }
   data.raw = AddedTokens(std::move(raw));
@@ -166,22 +222,27 @@ Result<std::vector<int32_t>> Tokenizer::Encode(
     std::string_view text, const EncodeOptions& options) const {
   std::vector<int32_t> ids;
   if (options.add_prefix) ids = data_->prefix;
+  Normalizer::Work work = data_->normalizer.NewWork();
   PreTokenizer::Searches searches = data_->pre_tokenizer.NewSearches();
   const std::function<void(std::string_view)> encode =
-      [&](std::string_view word) { data_->bpe.Encode(word, &ids); };
+      [&](std::string_view word) { data_->model.Encode(word, &ids); };
   const std::function<void(int32_t)> take = [&](int32_t id) {
     ids.push_back(id);
   };
-  const std::function<Status(std::string_view)> cut =
-      [&](std::string_view piece) {
-        return data_->pre_tokenizer.ForEachWord(piece, &searches, encode);
-      };
-  std::string well_formed, normal;
+  std::string well_formed;
+  const std::string_view whole = text::WellFormed(text, &well_formed);
   STOWAGE_RETURN_IF_ERROR(data_->raw.Split(
-      text::WellFormed(text, &well_formed), options.special,
-      [&](std::string_view piece) {
-        if (data_->nfc) piece = text::Nfc(piece, &normal);
-        return data_->normalized.Split(piece, options.special, cut, take);
+      whole, options.special,
+      [&](std::string_view piece) -> Status {
+        STOWAGE_ASSIGN_OR_RETURN(const std::string_view normal,
+                                 data_->normalizer.Run(piece, &work));
+        const bool is_first = piece.data() == whole.data() && !work.is_moved;
+        const auto cut = [&](std::string_view part) {
+          return data_->pre_tokenizer.ForEachWord(
+              part, is_first && part.data() == normal.data(), &searches,
+              encode);
+        };
+        return data_->normalized.Split(normal, options.special, cut, take);
       },
       take));
   if (options.add_prefix) {
@@ -199,25 +260,30 @@ Result<int64_t> Tokenizer::Count(std::string_view text,
 
 Result<std::string> Tokenizer::Decode(std::span<const int32_t> ids,
                                       const DecodeOptions& options) const {
+  const bool is_plain = data_->decoder.empty();
   std::string text;
+  std::vector<std::string> tokens;
   for (size_t i = 0; i < ids.size(); ++i) {
     const int32_t id = ids[i];
+    std::string_view bytes =
+        id >= 0 && id < size() ? data_->model.Bytes(id) : std::string_view();
     if (const auto added = data_->added.find(id); added != data_->added.end()) {
-      if (!added->second.special || !options.skip_special) {
-        text += added->second.text;
-      }
-      continue;
+      if (added->second.special && options.skip_special) continue;
+      bytes = added->second.text;
     }
-    const std::string_view bytes =
-        id >= 0 && id < size() ? data_->bpe.Bytes(id) : std::string_view();
     if (bytes.empty()) {
       return InvalidArgumentError(
           "[text] number ", i, " is ", id,
           ", which is no token; expected ids from 0 to ", size() - 1);
     }
-    text += bytes;
+    if (is_plain) {
+      text += bytes;
+    } else {
+      tokens.emplace_back(bytes);
+    }
   }
-  return text;
+  if (is_plain) return text;
+  return text::Decode(data_->decoder, std::move(tokens));
 }
 
 std::span<const int32_t> Tokenizer::prefix() const { return data_->prefix; }
@@ -226,12 +292,12 @@ std::span<const int32_t> Tokenizer::suffix() const { return data_->suffix; }
 
 uint64_t Tokenizer::digest() const { return data_->digest; }
 
-int32_t Tokenizer::size() const { return data_->bpe.size(); }
+int32_t Tokenizer::size() const { return data_->model.size(); }
 
 std::vector<int32_t> Tokenizer::unused() const {
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < size(); ++id) {
-    if (!data_->added.contains(id) && data_->bpe.Bytes(id).empty()) {
+    if (!data_->added.contains(id) && data_->model.Bytes(id).empty()) {
       ids.push_back(id);
     }
   }

@@ -1,8 +1,12 @@
 #ifndef STOWAGE_TEXT_TOKENIZER_H_
 #define STOWAGE_TEXT_TOKENIZER_H_
 
-// Text to tokens and back, by byte-level byte pair encoding: the tokenizers of GPT-2,
-// Llama 3, Qwen and SmolLM, with the ids that PyPI's `tokenizers` gives.
+// Text to tokens and back, with the ids that PyPI's `tokenizers` gives: byte pair encoding
+// of bytes, as GPT-2, Llama 3 and Qwen have it, and of characters, as Llama 2, Mistral and
+// Gemma.
+//
+// A text goes through parts: added tokens are found in it, what is between them is
+// normalized and cut into words, and the model makes tokens of each word.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer("tokenizer.json"));
 //   STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.Encode("Once upon"));
@@ -20,6 +24,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/added_tokens.h"   // IWYU pragma: export
+#include "text/decoder.h"        // IWYU pragma: export
+#include "text/normalizer.h"     // IWYU pragma: export
 #include "text/pre_tokenizer.h"  // IWYU pragma: export
 
 namespace stowage {
@@ -34,20 +41,29 @@ inline constexpr int32_t IdsOf(size_t tokens) {
              : kMaxTokens;
 }
 
+enum class TokenizerModel {
+  kByteBpe,  // byte pair encoding of bytes, tokens in the byte alphabet
+  kBpe,      // of characters
+};
+
 /// What a tokenizer consists of, however a file says it.
 struct TokenizerParts {
   std::vector<std::string> tokens =
-      {};  // by id, in the byte alphabet; "": none
+      {};  // by id, in the byte alphabet where there is one; "": none
   std::vector<std::string> merges = {};  // "left right", the first merged first
   std::vector<AddedToken> added = {};    // may be tokens besides, or replace ""
   std::vector<PreTokenizerStep> pre_tokenizer = {};
-  bool nfc = false;            // text is normalized, to form C, before all else
-  bool ignore_merges = false;  // a word that is a token is that token
+  std::vector<NormalizerStep> normalizer = {};
+  bool ignore_merges = false;        // a word that is a token is that token
   std::vector<int32_t> prefix = {};  // of every text
   std::vector<int32_t> suffix = {};
   std::optional<int32_t> unknown =
-      std::nullopt;           // in place of bytes without a token
+      std::nullopt;           // in place of what has no token
   bool fuse_unknown = false;  // one in place of several in a row
+  TokenizerModel model = TokenizerModel::kByteBpe;
+  bool byte_fallback =
+      false;  // "<0x0A>" and so on in place of unknown characters
+  std::vector<DecoderStep> decoder = {};  // of kByteBpe: none
 };
 
 struct EncodeOptions {
@@ -64,14 +80,15 @@ struct DecodeOptions {
 class Tokenizer {
  public:
   /// Errors: kInvalidArgument: no merges, types or ids that do not fit the tokens, an
-  /// added token that is no UTF-8, and what Bpe and PreTokenizer refuse; kUnsupported, as
-  /// PreTokenizer.
+  /// added token that is no UTF-8, and what Bpe, Normalizer, PreTokenizer and
+  /// CheckDecoder refuse; kUnsupported, as theirs.
   static Result<Tokenizer> Create(TokenizerParts parts);
 
   /// The tokens of `text`. Bytes that are no UTF-8 count as U+FFFD, as WellFormed has
-  /// it; bytes that have no token are left out where there is no unknown token. About
+  /// it; what has no token is left out where there is no unknown token. About
   /// linear. May be called by several threads at once. Error kInvalidArgument where a
-  /// pattern of the tokenizer's file takes too many steps.
+  /// pattern of the tokenizer's file takes too many steps, or its normalizer makes a text
+  /// hundreds of times as long.
   Result<std::vector<int32_t>> Encode(std::string_view text,
                                       const EncodeOptions& options = {}) const;
 
@@ -80,7 +97,7 @@ class Tokenizer {
                         const EncodeOptions& options = {}) const;
 
   /// The bytes that the tokens stand for: those of a single token may be no UTF-8.
-  /// Error kInvalidArgument for an id that has no token.
+  /// Error kInvalidArgument for an id that has no token, or as text::Decode.
   Result<std::string> Decode(std::span<const int32_t> ids,
                              const DecodeOptions& options = {}) const;
 
@@ -93,7 +110,7 @@ class Tokenizer {
   /// Ids below it that are no tokens, which files may leave out. Linear.
   std::vector<int32_t> unused() const;
   /// Of all that it consists of, however a file says it: two tokenizers with one digest
-  /// make the same tokens of a text (base/hash.h).
+  /// make the same tokens of a text, and the same text of tokens (base/hash.h).
   uint64_t digest() const;
   /// The id of an added token, as "<|im_end|>".
   std::optional<int32_t> FindAdded(std::string_view text) const;

@@ -1,11 +1,7 @@
 #include "text/utf8.h"
 
-#include <algorithm>
-#include <bitset>
 #include <cstdint>
 #include <cstring>
-#include <utility>
-#include <vector>
 
 namespace stowage::text {
 
@@ -104,161 +100,32 @@ bool IsWhiteSpace(char32_t code) {
          code == 0x3000;
 }
 
-namespace {
-
-struct ClassRange {
-  char32_t first, last;
-  int combining_class;
-};
-
-struct Decomposition {
-  char32_t composite, first, second;  // second: 0 where there is one character
-  bool composes;                      // whether the two become it again
-};
-
-#include "text/nfc_tables.inc"
-
-// Hangul syllables follow from a formula (The Unicode Standard, 3.12).
-constexpr char32_t kSyllables = 0xAC00, kLeads = 0x1100, kVowels = 0x1161,
-                   kTrails = 0x11A7;
-constexpr char32_t kLeadCount = 19, kVowelCount = 21, kTrailCount = 28;
-constexpr char32_t kSyllableCount = kLeadCount * kVowelCount * kTrailCount;
-
-// Those that may not stay as they are: marks, what decomposes for good, and what may
-// compose with the character before it.
-class Unplain {
- public:
-  Unplain() {
-    for (const ClassRange& range : kClasses) {
-      for (char32_t c = range.first; c <= range.last; ++c) Add(c);
-    }
-    for (const Decomposition& row : kDecompositions) {
-      Add(row.composes ? row.second : row.composite);
-    }
-    for (char32_t i = 0; i < kVowelCount; ++i) Add(kVowels + i);
-    for (char32_t i = 1; i < kTrailCount; ++i) Add(kTrails + i);
+size_t LastCharacter(std::string_view text) {
+  size_t begin = text.size() - 1;
+  while (begin > 0 &&
+         (static_cast<unsigned char>(text[begin]) & 0xC0u) == 0x80u) {
+    --begin;
   }
-  bool Has(char32_t c) const { return c < set_.size() && set_[c]; }
+  return begin;
+}
 
- private:
-  void Add(char32_t c) { set_[c] = true; }
-  std::bitset<0x30000> set_;
-};
-
-bool IsPlain(std::string_view text) {
-  static const Unplain* const unplain = new Unplain;
+size_t TrailingSpace(std::string_view text) {
   while (!text.empty()) {
-    const Character c = FirstCharacter(text);
-    if (c.code >= 0x300 && unplain->Has(c.code)) return false;
-    text.remove_prefix(c.bytes);
+    const size_t begin = LastCharacter(text);
+    if (!IsWhiteSpace(FirstCharacter(text.substr(begin)).code)) break;
+    text = text.substr(0, begin);
   }
-  return true;
+  return text.size();
 }
 
-int ClassOf(char32_t c) {
-  const auto range =
-      std::ranges::lower_bound(kClasses, c, {}, &ClassRange::last);
-  return range != std::end(kClasses) && range->first <= c
-             ? range->combining_class
-             : 0;
-}
-
-struct Mark {
-  char32_t code;
-  int combining_class;
-};
-
-void Decompose(char32_t c, std::vector<Mark>* out) {
-  if (c >= kSyllables && c < kSyllables + kSyllableCount) {
-    const char32_t at = c - kSyllables;
-    out->push_back({kLeads + at / (kVowelCount * kTrailCount), 0});
-    out->push_back({kVowels + at / kTrailCount % kVowelCount, 0});
-    if (at % kTrailCount != 0) out->push_back({kTrails + at % kTrailCount, 0});
-    return;
+size_t LeadingSpace(std::string_view text) {
+  size_t end = 0;
+  while (end < text.size()) {
+    const Character character = FirstCharacter(text.substr(end));
+    if (!IsWhiteSpace(character.code)) break;
+    end += character.bytes;
   }
-  const auto row = c < 0xC0
-                       ? std::end(kDecompositions)
-                       : std::ranges::lower_bound(kDecompositions, c, {},
-                                                  &Decomposition::composite);
-  if (row == std::end(kDecompositions) || row->composite != c) {
-    out->push_back({c, ClassOf(c)});
-    return;
-  }
-  Decompose(row->first, out);
-  if (row->second != 0) Decompose(row->second, out);
-}
-
-// What the two become, or 0.
-char32_t Compose(char32_t first, char32_t second) {
-  if (first >= kLeads && first < kLeads + kLeadCount && second >= kVowels &&
-      second < kVowels + kVowelCount) {
-    return kSyllables +
-           ((first - kLeads) * kVowelCount + second - kVowels) * kTrailCount;
-  }
-  if (first >= kSyllables && first < kSyllables + kSyllableCount &&
-      (first - kSyllables) % kTrailCount == 0 && second > kTrails &&
-      second < kTrails + kTrailCount) {
-    return first + second - kTrails;
-  }
-  using Row = std::pair<std::pair<char32_t, char32_t>, char32_t>;
-  static const std::vector<Row>* const rows = [] {
-    auto* const all = new std::vector<Row>;
-    for (const Decomposition& row : kDecompositions) {
-      if (row.composes)
-        all->push_back({{row.first, row.second}, row.composite});
-    }
-    std::ranges::sort(*all);
-    return all;
-  }();
-  const std::pair<char32_t, char32_t> pair = {first, second};
-  const auto row = std::ranges::lower_bound(*rows, pair, {}, &Row::first);
-  return row != rows->end() && row->first == pair ? row->second : 0;
-}
-
-}  // namespace
-
-std::string_view Nfc(std::string_view text, std::string* storage) {
-  if (IsPlain(text)) return text;
-  std::vector<Mark> marks;
-  marks.reserve(text.size());
-  while (!text.empty()) {
-    const Character c = FirstCharacter(text);
-    Decompose(c.code, &marks);
-    text.remove_prefix(c.bytes);
-  }
-  for (auto at = marks.begin(); at != marks.end();) {
-    if (at->combining_class == 0) {
-      ++at;
-      continue;
-    }
-    const auto end = std::find_if(
-        at, marks.end(), [](const Mark& m) { return m.combining_class == 0; });
-    std::ranges::stable_sort(at, end, {}, &Mark::combining_class);
-    at = end;
-  }
-  // A mark composes with the last starter unless another of its class or a higher one
-  // stands between them.
-  size_t kept = 0;
-  size_t starter = marks.size();  // none yet
-  int last = -1;  // class of what was kept last after the starter
-  for (const Mark mark : marks) {
-    if (starter != marks.size() && last < mark.combining_class) {
-      if (const char32_t c = Compose(marks[starter].code, mark.code); c != 0) {
-        marks[starter].code = c;
-        continue;
-      }
-    }
-    if (mark.combining_class == 0) {
-      starter = kept;
-      last = -1;
-    } else {
-      last = mark.combining_class;
-    }
-    marks[kept++] = mark;
-  }
-  storage->clear();
-  for (size_t i = 0; i < kept; ++i) AppendUtf8(marks[i].code, storage);
-  return *storage;
+  return end;
 }
 
 }  // namespace stowage::text

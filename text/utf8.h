@@ -32,16 +32,12 @@ void AppendUtf8(char32_t code, std::string* out);
 /// Whether Unicode calls the character White_Space.
 bool IsWhiteSpace(char32_t code);
 
-// Unicode's normalization form C (Unicode Standard Annex 15), which tokenizers of
-// Qwen's kind ask for: marks in their order, and composed with what they stand on.
-//
-//   std::string storage;
-//   text = Nfc(text, &storage);
-
-/// `text`, which is well-formed, itself where it is plainly normalized; else its normal
-/// form in `*storage`. O(n log n) in the longest run of marks, else linear. Characters
-/// that came after Unicode 9 are left as they are, as PyPI's tokenizers does.
-std::string_view Nfc(std::string_view text, std::string* storage);
+/// How many bytes of white space `text`, which is well-formed, begins with.
+size_t LeadingSpace(std::string_view text);
+/// Where the white space at the end of `text` begins.
+size_t TrailingSpace(std::string_view text);
+/// Where the last character of `text` begins. Precondition: `text` is not empty.
+size_t LastCharacter(std::string_view text);
 
 }  // namespace stowage::text
 

@@ -7,6 +7,7 @@
 //   UseTokenizer(*std::move(parts));
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -37,8 +38,12 @@ inline void UseTokenizer(TokenizerParts parts) {
       Check(
           *tokenizer->Count(text, {.special = special, .add_prefix = false}) ==
           static_cast<int64_t>(ids->size()));
-      Check(tokenizer->Decode(*ids).ok());
-      Check(tokenizer->Decode(*ids, {.skip_special = true}).ok());
+      for (const bool skip : {false, true}) {
+        // A decoder may make far too much of it.
+        const auto decoded = tokenizer->Decode(*ids, {.skip_special = skip});
+        Check(decoded.ok() || decoded.error().message.find("become a text") !=
+                                  std::string::npos);
+      }
     }
   }
   // What goes around a text may be an id without a token.

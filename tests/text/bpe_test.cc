@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/strings.h"
+#include "text/byte_alphabet.h"
 
 namespace stowage::text {
 namespace {

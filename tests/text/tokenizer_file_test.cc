@@ -125,24 +125,23 @@ TEST_CASE("parts that are not known are named") {
   CHECK(unsupported([](Json& f) { f["model"]["type"] = "Unigram"; }) ==
         "[tokenizer.json] the model is \"Unigram\"; expected BPE");
   CHECK(unsupported([](Json& f) { f["model"]["byte_fallback"] = true; }) ==
-        "[tokenizer.json] the model has \"byte_fallback\" true, which is not "
-        "known");
+        "[tokenizer.json] the model has \"byte_fallback\" beside ByteLevel, "
+        "which has a token for every byte; expected one of the two");
   CHECK(unsupported([](Json& f) {
           f["model"]["dropout"] = 0.1;
         }).find("\"dropout\" 0.1") != std::string::npos);
   CHECK(unsupported([](Json& f) {
-          f["normalizer"] = {{"type", "Lowercase"}};
-        }) ==
-        "[tokenizer.json] the normalizer \"Lowercase\" is not known; expected "
-        "NFC "
-        "or none");
+          f["normalizer"] = {{"type", "Reverse"}};
+        })
+            .starts_with("[tokenizer.json] the normalizer \"Reverse\" is not "
+                         "known; expected NFC, NFD, "));
   CHECK(unsupported([](Json& f) {
-          f["pre_tokenizer"] = {{"type", "Metaspace"}};
-        }).find("the pre-tokenizer \"Metaspace\" is not known") !=
+          f["pre_tokenizer"] = {{"type", "UnicodeScripts"}};
+        }).find("the pre-tokenizer \"UnicodeScripts\" is not known") !=
         std::string::npos);
-  CHECK(unsupported([](Json& f) {
-          f["pre_tokenizer"] = nullptr;
-        }).find("there is no pre-tokenizer ByteLevel") != std::string::npos);
+  CHECK(unsupported([](Json& f) { f["pre_tokenizer"] = nullptr; }) ==
+        "[tokenizer.json] the decoder is \"ByteLevel\"; expected ByteLevel "
+        "where the pre-tokenizer is ByteLevel alone");
   CHECK(
       unsupported([](Json& f) {
         f["pre_tokenizer"] = {
@@ -154,17 +153,56 @@ TEST_CASE("parts that are not known are named") {
         }) ==
         "[tokenizer.json] the decoder is \"BPEDecoder\"; expected ByteLevel");
   CHECK(unsupported([](Json& f) {
-          f["post_processor"] = {{"type", "RobertaProcessing"}};
-        }).find("the post-processor \"RobertaProcessing\" is not known") !=
+          f["post_processor"] = {{"type", "PairProcessing"}};
+        }).find("the post-processor \"PairProcessing\" is not known") !=
         std::string::npos);
-  CHECK(unsupported([](Json& f) {
-          f["added_tokens"][0]["single_word"] = true;
-        }).find("\"single_word\", which is not known") != std::string::npos);
   CHECK(unsupported([](Json& f) {
           f["pre_tokenizer"] = {{"type", "Split"},
                                 {"pattern", {{"Regex", "a"}}},
                                 {"behavior", "Sometimes"}};
         }).find("the behavior \"Sometimes\"") != std::string::npos);
+}
+
+TEST_CASE("parts of characters are refused where their values are none") {
+  // Such a model, whose units are characters.
+  const auto error = [](const char* part, const char* value,
+                        ErrorCode code = ErrorCode::kInvalidArgument) {
+    return ErrorOf(
+        [&](Json& f) {
+          f["pre_tokenizer"] = f["decoder"] = nullptr;
+          f[part] = Json::parse(value);
+        },
+        code);
+  };
+  CHECK(error("normalizer", R"({"type": "Replace", "content": "a"})") ==
+        "[tokenizer.json] the pattern of a Replace is null; expected a Regex "
+        "or a String");
+  CHECK(error("normalizer", R"({"type": "Prepend", "prepend": 7})") ==
+        "[tokenizer.json] \"prepend\" is 7; expected a text");
+  CHECK(error("pre_tokenizer",
+              R"({"type": "Metaspace", "prepend_scheme": "second"})",
+              ErrorCode::kUnsupported) ==
+        "[tokenizer.json] the \"prepend_scheme\" of a Metaspace is "
+        "\"second\"; expected always, first or never");
+  CHECK(error("decoder", R"({"type": "CTC"})", ErrorCode::kUnsupported)
+            .starts_with("[tokenizer.json] the decoder \"CTC\" is not known; "
+                         "expected ByteLevel, Replace, "));
+  CHECK(error("decoder", R"({"type": "Strip", "content": " ", "start": -1})") ==
+        "[tokenizer.json] \"start\" is -1; expected a whole number from 0 to "
+        "2147483647");
+  CHECK(error("post_processor", R"({"type": "BertProcessing", "sep": 3})") ==
+        "[tokenizer.json] \"cls\" of a BertProcessing is null; expected a "
+        "token and its id");
+}
+
+TEST_CASE("processors put their tokens around each other's") {
+  Json file = File();
+  file["post_processor"] = Json::parse(R"({"type": "Sequence", "processors": [
+      {"type": "BertProcessing", "cls": ["a", 0], "sep": ["b", 1]},
+      {"type": "RobertaProcessing", "cls": ["ab", 2], "sep": ["<s>", 3]}]})");
+  const TokenizerParts parts = ParseTokenizerParts(file.dump()).value();
+  CHECK(parts.prefix == std::vector<int32_t>{2, 0});
+  CHECK(parts.suffix == std::vector<int32_t>{1, 3});
 }
 
 TEST_CASE("what a template puts around a text must be among its tokens") {

@@ -18,7 +18,7 @@ Words Cut(const std::vector<PreTokenizerStep>& steps, std::string_view text) {
   auto searches = cutter.NewSearches();
   Words words;
   const Status done = cutter.ForEachWord(
-      text, &searches,
+      text, true, &searches,
       [&](std::string_view word) { words.emplace_back(word); });
   CHECK(done.ok());
   return words;
@@ -101,7 +101,7 @@ TEST_CASE("patterns that are none, or read in two ways, are refused") {
 TEST_CASE("a pattern that goes back too often ends in an error") {
   const auto cutter = text::PreTokenizer::Create({{"(?:a+)+$b|x"}}).value();
   auto searches = cutter.NewSearches();
-  const Status done = cutter.ForEachWord(std::string(60, 'a'), &searches,
+  const Status done = cutter.ForEachWord(std::string(60, 'a'), true, &searches,
                                          [](std::string_view) {});
   REQUIRE(!done.ok());
   CHECK(done.error().code == ErrorCode::kInvalidArgument);
@@ -116,10 +116,11 @@ TEST_CASE("a pattern that goes back for each character ends in an error") {
   auto searches = cutter.NewSearches();
   size_t words = 0;
   const auto count = [&](std::string_view) { ++words; };
-  REQUIRE(cutter.ForEachWord(std::string(20, 'a'), &searches, count).ok());
+  REQUIRE(
+      cutter.ForEachWord(std::string(20, 'a'), true, &searches, count).ok());
   CHECK(words == 20);
   auto more = cutter.NewSearches();
-  CHECK(!cutter.ForEachWord(std::string(20'000, 'a'), &more, count).ok());
+  CHECK(!cutter.ForEachWord(std::string(20'000, 'a'), true, &more, count).ok());
 }
 
 TEST_CASE("long runs that a good pattern goes back in are no fault") {
@@ -134,9 +135,10 @@ TEST_CASE("long runs that a good pattern goes back in are no fault") {
     }
     auto searches = cutter.NewSearches();
     size_t words = 0;
-    CHECK(
-        cutter.ForEachWord(text, &searches, [&](std::string_view) { ++words; })
-            .ok());
+    CHECK(cutter
+              .ForEachWord(text, true, &searches,
+                           [&](std::string_view) { ++words; })
+              .ok());
     CHECK(words == static_cast<size_t>(2 * runs));
   }
 }
@@ -182,6 +184,16 @@ TEST_CASE("a token may take the white space beside it along") {
   CHECK(*tokenizer.Encode("bb \u2003 a") == Ids{8, 0});
 }
 
+TEST_CASE("a token may have to stand alone") {
+  TokenizerParts parts = Parts();
+  parts.added[2].single_word = true;
+  const Tokenizer tokenizer = Tokenizer::Create(parts).value();
+  CHECK(*tokenizer.Encode("bb,bb") == Ids{8, 8});
+  CHECK(*tokenizer.Encode("abb") == Ids{3, 1});
+  CHECK(*tokenizer.Encode("bb\u00e9 bb") == Ids{1, 1, 2, 8});
+  CHECK(*tokenizer.Encode("bb_") == Ids{1, 1});
+}
+
 TEST_CASE("what goes around a text can be left out") {
   TokenizerParts parts = Parts();
   parts.prefix = {6};
@@ -204,8 +216,12 @@ TEST_CASE("the digest is of all that a tokenizer consists of") {
       [](TokenizerParts& p) { p.added[0].special = !p.added[0].special; },
       [](TokenizerParts& p) { p.prefix = {6}; },
       [](TokenizerParts& p) { p.suffix = {6}; },
-      [](TokenizerParts& p) { p.nfc = !p.nfc; },
+      [](TokenizerParts& p) { p.normalizer = {{}}; },
       [](TokenizerParts& p) { p.ignore_merges = !p.ignore_merges; },
+      [](TokenizerParts& p) { p.byte_fallback = !p.byte_fallback; },
+      [](TokenizerParts& p) { p.added[0].single_word = true; },
+      [](TokenizerParts& p) { p.pre_tokenizer[0].prefix = {}; },
+      [](TokenizerParts& p) { p.decoder = {{}}; },
   };
   for (size_t i = 0; i < std::size(changes); ++i) {
     CAPTURE(i);
@@ -284,7 +300,7 @@ TEST_CASE("a GGUF file's tokenizer needs a type for each token, and a bos") {
   CHECK(parts.prefix.empty());
   CHECK(parts.suffix.empty());
   CHECK(parts.ignore_merges);
-  CHECK(!parts.nfc);
+  CHECK(parts.normalizer.empty());
   REQUIRE(parts.added.size() == 1);
   CHECK(!parts.added[0].special);
 }

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "text/normal_forms.h"
+
 namespace stowage::text {
 namespace {
 

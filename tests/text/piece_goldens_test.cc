@@ -1,0 +1,89 @@
+// Against PyPI's `tokenizers` (tests/goldens/make_piece_goldens.py): vocabularies whose
+// units are characters, in the ways that published models use them.
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/input_file.h"
+#include "base/strings.h"
+#include "text/text.h"
+
+namespace stowage {
+namespace {
+
+using Json = nlohmann::json;
+using Ids = std::vector<int32_t>;
+
+Json Load(const std::string& name) {
+  return Json::parse(
+      ReadFile(StrCat("tests/goldens/pieces/", name, ".json")).value());
+}
+
+std::vector<std::string> Texts() {
+  std::vector<std::string> texts;
+  for (const Json& row : Load("texts")) {
+    const auto hex = row.get<std::string>();
+    std::string bytes;
+    for (size_t i = 0; i < hex.size(); i += 2) {
+      bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    }
+    texts.push_back(std::move(bytes));
+  }
+  return texts;
+}
+
+// The file that a case is of: its parts in place of the vocabulary's own.
+Tokenizer TokenizerOf(const Json& golden) {
+  Json file = Load(golden["base"]);
+  for (const auto& [part, value] : golden["parts"].items()) {
+    if (part == "model") {
+      file[part].update(value);
+    } else {
+      file[part] = value;
+    }
+  }
+  Result<TokenizerParts> parts = ParseTokenizerParts(file.dump());
+  REQUIRE_MESSAGE(parts.ok(), parts.error().message);
+  Result<Tokenizer> tokenizer = Tokenizer::Create(*std::move(parts));
+  REQUIRE_MESSAGE(tokenizer.ok(), tokenizer.error().message);
+  return *std::move(tokenizer);
+}
+
+void CompareCase(const Json& golden) {
+  static const std::vector<std::string> texts = Texts();
+  const Tokenizer tokenizer = TokenizerOf(golden);
+  REQUIRE(golden["special"].size() == texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    INFO("text ", i, ": ", texts[i]);
+    const Ids special = golden["special"][i].get<Ids>();
+    CHECK(*tokenizer.Encode(texts[i]) == special);
+    const std::string number = StrCat(i);
+    const Json& plain = golden["plain"].contains(number)
+                            ? golden["plain"][number]
+                            : golden["special"][i];
+    CHECK(
+        *tokenizer.Encode(texts[i], {.special = false, .add_prefix = false}) ==
+        plain.get<Ids>());
+    CHECK(*tokenizer.Decode(special) ==
+          golden["decoded"][i].get<std::string>());
+  }
+}
+
+void CompareAll(const std::string& base, size_t count) {
+  const Json cases = Load(StrCat(base, ".cases"));
+  REQUIRE(cases.size() == count);
+  for (const Json& golden : cases) {
+    INFO(golden["name"].get<std::string>());
+    CompareCase(golden);
+  }
+}
+
+TEST_CASE("byte pair encoding of characters is that of PyPI's tokenizers") {
+  CompareAll("bpe", 7);
+}
+
+}  // namespace
+}  // namespace stowage

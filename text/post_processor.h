@@ -1,0 +1,22 @@
+#ifndef STOWAGE_TEXT_POST_PROCESSOR_H_
+#define STOWAGE_TEXT_POST_PROCESSOR_H_
+
+// What the post-processor of a tokenizer.json puts around every text.
+//
+//   STOWAGE_RETURN_IF_ERROR(ReadPostProcessor(file["post_processor"], &parts));
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/result.h"
+#include "text/tokenizer.h"
+
+namespace stowage::text {
+
+/// Sets prefix and suffix; null is none. Errors: kInvalidArgument for values of other
+/// types and a token without an id; kUnsupported, with its name, for one that is not known.
+Status ReadPostProcessor(const nlohmann::json& processor,
+                         TokenizerParts* parts);
+
+}  // namespace stowage::text
+
+#endif  // STOWAGE_TEXT_POST_PROCESSOR_H_
