@@ -1,7 +1,10 @@
 // Encodes the texts of a file by a tokenizer.json, for bench/compare_tokens.py, which
 // compares the ids with those of PyPI's `tokenizers`.
 //
-//   encode_texts TOKENIZER TEXTS OUT
+//   encode_texts TOKENIZER TEXTS OUT [plain]
+//
+// With "plain" special tokens in a text are text, and the others are left out of what is
+// decoded.
 //
 // TEXTS holds a text as its length in bytes, 32 bits, and the bytes, over and over; OUT
 // gets for each the number of its ids, 32 bits, and the ids, then the text that they are
@@ -33,7 +36,10 @@ int Fail(const std::string& message) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) return Fail("usage: encode_texts TOKENIZER TEXTS OUT");
+  const bool plain = argc == 5 && std::string_view(argv[4]) == "plain";
+  if (argc != 4 && !plain) {
+    return Fail("usage: encode_texts TOKENIZER TEXTS OUT [plain]");
+  }
   Clock::time_point start = Clock::now();
   const auto tokenizer = stowage::ReadTokenizer(argv[1]);
   if (!tokenizer.ok()) return Fail(tokenizer.error().message);
@@ -50,7 +56,8 @@ int main(int argc, char** argv) {
   start = Clock::now();
   std::vector<std::vector<int32_t>> all;
   for (const std::string_view text : texts) {
-    auto ids = tokenizer->Encode(text, {.add_prefix = false});
+    auto ids =
+        tokenizer->Encode(text, {.special = !plain, .add_prefix = false});
     if (!ids.ok()) return Fail(ids.error().message);
     all.push_back(std::move(*ids));
   }
@@ -58,7 +65,7 @@ int main(int argc, char** argv) {
   start = Clock::now();
   std::vector<std::string> decoded;
   for (const std::vector<int32_t>& ids : all) {
-    auto text = tokenizer->Decode(ids);
+    auto text = tokenizer->Decode(ids, {.skip_special = plain});
     if (!text.ok()) return Fail(text.error().message);
     decoded.push_back(std::move(*text));
   }

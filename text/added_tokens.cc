@@ -29,8 +29,11 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
 }
 
 const AddedToken* AddedTokens::At(std::string_view text) const {
-  // Those that begin with the first n bytes of `text` stand together.
   const AddedToken* longest = nullptr;
+  if (text.empty() || !first_[static_cast<unsigned char>(text.front())]) {
+    return longest;
+  }
+  // Those that begin with the first n bytes of `text` stand together.
   auto begin = tokens_.begin(), end = tokens_.end();
   for (size_t n = 0; n < text.size() && begin != end; ++n) {
     const auto byte_of = [n](const AddedToken& token) {
@@ -55,9 +58,7 @@ Status AddedTokens::Split(std::string_view text, bool special,
                           const std::function<void(int32_t)>& token) const {
   size_t done = 0;  // up to where `text` has been given
   for (size_t at = 0; at < text.size();) {
-    const AddedToken* const found = first_[static_cast<unsigned char>(text[at])]
-                                        ? At(text.substr(at))
-                                        : nullptr;
+    const AddedToken* const found = At(text.substr(at));
     if (found == nullptr) {
       ++at;
       continue;

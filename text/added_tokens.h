@@ -44,10 +44,10 @@ class AddedTokens {
                const std::function<Status(std::string_view)>& piece,
                const std::function<void(int32_t)>& token) const;
 
- private:
-  // The longest token at the start of `text`, if any.
+  /// The longest token at the start of `text`, if any.
   const AddedToken* At(std::string_view text) const;
 
+ private:
   std::vector<AddedToken> tokens_;  // in the order of their bytes
   std::array<bool, 256> first_{};   // bytes that one begins with
 };

@@ -19,36 +19,48 @@ constexpr size_t kShort =
 
 }  // namespace
 
+// By id, whether no text becomes it.
+std::vector<bool> Bpe::Apart() const {
+  std::vector<bool> apart(static_cast<size_t>(size()));
+  for (const int32_t id : options_.apart) apart[static_cast<size_t>(id)] = true;
+  return apart;
+}
+
 Result<Bpe::Ids> Bpe::Place(const std::vector<std::string>& tokens) {
+  for (const std::string& token : tokens) {
+    const std::optional<std::string> bytes =
+        options_.characters ? std::nullopt : OfAlphabet(token);
+    texts_.Add(bytes ? *bytes : token);
+  }
   byte_ids_.fill(-1);
+  const std::vector<bool> apart = Apart();
   Ids id_of;
   id_of.reserve(tokens.size());
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const auto id = static_cast<int32_t>(i);
-    const std::optional<std::string> bytes =
-        options_.characters ? std::nullopt : OfAlphabet(tokens[i]);
-    texts_.Add(bytes ? *bytes : tokens[i]);
-    if (tokens[i].empty()) continue;
-    const auto [there, is_new] = id_of.emplace(tokens[i], id);
+  for (int32_t id = 0; id < size(); ++id) {
+    const std::string& token = tokens[static_cast<size_t>(id)];
+    if (token.empty()) continue;
+    const auto [there, is_new] = id_of.emplace(token, id);
     if (!is_new) {
       return InvalidArgumentError("[text] tokens ", there->second, " and ", id,
-                                  " are both ", Quoted(tokens[i]),
+                                  " are both ", Quoted(token),
                                   "; expected each once");
     }
-    AddUnit(tokens[i], bytes ? *bytes : "", id);
+    AddUnit(token, id, apart[static_cast<size_t>(id)]);
   }
   return id_of;
 }
 
 // Keeps the token where it is a unit: a byte or a character.
-void Bpe::AddUnit(std::string_view token, std::string_view bytes, int32_t id) {
-  if (bytes.size() == 1) {
-    byte_ids_[static_cast<unsigned char>(bytes.front())] = id;
+void Bpe::AddUnit(std::string_view token, int32_t id, bool is_apart) {
+  if (options_.characters) {
+    if (const auto byte = ByteOfToken(token)) byte_ids_[*byte] = id;
+    const Character first = FirstCharacter(token);
+    if (!is_apart && first.bytes == token.size()) {
+      character_ids_[first.code] = id;
+    }
+  } else if (!is_apart && Bytes(id).size() == 1 && OfAlphabet(token)) {
+    byte_ids_[static_cast<unsigned char>(Bytes(id).front())] = id;
   }
-  if (!options_.characters) return;
-  const Character first = FirstCharacter(token);
-  if (first.bytes == token.size()) character_ids_[first.code] = id;
-  if (const auto byte = ByteOfToken(token)) byte_ids_[*byte] = id;
 }
 
 void Bpe::PlaceMerges(const std::vector<Merge>& merges) {
@@ -133,18 +145,13 @@ void Bpe::AddSplits(std::string_view token, const Merge& merge,
 
 Result<Bpe> Bpe::ByScores(const std::vector<std::string>& tokens,
                           const std::vector<double>& scores,
-                          const std::vector<int32_t>& apart,
                           const BpeOptions& options) {
   Bpe bpe;
   bpe.options_ = options;
   bpe.by_scores_ = true;
   STOWAGE_ASSIGN_OR_RETURN(Ids id_of, bpe.Place(tokens));
-  for (const int32_t id : apart) {
-    const std::string& token = tokens[static_cast<size_t>(id)];
-    if (token.empty()) continue;
-    id_of.erase(token);
-    const Character first = FirstCharacter(token);
-    if (first.bytes == token.size()) bpe.character_ids_.erase(first.code);
+  for (const int32_t id : options.apart) {
+    id_of.erase(tokens[static_cast<size_t>(id)]);
   }
   // Pairs of one score are merged from the left.
   std::vector<double> ranks;
@@ -192,12 +199,15 @@ size_t Bpe::WordSlot(std::string_view word) const {
 // A token that its own bytes merge to need not be merged again.
 void Bpe::KeepWholeWords() {
   words_.assign(std::bit_ceil(2 * static_cast<size_t>(size()) + 2), -1);
+  const std::vector<bool> apart = Apart();
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < size(); ++id) {
     const std::string_view bytes = Bytes(id);
     if (bytes.empty()) continue;
     ids.clear();
-    if (!options_.ignore_merges) {
+    if (options_.ignore_merges) {
+      if (apart[static_cast<size_t>(id)]) continue;
+    } else {
       MergeWord(bytes, &ids);
       if (ids.size() != 1 || ids.front() != id) continue;
     }

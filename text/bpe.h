@@ -39,6 +39,8 @@ struct BpeOptions {
   bool fuse_unknown = false;   // of several units in a row
   bool characters = false;     // units are characters, else bytes
   bool byte_fallback = false;  // a character without a token is its bytes
+  // Ids that no text becomes, as those of control tokens.
+  std::vector<int32_t> apart = {};
 };
 
 class Bpe {
@@ -50,13 +52,11 @@ class Bpe {
                             const std::vector<std::string>& merges,
                             const BpeOptions& options);
 
-  /// `scores` by id; no text becomes one of the ids `apart`. Precondition:
-  /// options.characters, a finite score for each token. Errors kInvalidArgument: two ids
-  /// with one token; kUnsupported: a token longer than kMaxScoredToken. O(n L) for n
-  /// bytes of tokens of at most L.
+  /// `scores` by id. Precondition: options.characters, a finite score for each token.
+  /// Errors kInvalidArgument: two ids with one token; kUnsupported: a token longer than
+  /// kMaxScoredToken. O(n L) for n bytes of tokens of at most L.
   static Result<Bpe> ByScores(const std::vector<std::string>& tokens,
                               const std::vector<double>& scores,
-                              const std::vector<int32_t>& apart,
                               const BpeOptions& options);
 
   /// Appends the tokens of one word. O(n log n) for n bytes.
@@ -87,7 +87,8 @@ class Bpe {
     return static_cast<size_t>(pair * 0x9E3779B97F4A7C15u >> merge_shift_);
   }
   Result<Ids> Place(const std::vector<std::string>& tokens);
-  void AddUnit(std::string_view token, std::string_view bytes, int32_t id);
+  std::vector<bool> Apart() const;
+  void AddUnit(std::string_view token, int32_t id, bool is_apart);
   void PlaceMerges(const std::vector<Merge>& merges);
   void AddSplits(std::string_view token, const Merge& merge, const Ids& id_of,
                  std::vector<Merge>* merges) const;

@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t kMaxDecoderSteps = 64;
 
-std::string Replaced(std::string_view text, std::string_view from,
-                     std::string_view to) {
+std::string WithReplaced(std::string_view text, std::string_view from,
+                         std::string_view to) {
   std::string out;
   while (!text.empty()) {
     const size_t at = text.find(from);
@@ -42,8 +42,8 @@ std::vector<std::string> WithBytes(std::vector<std::string> tokens) {
   return out;
 }
 
-std::vector<std::string> Joined(const std::vector<std::string>& tokens,
-                                std::string_view between) {
+std::vector<std::string> JoinedTokens(const std::vector<std::string>& tokens,
+                                      std::string_view between) {
   std::string all;
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0) all += between;
@@ -52,7 +52,19 @@ std::vector<std::string> Joined(const std::vector<std::string>& tokens,
   return {std::move(all)};
 }
 
-std::string Stripped(std::string_view token, const DecoderStep& step) {
+// As sentencepiece drops the space that it puts before a text.
+void DecodePieces(const DecoderStep& step, std::vector<std::string>* tokens) {
+  constexpr std::string_view kSpace = "▁";
+  bool is_begin = step.first;
+  for (std::string& token : *tokens) {
+    const bool dropped = is_begin && token.starts_with(kSpace);
+    if (dropped) token.erase(0, kSpace.size());
+    if (!token.empty() || (dropped && !step.cleanup)) is_begin = false;
+    token = WithReplaced(token, kSpace, " ");
+  }
+}
+
+std::string WithoutEnds(std::string_view token, const DecoderStep& step) {
   for (int32_t i = 0; i < step.left && token.starts_with(step.pattern); ++i) {
     token.remove_prefix(step.pattern.size());
   }
@@ -70,7 +82,7 @@ std::string CleanedUp(std::string token) {
       {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : kRules) {
     if (token.find(from) != std::string::npos)
-      token = Replaced(token, from, to);
+      token = WithReplaced(token, from, to);
   }
   return token;
 }
@@ -91,15 +103,18 @@ std::string Decoded(const DecoderStep& step, std::string token, bool is_first,
                     bool is_last) {
   switch (step.kind) {
     case DecoderKind::kReplace:
-      return Replaced(token, step.pattern, step.content);
+      return WithReplaced(token, step.pattern, step.content);
+    case DecoderKind::kToken:
+      return token == step.pattern ? step.content : token;
     case DecoderKind::kStrip:
-      return Stripped(token, step);
+      return WithoutEnds(token, step);
     case DecoderKind::kMetaspace:
-      return Replaced(token, step.pattern, is_first && step.first ? "" : " ");
+      return WithReplaced(token, step.pattern,
+                          is_first && step.first ? "" : " ");
     case DecoderKind::kWordPiece:
       return WordPieceText(std::move(token), step, is_first);
     case DecoderKind::kSuffix:
-      return Replaced(token, step.pattern, is_last ? "" : " ");
+      return WithReplaced(token, step.pattern, is_last ? "" : " ");
     default:
       return token;
   }
@@ -161,16 +176,19 @@ Result<std::string> Decode(const std::vector<DecoderStep>& steps,
         tokens = WithBytes(std::move(tokens));
         break;
       case DecoderKind::kFuse:
-        tokens = Joined(tokens, "");
+        tokens = JoinedTokens(tokens, "");
         break;
       case DecoderKind::kSpaces:
-        tokens = Joined(tokens, " ");
+        tokens = JoinedTokens(tokens, " ");
+        break;
+      case DecoderKind::kSentencePiece:
+        DecodePieces(step, &tokens);
         break;
       default:
         STOWAGE_RETURN_IF_ERROR(DecodeEach(step, limit, &tokens));
     }
   }
-  return Joined(tokens, "").front();
+  return JoinedTokens(tokens, "").front();
 }
 
 }  // namespace stowage::text

@@ -30,6 +30,10 @@ enum class DecoderKind {
                // `cleanup` no spaces stand before punctuation
   kSuffix,     // BPEDecoder: `pattern` by a space, but of the last token
   kSpaces,     // none: a space between tokens
+  kToken,      // a token that is `pattern` by `content`
+  kSentencePiece,  // "▁" by a space; with `first`, of the first token by nothing
+                   // where it begins with one, with `cleanup` of all up to the
+                   // first text
 };
 
 struct DecoderStep {

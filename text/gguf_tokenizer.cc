@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
+#include "text/sentence_piece.h"
 
 namespace stowage {
 namespace {
@@ -37,63 +38,66 @@ std::vector<std::string> Copies(const std::vector<std::string_view>& texts) {
 
 }  // namespace
 
-Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header) {
-  constexpr std::string_view kModel = "tokenizer.ggml.model",
-                             kPre = "tokenizer.ggml.pre",
-                             kTokens = "tokenizer.ggml.tokens",
-                             kMerges = "tokenizer.ggml.merges",
-                             kTypes = "tokenizer.ggml.token_type";
-  STOWAGE_ASSIGN_OR_RETURN(const std::string_view model,
-                           Needed(header.Text(kModel), kModel,
-                                  "which says what kind of tokenizer it is"));
-  if (model != "gpt2") {
-    return Error{ErrorCode::kUnsupported,
-                 StrCat("[text] tokenizer.ggml.model is ", Quoted(model),
-                        "; expected \"gpt2\", byte-level byte pair encoding")};
+namespace {
+
+constexpr std::string_view kModel = "tokenizer.ggml.model",
+                           kPre = "tokenizer.ggml.pre",
+                           kTokens = "tokenizer.ggml.tokens",
+                           kMerges = "tokenizer.ggml.merges",
+                           kTypes = "tokenizer.ggml.token_type",
+                           kScores = "tokenizer.ggml.scores";
+
+// The id under the key; nothing where there is none.
+Result<std::optional<int32_t>> OptionalId(const GgufHeader& header,
+                                          std::string_view key) {
+  if (!header.Find(key)) return std::optional<int32_t>();
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t id, header.Int(key));
+  STOWAGE_ASSIGN_OR_RETURN(const int32_t narrow, To32(key, id));
+  return std::optional<int32_t>(narrow);
+}
+
+Result<bool> BoolOr(const GgufHeader& header, std::string_view key,
+                    bool absent) {
+  if (!header.Find(key)) return absent;
+  return header.Bool(key);
+}
+
+// What is of one model and not of the other.
+Status ReadModelOf(const GgufHeader& header, GgufTokenizer* gguf) {
+  if (gguf->model == "llama") {
+    STOWAGE_ASSIGN_OR_RETURN(gguf->scores,
+                             Needed(header.Reals(kScores), kScores,
+                                    "by which pairs of tokens are merged"));
+    STOWAGE_ASSIGN_OR_RETURN(
+        gguf->add_space,
+        BoolOr(header, "tokenizer.ggml.add_space_prefix", true));
+    return {};
   }
-  GgufTokenizer gguf;
   STOWAGE_ASSIGN_OR_RETURN(const std::string_view pre,
                            Needed(header.Text(kPre), kPre,
                                   "which says how a text is cut into words"));
-  gguf.pre = pre;
-  STOWAGE_ASSIGN_OR_RETURN(
-      const auto tokens,
-      Needed(header.Texts(kTokens), kTokens, "the list of the vocabulary"));
-  gguf.tokens = Copies(tokens);
+  gguf->pre = pre;
   STOWAGE_ASSIGN_OR_RETURN(
       const auto merges,
       Needed(header.Texts(kMerges), kMerges,
              "the list of merges that byte pair encoding joins bytes by"));
-  gguf.merges = Copies(merges);
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<int64_t> types,
-                           Needed(header.Ints(kTypes), kTypes,
-                                  "which says what tokens are special"));
-  for (const int64_t type : types) {
-    STOWAGE_ASSIGN_OR_RETURN(const int32_t narrow, To32(kTypes, type));
-    gguf.token_types.push_back(narrow);
-  }
-  constexpr std::string_view kBos = "tokenizer.ggml.bos_token_id";
-  if (header.Find(kBos)) {
-    STOWAGE_ASSIGN_OR_RETURN(const int64_t bos, header.Int(kBos));
-    STOWAGE_ASSIGN_OR_RETURN(gguf.bos, To32(kBos, bos));
-  }
-  constexpr std::string_view kAddBos = "tokenizer.ggml.add_bos_token";
-  if (header.Find(kAddBos)) {
-    STOWAGE_ASSIGN_OR_RETURN(gguf.add_bos, header.Bool(kAddBos));
-  }
-  constexpr std::string_view kAddEos = "tokenizer.ggml.add_eos_token",
-                             kEos = "tokenizer.ggml.eos_token_id";
-  if (header.Find(kAddEos)) {
-    STOWAGE_ASSIGN_OR_RETURN(gguf.add_eos, header.Bool(kAddEos));
-  }
-  if (gguf.add_eos && header.Find(kEos)) {
-    STOWAGE_ASSIGN_OR_RETURN(const int64_t eos, header.Int(kEos));
-    STOWAGE_ASSIGN_OR_RETURN(gguf.eos, To32(kEos, eos));
-  }
-  return gguf;
+  gguf->merges = Copies(merges);
+  return {};
 }
 
-Result<TokenizerParts> PartsOf(GgufTokenizer gguf) {
+// What every text begins or ends with.
+Status AddEnd(std::string_view does, std::string_view name,
+              std::optional<int32_t> id, std::vector<int32_t>* ids) {
+  if (!id) {
+    return InvalidArgumentError("[text] a text ", does, " with the token ",
+                                name, ", and there is no id of it; expected ",
+                                name, "_token_id");
+  }
+  *ids = {*id};
+  return {};
+}
+
+Result<TokenizerParts> PartsOfGpt2(GgufTokenizer gguf) {
   if (gguf.token_types.size() != gguf.tokens.size()) {
     return InvalidArgumentError("[text] there are ", gguf.token_types.size(),
                                 " types for ", gguf.tokens.size(),
@@ -109,30 +113,78 @@ Result<TokenizerParts> PartsOf(GgufTokenizer gguf) {
                              .special = type == kControl});
     }
   }
-  if (gguf.add_bos.value_or(gguf.pre == "llama-bpe")) {
-    if (!gguf.bos) {
-      return InvalidArgumentError(
-          "[text] a text begins with the token bos, and there is no id of it; "
-          "expected "
-          "bos_token_id");
-    }
-    parts.prefix = {*gguf.bos};
-  }
-  if (gguf.add_eos) {
-    if (!gguf.eos) {
-      return InvalidArgumentError(
-          "[text] a text ends with the token eos, and there is no id of it; "
-          "expected "
-          "eos_token_id");
-    }
-    parts.suffix = {*gguf.eos};
-  }
   parts.tokens = std::move(gguf.tokens);
   parts.merges = std::move(gguf.merges);
   if (gguf.pre == "qwen2") {
     parts.normalizer.push_back({.kind = NormalizerKind::kNfc});
   }
   parts.ignore_merges = gguf.pre == "llama-bpe";
+  return parts;
+}
+
+Result<TokenizerParts> PartsOfPieces(GgufTokenizer gguf) {
+  return PartsOf(SentencePieceModel{.pieces = std::move(gguf.tokens),
+                                    .scores = std::move(gguf.scores),
+                                    .types = std::move(gguf.token_types),
+                                    .rules = {.add_space = gguf.add_space},
+                                    .raw_user_defined = true});
+}
+
+}  // namespace
+
+Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header) {
+  GgufTokenizer gguf;
+  STOWAGE_ASSIGN_OR_RETURN(const std::string_view model,
+                           Needed(header.Text(kModel), kModel,
+                                  "which says what kind of tokenizer it is"));
+  gguf.model = model;
+  if (model != "gpt2" && model != "llama") {
+    return UnsupportedError("[text] tokenizer.ggml.model is ", Quoted(model),
+                            "; expected \"gpt2\", byte-level byte pair "
+                            "encoding, or \"llama\", SentencePiece's");
+  }
+  STOWAGE_RETURN_IF_ERROR(ReadModelOf(header, &gguf));
+  STOWAGE_ASSIGN_OR_RETURN(
+      const auto tokens,
+      Needed(header.Texts(kTokens), kTokens, "the list of the vocabulary"));
+  gguf.tokens = Copies(tokens);
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<int64_t> types,
+                           Needed(header.Ints(kTypes), kTypes,
+                                  "which says what tokens are special"));
+  for (const int64_t type : types) {
+    STOWAGE_ASSIGN_OR_RETURN(const int32_t narrow, To32(kTypes, type));
+    gguf.token_types.push_back(narrow);
+  }
+  STOWAGE_ASSIGN_OR_RETURN(gguf.bos,
+                           OptionalId(header, "tokenizer.ggml.bos_token_id"));
+  constexpr std::string_view kAddBos = "tokenizer.ggml.add_bos_token";
+  if (header.Find(kAddBos)) {
+    STOWAGE_ASSIGN_OR_RETURN(gguf.add_bos, header.Bool(kAddBos));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(
+      gguf.add_eos, BoolOr(header, "tokenizer.ggml.add_eos_token", false));
+  if (gguf.add_eos) {
+    STOWAGE_ASSIGN_OR_RETURN(gguf.eos,
+                             OptionalId(header, "tokenizer.ggml.eos_token_id"));
+  }
+  return gguf;
+}
+
+Result<TokenizerParts> PartsOf(GgufTokenizer gguf) {
+  const bool is_pieces = gguf.model == "llama";
+  const bool adds_bos =
+      gguf.add_bos.value_or(is_pieces || gguf.pre == "llama-bpe");
+  const bool adds_eos = gguf.add_eos;
+  const std::optional<int32_t> bos = gguf.bos, eos = gguf.eos;
+  STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts,
+                           is_pieces ? PartsOfPieces(std::move(gguf))
+                                     : PartsOfGpt2(std::move(gguf)));
+  if (adds_bos) {
+    STOWAGE_RETURN_IF_ERROR(AddEnd("begins", "bos", bos, &parts.prefix));
+  }
+  if (adds_eos) {
+    STOWAGE_RETURN_IF_ERROR(AddEnd("ends", "eos", eos, &parts.suffix));
+  }
   return parts;
 }
 

@@ -173,8 +173,8 @@ bool IsAscii(std::string_view text) {
 
 }  // namespace
 
-std::string_view Normalized(std::string_view text, NormalForm form,
-                            std::string* storage) {
+std::string_view ToNormalForm(std::string_view text, NormalForm form,
+                              std::string* storage) {
   if (form == NormalForm::kC ? IsPlain(text) : IsAscii(text)) return text;
   const bool compatible = form == NormalForm::kKc || form == NormalForm::kKd;
   std::vector<Mark> marks;
@@ -192,7 +192,7 @@ std::string_view Normalized(std::string_view text, NormalForm form,
 }
 
 std::string_view Nfc(std::string_view text, std::string* storage) {
-  return Normalized(text, NormalForm::kC, storage);
+  return ToNormalForm(text, NormalForm::kC, storage);
 }
 
 }  // namespace stowage::text

@@ -6,7 +6,7 @@
 // C, of BERT's D, of T5's KC.
 //
 //   std::string storage;
-//   text = Normalized(text, NormalForm::kC, &storage);
+//   text = ToNormalForm(text, NormalForm::kC, &storage);
 
 #include <string>
 #include <string_view>
@@ -18,8 +18,8 @@ enum class NormalForm { kC, kD, kKc, kKd };
 /// `text`, which is well-formed, itself where it is plainly normalized; else its normal
 /// form in `*storage`. O(n log n) in the longest run of marks, else linear. Characters
 /// that came after Unicode 9 are left as they are, as PyPI's tokenizers does.
-std::string_view Normalized(std::string_view text, NormalForm form,
-                            std::string* storage);
+std::string_view ToNormalForm(std::string_view text, NormalForm form,
+                              std::string* storage);
 
 /// Form C.
 std::string_view Nfc(std::string_view text, std::string* storage);

@@ -99,8 +99,8 @@ void RewriteEach(NormalizerKind kind, std::string_view text, Rewrite* out) {
   }
 }
 
-std::string_view Strip(const NormalizerStep& step, std::string_view text,
-                       bool* is_moved) {
+std::string_view WithoutSpace(const NormalizerStep& step, std::string_view text,
+                              bool* is_moved) {
   if (step.left) {
     const size_t space = LeadingSpace(text);
     if (space > 0) *is_moved = true;
@@ -188,7 +188,12 @@ Result<Normalizer> Normalizer::Create(std::vector<NormalizerStep> steps) {
       search = result.patterns_.size();
       result.patterns_.push_back(std::move(pattern));
     }
-    result.steps_.push_back({std::move(step), search});
+    SentencePieceNormalizer pieces;
+    if (step.kind == NormalizerKind::kSentencePiece) {
+      STOWAGE_ASSIGN_OR_RETURN(pieces,
+                               SentencePieceNormalizer::Create(step.rules));
+    }
+    result.steps_.push_back({std::move(step), search, std::move(pieces)});
   }
   return result;
 }
@@ -225,12 +230,16 @@ Result<std::string_view> Normalizer::Apply(const Step& of,
       if (text.empty()) return text;
       *out = StrCat(step.content, text);
       return std::string_view(*out);
+    case NormalizerKind::kSentencePiece:
+      of.pieces.Run(text, out);
+      return std::string_view(*out);
     case NormalizerKind::kStrip:
-      return Strip(step, text, &work->is_moved);
+      return WithoutSpace(step, text, &work->is_moved);
     default:
       break;
   }
-  if (const auto form = FormOf(step.kind)) return Normalized(text, *form, out);
+  if (const auto form = FormOf(step.kind))
+    return ToNormalForm(text, *form, out);
   Rewrite rewrite(out, &work->is_moved);
   RewriteEach(step.kind, text, &rewrite);
   return std::string_view(*out);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/sentence_piece_normalizer.h"
 #include "text/word_pattern.h"
 
 namespace stowage {
@@ -39,6 +40,7 @@ enum class NormalizerKind {
   kClean,  // BERT: leaves out control characters; white space is a space
   kSpaceIdeographs,  // BERT: a space before and after each
   kStripNonspacing,  // BERT: leaves out nonspacing marks, after kNfd
+  kSentencePiece,    // by `rules`
 };
 
 struct NormalizerStep {
@@ -47,13 +49,15 @@ struct NormalizerStep {
   std::string content = {};
   bool left = false;
   bool right = false;
+  SentencePieceRules rules = {};
 };
 
 namespace text {
 
 class Normalizer {
  public:
-  /// Errors as WordPattern's; kInvalidArgument for an empty pattern; kUnsupported for
+  /// Errors as WordPattern's and SentencePieceNormalizer's; kInvalidArgument for an
+  /// empty pattern; kUnsupported for
   /// more than 64 steps.
   static Result<Normalizer> Create(std::vector<NormalizerStep> steps);
 
@@ -76,6 +80,7 @@ class Normalizer {
   struct Step {
     NormalizerStep step;
     size_t search = 0;  // which of the searches
+    SentencePieceNormalizer pieces = {};
   };
   Result<std::string_view> Apply(const Step& step, std::string_view text,
                                  Work* work, std::string* out) const;

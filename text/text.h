@@ -8,6 +8,7 @@
 #include "text/examples.h"        // IWYU pragma: export
 #include "text/gguf_tokenizer.h"  // IWYU pragma: export
 #include "text/jinja.h"           // IWYU pragma: export
+#include "text/sentence_piece.h"  // IWYU pragma: export
 #include "text/tokenizer.h"       // IWYU pragma: export
 #include "text/tokenizer_file.h"  // IWYU pragma: export
 

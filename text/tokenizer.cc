@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
-#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <unordered_map>
 #include <utility>
 
@@ -18,9 +19,10 @@ using text::Bpe;
 using text::Normalizer;
 using text::PreTokenizer;
 
-// Gives the added tokens places among the tokens.
-Status PlaceAdded(const std::vector<AddedToken>& added,
-                  std::vector<std::string>* tokens) {
+// Gives the added tokens places among the tokens; those that take new ones are apart.
+Status PlaceAdded(TokenizerParts* parts) {
+  std::vector<std::string>* const tokens = &parts->tokens;
+  const std::vector<AddedToken>& added = parts->added;
   const int32_t ids = IdsOf(tokens->size() + added.size());
   for (const AddedToken& token : added) {
     if (token.text.empty()) {
@@ -48,7 +50,32 @@ Status PlaceAdded(const std::vector<AddedToken>& added,
                                   " has id ", token.id, ", which is that of ",
                                   Quoted(place));
     }
+    if (place.empty()) parts->apart.push_back(token.id);
     place = token.text;
+  }
+  if (!parts->scores.empty()) parts->scores.resize(tokens->size());
+  return {};
+}
+
+// Byte pair encoding has merges, or scores by which all that may merge.
+Status CheckScores(const TokenizerParts& parts) {
+  if (parts.scores.empty()) {
+    if (!parts.merges.empty()) return {};
+    return InvalidArgumentError(
+        "[text] the tokenizer has no merges; expected one of byte pair "
+        "encoding, with a list of them");
+  }
+  if (parts.scores.size() != parts.tokens.size()) {
+    return InvalidArgumentError("[text] there are ", parts.scores.size(),
+                                " scores for ", parts.tokens.size(),
+                                " tokens; expected one for each");
+  }
+  for (size_t id = 0; id < parts.scores.size(); ++id) {
+    if (!std::isfinite(parts.scores[id])) {
+      return InvalidArgumentError("[text] the score of token ", id, " is ",
+                                  parts.scores[id],
+                                  "; expected a finite number");
+    }
   }
   return {};
 }
@@ -87,7 +114,11 @@ class PartsDigest {
   void Add(const NormalizerStep& step) {
     Add(step.pattern);
     Add(step.content);
-    AddNumbers(static_cast<int>(step.kind), step.left, step.right);
+    AddNumbers(static_cast<int>(step.kind), step.left, step.right,
+               step.rules.add_space, step.rules.collapse_spaces,
+               step.rules.escape_spaces);
+    Add(step.rules.charsmap);
+    AddAll(step.rules.kept);
   }
   void Add(const DecoderStep& step) {
     Add(step.pattern);
@@ -96,6 +127,7 @@ class PartsDigest {
                step.cleanup);
   }
   void Add(int32_t id) { AddNumbers(id); }
+  void Add(double score) { AddNumbers(std::bit_cast<int64_t>(score)); }
   template <typename T>
   void AddAll(const std::vector<T>& parts) {
     AddNumbers(parts.size());
@@ -117,6 +149,8 @@ uint64_t DigestOf(const TokenizerParts& parts) {
   digest.AddAll(parts.decoder);
   digest.AddAll(parts.prefix);
   digest.AddAll(parts.suffix);
+  digest.AddAll(parts.scores);
+  digest.AddAll(parts.apart);
   digest.AddNumbers(static_cast<int>(parts.model), parts.ignore_merges,
                     parts.unknown.value_or(-1), parts.fuse_unknown,
                     parts.byte_fallback);
@@ -129,6 +163,7 @@ Status CheckParts(const TokenizerParts& parts) {
       CheckIds(parts.prefix, size, "what goes before a text"));
   STOWAGE_RETURN_IF_ERROR(
       CheckIds(parts.suffix, size, "what goes after a text"));
+  STOWAGE_RETURN_IF_ERROR(CheckIds(parts.apart, size, "what no text becomes"));
   if (parts.unknown) {
     STOWAGE_RETURN_IF_ERROR(
         CheckIds({*parts.unknown}, size, "the unknown token"));
@@ -137,12 +172,17 @@ Status CheckParts(const TokenizerParts& parts) {
 }
 
 Result<Bpe> ModelOf(const TokenizerParts& parts) {
-  return Bpe::Create(parts.tokens, parts.merges,
-                     {.ignore_merges = parts.ignore_merges,
-                      .unknown = parts.unknown,
-                      .fuse_unknown = parts.fuse_unknown,
-                      .characters = parts.model != TokenizerModel::kByteBpe,
-                      .byte_fallback = parts.byte_fallback});
+  const text::BpeOptions options = {
+      .ignore_merges = parts.ignore_merges,
+      .unknown = parts.unknown,
+      .fuse_unknown = parts.fuse_unknown,
+      .characters = parts.model != TokenizerModel::kByteBpe,
+      .byte_fallback = parts.byte_fallback,
+      .apart = parts.apart};
+  if (options.characters && !parts.scores.empty()) {
+    return Bpe::ByScores(parts.tokens, parts.scores, options);
+  }
+  return Bpe::Create(parts.tokens, parts.merges, options);
 }
 
 // Writes those that are looked for in normalized text as it has them.
@@ -183,13 +223,8 @@ Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
     return InvalidArgumentError("[text] there are ", parts.tokens.size(),
                                 " tokens; at most ", kMaxTokens, " are read");
   }
-  if (parts.merges.empty()) {
-    return InvalidArgumentError(
-        "[text] the tokenizer has no merges; expected one of byte pair "
-        "encoding, with "
-        "a list of them");
-  }
-  STOWAGE_RETURN_IF_ERROR(PlaceAdded(parts.added, &parts.tokens));
+  STOWAGE_RETURN_IF_ERROR(CheckScores(parts));
+  STOWAGE_RETURN_IF_ERROR(PlaceAdded(&parts));
   const uint64_t digest = DigestOf(parts);
   STOWAGE_RETURN_IF_ERROR(CheckParts(parts));
   STOWAGE_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer,

@@ -64,6 +64,11 @@ struct TokenizerParts {
   bool byte_fallback =
       false;  // "<0x0A>" and so on in place of unknown characters
   std::vector<DecoderStep> decoder = {};  // of kByteBpe: none
+  // By id, in place of merges: of the pairs that together are a token, that of the highest
+  // score is merged first.
+  std::vector<double> scores = {};
+  // Ids that no text becomes but by added tokens, as those of control tokens.
+  std::vector<int32_t> apart = {};
 };
 
 struct EncodeOptions {
@@ -79,8 +84,8 @@ struct DecodeOptions {
 
 class Tokenizer {
  public:
-  /// Errors: kInvalidArgument: no merges, types or ids that do not fit the tokens, an
-  /// added token that is no UTF-8, and what Bpe, Normalizer, PreTokenizer and
+  /// Errors: kInvalidArgument: no merges and no scores, scores or ids that do not fit the
+  /// tokens, an added token that is no UTF-8, and what Bpe, Normalizer, PreTokenizer and
   /// CheckDecoder refuse; kUnsupported, as theirs.
   static Result<Tokenizer> Create(TokenizerParts parts);
 

@@ -48,8 +48,8 @@ Result<int32_t> Id(const Json& value, std::string_view what) {
   return value.get<int32_t>();
 }
 
-Result<std::string> Text(const Json& object, const char* name,
-                         std::string_view absent) {
+Result<std::string> TextOf(const Json& object, const char* name,
+                           std::string_view absent) {
   const Json& value = Member(object, name);
   if (value.is_null()) return std::string(absent);
   if (!value.is_string()) {

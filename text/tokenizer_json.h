@@ -32,8 +32,8 @@ std::vector<const nlohmann::json*> InSequence(const nlohmann::json& value,
 // Members of an object. Errors kInvalidArgument, with the value, where it is something
 // else; `absent` where there is none, or null.
 Result<bool> Flag(const nlohmann::json& object, const char* name, bool absent);
-Result<std::string> Text(const nlohmann::json& object, const char* name,
-                         std::string_view absent);
+Result<std::string> TextOf(const nlohmann::json& object, const char* name,
+                           std::string_view absent);
 /// A whole number from 0 to 2^31 - 1.
 Result<int32_t> Number(const nlohmann::json& object, const char* name,
                        int32_t absent);

@@ -83,10 +83,10 @@ Status ReadOneNormalizer(const Json& one, std::vector<NormalizerStep>* steps) {
     step.kind = sought.is_pattern ? NormalizerKind::kReplacePattern
                                   : NormalizerKind::kReplace;
     step.pattern = std::move(sought.text);
-    STOWAGE_ASSIGN_OR_RETURN(step.content, Text(one, "content", ""));
+    STOWAGE_ASSIGN_OR_RETURN(step.content, TextOf(one, "content", ""));
   } else if (type == "Prepend") {
     step.kind = NormalizerKind::kPrepend;
-    STOWAGE_ASSIGN_OR_RETURN(step.content, Text(one, "prepend", ""));
+    STOWAGE_ASSIGN_OR_RETURN(step.content, TextOf(one, "prepend", ""));
   } else if (type == "Strip") {
     step.kind = NormalizerKind::kStrip;
     STOWAGE_ASSIGN_OR_RETURN(step.left, Flag(one, "strip_left", true));
@@ -104,7 +104,7 @@ Status ReadOneNormalizer(const Json& one, std::vector<NormalizerStep>* steps) {
 
 Result<SplitBehavior> Behavior(const Json& part, const char* absent) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string name,
-                           Text(part, "behavior", absent));
+                           TextOf(part, "behavior", absent));
   if (name == "Isolated") return SplitBehavior::kIsolated;
   if (name == "Removed") return SplitBehavior::kRemoved;
   if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
@@ -137,12 +137,12 @@ struct Metaspace {
 Result<Metaspace> ReadMetaspace(const Json& part) {
   Metaspace metaspace;
   STOWAGE_ASSIGN_OR_RETURN(metaspace.replacement,
-                           Text(part, "replacement", "▁"));
+                           TextOf(part, "replacement", "▁"));
   STOWAGE_ASSIGN_OR_RETURN(const bool space,
                            Flag(part, "add_prefix_space", true));
   STOWAGE_ASSIGN_OR_RETURN(
       const std::string scheme,
-      Text(part, "prepend_scheme", space ? "always" : "never"));
+      TextOf(part, "prepend_scheme", space ? "always" : "never"));
   if (scheme == "never") {
     metaspace.prefix = MetaspacePrefix::kNever;
   } else if (scheme == "first" && space) {
@@ -215,7 +215,7 @@ Status ReadOnePreTokenizer(const Json& one, bool* by_bytes,
                       .kind = PreTokenizerKind::kWords});
   } else if (type == "CharDelimiterSplit") {
     STOWAGE_ASSIGN_OR_RETURN(const std::string text,
-                             Text(one, "delimiter", ""));
+                             TextOf(one, "delimiter", ""));
     steps->push_back({.pattern = text,
                       .behavior = SplitBehavior::kRemoved,
                       .kind = PreTokenizerKind::kLiteral});
@@ -240,14 +240,14 @@ Status ReadOneDecoder(const Json& one, std::vector<DecoderStep>* steps) {
           Quoted(sought.text), "; expected a String");
     }
     step = {.kind = DecoderKind::kReplace, .pattern = std::move(sought.text)};
-    STOWAGE_ASSIGN_OR_RETURN(step.content, Text(one, "content", ""));
+    STOWAGE_ASSIGN_OR_RETURN(step.content, TextOf(one, "content", ""));
   } else if (type == "ByteFallback") {
     step.kind = DecoderKind::kByteFallback;
   } else if (type == "Fuse") {
     step.kind = DecoderKind::kFuse;
   } else if (type == "Strip") {
     step.kind = DecoderKind::kStrip;
-    STOWAGE_ASSIGN_OR_RETURN(step.pattern, Text(one, "content", " "));
+    STOWAGE_ASSIGN_OR_RETURN(step.pattern, TextOf(one, "content", " "));
     STOWAGE_ASSIGN_OR_RETURN(step.left, Number(one, "start", 0));
     STOWAGE_ASSIGN_OR_RETURN(step.right, Number(one, "stop", 0));
   } else if (type == "Metaspace") {
@@ -257,11 +257,11 @@ Status ReadOneDecoder(const Json& one, std::vector<DecoderStep>* steps) {
             .first = metaspace.prefix != MetaspacePrefix::kNever};
   } else if (type == "WordPiece") {
     step.kind = DecoderKind::kWordPiece;
-    STOWAGE_ASSIGN_OR_RETURN(step.pattern, Text(one, "prefix", "##"));
+    STOWAGE_ASSIGN_OR_RETURN(step.pattern, TextOf(one, "prefix", "##"));
     STOWAGE_ASSIGN_OR_RETURN(step.cleanup, Flag(one, "cleanup", true));
   } else if (type == "BPEDecoder") {
     step.kind = DecoderKind::kSuffix;
-    STOWAGE_ASSIGN_OR_RETURN(step.pattern, Text(one, "suffix", "</w>"));
+    STOWAGE_ASSIGN_OR_RETURN(step.pattern, TextOf(one, "suffix", "</w>"));
   } else {
     return UnsupportedError(
         "[tokenizer.json] the decoder ", NameOf(one),

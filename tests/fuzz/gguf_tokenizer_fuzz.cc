@@ -19,7 +19,8 @@ using stowage::testing::Check;
 namespace {
 
 // A line for each part: the pre-tokenizer's name, then "m" and a merge, or a digit,
-// which is a token's type, and the token. "b" is the token that a text begins with.
+// which is a token's type, and the token. "b" is the token that a text begins with. With
+// the name "pieces" tokens have scores, in their order, and merges none.
 GgufTokenizer FromLines(std::string_view text) {
   GgufTokenizer gguf;
   const auto next = [&] {
@@ -29,6 +30,7 @@ GgufTokenizer FromLines(std::string_view text) {
     return line;
   };
   gguf.pre = next();
+  if (gguf.pre == "pieces") gguf.model = "llama";
   while (!text.empty()) {
     const std::string line = next();
     if (line.empty()) continue;
@@ -39,6 +41,7 @@ GgufTokenizer FromLines(std::string_view text) {
     } else {
       gguf.token_types.push_back(line[0] - '0');
       gguf.tokens.push_back(line.substr(1));
+      gguf.scores.push_back(-static_cast<double>(gguf.scores.size() / 2));
     }
   }
   return gguf;

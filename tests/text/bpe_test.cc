@@ -70,6 +70,85 @@ TEST_CASE(
   }
 }
 
+// Merges the leftmost pair of the highest score, over and over.
+std::vector<std::string> PlainlyByScores(std::string_view word,
+                                         const std::vector<std::string>& tokens,
+                                         const std::vector<double>& scores) {
+  std::vector<std::string> parts;
+  for (const char c : word) parts.emplace_back(1, c);
+  while (true) {
+    size_t best = 0;
+    double score = -1e9;
+    for (size_t i = 0; i + 1 < parts.size(); ++i) {
+      const auto both =
+          std::find(tokens.begin(), tokens.end(), parts[i] + parts[i + 1]);
+      if (both == tokens.end()) continue;
+      const double of = scores[static_cast<size_t>(both - tokens.begin())];
+      if (of > score) {
+        score = of;
+        best = i;
+      }
+    }
+    if (score == -1e9) return parts;
+    parts[best] += parts[best + 1];
+    parts.erase(parts.begin() + static_cast<ptrdiff_t>(best) + 1);
+  }
+}
+
+TEST_CASE("merges by scores go as if each looked through the whole word") {
+  std::mt19937 random(4);
+  for (int round = 0; round < 40; ++round) {
+    INFO("round ", round);
+    // Neither "b" nor "bc" may be a token, and yet parts of one.
+    std::vector<std::string> tokens = {"a", "c"};
+    std::vector<double> scores = {0, 0};
+    for (int i = 0; i < 40; ++i) {
+      std::string token;
+      for (uint32_t n = 2 + random() % 4; n > 0; --n) {
+        token += static_cast<char>('a' + random() % 3);
+      }
+      if (std::find(tokens.begin(), tokens.end(), token) != tokens.end()) {
+        continue;
+      }
+      tokens.push_back(token);
+      scores.push_back(-static_cast<double>(random() % 12));
+    }
+    tokens.push_back("<0x62>");
+    scores.push_back(0);
+    const auto byte = static_cast<int32_t>(tokens.size()) - 1;
+    const Bpe bpe =
+        Bpe::ByScores(
+            tokens, scores,
+            {.characters = true, .byte_fallback = true, .apart = {byte}})
+            .value();
+    for (const size_t length : {1, 2, 5, 31, 33, 90}) {
+      std::string word;
+      for (size_t i = 0; i < length; ++i) {
+        word += static_cast<char>('a' + random() % 3);
+      }
+      INFO(word);
+      auto plain = PlainlyByScores(word, tokens, scores);
+      std::replace(plain.begin(), plain.end(), std::string("b"),
+                   std::string("<0x62>"));
+      CHECK(Split(bpe, word) == plain);
+    }
+  }
+}
+
+TEST_CASE("no text becomes a token that stands apart") {
+  std::vector<int32_t> ids;
+  for (const bool ignore : {false, true}) {
+    Bpe::Create({"a", "b", "ab", "?", "c"}, {"a b"},
+                {.ignore_merges = ignore,
+                 .unknown = 3,
+                 .characters = true,
+                 .apart = {2, 4}})
+        .value()
+        .Encode("c", &ids);
+  }
+  CHECK(ids == std::vector<int32_t>{3, 3});
+}
+
 TEST_CASE("a long word of one letter takes no quadratic time") {
   std::vector<std::string> tokens = {"a"}, merges;
   for (int i = 0; i < 10; ++i) {

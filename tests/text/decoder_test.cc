@@ -28,6 +28,10 @@ TEST_CASE("Llama's steps give spaces, bytes, and no first space") {
   CHECK(Join(llama, {"▁", "<0xE6>", "<0x97>", "<0xa5>", "!"}) == "日!");
   CHECK(Join(llama, {"<0xG1>", "<0x1>"}) == "<0xG1><0x1>");
   CHECK(Join(llama, {}) == "");
+  // Bytes in a row are one token to the steps behind.
+  CHECK(Join({{.kind = Kind::kByteFallback},
+              {.kind = Kind::kStrip, .pattern = " ", .left = 1}},
+             {"<0x20>", "<0x20>", "a"}) == " a");
 }
 
 TEST_CASE("a Metaspace has no space of the first token") {
@@ -52,6 +56,21 @@ TEST_CASE("suffixes of words are spaces, but for the last") {
   CHECK(Join({{.kind = Kind::kSpaces}}, {"a", "b"}) == "a b");
   CHECK(Join({{.kind = Kind::kStrip, .pattern = " ", .left = 1, .right = 9}},
              {"  a  ", " "}) == " a");
+}
+
+TEST_CASE("SentencePiece drops the space that it puts before a text") {
+  const auto decode = [](bool first, bool cleanup,
+                         std::vector<std::string> tokens) {
+    return Join(
+        {{.kind = Kind::kToken, .pattern = "<unk>", .content = " ? "},
+         {.kind = Kind::kSentencePiece, .first = first, .cleanup = cleanup}},
+        std::move(tokens));
+  };
+  CHECK(decode(true, false, {"▁a", "▁▁b", "<unk>"}) == "a  b ? ");
+  CHECK(decode(false, false, {"▁a", "▁b"}) == " a b");
+  CHECK(decode(true, false, {"▁", "▁a"}) == " a");
+  CHECK(decode(true, true, {"▁", "▁a", "▁"}) == "a ");
+  CHECK(decode(true, false, {"a", "▁b"}) == "a b");
 }
 
 TEST_CASE("decoders that cannot be, or go on and on, are refused") {

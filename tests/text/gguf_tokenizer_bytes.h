@@ -5,6 +5,7 @@
 //
 //   const std::string file = GgufTokenizerBytes(gguf);
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,9 +15,9 @@
 
 namespace stowage::testing {
 
-inline std::string GgufTokenizerBytes(const GgufTokenizer& gguf,
-                                      const std::string& model = "gpt2") {
+inline std::string GgufTokenizerBytes(const GgufTokenizer& gguf) {
   const auto number = [](GgufKind kind) { return static_cast<uint32_t>(kind); };
+  const bool has_scores = gguf.model == "llama";
   const uint64_t values = 5 + (gguf.bos ? 1 : 0) + (gguf.add_bos ? 1 : 0) +
                           (gguf.eos ? 1 : 0) + (gguf.add_eos ? 1 : 0);
   GgufBytes file;
@@ -30,10 +31,20 @@ inline std::string GgufTokenizerBytes(const GgufTokenizer& gguf,
     file.U64(texts.size());
     for (const std::string& text : texts) file.Text(text);
   };
-  add_text("tokenizer.ggml.model", model);
-  add_text("tokenizer.ggml.pre", gguf.pre);
+  add_text("tokenizer.ggml.model", gguf.model);
   add_texts("tokenizer.ggml.tokens", gguf.tokens);
-  add_texts("tokenizer.ggml.merges", gguf.merges);
+  if (has_scores) {
+    file.Text("tokenizer.ggml.scores").U32(number(GgufKind::kArray));
+    file.U32(number(GgufKind::kF32)).U64(gguf.scores.size());
+    for (const double score : gguf.scores) {
+      file.U32(std::bit_cast<uint32_t>(static_cast<float>(score)));
+    }
+    file.Text("tokenizer.ggml.add_space_prefix").U32(number(GgufKind::kBool));
+    file.U8(gguf.add_space ? 1 : 0);
+  } else {
+    add_text("tokenizer.ggml.pre", gguf.pre);
+    add_texts("tokenizer.ggml.merges", gguf.merges);
+  }
   file.Text("tokenizer.ggml.token_type").U32(number(GgufKind::kArray));
   file.U32(number(GgufKind::kI32)).U64(gguf.token_types.size());
   for (const int32_t type : gguf.token_types) {

@@ -2,10 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/strings.h"
 #include "tests/formats/gguf_bytes.h"
@@ -32,8 +35,14 @@ Result<GgufTokenizer> Read(const std::string& file) {
   return GgufTokenizerOf(*header);
 }
 
-std::string Said(const GgufTokenizer& gguf, const std::string& model = "gpt2") {
-  const auto read = Read(testing::GgufTokenizerBytes(gguf, model));
+GgufTokenizer OfModel(const std::string& model) {
+  GgufTokenizer gguf = Small();
+  gguf.model = model;
+  return gguf;
+}
+
+std::string Said(const GgufTokenizer& gguf) {
+  const auto read = Read(testing::GgufTokenizerBytes(gguf));
   return read.ok() ? "" : read.error().message;
 }
 
@@ -63,9 +72,9 @@ TEST_CASE("a header's tokenizer is what was written") {
 }
 
 TEST_CASE("what a header's tokenizer is not is told") {
-  CHECK(Said(Small(), "llama") ==
-        "[text] tokenizer.ggml.model is \"llama\"; expected \"gpt2\", "
-        "byte-level byte pair encoding");
+  CHECK(Said(OfModel("rwkv")) ==
+        "[text] tokenizer.ggml.model is \"rwkv\"; expected \"gpt2\", "
+        "byte-level byte pair encoding, or \"llama\", SentencePiece's");
   GgufTokenizer wrong = Small();
   wrong.bos = -1;
   CHECK(Said(wrong) ==
@@ -97,6 +106,57 @@ TEST_CASE("what a header lacks of a tokenizer is told, and what it is for") {
   }
 }
 
+// "ab" is merged before "bc", and "x" has no piece but in "xy".
+GgufTokenizer Pieces() {
+  return {.tokens = {"<unk>", "<s>", "<0x78>", "▁", "a", "b", "c", "ab", "bc",
+                     "y", "xy", "▁a", "[PAD]", "<|u|>"},
+          .token_types = {2, 3, 6, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5, 4},
+          .bos = 1,
+          .model = "llama",
+          .scores = {0, 0, 0, -9, -9, -9, -9, -1, -2, -9, -3, -4, 0, 0}};
+}
+
+TEST_CASE("a file of pieces merges them by scores, and falls back to bytes") {
+  const GgufTokenizer read =
+      Read(testing::GgufTokenizerBytes(Pieces())).value();
+  CHECK(read.scores == Pieces().scores);
+  CHECK(read.add_space);
+  const Tokenizer tokenizer = Tokenizer::Create(PartsOf(read).value()).value();
+  using Ids = std::vector<int32_t>;
+  CHECK(*tokenizer.Encode("abc") == Ids{1, 3, 7, 6});
+  CHECK(*tokenizer.Encode("xyx") == Ids{1, 3, 10, 2});
+  CHECK(*tokenizer.Encode("q[PAD]a") == Ids{1, 3, 0, 4});
+  CHECK(*tokenizer.Encode("a<|u|>a") == Ids{1, 11, 13, 11});
+  CHECK(*tokenizer.Encode("<s>a") == Ids{1, 1, 11});
+  CHECK(*tokenizer.Encode("<s>a", {.special = false}) == Ids{1, 3, 0, 4});
+  CHECK(*tokenizer.Decode(Ids{11, 11, 2, 10}) == "a axxy");
+}
+
+TEST_CASE("what is wrong with a file of pieces is told") {
+  const auto error = [](const std::function<void(GgufTokenizer&)>& change) {
+    GgufTokenizer gguf = Pieces();
+    change(gguf);
+    Result<TokenizerParts> parts = PartsOf(gguf);
+    if (!parts.ok()) return parts.error().message;
+    return Tokenizer::Create(*std::move(parts)).error().message;
+  };
+  CHECK(error([](auto& g) { g.scores.pop_back(); }) ==
+        "[text] there are 13 scores for 14 tokens; expected one for each");
+  CHECK(error([](auto& g) { g.token_types[3] = 7; }) ==
+        "[text] the piece 3, \"▁\", is of type 7, which is not known; expected "
+        "1 to 6");
+  CHECK(error([](auto& g) { g.scores[4] = std::nan(""); }) ==
+        "[text] the score of token 4 is nan; expected a finite number");
+  CHECK(error([](auto& g) { g.tokens[4] = "y"; }) ==
+        "[text] tokens 4 and 9 are both \"y\"; expected each once");
+  CHECK(error([](auto& g) { g.tokens[4] = std::string(600, 'y'); }) ==
+        "[text] the token 4 has 600 bytes; at most 512 are read where merges "
+        "go by scores");
+  CHECK(error([](auto& g) { g.bos.reset(); }) ==
+        "[text] a text begins with the token bos, and there is no id of it; "
+        "expected bos_token_id");
+}
+
 TEST_CASE("what a GGUF file's tokenizer is not is told with the file's name") {
   const char* const folder = std::getenv("TEST_TMPDIR");
   const std::string path =
@@ -109,7 +169,7 @@ TEST_CASE("what a GGUF file's tokenizer is not is told with the file's name") {
   const std::string start =
       StrCat("[text] \"", path, "\" has no tokenizer that is read: ");
   const std::string whole = testing::GgufTokenizerBytes(Small());
-  CHECK(said(testing::GgufTokenizerBytes(Small(), "llama"))
+  CHECK(said(testing::GgufTokenizerBytes(OfModel("rwkv")))
             .starts_with(start + "[text] tokenizer.ggml.model is"));
   CHECK(said(whole.substr(0, 40)).starts_with(start + "[gguf] byte "));
   GgufTokenizer other = Small();

@@ -1,0 +1,47 @@
+#ifndef STOWAGE_TEXT_SENTENCE_PIECE_H_
+#define STOWAGE_TEXT_SENTENCE_PIECE_H_
+
+// What SentencePiece's models consist of, in their own numbers, as their files and GGUF
+// files hold it.
+//
+//   SentencePieceModel model{.pieces = {"<unk>", "▁a"}, .scores = {0, -1}, .types = {2, 1}};
+//   STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts, PartsOf(std::move(model)));
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "text/tokenizer.h"
+
+namespace stowage {
+
+/// Types of pieces, by their numbers in files.
+enum class PieceType : int32_t {
+  kNormal = 1,
+  kUnknown,      // what has no piece
+  kControl,      // which no text becomes, as "<s>"
+  kUserDefined,  // found in a text before all else
+  kUnused,
+  kByte,  // "<0x0A>"
+};
+
+struct SentencePieceModel {
+  std::vector<std::string> pieces = {};  // by id
+  std::vector<double> scores = {};
+  std::vector<int32_t> types = {};
+  bool byte_fallback = true;
+  SentencePieceRules rules = {};
+  // Found in the text as it is, each followed by a new begin, as llama.cpp has it; else in
+  // the normalized one, as SentencePiece.
+  bool raw_user_defined = false;
+};
+
+/// The parts of such a tokenizer. Its control tokens are added tokens, and special. Errors:
+/// kInvalidArgument: other numbers of scores or types than of pieces, another number of
+/// unknown pieces than one; kUnsupported: a type of no number above.
+Result<TokenizerParts> PartsOf(SentencePieceModel model);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TEXT_SENTENCE_PIECE_H_
