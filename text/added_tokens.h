@@ -26,7 +26,8 @@ struct AddedToken {
   bool strip_right = false;
   bool single_word = false;  // not where a letter or the like stands beside it
   bool normalized =
-      false;  // looked for in normalized text, else in the raw one
+      false;               // looked for in normalized text, else in the raw one
+  bool is_normal = false;  // the text is as normalized text has it
 };
 
 namespace text {

@@ -1,5 +1,6 @@
 #include "text/gguf_tokenizer.h"
 
+#include <algorithm>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -62,17 +63,47 @@ Result<bool> BoolOr(const GgufHeader& header, std::string_view key,
   return header.Bool(key);
 }
 
+// Those of SentencePiece's.
+bool IsOfPieces(std::string_view model) {
+  return model == "llama" || model == "t5";
+}
+
+// The bytes of an array of numbers.
+Result<std::string> BytesAt(const GgufHeader& header, std::string_view key) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers,
+                           header.Ints(key));
+  std::string bytes;
+  bytes.reserve(numbers.size());
+  for (const int64_t number : numbers) {
+    if (number < -128 || number > 255) {
+      return InvalidArgumentError("[text] ", key, " has ", number,
+                                  "; expected bytes");
+    }
+    bytes += static_cast<char>(number);
+  }
+  return bytes;
+}
+
+Status ReadPieces(const GgufHeader& header, GgufTokenizer* gguf) {
+  const bool is_llama = gguf->model == "llama";
+  STOWAGE_ASSIGN_OR_RETURN(gguf->scores, Needed(header.Reals(kScores), kScores,
+                                                "by which tokens are chosen"));
+  STOWAGE_ASSIGN_OR_RETURN(
+      gguf->add_space,
+      BoolOr(header, "tokenizer.ggml.add_space_prefix", is_llama));
+  if (is_llama) return {};
+  STOWAGE_ASSIGN_OR_RETURN(
+      gguf->collapse_spaces,
+      BoolOr(header, "tokenizer.ggml.remove_extra_whitespaces", false));
+  constexpr std::string_view kCharsmap = "tokenizer.ggml.precompiled_charsmap";
+  if (!header.Find(kCharsmap)) return {};
+  STOWAGE_ASSIGN_OR_RETURN(gguf->charsmap, BytesAt(header, kCharsmap));
+  return {};
+}
+
 // What is of one model and not of the other.
 Status ReadModelOf(const GgufHeader& header, GgufTokenizer* gguf) {
-  if (gguf->model == "llama") {
-    STOWAGE_ASSIGN_OR_RETURN(gguf->scores,
-                             Needed(header.Reals(kScores), kScores,
-                                    "by which pairs of tokens are merged"));
-    STOWAGE_ASSIGN_OR_RETURN(
-        gguf->add_space,
-        BoolOr(header, "tokenizer.ggml.add_space_prefix", true));
-    return {};
-  }
+  if (IsOfPieces(gguf->model)) return ReadPieces(header, gguf);
   STOWAGE_ASSIGN_OR_RETURN(const std::string_view pre,
                            Needed(header.Text(kPre), kPre,
                                   "which says how a text is cut into words"));
@@ -122,12 +153,21 @@ Result<TokenizerParts> PartsOfGpt2(GgufTokenizer gguf) {
   return parts;
 }
 
+bool HasBytes(const std::vector<int32_t>& types) {
+  const auto byte = static_cast<int32_t>(PieceType::kByte);
+  return std::find(types.begin(), types.end(), byte) != types.end();
+}
+
 Result<TokenizerParts> PartsOfPieces(GgufTokenizer gguf) {
-  return PartsOf(SentencePieceModel{.pieces = std::move(gguf.tokens),
-                                    .scores = std::move(gguf.scores),
-                                    .types = std::move(gguf.token_types),
-                                    .rules = {.add_space = gguf.add_space},
-                                    .raw_user_defined = true});
+  SentencePieceModel model{.is_unigram = gguf.model == "t5", .is_raw = true};
+  model.pieces = std::move(gguf.tokens);
+  model.scores = std::move(gguf.scores);
+  model.types = std::move(gguf.token_types);
+  model.byte_fallback = HasBytes(model.types);
+  model.rules = {.charsmap = std::move(gguf.charsmap),
+                 .add_space = gguf.add_space,
+                 .collapse_spaces = gguf.collapse_spaces};
+  return PartsOf(std::move(model));
 }
 
 }  // namespace
@@ -138,10 +178,11 @@ Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header) {
                            Needed(header.Text(kModel), kModel,
                                   "which says what kind of tokenizer it is"));
   gguf.model = model;
-  if (model != "gpt2" && model != "llama") {
-    return UnsupportedError("[text] tokenizer.ggml.model is ", Quoted(model),
-                            "; expected \"gpt2\", byte-level byte pair "
-                            "encoding, or \"llama\", SentencePiece's");
+  if (model != "gpt2" && !IsOfPieces(model)) {
+    return UnsupportedError(
+        "[text] tokenizer.ggml.model is ", Quoted(model),
+        "; expected \"gpt2\", byte-level byte pair "
+        "encoding, or \"llama\" or \"t5\", SentencePiece's");
   }
   STOWAGE_RETURN_IF_ERROR(ReadModelOf(header, &gguf));
   STOWAGE_ASSIGN_OR_RETURN(
@@ -162,7 +203,8 @@ Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header) {
     STOWAGE_ASSIGN_OR_RETURN(gguf.add_bos, header.Bool(kAddBos));
   }
   STOWAGE_ASSIGN_OR_RETURN(
-      gguf.add_eos, BoolOr(header, "tokenizer.ggml.add_eos_token", false));
+      gguf.add_eos,
+      BoolOr(header, "tokenizer.ggml.add_eos_token", model == "t5"));
   if (gguf.add_eos) {
     STOWAGE_ASSIGN_OR_RETURN(gguf.eos,
                              OptionalId(header, "tokenizer.ggml.eos_token_id"));
@@ -171,9 +213,9 @@ Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header) {
 }
 
 Result<TokenizerParts> PartsOf(GgufTokenizer gguf) {
-  const bool is_pieces = gguf.model == "llama";
+  const bool is_pieces = IsOfPieces(gguf.model);
   const bool adds_bos =
-      gguf.add_bos.value_or(is_pieces || gguf.pre == "llama-bpe");
+      gguf.add_bos.value_or(gguf.model == "llama" || gguf.pre == "llama-bpe");
   const bool adds_eos = gguf.add_eos;
   const std::optional<int32_t> bos = gguf.bos, eos = gguf.eos;
   STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts,

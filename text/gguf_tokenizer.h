@@ -32,15 +32,19 @@ struct GgufTokenizer {
       std::nullopt;  // .add_bos_token; llama and llama-bpe add it by default
   std::optional<int32_t> eos =
       std::nullopt;      // .eos_token_id, where it is added
-  bool add_eos = false;  // .add_eos_token
-  // .model: gpt2 has merges and pre, llama, which is SentencePiece's, scores
+  bool add_eos = false;  // .add_eos_token; t5 adds it by default
+  // .model: gpt2 has merges and pre; llama and t5, which are SentencePiece's byte pair
+  // encoding and unigram models, scores
   std::string model = "gpt2";
   std::vector<double> scores = {};  // .scores
   bool add_space = true;            // .add_space_prefix, before a text
+  bool collapse_spaces = false;     // .remove_extra_whitespaces, of t5
+  std::string charsmap = {};        // .precompiled_charsmap, of t5
 };
 
 /// What a header says of it. Errors: kUnsupported where `tokenizer.ggml.model` is neither
-/// gpt2, which is byte-level byte pair encoding, nor llama; kNotFound and kInvalidArgument, as
+/// gpt2, which is byte-level byte pair encoding, nor llama
+/// nor t5; kNotFound and kInvalidArgument, as
 /// GgufHeader's, for what is not there or something else; kInvalidArgument for types and
 /// ids that 32 bits do not hold.
 Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header);

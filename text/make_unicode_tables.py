@@ -9,6 +9,9 @@ decompositions of 9.
     python3 text/make_unicode_tables.py > text/unicode_tables.inc
 """
 
+import struct
+import unicodedata
+
 from tokenizers import normalizers, pre_tokenizers
 
 CHARACTERS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
@@ -76,6 +79,70 @@ def print_compatible():
     print_rows("kCompatibleText", "char32_t", text)
 
 
+def charsmap(rules):
+    """A precompiled charsmap, {text: replacement}: its double array, naively placed."""
+    texts, at = b"", {}
+    root = {}
+    for text, replacement in rules.items():
+        at[text] = len(texts)
+        texts += replacement.encode() + b"\0"
+        node = root
+        for byte in text.encode():
+            node = node.setdefault(byte, {})
+        node[None] = at[text]
+    units, bases, free = {0: 0}, set(), 1
+
+    def place(node, unit):
+        nonlocal free
+        labels = [0 if label is None else label for label in node]
+        base = free
+        while base in bases or any(base ^ label in units for label in labels):
+            base += 1
+        bases.add(base)
+        while free in units:
+            free += 1
+        units[unit] |= base << 10 | (256 if None in node else 0)
+        for label, child in node.items():
+            units[base ^ (label or 0)] = child | 1 << 31 if label is None else label
+        for label, child in node.items():
+            if label is not None:
+                place(child, base ^ label)
+
+    # The offset of a unit is to its own place.
+    def relative(unit, value):
+        return value if value >> 31 else (value >> 10 ^ unit) << 10 | value & 0x3FF
+
+    place(root, 0)
+    size = (max(units) | 0xFF) + 1
+    array = [relative(i, units[i]) if i in units else 0 for i in range(size)]
+    return struct.pack(f"<I{size}I", 4 * size, *array) + texts
+
+
+def print_graphemes():
+    """What a grapheme cluster consists of, seen by what is lost where a rule for the start
+    of one replaces it all, which those of at most five bytes are."""
+    joins = normalizers.Precompiled(charsmap({"a": "X", "\xa9": "Y"})).normalize_str
+    joining = {c for c in CHARACTERS if joins("a" + c) == "X"}
+    pictographs = {c for c in CHARACTERS if c not in joining and joins("\xa9\u200d" + c)
+                   in ("Y\u200d" + c, "Y\u200dY")}
+    few = {c for c in CHARACTERS if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp")
+           or 0xE0000 <= ord(c) < 0xE1000 or 0xFFF0 <= ord(c) < 0xFFF9 or ord(c) == 0x2065}
+    others = {c for c in CHARACTERS if ord(c) in (0xD4E, 0x111C2, 0x111C3, 0x1193F, 0x11941,
+                                                  0x11A3A, 0x11D46, 0x11F02, 0x113D1)
+              or 0x11A84 <= ord(c) < 0x11A8A or 0x890 <= ord(c) < 0x892}
+    rule = normalizers.Precompiled(charsmap(
+        {c: "Y" for c in sorted(few | others) if c != "\0"})).normalize_str
+    prepended = {c for c in few | others if c != "\0" and rule(c + "b") == "Y"}
+    # Of four bytes and a mark of two all is replaced one by one.
+    breaking = {c for c in few - joining - prepended
+                if c == "\0" or len(c.encode()) == 4 or rule(c + "\u0300") != "Y"}
+    for comment, name, members in [
+            ("What joins the character before it: marks, joiners and the like", "kJoining", joining),
+            ("Pictographs", "kPictographs", pictographs), ("What nothing joins", "kBreaking", breaking),
+            ("What joins the character after it", "kPrepended", prepended)]:
+        print_class(comment, name, members.__contains__)
+
+
 def main():
     print("// Made by make_unicode_tables.py. // clang-format off")
     words, punctuation = pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation()
@@ -91,6 +158,7 @@ def main():
     print_class("Nonspacing marks", "kNonspacing",
                 lambda c: nonspacing.normalize_str("a" + c) == "a")
     print_class("All marks", "kMarks", lambda c: marks.normalize_str("a" + c) == "a")
+    print_graphemes()
     print_lower()
     print_compatible()
 

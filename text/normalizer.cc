@@ -110,6 +110,32 @@ std::string_view WithoutSpace(const NormalizerStep& step, std::string_view text,
   return text;
 }
 
+// A short grapheme cluster with a rule for its start becomes what that rule says, as a
+// whole; of others each character does. This is how `tokenizers` has come to agree with
+// SentencePiece on many languages.
+void ReplaceClusters(const Charsmap& charsmap, std::string_view text,
+                     std::string* out) {
+  constexpr size_t kLongest = 5;
+  out->clear();
+  while (!text.empty()) {
+    std::string_view cluster = text.substr(0, ClusterSize(text));
+    text.remove_prefix(cluster.size());
+    const auto whole =
+        cluster.size() <= kLongest ? charsmap.Shortest(cluster) : std::nullopt;
+    if (whole) {
+      *out += whole->replacement;
+      continue;
+    }
+    while (!cluster.empty()) {
+      const std::string_view character =
+          cluster.substr(0, FirstCharacter(cluster).bytes);
+      const auto rule = charsmap.Shortest(character);
+      *out += rule ? rule->replacement : character;
+      cluster.remove_prefix(character.size());
+    }
+  }
+}
+
 // Finds the next match at or after `from`.
 using Finder =
     std::function<WordPattern::Found(size_t from, size_t* begin, size_t* end)>;
@@ -193,7 +219,12 @@ Result<Normalizer> Normalizer::Create(std::vector<NormalizerStep> steps) {
       STOWAGE_ASSIGN_OR_RETURN(pieces,
                                SentencePieceNormalizer::Create(step.rules));
     }
-    result.steps_.push_back({std::move(step), search, std::move(pieces)});
+    Charsmap charsmap;
+    if (step.kind == NormalizerKind::kPrecompiled) {
+      STOWAGE_ASSIGN_OR_RETURN(charsmap, Charsmap::Parse(step.rules.charsmap));
+    }
+    result.steps_.push_back(
+        {std::move(step), search, std::move(pieces), std::move(charsmap)});
   }
   return result;
 }
@@ -232,6 +263,9 @@ Result<std::string_view> Normalizer::Apply(const Step& of,
       return std::string_view(*out);
     case NormalizerKind::kSentencePiece:
       of.pieces.Run(text, out);
+      return std::string_view(*out);
+    case NormalizerKind::kPrecompiled:
+      ReplaceClusters(of.charsmap, text, out);
       return std::string_view(*out);
     case NormalizerKind::kStrip:
       return WithoutSpace(step, text, &work->is_moved);

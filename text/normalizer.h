@@ -41,6 +41,7 @@ enum class NormalizerKind {
   kSpaceIdeographs,  // BERT: a space before and after each
   kStripNonspacing,  // BERT: leaves out nonspacing marks, after kNfd
   kSentencePiece,    // by `rules`
+  kPrecompiled,      // by the charsmap of `rules`, as `tokenizers` reads it
 };
 
 struct NormalizerStep {
@@ -81,6 +82,7 @@ class Normalizer {
     NormalizerStep step;
     size_t search = 0;  // which of the searches
     SentencePieceNormalizer pieces = {};
+    Charsmap charsmap = {};
   };
   Result<std::string_view> Apply(const Step& step, std::string_view text,
                                  Work* work, std::string* out) const;

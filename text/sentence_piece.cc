@@ -1,5 +1,7 @@
 #include "text/sentence_piece.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/errors.h"
@@ -31,25 +33,55 @@ Status CheckLists(const SentencePieceModel& model) {
   return {};
 }
 
-// What a piece is but a text that merges give.
-void AddPiece(const SentencePieceModel& model, int32_t id,
-              TokenizerParts* parts) {
+// What a piece is but a text that others become.
+Status AddPiece(const SentencePieceModel& model, int32_t id,
+                TokenizerParts* parts) {
   const auto at = static_cast<size_t>(id);
   const std::string& text = model.pieces[at];
   const auto type = static_cast<PieceType>(model.types[at]);
-  if (type == PieceType::kNormal) return;
-  parts->apart.push_back(id);
-  if (type == PieceType::kUnknown) parts->unknown = id;
-  const bool is_special =
-      type == PieceType::kControl ||
-      (type == PieceType::kUnknown && model.raw_user_defined);
-  if (is_special || type == PieceType::kUserDefined) {
-    parts->added.push_back(
-        {.text = text,
-         .id = id,
-         .special = is_special,
-         .normalized = !is_special && !model.raw_user_defined});
+  if (type == PieceType::kNormal) return {};
+  if (type == PieceType::kUnused && !model.is_raw) {
+    return UnsupportedError("[text] the piece ", id, ", ", Quoted(text),
+                            ", is unused, which is not known");
   }
+  if (type == PieceType::kUnknown) parts->unknown = id;
+  const bool is_user_defined = type == PieceType::kUserDefined;
+  if (is_user_defined && !model.is_raw) {
+    parts->normalizer[0].rules.kept.push_back(text);
+    if (model.is_unigram) return {};  // a piece of a high score
+  }
+  parts->apart.push_back(id);
+  const bool is_special = type == PieceType::kControl ||
+                          (type == PieceType::kUnknown && model.is_raw);
+  if (is_special || is_user_defined) {
+    parts->added.push_back({.text = text,
+                            .id = id,
+                            .special = is_special,
+                            .normalized = is_user_defined && !model.is_raw,
+                            .is_normal = true});
+  }
+  return {};
+}
+
+// As SentencePiece has it, user-defined pieces are nearly free, and the least score is
+// that of normal ones.
+void SetScores(const SentencePieceModel& model, TokenizerParts* parts) {
+  float least = std::numeric_limits<float>::max();
+  float largest = std::numeric_limits<float>::min();
+  const auto is = [&](size_t id, PieceType type) {
+    return model.types[id] == static_cast<int32_t>(type);
+  };
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    if (!is(id, PieceType::kNormal)) continue;
+    least = std::min(least, static_cast<float>(model.scores[id]));
+    largest = std::max(largest, static_cast<float>(model.scores[id]));
+  }
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    if (!is(id, PieceType::kUserDefined)) continue;
+    const auto bytes = static_cast<float>(model.pieces[id].size());
+    parts->scores[id] = static_cast<double>(bytes * largest) - 0.1;
+  }
+  parts->least_score = least;
 }
 
 }  // namespace
@@ -57,12 +89,24 @@ void AddPiece(const SentencePieceModel& model, int32_t id,
 Result<TokenizerParts> PartsOf(SentencePieceModel model) {
   STOWAGE_RETURN_IF_ERROR(CheckLists(model));
   TokenizerParts parts;
-  parts.model = TokenizerModel::kBpe;
+  parts.model =
+      model.is_unigram ? TokenizerModel::kUnigram : TokenizerModel::kBpe;
+  parts.normalizer.push_back(
+      {.kind = NormalizerKind::kSentencePiece, .rules = model.rules});
   for (size_t id = 0; id < model.pieces.size(); ++id) {
-    AddPiece(model, static_cast<int32_t>(id), &parts);
+    STOWAGE_RETURN_IF_ERROR(AddPiece(model, static_cast<int32_t>(id), &parts));
   }
   parts.byte_fallback = model.byte_fallback;
   parts.fuse_unknown = true;
+  parts.is_single = true;
+  parts.scores = model.scores;
+  if (model.is_unigram) SetScores(model, &parts);
+  if (parts.unknown && model.unknown_text) {
+    parts.decoder.push_back(
+        {.kind = DecoderKind::kToken,
+         .pattern = model.pieces[static_cast<size_t>(*parts.unknown)],
+         .content = *model.unknown_text});
+  }
   parts.decoder.push_back(
       {.kind = DecoderKind::kSentencePiece,
        .first = model.rules.add_space || model.rules.collapse_spaces,
@@ -70,10 +114,7 @@ Result<TokenizerParts> PartsOf(SentencePieceModel model) {
   if (model.byte_fallback) {
     parts.decoder.push_back({.kind = DecoderKind::kByteFallback});
   }
-  parts.normalizer.push_back({.kind = NormalizerKind::kSentencePiece,
-                              .rules = std::move(model.rules)});
   parts.tokens = std::move(model.pieces);
-  parts.scores = std::move(model.scores);
   return parts;
 }
 

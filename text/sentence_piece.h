@@ -8,6 +8,7 @@
 //   STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts, PartsOf(std::move(model)));
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,16 +31,20 @@ struct SentencePieceModel {
   std::vector<std::string> pieces = {};  // by id
   std::vector<double> scores = {};
   std::vector<int32_t> types = {};
+  bool is_unigram = false;  // else byte pair encoding
   bool byte_fallback = true;
   SentencePieceRules rules = {};
-  // Found in the text as it is, each followed by a new begin, as llama.cpp has it; else in
-  // the normalized one, as SentencePiece.
-  bool raw_user_defined = false;
+  // What an unknown piece is decoded to; nothing: its own text.
+  std::optional<std::string> unknown_text = std::nullopt;
+  // Unknown and user-defined pieces are found in the text as it is, each followed by a new
+  // begin, as llama.cpp has it; else user-defined ones in the normalized text, as
+  // SentencePiece.
+  bool is_raw = false;
 };
 
 /// The parts of such a tokenizer. Its control tokens are added tokens, and special. Errors:
-/// kInvalidArgument: other numbers of scores or types than of pieces, another number of
-/// unknown pieces than one; kUnsupported: a type of no number above.
+/// kInvalidArgument: other numbers of scores or types than of pieces; kUnsupported: a type
+/// of no number above, and an unused piece where not `is_raw`.
 Result<TokenizerParts> PartsOf(SentencePieceModel model);
 
 }  // namespace stowage

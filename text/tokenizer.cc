@@ -4,11 +4,13 @@
 #include <cmath>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 
 #include "base/errors.h"
 #include "base/hash.h"
 #include "base/strings.h"
 #include "text/bpe.h"
+#include "text/unigram.h"
 #include "text/utf8.h"
 
 namespace stowage {
@@ -18,6 +20,7 @@ using text::AddedTokens;
 using text::Bpe;
 using text::Normalizer;
 using text::PreTokenizer;
+using text::Unigram;
 
 // Gives the added tokens places among the tokens; those that take new ones are apart.
 Status PlaceAdded(TokenizerParts* parts) {
@@ -57,9 +60,15 @@ Status PlaceAdded(TokenizerParts* parts) {
   return {};
 }
 
-// Byte pair encoding has merges, or scores by which all that may merge.
+// Byte pair encoding has merges, or scores by which all that may merge; unigram models
+// have scores.
 Status CheckScores(const TokenizerParts& parts) {
   if (parts.scores.empty()) {
+    if (parts.model == TokenizerModel::kUnigram) {
+      return InvalidArgumentError(
+          "[text] the unigram model has no tokens; expected a list of them, "
+          "with scores");
+    }
     if (!parts.merges.empty()) return {};
     return InvalidArgumentError(
         "[text] the tokenizer has no merges; expected one of byte pair "
@@ -104,7 +113,7 @@ class PartsDigest {
   void Add(const AddedToken& token) {
     Add(token.text);
     AddNumbers(token.id, token.special, token.strip_left, token.strip_right,
-               token.single_word, token.normalized);
+               token.single_word, token.normalized, token.is_normal);
   }
   void Add(const PreTokenizerStep& step) {
     Add(step.pattern);
@@ -153,7 +162,8 @@ uint64_t DigestOf(const TokenizerParts& parts) {
   digest.AddAll(parts.apart);
   digest.AddNumbers(static_cast<int>(parts.model), parts.ignore_merges,
                     parts.unknown.value_or(-1), parts.fuse_unknown,
-                    parts.byte_fallback);
+                    parts.byte_fallback, parts.is_single,
+                    std::bit_cast<int64_t>(parts.least_score.value_or(0)));
   return digest.digest();
 }
 
@@ -171,7 +181,18 @@ Status CheckParts(const TokenizerParts& parts) {
   return text::CheckDecoder(parts.decoder);
 }
 
-Result<Bpe> ModelOf(const TokenizerParts& parts) {
+using Model = std::variant<Bpe, Unigram>;
+
+Result<Unigram> UnigramOf(const TokenizerParts& parts) {
+  return Unigram::Create(parts.tokens, parts.scores,
+                         {.unknown = parts.unknown,
+                          .byte_fallback = parts.byte_fallback,
+                          .is_single = parts.is_single,
+                          .least = parts.least_score,
+                          .apart = parts.apart});
+}
+
+Result<Bpe> BpeOf(const TokenizerParts& parts) {
   const text::BpeOptions options = {
       .ignore_merges = parts.ignore_merges,
       .unknown = parts.unknown,
@@ -185,12 +206,21 @@ Result<Bpe> ModelOf(const TokenizerParts& parts) {
   return Bpe::Create(parts.tokens, parts.merges, options);
 }
 
+Result<Model> ModelOf(const TokenizerParts& parts) {
+  if (parts.model == TokenizerModel::kUnigram) {
+    STOWAGE_ASSIGN_OR_RETURN(Unigram unigram, UnigramOf(parts));
+    return Model(std::move(unigram));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(Bpe bpe, BpeOf(parts));
+  return Model(std::move(bpe));
+}
+
 // Writes those that are looked for in normalized text as it has them.
 Status NormalizeAdded(const Normalizer& normalizer,
                       std::vector<AddedToken>* added) {
   Normalizer::Work work = normalizer.NewWork();
   for (AddedToken& token : *added) {
-    if (!token.normalized) continue;
+    if (!token.normalized || token.is_normal) continue;
     STOWAGE_ASSIGN_OR_RETURN(const std::string_view normal,
                              normalizer.Run(token.text, &work));
     if (normal.empty()) {
@@ -206,7 +236,17 @@ Status NormalizeAdded(const Normalizer& normalizer,
 }  // namespace
 
 struct Tokenizer::Data {
-  Bpe model;
+  int32_t size() const {
+    return std::visit([](const auto& of) { return of.size(); }, model);
+  }
+  std::string_view Bytes(int32_t id) const {
+    return std::visit([&](const auto& of) { return of.Bytes(id); }, model);
+  }
+  void Encode(std::string_view word, std::vector<int32_t>* ids) const {
+    std::visit([&](const auto& of) { of.Encode(word, ids); }, model);
+  }
+
+  Model model;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   AddedTokens raw = {};         // looked for in the text as it is
@@ -231,7 +271,7 @@ Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
                            PreTokenizer::Create(parts.pre_tokenizer));
   STOWAGE_ASSIGN_OR_RETURN(Normalizer normalizer,
                            Normalizer::Create(std::move(parts.normalizer)));
-  STOWAGE_ASSIGN_OR_RETURN(Bpe model, ModelOf(parts));
+  STOWAGE_ASSIGN_OR_RETURN(Model model, ModelOf(parts));
   Data data{.model = std::move(model),
             .normalizer = std::move(normalizer),
             .pre_tokenizer = std::move(pre_tokenizer),
@@ -260,7 +300,7 @@ Result<std::vector<int32_t>> Tokenizer::Encode(
   Normalizer::Work work = data_->normalizer.NewWork();
   PreTokenizer::Searches searches = data_->pre_tokenizer.NewSearches();
   const std::function<void(std::string_view)> encode =
-      [&](std::string_view word) { data_->model.Encode(word, &ids); };
+      [&](std::string_view word) { data_->Encode(word, &ids); };
   const std::function<void(int32_t)> take = [&](int32_t id) {
     ids.push_back(id);
   };
@@ -301,7 +341,7 @@ Result<std::string> Tokenizer::Decode(std::span<const int32_t> ids,
   for (size_t i = 0; i < ids.size(); ++i) {
     const int32_t id = ids[i];
     std::string_view bytes =
-        id >= 0 && id < size() ? data_->model.Bytes(id) : std::string_view();
+        id >= 0 && id < size() ? data_->Bytes(id) : std::string_view();
     if (const auto added = data_->added.find(id); added != data_->added.end()) {
       if (added->second.special && options.skip_special) continue;
       bytes = added->second.text;
@@ -327,12 +367,12 @@ std::span<const int32_t> Tokenizer::suffix() const { return data_->suffix; }
 
 uint64_t Tokenizer::digest() const { return data_->digest; }
 
-int32_t Tokenizer::size() const { return data_->model.size(); }
+int32_t Tokenizer::size() const { return data_->size(); }
 
 std::vector<int32_t> Tokenizer::unused() const {
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < size(); ++id) {
-    if (!data_->added.contains(id) && data_->model.Bytes(id).empty()) {
+    if (!data_->added.contains(id) && data_->Bytes(id).empty()) {
       ids.push_back(id);
     }
   }

@@ -3,7 +3,7 @@
 
 // Text to tokens and back, with the ids that PyPI's `tokenizers` gives: byte pair encoding
 // of bytes, as GPT-2, Llama 3 and Qwen have it, and of characters, as Llama 2, Mistral and
-// Gemma.
+// Gemma; and unigram models, as T5 and XLM-R.
 //
 // A text goes through parts: added tokens are found in it, what is between them is
 // normalized and cut into words, and the model makes tokens of each word.
@@ -44,6 +44,7 @@ inline constexpr int32_t IdsOf(size_t tokens) {
 enum class TokenizerModel {
   kByteBpe,  // byte pair encoding of bytes, tokens in the byte alphabet
   kBpe,      // of characters
+  kUnigram,
 };
 
 /// What a tokenizer consists of, however a file says it.
@@ -64,9 +65,12 @@ struct TokenizerParts {
   bool byte_fallback =
       false;  // "<0x0A>" and so on in place of unknown characters
   std::vector<DecoderStep> decoder = {};  // of kByteBpe: none
-  // By id, in place of merges: of the pairs that together are a token, that of the highest
-  // score is merged first.
+  // By id: of kUnigram, logarithms of probabilities; of kBpe in place of merges: of the
+  // pairs that together are a token, that of the highest score is merged first.
   std::vector<double> scores = {};
+  bool is_single = false;  // of kUnigram: sums have 32 bits, else 64
+  // Of kUnigram: an unknown character has 10 less; nothing: the least of all.
+  std::optional<double> least_score = std::nullopt;
   // Ids that no text becomes but by added tokens, as those of control tokens.
   std::vector<int32_t> apart = {};
 };

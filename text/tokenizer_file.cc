@@ -91,14 +91,48 @@ Status ReadBpe(const Json& model, bool by_bytes, TokenizerParts* parts) {
   return FindUnknown(Member(model, "unk_token"), parts);
 }
 
-Status ReadModel(const Json& model, bool by_bytes, TokenizerParts* parts) {
-  std::string type = TypeOf(model);
-  // Files that name no type are of old; Unigram models alone have this.
-  if (type.empty() && model.contains("unk_id")) type = "Unigram";
-  if (type == "BPE") return ReadBpe(model, by_bytes, parts);
+Status ReadUnigram(const Json& model, TokenizerParts* parts) {
+  parts->model = TokenizerModel::kUnigram;
+  STOWAGE_ASSIGN_OR_RETURN(parts->byte_fallback,
+                           Flag(model, "byte_fallback", false));
+  const Json& unknown = Member(model, "unk_id");
+  if (unknown.is_null()) return {};
+  STOWAGE_ASSIGN_OR_RETURN(parts->unknown, Id(unknown, "the unknown token"));
+  return {};
+}
+
+// The type of a model; files of old name none.
+std::string ModelTypeOf(const Json& model) {
+  const std::string type = TypeOf(model);
+  if (!type.empty()) return type;
+  return model.contains("unk_id") ? "Unigram" : "";
+}
+
+Status CheckModelType(const Json& model) {
+  const std::string type = ModelTypeOf(model);
+  if (type == "BPE" || type == "Unigram") return {};
   return UnsupportedError("[tokenizer.json] the model is ",
                           type.empty() ? "of no type" : Quoted(type),
-                          "; expected BPE");
+                          "; expected BPE or Unigram");
+}
+
+Status ReadModel(const Json& model, bool by_bytes, TokenizerParts* parts) {
+  const std::string type = ModelTypeOf(model);
+  const bool is_bpe = type == "BPE";
+  if (is_bpe == !parts->scores.empty()) {
+    return InvalidArgumentError(
+        "[tokenizer.json] the vocabulary of ", Quoted(type),
+        is_bpe ? " is a list; expected an object of tokens and ids"
+               : " is no list; expected pairs of a text and a score");
+  }
+  if (is_bpe) return ReadBpe(model, by_bytes, parts);
+  if (by_bytes) {
+    return UnsupportedError(
+        "[tokenizer.json] the pre-tokenizer is ByteLevel "
+        "and the model ",
+        Quoted(type), "; expected BPE");
+  }
+  return ReadUnigram(model, parts);
 }
 
 }  // namespace
@@ -128,6 +162,8 @@ Result<TokenizerParts> ParseTokenizerParts(std::string_view json) {
   TokenizerParts parts;
   STOWAGE_ASSIGN_OR_RETURN(parts.tokens, reader.Tokens());
   parts.merges = reader.TakeMerges();
+  parts.scores = reader.TakeScores();
+  STOWAGE_RETURN_IF_ERROR(CheckModelType(model));
   STOWAGE_RETURN_IF_ERROR(ReadAdded(Member(file, "added_tokens"), &parts));
   STOWAGE_RETURN_IF_ERROR(
       text::ReadNormalizer(Member(file, "normalizer"), &parts));

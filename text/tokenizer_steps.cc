@@ -1,6 +1,7 @@
 #include "text/tokenizer_steps.h"
 
-#include <iterator>
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -73,6 +74,30 @@ Status ReadBertNormalizer(const Json& bert,
   return {};
 }
 
+// The bytes that the text says in base 64 (RFC 4648, section 4).
+Result<std::string> ReadCharsmap(const Json& part) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text,
+                           TextOf(part, "precompiled_charsmap", ""));
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  uint32_t bits = 0;
+  const size_t end = std::min(text.find('='), text.size());
+  for (size_t i = 0; i < end; ++i) {
+    const size_t digit = kDigits.find(text[i]);
+    if (digit == std::string_view::npos) {
+      return InvalidArgumentError(
+          "[tokenizer.json] \"precompiled_charsmap\" is no base 64 at byte ",
+          i);
+    }
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    // Of four digits, all but the first end a byte.
+    if (i % 4 != 0)
+      bytes += static_cast<char>(bits >> (6 - 2 * (i % 4)) & 0xFF);
+  }
+  return bytes;
+}
+
 Status ReadOneNormalizer(const Json& one, std::vector<NormalizerStep>* steps) {
   const std::string type = TypeOf(one);
   if (ReadPlainNormalizer(type, steps)) return {};
@@ -91,12 +116,16 @@ Status ReadOneNormalizer(const Json& one, std::vector<NormalizerStep>* steps) {
     step.kind = NormalizerKind::kStrip;
     STOWAGE_ASSIGN_OR_RETURN(step.left, Flag(one, "strip_left", true));
     STOWAGE_ASSIGN_OR_RETURN(step.right, Flag(one, "strip_right", true));
+  } else if (type == "Precompiled") {
+    step.kind = NormalizerKind::kPrecompiled;
+    STOWAGE_ASSIGN_OR_RETURN(step.rules.charsmap, ReadCharsmap(one));
   } else {
     return UnsupportedError(
         "[tokenizer.json] the normalizer ", NameOf(one),
         " is not known; expected NFC, NFD, NFKC, NFKD, Lowercase, "
-        "StripAccents, Nmt, Replace, Prepend, Strip, BertNormalizer or a "
-        "Sequence of them");
+        "StripAccents, Nmt, Replace, Prepend, Strip, BertNormalizer, "
+        "Precompiled or "
+        "a Sequence of them");
   }
   steps->push_back(std::move(step));
   return {};

@@ -27,9 +27,8 @@ bool VocabularyReader::Keep(int depth, Json::parse_event_t event, Json& value) {
 bool VocabularyReader::KeepOfVocabulary(int depth, Json::parse_event_t event,
                                         const Json& value) {
   using Event = Json::parse_event_t;
-  // Of a Unigram model the vocabulary is a list, of which nothing is read.
   if (depth == 2 && event == Event::array_start) is_list_ = true;
-  if (is_list_ && depth >= 2) return false;
+  if (is_list_ && depth >= 2) return KeepOfList(depth, event, value);
   if (depth < 3) return true;
   if (event == Event::value && depth == 3) {
     AddToken(value);
@@ -37,6 +36,38 @@ bool VocabularyReader::KeepOfVocabulary(int depth, Json::parse_event_t event,
     error_ = StrCat("the token ", Quoted(token_), " has no number as its id");
   }
   return false;
+}
+
+bool VocabularyReader::KeepOfList(int depth, Json::parse_event_t event,
+                                  const Json& value) {
+  using Event = Json::parse_event_t;
+  if (depth == 2) return true;
+  if (depth == 3 && event == Event::array_start) {
+    entry_.clear();
+    return true;
+  }
+  if (depth == 3 && event == Event::array_end) {
+    AddScored();
+  } else if (depth == 4 && event == Event::value && entry_.size() < 3) {
+    entry_.push_back(value);
+  } else {
+    error_ = StrCat("token ", tokens_.size(),
+                    " of the vocabulary is no pair of a text and a score");
+  }
+  return false;
+}
+
+void VocabularyReader::AddScored() {
+  if (entry_.size() != 2 || !entry_[0].is_string() || !entry_[1].is_number()) {
+    error_ = StrCat("token ", tokens_.size(),
+                    " of the vocabulary is no pair of a text and a score");
+  } else if (tokens_.size() >= static_cast<size_t>(kMaxTokens)) {
+    error_ = StrCat("there are more than ", kMaxTokens, " tokens");
+  } else {
+    tokens_.emplace_back(static_cast<int32_t>(tokens_.size()),
+                         entry_[0].get<std::string>());
+    scores_.push_back(entry_[1].get<double>());
+  }
 }
 
 bool VocabularyReader::KeepOfMerges(int depth, Json::parse_event_t event,

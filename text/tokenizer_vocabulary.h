@@ -35,6 +35,8 @@ class VocabularyReader {
   /// By id, "" where an id has none. Errors kInvalidArgument: two with one id, and ids
   /// far beyond the number of tokens.
   Result<std::vector<std::string>> Tokens();
+  /// Of a list, by id; else empty.
+  std::vector<double> TakeScores() { return std::move(scores_); }
   /// "left right".
   std::vector<std::string> TakeMerges() { return std::move(merges_); }
 
@@ -44,14 +46,18 @@ class VocabularyReader {
   bool KeepOfVocabulary(int depth, Json::parse_event_t event,
                         const Json& value);
   bool KeepOfMerges(int depth, Json::parse_event_t event, const Json& value);
+  bool KeepOfList(int depth, Json::parse_event_t event, const Json& value);
   void AddToken(const Json& id);
+  void AddScored();
   void AddMerge(std::string merge);
   void AddPair();
 
   std::vector<std::pair<int32_t, std::string>> tokens_;
   std::vector<std::string> merges_;
   std::string section_, part_, token_, error_;
-  bool is_list_ = false;  // the vocabulary
+  bool is_list_ = false;  // the vocabulary, of pairs of a text and a score
+  std::vector<double> scores_;
+  std::vector<Json> entry_;  // the pair that comes by
   std::vector<std::string> pair_;
 };
 

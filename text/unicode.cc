@@ -4,6 +4,8 @@
 #include <iterator>
 #include <span>
 
+#include "text/utf8.h"
+
 namespace stowage::text {
 namespace {
 
@@ -34,7 +36,34 @@ bool IsIn(std::span<const Range> ranges, char32_t code) {
   return range != ranges.end() && range->first <= code;
 }
 
+// Whether a cluster goes on from one character to the next; `after_joined` where a
+// pictograph and a joiner come before.
+bool GoesOn(char32_t from, char32_t to, bool after_joined) {
+  if (from == '\r' && to == '\n') return true;
+  if (IsIn(kBreaking, from) || IsIn(kBreaking, to)) return false;
+  return IsIn(kJoining, to) || IsIn(kPrepended, from) ||
+         (after_joined && IsIn(kPictographs, to));
+}
+
 }  // namespace
+
+size_t ClusterSize(std::string_view text) {
+  constexpr char32_t kJoiner = 0x200D;
+  Character now = FirstCharacter(text);
+  size_t end = now.bytes;
+  bool is_pictograph = IsIn(kPictographs, now.code);
+  while (end < text.size()) {
+    const Character next = FirstCharacter(text.substr(end));
+    if (!GoesOn(now.code, next.code, is_pictograph && now.code == kJoiner)) {
+      break;
+    }
+    end += next.bytes;
+    is_pictograph = IsIn(kPictographs, next.code) ||
+                    (is_pictograph && IsIn(kJoining, next.code));
+    now = next;
+  }
+  return end;
+}
 
 bool IsWordCharacter(char32_t code) { return IsIn(kWord, code); }
 bool IsPunctuation(char32_t code) { return IsIn(kPunctuation, code); }

@@ -7,6 +7,7 @@
 //   if (IsPunctuation(code)) ...
 //   AppendUtf8(LowerCase(code), &out);
 
+#include <cstddef>
 #include <string_view>
 
 namespace stowage::text {
@@ -22,6 +23,11 @@ bool IsNonspacingMark(char32_t code);
 bool IsMark(char32_t code);
 /// The ideographs that BERT puts spaces around.
 bool IsIdeograph(char32_t code);
+
+/// How many bytes the grapheme cluster at the start of `text` has, which is well-formed
+/// and not empty: extended ones of Unicode Standard Annex 29, but that conjuncts, syllables
+/// of Hangul and flags are taken apart.
+size_t ClusterSize(std::string_view text);
 
 /// The lower case of a character, itself where it has none. That of U+0130, which is "i"
 /// and a mark, is U+0130.

@@ -20,7 +20,8 @@ namespace {
 
 // A line for each part: the pre-tokenizer's name, then "m" and a merge, or a digit,
 // which is a token's type, and the token. "b" is the token that a text begins with. With
-// the name "pieces" tokens have scores, in their order, and merges none.
+// the name "pieces" tokens have scores, in their order, and merges none; with "unigram",
+// "c" is a charsmap besides.
 GgufTokenizer FromLines(std::string_view text) {
   GgufTokenizer gguf;
   const auto next = [&] {
@@ -31,11 +32,14 @@ GgufTokenizer FromLines(std::string_view text) {
   };
   gguf.pre = next();
   if (gguf.pre == "pieces") gguf.model = "llama";
+  if (gguf.pre == "unigram") gguf.model = "t5";
   while (!text.empty()) {
     const std::string line = next();
     if (line.empty()) continue;
     if (line[0] == 'm') {
       gguf.merges.push_back(line.substr(1));
+    } else if (line[0] == 'c') {
+      gguf.charsmap = line.substr(1);
     } else if (line[0] == 'b') {
       gguf.bos = static_cast<int32_t>(line.size()) - 2;
     } else {

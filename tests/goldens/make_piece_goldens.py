@@ -2,7 +2,7 @@
 """Writes pieces/, which tests/text/piece_goldens_test.cc compares with.
 
 Small vocabularies of the families whose units are characters, trained by PyPI's `tokenizers`
-(0.23.3): NAME.json. cases.json holds how published models use them: the parts that differ
+(0.23.3) or `sentencepiece` (0.2.3): NAME.json. cases.json holds how published models use them: the parts that differ
 from NAME.json, and for each text of texts.json (hexadecimal bytes, some of which are no
 UTF-8) the ids that `tokenizers` gives for Python's decode("utf-8", errors="replace"):
 "special" with special tokens taken as tokens, "plain", by number where it is something
@@ -12,9 +12,16 @@ texts that it makes of those of "special".
     python3 tests/goldens/make_piece_goldens.py
 """
 
+import base64
+import io
 import json
 import pathlib
 import random
+import tempfile
+import unicodedata
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 
 from tokenizers import (AddedToken, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers, trainers)
@@ -150,6 +157,70 @@ def bpe_cases(file):
         model=dict(ignore_merges=True, fuse_unk=False, byte_fallback=False))
 
 
+def rules():
+    """A part of form KC, marks on letters, white space and control characters."""
+    for code in [*range(0xA0, 0x180), *range(0x1E00, 0x1E20), *range(0xFB00, 0xFB07),
+                 *range(0xFF01, 0xFF5F), *range(0x3300, 0x3340), 0x2460, 0x2103, 0x212B, 0xFDFA]:
+        for form in ("NFC", "NFD"):
+            text = unicodedata.normalize(form, chr(code))
+            if text != unicodedata.normalize("NFKC", text):
+                yield text, unicodedata.normalize("NFKC", text)
+    yield from [("\t", " "), ("\n", " "), ("\r", " "), ("\u2003", " "), ("\u3000", " "),
+                ("\u200b", " "), ("\ufeff", ""), ("\x7f", ""), ("\x01", ""), ("\u0344", "\u0308\u0301")]
+
+
+def sentence_piece(model_type, **options):
+    """A model as it is in a file of SentencePiece's, with these rules."""
+    model = io.BytesIO()
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as table:
+        for text, to in sorted(dict(rules()).items()):
+            table.write("\t".join(" ".join(f"{ord(c):X}" for c in t) for t in (text, to)) + "\n")
+        table.flush()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(line for line in corpus() if line.strip()), model_writer=model,
+            normalization_rule_tsv=table.name, model_type=model_type, character_coverage=0.99,
+            minloglevel=2, num_threads=1, **options)
+    return model.getvalue()
+
+
+def unigram():
+    """T5's: the pieces of a model of SentencePiece's, and its table of characters."""
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(sentence_piece("unigram", vocab_size=900, pad_id=0, eos_id=1, unk_id=2,
+                                         bos_id=-1))
+    table = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [
+        added("<pad>", 0), added("</s>", 1), added("<unk>", 2)],
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": table},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "WhitespaceSplit"}, metaspace()]},
+        "post_processor": None, "decoder": metaspace(),
+        "model": {"type": "Unigram", "unk_id": 2, "byte_fallback": False,
+                  "vocab": [[p.piece, p.score] for p in proto.pieces]}}
+
+
+def unigram_cases(file):
+    vocab = file["model"]["vocab"]
+    size = len(vocab)
+    yield "T5", dict(post_processor={
+        "type": "TemplateProcessing", "pair": [],
+        "single": [{"Sequence": {"id": "A", "type_id": 0}},
+                   {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+        "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}}})
+    yield "XLM-R", dict(
+        pre_tokenizer=metaspace(prepend_scheme="first"), normalizer={
+            "type": "Sequence", "normalizers": [
+                {"type": "Strip", "strip_left": False, "strip_right": True}, file["normalizer"]]},
+        added_tokens=file["added_tokens"] + [added("<mask>", size, lstrip=True),
+                                             added("tokenword", size + 1, special=False)])
+    yield "bytes", dict(
+        normalizer={"type": "NFKC"}, pre_tokenizer=metaspace(split=False),
+        decoder=llama_decoder(),
+        model=dict(byte_fallback=True, vocab=vocab + [[t, 0.0] for t in BYTES]))
+    yield "no table", dict(normalizer={"type": "Sequence", "normalizers": [
+        {"type": "Nmt"}, {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"}]})
+
+
 def with_parts(file, parts):
     file = json.loads(json.dumps(file))
     file["model"].update(parts.get("model", {}))
@@ -212,7 +283,7 @@ def main():
     OUT.mkdir(exist_ok=True)
     rows = [t.encode() if isinstance(t, str) else t for t in texts()]
     write("texts.json", [row.hex() for row in rows])
-    for name, make, cases in [("bpe", bpe, bpe_cases)]:
+    for name, make, cases in [("bpe", bpe, bpe_cases), ("unigram", unigram, unigram_cases)]:
         file = make()
         write(f"{name}.json", file)
         write(f"{name}.cases.json",

@@ -17,9 +17,11 @@ namespace stowage::testing {
 
 inline std::string GgufTokenizerBytes(const GgufTokenizer& gguf) {
   const auto number = [](GgufKind kind) { return static_cast<uint32_t>(kind); };
-  const bool has_scores = gguf.model == "llama";
-  const uint64_t values = 5 + (gguf.bos ? 1 : 0) + (gguf.add_bos ? 1 : 0) +
-                          (gguf.eos ? 1 : 0) + (gguf.add_eos ? 1 : 0);
+  const bool has_scores = gguf.model == "llama" || gguf.model == "t5";
+  const bool is_unigram = gguf.model == "t5";
+  const uint64_t values = 5 + (is_unigram ? 2 : 0) + (gguf.bos ? 1 : 0) +
+                          (gguf.add_bos ? 1 : 0) + (gguf.eos ? 1 : 0) +
+                          (gguf.add_eos ? 1 : 0);
   GgufBytes file;
   file.Start(3, 0, values);
   const auto add_text = [&](const char* key, const std::string& text) {
@@ -41,6 +43,14 @@ inline std::string GgufTokenizerBytes(const GgufTokenizer& gguf) {
     }
     file.Text("tokenizer.ggml.add_space_prefix").U32(number(GgufKind::kBool));
     file.U8(gguf.add_space ? 1 : 0);
+    if (is_unigram) {
+      file.Text("tokenizer.ggml.remove_extra_whitespaces");
+      file.U32(number(GgufKind::kBool)).U8(gguf.collapse_spaces ? 1 : 0);
+      file.Text("tokenizer.ggml.precompiled_charsmap");
+      file.U32(number(GgufKind::kArray)).U32(number(GgufKind::kU8));
+      file.U64(gguf.charsmap.size());
+      for (const char c : gguf.charsmap) file.U8(static_cast<uint8_t>(c));
+    }
   } else {
     add_text("tokenizer.ggml.pre", gguf.pre);
     add_texts("tokenizer.ggml.merges", gguf.merges);

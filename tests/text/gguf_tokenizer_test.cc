@@ -72,9 +72,10 @@ TEST_CASE("a header's tokenizer is what was written") {
 }
 
 TEST_CASE("what a header's tokenizer is not is told") {
-  CHECK(Said(OfModel("rwkv")) ==
-        "[text] tokenizer.ggml.model is \"rwkv\"; expected \"gpt2\", "
-        "byte-level byte pair encoding, or \"llama\", SentencePiece's");
+  CHECK(
+      Said(OfModel("rwkv")) ==
+      "[text] tokenizer.ggml.model is \"rwkv\"; expected \"gpt2\", "
+      "byte-level byte pair encoding, or \"llama\" or \"t5\", SentencePiece's");
   GgufTokenizer wrong = Small();
   wrong.bos = -1;
   CHECK(Said(wrong) ==
@@ -130,6 +131,31 @@ TEST_CASE("a file of pieces merges them by scores, and falls back to bytes") {
   CHECK(*tokenizer.Encode("<s>a") == Ids{1, 1, 11});
   CHECK(*tokenizer.Encode("<s>a", {.special = false}) == Ids{1, 3, 0, 4});
   CHECK(*tokenizer.Decode(Ids{11, 11, 2, 10}) == "a axxy");
+}
+
+TEST_CASE("a unigram file of pieces takes those of the largest sum") {
+  GgufTokenizer gguf = Pieces();
+  gguf.model = "t5";
+  gguf.add_space = false;
+  gguf.collapse_spaces = true;
+  gguf.eos = 1;
+  gguf.add_eos = true;
+  const GgufTokenizer read = Read(testing::GgufTokenizerBytes(gguf)).value();
+  CHECK(!read.add_space);
+  CHECK(read.collapse_spaces);
+  const Tokenizer tokenizer = Tokenizer::Create(PartsOf(read).value()).value();
+  using Ids = std::vector<int32_t>;
+  // "a" and "bc" have -11, "ab" and "c" -10.
+  CHECK(*tokenizer.Encode("abc") == Ids{7, 6, 1});
+  CHECK(*tokenizer.Encode("  a   xy ") == Ids{4, 3, 10, 1});
+  CHECK(*tokenizer.Encode("x<|u|>") == Ids{2, 13, 1});
+
+  gguf.charsmap = "abc";  // which is none
+  const auto parts =
+      PartsOf(Read(testing::GgufTokenizerBytes(gguf)).value()).value();
+  CHECK(Tokenizer::Create(parts).error().message ==
+        "[text] a precompiled charsmap of 3 bytes has an array of 0; expected "
+        "whole units of 4 bytes, and as many as there are");
 }
 
 TEST_CASE("what is wrong with a file of pieces is told") {

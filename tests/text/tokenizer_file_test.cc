@@ -117,13 +117,17 @@ TEST_CASE("parts that are not known are named") {
   const auto unsupported = [](const std::function<void(Json&)>& change) {
     return ErrorOf(change, ErrorCode::kUnsupported);
   };
+  CHECK(unsupported([](Json& f) { f["model"]["type"] = "WordLevel"; }) ==
+        "[tokenizer.json] the model is \"WordLevel\"; expected BPE or Unigram");
+  CHECK(unsupported([](Json& f) { f["model"].erase("type"); }) ==
+        "[tokenizer.json] the model is of no type; expected BPE or Unigram");
   // As files of such models have it.
   CHECK(unsupported([](Json& f) {
           f["model"] = Json::parse(
               R"({"unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -2.5]]})");
-        }) == "[tokenizer.json] the model is \"Unigram\"; expected BPE");
-  CHECK(unsupported([](Json& f) { f["model"]["type"] = "Unigram"; }) ==
-        "[tokenizer.json] the model is \"Unigram\"; expected BPE");
+        }) ==
+        "[tokenizer.json] the pre-tokenizer is ByteLevel and the model "
+        "\"Unigram\"; expected BPE");
   CHECK(unsupported([](Json& f) { f["model"]["byte_fallback"] = true; }) ==
         "[tokenizer.json] the model has \"byte_fallback\" beside ByteLevel, "
         "which has a token for every byte; expected one of the two");
@@ -193,6 +197,48 @@ TEST_CASE("parts of characters are refused where their values are none") {
   CHECK(error("post_processor", R"({"type": "BertProcessing", "sep": 3})") ==
         "[tokenizer.json] \"cls\" of a BertProcessing is null; expected a "
         "token and its id");
+}
+
+TEST_CASE("the vocabulary of a unigram model is a list of pairs") {
+  const auto read = [](const char* vocab) {
+    Json file = File();
+    file["pre_tokenizer"] = file["decoder"] = nullptr;
+    file["model"] = {{"type", "Unigram"}, {"unk_id", 0}};
+    file["model"]["vocab"] = Json::parse(vocab);
+    return ParseTokenizerParts(file.dump());
+  };
+  const TokenizerParts parts =
+      read(R"([["a", -1], ["", 0], ["b", -2.5]])").value();
+  CHECK(parts.tokens == std::vector<std::string>{"a", "", "b"});
+  CHECK(parts.scores == std::vector<double>{-1, 0, -2.5});
+  CHECK(parts.unknown == 0);
+  for (const char* entry :
+       {"7", "[]", "[\"c\"]", "[\"c\", \"d\"]", "[1, 2]", "[\"c\", 1, 2]",
+        "[[\"c\", 1]]", "{}", "[\"c\", null]", "[\"c\", {}]"}) {
+    INFO(entry);
+    CHECK(read(StrCat("[[\"a\", -1], ", entry, "]").c_str()).error().message ==
+          "[tokenizer.json] token 1 of the vocabulary is no pair of a text and "
+          "a score");
+  }
+  CHECK(read(R"({"a": 0})").error().message ==
+        "[tokenizer.json] the vocabulary of \"Unigram\" is no list; expected "
+        "pairs of a text and a score");
+  CHECK(read("[]").error().message ==
+        "[tokenizer.json] the vocabulary of \"Unigram\" is no list; expected "
+        "pairs of a text and a score");
+}
+
+TEST_CASE("a charsmap is in base 64") {
+  Json file = File();
+  file["normalizer"] = Json::parse(
+      R"({"type": "Precompiled", "precompiled_charsmap": "AAECAwQ="})");
+  const TokenizerParts parts = ParseTokenizerParts(file.dump()).value();
+  CHECK(parts.normalizer[0].rules.charsmap == std::string("\0\1\2\3\4", 5));
+  CHECK(ErrorOf([](Json& f) {
+          f["normalizer"] = Json::parse(
+              R"({"type": "Precompiled", "precompiled_charsmap": "AA-A"})");
+        }) ==
+        "[tokenizer.json] \"precompiled_charsmap\" is no base 64 at byte 2");
 }
 
 TEST_CASE("processors put their tokens around each other's") {

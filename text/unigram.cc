@@ -1,0 +1,131 @@
+#include "text/unigram.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/errors.h"
+#include "text/byte_alphabet.h"
+#include "text/utf8.h"
+
+namespace stowage::text {
+namespace {
+
+constexpr double kUnknownPenalty = 10;
+
+}  // namespace
+
+Result<Unigram> Unigram::Create(const std::vector<std::string>& tokens,
+                                const std::vector<double>& scores,
+                                const UnigramOptions& options) {
+  Unigram unigram;
+  unigram.texts_ = TokenTexts(tokens);
+  unigram.scores_ = scores;
+  unigram.options_ = options;
+  unigram.byte_ids_.fill(-1);
+  std::vector<bool> apart(tokens.size());
+  for (const int32_t id : options.apart) apart[static_cast<size_t>(id)] = true;
+  std::vector<Trie::Entry> entries;
+  double least = std::numeric_limits<double>::infinity();
+  for (int32_t id = 0; id < unigram.size(); ++id) {
+    const auto at = static_cast<size_t>(id);
+    const std::string_view text = unigram.texts_[id];
+    if (text.size() > kMaxPiece) {
+      return UnsupportedError("[text] the token ", id, " has ", text.size(),
+                              " bytes; at most ", kMaxPiece,
+                              " are read of a unigram model");
+    }
+    if (const auto byte = ByteOfToken(text)) unigram.byte_ids_[*byte] = id;
+    if (text.empty() || apart[at]) continue;
+    entries.emplace_back(text, id);
+    least = std::min(least, scores[at]);
+  }
+  unigram.trie_ = Trie(std::move(entries));
+  unigram.unknown_score_ = options.least.value_or(least) - kUnknownPenalty;
+  return unigram;
+}
+
+template <typename Real>
+std::vector<Unigram::Best<Real>> Unigram::FindBest(
+    std::string_view word) const {
+  std::vector<Best<Real>> best(word.size() + 1);
+  const auto offer = [&](size_t begin, size_t end, int32_t id, auto score) {
+    Best<Real>& to = best[end];
+    if (to.id != kUnreached && !(score > to.score)) return;
+    to = {static_cast<Real>(score), id, begin};
+  };
+  for (size_t begin = 0; begin < word.size();) {
+    const Real before = best[begin].score;
+    const size_t character = FirstCharacter(word.substr(begin)).bytes;
+    bool has_single = false;
+    uint32_t node = Trie::kRoot;
+    for (size_t end = begin; end < word.size();) {
+      node = trie_.Child(node, static_cast<unsigned char>(word[end++]));
+      if (node == Trie::kNone) break;
+      const int32_t id = trie_.Id(node);
+      if (id < 0) continue;
+      offer(begin, end, id, scores_[static_cast<size_t>(id)] + before);
+      if (end == begin + character) has_single = true;
+    }
+    if (!has_single) {
+      const Real score = static_cast<Real>(unknown_score_) + before;
+      offer(begin, begin + character, kUnknown, score);
+    }
+    begin += character;
+  }
+  return best;
+}
+
+// Several unknown characters in a row may together be a piece.
+void Unigram::AppendUnknown(std::string_view text,
+                            std::vector<int32_t>* ids) const {
+  if (const int32_t id = trie_.Find(text); id >= 0) {
+    ids->push_back(id);
+    return;
+  }
+  const size_t before = ids->size();
+  if (options_.byte_fallback) {
+    for (const char c : text) {
+      ids->push_back(byte_ids_[static_cast<unsigned char>(c)]);
+    }
+    const auto bytes = ids->begin() + static_cast<ptrdiff_t>(before);
+    if (std::find(bytes, ids->end(), -1) == ids->end()) return;
+    ids->resize(before);
+  }
+  if (options_.unknown) ids->push_back(*options_.unknown);
+}
+
+template <typename Real>
+void Unigram::EncodeBy(std::string_view word, std::vector<int32_t>* ids) const {
+  const std::vector<Best<Real>> best = FindBest<Real>(word);
+  std::vector<size_t> ends;
+  for (size_t end = word.size(); end > 0; end = best[end].begin) {
+    ends.push_back(end);
+  }
+  size_t unknown_begin = 0, begin = 0;
+  const auto finish_unknown = [&] {
+    if (unknown_begin == begin) return;
+    AppendUnknown(word.substr(unknown_begin, begin - unknown_begin), ids);
+  };
+  for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
+    const int32_t id = best[*end].id;
+    const bool is_unknown = id == kUnknown || id == options_.unknown;
+    if (!is_unknown) {
+      finish_unknown();
+      ids->push_back(id);
+      unknown_begin = *end;
+    }
+    begin = *end;
+  }
+  finish_unknown();
+}
+
+void Unigram::Encode(std::string_view word, std::vector<int32_t>* ids) const {
+  if (options_.is_single) {
+    EncodeBy<float>(word, ids);
+  } else {
+    EncodeBy<double>(word, ids);
+  }
+}
+
+}  // namespace stowage::text
