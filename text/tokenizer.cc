@@ -12,6 +12,7 @@
 #include "text/bpe.h"
 #include "text/unigram.h"
 #include "text/utf8.h"
+#include "text/word_piece.h"
 
 namespace stowage {
 namespace {
@@ -21,6 +22,7 @@ using text::Bpe;
 using text::Normalizer;
 using text::PreTokenizer;
 using text::Unigram;
+using text::WordPiece;
 
 // Gives the added tokens places among the tokens; those that take new ones are apart.
 Status PlaceAdded(TokenizerParts* parts) {
@@ -63,6 +65,7 @@ Status PlaceAdded(TokenizerParts* parts) {
 // Byte pair encoding has merges, or scores by which all that may merge; unigram models
 // have scores.
 Status CheckScores(const TokenizerParts& parts) {
+  if (parts.model == TokenizerModel::kWordPiece) return {};
   if (parts.scores.empty()) {
     if (parts.model == TokenizerModel::kUnigram) {
       return InvalidArgumentError(
@@ -163,7 +166,9 @@ uint64_t DigestOf(const TokenizerParts& parts) {
   digest.AddNumbers(static_cast<int>(parts.model), parts.ignore_merges,
                     parts.unknown.value_or(-1), parts.fuse_unknown,
                     parts.byte_fallback, parts.is_single,
-                    std::bit_cast<int64_t>(parts.least_score.value_or(0)));
+                    std::bit_cast<int64_t>(parts.least_score.value_or(0)),
+                    parts.max_word_characters);
+  digest.Add(parts.word_prefix);
   return digest.digest();
 }
 
@@ -181,7 +186,7 @@ Status CheckParts(const TokenizerParts& parts) {
   return text::CheckDecoder(parts.decoder);
 }
 
-using Model = std::variant<Bpe, Unigram>;
+using Model = std::variant<Bpe, Unigram, WordPiece>;
 
 Result<Unigram> UnigramOf(const TokenizerParts& parts) {
   return Unigram::Create(parts.tokens, parts.scores,
@@ -206,10 +211,22 @@ Result<Bpe> BpeOf(const TokenizerParts& parts) {
   return Bpe::Create(parts.tokens, parts.merges, options);
 }
 
+Result<WordPiece> WordPieceOf(const TokenizerParts& parts) {
+  return WordPiece::Create(parts.tokens,
+                           {.unknown = parts.unknown,
+                            .prefix = parts.word_prefix,
+                            .max_characters = parts.max_word_characters,
+                            .apart = parts.apart});
+}
+
 Result<Model> ModelOf(const TokenizerParts& parts) {
   if (parts.model == TokenizerModel::kUnigram) {
     STOWAGE_ASSIGN_OR_RETURN(Unigram unigram, UnigramOf(parts));
     return Model(std::move(unigram));
+  }
+  if (parts.model == TokenizerModel::kWordPiece) {
+    STOWAGE_ASSIGN_OR_RETURN(WordPiece pieces, WordPieceOf(parts));
+    return Model(std::move(pieces));
   }
   STOWAGE_ASSIGN_OR_RETURN(Bpe bpe, BpeOf(parts));
   return Model(std::move(bpe));

@@ -3,7 +3,8 @@
 
 // Text to tokens and back, with the ids that PyPI's `tokenizers` gives: byte pair encoding
 // of bytes, as GPT-2, Llama 3 and Qwen have it, and of characters, as Llama 2, Mistral and
-// Gemma; and unigram models, as T5 and XLM-R.
+// Gemma; unigram models, as T5 and XLM-R; and
+// WordPiece, as BERT.
 //
 // A text goes through parts: added tokens are found in it, what is between them is
 // normalized and cut into words, and the model makes tokens of each word.
@@ -45,6 +46,7 @@ enum class TokenizerModel {
   kByteBpe,  // byte pair encoding of bytes, tokens in the byte alphabet
   kBpe,      // of characters
   kUnigram,
+  kWordPiece,
 };
 
 /// What a tokenizer consists of, however a file says it.
@@ -71,6 +73,9 @@ struct TokenizerParts {
   bool is_single = false;  // of kUnigram: sums have 32 bits, else 64
   // Of kUnigram: an unknown character has 10 less; nothing: the least of all.
   std::optional<double> least_score = std::nullopt;
+  std::string word_prefix =
+      "##";  // of kWordPiece: tokens that go on with a word
+  int32_t max_word_characters = 100;  // of kWordPiece: longer words are unknown
   // Ids that no text becomes but by added tokens, as those of control tokens.
   std::vector<int32_t> apart = {};
 };

@@ -101,38 +101,50 @@ Status ReadUnigram(const Json& model, TokenizerParts* parts) {
   return {};
 }
 
+Status ReadWordPiece(const Json& model, TokenizerParts* parts) {
+  parts->model = TokenizerModel::kWordPiece;
+  STOWAGE_ASSIGN_OR_RETURN(
+      parts->word_prefix,
+      text::TextOf(model, "continuing_subword_prefix", "##"));
+  STOWAGE_ASSIGN_OR_RETURN(
+      parts->max_word_characters,
+      text::Number(model, "max_input_chars_per_word", 100));
+  return FindUnknown(Member(model, "unk_token"), parts);
+}
+
 // The type of a model; files of old name none.
 std::string ModelTypeOf(const Json& model) {
   const std::string type = TypeOf(model);
   if (!type.empty()) return type;
-  return model.contains("unk_id") ? "Unigram" : "";
+  if (model.contains("unk_id")) return "Unigram";
+  return model.contains("max_input_chars_per_word") ? "WordPiece" : "";
 }
 
 Status CheckModelType(const Json& model) {
   const std::string type = ModelTypeOf(model);
-  if (type == "BPE" || type == "Unigram") return {};
+  if (type == "BPE" || type == "Unigram" || type == "WordPiece") return {};
   return UnsupportedError("[tokenizer.json] the model is ",
                           type.empty() ? "of no type" : Quoted(type),
-                          "; expected BPE or Unigram");
+                          "; expected BPE, Unigram or WordPiece");
 }
 
 Status ReadModel(const Json& model, bool by_bytes, TokenizerParts* parts) {
   const std::string type = ModelTypeOf(model);
-  const bool is_bpe = type == "BPE";
-  if (is_bpe == !parts->scores.empty()) {
+  const bool is_list = type == "Unigram";
+  if (is_list == parts->scores.empty()) {
     return InvalidArgumentError(
         "[tokenizer.json] the vocabulary of ", Quoted(type),
-        is_bpe ? " is a list; expected an object of tokens and ids"
-               : " is no list; expected pairs of a text and a score");
+        is_list ? " is no list; expected pairs of a text and a score"
+                : " is a list; expected an object of tokens and ids");
   }
-  if (is_bpe) return ReadBpe(model, by_bytes, parts);
+  if (type == "BPE") return ReadBpe(model, by_bytes, parts);
   if (by_bytes) {
     return UnsupportedError(
         "[tokenizer.json] the pre-tokenizer is ByteLevel "
         "and the model ",
         Quoted(type), "; expected BPE");
   }
-  return ReadUnigram(model, parts);
+  return is_list ? ReadUnigram(model, parts) : ReadWordPiece(model, parts);
 }
 
 }  // namespace

@@ -221,6 +221,50 @@ def unigram_cases(file):
         {"type": "Nmt"}, {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"}]})
 
 
+def bert_normalizer(**options):
+    return {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+            "strip_accents": None, "lowercase": True, **options}
+
+
+def wordpiece():
+    """BERT's, of both cases, so that a normalizer of each kind finds words."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    file = trained(tokenizer, trainers.WordPieceTrainer(
+        vocab_size=900, special_tokens=special, show_progress=False, limit_alphabet=200))
+    file["decoder"] = {"type": "WordPiece", "prefix": "##", "cleanup": True}
+    return file
+
+
+def wordpiece_cases(file):
+    cls, sep = (file["model"]["vocab"][t] for t in ("[CLS]", "[SEP]"))
+    yield "BERT uncased", dict(
+        normalizer=bert_normalizer(), post_processor={
+            "type": "TemplateProcessing", "pair": [],
+            "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+                       {"Sequence": {"id": "A", "type_id": 0}},
+                       {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+            "special_tokens": {t: {"id": t, "ids": [i], "tokens": [t]}
+                               for t, i in (("[CLS]", cls), ("[SEP]", sep))}})
+    yield "BERT cased", dict(
+        normalizer=bert_normalizer(lowercase=False, strip_accents=False),
+        decoder={"type": "WordPiece", "prefix": "##", "cleanup": False},
+        post_processor={"type": "BertProcessing", "cls": ["[CLS]", cls], "sep": ["[SEP]", sep]})
+    yield "words", dict(
+        normalizer=bert_normalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False),
+        pre_tokenizer={"type": "Whitespace"}, model=dict(max_input_chars_per_word=12),
+        post_processor={"type": "RobertaProcessing", "cls": ["[CLS]", cls], "sep": ["[SEP]", sep],
+                        "trim_offsets": True, "add_prefix_space": True})
+    yield "splits", dict(
+        normalizer={"type": "Sequence", "normalizers": [
+            {"type": "NFKC"}, {"type": "Replace", "pattern": {"String": "a"}, "content": "ee"}]},
+        pre_tokenizer={"type": "Sequence", "pretokenizers": [
+            {"type": "CharDelimiterSplit", "delimiter": " "},
+            {"type": "Punctuation", "behavior": "MergedWithPrevious"}, {"type": "WhitespaceSplit"}]})
+
+
 def with_parts(file, parts):
     file = json.loads(json.dumps(file))
     file["model"].update(parts.get("model", {}))
@@ -283,7 +327,8 @@ def main():
     OUT.mkdir(exist_ok=True)
     rows = [t.encode() if isinstance(t, str) else t for t in texts()]
     write("texts.json", [row.hex() for row in rows])
-    for name, make, cases in [("bpe", bpe, bpe_cases), ("unigram", unigram, unigram_cases)]:
+    for name, make, cases in [("bpe", bpe, bpe_cases), ("unigram", unigram, unigram_cases),
+                              ("wordpiece", wordpiece, wordpiece_cases)]:
         file = make()
         write(f"{name}.json", file)
         write(f"{name}.cases.json",

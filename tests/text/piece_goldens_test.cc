@@ -93,5 +93,9 @@ TEST_CASE("unigram models are those of PyPI's tokenizers") {
   CompareAll("unigram", 4);
 }
 
+TEST_CASE("WordPiece is that of PyPI's tokenizers") {
+  CompareAll("wordpiece", 4);
+}
+
 }  // namespace
 }  // namespace stowage

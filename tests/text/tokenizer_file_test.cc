@@ -118,9 +118,11 @@ TEST_CASE("parts that are not known are named") {
     return ErrorOf(change, ErrorCode::kUnsupported);
   };
   CHECK(unsupported([](Json& f) { f["model"]["type"] = "WordLevel"; }) ==
-        "[tokenizer.json] the model is \"WordLevel\"; expected BPE or Unigram");
+        "[tokenizer.json] the model is \"WordLevel\"; expected BPE, "
+        "Unigram or WordPiece");
   CHECK(unsupported([](Json& f) { f["model"].erase("type"); }) ==
-        "[tokenizer.json] the model is of no type; expected BPE or Unigram");
+        "[tokenizer.json] the model is of no type; expected BPE, "
+        "Unigram or WordPiece");
   // As files of such models have it.
   CHECK(unsupported([](Json& f) {
           f["model"] = Json::parse(
@@ -226,6 +228,22 @@ TEST_CASE("the vocabulary of a unigram model is a list of pairs") {
   CHECK(read("[]").error().message ==
         "[tokenizer.json] the vocabulary of \"Unigram\" is no list; expected "
         "pairs of a text and a score");
+}
+
+TEST_CASE("WordPiece has a prefix, a longest word and an unknown token") {
+  Json file = File();
+  file["pre_tokenizer"] = file["decoder"] = nullptr;
+  file["model"] = Json::parse(R"({"unk_token": "?", "vocab": {"?": 0, "a": 1},
+      "continuing_subword_prefix": "@", "max_input_chars_per_word": 7})");
+  const TokenizerParts parts = ParseTokenizerParts(file.dump()).value();
+  CHECK(parts.model == TokenizerModel::kWordPiece);
+  CHECK(parts.word_prefix == "@");
+  CHECK(parts.max_word_characters == 7);
+  CHECK(parts.unknown == 0);
+  file["model"]["max_input_chars_per_word"] = "7";
+  CHECK(ErrorOf(file.dump(), ErrorCode::kInvalidArgument) ==
+        "[tokenizer.json] \"max_input_chars_per_word\" is \"7\"; expected a "
+        "whole number from 0 to 2147483647");
 }
 
 TEST_CASE("a charsmap is in base 64") {

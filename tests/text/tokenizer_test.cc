@@ -243,6 +243,10 @@ TEST_CASE("the digest is of all that a tokenizer consists of") {
         p.scores = {0, 0, 0, -1, 0};
       },
       [](TokenizerParts& p) { p.apart = {1}; },
+      [](TokenizerParts& p) { p.word_prefix = "@"; },
+      [](TokenizerParts& p) { p.max_word_characters = 5; },
+      [](TokenizerParts& p) { p.is_single = true; },
+      [](TokenizerParts& p) { p.least_score = -7; },
   };
   for (size_t i = 0; i < std::size(changes); ++i) {
     CAPTURE(i);
