@@ -63,23 +63,17 @@ Status AddPiece(const SentencePieceModel& model, int32_t id,
   return {};
 }
 
-// As SentencePiece has it, user-defined pieces are nearly free, and the least score is
-// that of normal ones.
+// As SentencePiece has it, user-defined pieces cost nothing, the longer the less, and the
+// least score is that of normal ones.
 void SetScores(const SentencePieceModel& model, TokenizerParts* parts) {
-  float least = std::numeric_limits<float>::max();
-  float largest = std::numeric_limits<float>::min();
-  const auto is = [&](size_t id, PieceType type) {
-    return model.types[id] == static_cast<int32_t>(type);
-  };
+  double least = std::numeric_limits<float>::max();
   for (size_t id = 0; id < model.pieces.size(); ++id) {
-    if (!is(id, PieceType::kNormal)) continue;
-    least = std::min(least, static_cast<float>(model.scores[id]));
-    largest = std::max(largest, static_cast<float>(model.scores[id]));
-  }
-  for (size_t id = 0; id < model.pieces.size(); ++id) {
-    if (!is(id, PieceType::kUserDefined)) continue;
-    const auto bytes = static_cast<float>(model.pieces[id].size());
-    parts->scores[id] = static_cast<double>(bytes * largest) - 0.1;
+    const auto type = static_cast<PieceType>(model.types[id]);
+    if (type == PieceType::kNormal) least = std::min(least, model.scores[id]);
+    if (type == PieceType::kUserDefined) {
+      const auto bytes = static_cast<double>(model.pieces[id].size());
+      parts->scores[id] = 0.1 * (bytes - 1);
+    }
   }
   parts->least_score = least;
 }

@@ -36,6 +36,9 @@ struct SentencePieceModel {
   SentencePieceRules rules = {};
   // What an unknown piece is decoded to; nothing: its own text.
   std::optional<std::string> unknown_text = std::nullopt;
+  // What begins and ends a text where a reader of the model says so; -1: none.
+  int32_t bos = -1;
+  int32_t eos = -1;
   // Unknown and user-defined pieces are found in the text as it is, each followed by a new
   // begin, as llama.cpp has it; else user-defined ones in the normalized text, as
   // SentencePiece.

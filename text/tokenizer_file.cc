@@ -12,6 +12,7 @@
 #include "formats/json_text.h"
 #include "text/gguf_tokenizer.h"
 #include "text/post_processor.h"
+#include "text/sentence_piece_file.h"
 #include "text/tokenizer_json.h"
 #include "text/tokenizer_steps.h"
 #include "text/tokenizer_vocabulary.h"
@@ -192,16 +193,55 @@ Result<TokenizerParts> ParseTokenizerParts(std::string_view json) {
 
 namespace {
 
+namespace fs = std::filesystem;
+
+// Whether tokenizer_config.json beside the file says so; a SentencePiece model itself
+// does not say what goes around a text.
+Result<bool> IsAdded(const fs::path& folder, const char* name) {
+  const fs::path path = folder / "tokenizer_config.json";
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) return false;
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path.string()));
+  if (const Status checked = CheckJsonText(text, kMaxLevels); !checked.ok()) {
+    return InvalidArgumentError("[tokenizer_config.json] the file ",
+                                checked.error().message);
+  }
+  return Flag(Json::parse(text), name, false);
+}
+
+Result<TokenizerParts> PartsOfModelFile(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  STOWAGE_ASSIGN_OR_RETURN(SentencePieceModel model,
+                           ParseSentencePieceModel(bytes));
+  const int32_t bos = model.bos, eos = model.eos;
+  const fs::path folder = fs::path(path).parent_path();
+  STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts, PartsOf(std::move(model)));
+  STOWAGE_ASSIGN_OR_RETURN(const bool adds_bos,
+                           IsAdded(folder, "add_bos_token"));
+  STOWAGE_ASSIGN_OR_RETURN(const bool adds_eos,
+                           IsAdded(folder, "add_eos_token"));
+  if (adds_bos) parts.prefix = {bos};
+  if (adds_eos) parts.suffix = {eos};
+  return parts;
+}
+
+// By its name, as "tokenizer.model" and "tokenizer.model.v3".
+bool IsOfSentencePiece(const fs::path& path) {
+  return path.filename().string().find(".model") != std::string::npos &&
+         path.extension() != ".json";
+}
+
 Result<TokenizerParts> PartsOfFile(const InputFile& file,
                                    const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(const bool is_gguf, IsGguf(file));
-  if (!is_gguf) {
-    STOWAGE_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
-    return ParseTokenizerParts(json);
+  if (is_gguf) {
+    STOWAGE_ASSIGN_OR_RETURN(const GgufHeader header, ReadGgufHeader(file));
+    STOWAGE_ASSIGN_OR_RETURN(GgufTokenizer gguf, GgufTokenizerOf(header));
+    return PartsOf(std::move(gguf));
   }
-  STOWAGE_ASSIGN_OR_RETURN(const GgufHeader header, ReadGgufHeader(file));
-  STOWAGE_ASSIGN_OR_RETURN(GgufTokenizer gguf, GgufTokenizerOf(header));
-  return PartsOf(std::move(gguf));
+  if (IsOfSentencePiece(path)) return PartsOfModelFile(path);
+  STOWAGE_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
+  return ParseTokenizerParts(json);
 }
 
 Result<Tokenizer> TokenizerOfFile(const InputFile& file,
@@ -210,17 +250,28 @@ Result<Tokenizer> TokenizerOfFile(const InputFile& file,
   return Tokenizer::Create(std::move(parts));
 }
 
+// The first of the files that a folder's tokenizer may be in, the first of all where it
+// has none.
+std::string FileIn(const fs::path& folder) {
+  constexpr const char* kNames[] = {"tokenizer.json", "tokenizer.model",
+                                    "spiece.model"};
+  std::error_code none;
+  for (const char* name : kNames) {
+    if (fs::exists(folder / name, none)) return (folder / name).string();
+  }
+  return (folder / kNames[0]).string();
+}
+
 }  // namespace
 
 Result<Tokenizer> ReadTokenizer(const std::string& path) {
-  namespace fs = std::filesystem;
   std::error_code none;
   const fs::path given(path);
   std::string name = path;
   if (fs::is_directory(given, none)) {
-    name = (given / "tokenizer.json").string();
+    name = FileIn(given);
   } else if (given.extension() == ".safetensors") {
-    name = (given.parent_path() / "tokenizer.json").string();
+    name = FileIn(given.parent_path());
   }
   STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(name, "text"));
   Result<Tokenizer> tokenizer = TokenizerOfFile(file, name);

@@ -1,9 +1,11 @@
 #ifndef STOWAGE_TEXT_TOKENIZER_FILE_H_
 #define STOWAGE_TEXT_TOKENIZER_FILE_H_
 
-// Tokenizers of files: tokenizer.json, as Hugging Face's libraries write it, and GGUF.
+// Tokenizers of files: tokenizer.json, as Hugging Face's libraries write it, SentencePiece's
+// models, and GGUF.
 //
 //   Result<Tokenizer> tokenizer = ReadTokenizer("SmolLM2/tokenizer.json");
+//   tokenizer = ReadTokenizer("llama-2/tokenizer.model");
 //   tokenizer = ReadTokenizer("SmolLM2-135M-Instruct.Q4_1.gguf");
 
 #include <string>
@@ -14,10 +16,13 @@
 
 namespace stowage {
 
-/// The tokenizer of a tokenizer.json, of the one in a folder or beside a safetensors file,
-/// or of a GGUF file, known by its first bytes, of which it reads the header alone. Errors, with the file's name:
-/// those of InputFile::Open, ReadFile, ParseTokenizerParts and Tokenizer::Create; of a
-/// GGUF file those of ReadGgufHeader, GgufTokenizerOf and PartsOf.
+/// The tokenizer of a tokenizer.json; of a SentencePiece model, whose name has ".model" in
+/// it, with the bos and the eos that a tokenizer_config.json beside it adds; of a folder's, or
+/// beside a safetensors file, tokenizer.json, tokenizer.model or spiece.model, the first that
+/// is there; or of a GGUF file, known by its first bytes, of which it reads the header
+/// alone. Errors, with the file's name: those of InputFile::Open, ReadFile,
+/// ParseTokenizerParts, ParseSentencePieceModel, PartsOf and Tokenizer::Create; of a GGUF file
+/// those of ReadGgufHeader, GgufTokenizerOf and PartsOf.
 Result<Tokenizer> ReadTokenizer(const std::string& path);
 
 /// The parts of a tokenizer, of the contents of such a file. Errors:

@@ -1,6 +1,7 @@
 #include "text/unigram.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -12,6 +13,7 @@ namespace stowage::text {
 namespace {
 
 constexpr double kUnknownPenalty = 10;
+constexpr float kMaxSingleSum = 100'000;
 
 }  // namespace
 
@@ -45,17 +47,32 @@ Result<Unigram> Unigram::Create(const std::vector<std::string>& tokens,
   return unigram;
 }
 
+// As sentencepiece keeps sums of 32 bits near zero: what comes after a place counts from
+// there. `end` is the last place that is reached.
+template <typename Real>
+void Unigram::Rebase(size_t begin, size_t end, std::vector<Best<Real>>* best) {
+  const Real offset = (*best)[begin].score;
+  for (size_t i = begin; i <= end; ++i) {
+    Best<Real>& at = (*best)[i];
+    if (i == begin || at.id != kUnreached) at.score -= offset;
+  }
+}
+
 template <typename Real>
 std::vector<Unigram::Best<Real>> Unigram::FindBest(
     std::string_view word) const {
   std::vector<Best<Real>> best(word.size() + 1);
-  const auto offer = [&](size_t begin, size_t end, int32_t id, auto score) {
+  size_t last = 0;
+  const auto offer = [&](size_t begin, size_t end, int32_t id, double score) {
+    last = std::max(last, end);
+    const Real sum = static_cast<Real>(score) + best[begin].score;
     Best<Real>& to = best[end];
-    if (to.id != kUnreached && !(score > to.score)) return;
-    to = {static_cast<Real>(score), id, begin};
+    if (to.id == kUnreached || sum > to.score) to = {sum, id, begin};
   };
   for (size_t begin = 0; begin < word.size();) {
-    const Real before = best[begin].score;
+    if (options_.is_single && std::abs(best[begin].score) > kMaxSingleSum) {
+      Rebase(begin, last, &best);
+    }
     const size_t character = FirstCharacter(word.substr(begin)).bytes;
     bool has_single = false;
     uint32_t node = Trie::kRoot;
@@ -64,12 +81,11 @@ std::vector<Unigram::Best<Real>> Unigram::FindBest(
       if (node == Trie::kNone) break;
       const int32_t id = trie_.Id(node);
       if (id < 0) continue;
-      offer(begin, end, id, scores_[static_cast<size_t>(id)] + before);
+      offer(begin, end, id, scores_[static_cast<size_t>(id)]);
       if (end == begin + character) has_single = true;
     }
     if (!has_single) {
-      const Real score = static_cast<Real>(unknown_score_) + before;
-      offer(begin, begin + character, kUnknown, score);
+      offer(begin, begin + character, kUnknown, unknown_score_);
     }
     begin += character;
   }

@@ -64,6 +64,8 @@ class Unigram {
   static constexpr int32_t kUnreached = -2, kUnknown = -1;
 
   template <typename Real>
+  static void Rebase(size_t begin, size_t end, std::vector<Best<Real>>* best);
+  template <typename Real>
   std::vector<Best<Real>> FindBest(std::string_view word) const;
   template <typename Real>
   void EncodeBy(std::string_view word, std::vector<int32_t>* ids) const;

@@ -7,7 +7,8 @@ from NAME.json, and for each text of texts.json (hexadecimal bytes, some of whic
 UTF-8) the ids that `tokenizers` gives for Python's decode("utf-8", errors="replace"):
 "special" with special tokens taken as tokens, "plain", by number where it is something
 else, with them taken as text and without what is put around a text; and "decoded", the
-texts that it makes of those of "special".
+texts that it makes of those of "special". NAME.model are files of SentencePiece's, and
+NAME.model.json the ids and texts that `sentencepiece` makes of the same texts.
 
     python3 tests/goldens/make_piece_goldens.py
 """
@@ -180,14 +181,35 @@ def sentence_piece(model_type, **options):
             sentence_iterator=(line for line in corpus() if line.strip()), model_writer=model,
             normalization_rule_tsv=table.name, model_type=model_type, character_coverage=0.99,
             minloglevel=2, num_threads=1, **options)
-    return model.getvalue()
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model.getvalue())
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")  # a name of this run's
+    return proto
+
+
+def sentence_pieces():
+    """Files as models have them, by name."""
+    pieces = dict(user_defined_symbols=["<sep>", "the", "ing", "\u2581\u2581"],
+                  control_symbols=["<ctl>"])
+    llama = sentence_piece("bpe", vocab_size=1000, byte_fallback=True,
+                           remove_extra_whitespaces=False, **pieces)
+    llama.normalizer_spec.ClearField("precompiled_charsmap")
+    yield "llama", llama
+    yield "bpe_spaces", sentence_piece("bpe", vocab_size=500, add_dummy_prefix=False)
+    yield "t5", sentence_piece("unigram", vocab_size=700, **pieces)
+    yield "unigram_bytes", sentence_piece("unigram", vocab_size=800, byte_fallback=True,
+                                          remove_extra_whitespaces=False, unk_surface="<?>")
+
+
+def by_sentence_piece(proto, rows):
+    processor = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
+    ids = processor.encode([row.decode("utf-8", errors="replace") for row in rows])
+    return {"ids": ids, "decoded": processor.decode(ids)}
 
 
 def unigram():
     """T5's: the pieces of a model of SentencePiece's, and its table of characters."""
-    proto = sentencepiece_model_pb2.ModelProto()
-    proto.ParseFromString(sentence_piece("unigram", vocab_size=900, pad_id=0, eos_id=1, unk_id=2,
-                                         bos_id=-1))
+    proto = sentence_piece("unigram", vocab_size=900, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
     table = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
     return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [
         added("<pad>", 0), added("</s>", 1), added("<unk>", 2)],
@@ -334,6 +356,9 @@ def main():
         write(f"{name}.cases.json",
               [result(case, name, parts, with_parts(file, parts), rows)
                for case, parts in cases(file)])
+    for name, proto in sentence_pieces():
+        (OUT / f"{name}.model").write_bytes(proto.SerializeToString(deterministic=True))
+        write(f"{name}.model.json", by_sentence_piece(proto, rows))
     write("unicode.json", list(unicode_rows()))
 
 

@@ -1,5 +1,5 @@
-// Against PyPI's `tokenizers` (tests/goldens/make_piece_goldens.py): vocabularies whose
-// units are characters, in the ways that published models use them.
+// Against PyPI's `tokenizers` and `sentencepiece` (tests/goldens/make_piece_goldens.py):
+// vocabularies whose units are characters, in the ways that published models use them.
 
 #include <doctest/doctest.h>
 
@@ -95,6 +95,24 @@ TEST_CASE("unigram models are those of PyPI's tokenizers") {
 
 TEST_CASE("WordPiece is that of PyPI's tokenizers") {
   CompareAll("wordpiece", 4);
+}
+
+TEST_CASE("SentencePiece's models are those of PyPI's sentencepiece") {
+  const std::vector<std::string> texts = Texts();
+  for (const char* name : {"llama", "bpe_spaces", "t5", "unigram_bytes"}) {
+    INFO(name);
+    const Result<Tokenizer> tokenizer =
+        ReadTokenizer(StrCat("tests/goldens/pieces/", name, ".model"));
+    REQUIRE_MESSAGE(tokenizer.ok(), tokenizer.error().message);
+    const Json golden = Load(StrCat(name, ".model"));
+    REQUIRE(golden["ids"].size() == texts.size());
+    for (size_t i = 0; i < texts.size(); ++i) {
+      INFO("text ", i, ": ", texts[i]);
+      const Ids ids = golden["ids"][i].get<Ids>();
+      CHECK(*tokenizer->Encode(texts[i], {.special = false}) == ids);
+      CHECK(*tokenizer->Decode(ids) == golden["decoded"][i].get<std::string>());
+    }
+  }
 }
 
 }  // namespace

@@ -86,18 +86,25 @@ TEST_CASE("unknown characters are one token, a piece of theirs, or bytes") {
 }
 
 TEST_CASE("sums of 32 bits may choose otherwise than those of 64") {
-  // 2^24 and 1 more are one number in 32 bits, of two that are equal the first stays.
-  const std::vector<std::string> tokens = {"a", "b", "c", "bc", "abc"};
-  const std::vector<double> scores = {-16777216, -1, -1, -3, -16777218};
-  const auto ids_of = [&](bool is_single) {
+  // Near 2^16 numbers of 32 bits are 2^-7 apart; of sums that are equal the first stays.
+  const std::vector<std::string> tokens = {"a", "b", "c", "abc"};
+  const std::vector<double> scores = {-65536, -0.001, -0.001, -65536.0025};
+  const auto ids_of = [&](bool is_single, std::string_view word) {
     Ids ids;
     Unigram::Create(tokens, scores, {.is_single = is_single})
         .value()
-        .Encode("abc", &ids);
+        .Encode(word, &ids);
     return ids;
   };
-  CHECK(ids_of(false) == Ids{4});
-  CHECK(ids_of(true) == Ids{0, 1, 2});
+  CHECK(ids_of(false, "abc") == Ids{0, 1, 2});
+  CHECK(ids_of(true, "abc") == Ids{3});
+  // Beyond 100,000 they count from zero again, and are as near as at the begin.
+  const std::vector<std::string> more = {"a", "b", "c", "bc"};
+  Ids ids;
+  Unigram::Create(more, {-65536, -0.001, -0.001, -0.0025}, {.is_single = true})
+      .value()
+      .Encode("aabc", &ids);
+  CHECK(ids == Ids{0, 0, 1, 2});
 }
 
 TEST_CASE("a long piece is refused, and a long word takes linear time") {
