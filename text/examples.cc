@@ -130,14 +130,15 @@ class ExampleReader {
     }
     const Json example = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!example.is_object()) return Invalid("is no JSON object");
+    last_.reset();
     STOWAGE_RETURN_IF_ERROR(CheckKeys(example, &examples_));
     if (example.contains("messages")) return ReadMessages(example["messages"]);
     const bool has_prompt = example.contains("completion");
-    examples_.Append(tokenizer_.prefix(), false);
+    Append(tokenizer_.prefix(), false);
     if (has_prompt) {
       STOWAGE_ASSIGN_OR_RETURN(const std::string prompt,
                                Text(example, "prompt"));
-      STOWAGE_RETURN_IF_ERROR(Append(prompt, false));
+      STOWAGE_RETURN_IF_ERROR(AppendText(prompt, false));
     }
     STOWAGE_ASSIGN_OR_RETURN(const std::string text,
                              Text(example, has_prompt ? "completion" : "text"));
@@ -147,7 +148,7 @@ class ExampleReader {
     if (format_.end && (tokens.empty() || tokens.back() != *format_.end)) {
       tokens.push_back(*format_.end);
     }
-    examples_.Append(tokens, true);
+    Append(tokens, true);
     return Finish();
   }
 
@@ -184,12 +185,12 @@ class ExampleReader {
       STOWAGE_ASSIGN_OR_RETURN(const Span span, SpanOf(all, answer, text));
       if (span.begin < written) return WrittenOtherwise(answer);
       STOWAGE_RETURN_IF_ERROR(
-          Append(text.substr(written, span.begin - written), false));
+          AppendText(text.substr(written, span.begin - written), false));
       STOWAGE_RETURN_IF_ERROR(
-          Append(text.substr(span.begin, span.end - span.begin), true));
+          AppendText(text.substr(span.begin, span.end - span.begin), true));
       written = span.end;
     }
-    STOWAGE_RETURN_IF_ERROR(Append(text.substr(written), false));
+    STOWAGE_RETURN_IF_ERROR(AppendText(text.substr(written), false));
     return Finish();
   }
 
@@ -238,13 +239,19 @@ class ExampleReader {
   }
 
   Result<std::vector<int32_t>> Encode(std::string_view text) const {
-    return tokenizer_.Encode(text, {.special = true, .add_prefix = false});
+    return tokenizer_.Encode(
+        text, {.special = true, .add_prefix = false, .after = last_});
   }
 
-  Status Append(std::string_view text, bool learnt) {
+  Status AppendText(std::string_view text, bool learnt) {
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, Encode(text));
-    examples_.Append(tokens, learnt);
+    Append(tokens, learnt);
     return {};
+  }
+
+  void Append(std::span<const int32_t> tokens, bool learnt) {
+    if (!tokens.empty()) last_ = tokens.back();
+    examples_.Append(tokens, learnt);
   }
 
   Status Finish() {
@@ -256,6 +263,7 @@ class ExampleReader {
   const Tokenizer& tokenizer_;
   const ExampleFormat& format_;
   TokenExamples examples_;
+  std::optional<int32_t> last_ = std::nullopt;  // token of the example so far
 };
 
 }  // namespace

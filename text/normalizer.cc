@@ -258,11 +258,11 @@ Result<std::string_view> Normalizer::Apply(const Step& of,
       STOWAGE_RETURN_IF_ERROR(ReplaceAll(step, text, find_pattern, work, out));
       return std::string_view(*out);
     case NormalizerKind::kPrepend:
-      if (text.empty()) return text;
+      if (text.empty() || work->goes_on) return text;
       *out = StrCat(step.content, text);
       return std::string_view(*out);
     case NormalizerKind::kSentencePiece:
-      of.pieces.Run(text, out);
+      of.pieces.Run(text, work->goes_on, out);
       return std::string_view(*out);
     case NormalizerKind::kPrecompiled:
       ReplaceClusters(of.charsmap, text, out);
@@ -279,8 +279,9 @@ Result<std::string_view> Normalizer::Apply(const Step& of,
   return std::string_view(*out);
 }
 
-Result<std::string_view> Normalizer::Run(std::string_view text,
+Result<std::string_view> Normalizer::Run(std::string_view text, bool goes_on,
                                          Work* work) const {
+  work->goes_on = goes_on;
   work->is_moved = false;
   work->limit = kMaxGrowth * (text.size() + 1024);
   std::string *out = &work->buffers[0], *other = &work->buffers[1];

@@ -11,7 +11,8 @@
 //                           {.kind = NormalizerKind::kReplace,
 //                            .pattern = " ", .content = "▁"}}));
 //   Normalizer::Work work = normalizer.NewWork();
-//   STOWAGE_ASSIGN_OR_RETURN(std::string_view text, normalizer.Run("a b", &work));
+//   STOWAGE_ASSIGN_OR_RETURN(std::string_view text,
+//                            normalizer.Run("a b", /*goes_on=*/false, &work));
 
 #include <cstddef>
 #include <string>
@@ -67,15 +68,17 @@ class Normalizer {
     std::vector<WordPattern::Search> searches;
     std::string buffers[2];
     bool is_moved = false;
+    bool goes_on = false;
     size_t limit = 0;  // to the bytes of the result
   };
   Work NewWork() const;
 
   /// The normal form of `text`, which is well-formed: itself, or in `work` until the next
-  /// call. Sets `work->is_moved` where its first character does not come from the first
+  /// call. Nothing is put before a text that `goes_on` from another. Sets `work->is_moved` where its first character does not come from the first
   /// one of `text`. Error kInvalidArgument where a pattern takes too many steps, or the
   /// result is more than 256 times as long.
-  Result<std::string_view> Run(std::string_view text, Work* work) const;
+  Result<std::string_view> Run(std::string_view text, bool goes_on,
+                               Work* work) const;
 
  private:
   struct Step {

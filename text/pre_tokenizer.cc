@@ -94,7 +94,7 @@ Found FindLiteral(std::string_view text, std::string_view literal, size_t from,
 
 // With `mark` in place of each space, and before it where `prefix` says so.
 std::string WithMetaspace(std::string_view piece, const PreTokenizerStep& step,
-                          bool is_first) {
+                          const PreTokenizer::Place& place) {
   std::string marked;
   for (const char c : piece) {
     if (c == ' ') {
@@ -103,8 +103,10 @@ std::string WithMetaspace(std::string_view piece, const PreTokenizerStep& step,
       marked += c;
     }
   }
-  const bool has_prefix = step.prefix == MetaspacePrefix::kAlways ||
-                          (step.prefix == MetaspacePrefix::kFirst && is_first);
+  const bool has_prefix =
+      !place.goes_on &&
+      (step.prefix == MetaspacePrefix::kAlways ||
+       (step.prefix == MetaspacePrefix::kFirst && place.is_begin));
   if (has_prefix && !marked.starts_with(step.pattern)) {
     marked.insert(0, step.pattern);
   }
@@ -199,13 +201,14 @@ PreTokenizer::Searches PreTokenizer::NewSearches() const {
   return searches;
 }
 
-Status PreTokenizer::ForEachWord(std::string_view text, bool is_first,
+Status PreTokenizer::ForEachWord(std::string_view text, const Place& place,
                                  Searches* searches, const Take& take) const {
-  return Cut(0, text, is_first, searches, take);
+  return Cut(0, text, place, searches, take);
 }
 
-Status PreTokenizer::Cut(size_t step, std::string_view piece, bool is_first,
-                         Searches* searches, const Take& take) const {
+Status PreTokenizer::Cut(size_t step, std::string_view piece,
+                         const Place& place, Searches* searches,
+                         const Take& take) const {
   if (piece.empty()) return {};
   if (step == steps_.size()) {
     take(piece);
@@ -213,20 +216,20 @@ Status PreTokenizer::Cut(size_t step, std::string_view piece, bool is_first,
   }
   const PreTokenizerStep& now = steps_[step].step;
   if (now.kind == PreTokenizerKind::kMetaspace) {
-    return Cut(step + 1, WithMetaspace(piece, now, is_first), is_first,
-               searches, take);
+    return Cut(step + 1, WithMetaspace(piece, now, place), place, searches,
+               take);
   }
   if (now.kind == PreTokenizerKind::kPattern && now.pattern.empty()) {
-    if (piece.front() == ' ') {
-      return Cut(step + 1, piece, is_first, searches, take);
+    if (piece.front() == ' ' || place.goes_on) {
+      return Cut(step + 1, piece, place, searches, take);
     }
-    return Cut(step + 1, StrCat(" ", piece), is_first, searches, take);
+    return Cut(step + 1, StrCat(" ", piece), place, searches, take);
   }
-  return CutAtMatches(step, piece, is_first, searches, take);
+  return CutAtMatches(step, piece, place, searches, take);
 }
 
 Status PreTokenizer::CutAtMatches(size_t step, std::string_view piece,
-                                  bool is_first, Searches* searches,
+                                  const Place& place, Searches* searches,
                                   const Take& take) const {
   const PreTokenizerStep& now = steps_[step].step;
   const auto find = [&](size_t from, Span* span) {
@@ -246,7 +249,8 @@ Status PreTokenizer::CutAtMatches(size_t step, std::string_view piece,
   };
   Parts parts(now, [&](const Span& span) {
     return Cut(step + 1, piece.substr(span.begin, span.end - span.begin),
-               is_first && span.begin == 0, searches, take);
+               span.begin == 0 ? place : Place{.is_begin = false}, searches,
+               take);
   });
   for (size_t from = 0; from < piece.size();) {
     Span span;

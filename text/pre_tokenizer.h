@@ -7,7 +7,8 @@
 //   STOWAGE_ASSIGN_OR_RETURN(std::vector<PreTokenizerStep> steps,
 //                            PreTokenizerSteps("smollm"));
 //   STOWAGE_ASSIGN_OR_RETURN(PreTokenizer words, PreTokenizer::Create(steps));
-//   STOWAGE_RETURN_IF_ERROR(words.ForEachWord(text, [](std::string_view word) {}));
+//   STOWAGE_RETURN_IF_ERROR(words.ForEachWord(text, {}, &searches,
+//                                             [](std::string_view word) {}));
 
 #include <cstddef>
 #include <functional>
@@ -74,10 +75,18 @@ class PreTokenizer {
   using Searches = std::vector<WordPattern::Search>;
   Searches NewSearches() const;
 
+  // Where a text stands in a whole one.
+  struct Place {
+    bool is_begin = true;
+    bool goes_on =
+        false;  // from another text, so that no space is put before it
+  };
+
   /// Calls `take` with each word of `text`, which is well-formed, in order; a word
-  /// lies in `text` or lives until `take` returns. `is_first` where `text` is the begin
-  /// of a whole one. Error kInvalidArgument where a pattern takes too many steps.
-  Status ForEachWord(std::string_view text, bool is_first, Searches* searches,
+  /// lies in `text` or lives until `take` returns. Error kInvalidArgument where a
+  /// pattern takes too many steps.
+  Status ForEachWord(std::string_view text, const Place& place,
+                     Searches* searches,
                      const std::function<void(std::string_view)>& take) const;
 
  private:
@@ -86,9 +95,9 @@ class PreTokenizer {
     size_t search = 0;  // which of the searches
   };
   using Take = std::function<void(std::string_view)>;
-  Status Cut(size_t step, std::string_view piece, bool is_first,
+  Status Cut(size_t step, std::string_view piece, const Place& place,
              Searches* searches, const Take& take) const;
-  Status CutAtMatches(size_t step, std::string_view piece, bool is_first,
+  Status CutAtMatches(size_t step, std::string_view piece, const Place& place,
                       Searches* searches, const Take& take) const;
 
   std::vector<Step> steps_;

@@ -36,19 +36,19 @@ SentencePieceNormalizer::Start SentencePieceNormalizer::Next(
   return {text.substr(0, bytes), bytes};
 }
 
-void SentencePieceNormalizer::Run(std::string_view text,
+void SentencePieceNormalizer::Run(std::string_view text, bool goes_on,
                                   std::string* out) const {
   const bool collapse = rules_.collapse_spaces;
   const std::string_view space = rules_.escape_spaces ? "▁" : " ";
   out->clear();
-  while (collapse && !text.empty()) {
+  while (collapse && !goes_on && !text.empty()) {
     const Start start = Next(text);
     if (start.normal != " ") break;
     text.remove_prefix(start.bytes);
   }
   if (text.empty()) return;
-  if (rules_.add_space) *out += space;
-  bool after_space = collapse;
+  if (rules_.add_space && !goes_on) *out += space;
+  bool after_space = collapse && !goes_on;
   while (!text.empty()) {
     Start start = Next(text);
     text.remove_prefix(start.bytes);

@@ -6,7 +6,7 @@
 //
 //   STOWAGE_ASSIGN_OR_RETURN(auto normalizer,
 //                            SentencePieceNormalizer::Create({.add_space = true}));
-//   normalizer.Run("a b", &out);  // "▁a▁b"
+//   normalizer.Run("a b", /*goes_on=*/false, &out);  // "▁a▁b"
 
 #include <string>
 #include <string_view>
@@ -34,8 +34,9 @@ class SentencePieceNormalizer {
   static Result<SentencePieceNormalizer> Create(
       const SentencePieceRules& rules);
 
-  /// Writes the normal form of `text`, which is well-formed. Linear.
-  void Run(std::string_view text, std::string* out) const;
+  /// Writes the normal form of `text`, which is well-formed, and `goes_on` from another or
+  /// begins. Linear.
+  void Run(std::string_view text, bool goes_on, std::string* out) const;
 
  private:
   // What becomes of the start of a text, and how many bytes that takes.

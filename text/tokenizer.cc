@@ -239,7 +239,7 @@ Status NormalizeAdded(const Normalizer& normalizer,
   for (AddedToken& token : *added) {
     if (!token.normalized || token.is_normal) continue;
     STOWAGE_ASSIGN_OR_RETURN(const std::string_view normal,
-                             normalizer.Run(token.text, &work));
+                             normalizer.Run(token.text, false, &work));
     if (normal.empty()) {
       return UnsupportedError("[text] the added token ", Quoted(token.text),
                               " is nothing when it is normalized; expected "
@@ -323,16 +323,20 @@ Result<std::vector<int32_t>> Tokenizer::Encode(
   };
   std::string well_formed;
   const std::string_view whole = text::WellFormed(text, &well_formed);
+  const bool goes_on = options.after && !data_->added.contains(*options.after);
   STOWAGE_RETURN_IF_ERROR(data_->raw.Split(
       whole, options.special,
       [&](std::string_view piece) -> Status {
-        STOWAGE_ASSIGN_OR_RETURN(const std::string_view normal,
-                                 data_->normalizer.Run(piece, &work));
-        const bool is_first = piece.data() == whole.data() && !work.is_moved;
+        const bool is_first = piece.data() == whole.data();
+        STOWAGE_ASSIGN_OR_RETURN(
+            const std::string_view normal,
+            data_->normalizer.Run(piece, is_first && goes_on, &work));
         const auto cut = [&](std::string_view part) {
+          const bool is_begin =
+              is_first && !work.is_moved && part.data() == normal.data();
           return data_->pre_tokenizer.ForEachWord(
-              part, is_first && part.data() == normal.data(), &searches,
-              encode);
+              part, {.is_begin = is_begin, .goes_on = is_begin && goes_on},
+              &searches, encode);
         };
         return data_->normalized.Split(normal, options.special, cut, take);
       },

@@ -85,6 +85,9 @@ struct EncodeOptions {
   bool special = true;
   // Whether what the tokenizer puts before and after every text is added.
   bool add_prefix = true;
+  // The token that the text goes on from, as an answer from its prompt: no space is put
+  // before it then, unless that is an added token. Nothing: the text is a whole one.
+  std::optional<int32_t> after = std::nullopt;
 };
 
 struct DecodeOptions {

@@ -79,7 +79,7 @@ TEST_CASE("a damaged charsmap finds something or nothing") {
 TEST_CASE("SentencePiece puts spaces in order") {
   const auto run = [](const SentencePieceRules& rules, std::string_view text) {
     std::string out;
-    SentencePieceNormalizer::Create(rules).value().Run(text, &out);
+    SentencePieceNormalizer::Create(rules).value().Run(text, false, &out);
     return out;
   };
   CHECK(run({}, " b  c ") == "▁b▁▁c▁");

@@ -53,6 +53,23 @@ TEST_CASE(
   CHECK(examples->tokens(0).back() == end);
 }
 
+TEST_CASE("a completion goes on from its prompt, without a space of its own") {
+  const Tokenizer tokenizer =
+      ReadTokenizer("tests/goldens/pieces/llama.model").value();
+  const auto examples = ReadExamples(
+      "{\"prompt\": \"a truth\", \"completion\": \" acknowledged\"}\n"
+      "{\"prompt\": \"a truth<s>\", \"completion\": \"wife\"}\n",
+      "pairs", tokenizer, {});
+  REQUIRE_MESSAGE(examples.ok(), examples.error().message);
+  const auto tokens_of = [&](size_t i) {
+    return std::vector<int32_t>(examples->tokens(i).begin(),
+                                examples->tokens(i).end());
+  };
+  CHECK(*tokenizer.Decode(tokens_of(0)) == "a truth acknowledged");
+  // Behind a special token a text begins anew.
+  CHECK(tokens_of(1) == *tokenizer.Encode("a truth<s>wife"));
+}
+
 constexpr char kChatMl[] =
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + "
     "'\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"

@@ -16,7 +16,7 @@ std::string Run(const std::vector<NormalizerStep>& steps, std::string_view text,
                 bool* is_moved = nullptr) {
   const Normalizer normalizer = Normalizer::Create(steps).value();
   Normalizer::Work work = normalizer.NewWork();
-  const Result<std::string_view> normal = normalizer.Run(text, &work);
+  const Result<std::string_view> normal = normalizer.Run(text, false, &work);
   REQUIRE_MESSAGE(normal.ok(), normal.error().message);
   if (is_moved != nullptr) *is_moved = work.is_moved;
   return std::string(*normal);
@@ -67,7 +67,7 @@ TEST_CASE("steps that double a text again and again end in an error") {
       40, {.kind = Kind::kReplace, .pattern = "a", .content = "aa"});
   const Normalizer normalizer = Normalizer::Create(steps).value();
   Normalizer::Work work = normalizer.NewWork();
-  const auto normal = normalizer.Run("aaaa", &work);
+  const auto normal = normalizer.Run("aaaa", false, &work);
   REQUIRE(!normal.ok());
   CHECK(normal.error().code == ErrorCode::kInvalidArgument);
   CHECK(normal.error().message ==

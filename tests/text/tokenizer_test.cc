@@ -19,7 +19,7 @@ Words Cut(const std::vector<PreTokenizerStep>& steps, std::string_view text) {
   auto searches = cutter.NewSearches();
   Words words;
   const Status done = cutter.ForEachWord(
-      text, true, &searches,
+      text, {}, &searches,
       [&](std::string_view word) { words.emplace_back(word); });
   CHECK(done.ok());
   return words;
@@ -102,7 +102,7 @@ TEST_CASE("patterns that are none, or read in two ways, are refused") {
 TEST_CASE("a pattern that goes back too often ends in an error") {
   const auto cutter = text::PreTokenizer::Create({{"(?:a+)+$b|x"}}).value();
   auto searches = cutter.NewSearches();
-  const Status done = cutter.ForEachWord(std::string(60, 'a'), true, &searches,
+  const Status done = cutter.ForEachWord(std::string(60, 'a'), {}, &searches,
                                          [](std::string_view) {});
   REQUIRE(!done.ok());
   CHECK(done.error().code == ErrorCode::kInvalidArgument);
@@ -117,11 +117,10 @@ TEST_CASE("a pattern that goes back for each character ends in an error") {
   auto searches = cutter.NewSearches();
   size_t words = 0;
   const auto count = [&](std::string_view) { ++words; };
-  REQUIRE(
-      cutter.ForEachWord(std::string(20, 'a'), true, &searches, count).ok());
+  REQUIRE(cutter.ForEachWord(std::string(20, 'a'), {}, &searches, count).ok());
   CHECK(words == 20);
   auto more = cutter.NewSearches();
-  CHECK(!cutter.ForEachWord(std::string(20'000, 'a'), true, &more, count).ok());
+  CHECK(!cutter.ForEachWord(std::string(20'000, 'a'), {}, &more, count).ok());
 }
 
 TEST_CASE("long runs that a good pattern goes back in are no fault") {
@@ -137,7 +136,7 @@ TEST_CASE("long runs that a good pattern goes back in are no fault") {
     auto searches = cutter.NewSearches();
     size_t words = 0;
     CHECK(cutter
-              .ForEachWord(text, true, &searches,
+              .ForEachWord(text, {}, &searches,
                            [&](std::string_view) { ++words; })
               .ok());
     CHECK(words == static_cast<size_t>(2 * runs));
@@ -203,6 +202,31 @@ TEST_CASE("what goes around a text can be left out") {
   CHECK(*tokenizer.Encode("ab") == Ids{6, 3, 7, 6});
   CHECK(*tokenizer.Encode("") == Ids{6, 7, 6});
   CHECK(*tokenizer.Encode("ab", {.add_prefix = false}) == Ids{3});
+}
+
+TEST_CASE("nothing is put before a text that goes on from another") {
+  // Each a way to put a space, or what stands for one, before a text.
+  std::vector<TokenizerParts> all(4, Parts());
+  for (TokenizerParts& parts : all) parts.pre_tokenizer = {};
+  all[0].pre_tokenizer = {{}};
+  all[1].normalizer = {{.kind = NormalizerKind::kPrepend, .content = " "}};
+  all[2].normalizer = {{.kind = NormalizerKind::kSentencePiece,
+                        .rules = {.add_space = true, .escape_spaces = false}}};
+  all[3].pre_tokenizer = {{.pattern = "b",
+                           .kind = PreTokenizerKind::kMetaspace,
+                           .prefix = MetaspacePrefix::kAlways}};
+  for (size_t i = 0; i < all.size(); ++i) {
+    INFO(i);
+    const Tokenizer tokenizer = Tokenizer::Create(all[i]).value();
+    const Ids begin = i == 3 ? Ids{1, 0} : Ids{4};
+    CHECK(*tokenizer.Encode("a") == begin);
+    CHECK(*tokenizer.Encode("a", {.after = 1}) == Ids{0});
+    CHECK(*tokenizer.Encode("a", {.after = 6}) == begin);  // "<s>"
+    // Behind an added token a text begins anew.
+    Ids anew = {0, 8};
+    anew.insert(anew.end(), begin.begin(), begin.end());
+    CHECK(*tokenizer.Encode("abba", {.after = 1}) == anew);
+  }
 }
 
 TEST_CASE("the digest is of all that a tokenizer consists of") {

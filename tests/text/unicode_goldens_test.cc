@@ -39,7 +39,7 @@ std::string DigestOfNormal(const Json& normalizer) {
   Normalizer::Work work = steps.NewWork();
   Fnv1a hash;
   for (const std::string& block : Blocks())
-    hash.Update(*steps.Run(block, &work));
+    hash.Update(*steps.Run(block, false, &work));
   return HexDigest(hash.digest());
 }
 
@@ -52,7 +52,7 @@ std::string DigestOfWords(const Json& pre_tokenizer) {
   Fnv1a hash;
   for (const std::string& block : Blocks()) {
     REQUIRE(steps
-                .ForEachWord(block, true, &searches,
+                .ForEachWord(block, {}, &searches,
                              [&](std::string_view word) {
                                hash.Update(word);
                                hash.Update("\n");
