@@ -209,11 +209,12 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
     add("shuffle", flags.arrays.shuffle);
   }
   if (spec.tuning) {
-    // What config.json or a GGUF file's header makes of the model, whatever is trained.
+    // What config.json or a GGUF file's header makes of the model, whatever --seq is.
+    constexpr int64_t kMaxSeq = 8192;
     const FineTuning& model = spec.tuning->model;
-    STOWAGE_ASSIGN_OR_RETURN(
-        const Graph graph,
-        model.ModelOf(ModelPurpose::kEvaluate, model.base().max_seq())(1));
+    const int64_t seq = std::min(kMaxSeq, model.base().max_seq());
+    STOWAGE_ASSIGN_OR_RETURN(const Graph graph,
+                             model.ModelOf(ModelPurpose::kEvaluate, seq)(1));
     add("settings", StrCat("XXH64 ", HexDigest(Fingerprint(graph))));
     std::string lengths;
     for (const int64_t length : spec.tuning->lengths) {
