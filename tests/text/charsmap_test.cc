@@ -20,9 +20,9 @@ std::string Bytes(const std::vector<uint32_t>& units) {
   return bytes;
 }
 
-// Rules for "a", which becomes "X ", and "ab", which becomes nothing. The root's children
+// Rules for "a", which becomes the text of two bytes, and "ab", which becomes nothing. The root's children
 // are at 1 ^ label, those of "a" at 8 ^ label, and of "ab" at 4 ^ label.
-std::string Blob() {
+std::string Blob(const std::string& first = "X ") {
   constexpr uint32_t kLeaf = 1 << 8, kValue = 1u << 31;
   std::vector<uint32_t> units(0x80);
   units[0] = 1 << 10;
@@ -30,7 +30,7 @@ std::string Blob() {
   units[8] = kValue | 0;
   units[8 ^ 'b'] = 'b' | kLeaf | ((8 ^ 'b') ^ 4) << 10;
   units[4] = kValue | 3;
-  return Bytes({0x80 * 4}) + Bytes(units) + std::string("X \0\0", 4);
+  return Bytes({0x80 * 4}) + Bytes(units) + first + std::string("\0\0", 2);
 }
 
 TEST_CASE("the longest or the shortest start of a text is found") {
@@ -90,6 +90,7 @@ TEST_CASE("SentencePiece puts spaces in order") {
   CHECK(run({.add_space = true, .collapse_spaces = true}, "   ") == "");
   CHECK(run({.add_space = true, .escape_spaces = false}, "b c") == " b c");
   CHECK(run({.charsmap = Blob(), .collapse_spaces = true}, "a ab a") == "X▁X");
+  CHECK(run({.charsmap = Blob(" X"), .collapse_spaces = true}, "a a") == "X▁X");
   CHECK(run({.charsmap = Blob(), .kept = {"aa"}}, "aaab") == "aa");
   CHECK(run({.charsmap = Blob(), .kept = {"aa"}}, "aaba") == "aabX▁");
   CHECK(SentencePieceNormalizer::Create({.kept = {""}}).error().message ==

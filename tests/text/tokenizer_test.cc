@@ -324,6 +324,17 @@ TEST_CASE("parts that do not fit are refused") {
         "[text] what goes before a text is token 99 of 9 tokens");
   CHECK(error([](TokenizerParts& p) { p.unknown = -1; }) ==
         "[text] the unknown token is token -1 of 9 tokens");
+  CHECK(error([](TokenizerParts& p) { p.unknown = 5; }) ==
+        "[text] the unknown token is 5, which has no text; expected a token");
+  CHECK(error([](TokenizerParts& p) {
+          p = {};
+          p.model = TokenizerModel::kWordPiece;
+        }) ==
+        "[text] the vocabulary has no tokens; expected those that words begin "
+        "with and go on with");
+  CHECK(error([](TokenizerParts& p) {
+          p.scores = {1, 2};
+        }) == "[text] there are 2 scores for 5 tokens; expected one for each");
 }
 
 TEST_CASE("a GGUF file's tokenizer needs a type for each token, and a bos") {
