@@ -74,6 +74,8 @@ Status AddedTokens::Split(std::string_view text, bool special,
       begin = std::max(done, TrailingSpace(text.substr(0, begin)));
     }
     if (found->strip_right) end += LeadingSpace(text.substr(end));
+    // Of white space that is a token, and taken by the one before it, nothing is left.
+    if (begin >= end) continue;
     if (begin > done) {
       STOWAGE_RETURN_IF_ERROR(piece(text.substr(done, begin - done)));
     }

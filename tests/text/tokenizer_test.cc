@@ -184,6 +184,16 @@ TEST_CASE("a token may take the white space beside it along") {
   CHECK(*tokenizer.Encode("bb \u2003 a") == Ids{8, 0});
 }
 
+TEST_CASE("white space that two tokens take is one's alone") {
+  TokenizerParts parts = Parts();
+  parts.added[2].strip_right = true;
+  parts.added.push_back({.text = " ", .id = 9, .strip_left = true});
+  const Tokenizer tokenizer = Tokenizer::Create(parts).value();
+  CHECK(*tokenizer.Encode("bb a") == Ids{8, 0});
+  CHECK(*tokenizer.Encode("bb   a") == Ids{8, 0});
+  CHECK(*tokenizer.Encode("a bb  ") == Ids{0, 9, 8});
+}
+
 TEST_CASE("a token may have to stand alone") {
   TokenizerParts parts = Parts();
   parts.added[2].single_word = true;
