@@ -270,7 +270,8 @@ Result<Tokenizer> ReadTokenizer(const std::string& path) {
   std::string name = path;
   if (fs::is_directory(given, none)) {
     name = FileIn(given);
-  } else if (given.extension() == ".safetensors") {
+  } else if (given.extension() == ".safetensors" ||
+             path.ends_with(".safetensors.index.json")) {
     name = FileIn(given.parent_path());
   }
   STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(name, "text"));

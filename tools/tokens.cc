@@ -123,7 +123,7 @@ void AddTokens(Program& program) {
   options.Group("model");
   options.Add(
       "--tokenizer,--weights", &flags->tokenizer,
-      "A tokenizer.json of byte-level byte pair encoding, a folder with "
+      "A tokenizer.json, SentencePiece's file (.model), a folder with "
       "one, or a GGUF file");
   options.Require("--tokenizer");
   struct Verb {

@@ -470,12 +470,8 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
                                 " is out of range; the model takes 1 to ",
                                 model.base().max_seq(), " tokens");
   }
-  std::string tokenizer_path =
+  const std::string tokenizer_path =
       flags.tokenizer.empty() ? flags.weights : flags.tokenizer;
-  if (tokenizer_path.ends_with(".safetensors.index.json")) {
-    const std::string folder = fs::path(tokenizer_path).parent_path().string();
-    tokenizer_path = folder.empty() ? "." : folder;
-  }
   STOWAGE_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer(tokenizer_path));
   if (tokenizer.size() > model.base().vocabulary()) {
     return InvalidArgumentError("[finetune] the tokenizer has ",

@@ -330,7 +330,8 @@ TEST_CASE("a tokenizer is looked for in a folder and beside weights") {
   fs::create_directories(folder);
   std::ofstream(folder / "tokenizer.json") << "{}";
   for (const fs::path& path :
-       {folder, folder / "tokenizer.json", folder / "model.safetensors"}) {
+       {folder, folder / "tokenizer.json", folder / "model.safetensors",
+        folder / "model.safetensors.index.json"}) {
     const Result<Tokenizer> tokenizer = ReadTokenizer(path.string());
     REQUIRE(!tokenizer.ok());
     CHECK(tokenizer.error().message ==
