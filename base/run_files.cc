@@ -97,7 +97,12 @@ Status NoteInput(const std::string& path) {
   const auto output = files.outputs.find(place);
   if (output != files.outputs.end()) return IsOutput(path, output->second);
   for (const Series& series : files.series) {
-    if (series.Has(place)) return IsOutput(path, series.path);
+    if (!series.Has(place)) continue;
+    return Clash(path, StrCat(" is read by this run, and has a name that "
+                              "checkpoints of steps of ",
+                              Quoted(series.path),
+                              " take, which it would write over; an input is "
+                              "never written over, save to another file"));
   }
   files.inputs.emplace(place, path);
   files.input_names.insert(path);
