@@ -58,19 +58,35 @@ std::vector<bool> FindFactors(const Graph& graph) {
   return is_factor;
 }
 
-// By id: the concatenation that alone reads it, once; or kNoNode.
+// A concatenation is kept longer for its parts, while those of their branches that come
+// later in backward run: it has to be so many times smaller than all that forward makes.
+constexpr Bytes kConcatShare = 16;
+
+// By id: the concatenation that alone reads it, once, and may be read in its place; or
+// kNoNode.
 std::vector<NodeId> FindConcats(const Graph& graph) {
   std::vector<int> readers(static_cast<size_t>(graph.num_values()));
   std::vector<NodeId> concats(readers.size(), kNoNode);
+  Bytes made = 0;
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
-    for (const ValueId input : graph.node(id).inputs) {
+    const Node& node = graph.node(id);
+    for (const ValueId input : node.inputs) {
       const auto i = static_cast<size_t>(input);
-      const bool is_concat = graph.node(id).op == OpKind::kConcat;
+      const bool is_concat = node.op == OpKind::kConcat;
       concats[i] = ++readers[i] == 1 && is_concat ? id : kNoNode;
+    }
+    if (GetOpDef(node.op).is_view()) continue;
+    for (const ValueId result : node.results) {
+      made += graph.value(result).type.bytes();
     }
   }
   for (const GraphOutput& output : graph.outputs()) {
     concats[static_cast<size_t>(output.value)] = kNoNode;
+  }
+  for (NodeId& concat : concats) {
+    if (concat == kNoNode) continue;
+    const ValueId whole = graph.node(concat).results[0];
+    if (graph.value(whole).type.bytes() > made / kConcatShare) concat = kNoNode;
   }
   return concats;
 }

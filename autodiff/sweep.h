@@ -58,8 +58,8 @@ class Cotangents {
 // Forward values as a backward graph sees them. Leaves of the forward graph stay what
 // they are, under their names, unless forward overwrites them. Views are taken again
 // from their roots, fills and constants are made again: none of them is kept. What only
-// a concatenation reads is a slice of that, where backward has read it before. Every
-// other value becomes a leaf of role saved.
+// a concatenation reads is a slice of that, where backward has read it before and it is a
+// small part of what forward makes. Every other value becomes a leaf of role saved.
 
 class ForwardValues {
  public:

@@ -319,11 +319,12 @@ TEST_CASE("what is in a concatenation that is kept is not kept beside it") {
   for (const bool is_read_elsewhere : {false, true}) {
     const Graph forward = Build("concat", [&](GraphBuilder& g) {
       const Value w = g.Param("w", DType::kF64, {2, 3});
+      const Value rest = Sin(g.Input("x", DType::kF64, {256}));
       const Value first = g.Name("first", Tanh(MulScalar(w, 2)));
       const Value second = g.Name("second", Sigmoid(w));
       const Value parts[] = {first, second};
       const Value whole = g.Name("whole", Concat(parts, 1));
-      Value loss = ReduceSum(Square(whole));
+      Value loss = Add(ReduceSum(Square(whole)), ReduceSum(rest));
       if (is_read_elsewhere) loss = Add(loss, ReduceSum(Exp(first)));
       g.Output("loss", loss);
     });
@@ -333,7 +334,8 @@ TEST_CASE("what is in a concatenation that is kept is not kept beside it") {
     CHECK(std::ranges::count(saved, "first") == (is_read_elsewhere ? 1 : 0));
     CHECK(std::ranges::count(saved, "second") == 0);
     const std::vector<double> w = {0.5, -1, 2, 0.25, -3, 1};
-    Tensors values = Interpret(forward, {{"w", w}});
+    Tensors values =
+        Interpret(forward, {{"w", w}, {"x", std::vector<double>(256)}});
     values["grad:loss"] = {1};
     const std::vector<double> found = Interpret(backward, values).at("grad:w");
     for (size_t i = 0; i < w.size(); ++i) {
@@ -343,13 +345,22 @@ TEST_CASE("what is in a concatenation that is kept is not kept beside it") {
       CHECK(found[i] == doctest::Approx(expected).epsilon(1e-12));
     }
   }
-  // A sum keeps nothing of a concatenation: its parts are kept themselves.
-  const Graph forward = Build("sum", [&](GraphBuilder& g) {
-    const Value w = g.Param("w", DType::kF64, {2, 3});
-    const Value parts[] = {g.Name("first", Tanh(w)), g.Name("second", Exp(w))};
-    g.Output("loss", ReduceSum(Concat(parts, 0)));
-  });
-  CHECK(Names(Backward(forward), Role::kSaved) == Strings{"first", "second"});
+  // A sum keeps nothing of a concatenation: its parts are kept themselves. So they are
+  // where a concatenation is most of what there is, which would be kept longer.
+  for (const bool is_large : {false, true}) {
+    const Graph forward = Build("sum", [&](GraphBuilder& g) {
+      const Value w = g.Param("w", DType::kF64, {2, 3});
+      const Value rest = Sin(g.Input("x", DType::kF64, {is_large ? 2 : 256}));
+      const Value parts[] = {g.Name("first", Tanh(w)),
+                             g.Name("second", Exp(w))};
+      const Value whole = g.Name("whole", Concat(parts, 0));
+      g.Output("loss", Add(ReduceSum(is_large ? Square(whole) : whole),
+                           ReduceSum(rest)));
+    });
+    Strings expected = {"first", "second"};
+    if (is_large) expected.push_back("whole");
+    CHECK(Names(Backward(forward), Role::kSaved) == expected);
+  }
 }
 
 TEST_CASE("an lstm keeps its gates and c, and h for the gradient of weights") {
