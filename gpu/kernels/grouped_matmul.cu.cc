@@ -69,6 +69,7 @@ STOWAGE_DEVICE void AddProducts(const A& a, const B& b, int64_t depth,
       b_tile[i] = k < depth ? b(k, at) : 0.0f;
     }
     SyncThreads();
+    STOWAGE_UNROLL_BY(4)
     for (int k = 0; k < kDepth; ++k) {
       float x[kOwn], y[kOwn];
       STOWAGE_UNROLL
@@ -147,21 +148,20 @@ GroupedWeightGrad(STOWAGE_PARAMS(GroupedParams) p) {
   const int row = BlockId() / p.column_tiles % p.row_tiles * kTile;
   const int group = BlockId() / p.column_tiles / p.row_tiles;
   const Range own = GroupOf(p, group);
-  const T* x = static_cast<const T*>(p.a) + own.begin * p.m;
-  const T* dy = static_cast<const T*>(p.b) + own.begin * p.n;
+  const int rows = p.m - row, columns = p.n - column;
+  const T* x = static_cast<const T*>(p.a) + own.begin * p.m + row;
+  const T* dy = static_cast<const T*>(p.b) + own.begin * p.n + column;
   float sums[kOwn][kOwn] = {};
   AddProducts(
       [&](int i, int64_t k) {
-        const int64_t at = row + i;
-        return at < p.m ? ToFloat(x[k * p.m + at]) : 0.0f;
+        return i < rows ? ToFloat(x[k * p.m + i]) : 0.0f;
       },
       [&](int64_t k, int j) {
-        const int64_t at = column + j;
-        return at < p.n ? ToFloat(dy[k * p.n + at]) : 0.0f;
+        return j < columns ? ToFloat(dy[k * p.n + j]) : 0.0f;
       },
       own.end - own.begin, sums);
-  StoreTile(p, static_cast<T*>(p.c) + (int64_t{group} * p.m + row) * p.n,
-            p.m - row, column, sums);
+  StoreTile(p, static_cast<T*>(p.c) + (int64_t{group} * p.m + row) * p.n, rows,
+            column, sums);
 }
 
 int32_t Tiles(int64_t n) {
