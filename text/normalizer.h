@@ -74,8 +74,8 @@ class Normalizer {
   Work NewWork() const;
 
   /// The normal form of `text`, which is well-formed: itself, or in `work` until the next
-  /// call. Nothing is put before a text that `goes_on` from another. Sets `work->is_moved` where its first character does not come from the first
-  /// one of `text`. Error kInvalidArgument where a pattern takes too many steps, or the
+  /// call. Nothing is put before a text that `goes_on` from another. Sets `work->is_moved`
+  /// where its first character does not come from the first one of `text`. Error kInvalidArgument where a pattern takes too many steps, or the
   /// result is more than 256 times as long.
   Result<std::string_view> Run(std::string_view text, bool goes_on,
                                Work* work) const;

@@ -18,9 +18,9 @@ namespace stowage {
 
 /// The tokenizer of a tokenizer.json; of a SentencePiece model, whose name has ".model" in
 /// it, with the bos and the eos that a tokenizer_config.json beside it adds; of a folder's, or
-/// beside a safetensors file or an index of some, tokenizer.json, tokenizer.model or spiece.model, the first that
-/// is there; or of a GGUF file, known by its first bytes, of which it reads the header
-/// alone. Errors, with the file's name: those of InputFile::Open, ReadFile,
+/// beside a safetensors file or an index of some, tokenizer.json, tokenizer.model or
+/// spiece.model, the first that is there; or of a GGUF file, known by its first bytes, of
+/// which it reads the header alone. Errors, with the file's name: those of InputFile::Open, ReadFile,
 /// ParseTokenizerParts, ParseSentencePieceModel, PartsOf and Tokenizer::Create; of a GGUF file
 /// those of ReadGgufHeader, GgufTokenizerOf and PartsOf.
 Result<Tokenizer> ReadTokenizer(const std::string& path);
