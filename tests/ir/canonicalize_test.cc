@@ -266,6 +266,21 @@ TEST_CASE("what only looks like a layer norm is none") {
         ReduceSum(Square(Centered(l.x)), {1}, true), 1.0 / (kFeatures - 1));
     return Div(Centered(l.x), Spread(Sqrt(AddScalar(variance, 1e-5)), l.x));
   });
+  for (const bool of_others : {false, true}) {
+    // Of another value's squares, or of another's mean.
+    CheckKept([of_others](const Leaves& l) {
+      const Value squares = Mul(l.x, of_others ? l.x : l.up);
+      const Value m = Mean(of_others ? l.up : l.x);
+      const Value variance = Relu(Sub(Mean(squares), Square(m)));
+      return Mul(Centered(l.x), Spread(Rsqrt(AddScalar(variance, 1e-6)), l.x));
+    });
+  }
+  // A sum that is divided by another number.
+  CheckKept([](const Leaves& l) {
+    const Value m = MulScalar(ReduceSum(l.x, {1}, true), 0.5);
+    const Value apart = Sub(l.x, Spread(m, l.x));
+    return Div(apart, Spread(Deviation(l.x, 1e-5), l.x));
+  });
   const auto norm = [](const Leaves& l) {
     return Div(Centered(l.x), Spread(Deviation(l.x, 1e-5), l.x));
   };
@@ -327,6 +342,7 @@ TEST_CASE("filters that see all of an image are a linear layer") {
       {{2, 3, 2, 2}, {4, 3, 1, 1}, false},
       {{2, 3, 2, 2}, {4, 3, 1, 1}, false, {.stride = 2}},
       {{2, 3, 1, 1}, {4, 3, 1, 1}, false, {.padding = 1}},
+      {{2, 3, 1, 1}, {4, 3, 1, 1}, false, {.stride = 3, .padding = 1}},
       {{2, 4, 1, 1}, {4, 2, 1, 1}, false, {.groups = 2}},
   };
   for (const Row& row : rows) {
