@@ -30,7 +30,7 @@ namespace {
 void WaitForFirstRank() {
   const Result<cluster::Launch> launch = cluster::ReadLaunch();
   if (!launch.ok() || launch->rank == 0) return;
-  std::this_thread::sleep_for(std::chrono::seconds(3));
+  std::this_thread::sleep_for(std::chrono::seconds(5));
   std::cerr << "rank " << launch->rank << ": ";
 }
 
