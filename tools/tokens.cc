@@ -121,10 +121,9 @@ void AddTokens(Program& program) {
       "stowage tokens --tokenizer tokenizer.json count book.txt");
   const auto flags = std::make_shared<TokensFlags>();
   options.Group("model");
-  options.Add(
-      "--tokenizer,--weights", &flags->tokenizer,
-      "A tokenizer.json, SentencePiece's file (.model), a folder with "
-      "one, or a GGUF file");
+  options.Add("--tokenizer,--weights", &flags->tokenizer,
+              "A tokenizer.json, SentencePiece's file (.model), a folder with "
+              "one, or a GGUF file");
   options.Require("--tokenizer");
   struct Verb {
     const char* name;
