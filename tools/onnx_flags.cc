@@ -360,7 +360,7 @@ Result<Source> SourceOf(
   return source;
 }
 
-void TellUnreadArrays(const std::vector<NamedArray>& arrays,
+void ListUnreadArrays(const std::vector<NamedArray>& arrays,
                       const std::set<std::string>& read) {
   std::string unread;
   for (const NamedArray& each : arrays) {
@@ -454,7 +454,7 @@ Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
     read.insert(NameInFile(graph, input.name));
     sources.push_back(std::move(source));
   }
-  if (options.share.rank == 0) TellUnreadArrays(*spec.arrays, read);
+  if (options.share.rank == 0) ListUnreadArrays(*spec.arrays, read);
   STOWAGE_ASSIGN_OR_RETURN(Parts parts,
                            PartsOf(spec, examples.value_or(1), options));
   return std::unique_ptr<Task>(std::make_unique<ArraysTask>(

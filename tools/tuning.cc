@@ -319,13 +319,13 @@ Result<ExampleSplit> SplitExamples(TokenExamples examples, int64_t seq,
   return split;
 }
 
-void TellUnreadKeys(const TokenExamples& examples, const std::string& path) {
+void ListUnreadKeys(const TokenExamples& examples, const std::string& path) {
   constexpr size_t kMaxKeys = 8;
   if (examples.unread_keys().empty()) return;
   std::string keys;
-  size_t told = 0;
+  size_t listed = 0;
   for (const auto& [key, count] : examples.unread_keys()) {
-    if (told++ == kMaxKeys) break;
+    if (listed++ == kMaxKeys) break;
     keys += StrCat(keys.empty() ? "" : ", ", Quoted(key), " of ", count);
   }
   if (examples.unread_keys().size() > kMaxKeys) {
@@ -359,7 +359,7 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
       .end = model_text.end};
   STOWAGE_ASSIGN_OR_RETURN(TokenExamples examples,
                            ReadExamples(text, flags.data, tokenizer, format));
-  TellUnreadKeys(examples, flags.data);
+  ListUnreadKeys(examples, flags.data);
   if (model_text.end && *model_text.end >= vocabulary) {
     for (size_t i = 0; i < examples.size(); ++i) {
       if (examples.tokens(i).back() != *model_text.end) continue;

@@ -1,5 +1,5 @@
-// grouped_matmul and the gradient of its matrices: products of rows in groups, whose borders
-// the step decides. Tasks are cut by shapes alone; one that meets a border is two products.
+// grouped_matmul and the gradient of its matrices: matmuls of rows in groups, whose borders
+// the step decides. Tasks are cut by shapes alone; one that meets a border is two matmuls.
 
 #include <algorithm>
 #include <cstdint>

@@ -294,7 +294,7 @@ TEST_CASE("a line that is no example is named by its number") {
   CHECK(contains(error(R"({"text": 1e999})"), "number overflow"));
   CHECK(contains(error("{\"a\": " + std::string(65, '[')),
                  "nests deeper than 64 levels"));
-  // What describes an example is not read, and can be told.
+  // What describes an example is not read, and is counted.
   const auto described = ReadExamples(
       "{\"text\": \"all of it\", \"id\": 7, \"tools\": null}\n"
       "{\"source\": \"web\", \"text\": \"all of it\", \"id\": 8}",

@@ -158,7 +158,7 @@ TEST_CASE("a unigram file of pieces takes those of the largest sum") {
         "whole units of 4 bytes, and as many as there are");
 }
 
-TEST_CASE("what is wrong with a file of pieces is told") {
+TEST_CASE("a damaged file of pieces is refused by name") {
   const auto error = [](const std::function<void(GgufTokenizer&)>& change) {
     GgufTokenizer gguf = Pieces();
     change(gguf);

@@ -665,7 +665,7 @@ TEST_CASE("a resumed run tells that the model's settings changed") {
   CHECK_MESSAGE(Contains(other.err, "resume: settings was XXH64 "), other.err);
 }
 
-TEST_CASE("a prompt without tokens is refused, and a line without is told") {
+TEST_CASE("a prompt without tokens is refused") {
   const Outcome prompt = RunStowage(Arguments(
       "gpt2", {"--data", Story(), "--sample", "3", "--prompt", "12"}));
   CHECK(prompt.exit_code == 2);

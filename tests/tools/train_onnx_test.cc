@@ -247,7 +247,7 @@ TEST_CASE("arrays are looked at before the first step") {
             .starts_with("stowage: [data] \"labels\" [1] is -1; "));
 }
 
-TEST_CASE("arrays that no input reads are told") {
+TEST_CASE("arrays that no input reads are listed") {
   auto arrays = ParseNpz(ReadAll(kData), kData);
   REQUIRE(arrays.ok());
   arrays->push_back({"weights of examples", arrays->front().array});
