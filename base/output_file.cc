@@ -150,6 +150,17 @@ bool WriteAll(int fd, std::span<const std::byte> rest) {
   return true;
 }
 
+// Keeps a whole file that cannot have the name it was made for. Where it may have no name
+// but its own, it stays under that one.
+Error KeptBeside(const std::string& path, const fs::path& place,
+                 const fs::path& part) {
+  const std::string why = std::strerror(errno);
+  const std::string kept = StrCat(place.string(), ".kept-", ::getpid());
+  const bool is_renamed = ::rename(part.c_str(), kept.c_str()) == 0;
+  return CannotWrite(path, StrCat(why, "; all that was to be in it is in ",
+                                  Quoted(is_renamed ? kept : part.string())));
+}
+
 bool FlushFolder(const fs::path& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -261,20 +272,19 @@ Status OutputFile::ReplaceBy(
     if (WriteAll(fd, bytes)) return {};
     return CannotWriteByErrno(path_);
   });
-  bool written = status.ok();
   struct stat info = {};
-  if (written && ::stat(resolved_.c_str(), &info) == 0) {
-    written = ::fchmod(fd, info.st_mode & 07777) == 0;
-  }
-  written = written && ::fsync(fd) == 0;
-  if (!written && status.ok()) status = CannotWriteByErrno(path_);
+  const bool keeps_mode = ::stat(resolved_.c_str(), &info) != 0 ||
+                          ::fchmod(fd, info.st_mode & 07777) == 0;
+  const int no_mode = errno;
+  if (status.ok() && ::fsync(fd) != 0) status = CannotWriteByErrno(path_);
   if (::close(fd) != 0 && status.ok()) status = CannotWriteByErrno(path_);
-  if (status.ok() && ::rename(part.c_str(), resolved_.c_str()) != 0) {
-    status = CannotWriteByErrno(path_);
-  }
   if (!status.ok()) {
     ::unlink(part.c_str());
     return status;
+  }
+  errno = no_mode;
+  if (!keeps_mode || ::rename(part.c_str(), resolved_.c_str()) != 0) {
+    return KeptBeside(path_, place, part);
   }
   if (!FlushFolder(place.parent_path())) {
     return Error{ErrorCode::kIo,

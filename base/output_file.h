@@ -10,7 +10,8 @@
 // makes a new file of a name of its own in the same folder, flushes it, gives it
 // the mode of the file that was there, renames it over that one, and flushes the
 // folder. So whatever happens, and whenever, the path holds all of the old bytes
-// or all of the new ones.
+// or all of the new ones. Where only the renaming fails, as in a folder whose rights have
+// changed since the claim, the new bytes stay under another name, which the error tells.
 //
 //   Result<OutputFile> file = OutputFile::Claim("model.safetensors");
 //   if (!file.ok()) return file.error();       // before an hour of training
@@ -47,7 +48,8 @@ class OutputFile {
   ~OutputFile();
 
   /// Replaces the file by one that holds `parts`, one after the other. On an
-  /// error, kIo, the old one stays as it was.
+  /// error, kIo, the old one stays as it was; where all was written and the new file
+  /// cannot take its place, it is kept beside as PATH.kept-PID, which the message says.
   Status Replace(std::initializer_list<std::span<const std::byte>> parts) const;
   Status Replace(std::string_view text) const;
   /// The same by parts that are never all there: `write` is called once, hands each of

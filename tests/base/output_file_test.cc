@@ -326,6 +326,30 @@ TEST_CASE("what cannot be written whole leaves the old file and nothing else") {
   }
 }
 
+TEST_CASE("a new file that cannot have its name is kept beside, and named") {
+  const fs::path folder = Folder("kept");
+  const fs::path path = folder / "model";
+  {
+    const auto file = OutputFile::Claim(path.string());
+    REQUIRE(file.ok());
+    fs::create_directories(path / "full");
+    const Status replaced = file->Replace("all of it");
+    REQUIRE_FALSE(replaced.ok());
+    CHECK(replaced.error().code == ErrorCode::kIo);
+    const std::string kept = StrCat(path.string(), ".kept-", ::getpid());
+    CHECK(replaced.error().message ==
+          StrCat("[file] \"", path.string(),
+                 "\" cannot be written: Is a directory; all that was to be in "
+                 "it is in \"",
+                 kept, "\""));
+    CHECK(ReadAll(kept) == "all of it");
+    // The next one takes its place.
+    CHECK_FALSE(file->Replace("more of it").ok());
+    CHECK(ReadAll(kept) == "more of it");
+  }
+  CHECK(Names(folder).size() == 2);
+}
+
 TEST_CASE("two paths are one file if they lead to one, there or not") {
   const fs::path folder = Folder("same");
   WriteAll(folder / "a", "a");
