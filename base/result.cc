@@ -24,6 +24,8 @@ const char* ErrorCodeName(ErrorCode code) {
       return "device";
     case ErrorCode::kIo:
       return "io";
+    case ErrorCode::kRankLost:
+      return "rank lost";
     case ErrorCode::kNotFinite:
       return "not finite";
   }

@@ -34,6 +34,7 @@ enum class ErrorCode {
   kDevice,           // no such device, or the device failed
   kIo,               // the operating system refused to read or write
   kNotFinite,        // training has made NaN or infinity
+  kRankLost,         // another rank of a run is gone, or the link to it
 };
 
 /// "invalid argument", "budget too small", ...

@@ -190,7 +190,7 @@ bool RankCollectives::Broadcast(std::span<std::byte> values) noexcept {
 
 Result<std::vector<std::string>> GatherTexts(RankCollectives& collectives,
                                              const std::string& text) {
-  const Error lost{ErrorCode::kDevice, "[cluster] a rank was lost"};
+  const Error lost{ErrorCode::kRankLost, "[cluster] a rank was lost"};
   const auto ranks = static_cast<size_t>(collectives.ranks());
   const uint64_t size = text.size();
   std::vector<uint64_t> sizes(ranks);

@@ -57,7 +57,7 @@ class RankCollectives : public Collectives {
   std::vector<const std::byte*> parts_;  // of a sum, by rank
 };
 
-/// The text of every rank, by rank, at every rank. Error kDevice when one was lost.
+/// The text of every rank, by rank, at every rank. Error kRankLost when one was lost.
 Result<std::vector<std::string>> GatherTexts(RankCollectives& collectives,
                                              const std::string& text);
 

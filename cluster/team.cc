@@ -46,7 +46,7 @@ Status ShareValues(RankCollectives& collectives, Runner& runner) {
       STOWAGE_RETURN_IF_ERROR(
           runner.ReadBytes(leaf.name, leaf.type.dtype, bytes));
       if (!collectives.Broadcast(bytes)) {
-        return Error{ErrorCode::kDevice,
+        return Error{ErrorCode::kRankLost,
                      StrCat("[cluster] a rank was lost while ",
                             Quoted(leaf.name), " was sent to all")};
       }

@@ -59,7 +59,7 @@ class Team {
 };
 
 /// Gives all ranks the params and states that rank 0's runner has. Errors: those of
-/// Runner::ReadBytes and WriteBytes; kDevice when a rank was lost.
+/// Runner::ReadBytes and WriteBytes; kRankLost when a rank was lost.
 Status ShareValues(RankCollectives& collectives, Runner& runner);
 
 // What all ranks of a run must have in common, compared before the first step: ranks
@@ -73,7 +73,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 /// Compares the facts of all ranks, each of which must call this. Error
 /// kInvalidArgument, the same at all of them, naming the first rank that differs from
-/// rank 0, what of it does, and what both have; kDevice when a rank was lost.
+/// rank 0, what of it does, and what both have; kRankLost when a rank was lost.
 Status Agree(RankCollectives& collectives, const Facts& facts);
 
 }  // namespace stowage::cluster

@@ -98,8 +98,10 @@ Result<std::unique_ptr<Nccl>> Nccl::Join(Collectives& collectives, int cuda) {
       collectives.AllGather(std::as_bytes(std::span(&greeting, 1)),
                             std::as_writable_bytes(std::span(all)));
   STOWAGE_RETURN_IF_ERROR(own);
-  if (!met)
-    return DeviceError("[gpu] a rank was lost before NCCL had joined its GPU");
+  if (!met) {
+    return Error{ErrorCode::kRankLost,
+                 "[gpu] a rank was lost before NCCL had joined its GPU"};
+  }
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].version == 0) {
       return DeviceError("[gpu] rank ", rank, " of ", all.size(),

@@ -24,7 +24,7 @@ namespace stowage::gpu {
 class Nccl {
  public:
   /// Opens NCCL (PlacesOf) on the current device, and waits for all ranks of
-  /// `collectives`, each of which calls this. Error kDevice: a rank was lost, has no NCCL
+  /// `collectives`, each of which calls this. Errors: kRankLost; kDevice: a rank has no NCCL
   /// or another version of it, told at every rank; NCCL's own, as of two ranks on one
   /// GPU.
   static Result<std::unique_ptr<Nccl>> Join(Collectives& collectives, int cuda);

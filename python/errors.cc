@@ -17,6 +17,7 @@ const char* TypeOf(ErrorCode code) {
     case ErrorCode::kNotFound:
       return "NotFound";
     case ErrorCode::kDevice:
+    case ErrorCode::kRankLost:
       return "DeviceError";
     case ErrorCode::kIo:
       return "FileError";

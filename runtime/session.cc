@@ -683,7 +683,7 @@ Error Runner::Explain(StepCode code) const {
                  s.executable->fault(),
                  node.empty() ? "; a run that checks every op names it" : "")};
     case StepCode::kRankLost:
-      return {ErrorCode::kDevice,
+      return {ErrorCode::kRankLost,
               StrCat("[session] ", program, " failed", node,
                      ": a rank of the step was lost, or the link to it")};
     case StepCode::kStepUnknown:

@@ -167,6 +167,7 @@ int ExitCodeOf(ErrorCode code) {
     case ErrorCode::kNotFinite:
       return kExitNo;
     case ErrorCode::kDevice:
+    case ErrorCode::kRankLost:
       return kExitNoDevice;
     case ErrorCode::kInvalidArgument:
     case ErrorCode::kUnsupported:
@@ -177,7 +178,28 @@ int ExitCodeOf(ErrorCode code) {
   return kExitUsage;
 }
 
+Status Both(const Status& first, const Status& second) {
+  if (first.ok()) return second;
+  if (second.ok()) return first;
+  return Error{first.error().code,
+               StrCat(first.error().message, "; and ", second.error().message)};
+}
+
+namespace {
+
+std::function<void()>& RankLostCall() {
+  static std::function<void()> call;
+  return call;
+}
+
+}  // namespace
+
+void CallOnRankLost(std::function<void()> call) {
+  RankLostCall() = std::move(call);
+}
+
 int Fail(const Error& error) {
+  if (error.code == ErrorCode::kRankLost && RankLostCall()) RankLostCall()();
   // A name of a file's may be as long as the file.
   constexpr size_t kMax = 4096, kEnd = 1024;
   std::string message = error.message;

@@ -6,6 +6,7 @@
 // Data goes to stdout, progress and errors to stderr. Each subcommand has a
 // file of its own with an Add... function, which declares it and what it does.
 
+#include <functional>
 #include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -75,6 +76,7 @@ void AddPlan(Program& program);
 void AddPack(Program& program);
 void AddCheck(Program& program);
 void AddReport(Program& program);
+void AddLock(Program& program);
 void AddTokens(Program& program);
 void AddExportOnnx(Program& program);
 void AddModels(Program& program);
@@ -83,6 +85,12 @@ int ExitCodeOf(ErrorCode code);
 
 /// Prints the error to stderr; returns its exit code.
 int Fail(const Error& error);
+/// Has Fail make this call before it prints an error kRankLost, whose reason another rank
+/// knows; an empty one ends that.
+void CallOnRankLost(std::function<void()> call);
+
+/// Success where both are; of two errors the code of the first and both messages.
+Status Both(const Status& first, const Status& second);
 
 /// Prints one line of JSON to stdout. Text that is no UTF-8 is replaced.
 void PrintJson(const nlohmann::ordered_json& json);

@@ -34,6 +34,11 @@ constexpr std::string_view kPrefix = "stowage: ";
 // often all have the same.
 constexpr auto kOwnError = std::chrono::milliseconds(500);
 
+// How long a rank that misses another waits for the reason, which is under way where the
+// other has given up.
+constexpr auto kReason = std::chrono::milliseconds(3000);
+constexpr auto kReasonStep = std::chrono::milliseconds(10);
+
 // Swallows what is written, but for the last line that is an error.
 class ErrorCatcher : public std::streambuf {
  public:
@@ -97,7 +102,9 @@ std::string OptionsFact() {
   return options;
 }
 
-Error Lost() { return {ErrorCode::kDevice, "[cluster] another rank was lost"}; }
+Error Lost() {
+  return {ErrorCode::kRankLost, "[cluster] another rank was lost"};
+}
 
 // Ends this process where ranks do not find each other: MPI waits without an end for one
 // that died before it had joined.
@@ -160,7 +167,7 @@ class RankRun::Silence {
   std::streambuf* const err_;
 };
 
-RankRun::~RankRun() = default;
+RankRun::~RankRun() { CallOnRankLost({}); }
 
 Result<std::unique_ptr<RankRun>> RankRun::Join() {
   std::unique_ptr<RankRun> run(new RankRun);
@@ -175,6 +182,7 @@ Result<std::unique_ptr<RankRun>> RankRun::Join() {
   STOWAGE_ASSIGN_OR_RETURN(run->team_,
                            cluster::Team::Join(run->launch_, options));
   run->signals_.resize(static_cast<size_t>(run->ranks()));
+  CallOnRankLost([self = run.get()] { self->AwaitReason(); });
   return run;
 }
 
@@ -246,6 +254,18 @@ void RankRun::OnEnd(const cluster::RankEnd& end) {
     PrintPastStreams(StrCat("rank ", end.rank, ": ", end.why));
   }
   _exit(end.exit_code);
+}
+
+// A rank's end is seen by what it does not send; why it ended comes by the lifeline, after
+// which OnEnd ends this process.
+void RankRun::AwaitReason() {
+  for (auto waited = std::chrono::milliseconds(0); waited < kReason;
+       waited += kReasonStep) {
+    if (team_->lifeline().broken()) {
+      while (true) pause();
+    }
+    std::this_thread::sleep_for(kReasonStep);
+  }
 }
 
 int RankRun::EndTogether(int exit_code) {

@@ -73,6 +73,7 @@ class RankRun {
   class Silence;
   RankRun() = default;
   void OnEnd(const cluster::RankEnd& end);
+  void AwaitReason();
   int End(int exit_code);
 
   cluster::Launch launch_;

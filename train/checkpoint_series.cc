@@ -213,7 +213,7 @@ Result<std::vector<uint64_t>> SaveShards(
   std::vector<Outcome> all(static_cast<size_t>(values.ranks));
   if (!collectives->AllGather(std::as_bytes(std::span(&own, 1)),
                               std::as_writable_bytes(std::span(all)))) {
-    return Error{ErrorCode::kDevice,
+    return Error{ErrorCode::kRankLost,
                  StrCat("[ranks] a rank was lost while the shards of ", path,
                         " were saved")};
   }
@@ -231,8 +231,8 @@ Result<std::vector<uint64_t>> SaveShards(
 namespace {
 
 Error Lost(const std::string& name) {
-  return {ErrorCode::kDevice, StrCat("[ranks] a rank was lost while ",
-                                     Quoted(name), " was gathered or given")};
+  return {ErrorCode::kRankLost, StrCat("[ranks] a rank was lost while ",
+                                       Quoted(name), " was gathered or given")};
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ std::string StepPath(const std::string& path, int64_t step);
 
 /// Saves this rank's shard, and gives what SaveShardIndex asks for: the digests of those
 /// of all ranks, each of which must call this. `collectives` may be null where there is
-/// one rank. Errors: that of the first rank that has one; kDevice when a rank was lost.
+/// one rank. Errors: that of the first rank that has one; kRankLost when a rank was lost.
 Result<std::vector<uint64_t>> SaveShards(
     const Runner& step, const RankValues& values, const std::string& path,
     int64_t number, const CheckpointBase& base, Collectives* collectives);
@@ -137,7 +137,7 @@ using WholeSource =
 
 /// Gives `step` of all ranks, each of which must call this, the params and states that
 /// rank 0's `source` says: the whole, or a block of it. One at a time lies in memory
-/// beside the arenas. Errors: those of the source and of Runner::WriteBytes; kDevice when
+/// beside the arenas. Errors: those of the source and of Runner::WriteBytes; kRankLost when
 /// a rank was lost.
 Status ScatterValues(const RankValues& values, Collectives& collectives,
                      const WholeSource& source, Runner& step);
@@ -154,7 +154,7 @@ class WholeValues {
   Session* session() { return session_.get(); }
 
   /// Gathers them from `step` of all ranks, each of which must call this. Errors: those
-  /// of Runner::ReadBytes; kDevice when a rank was lost.
+  /// of Runner::ReadBytes; kRankLost when a rank was lost.
   Status Gather(const Runner& step);
 
   /// Gives `step` of all ranks what rank 0 has here: the whole, or a block of it. Each

@@ -179,6 +179,7 @@ check_refusals() {
     -n 1 "$stowage" train "${mlp[@]}" --data nowhere.csv > out 2> err || code=$?
   [[ $code == 2 ]] || fail "no data: exit code $code: $(cat err)"
   grep -q 'stowage: rank 1: .*nowhere.csv' err || fail "no data: $(cat err)"
+  ! grep -q 'was lost' err || fail "no data: rank 0 tells what follows from it: $(cat err)"
   code=0
   "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --budget 100KB --json > out 2> err || code=$?
   [[ $code == 1 ]] || fail "no room: exit code $code: $(cat err)"

@@ -215,7 +215,7 @@ TEST_CASE("a step that loses a rank says at which node") {
   REQUIRE(train.Write("x", std::vector<float>(4)).ok());
   const StepCode code = train.Step();
   CHECK(code == StepCode::kRankLost);
-  CHECK(train.Explain(code).code == ErrorCode::kDevice);
+  CHECK(train.Explain(code).code == ErrorCode::kRankLost);
   CHECK(train.Explain(code).message ==
         "[session] program \"train\" failed at \"y\": a rank of the step was "
         "lost, or the link to it");

@@ -172,7 +172,8 @@ TEST_CASE("what another rank lacks is told here") {
     WithAnother ranks(is_there, version);
     const auto nccl = Nccl::Join(ranks, kCuda);
     REQUIRE_FALSE(nccl.ok());
-    CHECK(nccl.error().code == ErrorCode::kDevice);
+    CHECK(nccl.error().code ==
+          (is_there ? ErrorCode::kDevice : ErrorCode::kRankLost));
     return nccl.error().message;
   };
   CHECK(message(true, 0) == "[gpu] rank 1 of 2 has no NCCL");
