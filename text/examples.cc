@@ -41,37 +41,15 @@ Result<std::string> Text(const Json& object, const char* field) {
 Status CheckKeys(const Json& example, TokenExamples* unread) {
   constexpr std::array<std::array<std::string_view, 2>, 3> kForms = {
       {{"messages", "messages"}, {"completion", "prompt"}, {"text", "text"}}};
-  constexpr std::array<std::string_view, 31> kMeant = {"add_generation_prompt",
-                                                       "answer",
-                                                       "audio",
-                                                       "chat_template",
-                                                       "chat_template_kwargs",
-                                                       "chosen",
-                                                       "continue_final_message",
-                                                       "conversations",
-                                                       "documents",
-                                                       "enable_thinking",
-                                                       "function_call",
-                                                       "functions",
-                                                       "image",
-                                                       "images",
-                                                       "input",
-                                                       "instruction",
-                                                       "loss_mask",
-                                                       "name",
-                                                       "output",
-                                                       "parallel_tool_calls",
-                                                       "reasoning",
-                                                       "reasoning_content",
-                                                       "rejected",
-                                                       "response",
-                                                       "system",
-                                                       "thinking",
-                                                       "tool_calls",
-                                                       "tools",
-                                                       "train",
-                                                       "videos",
-                                                       "weight"};
+  constexpr std::string_view kMeant =
+      " add_generation_prompt answer assistant_masks attention_mask audio "
+      "chat_template chat_template_kwargs chosen completion_mask "
+      "continue_final_message conversations dialog dialogue documents "
+      "enable_thinking function_call functions history image images input "
+      "input_ids instruction instructions label labels loss_mask mask name "
+      "output parallel_tool_calls position_ids reasoning reasoning_content "
+      "rejected response response_mask sample_weight system system_prompt "
+      "thinking token_type_ids tool_calls tools train videos weight weights ";
   const auto form = std::ranges::find_if(
       kForms, [&](const auto& keys) { return example.contains(keys[0]); });
   if (form == kForms.end()) {
@@ -87,7 +65,10 @@ Status CheckKeys(const Json& example, TokenExamples* unread) {
         std::ranges::any_of(kForms, [&name = key](const auto& keys) {
           return std::ranges::find(keys, name) != keys.end();
         });
-    if (of_other_form || std::ranges::find(kMeant, key) != kMeant.end()) {
+    const bool is_meant =
+        key.find(' ') == std::string::npos &&
+        kMeant.find(StrCat(" ", key, " ")) != std::string_view::npos;
+    if (of_other_form || is_meant) {
       return Invalid(StrCat("has ", Quoted(key), " beside ",
                             Quoted(form->front()),
                             ", which would change what is learnt and is not "
@@ -152,7 +133,10 @@ class ExampleReader {
     return Finish();
   }
 
-  TokenExamples Take() { return std::move(examples_); }
+  TokenExamples Take() {
+    examples_.set_without_token(without_token_);
+    return std::move(examples_);
+  }
   size_t size() const { return examples_.size(); }
 
  private:
@@ -238,9 +222,11 @@ class ExampleReader {
         ErrorCode::kUnsupported);
   }
 
-  Result<std::vector<int32_t>> Encode(std::string_view text) const {
-    return tokenizer_.Encode(
-        text, {.special = true, .add_prefix = false, .after = last_});
+  Result<std::vector<int32_t>> Encode(std::string_view text) {
+    return tokenizer_.Encode(text, {.special = true,
+                                    .add_prefix = false,
+                                    .after = last_,
+                                    .without_token = &without_token_});
   }
 
   Status AppendText(std::string_view text, bool learnt) {
@@ -264,6 +250,7 @@ class ExampleReader {
   const ExampleFormat& format_;
   TokenExamples examples_;
   std::optional<int32_t> last_ = std::nullopt;  // token of the example so far
+  int64_t without_token_ = 0;
 };
 
 }  // namespace

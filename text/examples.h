@@ -57,6 +57,10 @@ class TokenExamples {
   }
   void NoteUnread(const std::string& key) { ++unread_keys_[key]; }
 
+  /// Bytes of all their texts that no token stands for (EncodeOptions::without_token).
+  int64_t without_token() const { return without_token_; }
+  void set_without_token(int64_t bytes) { without_token_ = bytes; }
+
  private:
   size_t Begin(size_t i) const { return i == 0 ? 0 : ends_[i - 1]; }
 
@@ -64,6 +68,7 @@ class TokenExamples {
   std::vector<uint8_t> learnt_;
   std::vector<size_t> ends_;
   std::map<std::string, int64_t> unread_keys_;
+  int64_t without_token_ = 0;
 };
 
 struct ExampleFormat {

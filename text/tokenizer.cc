@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "base/strings.h"
 #include "text/bpe.h"
+#include "text/byte_alphabet.h"
 #include "text/tokenizer_digest.h"
 #include "text/unigram.h"
 #include "text/utf8.h"
@@ -107,21 +108,30 @@ Status CheckIds(const std::vector<int32_t>& ids, int32_t size,
   return {};
 }
 
+// The same of ids that texts get, which must be tokens.
+Status CheckTokens(const std::vector<int32_t>& ids, const TokenizerParts& parts,
+                   std::string_view what) {
+  STOWAGE_RETURN_IF_ERROR(
+      CheckIds(ids, static_cast<int32_t>(parts.tokens.size()), what));
+  for (const int32_t id : ids) {
+    if (!parts.tokens[static_cast<size_t>(id)].empty()) continue;
+    return InvalidArgumentError("[text] ", what, " is ", id,
+                                ", which has no text; expected a token");
+  }
+  return {};
+}
+
 Status CheckParts(const TokenizerParts& parts) {
-  const auto size = static_cast<int32_t>(parts.tokens.size());
   STOWAGE_RETURN_IF_ERROR(
-      CheckIds(parts.prefix, size, "what goes before a text"));
+      CheckTokens(parts.prefix, parts, "what goes before a text"));
   STOWAGE_RETURN_IF_ERROR(
-      CheckIds(parts.suffix, size, "what goes after a text"));
-  STOWAGE_RETURN_IF_ERROR(CheckIds(parts.apart, size, "what no text becomes"));
+      CheckTokens(parts.suffix, parts, "what goes after a text"));
+  STOWAGE_RETURN_IF_ERROR(CheckIds(parts.apart,
+                                   static_cast<int32_t>(parts.tokens.size()),
+                                   "what no text becomes"));
   if (parts.unknown) {
     STOWAGE_RETURN_IF_ERROR(
-        CheckIds({*parts.unknown}, size, "the unknown token"));
-    if (parts.tokens[static_cast<size_t>(*parts.unknown)].empty()) {
-      return InvalidArgumentError("[text] the unknown token is ",
-                                  *parts.unknown,
-                                  ", which has no text; expected a token");
-    }
+        CheckTokens({*parts.unknown}, parts, "the unknown token"));
   }
   return text::CheckDecoder(parts.decoder);
 }
@@ -202,8 +212,12 @@ struct Tokenizer::Data {
   void Encode(std::string_view word, std::vector<int32_t>* ids) const {
     std::visit([&](const auto& of) { of.Encode(word, ids); }, model);
   }
+  int64_t WithoutToken(std::string_view word,
+                       std::span<const int32_t> ids) const;
 
   Model model;
+  std::optional<int32_t> unknown = std::nullopt;
+  bool uses_byte_tokens = false;  // "<0x0A>" and so on
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   AddedTokens raw = {};         // looked for in the text as it is
@@ -214,6 +228,22 @@ struct Tokenizer::Data {
   std::vector<DecoderStep> decoder;
   uint64_t digest = 0;
 };
+
+// The bytes of a word that none of its tokens stands for: what the others leave.
+int64_t Tokenizer::Data::WithoutToken(std::string_view word,
+                                      std::span<const int32_t> ids) const {
+  const bool is_pieces = std::holds_alternative<WordPiece>(model);
+  int64_t without = std::ssize(word);
+  for (const int32_t id : ids) {
+    if (id == unknown) continue;
+    if (is_pieces) return 0;  // a word has tokens as a whole
+    const std::string_view bytes = Bytes(id);
+    const bool is_byte =
+        uses_byte_tokens && text::ByteOfToken(bytes).has_value();
+    without -= is_byte ? 1 : std::ssize(bytes);
+  }
+  return without;
+}
 
 Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
   if (parts.tokens.size() > static_cast<size_t>(kMaxTokens)) {
@@ -230,6 +260,8 @@ Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
                            Normalizer::Create(std::move(parts.normalizer)));
   STOWAGE_ASSIGN_OR_RETURN(Model model, ModelOf(parts));
   Data data{.model = std::move(model),
+            .unknown = parts.unknown,
+            .uses_byte_tokens = parts.byte_fallback,
             .normalizer = std::move(normalizer),
             .pre_tokenizer = std::move(pre_tokenizer),
             .prefix = std::move(parts.prefix),
@@ -257,7 +289,13 @@ Result<std::vector<int32_t>> Tokenizer::Encode(
   Normalizer::Work work = data_->normalizer.NewWork();
   PreTokenizer::Searches searches = data_->pre_tokenizer.NewSearches();
   const std::function<void(std::string_view)> encode =
-      [&](std::string_view word) { data_->Encode(word, &ids); };
+      [&](std::string_view word) {
+        const size_t before = ids.size();
+        data_->Encode(word, &ids);
+        if (options.without_token == nullptr) return;
+        *options.without_token +=
+            data_->WithoutToken(word, std::span(ids).subspan(before));
+      };
   const std::function<void(int32_t)> take = [&](int32_t id) {
     ids.push_back(id);
   };
@@ -339,6 +377,8 @@ std::vector<int32_t> Tokenizer::unused() const {
   }
   return ids;
 }
+
+std::optional<int32_t> Tokenizer::unknown() const { return data_->unknown; }
 
 std::optional<int32_t> Tokenizer::FindAdded(std::string_view text) const {
   const auto found = data_->added_ids.find(std::string(text));

@@ -88,6 +88,9 @@ struct EncodeOptions {
   // The token that the text goes on from, as an answer from its prompt: no space is put
   // before it then, unless that is an added token. Nothing: the text is a whole one.
   std::optional<int32_t> after = std::nullopt;
+  // Where the bytes of the text, as the tokenizer normalizes it, that no token stands for
+  // are counted, if it is not null: unknown tokens, and what is left out.
+  int64_t* without_token = nullptr;
 };
 
 struct DecodeOptions {
@@ -129,6 +132,8 @@ class Tokenizer {
   /// Of all that it consists of, however a file says it: two tokenizers with one digest
   /// make the same tokens of a text, and the same text of tokens (base/hash.h).
   uint64_t digest() const;
+  /// The token in place of what has none.
+  std::optional<int32_t> unknown() const;
   /// The id of an added token, as "<|im_end|>".
   std::optional<int32_t> FindAdded(std::string_view text) const;
 

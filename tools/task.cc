@@ -299,9 +299,13 @@ Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
     }
     return data;
   }
+  int64_t without_token = 0;
   STOWAGE_ASSIGN_OR_RETURN(
       std::vector<int32_t> tokens,
-      spec.tokenizer->Encode(text, {.special = false, .add_prefix = false}));
+      spec.tokenizer->Encode(text, {.special = false,
+                                    .add_prefix = false,
+                                    .without_token = &without_token}));
+  if (share.rank == 0) TellOfLost(*spec.tokenizer, without_token, path);
   return TextData::FromTokens(std::move(tokens), path, seq);
 }
 
@@ -318,6 +322,33 @@ bool IsExample(std::string_view text) {
   const size_t second = text.find_first_not_of(" \t\r\n", 1);
   return text.starts_with('[') && second != std::string_view::npos &&
          text[second] == '{' && CheckJsonText(text, kMaxJsonLevels).ok();
+}
+
+// That the file is none of those that hold tables or other files, which would be learnt as
+// a text where their bytes happen to be one.
+Status CheckIsNoContainer(std::string_view bytes, const std::string& path) {
+  struct Kind {
+    std::string_view begins, name;
+  };
+  constexpr Kind kKinds[] = {{"PAR1", "a Parquet file"},
+                             {"PK\x03\x04", "a ZIP archive"},
+                             {"\x1f\x8b", "compressed by gzip"},
+                             {"\x28\xb5\x2f\xfd", "compressed by Zstandard"},
+                             {"\xfd"
+                              "7zXZ",
+                              "compressed by xz"},
+                             {"BZh", "compressed by bzip2"},
+                             {"ARROW1", "an Arrow file"},
+                             {"%PDF-", "a PDF"},
+                             {"GGUF", "a GGUF file"},
+                             {"SQLite format 3", "an SQLite database"}};
+  for (const auto& [begins, name] : kKinds) {
+    if (!bytes.starts_with(begins)) continue;
+    return InvalidArgumentError("[data] ", Quoted(path), " is ", name,
+                                "; expected a text in UTF-8, or JSON lines in "
+                                "a file called .jsonl");
+  }
+  return {};
 }
 
 }  // namespace
@@ -357,8 +388,21 @@ Status CheckIsText(std::string_view text, const std::string& path) {
   return {};
 }
 
+void TellOfLost(const Tokenizer& tokenizer, int64_t without_token,
+                const std::string& path) {
+  if (without_token == 0) return;
+  std::cerr << WithoutControls(StrCat(
+                   "[data] the tokenizer has no token for ", without_token,
+                   " bytes of ", Quoted(path), ", which are ",
+                   tokenizer.unknown() ? StrCat("read as its unknown token, ",
+                                                *tokenizer.unknown())
+                                       : std::string("left out")))
+            << std::endl;
+}
+
 Result<std::string> ReadTrainingText(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+  STOWAGE_RETURN_IF_ERROR(CheckIsNoContainer(text, path));
   STOWAGE_RETURN_IF_ERROR(CheckIsText(text, path));
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string::npos &&

@@ -24,6 +24,7 @@
 #include "base/result.h"
 #include "nn/text_data.h"
 #include "runtime/session.h"
+#include "text/tokenizer.h"
 #include "tools/model_flags.h"
 #include "tools/progress.h"
 #include "tools/stop_signals.h"
@@ -163,10 +164,16 @@ bool IsJsonLines(std::string_view path);
 Status CheckIsText(std::string_view text, const std::string& path);
 
 /// A file's text that a tokenizer is to read. Errors: those of ReadFile; kInvalidArgument
-/// for what is no UTF-8 text, as UTF-16 or an .npz, with the byte, and for JSON whose
+/// for what is no UTF-8 text, as UTF-16, with the byte, or holds other files, as a ZIP
+/// archive or Parquet; and for JSON whose
 /// strings would be learnt with their quotes: by its name, a first line that is an example
 /// of JSON lines, or a list of objects.
 Result<std::string> ReadTrainingText(const std::string& path);
+
+/// Says on stderr how many bytes of a text the tokenizer has no token for, if there are
+/// any, and what becomes of them.
+void TellOfLost(const Tokenizer& tokenizer, int64_t without_token,
+                const std::string& path);
 
 /// That a text is judged by, unless something else is asked for.
 inline constexpr int64_t kEvaluationBatches = 100;

@@ -345,9 +345,13 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
       const std::string text,
       has_examples ? ReadFile(flags.data) : ReadTrainingText(flags.data));
   if (!has_examples) {
+    int64_t without_token = 0;
     STOWAGE_ASSIGN_OR_RETURN(
         std::vector<int32_t> tokens,
-        tokenizer.Encode(text, {.special = false, .add_prefix = false}));
+        tokenizer.Encode(text, {.special = false,
+                                .add_prefix = false,
+                                .without_token = &without_token}));
+    TellOfLost(tokenizer, without_token, flags.data);
     STOWAGE_ASSIGN_OR_RETURN(
         TextData data,
         TextData::FromTokens(std::move(tokens), flags.data, seq));
@@ -360,6 +364,7 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
   STOWAGE_ASSIGN_OR_RETURN(TokenExamples examples,
                            ReadExamples(text, flags.data, tokenizer, format));
   ListUnreadKeys(examples, flags.data);
+  TellOfLost(tokenizer, examples.without_token(), flags.data);
   if (model_text.end && *model_text.end >= vocabulary) {
     for (size_t i = 0; i < examples.size(); ++i) {
       if (examples.tokens(i).back() != *model_text.end) continue;

@@ -76,6 +76,20 @@ constexpr char kChatMl[] =
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
     "{% endif %}";
 
+TEST_CASE("bytes that no token stands for are counted over all examples") {
+  TokenizerParts parts{.tokens = {"a", "b", "ab"}, .merges = {"a b"}};
+  const auto lost = [&](std::string_view lines) {
+    const auto examples = ReadExamples(
+        lines, "pairs", Tokenizer::Create(parts).value(), {.end = 1});
+    REQUIRE_MESSAGE(examples.ok(), examples.error().message);
+    return examples->without_token();
+  };
+  CHECK(lost("{\"text\": \"abba\"}\n") == 0);
+  // "\u00e9" has two bytes.
+  CHECK(lost("{\"text\": \"ab\u00e9\"}\n"
+             "{\"prompt\": \"xy\", \"completion\": \"ba\"}\n") == 4);
+}
+
 TEST_CASE("texts and prompts begin and end as the tokenizer has it") {
   TokenizerParts parts =
       ParseTokenizerParts(ReadFile("tests/goldens/tokens/qwen.json").value())
@@ -277,8 +291,8 @@ TEST_CASE("a line that is no example is named by its number") {
   CHECK(contains(error(R"({"text": "ab", "messages": []})"),
                  "has \"text\" beside \"messages\", which would change what is "
                  "learnt and is not known; leave it away"));
-  for (const char* key :
-       {"tools", "chat_template_kwargs", "reasoning_content"}) {
+  for (const char* key : {"tools", "chat_template_kwargs", "reasoning_content",
+                          "label", "labels", "history", "weights"}) {
     CHECK(
         contains(error("{\"text\": \"ab\", \"" + std::string(key) + "\": [1]}"),
                  "has \"" + std::string(key) + "\" beside \"text\""));

@@ -239,6 +239,45 @@ TEST_CASE("nothing is put before a text that goes on from another") {
   }
 }
 
+TEST_CASE("the bytes that no token stands for are counted") {
+  const auto lost = [](const TokenizerParts& parts, std::string_view text) {
+    int64_t bytes = 0;
+    const auto ids = Tokenizer::Create(parts).value().Encode(
+        text, {.without_token = &bytes});
+    REQUIRE(ids.ok());
+    return bytes;
+  };
+  // Of bytes: left out, or read as an unknown token, one for each or for all in a row.
+  TokenizerParts bytes{.tokens = {"a", "b", "ab", "?"}, .merges = {"a b"}};
+  CHECK(lost(bytes, "abba") == 0);
+  CHECK(lost(bytes, "xabyyb") == 3);
+  bytes.unknown = 3;
+  CHECK(lost(bytes, "xabyyb") == 3);
+  bytes.fuse_unknown = true;
+  CHECK(lost(bytes, "xabyyb") == 3);
+  // Of characters, with the bytes of some: "\u00e9" is C3 A9, "\u00ea" is C3 AA.
+  const TokenizerParts characters{
+      .tokens = {"a", "b", "ab", "<0xC3>", "<0xA9>"},
+      .merges = {"a b"},
+      .model = TokenizerModel::kBpe,
+      .byte_fallback = true};
+  CHECK(lost(characters, "ab\u00e9") == 0);
+  CHECK(lost(characters, "ab\u00ea") == 2);
+  // Unigram: scores make "ab" better than its parts.
+  const TokenizerParts unigram{.tokens = {"a", "ab", "<unk>"},
+                               .unknown = 2,
+                               .model = TokenizerModel::kUnigram,
+                               .scores = {-2, -1, 0}};
+  CHECK(lost(unigram, "aba") == 0);
+  CHECK(lost(unigram, "abzza") == 2);
+  // Of words: all of one, or nothing.
+  const TokenizerParts words{.tokens = {"un", "##do", "[UNK]"},
+                             .pre_tokenizer = {{" ", SplitBehavior::kRemoved}},
+                             .unknown = 2,
+                             .model = TokenizerModel::kWordPiece};
+  CHECK(lost(words, "undo un undone") == 6);
+}
+
 TEST_CASE("the digest is of all that a tokenizer consists of") {
   const auto digest = [](const TokenizerParts& parts) {
     return Tokenizer::Create(parts).value().digest();
@@ -332,6 +371,9 @@ TEST_CASE("parts that do not fit are refused") {
         "stands for");
   CHECK(error([](TokenizerParts& p) { p.prefix = {99}; }) ==
         "[text] what goes before a text is token 99 of 9 tokens");
+  CHECK(error([](TokenizerParts& p) { p.suffix = {5}; }) ==
+        "[text] what goes after a text is 5, which has no text; expected a "
+        "token");
   CHECK(error([](TokenizerParts& p) { p.unknown = -1; }) ==
         "[text] the unknown token is token -1 of 9 tokens");
   CHECK(error([](TokenizerParts& p) { p.unknown = 5; }) ==

@@ -776,6 +776,33 @@ TEST_CASE("what is wrong is told, and ends with 2") {
                  "this is line 1 of"));
 }
 
+TEST_CASE("a checkpoint that cannot be written takes nothing else along") {
+  const std::string folder = TempPath("small-adapter");
+  const std::string checkpoint = TempPath("large.safetensors");
+  // The checkpoint has 89 KB, the adapter 30.
+  const Outcome run = RunStowage(
+      Arguments("llama.gguf", {"--data", Story(), "--steps", "2", "--save",
+                               checkpoint, "--save-adapter", folder}),
+      {.largest_file = 60000});
+  INFO(run.err);
+  CHECK(run.exit_code == 2);
+  CHECK(Contains(run.err, StrCat("\"", checkpoint, "\" cannot be written: ")));
+  CHECK_FALSE(std::filesystem::exists(checkpoint));
+  CHECK(std::filesystem::exists(folder + "/adapter_config.json"));
+  CHECK(std::filesystem::file_size(folder + "/adapter_model.safetensors") >
+        20000);
+}
+
+TEST_CASE("what a tokenizer has no token for is told with its bytes") {
+  const std::string lines = WriteTemp(
+      "hearts.jsonl", "{\"text\": \"Aye \\u2665\"}\n{\"text\": \"Sir\"}\n");
+  const Outcome run = RunStowage(Arguments("llama.gguf", {"--data", lines}));
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  CHECK(Contains(run.err, "[data] the tokenizer has no token for "));
+  CHECK(Contains(run.err, " bytes of \"" + lines + "\", which are left out\n"));
+}
+
 // By its content, whatever it is called.
 TEST_CASE("what is no text is not learnt as one") {
   struct Row {
@@ -785,7 +812,11 @@ TEST_CASE("what is no text is not learnt as one") {
   };
   const Row rows[] = {
       {"utf16.txt", std::string("\xFF\xFEh\0e\0", 6), "it begins as UTF-16"},
-      {"arrays.npz", std::string("PK\3\4\0\0", 6), "byte 4 is NUL"},
+      {"arrays.npz", std::string("PK\3\4\0\0", 6), "is a ZIP archive"},
+      {"rows.parquet", "PAR1 all of it could be text PAR1",
+       "is a Parquet file"},
+      {"text.txt.zst", "\x28\xb5\x2f\xfd", "is compressed by Zstandard"},
+      {"nul.txt", std::string("ab\0", 3), "byte 2 is NUL"},
       {"chats.json", "\n [{\"text\": \"a\"}]",
        "is JSON, which would be learnt"},
       {"lines.txt", "\n{\"text\": \"a\"}\n", "in a file called .jsonl"},
