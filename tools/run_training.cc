@@ -509,8 +509,7 @@ Status SavedByAll(const Status& own, RankRun& ranks) {
 Status SaveForOthers(const Work& work, const StepSpec& spec) {
   std::optional<WholeValues> whole;
   STOWAGE_ASSIGN_OR_RETURN(const Runner* const values, Savable(work, &whole));
-  STOWAGE_RETURN_IF_ERROR(work.files.SaveWeights(*values, spec));
-  return work.files.SaveAdapter(*values, spec);
+  return work.files.SaveForOthers(*values, spec);
 }
 
 // Values that are no numbers end the run; so do errors.
@@ -868,19 +867,18 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   if (!written.ok() && written.error().code == ErrorCode::kNotFinite) {
     return EndBadly(*files, written.error());
   }
-  if (written.ok() && TrainFiles::SavesForOthers(flags)) {
-    written = SaveForOthers(work, spec);
+  // Each is tried, whatever became of those before.
+  if (TrainFiles::SavesForOthers(flags)) {
+    written = Both(written, SaveForOthers(work, spec));
   }
-  if (files->log() != nullptr && written.ok()) written = files->log()->status();
+  if (files->log() != nullptr) written = Both(written, files->log()->status());
   if (!flags.svg.empty() && ranks.speaks()) {
-    const Status drawn = files->svg().Write(ToSvg(report));
-    if (written.ok()) written = drawn;
+    written = Both(written, files->svg().Write(ToSvg(report)));
   }
   if (!flags.html.empty() && ranks.speaks()) {
     page.losses = loop.figures().losses;
     page.held_out_loss = LossOf(*evaluation);
-    const Status drawn = files->html().Write(ToHtml(page));
-    if (written.ok()) written = drawn;
+    written = Both(written, files->html().Write(ToHtml(page)));
   }
   // All is saved: from here on a signal ends the process at once.
   const Result<int> asked = ranks.AnyOf(StopSignals::caught());

@@ -67,6 +67,14 @@ bool MayBecome(std::string_view name, std::string_view was,
   return name == "loss-scale" && is_number(was) && is_number(is);
 }
 
+// What to do for a run to have `value` of an option.
+std::string HowToHave(std::string_view name, std::string_view value) {
+  if (name == "lora-rank" && value == "none") {
+    return "leave --lora-rank away, or give finetune --full";
+  }
+  return StrCat("give --", name, " ", value);
+}
+
 // As --loss-scale has it.
 std::string LossScaleNote(const std::optional<LossScaling>& scaling) {
   if (!scaling) return "none";
@@ -189,8 +197,9 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
   } else {
     STOWAGE_ASSIGN_OR_RETURN(lora, ReadLora(flags.model));
   }
+  add("lora-rank", lora ? StrCat(lora->rank) : "none");
   if (lora) {
-    add("lora-rank", lora->rank);
+    add("lora-targets", WordsNote(lora->targets));
     add("lora-alpha", lora->alpha);
     add("lora-dropout", lora->dropout);
   }
@@ -268,7 +277,7 @@ Result<std::string> CompareNotes(const CheckpointInfo& saved,
       return Error{ErrorCode::kInvalidArgument,
                    StrCat("[resume] ", Quoted(path), " is of a run with --",
                           name, " ", *was, ", this one has ", value, ", ",
-                          fixed->why, "; give --", name, " ", *was)};
+                          fixed->why, "; ", HowToHave(name, *was))};
     }
     lines += StrCat("resume: ", name, " was ", *was, ", is ", value, "\n");
   }
@@ -609,7 +618,16 @@ Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
   if (const std::string* const text = info.Find(kEvaluations)) {
     STOWAGE_ASSIGN_OR_RETURN(history_, ParseEvaluationHistory(*text));
   }
-  STOWAGE_ASSIGN_OR_RETURN(const int64_t done, load());
+  const Result<int64_t> loaded = load();
+  if (!loaded.ok()) {
+    // What differs may be why.
+    std::string why = differences;
+    std::ranges::replace(why, '\n', ';');
+    return Error{loaded.error().code,
+                 StrCat(loaded.error().message, why.empty() ? "" : "; ",
+                        why.substr(0, why.empty() ? 0 : why.size() - 1))};
+  }
+  const int64_t done = *loaded;
   const bool is_done = !flags.continued.empty() && done == run.stop_at;
   if (done >= run.stop_at && !is_done) {
     return Error{ErrorCode::kInvalidArgument,
@@ -698,12 +716,7 @@ Status TrainFiles::SaveShards(const Runner& step, const RankValues& values,
                     });
 }
 
-Status TrainFiles::SaveWeights(const Runner& runner,
-                               const StepSpec& spec) const {
-  if (weights_) {
-    STOWAGE_RETURN_IF_ERROR(stowage::SaveWeights(runner, *weights_));
-  }
-  if (!onnx_) return {};
+Status TrainFiles::SaveOnnx(const Runner& runner, const StepSpec& spec) const {
   STOWAGE_ASSIGN_OR_RETURN(
       const std::string bytes,
       spec.onnx->WithWeights(runner.graph(), [&](NamedArray& weight) {
@@ -713,14 +726,18 @@ Status TrainFiles::SaveWeights(const Runner& runner,
   return onnx_->Replace(bytes);
 }
 
-Status TrainFiles::SaveAdapter(const Runner& runner,
-                               const StepSpec& spec) const {
+Status TrainFiles::SaveForOthers(const Runner& runner,
+                                 const StepSpec& spec) const {
+  Status all;
+  if (weights_) all = Both(all, SaveWeights(runner, *weights_));
+  if (onnx_) all = Both(all, SaveOnnx(runner, spec));
   if (adapter_) {
-    STOWAGE_RETURN_IF_ERROR(
-        stowage::SaveAdapter(spec.tuning->model, runner, *adapter_));
+    all = Both(all, SaveAdapter(spec.tuning->model, runner, *adapter_));
   }
-  if (!merged_) return {};
-  return SaveMerged(spec.tuning->model, runner, *merged_);
+  if (merged_) {
+    all = Both(all, SaveMerged(spec.tuning->model, runner, *merged_));
+  }
+  return all;
 }
 
 std::string TrainFiles::WhatIsSaved() const {

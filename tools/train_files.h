@@ -104,13 +104,11 @@ class TrainFiles {
                     bool best_alone = false);
   bool saves_shards() const { return saves_shards_; }
 
-  /// Saves the weights alone, and the ONNX file with them, where they are wanted.
-  /// Errors: those of stowage::SaveWeights and of OnnxModel::WithWeights.
-  Status SaveWeights(const Runner& runner, const StepSpec& spec) const;
-
-  /// Saves the adapter that was trained beside a published model, and the model with it
-  /// merged, where they are wanted. Errors: those of stowage::SaveAdapter and SaveMerged.
-  Status SaveAdapter(const Runner& runner, const StepSpec& spec) const;
+  /// Saves what is wanted of the weights alone, the ONNX file with them, the adapter that
+  /// was trained beside a published model, and that model with it merged. Each is tried,
+  /// whatever became of the others. Errors: those of SaveWeights, OnnxModel::WithWeights,
+  /// SaveAdapter and SaveMerged.
+  Status SaveForOthers(const Runner& runner, const StepSpec& spec) const;
 
   /// Whether any of these is wanted of a run with these flags.
   static bool SavesForOthers(const TrainFlags& flags) {
@@ -136,6 +134,7 @@ class TrainFiles {
   const Output& html() const { return html_; }
 
  private:
+  Status SaveOnnx(const Runner& runner, const StepSpec& spec) const;
   // Values that rank 0 has whole, shards, or a seed, of which nobody needs the whole.
   enum class Origin : int64_t { kWhole, kShards, kSeed };
   Result<Origin> OriginOfValues(const TrainFlags& flags, const StepSpec& spec,
