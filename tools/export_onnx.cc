@@ -141,9 +141,10 @@ void AddExportOnnx(Program& program) {
               "lacks stay as they are");
   options.Require("--checkpoint");
   options.Group("output");
-  options.Add("-o,--output", &flags->output,
-              "Write to this file, in which tensors that lay beside the model "
-              "are within");
+  options.AddOutput(
+      "-o,--output", &flags->output,
+      "Write to this file, in which tensors that lay beside the model "
+      "are within");
   options.Require("--output");
   options.OnRun([flags] {
     const Status done = Export(*flags);

@@ -170,13 +170,15 @@ void AddFinetune(Program& program) {
   options.AddFlag("--dry-run", &flags->train.dry_run,
                   "Plan, say what it takes, and stop");
   options.Group("output");
-  options.Add("--save-adapter", &flags->train.save_adapter,
-              "Write the adapter to this folder at the end, for PEFT too");
-  options.Add("--save-merged", &flags->train.save_merged,
-              "Write all weights to this safetensors file at the end, with the "
-              "adapter's share added");
-  options.Add("--save-weights", &flags->train.save_weights,
-              "Write all weights to this file at the end");
+  options.AddOutput(
+      "--save-adapter", &flags->train.save_adapter,
+      "Write the adapter to this folder at the end, for PEFT too");
+  options.AddOutput(
+      "--save-merged", &flags->train.save_merged,
+      "Write all weights to this safetensors file at the end, with the "
+      "adapter's share added");
+  options.AddOutput("--save-weights", &flags->train.save_weights,
+                    "Write all weights to this file at the end");
   options.Add("--prompt", &tuning.prompt,
               "What samples go on from; default: how the held-out part begins");
   options.Add("--temperature", &tuning.temperature,

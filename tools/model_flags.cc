@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "nn/text_data.h"
@@ -199,11 +200,31 @@ Result<std::set<std::string, std::less<>>> ReadFit(const ModelFlags& flags) {
   }
 }
 
+// That --fit none stands beside no option that asks for a memory optimization. A number of
+// micro-batches, or an order, is what the step is, fitted or not.
+Status CheckFitNone(const ModelFlags& flags) {
+  if (flags.fit != "none") return {};
+  const auto refuse = [](std::string_view name, std::string_view choice) {
+    return InvalidArgumentError(
+        "[fit] --fit none allows no memory "
+        "optimization, and --",
+        name, " ", choice, " asks for one; leave one of them out");
+  };
+  for (const std::string_view name : {"recompute", "offload"}) {
+    const auto choice = flags.optimizations.find(std::string(name));
+    if (choice == flags.optimizations.end() || choice->second.empty()) continue;
+    if (choice->second != "none") return refuse(name, choice->second);
+  }
+  if (flags.micro_batches == "auto") return refuse(kMicroBatches, "auto");
+  return {};
+}
+
 }  // namespace
 
 Result<MemoryOptimizations> ReadOptimizations(const ModelFlags& flags,
                                               std::optional<int64_t> batch) {
   MemoryOptimizations optimizations = NoOptimizations();
+  STOWAGE_RETURN_IF_ERROR(CheckFitNone(flags));
   STOWAGE_ASSIGN_OR_RETURN(const auto fit, ReadFit(flags));
   for (const OptimizationInfo& optimization : OptimizationTable()) {
     const auto choice =

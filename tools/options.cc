@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <iostream>
+#include <map>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -151,9 +152,11 @@ const CLI::App* FindSubcommand(const CLI::App& app, std::string_view name) {
   return nullptr;
 }
 
-// That arguments of a command hold a value where an option wants one.
+// That arguments of a command hold a value where an option wants one, and one alone of an
+// output.
 Status CheckValues(const CLI::App* command,
                    std::span<const std::string> arguments) {
+  std::map<const CLI::Option*, std::string> outputs;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (argument.empty()) {
@@ -170,10 +173,20 @@ Status CheckValues(const CLI::App* command,
     if (option == nullptr || option->get_expected_max() == 0) continue;
     const bool is_apart = name.size() == argument.size();
     if (is_apart && ++i == arguments.size()) break;  // CLI11 says so
-    const std::string wrong = CheckValue(
-        *option, name,
-        is_apart ? arguments[i] : argument.substr(name.size() + 1), is_apart);
+    const std::string value =
+        is_apart ? arguments[i] : argument.substr(name.size() + 1);
+    const std::string wrong = CheckValue(*option, name, value, is_apart);
     if (!wrong.empty()) return InvalidArgumentError(wrong);
+    if (option->get_expected_max() > 1 ||
+        option->get_multi_option_policy() != CLI::MultiOptionPolicy::Throw) {
+      continue;
+    }
+    const auto [first, is_new] = outputs.emplace(option, value);
+    if (!is_new) {
+      return InvalidArgumentError(name, " is given as ", Quoted(first->second),
+                                  " and as ", Quoted(value),
+                                  ", and one of them is written; give it once");
+    }
   }
   return {};
 }
@@ -295,6 +308,13 @@ void Options::Group(const std::string& name) {
 void Options::Add(const std::string& name, std::string* value,
                   const std::string& help) {
   command_->add_option(name, *value, help)->capture_default_str();
+}
+
+void Options::AddOutput(const std::string& name, std::string* value,
+                        const std::string& help) {
+  Add(name, value, help);
+  command_->get_option(name.substr(name.find(',') + 1))
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
 }
 
 void Options::Add(const std::string& name, int* value,

@@ -33,7 +33,7 @@ namespace stowage::tools {
 
 /// The options of one subcommand. A name begins with -- or, of what is told by its
 /// place, does not; "-o,--output" is short and long. What is given twice counts as
-/// given last. A value that is there before is the default, and help shows it. A value
+/// given last, as scripts expect, but for outputs. A value that is there before is the default, and help shows it. A value
 /// is not empty, and one that begins with -- stands behind "=" alone, since most often a
 /// value was left out there. The values must live until the program has run.
 class Options {
@@ -43,6 +43,10 @@ class Options {
 
   void Add(const std::string& name, std::string* value,
            const std::string& help);
+  /// A file or folder that is written. Two of them are refused, lest one be given and not
+  /// be written.
+  void AddOutput(const std::string& name, std::string* value,
+                 const std::string& help);
   /// Numbers are written in decimal, with nothing before or behind them; those with a
   /// fraction are for 32 bits, too.
   void Add(const std::string& name, int64_t* value, const std::string& help);

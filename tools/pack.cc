@@ -152,9 +152,10 @@ void AddPack(Program& program) {
   AddPackerOptions(options, &flags->packer);
   options.Group("output");
   options.AddFlag("--json", &flags->json, "Print one JSON object");
-  options.Add("-o,--output", &flags->output,
-              "Write the CSV with all offsets to this file");
-  options.Add("--svg", &flags->svg, "Draw the packing into this SVG file");
+  options.AddOutput("-o,--output", &flags->output,
+                    "Write the CSV with all offsets to this file");
+  options.AddOutput("--svg", &flags->svg,
+                    "Draw the packing into this SVG file");
   options.OnRun([flags] { return RunPack(*flags); });
 }
 

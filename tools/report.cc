@@ -157,8 +157,8 @@ void AddReport(Program& program) {
       "kills, in order)");
   options.AddFlag("--at-peak", &flags->at_peak,
                   "Only what lives at the peak, all of it (text, json)");
-  options.Add("-o,--output", &flags->output,
-              "Write to this file instead of stdout");
+  options.AddOutput("-o,--output", &flags->output,
+                    "Write to this file instead of stdout");
   options.OnRun([flags] { return RunReport(*flags); });
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/run_files.h"
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "planner/fit/cost.h"
@@ -144,6 +145,11 @@ Result<Session> Open(FittedStep step, Backend& backend, int64_t seed,
 }
 
 int RunTime(const TimeFlags& flags) {
+  // Before any file is claimed: a folder that is made later would take its place.
+  if (!flags.model.plan_cache.empty()) {
+    const Status noted = NoteFolder(flags.model.plan_cache);
+    if (!noted.ok()) return Fail(noted.error());
+  }
   const Status tried = TryOutputs({{"output", flags.output}},
                                   {{"data", flags.data},
                                    {"onnx", flags.onnx.file},
@@ -255,8 +261,8 @@ void AddTime(Program& program) {
               "Steps to measure, each as a whole and op by op");
   options.Limit("--steps", 1, 100'000);
   options.Group("output");
-  options.Add("-o,--output", &flags->output,
-              "Write the times to this file; default: stdout");
+  options.AddOutput("-o,--output", &flags->output,
+                    "Write the times to this file; default: stdout");
   options.AddFlag("--json", &flags->json,
                   "Print one JSON object: what a step takes, as a whole and "
                   "op by op");

@@ -127,9 +127,10 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
               "and does not train on, drawn by the seed, or with --shuffle "
               "none its end; default: 0");
   options.Group("output");
-  options.Add("--save-onnx", &flags->save_onnx,
-              "Write the ONNX file again to this one at the end, with the "
-              "weights as they are then");
+  options.AddOutput(
+      "--save-onnx", &flags->save_onnx,
+      "Write the ONNX file again to this one at the end, with the "
+      "weights as they are then");
   options.Group("model");
   options.Add("--init", &flags->init,
               "Begin with the weights of this safetensors or NPZ file, of "
@@ -146,9 +147,10 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
   options.AddEach("--init-allow-unused", &flags->init_allow_unused,
                   "Tensors of the file that no param needs to take");
   options.Group("output");
-  options.Add("--save-weights", &flags->save_weights,
-              "Write the weights alone to this file at the end: safetensors, "
-              "or an NPZ where its name ends in .npz");
+  options.AddOutput(
+      "--save-weights", &flags->save_weights,
+      "Write the weights alone to this file at the end: safetensors, "
+      "or an NPZ where its name ends in .npz");
   options.Group("optimization");
   options.AddFlag("--fit-optimizer", &flags->fit_optimizer,
                   "Print what the run would take with each optimizer, and "
@@ -210,9 +212,9 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
                   "first value that is not finite; slow");
   AddShardOption(options, &flags->shard);
   options.Group("run");
-  options.Add("--save", &flags->save,
-              "Write a checkpoint to this file at the end, and when "
-              "SIGINT, SIGTERM or SIGHUP stops the run");
+  options.AddOutput("--save", &flags->save,
+                    "Write a checkpoint to this file at the end, and when "
+                    "SIGINT, SIGTERM or SIGHUP stops the run");
   options.Add("--save-as", &flags->save_as,
               "How: whole, one file, or sharded, of which each rank writes its "
               "part, to a folder beside that all ranks see");
@@ -230,30 +232,31 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
               "Stop when so many evaluations one after the other have not "
               "lowered the validation loss; default: 0, never");
   options.Group("output");
-  options.Add("--log", &flags->log,
-              "Write a row for each step to this CSV file, or to an event file "
-              "of TensorBoard in this folder (one that is there, or NAME/); a "
-              "resumed run appends its own");
+  options.AddOutput(
+      "--log", &flags->log,
+      "Write a row for each step to this CSV file, or to an event file "
+      "of TensorBoard in this folder (one that is there, or NAME/); a "
+      "resumed run appends its own");
   options.Group("run");
   options.Add("--on-nonfinite", &flags->on_nonfinite,
               "When a loss or an update is NaN or infinite: stop, or skip "
               "that step, for which params and states are copied every step; "
               "--loss-scale skips updates without copies");
   options.Add("--resume", &flags->resume, "Continue from this checkpoint");
-  options.Add("--continue", &flags->continued,
-              "Continue from this checkpoint if it is there, and save "
-              "to it: --resume and --save in one, for a command that is "
-              "started again until the run is done");
+  options.AddOutput("--continue", &flags->continued,
+                    "Continue from this checkpoint if it is there, and save "
+                    "to it: --resume and --save in one, for a command that is "
+                    "started again until the run is done");
   options.Group("output");
   options.Add("--sample", &flags->sample,
               StrCat("Characters, or tokens, that a model of text generates "
                      "at the end; 0 with --json; default: ",
                      flags->default_sample));
-  options.Add("--svg", &flags->svg,
-              "Write an SVG image of the plan to this file");
-  options.Add("--html", &flags->html,
-              "Write the plans of the run and its losses to this file, "
-              "as a page to zoom, search and pin in");
+  options.AddOutput("--svg", &flags->svg,
+                    "Write an SVG image of the plan to this file");
+  options.AddOutput("--html", &flags->html,
+                    "Write the plans of the run and its losses to this file, "
+                    "as a page to zoom, search and pin in");
   options.AddFlag("--json", &flags->json,
                   "Print one JSON object a step, and one at the end");
 }

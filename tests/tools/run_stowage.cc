@@ -108,9 +108,14 @@ Outcome SignalOnce(pid_t child, int signal, F&& is_time) {
 }  // namespace
 
 Outcome RunAndSignal(const std::vector<std::string>& arguments,
+                     const std::function<bool()>& is_time, int signal) {
+  return SignalOnce(Start(arguments, OutPath()), signal, is_time);
+}
+
+Outcome RunAndSignal(const std::vector<std::string>& arguments,
                      const std::string& path, int signal) {
-  return SignalOnce(Start(arguments, OutPath()), signal,
-                    [&] { return access(path.c_str(), F_OK) == 0; });
+  return RunAndSignal(
+      arguments, [&] { return access(path.c_str(), F_OK) == 0; }, signal);
 }
 
 Outcome RunUnreadAndSignal(const std::string& file,

@@ -8,6 +8,7 @@
 //   CHECK(outcome.exit_code == 0);
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,11 @@ Outcome RunStowage(const std::vector<std::string>& arguments,
 Outcome RunStowageInto(const std::string& file,
                        const std::vector<std::string>& arguments);
 
-/// Starts the program, sends it `signal` once there is a file at `path`, and waits.
+/// Starts the program, sends it `signal` once `is_time`, which is asked a thousand times a
+/// second at most, and waits.
+Outcome RunAndSignal(const std::vector<std::string>& arguments,
+                     const std::function<bool()>& is_time, int signal);
+/// The same once there is a file at `path`, which must stay there.
 Outcome RunAndSignal(const std::vector<std::string>& arguments,
                      const std::string& path, int signal);
 

@@ -7,7 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cinttypes>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -229,11 +232,25 @@ TEST_CASE("one command, killed and started over, ends where one run ends") {
   const std::string most = "1000000";
   int64_t saved = 0;
   for (int kill = 0; kill < 4; ++kill) {
-    // Once it has saved something of its own.
-    const Outcome killed = RunAndSignal(
-        Mlp({"--steps", most, "--continue", path, "--save-every", "10",
-             "--keep-last", "2"}),
-        TempPath(StrCat("continued.step-", saved + 10, ".ck")), SIGKILL);
+    // Once it has saved something of its own. Each file of a step goes when two later ones
+    // are there, which may be before it is looked for.
+    const auto has_saved = [&] {
+      for (const auto& entry :
+           std::filesystem::directory_iterator(TempPath(""))) {
+        const std::string name = entry.path().filename().string();
+        int64_t step = 0;
+        if (std::sscanf(name.c_str(), "continued.step-%" SCNd64 ".ck", &step) ==
+                1 &&
+            name.ends_with(".ck") && step > saved) {
+          return true;
+        }
+      }
+      return false;
+    };
+    const Outcome killed =
+        RunAndSignal(Mlp({"--steps", most, "--continue", path, "--save-every",
+                          "10", "--keep-last", "2"}),
+                     has_saved, SIGKILL);
     INFO(killed.err);
     REQUIRE(killed.exit_code == -1);
     CHECK((killed.err.find(StrCat("continue: ", path, " is of step ", saved,
@@ -406,7 +423,9 @@ TEST_CASE("a resumed run says what its checkpoint's run had otherwise") {
   const std::pair<std::vector<std::string>, std::string> wrong[] = {
       {{"--dtype", "bf16"}, "--dtype f32, this one has bf16"},
       {{"--loss-scale", "dynamic"}, "--loss-scale none, this one has dynamic"},
-      {{"--lora-rank", "2"}, "adapter"},
+      {{"--lora-rank", "2"},
+       "--lora-rank none, this one has 2, whose adapters have other shapes; "
+       "leave --lora-rank away, or give finetune --full"},
   };
   for (const auto& [more, words] : wrong) {
     std::vector<std::string> all = {"--optimizer", "momentum"};
@@ -422,6 +441,67 @@ TEST_CASE("a resumed run says what its checkpoint's run had otherwise") {
   CHECK(rounded.exit_code == 0);
   CHECK(rounded.err.find("resume: micro-batches was 1, is 2\n") !=
         std::string::npos);
+}
+
+TEST_CASE("adapters beside other layers are named where a run resumes") {
+  const std::string path = TempPath("targets.ck");
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--lora-rank", "2"});
+    return RunStowage(Mlp(more));
+  };
+  REQUIRE(
+      run({"--stop-at", "2", "--save", path, "--lora-targets", "fc1.weight"})
+          .exit_code == 0);
+  const Outcome refused =
+      run({"--resume", path, "--lora-targets", "fc2.weight"});
+  INFO(refused.err);
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find(
+            "; resume: lora-targets was fc1.weight, is fc2.weight\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("a signal in the last step advises nothing that would be refused") {
+  const std::string path = TempPath("last.safetensors");
+  const std::vector<std::string> arguments = {"train",
+                                              "--model",
+                                              "gpt-nano",
+                                              "--data",
+                                              WriteTemp("t.txt", SomeText()),
+                                              "--batch",
+                                              "32",
+                                              "--seq",
+                                              "128",
+                                              "--steps",
+                                              "2",
+                                              "--save-every",
+                                              "1",
+                                              "--save",
+                                              path,
+                                              "--sample",
+                                              "0",
+                                              "--threads",
+                                              "1",
+                                              "--device",
+                                              "cpu"};
+  // It is sent once the first step is saved, and may come before the second begins.
+  Outcome stopped;
+  for (int after = 20;; after *= 2) {
+    std::filesystem::remove(path);
+    const auto is_second = [&] {
+      if (!std::filesystem::exists(path)) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(after));
+      return true;
+    };
+    stopped = RunAndSignal(arguments, is_second, SIGTERM);
+    INFO(stopped.err);
+    REQUIRE(stopped.exit_code == 143);
+    if (stopped.err.find(" after step 1 of 2; ") == std::string::npos) break;
+  }
+  INFO(stopped.err);
+  CHECK(stopped.err.find(" after step 2 of 2; ") != std::string::npos);
+  CHECK(stopped.err.find("; this was the last step\n") != std::string::npos);
+  CHECK(stopped.err.find("--resume") == std::string::npos);
 }
 
 TEST_CASE("a run goes on with another fixed loss scale, and says so") {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -193,6 +194,8 @@ TEST_CASE(
     add(tune, {"--adapter", "a", own, "1"}, own);
   }
   add(tune, {"--full", "--adapter", "a"}, "--adapter");
+  add({"plan", "--model", "mlp"}, {"--pareto", "--budget", "1MB"},
+      "--budget excludes --pareto");
   add({"report"}, {"a", "b", "c"}, "plan");
   for (const Row& row : rows) {
     const Outcome outcome = RunStowage(row.arguments);
@@ -412,6 +415,22 @@ TEST_CASE("a byte order mark before a text is passed over") {
   const std::string config = WriteTemp("marked.toml", mark + "batch = 8\n");
   CHECK(RunStowage({"plan", "--model", "mlp", "--config", config}).exit_code ==
         0);
+}
+
+TEST_CASE("the folder that Bazel was called in is that of bazel run alone") {
+  const std::string here = TempPath("called"), other = TempPath("of-bazel");
+  std::filesystem::create_directories(here);
+  std::filesystem::create_directories(other);
+  WriteTemp("called/buffers.csv", "id,lower,upper,size\na,0,1,4\n");
+  const int status = std::system(
+      StrCat("program=$PWD/tools/stowage; cd '", here,
+             "' && BUILD_WORKING_DIRECTORY='", other,
+             "' \"$program\" pack buffers.csv -o packed.csv > /dev/null")
+          .c_str());
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(std::filesystem::exists(here + "/packed.csv"));
+  CHECK_FALSE(std::filesystem::exists(other + "/packed.csv"));
 }
 
 TEST_CASE("an option given twice means what was given last") {
