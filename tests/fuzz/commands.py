@@ -345,9 +345,11 @@ def check_runs(stowage, make, count, seed):
 def processes_of(pid):
     """Those that run: of `pid` itself, or of an mpirun its ranks."""
     found = []
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+    for process in os.listdir("/proc"):
+        if not process.isdigit():
+            continue
         try:
-            name, _, rest = stat.read_text().rpartition(")")
+            name, _, rest = pathlib.Path("/proc", process, "stat").read_text().rpartition(")")
         except OSError:
             continue  # it has ended
         state, parent = rest.split()[:2]
