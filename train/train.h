@@ -6,6 +6,7 @@
 #include "train/adapter_files.h"      // IWYU pragma: export
 #include "train/checkpoint_series.h"  // IWYU pragma: export
 #include "train/device.h"             // IWYU pragma: export
+#include "train/find_largest.h"       // IWYU pragma: export
 #include "train/fine_tuning.h"        // IWYU pragma: export
 #include "train/finite_guard.h"       // IWYU pragma: export
 #include "train/generation.h"         // IWYU pragma: export

@@ -1,0 +1,125 @@
+#include "train/find_largest.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/errors.h"
+#include "base/strings.h"
+
+namespace stowage {
+namespace {
+
+// A value, in multiples, and what it needs; nothing where the model does not take it.
+struct Point {
+  int64_t at = 0;
+  std::optional<Bytes> need = {};
+};
+
+// Where the line through two points has `budget`; nothing where it does not rise.
+std::optional<int64_t> Where(const Point& a, const Point& b, Bytes budget) {
+  if (!a.need || !b.need || *b.need <= *a.need) return std::nullopt;
+  const double slope =
+      static_cast<double>(*b.need - *a.need) / static_cast<double>(b.at - a.at);
+  const double at =
+      static_cast<double>(a.at) + static_cast<double>(budget - *a.need) / slope;
+  return at < 1e15 ? std::optional(static_cast<int64_t>(std::floor(at)))
+                   : std::nullopt;
+}
+
+class Search {
+ public:
+  Search(const std::function<Result<Bytes>(int64_t)>& need_of, Bytes budget,
+         const LargestOptions& options)
+      : need_of_(need_of),
+        budget_(budget),
+        multiple_(options.multiple),
+        most_(options.most / options.multiple) {}
+
+  Result<Largest> Run() {
+    STOWAGE_RETURN_IF_ERROR(Begin());
+    while (!refused_ && fits_.at < most_) {
+      STOWAGE_RETURN_IF_ERROR(Ask(Further()));
+    }
+    bool halves = false;
+    while (refused_ && refused_->at - fits_.at > 1) {
+      const int64_t between = refused_->at - fits_.at;
+      STOWAGE_RETURN_IF_ERROR(Ask(halves ? fits_.at + between / 2 : Between()));
+      // Every call but a third of them leaves half, whatever needs are.
+      halves = refused_->at - fits_.at > between / 2;
+    }
+    largest_.value = fits_.at * multiple_;
+    largest_.need = *fits_.need;
+    return largest_;
+  }
+
+ private:
+  Status Begin() {
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes need, need_of_(multiple_));
+    ++largest_.plans;
+    fits_ = before_ = {.at = 1, .need = need};
+    if (need <= budget_) return {};
+    return Error{ErrorCode::kBudgetTooSmall,
+                 StrCat("[largest] ", multiple_, ", the least, needs ", need,
+                        " bytes, more than the budget of ", budget_)};
+  }
+
+  Status Ask(int64_t at) {
+    Result<Bytes> need = need_of_(at * multiple_);
+    ++largest_.plans;
+    if (!need.ok() && need.error().code != ErrorCode::kInvalidArgument &&
+        need.error().code != ErrorCode::kUnsupported) {
+      return need.error();
+    }
+    const Point point = {
+        .at = at, .need = need.ok() ? std::optional(*need) : std::nullopt};
+    if (need.ok() && *need <= budget_) {
+      before_ = fits_;
+      fits_ = point;
+    } else {
+      refused_ = point;
+      largest_.above =
+          Largest::Above{.value = at * multiple_, .need = std::move(need)};
+    }
+    return {};
+  }
+
+  // Twice the value that fits, and up to eight times where the last two say so: just above
+  // what they predict, which shall be refused.
+  int64_t Further() const {
+    const std::optional<int64_t> where = Where(before_, fits_, budget_);
+    const int64_t twice = fits_.at > most_ / 2 ? most_ : 2 * fits_.at;
+    if (!where) return twice;
+    const int64_t far = fits_.at > most_ / 8 ? most_ : 8 * fits_.at;
+    return std::clamp(*where + 1, fits_.at + 1, far);
+  }
+
+  // Where the needs of both ends predict the last that fits, or the one above it where that
+  // is known to fit.
+  int64_t Between() const {
+    const int64_t middle = fits_.at + (refused_->at - fits_.at) / 2;
+    const int64_t where = Where(fits_, *refused_, budget_).value_or(middle);
+    return std::clamp(where, fits_.at + 1, refused_->at - 1);
+  }
+
+  const std::function<Result<Bytes>(int64_t)>& need_of_;
+  const Bytes budget_;
+  const int64_t multiple_, most_;
+  Point before_, fits_;  // the last two that fit
+  std::optional<Point> refused_;
+  Largest largest_;
+};
+
+}  // namespace
+
+Result<Largest> FindLargest(
+    const std::function<Result<Bytes>(int64_t)>& need_of, Bytes budget,
+    const LargestOptions& options) {
+  if (options.multiple < 1 || options.most < options.multiple) {
+    return InvalidArgumentError("[largest] values are multiples of ",
+                                options.multiple, " up to ", options.most,
+                                "; expected at least one, above 0");
+  }
+  return Search(need_of, budget, options).Run();
+}
+
+}  // namespace stowage
