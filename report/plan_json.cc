@@ -358,6 +358,9 @@ Result<PlanRequest> ReadRequest(const Reader& file) {
     STOWAGE_ASSIGN_OR_RETURN(request.budget, file.Int("budget_bytes", 0, kMax));
   }
   STOWAGE_ASSIGN_OR_RETURN(request.optimizations, file.String("optimizations"));
+  if (file.Has("device")) {
+    STOWAGE_ASSIGN_OR_RETURN(request.device, file.String("device"));
+  }
   return request;
 }
 
@@ -672,6 +675,7 @@ std::string PlanToJson(const Plan& plan, const Graph& graph,
   json["alignment"] = plan.alignment;
   json["budget_bytes"] = request.budget ? Json(*request.budget) : Json();
   json["optimizations"] = request.optimizations;
+  if (!request.device.empty()) json["device"] = request.device;
   WritePlan(plan, graph, &json);
   json["graph"] = ToText(graph);
   json["sources"] = SourcesJson(graph);

@@ -10,6 +10,7 @@
 //   {"format": "stowage-plan", "version": 4, "graph": "stowage-ir 1\n...",
 //    "fingerprint": "9d1b...", "alignment": 256,
 //    "budget_bytes": 65536, "optimizations": "micro_batches 1\nrecompute auto\n...",
+//    "device": "cpu, 2 threads",
 //    "regions": {"weights": 512, ...},
 //    "buffers": [{"name": "h", "region": "activations", "offset": 0,
 //                 "size": 256, "lower": 1, "upper": 4}, ...],
@@ -37,7 +38,7 @@
 // is, and "host_workspace_of", which only plans have whose bodies keep something in the
 // host's memory, in which that is.
 // "sources" says per value which line of the user's program made it; a file need
-// not have it.
+// not have it, nor "device".
 
 #include <optional>
 #include <string>
@@ -56,6 +57,8 @@ struct PlanRequest {
   std::optional<Bytes> budget = {};
   std::string optimizations =
       {};  // in words (planner/fit/memory_optimizations.h); empty: not said
+  std::string device =
+      {};  // whose scratch is planned, in words; empty: not said
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 

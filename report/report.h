@@ -5,13 +5,15 @@
 // a map of characters, JSON, an image, a page or a trace; two plans compared; the
 // stream of a step; what it moves to and from memory; plan files.
 
-#include "report/details.h"      // IWYU pragma: export
-#include "report/html.h"         // IWYU pragma: export
-#include "report/numbers.h"      // IWYU pragma: export
-#include "report/plan_json.h"    // IWYU pragma: export
-#include "report/report_json.h"  // IWYU pragma: export
-#include "report/svg.h"          // IWYU pragma: export
-#include "report/text.h"         // IWYU pragma: export
-#include "report/traffic.h"      // IWYU pragma: export
+#include "report/details.h"         // IWYU pragma: export
+#include "report/html.h"            // IWYU pragma: export
+#include "report/memory_changes.h"  // IWYU pragma: export
+#include "report/memory_lock.h"     // IWYU pragma: export
+#include "report/numbers.h"         // IWYU pragma: export
+#include "report/plan_json.h"       // IWYU pragma: export
+#include "report/report_json.h"     // IWYU pragma: export
+#include "report/svg.h"             // IWYU pragma: export
+#include "report/text.h"            // IWYU pragma: export
+#include "report/traffic.h"         // IWYU pragma: export
 
 #endif  // STOWAGE_REPORT_REPORT_H_

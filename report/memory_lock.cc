@@ -1,0 +1,240 @@
+#include "report/memory_lock.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/strings.h"
+#include "formats/json_text.h"
+#include "report/numbers.h"
+
+namespace stowage {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "stowage-memory-lock";
+constexpr int kVersion = 1;
+constexpr int kMaxLevels = 16;  // of lists and objects
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// The line that made what is in each buffer: of the first value that lies in it.
+std::map<std::string, std::string> SourcesOf(const PlanFile& file) {
+  std::map<std::string, std::string> sources;
+  const auto note = [&](int32_t buffer, const SourceLoc& source) {
+    if (buffer < 0 || !source.is_known()) return;
+    sources.emplace(file.plan.buffers[static_cast<size_t>(buffer)].name,
+                    StrCat(source.file, ":", source.line));
+  };
+  for (size_t id = 0; id < file.plan.buffer_of.size(); ++id) {
+    note(file.plan.buffer_of[id],
+         file.graph.value(static_cast<ValueId>(id)).source);
+  }
+  for (size_t node = 0; node < file.plan.workspace_of.size(); ++node) {
+    const auto& results = file.graph.node(static_cast<NodeId>(node)).results;
+    if (results.empty()) continue;
+    note(file.plan.workspace_of[node], file.graph.value(results[0]).source);
+  }
+  return sources;
+}
+
+// What is live in the arena at a time, by name.
+std::vector<LockedBuffer> LiveAt(
+    const Report& report, Time time,
+    const std::map<std::string, std::string>& sources) {
+  std::vector<LockedBuffer> live;
+  for (const ReportBuffer& buffer : report.buffers) {
+    const bool is_in_arena =
+        std::ranges::find(kRegions, buffer.region) != std::end(kRegions);
+    if (!is_in_arena || time < buffer.lower || time >= buffer.upper) continue;
+    const auto source = sources.find(buffer.name);
+    live.push_back({.name = buffer.name,
+                    .bytes = buffer.size,
+                    .source = source == sources.end() ? "" : source->second});
+  }
+  std::ranges::stable_sort(live, {}, &LockedBuffer::name);
+  return live;
+}
+
+}  // namespace
+
+const LockedProgram* Find(const MemoryLock& lock, std::string_view name) {
+  const auto found =
+      std::ranges::find(lock.programs, name, &LockedProgram::name);
+  return found == lock.programs.end() ? nullptr : &*found;
+}
+
+LockedProgram LockProgram(std::string name, const PlanFile& file) {
+  const Report report = MakeReport(file.graph, file.plan);
+  const std::map<std::string, std::string> sources = SourcesOf(file);
+  LockedProgram program{.name = std::move(name),
+                        .device = file.request.device,
+                        .alignment = report.alignment,
+                        .arena = report.arena,
+                        .host = report.host,
+                        .lower_bound = report.lower_bound};
+  for (const Phase phase : kLockedPhases) {
+    std::optional<size_t> peak;
+    for (size_t node = 0; node < report.nodes.size(); ++node) {
+      if (report.nodes[node].phase != phase) continue;
+      if (!peak || report.live[node].total() > report.live[*peak].total()) {
+        peak = node;
+      }
+    }
+    if (!peak) continue;
+    program.phases.push_back(
+        {.phase = std::string(PhaseName(phase)),
+         .peak = report.live[*peak].total(),
+         .live = LiveAt(report, static_cast<Time>(*peak), sources)});
+  }
+  return program;
+}
+
+std::string ToText(const MemoryLock& lock) {
+  std::string text = StrCat("{\"format\": ", Dump(kFormat),
+                            ", \"version\": ", kVersion, ", \"programs\": [");
+  const char* next_program = "\n ";
+  for (const LockedProgram& program : lock.programs) {
+    text += StrCat(next_program, "{\"name\": ", Dump(program.name),
+                   ", \"device\": ", Dump(program.device),
+                   ", \"alignment\": ", program.alignment,
+                   ",\n  \"arena_bytes\": ", program.arena,
+                   ", \"host_bytes\": ", program.host,
+                   ", \"lower_bound_bytes\": ", program.lower_bound,
+                   ",\n  \"phases\": [");
+    next_program = ",\n ";
+    const char* next_phase = "\n   ";
+    for (const LockedPhase& phase : program.phases) {
+      text += StrCat(next_phase, "{\"phase\": ", Dump(phase.phase),
+                     ", \"peak_bytes\": ", phase.peak, ", \"live\": [");
+      next_phase = ",\n   ";
+      const char* next_buffer = "\n    ";
+      for (const LockedBuffer& buffer : phase.live) {
+        text += StrCat(next_buffer, "{\"name\": ", Dump(buffer.name),
+                       ", \"bytes\": ", buffer.bytes,
+                       ", \"source\": ", Dump(buffer.source), "}");
+        next_buffer = ",\n    ";
+      }
+      text += "]}";
+    }
+    text += "]}";
+  }
+  return text + "]}\n";
+}
+
+namespace {
+
+Error Damaged(const std::string& what) {
+  return InvalidArgumentError("[lock] ", what,
+                              "; expected a file that `stowage lock write` "
+                              "wrote");
+}
+
+// Fields of an object, each there and of its type.
+class Fields {
+ public:
+  Fields(const Json& json, std::string where)
+      : json_(json), where_(std::move(where)) {}
+
+  Result<std::string> Text(const char* name) const {
+    const auto found = json_.find(name);
+    if (found == json_.end() || !found->is_string()) {
+      return Damaged(StrCat(where_, " lacks a text ", Quoted(name)));
+    }
+    return found->get<std::string>();
+  }
+  Result<Bytes> Size(const char* name) const {
+    const auto found = json_.find(name);
+    if (found == json_.end() || !found->is_number_integer() ||
+        (!found->is_number_unsigned() && found->get<int64_t>() < 0) ||
+        found->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+      return Damaged(
+          StrCat(where_, " lacks a whole number ", Quoted(name), " of bytes"));
+    }
+    return found->get<Bytes>();
+  }
+  Result<const Json*> Objects(const char* name) const {
+    const auto found = json_.find(name);
+    const bool is_list = found != json_.end() && found->is_array();
+    if (!is_list || !std::ranges::all_of(*found, [](const Json& each) {
+          return each.is_object();
+        })) {
+      return Damaged(StrCat(where_, " lacks a list of objects ", Quoted(name)));
+    }
+    return &*found;
+  }
+
+ private:
+  const Json& json_;
+  const std::string where_;
+};
+
+Result<LockedPhase> ReadPhase(const Json& json, const std::string& program) {
+  LockedPhase phase;
+  const Fields fields(json, StrCat("a phase of ", Quoted(program)));
+  STOWAGE_ASSIGN_OR_RETURN(phase.phase, fields.Text("phase"));
+  STOWAGE_ASSIGN_OR_RETURN(phase.peak, fields.Size("peak_bytes"));
+  STOWAGE_ASSIGN_OR_RETURN(const Json* live, fields.Objects("live"));
+  for (const Json& each : *live) {
+    const Fields buffer(each, StrCat("a buffer of ", Quoted(program)));
+    LockedBuffer read;
+    STOWAGE_ASSIGN_OR_RETURN(read.name, buffer.Text("name"));
+    STOWAGE_ASSIGN_OR_RETURN(read.bytes, buffer.Size("bytes"));
+    STOWAGE_ASSIGN_OR_RETURN(read.source, buffer.Text("source"));
+    phase.live.push_back(std::move(read));
+  }
+  return phase;
+}
+
+}  // namespace
+
+Result<MemoryLock> ParseMemoryLock(std::string_view text) {
+  if (const Status checked = CheckJsonText(text, kMaxLevels); !checked.ok()) {
+    return Damaged(StrCat("the file ", checked.error().message));
+  }
+  const Json json = Json::parse(text);
+  if (!json.is_object()) return Damaged("the file is no JSON object");
+  const Fields file(json, "the file");
+  STOWAGE_ASSIGN_OR_RETURN(const std::string format, file.Text("format"));
+  STOWAGE_ASSIGN_OR_RETURN(const Bytes version, file.Size("version"));
+  if (format != kFormat || version != kVersion) {
+    return Damaged(StrCat("the file is ", Quoted(format), " of version ",
+                          version, ", and ", Quoted(std::string(kFormat)),
+                          " of version ", kVersion, " is read"));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const Json* programs, file.Objects("programs"));
+  MemoryLock lock;
+  for (const Json& each : *programs) {
+    LockedProgram program;
+    const Fields fields(each, "a program");
+    STOWAGE_ASSIGN_OR_RETURN(program.name, fields.Text("name"));
+    if (Find(lock, program.name) != nullptr) {
+      return Damaged(
+          StrCat("the program ", Quoted(program.name), " is there twice"));
+    }
+    STOWAGE_ASSIGN_OR_RETURN(program.device, fields.Text("device"));
+    STOWAGE_ASSIGN_OR_RETURN(program.alignment, fields.Size("alignment"));
+    STOWAGE_ASSIGN_OR_RETURN(program.arena, fields.Size("arena_bytes"));
+    STOWAGE_ASSIGN_OR_RETURN(program.host, fields.Size("host_bytes"));
+    STOWAGE_ASSIGN_OR_RETURN(program.lower_bound,
+                             fields.Size("lower_bound_bytes"));
+    STOWAGE_ASSIGN_OR_RETURN(const Json* phases, fields.Objects("phases"));
+    for (const Json& phase : *phases) {
+      STOWAGE_ASSIGN_OR_RETURN(LockedPhase read,
+                               ReadPhase(phase, program.name));
+      program.phases.push_back(std::move(read));
+    }
+    lock.programs.push_back(std::move(program));
+  }
+  return lock;
+}
+
+}  // namespace stowage

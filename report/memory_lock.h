@@ -1,0 +1,87 @@
+#ifndef STOWAGE_REPORT_MEMORY_LOCK_H_
+#define STOWAGE_REPORT_MEMORY_LOCK_H_
+
+// A memory lock: what steps take, kept in a file beside the code that makes them, as a lock
+// of dependencies is. A change of the code that makes a step larger is found by comparing its
+// plan with the lock, and the buffers that grew are named with the line that made each.
+//
+//   MemoryLock lock = {.programs = {LockProgram("train", plan_file)}};
+//   std::string text = ToText(lock);                  // memory.lock
+//   Result<MemoryLock> locked = ParseMemoryLock(text);
+//   Result<MemoryChanges> changes = CompareLocks(*locked, lock);  // memory_changes.h
+//
+// The file is JSON with a line for each buffer, so that a review shows what changed:
+//
+//   {"format": "stowage-memory-lock", "version": 1, "programs": [
+//    {"name": "train", "device": "cpu, 2 threads", "alignment": 64,
+//     "arena_bytes": 528128, "host_bytes": 0, "lower_bound_bytes": 528128,
+//     "phases": [
+//      {"phase": "forward", "peak_bytes": 409600, "live": [
+//       {"name": "h", "bytes": 256, "source": "model.cc:12"}, ...]}, ...]}]}
+//
+// Scratch of kernels depends on the device and its threads: a plan file tells for which it
+// is, and plans for two of them are not compared.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ir/graph.h"
+#include "report/plan_json.h"
+
+namespace stowage {
+
+/// The phases of a step, in their order.
+inline constexpr Phase kLockedPhases[] = {Phase::kForward, Phase::kBackward,
+                                          Phase::kUpdate};
+
+struct LockedBuffer {
+  std::string name;
+  Bytes bytes = 0;
+  std::string source = {};  // "model.cc:12" of what made it; empty: not known
+
+  friend bool operator==(const LockedBuffer&, const LockedBuffer&) = default;
+};
+
+/// Where the step takes the most within a phase, and what is live there, by name.
+struct LockedPhase {
+  std::string phase;  // "forward", "backward", "update"
+  Bytes peak = 0;
+  std::vector<LockedBuffer> live = {};
+
+  friend bool operator==(const LockedPhase&, const LockedPhase&) = default;
+};
+
+struct LockedProgram {
+  std::string name;
+  std::string device = {};  // as PlanRequest::device
+  Bytes alignment = 0;
+  Bytes arena = 0, host = 0, lower_bound = 0;
+  std::vector<LockedPhase> phases = {};
+
+  friend bool operator==(const LockedProgram&, const LockedProgram&) = default;
+};
+
+struct MemoryLock {
+  std::vector<LockedProgram> programs = {};
+
+  friend bool operator==(const MemoryLock&, const MemoryLock&) = default;
+};
+
+/// The program of that name; null without one.
+const LockedProgram* Find(const MemoryLock& lock, std::string_view name);
+
+/// The figures of a plan. Linear in nodes, values and buffers, but for sorting.
+LockedProgram LockProgram(std::string name, const PlanFile& file);
+
+/// The file's contents, the same for the same lock, byte for byte.
+std::string ToText(const MemoryLock& lock);
+
+/// Reads what ToText wrote. Error kInvalidArgument: anything else, naming what is wrong.
+Result<MemoryLock> ParseMemoryLock(std::string_view text);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_REPORT_MEMORY_LOCK_H_
