@@ -17,6 +17,7 @@
 #include "report/report.h"
 #include "tools/frontier.h"
 #include "train/device.h"
+#include "train/find_largest.h"
 #include "train/plan_cache.h"
 
 namespace stowage::python {
@@ -455,6 +456,30 @@ void BindPlans(py::module_& module) {
   module.def(
       "format_bytes", [](Bytes bytes) { return FormatBytes(bytes); },
       py::arg("count"));
+  module.def(
+      "find_largest",
+      [](const py::function& need_of, Bytes budget, int64_t multiple,
+         const py::function& make) {
+        const Largest largest = ValueOf(FindLargest(
+            [&](int64_t value) -> Result<Bytes> {
+              const py::object need = need_of(value);
+              if (!py::isinstance<py::str>(need)) return need.cast<Bytes>();
+              return Error{ErrorCode::kInvalidArgument,
+                           need.cast<std::string>()};
+            },
+            budget, {.multiple = multiple}));
+        return make(largest.value, largest.need,
+                    largest.above ? py::cast(largest.above->value)
+                                  : py::object(py::none()),
+                    largest.above && largest.above->need.ok()
+                        ? py::cast(*largest.above->need)
+                        : py::object(py::none()),
+                    largest.above && !largest.above->need.ok()
+                        ? py::cast(largest.above->need.error().message)
+                        : py::object(py::none()));
+      },
+      py::arg("need_of"), py::arg("budget"), py::arg("multiple"),
+      py::arg("make"));
   module.def("plan_cache_folder", [] { return DefaultPlanCacheFolder(); });
   module.def("optimizers", &OptimizersDict);
 }

@@ -125,6 +125,7 @@ int main(int argc, char** argv) {
   tools::AddPack(program);
   tools::AddCheck(program);
   tools::AddReport(program);
+  tools::AddLock(program);
   tools::AddTokens(program);
   tools::AddExportOnnx(program);
   tools::AddModels(program);

@@ -2,6 +2,7 @@
 
 #include "planner/plan.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <iostream>
@@ -11,6 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/parallel.h"
+#include "base/run_files.h"
 #include "base/strings.h"
 #include "ir/canonicalize/canonicalize.h"
 #include "ir/text.h"
@@ -27,6 +31,7 @@
 #include "tools/options.h"
 #include "tools/progress.h"
 #include "train/device.h"
+#include "train/find_largest.h"
 #include "train/step_builder.h"
 #include "train/train.h"
 
@@ -34,6 +39,9 @@ namespace stowage::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// One that can be taken in several numbers of micro-batches, where none is known yet.
+constexpr int64_t kAnyBatch = 12;
 
 struct PlanFlags {
   ModelFlags model;
@@ -46,6 +54,7 @@ struct PlanFlags {
   bool train = false;
   bool pareto = false;
   bool fit_optimizer = false;
+  std::string max;  // a setting, whose largest value is looked for
   bool explain = false;
   bool list_params = false;
   bool traffic = false;
@@ -258,6 +267,22 @@ Result<PlannedStep> PlanSharded(Subject& subject) {
   }
 }
 
+// The smallest budget of the shardings to try.
+Result<Bytes> SmallestOfShardings(Subject& subject) {
+  STOWAGE_ASSIGN_OR_RETURN(Bytes smallest, subject.planner().SmallestBudget());
+  for (size_t i = 1; i < subject.ranks.shards.size(); ++i) {
+    TrainingSpec training = subject.training->spec();
+    training.ranks.shard = subject.ranks.shards[i];
+    DeviceNeeds device = training.planning.device;
+    Result<TrainingPlanner> next =
+        TrainingPlanner::Make(std::move(training), std::move(device));
+    if (!next.ok()) break;  // an optimizer that cannot be split
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes bytes, next->step().SmallestBudget());
+    smallest = std::min(smallest, bytes);
+  }
+  return smallest;
+}
+
 // What each pass of the planner did; none, where the plan was found in a cache.
 Json PassesJson(const std::vector<PassReport>& passes) {
   Json json = Json::array();
@@ -349,7 +374,113 @@ int RefusePlan(const PlanFlags& flags, Subject& subject, WorkProgress& progress,
   return Fail(all);
 }
 
-int RunPlan(const PlanFlags& flags) {
+// The setting that --max names.
+Result<std::optional<int64_t>*> SettingOf(const std::string& name,
+                                          ModelFlags* flags) {
+  if (name == "batch") return &flags->batch;
+  if (name == "seq") return &flags->seq;
+  if (name == "lora-rank") return &flags->lora_rank;
+  return InvalidArgumentError("[max] there is no setting ", Quoted(name),
+                              "; expected batch, seq or lora-rank");
+}
+
+// The step of the largest value, of what --max names, that fits the budget.
+Result<Largest> ReadLargest(const PlanOptions& options,
+                            const std::function<void()>& on_choice,
+                            PlanFlags* flags, std::optional<Subject>* subject) {
+  ModelFlags& model = flags->model;
+  STOWAGE_ASSIGN_OR_RETURN(std::optional<int64_t>* const setting,
+                           SettingOf(flags->max, &model));
+  if (*setting) {
+    return InvalidArgumentError("[max] --", flags->max, " ", **setting,
+                                " is given, and --max ", flags->max,
+                                " looks for it; leave one of them out");
+  }
+  if (model.budget.empty()) {
+    return InvalidArgumentError("[max] nothing bounds the ", flags->max,
+                                "; give --budget");
+  }
+  if (flags->max != "batch" && model.model.empty()) {
+    return InvalidArgumentError("[max] --max ", flags->max,
+                                " applies where --model is given; give batch");
+  }
+  LargestOptions search;
+  if (flags->max == "batch") {
+    // In micro-batches any batch fits.
+    if (model.fit.empty() && model.micro_batches.empty()) {
+      model.micro_batches = "1";
+      const bool chooses = std::ranges::any_of(
+          model.optimizations,
+          [](const auto& choice) { return !choice.second.empty(); });
+      if (!chooses) model.fit = "recompute,offload";
+    }
+    STOWAGE_ASSIGN_OR_RETURN(const MemoryOptimizations optimizations,
+                             ReadOptimizations(model, kAnyBatch));
+    if (optimizations.micro_batches.size() > 1) {
+      return InvalidArgumentError(
+          "[max] in micro-batches that the planner chooses, any batch fits; "
+          "give --micro-batches a number, by default 1, or --fit "
+          "recompute,offload");
+    }
+    search.multiple = optimizations.micro_batches.front();
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> budget,
+                           ParseSizeOption("budget", model.budget));
+  const auto need_of = [&](int64_t value) -> Result<Bytes> {
+    *setting = value;
+    STOWAGE_ASSIGN_OR_RETURN(Subject asked,
+                             ReadSubject(*flags, options, on_choice));
+    const Result<Bytes> need = SmallestOfShardings(asked);
+    // Those that fit are larger and larger.
+    if (need.ok() && *need <= *budget) subject->emplace(std::move(asked));
+    return need;
+  };
+  return FindLargest(need_of, *budget, search);
+}
+
+std::string LargestText(const std::string& name, const Largest& largest) {
+  std::string text =
+      StrCat("the largest ", name, " that fits is ", largest.value);
+  if (const auto& above = largest.above) {
+    text +=
+        above->need.ok()
+            ? StrCat("; ", above->value, " needs ", FormatBytes(*above->need),
+                     " (", *above->need, " bytes)")
+            : StrCat("; ", above->value, " is refused: ",
+                     WithoutControls(above->need.error().message));
+  }
+  return text + "\n\n";
+}
+
+Json LargestJson(const std::string& name, const Largest& largest) {
+  Json json = {
+      {"setting", name},         {"value", largest.value},
+      {"next", nullptr},         {"next_minimum_budget_bytes", nullptr},
+      {"next_refusal", nullptr}, {"plans", largest.plans}};
+  if (const auto& above = largest.above) {
+    json["next"] = above->value;
+    if (above->need.ok()) {
+      json["next_minimum_budget_bytes"] = *above->need;
+    } else {
+      json["next_refusal"] = above->need.error().message;
+    }
+  }
+  return json;
+}
+
+// The device whose scratch is planned, with its threads.
+std::string DeviceText(const PlanFlags& flags, DType dtype) {
+  const bool is_gpu =
+      flags.device == "cuda" ||
+      (flags.device.empty() && (dtype == DType::kF16 || dtype == DType::kBF16));
+  if (is_gpu) return "cuda";
+  const int threads = flags.model.threads > 0
+                          ? flags.model.threads
+                          : static_cast<int>(ParallelParts());
+  return StrCat("cpu, ", threads, threads == 1 ? " thread" : " threads");
+}
+
+int RunPlan(PlanFlags flags) {
   const int given = !flags.graph.empty() + !flags.model.model.empty() +
                     !flags.onnx.file.empty();
   if (given != 1) {
@@ -381,6 +512,11 @@ int RunPlan(const PlanFlags& flags) {
     return kExitDone;
   }
   const bool counts_traffic = flags.traffic || rates;
+  // Before any file is claimed: a folder that is made later would take its place.
+  if (!flags.model.plan_cache.empty()) {
+    const Status noted = NoteFolder(flags.model.plan_cache);
+    if (!noted.ok()) return Fail(noted.error());
+  }
   const Status tried = TryOutputs(
       {{"output", flags.output}, {"svg", flags.svg}, {"html", flags.html}},
       {{"graph", flags.graph},
@@ -391,12 +527,21 @@ int RunPlan(const PlanFlags& flags) {
   std::function<void()> on_choice;
   const std::shared_ptr<WorkProgress> progress =
       WorkProgress::OfPlanning(&on_choice);
+  const PlanOptions options = {.packer = packer->packer,
+                               .deadline = packer->deadline,
+                               .device = *device};
+  std::optional<Largest> largest;
+  std::optional<Subject> of_largest;
+  if (!flags.max.empty()) {
+    Result<Largest> found =
+        ReadLargest(options, on_choice, &flags, &of_largest);
+    progress->Clear();
+    if (!found.ok()) return Fail(found.error());
+    largest = *std::move(found);
+  }
   Result<Subject>& subject =
-      UntilExit(ReadSubject(flags,
-                            {.packer = packer->packer,
-                             .deadline = packer->deadline,
-                             .device = *device},
-                            on_choice));
+      UntilExit(of_largest ? Result<Subject>(*std::move(of_largest))
+                           : ReadSubject(flags, options, on_choice));
   if (!subject.ok()) return Fail(subject.error());
   const std::optional<OpTimes> times = subject->planner().question().op_times;
   const std::optional<Bytes> budget = subject->planner().question().budget;
@@ -441,7 +586,8 @@ int RunPlan(const PlanFlags& flags) {
         PlanToJson(
             step.plan, step.graph,
             {.budget = budget,
-             .optimizations = ToText(planner.question().fit.optimizations)}));
+             .optimizations = ToText(planner.question().fit.optimizations),
+             .device = DeviceText(flags, *dtype)}));
     if (!written.ok()) return Fail(written.error());
   }
   const Report& report = UntilExit(MakeReport(step.graph, step.plan));
@@ -462,6 +608,7 @@ int RunPlan(const PlanFlags& flags) {
   if (flags.json) {
     Json json = Describe(*subject, step, *predicted, report);
     json["minimum_budget_bytes"] = *smallest;
+    if (largest) json["largest"] = LargestJson(flags.max, *largest);
     if (flags.explain) json["passes"] = PassesJson(step.passes);
     if (subject->canonical) {
       json["canonical"] = CanonicalJson(*subject->canonical);
@@ -475,6 +622,7 @@ int RunPlan(const PlanFlags& flags) {
     PrintJson(json);
     return kExitDone;
   }
+  if (largest) std::cout << LargestText(flags.max, *largest);
   std::cout << ToText(report);
   if (step.order_bound) {
     std::cout << "\nno order of the nodes needs less than "
@@ -547,12 +695,18 @@ void AddPlan(Program& program) {
                   "Print what the step takes with each optimizer, and whether "
                   "it fits the budget, instead of a plan; it chooses none");
   options.Exclude("--fit-optimizer", "--pareto");
-  options.Add("--svg", &flags->svg,
-              "Write an SVG image to this file: of the plan, or of what "
-              "--pareto prints");
-  options.Add("--html", &flags->html,
-              "Write the plan to this file as a page to zoom, search "
-              "and pin in");
+  options.Add("--max", &flags->max,
+              "Plan the largest batch, seq or lora-rank that fits the budget, "
+              "and say why one more does not");
+  for (const char* const of_given : {"--pareto", "--fit-optimizer"}) {
+    options.Exclude("--max", of_given);
+  }
+  options.AddOutput("--svg", &flags->svg,
+                    "Write an SVG image to this file: of the plan, or of what "
+                    "--pareto prints");
+  options.AddOutput("--html", &flags->html,
+                    "Write the plan to this file as a page to zoom, search "
+                    "and pin in");
   options.AddFlag("--explain", &flags->explain,
                   "List the planner's passes: what each did, the arena after "
                   "it, and how long it took; of an ONNX file also which "
@@ -567,8 +721,8 @@ void AddPlan(Program& program) {
               "And how long that takes at least: on a100, h100, h200, rtx4090 "
               "or rtx5090, or at GB/s:GFLOP/s");
   options.AddFlag("--json", &flags->json, "Print one JSON object");
-  options.Add("-o,--output", &flags->output,
-              "Write the plan and its graph to this file");
+  options.AddOutput("-o,--output", &flags->output,
+                    "Write the plan and its graph to this file");
   for (const char* const of_plan :
        {"--output", "--html", "--explain", "--traffic", "--roofline"}) {
     options.Exclude("--pareto", of_plan);
@@ -579,9 +733,11 @@ void AddPlan(Program& program) {
        {"--pareto", "--fit-optimizer", "--svg", "--budget", "--fit",
         "--recompute", "--offload", "--order", "--micro-batches", "--op-times",
         "--packer", "--time-limit", "--ranks", "--threads", "--plan-cache",
-        "--no-plan-cache"}) {
+        "--no-plan-cache", "--max"}) {
     options.Exclude("--list-params", other);
   }
+  // It is of every budget.
+  options.Exclude("--pareto", "--budget");
   for (const char* const of_one :
        {"--svg", "--optimizer", "--weight-decay", "--momentum"}) {
     options.Exclude("--fit-optimizer", of_one);
@@ -590,7 +746,7 @@ void AddPlan(Program& program) {
   options.ApplyTo({"--onnx"}, {"--dim", "--shape", "--loss", "--stand-ins",
                                "--trainable", "--list-params"});
   options.ApplyTo({"--loss"}, {"--freeze"});
-  options.ApplyTo({"--model", "--onnx"}, {"--batch"});
+  options.ApplyTo({"--model", "--onnx"}, {"--batch", "--max"});
   options.ApplyTo({"--model", "--loss"}, OptionsOfTraining());
   options.OnRun([flags] { return RunPlan(*flags); });
 }

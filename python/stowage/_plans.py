@@ -9,14 +9,14 @@ import math
 import numbers
 import os
 import pathlib
-from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Literal, Mapping, Optional,
-                    Sequence, Union)
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Literal, Mapping,
+                    NamedTuple, Optional, Sequence, Union)
 
 from stowage import _core
 from stowage._former_names import FORMER_CHOICES, FORMER_FIGURES, takes_former_names
 from stowage._models import ModelLike, model as make_model, whole_number
 from stowage._optimizers import Chosen, Group, OptimizerLike, choose, real_number
-from stowage.errors import FileError, InvalidArgument, StowageError
+from stowage.errors import FileError, InvalidArgument, StowageError, Unsupported
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -192,6 +192,20 @@ class Comparison:
         return framed(self.page)
 
 
+class Largest(NamedTuple):
+    """The largest value of a setting that fits a budget."""
+
+    value: int
+    #: The smallest budget that it fits.
+    need_bytes: int
+    #: The next value, which does not fit; None where there is none to ask for.
+    next: Optional[int]
+    #: The smallest budget of that one; None where the model does not take it.
+    next_need_bytes: Optional[int]
+    #: Why the model does not take it, else None.
+    next_refusal: Optional[str]
+
+
 class Plan:
     """A planned training step. All sizes are bytes.
 
@@ -203,6 +217,9 @@ class Plan:
     def __init__(self, core: _core.Plan) -> None:
         self._core = core
         self._figures: Dict[str, Any] = json.loads(core.figures())
+        # Plans as it was planned, but for what it is given; and what it was given.
+        self._again: Optional[Callable[..., "Plan"]] = None
+        self._given: Dict[str, Any] = {}
 
     @property
     def figures(self) -> Dict[str, Any]:
@@ -281,6 +298,40 @@ class Plan:
         """The smallest budget that these optimizations do not refuse. Looked for when it is asked
         for, which takes about as long as the plan did."""
         return self._core.smallest_budget()
+
+    def largest(self, setting: str = "batch", budget: Size = None) -> Largest:
+        """The largest batch, or another whole number of the model's options as "seq", whose
+        step fits `budget`, by default this plan's; all else as this was planned.
+
+        Found by a handful of plans. The batch is taken whole, or in as many micro-batches as
+        `optimizations` say: in micro-batches that the planner chooses any would fit. Raises
+        BudgetTooSmall where the least does not fit, and InvalidArgument."""
+        if self._again is None:
+            raise InvalidArgument("[largest] this is the plan of a trainer; give one of "
+                                  "stowage.plan(...), which says how to plan again")
+        most = size_in_bytes(budget) if budget is not None else self.budget_bytes
+        if most is None:
+            raise InvalidArgument(f"[largest] nothing bounds the {setting}; give a budget")
+        again, multiple = self._again, 1
+        changes: Dict[str, Any] = {"budget": None}
+        if setting == "batch":
+            given = self._given["optimizations"]
+            if given == "auto":
+                changes["optimizations"] = {"recompute": "auto", "offload": "auto"}
+            elif given != "none":
+                if given.get("micro_batches") == "auto":
+                    raise InvalidArgument("[largest] in micro-batches that the planner chooses, "
+                                          "any batch fits; give a number of micro_batches")
+                multiple = int(given.get("micro_batches", 1))
+
+        def need_of(value: int) -> Union[int, str]:
+            try:
+                return again(**{**changes, setting: value}).smallest_budget_bytes
+            except (InvalidArgument, Unsupported) as error:
+                return str(error)
+
+        found: Largest = _core.find_largest(need_of, most, multiple, Largest)
+        return found
 
     def __getattr__(self, name: str) -> Any:
         if name in FORMER_FIGURES:
@@ -409,5 +460,18 @@ def plan(
     if name == "auto":
         name = _core.open_device(device, dtype, threads).name
     planned = Plan(make_core_plan(made, request, name, dtype, threads))
+    planned._given = {"optimizations": optimizations}
+
+    def again(**changes: Any) -> Plan:
+        given: Dict[str, Any] = {
+            "batch": batch, "budget": budget, "optimizations": optimizations,
+            "recompute_keep": recompute_keep, "recompute_always": recompute_always,
+            "optimizer": optimizer, "momentum": momentum, "weight_decay": weight_decay,
+            "groups": groups, "freeze": freeze, "clip_norm": clip_norm,
+            "loss_scale": loss_scale, "allow_batch_change": allow_batch_change,
+            "plan_cache": plan_cache, "device": device, "threads": threads, **options}
+        return plan(model, **{**given, **changes})
+
+    planned._again = again
     log_plan(planned)
     return planned

@@ -40,6 +40,39 @@ class PlansTest(support.TestCase):
         self.assertEqual(self.plan(budget=small.smallest_budget_bytes).arena_bytes,
                          small.smallest_budget_bytes)
 
+    def test_the_largest_batch_that_fits_is_that_of_trying_all(self):
+        for optimizations in ("none", {"recompute": "auto"}):
+            budget = self.plan().arena_bytes * 5 // 4
+            plan = self.plan(budget=budget, optimizations=optimizations)
+            largest = plan.largest()
+
+            def fits(batch):
+                try:
+                    stowage.plan("gpt-nano", batch, budget, optimizations, device="cpu",
+                                 threads=1, seq=16)
+                except stowage.BudgetTooSmall:
+                    return False
+                return True
+
+            self.assertGreater(largest.value, 8)
+            self.assertTrue(fits(largest.value))
+            self.assertFalse(fits(largest.value + 1))
+            self.assertLessEqual(largest.need_bytes, budget)
+            self.assertEqual(largest.next, largest.value + 1)
+            self.assertGreater(largest.next_need_bytes, budget)
+            self.assertIsNone(largest.next_refusal)
+        # A budget of its own, and a bound that is the model's.
+        longest = plan.largest("seq", budget="1GB")
+        self.assertEqual((longest.value, longest.next_need_bytes), (256, None))
+        self.assertIn("out of range", longest.next_refusal)
+        # In equal micro-batches.
+        split = self.plan(budget=budget, optimizations={"micro_batches": 4})
+        self.assertEqual(split.largest().value % 4, 0)
+        self.raises(stowage.InvalidArgument, "any batch fits", self.plan(
+            optimizations={"micro_batches": "auto"}, budget=budget).largest)
+        self.raises(stowage.InvalidArgument, "nothing bounds the batch", self.plan().largest)
+        self.raises(stowage.BudgetTooSmall, "the least, needs", plan.largest, budget=1000)
+
     def test_optimizations_by_name(self):
         budget = self.plan(seq=64).arena_bytes * 7 // 10
         micro_batches = self.plan(seq=64, budget=budget, optimizations={"micro_batches": 8})

@@ -94,6 +94,7 @@ const std::map<std::string, Words>& Values() {
       {"--model", {"mlp"}},
       {"--momentum", {"0.3"}},
       {"--no-decay", {"*"}},
+      {"--max", {"batch", "--budget", "300MB"}},
       {"--no-plan-cache", {}},
       {"--offload", {"auto"}},
       {"--on-nonfinite", {"skip"}},

@@ -415,6 +415,87 @@ TEST_CASE("a budget by itself makes the step fit, and --fit narrows by what") {
                 too_small.err);
 }
 
+TEST_CASE("--max plans the largest setting that fits, and says why not more") {
+  const auto with = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"plan", "--model", "gpt-nano",
+                                          "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunStowage(arguments);
+  };
+  const auto fits = [&](std::vector<std::string> more, const char* option,
+                        int64_t value) {
+    more.insert(more.end(), {option, StrCat(value)});
+    return with(more).exit_code == 0;
+  };
+  struct Row {
+    const char *setting, *option;
+    std::vector<std::string> others;
+  };
+  const Row rows[] = {
+      {"batch",
+       "--batch",
+       {"--seq", "16", "--fit", "none", "--budget", "14MB"}},
+      {"batch",
+       "--batch",
+       {"--seq", "16", "--fit", "recompute,offload", "--budget", "6MB"}},
+      {"seq", "--seq", {"--batch", "2", "--fit", "none", "--budget", "14MB"}},
+      {"lora-rank",
+       "--lora-rank",
+       {"--batch", "2", "--seq", "16", "--fit", "none", "--budget", "8MB"}},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(std::string(row.setting));
+    std::vector<std::string> arguments = row.others;
+    arguments.insert(arguments.end(), {"--max", row.setting});
+    const Outcome outcome = with(arguments);
+    REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
+    const Json plan = Json::parse(outcome.out);
+    CHECK(plan["fits"] == true);
+    CHECK(plan["largest"]["setting"] == row.setting);
+    const auto value = plan["largest"]["value"].get<int64_t>();
+    CHECK(value > 1);
+    if (row.setting != std::string("lora-rank")) {
+      CHECK(plan[row.setting] == value);
+    }
+    CHECK(fits(row.others, row.option, value));
+    CHECK_FALSE(fits(row.others, row.option, value + 1));
+    CHECK(plan["largest"]["next"] == value + 1);
+    std::vector<std::string> next = row.others;
+    next.insert(next.end(), {row.option, StrCat(value + 1)});
+    CHECK(Json::parse(with(next).out)["minimum_budget_bytes"] ==
+          plan["largest"]["next_minimum_budget_bytes"]);
+  }
+  // Beyond what the model takes there is no budget to name.
+  const Outcome whole =
+      with({"--max", "seq", "--batch", "1", "--budget", "1GB"});
+  REQUIRE(whole.exit_code == 0);
+  CHECK(Json::parse(whole.out)["largest"]["value"] == 256);
+  CHECK(
+      Json::parse(whole.out)["largest"]["next_refusal"].get<std::string>().find(
+          "out of range") != std::string::npos);
+  // In micro-batches of one size.
+  const Outcome split = with({"--max", "batch", "--seq", "16", "--budget",
+                              "16MB", "--micro-batches", "3"});
+  REQUIRE(split.exit_code == 0);
+  CHECK(Json::parse(split.out)["largest"]["value"].get<int64_t>() % 3 == 0);
+  const std::pair<std::vector<std::string>, const char*> refused[] = {
+      {{"--max", "depth", "--budget", "9MB"}, "there is no setting \"depth\""},
+      {{"--max", "batch"}, "nothing bounds the batch; give --budget"},
+      {{"--max", "seq", "--seq", "8", "--budget", "9MB"},
+       "--seq 8 is given, and --max seq looks for it"},
+      {{"--max", "batch", "--batch", "4", "--budget", "9MB"},
+       "--batch 4 is given, and --max batch looks for it"},
+      {{"--max", "batch", "--fit", "auto", "--budget", "9MB"},
+       "any batch fits; give --micro-batches a number"},
+      {{"--max", "batch", "--budget", "1MB"}, "[largest] 1, the least, needs "},
+  };
+  for (const auto& [more, message] : refused) {
+    const Outcome outcome = with(more);
+    CHECK(outcome.exit_code != 0);
+    CHECK_MESSAGE(outcome.err.find(message) != std::string::npos, outcome.err);
+  }
+}
+
 TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {
   const Outcome outcome =
       RunStowage({"plan", "--model", "gpt-nano", "--batch", "4", "--seq", "32",

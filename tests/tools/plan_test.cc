@@ -402,6 +402,7 @@ TEST_CASE("a graph in its text form is planned as it will run") {
 TEST_CASE("bad input exits 2 and says what is wrong") {
   const std::string empty = WriteTemp("empty", "");
   const std::string cut = WriteTemp("cut.plan", "{\"format\": \"stowage-");
+  const std::string folder = TempPath("plans-or-a-plan");
   struct Row {
     std::vector<std::string> arguments;
     std::string message;
@@ -425,6 +426,19 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {{"plan", "--model", "mlp", "--fit", "recompute,offlod"},
        "[fit] there is no \"offlod\"; expected none, or a list of auto, "
        "recompute, micro-batches, offload and order"},
+      {{"plan", "--model", "mlp", "--fit", "none", "--recompute", "auto"},
+       "[fit] --fit none allows no memory optimization, and --recompute auto "
+       "asks for one; leave one of them out"},
+      {{"plan", "--model", "mlp", "--fit", "none", "--micro-batches", "auto"},
+       "[fit] --fit none allows no memory optimization, and --micro-batches "
+       "auto"},
+      {{"plan", "--model", "mlp", "--svg", "a.svg", "--svg", "b.svg"},
+       "--svg is given as \"a.svg\" and as \"b.svg\", and one of them is "
+       "written; give it once"},
+      {{"plan", "--model", "mlp", "-o", "a.plan", "--output=b.plan"},
+       "--output is given as \"a.plan\" and as \"b.plan\""},
+      {{"plan", "--model", "mlp", "--plan-cache", folder, "-o", folder},
+       "[file] "},
       {{"plan", "--graph", empty, "--fit", "micro-batches"},
        "[micro-batches] a graph from a file is planned as it is"},
       {{"plan", "--model", "mlp", "--batch", "0"},
