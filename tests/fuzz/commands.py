@@ -101,6 +101,7 @@ class Commands:
                   "tokenizer.json", "--seq", "16", "--batch", "2", "--steps", "1", "--sample", "0",
                   "--device", "cpu", "--save-adapter", "adapter")
         self.must("plan", "--model", "mlp", "--batch", "8", "-o", "step.plan")
+        self.must("lock", "write", "memory.lock", "train=step.plan")
         self.must("time", "--model", "mlp", "--data", "digits.csv", "--batch", "8", "--steps", "1",
                   "--device", "cpu", "-o", "op.times")
         (self.folder / "graph.ir").write_text(
@@ -138,6 +139,7 @@ def subjects():
                  "--device", "cpu", "-o", "new.times"],
         "pack": ["pack", "pack.csv"],
         "check": ["check", "step.plan"],
+        "lock": ["lock", "check", "memory.lock", "train=step.plan"],
         "report": ["report", "step.plan"],
         "export-onnx": ["export-onnx", "--onnx", "net.onnx", "--checkpoint", "net.st", "-o",
                         "new.onnx"],
@@ -252,7 +254,8 @@ def damaged(data, draw):
 READERS = {
     "digits.csv": ["train mlp"], "text.txt": ["train text", "finetune", "tokens"],
     "net.onnx": ["plan onnx", "train onnx", "export-onnx"], "net.npz": ["train onnx"],
-    "graph.ir": ["plan graph"], "step.plan": ["check", "report"],
+    "graph.ir": ["plan graph"], "step.plan": ["check", "report", "lock"],
+    "memory.lock": ["lock"],
     "tokenizer.json": ["tokens", "finetune"], "pack.csv": ["pack"], "llama.gguf": ["finetune"],
     "chats.jsonl": ["finetune folder"], "llama/config.json": ["finetune folder"],
     "net.st": ["export-onnx"], "run.st": [["train mlp", "--resume", "run.st"]],
