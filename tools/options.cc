@@ -31,7 +31,8 @@ namespace {
 void WaitForFirstRank() {
   const Result<cluster::Launch> launch = cluster::ReadLaunch();
   if (!launch.ok() || launch->rank == 0) return;
-  std::this_thread::sleep_for(std::chrono::seconds(5));
+  // On a machine that is busy it takes seconds to do so.
+  std::this_thread::sleep_for(std::chrono::seconds(15));
   std::cerr << "rank " << launch->rank << ": ";
 }
 
