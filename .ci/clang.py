@@ -41,6 +41,9 @@ def command_lines(targets, options, root):
     for action in found.get("actions", []):
         arguments = action["arguments"]
         source = arguments[arguments.index("-c") + 1]
+        # Kernels for another CPU target (cpu/cpu_target.bzl): read once is enough.
+        if any(each.startswith("-DSTOWAGE_CPU_KERNEL_TABLE") for each in arguments):
+            continue
         if source.endswith(".unity.cc"):  # unity_library.bzl
             with open(os.path.join(root, source), encoding="utf-8") as file:
                 members = re.findall(r'^#line 1 "(.*)"$', file.read(), re.MULTILINE)

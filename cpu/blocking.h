@@ -18,6 +18,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -64,7 +65,7 @@ inline constexpr int64_t kMinTrialWork = int64_t{1} << 20;
 // nothing to others. Since no choice shows in a bit, a file that cannot be read or written
 // is no reason to stop: shapes are timed for this autotuner alone then.
 //
-//   BlockingAutotuner autotuner = BlockingAutotuner::Open(folder);
+//   BlockingAutotuner autotuner = BlockingAutotuner::Open(folder, "AVX2");
 //   const Blocking blocking = autotuner.Choose(trial, pool);
 //   if (!autotuner.note().empty()) std::cerr << autotuner.note() << '\n';
 
@@ -75,8 +76,10 @@ class BlockingAutotuner {
   /// By the system's clock.
   static double Seconds(const std::function<void()>& run);
 
-  /// Reads what is kept in `folder`, which need not be there.
+  /// Reads what is kept in `folder`, which need not be there, for kernels that compute by
+  /// the vector extension `vectors` (KernelTable).
   static BlockingAutotuner Open(const std::string& folder,
+                                std::string_view vectors,
                                 Stopwatch stopwatch = Seconds);
 
   /// What was chosen for the trial's key, is kept for it, or is the fastest, which is kept

@@ -25,16 +25,6 @@ constexpr ChoicesKind kKind = {.room = "cpu",
 // Another one wherever a candidate means something else, or its times may be others.
 constexpr std::string_view kLoops = "loops 1";
 
-#if defined(__AVX512F__)
-constexpr std::string_view kVectors = "AVX-512";
-#elif defined(__AVX2__) && defined(__FMA__)
-constexpr std::string_view kVectors = "AVX2";
-#elif defined(__aarch64__)
-constexpr std::string_view kVectors = "NEON";
-#else
-constexpr std::string_view kVectors = "SSE";
-#endif
-
 // As Linux calls it; where it has no name for it, choices are of "a processor".
 std::string ProcessorName() {
   std::ifstream info("/proc/cpuinfo");
@@ -73,10 +63,11 @@ double BlockingAutotuner::Seconds(const std::function<void()>& run) {
 }
 
 BlockingAutotuner BlockingAutotuner::Open(const std::string& folder,
+                                          std::string_view vectors,
                                           Stopwatch stopwatch) {
   BlockingAutotuner autotuner(std::move(stopwatch));
   Result<AutotuneCache> kept =
-      AutotuneCache::Open(folder, kKind, {ProcessorName(), kVectors, kLoops});
+      AutotuneCache::Open(folder, kKind, {ProcessorName(), vectors, kLoops});
   if (kept.ok()) {
     autotuner.kept_ = *std::move(kept);
   } else {

@@ -8,6 +8,7 @@
 
 #include "cpu/cpu_backend.h"  // IWYU pragma: export
 #include "cpu/kernel.h"       // IWYU pragma: export
+#include "cpu/targets.h"      // IWYU pragma: export
 #include "cpu/thread_pool.h"  // IWYU pragma: export
 
 #endif  // STOWAGE_CPU_CPU_H_

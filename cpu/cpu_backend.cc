@@ -14,6 +14,7 @@
 #include "cpu/blocking.h"
 #include "cpu/exchange_thread.h"
 #include "cpu/kernel.h"
+#include "cpu/targets.h"
 #include "cpu/thread_pool.h"
 #include "ir/fused.h"
 #include "ir/layout.h"
@@ -56,7 +57,10 @@ class CpuExecutable final : public Executable {
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const CpuOptions& options)
-      : pool_(options.threads),
+      : target_(cpu::FindCpuTarget(options.target)),
+        kernels_(target_.ok() ? *(*target_)->kernels
+                              : *cpu::RunningCpuTarget().kernels),
+        pool_(options.threads),
         ranks_(options.collectives != nullptr ? options.collectives
                                               : &one_rank_),
         check_(options.check),
@@ -79,7 +83,7 @@ class CpuBackend final : public Backend {
     return {.elementwise = MayBeFused, .products = true};
   }
   Bytes Workspace(const Graph& graph, const Node& node) const override {
-    const auto workspace = cpu::KernelOf(graph, node).workspace;
+    const auto workspace = cpu::KernelOf(graph, node, kernels_).workspace;
     if (workspace == nullptr) return 0;
     // What has no kernel needs no scratch; Bind refuses it.
     if (!cpu::Supports(graph, node).ok()) return 0;
@@ -93,6 +97,7 @@ class CpuBackend final : public Backend {
   }
 
   Status Supports(const Graph& graph) const override {
+    if (!target_.ok()) return target_.error();
     for (const Node& node : graph.nodes()) {
       STOWAGE_RETURN_IF_ERROR(cpu::Supports(graph, node));
     }
@@ -140,7 +145,8 @@ class CpuBackend final : public Backend {
                           cpu::kWorkspaceAlignment, " or a multiple of it")};
     }
     auto executable = std::make_unique<CpuExecutable>(
-        program, cpu::RunsWith{.pool = &pool_,
+        program, cpu::RunsWith{.kernels = &kernels_,
+                               .pool = &pool_,
                                .ranks = ranks_,
                                .exchanges = exchanges_.get(),
                                .check = check_});
@@ -151,7 +157,8 @@ class CpuBackend final : public Backend {
  private:
   void ChooseBlockings(CpuExecutable& executable) {
     if (!blockings_) {
-      blockings_ = cpu::BlockingAutotuner::Open(blocking_folder_);
+      blockings_ =
+          cpu::BlockingAutotuner::Open(blocking_folder_, kernels_.vectors);
     }
     executable.ChooseBlockings(*blockings_);
     ReturnFreeMemory();  // of trials
@@ -175,6 +182,8 @@ class CpuBackend final : public Backend {
     return static_cast<std::byte*>(block);
   }
 
+  const Result<const cpu::CpuTarget*> target_;
+  const cpu::KernelTable& kernels_;
   cpu::ThreadPool pool_;
   OneRank one_rank_;
   Collectives* const ranks_;

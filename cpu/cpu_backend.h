@@ -22,6 +22,10 @@ struct CpuOptions {
   /// Looks at every result for NaN and infinity, and ends the step with kNonFinite
   /// at the first; slow. For finding what diverges.
   bool check = false;
+  /// The CPU target whose kernels it plans and runs with (cpu/targets.h); empty: that of
+  /// this process. An unknown target, or one that this processor cannot run, is an error
+  /// that Supports and Bind return for every graph.
+  std::string target = {};
   /// What joins this rank to the others of a step; null: there is one rank. Must
   /// outlive the backend.
   Collectives* collectives = nullptr;

@@ -159,7 +159,8 @@ LaunchList::LaunchList(const Graph& graph, std::span<const Launch> launches,
   in_bodies.exchanges = nullptr;
   kernels_.reserve(launches.size());
   for (size_t i = 0; i < launches.size(); ++i) {
-    kernels_.push_back(KernelOf(graph, graph.node(launches[i].node)));
+    kernels_.push_back(
+        KernelOf(graph, graph.node(launches[i].node), *with.kernels));
     const ControlFlow* const control = launches[i].control;
     if (control == nullptr) continue;
     for (size_t b = 0; b < control->num_bodies(); ++b) {

@@ -87,11 +87,12 @@ std::vector<size_t> ExchangesToLand(const Graph& graph,
 // Exchanges between ranks are begun in their order and run beside the launches behind
 // them, but for those that must wait (cpu/exchange_thread.h): bits are the same.
 //
-//   LaunchList list(graph, launches, {.pool = &pool, .ranks = &ranks});
+//   LaunchList list(graph, launches, {.kernels = &kernels, .pool = &pool, .ranks = &ranks});
 //   StepCode code = list.Run(0, launches.size(), &failed);
 
 /// What launches run with; all must outlive the list.
 struct RunsWith {
+  const KernelTable* kernels = nullptr;
   ThreadPool* pool = nullptr;
   Collectives* ranks = nullptr;
   /// Null: nothing runs beside an exchange.

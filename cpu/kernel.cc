@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "cpu/kernels/dispatch.h"
+#include "cpu/targets.h"
 #include "cpu/widened.h"
 #include "ir/bodies.h"
 #include "ir/custom_op.h"
@@ -11,12 +12,6 @@
 
 namespace stowage::cpu {
 namespace {
-
-constexpr const CpuKernel* kKernels[] = {
-#define STOWAGE_OP(kind, name) &kernels::kind,
-#include "ir/ops.def"
-#undef STOWAGE_OP
-};
 
 constinit std::array<CpuKernel, kMaxCustomOps> custom_kernels;
 
@@ -28,9 +23,13 @@ Status DefineKernel(OpKind op, const CpuKernel& kernel) {
   return {};
 }
 
-const CpuKernel& GetKernel(OpKind op) {
+const CpuKernel& GetKernel(OpKind op, const KernelTable& table) {
   if (const auto index = CustomIndex(op)) return custom_kernels[*index];
-  return *kKernels[static_cast<size_t>(op)];
+  return *table.of_op[static_cast<size_t>(op)];
+}
+
+const CpuKernel& GetKernel(OpKind op) {
+  return GetKernel(op, *RunningCpuTarget().kernels);
 }
 
 bool Takes(const CpuKernel& kernel, const OpArgs& args) {
@@ -38,8 +37,13 @@ bool Takes(const CpuKernel& kernel, const OpArgs& args) {
   return args.count() == 0 || IsComputedFloat(args.type(0).dtype);
 }
 
+const CpuKernel& KernelOf(const Graph& graph, const Node& node,
+                          const KernelTable& table) {
+  return RunsWidened(graph, node) ? *table.widened : GetKernel(node.op, table);
+}
+
 const CpuKernel& KernelOf(const Graph& graph, const Node& node) {
-  return RunsWidened(graph, node) ? kWidened : GetKernel(node.op);
+  return KernelOf(graph, node, *RunningCpuTarget().kernels);
 }
 
 Status Supports(const Graph& graph, const Node& node) {

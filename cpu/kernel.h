@@ -12,15 +12,18 @@
 // it asks for here.
 //
 // Kernels compute in f32 and f64; what has f16 or bf16 operands runs in f32, by the
-// same kernels (cpu/widened.h).
+// same kernels (cpu/widened.h). They are compiled once for each CPU target of the build
+// (cpu/targets.h), which gives a table of them for each.
 //
 //   const CpuKernel& kernel = KernelOf(graph, node);
 //   StepCode code = kernel.run(launch, pool);
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -87,7 +90,21 @@ StepCode RunByDefault(const Launch& launch, ThreadPool& pool) noexcept {
 /// Where workspaces must start: a cache line.
 inline constexpr Bytes kWorkspaceAlignment = 64;
 
-/// The kernel of an op. One of the program's own that was given none has no `run`.
+/// The kernels as they are compiled for one CPU target.
+struct KernelTable {
+  /// The vector extension that they compute by: "AVX2".
+  std::string_view vectors;
+  /// In the order of ir/ops.def.
+  std::array<const CpuKernel*, kNumOps> of_op = {};
+  /// Runs nodes of f16 and bf16 in f32 (cpu/widened.h).
+  const CpuKernel* widened = nullptr;
+};
+
+/// The kernel of an op in `table`. Kernels of the program's own ops are the same for all
+/// tables; one that was given none has no `run`.
+const CpuKernel& GetKernel(OpKind op, const KernelTable& table);
+
+/// The same of the target that this process runs (RunningCpuTarget).
 const CpuKernel& GetKernel(OpKind op);
 
 /// Gives the program's own `op` (ir/custom_op.h) a kernel; a view needs none. Error:
@@ -98,6 +115,8 @@ Status DefineKernel(OpKind op, const CpuKernel& kernel);
 bool Takes(const CpuKernel& kernel, const OpArgs& args);
 
 /// What runs `node`: its op's kernel, or what gives that f32 for f16 and bf16.
+const CpuKernel& KernelOf(const Graph& graph, const Node& node,
+                          const KernelTable& table);
 const CpuKernel& KernelOf(const Graph& graph, const Node& node);
 
 /// Whether the CPU can run `node`. Error kUnsupported names the op, the node

@@ -14,21 +14,35 @@
 // between them, and does not repeat what the operand repeats: a kernel that takes
 // the operand's strides takes the copy's.
 //
-//   if (RunsWidened(graph, node)) kernel = &kWidened;
+//   if (RunsWidened(graph, node)) kernel = table.widened;
+
+#include <cstddef>
+#include <span>
+#include <vector>
 
 #include "cpu/kernel.h"
+#include "ir/dtype.h"
 #include "ir/graph.h"
 
 namespace stowage::cpu {
+
+/// More operands than any op of ours has.
+inline constexpr size_t kMaxWidenedOperands = 16;
 
 /// Whether the kernel of `node`'s op, which does not take the node's types, takes
 /// them with f32 in place of f16 and bf16, and has the same results then but for
 /// those types.
 bool RunsWidened(const Graph& graph, const Node& node);
 
+/// `type` with f32 in place of f16 and bf16.
+TensorType Wide(const TensorType& type);
+std::vector<TensorType> Wide(std::span<const TensorType> types);
+
+namespace kernels {
 /// Runs such nodes. Its workspace is an f32 copy of each f16 or bf16 operand and
 /// result, in whole, and the workspace of the op's own kernel.
-extern const CpuKernel kWidened;
+extern const CpuKernel Widened;
+}  // namespace kernels
 
 }  // namespace stowage::cpu
 

@@ -19,6 +19,7 @@
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/half_floats.h"
+#include "cpu/kernels/kernel_table.h"
 #include "cpu/kernels/matmul.h"
 #include "cpu/kernels/product.h"
 #include "cpu/kernels/vec.h"
@@ -34,7 +35,7 @@ class Parts {
  public:
   explicit Parts(const Attrs& attrs) : chain_(ChainOf(ProgramOf(attrs))) {
     for (size_t i = 0; i < steps().size(); ++i) {
-      blocks_[i] = GetKernel(steps()[i].op).block;
+      blocks_[i] = OwnKernel(steps()[i].op).block;
     }
   }
 

@@ -12,6 +12,7 @@
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/half_floats.h"
 #include "cpu/kernels/indices.h"
+#include "cpu/kernels/kernel_table.h"
 #include "cpu/kernels/product.h"
 #include "cpu/kernels/product_trial.h"
 #include "cpu/kernels/weight_blocks.h"
@@ -48,7 +49,7 @@ class EpilogueTail {
       : y_(launch.outputs[0]),
         columns_(y_.shape().back()),
         attrs_(*launch.attrs),
-        gelu_grad_(GetKernel(OpKind::kGeluTanhGrad).block) {
+        gelu_grad_(OwnKernel(OpKind::kGeluTanhGrad).block) {
     const EpilogueOperands at = EpilogueOperandsOf(attrs_);
     if (at.bias != 0) bias_ = launch.inputs[at.bias].data;
     if (at.addend != 0) addend_ = launch.inputs[at.addend].data;

@@ -20,6 +20,7 @@
 #include "cpu/blocking.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/kernel.h"
+#include "cpu/targets.h"
 #include "cpu/thread_pool.h"
 #include "ir/builder.h"
 #include "ir/control_flow.h"
@@ -64,11 +65,14 @@ struct Runs {
   }
 };
 
+// The vectors that this process computes by, as its backend names them.
+std::string_view Vectors() { return RunningCpuTarget().kernels->vectors; }
+
 // By a stopwatch for which candidate i takes times[i].
 BlockingAutotuner Opened(const std::string& folder, Runs& runs,
                          std::vector<double> times) {
   return BlockingAutotuner::Open(
-      folder, [&runs, times](const std::function<void()>& run) {
+      folder, Vectors(), [&runs, times](const std::function<void()>& run) {
         run();
         return times[runs.last];
       });
@@ -121,7 +125,7 @@ TEST_CASE("what is kept is of a processor, its vectors and these loops") {
         StrCat("stowage blockings 1\n", line, "3 0 0 ;\n"));
   const std::string name = fs::path(FileIn(folder)).filename();
   CHECK(name.starts_with("blockings-"));
-  CHECK(name.ends_with("-loops-1.txt"));
+  CHECK(name.ends_with(StrCat("-", Vectors(), "-loops-1.txt")));
   std::ifstream info("/proc/cpuinfo");
   for (std::string text; std::getline(info, text);) {
     if (!text.starts_with("model name")) continue;
@@ -152,7 +156,7 @@ TEST_CASE("of two processes that choose at once, both take what one wrote") {
         run();
         return times[runs.last];
       };
-      BlockingAutotuner own = BlockingAutotuner::Open(folder, last);
+      BlockingAutotuner own = BlockingAutotuner::Open(folder, Vectors(), last);
       ThreadPool pool(1);
       for (int64_t key = 100; key < 120; ++key) {
         (void)own.Choose(runs.Trial(key), pool);
@@ -264,8 +268,10 @@ const Status kNotedCopyRuns =
                               .trial = TrialOfCopy});
 
 // Binds the graph and steps once; by what its copies ran.
-std::vector<Blocking> Step(const Graph& graph, const std::string& folder) {
-  const auto cpu = MakeCpuBackend({.threads = 1, .blocking_folder = folder});
+std::vector<Blocking> Step(const Graph& graph, const std::string& folder,
+                           const std::string& target = "") {
+  const auto cpu = MakeCpuBackend(
+      {.threads = 1, .target = target, .blocking_folder = folder});
   auto session = Session::Create(
       {{"copies", graph, *PlanMemory(graph, {.device = cpu->Needs()})}}, *cpu);
   REQUIRE_MESSAGE(session.ok(), session.error().message);
@@ -310,6 +316,22 @@ TEST_CASE("a step runs by what was chosen when it was bound") {
   CHECK(of_copies.of == std::vector<int>{12, 12, 12, 12});
   Step(graph, fresh);
   CHECK(of_copies.of == std::vector<int>{12, 12, 12, 12});
+}
+
+TEST_CASE("each target keeps choices of its own") {
+  GraphBuilder g("copies");
+  const Value x = g.Input("x", DType::kF32, {3});
+  g.Output("of_y", g.Input("y", DType::kF32, {5}));
+  g.Output("of_x", Apply(kNotedCopy, {x}));
+  const Graph graph = *g.Finish();
+  for (const CpuTarget& target : CpuTargets()) {
+    if (!target.runs) continue;
+    INFO(target.name);
+    const std::string folder = NewFolder("blockings");
+    Step(graph, folder, std::string(target.name));
+    const std::string name = fs::path(FileIn(folder)).filename();
+    CHECK(name.ends_with(StrCat("-", target.kernels->vectors, "-loops-1.txt")));
+  }
 }
 
 TEST_CASE("what a loop's iterations multiply runs by what was chosen, too") {

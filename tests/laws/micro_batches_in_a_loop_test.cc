@@ -279,7 +279,8 @@ TEST_CASE(
                         given) == "");
     }
   }
-  if (testing::TakesAllInstances()) CHECK(in_bodies > 6);
+  // 6 with the scratch of CPU target v2.
+  if (testing::TakesAllInstances()) CHECK(in_bodies > 5);
 }
 
 TEST_CASE("what runs again in a loop's body changes no bit") {
