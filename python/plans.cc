@@ -11,6 +11,7 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
+#include "cpu/targets.h"
 #include "ir/dtype.h"
 #include "python/errors.h"
 #include "python/of_this_process.h"
@@ -438,9 +439,9 @@ void BindPlans(py::module_& module) {
   module.def(
       "make_plan",
       [](const Model& model, const Request& request, const std::string& device,
-         const std::string& dtype, int threads) {
-        DeviceNeeds needs = OfThisProcess(ValueOf(
-            NeedsOfDevice(device, ValueOf(ParseDType(dtype)), threads)));
+         const std::string& dtype, int threads, const std::string& cpu_target) {
+        DeviceNeeds needs = OfThisProcess(ValueOf(NeedsOfDevice(
+            device, ValueOf(ParseDType(dtype)), threads, cpu_target)));
         auto made = ResultWithoutGil([&] {
           return PlannedTraining::Make(model, request, std::move(needs));
         });
@@ -448,7 +449,9 @@ void BindPlans(py::module_& module) {
         return *std::move(made);
       },
       py::arg("model"), py::arg("request"), py::arg("device"), py::arg("dtype"),
-      py::arg("threads"));
+      py::arg("threads"), py::arg("cpu_target"));
+  module.def("cpu_target",
+             [] { return std::string(ValueOf(cpu::FindCpuTarget())->name); });
   module.def(
       "parse_bytes",
       [](const std::string& text) { return ValueOf(ParseBytes(text)); },

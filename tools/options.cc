@@ -19,6 +19,7 @@
 #include "base/strings.h"
 #include "base/version.h"
 #include "cluster/launch.h"
+#include "cpu/targets.h"
 #include "tools/command.h"
 #include "tools/config_file.h"
 
@@ -529,6 +530,12 @@ int Program::Run(int argc, char** argv) {
   try {
     std::ranges::reverse(arguments);  // as parse() wants them
     app_->parse(std::move(arguments));
+  } catch (const CLI::CallForVersion& version) {
+    std::cout << version.what() << "\n";
+    const Result<std::string> target = cpu::DescribeCpuTarget();
+    if (!target.ok()) return Fail(target.error());
+    std::cout << "CPU kernels: " << *target << "\n";
+    return kExitDone;
   } catch (const CLI::ExtrasError&) {
     return RefuseLeftover();
   } catch (const CLI::RequiredError& error) {

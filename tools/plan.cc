@@ -49,6 +49,7 @@ struct PlanFlags {
   PackerFlags packer;
   RankFlags ranks;
   std::string device;
+  std::string cpu_target;
   std::string graph;
   std::string output, svg, html;
   bool train = false;
@@ -494,8 +495,8 @@ int RunPlan(PlanFlags flags) {
   if (!packer.ok()) return Fail(packer.error());
   const Result<DType> dtype = ParseDType(flags.model.dtype);
   if (!dtype.ok()) return Fail(dtype.error());
-  const Result<DeviceNeeds> device =
-      NeedsOfDevice(flags.device, *dtype, flags.model.threads);
+  const Result<DeviceNeeds> device = NeedsOfDevice(
+      flags.device, *dtype, flags.model.threads, flags.cpu_target);
   if (!device.ok()) return Fail(device.error());
   std::optional<RatedDevice> rates;
   if (!flags.roofline.empty()) {
@@ -680,6 +681,9 @@ void AddPlan(Program& program) {
   options.Add("--device", &flags->device,
               "Whose kernels' scratch to plan: cpu or cuda; default: "
               "cuda for bf16 and f16, else cpu");
+  options.Add("--cpu-target", &flags->cpu_target,
+              "The CPU target whose kernels' scratch to plan, one that "
+              "`stowage --version` lists; default: the one that runs here");
   options.Group("model");
   options.Add("--graph", &flags->graph,
               "Plan the graph in this file (its text form) as it is, "
@@ -732,8 +736,8 @@ void AddPlan(Program& program) {
   for (const char* const other :
        {"--pareto", "--fit-optimizer", "--svg", "--budget", "--fit",
         "--recompute", "--offload", "--order", "--micro-batches", "--op-times",
-        "--packer", "--time-limit", "--ranks", "--threads", "--plan-cache",
-        "--no-plan-cache", "--max"}) {
+        "--packer", "--time-limit", "--ranks", "--threads", "--cpu-target",
+        "--plan-cache", "--no-plan-cache", "--max"}) {
     options.Exclude("--list-params", other);
   }
   // It is of every budget.

@@ -13,6 +13,7 @@
 #include "autodiff/backward.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
+#include "cpu/targets.h"
 #include "gpu/gpu.h"
 
 namespace stowage {
@@ -124,6 +125,12 @@ Status CheckTrainsIn(DType dtype) {
                       "(`stowage plan` plans any)")};
 }
 
+Status CheckCpuTarget(const std::string& name) {
+  const Result<const cpu::CpuTarget*> target = cpu::FindCpuTarget(name);
+  if (!target.ok()) return target.error();
+  return {};
+}
+
 }  // namespace
 
 Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
@@ -158,6 +165,7 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
     }
     reason = gpu.error().message;
   }
+  STOWAGE_RETURN_IF_ERROR(CheckCpuTarget(""));
   chosen.backend = MakeCpuBackend({.threads = flags.threads,
                                    .check = flags.check,
                                    .collectives = flags.collectives,
@@ -168,12 +176,20 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
 }
 
 Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,
-                                  int threads) {
+                                  int threads, const std::string& cpu_target) {
   if (!name.empty() && name != "cpu" && name != "cuda") {
     return NoSuchDevice(name, "cpu or cuda");
   }
-  if (name == "cuda" || (name.empty() && IsHalf(dtype))) return GpuNeeds();
-  const std::shared_ptr<Backend> cpu = MakeCpuBackend({.threads = threads});
+  if (name == "cuda" || (name.empty() && IsHalf(dtype))) {
+    if (cpu_target.empty()) return GpuNeeds();
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[cpu-target] ", Quoted(cpu_target),
+                        " is given for a plan for cuda; leave it out, or plan "
+                        "for device cpu")};
+  }
+  STOWAGE_RETURN_IF_ERROR(CheckCpuTarget(cpu_target));
+  const std::shared_ptr<Backend> cpu =
+      MakeCpuBackend({.threads = threads, .target = cpu_target});
   return DeviceNeeds{.workspace =
                          [cpu](const Graph& graph, const Node& node) {
                            return cpu->Workspace(graph, node);

@@ -87,14 +87,17 @@ struct ChosenDevice {
 /// the CPU on several ranks, of which some may have no GPU.
 /// Errors: a name that there is not; kDevice with the reason when cuda is wanted
 /// and cannot be had; those of MakeGpuBackend that are not kDevice; kUnsupported for a
-/// dtype that there is no training in.
+/// dtype that there is no training in; for the CPU, a STOWAGE_CPU_TARGET that cannot be
+/// had (cpu/targets.h).
 Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags);
 
 /// What kernels of the device called `name` need (cpu, cuda, or empty: cpu for
-/// f32 and f64, cuda for bf16 and f16), of a CPU with `threads` threads. No device
-/// is opened. Error: no such name.
+/// f32 and f64, cuda for bf16 and f16), of a CPU with `threads` threads, compiled for the
+/// CPU target `cpu_target` (cpu/targets.h; empty: that of this process). No device
+/// is opened. Errors: no such name; a CPU target that cannot be had, or is given for cuda.
 Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,
-                                  int threads);
+                                  int threads,
+                                  const std::string& cpu_target = "");
 
 // What a training step keeps for its params: beside activations, what fills a budget.
 //

@@ -18,7 +18,8 @@ from stowage import errors, ops
 from stowage._core import GraphBuilder, Model, Value, __version__
 from stowage._models import model, model_names
 from stowage._packings import Packing, pack
-from stowage._plans import Comparison, Frontier, Largest, Plan, Traffic, optimizers, plan
+from stowage._plans import (Comparison, Frontier, Largest, Plan, Traffic, cpu_target, optimizers,
+                            plan)
 from stowage._schedules import Schedule
 from stowage._torch import from_torch
 from stowage._trainers import LoadedWeights, Report, Trainer
@@ -32,6 +33,6 @@ __all__ = [
     "BudgetTooSmall", "Closed", "Comparison", "DeviceError", "FileError", "Forked",
     "Frontier", "GraphBuilder", "InvalidArgument", "Largest", "LoadedWeights", "Model",
     "NotFinite", "NotFound", "Packing", "Plan", "Report", "Schedule", "StowageError", "Traffic",
-    "Trainer", "Unsupported", "Value", "WrongDType", "__version__", "errors", "from_torch",
-    "model", "model_names", "ops", "optimizers", "pack", "plan",
+    "Trainer", "Unsupported", "Value", "WrongDType", "__version__", "cpu_target", "errors",
+    "from_torch", "model", "model_names", "ops", "optimizers", "pack", "plan",
 ]

@@ -71,10 +71,10 @@ def _param_group(group: Group) -> _core.ParamGroup:
 
 
 def make_core_plan(model: _core.Model, request: _core.Request, device: str, dtype: str,
-                   threads: int) -> _core.Plan:
+                   threads: int, cpu_target: str = "") -> _core.Plan:
     """The plan of a model; what a torch module is refused for is raised as it is."""
     try:
-        return _core.make_plan(model, request, device, dtype, threads)
+        return _core.make_plan(model, request, device, dtype, threads, cpu_target)
     except StowageError as error:
         if hasattr(model, "_initial") and isinstance(error.__cause__, StowageError):
             raise error.__cause__ from None
@@ -393,6 +393,14 @@ def log_plan(plan: Plan) -> None:
              plan.micro_batches, plan.recomputed_nodes, plan._core.cache_use())
 
 
+def cpu_target() -> str:
+    """The CPU target that this process computes by: "native", or in a wheel the highest of
+    "v2", "v3" and "v4" (the levels of x86-64) that the processor has. The environment variable
+    STOWAGE_CPU_TARGET names another one before the first use; InvalidArgument is raised where it
+    cannot be had."""
+    return _core.cpu_target()
+
+
 def optimizers() -> Dict[str, Dict[str, float]]:
     """The optimizers there are, by name, each with the settings that may be given to it and
     their defaults; "lr" is the learning rate that it begins with where nothing else is said.
@@ -420,6 +428,7 @@ def plan(
     plan_cache: Union[bool, str, "os.PathLike[str]"] = False,
     device: DeviceName = "",
     threads: int = 0,
+    cpu_target: str = "",
     **options: Unpack[ModelOptions],
 ) -> Plan:
     """Plans a training step inside a budget, without a byte of it being taken.
@@ -445,7 +454,8 @@ def plan(
     `plan_cache` is a folder where
     plans are kept and found again, or True for the user's. `device` is cpu or cuda, which
     need not be there, or "auto", a GPU where one works; without one, it is what `dtype` runs
-    on. `threads` of the CPU have scratch in the arena each (0: all).
+    on. `threads` of the CPU have scratch in the arena each (0: all). `cpu_target` is the CPU
+    target whose kernels' scratch is planned; without one, it is ``cpu_target()``.
 
     Raises BudgetTooSmall, whose message names budgets that work, and InvalidArgument.
     """
@@ -459,7 +469,7 @@ def plan(
     name: str = device
     if name == "auto":
         name = _core.open_device(device, dtype, threads).name
-    planned = Plan(make_core_plan(made, request, name, dtype, threads))
+    planned = Plan(make_core_plan(made, request, name, dtype, threads, cpu_target))
     planned._given = {"optimizations": optimizations}
 
     def again(**changes: Any) -> Plan:
@@ -469,7 +479,8 @@ def plan(
             "optimizer": optimizer, "momentum": momentum, "weight_decay": weight_decay,
             "groups": groups, "freeze": freeze, "clip_norm": clip_norm,
             "loss_scale": loss_scale, "allow_batch_change": allow_batch_change,
-            "plan_cache": plan_cache, "device": device, "threads": threads, **options}
+            "plan_cache": plan_cache, "device": device, "threads": threads,
+            "cpu_target": cpu_target, **options}
         return plan(model, **{**given, **changes})
 
     planned._again = again

@@ -84,6 +84,23 @@ class PlansTest(support.TestCase):
         self.raises(stowage.InvalidArgument, '"dear"', self.plan,
                     optimizations={"recompute": "dear"})
 
+    def test_a_plan_is_for_a_cpu_target(self):
+        target = stowage.cpu_target()
+        self.assertIn(target, ("native", "v2", "v3", "v4"))
+        self.assertEqual(self.plan(cpu_target=target).arena_bytes, self.plan().arena_bytes)
+        self.raises(stowage.InvalidArgument, 'no CPU target "v9"', self.plan, cpu_target="v9")
+        code = ("import stowage\n"
+                "for make in (stowage.plan, stowage.Trainer):\n"
+                "    try: make('mlp', 8, device='cpu')\n"
+                "    except stowage.InvalidArgument as error: print(error)\n"
+                "stowage.cpu_target()")
+        asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                               env={**os.environ, "STOWAGE_CPU_TARGET": "v9"}, check=False)
+        refusal = 'STOWAGE_CPU_TARGET is "v9": there is no CPU target "v9" in this build'
+        self.assertEqual(asked.stdout.count(refusal), 2, asked.stdout)
+        self.assertEqual(asked.stderr.count(refusal), 1, asked.stderr)
+        self.assertEqual(asked.returncode, 1)
+
     def test_values_are_kept_or_recomputed_by_their_names(self):
         def names(plan):
             return [each["name"] for each in plan.recomputed]

@@ -52,6 +52,7 @@ const std::map<std::string, Words>& Values() {
       {"--clip-norm", {"0.001"}},
       {"--config", {"@config.toml"}},
       {"--continue", {"@continued.ck"}},
+      {"--cpu-target", {"v3"}},
       {"--data", {"@other.csv"}},
       {"--device", {"cuda"}},
       {"--dim", {"batch=2"}},
@@ -173,6 +174,7 @@ const std::map<std::string, std::string_view>& Silent() {
       {"time --config", "a seed"},
       {"time --steps", "their number is not compared"},
       {"time --budget", "which is not in the way"},
+      {"--cpu-target", "a target's scratch may be as large as another's"},
       {"--threads",
        "steps have the same bits; a plan's scratch may be the same"},
   };

@@ -605,5 +605,41 @@ TEST_CASE("flags have their former names for one release") {
   }
 }
 
+// Files that are plans, of a folder that may hold other choices.
+size_t PlansIn(const std::string& folder) {
+  size_t plans = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    plans += entry.path().extension() == ".stowage" ? 1 : 0;
+  }
+  return plans;
+}
+
+TEST_CASE("train takes the plan that was made for its CPU target") {
+  const std::string text = WriteTemp("text.txt", SomeText());
+  const std::vector<std::string> step = {
+      "--model", "gpt-nano", "--batch", "2",         "--seq",
+      "8",       "--device", "cpu",     "--threads", "1"};
+  int targets = 0;
+  for (const std::string target : {"native", "v2", "v3", "v4"}) {
+    INFO(target);
+    const std::string folder = TempPath(StrCat("plans_", target));
+    std::vector<std::string> plan = {"plan", "--cpu-target", target,
+                                     "--plan-cache", folder};
+    plan.insert(plan.end(), step.begin(), step.end());
+    if (RunStowage(plan).exit_code != 0) continue;  // not of this build
+    ++targets;
+    const size_t plans = PlansIn(folder);
+    CHECK(plans > 0);
+    std::vector<std::string> train = {"train", "--data",   text, "--steps",
+                                      "1",     "--sample", "0",  "--plan-cache",
+                                      folder};
+    train.insert(train.end(), step.begin(), step.end());
+    const Outcome trained = RunStowage(train, {.cpu_target = target});
+    CHECK_MESSAGE(trained.exit_code == 0, trained.err);
+    CHECK(PlansIn(folder) == plans);
+  }
+  CHECK(targets > 0);
+}
+
 }  // namespace
 }  // namespace stowage::testing

@@ -43,6 +43,9 @@ pid_t Start(const std::vector<std::string>& arguments,
   setenv("STOWAGE_CUBLASLT", "/nowhere/libcublasLt.so", 1);
   // Plans that are kept are kept here, not in the user's folder.
   setenv("XDG_CACHE_HOME", cache_home.c_str(), 1);
+  if (!limits.cpu_target.empty()) {
+    setenv("STOWAGE_CPU_TARGET", limits.cpu_target.c_str(), 1);
+  }
   if (!limits.input.empty()) {
     dup2(open(limits.input.c_str(), O_RDONLY), STDIN_FILENO);
   }

@@ -27,6 +27,7 @@ struct RunLimits {
   int64_t largest_file = 0;  // bytes that it may write; 0: any number
   std::string input = {};    // a file to be its stdin; empty: this test's own
   std::vector<int> closed = {};  // descriptors, as >&- has it
+  std::string cpu_target = {};   // STOWAGE_CPU_TARGET; empty: this test's own
 };
 
 /// Plans are kept in a cache of this test's own.

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,11 +20,51 @@
 namespace stowage::testing {
 namespace {
 
-TEST_CASE("--version prints the version to stdout") {
+TEST_CASE("--version prints the version and the CPU target that runs") {
   const Outcome outcome = RunStowage({"--version"});
   CHECK(outcome.exit_code == 0);
-  CHECK(outcome.out == "stowage 0.1.0\n");
+  static const std::regex expected(
+      "stowage 0\\.1\\.0\n"
+      "CPU kernels: (native \\((SSE|AVX2|AVX-512|NEON)\\)|"
+      "(v2 \\(SSE|v3 \\(AVX2|v4 \\(AVX-512)\\) of (v2|native), v3, v4)\n");
+  INFO(outcome.out);
+  CHECK(std::regex_match(outcome.out, expected));
   CHECK(outcome.err.empty());
+}
+
+TEST_CASE("an unknown CPU target is refused by every command that computes") {
+  const std::string digits = WriteTemp("digits.csv", SomeDigits());
+  const RunLimits limits = {.cpu_target = "v9"};
+  const std::vector<std::vector<std::string>> commands = {
+      {"--version"},
+      {"plan", "--model", "mlp"},
+      {"train", "--model", "mlp", "--data", digits, "--steps", "1", "--device",
+       "cpu"},
+      {"time", "--model", "mlp", "--data", digits, "--steps", "1", "--device",
+       "cpu"}};
+  for (const std::vector<std::string>& command : commands) {
+    INFO(command[0]);
+    const Outcome outcome = RunStowage(command, limits);
+    CHECK(outcome.exit_code == 2);
+    INFO(outcome.err);
+    CHECK(
+        outcome.err.find("[cpu-target] STOWAGE_CPU_TARGET is \"v9\": there "
+                         "is no CPU target \"v9\" in this build; expected ") !=
+        std::string::npos);
+  }
+  CHECK(RunStowage({"models"}, limits).exit_code == 0);
+  const Outcome of_gpu =
+      RunStowage({"plan", "--model", "mlp", "--device", "cuda"}, limits);
+  CHECK(of_gpu.exit_code == 0);
+}
+
+TEST_CASE("a plan for a GPU has no CPU target") {
+  const Outcome outcome = RunStowage(
+      {"plan", "--model", "mlp", "--device", "cuda", "--cpu-target", "v2"});
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err ==
+        "stowage: [cpu-target] \"v2\" is given for a plan for cuda; leave it "
+        "out, or plan for device cpu\n");
 }
 
 TEST_CASE("--help lists the subcommands and the exit codes") {
