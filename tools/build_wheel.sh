@@ -6,7 +6,8 @@
 #   --out DIR        where wheels go; default: dist/
 #   --native         from the objects that tests and programs are made of, for processors
 #                    like this machine's, and with CUDA where there is a toolkit. Without it
-#                    the wheel runs on any x86-64 since about 2009, on the CPU.
+#                    the wheel runs on any x86-64 since about 2009, on the CPU, by kernels for
+#                    SSE4.2, AVX2 or AVX-512 (cpu/targets.h).
 #   --python PYTHON  the interpreter that it is for, with its headers, NumPy and pybind11;
 #                    default: STOWAGE_PYTHON, else /usr/bin/python3. Of several, each gets a
 #                    wheel; nothing but python/ is compiled more than once.

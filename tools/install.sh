@@ -10,7 +10,8 @@
 #   DIR/lib/cmake/Stowage/StowageConfig.cmake, StowageConfigVersion.cmake
 #
 # The folder can be moved afterwards. The library is made for this machine's
-# processor; with --config=portable, for any x86-64 since about 2009.
+# processor; with --config=portable, for any x86-64 since about 2009, by kernels for the
+# processor that it is on.
 set -euo pipefail
 
 if [[ ${1-} != --prefix || -z ${2-} ]]; then

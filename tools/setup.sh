@@ -9,7 +9,8 @@
 #   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format,
 #                             cmake, make and pkg-config, by which programs are built
 #                             outside of Bazel, python3-venv, where the wheel is tried,
-#                             and chromium, in which pages are tested
+#                             chromium, in which pages are tested, and qemu-user, for
+#                             processors that this machine is not
 set -euo pipefail
 
 missing=()
@@ -68,6 +69,7 @@ if [[ ${1-} == --checks ]]; then
   need_command make make
   need_command pkgconf pkg-config
   need_command chromium chromium
+  need_command qemu-user qemu-x86_64
 fi
 
 [[ ${#missing[@]} == 0 ]] && exit

@@ -65,6 +65,18 @@ assert losses[-1] < losses[0], losses
 with lzma.open(sys.argv[1]) as file:
     assert stowage.plan(file.read(), batch=32, device="cpu").arena_bytes > 0
 
+# A wheel for any processor has several CPU targets, of which one is chosen.
+target = stowage.cpu_target()
+described = re.search(r"^CPU kernels: (\w+) \(\S+\)(?: of (.*))?$", command("--version"),
+                      re.MULTILINE)
+assert described and described[1] == target, (target, described)
+for other in (described[2] or target).split(", "):
+    os.environ["STOWAGE_CPU_TARGET"] = other
+    if other <= target:
+        assert f"CPU kernels: {other} " in command("--version")
+del os.environ["STOWAGE_CPU_TARGET"]
+print(f"[wheel] {described[0]}")
+
 assert "gpt-nano" in command("models")
 pathlib.Path("tokenizer.json").write_text(json.dumps(byte_tokenizer()), encoding="utf-8")
 pathlib.Path("text").write_text("abc", encoding="utf-8")
