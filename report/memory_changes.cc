@@ -47,8 +47,8 @@ std::vector<GrownBuffer> GrownIn(const std::vector<LockedBuffer>& locked,
   return grown;
 }
 
-const LockedPhase* Find(const LockedProgram& program,
-                        const std::string& phase) {
+const LockedPhase* FindPhase(const LockedProgram& program,
+                             const std::string& phase) {
   const auto found =
       std::ranges::find(program.phases, phase, &LockedPhase::phase);
   return found == program.phases.end() ? nullptr : &*found;
@@ -97,8 +97,8 @@ Result<MemoryChanges> CompareLocks(const MemoryLock& locked,
     for (const Phase phase : kLockedPhases) {
       const std::string name(PhaseName(phase));
       const LockedPhase none;
-      const LockedPhase* before = Find(was, name);
-      const LockedPhase* after = Find(*is, name);
+      const LockedPhase* before = FindPhase(was, name);
+      const LockedPhase* after = FindPhase(*is, name);
       if (before == nullptr) before = &none;
       if (after == nullptr) after = &none;
       compare(name, before->peak, after->peak,

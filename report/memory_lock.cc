@@ -18,9 +18,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kFormat = "stowage-memory-lock";
-constexpr int kVersion = 1;
-constexpr int kMaxLevels = 16;  // of lists and objects
+constexpr std::string_view kLockFormat = "stowage-memory-lock";
+constexpr int kLockVersion = 1;
+constexpr int kMaxLockLevels = 16;  // of lists and objects
 
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -99,8 +99,9 @@ LockedProgram LockProgram(std::string name, const PlanFile& file) {
 }
 
 std::string ToText(const MemoryLock& lock) {
-  std::string text = StrCat("{\"format\": ", Dump(kFormat),
-                            ", \"version\": ", kVersion, ", \"programs\": [");
+  std::string text =
+      StrCat("{\"format\": ", Dump(kLockFormat),
+             ", \"version\": ", kLockVersion, ", \"programs\": [");
   const char* next_program = "\n ";
   for (const LockedProgram& program : lock.programs) {
     text += StrCat(next_program, "{\"name\": ", Dump(program.name),
@@ -197,7 +198,8 @@ Result<LockedPhase> ReadPhase(const Json& json, const std::string& program) {
 }  // namespace
 
 Result<MemoryLock> ParseMemoryLock(std::string_view text) {
-  if (const Status checked = CheckJsonText(text, kMaxLevels); !checked.ok()) {
+  if (const Status checked = CheckJsonText(text, kMaxLockLevels);
+      !checked.ok()) {
     return Damaged(StrCat("the file ", checked.error().message));
   }
   const Json json = Json::parse(text);
@@ -205,10 +207,10 @@ Result<MemoryLock> ParseMemoryLock(std::string_view text) {
   const Fields file(json, "the file");
   STOWAGE_ASSIGN_OR_RETURN(const std::string format, file.Text("format"));
   STOWAGE_ASSIGN_OR_RETURN(const Bytes version, file.Size("version"));
-  if (format != kFormat || version != kVersion) {
+  if (format != kLockFormat || version != kLockVersion) {
     return Damaged(StrCat("the file is ", Quoted(format), " of version ",
-                          version, ", and ", Quoted(std::string(kFormat)),
-                          " of version ", kVersion, " is read"));
+                          version, ", and ", Quoted(std::string(kLockFormat)),
+                          " of version ", kLockVersion, " is read"));
   }
   STOWAGE_ASSIGN_OR_RETURN(const Json* programs, file.Objects("programs"));
   MemoryLock lock;

@@ -85,7 +85,7 @@ int RunWrite(const LockFlags& flags) {
   return kExitDone;
 }
 
-Result<MemoryChanges> Compare(const LockFlags& flags) {
+Result<MemoryChanges> CompareWithLock(const LockFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.lock));
   STOWAGE_ASSIGN_OR_RETURN(const MemoryLock locked, ParseMemoryLock(text));
   STOWAGE_ASSIGN_OR_RETURN(const MemoryLock now, LockOf(flags.plans));
@@ -95,7 +95,7 @@ Result<MemoryChanges> Compare(const LockFlags& flags) {
 int RunCompare(const LockFlags& flags) {
   const Status tried = ClaimOutputs(flags, false);
   if (!tried.ok()) return Fail(tried.error());
-  const Result<MemoryChanges> changes = Compare(flags);
+  const Result<MemoryChanges> changes = CompareWithLock(flags);
   if (!changes.ok()) {
     const Error& error = changes.error();
     return Fail({error.code,

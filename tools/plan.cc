@@ -16,6 +16,7 @@
 #include "base/parallel.h"
 #include "base/run_files.h"
 #include "base/strings.h"
+#include "cpu/targets.h"
 #include "ir/canonicalize/canonicalize.h"
 #include "ir/text.h"
 #include "planner/fit/fit.h"
@@ -478,7 +479,10 @@ std::string DeviceText(const PlanFlags& flags, DType dtype) {
   const int threads = flags.model.threads > 0
                           ? flags.model.threads
                           : static_cast<int>(ParallelParts());
-  return StrCat("cpu, ", threads, threads == 1 ? " thread" : " threads");
+  const auto target = cpu::FindCpuTarget(flags.cpu_target);
+  return StrCat("cpu", target.ok() ? " with " : "",
+                target.ok() ? (*target)->kernels->vectors : "", ", ", threads,
+                threads == 1 ? " thread" : " threads");
 }
 
 int RunPlan(PlanFlags flags) {
