@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/strings.h"
+#include "formats/gguf_writer.h"
 #include "math/weight_blocks.h"
 
 namespace stowage {
@@ -543,6 +544,19 @@ Result<std::vector<double>> GgufHeader::Reals(std::string_view key) const {
   return AllConverted<double>(*value, bytes_.data() + value->begin);
 }
 
+std::string_view GgufHeader::BytesOf(const GgufValue& value) const {
+  const char* const from = bytes_.data() + value.begin;
+  if (value.kind != GgufKind::kText) {
+    return {from, value.count * static_cast<size_t>(InfoOf(value.kind).bytes)};
+  }
+  const char* end = from;
+  for (uint64_t i = 0; i < value.count; ++i) {
+    const std::string_view text = TextAt(end);
+    end = text.data() + text.size();
+  }
+  return {from, static_cast<size_t>(end - from)};
+}
+
 Result<bool> IsGguf(const InputFile& file) {
   uint32_t mark = 0;
   if (file.size() < static_cast<Bytes>(sizeof(mark))) return false;
@@ -556,6 +570,12 @@ Result<GgufHeader> ReadGgufHeader(const InputFile& file) {
                            [&](Bytes offset, std::span<std::byte> to) {
                              return file.ReadAt(offset, to);
                            });
+}
+
+uint32_t GgufNumberOf(WeightType type) {
+  const auto known = std::ranges::find(kGgufTypes, type, &TypeNumber::type);
+  STOWAGE_CHECK(known != std::end(kGgufTypes));
+  return known->number;
 }
 
 void Dequantize(WeightType type, std::span<const std::byte> bytes,

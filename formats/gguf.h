@@ -106,6 +106,8 @@ class GgufHeader {
   Result<std::vector<std::string_view>> Texts(std::string_view key) const;
   Result<std::vector<int64_t>> Ints(std::string_view key) const;
   Result<std::vector<double>> Reals(std::string_view key) const;
+  /// The bytes of a value of values(), as they lie in the file; a view, too.
+  std::string_view BytesOf(const GgufValue& value) const;
 
  private:
   friend class GgufParser;
