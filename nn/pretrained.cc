@@ -16,6 +16,7 @@
 #include "ir/graph_copy.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
+#include "nn/gguf_form.h"
 
 namespace stowage {
 
@@ -181,45 +182,6 @@ std::string Named(const std::vector<std::string>& names) {
     text += StrCat(" and ", names.size() - kMaxNamed, " more");
   }
   return text;
-}
-
-struct TwoNames {
-  std::string_view ours, gguf;
-};
-constexpr TwoNames kEnds[] = {{"model.embed_tokens", "token_embd"},
-                              {"model.norm", "output_norm"},
-                              {"lm_head", "output"}};
-constexpr TwoNames kParts[] = {{"input_layernorm", "attn_norm"},
-                               {"self_attn.q_proj", "attn_q"},
-                               {"self_attn.k_proj", "attn_k"},
-                               {"self_attn.v_proj", "attn_v"},
-                               {"self_attn.q_norm", "attn_q_norm"},
-                               {"self_attn.k_norm", "attn_k_norm"},
-                               {"self_attn.o_proj", "attn_output"},
-                               {"post_attention_layernorm", "ffn_norm"},
-                               {"mlp.gate_proj", "ffn_gate"},
-                               {"mlp.up_proj", "ffn_up"},
-                               {"mlp.down_proj", "ffn_down"}};
-
-// What a GGUF file calls a param of a Llama.
-std::string GgufName(std::string_view param) {
-  constexpr std::string_view kLayers = "model.layers.";
-  const size_t dot = param.rfind('.');
-  std::string_view stem = param.substr(0, dot);
-  const std::string_view kind = param.substr(dot);  // ".weight", ".bias"
-  std::string layer;
-  if (stem.starts_with(kLayers)) {
-    stem = stem.substr(kLayers.size());
-    const size_t end = stem.find('.');
-    layer = StrCat("blk.", stem.substr(0, end), ".");
-    stem = stem.substr(end + 1);
-  }
-  const std::span<const TwoNames> names =
-      layer.empty() ? std::span<const TwoNames>(kEnds)
-                    : std::span<const TwoNames>(kParts);
-  const auto found = std::ranges::find(names, stem, &TwoNames::ours);
-  STOWAGE_CHECK(found != names.end());
-  return StrCat(layer, found->gguf, kind);
 }
 
 // What GPT2LMHeadModel calls a param of ours; older files leave the prefix out.

@@ -8,7 +8,9 @@
 //   Status saved = SaveAdapter(tuning, training.step(), *AdapterFiles::Claim("tuned"));
 //   Result<LoraRules> rules = ReadAdapterRules("tuned");   // rank, alpha, targets
 //   Status loaded = LoadAdapter(tuning, "tuned", training.step());
-//   Status merged = SaveMerged(tuning, training.step(), *OutputFile::Claim("whole"));
+//
+// train/merged_weights.h writes models with adapters merged, train/gguf_export.h adapters
+// and models as GGUF files.
 
 #include <string>
 
@@ -44,14 +46,6 @@ class AdapterFiles {
 /// kNotFinite, with the files untouched, where a weight is NaN or infinite.
 Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
                    const AdapterFiles& files);
-
-/// Writes all weights of the model to a safetensors file, under Hugging Face's names, those
-/// of adapted layers with the adapter's share added: W + alpha / rank B A, in elements of
-/// the tuning's dtype. Beside the model's config.json, others read it as any model. It
-/// takes a few rows at a time and never the whole. Precondition: the tuning has adapters.
-/// Errors: kIo; kNotFinite, with the file untouched, where a weight is NaN or infinite.
-Status SaveMerged(const FineTuning& tuning, const Runner& runner,
-                  const OutputFile& file);
 
 /// What adapter_config.json of `folder` says. Its layers are those that it lists by name,
 /// in whole or the end behind a dot. Where PEFT chose them in another way, by a regular

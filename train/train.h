@@ -10,7 +10,9 @@
 #include "train/fine_tuning.h"        // IWYU pragma: export
 #include "train/finite_guard.h"       // IWYU pragma: export
 #include "train/generation.h"         // IWYU pragma: export
+#include "train/gguf_export.h"        // IWYU pragma: export
 #include "train/gradient_check.h"     // IWYU pragma: export
+#include "train/merged_weights.h"     // IWYU pragma: export
 #include "train/plan_cache.h"         // IWYU pragma: export
 #include "train/step_builder.h"
 #include "train/step_planner.h"  // IWYU pragma: export

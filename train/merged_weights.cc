@@ -1,0 +1,125 @@
+#include "train/merged_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <variant>
+
+#include "base/check.h"
+#include "formats/safetensors.h"
+#include "math/small_floats.h"
+#include "nn/gpt.h"
+#include "nn/lora.h"
+#include "runtime/checkpoint.h"
+#include "runtime/floats.h"
+
+namespace stowage {
+namespace {
+
+// The numbers as elements of `dtype`.
+std::vector<std::byte> Stored(std::span<const float> numbers, DType dtype) {
+  std::vector<std::byte> bytes(numbers.size() *
+                               static_cast<size_t>(SizeOf(dtype)));
+  if (dtype == DType::kF32) {
+    std::memcpy(bytes.data(), numbers.data(), bytes.size());
+    return bytes;
+  }
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const uint16_t bits = dtype == DType::kF16
+                              ? math::FloatToHalf(numbers[i])
+                              : math::FloatToBFloat16(numbers[i]);
+    std::memcpy(bytes.data() + 2 * i, &bits, sizeof(bits));
+  }
+  return bytes;
+}
+
+// Rows that are made at a time.
+constexpr int64_t kRowsOfMerged = 64;
+
+}  // namespace
+
+Result<MergedRows> MergedRows::Of(const FineTuning& tuning,
+                                  const Runner& runner,
+                                  const PretrainedParam& param) {
+  MergedRows rows(tuning.base(), param);
+  const LoraParams names = LoraParamsOf(param.name);
+  if (!runner.graph().Find(names.down)) return rows;
+  const LoraRules& rules = *tuning.options().lora;
+  rows.rank_ = rules.rank;
+  rows.factor_ = rules.alpha / static_cast<double>(rules.rank);
+  rows.rows_are_outputs_ =
+      !std::holds_alternative<GptConfig>(tuning.base().model().config);
+  STOWAGE_ASSIGN_OR_RETURN(rows.down_, ReadFloats(runner, names.down));
+  STOWAGE_ASSIGN_OR_RETURN(rows.up_, ReadFloats(runner, names.up));
+  return rows;
+}
+
+Status MergedRows::Read(int64_t first, std::span<float> to) const {
+  STOWAGE_RETURN_IF_ERROR(base_->ReadFloats(*param_, first, to));
+  if (!is_adapted()) return {};
+  const auto columns =
+      static_cast<size_t>(param_->shape.num_elements() / param_->shape[0]);
+  for (size_t at = 0; at < to.size(); at += columns, ++first) {
+    AddShare(first, to.subspan(at, columns));
+  }
+  return {};
+}
+
+void MergedRows::AddShare(int64_t row, std::span<float> numbers) const {
+  const auto columns = std::ssize(numbers);
+  const int64_t inputs = std::ssize(down_) / rank_;
+  for (int64_t column = 0; column < columns; ++column) {
+    const int64_t out = rows_are_outputs_ ? row : column;
+    const int64_t in = rows_are_outputs_ ? column : row;
+    double sum = 0;
+    for (int64_t k = 0; k < rank_; ++k) {
+      sum += double{up_[static_cast<size_t>(out * rank_ + k)]} *
+             double{down_[static_cast<size_t>(k * inputs + in)]};
+    }
+    float& number = numbers[static_cast<size_t>(column)];
+    number = static_cast<float>(number + factor_ * sum);
+  }
+}
+
+Status SaveMerged(const FineTuning& tuning, const Runner& runner,
+                  const OutputFile& file) {
+  STOWAGE_CHECK(tuning.options().lora.has_value());
+  STOWAGE_RETURN_IF_ERROR(CheckFinite(runner));
+  const PretrainedModel& base = tuning.base();
+  const DType dtype = tuning.options().dtype;
+  SafetensorsHeader header;
+  header.metadata = {{"format", "pt"}};
+  Bytes end = 0;
+  for (const PretrainedParam& param : base.params()) {
+    const TensorType type = {dtype, param.shape};
+    header.tensors.push_back({.name = base.PublishedName(param.name),
+                              .type = type,
+                              .begin = end,
+                              .end = end + type.bytes()});
+    end += type.bytes();
+  }
+  const std::string text = FormatSafetensorsHeader(header);
+  const uint64_t length = text.size();
+  return file.ReplaceBy([&](const OutputFile::WritePart& write) -> Status {
+    STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(&length, 1))));
+    STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(text))));
+    for (const PretrainedParam& param : base.params()) {
+      STOWAGE_ASSIGN_OR_RETURN(const MergedRows merged,
+                               MergedRows::Of(tuning, runner, param));
+      const int64_t rows = param.shape[0];
+      const int64_t columns = param.shape.num_elements() / rows;
+      // A vector is read whole, lest a block be cut.
+      const int64_t most = param.shape.rank() == 1 ? rows : kRowsOfMerged;
+      std::vector<float> numbers;
+      for (int64_t first = 0; first < rows; first += most) {
+        numbers.resize(
+            static_cast<size_t>(std::min(most, rows - first) * columns));
+        STOWAGE_RETURN_IF_ERROR(merged.Read(first, numbers));
+        STOWAGE_RETURN_IF_ERROR(write(Stored(numbers, dtype)));
+      }
+    }
+    return {};
+  });
+}
+
+}  // namespace stowage

@@ -1,0 +1,62 @@
+#ifndef STOWAGE_TRAIN_MERGED_WEIGHTS_H_
+#define STOWAGE_TRAIN_MERGED_WEIGHTS_H_
+
+// Weights of a published model with its adapters' share added, a few rows at a time.
+//
+//   Status merged = SaveMerged(tuning, training.step(), *OutputFile::Claim("whole"));
+//
+//   STOWAGE_ASSIGN_OR_RETURN(const MergedRows rows,
+//                            MergedRows::Of(tuning, training.step(), param));
+//   Status read = rows.Read(/*first=*/0, numbers);   // W + alpha / rank B A
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/output_file.h"
+#include "base/result.h"
+#include "nn/pretrained.h"
+#include "runtime/session.h"
+#include "train/fine_tuning.h"
+
+namespace stowage {
+
+/// The rows of a param of the base, with the adapter's share.
+class MergedRows {
+ public:
+  /// `tuning` and `param`, which is one of its base, must outlive this. Precondition: the
+  /// tuning has adapters. Errors: those of reading the adapter's params.
+  static Result<MergedRows> Of(const FineTuning& tuning, const Runner& runner,
+                               const PretrainedParam& param);
+
+  /// Whether the param's layer has an adapter; else these are the base's numbers.
+  bool is_adapted() const { return rank_ > 0; }
+
+  /// Reads rows from `first` on, of a vector numbers: as many as `to` holds.
+  /// Preconditions: as PretrainedModel::ReadFloats. Error kIo.
+  Status Read(int64_t first, std::span<float> to) const;
+
+ private:
+  MergedRows(const PretrainedModel& base, const PretrainedParam& param)
+      : base_(&base), param_(&param) {}
+  void AddShare(int64_t row, std::span<float> numbers) const;
+
+  const PretrainedModel* base_;
+  const PretrainedParam* param_;
+  int64_t rank_ = 0;  // 0: no adapter
+  double factor_ = 0;
+  bool rows_are_outputs_ = true;
+  std::vector<float> down_, up_;  // (rank, in), (out, rank)
+};
+
+/// Writes all weights of the model to a safetensors file, under Hugging Face's names, those
+/// of adapted layers with the adapter's share added: W + alpha / rank B A, in elements of
+/// the tuning's dtype. Beside the model's config.json, others read it as any model. It
+/// takes a few rows at a time and never the whole. Precondition: the tuning has adapters.
+/// Errors: kIo; kNotFinite, with the file untouched, where a weight is NaN or infinite.
+Status SaveMerged(const FineTuning& tuning, const Runner& runner,
+                  const OutputFile& file);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TRAIN_MERGED_WEIGHTS_H_
