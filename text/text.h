@@ -7,6 +7,7 @@
 
 #include "text/examples.h"             // IWYU pragma: export
 #include "text/gguf_tokenizer.h"       // IWYU pragma: export
+#include "text/gguf_tokenizer_keys.h"  // IWYU pragma: export
 #include "text/jinja.h"                // IWYU pragma: export
 #include "text/sentence_piece.h"       // IWYU pragma: export
 #include "text/sentence_piece_file.h"  // IWYU pragma: export

@@ -244,12 +244,6 @@ Result<TokenizerParts> PartsOfFile(const InputFile& file,
   return ParseTokenizerParts(json);
 }
 
-Result<Tokenizer> TokenizerOfFile(const InputFile& file,
-                                  const std::string& path) {
-  STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts, PartsOfFile(file, path));
-  return Tokenizer::Create(std::move(parts));
-}
-
 // The first of the files that a folder's tokenizer may be in, the first of all where it
 // has none.
 std::string FileIn(const fs::path& folder) {
@@ -264,18 +258,30 @@ std::string FileIn(const fs::path& folder) {
 
 }  // namespace
 
-Result<Tokenizer> ReadTokenizer(const std::string& path) {
+std::string TokenizerFileOf(const std::string& path) {
   std::error_code none;
   const fs::path given(path);
-  std::string name = path;
-  if (fs::is_directory(given, none)) {
-    name = FileIn(given);
-  } else if (given.extension() == ".safetensors" ||
-             path.ends_with(".safetensors.index.json")) {
-    name = FileIn(given.parent_path());
+  if (fs::is_directory(given, none)) return FileIn(given);
+  if (given.extension() == ".safetensors" ||
+      path.ends_with(".safetensors.index.json")) {
+    return FileIn(given.parent_path());
   }
+  return path;
+}
+
+Result<TokenizerParts> ReadTokenizerParts(const std::string& path) {
+  const std::string name = TokenizerFileOf(path);
   STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(name, "text"));
-  Result<Tokenizer> tokenizer = TokenizerOfFile(file, name);
+  return PartsOfFile(file, name);
+}
+
+Result<Tokenizer> ReadTokenizer(const std::string& path) {
+  const std::string name = TokenizerFileOf(path);
+  STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(name, "text"));
+  Result<TokenizerParts> parts = PartsOfFile(file, name);
+  Result<Tokenizer> tokenizer = parts.ok()
+                                    ? Tokenizer::Create(*std::move(parts))
+                                    : Result<Tokenizer>(parts.error());
   if (tokenizer.ok()) return tokenizer;
   return file.Fail(
       StrCat("has no tokenizer that is read: ", tokenizer.error().message),

@@ -25,6 +25,11 @@ namespace stowage {
 /// those of ReadGgufHeader, GgufTokenizerOf and PartsOf.
 Result<Tokenizer> ReadTokenizer(const std::string& path);
 
+/// Of that tokenizer, the file, which need not be there, and the parts; errors likewise, without
+/// the file's name.
+std::string TokenizerFileOf(const std::string& path);
+Result<TokenizerParts> ReadTokenizerParts(const std::string& path);
+
 /// The parts of a tokenizer, of the contents of such a file. Errors:
 /// kInvalidArgument: no JSON, or what should be there is missing, of another type or
 /// too large; kUnsupported, with its name: a part that is not known (docs/tokens.md).
