@@ -170,13 +170,19 @@ void AddFinetune(Program& program) {
   options.AddFlag("--dry-run", &flags->train.dry_run,
                   "Plan, say what it takes, and stop");
   options.Group("output");
-  options.AddOutput(
-      "--save-adapter", &flags->train.save_adapter,
-      "Write the adapter to this folder at the end, for PEFT too");
+  options.AddOutput("--save-adapter", &flags->train.save_adapter,
+                    "Write the adapter to this folder at the end, for PEFT "
+                    "too, or to a .gguf "
+                    "file, for llama.cpp");
   options.AddOutput(
       "--save-merged", &flags->train.save_merged,
-      "Write all weights to this safetensors file at the end, with the "
-      "adapter's share added");
+      "Write all weights to this safetensors or GGUF file (.gguf) at the end, "
+      "with the adapter's share added");
+  options.Add(
+      "--merged-type", &flags->train.merged_type,
+      "Types of the weights in a GGUF file: f32, f16, bf16, q8_0, q4_0, "
+      "q4_1, q5_0, q5_1, q4_k_s, q4_k_m, q5_k_s, q5_k_m or q6_k; "
+      "default: those of --weights where that is a GGUF file, else f16");
   options.AddOutput("--save-weights", &flags->train.save_weights,
                     "Write all weights to this file at the end");
   options.Add("--prompt", &tuning.prompt,

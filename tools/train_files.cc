@@ -33,6 +33,7 @@
 #include "tools/tuning.h"
 #include "train/checkpoint_series.h"
 #include "train/device.h"
+#include "train/merged_weights.h"
 
 namespace stowage::tools {
 
@@ -347,9 +348,11 @@ TrialFolders::~TrialFolders() {
 
 namespace {
 
-// That a file of weights is not called as another kind of file is.
+// That a file of weights is not called as another kind of file is. Models are GGUF files,
+// too.
 Status CheckWeightsName(std::string_view option, const std::string& path,
                         bool may_be_npz) {
+  if (!may_be_npz && IsGgufPath(path)) return {};
   std::string ending = std::filesystem::path(path).extension().string();
   for (char& c : ending) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -361,8 +364,9 @@ Status CheckWeightsName(std::string_view option, const std::string& path,
   return Error{
       ErrorCode::kInvalidArgument,
       StrCat("[", option, "] ", Quoted(path), " ends in ", ending,
-             ", and safetensors are written", may_be_npz ? ", or an NPZ" : "",
-             "; call it .safetensors", may_be_npz ? " or .npz" : "")};
+             ", and safetensors are written, or ",
+             may_be_npz ? "an NPZ" : "GGUF", "; call it .safetensors or ",
+             may_be_npz ? ".npz" : ".gguf")};
 }
 
 }  // namespace
@@ -381,38 +385,40 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   const bool keeps_best =
       !checkpoint.empty() && (run.save_every > 0 || run.eval_every > 0);
   // Before any file is claimed: a folder that is made later would take its place.
-  for (const std::string& folder :
-       {flags.log.ends_with('/') ? flags.log : "", flags.model.plan_cache,
-        flags.save_adapter}) {
+  const bool has_adapter_file = IsGgufPath(flags.save_adapter);
+  const std::string adapter_folder = has_adapter_file ? "" : flags.save_adapter;
+  for (const std::string& folder : {flags.log.ends_with('/') ? flags.log : "",
+                                    flags.model.plan_cache, adapter_folder}) {
     if (!folder.empty()) STOWAGE_RETURN_IF_ERROR(NoteFolder(folder));
   }
   STOWAGE_RETURN_IF_ERROR(
       CheckWeightsName("save-weights", flags.save_weights, true));
   STOWAGE_RETURN_IF_ERROR(
       CheckWeightsName("save-merged", flags.save_merged, false));
-  STOWAGE_RETURN_IF_ERROR(
-      CheckPaths({{flags.continued.empty() ? "save" : "continue", checkpoint},
-                  {"save (the best)", keeps_best ? BestPath(checkpoint) : ""},
-                  {"save-weights", flags.save_weights},
-                  {"save-onnx", flags.save_onnx},
-                  {"save-adapter (a folder)", flags.save_adapter},
-                  {"save-adapter", AdapterWeightsPath(flags.save_adapter)},
-                  {"save-adapter", AdapterConfigPath(flags.save_adapter)},
-                  {"save-merged", flags.save_merged},
-                  {"log", flags.log},
-                  {"svg", flags.svg},
-                  {"html", flags.html}},
-                 {{"data", flags.data},
-                  {"resume", flags.resume},
-                  {"resume", ShardFolderOf(flags.resume)},
-                  {"continue", ShardFolderOf(flags.continued)},
-                  {"save (its shards)", ShardFolderOf(flags.save)},
-                  {"init", flags.init},
-                  {"init", ShardFolderOf(flags.init)},
-                  {"onnx", flags.onnx.file},
-                  {"weights", flags.weights},
-                  {"tokenizer", flags.tokenizer},
-                  {"op-times", flags.model.op_times}}));
+  STOWAGE_RETURN_IF_ERROR(CheckPaths(
+      {{flags.continued.empty() ? "save" : "continue", checkpoint},
+       {"save (the best)", keeps_best ? BestPath(checkpoint) : ""},
+       {"save-weights", flags.save_weights},
+       {"save-onnx", flags.save_onnx},
+       {has_adapter_file ? "save-adapter" : "save-adapter (a folder)",
+        flags.save_adapter},
+       {"save-adapter", AdapterWeightsPath(adapter_folder)},
+       {"save-adapter", AdapterConfigPath(adapter_folder)},
+       {"save-merged", flags.save_merged},
+       {"log", flags.log},
+       {"svg", flags.svg},
+       {"html", flags.html}},
+      {{"data", flags.data},
+       {"resume", flags.resume},
+       {"resume", ShardFolderOf(flags.resume)},
+       {"continue", ShardFolderOf(flags.continued)},
+       {"save (its shards)", ShardFolderOf(flags.save)},
+       {"init", flags.init},
+       {"init", ShardFolderOf(flags.init)},
+       {"onnx", flags.onnx.file},
+       {"weights", flags.weights},
+       {"tokenizer", flags.tokenizer},
+       {"op-times", flags.model.op_times}}));
   STOWAGE_ASSIGN_OR_RETURN(Output svg, Output::Open(flags.svg));
   STOWAGE_ASSIGN_OR_RETURN(Output html, Output::Open(flags.html));
   TrainFiles files(std::move(svg), std::move(html));
@@ -442,11 +448,13 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   if (!flags.save_onnx.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.onnx_, OutputFile::Claim(flags.save_onnx));
   }
-  if (!flags.save_adapter.empty()) {
+  if (!adapter_folder.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.adapter_,
-                             AdapterFiles::Claim(flags.save_adapter));
+                             AdapterFiles::Claim(adapter_folder));
   }
-  if (!flags.save_merged.empty()) {
+  STOWAGE_ASSIGN_OR_RETURN(files.gguf_,
+                           GgufOutput::Open(flags, spec.tuning.get()));
+  if (!flags.save_merged.empty() && !IsGgufPath(flags.save_merged)) {
     STOWAGE_ASSIGN_OR_RETURN(files.merged_,
                              OutputFile::Claim(flags.save_merged));
   }
@@ -737,7 +745,9 @@ Status TrainFiles::SaveForOthers(const Runner& runner,
   if (merged_) {
     all = Both(all, SaveMerged(spec.tuning->model, runner, *merged_));
   }
-  return all;
+  if (!spec.tuning) return all;
+  all = Both(all, gguf_.SaveAdapter(*spec.tuning, runner));
+  return Both(all, gguf_.SaveMerged(*spec.tuning, runner));
 }
 
 std::string TrainFiles::WhatIsSaved() const {

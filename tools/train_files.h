@@ -25,6 +25,7 @@
 #include "runtime/weights.h"
 #include "tools/budget.h"
 #include "tools/command.h"
+#include "tools/gguf_output.h"
 #include "tools/model_flags.h"
 #include "tools/progress.h"
 #include "tools/rank_run.h"
@@ -161,6 +162,7 @@ class TrainFiles {
   std::optional<OutputFile> weights_, onnx_;
   std::optional<AdapterFiles> adapter_;
   std::optional<OutputFile> merged_;
+  GgufOutput gguf_;
   std::optional<StepLog> log_;
   EvaluationHistory history_;
   CheckpointBase base_;  // what checkpoints leave out

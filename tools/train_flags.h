@@ -46,8 +46,8 @@ struct TrainFlags : RunFlags {
   bool json = false;
   // Of stowage finetune alone.
   std::string weights;       // what is read
-  std::string save_adapter;  // a folder
-  std::string save_merged;
+  std::string save_adapter;  // a folder, or a GGUF file
+  std::string save_merged, merged_type;
   bool dry_run = false;
   bool chat = false;
 

@@ -251,6 +251,7 @@ Result<ModelText> ReadModelText(const WeightsFile& weights,
     text.no_chat = jinja.error().message;
     return text;
   }
+  text.jinja = *jinja;
   auto chat = ChatTemplate::Parse(*jinja, std::move(tokens));
   if (!chat.ok()) {
     text.no_chat = chat.error().message;
@@ -529,7 +530,8 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
                 .held_out_batches = flags.held_out_batches,
                 .prompt = std::move(prompt),
                 .sampler = sampler,
-                .chat = std::move(model_text.chat)};
+                .chat = std::move(model_text.chat),
+                .jinja = std::move(model_text.jinja)};
 }
 
 Positions CountPositions(const Tuning& tuning) {

@@ -35,6 +35,7 @@ struct ModelText {
   /// How conversations are written; else why there is no template.
   std::optional<ChatTemplate> chat = {};
   std::string no_chat = {};
+  std::string jinja = {};  // the template as the files have it, read or not
 };
 
 /// Reads it for a tokenizer that came from `tokenizer_path`. A template that cannot be read
@@ -69,6 +70,7 @@ struct Tuning {
   std::vector<int32_t> prompt = {};  // of samples
   Sampler sampler = {};
   std::optional<ChatTemplate> chat = {};  // how its conversations are written
+  std::string jinja = {};                 // ModelText::jinja
 };
 
 struct TuningFlags {

@@ -176,8 +176,9 @@ RIGHT = {
     "--config": ["config.toml"], "--continue": ["new.st"], "--save": ["new.st"],
     "--save-weights": ["new.safetensors"], "--svg": ["new.svg"], "--html": ["new.html"],
     "--log": ["new.csv"], "--output": ["new.out"], "--plan-cache": ["plans"],
-    "--save-adapter": ["new-adapter"], "--save-onnx": ["new.onnx"],
-    "--save-merged": ["new-merged.safetensors"],
+    "--save-adapter": ["new-adapter", "new-adapter.gguf"], "--save-onnx": ["new.onnx"],
+    "--save-merged": ["new-merged.safetensors", "new-merged.gguf"],
+    "--merged-type": ["q8_0", "q4_k_m", "f32"],
 }
 # Options whose files are written.
 OUTPUTS = {"-o", "--output", "--svg", "--html", "--save", "--continue", "--save-weights", "--log",

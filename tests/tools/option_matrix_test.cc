@@ -90,6 +90,7 @@ const std::map<std::string, Words>& Values() {
       {"--loss", {"mse"}},
       {"--loss-scale", {"8"}},
       {"--lr", {"0.5"}},
+      {"--merged-type", {"q8_0"}},
       {"--micro-batches", {"2"}},
       {"--min-lr", {"1e-6"}},
       {"--model", {"mlp"}},
