@@ -26,6 +26,9 @@ std::optional<int64_t> Where(const Point& a, const Point& b, Bytes budget) {
                    : std::nullopt;
 }
 
+// How many values behind a refused one are looked at.
+constexpr int64_t kBehind = 2;
+
 class Search {
  public:
   Search(const std::function<Result<Bytes>(int64_t)>& need_of, Bytes budget,
@@ -37,6 +40,18 @@ class Search {
 
   Result<Largest> Run() {
     STOWAGE_RETURN_IF_ERROR(Begin());
+    for (bool is_last = false; !is_last;) {
+      STOWAGE_RETURN_IF_ERROR(Bracket());
+      STOWAGE_ASSIGN_OR_RETURN(is_last, LookBehind());
+    }
+    largest_.value = fits_.at * multiple_;
+    largest_.need = *fits_.need;
+    return largest_;
+  }
+
+ private:
+  // Until a value fits and the next one does not.
+  Status Bracket() {
     while (!refused_ && fits_.at < most_) {
       STOWAGE_RETURN_IF_ERROR(Ask(Further()));
     }
@@ -47,20 +62,36 @@ class Search {
       // Every call but a third of them leaves half, whatever needs are.
       halves = refused_->at - fits_.at > between / 2;
     }
-    largest_.value = fits_.at * multiple_;
-    largest_.need = *fits_.need;
-    return largest_;
+    return {};
   }
 
- private:
+  // Whether the values behind the refused one are refused as well; goes on from one that is
+  // not. Where the model refuses a value it refuses those behind.
+  Result<bool> LookBehind() {
+    if (!refused_ || !refused_->need) return true;
+    const Point refused = *refused_;
+    const Largest::Above above = *largest_.above;
+    for (int64_t behind = 1; behind <= kBehind; ++behind) {
+      if (refused.at + behind > most_) break;
+      STOWAGE_RETURN_IF_ERROR(Ask(refused.at + behind));
+      if (fits_.at <= refused.at) continue;
+      refused_.reset();
+      largest_.above.reset();
+      return false;
+    }
+    refused_ = refused;
+    largest_.above = above;
+    return true;
+  }
+
   Status Begin() {
     STOWAGE_ASSIGN_OR_RETURN(const Bytes need, need_of_(multiple_));
     ++largest_.plans;
     fits_ = before_ = {.at = 1, .need = need};
     if (need <= budget_) return {};
     return Error{ErrorCode::kBudgetTooSmall,
-                 StrCat("[largest] ", multiple_, ", the least, needs ", need,
-                        " bytes, more than the budget of ", budget_)};
+                 StrCat("[largest] the least value, ", multiple_, ", needs ",
+                        need, " bytes, more than the budget of ", budget_)};
   }
 
   Status Ask(int64_t at) {

@@ -45,9 +45,9 @@ struct Largest {
 
 /// The largest value whose need is at most `budget`, where needs do not fall with the value:
 /// found by needs that are predicted from others, in a handful of calls where they rise
-/// about linearly, and at most 3 log2(value / multiple) + 4 of them. Where a search for a
-/// plan finds less for a larger value, the answer is one that fits, with a next one that
-/// does not. Errors: kBudgetTooSmall, where the least value does not fit; that of the least
+/// about linearly. A search for a plan may find less for a slightly larger value, so the two
+/// behind a refused one are looked at as well: where one of them fits, it goes on from there.
+/// At most 3 log2(value / multiple) + 8 calls, and as many for each such step. Errors: kBudgetTooSmall, where the least value does not fit; that of the least
 /// value's need; and any of others but kInvalidArgument and kUnsupported, which say that a
 /// value is too large for the model.
 Result<Largest> FindLargest(
