@@ -672,6 +672,36 @@ int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
   return kExitDone;
 }
 
+// What a dry run has of a run's outputs, its plan, and whether what it would resume is there.
+Status FinishDryRun(const TrainFlags& flags, const TrainFiles& files,
+                    const Report& report, const Page& page,
+                    const RankRun& ranks) {
+  if (!ranks.speaks()) return {};
+  if (!flags.resume.empty()) {
+    STOWAGE_RETURN_IF_ERROR(files.CheckResumed());
+  }
+  if (!flags.svg.empty()) {
+    STOWAGE_RETURN_IF_ERROR(files.svg().Write(ToSvg(report)));
+  }
+  if (!flags.html.empty()) {
+    STOWAGE_RETURN_IF_ERROR(files.html().Write(ToHtml(page)));
+  }
+  const std::pair<std::string_view, const std::string&> others[] = {
+      {"--save", flags.save},
+      {"--continue", flags.continued},
+      {"--save-weights", flags.save_weights},
+      {"--save-adapter", flags.save_adapter},
+      {"--save-merged", flags.save_merged},
+      {"--log", flags.log}};
+  for (const auto& [option, path] : others) {
+    if (path.empty()) continue;
+    std::cerr << "dry run: " << option << " " << Quoted(path)
+              << " can be written, and is not\n";
+  }
+  std::cerr << std::flush;
+  return {};
+}
+
 }  // namespace
 
 int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
@@ -754,6 +784,8 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   Page page{.title = report.graph_name, .budget = spec.training.budget};
   if (!flags.html.empty()) page.programs = DescribePrograms(*plan);
   if (flags.dry_run) {
+    const Status drawn = FinishDryRun(flags, *files, report, page, ranks);
+    if (!drawn.ok()) return Fail(drawn.error());
     return ShowPlan(flags, spec, *planner, *plan, report, *predicted, *backend,
                     **task, ranks);
   }

@@ -20,6 +20,7 @@
 #include "nn/text_data.h"
 #include "text/text.h"
 #include "text/utf8.h"
+#include "tools/command.h"
 #include "train/step_builder.h"
 
 namespace stowage::tools {
@@ -305,7 +306,7 @@ Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
       spec.tokenizer->Encode(text, {.special = false,
                                     .add_prefix = false,
                                     .without_token = &without_token}));
-  if (share.rank == 0) TellOfLost(*spec.tokenizer, without_token, path);
+  if (share.rank == 0) TellOfLost(*spec.tokenizer, without_token, Quoted(path));
   return TextData::FromTokens(std::move(tokens), path, seq);
 }
 
@@ -324,8 +325,18 @@ bool IsExample(std::string_view text) {
          text[second] == '{' && CheckJsonText(text, kMaxJsonLevels).ok();
 }
 
-// That the file is none of those that hold tables or other files, which would be learnt as
-// a text where their bytes happen to be one.
+}  // namespace
+
+int64_t DividingBatch(int64_t size, int64_t limit) {
+  int64_t batch = std::min(size, limit);
+  while (size % batch != 0) --batch;
+  return batch;
+}
+
+bool IsJsonLines(std::string_view path) {
+  return HasEnding(path, ".jsonl") || HasEnding(path, ".ndjson");
+}
+
 Status CheckIsNoContainer(std::string_view bytes, const std::string& path) {
   struct Kind {
     std::string_view begins, name;
@@ -334,6 +345,7 @@ Status CheckIsNoContainer(std::string_view bytes, const std::string& path) {
                              {"PK\x03\x04", "a ZIP archive"},
                              {"\x1f\x8b", "compressed by gzip"},
                              {"\x28\xb5\x2f\xfd", "compressed by Zstandard"},
+                             {"\x04\x22\x4d\x18", "compressed by LZ4"},
                              {"\xfd"
                               "7zXZ",
                               "compressed by xz"},
@@ -351,27 +363,19 @@ Status CheckIsNoContainer(std::string_view bytes, const std::string& path) {
   return {};
 }
 
-}  // namespace
-
-int64_t DividingBatch(int64_t size, int64_t limit) {
-  int64_t batch = std::min(size, limit);
-  while (size % batch != 0) --batch;
-  return batch;
-}
-
-bool IsJsonLines(std::string_view path) {
-  return HasEnding(path, ".jsonl") || HasEnding(path, ".ndjson");
-}
-
 Status CheckIsText(std::string_view text, const std::string& path) {
+  STOWAGE_RETURN_IF_ERROR(CheckIsNoContainer(text, path));
   const std::string_view beginning = text.substr(0, 2);
   const bool is_utf16 = beginning == "\xFF\xFE" || beginning == "\xFE\xFF";
+  const bool is_utf32 = text.starts_with(std::string_view("\xFF\xFE\0\0", 4)) ||
+                        text.starts_with(std::string_view("\0\0\xFE\xFF", 4));
   const size_t nul = text.find('\0');
-  if (is_utf16 || nul != std::string::npos) {
+  if (is_utf16 || is_utf32 || nul != std::string::npos) {
     return InvalidArgumentError(
         "[data] ", Quoted(path), " is no text in UTF-8: ",
-        is_utf16 ? std::string("it begins as UTF-16 does")
-                 : StrCat("byte ", nul, " is NUL"),
+        is_utf32   ? std::string("it begins as UTF-32 does")
+        : is_utf16 ? std::string("it begins as UTF-16 does")
+                   : StrCat("byte ", nul, " is NUL"),
         "; convert it, as iconv -t UTF-8 does");
   }
   for (std::string_view rest = text; !rest.empty();) {
@@ -389,11 +393,11 @@ Status CheckIsText(std::string_view text, const std::string& path) {
 }
 
 void TellOfLost(const Tokenizer& tokenizer, int64_t without_token,
-                const std::string& path) {
+                const std::string& what) {
   if (without_token == 0) return;
   std::cerr << WithoutControls(StrCat(
                    "[data] the tokenizer has no token for ", without_token,
-                   " bytes of ", Quoted(path), ", which are ",
+                   " bytes of ", what, ", which are ",
                    tokenizer.unknown() ? StrCat("read as its unknown token, ",
                                                 *tokenizer.unknown())
                                        : std::string("left out")))
@@ -401,8 +405,7 @@ void TellOfLost(const Tokenizer& tokenizer, int64_t without_token,
 }
 
 Result<std::string> ReadTrainingText(const std::string& path) {
-  STOWAGE_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
-  STOWAGE_RETURN_IF_ERROR(CheckIsNoContainer(text, path));
+  STOWAGE_ASSIGN_OR_RETURN(std::string text, ReadTextFile(path));
   STOWAGE_RETURN_IF_ERROR(CheckIsText(text, path));
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string::npos &&

@@ -159,8 +159,12 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
 /// case.
 bool IsJsonLines(std::string_view path);
 
-/// That `text`, of the file in `path`, is text in UTF-8. Error kInvalidArgument with the
-/// byte where it is not.
+/// That the file in `path` is none of those that hold tables or other files, as Parquet and
+/// ZIP archives, whose bytes may happen to be a text. Error kInvalidArgument.
+Status CheckIsNoContainer(std::string_view bytes, const std::string& path);
+
+/// The same, and that `text`, of the file in `path`, is text in UTF-8. Error
+/// kInvalidArgument with the byte where it is not.
 Status CheckIsText(std::string_view text, const std::string& path);
 
 /// A file's text that a tokenizer is to read. Errors: those of ReadFile; kInvalidArgument
@@ -170,10 +174,10 @@ Status CheckIsText(std::string_view text, const std::string& path);
 /// of JSON lines, or a list of objects.
 Result<std::string> ReadTrainingText(const std::string& path);
 
-/// Says on stderr how many bytes of a text the tokenizer has no token for, if there are
-/// any, and what becomes of them.
+/// Says on stderr how many bytes of a text, called `what`, the tokenizer has no token for,
+/// if there are any, and what becomes of them.
 void TellOfLost(const Tokenizer& tokenizer, int64_t without_token,
-                const std::string& path);
+                const std::string& what);
 
 /// That a text is judged by, unless something else is asked for.
 inline constexpr int64_t kEvaluationBatches = 100;

@@ -296,9 +296,13 @@ Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training) {
     STOWAGE_ASSIGN_OR_RETURN(
         const std::string text,
         tuning.chat->Format(said, {.open_answer = true, .thinking = false}));
+    int64_t without_token = 0;
     STOWAGE_ASSIGN_OR_RETURN(
         const std::vector<int32_t> tokens,
-        tuning.tokenizer.Encode(text, {.special = true, .add_prefix = false}));
+        tuning.tokenizer.Encode(text, {.special = true,
+                                       .add_prefix = false,
+                                       .without_token = &without_token}));
+    TellOfLost(tuning.tokenizer, without_token, "what was said");
     if (tokens.empty()) {
       std::cerr
           << "stowage: the tokenizer has no token for that; say something "

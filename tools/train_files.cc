@@ -71,7 +71,7 @@ bool MayBecome(std::string_view name, std::string_view was,
 // What to do for a run to have `value` of an option.
 std::string HowToHave(std::string_view name, std::string_view value) {
   if (name == "lora-rank" && value == "none") {
-    return "leave --lora-rank away, or give finetune --full";
+    return "train without adapters, as finetune --full does";
   }
   return StrCat("give --", name, " ", value);
 }
@@ -628,12 +628,13 @@ Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
   }
   const Result<int64_t> loaded = load();
   if (!loaded.ok()) {
-    // What differs may be why.
-    std::string why = differences;
-    std::ranges::replace(why, '\n', ';');
-    return Error{loaded.error().code,
-                 StrCat(loaded.error().message, why.empty() ? "" : "; ",
-                        why.substr(0, why.empty() ? 0 : why.size() - 1))};
+    // Adapters beside other layers may be why.
+    const size_t at = differences.find("resume: lora-targets ");
+    if (at == std::string::npos) return loaded.error();
+    return Error{
+        loaded.error().code,
+        StrCat(loaded.error().message, "; ",
+               differences.substr(at, differences.find('\n', at) - at))};
   }
   const int64_t done = *loaded;
   const bool is_done = !flags.continued.empty() && done == run.stop_at;
@@ -662,6 +663,13 @@ Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
     std::cerr << other << std::flush;
   }
   return done;
+}
+
+Status TrainFiles::CheckResumed() const {
+  STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
+                           ReadCheckpointInfo(resumed_));
+  const Result<std::string> differences = CompareNotes(info, notes_, resumed_);
+  return differences.ok() ? Status() : differences.error();
 }
 
 // Those of the run and of its evaluations.

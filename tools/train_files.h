@@ -131,6 +131,10 @@ class TrainFiles {
   const std::optional<CheckpointSeries>& checkpoints() const {
     return checkpoints_;
   }
+  /// That the run can go on from its checkpoint. Errors: those of ReadCheckpointInfo and
+  /// CompareNotes.
+  Status CheckResumed() const;
+
   const Output& svg() const { return svg_; }
   const Output& html() const { return html_; }
 

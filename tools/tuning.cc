@@ -352,12 +352,13 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
         tokenizer.Encode(text, {.special = false,
                                 .add_prefix = false,
                                 .without_token = &without_token}));
-    TellOfLost(tokenizer, without_token, flags.data);
+    TellOfLost(tokenizer, without_token, Quoted(flags.data));
     STOWAGE_ASSIGN_OR_RETURN(
         TextData data,
         TextData::FromTokens(std::move(tokens), flags.data, seq));
     return std::variant<TextData, ExampleSplit>(std::move(data));
   }
+  STOWAGE_RETURN_IF_ERROR(CheckIsNoContainer(text, flags.data));
   const ExampleFormat format{
       .chat = model_text.chat ? &*model_text.chat : nullptr,
       .no_chat = model_text.no_chat,
@@ -365,7 +366,7 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
   STOWAGE_ASSIGN_OR_RETURN(TokenExamples examples,
                            ReadExamples(text, flags.data, tokenizer, format));
   ListUnreadKeys(examples, flags.data);
-  TellOfLost(tokenizer, examples.without_token(), flags.data);
+  TellOfLost(tokenizer, examples.without_token(), Quoted(flags.data));
   if (model_text.end && *model_text.end >= vocabulary) {
     for (size_t i = 0; i < examples.size(); ++i) {
       if (examples.tokens(i).back() != *model_text.end) continue;
@@ -511,9 +512,12 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
   } else {
     const auto prefix = tokenizer.prefix();
     prompt.assign(prefix.begin(), prefix.end());
+    int64_t without_token = 0;
     STOWAGE_ASSIGN_OR_RETURN(
         const std::vector<int32_t> tokens,
-        tokenizer.Encode(flags.prompt, {.add_prefix = false}));
+        tokenizer.Encode(flags.prompt, {.add_prefix = false,
+                                        .without_token = &without_token}));
+    TellOfLost(tokenizer, without_token, "--prompt");
     prompt.insert(prompt.end(), tokens.begin(), tokens.end());
     if (prompt.empty()) {
       return InvalidArgumentError("[prompt] the tokenizer has no token for ",

@@ -776,6 +776,27 @@ TEST_CASE("what is wrong is told, and ends with 2") {
                  "this is line 1 of"));
 }
 
+TEST_CASE("a dry run draws its plan, and tells what it does not write") {
+  const std::string page = TempPath("dry.html"), image = TempPath("dry.svg");
+  const std::string save = TempPath("dry.safetensors");
+  const auto dry = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"--data", Story(), "--dry-run"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunStowage(Arguments("llama.gguf", arguments));
+  };
+  const Outcome run = dry({"--html", page, "--svg", image, "--save", save});
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  CHECK(Contains(ReadAll(page), "<html"));
+  CHECK(Contains(ReadAll(image), "<svg"));
+  CHECK_FALSE(std::filesystem::exists(save));
+  CHECK(Contains(run.err, StrCat("dry run: --save \"", save,
+                                 "\" can be written, and is not\n")));
+  const Outcome refused = dry({"--resume", TempPath("nowhere.st")});
+  CHECK(refused.exit_code == 2);
+  CHECK(Contains(refused.err, "nowhere.st"));
+}
+
 TEST_CASE("a checkpoint that cannot be written takes nothing else along") {
   const std::string folder = TempPath("small-adapter");
   const std::string checkpoint = TempPath("large.safetensors");
@@ -817,6 +838,11 @@ TEST_CASE("what is no text is not learnt as one") {
        "is a Parquet file"},
       {"text.txt.zst", "\x28\xb5\x2f\xfd", "is compressed by Zstandard"},
       {"nul.txt", std::string("ab\0", 3), "byte 2 is NUL"},
+      {"marked.txt", "\xEF\xBB\xBF{\"text\": \"a\"}\n",
+       "in a file called .jsonl"},
+      {"utf32.txt", std::string("\xFF\xFE\0\0a\0\0\0", 8),
+       "it begins as UTF-32"},
+      {"zipped.jsonl", "\x1f\x8b", "is compressed by gzip"},
       {"chats.json", "\n [{\"text\": \"a\"}]",
        "is JSON, which would be learnt"},
       {"lines.txt", "\n{\"text\": \"a\"}\n", "in a file called .jsonl"},

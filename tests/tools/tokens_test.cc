@@ -55,6 +55,25 @@ TEST_CASE("a folder with a tokenizer.json is as good as the file") {
         "5\n");
 }
 
+TEST_CASE("bytes that no token stands for are told") {
+  const std::string tokenizer = WriteTemp("few.json", R"({"version": "1.0",
+      "added_tokens": [], "normalizer": null, "post_processor": null,
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+      "decoder": {"type": "ByteLevel"},
+      "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2},
+                "merges": ["a b"]}})");
+  const std::string text = WriteTemp("cafe", "ab\xc3\xa9");
+  for (const char* const verb : {"encode", "count"}) {
+    const Outcome outcome =
+        RunStowage({"tokens", "--tokenizer", tokenizer, verb, text});
+    CHECK(outcome.exit_code == 0);
+    CHECK(outcome.out == (verb == std::string("encode") ? "2\n" : "1\n"));
+    CHECK(outcome.err == StrCat("[data] the tokenizer has no token for 2 bytes "
+                                "of \"",
+                                text, "\", which are left out\n"));
+  }
+}
+
 TEST_CASE("what is wrong is told, and ends with 2") {
   const std::string text = WriteTemp("text", "a");
   const auto error = [](const Outcome& outcome) {

@@ -425,7 +425,7 @@ TEST_CASE("a resumed run says what its checkpoint's run had otherwise") {
       {{"--loss-scale", "dynamic"}, "--loss-scale none, this one has dynamic"},
       {{"--lora-rank", "2"},
        "--lora-rank none, this one has 2, whose adapters have other shapes; "
-       "leave --lora-rank away, or give finetune --full"},
+       "train without adapters, as finetune --full does"},
   };
   for (const auto& [more, words] : wrong) {
     std::vector<std::string> all = {"--optimizer", "momentum"};
