@@ -131,7 +131,14 @@ Status NoteOutputs(const std::string& path, const std::string& prefix,
   if (!files.keeps_inputs) return {};
   const Series series = {path, prefix, suffix};
   for (const auto& [place, input] : files.inputs) {
-    if (series.Has(place)) return IsInput(path, input);
+    if (series.Has(place)) {
+      return Clash(input, StrCat(" is read by this run, and has a name that "
+                                 "checkpoints of steps of ",
+                                 Quoted(path),
+                                 " take, which it would write over; an input "
+                                 "is never written over, save to another "
+                                 "file"));
+    }
   }
   for (const auto& [place, claimed] : files.outputs) {
     if (series.Has(place)) return IsOfSeries(claimed, series);

@@ -158,7 +158,7 @@ class Fields {
         (!found->is_number_unsigned() && found->get<int64_t>() < 0) ||
         found->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
       return Damaged(
-          StrCat(where_, " lacks a whole number ", Quoted(name), " of bytes"));
+          StrCat(where_, " has no whole number from 0 on as ", Quoted(name)));
     }
     return found->get<Bytes>();
   }

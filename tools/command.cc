@@ -95,21 +95,24 @@ Status CheckPaths(std::initializer_list<PathOption> outputs,
         ErrorCode::kInvalidArgument,
         StrCat("[", output.option, "] ", Quoted(output.path), " is ", why)};
   };
+  const auto name_of = [](const PathOption& option) {
+    return StrCat(option.option.starts_with("the ") ? "" : "--", option.option);
+  };
   for (const PathOption* output = outputs.begin(); output != outputs.end();
        ++output) {
     for (const PathOption& input : inputs) {
       if (IsWithin(output->path, input)) {
-        return fail(*output, StrCat("in the folder that --", input.option,
+        return fail(*output, StrCat("in the folder that ", name_of(input),
                                     " reads; give a file elsewhere"));
       }
       if (!Clash(*output, input)) continue;
-      return fail(*output, StrCat("what --", input.option,
+      return fail(*output, StrCat("what ", name_of(input),
                                   " reads; an input is never written over, "
                                   "give another file"));
     }
     for (const PathOption* other = outputs.begin(); other != output; ++other) {
       if (!Clash(*output, *other)) continue;
-      return fail(*output, StrCat("what --", other->option,
+      return fail(*output, StrCat("what ", name_of(*other),
                                   " writes; give each a file of its own"));
     }
   }

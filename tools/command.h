@@ -26,7 +26,8 @@ namespace stowage::tools {
 //   ...
 //   Status written = WriteOutput(flags.output, text);  // tools/command.h
 
-/// What an option was given; an empty path where it was not.
+/// What an option was given, or an argument by its place, which is called "the plan" and so
+/// on; an empty path where it was not.
 struct PathOption {
   std::string_view option;
   std::string path;

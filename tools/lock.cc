@@ -13,6 +13,7 @@
 #include "report/plan_json.h"
 #include "tools/command.h"
 #include "tools/options.h"
+#include "tools/task.h"
 
 namespace stowage::tools {
 namespace {
@@ -47,8 +48,18 @@ Result<MemoryLock> LockOf(const std::vector<std::string>& plans) {
                                     Quoted(name), "; give each its own name");
       }
     }
+    // As JSON must be.
+    if (!CheckIsText(name, name).ok()) {
+      return InvalidArgumentError("[lock] the name of ", Quoted(path),
+                                  " is no UTF-8; give it another");
+    }
     STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
-    STOWAGE_ASSIGN_OR_RETURN(const PlanFile file, PlanFromJson(text));
+    const Result<PlanFile> read = PlanFromJson(text);
+    if (!read.ok()) {
+      return Error{read.error().code,
+                   StrCat(read.error().message, "; in ", Quoted(path))};
+    }
+    const PlanFile& file = *read;
     const std::vector<std::string> violations = ViolationsOf(file);
     if (!violations.empty()) {
       return InvalidArgumentError("[lock] ", Quoted(path),
@@ -64,8 +75,9 @@ Result<MemoryLock> LockOf(const std::vector<std::string>& plans) {
 Status ClaimOutputs(const LockFlags& flags, bool writes_lock) {
   for (const std::string& plan : flags.plans) {
     STOWAGE_RETURN_IF_ERROR(CheckPaths(
-        {{"lock", writes_lock ? flags.lock : ""}, {"html", flags.html}},
-        {{"plan", PathOf(plan)}, {"lock", writes_lock ? "" : flags.lock}}));
+        {{"the lock", writes_lock ? flags.lock : ""}, {"html", flags.html}},
+        {{"the plan", PathOf(plan)},
+         {"the lock", writes_lock ? "" : flags.lock}}));
   }
   return TryOutputs(
       {{"lock", writes_lock ? flags.lock : ""}, {"html", flags.html}}, {});
@@ -87,20 +99,23 @@ int RunWrite(const LockFlags& flags) {
 
 Result<MemoryChanges> CompareWithLock(const LockFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.lock));
-  STOWAGE_ASSIGN_OR_RETURN(const MemoryLock locked, ParseMemoryLock(text));
+  const auto in_lock = [&](const Error& error) {
+    return Error{error.code,
+                 StrCat(error.message, "; the lock is ", Quoted(flags.lock))};
+  };
+  const Result<MemoryLock> locked = ParseMemoryLock(text);
+  if (!locked.ok()) return in_lock(locked.error());
   STOWAGE_ASSIGN_OR_RETURN(const MemoryLock now, LockOf(flags.plans));
-  return CompareLocks(locked, now);
+  Result<MemoryChanges> changes = CompareLocks(*locked, now);
+  if (!changes.ok()) return in_lock(changes.error());
+  return changes;
 }
 
 int RunCompare(const LockFlags& flags) {
   const Status tried = ClaimOutputs(flags, false);
   if (!tried.ok()) return Fail(tried.error());
   const Result<MemoryChanges> changes = CompareWithLock(flags);
-  if (!changes.ok()) {
-    const Error& error = changes.error();
-    return Fail({error.code,
-                 StrCat(error.message, "; the lock is ", Quoted(flags.lock))});
-  }
+  if (!changes.ok()) return Fail(changes.error());
   if (flags.json) {
     PrintJson(ToJson(*changes));
   } else if (changes->figures.empty()) {

@@ -491,19 +491,21 @@ const std::vector<std::string>& GivenOptions() { return Given(); }
 // What no option of the subcommand takes; kExitDone if there is nothing.
 int Program::RefuseLeftover() const {
   const CLI::App* command = app_.get();
+  std::string name;  // "tokens encode"
   while (!command->get_subcommands().empty()) {
     command = command->get_subcommands().front();
+    name += StrCat(name.empty() ? "" : " ", command->get_name());
   }
   for (const std::string& argument : app_->remaining(true)) {
-    const std::string help = StrCat("; `stowage ", command->get_name(),
-                                    " --help` lists what there is");
+    const std::string help =
+        StrCat("; `stowage ", name, " --help` lists what there is");
     if (!argument.starts_with('-')) {
-      return FailUsage(InvalidArgumentError(
-          command->get_name(), " takes no argument ", Quoted(argument), help));
+      return FailUsage(InvalidArgumentError(name, " takes no argument ",
+                                            Quoted(argument), help));
     }
-    return FailUsage(InvalidArgumentError(
-        command->get_name(), " has no flag ", NameOf(argument), help,
-        DidYouMean(NameOf(argument), FlagsOf(*command))));
+    return FailUsage(
+        InvalidArgumentError(name, " has no flag ", NameOf(argument), help,
+                             DidYouMean(NameOf(argument), FlagsOf(*command))));
   }
   return kExitDone;
 }

@@ -81,8 +81,9 @@ int RunPack(const PackFlags& flags) {
   const Result<std::optional<Bytes>> capacity =
       ParseSizeOption("capacity", flags.capacity);
   if (!capacity.ok()) return Fail(capacity.error());
-  const Status tried = TryOutputs(
-      {{"output", flags.output}, {"svg", flags.svg}}, {{"file", flags.file}});
+  const Status tried =
+      TryOutputs({{"output", flags.output}, {"svg", flags.svg}},
+                 {{"the file", flags.file}});
   if (!tried.ok()) return Fail(tried.error());
   const Result<std::string> text = ReadTextFile(flags.file);
   if (!text.ok()) return Fail(text.error());

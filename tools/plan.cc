@@ -386,6 +386,20 @@ Result<std::optional<int64_t>*> SettingOf(const std::string& name,
                               "; expected batch, seq or lora-rank");
 }
 
+// That the batch of an ONNX file is not settled. Errors: those of ReadOnnxStep.
+Status CheckBatchIsOpen(const PlanFlags& flags) {
+  if (flags.onnx.file.empty()) return {};
+  STOWAGE_ASSIGN_OR_RETURN(const OnnxStep step,
+                           ReadOnnxStep(flags.onnx, flags.model));
+  if (!step.batch_symbol.empty() &&
+      !step.options.dims.contains(step.batch_symbol)) {
+    return {};
+  }
+  return InvalidArgumentError(
+      "[max] the file, --dim or --shape fixes the batch at ", step.batch,
+      "; --max batch looks for it in a file whose first dimension has a name");
+}
+
 // The step of the largest value, of what --max names, that fits the budget.
 Result<Largest> ReadLargest(const PlanOptions& options,
                             const std::function<void()>& on_choice,
@@ -408,14 +422,12 @@ Result<Largest> ReadLargest(const PlanOptions& options,
   }
   LargestOptions search;
   if (flags->max == "batch") {
-    // In micro-batches any batch fits.
-    if (model.fit.empty() && model.micro_batches.empty()) {
-      model.micro_batches = "1";
-      const bool chooses = std::ranges::any_of(
-          model.optimizations,
-          [](const auto& choice) { return !choice.second.empty(); });
-      if (!chooses) model.fit = "recompute,offload";
-    }
+    STOWAGE_RETURN_IF_ERROR(CheckBatchIsOpen(*flags));
+    // In micro-batches that are as small as it takes any batch fits.
+    const bool chooses = std::ranges::any_of(
+        model.optimizations,
+        [](const auto& choice) { return !choice.second.empty(); });
+    if (model.fit.empty() && !chooses) model.fit = "recompute,offload";
     STOWAGE_ASSIGN_OR_RETURN(const MemoryOptimizations optimizations,
                              ReadOptimizations(model, kAnyBatch));
     if (optimizations.micro_batches.size() > 1) {
@@ -424,7 +436,8 @@ Result<Largest> ReadLargest(const PlanOptions& options,
           "give --micro-batches a number, by default 1, or --fit "
           "recompute,offload");
     }
-    search.multiple = optimizations.micro_batches.front();
+    STOWAGE_ASSIGN_OR_RETURN(const RankPlan ranks, ReadRankFlags(flags->ranks));
+    search.multiple = ranks.ranks * optimizations.micro_batches.front();
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> budget,
                            ParseSizeOption("budget", model.budget));
@@ -437,7 +450,10 @@ Result<Largest> ReadLargest(const PlanOptions& options,
     if (need.ok() && *need <= *budget) subject->emplace(std::move(asked));
     return need;
   };
-  return FindLargest(need_of, *budget, search);
+  Result<Largest> largest = FindLargest(need_of, *budget, search);
+  if (largest.ok()) return largest;
+  return Error{largest.error().code,
+               StrCat("[max] ", flags->max, ": ", largest.error().message)};
 }
 
 std::string LargestText(const std::string& name, const Largest& largest) {
@@ -471,18 +487,21 @@ Json LargestJson(const std::string& name, const Largest& largest) {
 }
 
 // The device whose scratch is planned, with its threads.
-std::string DeviceText(const PlanFlags& flags, DType dtype) {
+std::string DeviceText(const PlanFlags& flags, DType dtype,
+                       const RankPlan& ranks) {
   const bool is_gpu =
       flags.device == "cuda" ||
       (flags.device.empty() && (dtype == DType::kF16 || dtype == DType::kBF16));
-  if (is_gpu) return "cuda";
+  const std::string among =
+      ranks.ranks == 1 ? "" : StrCat(", each of ", ranks.ranks, " ranks");
+  if (is_gpu) return StrCat("cuda", among);
   const int threads = flags.model.threads > 0
                           ? flags.model.threads
                           : static_cast<int>(ParallelParts());
   const auto target = cpu::FindCpuTarget(flags.cpu_target);
   return StrCat("cpu", target.ok() ? " with " : "",
                 target.ok() ? (*target)->kernels->vectors : "", ", ", threads,
-                threads == 1 ? " thread" : " threads");
+                threads == 1 ? " thread" : " threads", among);
 }
 
 int RunPlan(PlanFlags flags) {
@@ -541,7 +560,12 @@ int RunPlan(PlanFlags flags) {
     Result<Largest> found =
         ReadLargest(options, on_choice, &flags, &of_largest);
     progress->Clear();
-    if (!found.ok()) return Fail(found.error());
+    if (!found.ok()) {
+      if (flags.json && found.error().code == ErrorCode::kBudgetTooSmall) {
+        PrintJson({{"largest", nullptr}, {"fits", false}});
+      }
+      return Fail(found.error());
+    }
     largest = *std::move(found);
   }
   Result<Subject>& subject =
@@ -592,7 +616,7 @@ int RunPlan(PlanFlags flags) {
             step.plan, step.graph,
             {.budget = budget,
              .optimizations = ToText(planner.question().fit.optimizations),
-             .device = DeviceText(flags, *dtype)}));
+             .device = DeviceText(flags, *dtype, subject->ranks)}));
     if (!written.ok()) return Fail(written.error());
   }
   const Report& report = UntilExit(MakeReport(step.graph, step.plan));

@@ -125,7 +125,7 @@ Result<std::string> Print(const ReportFlags& flags) {
 int RunReport(const ReportFlags& flags) {
   const Status tried = TryOutputs(
       {{"output", flags.output}},
-      {{"plan", flags.plans[0]},
+      {{"the plan", flags.plans[0]},
        {"the second plan", flags.plans.size() > 1 ? flags.plans[1] : ""}});
   if (!tried.ok()) return Fail(tried.error());
   const Result<std::string> printed = Print(flags);

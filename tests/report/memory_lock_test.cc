@@ -148,11 +148,12 @@ TEST_CASE("a damaged lock is refused, and says what is wrong") {
   CHECK(has(error("\"version\": 1", "\"version\": 2"), "of version 2"));
   CHECK(has(error("stowage-memory-lock", "other"), "\"other\" of version 1"));
   CHECK(has(error("\"arena_bytes\": ", "\"arena_bytes\": -"),
-            "lacks a whole number \"arena_bytes\""));
+            "has no whole number from 0 on as \"arena_bytes\""));
   CHECK(has(error("\"arena_bytes\"", "\"bytes_of_arena\""),
-            "lacks a whole number \"arena_bytes\""));
-  CHECK(has(error("\"bytes\": 256", "\"bytes\": 1.5"),
-            "a buffer of \"train\" lacks a whole number \"bytes\""));
+            "has no whole number from 0 on as \"arena_bytes\""));
+  CHECK(
+      has(error("\"bytes\": 256", "\"bytes\": 1.5"),
+          "a buffer of \"train\" has no whole number from 0 on as \"bytes\""));
   CHECK(has(error("\"live\": [", "\"live\": [7, "),
             "lacks a list of objects \"live\""));
   CHECK_FALSE(ParseMemoryLock("[]").ok());

@@ -58,8 +58,9 @@ TEST_CASE("what is packed is never written over, nor one file twice") {
   const std::string csv = WriteTemp("three.csv", kThree);
   const Outcome over = RunStowage({"pack", csv, "-o", csv});
   CHECK(over.exit_code == 2);
-  CHECK(over.err.find("is what --file reads; an input is never written over") !=
-        std::string::npos);
+  CHECK(
+      over.err.find("is what the file reads; an input is never written over") !=
+      std::string::npos);
   CHECK(ReadAll(csv) == kThree);
   const std::string out = TempPath("out");
   const Outcome twice = RunStowage({"pack", csv, "-o", out, "--svg", out});

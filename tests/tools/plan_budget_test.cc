@@ -430,6 +430,7 @@ TEST_CASE("--max plans the largest setting that fits, and says why not more") {
   struct Row {
     const char *setting, *option;
     std::vector<std::string> others;
+    int64_t step = 1;
   };
   const Row rows[] = {
       {"batch",
@@ -438,6 +439,10 @@ TEST_CASE("--max plans the largest setting that fits, and says why not more") {
       {"batch",
        "--batch",
        {"--seq", "16", "--fit", "recompute,offload", "--budget", "6MB"}},
+      {"batch",
+       "--batch",
+       {"--seq", "16", "--fit", "none", "--ranks", "2", "--budget", "14MB"},
+       2},
       {"seq", "--seq", {"--batch", "2", "--fit", "none", "--budget", "14MB"}},
       {"lora-rank",
        "--lora-rank",
@@ -458,10 +463,11 @@ TEST_CASE("--max plans the largest setting that fits, and says why not more") {
       CHECK(plan[row.setting] == value);
     }
     CHECK(fits(row.others, row.option, value));
-    CHECK_FALSE(fits(row.others, row.option, value + 1));
-    CHECK(plan["largest"]["next"] == value + 1);
+    CHECK(value % row.step == 0);
+    CHECK_FALSE(fits(row.others, row.option, value + row.step));
+    CHECK(plan["largest"]["next"] == value + row.step);
     std::vector<std::string> next = row.others;
-    next.insert(next.end(), {row.option, StrCat(value + 1)});
+    next.insert(next.end(), {row.option, StrCat(value + row.step)});
     CHECK(Json::parse(with(next).out)["minimum_budget_bytes"] ==
           plan["largest"]["next_minimum_budget_bytes"]);
   }
@@ -487,7 +493,8 @@ TEST_CASE("--max plans the largest setting that fits, and says why not more") {
        "--batch 4 is given, and --max batch looks for it"},
       {{"--max", "batch", "--fit", "auto", "--budget", "9MB"},
        "any batch fits; give --micro-batches a number"},
-      {{"--max", "batch", "--budget", "1MB"}, "[largest] 1, the least, needs "},
+      {{"--max", "batch", "--budget", "1MB"},
+       "[max] batch: [largest] the least value, 1, needs "},
   };
   for (const auto& [more, message] : refused) {
     const Outcome outcome = with(more);
