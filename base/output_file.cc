@@ -182,6 +182,12 @@ Result<OutputFile> OutputFile::Claim(const std::string& path, FileUse use) {
   const std::optional<fs::path> place = Resolve(path);
   if (!place) return CannotWriteByErrno(path);
   if (place->filename().empty()) return CannotWrite(path, "it names a folder");
+  // Which goes away with the claim of the other file.
+  if (IsLeftOver(place->filename().string())) {
+    return CannotWrite(path,
+                       "its name is that of the lock or of a part of another "
+                       "output; give it one that does not begin with a dot");
+  }
   struct stat info = {};
   if (::stat(place->c_str(), &info) == 0) {
     if (!S_ISREG(info.st_mode)) return CannotWrite(path, KindOf(info.st_mode));

@@ -166,6 +166,17 @@ TEST_CASE("a claim that is not used changes nothing") {
   CHECK(Names(folder).size() == 1);
 }
 
+TEST_CASE("no output has the name of another's lock") {
+  const fs::path folder = Folder("lock-name");
+  const auto file = OutputFile::Claim((folder / "run.st").string());
+  REQUIRE(file.ok());
+  const auto log = OutputFile::Claim((folder / ".run.st.lock").string());
+  REQUIRE_FALSE(log.ok());
+  CHECK(log.error().message.find("its name is that of the lock") !=
+        std::string::npos);
+  CHECK(OutputFile::Claim((folder / ".hidden.csv").string()).ok());
+}
+
 TEST_CASE("a lock that cannot be taken is named") {
   const fs::path folder = Folder("locks");
   fs::create_directories(folder / ".x.ck.lock");
