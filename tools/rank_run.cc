@@ -36,7 +36,7 @@ constexpr auto kOwnError = std::chrono::milliseconds(500);
 
 // How long a rank that misses another waits for the reason, which is under way where the
 // other has given up.
-constexpr auto kReason = std::chrono::milliseconds(3000);
+constexpr auto kReason = std::chrono::milliseconds(1000);
 constexpr auto kReasonStep = std::chrono::milliseconds(10);
 
 // Swallows what is written, but for the last line that is an error.
