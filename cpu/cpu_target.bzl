@@ -43,8 +43,8 @@ fi
 def _object_impl(ctx):
     toolchain = find_cpp_toolchain(ctx)
     objects = []
-    for one in ctx.attr.library[CcInfo].linking_context.linker_inputs.to_list():
-        if one.owner == ctx.attr.library.label:
+    for one in ctx.attr.compiled[CcInfo].linking_context.linker_inputs.to_list():
+        if one.owner == ctx.attr.compiled.label:
             for library in one.libraries:
                 objects += library.pic_objects or library.objects
     out = ctx.actions.declare_file(ctx.label.name + ".o")
@@ -68,7 +68,7 @@ def _object_impl(ctx):
 _object = rule(
     implementation = _object_impl,
     attrs = {
-        "library": attr.label(mandatory = True, providers = [CcInfo]),
+        "compiled": attr.label(mandatory = True, providers = [CcInfo]),
         "symbol": attr.string(mandatory = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
@@ -88,7 +88,7 @@ def cpu_target(name, srcs, hdrs, copts, symbol, deps):
     )
     _object(
         name = name + "_object",
-        library = name + "_objects",
+        compiled = name + "_objects",
         symbol = symbol,
         tags = ["manual"],
     )
