@@ -1,5 +1,6 @@
 #include "base/strings.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 
@@ -26,6 +27,16 @@ void AppendTo(std::string* out, uint64_t value) { AppendNumber(out, value); }
 void AppendTo(std::string* out, double value) { AppendNumber(out, value); }
 
 }  // namespace internal
+
+bool EndsWithAnyCase(std::string_view text, std::string_view ending) {
+  return text.size() >= ending.size() &&
+         std::equal(ending.begin(), ending.end(),
+                    text.end() - static_cast<ptrdiff_t>(ending.size()),
+                    [](char small, char c) {
+                      return c == small ||
+                             (c >= 'A' && c <= 'Z' && c - 'A' + 'a' == small);
+                    });
+}
 
 std::string Fixed(double value, int decimals) {
   char

@@ -47,6 +47,10 @@ std::string StrCat(const Args&... args) {
   return out;
 }
 
+/// Whether `text` ends in `ending`, which is in small letters, whatever the case of its ASCII
+/// letters: EndsWithAnyCase("A.NPZ", ".npz").
+bool EndsWithAnyCase(std::string_view text, std::string_view ending);
+
 /// `value` with `decimals` digits after the point: Fixed(71.26, 1) == "71.3".
 std::string Fixed(double value, int decimals);
 

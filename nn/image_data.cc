@@ -254,11 +254,9 @@ Result<std::vector<fs::path>> ListFolders(const fs::path& folder,
 }
 
 bool IsImage(const fs::path& path) {
-  std::string ending = path.extension().string();
-  for (char& c : ending) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
+  const std::string ending = path.extension().string();
+  return EndsWithAnyCase(ending, ".png") || EndsWithAnyCase(ending, ".jpg") ||
+         EndsWithAnyCase(ending, ".jpeg");
 }
 
 // Images in a folder for each class. `classes` are the names in their order, and

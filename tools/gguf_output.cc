@@ -29,17 +29,7 @@ Result<GgufMetadata> TokenizerKeysFor(const TrainFlags& flags,
 }  // namespace
 
 bool IsGgufPath(std::string_view path) {
-  constexpr std::string_view kEnding = ".gguf";
-  if (path.size() < kEnding.size()) return false;
-  path.remove_prefix(path.size() - kEnding.size());
-  for (size_t i = 0; i < kEnding.size(); ++i) {
-    const char c = path[i];
-    const bool is_upper = c >= 'A' && c <= 'Z';
-    if ((is_upper ? static_cast<char>(c - 'A' + 'a') : c) != kEnding[i]) {
-      return false;
-    }
-  }
-  return true;
+  return EndsWithAnyCase(path, ".gguf");
 }
 
 Result<GgufOutput> GgufOutput::Open(const TrainFlags& flags,

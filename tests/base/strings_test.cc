@@ -59,5 +59,16 @@ TEST_CASE("Quoted puts double quotes around a name") {
   CHECK(Quoted("") == "\"\"");
 }
 
+TEST_CASE("an ending is found in letters of any case") {
+  CHECK(EndsWithAnyCase("data.npz", ".npz"));
+  CHECK(EndsWithAnyCase("DATA.Npz", ".npz"));
+  CHECK(EndsWithAnyCase(".npz", ".npz"));
+  CHECK(EndsWithAnyCase("a", ""));
+  CHECK_FALSE(EndsWithAnyCase("npz", ".npz"));
+  CHECK_FALSE(EndsWithAnyCase("data.npy", ".npz"));
+  // "[" stands as far before "{" as "A" before "a", and is no letter.
+  CHECK_FALSE(EndsWithAnyCase("data[", "data{"));
+}
+
 }  // namespace
 }  // namespace stowage
