@@ -78,6 +78,11 @@ class CpuBackend final : public Backend {
   }
 
   std::string_view name() const override { return "cpu"; }
+  std::string planned_for() const override {
+    const int threads = pool_.threads();
+    return StrCat("cpu with ", kernels_.vectors, ", ", threads,
+                  threads == 1 ? " thread" : " threads");
+  }
 
   Fusions FusesOps() const override {
     return {.elementwise = MayBeFused, .products = true};

@@ -50,7 +50,8 @@ Fusions GpuFusions() {
 DeviceNeeds GpuNeeds() {
   return {.workspace = GpuWorkspace,
           .reserve = GpuReserve,
-          .fusions = GpuFusions()};
+          .fusions = GpuFusions(),
+          .device = "cuda"};
 }
 
 }  // namespace stowage

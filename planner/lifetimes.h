@@ -80,6 +80,9 @@ struct DeviceNeeds {
   WorkspaceFn workspace = {};
   ReserveFn reserve = {};
   Fusions fusions = {};
+  /// The device, and all that its kernels' scratch depends on, as "cpu with AVX2, 2 threads";
+  /// plan files keep it. Empty: not known.
+  std::string device = {};
 };
 
 struct LiveBuffer {

@@ -393,7 +393,8 @@ void BindPlans(py::module_& module) {
              return PlanToJson(
                  step.plan, step.graph,
                  {.budget = self.spec().budget,
-                  .optimizations = ToText(*self.spec().optimizations)});
+                  .optimizations = ToText(*self.spec().optimizations),
+                  .device = self.spec().planning.device.device});
            })
       .def(
           "traffic",

@@ -163,6 +163,8 @@ class Backend {
   virtual std::string_view name() const = 0;
   /// The name, and what else a user may want to know of the device.
   virtual std::string description() const { return std::string(name()); }
+  /// The name, and what else scratch depends on: DeviceNeeds::device.
+  virtual std::string planned_for() const { return std::string(name()); }
 
   /// Whether Executable::Start returns before the step is done.
   virtual bool works_on_its_own() const { return false; }
@@ -185,7 +187,8 @@ class Backend {
                 [this](const Graph& graph, Bytes alignment) {
                   return Reserve(graph, alignment);
                 },
-            .fusions = FusesOps()};
+            .fusions = FusesOps(),
+            .device = planned_for()};
   }
 
   /// Error kUnsupported naming the first node this backend has no kernel for.

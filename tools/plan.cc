@@ -13,12 +13,9 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "base/parallel.h"
 #include "base/run_files.h"
 #include "base/strings.h"
-#include "cpu/targets.h"
 #include "ir/canonicalize/canonicalize.h"
-#include "ir/text.h"
 #include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
 #include "report/report.h"
@@ -30,9 +27,9 @@
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
 #include "tools/options.h"
+#include "tools/plan_subject.h"
 #include "tools/progress.h"
 #include "train/device.h"
-#include "train/find_largest.h"
 #include "train/step_builder.h"
 #include "train/train.h"
 
@@ -41,116 +38,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One that can be taken in several numbers of micro-batches, where none is known yet.
-constexpr int64_t kAnyBatch = 12;
-
-struct PlanFlags {
-  ModelFlags model;
-  OnnxFlags onnx;
-  PackerFlags packer;
-  RankFlags ranks;
-  std::string device;
-  std::string cpu_target;
-  std::string graph;
-  std::string output, svg, html;
-  bool train = false;
-  bool pareto = false;
-  bool fit_optimizer = false;
-  std::string max;  // a setting, whose largest value is looked for
-  bool explain = false;
-  bool list_params = false;
-  bool traffic = false;
-  std::string roofline;
-  bool json = false;
-};
-
-// What is planned: a training step, or a graph as it is.
-struct Subject {
-  std::optional<StepSpec> spec;             // of a built-in model
-  std::optional<TrainingPlanner> training;  // of that, or of a file's model
-  std::unique_ptr<StepPlanner> graph;       // of a graph as it is
-  std::optional<Canonicalized> canonical;  // of a file's model, to be explained
-  RankPlan ranks;
-
-  StepPlanner& planner() { return training ? training->step() : *graph; }
-  // What micro-batches are made of: the part of the rank that is planned.
-  std::optional<int64_t> batch() const {
-    if (!training) return std::nullopt;
-    const TrainingSpec& trained = training->spec();
-    return PartOfRank(trained.batch, trained.ranks.ranks, trained.ranks.rank)
-        .count;
-  }
-};
-
 // Holds a value until the process ends, which frees all at once: to take a large
 // step apart, value by value, takes as long as to read it.
 template <typename T>
 T& UntilExit(T value) {
   static auto& kept = *new std::vector<std::unique_ptr<T>>;
   return *kept.emplace_back(std::make_unique<T>(std::move(value)));
-}
-
-Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
-                            const std::function<void()>& on_choice) {
-  Subject subject;
-  STOWAGE_ASSIGN_OR_RETURN(subject.ranks, ReadRankFlags(flags.ranks));
-  std::optional<OnnxStep> onnx;
-  if (!flags.onnx.file.empty()) {
-    STOWAGE_ASSIGN_OR_RETURN(onnx, ReadOnnxStep(flags.onnx, flags.model));
-    if (flags.explain) {
-      STOWAGE_ASSIGN_OR_RETURN(subject.canonical,
-                               onnx->BuildCanonical(onnx->batch));
-    }
-  }
-  const bool trains = flags.graph.empty() && (!onnx || onnx->options.loss);
-  if (flags.train && !trains) {
-    return Error{ErrorCode::kInvalidArgument,
-                 onnx ? "[plan] what the training step is for is not told; "
-                        "give --loss with --train"
-                      : "[plan] a graph is planned as it is; leave --train "
-                        "away, or give --model or --onnx"};
-  }
-  if (trains) {
-    TrainingSpec training;
-    if (onnx) {
-      STOWAGE_ASSIGN_OR_RETURN(
-          training, ReadOnnxTraining(*onnx, flags.onnx, flags.model));
-    } else {
-      STOWAGE_ASSIGN_OR_RETURN(subject.spec, ReadModelFlags(flags.model));
-      training = subject.spec->training;
-    }
-    training.planning = options;
-    training.on_choice = on_choice;
-    SetRanks(
-        {.ranks = subject.ranks.ranks, .shard = subject.ranks.shards.front()},
-        &training);
-    STOWAGE_ASSIGN_OR_RETURN(
-        subject.training,
-        TrainingPlanner::Make(std::move(training), options.device));
-    return subject;
-  }
-  if (subject.ranks.ranks > 1) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "[ranks] a graph is planned as it is; leave --ranks away, or "
-                 "give --model, or --onnx with --loss"};
-  }
-  StepQuestion question{.fit = {.plan = options, .on_choice = on_choice},
-                        .cache = ReadPlanCache(flags.model)};
-  STOWAGE_ASSIGN_OR_RETURN(question.fit.optimizations,
-                           ReadOptimizations(flags.model, std::nullopt));
-  STOWAGE_ASSIGN_OR_RETURN(question.budget,
-                           ParseSizeOption("budget", flags.model.budget));
-  STOWAGE_ASSIGN_OR_RETURN(question.op_times, ReadOpTimes(flags.model));
-  const auto read = [&]() -> Result<Graph> {
-    if (onnx) return onnx->Build(onnx->batch);
-    STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.graph));
-    return ParseGraph(text);
-  };
-  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, read());
-  question.build = OfGraph(graph);
-  question.sources = [graph] { return std::vector{graph}; };
-  subject.graph = std::make_unique<StepPlanner>(std::move(question));
-  return subject;
 }
 
 // What ranks need and send; nothing is predicted of links that are not named.
@@ -248,43 +141,6 @@ Json Describe(Subject& subject, const FittedStep& step,
   return json;
 }
 
-// Plans the step with the least sharding of those to try that fits the budget. Where
-// none does, the last one's error, which is the subject's then.
-Result<PlannedStep> PlanSharded(Subject& subject) {
-  for (size_t i = 0;; ++i) {
-    Result<PlannedStep> planned = subject.planner().Plan();
-    const bool is_last = i + 1 >= subject.ranks.shards.size();
-    if (planned.ok() || is_last ||
-        planned.error().code != ErrorCode::kBudgetTooSmall) {
-      return planned;
-    }
-    TrainingSpec training = subject.training->spec();
-    training.ranks.shard = subject.ranks.shards[i + 1];
-    DeviceNeeds device = training.planning.device;
-    Result<TrainingPlanner> next =
-        TrainingPlanner::Make(std::move(training), std::move(device));
-    // An optimizer that cannot be split fits no better.
-    if (!next.ok()) return planned;
-    subject.training = *std::move(next);
-  }
-}
-
-// The smallest budget of the shardings to try.
-Result<Bytes> SmallestOfShardings(Subject& subject) {
-  STOWAGE_ASSIGN_OR_RETURN(Bytes smallest, subject.planner().SmallestBudget());
-  for (size_t i = 1; i < subject.ranks.shards.size(); ++i) {
-    TrainingSpec training = subject.training->spec();
-    training.ranks.shard = subject.ranks.shards[i];
-    DeviceNeeds device = training.planning.device;
-    Result<TrainingPlanner> next =
-        TrainingPlanner::Make(std::move(training), std::move(device));
-    if (!next.ok()) break;  // an optimizer that cannot be split
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes bytes, next->step().SmallestBudget());
-    smallest = std::min(smallest, bytes);
-  }
-  return smallest;
-}
-
 // What each pass of the planner did; none, where the plan was found in a cache.
 Json PassesJson(const std::vector<PassReport>& passes) {
   Json json = Json::array();
@@ -376,132 +232,9 @@ int RefusePlan(const PlanFlags& flags, Subject& subject, WorkProgress& progress,
   return Fail(all);
 }
 
-// The setting that --max names.
-Result<std::optional<int64_t>*> SettingOf(const std::string& name,
-                                          ModelFlags* flags) {
-  if (name == "batch") return &flags->batch;
-  if (name == "seq") return &flags->seq;
-  if (name == "lora-rank") return &flags->lora_rank;
-  return InvalidArgumentError("[max] there is no setting ", Quoted(name),
-                              "; expected batch, seq or lora-rank");
-}
-
-// That the batch of an ONNX file is not settled. Errors: those of ReadOnnxStep.
-Status CheckBatchIsOpen(const PlanFlags& flags) {
-  if (flags.onnx.file.empty()) return {};
-  STOWAGE_ASSIGN_OR_RETURN(const OnnxStep step,
-                           ReadOnnxStep(flags.onnx, flags.model));
-  if (!step.batch_symbol.empty() &&
-      !step.options.dims.contains(step.batch_symbol)) {
-    return {};
-  }
-  return InvalidArgumentError(
-      "[max] the file, --dim or --shape fixes the batch at ", step.batch,
-      "; --max batch looks for it in a file whose first dimension has a name");
-}
-
-// The step of the largest value, of what --max names, that fits the budget.
-Result<Largest> ReadLargest(const PlanOptions& options,
-                            const std::function<void()>& on_choice,
-                            PlanFlags* flags, std::optional<Subject>* subject) {
-  ModelFlags& model = flags->model;
-  STOWAGE_ASSIGN_OR_RETURN(std::optional<int64_t>* const setting,
-                           SettingOf(flags->max, &model));
-  if (*setting) {
-    return InvalidArgumentError("[max] --", flags->max, " ", **setting,
-                                " is given, and --max ", flags->max,
-                                " looks for it; leave one of them out");
-  }
-  if (model.budget.empty()) {
-    return InvalidArgumentError("[max] nothing bounds the ", flags->max,
-                                "; give --budget");
-  }
-  if (flags->max != "batch" && model.model.empty()) {
-    return InvalidArgumentError("[max] --max ", flags->max,
-                                " applies where --model is given; give batch");
-  }
-  LargestOptions search;
-  if (flags->max == "batch") {
-    STOWAGE_RETURN_IF_ERROR(CheckBatchIsOpen(*flags));
-    // In micro-batches that are as small as it takes any batch fits.
-    const bool chooses = std::ranges::any_of(
-        model.optimizations,
-        [](const auto& choice) { return !choice.second.empty(); });
-    if (model.fit.empty() && !chooses) model.fit = "recompute,offload";
-    STOWAGE_ASSIGN_OR_RETURN(const MemoryOptimizations optimizations,
-                             ReadOptimizations(model, kAnyBatch));
-    if (optimizations.micro_batches.size() > 1) {
-      return InvalidArgumentError(
-          "[max] in micro-batches that the planner chooses, any batch fits; "
-          "give --micro-batches a number, by default 1, or --fit "
-          "recompute,offload");
-    }
-    STOWAGE_ASSIGN_OR_RETURN(const RankPlan ranks, ReadRankFlags(flags->ranks));
-    search.multiple = ranks.ranks * optimizations.micro_batches.front();
-  }
-  STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> budget,
-                           ParseSizeOption("budget", model.budget));
-  const auto need_of = [&](int64_t value) -> Result<Bytes> {
-    *setting = value;
-    STOWAGE_ASSIGN_OR_RETURN(Subject asked,
-                             ReadSubject(*flags, options, on_choice));
-    const Result<Bytes> need = SmallestOfShardings(asked);
-    // Those that fit are larger and larger.
-    if (need.ok() && *need <= *budget) subject->emplace(std::move(asked));
-    return need;
-  };
-  Result<Largest> largest = FindLargest(need_of, *budget, search);
-  if (largest.ok()) return largest;
-  return Error{largest.error().code,
-               StrCat("[max] ", flags->max, ": ", largest.error().message)};
-}
-
-std::string LargestText(const std::string& name, const Largest& largest) {
-  std::string text =
-      StrCat("the largest ", name, " that fits is ", largest.value);
-  if (const auto& above = largest.above) {
-    text +=
-        above->need.ok()
-            ? StrCat("; ", above->value, " needs ", FormatBytes(*above->need),
-                     " (", *above->need, " bytes)")
-            : StrCat("; ", above->value, " is refused: ",
-                     WithoutControls(above->need.error().message));
-  }
-  return text + "\n\n";
-}
-
-Json LargestJson(const std::string& name, const Largest& largest) {
-  Json json = {
-      {"setting", name},         {"value", largest.value},
-      {"next", nullptr},         {"next_minimum_budget_bytes", nullptr},
-      {"next_refusal", nullptr}, {"plans", largest.plans}};
-  if (const auto& above = largest.above) {
-    json["next"] = above->value;
-    if (above->need.ok()) {
-      json["next_minimum_budget_bytes"] = *above->need;
-    } else {
-      json["next_refusal"] = above->need.error().message;
-    }
-  }
-  return json;
-}
-
-// The device whose scratch is planned, with its threads.
-std::string DeviceText(const PlanFlags& flags, DType dtype,
-                       const RankPlan& ranks) {
-  const bool is_gpu =
-      flags.device == "cuda" ||
-      (flags.device.empty() && (dtype == DType::kF16 || dtype == DType::kBF16));
-  const std::string among =
-      ranks.ranks == 1 ? "" : StrCat(", each of ", ranks.ranks, " ranks");
-  if (is_gpu) return StrCat("cuda", among);
-  const int threads = flags.model.threads > 0
-                          ? flags.model.threads
-                          : static_cast<int>(ParallelParts());
-  const auto target = cpu::FindCpuTarget(flags.cpu_target);
-  return StrCat("cpu", target.ok() ? " with " : "",
-                target.ok() ? (*target)->kernels->vectors : "", ", ", threads,
-                threads == 1 ? " thread" : " threads", among);
+// What each of several ranks plans, as plan files have it.
+std::string RanksOf(const RankPlan& plan) {
+  return plan.ranks == 1 ? "" : StrCat(", each of ", plan.ranks, " ranks");
 }
 
 int RunPlan(PlanFlags flags) {
@@ -616,7 +349,7 @@ int RunPlan(PlanFlags flags) {
             step.plan, step.graph,
             {.budget = budget,
              .optimizations = ToText(planner.question().fit.optimizations),
-             .device = DeviceText(flags, *dtype, subject->ranks)}));
+             .device = StrCat(device->device, RanksOf(subject->ranks))}));
     if (!written.ok()) return Fail(written.error());
   }
   const Report& report = UntilExit(MakeReport(step.graph, step.plan));

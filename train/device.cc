@@ -195,7 +195,8 @@ Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,
                            return cpu->Workspace(graph, node);
                          },
                      .reserve = {},
-                     .fusions = cpu->FusesOps()};
+                     .fusions = cpu->FusesOps(),
+                     .device = cpu->planned_for()};
 }
 
 ParamBytes MeasureParamBytes(const Graph& graph, const Plan& plan) {

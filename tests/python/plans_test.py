@@ -40,6 +40,13 @@ class PlansTest(support.TestCase):
         self.assertEqual(self.plan(budget=small.smallest_budget_bytes).arena_bytes,
                          small.smallest_budget_bytes)
 
+    def test_a_saved_plan_names_the_device_whose_scratch_it_has(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "step.plan")
+            self.plan().save(path)
+            with open(path, encoding="utf-8") as file:
+                self.assertRegex(json.load(file)["device"], r"^cpu with .+, 1 thread$")
+
     def test_the_largest_batch_that_fits_is_that_of_trying_all(self):
         for optimizations in ("none", {"recompute": "auto"}):
             budget = self.plan().arena_bytes * 5 // 4

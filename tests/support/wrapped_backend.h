@@ -33,6 +33,7 @@ class WrappedBackend : public Backend {
 
   std::string_view name() const override { return inner_.name(); }
   std::string description() const override { return inner_.description(); }
+  std::string planned_for() const override { return inner_.planned_for(); }
   bool works_on_its_own() const override { return inner_.works_on_its_own(); }
   Bytes Workspace(const Graph& graph, const Node& node) const override {
     return inner_.Workspace(graph, node);
