@@ -267,16 +267,6 @@ class ImageTask : public Task {
   ImageReader reader_;
 };
 
-// In letters of any case.
-bool HasEnding(std::string_view path, std::string_view ending) {
-  return path.size() >= ending.size() &&
-         std::ranges::equal(
-             path.substr(path.size() - ending.size()), ending,
-             [](char a, char b) {
-               return a == b || (a >= 'A' && a <= 'Z' && a - 'A' + 'a' == b);
-             });
-}
-
 // That a batch, of examples of so many bytes, can be held beside the arena.
 Status CheckBatch(int64_t batch, Bytes example) {
   return CheckMemory(
@@ -306,7 +296,8 @@ Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
       spec.tokenizer->Encode(text, {.special = false,
                                     .add_prefix = false,
                                     .without_token = &without_token}));
-  if (share.rank == 0) TellOfLost(*spec.tokenizer, without_token, Quoted(path));
+  if (share.rank == 0)
+    ReportLostBytes(*spec.tokenizer, without_token, Quoted(path));
   return TextData::FromTokens(std::move(tokens), path, seq);
 }
 
@@ -334,7 +325,7 @@ int64_t DividingBatch(int64_t size, int64_t limit) {
 }
 
 bool IsJsonLines(std::string_view path) {
-  return HasEnding(path, ".jsonl") || HasEnding(path, ".ndjson");
+  return EndsWithAnyCase(path, ".jsonl") || EndsWithAnyCase(path, ".ndjson");
 }
 
 Status CheckIsNoContainer(std::string_view bytes, const std::string& path) {
@@ -392,8 +383,8 @@ Status CheckIsText(std::string_view text, const std::string& path) {
   return {};
 }
 
-void TellOfLost(const Tokenizer& tokenizer, int64_t without_token,
-                const std::string& what) {
+void ReportLostBytes(const Tokenizer& tokenizer, int64_t without_token,
+                     const std::string& what) {
   if (without_token == 0) return;
   std::cerr << WithoutControls(StrCat(
                    "[data] the tokenizer has no token for ", without_token,
@@ -410,7 +401,7 @@ Result<std::string> ReadTrainingText(const std::string& path) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string::npos &&
                        (text[first] == '{' || text[first] == '[') &&
-                       (HasEnding(path, ".json") || IsJsonLines(path) ||
+                       (EndsWithAnyCase(path, ".json") || IsJsonLines(path) ||
                         IsExample(std::string_view(text).substr(first)));
   if (is_json) {
     return InvalidArgumentError(

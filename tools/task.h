@@ -174,9 +174,9 @@ Status CheckIsText(std::string_view text, const std::string& path);
 /// of JSON lines, or a list of objects.
 Result<std::string> ReadTrainingText(const std::string& path);
 
-/// Says on stderr how many bytes of a text, called `what`, the tokenizer has no token for,
+/// Prints on stderr how many bytes of a text, called `what`, the tokenizer has no token for,
 /// if there are any, and what becomes of them.
-void TellOfLost(const Tokenizer& tokenizer, int64_t without_token,
+void ReportLostBytes(const Tokenizer& tokenizer, int64_t without_token,
                 const std::string& what);
 
 /// That a text is judged by, unless something else is asked for.

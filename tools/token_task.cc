@@ -302,7 +302,7 @@ Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training) {
         tuning.tokenizer.Encode(text, {.special = true,
                                        .add_prefix = false,
                                        .without_token = &without_token}));
-    TellOfLost(tuning.tokenizer, without_token, "what was said");
+    ReportLostBytes(tuning.tokenizer, without_token, "what was said");
     if (tokens.empty()) {
       std::cerr
           << "stowage: the tokenizer has no token for that; say something "

@@ -56,22 +56,22 @@ Result<std::vector<int32_t>> ParseIds(std::string_view text) {
 }
 
 // The tokens of a text; says on stderr what it has that no token stands for.
-Result<std::vector<int32_t>> TokensOf(const Tokenizer& tokenizer,
-                                      const TokensFlags& flags,
-                                      std::string_view text) {
+Result<std::vector<int32_t>> EncodeText(const Tokenizer& tokenizer,
+                                        const TokensFlags& flags,
+                                        std::string_view text) {
   const std::string name = flags.file.empty() ? "stdin" : flags.file;
   STOWAGE_RETURN_IF_ERROR(CheckIsText(text, name));
   int64_t without_token = 0;
   auto ids = tokenizer.Encode(
       text, {.special = !flags.plain, .without_token = &without_token});
-  if (ids.ok()) TellOfLost(tokenizer, without_token, Quoted(name));
+  if (ids.ok()) ReportLostBytes(tokenizer, without_token, Quoted(name));
   return ids;
 }
 
 Status Encode(const Tokenizer& tokenizer, const TokensFlags& flags,
               std::string_view text) {
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                           TokensOf(tokenizer, flags, text));
+                           EncodeText(tokenizer, flags, text));
   if (flags.json) {
     PrintJson(ids);
     return {};
@@ -88,7 +88,7 @@ Status Encode(const Tokenizer& tokenizer, const TokensFlags& flags,
 Status CountTokens(const Tokenizer& tokenizer, const TokensFlags& flags,
                    std::string_view text) {
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                           TokensOf(tokenizer, flags, text));
+                           EncodeText(tokenizer, flags, text));
   if (flags.json) {
     PrintJson(Json{{"tokens", ids.size()}, {"bytes", text.size()}});
   } else {

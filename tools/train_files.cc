@@ -353,17 +353,16 @@ namespace {
 Status CheckWeightsName(std::string_view option, const std::string& path,
                         bool may_be_npz) {
   if (!may_be_npz && IsGgufPath(path)) return {};
-  std::string ending = std::filesystem::path(path).extension().string();
-  for (char& c : ending) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
   constexpr std::string_view kOthers[] = {".npy",  ".pt",   ".pth", ".bin",
-                                          ".onnx", ".gguf", ".h5"};
-  const bool is_other = std::ranges::find(kOthers, ending) != std::end(kOthers);
-  if (!is_other && (may_be_npz || ending != ".npz")) return {};
+                                          ".onnx", ".gguf", ".h5",  ".npz"};
+  const auto ending =
+      std::ranges::find_if(kOthers, [&](std::string_view other) {
+        return EndsWithAnyCase(path, other) && !(may_be_npz && other == ".npz");
+      });
+  if (ending == std::end(kOthers)) return {};
   return Error{
       ErrorCode::kInvalidArgument,
-      StrCat("[", option, "] ", Quoted(path), " ends in ", ending,
+      StrCat("[", option, "] ", Quoted(path), " ends in ", *ending,
              ", and safetensors are written, or ",
              may_be_npz ? "an NPZ" : "GGUF", "; call it .safetensors or ",
              may_be_npz ? ".npz" : ".gguf")};

@@ -352,7 +352,7 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
         tokenizer.Encode(text, {.special = false,
                                 .add_prefix = false,
                                 .without_token = &without_token}));
-    TellOfLost(tokenizer, without_token, Quoted(flags.data));
+    ReportLostBytes(tokenizer, without_token, Quoted(flags.data));
     STOWAGE_ASSIGN_OR_RETURN(
         TextData data,
         TextData::FromTokens(std::move(tokens), flags.data, seq));
@@ -366,7 +366,7 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
   STOWAGE_ASSIGN_OR_RETURN(TokenExamples examples,
                            ReadExamples(text, flags.data, tokenizer, format));
   ListUnreadKeys(examples, flags.data);
-  TellOfLost(tokenizer, examples.without_token(), Quoted(flags.data));
+  ReportLostBytes(tokenizer, examples.without_token(), Quoted(flags.data));
   if (model_text.end && *model_text.end >= vocabulary) {
     for (size_t i = 0; i < examples.size(); ++i) {
       if (examples.tokens(i).back() != *model_text.end) continue;
@@ -517,7 +517,7 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
         const std::vector<int32_t> tokens,
         tokenizer.Encode(flags.prompt, {.add_prefix = false,
                                         .without_token = &without_token}));
-    TellOfLost(tokenizer, without_token, "--prompt");
+    ReportLostBytes(tokenizer, without_token, "--prompt");
     prompt.insert(prompt.end(), tokens.begin(), tokens.end());
     if (prompt.empty()) {
       return InvalidArgumentError("[prompt] the tokenizer has no token for ",

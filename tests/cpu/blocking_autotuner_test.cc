@@ -94,7 +94,7 @@ std::string FileIn(const std::string& folder) {
 }
 
 TEST_CASE("the fastest is chosen, the default by 2 %, and is timed once") {
-  const std::string folder = NewFolder("blockings");
+  const std::string folder = NewFolder("autotuned");
   Runs runs;
   BlockingAutotuner autotuner = Opened(folder, runs, {4, 2, 1, 3});
   CHECK(Chosen(autotuner, runs.Trial(7)) == kCandidates[2]);
@@ -114,7 +114,7 @@ TEST_CASE("the fastest is chosen, the default by 2 %, and is timed once") {
 }
 
 TEST_CASE("what is kept is of a processor, its vectors and these loops") {
-  const std::string folder = NewFolder("blockings");
+  const std::string folder = NewFolder("autotuned");
   Runs runs;
   BlockingAutotuner autotuner = Opened(folder, runs, {4, 2, 1, 3});
   CHECK_FALSE(fs::exists(folder));  // to look makes nothing
@@ -138,7 +138,7 @@ TEST_CASE("what is kept is of a processor, its vectors and these loops") {
 }
 
 TEST_CASE("of two processes that choose at once, both take what one wrote") {
-  const std::string folder = NewFolder("blockings");
+  const std::string folder = NewFolder("autotuned");
   Runs one_runs, other_runs;
   BlockingAutotuner one = Opened(folder, one_runs, {4, 2, 1, 3});
   BlockingAutotuner other = Opened(folder, other_runs, {1, 2, 3, 4});
@@ -189,7 +189,7 @@ std::vector<std::string> NotesOfBackend(const std::string& folder) {
 }
 
 TEST_CASE("without a file to keep them, choices are made for the process") {
-  const std::string folder = NewFolder("blockings");
+  const std::string folder = NewFolder("autotuned");
   CHECK(NotesOfBackend(folder).empty());
   Runs runs;
   BlockingAutotuner autotuner = Opened(folder, runs, {4, 2, 1, 3});
@@ -215,7 +215,7 @@ TEST_CASE("without a file to keep them, choices are made for the process") {
   CHECK(NotesOfBackend(folder) == std::vector<std::string>{damaged.note()});
 
   // The folder is a file, as one is that cannot be written.
-  const std::string file = NewFolder("blockings");
+  const std::string file = NewFolder("autotuned");
   std::ofstream(file) << "a file";
   Runs nowhere_runs;
   BlockingAutotuner nowhere = Opened(file, nowhere_runs, {3, 2, 4, 4});
@@ -227,7 +227,7 @@ TEST_CASE("without a file to keep them, choices are made for the process") {
 }
 
 TEST_CASE("a kept choice that is no candidate any more is made anew") {
-  const std::string folder = NewFolder("blockings");
+  const std::string folder = NewFolder("autotuned");
   Runs runs;
   BlockingAutotuner autotuner = Opened(folder, runs, {4, 2, 1, 3});
   Chosen(autotuner, runs.Trial(7));
@@ -293,7 +293,7 @@ TEST_CASE("a step runs by what was chosen when it was bound") {
   g.Output("of_y", copy(y));
   g.Output("of_x", copy(copy(x)));
   const Graph graph = *g.Finish();
-  const std::string folder = NewFolder("blockings");
+  const std::string folder = NewFolder("autotuned");
 
   // Without a folder, nothing is timed.
   CHECK(Step(graph, "") == std::vector<Blocking>(3));
@@ -311,7 +311,7 @@ TEST_CASE("a step runs by what was chosen when it was bound") {
   CHECK(ReadAll(FileIn(folder)) == text);
 
   // By the clock, whatever it says: each shape once, for all launches of it.
-  const std::string fresh = NewFolder("blockings");
+  const std::string fresh = NewFolder("autotuned");
   Step(graph, fresh);
   CHECK(of_copies.of == std::vector<int>{12, 12, 12, 12});
   Step(graph, fresh);
@@ -327,7 +327,7 @@ TEST_CASE("each target keeps choices of its own") {
   for (const CpuTarget& target : CpuTargets()) {
     if (!target.runs) continue;
     INFO(target.name);
-    const std::string folder = NewFolder("blockings");
+    const std::string folder = NewFolder("autotuned");
     Step(graph, folder, std::string(target.name));
     const std::string name = fs::path(FileIn(folder)).filename();
     CHECK(name.ends_with(StrCat("-", target.kernels->vectors, "-loops-1.txt")));
@@ -343,7 +343,7 @@ TEST_CASE("what a loop's iterations multiply runs by what was chosen, too") {
   });
   g.Output("of_x", run.carried[0]);
   const Graph graph = *g.Finish();
-  const std::string folder = NewFolder("blockings");
+  const std::string folder = NewFolder("autotuned");
   BlockingAutotuner autotuner = Opened(folder, of_copies, {4, 2, 1, 3});
   Chosen(autotuner, of_copies.Trial(31));
   CHECK(Step(graph, folder) == std::vector<Blocking>(2, kCandidates[2]));

@@ -814,7 +814,7 @@ TEST_CASE("a checkpoint that cannot be written takes nothing else along") {
         20000);
 }
 
-TEST_CASE("what a tokenizer has no token for is told with its bytes") {
+TEST_CASE("the bytes that a tokenizer has no token for are counted on stderr") {
   const std::string lines = WriteTemp(
       "hearts.jsonl", "{\"text\": \"Aye \\u2665\"}\n{\"text\": \"Sir\"}\n");
   const Outcome run = RunStowage(Arguments("llama.gguf", {"--data", lines}));

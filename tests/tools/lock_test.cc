@@ -64,7 +64,7 @@ TEST_CASE("a step that grows fails the check, with its buffers and lines") {
   CHECK(changes["grew"] == true);
   CHECK(changes["changes"][0]["figure"] == "arena_bytes");
 
-  // What takes less is told, and no failure.
+  // A smaller step is printed, and is no failure.
   const Outcome less =
       RunStowage({"lock", "check", lock,
                   StrCat("train=", PlanOf("less.plan", "4")), other});

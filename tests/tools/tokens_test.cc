@@ -55,7 +55,7 @@ TEST_CASE("a folder with a tokenizer.json is as good as the file") {
         "5\n");
 }
 
-TEST_CASE("bytes that no token stands for are told") {
+TEST_CASE("bytes that no token stands for are counted on stderr") {
   const std::string tokenizer = WriteTemp("few.json", R"({"version": "1.0",
       "added_tokens": [], "normalizer": null, "post_processor": null,
       "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
