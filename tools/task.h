@@ -177,7 +177,7 @@ Result<std::string> ReadTrainingText(const std::string& path);
 /// Prints on stderr how many bytes of a text, called `what`, the tokenizer has no token for,
 /// if there are any, and what becomes of them.
 void ReportLostBytes(const Tokenizer& tokenizer, int64_t without_token,
-                const std::string& what);
+                     const std::string& what);
 
 /// That a text is judged by, unless something else is asked for.
 inline constexpr int64_t kEvaluationBatches = 100;
