@@ -20,13 +20,13 @@ import pathlib
 import random
 import re
 import resource
-import select
 import shutil
 import signal
 import string
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -363,6 +363,12 @@ def processes_of(pid):
     return found
 
 
+def read_all(descriptor):
+    """Reads until nobody writes any more."""
+    while os.read(descriptor, 1 << 16):
+        pass
+
+
 def stop_once(commands, ranks, output, asked, draw):
     """Stops a run that is well under way; what is wrong then, or None."""
     file = f"{ranks}-{output}-{draw.randrange(10**9)}.st"
@@ -380,6 +386,12 @@ def stop_once(commands, ranks, output, asked, draw):
     os.close(theirs)
     if output == "full":
         out.close()
+    # mpirun hands a signal on only after what it holds of the ranks' output is written, so a
+    # reader that falls behind makes its own delay.
+    reader = None
+    if output == "read":
+        reader = threading.Thread(target=read_all, args=(ours,))
+        reader.start()
     log, began, steps = commands.folder / (file + ".csv"), time.monotonic(), 0
     goal = draw.choice([3, 30, 300])
     try:
@@ -390,8 +402,6 @@ def stop_once(commands, ranks, output, asked, draw):
                 break
             if time.monotonic() - began > 60 or run.poll() is not None:
                 return f"ends before it is asked to: {run.stderr.read(300)}"
-            if output == "read" and select.select([ours], [], [], 0)[0]:
-                os.read(ours, 1 << 16)
             time.sleep(0.01)
         if output == "closed":
             os.close(ours)
@@ -408,8 +418,6 @@ def stop_once(commands, ranks, output, asked, draw):
                 is_handed_on, asked_at = True, time.monotonic()
                 for rank in processes_of(run.pid):
                     os.kill(rank, asked)
-            if output == "read" and select.select([ours], [], [], 0)[0]:
-                os.read(ours, 1 << 16)
             time.sleep(0.01)
         took = time.monotonic() - asked_at
         allowed = 2 if ranks == 1 else 3  # mpirun gives its ranks a second of its own
@@ -421,6 +429,8 @@ def stop_once(commands, ranks, output, asked, draw):
         except ProcessLookupError:
             pass
         run.wait()
+        if reader:
+            reader.join()
         if ours >= 0:
             os.close(ours)
     saved = commands.folder / file
