@@ -117,13 +117,14 @@ TEST_CASE("a model that takes no more bounds a value, other errors end it") {
 // By planning every batch.
 TEST_CASE("the largest batch of a model is that of trying all of them") {
   for (const char* const name : {"mlp", "cnn-small", "gpt-nano"}) {
-    for (const auto& [recompute, share] :
+    for (const auto& row :
          {std::pair(Recompute::kNone, 1.6), std::pair(Recompute::kAuto, 1.3)}) {
+      const auto recompute = row.first;
+      const double share = row.second;
       CAPTURE(name);
       CAPTURE(share);
       const auto planner_of =
-          [&, recompute = recompute](
-              int64_t batch,
+          [&](int64_t batch,
               std::optional<Bytes> budget) -> Result<TrainingPlanner> {
         MemoryOptimizations optimizations = NoOptimizations();
         optimizations.recompute = recompute;
