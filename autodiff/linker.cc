@@ -35,7 +35,7 @@ bool Linker::IsSeed(const ValueInfo& info) const {
 }
 
 // Nothing where the loss is something else, or where anything reads the loss or
-// the log-sum-exp: readers come before the gradient, or are not known here.
+// the losses of rows: readers come before the gradient, or are not known here.
 std::optional<Linker::FusedLoss> Linker::FindFusedLoss() const {
   const std::optional<ValueId> id = forward_.Find(loss_);
   if (!id || forward_.value(*id).is_leaf()) return std::nullopt;

@@ -281,6 +281,11 @@ struct LinearCrossEntropyOptions {
 Value LinearCrossEntropy(Value x, Value w, Value labels, int64_t chunk,
                          const LinearCrossEntropyOptions& options = {},
                          STOWAGE_LOC);
+/// The losses of the rows instead of their mean, (...), f64 for f64, else f32: minus the
+/// log-probability of each label. Differentiable, with two products more than the mean.
+Value LinearCrossEntropyRows(Value x, Value w, Value labels, int64_t chunk,
+                             const std::optional<WeightType>& blocks = {},
+                             STOWAGE_LOC);
 struct LinearCrossEntropyGrads {
   Value loss, dx, dw;  // dw inert where it is not wanted
 };

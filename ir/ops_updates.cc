@@ -230,6 +230,13 @@ Value LinearCrossEntropy(Value x, Value w, Value labels, int64_t chunk,
                   loc)[0];
 }
 
+Value LinearCrossEntropyRows(Value x, Value w, Value labels, int64_t chunk,
+                             const std::optional<WeightType>& blocks,
+                             SourceLoc loc) {
+  return ApplyAll(OpKind::kLinearCrossEntropy, std::vector{x, w, labels},
+                  {{"chunk", chunk}, {"blocks", BlocksAttr(blocks)}}, loc)[1];
+}
+
 LinearCrossEntropyGrads LinearCrossEntropyGrad(
     Value x, Value w, Value labels, Value dloss, int64_t chunk,
     const LinearCrossEntropyOptions& options, bool wants_dw, SourceLoc loc) {

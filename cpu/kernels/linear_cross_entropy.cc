@@ -107,8 +107,8 @@ class Weights {
 };
 
 // Makes the logits of every chunk, adds up the loss into output 0, and calls
-// row(logits, number of the row, log-sum-exp) for each row and then
-// chunk(first row, rows) for each chunk.
+// row(logits, number of the row, log-sum-exp, loss) for each row, whose loss is not yet
+// weighted, and then chunk(first row, rows) for each chunk.
 template <typename T, typename Label, typename RowFn, typename ChunkFn>
 void ForChunks(const Launch& launch, const Work<T>& work, const Label* labels,
                const T* row_weights, ThreadPool& pool, RowFn&& row_fn,
@@ -129,9 +129,10 @@ void ForChunks(const Launch& launch, const Work<T>& work, const Label* labels,
         const T log_sum_exp = LogSumExp(n, of_row);
         const double weight =
             row_weights == nullptr ? 1 : double{row_weights[first + row]};
-        sum += weight *
-               (double{log_sum_exp} - double{of_row[labels[first + row]]});
-        row_fn(of_row, first + row, log_sum_exp);
+        const double loss =
+            double{log_sum_exp} - double{of_row[labels[first + row]]};
+        sum += weight * loss;
+        row_fn(of_row, first + row, log_sum_exp, static_cast<T>(loss));
       }
       sums[begin / work.piece()] = sum;
     });
@@ -152,10 +153,10 @@ template <typename T, typename Label>
 void RunForward(const Launch& launch, const Label* labels, ThreadPool& pool) {
   const Work<T> work(launch.inputs[0].shape(), launch.inputs[1].shape(),
                      *launch.attrs);
-  T* log_sum_exps = launch.outputs[1].as<T>();
+  T* losses = launch.outputs[1].as<T>();
   ForChunks<T>(
       launch, work, labels, RowWeights<T>(launch, 3), pool,
-      [&](T*, int64_t row, T log_sum_exp) { log_sum_exps[row] = log_sum_exp; },
+      [&](T*, int64_t row, T, T loss) { losses[row] = loss; },
       [](int64_t, int64_t) {});
 }
 
@@ -174,7 +175,7 @@ void RunGrad(const Launch& launch, const Label* labels, ThreadPool& pool) {
   const int64_t width = work.width;
   ForChunks<T>(
       launch, work, labels, row_weights, pool,
-      [&](T* logits, int64_t row, T log_sum_exp) {
+      [&](T* logits, int64_t row, T log_sum_exp, T) {
         const T of_row =
             row_weights == nullptr ? factor : factor * row_weights[row];
         LogitsGrad<T>(n, logits, log_sum_exp, labels[row], of_row, logits);

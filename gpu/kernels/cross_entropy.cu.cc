@@ -36,6 +36,7 @@ struct RowParams {
   Labels labels;
   float* log_sum_exp;
   float* losses;
+  float* unweighted;     // or null
   const float* weights;  // or null
   const float* dloss;
   float scale;
@@ -75,7 +76,9 @@ RowLosses(STOWAGE_PARAMS(RowParams) p) {
   const float weight = p.weights == nullptr ? 1.0f : p.weights[at.row];
   if (at.thread == 0) {
     if (label < 0) ReportFault(p.labels.fault);
-    p.losses[at.row] = label >= 0 ? (log_sum_exp - target) * weight : 0.0f;
+    const float loss = label >= 0 ? log_sum_exp - target : 0.0f;
+    p.losses[at.row] = loss * weight;
+    if (p.unweighted != nullptr) p.unweighted[at.row] = loss;
     if (p.log_sum_exp != nullptr) p.log_sum_exp[at.row] = log_sum_exp;
   }
   if (p.dloss == nullptr) return;
@@ -131,6 +134,7 @@ RowParams ParamsOf(const LossRows& rows, Queue& queue) {
                      rows.n, queue.fault()},
           .log_sum_exp = rows.log_sum_exp,
           .losses = rows.losses,
+          .unweighted = rows.unweighted,
           .weights = rows.weights,
           .dloss = rows.dloss,
           .scale = rows.scale};

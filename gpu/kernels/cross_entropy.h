@@ -24,7 +24,8 @@ struct LossRows {
   const std::byte* labels = nullptr;
   DType label_dtype = DType::kI32;  // i32 or i64
   float* log_sum_exp = nullptr;     // of each row; null: not wanted
-  float* losses = nullptr;          // of each row
+  float* losses = nullptr;          // of each row, times its weight
+  float* unweighted = nullptr;      // likewise without it; null: not wanted
   const float* weights = nullptr;   // of the rows' losses; null: 1 for all
   /// Not null: each row of logits becomes its gradient,
   /// (softmax - one at the label) *dloss * scale times its weight.

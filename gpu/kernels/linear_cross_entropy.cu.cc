@@ -90,9 +90,9 @@ MatrixOperand TransposeOf(MatrixOperand matrix) {
   return matrix;
 }
 
-// dloss: null where no gradient is wanted; log_sum_exp: where it is. row_weights: a
-// weight for each row, or null.
-void Enqueue(const Launch& launch, const float* dloss, float* log_sum_exp,
+// dloss: null where no gradient is wanted; unweighted, the losses of the rows: where it is.
+// row_weights: a weight for each row, or null.
+void Enqueue(const Launch& launch, const float* dloss, float* unweighted,
              const float* row_weights, Queue& queue) {
   const TensorView& x = launch.inputs[0];
   const TensorView& w = launch.inputs[1];
@@ -146,8 +146,8 @@ void Enqueue(const Launch& launch, const float* dloss, float* log_sum_exp,
          .stride = work.stride,
          .labels = labels.data + first * SizeOf(labels.dtype()),
          .label_dtype = labels.dtype(),
-         .log_sum_exp = log_sum_exp == nullptr ? nullptr : log_sum_exp + first,
          .losses = losses + first,
+         .unweighted = unweighted == nullptr ? nullptr : unweighted + first,
          .weights = row_weights == nullptr ? nullptr : row_weights + first,
          .dloss = dloss,
          .scale = 1.0f / static_cast<float>(work.rows)},

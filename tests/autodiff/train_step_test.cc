@@ -359,7 +359,7 @@ TEST_CASE("a loss that something else reads is made where it stood") {
   });
   const Graph scaled = Step(forward, {.optimizer = Sgd{}});
   CHECK(CountOf(scaled, OpKind::kLinearCrossEntropy) == 1);
-  // Its log-sum-exp is wanted.
+  // The losses of its rows are wanted.
   const Graph statistics =
       Step(Build("statistics",
                  [](GraphBuilder& g) {
@@ -370,7 +370,7 @@ TEST_CASE("a loss that something else reads is made where it stood") {
                        g.Emit(OpKind::kLinearCrossEntropy, leaves,
                               {{"chunk", int64_t{3}}, {"blocks", kNoBlocks}});
                    g.Output("loss", results[0]);
-                   g.Output("log_sum_exp", results[1]);
+                   g.Output("losses", results[1]);
                  }),
            {.optimizer = Sgd{}});
   CHECK(CountOf(statistics, OpKind::kLinearCrossEntropy) == 1);

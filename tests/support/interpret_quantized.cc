@@ -33,7 +33,7 @@ Array NumbersOfBlocks(const Array& bytes, int64_t blocks) {
 struct Loss {
   Array w;        // (V, C)
   Array softmax;  // (rows, V)
-  Numbers log_sum_exp;
+  Numbers of_rows;  // before weights
   double mean = 0;
 };
 
@@ -72,9 +72,9 @@ Loss LossOf(const Call& c, size_t weights) {
       loss.softmax[row * vocabulary + j] =
           std::exp(logits[static_cast<size_t>(j)] - log_sum_exp);
     }
-    loss.log_sum_exp.push_back(log_sum_exp);
-    loss.mean += Weight(c, weights, row) *
-                 (log_sum_exp - logits.at(static_cast<size_t>(Label(c, row)))) /
+    loss.of_rows.push_back(log_sum_exp -
+                           logits.at(static_cast<size_t>(Label(c, row))));
+    loss.mean += Weight(c, weights, row) * loss.of_rows.back() /
                  static_cast<double>(rows);
   }
   return loss;
@@ -107,7 +107,7 @@ void QuantizedGather(Call& c) {
 void LinearCrossEntropy(Call& c) {
   const Loss loss = LossOf(c, 3);
   c.out[0][0] = loss.mean;
-  c.out[1].data = loss.log_sum_exp;
+  c.out[1].data = loss.of_rows;
 }
 
 void LinearCrossEntropyGrad(Call& c) {

@@ -63,7 +63,7 @@ void AddLinearCrossEntropies(OpCaseTable& t) {
       std::vector<Value> results =
           g.Emit(OpKind::kLinearCrossEntropy, in,
                  {{"chunk", chunk}, {"blocks", kNoBlocks}});
-      results.resize(2);  // loss, log-sum-exp
+      results.resize(2);  // the mean, the losses of the rows
       return results;
     };
   };
@@ -79,9 +79,10 @@ void AddLinearCrossEntropies(OpCaseTable& t) {
   const std::vector<LeafSpec> in_blocks = {
       t.Real("x", {8, 32}, -2, 2), Blocks("w", WeightType::kQ4_1, 7, 32),
       t.Index("labels", {8}, 7)};
-  t.Add(OpKind::kLinearCrossEntropy, "", leaves, build(3));
+  t.Add(OpKind::kLinearCrossEntropy, "", leaves, build(3)).differentiable = 2;
   t.Add(OpKind::kLinearCrossEntropy, " of sequences, by i64", sequences,
-        build(4));
+        build(4))
+      .differentiable = 2;
   t.Add(OpKind::kLinearCrossEntropy, " in one chunk", leaves, build(100));
   // Of integers, since weights have no gradient.
   std::vector<LeafSpec> weighted = leaves;
@@ -95,6 +96,11 @@ void AddLinearCrossEntropies(OpCaseTable& t) {
         [](GraphBuilder&, In in) {
           return Out{LinearCrossEntropy(in[0], in[1], in[2], 3,
                                         {.blocks = WeightType::kQ4_1})};
+        });
+  t.Add(OpKind::kLinearCrossEntropy, " row by row, in blocks", in_blocks,
+        [](GraphBuilder&, In in) {
+          return Out{LinearCrossEntropyRows(in[0], in[1], in[2], 3,
+                                            WeightType::kQ4_1)};
         });
 
   const auto build_grad = [](int64_t chunk, LinearCrossEntropyOptions options,
