@@ -31,8 +31,8 @@ Array NumbersOfBlocks(const Array& bytes, int64_t blocks) {
 }
 
 struct Loss {
-  Array w;        // (V, C)
-  Array softmax;  // (rows, V)
+  Array w;          // (V, C)
+  Array softmax;    // (rows, V)
   Numbers of_rows;  // before weights
   double mean = 0;
 };
