@@ -63,6 +63,16 @@ Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
                " is negative; expected rows of a chunk, or 0 for all "
                "rows at once")};
   }
+  if (options.preference) {
+    STOWAGE_RETURN_IF_ERROR(CheckPreference(*options.preference));
+    if (options.weighted_targets) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          StrCat("[model] weighted_targets are asked for beside ",
+                 PreferenceObjectiveName(options.preference->objective),
+                 ", whose targets have weights of their own; leave them out")};
+    }
+  }
   if (!options.cache) return {};
   if (purpose != ModelPurpose::kGenerate) {
     return Error{
@@ -81,6 +91,13 @@ Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
 }
 
 Status CheckNoLogitChunk(std::string_view model, const ModelOptions& options) {
+  if (options.preference) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ",
+                        PreferenceObjectiveName(options.preference->objective),
+                        " is asked for, but ", model,
+                        " has no log-probabilities of texts; leave it out")};
+  }
   if (options.weighted_targets) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[model] weighted_targets are asked for, but ", model,

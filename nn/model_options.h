@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "ir/dtype.h"
+#include "nn/preference.h"
 
 namespace stowage {
 
@@ -61,6 +62,15 @@ struct ModelOptions {
   /// mean of loss times weight over all tokens. Only for models of sequences; their
   /// logits are then made in chunks, of all rows where no chunk is asked for.
   bool weighted_targets = false;
+  /// An example is two sequences, of which the model learns which is better. A graph that
+  /// trains or evaluates has inputs "tokens", "targets" and "target_weights", (batch, 2,
+  /// seq); a sequence's log-probability is the sum of those of its targets times their
+  /// weights. Further inputs, floats as the weights: "reference_log_probs" (batch, 2)
+  /// where HasReference; of ORPO "nll_weights" (batch, seq), of the chosen sequence; of KTO
+  /// "sides" (batch). The loss is the mean over examples. Evaluation has outputs
+  /// "log_probs" (batch, 2), "losses" and "margins" (batch) too. Only for models of sequences whose
+  /// logits are made in chunks, beside no weighted_targets.
+  std::optional<PreferenceRules> preference = {};
   /// Only for generating, and only for models of text: the program reads the `seq` next
   /// tokens of texts of at most so many, which it takes up where its run before left
   /// off, from caches of its own (nn/kv_cache.h). Its logits are those behind the last

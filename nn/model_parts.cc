@@ -11,11 +11,67 @@
 namespace stowage {
 namespace {
 
-// Rows of a chunk of logits; 0 for all at once.
-int64_t LogitRows(int64_t vocabulary, const ModelOptions& options) {
+// Rows of a chunk of so many rows of logits; 0 for all at once.
+int64_t LogitRows(int64_t vocabulary, int64_t rows,
+                  const ModelOptions& options) {
   if (options.logit_chunk) return *options.logit_chunk;
   if (vocabulary < kLargeVocabulary) return 0;
-  return LogitChunk(*options.batch * *options.seq);
+  return LogitChunk(rows);
+}
+
+// Of weights and log-probabilities.
+DType FloatsOf(const ModelOptions& options) {
+  return options.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
+// The two sequences of each pair as two examples, one after the other.
+Text DeclarePairs(GraphBuilder& g, const ModelOptions& options) {
+  const int64_t batch = *options.batch, seq = *options.seq;
+  const DType dtype = FloatsOf(options);
+  const PreferenceObjective objective = options.preference->objective;
+  const auto declare = [&](std::string_view name, DType type) {
+    return Reshape(g.Input(name, type, {batch, 2, seq}), {2 * batch, seq});
+  };
+  Text text;
+  text.tokens = declare("tokens", DType::kI32);
+  text.targets = declare("targets", DType::kI32);
+  text.weights = declare("target_weights", dtype);
+  if (HasReference(objective)) {
+    text.reference = g.Input("reference_log_probs", dtype, {batch, 2});
+  }
+  if (objective == PreferenceObjective::kOrpo) {
+    text.nll_weights = g.Input("nll_weights", dtype, {batch, seq});
+  }
+  if (!IsPaired(objective)) text.sides = g.Input("sides", dtype, {batch});
+  return text;
+}
+
+Result<Graph> FinishPairs(GraphBuilder& g, Value x, Value head,
+                          const Text& text, ModelPurpose purpose,
+                          const ModelOptions& options) {
+  const int64_t batch = *options.batch, seq = *options.seq;
+  const int64_t rows = 2 * batch * seq;
+  int64_t chunk = head.ok() ? LogitRows(head.dim(0), rows, options) : 0;
+  if (chunk == 0) chunk = rows;
+  const Value nll = LinearCrossEntropyRows(x, head, text.targets, chunk);
+  const Value log_probs =
+      g.Name("log_probs",
+             Neg(Reshape(ReduceSum(Mul(nll, text.weights), {1}), {batch, 2})));
+  PreferenceInputs inputs{
+      .log_probs = log_probs, .reference = text.reference, .sides = text.sides};
+  if (options.preference->objective == PreferenceObjective::kOrpo) {
+    const Value chosen =
+        Reshape(Slice(Reshape(nll, {batch, 2, seq}), 1, 0, 1), {batch, seq});
+    inputs.nll = ReduceSum(Mul(chosen, text.nll_weights), {1});
+  }
+  const PreferenceResults results = PreferenceLoss(inputs, *options.preference);
+  g.Output("loss", g.Name("loss", ReduceMean(results.losses, {})));
+  if (purpose == ModelPurpose::kEvaluate) {
+    g.Output("log_probs", log_probs);
+    g.Output("losses", g.Name("losses", results.losses));
+    g.Output("margins", g.Name("margins", results.margins));
+  }
+  return g.Finish();
 }
 
 Images Declare(GraphBuilder& g, const ModelOptions& options,
@@ -58,14 +114,15 @@ Result<Graph> FinishClassifier(GraphBuilder& g, Value logits, Value labels,
 Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
                  const ModelOptions& options) {
   const Shape rows{*options.batch, *options.seq};
+  if (options.preference && purpose != ModelPurpose::kGenerate) {
+    return DeclarePairs(g, options);
+  }
   Text text;
   text.tokens = g.Input("tokens", DType::kI32, rows);
   if (purpose == ModelPurpose::kGenerate) return text;
   text.targets = g.Input("targets", DType::kI32, rows);
   if (options.weighted_targets) {
-    const DType dtype =
-        options.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-    text.weights = g.Input("target_weights", dtype, rows);
+    text.weights = g.Input("target_weights", FloatsOf(options), rows);
   }
   return text;
 }
@@ -84,10 +141,12 @@ Value LastToken(Value x) {
 
 Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
                          ModelPurpose purpose, const ModelOptions& options) {
-  int64_t chunk = head.ok() ? LogitRows(head.dim(0), options) : 0;
-  if (chunk == 0 && options.weighted_targets) {
-    chunk = *options.batch * *options.seq;
+  if (options.preference && purpose != ModelPurpose::kGenerate) {
+    return FinishPairs(g, x, head, text, purpose, options);
   }
+  const int64_t rows = *options.batch * *options.seq;
+  int64_t chunk = head.ok() ? LogitRows(head.dim(0), rows, options) : 0;
+  if (chunk == 0 && options.weighted_targets) chunk = rows;
   if (purpose != ModelPurpose::kGenerate && chunk != 0) {
     const Value loss = LinearCrossEntropy(x, head, text.targets, chunk,
                                           {.weights = text.weights});

@@ -42,13 +42,15 @@ Result<Graph> FinishClassifier(GraphBuilder& g, Value logits, Value labels,
                                ModelPurpose purpose);
 
 struct Text {
-  Value tokens;   // i32 (B, T)
+  Value tokens;   // i32 (B, T); (2 B, T) of pairs
   Value targets;  // likewise; none when generating
   Value weights;  // of the targets, where the options ask for them
+  /// Of pairs: "reference_log_probs", "nll_weights" and "sides", as the objective has them.
+  Value reference, nll_weights, sides;
 };
 /// Inputs "tokens" and, unless generating, "targets" and what goes with them
-/// (ModelOptions::weighted_targets). Precondition: the options have a
-/// batch and a seq.
+/// (ModelOptions::weighted_targets, ModelOptions::preference). Precondition: the options
+/// have a batch and a seq.
 Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
                  const ModelOptions& options);
 
@@ -61,9 +63,10 @@ std::optional<KvCache> DeclareKvCache(GraphBuilder& g,
 Value LastToken(Value x);
 
 /// Output "loss", the mean of -log p in nats per token, each times its weight where
-/// there are weights, or when generating "logits"
-/// (B, T, vocabulary), with a cache (B, vocabulary) of the last token; then the graph.
-/// x (B, T, width), head (vocabulary, width).
+/// there are weights; of pairs the mean of PreferenceLoss, with the other outputs of
+/// ModelOptions::preference; or when generating "logits" (B, T, vocabulary), with a cache
+/// (B, vocabulary) of the last token; then the graph. x (B, T, width) with the text's B,
+/// head (vocabulary, width).
 ///
 /// The logits are the largest value of a step if the vocabulary is large, so
 /// from kLargeVocabulary tokens on a loss makes them by chunks of LogitChunk's rows

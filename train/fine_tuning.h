@@ -33,6 +33,7 @@
 #include "ir/graph.h"
 #include "nn/lora.h"
 #include "nn/model_options.h"
+#include "nn/preference.h"
 #include "nn/pretrained.h"
 #include "runtime/checkpoint.h"
 #include "runtime/session.h"
@@ -50,6 +51,7 @@ struct FineTuningOptions {
   /// Of activations, and of params that are not in blocks.
   DType dtype = DType::kF32;
   bool weighted_targets = false;  // ModelOptions::weighted_targets
+  std::optional<PreferenceRules> preference = {};  // ModelOptions::preference
 };
 
 class FineTuning {
