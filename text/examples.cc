@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 
 #include "base/strings.h"
@@ -36,11 +37,52 @@ Result<std::string> Text(const Json& object, const char* field) {
   return found->get<std::string>();
 }
 
+// The keys of a form of examples, the one first that tells it.
+using Form = std::array<std::string_view, 3>;
+
+std::span<const Form> FormsOf(ExampleKind kind) {
+  static constexpr std::array<Form, 3> kLearnt = {
+      {{"messages", "messages", "messages"},
+       {"completion", "prompt", "prompt"},
+       {"text", "text", "text"}}};
+  static constexpr std::array<Form, 1> kPairs = {
+      {{"chosen", "prompt", "rejected"}}};
+  static constexpr std::array<Form, 1> kJudged = {
+      {{"label", "prompt", "completion"}}};
+  switch (kind) {
+    case ExampleKind::kPairs:
+      return kPairs;
+    case ExampleKind::kJudged:
+      return kJudged;
+    default:
+      return kLearnt;
+  }
+}
+
+Error LacksForm(const Json& example, ExampleKind kind) {
+  switch (kind) {
+    case ExampleKind::kPairs:
+      return Invalid(
+          "has no \"chosen\"; expected \"prompt\", \"chosen\" and "
+          "\"rejected\"");
+    case ExampleKind::kJudged:
+      return Invalid(
+          "has no \"label\"; expected \"prompt\", \"completion\" and "
+          "\"label\"");
+    default:
+      return Invalid(StrCat(
+          "has neither \"messages\", nor \"prompt\" and \"completion\", nor "
+          "\"text\"",
+          example.contains("chosen") ? "; pairs of answers are learnt by "
+                                       "--objective dpo, ipo, orpo or simpo"
+                                     : ""));
+  }
+}
+
 // An example has the keys of one form; and none that other programs learn by. Adds the
 // others to `unread`.
-Status CheckKeys(const Json& example, TokenExamples* unread) {
-  constexpr std::array<std::array<std::string_view, 2>, 3> kForms = {
-      {{"messages", "messages"}, {"completion", "prompt"}, {"text", "text"}}};
+Status CheckKeys(const Json& example, ExampleKind kind, TokenExamples* unread) {
+  const std::span<const Form> forms = FormsOf(kind);
   constexpr std::string_view kMeant =
       " add_generation_prompt answer assistant_masks attention_mask audio "
       "chat_template chat_template_kwargs chosen completion_mask "
@@ -51,18 +93,14 @@ Status CheckKeys(const Json& example, TokenExamples* unread) {
       "rejected response response_mask sample_weight system system_prompt "
       "thinking token_type_ids tool_calls tools train videos weight weights ";
   const auto form = std::ranges::find_if(
-      kForms, [&](const auto& keys) { return example.contains(keys[0]); });
-  if (form == kForms.end()) {
-    return Invalid(
-        "has neither \"messages\", nor \"prompt\" and \"completion\", nor "
-        "\"text\"");
-  }
+      forms, [&](const auto& keys) { return example.contains(keys[0]); });
+  if (form == forms.end()) return LacksForm(example, kind);
   for (const auto& [key, value] : example.items()) {
     if (value.is_null() || std::ranges::find(*form, key) != form->end()) {
       continue;
     }
     const bool of_other_form =
-        std::ranges::any_of(kForms, [&name = key](const auto& keys) {
+        std::ranges::any_of(forms, [&name = key](const auto& keys) {
           return std::ranges::find(keys, name) != keys.end();
         });
     const bool is_meant =
@@ -111,18 +149,38 @@ class ExampleReader {
     }
     const Json example = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!example.is_object()) return Invalid("is no JSON object");
+    STOWAGE_RETURN_IF_ERROR(CheckKeys(example, format_.kind, &examples_));
+    if (format_.kind == ExampleKind::kPairs) return ReadPair(example);
+    if (format_.kind == ExampleKind::kJudged) return ReadJudged(example);
+    if (example.contains("messages")) {
+      STOWAGE_ASSIGN_OR_RETURN(const auto messages,
+                               MessagesOf(example, "messages"));
+      return ReadMessages(messages, 0);
+    }
+    if (example.contains("completion")) {
+      return ReadText(example, "prompt", "completion");
+    }
+    return ReadText(example, nullptr, "text");
+  }
+
+  TokenExamples Take() {
+    examples_.set_without_token(without_token_);
+    return std::move(examples_);
+  }
+  size_t size() const { return examples_.size(); }
+
+ private:
+  // A text behind a prompt, if there is one, and the tokens of its end.
+  Status ReadText(const Json& example, const char* prompt_key,
+                  const char* text_key) {
     last_.reset();
-    STOWAGE_RETURN_IF_ERROR(CheckKeys(example, &examples_));
-    if (example.contains("messages")) return ReadMessages(example["messages"]);
-    const bool has_prompt = example.contains("completion");
     Append(tokenizer_.prefix(), false);
-    if (has_prompt) {
+    if (prompt_key != nullptr) {
       STOWAGE_ASSIGN_OR_RETURN(const std::string prompt,
-                               Text(example, "prompt"));
+                               Text(example, prompt_key));
       STOWAGE_RETURN_IF_ERROR(AppendText(prompt, false));
     }
-    STOWAGE_ASSIGN_OR_RETURN(const std::string text,
-                             Text(example, has_prompt ? "completion" : "text"));
+    STOWAGE_ASSIGN_OR_RETURN(const std::string text, Text(example, text_key));
     STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, Encode(text));
     const auto suffix = tokenizer_.suffix();
     tokens.insert(tokens.end(), suffix.begin(), suffix.end());
@@ -133,21 +191,73 @@ class ExampleReader {
     return Finish();
   }
 
-  TokenExamples Take() {
-    examples_.set_without_token(without_token_);
-    return std::move(examples_);
+  // An answer to the prompt, both texts or both messages. `shared` messages of the answer
+  // belong to the prompt.
+  Status ReadAnswer(const Json& example, const char* answer_key,
+                    size_t shared) {
+    if (!example[answer_key].is_array()) {
+      return ReadText(example, "prompt", answer_key);
+    }
+    std::vector<Json> messages;
+    if (Has(example, "prompt")) {
+      STOWAGE_ASSIGN_OR_RETURN(messages, MessagesOf(example, "prompt"));
+    }
+    const size_t learnt_from = messages.size() + shared;
+    STOWAGE_ASSIGN_OR_RETURN(const auto answer,
+                             MessagesOf(example, answer_key));
+    messages.insert(messages.end(), answer.begin(), answer.end());
+    return ReadMessages(messages, learnt_from);
   }
-  size_t size() const { return examples_.size(); }
 
- private:
-  // Every answer is learnt: the part of the conversation's text beyond the text that ends
-  // where the answer begins.
-  Status ReadMessages(const Json& messages) {
+  Status ReadPair(const Json& example) {
+    size_t shared = 0;
+    for (const char* const key : {"chosen", "rejected"}) {
+      if (!Has(example, key)) return Invalid(StrCat("lacks ", Quoted(key)));
+    }
+    const Json& chosen = example["chosen"];
+    const Json& rejected = example["rejected"];
+    if (chosen == rejected) examples_.NoteSameAnswers();
+    if (chosen.is_array() && rejected.is_array() && !Has(example, "prompt")) {
+      // The last message is an answer.
+      while (shared + 1 < chosen.size() && shared + 1 < rejected.size() &&
+             chosen[shared] == rejected[shared]) {
+        ++shared;
+      }
+    }
+    STOWAGE_RETURN_IF_ERROR(ReadAnswer(example, "chosen", shared));
+    return ReadAnswer(example, "rejected", shared);
+  }
+
+  Status ReadJudged(const Json& example) {
+    const Json& label = example["label"];
+    const bool is_number = label.is_number() && (label == 0 || label == 1);
+    if (!label.is_boolean() && !is_number) {
+      return Invalid(StrCat("has a \"label\" of ", label.dump(-1, ' ', true),
+                            "; expected true or false"));
+    }
+    if (!Has(example, "completion")) return Invalid("lacks \"completion\"");
+    STOWAGE_RETURN_IF_ERROR(ReadAnswer(example, "completion", 0));
+    examples_.NoteGood(is_number ? label == 1 : label.get<bool>());
+    return {};
+  }
+
+  static Result<std::vector<Json>> MessagesOf(const Json& example,
+                                              const char* key) {
+    const Json& messages = example[key];
+    if (!messages.is_array()) {
+      return Invalid(StrCat("has ", Quoted(key), " that are no list"));
+    }
+    return std::vector<Json>(messages.begin(), messages.end());
+  }
+
+  // Every answer from a message on is learnt: the part of the conversation's text beyond
+  // the text that ends where the answer begins.
+  Status ReadMessages(const std::vector<Json>& messages, size_t learnt_from) {
+    last_.reset();
     if (format_.chat == nullptr) {
       return Invalid(StrCat("has messages, and ", format_.no_chat),
                      ErrorCode::kUnsupported);
     }
-    if (!messages.is_array()) return Invalid("has messages that are no list");
     if (messages.size() > kMaxMessages) {
       return Invalid(StrCat("has ", messages.size(), " messages; at most ",
                             kMaxMessages, " are read"));
@@ -160,7 +270,7 @@ class ExampleReader {
       STOWAGE_ASSIGN_OR_RETURN(std::string content, Text(message, "content"));
       STOWAGE_ASSIGN_OR_RETURN(const bool learnt,
                                IsLearnt(message, role == "assistant"));
-      if (learnt) answers.push_back(all.size());
+      if (learnt && all.size() >= learnt_from) answers.push_back(all.size());
       all.push_back({std::move(role), std::move(content)});
     }
     STOWAGE_ASSIGN_OR_RETURN(const std::string text, format_.chat->Format(all));

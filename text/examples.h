@@ -9,6 +9,15 @@
 //                 {"role": "assistant", "content": "Hi"}]}     every answer is
 //   {"text": "Once upon a time"}                               all of it is
 //
+// Preferences (nn/preference.h) are learnt from pairs of answers, or from answers that are
+// good or bad. A prompt and answers are texts or lists of messages; without a prompt it is
+// the messages that both conversations begin with.
+//
+//   {"prompt": "2 + 2 = ", "chosen": "4", "rejected": "5"}
+//   {"chosen": [{"role": "user", ...}, {"role": "assistant", "content": "Hi"}],
+//    "rejected": [{"role": "user", ...}, {"role": "assistant", "content": "What?"}]}
+//   {"prompt": "2 + 2 = ", "completion": "5", "label": false}
+//
 // A message with "weight": 0 is read and not learnt. A prompt or a text begins with the
 // tokens that the tokenizer puts before every text; a conversation with what its template
 // writes.
@@ -44,6 +53,14 @@ class TokenExamples {
     return std::span(learnt_).subspan(Begin(i), ends_[i] - Begin(i));
   }
 
+  /// Of judged answers, whether each is good.
+  const std::vector<uint8_t>& good() const { return good_; }
+  void NoteGood(bool good) { good_.push_back(good ? 1 : 0); }
+
+  /// Pairs whose two answers are the same, from which nothing is learnt.
+  int64_t same_answers() const { return same_answers_; }
+  void NoteSameAnswers() { ++same_answers_; }
+
   /// Adds tokens to the example that is under way.
   void Append(std::span<const int32_t> tokens, bool learnt);
   /// Ends it. False, and nothing is left of it, where nothing of it is to be learnt: no
@@ -67,11 +84,18 @@ class TokenExamples {
   std::vector<int32_t> tokens_;
   std::vector<uint8_t> learnt_;
   std::vector<size_t> ends_;
+  std::vector<uint8_t> good_;
+  int64_t same_answers_ = 0;
   std::map<std::string, int64_t> unread_keys_;
   int64_t without_token_ = 0;
 };
 
+/// What a line of JSON is: something to learn, two answers of which one is better, or one
+/// that is good or bad. A pair is two examples, the chosen one first.
+enum class ExampleKind { kLearnt, kPairs, kJudged };
+
 struct ExampleFormat {
+  ExampleKind kind = ExampleKind::kLearnt;
   /// Writes conversations; null where there is no template that is read.
   const ChatTemplate* chat = nullptr;
   /// The reason for that, in errors.
@@ -82,7 +106,7 @@ struct ExampleFormat {
 
 /// The examples of JSON lines; lines of white space alone are passed over. `origin`
 /// names the text in errors, which name the line. kInvalidArgument: a line that is no
-/// JSON object, where it is not, or has none of the three forms; a key twice; a key that
+/// JSON object, where it is not, or has none of the kind's forms; a key twice; a key that
 /// would change what is learnt and is not known, as "tools"; a message with any other key
 /// than role, content and a weight of 0 or 1; more than 1,024 messages; nothing to learn;
 /// no examples at all; ChatTemplate::Format's. kUnsupported: messages where there is no

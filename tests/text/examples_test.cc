@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/input_file.h"
+#include "base/strings.h"
 #include "text/text.h"
 
 namespace stowage {
@@ -319,6 +321,121 @@ TEST_CASE("a line that is no example is named by its number") {
   const auto none = ReadExamples(" \n", "empty.jsonl", tokenizer, {});
   REQUIRE_FALSE(none.ok());
   CHECK(contains(none.error().message, "\"empty.jsonl\" has no examples"));
+}
+
+constexpr char kTalk[] =
+    R"({"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},)"
+    R"({"role": "user", "content": "d"})";
+
+std::string Answer(std::string_view text) {
+  return StrCat(R"({"role": "assistant", "content": ")", text, "\"}");
+}
+
+TEST_CASE("of pairs both answers follow the prompt, the chosen one first") {
+  const Tokenizer tokenizer = Bytes();
+  const ChatTemplate chat = ChatTemplate::Parse(kChatMl).value();
+  const auto read = [&](const std::string& line) {
+    return ReadExamples(line, "pairs", tokenizer,
+                        {.kind = ExampleKind::kPairs,
+                         .chat = &chat,
+                         .end = tokenizer.FindAdded("<|im_end|>")});
+  };
+  const auto texts =
+      read(R"({"prompt": "2 + 2 = ", "chosen": "4", "rejected": "5", "id": 1})"
+           "\n"
+           R"({"prompt": "x", "chosen": "y", "rejected": "y"})");
+  REQUIRE_MESSAGE(texts.ok(), texts.error().message);
+  REQUIRE(texts->size() == 4);
+  CHECK(Text(tokenizer, *texts, 0, false) == "2 + 2 = ");
+  CHECK(Text(tokenizer, *texts, 0, true) == "4<|im_end|>");
+  CHECK(Text(tokenizer, *texts, 1, false) == "2 + 2 = ");
+  CHECK(Text(tokenizer, *texts, 1, true) == "5<|im_end|>");
+  CHECK(texts->unread_keys() == std::map<std::string, int64_t>{{"id", 1}});
+  CHECK(texts->same_answers() == 1);
+  // The answers of a prompt, or of the messages that both begin with, are only read.
+  const std::string prompt =
+      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n"
+      "<|im_start|>user\nd<|im_end|>\n<|im_start|>assistant\n";
+  const std::string asked =
+      StrCat(R"({"prompt": [)", kTalk, R"(], "chosen": [)", Answer("e"),
+             R"(], "rejected": [)", Answer("f"), "]}");
+  const std::string both =
+      StrCat(R"({"chosen": [)", kTalk, ",", Answer("e"), R"(], "rejected": [)",
+             kTalk, ",", Answer("f"), "]}");
+  for (const std::string& line : {asked, both}) {
+    CAPTURE(line);
+    const auto talks = read(line);
+    REQUIRE_MESSAGE(talks.ok(), talks.error().message);
+    REQUIRE(talks->size() == 2);
+    CHECK(Text(tokenizer, *talks, 0, false) == prompt);
+    CHECK(Text(tokenizer, *talks, 0, true) == "e<|im_end|>\n");
+    CHECK(Text(tokenizer, *talks, 1, false) == prompt);
+    CHECK(Text(tokenizer, *talks, 1, true) == "f<|im_end|>\n");
+  }
+  const auto same =
+      read(StrCat(R"({"chosen": [)", kTalk, ",", Answer("e"),
+                  R"(], "rejected": [)", kTalk, ",", Answer("e"), "]}"));
+  REQUIRE_MESSAGE(same.ok(), same.error().message);
+  CHECK(Text(tokenizer, *same, 1, true) == "e<|im_end|>\n");
+}
+
+TEST_CASE("of judged answers each is good or bad") {
+  const Tokenizer tokenizer = Bytes();
+  const auto read = [&](const std::string& line) {
+    return ReadExamples(line, "judged", tokenizer,
+                        {.kind = ExampleKind::kJudged});
+  };
+  const auto judged =
+      read(R"({"prompt": "a ", "completion": "b", "label": true})"
+           "\n"
+           R"({"prompt": "a ", "completion": "c", "label": 0})");
+  REQUIRE_MESSAGE(judged.ok(), judged.error().message);
+  REQUIRE(judged->size() == 2);
+  CHECK(judged->good() == std::vector<uint8_t>{1, 0});
+  CHECK(Text(tokenizer, *judged, 1, false) == "a ");
+  CHECK(Text(tokenizer, *judged, 1, true) == "c");
+  const auto refused =
+      read(R"({"prompt": "a", "completion": "b", "label": "good"})");
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message ==
+        "[examples] has a \"label\" of \"good\"; expected true or false; this "
+        "is line 1 of \"judged\"");
+}
+
+TEST_CASE("preferences of another form are refused by what they lack") {
+  const Tokenizer tokenizer = Bytes();
+  const auto error = [&](ExampleKind kind, const std::string& line) {
+    const auto examples = ReadExamples(line, "data", tokenizer, {.kind = kind});
+    REQUIRE_FALSE(examples.ok());
+    const std::string& message = examples.error().message;
+    return message.substr(0, message.find("; this is line 1 of \"data\""));
+  };
+  using enum ExampleKind;
+  CHECK(error(kPairs, R"({"prompt": "a", "completion": "b"})") ==
+        "[examples] has no \"chosen\"; expected \"prompt\", \"chosen\" and "
+        "\"rejected\"");
+  CHECK(error(kPairs, R"({"prompt": "a", "chosen": "b"})") ==
+        "[examples] lacks \"rejected\"");
+  CHECK(error(kPairs, R"({"chosen": "b", "rejected": "c"})") ==
+        "[examples] lacks a text \"prompt\"");
+  CHECK(error(kPairs, R"({"prompt": "a", "chosen": "b", "rejected": ["c"]})") ==
+        "[examples] has \"prompt\" that are no list");
+  CHECK(error(kPairs, StrCat(R"({"chosen": [)", kTalk, R"(], "rejected": [)",
+                             Answer("f"), "]}")) ==
+        "[examples] has messages, and the model has no chat template");
+  CHECK(error(kPairs, R"({"prompt": "a", "chosen": "b", "rejected": "c",)"
+                      R"( "system": "d"})") ==
+        "[examples] has \"system\" beside \"chosen\", which would change what "
+        "is learnt and is not known; leave it away");
+  CHECK(error(kJudged, R"({"prompt": "a", "completion": "b"})") ==
+        "[examples] has no \"label\"; expected \"prompt\", \"completion\" and "
+        "\"label\"");
+  CHECK(error(kJudged, R"({"prompt": "a", "label": true})") ==
+        "[examples] lacks \"completion\"");
+  CHECK(error(kLearnt, R"({"prompt": "a", "chosen": "b", "rejected": "c"})") ==
+        "[examples] has neither \"messages\", nor \"prompt\" and "
+        "\"completion\", nor \"text\"; pairs of answers are learnt by "
+        "--objective dpo, ipo, orpo or simpo");
 }
 
 }  // namespace
