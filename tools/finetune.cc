@@ -81,6 +81,13 @@ Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags) {
         "--save-merged away, --save-weights writes the weights"};
   }
   STOWAGE_RETURN_IF_ERROR(CheckSamples(flags));
+  if (const auto& preference = tuning.model.options().preference;
+      preference && model.optimization.label_smoothing) {
+    return InvalidArgumentError(
+        "[finetune] --label-smoothing is of single tokens, and --objective ",
+        PreferenceObjectiveName(preference->objective),
+        " judges whole answers; leave it out");
+  }
   spec.tuning = std::make_shared<const Tuning>(std::move(tuning));
   spec.info.name = spec.tuning->model.base().model().family;
   spec.info.data = ModelData::kText;
@@ -147,10 +154,22 @@ void AddFinetune(Program& program) {
     options.Exclude("--full", own);
     options.Exclude("--adapter", own);
   }
+  options.Group("objective");
+  options.Add("--objective", &tuning.objective,
+              "What is learnt: sft, the texts; from pairs of answers dpo, ipo, "
+              "orpo or simpo; from answers that are good or bad kto; default: "
+              "sft");
+  options.Add("--beta", &tuning.beta,
+              "How far preferences may move the model from what it was; of "
+              "orpo, their weight; default: 0.1, of simpo 2");
+  options.Add("--gamma", &tuning.gamma,
+              "By how much simpo's chosen answers are to be better; default: "
+              "0.5");
   options.Group("data");
   options.Add("--data", &flags->train.data,
               "Text, or JSON lines (.jsonl) with prompt and completion, "
-              "messages, or text");
+              "messages, or text; of preferences with prompt, chosen and "
+              "rejected, of kto with prompt, completion and label");
   options.Require("--data");
   options.Add("--tokenizer", &flags->train.tokenizer,
               "A tokenizer.json, if not that of the weights");

@@ -481,6 +481,28 @@ Status PrepareEvaluation(EvaluationSplits& splits, int64_t batch, Task* task,
   return {};
 }
 
+bool IsOfPreferences(const StepSpec& spec) {
+  return spec.tuning && spec.tuning->model.options().preference;
+}
+
+// What the published weights, without adapters, say of the examples. A signal ends the
+// process: there is nothing to save yet.
+Status TakeReference(const TrainFlags& flags, const StepSpec& spec,
+                     const RunSpec& run, Sharding shard, int64_t batch,
+                     Task& task, Training* training) {
+  if (shard == Sharding::kWeights) {
+    return Error{ErrorCode::kUnsupported,
+                 "[ranks] with --shard weights no rank has the weights from "
+                 "which the reference of this --objective comes; split less, "
+                 "or choose orpo or simpo"};
+  }
+  training->Initialize(static_cast<uint64_t>(flags.seed));
+  STOWAGE_RETURN_IF_ERROR(spec.tuning->model.LoadBase(training->step()));
+  WorkProgress progress("comparing", "batches");
+  return task.TakeReference(*training->Find("evaluate"), batch, run.stop_at,
+                            progress);
+}
+
 // The step, and what runs over its arena beside it.
 std::vector<PageProgram> DescribePrograms(const TrainingPlan& plan) {
   std::vector<PageProgram> programs;
@@ -843,6 +865,11 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
       .rank = ranks.rank(),
       .ranks = ranks.ranks(),
       .own_name = whole_step ? &OwnName : nullptr};
+  if ((*task)->has_reference()) {
+    const Status taken = TakeReference(flags, spec, *run, training.ranks.shard,
+                                       evaluation_batch, **task, &*opened);
+    if (!taken.ok()) return Fail(taken.error());
+  }
   const Result<int64_t> done =
       files->Begin(flags, spec, *run, *opened, ranks, values);
   if (!done.ok()) return Fail(done.error());
@@ -850,11 +877,12 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
                              .budget = spec.training.budget,
                              .lower_bound = report.lower_bound,
                              .no_reuse = report.no_reuse};
-  const Work work{*run,       *opened,
-                  **task,     evaluation_batch,
-                  *files,     ranks,
-                  values,     !flags.checkpoint().empty(),
-                  flags.json, spec.info.data == ModelData::kText};
+  const Work work{
+      *run,       *opened,
+      **task,     evaluation_batch,
+      *files,     ranks,
+      values,     !flags.checkpoint().empty(),
+      flags.json, spec.info.data == ModelData::kText && !IsOfPreferences(spec)};
   std::vector<Runner*> steps = {&opened->step()};
   for (const ShapeSpec& shape : spec.training.shapes) {
     steps.push_back(opened->Find(shape.name));

@@ -86,6 +86,16 @@ class Task {
     return {};
   }
 
+  /// Whether its examples are compared with what the model says of them before training.
+  virtual bool has_reference() const { return false; }
+  /// Takes that from a program whose weights are those before training and which takes
+  /// `batch` examples a step, for all that `steps` steps draw and what is held out. As an
+  /// evaluation tells `progress`; after a signal nothing of it is there.
+  virtual Status TakeReference(Runner& /*evaluate*/, int64_t /*batch*/,
+                               int64_t /*steps*/, WorkProgress& /*progress*/) {
+    return {};
+  }
+
   /// From now on each rank takes all steps of an evaluation itself.
   void EvaluateAlone() { share_ = {}; }
   /// From now on all ranks take equally many of them.
@@ -103,16 +113,12 @@ class Task {
   TaskShare share_;  // of evaluations
 };
 
-/// What a step of an evaluation adds to it.
-using Score = std::array<double, 2>;
-
-/// The scores of all steps of an evaluation, of which this rank takes every one whose
-/// index is its own modulo `share.ranks`; those before a signal, if one has come to any
-/// rank, which `progress` knows. Errors: those of `score` and of the share.
+/// Calls take(step, whether it counts) for the steps of an evaluation that are this rank's: every one whose
+/// index is its own modulo `share.ranks`. A signal to any rank ends it, which `progress`
+/// then knows. Errors: those of `take` and of the share.
 template <typename F>
-Result<std::vector<Score>> ScoreAll(const TaskShare& share, int64_t steps,
-                                    WorkProgress& progress, F&& score) {
-  std::vector<Score> scores(static_cast<size_t>(steps));
+Status TakeShare(const TaskShare& share, int64_t steps, WorkProgress& progress,
+                 F&& take) {
   const int64_t rounds = (steps + share.ranks - 1) / share.ranks;
   for (int64_t round = 0; round < rounds; ++round) {
     int signal = StopSignals::caught();
@@ -121,18 +127,33 @@ Result<std::vector<Score>> ScoreAll(const TaskShare& share, int64_t steps,
     }
     if (signal != 0) {
       progress.Stop();
-      return scores;
+      return {};
     }
     const int64_t step = round * share.ranks + share.rank;
-    if (step >= steps) {
-      if (!share.together) break;
-      const Result<Score> ignored = score(steps - 1);
-      if (!ignored.ok()) return ignored.error();
-      break;
-    }
-    STOWAGE_ASSIGN_OR_RETURN(scores[static_cast<size_t>(step)], score(step));
+    if (step >= steps && !share.together) return {};
+    // One that another rank takes, for nothing, where all take equally many.
+    STOWAGE_RETURN_IF_ERROR(take(std::min(step, steps - 1), step < steps));
     progress.Show(std::min(step + share.ranks, steps), steps);
   }
+  return {};
+}
+
+/// What a step of an evaluation adds to it.
+using Score = std::array<double, 2>;
+
+/// The scores of all steps of an evaluation, shared as TakeShare does; those before a
+/// signal. Errors: those of `score` and of the share.
+template <typename F>
+Result<std::vector<Score>> ScoreAll(const TaskShare& share, int64_t steps,
+                                    WorkProgress& progress, F&& score) {
+  std::vector<Score> scores(static_cast<size_t>(steps));
+  STOWAGE_RETURN_IF_ERROR(TakeShare(
+      share, steps, progress, [&](int64_t step, bool counts) -> Status {
+        STOWAGE_ASSIGN_OR_RETURN(const Score own, score(step));
+        if (counts) scores[static_cast<size_t>(step)] = own;
+        return {};
+      }));
+  if (progress.is_stopped()) return scores;
   // The others' are 0 here, and to add 0 changes nothing.
   if (share.sum) {
     STOWAGE_RETURN_IF_ERROR(

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iostream>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,9 +11,9 @@
 #include "base/strings.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
-#include "nn/random.h"
 #include "nn/text_data.h"
 #include "text/text.h"
+#include "tools/preference_task.h"
 #include "tools/progress.h"
 #include "tools/tuning.h"
 #include "train/fine_tuning.h"
@@ -35,11 +34,10 @@ class ExampleTask : public Task {
         held_out_batches_(tuning.held_out_batches),
         part_(PartOfRank(batch, share.ranks, share.rank)),
         batch_(batch),
-        seed_(seed),
         tokens_(static_cast<size_t>(batch * lengths_.front())),
         targets_(tokens_.size()),
         weights_(tokens_.size()),
-        order_(split_.train.size()) {}
+        order_(split_.train, seed) {}
 
   size_t ShapeOf(int64_t step) override {
     size_t longest = 0;
@@ -106,22 +104,7 @@ class ExampleTask : public Task {
  private:
   // The example in a row of the batch of `step`.
   size_t ExampleOf(int64_t step, int64_t row) {
-    const auto size = std::ssize(split_.train);
-    const int64_t at = (step - 1) * batch_ + row;
-    Shuffle(at / size);
-    return split_.train[order_[static_cast<size_t>(at % size)]];
-  }
-
-  // The order of the train part in a pass, by Fisher and Yates's shuffle.
-  void Shuffle(int64_t pass) {
-    if (pass == pass_) return;
-    pass_ = pass;
-    std::iota(order_.begin(), order_.end(), size_t{0});
-    SplitMix64 random(seed_, static_cast<uint64_t>(pass));
-    for (size_t left = order_.size(); left > 1; --left) {
-      std::swap(order_[left - 1], order_[static_cast<size_t>(random.Below(
-                                      static_cast<int64_t>(left)))]);
-    }
+    return order_.At((step - 1) * batch_ + row);
   }
 
   void Clear(int64_t batch) {
@@ -173,11 +156,9 @@ class ExampleTask : public Task {
   const BatchPart part_;
   const int64_t batch_;
   int64_t seq_ = 0;  // of the batch at hand
-  const uint64_t seed_;
   std::vector<int32_t> tokens_, targets_;
   std::vector<float> weights_;
-  std::vector<size_t> order_;
-  int64_t pass_ = -1;
+  TrainOrder order_;
 };
 
 }  // namespace
@@ -187,6 +168,9 @@ std::unique_ptr<Task> MakeTokenTask(const Tuning& tuning, int64_t batch,
   if (const auto* const text = std::get_if<TextData>(&tuning.data)) {
     return MakeTextTask(*text, batch, tuning.lengths.front(), seed,
                         tuning.held_out_batches, share);
+  }
+  if (tuning.model.options().preference) {
+    return MakePreferenceTask(tuning, batch, seed, share);
   }
   return std::make_unique<ExampleTask>(tuning, batch, seed, share);
 }

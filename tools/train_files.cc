@@ -116,8 +116,12 @@ std::string ExamplesNote(const ExampleSplit& split) {
   uint64_t digest = 0;
   for (const auto* const part : {&split.train, &split.held_out}) {
     for (const size_t i : *part) {
-      digest = Digest(std::as_bytes(split.examples.tokens(i)), digest);
-      digest = Digest(std::as_bytes(split.examples.learnt(i)), digest);
+      const int texts = split.kind == ExampleKind::kPairs ? 2 : 1;
+      for (int which = 0; which < texts; ++which) {
+        const Sequence text = split.Of(i, which);
+        digest = Digest(std::as_bytes(text.tokens[0]), digest);
+        digest = Digest(std::as_bytes(text.learnt[0]), digest);
+      }
     }
   }
   return StrCat(split.train.size(), " + ", split.held_out.size(), ", XXH64 ",
@@ -226,6 +230,13 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
     STOWAGE_ASSIGN_OR_RETURN(const Graph graph,
                              model.ModelOf(ModelPurpose::kEvaluate, seq)(1));
     add("settings", StrCat("XXH64 ", HexDigest(Fingerprint(graph))));
+    const auto& preference = model.options().preference;
+    add("objective",
+        preference ? PreferenceObjectiveName(preference->objective) : "sft");
+    if (preference) {
+      add("beta", preference->beta);
+      add("gamma", preference->gamma);
+    }
     std::string lengths;
     for (const int64_t length : spec.tuning->lengths) {
       lengths += StrCat(lengths.empty() ? "" : ",", length);
@@ -252,10 +263,10 @@ namespace {
 
 // Those that say what was trained, and on what: losses of other runs are not compared.
 RunNotes SubjectOf(const RunNotes& notes) {
-  constexpr std::array<std::string_view, 11> kNames = {
-      "model",           "settings", "onnx",    "loss",     "input-map",
-      "tokenizer",       "data",     "lengths", "examples", "hold-out",
-      "held-out-batches"};
+  constexpr std::array<std::string_view, 14> kNames = {
+      "objective", "beta",     "gamma",     "model",           "settings",
+      "onnx",      "loss",     "input-map", "tokenizer",       "data",
+      "lengths",   "examples", "hold-out",  "held-out-batches"};
   RunNotes subject;
   std::ranges::copy_if(
       notes, std::back_inserter(subject), [&](const auto& note) {

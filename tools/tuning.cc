@@ -269,9 +269,53 @@ namespace {
 constexpr int64_t kUsualPrompt = 16;  // tokens
 constexpr size_t kMaxLengths = 6;
 
+// "sft" is none.
+Result<std::optional<PreferenceRules>> ReadPreference(
+    const TuningFlags& flags) {
+  const auto objective = FindPreferenceObjective(flags.objective);
+  if (!objective && !flags.objective.empty() && flags.objective != "sft") {
+    return InvalidArgumentError("[objective] there is no ",
+                                Quoted(flags.objective),
+                                "; expected sft, dpo, ipo, orpo, simpo or kto");
+  }
+  const bool is_simpo = objective == PreferenceObjective::kSimpo;
+  const std::string name =
+      flags.objective.empty() ? std::string("sft") : flags.objective;
+  if (flags.beta && !objective) {
+    return InvalidArgumentError(
+        "[objective] --beta is of preferences, and the objective is ", name,
+        "; leave it out, or give --objective dpo, ipo, orpo, simpo or kto");
+  }
+  if (flags.gamma && !is_simpo) {
+    return InvalidArgumentError(
+        "[objective] --gamma is of --objective simpo, and the objective is ",
+        name, "; leave it out");
+  }
+  if (!objective) return std::optional<PreferenceRules>();
+  if (!IsJsonLines(flags.data)) {
+    return InvalidArgumentError(
+        "[objective] ", name,
+        " learns from the examples of a .jsonl file, and ", Quoted(flags.data),
+        " is a text; expected JSON lines");
+  }
+  PreferenceRules rules{.objective = *objective,
+                        .beta = flags.beta.value_or(UsualBeta(*objective))};
+  if (flags.gamma) rules.gamma = *flags.gamma;
+  STOWAGE_RETURN_IF_ERROR(CheckPreference(rules));
+  return std::optional(rules);
+}
+
+ExampleKind KindOf(const std::optional<PreferenceRules>& preference) {
+  if (!preference) return ExampleKind::kLearnt;
+  return IsPaired(preference->objective) ? ExampleKind::kPairs
+                                         : ExampleKind::kJudged;
+}
+
 Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
                                       bool has_examples) {
-  FineTuningOptions options{.dtype = dtype, .weighted_targets = has_examples};
+  FineTuningOptions options{.dtype = dtype};
+  STOWAGE_ASSIGN_OR_RETURN(options.preference, ReadPreference(flags));
+  options.weighted_targets = has_examples && !options.preference;
   if (flags.full) {
     options.lora.reset();
     return options;
@@ -285,39 +329,6 @@ Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
   if (flags.lora_dropout) options.lora->dropout = *flags.lora_dropout;
   options.lora->targets = flags.lora_targets;
   return options;
-}
-
-// The last tenth is held out, at least one.
-Result<ExampleSplit> SplitExamples(TokenExamples examples, int64_t seq,
-                                   bool drops, std::string_view origin) {
-  ExampleSplit split{.seq = seq, .examples = std::move(examples)};
-  std::vector<size_t> usable;
-  for (size_t i = 0; i < split.examples.size(); ++i) {
-    // A sequence reads all tokens but the last.
-    if (std::ssize(split.examples.tokens(i)) > seq + 1) {
-      const auto learnt =
-          split.examples.learnt(i).first(static_cast<size_t>(seq) + 1);
-      const bool says =
-          std::find(learnt.begin() + 1, learnt.end(), 1) != learnt.end();
-      if (drops || !says) {
-        ++split.dropped;
-        continue;
-      }
-      ++split.cut;
-    }
-    usable.push_back(i);
-  }
-  if (usable.size() < 2) {
-    return InvalidArgumentError(
-        "[finetune] ", Quoted(origin), " has ", split.examples.size(),
-        " examples, of which ", usable.size(), " fit sequences of ", seq,
-        " tokens; expected at least 2, one to learn from and one held "
-        "out");
-  }
-  const size_t held_out = std::max(size_t{1}, usable.size() / 10);
-  split.train.assign(usable.begin(), usable.end() - held_out);
-  split.held_out.assign(usable.end() - held_out, usable.end());
-  return split;
 }
 
 void ListUnreadKeys(const TokenExamples& examples, const std::string& path) {
@@ -340,6 +351,7 @@ void ListUnreadKeys(const TokenExamples& examples, const std::string& path) {
 
 Result<std::variant<TextData, ExampleSplit>> ReadData(
     const TuningFlags& flags, const ModelText& model_text,
+    const std::optional<PreferenceRules>& preference,
     const Tokenizer& tokenizer, int64_t vocabulary, int64_t seq) {
   const bool has_examples = IsJsonLines(flags.data);
   STOWAGE_ASSIGN_OR_RETURN(
@@ -360,12 +372,20 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
   }
   STOWAGE_RETURN_IF_ERROR(CheckIsNoContainer(text, flags.data));
   const ExampleFormat format{
+      .kind = KindOf(preference),
       .chat = model_text.chat ? &*model_text.chat : nullptr,
       .no_chat = model_text.no_chat,
       .end = model_text.end};
   STOWAGE_ASSIGN_OR_RETURN(TokenExamples examples,
                            ReadExamples(text, flags.data, tokenizer, format));
   ListUnreadKeys(examples, flags.data);
+  if (examples.same_answers() > 0) {
+    std::cerr << WithoutControls(StrCat(
+                     "[examples] of the ", examples.size() / 2, " pairs of ",
+                     Quoted(flags.data), ", ", examples.same_answers(),
+                     " have the same answer twice, of which neither is better"))
+              << std::endl;
+  }
   ReportLostBytes(tokenizer, examples.without_token(), Quoted(flags.data));
   if (model_text.end && *model_text.end >= vocabulary) {
     for (size_t i = 0; i < examples.size(); ++i) {
@@ -378,20 +398,9 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
     }
   }
   STOWAGE_ASSIGN_OR_RETURN(ExampleSplit split,
-                           SplitExamples(std::move(examples), seq,
+                           SplitExamples(std::move(examples), format.kind, seq,
                                          flags.too_long == "drop", flags.data));
   return std::variant<TextData, ExampleSplit>(std::move(split));
-}
-
-// What the examples of a part read, cut where they are too long.
-std::vector<int64_t> InputsOf(const ExampleSplit& split,
-                              const std::vector<size_t>& part, int64_t seq) {
-  std::vector<int64_t> inputs;
-  for (const size_t example : part) {
-    inputs.push_back(
-        std::min(std::ssize(split.examples.tokens(example)) - 1, seq));
-  }
-  return inputs;
 }
 
 // "128,256" or "auto".
@@ -437,10 +446,10 @@ std::vector<int32_t> UsualPrompt(
         std::min(tokens.size(), static_cast<size_t>(kUsualPrompt)));
   } else {
     const auto& split = std::get<ExampleSplit>(data);
-    const size_t first = split.held_out.front();
-    tokens = split.examples.tokens(first);
+    const Sequence first = split.Of(split.held_out.front(), 0);
+    tokens = first.tokens[0];
     // Up to where the answer begins, or its first token.
-    const auto learnt = split.examples.learnt(first);
+    const auto learnt = first.learnt[0];
     const auto answer = std::find(learnt.begin() + 1, learnt.end(), 1);
     tokens = tokens.first(static_cast<size_t>(answer - learnt.begin()));
   }
@@ -495,8 +504,9 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
                  StrCat("[finetune] --chat needs a chat template: ",
                         model_text.no_chat)};
   }
-  STOWAGE_ASSIGN_OR_RETURN(auto data, ReadData(flags, model_text, tokenizer,
-                                               model.base().vocabulary(), seq));
+  STOWAGE_ASSIGN_OR_RETURN(
+      auto data, ReadData(flags, model_text, options.preference, tokenizer,
+                          model.base().vocabulary(), seq));
   std::vector<int64_t> lengths = {seq};
   if (const auto* const split = std::get_if<ExampleSplit>(&data)) {
     STOWAGE_ASSIGN_OR_RETURN(lengths, ReadLengths(flags.lengths, *split, seq));
@@ -560,10 +570,12 @@ std::string TuningText(const Tuning& tuning) {
   }
   const auto* const split = std::get_if<ExampleSplit>(&tuning.data);
   if (split == nullptr) return text;
-  text +=
-      StrCat("finetune: ", split->examples.size(), " examples, ", split->cut,
-             " cut and ", split->dropped, " dropped at ", split->seq,
-             " tokens; ", split->held_out.size(), " are held out\n");
+  text += StrCat("finetune: ", split->size(),
+                 split->kind == ExampleKind::kPairs ? " pairs of answers, "
+                                                    : " examples, ",
+                 split->cut, " cut and ", split->dropped, " dropped at ",
+                 split->seq, " tokens; ", split->held_out.size(),
+                 " are held out\n");
   if (tuning.lengths.size() == 1) return text;
   const Positions positions = CountPositions(tuning);
   std::string lengths;

@@ -14,6 +14,7 @@
 #include "formats/weights_file.h"
 #include "nn/text_data.h"
 #include "text/text.h"
+#include "tools/example_split.h"
 #include "train/fine_tuning.h"
 #include "train/generation.h"
 
@@ -46,15 +47,6 @@ Result<ModelText> ReadModelText(const WeightsFile& weights,
                                 const std::string& tokenizer_path,
                                 int64_t vocabulary);
 
-/// Examples that fit a sequence, and those held out.
-struct ExampleSplit {
-  int64_t seq = 0;  // tokens that it reads, at most
-  TokenExamples examples;
-  std::vector<size_t> train = {}, held_out = {};  // their numbers
-  /// Of examples longer than a sequence.
-  int64_t cut = 0, dropped = 0;
-};
-
 struct Tuning {
   FineTuning model;
   Tokenizer tokenizer;
@@ -77,6 +69,9 @@ struct TuningFlags {
   std::string weights;
   std::string tokenizer;  // empty: that of the weights
   std::string data;
+  std::string
+      objective;  // "sft", "dpo", "ipo", "orpo", "simpo", "kto"; empty: sft
+  std::optional<double> beta, gamma;
   int64_t lora_rank = 8;
   std::optional<double> lora_alpha, lora_dropout;
   std::vector<std::string> lora_targets;

@@ -173,6 +173,8 @@ RIGHT = {
     "--seed": ["7"], "--shape": ["x=2,3,16,16"], "--stop-at": ["1"], "--temperature": ["0.5"],
     "--threads": ["1", "2"], "--top-k": ["3"], "--top-p": ["0.9"], "--warmup": ["1"],
     "--weight-decay": ["0.1"], "--adapter": ["adapter"], "--capacity": ["1MiB"],
+    "--objective": ["sft", "dpo", "ipo", "orpo", "simpo", "kto"], "--beta": ["0.5"],
+    "--gamma": ["0.5"],
     "--config": ["config.toml"], "--continue": ["new.st"], "--save": ["new.st"],
     "--save-weights": ["new.safetensors"], "--svg": ["new.svg"], "--html": ["new.html"],
     "--log": ["new.csv"], "--output": ["new.out"], "--plan-cache": ["plans"],

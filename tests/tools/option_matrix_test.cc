@@ -46,6 +46,7 @@ const std::map<std::string, Words>& Values() {
       {"--adapter", {"@adapter"}},
       {"--allow-batch-change", {}},
       {"--batch", {"6"}},
+      {"--beta", {"0.7"}},
       {"--budget", {"300MB"}},
       {"--chat", {}},
       {"--check", {}},
@@ -65,6 +66,7 @@ const std::map<std::string, Words>& Values() {
       {"--fit-optimizer", {}},
       {"--freeze", {"*.bias"}},
       {"--full", {}},
+      {"--gamma", {"0.9"}},
       {"--graph", {"@graph.ir"}},
       {"--held-out-batches", {"1"}},
       {"--hold-out", {"0.25"}},
@@ -98,6 +100,7 @@ const std::map<std::string, Words>& Values() {
       {"--no-decay", {"*"}},
       {"--max", {"batch", "--budget", "300MB"}},
       {"--no-plan-cache", {}},
+      {"--objective", {"orpo"}},
       {"--offload", {"auto"}},
       {"--on-nonfinite", {"skip"}},
       {"--onnx", {kNet}},
@@ -296,6 +299,13 @@ void MakeFiles() {
   write("text.txt", SomeText());
   write("tokenizer.json", Tokenizer());
   write("graph.ir", SomeGraph());
+  std::string pairs;
+  for (int i = 0; i < 24; ++i) {
+    pairs +=
+        StrCat(R"({"prompt": "a ", "chosen": "so )", i, R"(", "rejected": ")",
+               i == 3 ? "no no no no no" : "no", "\"}\n");
+  }
+  write("pairs.jsonl", pairs);
 }
 
 Words Whole(Words command, const Words& more) {
@@ -412,6 +422,29 @@ TEST_CASE("every option of finetune is applied or refused") {
          {{"--data", {"@config.toml"}},
           {"--weights", {StrCat(kModels, "llama")}}}});
   }
+  CheckOptions({"pairs of answers",
+                {"finetune",
+                 "--weights",
+                 StrCat(kModels, "qwen2.gguf"),
+                 "--tokenizer",
+                 "@tokenizer.json",
+                 "--data",
+                 "@pairs.jsonl",
+                 "--objective",
+                 "simpo",
+                 "--batch",
+                 "1",
+                 "--seq",
+                 "12",
+                 "--steps",
+                 "2",
+                 "--device",
+                 "cpu",
+                 "--sample",
+                 "0",
+                 "--json"},
+                {{"--data", {"@config.toml"}},
+                 {"--weights", {StrCat(kModels, "llama")}}}});
 }
 
 }  // namespace

@@ -1,0 +1,132 @@
+#include "tools/example_split.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/strings.h"
+#include "nn/random.h"
+
+namespace stowage::tools {
+
+namespace {
+
+// Where what is learnt of an example begins.
+size_t AnswerOf(const TokenExamples& examples, size_t i) {
+  const auto learnt = examples.learnt(i);
+  return static_cast<size_t>(std::find(learnt.begin() + 1, learnt.end(), 1) -
+                             learnt.begin());
+}
+
+// Whether a sequence of `seq` tokens, and the one behind, holds something of each text
+// that is learnt.
+bool SaysWithin(const ExampleSplit& split, size_t example) {
+  const int texts = split.kind == ExampleKind::kPairs ? 2 : 1;
+  for (int which = 0; which < texts; ++which) {
+    const auto learnt = split.Of(example, which).learnt[0];
+    const auto end =
+        learnt.begin() + std::min(std::ssize(learnt), split.seq + 1);
+    if (std::find(learnt.begin() + 1, end, 1) == end) return false;
+  }
+  return true;
+}
+
+void SetPartners(const std::vector<size_t>& part,
+                 std::vector<size_t>* partners) {
+  for (size_t i = 0; i < part.size(); ++i) {
+    (*partners)[part[i]] = part[(i + part.size() - 1) % part.size()];
+  }
+}
+
+}  // namespace
+
+Sequence ExampleSplit::Of(size_t example, int which) const {
+  if (kind == ExampleKind::kPairs) {
+    example = 2 * example + static_cast<size_t>(which);
+  } else if (which == 1) {
+    const size_t other = partners[example];
+    const size_t prompt = AnswerOf(examples, example);
+    const size_t answer = AnswerOf(examples, other);
+    return {.tokens = {examples.tokens(example).first(prompt),
+                       examples.tokens(other).subspan(answer)},
+            .learnt = {examples.learnt(example).first(prompt),
+                       examples.learnt(other).subspan(answer)}};
+  }
+  return {.tokens = {examples.tokens(example), {}},
+          .learnt = {examples.learnt(example), {}}};
+}
+
+int64_t ExampleSplit::LongestOf(size_t example) const {
+  int64_t longest = 0;
+  for (int which = 0; which < sequences(); ++which) {
+    longest = std::max(longest, Of(example, which).size());
+  }
+  return longest;
+}
+
+Result<ExampleSplit> SplitExamples(TokenExamples examples, ExampleKind kind,
+                                   int64_t seq, bool drops,
+                                   std::string_view origin) {
+  ExampleSplit split{.seq = seq, .kind = kind, .examples = std::move(examples)};
+  std::vector<size_t> usable;
+  for (size_t i = 0; i < split.size(); ++i) {
+    int64_t longest = split.Of(i, 0).size();
+    if (kind == ExampleKind::kPairs) longest = split.LongestOf(i);
+    // A sequence reads all tokens but the last.
+    if (longest > seq + 1) {
+      if (drops || !SaysWithin(split, i)) {
+        ++split.dropped;
+        continue;
+      }
+      ++split.cut;
+    }
+    usable.push_back(i);
+  }
+  if (usable.size() < 2) {
+    return InvalidArgumentError(
+        "[finetune] ", Quoted(origin), " has ", split.size(),
+        " examples, of which ", usable.size(), " fit sequences of ", seq,
+        " tokens; expected at least 2, one to learn from and one held "
+        "out");
+  }
+  const auto held_out =
+      static_cast<std::ptrdiff_t>(std::max(size_t{1}, usable.size() / 10));
+  split.train.assign(usable.begin(), usable.end() - held_out);
+  split.held_out.assign(usable.end() - held_out, usable.end());
+  if (kind == ExampleKind::kJudged) {
+    split.partners.resize(split.size());
+    SetPartners(split.train, &split.partners);
+    SetPartners(split.held_out, &split.partners);
+  }
+  return split;
+}
+
+std::vector<int64_t> InputsOf(const ExampleSplit& split,
+                              const std::vector<size_t>& part, int64_t seq) {
+  std::vector<int64_t> inputs;
+  for (const size_t example : part) {
+    inputs.push_back(std::min(split.LongestOf(example) - 1, seq));
+  }
+  return inputs;
+}
+
+size_t TrainOrder::At(int64_t position) {
+  const auto size = std::ssize(train_);
+  Shuffle(position / size);
+  return train_[order_[static_cast<size_t>(position % size)]];
+}
+
+void TrainOrder::Shuffle(int64_t pass) {
+  if (pass == pass_) return;
+  pass_ = pass;
+  std::iota(order_.begin(), order_.end(), size_t{0});
+  SplitMix64 random(seed_, static_cast<uint64_t>(pass));
+  for (size_t left = order_.size(); left > 1; --left) {
+    std::swap(
+        order_[left - 1],
+        order_[static_cast<size_t>(random.Below(static_cast<int64_t>(left)))]);
+  }
+}
+
+}  // namespace stowage::tools
