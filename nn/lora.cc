@@ -19,9 +19,10 @@ namespace {
 constexpr std::string_view kDown = ".lora_A.weight";
 constexpr std::string_view kUp = ".lora_B.weight";
 
-// alpha / rank (x A^T) B^T; `weight` is the shape beside which it stands, for messages.
+// factor (x A^T) B^T; `weight` is the shape beside which it stands, for messages.
 Value LowRank(Value x, std::string_view name, int64_t out_features,
-              int64_t rank, double alpha, const Shape& weight, SourceLoc loc) {
+              int64_t rank, double alpha, double factor, const Shape& weight,
+              SourceLoc loc) {
   GraphBuilder& g = *x.builder();
   const int64_t in_features = x.shape().back();
   const int64_t most = std::min(in_features, out_features);
@@ -44,7 +45,7 @@ Value LowRank(Value x, std::string_view name, int64_t out_features,
   // The thin value takes the factor.
   const Value thin =
       g.Name(StrCat(name, ".lora_A"), MatMul(x, down, false, true, loc), loc);
-  const Value scaled = MulScalar(thin, alpha / static_cast<double>(rank), loc);
+  const Value scaled = MulScalar(thin, factor, loc);
   return g.Name(StrCat(name, ".lora_B"), MatMul(scaled, up, false, true, loc),
                 loc);
 }
@@ -102,6 +103,13 @@ Result<std::set<ValueId>> FindTargets(const Graph& graph,
   return targets;
 }
 
+// Whether an output of the graph goes by the value's own name.
+bool IsOutput(const Graph& graph, ValueId id) {
+  return std::ranges::any_of(graph.outputs(), [&](const GraphOutput& output) {
+    return output.value == id && output.name == graph.value(id).name;
+  });
+}
+
 // An input for dropout, there already or declared now.
 Value ScalarInput(GraphBuilder& g, std::string_view name) {
   const std::optional<Value> there = g.Find(name);
@@ -121,10 +129,16 @@ Value Lora(Value x, std::string_view name, int64_t out_features,
   const Shape weight = options.base.out_in ? Shape{out_features, in_features}
                                            : Shape{in_features, out_features};
   const Value share =
-      LowRank(x, name, out_features, options.rank, options.alpha, weight, loc);
+      LowRank(x, name, out_features, options.rank, options.alpha,
+              options.alpha / static_cast<double>(options.rank), weight, loc);
   if (!share.ok()) return share;
   return x.builder()->Name(StrCat(name, ".adapted"), Add(base, share, loc),
                            loc);
+}
+
+double LoraFactor(const LoraRules& rules) {
+  const auto rank = static_cast<double>(rules.rank);
+  return rules.alpha / (rules.rank_stabilized ? std::sqrt(rank) : rank);
 }
 
 Result<Graph> WithLora(const Graph& graph, const LoraRules& rules) {
@@ -161,11 +175,15 @@ Result<Graph> WithLora(const Graph& graph, const LoraRules& rules) {
     const std::string_view name = LayerOfWeight(weight.name);
     const Value share =
         LowRank(dropouts.Apply(x), name, base.shape().back(), rules.rank,
-                rules.alpha, weight.type.shape, SourceLoc{});
+                rules.alpha, LoraFactor(rules), weight.type.shape, SourceLoc{});
     if (!share.ok()) continue;
-    copy.Map(node.results[0],
-             g.Name(StrCat(graph.value(node.results[0]).name, ".adapted"),
-                    Add(base, share)));
+    const std::string& result = graph.value(node.results[0]).name;
+    std::string adapted = StrCat(result, ".adapted");
+    if (IsOutput(graph, node.results[0])) {
+      g.Name(StrCat(result, ".base"), base);
+      adapted = result;
+    }
+    copy.Map(node.results[0], g.Name(adapted, Add(base, share)));
   }
   copy.DeclareOutputs();
   return g.Finish();

@@ -48,6 +48,8 @@ Value Lora(Value x, std::string_view name, int64_t out_features,
 struct LoraRules {
   int64_t rank = 8;
   double alpha = 16;
+  /// The adapter counts alpha / sqrt(rank) (rsLoRA, Kalajdzievski 2023), not alpha / rank.
+  bool rank_stabilized = false;
   /// Of what goes into an adapter, in [0, 1). Above 0, a graph has the inputs "seed" and
   /// "step" (nn/model_options.h). A graph that does not train wants 0.
   double dropout = 0;
@@ -59,8 +61,12 @@ struct LoraRules {
   std::vector<std::string> targets = {"*"};
 };
 
+/// What the product of an adapter's matrices is multiplied by.
+double LoraFactor(const LoraRules& rules);
+
 /// `graph` with an adapter beside every matmul by a target. The result of the matmul is
-/// called as before, that with the adapter's share "<name>.adapted". Params of the
+/// called as before, that with the adapter's share "<name>.adapted"; of an output the sum
+/// keeps the name, and the result is "<name>.base". Params of the
 /// adapters come after all others. Errors: those of Lora; a target that is no matrix of the
 /// graph; one that another op than a matmul reads, as rows of a table are, or that
 /// is its first operand; a dropout outside [0, 1). Takes time for every param and

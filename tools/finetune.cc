@@ -144,16 +144,22 @@ void AddFinetune(Program& program) {
                   "Layers to put an adapter beside, by name, by the end of it "
                   "behind a dot, as q_proj, or by a pattern; may be repeated; "
                   "default: all linear layers but the head");
+  options.AddFlag("--rslora", &tuning.rslora,
+                  "Adapters count alpha / sqrt(rank), as PEFT's use_rslora");
+  options.Add("--lora-plus", &tuning.lora_plus,
+              "How many times the learning rate of lora_A is that of lora_B; "
+              "default: 1");
   options.AddFlag("--full", &tuning.full,
                   "Train every weight instead of adapters");
   options.Add("--adapter", &tuning.adapter,
               "Begin with the adapter in this folder, as PEFT keeps it");
   options.Exclude("--full", "--adapter");
-  for (const char* const own :
-       {"--lora-rank", "--lora-alpha", "--lora-dropout", "--lora-targets"}) {
+  for (const char* const own : {"--lora-rank", "--lora-alpha", "--lora-dropout",
+                                "--lora-targets", "--rslora"}) {
     options.Exclude("--full", own);
     options.Exclude("--adapter", own);
   }
+  options.Exclude("--full", "--lora-plus");
   options.Group("objective");
   options.Add("--objective", &tuning.objective,
               "What is learnt: sft, the texts; from pairs of answers dpo, ipo, "

@@ -44,12 +44,13 @@ namespace {
 struct FixedNote {
   std::string_view name, why;
 };
-constexpr std::array<FixedNote, 5> kFixedNotes = {
+constexpr std::array<FixedNote, 6> kFixedNotes = {
     {{"optimizer", "which cannot go on with its states"},
      {"dtype", "in which its values are no others' to the bit"},
      {"loss-scale", "whose states of the scale are others"},
      {"lora-rank", "whose adapters have other shapes"},
-     {"lora-alpha", "by which its adapters would count otherwise"}}};
+     {"lora-alpha", "by which its adapters would count otherwise"},
+     {"rslora", "by which its adapters would count otherwise"}}};
 
 // In UTF-8, as JSON must be, whatever the names of files are.
 std::string InUtf8(const std::string& text) {
@@ -206,6 +207,9 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
   if (lora) {
     add("lora-targets", WordsNote(lora->targets));
     add("lora-alpha", lora->alpha);
+    add("rslora", lora->rank_stabilized ? "yes" : "no");
+    add("lora-plus",
+        spec.tuning ? spec.tuning->model.options().lora_plus : 1.0);
     add("lora-dropout", lora->dropout);
   }
   if (spec.onnx) {

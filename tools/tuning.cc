@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -320,10 +321,19 @@ Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
     options.lora.reset();
     return options;
   }
+  if (flags.lora_plus) {
+    options.lora_plus = *flags.lora_plus;
+    const auto plus = static_cast<float>(options.lora_plus);
+    if (!std::isfinite(plus) || plus <= 0) {
+      return InvalidArgumentError("[lora-plus] is ", options.lora_plus,
+                                  "; expected a finite number above 0");
+    }
+  }
   if (!flags.adapter.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(options.lora, ReadAdapterRules(flags.adapter));
     return options;
   }
+  options.lora->rank_stabilized = flags.rslora;
   options.lora->rank = flags.lora_rank;
   if (flags.lora_alpha) options.lora->alpha = *flags.lora_alpha;
   if (flags.lora_dropout) options.lora->dropout = *flags.lora_dropout;

@@ -73,7 +73,8 @@ struct TuningFlags {
       objective;  // "sft", "dpo", "ipo", "orpo", "simpo", "kto"; empty: sft
   std::optional<double> beta, gamma;
   int64_t lora_rank = 8;
-  std::optional<double> lora_alpha, lora_dropout;
+  std::optional<double> lora_alpha, lora_dropout, lora_plus;
+  bool rslora = false;
   std::vector<std::string> lora_targets;
   bool full = false;
   std::string adapter;

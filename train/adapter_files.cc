@@ -30,6 +30,7 @@ namespace {
 constexpr std::string_view kConfig = "adapter_config.json";
 constexpr std::string_view kWeights = "adapter_model.safetensors";
 constexpr std::string_view kAlphaNote = "stowage.lora_alpha";
+constexpr std::string_view kStabilizedNote = "stowage.use_rslora";
 constexpr std::string_view kDown = ".lora_A.weight";
 constexpr std::string_view kPrefix = "base_model.model.";
 
@@ -49,6 +50,10 @@ bool IsGpt2(const FineTuning& tuning) {
 // What PEFT calls a param of an adapter.
 std::string PeftName(const FineTuning& tuning, std::string_view param) {
   return StrCat(kPrefix, tuning.base().PublishedName(param));
+}
+
+std::string StabilizedNote(const FineTuning& tuning) {
+  return tuning.options().lora->rank_stabilized ? "true" : "false";
 }
 
 std::vector<const ValueInfo*> AdapterParams(const Graph& graph) {
@@ -95,6 +100,7 @@ std::string ConfigText(const FineTuning& tuning,
       {"base_model_name_or_path", tuning.base().file().path()},
       {"r", rules.rank},
       {"lora_alpha", rules.alpha},
+      {"use_rslora", rules.rank_stabilized},
       {"lora_dropout", rules.dropout},
       {"target_modules", TargetModules(tuning, params)},
       {"fan_in_fan_out", IsGpt2(tuning)},
@@ -140,7 +146,8 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
   // configuration, which may have another alpha.
   header.metadata = {
       {"format", "pt"},
-      {std::string(kAlphaNote), StrCat(tuning.options().lora->alpha)}};
+      {std::string(kAlphaNote), StrCat(tuning.options().lora->alpha)},
+      {std::string(kStabilizedNote), StabilizedNote(tuning)}};
   Bytes end = 0;
   for (const ValueInfo* param : params) {
     const Bytes begin = end;
@@ -219,8 +226,7 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder) {
                 ErrorCode::kUnsupported);
   }
   // Whatever is not plainly off, as 1 and "true" are.
-  for (const char* flag :
-       {"use_dora", "use_rslora", "use_qalora", "lora_bias"}) {
+  for (const char* flag : {"use_dora", "use_qalora", "lora_bias"}) {
     const auto value = config->Bool(flag);
     if ((value.ok() && *value) || (!value.ok() && config->Has(flag))) {
       return fail(StrCat("has ", flag, ", which is not supported"),
@@ -260,6 +266,11 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder) {
   const auto alpha = config->Real("lora_alpha");
   if (!rank.ok()) return fail(rank.error().message);
   if (!alpha.ok()) return fail(alpha.error().message);
+  const auto stabilized = config->Bool("use_rslora");
+  if (!stabilized.ok() && config->Has("use_rslora")) {
+    return fail(stabilized.error().message);
+  }
+  rules.rank_stabilized = stabilized.ok() && *stabilized;
   rules.rank = *rank;
   rules.alpha = *alpha;
   const auto dropout = config->Real("lora_dropout");
@@ -298,6 +309,13 @@ Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
                             " says so, the two were not saved together, "
                             "and lora_alpha ",
                             *saved, " there is right"));
+  }
+  const std::string* const stabilized = file.Note(kStabilizedNote);
+  if (stabilized != nullptr && *stabilized != StabilizedNote(tuning)) {
+    return file.Fail(StrCat("holds weights of use_rslora ", *stabilized,
+                            ", and ", kConfig, " has ", StabilizedNote(tuning),
+                            ": the two were not saved together, and ",
+                            *stabilized, " there is right"));
   }
   const std::vector<const ValueInfo*> params = AdapterParams(runner.graph());
   for (const ValueInfo* param : params) {

@@ -207,14 +207,15 @@ ModelFn FineTuning::ModelOf(ModelPurpose purpose, int64_t seq,
   };
 }
 
-std::vector<ParamGroup> LoraGroups() {
+std::vector<ParamGroup> LoraGroups(double plus) {
   return {{.pattern = "*.lora_A.weight"},
-          {.pattern = "*.lora_B.weight"},
+          {.pattern = "*.lora_B.weight", .lr_scale = plus},
           {.pattern = "*", .frozen = true}};
 }
 
 std::vector<ParamGroup> FineTuning::groups() const {
-  return options_.lora ? LoraGroups() : std::vector<ParamGroup>();
+  return options_.lora ? LoraGroups(options_.lora_plus)
+                       : std::vector<ParamGroup>();
 }
 
 Status FineTuning::LoadBase(Runner& runner) const {

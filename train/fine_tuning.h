@@ -41,13 +41,15 @@
 
 namespace stowage {
 
-/// Everything but adapters (nn/lora.h) frozen, for TrainOptions::groups.
-std::vector<ParamGroup> LoraGroups();
+/// Everything but adapters (nn/lora.h) frozen, for TrainOptions::groups. The learning rate
+/// of lora_B is `plus` times that of lora_A (LoRA+, Hayou et al. 2024).
+std::vector<ParamGroup> LoraGroups(double plus = 1);
 
 struct FineTuningOptions {
   /// Absent: every weight is trained. Without targets: those that PEFT calls
   /// "all-linear", which are all linear layers but the head.
   std::optional<LoraRules> lora = LoraRules{.targets = {}};
+  double lora_plus = 1;  // of LoraGroups
   /// Of activations, and of params that are not in blocks.
   DType dtype = DType::kF32;
   bool weighted_targets = false;  // ModelOptions::weighted_targets

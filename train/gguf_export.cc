@@ -296,8 +296,11 @@ Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
   metadata.Set("general.file_type", uint32_t{0});
   metadata.Set("general.quantization_version", kQuantizationVersion);
   metadata.Set("adapter.type", "lora");
-  metadata.Set("adapter.lora.alpha",
-               static_cast<float>(tuning.options().lora->alpha));
+  // llama.cpp divides it by the rank.
+  const LoraRules& rules = *tuning.options().lora;
+  metadata.Set(
+      "adapter.lora.alpha",
+      static_cast<float>(LoraFactor(rules) * static_cast<double>(rules.rank)));
   std::vector<GgufTensorToWrite> tensors;
   struct Part {
     std::string param;

@@ -46,7 +46,7 @@ Result<MergedRows> MergedRows::Of(const FineTuning& tuning,
   if (!runner.graph().Find(names.down)) return rows;
   const LoraRules& rules = *tuning.options().lora;
   rows.rank_ = rules.rank;
-  rows.factor_ = rules.alpha / static_cast<double>(rules.rank);
+  rows.factor_ = LoraFactor(rules);
   rows.rows_are_outputs_ =
       !std::holds_alternative<GptConfig>(tuning.base().model().config);
   STOWAGE_ASSIGN_OR_RETURN(rows.down_, ReadFloats(runner, names.down));

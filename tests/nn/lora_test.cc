@@ -118,6 +118,22 @@ TEST_CASE("adapters beside the layers of a graph are W + alpha / rank B A") {
   CHECK_FALSE(IsLoraParam(params.front()));
 }
 
+TEST_CASE("an output that is adapted is the sum") {
+  GraphBuilder g("head");
+  const Value x = g.Input("x", DType::kF64, {2, 3});
+  g.Output("logits", MatMul(x, g.Param("head.weight", DType::kF64, {3, 4})));
+  const Graph graph = g.Finish().value();
+  const auto adapted = WithLora(graph, {.rank = 1, .alpha = 2});
+  REQUIRE_MESSAGE(adapted.ok(), adapted.error().message);
+  Tensors values = Interpret(
+      *adapted, {{"x", {1, 2, 3, 4, 5, 6}},
+                 {"head.weight", {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0}},
+                 {"head.lora_A.weight", {1, 1, 1}},
+                 {"head.lora_B.weight", {0, 0, 0, 1}}});
+  CHECK(values["logits"] == std::vector<double>{1, 2, 3, 12, 4, 5, 6, 30});
+  CHECK(values["logits.base"] == std::vector<double>{1, 2, 3, 0, 4, 5, 6, 0});
+}
+
 TEST_CASE("an adapter begins as PEFT's: A within 1/sqrt(in), B at zero") {
   const Graph adapted =
       Good(WithLora(Model(), {.rank = 2, .targets = {"*_proj.weight"}}));

@@ -355,6 +355,54 @@ fs::path Renamed(const std::string& name, std::string_view other) {
   return folder;
 }
 
+TEST_CASE("an adapter by rsLoRA counts alpha over the root of its rank") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  LoraRules rules{.rank = 4, .alpha = 3, .rank_stabilized = true};
+  const FineTuning stabilized = Open("llama.gguf", {.lora = rules});
+  const FineTuning plain =
+      Open("llama.gguf", {.lora = LoraRules{.rank = 4, .alpha = 6}});
+  Training one = Start(stabilized, *cpu);
+  Training other = Start(plain, *cpu);
+  CHECK(TakeSteps(one, 3) == TakeSteps(other, 3));
+  const fs::path folder = TempFolder("rslora");
+  const auto files = AdapterFiles::Claim(folder.string());
+  REQUIRE_MESSAGE(files.ok(), files.error().message);
+  const Status saved = SaveAdapter(stabilized, one.step(), *files);
+  REQUIRE_MESSAGE(saved.ok(), saved.error().message);
+  const auto read = ReadAdapterRules(folder.string());
+  REQUIRE_MESSAGE(read.ok(), read.error().message);
+  CHECK(read->rank_stabilized);
+  CHECK(read->alpha == 3);
+  // Beside a configuration that says otherwise the weights mean something else.
+  rules.rank_stabilized = false;
+  const FineTuning mistaken = Open("llama.gguf", {.lora = rules});
+  Training third = Start(mistaken, *cpu);
+  const Status loaded = LoadAdapter(mistaken, folder.string(), third.step());
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(Contains(loaded.error().message, "holds weights of use_rslora true"));
+}
+
+TEST_CASE("by LoRA+ the second matrix of an adapter learns faster") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  const auto after_a_step = [&](double plus) {
+    const FineTuning tuning =
+        Open("llama.gguf", {.lora = LoraRules{.rank = 4}, .lora_plus = plus});
+    Training training = Start(tuning, *cpu);
+    TakeSteps(training, 1);
+    std::vector<float> up(4 * 32);
+    REQUIRE(training.step()
+                .Read("model.layers.0.self_attn.q_proj.lora_B.weight", &up)
+                .ok());
+    return up;
+  };
+  const std::vector<float> slow = after_a_step(1), fast = after_a_step(16);
+  for (size_t i = 0; i < slow.size(); ++i) {
+    CAPTURE(i);
+    CHECK(std::abs(slow[i]) > 0.009f);
+    CHECK(fast[i] == doctest::Approx(16 * slow[i]).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("layers that PEFT chose in other ways are those of the weights") {
   const auto cpu = MakeCpuBackend({.threads = 2});
   for (const char* name : {"qwen2.gguf", "gpt2"}) {
@@ -682,7 +730,7 @@ TEST_CASE("what is no adapter for this model is told") {
                  "has use_dora, which is not supported"));
   // What is not plainly false might be meant.
   for (const char* const flag :
-       {R"("use_rslora": 1)", R"("use_dora": "true")", R"("use_qalora": true)",
+       {R"("use_dora": 1)", R"("use_dora": "true")", R"("use_qalora": true)",
         R"("lora_bias": true)", R"("layer_replication": [[0, 2]])"}) {
     INFO(flag);
     CHECK(Contains(config(StrCat(R"({"peft_type": "LORA", )", flag, "}")),
@@ -691,6 +739,9 @@ TEST_CASE("what is no adapter for this model is told") {
   CHECK(Contains(config(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8,
                             "lora_dropout": "0.5"})"),
                  "lora_dropout"));
+  CHECK(Contains(config(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8,
+                            "use_rslora": 1})"),
+                 "use_rslora"));
   CHECK(Contains(config(R"({"peft_type": "LORA", "bias": "all"})"),
                  "trains biases (all), which is not supported"));
   CHECK(Contains(config(R"({"peft_type": "LORA", "bias": 3})"), "bias"));
