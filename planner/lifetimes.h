@@ -1,16 +1,16 @@
 #ifndef STOWAGE_PLANNER_LIFETIMES_H_
 #define STOWAGE_PLANNER_LIFETIMES_H_
 
-// From a graph to buffers with lifetimes.
+// Computes buffers with lifetimes from a graph.
 //
-// A value that owns bytes is born at its producer's time and dies after the
-// last node that reads it or any view of it. Leaves are there from time 0;
-// params, states and inputs persist, because the next step reads them again;
-// outputs live to the end, their ancestors do not. Views own no bytes. A result
-// that may overwrite an operand which dies at that node, and of which nothing
-// else is read, takes over the operand's buffer. Scratch that a kernel asks for
-// is a buffer that lives for its node alone. What a cond is handed and nothing reads
-// behind it may die in the bodies, earlier than it does here: they are planned with it.
+// A value that owns bytes is born at its producer's time and dies after the last node
+// that reads it or any view of it. Leaves are live from time 0; params, states and inputs
+// persist, because the next step reads them again; outputs are live to the end, their
+// ancestors are not. Views own no bytes. A result that may overwrite an operand which
+// dies at that node, and which nothing else reads, takes over the operand's buffer. A
+// kernel's workspace is a buffer that is live for its node alone. Operands of a cond
+// without later readers may die in the bodies, earlier than here: they are planned with
+// it.
 //
 //   Lifetimes lifetimes = ComputeLifetimes(graph, {});
 //   lifetimes.buffers[lifetimes.buffer_of[value]].upper;
@@ -27,14 +27,14 @@
 
 namespace stowage {
 
-using packing::Time;  // counts nodes
+using packing::Time;  // in nodes
 
-/// The parts of an arena, and of the host's memory beside it. Weights, states and
-/// io (caches and inputs) are reserved regions, whose slots never change hands during a
-/// step; activations and workspace are packed together, in one span, and share
-/// its base address. On the host, states are reserved, and what is offloaded for a
-/// while is packed behind them. In the plan of a body (planner/plan.h), what lies where
-/// an operand or a result of the body's node does is outside, and in no region's bytes.
+/// The parts of an arena, and of the host memory beside it. Weights, states and io
+/// (caches and inputs) are reserved regions, whose slots are never reused during a step;
+/// activations and workspace are packed together, in one span, and share its base
+/// address. On the host, states are reserved, and offloaded values are packed behind
+/// them. In the plan of a body (planner/plan.h), values in the bytes of an operand or a
+/// result of the body's node are outside, and in no region's bytes.
 enum class Region : uint8_t {
   kWeights,
   kState,
@@ -53,35 +53,35 @@ constexpr bool IsOnHost(Region region) {
 /// Scratch bytes that a backend's kernel for `node` needs (Backend::Workspace).
 using WorkspaceFn = std::function<Bytes(const Graph& graph, const Node& node)>;
 
-/// Bytes that a backend keeps in the arena beside the values of `graph`, in
-/// slots of `alignment` (Backend::Reserve): what it stages inputs in, say.
+/// Bytes that a backend reserves in the arena beside the values of `graph`, in slots of
+/// `alignment` (Backend::Reserve), for example to stage inputs.
 using ReserveFn = std::function<Bytes(const Graph& graph, Bytes alignment)>;
 
-/// What a device's kernels do in one node (planner/fit/fuse).
+/// The ops that a device's kernels fuse into one node (planner/fit/fuse).
 struct Fusions {
-  /// Whether an op may be part of a fused_elementwise. Null: nothing is fused.
+  /// Returns whether an op may be part of a fused_elementwise. Null: nothing is fused.
   bool (*elementwise)(OpKind op) = nullptr;
-  /// Whether such parts may follow a product in its node.
+  /// True if such parts may follow a matmul in its node.
   bool products = false;
-  /// Whether a product takes a bias, an addend, or gelu's derivative before its sums are
-  /// rounded (planner/fit/epilogues).
+  /// True if a matmul supports a bias, an addend, or gelu's derivative before its sums
+  /// are rounded (planner/fit/epilogues).
   bool epilogues = false;
-  /// Whether updates by an op that follow one another run as one. Null: none do.
+  /// Returns whether consecutive updates by an op run as one launch. Null: none do.
   bool (*updates)(OpKind op) = nullptr;
-  /// Into how many partial sums the gradient of a norm adds up its rows for its params,
-  /// where these sums may be added up later, for many norms at once; 0 for other ops.
-  /// Null: none are.
+  /// Returns the number of partial sums that a norm's gradient computes for its params,
+  /// if these can be added up later, for many norms at once; 0 for other ops. Null: none
+  /// can.
   int64_t (*sum_parts)(const OpArgs& args) = nullptr;
 };
 
-/// What a device's kernels take beside the values, and what they fuse: of
-/// runtime/backend.h, Backend::Needs(). Empty: nothing.
+/// The memory that a device's kernels need beside the values, and the ops they fuse:
+/// Backend::Needs() of runtime/backend.h. Empty: nothing.
 struct DeviceNeeds {
   WorkspaceFn workspace = {};
   ReserveFn reserve = {};
   Fusions fusions = {};
-  /// The device, and all that its kernels' scratch depends on, as "cpu with AVX2, 2 threads";
-  /// plan files keep it. Empty: not known.
+  /// The device, and all that its kernels' workspace depends on, such as "cpu with AVX2,
+  /// 2 threads"; plan files store it. Empty: unknown.
   std::string device = {};
 };
 
@@ -96,24 +96,24 @@ struct LiveBuffer {
 struct Lifetimes {
   std::vector<LiveBuffer> buffers;
   std::vector<int32_t> buffer_of;     // per value; a view has its root's
-  std::vector<int32_t> workspace_of;  // per node; -1 where there is none
-  int32_t reserve = -1;               // what the backend keeps; -1: nothing
+  std::vector<int32_t> workspace_of;  // per node; -1: none
+  int32_t reserve = -1;               // of the backend's reserve; -1: none
   Layouts layouts;                    // per value
   int views = 0;                      // values that own no bytes
   int in_place = 0;                   // results written over an operand
 };
 
-/// Scratch bytes of a node with bodies, of whose operands those die in the bodies for
-/// which `dying` is true.
+/// Returns the workspace of a node with bodies, if its operands for which `dying` is true
+/// die in the bodies.
 using BodiesFn = std::function<Bytes(NodeId, const std::vector<bool>& dying)>;
 
 struct LifetimeOptions {
   bool in_place = true;
   WorkspaceFn workspace = {};  // empty: kernels need none
-  Bytes reserve = 0;           // what the backend keeps beside the values
-  BodiesFn bodies = {};  // empty: `workspace` is asked of these nodes, too
-  /// Of a body: which leaves, in their order, die where they are read for the last
-  /// time, or if nothing reads them, before the first node. Empty: none.
+  Bytes reserve = 0;           // bytes of the backend's reserve
+  BodiesFn bodies = {};  // empty: `workspace` is called for these nodes, too
+  /// For a body: which leaves, in their order, die at their last reader, or before the
+  /// first node if nothing reads them. Empty: none.
   std::vector<bool> dying = {};
 };
 

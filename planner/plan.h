@@ -1,7 +1,7 @@
 #ifndef STOWAGE_PLANNER_PLAN_H_
 #define STOWAGE_PLANNER_PLAN_H_
 
-// A plan: the place of every byte of one program, and what it costs.
+// A plan: the address of every byte of one program, and the memory it takes.
 //
 //   address                                       base of
 //   0        weights       every param, once        kWeights
@@ -12,33 +12,32 @@
 //            span          activations, gradients,  kActivations, kWorkspace
 //   arena_bytes            outputs and scratch, packed by lifetime
 //
-// and beside the arena, in the host's memory, where something is kept there:
+// and outside the arena, in host memory, if values are offloaded:
 //
 //   0        host state    optimizer memory         kHostState
 //            host offload    values, for a while,     kHostOffload
 //   host_bytes             packed by lifetime
 //
-// Slots are addressed by (region, offset), so that plans which share a weight
-// layout agree on every weight and state whatever the rest of them holds.
+// Slots are addressed by (region, offset), so that plans which share a weight layout
+// agree on every weight and state, whatever else they hold.
 //
-// A body (ir/bodies.h) has a plan of its own, made once however often it runs, whose
-// arena is the workspace of its node:
+// A body (ir/bodies.h) has its own plan, made once for all its iterations, whose arena is
+// the workspace of its node:
 //
 //   0        io            a second place for some       kIo
 //                          of what is carried
 //            span          what the body makes and       kActivations, kWorkspace
 //   arena_bytes            does not hand back
 //
-// What it is handed, and what it hands back, lies outside, where the operands and the
-// results of the node are: nothing is copied in or out. Bodies of one cond start at the
-// same base, since only one of them runs. What a body keeps in the host's memory lies in
-// the node's part of that: a buffer among what is offloaded to the host, which is there for the time of
-// the node, and in which each iteration offloads over what the one before has.
+// Its inputs and outputs are outside, in the operands and the results of the node:
+// nothing is copied in or out. Bodies of one cond start at the same base, since only one
+// of them runs. Values that a body offloads are in the node's part of host memory: an
+// offload buffer that is live during the node, which each iteration reuses.
 //
-// An operand of a cond that nothing reads behind it dies in its bodies, in each where
-// that one has read it for the last time: the slot of its leaf lives until then, and
-// what the body makes from then on may lie within its bytes, as within those of a result
-// until it is written first. All else that lies outside is there throughout.
+// An operand of a cond without later readers dies in its bodies, in each after its last
+// reader there: the slot of its leaf is live until then, and later values of the body may
+// be placed within its bytes; likewise within those of a result until it is first
+// written. All other outside values are live throughout.
 
 #include <array>
 #include <cstdint>
@@ -61,21 +60,21 @@ struct PlannedBuffer {
   Bytes size = 0;
   Time lower = 0;  // half-open
   Time upper = 0;
-  /// Of a body, of what lies within the bytes of an operand that has died, or of a result
-  /// that is not there yet: that slot, from whose first byte `offset` counts then; -1 of
-  /// all else.
+  /// For a value of a body placed within the bytes of an operand that has died, or of a
+  /// result that is not written yet: the index of that slot, to which `offset` is
+  /// relative; otherwise -1.
   int32_t within = -1;
 };
 
-/// Bytes of each part of the arena, which add up to arena_bytes, and of the
-/// host's memory beside it.
+/// Bytes of each part of the arena, which add up to arena_bytes, and of the host memory
+/// beside it.
 struct RegionBytes {
   Bytes weights = 0;
   Bytes state = 0;
   Bytes io = 0;
-  Bytes activations = 0;  // the span less `workspace`
+  Bytes activations = 0;  // the span minus `workspace`
   Bytes workspace = 0;    // by how much scratch raises the span's lower bound
-  Bytes host_state = 0;   // these two beside the arena
+  Bytes host_state = 0;   // these two are not in the arena
   Bytes host_offload = 0;
 
   Bytes span() const { return activations + workspace; }
@@ -93,17 +92,17 @@ struct Plan {
   std::vector<PlannedBuffer> buffers;
   std::vector<int32_t> buffer_of;     // per value; a view has its root's
   std::vector<int32_t> workspace_of;  // per node; -1 where there is none
-  /// Per node: the buffer, of the host's offload, in which its bodies keep what they do on
-  /// the host; -1 where they keep nothing there.
+  /// Per node: the offload buffer in which its bodies keep their offloaded values; -1:
+  /// none.
   std::vector<int32_t> host_workspace_of;
   int32_t reserve = -1;  // the buffer of Backend::Reserve; -1: none
   RegionBytes regions;
-  std::vector<BodyPlan> bodies;  // of all nodes that have some, in their order
+  std::vector<BodyPlan> bodies;  // of all nodes that have bodies, in order
 
-  // What it costs, in bytes, padding to the alignment included.
+  // The memory of a plan, in bytes, including padding to the alignment.
   Bytes lower_bound = 0;  // reserved regions + the largest live sum
-  // A slot for every non-view value, scratch once; of a step that was made to fit a
-  // budget (planner/fit/fit.h), as it was before.
+  // A slot for every non-view value, scratch once; for a step that was fitted into a
+  // budget (planner/fit/fit.h), the figure before fitting.
   Bytes no_reuse = 0;
   Bytes caching_allocator = 0;  // simulated on the same schedule
   Time peak_time = 0;           // where the lower bound is reached
@@ -116,46 +115,46 @@ struct Plan {
   Bytes arena_bytes() const { return regions.total(); }
   Bytes host_bytes() const { return regions.host(); }
   Bytes saved() const { return no_reuse - arena_bytes(); }
-  /// Distance of a region's base, a buffer's first byte, from the arena's, or of
-  /// those on the host (IsOnHost) from the base of the memory there.
+  /// Distance of a region's base from the arena's first byte, or of a host region's
+  /// (IsOnHost) from the base of the host memory.
   Bytes RegionBase(Region region) const;
   Bytes AddressOf(const PlannedBuffer& buffer) const {
     return RegionBase(buffer.region) + buffer.offset;
   }
 };
 
-/// The plan of one body. A carried or summed value is read where its leaf lies and
-/// written where its output lies. Where both are in one buffer, that is the place of
-/// the node's result, in which each iteration overwrites what the one before left.
-/// Where not, the two places alternate, so that the last iteration writes the result.
+/// The plan of one body. A carried or summed value is read at its leaf's address and
+/// written at its output's. If both are in one buffer, that is the node's result, which
+/// each iteration overwrites. If not, the two buffers alternate, so that the last
+/// iteration writes the result.
 struct BodyPlan {
   NodeId node = kNoNode;
   Plan
-      plan;  // from the bases of the node's workspace, and of that on the host, on
-  /// Of a loop, by carried and then summed value: the buffer, in the io region of
-  /// `plan`, that is the other place beside the result's; -1 where it needs none.
+      plan;  // relative to the bases of the node's workspace and host workspace
+  /// For a loop, by carry and then summed value: the second buffer beside the result's,
+  /// in the io region of `plan`; -1: none is needed.
   std::vector<int32_t> second_of;
 };
 
-/// Buffers of the arena alive at `time`, largest first, ties by position.
+/// Buffers of the arena live at `time`, largest first, ties by position.
 std::vector<int32_t> LiveAt(const Plan& plan, Time time);
 
-/// A hash of everything a plan depends on in `graph` (FNV-1a of its text form).
+/// A hash of everything in `graph` that a plan depends on (FNV-1a of its text form).
 uint64_t Fingerprint(const Graph& graph);
 
 /// Error kInvalidArgument unless `plan` was made for `graph`.
 Status CheckPlanIsFor(const Plan& plan, const Graph& graph);
 
-/// The same of its numbers of values and nodes alone.
+/// Checks only the numbers of values and nodes.
 Status CheckPlanFits(const Plan& plan, const Graph& graph);
 
-// Where the persistent values live, once and for all programs.
+// The addresses of the persistent values, fixed once for all programs.
 //
-// The first plan of a model decides where its weights are; every other plan
-// over the same weights (backward, training step, evaluation, generation,
-// another batch size) takes that layout as given, reserves it first and packs
-// its own activations elsewhere. So one copy of the weights serves all
-// programs. A layout never changes, and copies of it cost nothing.
+// The first plan of a model decides where its weights are; every other plan over the same
+// weights (backward, training step, evaluation, generation, another batch size) takes
+// that layout as given, reserves it first and packs its own activations elsewhere. One
+// copy of the weights therefore serves all programs. A layout never changes, and copying
+// it is cheap.
 //
 //   Result<Plan> forward_plan = PlanMemory(forward);
 //   WeightLayout weights = WeightLayout::FromForward(forward, *forward_plan);
@@ -168,18 +167,17 @@ class WeightLayout {
     Bytes offset = 0;  // from the base of its region
   };
 
-  /// The layout of the params of `graph` as `plan` placed them, and of its
-  /// states if it has any (a training step's plan has). Precondition: the plan
-  /// is for the graph.
+  /// The layout of the params of `graph` as `plan` placed them, and of its states, if it
+  /// has any (as in a training step). Precondition: the plan is for the graph.
   static WeightLayout FromForward(const Graph& graph, const Plan& plan);
 
-  /// The params alone, so that a plan may move the states.
+  /// Only the params, so that a plan may move the states.
   WeightLayout WithoutStates() const;
 
   using Slots = std::unordered_map<std::string, Slot>;
   const Slots& weights() const { return content_->weights; }
   const Slots& states() const { return content_->states; }
-  /// Those in the host's memory.
+  /// The states in host memory.
   const Slots& host_states() const { return content_->host_states; }
   Bytes weight_bytes() const { return content_->weight_bytes; }
   Bytes state_bytes() const { return content_->state_bytes; }
@@ -197,14 +195,14 @@ class WeightLayout {
   explicit WeightLayout(Content content)
       : content_(std::make_shared<const Content>(std::move(content))) {}
 
-  std::shared_ptr<const Content> content_;  // never changes: copies share it
+  std::shared_ptr<const Content> content_;  // immutable: copies share it
 };
 
-// What one rank of a step sends to the others, as its collectives do it.
+// The bytes that one rank of a step sends to the others in its collectives.
 //
-// A sum over ranks is split: each rank sends every other its block of the values, and
-// adds up its own (reduce_scatter); to give the sum to all, each sends its block to every
-// other (all_gather). A rank of N so sends (N - 1) / N of the bytes, once or twice. It
+// In a reduce-scatter, each rank sends every other rank its block of the values, and sums
+// its own block; in an all-gather, each sends its block to every other. An all-reduce
+// does both. A rank of N therefore sends (N - 1) / N of the bytes, once or twice. It
 // receives as much.
 //
 //   WireBytes(step);  // of the rank with the largest blocks, the first

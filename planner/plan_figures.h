@@ -1,10 +1,9 @@
 #ifndef STOWAGE_PLANNER_PLAN_FIGURES_H_
 #define STOWAGE_PLANNER_PLAN_FIGURES_H_
 
-// What a plan is compared with, computed from its slots and their lifetimes: the least
-// that any packing of them takes, what they take without reuse, and what a caching
-// allocator takes. The planner states these figures in the plan; whoever reads a plan
-// file computes them again.
+// Reference figures for a plan, computed from its slots and their lifetimes: the lower
+// bound of any packing, the bytes without reuse, and those of a caching allocator. The
+// planner stores these figures in the plan; readers of a plan file compute them again.
 //
 //   Plan plan = *PlanMemory(graph);
 //   LowerBoundOf(plan).bytes <= plan.arena_bytes();
@@ -20,29 +19,29 @@
 
 namespace stowage {
 
-/// What is packed by lifetime, in the arena or on the host. Sizes are rounded up to the
-/// alignment: all offsets being multiples of it, the rest could hold nothing.
+/// The values packed by lifetime, in the arena or on the host. Sizes are rounded up to
+/// the alignment: since all offsets are multiples of it, the padding could hold nothing.
 struct Span {
   packing::Problem problem;
   std::vector<size_t> buffers;  // of the plan, in the problem's order
 };
 Span SpanOf(const Plan& plan, bool on_host);
 
-/// `span` of the plan, with what bodies need at least in place of what they take, so that
+/// `span` of the plan, with the lower bounds of bodies instead of their sizes, so that
 /// its lower bound holds however they are packed.
 packing::Problem WithBoundsOfBodies(const Plan& plan, const Span& span);
 
-/// The reserved regions and the largest live sum beside them, and when it is reached; of
-/// the plan of a graph, not of a body. O(n log n) in buffers.
+/// The reserved regions plus the largest live sum of the rest, and its time; for the plan
+/// of a graph, not of a body. O(n log n) in buffers.
 packing::LowerBound LowerBoundOf(const Plan& plan);
 
-/// A slot for every value that is no view, and one for the largest scratch, given the
-/// graph's layouts.
+/// A slot for every non-view value, and one for the largest workspace, given the graph's
+/// layouts.
 Bytes NoReuseBytes(const Graph& graph, const Layouts& layouts,
                    const Plan& plan);
 
-/// The most that a caching allocator (planner/packing/caching_allocator.h) reserves on the
-/// same schedule.
+/// The maximum that a caching allocator (planner/packing/caching_allocator.h) reserves on
+/// the same schedule.
 Bytes CachingAllocatorBytes(const Plan& plan);
 
 }  // namespace stowage

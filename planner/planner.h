@@ -1,7 +1,7 @@
 #ifndef STOWAGE_PLANNER_PLANNER_H_
 #define STOWAGE_PLANNER_PLANNER_H_
 
-// The package's umbrella header: plan a graph, share its weights among programs, judge a
+// The package's umbrella header: plan a graph, share its weights among programs, verify a
 // plan.
 
 #include "planner/lifetimes.h"      // IWYU pragma: export

@@ -1,10 +1,9 @@
 #ifndef STOWAGE_PLANNER_STREAM_H_
 #define STOWAGE_PLANNER_STREAM_H_
 
-// A step as the list of what happens in it, in order: bytes are allocated, kernels
-// are launched, bytes are killed. It is what a machine would run that knows no
-// graph, no views and no lifetimes: every operand is an address and a number of
-// bytes, in the arena or in the host's memory.
+// A step as a list of events in order: bytes are allocated, kernels are launched, bytes
+// are freed ("kill"). A machine without graphs, views and lifetimes can run it: every
+// operand is an address and a number of bytes, in the arena or in host memory.
 //
 //   allocate  arena     0    16  weights w
 //   allocate  arena    16    16  activations h
@@ -12,25 +11,23 @@
 //   kill      arena    16    16  activations h
 //   kill      arena     0    16  weights w
 //
-// What is reserved (weights, states, inputs, what the backend keeps) is allocated
-// before the first launch and killed after the last, since it outlives the step.
-// All other buffers are allocated right before the launch at which their lifetime
-// begins and killed right after the last one in it; outputs, which the caller
-// reads after the last launch, at the end. Views launch nothing: an operand that
-// is a view tells the root whose bytes it reads, and where in them.
+// Reserved buffers (weights, states, inputs, the backend's reserve) are allocated before
+// the first launch and killed after the last, since they outlive the step. All other
+// buffers are allocated right before the launch at which their lifetime begins and killed
+// right after the last one in it; outputs, which the caller reads after the last launch,
+// at the end. Views launch nothing: an operand that is a view names its root, and its
+// position in the root's bytes.
 //
-// Behind the launch of a loop or a cond stand its bodies, each between an enter and a
-// leave, with times of its own: what is allocated, launched and killed in it, once for
-// each iteration of a loop, of which the enter says how many there are. All of it lies in
-// the scratch of the launch, in the arena or on the host, save what lies outside, where
-// operands and results of the launch do: such a place tells whose it is, by the name of
-// the leaf or output, and counts from there. The enter says of what a loop hands on where
-// it lies.
+// The launch of a loop or a cond is followed by its bodies, each between an enter and a
+// leave, with separate times: the events of one iteration. The enter has the number of
+// iterations and the addresses of a loop's carries. A buffer of a body is in the scratch
+// of the launch, in the arena or on the host, or outside, in an operand or result of the
+// launch. An outside address names its leaf or output, and is relative to it.
 //
-// An operand of a cond that nothing reads behind it is killed in each of the bodies, one
-// of which runs: right after what reads it last there, or before all else. What the body
-// makes may then be allocated in it, or before, in a result. The index dies before the
-// first body is entered.
+// An operand of a cond without later readers is killed in each body: right after its last
+// reader there, or first of all. Only one body runs. Values of the body may then be
+// allocated in it, or in a result before it is written. The index dies before the first
+// body is entered.
 //
 //   enter     body cell, 3 times, h to h.next in one place, c to c.next alternating
 //                                                       with @512+16
@@ -48,13 +45,13 @@
 
 namespace stowage {
 
-/// Bytes of the arena, counted from its base, or of the host's memory.
+/// Bytes of the arena, relative to its base, or of host memory.
 struct StreamPlace {
   bool on_host = false;
   Bytes address = 0;
   Bytes bytes = 0;
-  /// In a body, of what lies outside: the leaf or output of the body whose place it is
-  /// in, from whose first byte on the address counts. Else empty.
+  /// In a body, for an outside place: the leaf or output of the body that contains it, to
+  /// whose first byte the address is relative. Otherwise empty.
   std::string outside = {};
   friend bool operator==(const StreamPlace&, const StreamPlace&) = default;
 };
@@ -62,20 +59,20 @@ struct StreamPlace {
 /// An operand or a result of a launch.
 struct StreamValue {
   std::string name;
-  /// The value that owns the bytes: of a view the one it looks into, of an
-  /// update's result the param or state that is updated, else itself.
+  /// The value that owns the bytes: the root of a view, the param or state of an update's
+  /// result, otherwise itself.
   std::string root;
-  /// From its first byte to behind its last: less than its elements take where a
-  /// view repeats some, more where it leaves some out.
+  /// From its first byte to the end of its last: less than its elements take if a view
+  /// repeats some, more if it skips some.
   StreamPlace place;
   bool in_place = false;  // a result in the buffer of an operand
   friend bool operator==(const StreamValue&, const StreamValue&) = default;
 };
 
-/// What a loop hands from one iteration to the next: read as `leaf`, left as `output`.
-/// In one place, that of the launch's result, or alternately there and at `second`, so
-/// that the last iteration leaves it in the result; where the first finds it is the
-/// launch's operand, or of a sum, zeros at where the iteration before would have left it.
+/// A carry of a loop: read as `leaf`, written as `output`. Either in one buffer, the
+/// launch's result, or alternating between it and `second`, so that the last iteration
+/// writes the result. The first iteration reads the launch's operand, or for a sum, zeros
+/// at the address of the previous iteration's value.
 struct StreamHanded {
   std::string leaf;
   std::string output;
@@ -96,42 +93,41 @@ std::string_view StreamEventName(StreamEventKind kind);
 
 struct StreamEvent {
   StreamEventKind kind = StreamEventKind::kAllocate;
-  Time time = 0;  // a buffer's lower, the node's, a buffer's upper
+  Time time = 0;  // a buffer's lower, the node's time, a buffer's upper
 
-  // What is allocated or killed. Slots are padded to the plan's alignment, which
-  // is not counted here.
+  // The buffer of an allocate or kill. Slots are padded to the plan's alignment, which is
+  // not included here.
   int32_t buffer = -1;  // of the plan
   StreamPlace place = {};
 
-  // What is launched.
+  // The launch.
   NodeId node = kNoNode;
   OpKind op = OpKind::kCopy;
   std::vector<StreamValue> operands = {};
   std::vector<StreamValue> results = {};
   StreamPlace scratch = {};       // of the kernel; no bytes: none
-  StreamPlace host_scratch = {};  // likewise, of bodies, in the host's memory
+  StreamPlace host_scratch = {};  // the same of the bodies, in host memory
 
-  // What is entered or left.
+  // The body of an enter or leave.
   std::string body = {};
   int64_t iterations = 0;
   std::vector<StreamHanded> handed = {};
 
-  // Of all: the buffer's name, as the plan of the body has it, and its region.
+  // For all events: the buffer's name, as in the plan of the body, and its region.
   std::string name = {};
   Region region = Region::kActivations;
-  int depth = 0;  // how many bodies it is in
+  int depth = 0;  // nesting depth in bodies
 };
 
-/// The stream of one run of `graph` by `plan`. At one time, buffers are killed
-/// before others are allocated, both in the plan's order; times never fall. What
-/// is reserved is allocated at time 0, by rising address, and killed at time
-/// num_nodes() + 1. A buffer whose lifetime is empty does not occur, save where it is an
-/// operand, which is killed. What dies in a cond is killed once on each way through it,
-/// and an index at the time of its cond.
-/// Preconditions: `plan` was made for `graph` (CheckPlanIsFor), and lifetimes lie
-/// in [0, num_nodes() + 1], as in every plan of PlanMemory or PlanFromJson; it may
-/// be a bad plan otherwise. Linear in values, operands and buffers, but for
-/// sorting what is reserved.
+/// The stream of one run of `graph` by `plan`. At one time, buffers are killed before
+/// others are allocated, both in the plan's order; times never decrease. Reserved buffers
+/// are allocated at time 0, by increasing address, and killed at time num_nodes() + 1.
+/// Buffers with an empty lifetime are omitted, except operands, which are killed. An
+/// operand that dies in a cond is killed once in each body, and an index at the time of
+/// its cond. Preconditions: `plan` was made for `graph` (CheckPlanIsFor), and lifetimes
+/// lie in [0, num_nodes() + 1], as in every plan of PlanMemory or PlanFromJson; otherwise
+/// the plan may be wrong. Linear in values, operands and buffers, except for sorting
+/// reserved buffers.
 std::vector<StreamEvent> MakeStream(const Graph& graph, const Plan& plan);
 
 }  // namespace stowage

@@ -1,12 +1,11 @@
 #ifndef STOWAGE_PLANNER_VALIDATE_PLAN_H_
 #define STOWAGE_PLANNER_VALIDATE_PLAN_H_
 
-// The judge of plans. It trusts no lifetime that the planner derived: it walks
-// the graph's nodes in order over an imaginary arena in which every byte
-// remembers who wrote it last, and complains when a node reads a byte that
-// somebody else has written since, when a slot is misaligned, outside its
-// region or missing, when anything but its update touches a weight or a state,
-// or when an output or anything persistent does not survive the step.
+// The verifier of plans. It does not rely on the planner's lifetimes: it walks the
+// graph's nodes in order over an imaginary arena in which every byte records its last
+// writer. It reports a node that reads a byte overwritten by another, a slot that is
+// misaligned, outside its region or missing, a weight or state written by anything but
+// its update, and an output or persistent value that does not survive the step.
 //
 //   for (const std::string& text : ValidatePlan(graph, plan)) Report(text);
 
@@ -18,15 +17,15 @@
 
 namespace stowage {
 
-/// What is wrong with `plan` as a plan for `graph`, at most `limit` sentences;
-/// empty exactly when a run in the planned arena reads what it should.
-/// O(n log n) in values and operands.
+/// The violations of `plan` as a plan for `graph`, at most `limit` sentences; empty
+/// exactly when a run in the planned arena reads the right values. O(n log n) in values
+/// and operands.
 std::vector<std::string> ValidatePlan(const Graph& graph, const Plan& plan,
                                       size_t limit = 16);
 
-/// The same of a graph and a plan that are known to belong together, as a digest
-/// over both says: the plan's fingerprint, whose check costs as much as all else,
-/// is not compared with the graph's.
+/// As above, for a graph and a plan that are known to belong together, for example by a
+/// digest over both: the plan's fingerprint is not compared with the graph's, which costs
+/// as much as all other checks.
 std::vector<std::string> ValidatePlanBeside(const Graph& graph,
                                             const Plan& plan,
                                             size_t limit = 16);
