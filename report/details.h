@@ -1,9 +1,9 @@
 #ifndef STOWAGE_REPORT_DETAILS_H_
 #define STOWAGE_REPORT_DETAILS_H_
 
-// What each buffer of a plan is for: its kind, the values that lie in it one after
-// another, the nodes that read them, and the user's source line of each. What
-// only the page of a plan tells (report/html.h); the figures are numbers.h's.
+// Details of each buffer of a plan for the page (report/html.h): its kind, the values in
+// it over time, the nodes that read them, and the user's source line of each. The figures
+// are in numbers.h.
 //
 //   std::vector<BufferDetails> details = MakeDetails(graph, plan);
 //   details[3].kind;                   // kSaved
@@ -20,11 +20,11 @@
 
 namespace stowage {
 
-/// What a buffer is for or, where values take it over one from another, what the
-/// one is for that has it the longest. kSaved: made in forward, read in a later
-/// phase. kGradients: made in backward. kRecomputed: made again there, instead of being
-/// saved. kTemporary: any other result. What is reloaded from the host is kSaved, or
-/// kState where an update wants it.
+/// The kind of a buffer or, if several values reuse it in place, of the value with the
+/// longest lifetime. kSaved: computed in forward, read in a later phase. kGradients:
+/// computed in backward. kRecomputed: computed again there, instead of being saved.
+/// kTemporary: any other result. A reloaded value is kSaved, or kState if an update reads
+/// it.
 enum class BufferKind : uint8_t {
   kWeights,
   kState,
@@ -48,36 +48,36 @@ std::string_view BufferKindName(BufferKind kind);
 struct ValueDetails {
   std::string name;
   std::string type;       // "f32(4, 64)"
-  NodeId made = kNoNode;  // of a leaf
+  NodeId made = kNoNode;  // for a leaf
   SourceLoc source;
 };
 
 struct BufferDetails {
   BufferKind kind = BufferKind::kTemporary;
-  std::vector<ValueDetails> values;  // by time; none in scratch
-  std::vector<NodeId> readers;       // of all of them, each once, by time
+  std::vector<ValueDetails> values;  // by time; empty for scratch
+  std::vector<NodeId> readers;       // of all values, each once, by time
 };
 
-/// Of each buffer of `plan`, in its order. Precondition: CheckPlanIsFor. Linear in
-/// values, operands and buffers, but for sorting readers.
+/// For each buffer of `plan`, in its order. Precondition: CheckPlanIsFor. Linear in
+/// values, operands and buffers, except for sorting readers.
 std::vector<BufferDetails> MakeDetails(const Graph& graph, const Plan& plan);
 
-// The arena as an image of characters: addresses upwards, time to the right,
-// a letter for each of the largest buffers and a sign for all others.
+// The arena as a character map: the y axis is the address, the x axis is time, with a
+// letter for each of the largest buffers and one sign for all others.
 //
 //   400 B | .AAAA
 //   300 B | .AAAA      A  h1     200 B  [1, 5)  activations
 //   200 B | ioooo      B  ...
 //   100 B | wwwww
 //
-// A cell stands for a range of addresses over a range of times and shows what
-// takes most of it; '.' where most of it is free.
+// A cell is a range of addresses and times and shows the buffer that takes most of it;
+// '.' if most of it is free.
 
 struct MemoryMapOptions {
-  int columns = 64;  // of cells, at most: no more than there are nodes
+  int columns = 64;  // maximum number of cells: no more than there are nodes
   int rows = 24;
   int letters = 16;  // largest buffers that get a letter, at most 26
-                     // (the legend leaves out those too small to be seen)
+                     // (the legend omits those too small to be seen)
 };
 
 /// The map and its legend; lines of at most 80 characters with the default

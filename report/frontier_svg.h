@@ -1,11 +1,11 @@
 #ifndef STOWAGE_REPORT_FRONTIER_SVG_H_
 #define STOWAGE_REPORT_FRONTIER_SVG_H_
 
-// What every budget costs, as an image: the budget to the right, the extra cost
-// of the plan that fits it upwards, on a scale on which one percent and a
-// hundred are both seen. A step down where a larger budget is cheaper; left of
-// the last step nothing fits. Below, where it is known, what no plan can cost
-// less than. Hovering over a point shows its note.
+// The Pareto frontier as an image: the x axis is the budget, the y axis the
+// overhead of the plan that fits it, on a scale on which both one and a hundred
+// percent are visible. The curve steps down where a larger budget is cheaper;
+// nothing fits left of the last step. If known, the lower bound of any plan's
+// cost is drawn below. Hovering over a point shows its note.
 //
 //   FrontierToSvg({.title = "gpt-nano", .cost = "more operations"}, marks);
 
@@ -18,7 +18,8 @@
 namespace stowage {
 
 struct FrontierMark {
-  Bytes budget = 0;                          // the smallest that this fits
+  Bytes budget = 0;                          // the smallest budget that this
+                                             // fits
   double percent = 0;                        // extra
   std::optional<double> least_percent = {};  // proven
   std::string note = {};
@@ -26,10 +27,10 @@ struct FrontierMark {
 
 struct FrontierLabels {
   std::string title;
-  std::string cost;  // what the percents are of: "more operations"
+  std::string cost;  // the unit of the percents: "more operations"
 };
 
-/// Precondition: `marks` are by falling budget. Linear.
+/// Precondition: `marks` are by decreasing budget. Linear.
 std::string FrontierToSvg(const FrontierLabels& labels,
                           std::span<const FrontierMark> marks);
 

@@ -1,13 +1,13 @@
 #ifndef STOWAGE_REPORT_HTML_H_
 #define STOWAGE_REPORT_HTML_H_
 
-// A plan as a page to look around in: the map of the arena over time, coloured by
-// what buffers are for, to zoom, search and pin; live bytes below it; the buffers
-// and figures as tables. One file that needs no network. Several programs over one
-// arena stand side by side, two plans are compared, and a run shows its losses.
+// A plan as an interactive page: the map of the arena over time, coloured by kind of
+// buffer, with zoom, search and pin; live bytes below it; the buffers and figures as
+// tables. It is one file that needs no network. Several programs over one arena are shown
+// side by side, two plans are compared, and a run shows its losses.
 //
-// The page draws what numbers.h and details.h found; its skeleton, style and
-// script are report/page.html, page.css and page.js.
+// The page draws the data of numbers.h and details.h; its skeleton, style and script are
+// report/page.html, page.css and page.js.
 //
 //   Write("step.html", ToHtml({.title = "gpt-nano",
 //                              .programs = {DescribeProgram("step", graph, plan)}}));
@@ -32,7 +32,7 @@ struct PageProgram {
   std::vector<SourceLoc> node_sources;  // of report.nodes
 };
 
-/// What the page tells of one program. Precondition: CheckPlanIsFor. Linear.
+/// The page's data of one program. Precondition: CheckPlanIsFor. Linear.
 PageProgram DescribeProgram(std::string name, const Graph& graph,
                             const Plan& plan);
 
@@ -44,7 +44,7 @@ struct PageLoss {
 struct Page {
   std::string title;
   std::vector<PageProgram> programs = {};  // over one arena, unless `compares`
-  bool compares = false;  // two plans, each with an arena of its own
+  bool compares = false;                   // two plans, each with its own arena
   std::optional<Bytes> budget = {};
   std::vector<PageLoss> losses = {};  // of a run, by step
   std::optional<double> held_out_loss = {};

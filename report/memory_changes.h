@@ -1,8 +1,9 @@
 #ifndef STOWAGE_REPORT_MEMORY_CHANGES_H_
 #define STOWAGE_REPORT_MEMORY_CHANGES_H_
 
-// What steps take now, compared with a memory lock (report/memory_lock.h): which figures
-// changed, and of a peak that rose which buffers, with the line that made each.
+// Compares the current memory of steps with a memory lock (report/memory_lock.h): the
+// figures that changed, and for a peak that rose the buffers, with the line that made
+// each.
 //
 //   Result<MemoryChanges> changes = CompareLocks(locked, now);
 //   std::cout << ToText(*changes);
@@ -20,39 +21,39 @@
 
 namespace stowage {
 
-/// A buffer that takes more than it did, or was not there.
+/// A buffer that grew, or is new.
 struct GrownBuffer {
   std::string name;
   Bytes before = 0, now = 0;
   std::string source = {};
 };
 
-/// A figure that is another now.
+/// A figure that changed.
 struct ChangedFigure {
   std::string program;
   std::string figure;  // "arena_bytes", "host_bytes", "forward", ...
   Bytes before = 0, now = 0;
-  /// Of a phase whose peak is higher: the largest growth first.
+  /// For a phase whose peak rose: the largest growth first.
   std::vector<GrownBuffer> buffers = {};
 };
 
 struct MemoryChanges {
   std::vector<ChangedFigure> figures;
-  bool grew = false;  // whether any is more
+  bool grew = false;  // true if any figure grew
 };
 
-/// What changed from `locked` to `now`, program by program. Errors kInvalidArgument: a
-/// program that one of them lacks, and one that was planned for another device or alignment,
-/// which are named.
+/// The changes from `locked` to `now`, program by program. Errors kInvalidArgument: a
+/// program that one of them lacks, or that was planned for another device or alignment;
+/// the message names it.
 Result<MemoryChanges> CompareLocks(const MemoryLock& locked,
                                    const MemoryLock& now);
 
-/// The changes for people: a line for each figure, and for at most `limit` buffers of each
-/// phase; "" where nothing changed.
+/// The changes as text: a line for each figure, and for at most `limit` buffers of each
+/// phase; "" if nothing changed.
 std::string ToText(const MemoryChanges& changes, size_t limit = 10);
 /// {"grew": ..., "changes": [{"program", "figure", "before", "now", "buffers"}, ...]}.
 nlohmann::ordered_json ToJson(const MemoryChanges& changes);
-/// A page with a table of all of it, which needs nothing else.
+/// A self-contained page with a table of all changes.
 std::string ToHtml(const MemoryChanges& changes);
 
 }  // namespace stowage

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_REPORT_MEMORY_LOCK_H_
 #define STOWAGE_REPORT_MEMORY_LOCK_H_
 
-// A memory lock: what steps take, kept in a file beside the code that makes them, as a lock
-// of dependencies is. A change of the code that makes a step larger is found by comparing its
-// plan with the lock, and the buffers that grew are named with the line that made each.
+// A memory lock: the memory of steps, stored in a file beside the code, like a dependency
+// lock. Comparing a plan with the lock finds a change that makes a step larger, and names
+// the buffers that grew with the line that made each.
 //
 //   MemoryLock lock = {.programs = {LockProgram("train", plan_file)}};
 //   std::string text = ToText(lock);                  // memory.lock
@@ -19,8 +19,8 @@
 //      {"phase": "forward", "peak_bytes": 409600, "live": [
 //       {"name": "h", "bytes": 256, "source": "model.cc:12"}, ...]}, ...]}]}
 //
-// Scratch of kernels depends on the device and its threads: a plan file tells for which it
-// is, and plans for two of them are not compared.
+// Workspace of kernels depends on the device and its threads: a plan file names its
+// device, and plans for different ones are not compared.
 
 #include <string>
 #include <string_view>
@@ -40,12 +40,13 @@ inline constexpr Phase kLockedPhases[] = {Phase::kForward, Phase::kBackward,
 struct LockedBuffer {
   std::string name;
   Bytes bytes = 0;
-  std::string source = {};  // "model.cc:12" of what made it; empty: not known
+  std::string source =
+      {};  // "model.cc:12" of the call that made it; empty: unknown
 
   friend bool operator==(const LockedBuffer&, const LockedBuffer&) = default;
 };
 
-/// Where the step takes the most within a phase, and what is live there, by name.
+/// The peak within a phase, and the buffers live there, by name.
 struct LockedPhase {
   std::string phase;  // "forward", "backward", "update"
   Bytes peak = 0;
@@ -73,13 +74,14 @@ struct MemoryLock {
 /// The program of that name; null without one.
 const LockedProgram* Find(const MemoryLock& lock, std::string_view name);
 
-/// The figures of a plan. Linear in nodes, values and buffers, but for sorting.
+/// The figures of a plan. Linear in nodes, values and buffers, except for sorting.
 LockedProgram LockProgram(std::string name, const PlanFile& file);
 
-/// The file's contents, the same for the same lock, byte for byte.
+/// The file's contents; equal locks give equal bytes.
 std::string ToText(const MemoryLock& lock);
 
-/// Reads what ToText wrote. Error kInvalidArgument: anything else, naming what is wrong.
+/// Reads the output of ToText. Error kInvalidArgument for anything else, naming the
+/// problem.
 Result<MemoryLock> ParseMemoryLock(std::string_view text);
 
 }  // namespace stowage

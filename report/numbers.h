@@ -1,14 +1,12 @@
 #ifndef STOWAGE_REPORT_NUMBERS_H_
 #define STOWAGE_REPORT_NUMBERS_H_
 
-// The figures of a plan, once, as plain numbers. Everything that people or
-// programs read (table, map, JSON, SVG, trace) is printed from this struct and
-// computes nothing of its own.
+// The figures of a plan as plain numbers. Every output (table, map, JSON, SVG, trace) is
+// printed from this struct and computes nothing of its own.
 //
-// All sizes are bytes. Times are positions in the schedule, intervals
-// half-open. A view counts zero, padding to the alignment counts as used,
-// weights count once, and the arena figure is the bytes that are really
-// allocated.
+// All sizes are bytes. Times are positions in the schedule, intervals half-open. A view
+// counts zero, padding to the alignment counts as used, weights count once, and the arena
+// figure is the bytes that are allocated.
 //
 //   Report report = MakeReport(step, *plan);
 //   std::cout << ToText(report);
@@ -28,7 +26,7 @@ struct ReportBuffer {
   std::string name;
   Region region = Region::kActivations;
   Bytes address =
-      0;  // of its first byte, from the arena's or the host memory's
+      0;  // of its first byte, relative to the arena or the host memory
   Bytes size = 0;
   Time lower = 0;
   Time upper = 0;
@@ -54,7 +52,7 @@ struct Report {
   Bytes alignment = 0;
   RegionBytes regions;
   Bytes arena = 0;        // regions.total()
-  Bytes host = 0;         // regions.host(), beside the arena
+  Bytes host = 0;         // regions.host(), not in the arena
   Bytes lower_bound = 0;  // reserved regions + the largest live sum
   Bytes no_reuse = 0;
   Bytes caching_allocator = 0;
@@ -73,8 +71,7 @@ struct Report {
   double saved_over_caching_percent() const {
     return Percent(saved_over_caching(), caching_allocator);
   }
-  /// arena / lower bound - 1, in percent: what no better packing could win more
-  /// of.
+  /// arena / lower bound - 1, in percent: the most that a better packing could save.
   double fragmentation_percent() const {
     return Percent(arena - lower_bound, lower_bound);
   }
@@ -87,9 +84,9 @@ struct Report {
   }
 };
 
-/// The figures of `plan`. Precondition: it was made for `graph`
-/// (CheckPlanIsFor); it may be a bad plan. Linear in nodes, values and buffers,
-/// but for sorting the live set.
+/// The figures of `plan`. Precondition: it was made for `graph` (CheckPlanIsFor); it may
+/// be an invalid plan. Linear in nodes, values and buffers, except for sorting the live
+/// set.
 Report MakeReport(const Graph& graph, const Plan& plan);
 
 /// The bytes of one region.
@@ -100,7 +97,7 @@ inline constexpr Region kRegions[] = {Region::kWeights, Region::kState,
                                       Region::kIo, Region::kActivations,
                                       Region::kWorkspace};
 
-// Two plans beside each other: their figures, and by how much the second differs.
+// Compares the figures of two plans, with the difference of the second.
 //
 //   std::cout << ComparisonText({"kept", &kept}, {"recomputed", &recomputed});
 
@@ -112,8 +109,8 @@ struct NamedReport {
 /// A table of at most 79 columns; longer names are cut.
 std::string ComparisonText(const NamedReport& a, const NamedReport& b);
 
-/// {"plans": [{"name": ..., figures}, ...], "difference": {"arena_bytes": ...}},
-/// where a difference is the second plan's figure less the first's.
+/// {"plans": [{"name": ..., figures}, ...], "difference": {"arena_bytes": ...}}, where a
+/// difference is the second plan's figure minus the first's.
 nlohmann::ordered_json ComparisonJson(const NamedReport& a,
                                       const NamedReport& b);
 

@@ -1,11 +1,11 @@
 #ifndef STOWAGE_REPORT_PACKING_SVG_H_
 #define STOWAGE_REPORT_PACKING_SVG_H_
 
-// A packing as an image, as report/svg.h draws plans: time to the right,
-// address upwards, one rectangle for each buffer; hovering shows id, bytes and
-// lifetime. Below it, on the same time axis, the live bytes under the height:
-// where they touch it, no packing could be lower. One file that needs nothing
-// else.
+// A packing as an image, like the images of plans in report/svg.h: the x axis
+// is time, the y axis the address, with one rectangle for each buffer; hovering
+// shows id, bytes and lifetime. Below it, on the same time axis, are the live
+// bytes and the height: where they touch, no packing could be lower. The file
+// is self-contained.
 //
 //   Write("packing.svg", ToSvg(problem, packing));
 

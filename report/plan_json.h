@@ -1,11 +1,10 @@
 #ifndef STOWAGE_REPORT_PLAN_JSON_H_
 #define STOWAGE_REPORT_PLAN_JSON_H_
 
-// Plan files: a plan and the graph it is for, in one JSON object that needs
-// nothing else. Offsets, sizes and lifetimes are exact integers; the graph is
-// in its text form (ir/text.h), and once more as numbers, so that a judge need not
-// know our ops: which values are views and how they lie, which operands a node may
-// overwrite. tools/judge_plan.py is such a judge.
+// Plan files: a plan and its graph in one self-contained JSON object. Offsets, sizes and
+// lifetimes are exact integers. The graph is in its text form (ir/text.h), and once more
+// as numbers, so that a verifier need not know the ops: which values are views and their
+// layout, which operands a node may overwrite. tools/judge_plan.py is such a verifier.
 //
 //   {"format": "stowage-plan", "version": 4, "graph": "stowage-ir 1\n...",
 //    "fingerprint": "9d1b...", "alignment": 256,
@@ -25,20 +24,19 @@
 //    "sources": {"files": ["nn/models/images.cc"], "file_of": [0, 0, ...],
 //                "line_of": [12, 14, ...]}}
 //
-// A value lies in the bytes of its root, from "offset" bytes on, its elements
-// "strides" elements apart; one that owns bytes is its own root. A view runs nothing.
-// The first "updates" results of a node are the new contents of its first operands.
-// A buffer of a body that lies in the bytes of an operand which has died, or of a result
-// that is not there yet, says in which: {..., "region": "outside", ..., "within": 1}.
-// "bodies", which only plans of graphs with loops or branches have, are the plans of
-// these, with the same fields, in the order of nodes and, of one node, of its bodies. A
-// node that has some says how many, and a loop what it hands to its body (ir/bodies.h):
-// {"op": "loop", ..., "bodies": 1, "loop": {"iterations": 3, "carried": 1, "sliced": 1,
-// "summed": 0, "reverse": false}}. "workspace_of" says per node in which buffer its scratch
-// is, and "host_workspace_of", which only plans have whose bodies keep something in the
-// host's memory, in which that is.
-// "sources" says per value which line of the user's program made it; a file need
-// not have it, nor "device".
+// A value is in the bytes of its root, from "offset" bytes on, with its elements
+// "strides" elements apart; one that owns bytes is its own root. A view runs nothing. The
+// first "updates" results of a node are the new contents of its first operands. A buffer
+// of a body within the bytes of an operand that has died, or of a result that is not
+// written yet, names it: {..., "region": "outside", ..., "within": 1}. "bodies", which
+// only plans of graphs with loops or branches have, are the plans of these, with the same
+// fields, in the order of nodes and, within a node, of its bodies. A node with bodies has
+// their number, and a loop the inputs of its body (ir/bodies.h): {"op": "loop", ...,
+// "bodies": 1, "loop": {"iterations": 3, "carried": 1, "sliced": 1, "summed": 0,
+// "reverse": false}}. "workspace_of" has the buffer of each node's workspace;
+// "host_workspace_of", which only exists if bodies offload values, that of its host
+// memory. "sources" has the line of the user's program that made each value; it is
+// optional, and so is "device".
 
 #include <optional>
 #include <string>
@@ -52,13 +50,13 @@
 
 namespace stowage {
 
-/// What was asked of the planner.
+/// The request to the planner.
 struct PlanRequest {
   std::optional<Bytes> budget = {};
   std::string optimizations =
-      {};  // in words (planner/fit/memory_optimizations.h); empty: not said
+      {};  // as text (planner/fit/memory_optimizations.h); empty: unknown
   std::string device =
-      {};  // whose scratch is planned, in words; empty: not said
+      {};  // the device whose workspace is planned; empty: unknown
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 
@@ -68,21 +66,20 @@ struct PlanFile {
   PlanRequest request = {};
 };
 
-/// The file's contents. What is written loads back equal.
+/// The file's contents. Loading them gives an equal plan.
 std::string PlanToJson(const Plan& plan, const Graph& graph,
                        const PlanRequest& request = {});
 
-/// Reads what PlanToJson wrote. Checks that every field is there, of its type and in
-/// its range, that all indices and sums are sound, that the plan is for the graph
-/// beside it, and that what is said of values and nodes is so; what is wrong is
-/// named. Whether the plan breaks a law is another question: ViolationsOf answers it.
-/// Errors: kInvalidArgument.
+/// Reads the output of PlanToJson. Checks that every field exists, has its type and is in
+/// range, that all indices and sums are valid, that the plan is for the graph beside it,
+/// and that the properties of values and nodes are right; errors name the problem.
+/// ViolationsOf checks whether the plan breaks a law. Errors: kInvalidArgument.
 Result<PlanFile> PlanFromJson(std::string_view text);
 
-/// What is wrong with a plan that was read: what ValidatePlan (planner/validate_plan.h)
-/// finds; figures that its slots do not give, of which the bytes without reuse are known
-/// of a step that was not made to fit a budget alone; an arena above the budget. Empty of
-/// a sound plan.
+/// The violations of a plan that was read: those of ValidatePlan
+/// (planner/validate_plan.h); figures that its slots do not give (the bytes without reuse
+/// are only checked for a step that was not fitted to a budget); an arena above the
+/// budget. Empty for a valid plan.
 std::vector<std::string> ViolationsOf(const PlanFile& file);
 
 }  // namespace stowage

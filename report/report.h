@@ -1,9 +1,9 @@
 #ifndef STOWAGE_REPORT_REPORT_H_
 #define STOWAGE_REPORT_REPORT_H_
 
-// The package's umbrella header: the figures of a plan as numbers, and printed as a table,
-// a map of characters, JSON, an image, a page or a trace; two plans compared; the
-// stream of a step; what it moves to and from memory; plan files.
+// The package's umbrella header: the figures of a plan as numbers, and printed as a
+// table, a character map, JSON, an image, a page or a trace; comparison of two plans; the
+// stream of a step; its memory traffic; plan files.
 
 #include "report/details.h"         // IWYU pragma: export
 #include "report/html.h"            // IWYU pragma: export

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_REPORT_REPORT_JSON_H_
 #define STOWAGE_REPORT_REPORT_JSON_H_
 
-// The report for programs: exact bytes, under the names that `stowage plan
-// --json` prints. Times are positions in the schedule.
+// The report as JSON: exact bytes, under the names that `stowage plan --json` prints.
+// Times are positions in the schedule.
 //
 //   {"graph": "mlp", "params": 2410, "arena_bytes": 71680, ...,
 //    "peak_live": [{"name": "h1", "bytes": 4096, "region": "activations"}],
@@ -21,13 +21,13 @@ namespace stowage {
 /// `peak_limit` largest.
 nlohmann::ordered_json FiguresJson(const Report& report, size_t peak_limit);
 
-/// The figures with everything that lives at the peak, and every buffer's name,
-/// region, address, bytes and lifetime under `timeline`. Ends with a newline.
+/// The figures with everything that is live at the peak, and every buffer's name, region,
+/// address, bytes and lifetime under `timeline`. Ends with a newline.
 std::string ToJson(const Report& report);
 
-/// What a step moves: `total_bytes`, read and written; `total`,
+/// The memory traffic of a step: `total_bytes`, read and written; `total`,
 /// `without_products_and_attention`, and under `families` each family by its name, most
-/// bytes first; with the roofline's seconds and `device` where there is one.
+/// bytes first; with the roofline's seconds and `device`, if given.
 nlohmann::ordered_json TrafficJson(const Traffic& traffic);
 
 }  // namespace stowage

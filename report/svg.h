@@ -1,10 +1,10 @@
 #ifndef STOWAGE_REPORT_SVG_H_
 #define STOWAGE_REPORT_SVG_H_
 
-// The arena as an image: time to the right, address upwards, one rectangle for
-// each buffer, its colour the region's; hovering shows name, bytes and
-// lifetime. Below it, on the same time axis, live bytes beside the arena's
-// height. One file that needs nothing else: no script, no font, no link.
+// The arena as an image: the x axis is time, the y axis the address, with one
+// rectangle for each buffer in the region's colour; hovering shows name, bytes
+// and lifetime. Below it, on the same time axis, are the live bytes and the
+// arena's height. The file is self-contained: no script, no font, no link.
 //
 //   Write("plan.svg", ToSvg(report));
 
@@ -16,9 +16,9 @@
 
 namespace stowage {
 
-// A drawing in SVG, shape by shape: what the images of plans, packings and
-// frontiers are made of. One file that needs nothing else: no script, no font,
-// no link. `kind` is a shape's class, by which styles and tests find it.
+// An SVG drawing, built shape by shape, for the images of plans, packings and
+// frontiers. The file is self-contained: no script, no font, no link. `kind` is
+// a shape's class, which styles and tests refer to.
 //
 //   Canvas canvas(1200, 600);
 //   canvas.Rectangle("buffer", {.x = 90, .y = 64, .width = 20, .height = 10},
@@ -31,7 +31,7 @@ struct Point {
 };
 
 struct Box {
-  double x = 0;  // of the left upper corner
+  double x = 0;  // of the upper left corner
   double y = 0;
   double width = 0;
   double height = 0;
@@ -42,29 +42,29 @@ class Canvas {
   /// A white page of this size, in SVG units.
   Canvas(double width, double height);
 
-  /// `attributes` are written as they are; `text` is escaped.
+  /// `attributes` are written without escaping; `text` is escaped.
   void Text(Point at, std::string_view attributes, std::string_view text);
   void Line(std::string_view kind, Point from, Point to,
             std::string_view colour, std::string_view attributes = "");
-  /// `title` is what hovering shows; "": nothing.
+  /// `title` is the tooltip; "": none.
   void Rectangle(std::string_view kind, const Box& box, std::string_view fill,
                  std::string_view title = "");
-  /// Closed and filled.
+  /// A closed, filled shape.
   void Polygon(std::string_view kind, const std::vector<Point>& points,
                std::string_view attributes, std::string_view title);
-  /// Open, and not filled.
+  /// An open line, not filled.
   void Polyline(std::string_view kind, const std::vector<Point>& points,
                 std::string_view colour, std::string_view attributes = "");
 
-  /// The file. Nothing may be drawn after it.
+  /// The file. Nothing may be drawn afterwards.
   std::string Finish();
 
  private:
   std::string out_;
 };
 
-// Attributes that the images share: of texts that end where they are put, of
-// other small ones, of headings, and of the area under live bytes.
+// Attributes that the images share: for right-aligned texts, other small texts,
+// headings, and the area under live bytes.
 inline constexpr std::string_view kEndsHere =
     "text-anchor=\"end\" fill=\"#444\"";
 inline constexpr std::string_view kQuiet = "fill=\"#444\"";

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_REPORT_TENSORBOARD_H_
 #define STOWAGE_REPORT_TENSORBOARD_H_
 
-// Scalars of a training run as TensorBoard reads them: records of an event file.
+// Scalars of a training run in TensorBoard's format: records of an event file.
 //
 // An event file is a sequence of records (TFRecord: length, data, and a CRC-32C of each,
 // masked), whose data are messages of type Event (tensorflow/core/util/event.proto):
@@ -9,9 +9,9 @@
 //   std::string file = VersionRecord(seconds);
 //   file += ScalarsRecord(seconds, /*step=*/1, {{"loss", 2.3f}, {"lr", 1e-3f}});
 //
-// TensorBoard reads all files of a folder whose names hold "tfevents". Of a run that goes
-// on from a checkpoint, SessionStartRecord(seconds, step) says that what earlier files
-// have of `step` and later ones does not count.
+// TensorBoard reads all files of a folder whose names contain "tfevents". For a run
+// resumed from a checkpoint, SessionStartRecord(seconds, step) invalidates the data of
+// earlier files from `step` on.
 
 #include <cstdint>
 #include <span>
@@ -25,7 +25,7 @@ struct EventScalar {
   float value = 0;
 };
 
-/// What a file opens with. `seconds`: wall time, since 1970.
+/// The first record of a file. `seconds`: wall time, since 1970.
 std::string VersionRecord(double seconds);
 
 /// The scalars of one step, all in one event.

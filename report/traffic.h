@@ -1,19 +1,18 @@
 #ifndef STOWAGE_REPORT_TRAFFIC_H_
 #define STOWAGE_REPORT_TRAFFIC_H_
 
-// What a step moves to and from memory, counted from its graph: every launch reads
-// each of its operands once and writes each of its results once, and nothing stays in
-// a cache from one launch to the next. An operand that repeats elements is read as
-// often as it has different ones. A gather reads the rows that it takes. A
-// linear_cross_entropy makes its logits in scratch, chunk by chunk: beside its products
-// these are read to be summed up, and by the gradient read and written once more. A loop
-// moves what its body does, as often as it runs; of a branch the body that moves most
-// counts. Updates by one op that follow one another are one launch, as on a GPU.
+// The memory traffic of a step, counted from its graph: every launch reads each of its
+// operands once and writes each of its results once, and nothing stays in a cache between
+// launches. A broadcast operand counts its distinct elements. A gather reads the rows
+// that it takes. A linear_cross_entropy computes its logits in workspace, chunk by chunk:
+// besides its matmuls these are read to be summed up, and by the gradient read and
+// written once more. A loop counts its body in every iteration; a branch counts its
+// largest body. Consecutive updates by one op are one launch, as on a GPU.
 //
-// A device can then do no better than its roofline (Williams, Waterman & Patterson
-// 2009): a launch takes at least as long as its bytes take at the rate of the memory,
-// and as long as its operations take at the rate of the arithmetic. The sum over all
-// launches is a bound, not a measurement: kernels reach 60 to 95 % of either rate.
+// A device cannot exceed its roofline (Williams, Waterman & Patterson 2009): a launch
+// takes at least the time of its bytes at the memory's rate, and of its operations at the
+// arithmetic's. The sum over all launches is a bound, not a measurement: kernels reach 60
+// to 95 % of either rate.
 //
 //   const Traffic traffic = CountTraffic(step, *ParseRatedDevice("h100"));
 //   traffic.total.read + traffic.total.written;  traffic.total.seconds;
@@ -30,18 +29,18 @@
 
 namespace stowage {
 
-/// The rates of a device, as its maker tells them, without sparsity.
+/// The rates of a device, according to its maker, without sparsity.
 struct RatedDevice {
   std::string name;
   double bytes_per_second = 0;
-  /// Operations of products and attention, in 16-bit types with f32 sums and in f32;
-  /// a multiply-add counts two. Everything else is taken to run at the latter.
+  /// Operations of matmuls and attention, in 16-bit types with f32 sums and in f32; a
+  /// multiply-add counts two. Everything else is assumed to run at the latter.
   double flops_16_bit = 0;
   double flops_f32 = 0;
-  std::string source = {};  // where the maker tells them
+  std::string source = {};  // the source of the rates
 };
 
-/// Devices that have a name here: "h100", "a100", "rtx4090" and so on.
+/// The names of known devices: "h100", "a100", "rtx4090" and so on.
 const std::vector<RatedDevice>& RatedDevices();
 
 /// A device by its name, or by its rates, "GB/s:GFLOP/s": "40:300" moves 40e9 bytes and
@@ -63,22 +62,22 @@ struct TrafficRow {
 struct Traffic {
   std::vector<TrafficRow> families;  // most bytes first
   TrafficRow total;                  // "all"
-  /// Of all but products and attention.
+  /// All but matmuls and attention.
   TrafficRow rest;
   std::optional<RatedDevice> device;
 };
 
-/// Of one run of `graph`. Linear in its nodes.
+/// The traffic of one run of `graph`. Linear in its nodes.
 Traffic CountTraffic(const Graph& graph,
                      const std::optional<RatedDevice>& device = std::nullopt);
 
 /// A table, a line a family.
 std::string ToText(const Traffic& traffic);
 
-// The plan as a trace that ui.perfetto.dev and chrome://tracing open: one row
-// of slices for each phase of the step, one slice for each node, and a counter
-// of live bytes with one series for each region. The plan knows no clock, so
-// one node is drawn as one microsecond.
+// The plan as a trace that ui.perfetto.dev and chrome://tracing open: one row of slices
+// for each phase of the step, one slice for each node, and a counter of live bytes with
+// one series for each region. A plan has no clock, so each node is drawn as one
+// microsecond.
 //
 // The format is the "JSON Object Format" of the Trace Event Format document.
 
