@@ -40,8 +40,7 @@ inline constexpr Phase kLockedPhases[] = {Phase::kForward, Phase::kBackward,
 struct LockedBuffer {
   std::string name;
   Bytes bytes = 0;
-  std::string source =
-      {};  // "model.cc:12" of the call that made it; empty: unknown
+  std::string source = {};  // "model.cc:12" that made it; empty: unknown
 
   friend bool operator==(const LockedBuffer&, const LockedBuffer&) = default;
 };

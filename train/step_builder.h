@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TRAIN_STEP_BUILDER_H_
 #define STOWAGE_TRAIN_STEP_BUILDER_H_
 
-// Training steps from a model: of the whole batch, or of its micro-batches one after the
-// other, as the planner asks for them (planner/fit/micro_batches/micro_batches.h); or those of one of
-// several ranks, each of which takes its part of the batch so.
+// Builds training steps from a model, for the planner
+// (planner/fit/micro_batches/micro_batches.h): steps of the whole batch or of its
+// micro-batches, for one rank or for one of several ranks.
 //
 //   StepBuilder build = BuildSteps(model, /*batch=*/64, "loss", {});
 //   Result<SampledStep> step = build(/*micro_batches=*/4, Sampling::kAll);
@@ -20,24 +20,24 @@
 
 namespace stowage {
 
-/// The forward graph of a model for so many examples. Its params, their names
+/// Returns the forward graph of a model for that many examples. Its params, their names
 /// and their order are the same for every number.
 using ModelFn = std::function<Result<Graph>(int64_t batch)>;
 
-/// Builds steps of `batch` examples in micro-batches as equal as can be. Errors:
-/// kInvalidArgument for more micro-batches than examples; those of `model`,
+/// Builds steps of `batch` examples in micro-batches that are as equal as possible.
+/// Errors: kInvalidArgument for more micro-batches than examples; those of `model`,
 /// BuildTrainStep and BuildMicroBatchedStep.
 StepBuilder BuildSteps(ModelFn model, int64_t batch, std::string loss,
                        TrainOptions options);
 
-/// The steps of one rank, whose part of the batch is taken in micro-batches (BuildRankStep).
-/// Errors: those above; kInvalidArgument for more ranks than examples; those of
-/// BuildRankStep. One rank takes the steps above.
+/// Builds the steps of one rank, whose part of the batch is split into micro-batches
+/// (BuildRankStep). Errors: those above; kInvalidArgument for more ranks than examples;
+/// those of BuildRankStep. For one rank, these are the steps above.
 StepBuilder BuildRankSteps(ModelFn model, int64_t batch, Ranks ranks,
                            std::string loss, TrainOptions options);
 
-/// Which examples of a batch a rank takes: as many as any other, the first ranks one
-/// more where that does not come out even. Precondition: 0 <= rank < ranks.
+/// The examples of a batch that a rank takes: equal parts, with one more on the first
+/// ranks if `ranks` does not divide the batch. Precondition: 0 <= rank < ranks.
 struct BatchPart {
   int64_t first = 0;
   int64_t count = 0;

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TRAIN_TRAIN_H_
 #define STOWAGE_TRAIN_TRAIN_H_
 
-// The package's umbrella header: a model and a budget in, something that trains out.
+// The package's umbrella header: from a model and a budget to a training session.
 
 #include "train/adapter_files.h"      // IWYU pragma: export
 #include "train/checkpoint_series.h"  // IWYU pragma: export

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TRAIN_TRAINING_H_
 #define STOWAGE_TRAIN_TRAINING_H_
 
-// Train is the entry point of this library: a model, a batch, an optimizer and a budget
-// become something that trains inside the budget, whatever optimizations that takes, on
-// the device that works. The programs beside training, such as evaluation, share its
-// weights and the same budget.
+// Train is the entry point of this library: it turns a model, a batch, an optimizer and a
+// budget into a training session that stays inside the budget, with the memory
+// optimizations that this needs, on a working device. Programs beside training, such as
+// evaluation, share its weights and the same budget.
 //
 //   Result<Training> training = Train(
 //       {.model = [](int64_t batch) { return MyModel(batch); },
@@ -21,10 +21,9 @@
 //   step.Step();
 //   Print(training->plan().Explain());  // what each pass did, and what every program takes
 //
-// Everything is planned before the first byte of the arena is taken. To plan
-// without a device, for frontiers and smallest budgets, there is TrainingPlanner;
-// to place graphs of one's own, PlanProgram (planner/fit/fit.h) and StepFitter
-// (planner/fit/fit.h).
+// Everything is planned before the arena is allocated. TrainingPlanner plans without a
+// device, for frontiers and smallest budgets; PlanProgram and StepFitter
+// (planner/fit/fit.h) plan custom graphs.
 
 #include <cstdint>
 #include <functional>
@@ -54,46 +53,46 @@ namespace stowage {
 
 /// A program beside the training step.
 struct ProgramSpec {
-  std::string name;  // of its runner
-  ModelFn model;     // its graph; params as the training step's
-  int64_t batch =
-      1;  // the most examples at a time; fewer where these do not fit
+  std::string name;   // of its runner
+  ModelFn model;      // its graph; params as the training step's
+  int64_t batch = 1;  // maximum examples at a time; fewer if these do not fit
 };
 
-/// The training step for inputs of another shape: a shorter sequence, say, or the fewer
-/// examples that an epoch ends with.
+/// The training step for inputs of another shape, for example a shorter sequence, or the
+/// smaller last batch of an epoch.
 struct ShapeSpec {
   std::string name;  // of its runner
   ModelFn model;     // as the spec's own, with the same params
-  /// Examples a step, of all ranks together; absent: as many as the spec has. Fewer are
-  /// taken in no more micro-batches than they are.
+  /// Examples a step, of all ranks together; absent: as many as the spec has. At most as
+  /// many micro-batches are used.
   std::optional<int64_t> batch = {};
 };
 
 struct TrainingSpec {
   ModelFn model;  // of the forward pass
   /// Steps over the same params, states and arena, each with its own plan, for batches
-  /// that need less than the model above, which should be the largest.
+  /// that need less memory than the model above, which should be the largest.
   std::vector<ShapeSpec> shapes = {};
   int64_t batch = 1;  // examples a step, of all ranks together
-  /// Those that take a step together, which rank this is, and what each keeps.
+  /// The ranks that take a step together, which of them this is, and the sharding.
   Ranks ranks = {};
   std::string loss = "loss";  // a scalar output of the model
   TrainOptions training = {};
   std::vector<ProgramSpec> programs = {};
-  /// The most bytes the arena may take, all programs included; absent: what they
-  /// need as they are.
+  /// Maximum bytes of the arena, all programs included; absent: as many as they need
+  /// unmodified.
   std::optional<Bytes> budget = {};
-  /// What may be done to fit; absent: everything (AllOptimizations). Micro-batches are of this rank's
-  /// part of the batch.
+  /// Allowed memory optimizations; absent: everything (AllOptimizations). Micro-batches
+  /// are of this rank's part of the batch.
   std::optional<MemoryOptimizations> optimizations = {};
-  /// Of this machine's ops, to choose optimizations by time instead of operations.
+  /// Measured times of this machine's ops, to choose optimizations by time instead of
+  /// operations.
   std::optional<OpTimes> op_times = {};
   /// Packer, alignment. Its budget, weights and device are filled in.
   PlanOptions planning = {};
   /// FitOptions::on_choice.
   std::function<void()> on_choice = {};
-  /// Where plans are kept, so that one found once is found again; absent: nowhere.
+  /// The plan cache; absent: none.
   std::optional<PlanCache> cache = {};
 };
 
@@ -101,7 +100,7 @@ struct TrainingSpec {
 struct PlannedProgram {
   std::string name;
   int64_t batch = 1;  // examples at a time: as many as fit
-  int64_t asked = 1;  // that the spec has
+  int64_t asked = 1;  // the spec's batch
   Graph graph;
   Plan plan;
 };
@@ -112,50 +111,50 @@ struct PlannedShape {
   FittedStep step;
 };
 
-/// What a training takes, before any byte of it is taken.
+/// The memory and programs of a training, before the arena is allocated.
 struct TrainingPlan {
   FittedStep step;
   std::vector<PlannedShape> shapes = {};
-  std::vector<PlannedProgram> programs = {};  // those beside the step
+  std::vector<PlannedProgram> programs = {};  // programs beside the step
   CacheUse cache = CacheUse::kOff;            // of the step
-  std::string cache_note = {};                // what was wrong with an entry
-  /// The params of which this rank keeps its block alone, as the model has them.
+  std::string cache_note = {};                // errors of cache entries
+  /// The params of which this rank only keeps its block, as declared by the model.
   std::vector<ValueInfo> split = {};
   int64_t rank = 0;
 
-  /// Of the largest program.
+  /// The arena of the largest program.
   Bytes arena_bytes() const;
-  /// Beside it, in the host's memory.
+  /// In host memory, not in the arena.
   Bytes host_bytes() const;
-  /// What each pass of the planner did, what that costs, and what each program takes, as
-  /// lines of text. A program that takes fewer examples at a time than the spec has is
-  /// said to.
+  /// A report in lines of text: what each pass of the planner did, its cost, and the
+  /// memory of each program, including programs that take fewer examples at a time than
+  /// the spec has.
   std::string Explain() const;
 };
 
-/// Plans trainings, for a device that need not be there.
+/// Plans trainings; the device need not be present.
 class TrainingPlanner {
  public:
-  /// For kernels that need what `device` says. What it points at must outlive
-  /// this. Errors: the model's; kInvalidArgument for a batch below 1, or below the
-  /// ranks, numbers of micro-batches that do not rise, or lie beyond 1 and the batch, or are
-  /// more than 1 where the model normalizes by its batch; CheckRanks.
+  /// Plans for kernels with the requirements `device`; objects that it refers to must
+  /// outlive this. Errors: the model's; kInvalidArgument for a batch below 1 or below the
+  /// number of ranks; kInvalidArgument for numbers of micro-batches that do not increase,
+  /// are below 1 or above the batch, or are above 1 if the model normalizes over its
+  /// batch; CheckRanks.
   static Result<TrainingPlanner> Make(TrainingSpec spec, DeviceNeeds device);
 
-  /// The cheapest plan found that fits the budget of the spec. A program beside
-  /// the step that does not fit takes half as many examples, and half of those,
-  /// until it does; without a budget, until it fits into what the step takes, or
-  /// is one. Errors: kBudgetTooSmall, naming the program and the smallest budgets
-  /// that work; those of StepFitter::Fit. Other shapes have the same budget, or without
-  /// one what the step takes, and keep the states on the host that the step keeps there.
+  /// The cheapest plan found that fits the budget of the spec. The batch of a program
+  /// beside the step is halved until it fits the budget; without a budget, until it fits
+  /// into the step's arena, or is one. Errors: kBudgetTooSmall, naming the program and
+  /// the smallest budgets that work; those of StepFitter::Fit. Other shapes have the same
+  /// budget, or without one the step's arena, and offload the same states as the step.
   Result<TrainingPlan> Plan();
 
-  /// What it changes that the batch is taken in `micro_batches` by each rank, where that
-  /// is allowed (TrainOptions::allow_batch_change): values, with the reason of each, that
-  /// no longer are those of the whole batch. Errors: the model's.
+  /// The changes if each rank splits its batch into `micro_batches`, if that is allowed
+  /// (TrainOptions::allow_batch_change): the values that are no longer those of the whole
+  /// batch, with the reasons. Errors: the model's.
   Result<std::vector<BatchObstacle>> BatchChanges(int64_t micro_batches) const;
 
-  /// Of the step alone: what other budgets cost, and the smallest that work.
+  /// Plans only the step: the costs of other budgets, and the smallest that work.
   StepPlanner& step() { return *step_; }
   const TrainingSpec& spec() const { return spec_; }
 
@@ -181,18 +180,18 @@ class Training {
   Training(Training&&) noexcept = default;
   Training& operator=(Training other) noexcept;
 
-  /// Fills params and states as their Init says; see Session::Initialize. A block of a
-  /// param starts as that part of the whole does, which is made for it, param by param.
+  /// Initializes params and states by their Init; see Session::Initialize. A block of a
+  /// param gets that part of the whole's initial values, computed param by param.
   void Initialize(uint64_t seed);
 
-  /// The training step, and any program by name; null when there is none.
+  /// The training step, and any program by name; null if there is none.
   Runner& step() { return session_->front(); }
   Runner* Find(std::string_view name) { return session_->Find(name); }
 
   const TrainingPlan& plan() const { return plan_; }
   Session& session() { return *session_; }
   Backend& backend() { return session_->backend(); }
-  /// Which device was chosen and why, for people; empty when it was given.
+  /// The chosen device and the reason, as text; empty if it was given.
   const std::string& why() const { return why_; }
 
  private:
@@ -200,18 +199,18 @@ class Training {
   Training() = default;
 
   std::string why_;
-  // Absent when it was given. It outlives the session, being declared before it.
+  // Absent if it was given. Declared before the session, so that it outlives it.
   std::unique_ptr<Backend> owned_;
   TrainingPlan plan_;
   std::unique_ptr<Session> session_;
 };
 
-/// Plans, and opens a session on `backend`, which must outlive it. Errors: those
-/// of TrainingPlanner and Training::Open; kDevice for a budget that the device can
-/// never have.
+/// Plans, and opens a session on `backend`, which must outlive it. Errors: those of
+/// TrainingPlanner and Training::Open; kDevice for a budget that the device can never
+/// have.
 Result<Training> Train(TrainingSpec spec, Backend& backend);
 
-/// On the device that works: a GPU, else the CPU (train/device.h).
+/// As above, on a working device: a GPU, else the CPU (train/device.h).
 Result<Training> Train(TrainingSpec spec, const DeviceFlags& device = {});
 
 }  // namespace stowage
