@@ -1,8 +1,7 @@
 #ifndef STOWAGE_RUNTIME_BLOCK_MATRIX_H_
 #define STOWAGE_RUNTIME_BLOCK_MATRIX_H_
 
-// A matrix that lies as its file has it, in rows of blocks (ir/weight_type.h), as kernels
-// see it.
+// A matrix in its file's layout, in rows of blocks (ir/weight_type.h), as kernels see it.
 //
 //   const BlockMatrix w(launch.inputs[1], *launch.attrs);
 //   w.data + row * w.row_bytes
@@ -27,7 +26,7 @@ struct BlockMatrix {
         data(bytes.data) {}
 
   WeightType type;
-  int64_t rows, columns;  // of numbers
+  int64_t rows, columns;  // in elements
   Bytes row_bytes;
   const std::byte* data;
 };

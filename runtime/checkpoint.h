@@ -1,21 +1,20 @@
 #ifndef STOWAGE_RUNTIME_CHECKPOINT_H_
 #define STOWAGE_RUNTIME_CHECKPOINT_H_
 
-// Params, optimizer state and step number in one file of the safetensors
-// layout: eight bytes of header length (little endian), a JSON header that
-// names every tensor's type, shape and place, then the bytes. Other tools can
-// read the weights; a digest of all of it in the metadata tells a flipped bit.
-// Notes of the run that saved it (its seed, its data, ...) are metadata too.
+// Params, optimizer state and step number in one file of the safetensors layout: eight
+// bytes of header length (little endian), a JSON header with every tensor's type, shape
+// and offset, then the bytes. Other tools can read the weights; a digest of the whole in
+// the metadata detects a flipped bit. Notes of the run that saved it (its seed, its data,
+// ...) are metadata too.
 //
 //   Status saved = SaveCheckpoint(runner, "model.safetensors", /*step=*/300);
 //   Result<int64_t> step = LoadCheckpoint(runner, "model.safetensors");
 //
-// Params that no step changes and that another file has, such as the model that
-// adapters are trained beside, may be left out (CheckpointBase): then the checkpoint
-// notes which file that was.
+// Params that no step changes and that another file has, such as the base model of
+// adapters, may be left out (CheckpointBase): the checkpoint then records that file.
 //
-// Several ranks may save together, each a shard of its own (runtime/checkpoint_shards.h):
-// then what is at `path` is an index. What reads checkpoints takes either.
+// Several ranks may save together, each its own shard (runtime/checkpoint_shards.h):
+// `path` is then an index. All functions that read checkpoints accept either.
 
 #include <cstdint>
 #include <optional>
@@ -31,12 +30,11 @@
 namespace stowage {
 
 /// Writes every param and state of `runner`'s graph but those of `base`, `step` and
-/// `notes`. Atomic:
-/// the file is replaced whole or stays as it was (base/output_file.h). A run that
-/// saves more than once, or late, claims the file first. Errors: kIo; kNotFinite,
-/// with the file untouched, when a param or state that is written holds NaN or infinity;
-/// kInvalidArgument for a step below 0 or above kMaxCheckpointStep, or a note
-/// whose name is a checkpoint's own.
+/// `notes`. Atomic: the file is replaced completely or is unchanged (base/output_file.h).
+/// A run that saves more than once, or late, claims the file first. Errors: kIo;
+/// kNotFinite, with the file unchanged, if a written param or state holds NaN or
+/// infinity; kInvalidArgument for a step below 0 or above kMaxCheckpointStep, or a note
+/// with a reserved name.
 Status SaveCheckpoint(const Runner& runner, const OutputFile& file,
                       int64_t step, const RunNotes& notes = {},
                       const CheckpointBase& base = {});
@@ -44,45 +42,44 @@ Status SaveCheckpoint(const Runner& runner, const std::string& path,
                       int64_t step, const RunNotes& notes = {},
                       const CheckpointBase& base = {});
 
-/// Error kNotFinite, naming the first, when a param or state of `runner` holds
-/// NaN or infinity.
+/// Error kNotFinite, naming the first, if a param or state of `runner` holds NaN or
+/// infinity.
 Status CheckFinite(const Runner& runner);
 
-/// Reads the header alone. Errors as LoadCheckpoint's, but that the tensors'
-/// bytes are not looked at.
+/// Reads only the header. Errors as LoadCheckpoint's, except that the tensors' bytes are
+/// not checked.
 Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 
 /// Reads all of the checkpoint at `path`. Errors as ReadCheckpointInfo's, and
-/// kInvalidArgument where its content is not what was saved.
+/// kInvalidArgument if its content is corrupt.
 Status CheckCheckpoint(const std::string& path);
 
-/// Writes the params, and the states that the model keeps (runtime/weight_source.h),
-/// under their names, for other programs: a safetensors file, or an NPZ where the path
-/// ends in .npz or .NPZ, which holds less than 4 GiB and no bf16 (NpzBytes' errors). Atomic
-/// and refused as SaveCheckpoint is.
+/// Writes the params, and the model's own states (runtime/weight_source.h), under their
+/// names, for other programs: a safetensors file, or an NPZ if the path ends in .npz or
+/// .NPZ, which holds less than 4 GiB and no bf16 (NpzBytes' errors). Atomic and refused
+/// as SaveCheckpoint is.
 Status SaveWeights(const Runner& runner, const OutputFile& file);
-/// Whether SaveWeights could write the weights of a step of `graph` to `path`, before the
-/// first step is taken. Error kUnsupported: an NPZ with a param of bf16, or of 4 GiB.
+/// Checks before the first step whether SaveWeights can write the weights of a step of
+/// `graph` to `path`. Error kUnsupported: an NPZ with a param of bf16, or of 4 GiB.
 Status CheckSaveWeights(const Graph& graph, const std::string& path);
 Status SaveWeights(const Runner& runner, const std::string& path);
 
 /// Reads the file and checks all of it, then reads it again and writes the values, each
-/// part once it is seen to be what was checked: bit-identical to what was saved, or
-/// nothing is touched. A file that can be read once and not twice, or that changes in
-/// between, leaves no mixture: then what it holds has no values here (AllOrNone in
-/// runtime/check_programs.h). Returns the
-/// step. A program wants all of its states; one that updates nothing (evaluation) may
-/// load a training checkpoint, whose further states it leaves, and one that trains takes
-/// no others. Params of `base` that the file leaves out stay as they are; the caller has given them their
-/// values. Errors: kNotFound, kIo; kInvalidArgument for a truncated or altered file, a
-/// param that is missing, of another type or shape, or unknown here, and for one that
-/// was saved beside another base.
+/// part after it is compared with the checked one: the values are bit-identical to the
+/// saved ones, or nothing is changed. If the second read fails, or the file changes in
+/// between, no mixture remains: its values then count as never given (AllOrNone in
+/// runtime/check_programs.h). Returns the step. A training program requires all of its
+/// states and no others; one that updates nothing (evaluation) may load a training
+/// checkpoint, and ignores its further states. Params of `base` that the file leaves out
+/// are unchanged; the caller has given them their values. Errors: kNotFound, kIo;
+/// kInvalidArgument for a truncated or altered file, a param that is missing, unknown, or
+/// of another type or shape, and for a checkpoint of another base.
 Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path,
                                const CheckpointBase& base = {});
 
-/// The same for a rank of several: of a value that its step splits it takes its block
-/// alone, and of shards it reads those alone that have what it takes. The checkpoint may be
-/// of any number of ranks. Every rank needs the file.
+/// As above, for one of several ranks: it takes only its block of values that its step
+/// splits, and reads only the shards that it needs. The checkpoint may be of any number
+/// of ranks. Every rank needs the file.
 Result<int64_t> LoadCheckpoint(Runner& step, const RankValues& values,
                                const std::string& path,
                                const CheckpointBase& base = {});

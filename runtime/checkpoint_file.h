@@ -1,10 +1,9 @@
 #ifndef STOWAGE_RUNTIME_CHECKPOINT_FILE_H_
 #define STOWAGE_RUNTIME_CHECKPOINT_FILE_H_
 
-// A checkpoint that is open: what it says of itself, its tensors, and their bytes, which
-// are checked before any of them is handed on. Whether it is one file or shards of
-// several ranks, whoever reads it need not know; of shards only those are read that have
-// what is wanted.
+// An open checkpoint: its metadata, its tensors, and their bytes, which are checked
+// before any of them is used. It is one file, or shards of several ranks; readers need
+// not know which, and only the required shards are read.
 //
 //   Result<CheckpointFile> file = CheckpointFile::Open("run.safetensors");
 //   std::vector<ByteRange> wanted = ...;  // of each tensor
@@ -30,13 +29,13 @@
 
 namespace stowage {
 
-/// Bytes of a tensor, half-open; none of them where the two are equal.
+/// A half-open range of bytes of a tensor; empty if both are equal.
 struct ByteRange {
   Bytes begin = 0;
   Bytes end = 0;
 };
 
-/// By what bytes that were checked are known again: a hash of every part that was read.
+/// Identifies checked bytes when they are read again: a hash of every part.
 struct CheckedBytes {
   std::vector<ByteRange> wanted;  // by tensor
   std::vector<std::vector<uint64_t>> hashes;
@@ -45,36 +44,38 @@ struct CheckedBytes {
 class CheckpointFile {
  public:
   /// Reads the header, of one file or of an index. Errors: kNotFound, kIo;
-  /// kInvalidArgument where it is no checkpoint's.
+  /// kInvalidArgument if it is not a checkpoint.
   static Result<CheckpointFile> Open(const std::string& path);
 
-  /// The same where the safetensors file at `path` calls itself a checkpoint; else
+  /// As above if the safetensors file at `path` is marked as a checkpoint; otherwise
   /// nothing.
   static Result<std::optional<CheckpointFile>> OpenIfOne(
       const std::string& path);
 
   const CheckpointInfo& info() const { return info_; }
   bool is_sharded() const { return !shards_.empty(); }
-  /// Whole, in the order of their bytes; the first params() are params, the others states.
+  /// Whole tensors, in the order of their bytes; the first params() are params, the
+  /// others states.
   const std::vector<SafeTensor>& tensors() const { return tensors_; }
   int64_t params() const { return params_; }
-  /// What the params are of that it leaves out, or null.
+  /// The origin of the params that it leaves out, or null.
   const std::string* base() const { return file_.header().Find(kBaseKey); }
-  /// Of its content; of a checkpoint in shards, of the index and so of all of them.
+  /// The digest of its content; for a sharded checkpoint, of the index and so of all
+  /// shards.
   const std::string& digest() const { return *file_.header().Find(kDigestKey); }
-  /// The paths of its shards; none where it is whole.
+  /// The paths of its shards; none if it is whole.
   const std::vector<std::string>& shards() const { return shards_; }
 
-  /// Reads what is wanted of each tensor, and of a whole file all, and checks that it is
-  /// what was saved. Errors: kIo; kNotFound for a shard that is not there;
-  /// kInvalidArgument for what is damaged.
+  /// Reads the wanted ranges of each tensor, and a whole file completely, and checks that
+  /// they are as saved. Errors: kIo; kNotFound for a missing shard; kInvalidArgument for
+  /// damage.
   Result<CheckedBytes> Check(std::vector<ByteRange> wanted) const;
   /// All bytes of all tensors.
   std::vector<ByteRange> Everything() const;
 
-  /// Reads again what was checked and hands on what is wanted of it, in parts, those of a
-  /// tensor in order. Errors: kIo where a part is no longer what it was; those of `take`,
-  /// the first of which ends it all.
+  /// Reads the checked bytes again and passes the wanted ranges to `take`, in parts,
+  /// those of a tensor in order. Errors: kIo if a part has changed; the first error of
+  /// `take`, which ends the read.
   using Take = std::function<Status(size_t tensor, Bytes begin,
                                     std::span<const std::byte> part)>;
   Status Read(const CheckedBytes& checked, const Take& take) const;

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_RUNTIME_KERNEL_H_
 #define STOWAGE_RUNTIME_KERNEL_H_
 
-// What a kernel sees: resolved addresses, types, strides and its scratch. A
-// kernel is a pure function of its launch: it allocates nothing, locks nothing,
-// throws nothing and reads no globals.
+// A kernel's view of its launch: resolved addresses, types, strides and its workspace. A
+// kernel is a pure function of its launch: it allocates nothing, takes no locks, throws
+// nothing and reads no globals.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,20 +15,20 @@
 
 namespace stowage {
 
-/// How a step ended. Runner::Explain puts anything but kOk into words.
+/// How a step ended. Runner::Explain describes anything but kOk.
 enum class StepCode : uint8_t {
   kOk,
   kIndexOutOfRange,  // a label or an index outside [0, size)
-  kInputsMissing,  // an input, param or state never written, or an input lost to
-                   // another program's step
-  kNonFinite,    // a result holds NaN or infinity; only where it was asked for
+  kInputsMissing,  // an input, param or state never written, or an input lost to another
+                   // program's step
+  kNonFinite,  // a result holds NaN or infinity; only if the check is requested
   kDeviceFault,  // the device failed, and will fail again
   kStepUnknown,  // never started, or too many have been started since
-  kRankLost,     // another rank of the step is gone, or the link to it
+  kRankLost,     // another rank of the step, or its link, is lost
 };
 
-/// A tensor in the arena or in the host's memory (ir/graph.h says which). `data`
-/// is its first element; strides are in elements.
+/// A tensor in the arena or in host memory (ir/graph.h states which). `data` is its first
+/// element; strides are in elements.
 struct TensorView {
   std::byte* data = nullptr;
   TensorType type;
@@ -53,8 +53,8 @@ struct Launch {
   const Attrs* attrs = nullptr;
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
-  std::span<std::byte> workspace;  // as many bytes as the backend asked for
-  ControlFlow* control = nullptr;  // of a loop or a cond: its bodies
+  std::span<std::byte> workspace;  // as many bytes as the backend requested
+  ControlFlow* control = nullptr;  // for a loop or a cond: its bodies
 };
 
 }  // namespace stowage

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_RUNTIME_LAUNCH_ACCESSES_H_
 #define STOWAGE_RUNTIME_LAUNCH_ACCESSES_H_
 
-// Which bytes a launch touches, and so which launches may run beside one another. That is
-// asked of where operands, results and scratch lie, not of their names: a plan gives
-// bytes that have died to others.
+// The bytes that a launch accesses, to decide which launches may overlap. This depends on
+// the addresses of operands, results and workspace, not on their names: a plan reuses the
+// bytes of dead values.
 //
 //   const LaunchAccesses copy(reload), next(relu);
 //   if (!next.MayRunBeside(copy)) Wait();
@@ -19,8 +19,8 @@ class LaunchAccesses {
  public:
   explicit LaunchAccesses(const Launch& launch);
 
-  /// Whether neither writes what the other reads or writes. Linear in the operands and
-  /// results of the one, times those of the other.
+  /// Returns whether neither writes bytes that the other reads or writes. Linear in the
+  /// product of their numbers of operands and results.
   bool MayRunBeside(const LaunchAccesses& other) const;
 
  private:

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_RUNTIME_PROGRAM_H_
 #define STOWAGE_RUNTIME_PROGRAM_H_
 
-// A graph and its plan, resolved to a flat list of launches with final
-// addresses. Views are gone: they live on as strides and offsets of operands.
+// A graph and its plan, resolved to a flat list of launches with final addresses. Views
+// are resolved to strides and offsets of operands.
 //
 //   Result<Program> program = Program::Resolve(graph, plan, arena, host);
 //   program->launches();  // run them in order
@@ -21,10 +21,9 @@ namespace stowage {
 
 class Program {
  public:
-  /// Resolves `plan` over the bytes at `arena` (plan.arena_bytes() of them) and
-  /// those at `host` (plan.host_bytes(), of the host's memory), both at multiples
-  /// of plan.alignment; they are not touched. Error when the plan is not for this
-  /// graph. Both are copied.
+  /// Resolves `plan` over the bytes at `arena` (plan.arena_bytes() of them) and those at
+  /// `host` (plan.host_bytes(), of host memory), both at multiples of plan.alignment;
+  /// they are not accessed. Error if the plan is not for this graph. Both are copied.
   static Result<Program> Resolve(Graph graph, Plan plan, std::byte* arena,
                                  std::byte* host);
 
@@ -33,9 +32,9 @@ class Program {
   std::span<const Launch> launches() const { return state_->resolved.launches; }
   /// The outputs of one f32 element, such as the loss, in the graph's order.
   std::span<const ValueId> scalars() const { return state_->scalars; }
-  /// What the plan reserved for the backend; empty: nothing.
+  /// The region that the plan reserved for the backend; empty: none.
   std::span<std::byte> reserve() const { return state_->reserve; }
-  /// Where a value lies.
+  /// The address of a value.
   const TensorView& view(ValueId id) const {
     return state_->resolved.views[static_cast<size_t>(id)];
   }

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_RUNTIME_RUNTIME_H_
 #define STOWAGE_RUNTIME_RUNTIME_H_
 
-// The package's umbrella header: sessions over one arena, checkpoints, weights of others, and
-// what a backend must offer.
+// The package's umbrella header: sessions over one arena, checkpoints, other programs'
+// weights, and the interface of a backend.
 
 #include "runtime/backend.h"            // IWYU pragma: export
 #include "runtime/check_programs.h"     // IWYU pragma: export

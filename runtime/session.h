@@ -1,20 +1,19 @@
 #ifndef STOWAGE_RUNTIME_SESSION_H_
 #define STOWAGE_RUNTIME_SESSION_H_
 
-// Programs at work in one arena.
+// Programs that run in one arena.
 //
-// A session holds the arena (the caller's bytes, or one aligned block that it
-// allocates once), the host's memory that the plans ask for beside it, and one or more programs over the same weights: train, eval,
-// generate. The arena is as large as the largest of their plans. Weights and
-// states are shared; inputs, activations, outputs and caches of one program last until
-// another program is stepped or given an input, and a step whose inputs or caches have
-// been lost that way is refused, not run on garbage; so is one whose params or states
-// were never given values. A cache lives on where the other program has it, too, by
-// name, until a param or state is written. One thread at a time may use a
-// session, and a backend that several sessions share.
+// A session holds the arena (the caller's bytes, or one aligned block that it allocates
+// once), the host memory of the plans, and one or more programs over the same weights:
+// train, eval, generate. The arena is as large as the largest of their plans. Weights and
+// states are shared. Inputs, activations, outputs and caches of one program last until
+// another program is stepped or given an input. A step whose inputs or caches are lost,
+// or whose params or states were never given values, is refused. A cache survives if the
+// other program also has it, by name, until a param or state is written. One thread at a
+// time may use a session, and a backend that several sessions share.
 //
-// A device that works on its own need never wait for its caller: start a step
-// while the one before it is still running.
+// An asynchronous device need not wait for its caller: start a step while the previous
+// one is still running.
 //
 //   Result<Session> session = Session::Create({{"train", step, plan}}, backend);
 //   session->Initialize(/*seed=*/1);
@@ -47,12 +46,12 @@
 namespace stowage {
 
 struct SessionOptions {
-  /// Bytes to use as the arena; empty: the session allocates them. Must be at
-  /// least as large as the largest plan, aligned, of a kind that the backend
-  /// takes, and outlive the session.
+  /// Bytes to use as the arena; empty: the session allocates them. Must be at least as
+  /// large as the largest plan, aligned, of a kind that the backend supports, and outlive
+  /// the session.
   std::span<std::byte> arena = {};
-  /// Fills the arena with 0xFF (NaN) first and every slot again at its death: a
-  /// run that reads dead bytes shows it. For tests; slow.
+  /// Fills the arena with 0xFF (NaN) first and every slot again at its death, to reveal
+  /// reads of dead bytes. For tests; slow.
   bool poison = false;
 };
 
@@ -62,7 +61,7 @@ class Session;
 class Runner {
  public:
   /// Copies `data` to the input, saved value, param, state or cache called `name`.
-  /// Errors: no such leaf, or `data` is not of its type and exact size.
+  /// Errors: no such leaf, or `data` does not have its type and exact size.
   template <typename T>
   Status Write(std::string_view name, std::span<const T> data) {
     return WriteBytes(name, DTypeOf<T>(), std::as_bytes(data));
@@ -71,9 +70,9 @@ class Runner {
   Status Write(std::string_view name, const std::vector<T>& data) {
     return Write(name, std::span<const T>(data));
   }
-  /// A number, as the type of the leaf, which has one element, has it: 3e-4 for an f32, 7
-  /// for an i64. Errors: as of arrays; a number that the type cannot hold, as 1e39 of f32
-  /// and 0.5 of i64.
+  /// Writes a number to a leaf of one element, converted to its type: 3e-4 for an f32, 7
+  /// for an i64. Errors: as for arrays; a number that the type cannot hold, such as 1e39
+  /// for f32 and 0.5 for i64.
   template <typename T>
   requires std::is_arithmetic_v<T> Status Write(std::string_view name,
                                                 T value) {
@@ -86,56 +85,51 @@ class Runner {
   }
   Status WriteBytes(std::string_view name, DType dtype,
                     std::span<const std::byte> data);
-  /// Copies `data` to a part of a param or state, from byte `begin` of it on: so that
-  /// what a file holds comes here in small pieces and lies nowhere else. The whole
-  /// counts as given with its last byte. Errors: no such param or state, or it does not
-  /// have these bytes.
+  /// Copies `data` to a part of a param or state, from byte `begin` on, so that a file's
+  /// values can be loaded in small parts. The value counts as given with its last byte.
+  /// Errors: no such param or state, or it does not have these bytes.
   Status WritePart(std::string_view name, DType dtype, Bytes begin,
                    std::span<const std::byte> data);
 
-  /// Takes the values of a param or state as never given, in all programs: no step runs,
-  /// and nobody reads it, until it is given values anew or the session is initialized.
-  /// Does nothing where no program has one called so.
+  /// Marks the values of a param or state as never given, in all programs: no step runs,
+  /// and it cannot be read, until it is given values again or the session is initialized.
+  /// Does nothing if no program has one of that name.
   void Forget(std::string_view name);
 
-  /// Fills all caches with zeros, after which a step may run: what they held, also
-  /// for other programs, is gone. Error kDevice.
+  /// Fills all caches with zeros, after which a step may run. Their previous contents,
+  /// also for other programs, are lost. Error kDevice.
   Status ClearCaches();
-  /// Whether all caches hold what steps have left in them since they were cleared or
-  /// written, so that another step goes on from there.
+  /// Returns whether all caches hold the contents left by steps since they were cleared
+  /// or written, so that another step can continue from them.
   bool keeps_caches() const;
 
-  /// One step: Start, then Wait. Inputs keep their content from step to step,
-  /// until another program is stepped or given an input.
+  /// Runs one step: Start, then Wait. Inputs keep their content from step to step, until
+  /// another program is stepped or given an input.
   StepCode Step() noexcept;
 
-  /// One step, launch by launch: `seconds` receives what each node of the graph
-  /// took, waiting for the device included, and 0 for views. Preconditions:
-  /// a number for every node; no poison. Allocates nothing, throws nothing.
+  /// Runs one step, launch by launch: `seconds` receives the time of each node of the
+  /// graph, including waiting for the device, and 0 for views. Preconditions: a number
+  /// for every node; no poison. Allocates nothing, throws nothing.
   StepCode StepTimed(std::span<double> seconds) noexcept;
 
-  /// Starts a step with the inputs as they are now, and returns its number,
-  /// which counts from 1. Returns before the step is done where the device works
-  /// on its own; waits for the step kStepsInFlight before it. Allocates nothing,
-  /// throws nothing.
+  /// Starts a step with the current inputs, and returns its number, which counts from 1.
+  /// Returns before the step is done on an asynchronous device; waits for the step
+  /// kStepsInFlight before it. Allocates nothing, throws nothing.
   uint64_t Start() noexcept;
-  /// How many steps were started, those that were refused included.
+  /// The number of started steps, including refused ones.
   uint64_t started() const;
-  /// Waits for a step, one of the last kStepsInFlight that were started, and
-  /// not for those after it; says how it ended. A step with an index out of
-  /// range updates no param or state. A step that fails does not stop those
-  /// started after it. Allocates nothing, throws nothing.
+  /// Waits for one of the last kStepsInFlight started steps, and not for later ones;
+  /// returns how it ended. A step with an index out of range updates no param or state. A
+  /// failed step does not stop those started after it. Allocates nothing, throws nothing.
   StepCode Wait(uint64_t step) noexcept;
 
-  /// What went wrong in the step that was waited for last, as an error naming
-  /// the node or input.
+  /// The failure of the last awaited step, as an error naming the node or input.
   Error Explain(StepCode code) const;
 
-  /// Copies an output, input, param, state or cache to `data`, as it is after all
-  /// steps that were started. Errors: no such value, wrong type or size, a value
-  /// that is dead by the end of the step, or one that is not there: no step has
-  /// succeeded, an input was not written, a param or state was never given values, or
-  /// another program has been used since.
+  /// Copies an output, input, param, state or cache to `data`, as of after all started
+  /// steps. Errors: no such value, wrong type or size, a value that is dead by the end of
+  /// the step, or one without content: no step has succeeded, an input was not written, a
+  /// param or state was never given values, or another program has been used since.
   template <typename T>
   Status Read(std::string_view name, std::span<T> data) const {
     return ReadBytes(name, DTypeOf<T>(), std::as_writable_bytes(data));
@@ -146,16 +140,15 @@ class Runner {
   }
   Status ReadBytes(std::string_view name, DType dtype,
                    std::span<std::byte> data) const;
-  /// Copies a part of a param or state, from byte `begin` of it on: so that what is
-  /// written to a file lies in memory a small piece at a time. Errors as WritePart's; one
-  /// that was never given values.
+  /// Copies a part of a param or state, from byte `begin` on, so that it can be saved in
+  /// small parts. Errors as WritePart's; a value that was never given.
   Status ReadPart(std::string_view name, DType dtype, Bytes begin,
                   std::span<std::byte> data) const;
   /// A scalar output of type f32: the loss. Error as Read.
   Result<float> ReadScalar(std::string_view name) const;
-  /// The same of one step, one of the last kStepsInFlight that were started, for
-  /// which it waits, though not for those after it. Errors: no f32 output of one
-  /// element is so called, or the step failed.
+  /// As above, for one of the last kStepsInFlight started steps, for which it waits,
+  /// though not for later ones. Errors: no f32 output of one element has that name, or
+  /// the step failed.
   Result<float> ReadScalar(std::string_view name, uint64_t step) const;
 
   const std::string& name() const;
@@ -180,31 +173,31 @@ class Runner {
 
 class Session {
  public:
-  /// Binds `programs` over one arena. Errors: no programs, two of one name, a
-  /// plan that is not for its graph or breaks a law (ValidatePlan), programs
-  /// that disagree on where a weight or state lies, or lay different ones over
-  /// each other, an op the backend lacks, a plan made without this backend's
-  /// scratch or reserve, an arena that is too small, misaligned or of the wrong
-  /// kind, or memory that cannot be had. `backend` must outlive the session.
+  /// Binds `programs` over one arena. Errors: no programs, two of one name, a plan that
+  /// is not for its graph or breaks a law (ValidatePlan), programs that disagree on the
+  /// address of a weight or state, or place different ones over each other, an op the
+  /// backend lacks, a plan made without this backend's scratch or reserve, an arena that
+  /// is too small, misaligned or of the wrong kind, or a failed allocation. `backend`
+  /// must outlive the session.
   static Result<Session> Create(std::vector<SessionProgram> programs,
                                 Backend& backend,
                                 const SessionOptions& options = {});
 
-  /// Fills params and states as their Init says. Each element is a function of
-  /// seed, the value's name and its index alone (Philox), so a param starts
-  /// equal in every program, layout and backend. A device that fails here
-  /// fails the next step.
+  /// Fills params and states according to their Init. Each element is a function of only
+  /// seed, the value's name and its index (Philox), so a param has the same initial
+  /// values in every program, layout and backend. A device that fails here fails the next
+  /// step.
   void Initialize(uint64_t seed);
 
-  /// The program called `name`; null when there is none.
+  /// The program called `name`; null if there is none.
   Runner* Find(std::string_view name);
   /// The first program.
   Runner& front();
 
-  /// Bytes of the arena in use: the largest plan's. What was allocated,
-  /// exactly, when the session allocated it.
+  /// Bytes of the arena in use: the largest plan's. Exactly the allocated bytes if the
+  /// session allocated it.
   Bytes arena_bytes() const;
-  /// Bytes of the host's memory beside it, allocated with it.
+  /// Bytes of host memory, allocated with the arena.
   Bytes host_bytes() const;
   Backend& backend() const;
 

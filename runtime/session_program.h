@@ -1,7 +1,7 @@
 #ifndef STOWAGE_RUNTIME_SESSION_PROGRAM_H_
 #define STOWAGE_RUNTIME_SESSION_PROGRAM_H_
 
-// A program as a session is given it.
+// A program as an argument of a session.
 //
 //   SessionProgram{"train", step, plan}
 

@@ -1,8 +1,7 @@
 #ifndef STOWAGE_RUNTIME_SESSION_STATE_H_
 #define STOWAGE_RUNTIME_SESSION_STATE_H_
 
-// What sessions and their runners remember: for runtime/session.cc, which moves values in
-// and out, and runtime/session.cc, which takes steps.
+// The state of sessions and their runners, for runtime/session.cc.
 
 #include <array>
 #include <cstddef>
@@ -32,13 +31,13 @@ inline Error SessionError(std::string_view message) {
 inline constexpr uint8_t kPoison =
     0xFF;  // NaN in every float type, -1 in integers
 
-// What a step needs written before it runs.
+// The values that must be written before a step runs.
 struct RequiredInput {
   ValueId value;
   bool written = false;
 };
 
-// What is known of a step, and kept for the last kStepsInFlight of them.
+// The state of a step, kept for the last kStepsInFlight of them.
 struct KeptStep {
   StepCode code = StepCode::kOk;
   NodeId failed_node = kNoNode;
@@ -55,24 +54,24 @@ struct Runner::State {
   // Params and states that have never been given values, by name.
   std::set<std::string_view> unset;
   uint64_t started = 0;  // steps
-  uint64_t settled = 0;  // of them, those of which `kept` knows how they ended
+  uint64_t settled = 0;  // those of them whose status is in `kept`
   std::array<KeptStep, kStepsInFlight> kept;
-  // Whether the arena holds what the last step left.
+  // True if the arena holds the results of the last step.
   bool stepped = false;
-  // Poisoning: which buffers die after each launch, by the launch's index.
+  // For poisoning: the buffers that die after each launch, by the launch's index.
   std::vector<std::vector<int32_t>> deaths;
   NodeId failed_node = kNoNode;
   std::span<double> seconds = {};  // by node, while a step is timed
 
   KeptStep& Kept(uint64_t step) { return kept[step % kStepsInFlight]; }
-  // Whether a step can be waited for.
+  // Returns whether a step can be waited for.
   bool Knows(uint64_t step) const {
     return step >= 1 && step <= started && started - step < kStepsInFlight;
   }
   Status Poison(const PlannedBuffer& buffer);
-  // That a param or state that is to be read was ever given values.
+  // Checks that a param or state to be read was ever given values.
   Status CheckSet(const ValueInfo& value) const;
-  // The param or state called `name`, if `bytes` bytes of it from `begin` on are there.
+  // The param or state called `name`, if it has `bytes` bytes from `begin` on.
   Result<ValueId> FindPart(std::string_view name, DType dtype, Bytes begin,
                            size_t bytes, std::string_view asked) const;
   void RunNow(KeptStep* step) noexcept;
@@ -81,7 +80,7 @@ struct Runner::State {
   void NoteFailure(StepCode code, size_t failed, KeptStep* step) noexcept;
   // Waits for all steps up to `last`.
   void Settle(uint64_t last) noexcept;
-  // Whether the arena holds what runs before left in the cache.
+  // Returns whether the arena holds the cache's contents of earlier runs.
   bool Keeps(ValueId cache) const;
 };
 
@@ -89,34 +88,34 @@ struct Session::State {
   Backend* backend = nullptr;
   std::byte* arena = nullptr;
   Bytes arena_bytes = 0;
-  std::byte* host =
-      nullptr;  // the host's memory beside it; null: none is wanted
+  std::byte* host = nullptr;  // the host memory; null: none is needed
   Bytes host_bytes = 0;
   Bytes alignment = 1;
   bool owned = false;
   bool poison = false;
   std::vector<Runner> runners;
-  // Whose inputs, activations and outputs the unshared part of the arena holds.
+  // The program whose inputs, activations and outputs the unshared part of the arena
+  // holds.
   Runner::State* occupant = nullptr;
-  // Names of its caches that hold something.
+  // Names of its caches that have contents.
   std::set<std::string_view> caches;
 
   ~State();
-  // Waits until the host's memory can be looked at.
+  // Waits until the host memory can be read.
   void Settle();
-  // Writes what persists to its place, which steps no longer use.
+  // Writes a persistent value, once no step uses it.
   Status CopyIn(const ValueInfo& value, std::byte* to,
                 std::span<const std::byte> data);
-  // Reads what lies in one piece at `from`, once no step uses it.
+  // Reads contiguous bytes at `from`, once no step uses them.
   Status CopyOut(const ValueInfo& value, std::span<std::byte> to,
                  const std::byte* from);
-  // Notes that the param or state called `name` has values, in all programs. What
-  // caches hold was made with others.
+  // Records that the param or state called `name` has values, in all programs. Contents
+  // of caches were computed with the old values.
   void MarkSet(std::string_view name);
-  // Notes that it has none.
+  // Records that it has no values.
   void MarkUnset(std::string_view name);
-  // Hands the unshared part of the arena to `runner`; whoever had it loses it, save
-  // the caches that `runner` has, too.
+  // Gives the unshared part of the arena to `runner`; the previous program loses it,
+  // except caches that `runner` also has.
   void Occupy(Runner::State* runner);
 };
 

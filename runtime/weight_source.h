@@ -1,9 +1,9 @@
 #ifndef STOWAGE_RUNTIME_WEIGHT_SOURCE_H_
 #define STOWAGE_RUNTIME_WEIGHT_SOURCE_H_
 
-// The tensors of a file that weights are taken from by name: a safetensors file or an NPZ
-// of any program (formats/safetensors.h), or one of Stowage's checkpoints, whole or in
-// shards, of which is known where the params end.
+// The tensors of a file of weights, by name: a safetensors file or an NPZ of any program
+// (formats/safetensors.h), or a Stowage checkpoint, whole or in shards, which
+// distinguishes params from states.
 //
 //   Result<WeightSource> source = WeightSource::Open("run.safetensors", "weights");
 //   for (const SafeTensor& tensor : source->tensors()) { ... }
@@ -27,19 +27,19 @@ namespace stowage {
 
 class WeightSource {
  public:
-  /// `room` opens the messages of errors. Errors: those of TensorFile::Open and
+  /// `room` is the prefix of errors. Errors: those of TensorFile::Open and
   /// CheckpointFile::Open.
   static Result<WeightSource> Open(const std::string& path,
                                    std::string_view room);
 
   const std::vector<SafeTensor>& tensors() const;
-  /// Of a checkpoint, how many tensors are params, which come first.
+  /// The number of params in a checkpoint; they precede the states.
   std::optional<int64_t> params() const;
 
-  /// Reads tensors()[i]; of a checkpoint in shards, checked. Precondition: `to` has its
-  /// size. Errors: kIo; those of CheckpointFile::Check.
+  /// Reads tensors()[i], checked if it is in shards. Precondition: `to` has its size.
+  /// Errors: kIo; those of CheckpointFile::Check.
   Status Read(size_t i, std::span<std::byte> to) const;
-  /// That all of a checkpoint is what was saved; nothing of other files.
+  /// Checks that a checkpoint is as saved; does nothing for other files.
   Status Check() const;
 
   /// An error of this file: `[room] "path" message`.
@@ -56,9 +56,9 @@ class WeightSource {
   std::optional<CheckpointFile> checkpoint_;
 };
 
-// What makes a trained model, and what only its training needs. A file of weights
-// holds the params and the states that the model itself keeps, such as a batch norm's
-// running statistics; an optimizer's states are for going on.
+// Distinguishes the values of a trained model from those that only training needs. A file
+// of weights holds the params and the model's own states, such as a batch norm's running
+// statistics; an optimizer's states are only needed to resume.
 //
 //   for (ValueId id : WeightValues(runner.graph())) ...
 
