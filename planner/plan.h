@@ -130,7 +130,7 @@ struct Plan {
 struct BodyPlan {
   NodeId node = kNoNode;
   Plan
-      plan;  // relative to the bases of the node's workspace and host workspace
+      plan;  // its bases are the node's workspace, in the arena and on the host
   /// For a loop, by carry and then summed value: the second buffer beside the result's,
   /// in the io region of `plan`; -1: none is needed.
   std::vector<int32_t> second_of;

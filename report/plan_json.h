@@ -53,10 +53,9 @@ namespace stowage {
 /// The request to the planner.
 struct PlanRequest {
   std::optional<Bytes> budget = {};
-  std::string optimizations =
-      {};  // as text (planner/fit/memory_optimizations.h); empty: unknown
-  std::string device =
-      {};  // the device whose workspace is planned; empty: unknown
+  // As text (planner/fit/memory_optimizations.h); empty: unknown.
+  std::string optimizations = {};
+  std::string device = {};  // whose workspace is planned; empty: unknown
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 
