@@ -9,7 +9,7 @@
         loss = trainer.step(x, y)
     trainer.to_torch(net)
 
-What is planned and how is told by the logger "stowage" of ``logging``.
+The chosen plans and devices are logged to the logger "stowage" of ``logging``.
 """
 
 import logging as _logging

@@ -1,4 +1,4 @@
-"""``python -m stowage``: the command, as ``stowage --help`` tells of it."""
+"""``python -m stowage``: runs the ``stowage`` command (``stowage --help``)."""
 
 import os
 import pathlib

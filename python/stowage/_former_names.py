@@ -1,4 +1,4 @@
-"""Former names of arguments and figures, which work for one release.
+"""Deprecated names of arguments and figures, which work for one release.
 
     stowage.plan("mlp", levers={"pieces": 4}).pieces   # optimizations, micro_batches
 """
@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def takes_former_names(function: Function) -> Function:
-    """`function`, which takes its arguments by their former names, too, and warns."""
+    """Returns `function` with its arguments' deprecated names also accepted, with a warning."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What may be planned and trained."""
+"""Models that can be planned and trained."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypedDict
 
     class ModelOptions(TypedDict, total=False):
-        """What ``model`` takes by name, but for `batch`."""
+        """The keyword arguments of ``model`` except `batch`."""
 
         seq: Optional[int]
         dtype: Optional[DType]
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def whole_number(value: Any, name: str, most: int = (1 << 63) - 1) -> int:
-    """What is given as `name`, if it is an integer from 0 to `most`."""
+    """Checks that the argument `name` is an integer from 0 to `most`, and returns it."""
     try:
         number = operator.index(value)
     except TypeError as error:
@@ -67,25 +67,23 @@ def model(
     trainable: Optional[Sequence[str]] = None,
     evaluate: Optional[BuildFunction] = None,
 ) -> Model:
-    """A model, of one of these:
+    """Returns a model, from one of these:
 
-    - a name that ``model_names()`` lists, with `batch` examples a step, sequences of
-      `seq` tokens, elements of `dtype` ("f32", which is meant where none is given, or
-      "bf16"), and a probability of `dropout`;
-    - an ONNX file: its bytes, or a path that ends in .onnx. `loss` is what it is trained
-      for: "cross_entropy" (which is meant where none is given), "mse" or "bce" of its
-      first output, by an input "labels", or of another, as in "cross_entropy:logits"; or
-      an output that is a loss, by its name. `dims`
-      are sizes of dimensions that the file has by name, `shapes` whole shapes of inputs;
-      `trainable` are patterns of tensors that train although they look like constants of the
-      model's code, as masks and numbers do (docs/onnx.md);
-    - a function of a ``GraphBuilder`` and a number of examples, which builds a graph with
-      an output "loss" op by op (``stowage.ops``). `evaluate` builds one with other
-      outputs, of the same params in the same order.
+    - a name that ``model_names()`` lists, with `batch` examples a step, sequences of `seq` tokens,
+      elements of `dtype` ("f32", the default, or "bf16"), and a probability of `dropout`;
+    - an ONNX file: its bytes, or a path that ends in .onnx. `loss` is the training loss:
+      "cross_entropy" (the default), "mse" or "bce" of its first output, by an input "labels", or of
+      another, as in "cross_entropy:logits"; or the name of an output that is a loss. `dims` are
+      sizes of named dimensions, `shapes` whole shapes of inputs; `trainable` are patterns of
+      tensors that train although they look like constants of the model's code, such as masks and
+      scalars (docs/onnx.md);
+    - a function of a ``GraphBuilder`` and a number of examples that builds a graph with an output
+      "loss" op by op (``stowage.ops``). `evaluate` builds one with other outputs, with the same
+      params in the same order.
 
-    Raises NotFound for a name or file that there is not, InvalidArgument for sizes that
-    the model does not take and for options that are of another kind of model, Unsupported
-    for ONNX ops that are not known, TypeError for what is none of these.
+    Raises NotFound for an unknown name or file, InvalidArgument for sizes that the model does not
+    support and for options of another kind of model, Unsupported for unknown ONNX ops, TypeError
+    for anything else.
     """
     if _is_of_torch(source):
         raise TypeError(f"[model] a {type(source).__name__} of torch is no model yet; expected "
@@ -129,5 +127,5 @@ def model(
 
 
 def model_names() -> Sequence[str]:
-    """The names of the models that come with Stowage, the smallest first."""
+    """Returns the names of the built-in models, the smallest first."""
     return _core.model_names()

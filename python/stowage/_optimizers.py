@@ -1,13 +1,13 @@
-"""Optimizers as they are given: a name, a dict of a name and settings, or an object of
-torch.optim with its groups, rates and states.
+"""Optimizer arguments: a name, a dict of a name and settings, or an object of torch.optim with its
+groups, rates and states.
 
     stowage.Trainer(model, optimizer="SGD", momentum=0.9, weight_decay=1e-4)
     stowage.Trainer(model, optimizer={"name": "AdamW", "betas": (0.9, 0.95)})
     stowage.Trainer(model, optimizer=torch.optim.AdamW(net.parameters(), lr=3e-4))
 
-Names and settings are Stowage's or torch's. Of an object of torch.optim the trainer takes the
-learning rate at every step, so that any of torch's schedulers works on it as it does in torch;
-what it cannot follow it refuses by name.
+Names and settings are Stowage's or torch's. The trainer reads the learning rate of a torch.optim
+object at every step, so that any of torch's schedulers works as in torch; unsupported features are
+refused by name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Pattern(TypedDict):
 
 
 class Group(_Pattern, total=False):
-    """Params of one pattern, and what is their own."""
+    """Params that match one pattern, and their settings."""
 
     decay: Optional[float]
     lr_scale: float
@@ -38,7 +38,7 @@ class Group(_Pattern, total=False):
 
 
 class TorchOptimizer(Protocol):
-    """What an object of torch.optim has."""
+    """The settings and states of a torch.optim object."""
 
     param_groups: List[Dict[str, Any]]
     state: Any
@@ -79,7 +79,7 @@ _COUNTS = {"rmsprop", "adagrad", "adam", "adamw", "adafactor"}  # have a "step" 
 
 
 class Chosen(NamedTuple):
-    """What `optimizer` and its like come to."""
+    """The resolved `optimizer` and related arguments."""
 
     name: str  # empty: the model's own
     settings: Dict[str, float]
@@ -91,8 +91,8 @@ class Chosen(NamedTuple):
 
 def choose(optimizer: OptimizerLike, model: _core.Model, momentum: Optional[float],
            weight_decay: Optional[float]) -> Chosen:
-    """What an argument `optimizer` means for a model, with a momentum and a decay that are given
-    beside it. Raises InvalidArgument, Unsupported and TypeError."""
+    """Resolves an argument `optimizer` for a model, with the `momentum` and decay given beside it.
+    Raises InvalidArgument, Unsupported and TypeError."""
     if optimizer is None or isinstance(optimizer, str):
         given: Dict[str, Any] = {"name": optimizer or ""}
     elif isinstance(optimizer, Mapping):
@@ -121,13 +121,13 @@ def choose(optimizer: OptimizerLike, model: _core.Model, momentum: Optional[floa
 
 
 def is_of_torch(optimizer: Any) -> bool:
-    """Whether it is an object of torch.optim, or of a class that is made of one."""
+    """Returns whether it is an object of torch.optim, or of a subclass."""
     return any(kind.__module__ == "torch.optim.optimizer" and kind.__name__ == "Optimizer"
                for kind in type(optimizer).__mro__)
 
 
 def is_scheduler(lr: Any, optimizer: Any) -> bool:
-    """Whether `lr` is one of torch's schedulers. Raises InvalidArgument for one of another
+    """Returns whether `lr` is one of torch's schedulers. Raises InvalidArgument for one of another
     optimizer."""
     if not any(kind.__module__ == "torch.optim.lr_scheduler" for kind in type(lr).__mro__):
         return False
@@ -138,14 +138,14 @@ def is_scheduler(lr: Any, optimizer: Any) -> bool:
 
 
 def real_number(value: Any, name: str) -> float:
-    """What is given as `name`, if it is a number."""
+    """Checks that the argument `name` is a number, and returns it."""
     if isinstance(value, (str, bytes)) or not hasattr(type(value), "__float__"):
         raise TypeError(f"[{name}] {value!r} is no number")
     return float(value)
 
 
 def _settings_of(name: str, given: Mapping[str, Any]) -> Tuple[str, Dict[str, float]]:
-    """A name and settings as Stowage has them, of settings as it has them or torch."""
+    """Converts a name and settings, Stowage's or torch's, to Stowage's."""
     settings: Dict[str, float] = {}
     for key, value in given.items():
         if key == "betas":
@@ -180,7 +180,7 @@ def _settings_of(name: str, given: Mapping[str, Any]) -> Tuple[str, Dict[str, fl
 
 
 class Followed:
-    """An object of torch.optim that a trainer computes as, and takes the rates of."""
+    """A torch.optim object whose updates and learning rates a trainer follows."""
 
     def __init__(self, optimizer: Any, model: _core.Model) -> None:
         self.optimizer = optimizer
@@ -229,7 +229,7 @@ class Followed:
                           f"{', '.join(_core.optimizers())}")
 
     def _settings(self, group: Mapping[str, Any]) -> Tuple[str, Dict[str, float]]:
-        """The name and settings of a group, and whatever is not as Stowage computes refused."""
+        """The name and settings of a group; refuses unsupported ones."""
         fixed = dict(_FIXED[self._kind])
         kind = self._kind
         if kind == "Adam" and group.get("decoupled_weight_decay"):
@@ -271,13 +271,13 @@ class Followed:
         return Chosen(name, dict(settings), own, frozen, self.rate(), self)
 
     def _trained(self) -> List[List[Tuple[int, bool]]]:
-        """The params of each group, and whether they want a gradient."""
+        """The params of each group, and whether they require a gradient."""
         return [[(id(param), param.requires_grad) for param in group["params"]]
                 for group in self.optimizer.param_groups]
 
     def rate(self) -> float:
-        """The learning rate of the next step. Raises Unsupported where something else has changed
-        than the rates of all groups alike, which is planned once."""
+        """The learning rate of the next step. Raises Unsupported if anything but the common rate of
+        all groups has changed, since the rest is planned once."""
         groups = self.optimizer.param_groups
         if len(groups) != len(self._planned):
             raise Unsupported(f"[optimizer] the {self._kind} has {len(groups)} groups, and had "
@@ -301,14 +301,14 @@ class Followed:
         return base
 
     def made_step(self) -> None:
-        """Says to torch's schedulers that a step was made, as Optimizer.step does."""
+        """Tells torch's schedulers that a step was taken, as Optimizer.step does."""
         self.optimizer._opt_called = True
 
     # --- States ---
 
     def states(self) -> Tuple[Dict[str, Any], int]:
-        """The states that the object has, by their names here, and the steps they are of; none
-        where it is new."""
+        """The object's states, by their names here, and their number of steps; none for a new
+        object."""
         arrays: Dict[str, Any] = {}
         steps = set()
         known = _STATES[self.chosen.name]
@@ -333,7 +333,7 @@ class Followed:
 
 
 def give_states(optimizer: Any, trainer: Any, name_of: Callable[[Any], Optional[str]]) -> None:
-    """Gives an object of torch.optim a trainer's states. Raises InvalidArgument where it is of
+    """Copies a trainer's states into a torch.optim object. Raises InvalidArgument if it is of
     another kind."""
     import torch
 

@@ -1,4 +1,4 @@
-"""The packing problem by itself, for other planners' buffers."""
+"""The packing problem by itself, for buffers of other planners."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from stowage.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class Packing:
-    """Where every buffer stands, and how good that is.
+    """The offset of every buffer, and the quality of the packing.
 
-    `offsets` has an int64 for each buffer, in their order; `height` is the largest end.
-    The certificates: `lower_bound` is a height that no packing is below, `optimal` says
-    that it is reached, and at the time `bound_time` the buffers `bound_buffers`, by their
-    indices, live side by side, whose sizes add up to it unless a complete search has
-    proven more. `violations` is what a judge that shares nothing with the packers has
-    found: nothing, of a good packing.
+    `offsets` has an int64 for each buffer, in their order; `height` is the largest end. The
+    certificates: no packing is lower than `lower_bound`; `optimal` is whether it is reached; at the
+    time `bound_time` the buffers `bound_buffers`, by their indices, are live together, with sizes
+    that add up to it unless a complete search has proven more. `violations` are those found by an
+    independent verifier: none for a valid packing.
     """
 
     offsets: Any
@@ -45,16 +44,16 @@ def pack(
     packer: str = "greedy",
     seconds: Optional[float] = None,
 ) -> Packing:
-    """Places buffers in as little memory as can be found.
+    """Packs buffers into as little memory as possible.
 
-    `buffers` are columns by name (a dict, or a DataFrame): "lower", "upper", "size" and,
-    where they have one, "alignment"; or rows of (lower, upper, size) or (lower, upper,
-    size, alignment). A buffer lives from `lower` until before `upper`, which are positions
-    in any order of events. `capacity` is the most that will do. `packer` is greedy,
-    linear, or best, which searches on for `seconds` seconds.
+    `buffers` are columns by name (a dict, or a DataFrame): "lower", "upper", "size" and optionally
+    "alignment"; or rows of (lower, upper, size) or (lower, upper, size, alignment). A buffer is
+    live from `lower` until before `upper`, which are positions in any order of events. `capacity`
+    is the maximum height. `packer` is greedy, linear, or best, which continues to search for
+    `seconds` seconds.
 
-    Raises BudgetTooSmall where a capacity is given and missed, and InvalidArgument for a
-    buffer that is malformed, naming it.
+    Raises BudgetTooSmall if a given capacity is missed, and InvalidArgument for a malformed buffer,
+    naming it.
     """
     if hasattr(buffers, "keys"):
         columns = {name: _whole(buffers[name], name) for name in buffers.keys()

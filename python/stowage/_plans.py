@@ -1,4 +1,4 @@
-"""Plans: where every byte of a training step goes, before it runs."""
+"""Plans: the address of every byte of a training step, before it runs."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ log = logging.getLogger("stowage")
 
 
 def size_in_bytes(budget: Size) -> Optional[int]:
-    """Bytes of a size as people write it: 4000000, "64MiB", "1.5GiB", "8GB", or a share of
-    another, 0.6 * plan.arena_bytes, which is rounded down."""
+    """Parses a size in bytes: 4000000, "64MiB", "1.5GiB", "8GB", or a fraction of another, 0.6 *
+    plan.arena_bytes, which is rounded down."""
     if budget is None:
         return None
     if isinstance(budget, str):
@@ -72,7 +72,7 @@ def _param_group(group: Group) -> _core.ParamGroup:
 
 def make_core_plan(model: _core.Model, request: _core.Request, device: str, dtype: str,
                    threads: int, cpu_target: str = "") -> _core.Plan:
-    """The plan of a model; what a torch module is refused for is raised as it is."""
+    """The plan of a model; errors for a refused torch module are passed on."""
     try:
         return _core.make_plan(model, request, device, dtype, threads, cpu_target)
     except StowageError as error:
@@ -96,7 +96,7 @@ def make_request(
     plan_cache: Union[bool, str, "os.PathLike[str]"],
     evaluates: bool,
 ) -> _core.Request:
-    """The arguments of `plan` and of a Trainer, as the library takes them."""
+    """Converts the arguments of `plan` and of a Trainer to the library's."""
     request = _core.Request()
     request.budget = size_in_bytes(budget)
     if isinstance(optimizations, str):
@@ -134,7 +134,7 @@ def make_request(
 
 
 def framed(page: str, height: int = 640) -> str:
-    """A page as a cell of a notebook shows it, apart from the notebook's own."""
+    """A page as the output of a notebook cell, isolated from the notebook's page."""
     return (f'<iframe srcdoc="{html.escape(page, quote=True)}" width="100%" '
             f'height="{height}" style="border: 0"></iframe>')
 
@@ -148,8 +148,8 @@ def write_text(path: Union[str, "os.PathLike[str]"], text: str) -> None:
 
 
 class Frontier(List[Dict[str, Any]]):
-    """What every budget costs: a list of dicts, the largest budget first, of which
-    ``pandas.DataFrame`` makes a table; and an image, `svg`, that a notebook shows."""
+    """The Pareto frontier: a list of dicts, the largest budget first, which ``pandas.DataFrame``
+    accepts; and an image, `svg`, that a notebook shows."""
 
     def __init__(self, rows: Iterable[Dict[str, Any]], svg: str) -> None:
         super().__init__(rows)
@@ -160,9 +160,9 @@ class Frontier(List[Dict[str, Any]]):
 
 
 class Traffic(List[Dict[str, Any]]):
-    """What a step moves to and from memory: a list of dicts, one of each family of ops, that
-    which moves most first, of which ``pandas.DataFrame`` makes a table. `total` is the sum,
-    and `without_products_and_attention` that of all others. Printed, a table."""
+    """The memory traffic of a step: a list of dicts, one per family of ops, the largest first,
+    which ``pandas.DataFrame`` accepts. `total` is the sum, and `without_products_and_attention`
+    that of all but matmuls and attention. Prints as a table."""
 
     def __init__(self, figures: Dict[str, Any], text: str) -> None:
         super().__init__({"family": family, **row} for family, row in
@@ -177,8 +177,8 @@ class Traffic(List[Dict[str, Any]]):
 
 
 class Comparison:
-    """Two plans beside each other: `figures` of both, and the second's less the first's
-    under "difference"; printed, a table; in a notebook, both maps."""
+    """A comparison of two plans: `figures` of both, with the second's minus the first's under
+    "difference"; prints as a table; shows both maps in a notebook."""
 
     def __init__(self, text: str, figures: Dict[str, Any], page: str) -> None:
         self.text = text
@@ -210,8 +210,8 @@ class Plan:
     """A planned training step. All sizes are bytes.
 
     Figures of the step's plan, as ``stowage plan --json`` prints them, are attributes:
-    ``lower_bound_bytes``, ``no_reuse_bytes``, ``peak_node`` and so on (`figures`).
-    In a notebook a plan shows itself as a page to zoom and search.
+    ``lower_bound_bytes``, ``no_reuse_bytes``, ``peak_node`` and so on (`figures`). In a notebook a
+    plan displays as an interactive page.
     """
 
     def __init__(self, core: _core.Plan) -> None:
@@ -228,38 +228,38 @@ class Plan:
 
     @property
     def arena_bytes(self) -> int:
-        """Of the block that the step takes, with every program beside it."""
+        """Bytes of the arena of the step and of all programs beside it."""
         return self._core.arena_bytes()
 
     @property
     def host_bytes(self) -> int:
-        """Beside the arena, in the host's memory, where something is offloaded."""
+        """Bytes of host memory for offloaded values, outside the arena."""
         return self._core.host_bytes()
 
     @property
     def lower_bound_bytes(self) -> int:
-        """What no placement of the step's buffers can do with less than."""
+        """The minimum of any placement of the step's buffers."""
         return int(self._figures["lower_bound_bytes"])
 
     @property
     def saved_bytes(self) -> int:
-        """Of the step, less than if every buffer had bytes of its own."""
+        """The step's bytes saved relative to separate memory for every buffer."""
         return int(self._figures["saved_bytes"])
 
     @property
     def regions(self) -> Dict[str, int]:
-        """Bytes of each part: weights, state, io, activations, workspace, and two of the
-        host's, host_state and host_offload."""
+        """Bytes of each region: weights, state, io, activations, workspace, and the host's
+        host_state and host_offload."""
         return self._core.regions()
 
     @property
     def budget_bytes(self) -> Optional[int]:
-        """What the arena was allowed; None where nothing was said."""
+        """The budget of the arena; None if none was given."""
         return self._core.budget()
 
     @property
     def batch(self) -> int:
-        """Examples a step."""
+        """Examples per step."""
         return self._core.batch()
 
     @property
@@ -269,43 +269,43 @@ class Plan:
 
     @property
     def micro_batches(self) -> int:
-        """That the batch is taken in, one after the other."""
+        """The number of micro-batches of the batch."""
         return int(self._core.price()["micro_batches"])
 
     @property
     def recomputed_nodes(self) -> int:
-        """Nodes that run again, so that what they make need not be kept."""
+        """The number of recomputed nodes, whose results need not be kept."""
         return int(self._core.price()["recomputed_nodes"])
 
     @property
     def recomputed(self) -> List[Dict[str, Any]]:
-        """What runs again: of each value its `name`, the `bytes_freed` at the peak, its
-        `flops_percent` of the step's, and how many `times`."""
+        """The recomputed values: for each its `name`, the `bytes_freed` at the peak, its
+        `flops_percent` of the step's, and the number of `times`."""
         return self._core.recomputed()
 
     @property
     def extra_percent(self) -> float:
-        """Operations of what runs again, in percent of the step's without."""
+        """Operations of recomputation, in percent of the step's without it."""
         return float(self._core.price()["extra_percent"])
 
     @property
     def offloaded_values(self) -> int:
-        """Values that are kept in the host's memory for a while."""
+        """The number of offloaded values."""
         return int(self._core.price()["offloaded_values"])
 
     @property
     def smallest_budget_bytes(self) -> int:
-        """The smallest budget that these optimizations do not refuse. Looked for when it is asked
-        for, which takes about as long as the plan did."""
+        """The smallest budget that is feasible with these optimizations. Computed on request, which
+        takes about as long as the plan did."""
         return self._core.smallest_budget()
 
     def largest(self, setting: str = "batch", budget: Size = None) -> Largest:
-        """The largest batch, or another whole number of the model's options as "seq", whose
-        step fits `budget`, by default this plan's; all else as this was planned.
+        """The largest batch, or another integer option of the model such as "seq", whose step fits
+        `budget`, by default this plan's; everything else is as in this plan.
 
-        Found by a handful of plans. The batch is taken whole, or in as many micro-batches as
-        `optimizations` say: in micro-batches that the planner chooses any would fit. Raises
-        BudgetTooSmall where the least does not fit, and InvalidArgument."""
+        The search makes a handful of plans. The batch is not split, or split into as many
+        micro-batches as `optimizations` say: any batch would fit if the planner chose their number.
+        Raises BudgetTooSmall if the smallest value does not fit, and InvalidArgument."""
         if self._again is None:
             raise InvalidArgument("[largest] this is the plan of a trainer; give one of "
                                   "stowage.plan(...), which says how to plan again")
@@ -346,32 +346,32 @@ class Plan:
         return [*super().__dir__(), *self._figures]
 
     def frontier(self) -> Frontier:
-        """What every budget costs, from the step as it is to the smallest arena."""
+        """The cost of every budget, from the unmodified step to the smallest arena."""
         rows, svg = self._core.frontier()
         return Frontier(json.loads(rows)["frontier"], svg)
 
     def traffic(self, device: Optional[str] = None) -> Traffic:
-        """What a step moves, counted from its nodes: launches, read_bytes, written_bytes and
-        flops of each family of ops. With a `device`, by a name such as "h100" or by its rates
-        as "GB/s:GFLOP/s", roofline_seconds too, which no kernel is faster than
-        (docs/fusion.md). Raises InvalidArgument for a device that is not known."""
+        """The memory traffic of a step, counted from its nodes: launches, read_bytes, written_bytes
+        and flops of each family of ops. With a `device`, by a name such as "h100" or by its rates
+        as "GB/s:GFLOP/s", also roofline_seconds, a lower bound for any kernel (docs/fusion.md).
+        Raises InvalidArgument for an unknown device."""
         figures, text = self._core.traffic(device)
         return Traffic(json.loads(figures), text)
 
     def compare(self, other: "Plan") -> Comparison:
-        """This plan and another, beside each other."""
+        """Compares this plan with another."""
         return Comparison(self._core.comparison_text(other._core),
                           json.loads(self._core.comparison_json(other._core)),
                           self._core.comparison_html(other._core))
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
-        """Writes the step's plan: a page where `path` ends in .html, else a plan file,
-        which ``stowage check`` and ``stowage report`` read. Raises FileError."""
+        """Writes the step's plan: a page if `path` ends in .html, else a plan file, which
+        ``stowage check`` and ``stowage report`` read. Raises FileError."""
         write_text(path, self.to_html() if os.fspath(path).endswith(".html") else
                    self._core.json())
 
     def to_html(self, losses: Sequence[float] = ()) -> str:
-        """The page of the plan, and of a run whose steps had these losses."""
+        """The page of the plan, and of a run with these losses per step."""
         return self._core.html(list(enumerate(map(float, losses), start=1)))
 
     def __str__(self) -> str:
@@ -394,17 +394,16 @@ def log_plan(plan: Plan) -> None:
 
 
 def cpu_target() -> str:
-    """The CPU target that this process computes by: "native", or in a wheel the highest of
-    "v2", "v3" and "v4" (the levels of x86-64) that the processor has. The environment variable
-    STOWAGE_CPU_TARGET names another one before the first use; InvalidArgument is raised where it
-    cannot be had."""
+    """Returns the active CPU target of this process: "native", or in a wheel the highest of "v2",
+    "v3" and "v4" (the levels of x86-64) that the processor supports. The environment variable
+    STOWAGE_CPU_TARGET selects another one before the first use; raises InvalidArgument if it is not
+    available."""
     return _core.cpu_target()
 
 
 def optimizers() -> Dict[str, Dict[str, float]]:
-    """The optimizers there are, by name, each with the settings that may be given to it and
-    their defaults; "lr" is the learning rate that it begins with where nothing else is said.
-    docs/optimizers.md has their formulas and what each keeps."""
+    """Returns the optimizers by name, each with its settings and their defaults; "lr" is the
+    default learning rate. docs/optimizers.md has their formulas and states."""
     return _core.optimizers()
 
 
@@ -431,31 +430,29 @@ def plan(
     cpu_target: str = "",
     **options: Unpack[ModelOptions],
 ) -> Plan:
-    """Plans a training step inside a budget, without a byte of it being taken.
+    """Plans a training step inside a budget, without allocating its memory.
 
-    `model` and further `options` are those of ``stowage.model``, `batch` examples a step.
-    `budget` is the most bytes the arena may take: a number, or a text as "8GB" or
-    "64MiB"; without one, the step is planned as it is. `optimizations` are what may be done to
-    fit: "auto" (everything), "none", or choices by name, as {"recompute": "cheap",
-    "offload": "auto", "micro_batches": 4, "order": "memory"}. `recompute_keep` are names of
-    values that are never recomputed, `recompute_always` of those that always are.
+    `model` and further `options` are those of ``stowage.model``, `batch` the examples per step.
+    `budget` is the maximum bytes of the arena: a number, or a string such as "8GB" or "64MiB";
+    without one, the step is not modified. `optimizations` are the allowed memory optimizations:
+    "auto" (everything), "none", or choices by name, as {"recompute": "cheap", "offload": "auto",
+    "micro_batches": 4, "order": "memory"}. `recompute_keep` are names of values that are never
+    recomputed, `recompute_always` of those that always are.
 
     `optimizer` is a name of ``optimizers()`` (sgd, adamw, adamw8bit, ...) or of torch's ("SGD",
-    "AdamW"), a dict of a name and settings, Stowage's or torch's, as {"name": "SGD",
-    "momentum": 0.9, "nesterov": True}, or, for a model of ``from_torch``, an object of
-    torch.optim with its groups; without one, the model's, or adamw. `momentum` and
-    `weight_decay` are the optimizer's, of all params. `groups` are params with a decay or a share of the learning rate of their own, as
-    [{"pattern": "*.bias", "decay": 0}, {"pattern": "wte", "lr_scale": 0.1}]; the first whose
-    pattern matches a param's name applies. `freeze` are patterns of params that are not
-    trained, which come before these. `clip_norm` bounds the global norm of the gradients.
-    `loss_scale` multiplies gradients on their way, and skips updates by gradients that are not
-    finite: "dynamic" as torch.amp.GradScaler, a number that stays, or "none"; without one it
-    is dynamic for a `dtype` of f16.
-    `plan_cache` is a folder where
-    plans are kept and found again, or True for the user's. `device` is cpu or cuda, which
-    need not be there, or "auto", a GPU where one works; without one, it is what `dtype` runs
-    on. `threads` of the CPU have scratch in the arena each (0: all). `cpu_target` is the CPU
-    target whose kernels' scratch is planned; without one, it is ``cpu_target()``.
+    "AdamW"), a dict of a name and settings, Stowage's or torch's, as {"name": "SGD", "momentum":
+    0.9, "nesterov": True}, or, for a model of ``from_torch``, an object of torch.optim with its
+    groups; the default is the model's, or adamw. `momentum` and `weight_decay` are the optimizer's,
+    for all params. `groups` set a decay or a learning rate scale for params, as [{"pattern":
+    "*.bias", "decay": 0}, {"pattern": "wte", "lr_scale": 0.1}]; the first whose pattern matches a
+    param's name applies. `freeze` are patterns of params that are not trained, which take
+    precedence. `clip_norm` bounds the global norm of the gradients. `loss_scale` scales the loss,
+    and skips updates with non-finite gradients: "dynamic" as in torch.amp.GradScaler, a fixed
+    number, or "none"; the default is dynamic for a `dtype` of f16. `plan_cache` is a folder of
+    cached plans, or True for the user's. `device` is cpu or cuda, which need not be present, or
+    "auto", a GPU if one works; the default is the device that supports `dtype`. Each of the CPU's
+    `threads` has workspace in the arena (0: all). `cpu_target` is the CPU target whose kernels'
+    workspace is planned; the default is ``cpu_target()``.
 
     Raises BudgetTooSmall, whose message names budgets that work, and InvalidArgument.
     """

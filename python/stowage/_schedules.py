@@ -12,26 +12,26 @@ from stowage.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class Schedule:
-    """A learning rate of each step: it rises in a line to `peak`, which step `warmup` has, and
-    goes on from there as `kind` says, until step `steps`, the last of the run; those behind it
-    have its rate. A warm-up that is no shorter than the run takes a tenth of it.
+    """A learning rate for each step: it rises linearly to `peak` at step `warmup`, and then follows
+    `kind` until step `steps`, the last of the run; later steps have its rate. A warm-up that is no
+    shorter than the run is reduced to a tenth of it.
 
         trainer = stowage.Trainer(model, lr=stowage.Schedule(3e-4, steps=1000, warmup=100))
 
-    The formulas are those of transformers' ``get_scheduler``, but that the first step has a
-    rate above 0 and the last one the final rate, ``peak * final_factor``:
+    The formulas are those of transformers' ``get_scheduler``, except that the first step has a rate
+    above 0 and the last one the final rate, ``peak * final_factor``:
 
     - "constant": `peak`; there is no `final_factor`.
-    - "linear": in a line to the final rate.
-    - "cosine": by half a cosine to the final rate.
+    - "linear": linearly to the final rate.
+    - "cosine": along half a cosine to the final rate.
     - "wsd" (warm-up, stable, decay): `peak`, then half a cosine over the last `decay_share` of
       the steps, 0.2 of them by default. Its warm-up begins at the final rate.
     - "polynomial": by ``(1 - share of the run) ** power``; `power` is 1 by default.
     - "inverse_sqrt": by ``sqrt(warmup / step)``, or of 10,000 steps without a warm-up, and
       never below the final rate.
 
-    Raises InvalidArgument for numbers that are not finite or below 0, for no steps, for a
-    kind that there is not, and for what the kind does not read.
+    Raises InvalidArgument for numbers that are not finite or below 0, for no steps, for an unknown
+    kind, and for arguments that the kind does not use.
     """
 
     peak: float

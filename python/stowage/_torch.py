@@ -1,9 +1,9 @@
-"""Models of torch. Nothing here is imported before it is asked for.
+"""Models of torch. torch is only imported on use.
 
-A module is exported by torch.export in the mode it is in, and its ATen ops become ops of
-Stowage (``stowage._aten``). Before a model is handed out it is tried: one step of it and one of
-a copy of the module must agree in their loss, in the gradient of every param and in what the
-module writes into its buffers.
+A module is exported by torch.export in its current mode, and its ATen ops are converted to ops of
+Stowage (``stowage._aten``). The model is checked before it is returned: one step of it and one of a
+copy of the module must agree in their loss, in the gradient of every param and in the buffers that
+the module writes.
 """
 
 from __future__ import annotations
@@ -39,31 +39,29 @@ def from_torch(
     labels_shape: Optional[Sequence[int]] = None,
     check: bool = True,
 ) -> Model:
-    """The model of a torch module: what it computes in the mode that it is in, by ops of
-    Stowage's own.
+    """Returns the model of a torch module in its current mode, made of Stowage's ops.
 
-    `example_inputs`, a tensor or a tuple, and `kwargs` are what the module is called with. The
-    first axis of the first tensor is the batch, and its size the model's. Params keep their
-    names, and begin as they are in the module when a trainer is made; the module is left as it
-    is. Tied params are one. Those that want no gradient, or that none reaches, are frozen.
-    Buffers that the module writes are states, and are written; others, and tensors that forward
-    makes, are constants. Dropout and other random ops draw anew in every step.
+    `example_inputs`, a tensor or a tuple, and `kwargs` are the arguments of the module. The first
+    axis of the first tensor is the batch, and its size the model's. Params keep their names, and
+    are initialized from the module when a trainer is made; the module is not changed. Tied params
+    are one. Params that require no gradient, or that none reaches, are frozen. Buffers that the
+    module writes are states, and are written; others, and tensors that forward creates, are
+    constants. Dropout and other random ops draw anew in every step.
 
-    `loss` is what is trained for: "cross_entropy" (labels of -100 do not count, as torch has
-    it), "mse" or "bce" (of logits) of the first output, by a further input "labels", or of
-    another, as in "cross_entropy:logits"; an output
-    by its name, which is then a scalar; or a function of what the module returns and of labels
-    such as `example_labels`, as torch.nn.functional.cross_entropy. Outputs of a module that
-    returns a dict or a dataclass are called by its keys, one tensor is "output", and those of a
-    tuple are "output.0" and so on. `labels_shape` is the shape of the labels where it is not
-    that of the output without its classes: its last axis of up to three, the second of more.
+    `loss` is the training loss: "cross_entropy" (labels of -100 are ignored, as in torch), "mse" or
+    "bce" (of logits) of the first output, by a further input "labels", or of another, as in
+    "cross_entropy:logits"; the name of a scalar output; or a function of the module's outputs and
+    of labels such as `example_labels`, like torch.nn.functional.cross_entropy. Outputs of a module
+    that returns a dict or a dataclass are named by its keys, a single tensor is "output", and those
+    of a tuple are "output.0" and so on. `labels_shape` is the shape of the labels if it is not that
+    of the output without its class axis: the last of up to three axes, the second of more.
 
-    The model trains as the module does, which a step of each on the examples shows, dropouts
-    left out; `check=False` leaves that out, and with it a copy of the module.
+    The model trains as the module does; a step of each on the examples, without dropout, checks
+    this. `check=False` skips the check, and its copy of the module.
 
-    Needs torch 2.5 or later, which Stowage itself does not. Raises Unsupported for a function
-    with a backward of its own, for ops that Stowage does not have, all in one message that says
-    where they are, and for a module whose step would be another than torch's.
+    Needs torch 2.5 or later, which Stowage itself does not. Raises Unsupported for a function with
+    a custom backward, for unsupported ops, all in one message with their positions, and for a
+    module whose step would differ from torch's.
     """
     try:
         import torch
@@ -90,14 +88,14 @@ def from_torch(
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:
-    """Whether a function takes a keyword by name, or any."""
+    """Returns whether a function accepts a keyword of that name, or any."""
     parameters = inspect.signature(function).parameters
     return name in parameters or any(
         each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
 def _without_cache(module: Any, kwargs: Dict[str, Any]) -> Dict[str, Any]:
-    """Of a language model of transformers that gives keys and values back, without them."""
+    """Switches off the returned keys and values of a transformers language model."""
     if (getattr(getattr(module, "config", None), "use_cache", False)
             and _takes(module.forward, "use_cache")
             and "use_cache" not in kwargs):
@@ -131,8 +129,8 @@ def _loss_of(loss: Loss, example_labels: Any, labels_shape: Optional[Sequence[in
 
 
 def _apart(torch: Any, module: Any, examples: Any) -> Any:
-    """The examples, no tensor of which comes twice or is the module's own: torch.export makes one
-    input of such tensors."""
+    """Copies example tensors that are used twice or belong to the module: torch.export would merge
+    them into one input."""
     seen = {id(x) for x in [*module.parameters(), *module.buffers()]}
 
     def apart(x: Any) -> Any:
@@ -171,7 +169,7 @@ def _expect_free_names(module: Any) -> None:
 
 
 class TorchModule:
-    """A module, and what is made of it."""
+    """A module, and the graphs built from it."""
 
     def __init__(self, torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any],
                  loss: _Loss, input_names: Optional[Sequence[str]]) -> None:
@@ -199,7 +197,7 @@ class TorchModule:
                 f"{self._said(exported)}")
 
     def _statistics(self) -> Set[str]:
-        """Buffers of batch norms, which are states also where none of them is written."""
+        """Buffers of batch norms, which are states even if none is written."""
         found: Set[str] = set()
         for name, each in self.module.named_modules():
             if not isinstance(each, self.torch.nn.modules.batchnorm._BatchNorm):
@@ -211,7 +209,7 @@ class TorchModule:
     # --- Exports ---
 
     def exported(self, is_step: bool, batch: int) -> Any:
-        """The graph of a step, or of an evaluation, with so many examples."""
+        """The graph of a step, or of an evaluation, for that many examples."""
         from stowage._aten.exported import export
         from stowage._aten.program import check_rows
 
@@ -228,7 +226,7 @@ class TorchModule:
         return made
 
     def _cut(self, examples: Any, batch: int) -> Any:
-        """Examples of another number, by taking them again from the first."""
+        """Extends the examples to another number by repeating them from the first."""
         if batch == self.batch:
             return examples
         at = self.torch.arange(batch) % self.batch
@@ -240,7 +238,7 @@ class TorchModule:
         return self.torch.utils._pytree.tree_map(cut, examples)
 
     def draws(self, exported: Any) -> Set[str]:
-        """The random ops of a graph that are no dropouts."""
+        """The random ops of a graph other than dropout."""
         from stowage._aten.exported import DRAWS, family_of
 
         return {family_of(node) for node in exported.graph.nodes if node.op == "call_function"
@@ -249,8 +247,8 @@ class TorchModule:
     # --- Graphs ---
 
     def model(self, is_random: bool) -> Model:
-        """The model; if not `is_random`, dropouts let everything through, and other random ops
-        give one number."""
+        """The model; if not `is_random`, dropout keeps everything, and other random ops return one
+        number."""
         def train(builder: GraphBuilder, batch: int) -> None:
             try:
                 self._build(builder, batch, True, is_random)
@@ -285,7 +283,7 @@ class TorchModule:
                 if not param.requires_grad or name not in self.reached]
 
     def _judged(self, exported: Any) -> Any:
-        """The node that a gradient begins at."""
+        """The node at which the gradient starts."""
         if not exported.outputs:
             raise Unsupported(f"[from_torch] the {'loss' if self.loss.call else 'module'} returns "
                               "no tensor that depends on its inputs")
@@ -300,14 +298,14 @@ class TorchModule:
                               f"{self._said(exported)}")
 
     def _said(self, exported: Any) -> str:
-        """Which outputs there are, and how one is judged."""
+        """The outputs, and the loss of one."""
         names = ", ".join(f'"{name}"' for name, _ in exported.outputs)
         last = exported.outputs[-1][0]
         return (f"its outputs are {names}; expected the one that is the loss by its name, or one "
                 f'that is judged, as in "cross_entropy:{last}"')
 
     def _initial(self) -> Dict[str, Any]:
-        """What params and states begin with: the module's own memory, where it is contiguous."""
+        """Initial values of params and states: the module's own memory, if it is contiguous."""
         tensors = {name: param.detach() for name, param in self.module.named_parameters()}
         tensors.update((name, buffer.detach()) for name, buffer in self.module.named_buffers()
                        if name in self.states)
@@ -356,7 +354,7 @@ class TorchModule:
             builder.output(_free(name, taken), ops.copy(lowering.value(output)))
 
     def _names(self, exported: Any) -> List[str]:
-        """What inputs are called: as they were given, or as forward has it."""
+        """The names of inputs: as given, or as in forward."""
         count = len(exported.inputs) - (self.loss.example_labels is not None
                                         and len(exported.inputs) > len(self._given()))
         names = list(self.input_names or self._given())
@@ -415,7 +413,7 @@ class TorchModule:
 
 
 def _free(name: str, taken: Set[str]) -> str:
-    """A name that is not taken, as "x.2", which is then taken."""
+    """Returns an unused name, such as "x.2", and reserves it."""
     free, count = name, 1
     while free in taken:
         count += 1
@@ -426,7 +424,7 @@ def _free(name: str, taken: Set[str]) -> str:
 
 @contextlib.contextmanager
 def _mode(module: Any, is_step: bool) -> Iterator[None]:
-    """The module as it is for a step, in eval mode for an evaluation; afterwards as it was."""
+    """The module in its mode for a step, in eval mode for an evaluation; restores it afterwards."""
     from stowage._aten.norms import CUMULATIVE
 
     modes = {each: each.training for each in module.modules()}
@@ -449,7 +447,7 @@ def _mode(module: Any, is_step: bool) -> Iterator[None]:
 
 def _wrapped(torch: Any, module: Any, is_step: bool,
              loss: Optional[Callable[[Any, Any], Any]]) -> Any:
-    """The module with its loss, where that is a function, called with tuple and dict."""
+    """The module with its loss, if that is a function, called with tuple and dict."""
     class Step(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
@@ -477,7 +475,7 @@ def class_axis(output: Sequence[int], labels: Sequence[int]) -> int:
 
 
 def give_weights(module: Any, state: Mapping[str, Any]) -> Any:
-    """Copies arrays into the tensors of a module's state that are called as they are."""
+    """Copies arrays into the tensors of a module's state with the same names."""
     import torch
 
     tensors = dict(module.named_parameters(remove_duplicate=False))

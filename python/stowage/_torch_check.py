@@ -1,4 +1,4 @@
-"""Tries a torch module: a step of its model and one of a copy of the module must be equal."""
+"""Checks a torch module: a step of its model and one of a copy of the module must be equal."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TRIES = 8  # of a module that draws by Python
 
 
 def check_module(made: TorchModule) -> None:
-    """That a step is torch's, random ops stilled: its loss, gradients and buffers; and that a
-    module computes the same when it was called before."""
+    """Checks that a step equals torch's, without randomness: its loss, gradients and buffers; and
+    that a module computes the same after an earlier call."""
     try:
         _Check(made).run()
     except _Differs as error:
@@ -32,7 +32,7 @@ def check_module(made: TorchModule) -> None:
 
 
 class _Differs(Unsupported):
-    """A number that is not torch's."""
+    """A number that differs from torch's."""
 
 
 def _agrees_in_double(made: TorchModule) -> bool:
@@ -118,7 +118,7 @@ class _Check:
             raise error.__cause__ if isinstance(error.__cause__, StowageError) else error
 
     def _outputs(self, net: Any, args: Any, kwargs: Any) -> List[Any]:
-        """What a copy computes, its buffers as the module's are."""
+        """The results of a copy whose buffers are those of the module."""
         now = dict(net.named_buffers())
         with self.torch.no_grad():
             for name, buffer in self.made.module.named_buffers():
@@ -133,7 +133,7 @@ class _Check:
             for a, b in zip(some, others))
 
     def _expect_one_outcome(self) -> None:
-        """That what a module draws by Python or NumPy makes no difference."""
+        """Checks that the module's random numbers of Python or NumPy make no difference."""
         made, net = self.made, _copy(self.made.module)
         tried = []
         for seed in range(TRIES):
@@ -145,7 +145,8 @@ class _Check:
                               "of which an export keeps one outcome; use torch's random functions")
 
     def _expect_no_memory(self, used: Any) -> None:
-        """That a copy which was called before computes what a new one does, on other inputs."""
+        """Checks that a copy which was called before gives the same results as a new one, on other
+        inputs."""
         torch, made = self.torch, self.made
 
         def other(x: Any) -> Any:
@@ -186,8 +187,8 @@ class _Check:
                     yield f'"{path}.{name}"' if path else f'"{name}"'
 
     def _kept(self, net: Any) -> List[Tuple[str, Any, int]]:
-        """Tensors that a copy of the module has as plain attributes, and reads: by name, with
-        their versions."""
+        """Tensors that a copy of the module has as plain attributes, and reads: by name, with their
+        versions."""
         read = {x.data_ptr() for x in self.exported.constants.values()
                 if isinstance(x, self.torch.Tensor)}
         found = []
@@ -251,7 +252,7 @@ class _Check:
 
 @contextlib.contextmanager
 def _same_draws() -> Iterator[Any]:
-    """Python's and NumPy's random numbers afterwards go on as if nobody had drawn."""
+    """Restores the states of Python's and NumPy's random generators afterwards."""
     states = random.getstate(), np.random.get_state()
     try:
         yield _python_draws()
@@ -261,14 +262,14 @@ def _same_draws() -> Iterator[Any]:
 
 
 def _python_draws() -> Tuple[Any, ...]:
-    """Where Python's and NumPy's random numbers are."""
+    """The states of Python's and NumPy's random generators."""
     state = np.random.get_state()
     assert isinstance(state, tuple)
     return random.getstate(), bytes(state[1]), state[2]
 
 
 def _stilled(torch: Any) -> Any:
-    """A mode in which dropouts let everything through, and other draws are one number."""
+    """A mode in which dropout keeps everything, and other random ops return one number."""
     aten = torch.ops.aten
 
     def filled(number: float) -> Any:

@@ -1,4 +1,4 @@
-"""Trainers: a model at work in the arena that was planned for it."""
+"""Trainers: a model that trains in its planned arena."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TOGETHER: Dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "max
 
 
 class Report:
-    """A plan, and the losses of a run inside it; in a notebook, a page of both."""
+    """A plan, and the losses of a run with it; in a notebook, a page of both."""
 
     def __init__(self, page: str, text: str) -> None:
         self.page = page
@@ -46,7 +46,7 @@ class Report:
 
 
 class Input(NamedTuple):
-    """What an array that is given to a step has to be."""
+    """The type and shape of an array for a step."""
 
     dtype: str
     """The type of its elements: "f32", "i32", ..."""
@@ -55,7 +55,7 @@ class Input(NamedTuple):
 
 
 class LoadedWeights(NamedTuple):
-    """What became of a file's tensors and of a model's params."""
+    """The mapping between a file's tensors and a model's params."""
 
     loaded: int
     """Params that the file had."""
@@ -66,14 +66,15 @@ class LoadedWeights(NamedTuple):
 
 
 def _examples(array: Any, name: str) -> Any:
-    """What may be fed as `name`, as an array of NumPy's to be cut along its first axis."""
+    """Checks an array for `name`, and returns it as a NumPy array to be sliced along its first
+    axis."""
     _core.check_array(array, name)
     has_buffer = hasattr(array, "__array__") or not hasattr(array, "__dlpack__")
     return np.asarray(array) if has_buffer else np.from_dlpack(array)
 
 
 def _part(array: Any, axis: int, start: int, batch: int) -> Any:
-    """`batch` examples along an axis, the last one again where there are fewer."""
+    """`batch` examples along an axis, padded with the last one."""
     if axis == 0 and start + batch <= len(array):
         return array[start:start + batch]  # where it lies
     at = np.minimum(np.arange(start, start + batch), array.shape[axis] - 1)
@@ -81,7 +82,7 @@ def _part(array: Any, axis: int, start: int, batch: int) -> Any:
 
 
 def _expect_f32(rate: float) -> None:
-    """Raises InvalidArgument for a learning rate that is none in f32, in which steps take it."""
+    """Raises InvalidArgument for a learning rate that f32, the type of a step's, cannot hold."""
     with np.errstate(over="ignore", under="ignore"):
         rounded = float(np.float32(rate))
     if not math.isfinite(rounded):
@@ -91,8 +92,8 @@ def _expect_f32(rate: float) -> None:
 
 
 def _joined(parts: List[Any], axis: int, runs: int, count: int, batch: int) -> Any:
-    """The slices of `count` examples along an axis, which all examples take `runs` times after
-    each other, from those of batches."""
+    """Joins the outputs of batches to those of `count` examples along an axis, which all examples
+    take `runs` times in turn."""
     dims = parts[0].shape
     rows = dims[axis] // (runs * batch)  # of an example
     each = [p.reshape(*dims[:axis], runs, rows * batch, *dims[axis + 1:]) for p in parts]
@@ -110,17 +111,17 @@ class Trainer:
     The arguments are those of ``stowage.plan``, and
 
     - `device`: "cpu", "cuda", or "auto", a GPU where one works;
-    - `lr`: the learning rate, or a ``Schedule`` of it, else the optimizer's own where that has
-      one, the model's, or the optimizer's usual one; the attribute may be set between steps;
-    - `seed`: of initial values, dropout and whatever else is drawn.
+    - `lr`: the learning rate, or a ``Schedule`` of it; the default is that of the torch.optim
+      object, the model's, or the optimizer's usual one; the attribute may be set between steps;
+    - `seed`: of initial values, dropout and all other random numbers.
 
-    Of an `optimizer` that is an object of torch.optim each step takes the rate as it is then, so
-    that torch's schedulers work on it as they do in torch, where ``scheduler.step()`` is called
-    after ``trainer.step``; its states are what training begins with. `to_torch` gives them back.
+    If `optimizer` is an object of torch.optim, each step reads its current rate, so that torch's
+    schedulers work as in torch, with ``scheduler.step()`` called after ``trainer.step``; training
+    starts from its states. `to_torch` copies them back.
 
-    The arena is taken here, once, and nothing more: steps allocate nothing of the
-    library's. Several threads may share a trainer, and take turns; other threads of
-    Python's run during a step. A trainer is not to be used in a forked child.
+    The arena is allocated here, once: the library allocates nothing in steps. Several threads may
+    share a trainer, and take turns; a step releases the GIL. A trainer must not be used in a forked
+    child.
     """
 
     @takes_former_names
@@ -185,14 +186,13 @@ class Trainer:
 
     @property
     def plan(self) -> Plan:
-        """What was planned."""
+        """The plan."""
         return self._plan
 
     @property
     def lr(self) -> float:
-        """The learning rate of the next step. What is set, a number or a ``Schedule``, is for
-        all steps that begin afterwards; where an object of torch.optim is the optimizer, it is
-        set there."""
+        """The learning rate of the next step. A value that is set, a number or a ``Schedule``,
+        applies to all later steps; if the optimizer is an object of torch.optim, set it there."""
         return self._core.rate() if self._followed is None else self._followed.rate()
 
     @lr.setter
@@ -213,35 +213,35 @@ class Trainer:
 
     @property
     def steps(self) -> int:
-        """Steps that were made, those before a resumed checkpoint included."""
+        """The number of steps taken, including those before a resumed checkpoint."""
         return self._core.steps()
 
     @property
     def inputs(self) -> Dict[str, Input]:
-        """The arrays that a step takes, in their order: of each, by its name, the type of
-        its elements and its shape."""
+        """The arrays that a step takes, in order: the element type and the shape of each, by its
+        name."""
         return {name: Input(dtype, shape) for name, dtype, shape in
                 self._core.inputs_of("train")}
 
     @property
     def arena_bytes(self) -> int:
-        """The bytes that were taken."""
+        """The allocated bytes."""
         return self._core.arena_bytes()
 
     @property
     def device(self) -> str:
-        """What it works on: "cpu", or "cuda" and what there is to know of the GPU."""
+        """The device: "cpu", or "cuda" and details of the GPU."""
         return self._core.device()
 
     def step(self, *inputs: Any, **named: Any) -> float:
-        """One training step; its loss, which was of the params before it.
+        """Runs one training step; returns its loss, computed with the params before the update.
 
-        An array for each of `inputs`, in their order or by name: NumPy's, or whatever has
-        a __dlpack__ in the host's memory, as a tensor of torch; of the input's type and
-        shape, its elements row by row. Each is copied once, into the arena.
+        Takes an array for each of `inputs`, in order or by name: NumPy's, or any with __dlpack__ in
+        host memory, such as a torch tensor; of the input's type and shape, in C order. Each is
+        copied once, into the arena.
 
-        Raises WrongDType or InvalidArgument for an array that does not fit, with which
-        nothing has changed, and InvalidArgument for a label out of range.
+        Raises WrongDType or InvalidArgument for an array that does not fit, with nothing changed,
+        and InvalidArgument for a label out of range.
         """
         return self._step(*inputs, **named)
 
@@ -253,15 +253,13 @@ class Trainer:
         return loss
 
     def evaluate(self, *inputs: Any, **named: Any) -> Dict[str, Any]:
-        """The outputs of the model, by name, for any number of examples: for a model of an
-        ONNX file what the file has, such as logits; for one of Stowage's its loss and,
-        of a classifier, predictions.
+        """The outputs of the model, by name, for any number of examples: for an ONNX file its
+        outputs, such as logits; for a built-in model its loss and, for a classifier, predictions.
 
-        Inputs are as for `step`, in their order or by name, of as many examples as there are,
-        and are taken as many at a time as the plan holds; those without examples, such as
-        a table that all share, are given as for `step`. A sum or mean over all is made of whole
-        batches. What is neither, such as a mean over a mask, is of as many examples as are taken
-        at once, and refused for others.
+        Inputs are as for `step`, in order or by name, with any number of examples, and are
+        processed in batches of the plan's size; inputs without a batch axis, such as a shared
+        table, are as for `step`. A sum or mean over all is combined from whole batches. Other
+        outputs, such as a mean over a mask, need exactly one batch, and are refused otherwise.
         """
         batch = self._core.evaluation_batch()
         if batch == 0:
@@ -316,7 +314,7 @@ class Trainer:
         return self._joins[is_partial]
 
     def _count_of(self, arrays: List[Any], axes: List[int], batch: int) -> int:
-        """The examples of inputs whose examples are along these axes. Raises InvalidArgument."""
+        """The number of examples of inputs with these batch axes. Raises InvalidArgument."""
         wanted = self._core.inputs_of("evaluate")
         counts: Set[Optional[int]] = set()
         for array, axis, (name, _, shape) in zip(arrays, axes, wanted):
@@ -339,15 +337,14 @@ class Trainer:
         return count
 
     def state_dict(self) -> Dict[str, Any]:
-        """Copies of the model's params and of what its batch norms follow, by name.
-        Those of bf16 are widened to float32. The optimizer's states are not among them;
-        `save` keeps all."""
+        """Copies of the model's params and of its batch norms' running statistics, by name. bf16 is
+        converted to float32. The optimizer's states are not included; `save` stores everything."""
         return {name: self._core.read(name) for name in self._core.weights()}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        """Takes params by name: arrays as for `step`, or of float32 for those of bf16, which
-        they are rounded to. Where it is `strict`, each that the model has must be given, and
-        no other. Raises InvalidArgument, and WrongDType, with nothing changed."""
+        """Loads params by name: arrays as for `step`, or of float32 for those of bf16, rounded. If
+        `strict`, all params of the model must be given, and no others. Raises InvalidArgument, and
+        WrongDType, with nothing changed."""
         names = set(self._core.weights())
         missing, unknown = sorted(names - set(state)), sorted(set(state) - names)
         if strict and (missing or unknown):
@@ -357,10 +354,10 @@ class Trainer:
         self._core.write({name: state[name] for name in names & set(state)})
 
     def view(self, name: str) -> Any:
-        """A param or state where it lies in the arena, as an array of NumPy's: nothing is
-        copied, and what is written to it, the next step reads. While there is such a
-        view, the trainer cannot be closed (BufferError). Not to be looked at during a
-        step of another thread. Raises Unsupported on a GPU, and for bf16."""
+        """A param or state in the arena, as a NumPy array: nothing is copied, and the next step
+        reads what is written to it. While such a view exists, the trainer cannot be closed
+        (BufferError). Must not be read during a step of another thread. Raises Unsupported on a
+        GPU, and for bf16."""
         return np.asarray(self._core.view(name))
 
     def read(self, name: str) -> Any:
@@ -369,13 +366,13 @@ class Trainer:
         return self._core.read(name)
 
     def save(self, path: Path) -> None:
-        """Writes a checkpoint of params, states and the step, of safetensors' layout. The
-        file is replaced whole, or stays as it was. Raises NotFinite where a param is NaN
-        or infinite, and FileError."""
+        """Writes a checkpoint of params, states and the step, in the layout of safetensors. The
+        file is replaced atomically. Raises NotFinite if a param is NaN or infinite, and
+        FileError."""
         self._core.save(os.fspath(path))
 
     def resume(self, path: Path) -> int:
-        """Goes on from a checkpoint, bit for bit; its step. Raises InvalidArgument, with
+        """Resumes from a checkpoint, bit for bit; returns its step. Raises InvalidArgument, with
         nothing changed, for a file of another model or optimizer, or a damaged one."""
         return self._core.resume(os.fspath(path))
 
@@ -388,35 +385,34 @@ class Trainer:
         allow_missing: Sequence[str] = (),
         allow_unused: Sequence[str] = (),
     ) -> LoadedWeights:
-        """Takes params by name from a file of another program's, safetensors or NPZ; the
-        optimizer's states stay as they are. Elements of any float type are cast. What is
-        called or stored otherwise there, rules say, in turn: `rename` {"h.*": "layer.*"} what
-        is called after the left side there, by the right side here; `transpose` which
-        matrices, by their names here, lie the other way round there. Params that match
-        `allow_missing` need not be in the file, nor need all of its tensors be taken that
-        match `allow_unused`.
+        """Loads params by name from another program's file, safetensors or NPZ; the optimizer's
+        states do not change. Elements of any float type are cast. Rules describe other names and
+        layouts, in turn: `rename` {"h.*": "layer.*"} maps names there to names here; `transpose`
+        lists matrices, by their names here, that are transposed there. Params that match
+        `allow_missing` may be missing in the file; its tensors that match `allow_unused` may stay
+        unused.
 
-        Raises NotFound, FileError, and InvalidArgument where names, types or shapes do not
-        fit, with nothing changed; NotFinite for NaN or infinity, after which those that the
-        file has are without values, until they are loaded anew."""
+        Raises NotFound, FileError, and InvalidArgument if names, types or shapes do not fit, with
+        nothing changed; NotFinite for NaN or infinity, after which the params in the file have no
+        values until they are loaded again."""
         return LoadedWeights(*self._core.load_weights(
             os.fspath(path), list((rename or {}).items()), transpose, allow_missing,
             allow_unused))
 
     def save_weights(self, path: Path) -> None:
-        """Writes the model's params alone for other programs: as safetensors, or as NPZ where
-        `path` ends in .npz, which has no bf16."""
+        """Writes only the model's params, for other programs: as safetensors, or as NPZ if `path`
+        ends in .npz, which does not support bf16."""
         self._core.save_weights(os.fspath(path))
 
     def to_onnx(self) -> bytes:
-        """The ONNX file that the model came from, with its weights as they are now."""
+        """The model's ONNX file with the current weights."""
         return self._core.to_onnx()
 
     def to_torch(self, module: Any, optimizer: Any = None) -> Any:
-        """Gives a torch module that ``from_torch`` exported the weights as they are now,
-        by name; returns it. An `optimizer`, an object of torch.optim of the module's params,
-        gets the states and the number of steps, so that torch goes on where the trainer is.
-        Raises InvalidArgument where names or optimizers differ."""
+        """Copies the current weights, by name, into a torch module that ``from_torch`` exported;
+        returns it. An `optimizer`, an object of torch.optim over the module's params, gets the
+        states and the number of steps, so that torch can continue the training. Raises
+        InvalidArgument if names or optimizers differ."""
         from stowage._torch import give_weights
 
         give_weights(module, self.state_dict())
@@ -426,17 +422,17 @@ class Trainer:
         return module
 
     def report(self, losses: Sequence[float] = ()) -> Report:
-        """The plan, with the losses of the steps so far, if these are given."""
+        """The plan, with the losses of the steps so far, if given."""
         return Report(self._plan.to_html(losses), str(self._plan))
 
     def close(self) -> None:
-        """Gives back the arena. Raises BufferError while there are views of it; anything
-        but this raises Closed afterwards."""
+        """Frees the arena. Raises BufferError while there are views of it; all other methods raise
+        Closed afterwards."""
         self._core.close()
 
     @property
     def closed(self) -> bool:
-        """Whether the arena has been given back."""
+        """True once the arena is freed."""
         return self._core.is_closed()
 
     def __enter__(self) -> "Trainer":

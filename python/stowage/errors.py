@@ -1,7 +1,6 @@
-"""What Stowage raises: one class for each kind of error, with the library's message.
+"""Exceptions of Stowage: one class for each kind of error, with the library's message.
 
-Every class is also the built-in one that says the same, so that code which knows nothing
-of Stowage catches what it expects:
+Every class also derives from the matching built-in exception, so that generic code can catch it:
 
     try:
         plan = stowage.plan("gpt-nano", budget="1MB")
@@ -11,7 +10,7 @@ of Stowage catches what it expects:
 
 
 class StowageError(Exception):
-    """Any error of Stowage's."""
+    """Base class of Stowage's errors."""
 
 
 class InvalidArgument(StowageError, ValueError):
@@ -19,7 +18,7 @@ class InvalidArgument(StowageError, ValueError):
 
 
 class WrongDType(InvalidArgument, TypeError):
-    """An array has elements of another type than is wanted."""
+    """An array has the wrong element type."""
 
 
 class Closed(InvalidArgument):
@@ -31,19 +30,19 @@ class BudgetTooSmall(StowageError, MemoryError):
 
 
 class Unsupported(StowageError, NotImplementedError):
-    """Well-formed, but this build or device cannot do it."""
+    """This build or device does not support a valid request."""
 
 
 class NotFound(StowageError, LookupError):
-    """There is no such name, model or file."""
+    """An unknown name, model or file."""
 
 
 class DeviceError(StowageError, RuntimeError):
-    """There is no such device, or it failed."""
+    """The device does not exist, or failed."""
 
 
 class Forked(StowageError, RuntimeError):
-    """The trainer is of a process that this one was forked from."""
+    """The trainer belongs to the parent process of a fork."""
 
 
 class FileError(StowageError, OSError):
@@ -51,4 +50,4 @@ class FileError(StowageError, OSError):
 
 
 class NotFinite(StowageError, ArithmeticError):
-    """Training has made NaN or infinity."""
+    """Training computed NaN or infinity."""
