@@ -1,18 +1,20 @@
 #ifndef STOWAGE_IR_ATTENTION_OPERANDS_H_
 #define STOWAGE_IR_ATTENTION_OPERANDS_H_
 
-// Which operands of `attention` and its gradients are the bias and the key lengths.
-// Both may be left out. They stand in this order behind the operands that there
-// always are, and a bias is known by its type: it is of floats, lengths never are.
+// Which operands of `attention` and its gradients are the bias, the key lengths and the
+// segments. All may be left out. They stand in this order behind the operands that there
+// always are, and are known by their types: a bias is of floats, key lengths have an axis,
+// segments three.
 //
 //   const AttentionOptionals at = OptionalsBehind(
 //       kAttentionOperands, launch.inputs.size(),
-//       [&](size_t i) { return launch.inputs[i].dtype(); });
+//       [&](size_t i) -> const TensorType& { return launch.inputs[i].type; });
 //   if (at.bias != 0) Read(launch.inputs[at.bias]);
 
 #include <cstddef>
 
 #include "ir/dtype.h"
+#include "ir/shape.h"
 
 namespace stowage {
 
@@ -24,17 +26,22 @@ inline constexpr size_t kAttentionGradOperands = 6;
 struct AttentionOptionals {
   size_t bias = 0;
   size_t key_lengths = 0;
+  size_t segments = 0;
 };
 
-/// Of `count` operands, of which the first `always` are there in any case;
-/// dtype_of(i) is the element type of one.
-template <typename DTypeOf>
+inline constexpr int kSegmentsRank = 3;  // (B, 2, T)
+
+/// Of `count` operands, of which the first `always` are there in any case; type_of(i) is
+/// the type of one.
+template <typename TypeOf>
 AttentionOptionals OptionalsBehind(size_t always, size_t count,
-                                   DTypeOf&& dtype_of) {
+                                   TypeOf&& type_of) {
   AttentionOptionals at;
   size_t next = always;
-  if (next < count && IsFloat(dtype_of(next))) at.bias = next++;
-  if (next < count) at.key_lengths = next;
+  if (next < count && IsFloat(type_of(next).dtype)) at.bias = next++;
+  if (next == count) return at;
+  const bool is_segments = type_of(next).shape.rank() == kSegmentsRank;
+  (is_segments ? at.segments : at.key_lengths) = next;
   return at;
 }
 

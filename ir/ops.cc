@@ -573,8 +573,9 @@ std::vector<Value> WithOptional(std::vector<Value> inputs, Value last) {
 
 std::vector<Value> AttentionOperands(std::vector<Value> inputs,
                                      const AttentionOptions& options) {
-  return WithOptional(WithOptional(std::move(inputs), options.bias),
-                      options.key_lengths);
+  inputs = WithOptional(std::move(inputs), options.bias);
+  inputs = WithOptional(std::move(inputs), options.key_lengths);
+  return WithOptional(std::move(inputs), options.segments);
 }
 
 Attrs AttentionAttrs(Value q, const AttentionOptions& options) {

@@ -350,6 +350,11 @@ struct AttentionOptions {
   /// read, whatever they hold, and get a gradient of zeros. Where a query stands
   /// does not change; one that is left without a key gives zeros.
   Value key_lengths = {};
+  /// i32 (B, 2, T), of as many keys as queries, or Value(): the first position of the
+  /// segment that each position is in, and the one behind its last. Segments lie side by
+  /// side, and a query reads keys of its own alone: several texts in one row do not see
+  /// each other. Error: key lengths beside it.
+  Value segments = {};
   /// Of q's type, or Value(): added to scale q k^T, before the mask. (B, H, T, S),
   /// each of the first three 1 where it is the same for all: (1, H, 1, S) for ALiBi,
   /// (1, H, T, S) for relative positions, (B, 1, 1, S) for padding. -inf keeps a

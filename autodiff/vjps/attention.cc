@@ -13,13 +13,18 @@ constinit const Vjp AttentionVjp = Differentiable([](VjpContext& v) {
   AttentionOptions options = {.scale = v.attrs().Float("scale"),
                               .causal = v.attrs().Int("causal") == 1,
                               .window = v.attrs().Int("window")};
-  const AttentionOptionals at = OptionalsBehind(
-      kAttentionOperands, static_cast<size_t>(v.num_inputs()),
-      [&](size_t i) { return v.input_type(static_cast<int>(i)).dtype; });
+  const AttentionOptionals at =
+      OptionalsBehind(kAttentionOperands, static_cast<size_t>(v.num_inputs()),
+                      [&](size_t i) -> const TensorType& {
+                        return v.input_type(static_cast<int>(i));
+                      });
   const int bias = static_cast<int>(at.bias);
   if (at.bias != 0) options.bias = v.input(bias);
   if (at.key_lengths != 0) {
     options.key_lengths = v.input(static_cast<int>(at.key_lengths));
+  }
+  if (at.segments != 0) {
+    options.segments = v.input(static_cast<int>(at.segments));
   }
   if (v.needs(0) || v.needs(1) || v.needs(2)) {
     const AttentionGrads grads =

@@ -69,21 +69,39 @@ struct Range {
   int64_t count() const { return std::max<int64_t>(0, end - begin); }
 };
 
-// What the queries of one batch entry read: keys below `keys`, within the band.
+// The segments of one batch entry: where that of each position begins and ends; null where
+// there are none.
+struct Segments {
+  const int32_t* begins = nullptr;
+  const int32_t* ends = nullptr;
+
+  // What positions [first, end) and others of their segments have of `range`.
+  Range Within(Range range, int64_t first, int64_t end) const {
+    if (begins == nullptr || end <= first) return range;
+    return {std::max<int64_t>(range.begin, begins[first]),
+            std::min<int64_t>(range.end, ends[end - 1])};
+  }
+};
+
+// What the queries of one batch entry read: keys below `keys`, within the band and of
+// their segments.
 struct Reads {
   int64_t queries, keys;
   AttentionBand band;
+  Segments segments = {};
 
   // Of the keys, those that one of `these` queries reads, and of the queries
   // those that read one of `these` keys. Nothing that a range has is left out of
   // its hull: the first query reads the first keys, the last the last.
   Range Keys(Range these) const {
-    return {std::max<int64_t>(0, these.begin + band.low),
-            std::min(keys, these.end + band.high)};
+    return segments.Within({std::max<int64_t>(0, these.begin + band.low),
+                            std::min(keys, these.end + band.high)},
+                           these.begin, these.end);
   }
   Range Queries(Range these) const {
-    return {std::max<int64_t>(0, these.begin - band.high),
-            std::min(queries, these.end - band.low)};
+    return segments.Within({std::max<int64_t>(0, these.begin - band.high),
+                            std::min(queries, these.end - band.low)},
+                           these.begin, these.end);
   }
 };
 
@@ -92,18 +110,24 @@ struct Tile {
   int64_t query, queries;
   int64_t key, keys;
   AttentionBand band;
+  Segments segments = {};
 
   // Columns of the tile that its rows [row, row + rows) see, at least one of
   // them; rows that its columns are seen by.
   Range Columns(int64_t row, int64_t rows) const {
-    const int64_t first = query + row - key;
-    return {std::clamp<int64_t>(first + band.low, 0, keys),
-            std::clamp<int64_t>(first + rows + band.high, 0, keys)};
+    const int64_t first = query + row;
+    const Range read = segments.Within(
+        {first + band.low, first + rows + band.high}, first, first + rows);
+    return {std::clamp<int64_t>(read.begin - key, 0, keys),
+            std::clamp<int64_t>(read.end - key, 0, keys)};
   }
   Range Rows(int64_t column, int64_t columns) const {
-    const int64_t first = key + column - query;
-    return {std::clamp<int64_t>(first - band.high, 0, queries),
-            std::clamp<int64_t>(first + columns - band.low, 0, queries)};
+    const int64_t first = key + column;
+    const Range readers =
+        segments.Within({first - band.high, first + columns - band.low}, first,
+                        first + columns);
+    return {std::clamp<int64_t>(readers.begin - query, 0, queries),
+            std::clamp<int64_t>(readers.end - query, 0, queries)};
   }
   // Of the first row that sees least to the right and the last that sees least
   // to the left: whether all see all.
@@ -255,12 +279,18 @@ constexpr int64_t GradScratch(int64_t depth) {
 
 // Behind the operands that there always are.
 AttentionOptionals Optionals(const Launch& launch, size_t always) {
-  return OptionalsBehind(always, launch.inputs.size(),
-                         [&](size_t i) { return launch.inputs[i].dtype(); });
+  return OptionalsBehind(
+      always, launch.inputs.size(),
+      [&](size_t i) -> const TensorType& { return launch.inputs[i].type; });
 }
 // Or null.
 const int32_t* KeyLengths(const Launch& launch, size_t always) {
   const size_t i = Optionals(launch, always).key_lengths;
+  return i == 0 ? nullptr : launch.inputs[i].as<const int32_t>();
+}
+// Those of every batch entry, one after the other; null where there are none.
+const int32_t* AllSegments(const Launch& launch, size_t always) {
+  const size_t i = Optionals(launch, always).segments;
   return i == 0 ? nullptr : launch.inputs[i].as<const int32_t>();
 }
 const TensorView* Bias(const Launch& launch, size_t always) {
@@ -275,12 +305,33 @@ Rows<const T> BiasHeadOrNone(const TensorView* bias, int64_t batch,
   return BiasHead<const T>(*bias, batch, head);
 }
 
-// What the queries of an operand q read of the keys of k.
-Reads AllReads(const Launch& launch) {
-  const Shape& q = launch.inputs[0].shape();
-  const Shape& k = launch.inputs[1].shape();
-  return {q[1], k[1], BandOf(q, k, *launch.attrs)};
-}
+// What the queries of an operand q read of the keys of k, as far as that is the same for
+// all batch entries; and what those of one read.
+class AllReads : public Reads {
+ public:
+  AllReads(const Launch& launch, size_t always)
+      : AllReads(launch.inputs[0].shape(), launch.inputs[1].shape(),
+                 *launch.attrs) {
+    lengths_ = KeyLengths(launch, always);
+    all_segments_ = AllSegments(launch, always);
+  }
+  Reads Of(int64_t batch) const {
+    Reads reads = *this;
+    if (lengths_ != nullptr) reads.keys = lengths_[batch];
+    if (all_segments_ != nullptr) {
+      const int32_t* begins = all_segments_ + 2 * batch * queries;
+      reads.segments = {begins, begins + queries};
+    }
+    return reads;
+  }
+
+ private:
+  AllReads(const Shape& q, const Shape& k, const Attrs& attrs)
+      : Reads{q[1], k[1], BandOf(q, k, attrs)} {}
+
+  const int32_t* lengths_ = nullptr;
+  const int32_t* all_segments_ = nullptr;
+};
 
 template <typename T>
 void RunForward(const Launch& launch, ThreadPool& pool) {
@@ -288,9 +339,8 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
   const TensorView& k = launch.inputs[1];
   const TensorView& v = launch.inputs[2];
   const TensorView& o = launch.outputs[0];
-  const int32_t* lengths = KeyLengths(launch, kAttentionOperands);
   const TensorView* all_bias = Bias(launch, kAttentionOperands);
-  const Reads all_reads = AllReads(launch);
+  const AllReads all_reads(launch, kAttentionOperands);
   const int64_t length = q.shape()[1];
   const int64_t heads = q.shape()[2];
   const int64_t depth = q.shape()[3];
@@ -312,10 +362,10 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
                 thread * ForwardScratch(depth);
     T* weights = keys_t + depth * kTile;
 
-    Reads reads = all_reads;
-    if (lengths != nullptr) reads.keys = lengths[batch];
+    const Reads reads = all_reads.Of(batch);
     Tile tile;
     tile.band = reads.band;
+    tile.segments = reads.segments;
     tile.query = task % tiles * kTile;
     tile.queries = std::min(kTile, length - tile.query);
     const Range these = {tile.query, tile.query + tile.queries};
@@ -457,9 +507,8 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
   const TensorView& dv_all = gradients[2];
   const TensorView& q = launch.inputs[0];
   const TensorView& k = launch.inputs[1];
-  const int32_t* lengths = KeyLengths(launch, kAttentionGradOperands);
   const TensorView* bias = Bias(launch, kAttentionGradOperands);
-  const Reads all_reads = AllReads(launch);
+  const AllReads all_reads(launch, kAttentionGradOperands);
   const int64_t length = q.shape()[1];
   const int64_t heads = q.shape()[2];
   const int64_t depth = q.shape()[3];
@@ -480,13 +529,13 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
     T* weights = values_t + depth * kTile;
     T* d_weights = weights + kTile * kTile;
 
-    Reads reads = all_reads;
-    if (lengths != nullptr) reads.keys = lengths[batch];
+    const Reads reads = all_reads.Of(batch);
     const Range unread = {reads.keys, all_reads.keys};
     Clear<T>(unread, depth, dk);
     Clear<T>(unread, depth, dv);
     Tile tile;
     tile.band = reads.band;
+    tile.segments = reads.segments;
     // Tiles of queries, each with the first tile of keys that it reads.
     const auto of_queries = [&](int64_t query) {
       return Range{query, std::min(query + kTile, length)};
@@ -548,9 +597,8 @@ void RunBiasGrad(const Launch& launch, ThreadPool& pool) {
   const TensorView& q = launch.inputs[0];
   const TensorView& k = launch.inputs[1];
   const TensorView& d_bias = launch.outputs[0];
-  const int32_t* lengths = KeyLengths(launch, kAttentionGradOperands);
   const TensorView* bias = Bias(launch, kAttentionGradOperands);
-  const Reads all_reads = AllReads(launch);
+  const AllReads all_reads(launch, kAttentionGradOperands);
   const int64_t depth = q.shape()[3];
   const int64_t heads_per_key = q.shape()[2] / k.shape()[2];
   const T scale = static_cast<T>(launch.attrs->Float("scale"));
@@ -584,8 +632,8 @@ void RunBiasGrad(const Launch& launch, ThreadPool& pool) {
     const Range batches = sharing(0, d_batch, q.shape()[0]);
     const Range heads = sharing(1, d_head, q.shape()[2]);
     for (int64_t batch = batches.begin; batch < batches.end; ++batch) {
-      Reads reads = all_reads;
-      if (lengths != nullptr) reads.keys = lengths[batch];
+      const Reads reads = all_reads.Of(batch);
+      tile.segments = reads.segments;
       tile.keys = std::min(kTile, reads.keys - tile.key);
       if (tile.keys <= 0) continue;
       const Range readers = reads.Queries({tile.key, tile.key + tile.keys});
@@ -622,8 +670,26 @@ void RunBiasGrad(const Launch& launch, ThreadPool& pool) {
   });
 }
 
-// Whether every key length is one.
+// Whether segments lie side by side and cover all positions.
+bool AreSegments(const int32_t* begins, const int32_t* ends, int64_t length) {
+  for (int64_t first = 0; first < length; first = ends[first]) {
+    const int64_t end = ends[first];
+    if (begins[first] != first || end <= first || end > length) return false;
+    for (int64_t i = first + 1; i < end; ++i) {
+      if (begins[i] != first || ends[i] != end) return false;
+    }
+  }
+  return true;
+}
+
+// Whether every key length is one, and all segments are.
 bool LengthsInRange(const Launch& launch, size_t always) {
+  const Shape& q = launch.inputs[0].shape();
+  if (const int32_t* segments = AllSegments(launch, always)) {
+    for (int64_t batch = 0; batch < q[0]; ++batch, segments += 2 * q[1]) {
+      if (!AreSegments(segments, segments + q[1], q[1])) return false;
+    }
+  }
   const int32_t* lengths = KeyLengths(launch, always);
   if (lengths == nullptr) return true;
   const int64_t keys = launch.inputs[1].shape()[1];

@@ -71,12 +71,12 @@ bool IsPacked(const AttentionOperand& x, const Shape& shape, DType dtype) {
 }
 
 // `always` is how many operands there are in any case.
-AttentionParams CommonParams(const Launch& launch, size_t always,
-                             const Queue& queue) {
+SimtAttentionParams CommonParams(const Launch& launch, size_t always,
+                                 const Queue& queue) {
   const TensorView& q = launch.inputs[0];
   const TensorView& k = launch.inputs[1];
   const TensorView& v = launch.inputs[2];
-  AttentionParams p;
+  SimtAttentionParams p;
   p.q = Operand(q);
   p.k = Operand(k);
   p.v = Operand(v);
@@ -90,12 +90,16 @@ AttentionParams CommonParams(const Launch& launch, size_t always,
   p.low = static_cast<int>(band.low);
   p.high = static_cast<int>(band.high);
   p.scale = static_cast<float>(launch.attrs->Float("scale"));
-  const AttentionOptionals at =
-      OptionalsBehind(always, launch.inputs.size(),
-                      [&](size_t i) { return launch.inputs[i].dtype(); });
+  const AttentionOptionals at = OptionalsBehind(
+      always, launch.inputs.size(),
+      [&](size_t i) -> const TensorType& { return launch.inputs[i].type; });
   if (at.bias != 0) p.bias = BiasOperand(launch.inputs[at.bias]);
   if (at.key_lengths != 0) {
     p.key_lengths = launch.inputs[at.key_lengths].as<const int32_t>();
+    p.fault = queue.fault();
+  }
+  if (at.segments != 0) {
+    p.segments = launch.inputs[at.segments].as<const int32_t>();
     p.fault = queue.fault();
   }
   p.packed = p.depth * SizeOf(q.dtype()) % 16 == 0 &&
@@ -105,24 +109,25 @@ AttentionParams CommonParams(const Launch& launch, size_t always,
   return p;
 }
 
-bool OnTensorCores(const Launch& launch, const AttentionParams& p) {
+bool OnTensorCores(const Launch& launch, const SimtAttentionParams& p) {
   return SizeOf(launch.inputs[0].dtype()) == 2 && p.depth <= kTensorDepth &&
-         p.bias.data == nullptr;
+         p.bias.data == nullptr && p.segments == nullptr;
 }
 
 // Whose rows tensor maps tell of. That no step is 0 is what `accepts` of the op says.
-bool OnWarpgroups(const Launch& launch, const AttentionParams& p) {
+bool OnWarpgroups(const Launch& launch, const SimtAttentionParams& p) {
   return OnTensorCores(launch, p) && p.packed != 0;
 }
 
-bool TakesFive(const Launch& launch, const AttentionParams& p) {
-  return TakesFiveProducts(launch.inputs[0].dtype(), p);
+bool TakesFive(const Launch& launch, const SimtAttentionParams& p) {
+  return p.segments == nullptr &&
+         TakesFiveProducts(launch.inputs[0].dtype(), p);
 }
 
 // Who enqueues a pass in a way, and what that takes.
 struct TensorPass {
   AttentionAlgorithm way;
-  bool (*takes)(const Launch&, const AttentionParams&);
+  bool (*takes)(const Launch&, const SimtAttentionParams&);
   void (*enqueue)(DType, const AttentionParams&, Queue&);
 };
 constexpr TensorPass kForward[] = {
@@ -140,7 +145,7 @@ constexpr TensorPass kGrad[] = {
 // Enqueues the launch in the way that the queue chooses. False: none takes it.
 bool EnqueueOnTensorCores(const Launch& launch,
                           std::span<const TensorPass> passes,
-                          const AttentionParams& p, Queue& queue) {
+                          const SimtAttentionParams& p, Queue& queue) {
   AttentionAlgorithms ways;
   for (const TensorPass& pass : passes) {
     if (pass.takes(launch, p)) ways.Add(pass.way);
@@ -155,7 +160,7 @@ bool EnqueueOnTensorCores(const Launch& launch,
 
 void EnqueueAttention(const Launch& launch, Queue& queue) {
   const TensorView& q = launch.inputs[0];
-  AttentionParams p = CommonParams(launch, kAttentionOperands, queue);
+  SimtAttentionParams p = CommonParams(launch, kAttentionOperands, queue);
   p.out[0] = launch.outputs[0].data;
   p.out_row[0] = q.shape()[2] * q.shape()[3];
   p.log_sum_exp = launch.outputs[1].as<float>();
@@ -182,10 +187,10 @@ void SetResults(const Launch& launch, AttentionParams* p) {
 }
 
 // What gradients are given; o . d_o is enqueued.
-AttentionParams GradParams(const Launch& launch, Queue& queue) {
+SimtAttentionParams GradParams(const Launch& launch, Queue& queue) {
   const TensorView& q = launch.inputs[0];
   const TensorView& d_o = launch.inputs[5];
-  AttentionParams p = CommonParams(launch, kAttentionGradOperands, queue);
+  SimtAttentionParams p = CommonParams(launch, kAttentionGradOperands, queue);
   p.o = Operand(launch.inputs[3]);
   p.d_o = Operand(d_o);
   p.packed = p.packed && IsPacked(p.d_o, d_o.shape(), d_o.dtype());
@@ -202,7 +207,7 @@ AttentionParams GradParams(const Launch& launch, Queue& queue) {
 }
 
 void EnqueueAttentionGrad(const Launch& launch, Queue& queue) {
-  const AttentionParams p = GradParams(launch, queue);
+  const SimtAttentionParams p = GradParams(launch, queue);
   if (EnqueueOnTensorCores(launch, kGrad, p, queue)) return;
   EnqueueSimtAttentionGrad(launch.inputs[0].dtype(), p, queue);
 }

@@ -39,9 +39,14 @@ struct AttentionParams {
   AttentionOperand bias;
 };
 
+/// What the kernels without tensor cores take beside it.
+struct SimtAttentionParams : AttentionParams {
+  const int32_t* segments = nullptr;  // (B, 2, T), or null (ir/ops.h)
+};
+
 /// Of the gradient of the bias, out[0]: the steps, 0 where it is a sum.
 struct AttentionBiasParams {
-  AttentionParams attention;
+  SimtAttentionParams attention;
   int64_t batch = 0, row = 0, head = 0;
 };
 
@@ -146,10 +151,11 @@ bool TakesFiveProducts(DType dtype, const AttentionParams& p);
 /// an entry.
 void EnqueueFiveProductAttentionGrad(DType dtype, const AttentionParams& p,
                                      Queue& queue);
-/// The same in f32, for f32 operands, for those with a bias and for rows of more
-/// elements, up to kSimtDepth.
-void EnqueueSimtAttention(DType dtype, const AttentionParams& p, Queue& queue);
-void EnqueueSimtAttentionGrad(DType dtype, const AttentionParams& p,
+/// The same in f32, for f32 operands, for those with a bias or with segments and for rows
+/// of more elements, up to kSimtDepth.
+void EnqueueSimtAttention(DType dtype, const SimtAttentionParams& p,
+                          Queue& queue);
+void EnqueueSimtAttentionGrad(DType dtype, const SimtAttentionParams& p,
                               Queue& queue);
 void EnqueueSimtAttentionBiasGrad(DType dtype, const AttentionBiasParams& p,
                                   Queue& queue);

@@ -212,6 +212,65 @@ STOWAGE_DEVICE int TilesOf(int length, int rows) {
   return (length + rows - 1) / rows;
 }
 
+// Where the segment of each position of a batch entry begins and ends; null where there are
+// none.
+struct Segments {
+  const int32_t* begins;
+  const int32_t* ends;
+};
+STOWAGE_DEVICE Segments SegmentsOf(const SimtAttentionParams& p, int batch) {
+  if (p.segments == nullptr) return {nullptr, nullptr};
+  const int32_t* begins =
+      p.segments + 2 * static_cast<int64_t>(batch) * p.queries;
+  return {begins, begins + p.queries};
+}
+
+// Reports positions [first, first + rows) whose segments do not lie side by side.
+STOWAGE_DEVICE void CheckSegments(const SimtAttentionParams& p, int batch,
+                                  int first, int rows) {
+  const Segments segments = SegmentsOf(p, batch);
+  const int at = first + ThreadId();
+  if (segments.begins == nullptr || ThreadId() >= rows || at >= p.queries) {
+    return;
+  }
+  const int begin = segments.begins[at], end = segments.ends[at];
+  bool good = begin >= 0 && begin <= at && at < end && end <= p.queries;
+  if (at > 0) {
+    const int last_end = segments.ends[at - 1];
+    good = good &&
+           (begin == at ? last_end == at
+                        : last_end == end && segments.begins[at - 1] == begin);
+  }
+  if (!good) ReportFault(p.fault);
+}
+
+// What positions [first, first + rows) and others of their segments have of a range, from
+// the first of a tile of as many on.
+STOWAGE_DEVICE AttentionRange Within(const SimtAttentionParams& p, int batch,
+                                     AttentionRange range, int first,
+                                     int rows) {
+  const Segments segments = SegmentsOf(p, batch);
+  if (segments.begins == nullptr || range.begin >= range.end) return range;
+  const int last = (first + rows < p.queries ? first + rows : p.queries) - 1;
+  const int begin = segments.begins[first] / rows * rows;
+  const int end = segments.ends[last];
+  return {begin > range.begin ? begin : range.begin,
+          end < range.end ? end : range.end};
+}
+
+// KeysOfQuery, of its segment.
+STOWAGE_DEVICE AttentionReach ReachOf(const SimtAttentionParams& p, int batch,
+                                      int keys, int query, int key) {
+  AttentionReach reach = KeysOfQuery(p, keys, query, key);
+  const Segments segments = SegmentsOf(p, batch);
+  if (segments.begins == nullptr || query >= p.queries) return reach;
+  const int first = segments.begins[query] - key;
+  const int last = segments.ends[query] - 1 - key;
+  if (first > reach.first) reach.first = first;
+  if (last < reach.last) reach.last = last;
+  return reach;
+}
+
 // The bias of a query and of keys from `key` on; of the last query for what is
 // beyond.
 template <typename T>
@@ -223,7 +282,7 @@ STOWAGE_DEVICE const T* BiasAt(const AttentionParams& p, int batch, int head,
 
 template <typename T, int kDepth, bool kBias>
 STOWAGE_KERNEL(kThreads, kBlocks)
-SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
+SimtAttentionForward(STOWAGE_PARAMS(SimtAttentionParams) p) {
   using Its = Tiles<kDepth>;
   constexpr int kRows = Its::kRows;
   float* q_tile = DynamicShared<float>();
@@ -243,8 +302,10 @@ SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
   const T* v = HeadOf<T>(p.v, batch, key_head);
   LoadRows<kDepth>(q_tile, HeadOf<T>(p.q, batch, head), p.q.row, first_query,
                    p.queries, p);
+  CheckSegments(p, batch, first_query, kRows);
   const AttentionRange read =
-      KeysRead(p, KeysOf(p, batch), first_query, kRows, kRows);
+      Within(p, batch, KeysRead(p, KeysOf(p, batch), first_query, kRows, kRows),
+             first_query, kRows);
   Sums<kDepth> o;
   Clear(o);
   float largest[Its::kScoreRows], total[Its::kScoreRows];
@@ -262,8 +323,9 @@ SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
     STOWAGE_UNROLL
     for (int i = 0; i < Its::kScoreRows; ++i) {
       const int row = ScoreRow<kDepth>(i);
-      const AttentionReach reach = KeysOfQuery(
-          p, read.end, first_query + row, first_key + ScoreColumn<kDepth>(0));
+      const AttentionReach reach =
+          ReachOf(p, batch, read.end, first_query + row,
+                  first_key + ScoreColumn<kDepth>(0));
       const T* bias = nullptr;
       if constexpr (kBias) {
         bias = BiasAt<T>(p, batch, head, first_query + row,
@@ -344,7 +406,7 @@ STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
                                   const float* log_sum_exp, const float* delta,
                                   int batch, int head, int first_query,
                                   int first_key, int keys,
-                                  const AttentionParams& p, float* weights,
+                                  const SimtAttentionParams& p, float* weights,
                                   float* d_scores) {
   using Its = Tiles<kDepth>;
   const Scores<kDepth> s = MultiplyRows<kDepth, 2>(q_tile, k_tile);
@@ -352,8 +414,8 @@ STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
   STOWAGE_UNROLL
   for (int i = 0; i < Its::kScoreRows; ++i) {
     const int row = ScoreRow<kDepth>(i);
-    const AttentionReach reach = KeysOfQuery(
-        p, keys, first_query + row, first_key + ScoreColumn<kDepth>(0));
+    const AttentionReach reach = ReachOf(p, batch, keys, first_query + row,
+                                         first_key + ScoreColumn<kDepth>(0));
     const T* bias = nullptr;
     if constexpr (kBias) {
       bias = BiasAt<T>(p, batch, head, first_query + row,
@@ -377,7 +439,7 @@ STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
 
 template <typename T, int kDepth, bool kBias>
 STOWAGE_KERNEL(kThreads, kGradBlocks)
-SimtAttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
+SimtAttentionGradKeys(STOWAGE_PARAMS(SimtAttentionParams) p) {
   using Its = Tiles<kDepth>;
   constexpr int kRows = Its::kRows;
   float* k_tile = DynamicShared<float>();
@@ -395,7 +457,8 @@ SimtAttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
   const int batch = BlockId() / tiles / p.key_heads;
   const int group = p.heads / p.key_heads;
   const int keys = KeysOf(p, batch);
-  const AttentionRange readers = Readers(p, keys, first_key, kRows, kRows);
+  const AttentionRange readers = Within(
+      p, batch, Readers(p, keys, first_key, kRows, kRows), first_key, kRows);
   LoadRows<kDepth>(k_tile, HeadOf<T>(p.k, batch, key_head), p.k.row, first_key,
                    keys, p);
   LoadRows<kDepth>(v_tile, HeadOf<T>(p.v, batch, key_head), p.v.row, first_key,
@@ -434,7 +497,7 @@ SimtAttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
 
 template <typename T, int kDepth, bool kBias>
 STOWAGE_KERNEL(kThreads, kGradBlocks)
-SimtAttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
+SimtAttentionGradQueries(STOWAGE_PARAMS(SimtAttentionParams) p) {
   using Its = Tiles<kDepth>;
   constexpr int kRows = Its::kRows;
   float* q_tile = DynamicShared<float>();
@@ -460,7 +523,8 @@ SimtAttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
                           batch, head, first_query + ThreadId());
   }
   const AttentionRange read =
-      KeysRead(p, KeysOf(p, batch), first_query, kRows, kRows);
+      Within(p, batch, KeysRead(p, KeysOf(p, batch), first_query, kRows, kRows),
+             first_query, kRows);
   Sums<kDepth> dq;
   Clear(dq);
   for (int first_key = read.begin; first_key < read.end; first_key += kRows) {
@@ -489,7 +553,7 @@ STOWAGE_KERNEL(kThreads, kGradBlocks)
 SimtAttentionGradBias(STOWAGE_PARAMS(AttentionBiasParams) d_bias) {
   using Its = Tiles<kDepth>;
   constexpr int kRows = Its::kRows;
-  const AttentionParams& p = d_bias.attention;
+  const SimtAttentionParams& p = d_bias.attention;
   float* q_tile = DynamicShared<float>();
   float* d_o_tile = q_tile + Its::kElements;
   float* k_tile = d_o_tile + Its::kElements;
@@ -517,7 +581,8 @@ SimtAttentionGradBias(STOWAGE_PARAMS(AttentionBiasParams) d_bias) {
   }
   for (int batch = d_batch; batch < end_batch; ++batch) {
     const int keys = KeysOf(p, batch);
-    AttentionRange readers = Readers(p, keys, first_key, kRows, kRows);
+    AttentionRange readers = Within(
+        p, batch, Readers(p, keys, first_key, kRows, kRows), first_key, kRows);
     if (!one_row) {
       if (readers.begin < first_row) readers.begin = first_row;
       if (readers.end > first_row + kRows) readers.end = first_row + kRows;
@@ -589,7 +654,7 @@ constexpr uint32_t SharedBytes(int tiles) {
 }
 
 template <typename T, int kDepth, bool kBias>
-void EnqueueForward(const AttentionParams& p, Queue& queue) {
+void EnqueueForward(const SimtAttentionParams& p, Queue& queue) {
   const uint32_t tiles = BlocksFor(p.queries, Tiles<kDepth>::kRows);
   LaunchKernel(queue, "attention in f32",
                SimtAttentionForward<T, kDepth, kBias>, p,
@@ -598,7 +663,7 @@ void EnqueueForward(const AttentionParams& p, Queue& queue) {
 }
 
 template <typename T, int kDepth, bool kBias>
-void EnqueueGrad(const AttentionParams& p, Queue& queue) {
+void EnqueueGrad(const SimtAttentionParams& p, Queue& queue) {
   const uint32_t key_tiles = BlocksFor(p.keys, Tiles<kDepth>::kRows);
   const uint32_t query_tiles = BlocksFor(p.queries, Tiles<kDepth>::kRows);
   LaunchKernel(queue, "attention grad in f32, keys",
@@ -613,7 +678,7 @@ void EnqueueGrad(const AttentionParams& p, Queue& queue) {
 
 template <typename T, int kDepth>
 void EnqueueBiasGrad(const AttentionBiasParams& d_bias, Queue& queue) {
-  const AttentionParams& p = d_bias.attention;
+  const SimtAttentionParams& p = d_bias.attention;
   const uint32_t key_tiles = BlocksFor(p.keys, Tiles<kDepth>::kRows);
   const uint32_t row_tiles =
       d_bias.row == 0 ? 1 : BlocksFor(p.queries, Tiles<kDepth>::kRows);
@@ -650,7 +715,8 @@ void OnTypeAndDepth(DType dtype, int depth, F&& f) {
 
 }  // namespace
 
-void EnqueueSimtAttention(DType dtype, const AttentionParams& p, Queue& queue) {
+void EnqueueSimtAttention(DType dtype, const SimtAttentionParams& p,
+                          Queue& queue) {
   if (p.bias.data == nullptr) {
     return OnTypeAndDepth<false>(dtype, p.depth, [&](auto zero, auto depth) {
       EnqueueForward<decltype(zero), depth.value, false>(p, queue);
@@ -661,7 +727,7 @@ void EnqueueSimtAttention(DType dtype, const AttentionParams& p, Queue& queue) {
   });
 }
 
-void EnqueueSimtAttentionGrad(DType dtype, const AttentionParams& p,
+void EnqueueSimtAttentionGrad(DType dtype, const SimtAttentionParams& p,
                               Queue& queue) {
   if (p.bias.data == nullptr) {
     return OnTypeAndDepth<false>(dtype, p.depth, [&](auto zero, auto depth) {

@@ -59,7 +59,8 @@ Status CheckBias(const OpArgs& args, int i) {
                           ", or 1 for any of the first three"));
 }
 
-// q, k, v and, behind the operands that there always are, bias and key lengths.
+// q, k, v and, behind the operands that there always are, a bias and then key lengths or
+// segments.
 Status CheckAttentionOperands(const OpArgs& args) {
   const int count = Always(args.op);
   const bool needs_bias = args.op == OpKind::kAttentionBiasGrad;
@@ -69,7 +70,8 @@ Status CheckAttentionOperands(const OpArgs& args) {
   if (args.count() < count + (needs_bias ? 1 : 0) || args.count() > count + 2) {
     return args.Fail(StrCat(
         "takes ", count, " operands and behind them a bias",
-        needs_bias ? ", then perhaps key lengths" : ", key lengths or both",
+        needs_bias ? ", then perhaps key lengths or segments"
+                   : ", key lengths or segments, or one of these behind a bias",
         "; got ", args.count()));
   }
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "q", DTypes::kFloat));
@@ -88,12 +90,23 @@ Status CheckAttentionOperands(const OpArgs& args) {
       CheckType(args, 2, "v", args.type(1), "since " + Operand(args, 1, "k")));
   STOWAGE_RETURN_IF_ERROR(CheckPositive(args, "scale"));
   STOWAGE_RETURN_IF_ERROR(CheckBand(args));
-  const AttentionOptionals at =
-      OptionalsBehind(static_cast<size_t>(count), args.types.size(),
-                      [&](size_t i) { return args.types[i].dtype; });
+  const AttentionOptionals at = OptionalsBehind(
+      static_cast<size_t>(count), args.types.size(),
+      [&](size_t i) -> const TensorType& { return args.types[i]; });
   // Where there must be a bias, or two operands, the first of them is one.
   if (at.bias != 0 || needs_bias || args.count() == count + 2) {
     STOWAGE_RETURN_IF_ERROR(CheckBias(args, count));
+  }
+  if (at.segments != 0) {
+    if (q[1] != k[1]) {
+      return args.Fail(StrCat("lengths differ: ", Operand(args, 0, "q"), ", ",
+                              Operand(args, 1, "k"),
+                              "; segments are of as many keys as queries"));
+    }
+    return CheckType(args, static_cast<int>(at.segments), "segments",
+                     {DType::kI32, {q[0], 2, q[1]}},
+                     "a first position and one behind the last for each of " +
+                         Operand(args, 0, "q"));
   }
   if (at.key_lengths == 0) return Status();
   return CheckType(

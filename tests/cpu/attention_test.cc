@@ -251,6 +251,49 @@ TEST_CASE("keys beyond a length are not read, and lengths are checked") {
   }
 }
 
+TEST_CASE(
+    "queries read keys of their own segment alone, and these are checked") {
+  const Graph graph = MakeGraph("attention", [](GraphBuilder& g) {
+    const auto in = [&](const char* name) {
+      return g.Input(name, DType::kF32, {1, 6, 1, 8});
+    };
+    const Value q = in("q"), k = in("k"), v = in("v");
+    const AttentionOptions options = {
+        .segments = g.Input("segments", DType::kI32, {1, 2, 6})};
+    const Value o = Attention(q, k, v, options);
+    g.Output("o", o);
+    const AttentionGrads grads = AttentionGrad(
+        q, k, v, o, Fill(g, 1, DType::kF32, {1, 1, 6}), o, options);
+    g.Output("dq", grads.dq);
+  });
+  Tensors leaves = RandomLeaves(graph);
+  const auto run = [&](const std::vector<double>& segments) {
+    leaves["segments"] = segments;
+    return RunOnCpu(graph, leaves);
+  };
+  const std::vector<double> good = {0, 0, 2, 2, 2, 5, 2, 2, 5, 5, 5, 6};
+  const std::vector<double> before = run(good).values.at("o");
+  // Other keys of the last two segments change nothing of the first.
+  for (size_t i = 2 * 8; i < 6 * 8; ++i) leaves["k"][i] = -leaves["k"][i];
+  const std::vector<double> after = run(good).values.at("o");
+  CHECK(std::equal(before.begin(), before.begin() + 2 * 8, after.begin()));
+  CHECK(before != after);
+  // Outside, with a gap, over each other, turned round, of no position.
+  const std::vector<double> mistakes[] = {{0, 0, 2, 2, 2, 5, 2, 2, 5, 5, 5, 7},
+                                          {-1, 0, 2, 2, 2, 5, 2, 2, 5, 5, 5, 6},
+                                          {0, 0, 2, 3, 3, 5, 2, 2, 3, 5, 5, 6},
+                                          {0, 0, 1, 1, 1, 5, 2, 2, 5, 5, 5, 6},
+                                          {0, 0, 2, 2, 2, 5, 2, 2, 5, 5, 4, 6},
+                                          {0, 0, 2, 2, 2, 5, 2, 0, 5, 5, 5, 6},
+                                          {0, 0, 2, 2, 2, 5, 0, 0, 5, 5, 5, 6}};
+  for (size_t i = 0; i < std::size(mistakes); ++i) {
+    CAPTURE(i);
+    const bool is_refused = run(mistakes[i]).code == StepCode::kIndexOutOfRange;
+    // The third is right: its gap is a segment of one position.
+    CHECK(is_refused == (i != 2));
+  }
+}
+
 TEST_CASE("attention never looks ahead") {
   const Graph graph = MakeGraph("attention", [](GraphBuilder& g) {
     const auto in = [&](const char* name) {

@@ -575,12 +575,26 @@ TEST_CASE("layers") {
        "each of the batch of q \"q\" is f32(2, 5, 4, 8)"},
       {[](GraphBuilder& g) {
          const Value q = F32(g, "q", {2, 5, 4, 8});
+         Attention(q, q, q, {.segments = I32(g, "n", {2, 1, 5})});
+       },
+       "[attention] segments \"n\" is i32(2, 1, 5); expected i32(2, 2, 5), a "
+       "first position and one behind the last for each of q \"q\" is f32(2, "
+       "5, 4, 8)"},
+      {[](GraphBuilder& g) {
+         const Value k = F32(g, "k", {2, 7, 4, 8});
+         Attention(F32(g, "q", {2, 5, 4, 8}), k, k,
+                   {.segments = I32(g, "n", {2, 2, 5})});
+       },
+       "[attention] lengths differ: q \"q\" is f32(2, 5, 4, 8), k \"k\" is "
+       "f32(2, 7, 4, 8); segments are of as many keys as queries"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
          g.Emit(
              OpKind::kAttention, Values{q, q},
              {{"scale", 1.0}, {"causal", int64_t{0}}, {"window", int64_t{0}}});
        },
        "[attention] takes 3 operands and behind them a bias, key lengths or "
-       "both; got 2"},
+       "segments, or one of these behind a bias; got 2"},
       {[](GraphBuilder& g) {
          const Value q = F32(g, "q", {2, 5, 4, 8});
          Attention(q, q, q, {.bias = F32(g, "bias", {2, 1, 4, 5})});
@@ -623,7 +637,7 @@ TEST_CASE("layers") {
          AttentionBiasGrad(q, q, q, q, F32(g, "l", {2, 4, 5}), q, {});
        },
        "[attention_bias_grad] takes 6 operands and behind them a bias, then "
-       "perhaps key lengths; got 6"},
+       "perhaps key lengths or segments; got 6"},
       {[](GraphBuilder& g) {
          const Value q = F32(g, "q", {2, 5, 4, 8});
          AttentionGrad(q, q, q, q, F32(g, "l", {2, 5, 4}), q);

@@ -16,7 +16,8 @@ namespace {
 // One head of one batch entry. Positions are of (B, T, H, D) and (B, S, G, D).
 class Head {
  public:
-  // Behind `always` operands there may be a bias, of rank 4, and key lengths.
+  // Behind `always` operands there may be a bias, of rank 4, and key lengths, of rank 1,
+  // or segments, of rank 3.
   Head(const Call& c, int64_t batch, int64_t head, size_t always)
       : c_(c),
         q_(c.input(0)),
@@ -28,6 +29,8 @@ class Head {
     for (size_t i = always; i < c.in.size(); ++i) {
       if (c.input(i).shape.rank() == 4) {
         bias_ = &c.input(i);
+      } else if (c.input(i).shape.rank() == 3) {
+        segments_ = &c.input(i);
       } else {
         keys_ = static_cast<int64_t>(c.input(i)[batch]);
       }
@@ -62,6 +65,7 @@ class Head {
     for (int64_t s = 0; s < keys_; ++s) {
       if (c_.Int("causal") == 1 && s > place) continue;
       if (window > 0 && std::abs(s - place) >= window) continue;
+      if (segments_ != nullptr && !IsInSegment(t, s)) continue;
       if (bias_ != nullptr && (*bias_)[B(bias_->shape, t, s)] ==
                                   -std::numeric_limits<double>::infinity()) {
         continue;
@@ -72,11 +76,21 @@ class Head {
   }
 
  private:
+  bool IsInSegment(int64_t t, int64_t s) const {
+    const int64_t length = q_.shape[1];
+    const auto begin =
+        static_cast<int64_t>((*segments_)[2 * batch_ * length + t]);
+    const auto end =
+        static_cast<int64_t>((*segments_)[(2 * batch_ + 1) * length + t]);
+    return begin <= s && s < end;
+  }
+
   const Call& c_;
   const Array& q_;
   const Array& k_;
   int64_t batch_, head_, group_, keys_;
   const Array* bias_ = nullptr;
+  const Array* segments_ = nullptr;
 };
 
 // Calls visit(head, t) for every query.

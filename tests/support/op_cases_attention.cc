@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,30 @@ struct AttentionCase {
   int64_t groups = 0;
   AttentionOptions options = {};
   bool lengths = false;
+  std::vector<std::vector<int32_t>> segments =
+      {};  // their lengths, of each entry
 };
+
+// (B, 2, T) of segments of so many positions; Value() where there are none.
+Value SegmentsOf(GraphBuilder& g,
+                 const std::vector<std::vector<int32_t>>& entries) {
+  if (entries.empty()) return {};
+  std::vector<int32_t> numbers;
+  int64_t length = 0;
+  for (const std::vector<int32_t>& lengths : entries) {
+    std::vector<int32_t> begins, ends;
+    for (const int32_t count : lengths) {
+      const auto begin = static_cast<int32_t>(begins.size());
+      begins.insert(begins.end(), static_cast<size_t>(count), begin);
+      ends.insert(ends.end(), static_cast<size_t>(count), begin + count);
+    }
+    length = std::ssize(begins);
+    numbers.insert(numbers.end(), begins.begin(), begins.end());
+    numbers.insert(numbers.end(), ends.begin(), ends.end());
+  }
+  return Constant(g, DType::kI32, {std::ssize(entries), 2, length},
+                  std::as_bytes(std::span(numbers)));
+}
 
 std::vector<AttentionCase> AttentionCases() {
   const AttentionOptions causal = {.scale = 0.6, .causal = true};
@@ -76,6 +100,42 @@ std::vector<AttentionCase> AttentionCases() {
        1,
        {},
        true},
+      {" of segments", {2, 7, 2, 4}, 7, 1, {}, false, {{3, 4}, {1, 5, 1}}},
+      {", causal, of segments",
+       {2, 7, 2, 4},
+       7,
+       2,
+       causal,
+       false,
+       {{7}, {2, 1, 4}}},
+      {", causal, of segments longer and shorter than a block",
+       {1, 220, 2, 4},
+       220,
+       1,
+       causal,
+       false,
+       {{70, 1, 9, 100, 40}}},
+      {" of segments longer and shorter than a block",
+       {1, 150, 1, 4},
+       150,
+       1,
+       {},
+       false,
+       {{10, 60, 3, 77}}},
+      {" in a window, of segments",
+       {1, 150, 1, 4},
+       150,
+       1,
+       window(20, true),
+       false,
+       {{30, 5, 64, 51}}},
+      {", causal, of segments and rows of 8 elements",
+       {2, 90, 2, 8},
+       90,
+       2,
+       causal,
+       false,
+       {{40, 50}, {89, 1}}},
       {" of wide heads", {1, 3, 2, 256}, 5, 1, causal},
       {" of rows of 81 elements", {1, 20, 1, 81}, 33, 1},
   };
@@ -230,7 +290,9 @@ void AddClosed(OpCaseTable& t, const char* variant, const Shape& q,
 void AddAttention(OpCaseTable& t) {
   const auto forward = [](GraphBuilder& g, In qkv, const AttentionCase& c) {
     const AttentionOptions& o = c.options;
-    std::vector<Value> results = g.Emit(OpKind::kAttention, qkv,
+    Out operands(qkv.begin(), qkv.end());
+    if (!c.segments.empty()) operands.push_back(SegmentsOf(g, c.segments));
+    std::vector<Value> results = g.Emit(OpKind::kAttention, operands,
                                         {{"scale", o.scale > 0 ? o.scale : 0.5},
                                          {"causal", int64_t{o.causal}},
                                          {"window", o.window}});
@@ -256,6 +318,7 @@ void AddAttention(OpCaseTable& t) {
             AttentionOptions options = c.options;
             if (options.scale == 0) options.scale = 0.5;
             if (c.lengths) options.key_lengths = in[3];
+            options.segments = SegmentsOf(g, c.segments);
             const AttentionGrads grads = AttentionGrad(
                 in[0], in[1], in[2], made[0], made[1], in.back(), options);
             return Out{grads.dq, grads.dk, grads.dv};
@@ -267,6 +330,8 @@ void AddAttention(OpCaseTable& t) {
                 forward(g, in.first(in.size() - 1), c);
             Out operands = {in[0], in[1], in[2], made[0], made[1], in.back()};
             if (c.lengths) operands.push_back(in[3]);
+            if (!c.segments.empty())
+              operands.push_back(SegmentsOf(g, c.segments));
             const AttentionOptions& o = c.options;
             return g.Emit(OpKind::kAttentionQkvGrad, operands,
                           {{"scale", o.scale > 0 ? o.scale : 0.5},
@@ -287,6 +352,17 @@ void AddAttention(OpCaseTable& t) {
                         {.causal = true, .window = 2, .key_lengths = in[3]})};
         });
   for (const BiasCase& c : BiasCases()) AddBiased(t, c);
+  std::vector<LeafSpec> in_segments = {
+      t.Real("q", {1, 80, 2, 3}), t.Real("k", {1, 80, 1, 3}),
+      t.Real("v", {1, 80, 1, 3}), t.Real("bias", {1, 2, 80, 80})};
+  t.Add(OpKind::kAttention, " with a bias, of segments", in_segments,
+        [](GraphBuilder& g, In in) {
+          return Out{Attention(in[0], in[1], in[2],
+                               {.scale = 0.5,
+                                .causal = true,
+                                .segments = SegmentsOf(g, {{30, 6, 44}}),
+                                .bias = in[3]})};
+        });
   AddClosed(t, " with a bias that closes keys", {2, 4, 2, 3}, {2, 70, 1, 3},
             {2, 1, 1, 70}, {2, 1, 1, 70});
   AddClosed(t, " with a bias that closes queries", {2, 6, 2, 3}, {2, 5, 1, 3},
