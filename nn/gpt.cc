@@ -41,6 +41,9 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
                             {config.max_seq, config.width}, Init::Normal(0.02));
   if (cache) {
     positions = Gather(positions, cache->token_positions());
+  } else if (text.segments.ok()) {
+    positions = Gather(positions, g.Input("positions", DType::kI32,
+                                          {*options.batch, *options.seq}));
   } else if (*options.seq < config.max_seq) {
     positions = Slice(positions, 0, 0, *options.seq);
   }
@@ -51,7 +54,8 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
       .projection_init = Init::Normal(
           0.02 / std::sqrt(2.0 * static_cast<double>(config.layers))),
       .dropouts = &dropouts,
-      .cache = cache ? &*cache : nullptr};
+      .cache = cache ? &*cache : nullptr,
+      .segments = text.segments};
   for (int64_t i = 0; i < config.layers; ++i) {
     x = TransformerBlock(x, StrCat("h.", i), block);
   }

@@ -78,10 +78,12 @@ Value SelfAttention(Value x, std::string_view name,
   const Value q = by_head(parts[0], heads);
   const Value k = by_head(parts[1], groups);
   const Value v = by_head(parts[2], groups);
-  const Value attended =
-      cache ? cache->Attend(q, k, v, name, /*window=*/0, loc)
-            : Attention(q, k, v,
-                        {.causal = options.causal, .bias = options.bias}, loc);
+  const Value attended = cache ? cache->Attend(q, k, v, name, /*window=*/0, loc)
+                               : Attention(q, k, v,
+                                           {.causal = options.causal,
+                                            .segments = options.segments,
+                                            .bias = options.bias},
+                                           loc);
   const Value joined =
       Reshape(g.Name(StrCat(name, ".attention"), attended, loc),
               {batch, time, width}, loc);
@@ -189,7 +191,8 @@ Value Dropouts::Apply(Value x, SourceLoc loc) {
 Value CausalSelfAttention(Value x, std::string_view name,
                           const TransformerOptions& options, SourceLoc loc) {
   const Value y = SelfAttention(
-      x, name, {.heads = options.heads, .causal = true},
+      x, name,
+      {.heads = options.heads, .causal = true, .segments = options.segments},
       {.in = ".c_attn", .out = ".c_proj", .init = options.projection_init},
       options.cache, loc);
   return options.dropouts && y.ok() ? options.dropouts->Apply(y, loc) : y;

@@ -100,6 +100,7 @@ struct TransformerOptions {
   Init projection_init = Init::Normal(0.02);
   Dropouts* dropouts = nullptr;  // after each of these projections
   KvCache* cache = nullptr;      // of a text that is read in parts
+  Value segments = {};           // AttentionOptions::segments
 };
 
 /// x (B, T, C) -> (B, T, C): queries, keys and values from one linear layer
@@ -117,6 +118,7 @@ struct MultiHeadAttentionOptions {
   bool causal = false;  // ir/ops.h
   /// Added to the scores of (B, heads, T, T), as AttentionOptions::bias is.
   Value bias = {};
+  Value segments = {};  // AttentionOptions::segments
 };
 
 /// x (B, T, C) -> (B, T, C): queries, keys and values from one linear layer

@@ -228,10 +228,11 @@ Status CheckLlamaConfig(const LlamaConfig& config) {
 class Blocks {
  public:
   // `cache` is null where there is none.
-  Blocks(const LlamaConfig& config, const RopeTable& turns, Dropouts* dropouts,
-         KvCache* cache)
+  Blocks(const LlamaConfig& config, const RopeTable& turns, Value segments,
+         Dropouts* dropouts, KvCache* cache)
       : config_(config),
         turns_(turns),
+        segments_(segments),
         cache_(cache),
         residual_init_(Init::Normal(
             0.02 / std::sqrt(2.0 * static_cast<double>(config.layers)))),
@@ -263,7 +264,8 @@ class Blocks {
     return Reshape(y, {x.dim(0), x.dim(1), heads, depth});
   }
 
-  // q or k at its positions.
+  // q or k at its positions. Of packed texts these go on from one to the next: how far
+  // positions are apart is all that attention sees.
   Value Turned(Value heads, const std::string& norm) {
     if (config_.qk_norm) heads = RmsNorm(heads, norm, config_.eps);
     if (!config_.rope_factors.empty()) return Rope(heads, turns_);
@@ -274,8 +276,9 @@ class Blocks {
   // Of what has turned.
   Value Attend(Value q, Value k, Value v, const std::string& name) {
     if (cache_) return cache_->Attend(q, k, v, name, config_.window);
-    return stowage::Attention(q, k, v,
-                              {.causal = true, .window = config_.window});
+    return stowage::Attention(
+        q, k, v,
+        {.causal = true, .window = config_.window, .segments = segments_});
   }
 
   Value Attention(Value x, const std::string& name) {
@@ -296,6 +299,7 @@ class Blocks {
 
   const LlamaConfig& config_;
   const RopeTable turns_;  // none where there are no rope_factors
+  const Value segments_;   // none where sequences are not packed
   KvCache* const cache_;
   const Init residual_init_;  // of what ends in the residual stream
   Dropouts& dropouts_;
@@ -323,7 +327,8 @@ Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
                             config.rope_factors, config.rope_gain);
     if (cache) turns = RowsOf(turns, cache->token_positions());
   }
-  Blocks blocks(config, turns, &dropouts, cache ? &*cache : nullptr);
+  Blocks blocks(config, turns, text.segments, &dropouts,
+                cache ? &*cache : nullptr);
   for (int64_t i = 0; i < config.layers; ++i) {
     x = blocks.Apply(x, StrCat("model.layers.", i));
   }

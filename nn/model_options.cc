@@ -65,6 +65,14 @@ Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
   }
   if (options.preference) {
     STOWAGE_RETURN_IF_ERROR(CheckPreference(*options.preference));
+    if (options.packed) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          StrCat("[model] packed sequences are asked for beside ",
+                 PreferenceObjectiveName(options.preference->objective),
+                 ", whose examples are sequences of their own; leave them "
+                 "out")};
+    }
     if (options.weighted_targets) {
       return Error{
           ErrorCode::kInvalidArgument,
@@ -91,6 +99,12 @@ Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
 }
 
 Status CheckNoLogitChunk(std::string_view model, const ModelOptions& options) {
+  if (options.packed) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] packed sequences are asked for, but ", model,
+                        " has no attention that keeps their texts apart; leave "
+                        "them out")};
+  }
   if (options.preference) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[model] ",

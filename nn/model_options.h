@@ -62,6 +62,12 @@ struct ModelOptions {
   /// mean of loss times weight over all tokens. Only for models of sequences; their
   /// logits are then made in chunks, of all rows where no chunk is asked for.
   bool weighted_targets = false;
+  /// A sequence is several texts, one behind the other, which do not see each other: a graph
+  /// that trains or evaluates has one more input, "segments" (batch, 2, seq), i32, as
+  /// AttentionOptions::segments, and where a model adds a vector for each position
+  /// "positions" (batch, seq), i32, of each token in its text. Only for models of text with
+  /// attention.
+  bool packed = false;
   /// An example is two sequences, of which the model learns which is better. A graph that
   /// trains or evaluates has inputs "tokens", "targets" and "target_weights", (batch, 2,
   /// seq); a sequence's log-probability is the sum of those of its targets times their

@@ -124,6 +124,10 @@ Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
   if (options.weighted_targets) {
     text.weights = g.Input("target_weights", FloatsOf(options), rows);
   }
+  if (options.packed) {
+    text.segments =
+        g.Input("segments", DType::kI32, {*options.batch, 2, *options.seq});
+  }
   return text;
 }
 

@@ -42,14 +42,15 @@ Result<Graph> FinishClassifier(GraphBuilder& g, Value logits, Value labels,
                                ModelPurpose purpose);
 
 struct Text {
-  Value tokens;   // i32 (B, T); (2 B, T) of pairs
-  Value targets;  // likewise; none when generating
-  Value weights;  // of the targets, where the options ask for them
+  Value tokens;         // i32 (B, T); (2 B, T) of pairs
+  Value targets;        // likewise; none when generating
+  Value weights;        // of the targets, where the options ask for them
+  Value segments = {};  // where sequences are packed
   /// Of pairs: "reference_log_probs", "nll_weights" and "sides", as the objective has them.
   Value reference, nll_weights, sides;
 };
 /// Inputs "tokens" and, unless generating, "targets" and what goes with them
-/// (ModelOptions::weighted_targets, ModelOptions::preference). Precondition: the options
+/// (ModelOptions::weighted_targets, ::packed, ::preference). Precondition: the options
 /// have a batch and a seq.
 Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
                  const ModelOptions& options);

@@ -28,9 +28,9 @@ Value Difference(Value pairs, SourceLoc loc) {
 
 // log(p / (1 - p)) of a log-probability. One that rounds to 0 counts as a little below.
 Value LogOdds(Value log_prob, SourceLoc loc) {
-  constexpr double kLeast = 1e-7;
+  constexpr double kMin = 1e-7;
   const Value rest = AddScalar(Neg(Exp(log_prob, loc), loc), 1, loc);
-  return Sub(log_prob, Log(Clamp(rest, kLeast, 1, loc), loc), loc);
+  return Sub(log_prob, Log(Clamp(rest, kMin, 1, loc), loc), loc);
 }
 
 PreferenceResults Kto(const PreferenceInputs& inputs, double beta,
@@ -91,6 +91,11 @@ Status CheckPreference(const PreferenceRules& rules) {
   if (!std::isfinite(beta) || beta <= 0) {
     return refuse("beta", rules.beta, "above 0");
   }
+  // IPO compares with its inverse, squared.
+  if (rules.objective == PreferenceObjective::kIpo &&
+      !std::isfinite(1 / (2 * beta) * (1 / (2 * beta)))) {
+    return refuse("beta", rules.beta, "whose inverse has a square in f32");
+  }
   const auto gamma = static_cast<float>(rules.gamma);
   if (!std::isfinite(gamma) || gamma < 0) {
     return refuse("gamma", rules.gamma, "of at least 0");
@@ -122,9 +127,11 @@ PreferenceResults PreferenceLoss(const PreferenceInputs& inputs,
       return {.losses =
                   Softplus(AddScalar(Neg(margins, loc), rules.gamma, loc), loc),
               .margins = margins};
-    default:
-      return {.losses = Softplus(Neg(margins, loc), loc), .margins = margins};
+    case PreferenceObjective::kDpo:
+    case PreferenceObjective::kKto:  // above
+      break;
   }
+  return {.losses = Softplus(Neg(margins, loc), loc), .margins = margins};
 }
 
 }  // namespace stowage

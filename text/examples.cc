@@ -195,16 +195,38 @@ class ExampleReader {
   // belong to the prompt.
   Status ReadAnswer(const Json& example, const char* answer_key,
                     size_t shared) {
+    const bool has_prompt = Has(example, "prompt");
     if (!example[answer_key].is_array()) {
+      if (has_prompt && example["prompt"].is_array()) {
+        return Invalid(StrCat("has a \"prompt\" of messages and a text ",
+                              Quoted(answer_key),
+                              "; expected both as texts or as messages"));
+      }
       return ReadText(example, "prompt", answer_key);
     }
-    std::vector<Json> messages;
-    if (Has(example, "prompt")) {
-      STOWAGE_ASSIGN_OR_RETURN(messages, MessagesOf(example, "prompt"));
-    }
-    const size_t learnt_from = messages.size() + shared;
     STOWAGE_ASSIGN_OR_RETURN(const auto answer,
                              MessagesOf(example, answer_key));
+    std::vector<Json> messages;
+    if (has_prompt && example["prompt"].is_string()) {
+      // As in sets whose conversations have it as what is asked.
+      if (std::ranges::none_of(answer, [&](const Json& message) {
+            return message.is_object() && Has(message, "content") &&
+                   message["content"] == example["prompt"];
+          })) {
+        return Invalid(StrCat(
+            "has a text \"prompt\", which is none of the messages of ",
+            Quoted(answer_key), "; expected both as texts or as messages"));
+      }
+    } else if (has_prompt) {
+      STOWAGE_ASSIGN_OR_RETURN(messages, MessagesOf(example, "prompt"));
+      if (!messages.empty() && answer.size() > messages.size() &&
+          std::equal(messages.begin(), messages.end(), answer.begin())) {
+        return Invalid(StrCat("has ", Quoted(answer_key),
+                              " that begins with the messages of \"prompt\"; "
+                              "leave \"prompt\" away"));
+      }
+    }
+    const size_t learnt_from = messages.size() + shared;
     messages.insert(messages.end(), answer.begin(), answer.end());
     return ReadMessages(messages, learnt_from);
   }
@@ -217,11 +239,17 @@ class ExampleReader {
     const Json& chosen = example["chosen"];
     const Json& rejected = example["rejected"];
     if (chosen == rejected) examples_.NoteSameAnswers();
-    if (chosen.is_array() && rejected.is_array() && !Has(example, "prompt")) {
+    const bool has_messages =
+        Has(example, "prompt") && example["prompt"].is_array();
+    if (chosen.is_array() && rejected.is_array() && !has_messages) {
       // The last message is an answer.
-      while (shared + 1 < chosen.size() && shared + 1 < rejected.size() &&
-             chosen[shared] == rejected[shared]) {
-        ++shared;
+      const size_t most = std::min(chosen.size(), rejected.size());
+      while (shared + 1 < most && chosen[shared] == rejected[shared]) ++shared;
+      if (chosen.size() != rejected.size() && most > 0 &&
+          chosen[shared] == rejected[shared]) {
+        return Invalid(
+            "has a conversation with which the other one begins; expected two "
+            "answers to one prompt");
       }
     }
     STOWAGE_RETURN_IF_ERROR(ReadAnswer(example, "chosen", shared));

@@ -1,7 +1,10 @@
 #include "tools/example_split.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "base/errors.h"
@@ -15,8 +18,7 @@ namespace {
 // Where what is learnt of an example begins.
 size_t AnswerOf(const TokenExamples& examples, size_t i) {
   const auto learnt = examples.learnt(i);
-  return static_cast<size_t>(std::find(learnt.begin() + 1, learnt.end(), 1) -
-                             learnt.begin());
+  return static_cast<size_t>(std::ranges::find(learnt, 1) - learnt.begin());
 }
 
 // Whether a sequence of `seq` tokens, and the one behind, holds something of each text
@@ -33,9 +35,15 @@ bool SaysWithin(const ExampleSplit& split, size_t example) {
 }
 
 void SetPartners(const std::vector<size_t>& part,
-                 std::vector<size_t>* partners) {
+                 const std::vector<size_t>& other, ExampleSplit* split) {
   for (size_t i = 0; i < part.size(); ++i) {
-    (*partners)[part[i]] = part[(i + part.size() - 1) % part.size()];
+    const size_t partner = part.size() == 1
+                               ? other.front()
+                               : part[(i + part.size() - 1) % part.size()];
+    split->partners[part[i]] = partner;
+    if (split->Of(part[i], 1).size() > split->seq + 1) {
+      ++split->cut_with_partner;
+    }
   }
 }
 
@@ -86,7 +94,8 @@ Result<ExampleSplit> SplitExamples(TokenExamples examples, ExampleKind kind,
   if (usable.size() < 2) {
     return InvalidArgumentError(
         "[finetune] ", Quoted(origin), " has ", split.size(),
-        " examples, of which ", usable.size(), " fit sequences of ", seq,
+        kind == ExampleKind::kPairs ? " pairs" : " examples", ", of which ",
+        usable.size(), " fit sequences of ", seq,
         " tokens; expected at least 2, one to learn from and one held "
         "out");
   }
@@ -96,8 +105,8 @@ Result<ExampleSplit> SplitExamples(TokenExamples examples, ExampleKind kind,
   split.held_out.assign(usable.end() - held_out, usable.end());
   if (kind == ExampleKind::kJudged) {
     split.partners.resize(split.size());
-    SetPartners(split.train, &split.partners);
-    SetPartners(split.held_out, &split.partners);
+    SetPartners(split.train, split.held_out, &split);
+    SetPartners(split.held_out, split.train, &split);
   }
   return split;
 }
@@ -109,6 +118,36 @@ std::vector<int64_t> InputsOf(const ExampleSplit& split,
     inputs.push_back(std::min(split.LongestOf(example) - 1, seq));
   }
   return inputs;
+}
+
+std::vector<std::vector<size_t>> PackExamples(const ExampleSplit& split,
+                                              const std::vector<size_t>& part) {
+  const std::vector<int64_t> inputs = InputsOf(split, part, split.seq);
+  std::vector<size_t> longest_first(part.size());
+  std::iota(longest_first.begin(), longest_first.end(), size_t{0});
+  std::ranges::stable_sort(longest_first, std::greater(),
+                           [&](size_t i) { return inputs[i]; });
+  std::vector<std::vector<size_t>> packed;   // places in the part
+  std::multimap<int64_t, size_t> with_room;  // by the tokens that still fit
+  for (const size_t i : longest_first) {
+    const auto best = with_room.lower_bound(inputs[i]);
+    size_t at = packed.size();
+    int64_t room = split.seq;
+    if (best == with_room.end()) {
+      packed.emplace_back();
+    } else {
+      std::tie(room, at) = *best;
+      with_room.erase(best);
+    }
+    packed[at].push_back(i);
+    with_room.emplace(room - inputs[i], at);
+  }
+  for (std::vector<size_t>& sequence : packed) std::ranges::sort(sequence);
+  std::ranges::sort(packed);
+  for (std::vector<size_t>& sequence : packed) {
+    for (size_t& i : sequence) i = part[i];
+  }
+  return packed;
 }
 
 size_t TrainOrder::At(int64_t position) {

@@ -35,10 +35,11 @@ struct ExampleSplit {
   TokenExamples examples;
   std::vector<size_t> train = {}, held_out = {};  // numbers of examples
   /// Of judged answers, by example: the one before it in its part, whose answer goes with
-  /// this one's prompt to tell how far the model is from the reference.
+  /// this one's prompt to tell how far the model is from the reference. Of a part of one
+  /// example, one of the other part.
   std::vector<size_t> partners = {};
-  /// Of examples longer than a sequence.
-  int64_t cut = 0, dropped = 0;
+  /// Of examples longer than a sequence, and of prompts with an answer of a partner.
+  int64_t cut = 0, dropped = 0, cut_with_partner = 0;
 
   size_t size() const {
     return examples.size() / (kind == ExampleKind::kPairs ? 2 : 1);
@@ -61,6 +62,13 @@ Result<ExampleSplit> SplitExamples(TokenExamples examples, ExampleKind kind,
 /// What the examples of a part read, cut where they are too long.
 std::vector<int64_t> InputsOf(const ExampleSplit& split,
                               const std::vector<size_t>& part, int64_t seq);
+
+/// Sequences of at most `seq` tokens that hold the examples of a part, each in one: the
+/// longest first, each where it leaves the least room, best-fit decreasing, which takes
+/// time with n log n. Examples of a sequence, and sequences by their first ones, are in the
+/// order of the part.
+std::vector<std::vector<size_t>> PackExamples(const ExampleSplit& split,
+                                              const std::vector<size_t>& part);
 
 /// The train part in another order in every pass: Fisher and Yates's shuffle by the seed.
 class TrainOrder {

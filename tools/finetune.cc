@@ -56,7 +56,26 @@ Status CheckSamples(const FinetuneFlags& flags) {
   return {};
 }
 
-Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags) {
+// KTO's loss compares with a mean over the examples of a batch.
+Status CheckBatchIsWhole(const ModelFlags& model, const Tuning& tuning,
+                         const RankRun& ranks) {
+  const auto& preference = tuning.model.options().preference;
+  if (!preference || IsPaired(preference->objective) ||
+      model.allow_batch_change) {
+    return {};
+  }
+  const std::string& parts = model.micro_batches;
+  const bool is_divided = !parts.empty() && parts != "1" && parts != "auto";
+  if (!is_divided && ranks.alone()) return {};
+  return InvalidArgumentError(
+      "[objective] kto compares each answer with a mean over its batch, which ",
+      is_divided ? StrCat("--micro-batches ", parts)
+                 : StrCat(ranks.ranks(), " ranks"),
+      " would divide; take the batch whole, or allow the change "
+      "(--allow-batch-change)");
+}
+
+Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags, const RankRun& ranks) {
   const ModelFlags& model = flags.train.model;
   StepSpec spec;
   STOWAGE_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(model.dtype));
@@ -72,6 +91,7 @@ Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags) {
     return Error{ErrorCode::kInvalidArgument,
                  "[finetune] --json prints objects alone; leave --chat away"};
   }
+  STOWAGE_RETURN_IF_ERROR(CheckBatchIsWhole(model, tuning, ranks));
   const bool has_adapters = tuning.model.options().lora.has_value();
   if (!has_adapters &&
       !(flags.train.save_adapter.empty() && flags.train.save_merged.empty())) {
@@ -115,7 +135,7 @@ Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags) {
 int RunFinetune(FinetuneFlags& flags) {
   flags.train.weights = flags.tuning.weights;
   return RunOnRanks([&](RankRun& ranks) {
-    const Result<StepSpec> spec = ReadFinetuneSpec(flags);
+    const Result<StepSpec> spec = ReadFinetuneSpec(flags, ranks);
     return spec.ok() ? RunTraining(flags.train, *spec, ranks)
                      : Fail(spec.error());
   });
@@ -183,6 +203,10 @@ void AddFinetune(Program& program) {
               "Lengths of sequences for examples, numbers with commas between, "
               "or auto, chosen by the data: a batch takes the shortest that "
               "holds it; default: that of --seq alone");
+  options.AddFlag("--pack", &tuning.pack,
+                  "Put several examples into a sequence, which do not see each "
+                  "other");
+  options.Exclude("--pack", "--lengths");
   options.Add("--too-long", &tuning.too_long,
               "What becomes of examples longer than a sequence: cut or drop; "
               "default: cut");

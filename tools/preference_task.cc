@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -21,7 +23,8 @@ class PreferenceTask : public Task {
                  const TaskShare& share)
       : Task(share),
         split_(std::get<ExampleSplit>(tuning.data)),
-        objective_(tuning.model.options().preference->objective),
+        rules_(*tuning.model.options().preference),
+        objective_(rules_.objective),
         lengths_(tuning.lengths),
         held_out_batches_(tuning.held_out_batches),
         part_(PartOfRank(batch, share.ranks, share.rank)),
@@ -31,7 +34,8 @@ class PreferenceTask : public Task {
         weights_(tokens_.size()),
         nll_weights_(tokens_.size() / 2),
         log_probs_(static_cast<size_t>(batch * 2)),
-        of_examples_(static_cast<size_t>(batch)),
+        sides_(static_cast<size_t>(batch)),
+        read_(static_cast<size_t>(batch * 2)),
         references_(has_reference() ? split_.size() : 0),
         order_(split_.train, seed) {}
 
@@ -47,56 +51,53 @@ class PreferenceTask : public Task {
   Status WriteBatch(Runner& train, int64_t step) override {
     Begin(batch_, lengths_[ShapeOf(step)]);
     for (int64_t row = 0; row < batch_; ++row) Put(ExampleOf(step, row), row);
-    Weigh(batch_);
+    Weigh(batch_, nll_tokens_);
     return Write(train, part_);
   }
 
   int64_t EvaluationBatch(int64_t most) const override {
-    const auto size = std::ssize(split_.held_out);
-    // Each example counts the others of its batch.
-    if (!IsPaired(objective_)) return DividingBatch(size, most);
-    return std::min(most, size);
+    return std::min(most, std::ssize(split_.held_out));
   }
 
+  // By all examples that are judged, whatever batches they are taken in.
   Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
                               WorkProgress& progress) override {
-    const auto size = std::ssize(split_.held_out);
-    const int64_t batches =
-        std::min((size + batch - 1) / batch, held_out_batches_);
-    const auto score = [&](int64_t i) -> Result<Score> {
-      const int64_t count = std::min(batch, size - i * batch);
-      Begin(batch, lengths_.front());
-      for (int64_t row = 0; row < count; ++row) {
-        Put(split_.held_out[static_cast<size_t>(i * batch + row)], row);
-      }
-      Weigh(count);
+    const std::vector<size_t> judged = Judged(batch);
+    const auto count = std::ssize(judged);
+    const int64_t tokens = NllTokens(judged);
+    // Of each the loss, the margin, and the log-probabilities of both sequences.
+    std::vector<double> results(Size(4 * count));
+    const auto take = [&](int64_t first, int64_t taken, bool counts) -> Status {
+      Weigh(count, tokens);
       STOWAGE_RETURN_IF_ERROR(Write(evaluate, {.first = 0, .count = batch}));
       STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
-      Score sums = {};
-      STOWAGE_ASSIGN_OR_RETURN(sums[0],
-                               SumOf(evaluate, "losses", batch, count,
-                                     [](float loss) { return double{loss}; }));
-      STOWAGE_ASSIGN_OR_RETURN(
-          sums[1], SumOf(evaluate, "margins", batch, count,
-                         [](float margin) { return margin > 0 ? 1.0 : 0.0; }));
-      return sums;
+      if (!counts) return {};
+      STOWAGE_RETURN_IF_ERROR(ReadColumns(evaluate, "losses", 1, batch, taken,
+                                          &results[Size(4 * first)]));
+      STOWAGE_RETURN_IF_ERROR(ReadColumns(evaluate, "margins", 1, batch, taken,
+                                          &results[Size(4 * first) + 1]));
+      return ReadColumns(evaluate, "log_probs", 2, batch, taken,
+                         &results[Size(4 * first) + 2]);
     };
-    STOWAGE_ASSIGN_OR_RETURN(const std::vector<Score> scores,
-                             ScoreAll(share_, batches, progress, score));
+    STOWAGE_RETURN_IF_ERROR(TakeBatches(judged, batch, progress, take));
+    if (progress.is_stopped()) return Evaluation();
+    // The others' are 0 here.
+    if (share_.sum) STOWAGE_RETURN_IF_ERROR(share_.sum(results));
+    if (!IsPaired(objective_)) JudgeTogether(judged, results);
     double loss = 0, preferred = 0;
-    for (const Score& each : scores) {
-      loss += each[0];
-      preferred += each[1];
+    for (int64_t i = 0; i < count; ++i) {
+      loss += results[Size(4 * i)];
+      preferred += results[Size(4 * i) + 1] > 0 ? 1 : 0;
     }
-    const auto judged = static_cast<double>(std::min(size, batches * batch));
-    return Evaluation{.loss = loss / judged, .accuracy = preferred / judged};
+    const auto all = static_cast<double>(count);
+    return Evaluation{.loss = loss / all, .accuracy = preferred / all};
   }
 
   bool has_reference() const override { return HasReference(objective_); }
 
   Status TakeReference(Runner& evaluate, int64_t batch, int64_t steps,
                        WorkProgress& progress) override {
-    std::vector<size_t> examples = split_.held_out;
+    std::vector<size_t> examples = Judged(batch);
     const auto size = std::ssize(split_.train);
     if (steps >= (size + batch_ - 1) / batch_) {
       examples.insert(examples.end(), split_.train.begin(), split_.train.end());
@@ -106,25 +107,17 @@ class PreferenceTask : public Task {
       }
     }
     const auto count = std::ssize(examples);
-    std::vector<double> log_probs(static_cast<size_t>(2 * count));
-    const auto take = [&](int64_t step, bool counts) -> Status {
-      const int64_t first = step * batch;
-      const int64_t taken = std::min(batch, count - first);
-      Begin(batch, lengths_.front());
-      for (int64_t row = 0; row < taken; ++row) {
-        Put(examples[static_cast<size_t>(first + row)], row);
-      }
-      Weigh(taken);
+    std::vector<double> log_probs(Size(2 * count));
+    const auto take = [&](int64_t first, int64_t taken, bool counts) -> Status {
       STOWAGE_RETURN_IF_ERROR(Write(evaluate, {.first = 0, .count = batch}));
       STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
-      const auto read = std::span(log_probs_).first(Size(2 * batch));
+      const auto read = std::span(read_).first(Size(2 * batch));
       STOWAGE_RETURN_IF_ERROR(evaluate.Read("log_probs", read));
       if (!counts) return {};
       std::copy_n(read.begin(), 2 * taken, log_probs.begin() + 2 * first);
       return {};
     };
-    STOWAGE_RETURN_IF_ERROR(
-        TakeShare(share_, (count + batch - 1) / batch, progress, take));
+    STOWAGE_RETURN_IF_ERROR(TakeBatches(examples, batch, progress, take));
     if (progress.is_stopped()) return {};
     // The others' are 0 here.
     if (share_.sum) STOWAGE_RETURN_IF_ERROR(share_.sum(log_probs));
@@ -145,6 +138,71 @@ class PreferenceTask : public Task {
  private:
   static size_t Size(int64_t count) { return static_cast<size_t>(count); }
 
+  // What an evaluation by such batches takes of what is held out.
+  std::vector<size_t> Judged(int64_t batch) const {
+    const auto size = std::ssize(split_.held_out);
+    const int64_t count = std::min(size, held_out_batches_ * batch);
+    return {split_.held_out.begin(), split_.held_out.begin() + count};
+  }
+
+  // Calls take(first, how many, whether they count) for this rank's batches of examples,
+  // which are put into place.
+  template <typename F>
+  Status TakeBatches(const std::vector<size_t>& examples, int64_t batch,
+                     WorkProgress& progress, F&& take) {
+    const auto count = std::ssize(examples);
+    return TakeShare(share_, (count + batch - 1) / batch, progress,
+                     [&](int64_t step, bool counts) -> Status {
+                       const int64_t first = step * batch;
+                       const int64_t taken = std::min(batch, count - first);
+                       Begin(batch, lengths_.front());
+                       for (int64_t row = 0; row < taken; ++row) {
+                         Put(examples[Size(first + row)], row);
+                       }
+                       return take(first, taken, counts);
+                     });
+  }
+
+  // Reads `taken` rows of an output (batch, columns) into every fourth place from `to` on.
+  Status ReadColumns(Runner& runner, std::string_view name, int64_t columns,
+                     int64_t batch, int64_t taken, double* to) {
+    const auto values = std::span(read_).first(Size(columns * batch));
+    STOWAGE_RETURN_IF_ERROR(runner.Read(name, values));
+    for (int64_t i = 0; i < taken * columns; ++i) {
+      to[i / columns * 4 + i % columns] = values[Size(i)];
+    }
+    return {};
+  }
+
+  // KTO's losses and margins by the mean over all examples (nn/preference.h).
+  void JudgeTogether(const std::vector<size_t>& judged,
+                     std::vector<double>& results) const {
+    const auto above = [&](size_t i, size_t which) {
+      return results[4 * i + 2 + which] - double{references_[judged[i]][which]};
+    };
+    double k = 0;
+    for (size_t i = 0; i < judged.size(); ++i) {
+      k += above(i, 1) / static_cast<double>(judged.size());
+    }
+    k = std::max(k, 0.0);
+    for (size_t i = 0; i < judged.size(); ++i) {
+      const double side = split_.examples.good()[judged[i]] != 0 ? 1 : -1;
+      const double margin = side * rules_.beta * (above(i, 0) - k);
+      results[4 * i] = 1 / (1 + std::exp(margin));
+      results[4 * i + 1] = margin;
+    }
+  }
+
+  // Tokens that ORPO's further loss is over.
+  int64_t NllTokens(const std::vector<size_t>& examples) const {
+    if (objective_ != PreferenceObjective::kOrpo) return 0;
+    int64_t tokens = 0;
+    for (const size_t example : examples) {
+      tokens += std::min(split_.Of(example, 0).size() - 1, lengths_.front());
+    }
+    return tokens;
+  }
+
   size_t ExampleOf(int64_t step, int64_t row) {
     return order_.At((step - 1) * batch_ + row);
   }
@@ -157,7 +215,7 @@ class PreferenceTask : public Task {
     std::fill_n(targets_.begin(), size, 0);
     std::fill_n(weights_.begin(), size, 0.0f);
     std::fill_n(nll_weights_.begin(), size / 2, 0.0f);
-    std::fill_n(of_examples_.begin(), Size(batch), 0.0f);
+    std::fill_n(sides_.begin(), Size(batch), 0.0f);
     if (has_reference()) std::fill_n(log_probs_.begin(), Size(2 * batch), 0.0f);
     nll_tokens_ = 0;
   }
@@ -173,7 +231,7 @@ class PreferenceTask : public Task {
       std::ranges::copy(references_[example], log_probs_.begin() + 2 * row);
     }
     if (!IsPaired(objective_)) {
-      of_examples_[Size(row)] = split_.examples.good()[example] != 0 ? 1 : -1;
+      sides_[Size(row)] = split_.examples.good()[example] != 0 ? 1 : -1;
     }
   }
 
@@ -208,11 +266,11 @@ class PreferenceTask : public Task {
     nll_tokens_ += read;
   }
 
-  // So that the mean over so many examples is that over their tokens.
-  void Weigh(int64_t examples) {
+  // So that the mean over so many examples is that over so many tokens.
+  void Weigh(int64_t examples, int64_t tokens) {
     if (objective_ != PreferenceObjective::kOrpo) return;
     const float weight = static_cast<float>(examples) /
-                         static_cast<float>(std::max(nll_tokens_, int64_t{1}));
+                         static_cast<float>(std::max(tokens, int64_t{1}));
     for (float& w : nll_weights_) w *= weight;
   }
 
@@ -234,21 +292,11 @@ class PreferenceTask : public Task {
           runner.Write("nll_weights", of(nll_weights_, seq_)));
     }
     if (IsPaired(objective_)) return {};
-    return runner.Write("sides", of(of_examples_, 1));
-  }
-
-  // The sum of f over the first `count` of an output of `batch` numbers.
-  template <typename F>
-  Result<double> SumOf(Runner& runner, std::string_view name, int64_t batch,
-                       int64_t count, F&& f) {
-    const auto values = std::span(of_examples_).first(Size(batch));
-    STOWAGE_RETURN_IF_ERROR(runner.Read(name, values));
-    double sum = 0;
-    for (const float value : values.first(Size(count))) sum += f(value);
-    return sum;
+    return runner.Write("sides", of(sides_, 1));
   }
 
   const ExampleSplit& split_;
+  const PreferenceRules rules_;
   const PreferenceObjective objective_;
   const std::vector<int64_t>& lengths_;
   const int64_t held_out_batches_;
@@ -258,8 +306,9 @@ class PreferenceTask : public Task {
   int64_t nll_tokens_ = 0;  // of the batch at hand
   std::vector<int32_t> tokens_, targets_;
   std::vector<float> weights_, nll_weights_;
-  std::vector<float> log_probs_;    // two an example
-  std::vector<float> of_examples_;  // one an example
+  std::vector<float> log_probs_;  // of the reference, two an example
+  std::vector<float> sides_;      // of KTO, one an example
+  std::vector<float> read_;       // results, up to two an example
   std::vector<std::array<float, 2>> references_;
   TrainOrder order_;
 };

@@ -485,17 +485,22 @@ bool IsOfPreferences(const StepSpec& spec) {
   return spec.tuning && spec.tuning->model.options().preference;
 }
 
+// Without those that leave no rank the weights from which a reference comes. Error
+// kUnsupported: there is no other.
+Status KeepWeightsWhole(std::vector<Sharding>* shardings) {
+  std::erase(*shardings, Sharding::kWeights);
+  if (!shardings->empty()) return {};
+  return Error{ErrorCode::kUnsupported,
+               "[ranks] with --shard weights no rank has the weights from "
+               "which the reference of this --objective comes; split less, "
+               "or choose orpo or simpo"};
+}
+
 // What the published weights, without adapters, say of the examples. A signal ends the
 // process: there is nothing to save yet.
 Status TakeReference(const TrainFlags& flags, const StepSpec& spec,
-                     const RunSpec& run, Sharding shard, int64_t batch,
-                     Task& task, Training* training) {
-  if (shard == Sharding::kWeights) {
-    return Error{ErrorCode::kUnsupported,
-                 "[ranks] with --shard weights no rank has the weights from "
-                 "which the reference of this --objective comes; split less, "
-                 "or choose orpo or simpo"};
-  }
+                     const RunSpec& run, int64_t batch, Task& task,
+                     Training* training) {
   training->Initialize(static_cast<uint64_t>(flags.seed));
   STOWAGE_RETURN_IF_ERROR(spec.tuning->model.LoadBase(training->step()));
   WorkProgress progress("comparing", "batches");
@@ -767,8 +772,12 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   }
   if (spec.tuning) std::cerr << TuningText(*spec.tuning);
   TrainingSpec training = spec.training;
-  const Result<std::vector<Sharding>> shardings = ShardingsOf(flags, ranks);
+  Result<std::vector<Sharding>> shardings = ShardingsOf(flags, ranks);
   if (!shardings.ok()) return Fail(shardings.error());
+  if ((*task)->has_reference()) {
+    const Status whole = KeepWeightsWhole(&*shardings);
+    if (!whole.ok()) return Fail(whole.error());
+  }
   if (!ranks.alone() && flags.check && run->skips_nonfinite) {
     return Fail({ErrorCode::kUnsupported,
                  "[ranks] --check ends a step at one rank in the middle, and "
@@ -866,8 +875,8 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
       .ranks = ranks.ranks(),
       .own_name = whole_step ? &OwnName : nullptr};
   if ((*task)->has_reference()) {
-    const Status taken = TakeReference(flags, spec, *run, training.ranks.shard,
-                                       evaluation_batch, **task, &*opened);
+    const Status taken =
+        TakeReference(flags, spec, *run, evaluation_batch, **task, &*opened);
     if (!taken.ok()) return Fail(taken.error());
   }
   const Result<int64_t> done =

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,12 +25,31 @@ namespace stowage::tools {
 
 namespace {
 
+// Each example a sequence of its own.
+std::vector<std::vector<size_t>> Apart(const std::vector<size_t>& part) {
+  std::vector<std::vector<size_t>> sequences;
+  for (const size_t example : part) sequences.push_back({example});
+  return sequences;
+}
+
+std::vector<size_t> Numbers(size_t count) {
+  std::vector<size_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), size_t{0});
+  return numbers;
+}
+
+// Batches of sequences, each of an example, or of several where they are packed.
 class ExampleTask : public Task {
  public:
   ExampleTask(const Tuning& tuning, int64_t batch, uint64_t seed,
               const TaskShare& share)
       : Task(share),
         split_(std::get<ExampleSplit>(tuning.data)),
+        is_packed_(tuning.model.options().packed),
+        train_(is_packed_ ? PackExamples(split_, split_.train)
+                          : Apart(split_.train)),
+        held_out_(is_packed_ ? PackExamples(split_, split_.held_out)
+                             : Apart(split_.held_out)),
         lengths_(tuning.lengths),
         held_out_batches_(tuning.held_out_batches),
         part_(PartOfRank(batch, share.ranks, share.rank)),
@@ -37,13 +57,18 @@ class ExampleTask : public Task {
         tokens_(static_cast<size_t>(batch * lengths_.front())),
         targets_(tokens_.size()),
         weights_(tokens_.size()),
-        order_(split_.train, seed) {}
+        segments_(is_packed_ ? 2 * tokens_.size() : 0),
+        positions_(is_packed_ ? tokens_.size() : 0),
+        numbers_(Numbers(train_.size())),
+        order_(numbers_, seed) {}
 
   size_t ShapeOf(int64_t step) override {
+    if (is_packed_) return 0;
     size_t longest = 0;
     for (int64_t row = 0; row < batch_; ++row) {
-      longest = std::max(longest,
-                         split_.examples.tokens(ExampleOf(step, row)).size());
+      longest = std::max(
+          longest,
+          split_.examples.tokens(SequenceOf(step, row).front()).size());
     }
     // The last token of an example is never read.
     return ShortestThatHolds(lengths_, static_cast<int64_t>(longest) - 1);
@@ -54,29 +79,28 @@ class ExampleTask : public Task {
     Clear(batch_);
     int64_t learnt = 0;
     for (int64_t row = 0; row < batch_; ++row) {
-      learnt += Put(ExampleOf(step, row), row);
+      learnt += Put(SequenceOf(step, row), row);
     }
     Weigh(batch_, learnt);
     return Write(train, part_);
   }
 
   int64_t EvaluationBatch(int64_t most) const override {
-    return std::min(most, std::ssize(split_.held_out));
+    return std::min(most, std::ssize(held_out_));
   }
 
   // The mean over all tokens that are to be learnt.
   Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
                               WorkProgress& progress) override {
     seq_ = lengths_.front();
-    const auto size = std::ssize(split_.held_out);
+    const auto size = std::ssize(held_out_);
     const int64_t batches =
         std::min((size + batch - 1) / batch, held_out_batches_);
     const auto score = [&](int64_t i) -> Result<Score> {
       Clear(batch);
       int64_t learnt = 0;
       for (int64_t row = 0; row < batch && i * batch + row < size; ++row) {
-        learnt +=
-            Put(split_.held_out[static_cast<size_t>(i * batch + row)], row);
+        learnt += Put(held_out_[static_cast<size_t>(i * batch + row)], row);
       }
       Weigh(batch, learnt);
       STOWAGE_RETURN_IF_ERROR(Write(evaluate, {.first = 0, .count = batch}));
@@ -95,16 +119,16 @@ class ExampleTask : public Task {
     return Evaluation{.loss = sum / all_learnt, .accuracy = std::nullopt};
   }
 
-  int64_t train_examples() const override { return std::ssize(split_.train); }
+  int64_t train_examples() const override { return std::ssize(train_); }
   int64_t tokens_per_step(size_t shape) const override {
     return batch_ * lengths_[shape];
   }
   std::string_view token_name() const override { return "tok"; }
 
  private:
-  // The example in a row of the batch of `step`.
-  size_t ExampleOf(int64_t step, int64_t row) {
-    return order_.At((step - 1) * batch_ + row);
+  // The examples in a row of the batch of `step`.
+  const std::vector<size_t>& SequenceOf(int64_t step, int64_t row) {
+    return train_[order_.At((step - 1) * batch_ + row)];
   }
 
   void Clear(int64_t batch) {
@@ -112,22 +136,40 @@ class ExampleTask : public Task {
     std::fill_n(tokens_.begin(), size, 0);
     std::fill_n(targets_.begin(), size, 0);
     std::fill_n(weights_.begin(), size, 0.0f);
+    if (!is_packed_) return;
+    for (int64_t row = 0; row < batch; ++row) SetSegment(row, 0, seq_);
   }
 
-  // An example as row `row`; returns how many of its tokens are to be learnt.
-  int64_t Put(size_t example, int64_t row) {
-    const std::span<const int32_t> tokens = split_.examples.tokens(example);
-    const std::span<const uint8_t> learnt = split_.examples.learnt(example);
-    const int64_t count = std::min(std::ssize(tokens) - 1, seq_);
-    int64_t counted = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const auto from = static_cast<size_t>(i);
-      const auto to = static_cast<size_t>(row * seq_ + i);
-      tokens_[to] = tokens[from];
-      targets_[to] = tokens[from + 1];
-      weights_[to] = learnt[from + 1];
-      counted += learnt[from + 1];
+  // Positions [begin, end) of a row as one text.
+  void SetSegment(int64_t row, int64_t begin, int64_t end) {
+    const auto first = segments_.begin() + 2 * row * seq_;
+    std::fill(first + begin, first + end, static_cast<int32_t>(begin));
+    std::fill(first + seq_ + begin, first + seq_ + end,
+              static_cast<int32_t>(end));
+    const auto position = positions_.begin() + row * seq_;
+    std::iota(position + begin, position + end, 0);
+  }
+
+  // Examples, one behind the other, as row `row`; returns how many of their tokens are to
+  // be learnt. What is left of the row is a text of its own.
+  int64_t Put(const std::vector<size_t>& examples, int64_t row) {
+    int64_t counted = 0, begin = 0;
+    for (const size_t example : examples) {
+      const std::span<const int32_t> tokens = split_.examples.tokens(example);
+      const std::span<const uint8_t> learnt = split_.examples.learnt(example);
+      const int64_t count = std::min(std::ssize(tokens) - 1, seq_ - begin);
+      for (int64_t i = 0; i < count; ++i) {
+        const auto from = static_cast<size_t>(i);
+        const auto to = static_cast<size_t>(row * seq_ + begin + i);
+        tokens_[to] = tokens[from];
+        targets_[to] = tokens[from + 1];
+        weights_[to] = learnt[from + 1];
+        counted += learnt[from + 1];
+      }
+      if (is_packed_) SetSegment(row, begin, begin + count);
+      begin += count;
     }
+    if (is_packed_ && begin < seq_) SetSegment(row, begin, seq_);
     return counted;
   }
 
@@ -140,17 +182,23 @@ class ExampleTask : public Task {
   }
 
   Status Write(Runner& runner, const BatchPart& part) {
-    const auto first = static_cast<size_t>(part.first * seq_);
-    const auto size = static_cast<size_t>(part.count * seq_);
-    STOWAGE_RETURN_IF_ERROR(runner.Write(
-        "tokens", std::span<const int32_t>(tokens_).subspan(first, size)));
-    STOWAGE_RETURN_IF_ERROR(runner.Write(
-        "targets", std::span<const int32_t>(targets_).subspan(first, size)));
-    return runner.Write("target_weights",
-                        std::span<const float>(weights_).subspan(first, size));
+    const auto of = [&](const auto& values, int64_t each) {
+      return std::span(values).subspan(static_cast<size_t>(part.first * each),
+                                       static_cast<size_t>(part.count * each));
+    };
+    STOWAGE_RETURN_IF_ERROR(runner.Write("tokens", of(tokens_, seq_)));
+    STOWAGE_RETURN_IF_ERROR(runner.Write("targets", of(targets_, seq_)));
+    STOWAGE_RETURN_IF_ERROR(runner.Write("target_weights", of(weights_, seq_)));
+    if (!is_packed_) return {};
+    STOWAGE_RETURN_IF_ERROR(runner.Write("segments", of(segments_, 2 * seq_)));
+    // Of models that add a vector for each.
+    if (!runner.graph().Find("positions")) return {};
+    return runner.Write("positions", of(positions_, seq_));
   }
 
   const ExampleSplit& split_;
+  const bool is_packed_;
+  const std::vector<std::vector<size_t>> train_, held_out_;
   const std::vector<int64_t>& lengths_;
   const int64_t held_out_batches_;
   const BatchPart part_;
@@ -158,6 +206,9 @@ class ExampleTask : public Task {
   int64_t seq_ = 0;  // of the batch at hand
   std::vector<int32_t> tokens_, targets_;
   std::vector<float> weights_;
+  std::vector<int32_t> segments_;   // first positions, then ends, of each row
+  std::vector<int32_t> positions_;  // in their texts
+  const std::vector<size_t> numbers_;  // of train_
   TrainOrder order_;
 };
 

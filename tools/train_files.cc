@@ -246,6 +246,7 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
       lengths += StrCat(lengths.empty() ? "" : ",", length);
     }
     add("lengths", lengths.empty() ? "none" : lengths);
+    add("pack", model.options().packed ? "yes" : "no");
     add("held-out-batches", spec.tuning->held_out_batches);
     if (const auto* const examples =
             std::get_if<ExampleSplit>(&spec.tuning->data)) {
@@ -811,6 +812,7 @@ Json TuningJson(const Tuning& tuning) {
   if (positions.computed > 0) {
     json["positions_computed"] = positions.computed;
     json["positions_if_padded"] = positions.if_padded;
+    json["tokens_per_pass"] = positions.tokens;
   }
   return json;
 }

@@ -317,6 +317,23 @@ Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
   FineTuningOptions options{.dtype = dtype};
   STOWAGE_ASSIGN_OR_RETURN(options.preference, ReadPreference(flags));
   options.weighted_targets = has_examples && !options.preference;
+  if (flags.pack) {
+    if (!has_examples) {
+      return InvalidArgumentError(
+          "[pack] --pack is for the examples of a .jsonl file, and ",
+          Quoted(flags.data),
+          " is a text, whose windows are full; leave it "
+          "out");
+    }
+    if (options.preference) {
+      return InvalidArgumentError(
+          "[pack] --pack puts examples into one sequence, and those of "
+          "--objective ",
+          PreferenceObjectiveName(options.preference->objective),
+          " are sequences of their own; leave it out");
+    }
+    options.packed = true;
+  }
   if (flags.full) {
     options.lora.reset();
     return options;
@@ -341,7 +358,9 @@ Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
   return options;
 }
 
-void ListUnreadKeys(const TokenExamples& examples, const std::string& path) {
+// Of so many lines.
+void ListUnreadKeys(const TokenExamples& examples, size_t lines,
+                    const std::string& path) {
   constexpr size_t kMaxKeys = 8;
   if (examples.unread_keys().empty()) return;
   std::string keys;
@@ -353,7 +372,7 @@ void ListUnreadKeys(const TokenExamples& examples, const std::string& path) {
   if (examples.unread_keys().size() > kMaxKeys) {
     keys += StrCat(" and ", examples.unread_keys().size() - kMaxKeys, " more");
   }
-  std::cerr << WithoutControls(StrCat("[examples] of the ", examples.size(),
+  std::cerr << WithoutControls(StrCat("[examples] of the ", lines,
                                       " examples of ", Quoted(path),
                                       ", these keys are not read: ", keys))
             << std::endl;
@@ -388,10 +407,12 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
       .end = model_text.end};
   STOWAGE_ASSIGN_OR_RETURN(TokenExamples examples,
                            ReadExamples(text, flags.data, tokenizer, format));
-  ListUnreadKeys(examples, flags.data);
+  const size_t lines =
+      examples.size() / (format.kind == ExampleKind::kPairs ? 2 : 1);
+  ListUnreadKeys(examples, lines, flags.data);
   if (examples.same_answers() > 0) {
     std::cerr << WithoutControls(StrCat(
-                     "[examples] of the ", examples.size() / 2, " pairs of ",
+                     "[examples] of the ", lines, " pairs of ",
                      Quoted(flags.data), ", ", examples.same_answers(),
                      " have the same answer twice, of which neither is better"))
               << std::endl;
@@ -565,8 +586,19 @@ Positions CountPositions(const Tuning& tuning) {
   const int64_t longest = tuning.lengths.front();
   for (const int64_t input : InputsOf(*split, split->train, longest)) {
     positions.computed +=
+        split->sequences() *
         tuning.lengths[ShortestThatHolds(tuning.lengths, input)];
-    positions.if_padded += longest;
+    positions.if_padded += split->sequences() * longest;
+  }
+  for (const size_t example : split->train) {
+    for (int which = 0; which < split->sequences(); ++which) {
+      positions.tokens +=
+          std::min(split->Of(example, which).size() - 1, longest);
+    }
+  }
+  if (tuning.model.options().packed) {
+    positions.computed =
+        longest * std::ssize(PackExamples(*split, split->train));
   }
   return positions;
 }
@@ -586,6 +618,18 @@ std::string TuningText(const Tuning& tuning) {
                  split->cut, " cut and ", split->dropped, " dropped at ",
                  split->seq, " tokens; ", split->held_out.size(),
                  " are held out\n");
+  if (split->cut_with_partner > 0) {
+    text += StrCat("finetune: ", split->cut_with_partner,
+                   " prompts with the answer to another one are cut\n");
+  }
+  if (tuning.model.options().packed) {
+    const Positions positions = CountPositions(tuning);
+    return text + StrCat("finetune: packed into ",
+                         positions.computed / tuning.lengths.front(),
+                         " sequences: a pass has ", positions.computed,
+                         " positions for ", positions.tokens, " tokens, ",
+                         positions.if_padded, " if each were a sequence\n");
+  }
   if (tuning.lengths.size() == 1) return text;
   const Positions positions = CountPositions(tuning);
   std::string lengths;

@@ -75,6 +75,7 @@ struct TuningFlags {
   int64_t lora_rank = 8;
   std::optional<double> lora_alpha, lora_dropout, lora_plus;
   bool rslora = false;
+  bool pack = false;
   std::vector<std::string> lora_targets;
   bool full = false;
   std::string adapter;
@@ -87,10 +88,11 @@ struct TuningFlags {
   int64_t held_out_batches = 20;
 };
 
-/// Positions of a pass over the train part, each example as long as the shortest length
-/// that holds it; and as many if all were as long as the longest. 0 of a text.
+/// Positions of a pass over the train part: each example as long as the shortest length
+/// that holds it, or packed; as many if all were as long as the longest; and tokens that
+/// are read. 0 of a text.
 struct Positions {
-  int64_t computed = 0, if_padded = 0;
+  int64_t computed = 0, if_padded = 0, tokens = 0;
 };
 Positions CountPositions(const Tuning& tuning);
 

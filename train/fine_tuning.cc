@@ -191,6 +191,7 @@ Result<Graph> FineTuning::Build(ModelPurpose purpose, int64_t batch,
                              .seq = seq,
                              .dtype = options_.dtype,
                              .weighted_targets = options_.weighted_targets,
+                             .packed = options_.packed,
                              .preference = options_.preference,
                              .cache = cache}));
   if (!options_.lora) return graph;

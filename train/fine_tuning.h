@@ -53,6 +53,7 @@ struct FineTuningOptions {
   /// Of activations, and of params that are not in blocks.
   DType dtype = DType::kF32;
   bool weighted_targets = false;  // ModelOptions::weighted_targets
+  bool packed = false;            // ModelOptions::packed
   std::optional<PreferenceRules> preference = {};  // ModelOptions::preference
 };
 

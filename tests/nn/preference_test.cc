@@ -140,6 +140,9 @@ TEST_CASE("objectives have names, and rules that are no numbers are refused") {
     CHECK(status.error().code == ErrorCode::kInvalidArgument);
     CHECK(status.error().message.starts_with("[preference] beta of dpo is "));
   }
+  CHECK_FALSE(
+      CheckPreference({.objective = Objective::kIpo, .beta = 1e-30}).ok());
+  CHECK(CheckPreference({.objective = Objective::kDpo, .beta = 1e-30}).ok());
   CHECK(CheckPreference({.objective = Objective::kSimpo, .gamma = -1})
             .error()
             .message ==

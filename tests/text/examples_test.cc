@@ -362,7 +362,10 @@ TEST_CASE("of pairs both answers follow the prompt, the chosen one first") {
   const std::string both =
       StrCat(R"({"chosen": [)", kTalk, ",", Answer("e"), R"(], "rejected": [)",
              kTalk, ",", Answer("f"), "]}");
-  for (const std::string& line : {asked, both}) {
+  // Sets whose conversations begin with a prompt that is told beside them.
+  std::string told = both;
+  told.insert(1, R"("prompt": "a", )");
+  for (const std::string& line : {asked, both, told}) {
     CAPTURE(line);
     const auto talks = read(line);
     REQUIRE_MESSAGE(talks.ok(), talks.error().message);
@@ -419,7 +422,23 @@ TEST_CASE("preferences of another form are refused by what they lack") {
   CHECK(error(kPairs, R"({"chosen": "b", "rejected": "c"})") ==
         "[examples] lacks a text \"prompt\"");
   CHECK(error(kPairs, R"({"prompt": "a", "chosen": "b", "rejected": ["c"]})") ==
-        "[examples] has \"prompt\" that are no list");
+        "[examples] has a text \"prompt\", which is none of the messages of "
+        "\"rejected\"; expected both as texts or as messages");
+  CHECK(
+      error(kPairs, StrCat(R"({"prompt": [)", kTalk,
+                           R"(], "chosen": "b", "rejected": "c"})")) ==
+      "[examples] has a \"prompt\" of messages and a text \"chosen\"; expected "
+      "both as texts or as messages");
+  CHECK(
+      error(kPairs, StrCat(R"({"prompt": [)", kTalk, R"(], "chosen": [)", kTalk,
+                           ",", Answer("e"), R"(], "rejected": [)", kTalk, ",",
+                           Answer("f"), "]}")) ==
+      "[examples] has \"chosen\" that begins with the messages of \"prompt\"; "
+      "leave \"prompt\" away");
+  CHECK(error(kPairs, StrCat(R"({"chosen": [)", kTalk, ",", Answer("e"),
+                             R"(], "rejected": [)", kTalk, "]}")) ==
+        "[examples] has a conversation with which the other one begins; "
+        "expected two answers to one prompt");
   CHECK(error(kPairs, StrCat(R"({"chosen": [)", kTalk, R"(], "rejected": [)",
                              Answer("f"), "]}")) ==
         "[examples] has messages, and the model has no chat template");

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -329,6 +330,96 @@ TEST_CASE("what is only read counts for nothing in the loss") {
   const double whole = loss("{\"text\": \"The cook reads.\"}\n");
   CHECK(std::abs(prompt - answer) > 0.01);
   CHECK(std::abs(13 * whole - (7 * prompt + 6 * answer)) < 1e-4);
+}
+
+// The model whose texts end with a token of its vocabulary.
+std::string Gpt2WithEnd() {
+  namespace fs = std::filesystem;
+  const fs::path folder = TempPath("gpt2");
+  fs::create_directories(folder);
+  fs::copy(std::string(kModels) + "gpt2", folder,
+           fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  Json config = Json::parse(ReadAll(folder / "config.json"));
+  config["bos_token_id"] = config["eos_token_id"] = 2;
+  fs::remove(folder / "config.json");
+  std::ofstream(folder / "config.json") << config.dump();
+  return folder.string();
+}
+
+TEST_CASE("packed examples give the losses that they give alone") {
+  // Eleven are learnt, one is held out.
+  std::string data;
+  for (int i = 0; i < 12; ++i) {
+    data += StrCat(R"({"prompt": "A", "completion": " man )",
+                   std::string(static_cast<size_t>(i % 7), 'a' + i), "\"}\n");
+  }
+  data = WriteTemp("says.jsonl", data);
+  // A window, positions that are added, and norms of queries and keys among them.
+  const std::string models = kModels;
+  for (const std::string& model :
+       {models + "llama", models + "mistral", models + "qwen3", Gpt2WithEnd(),
+        models + "qwen2.gguf"}) {
+    CAPTURE(model);
+    const std::vector<std::string> shared = {
+        "--data", data,  "--seq",      "30",       "--optimizer", "sgd",
+        "--lr",   "0.3", "--schedule", "constant", "--json"};
+    const auto run = [&](std::vector<std::string> more) {
+      more.insert(more.end(), shared.begin(), shared.end());
+      std::vector<std::string> words = Arguments("", more);
+      *(std::ranges::find(words, "--weights") + 1) = model;
+      const Outcome outcome = RunStowage(words);
+      REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
+      return JsonLines(outcome.out);
+    };
+    const Json plan = run({"--pack", "--dry-run"}).back();
+    const int64_t positions = plan["positions_computed"];
+    CHECK(positions * 2 <= plan["positions_if_padded"].get<int64_t>());
+    CHECK(positions >= plan["tokens_per_pass"].get<int64_t>());
+    // All of a pass in a batch, whose order is then nothing.
+    const std::vector<Json> alone = run({"--batch", "11", "--steps", "4"});
+    const std::vector<Json> packed =
+        run({"--pack", "--batch", StrCat(positions / 30), "--steps", "4"});
+    REQUIRE(packed.size() == alone.size());
+    for (size_t i = 0; i < 4; ++i) {
+      CAPTURE(i);
+      const double loss = alone[i]["loss"];
+      CHECK(std::abs(packed[i]["loss"].get<double>() - loss) <= 2e-6 * loss);
+    }
+    CHECK(packed.back()["validation_loss"].get<double>() ==
+          doctest::Approx(alone.back()["validation_loss"].get<double>())
+              .epsilon(2e-6));
+    // In micro-batches, and stopped on the way.
+    const std::string saved = TempPath("packed.safetensors");
+    const std::vector<std::string> twice = {"--pack", "--batch", "2", "--steps",
+                                            "4"};
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), twice.begin(), twice.end());
+      return run(more);
+    };
+    const std::vector<Json> whole = with({});
+    const std::vector<Json> parts = with({"--micro-batches", "2"});
+    with({"--stop-at", "2", "--save", saved});
+    const std::vector<Json> resumed = with({"--resume", saved});
+    for (size_t i = 0; i < 4; ++i) {
+      const double loss = whole[i]["loss"];
+      CHECK(std::abs(parts[i]["loss"].get<double>() - loss) <= 2e-6 * loss);
+      if (i >= 2) CHECK(resumed[i - 2]["loss"] == whole[i]["loss"]);
+    }
+  }
+}
+
+TEST_CASE("what cannot be packed is refused by name") {
+  const auto refused = [](const std::vector<std::string>& more) {
+    const Outcome outcome = RunStowage(Arguments("llama", more));
+    CHECK(outcome.exit_code == 2);
+    return outcome.err;
+  };
+  CHECK(Contains(refused({"--data", Story(), "--pack"}),
+                 "[pack] --pack is for the examples of a .jsonl file, and "));
+  const std::string pairs = WriteTemp(
+      "pairs.jsonl", R"({"prompt": "a", "chosen": "b", "rejected": "c"})");
+  CHECK(Contains(refused({"--data", pairs, "--pack", "--objective", "dpo"}),
+                 "--objective dpo are sequences of their own"));
 }
 
 TEST_CASE(

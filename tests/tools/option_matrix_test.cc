@@ -109,6 +109,7 @@ const std::map<std::string, Words>& Values() {
       {"--optimizer", {"lion"}},
       {"--order", {"memory"}},
       {"--output", {"@out.bytes"}},
+      {"--pack", {}},
       {"--packer", {"linear"}},
       {"--pareto", {}},
       {"--patience", {"1"}},
