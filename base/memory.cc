@@ -76,17 +76,6 @@ void TakeLess(std::optional<MemoryLeft>* least,
   if (!*least || other->bytes < (*least)->bytes) *least = std::move(other);
 }
 
-// The cgroup called `path` below `mount` and those around it. In a container the
-// path may be the host's; then only the mount itself is there.
-void TakeCgroups(const std::string& mount, std::string path,
-                 const CgroupNames& names, std::optional<MemoryLeft>* least) {
-  while (!path.empty() && path != "/") {
-    TakeLess(least, LeftOf(mount + path, names));
-    path.resize(path.rfind('/'));
-  }
-  TakeLess(least, LeftOf(mount, names));
-}
-
 // Whether `name` is among the comma-separated `names`.
 bool Lists(std::string_view names, std::string_view name) {
   while (!names.empty()) {
@@ -97,17 +86,19 @@ bool Lists(std::string_view names, std::string_view name) {
   return false;
 }
 
-}  // namespace
-
-std::optional<MemoryLeft> FindMemoryLeft(const std::string& root) {
-  std::optional<MemoryLeft> least;
-  const std::string machine = ReadSmallFile(root + "/proc/meminfo");
-  if (const auto available = Find(machine, "MemAvailable:")) {
-    const Bytes swap = Find(machine, "SwapFree:").value_or(0);
-    const Bytes total = Find(machine, "MemTotal:").value_or(*available);
-    least = MemoryLeft{(*available + swap) * 1024,
-                       StrCat("the machine's ", FormatBytes(total * 1024))};
-  }
+// Calls `visit` with the folder and the names of each cgroup of this process that limits
+// memory, and of those around it. In a container the path may be the host's; then only the
+// mount itself is there.
+template <typename Visit>
+void VisitCgroups(const std::string& root, const Visit& visit) {
+  const auto visit_all = [&](const std::string& mount, std::string path,
+                             const CgroupNames& names) {
+    while (!path.empty() && path != "/") {
+      visit(mount + path, names);
+      path.resize(path.rfind('/'));
+    }
+    visit(mount, names);
+  };
   // Lines of "number:controllers:path"; version 2 has none of the first two.
   const std::string groups = ReadSmallFile(root + "/proc/self/cgroup");
   std::string_view rest = groups;
@@ -123,11 +114,40 @@ std::optional<MemoryLeft> FindMemoryLeft(const std::string& root) {
     const std::string path(line.substr(second + 1));
     if (!path.starts_with('/')) continue;
     if (controllers.empty()) {
-      TakeCgroups(root + "/sys/fs/cgroup", path, kVersion2, &least);
+      visit_all(root + "/sys/fs/cgroup", path, kVersion2);
     } else if (Lists(controllers, "memory")) {
-      TakeCgroups(root + "/sys/fs/cgroup/memory", path, kVersion1, &least);
+      visit_all(root + "/sys/fs/cgroup/memory", path, kVersion1);
     }
   }
+}
+
+}  // namespace
+
+std::optional<MemoryLeft> FindMemoryLeft(const std::string& root) {
+  std::optional<MemoryLeft> least;
+  const std::string machine = ReadSmallFile(root + "/proc/meminfo");
+  if (const auto available = Find(machine, "MemAvailable:")) {
+    const Bytes swap = Find(machine, "SwapFree:").value_or(0);
+    const Bytes total = Find(machine, "MemTotal:").value_or(*available);
+    least = MemoryLeft{(*available + swap) * 1024,
+                       StrCat("the machine's ", FormatBytes(total * 1024))};
+  }
+  VisitCgroups(root, [&](const std::string& folder, const CgroupNames& names) {
+    TakeLess(&least, LeftOf(folder, names));
+  });
+  return least;
+}
+
+std::optional<CgroupLimit> FindCgroupLimit(const std::string& root) {
+  // Version 1 writes a limit that is not set as the largest multiple of a page.
+  constexpr Bytes kUnlimited = Bytes{1} << 62;
+  std::optional<CgroupLimit> least;
+  VisitCgroups(root, [&](const std::string& folder, const CgroupNames& names) {
+    const std::string file = StrCat(folder, "/", names.limit);
+    const auto limit = ParseCount(ReadSmallFile(file));
+    if (!limit || *limit >= kUnlimited) return;
+    if (!least || *limit < least->bytes) least = CgroupLimit{*limit, file};
+  });
   return least;
 }
 

@@ -28,6 +28,15 @@ struct MemoryLeft {
 /// are.
 std::optional<MemoryLeft> FindMemoryLeft(const std::string& root = "");
 
+struct CgroupLimit {
+  Bytes bytes = 0;
+  std::string file;  // it is read from: "/sys/fs/cgroup/jobs/memory.max"
+};
+
+/// The smallest memory limit of the cgroups of this process, of version 1 or 2, and of those
+/// around them. Absent where none has a limit. `root` as above.
+std::optional<CgroupLimit> FindCgroupLimit(const std::string& root = "");
+
 /// Gives what the heap holds and nobody uses back to the system, where its library can:
 /// what a search for a plan took, before an arena is taken.
 void ReturnFreeMemory();

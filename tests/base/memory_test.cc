@@ -101,5 +101,30 @@ TEST_CASE("files that say nothing sensible are no limit") {
   CHECK_FALSE(FindMemoryLeft(machine.root()).has_value());
 }
 
+TEST_CASE("the smallest limit of the cgroups is found, and which file has it") {
+  Machine version2("limit2");
+  version2.Write("/proc/self/cgroup", "0::/outer/inner\n")
+      .Write("/sys/fs/cgroup/outer/inner/memory.max", "max\n")
+      .Write("/sys/fs/cgroup/outer/memory.max", "262144000\n")
+      .Write("/sys/fs/cgroup/memory.max", "362144000\n");
+  auto limit = FindCgroupLimit(version2.root());
+  REQUIRE(limit.has_value());
+  CHECK(limit->bytes == 262144000);
+  CHECK(limit->file == version2.root() + "/sys/fs/cgroup/outer/memory.max");
+
+  // Version 1 calls no limit 2^63 less a page.
+  Machine version1("limit1");
+  version1.Write("/proc/self/cgroup", "4:memory:/jobs\n0::/\n")
+      .Write("/sys/fs/cgroup/memory/memory.limit_in_bytes",
+             "9223372036854771712\n");
+  CHECK_FALSE(FindCgroupLimit(version1.root()).has_value());
+  version1.Write("/sys/fs/cgroup/memory/jobs/memory.limit_in_bytes",
+                 "104857600\n");
+  limit = FindCgroupLimit(version1.root());
+  REQUIRE(limit.has_value());
+  CHECK(limit->bytes == 104857600);
+  CHECK_FALSE(FindCgroupLimit(Machine("limit0").root()).has_value());
+}
+
 }  // namespace
 }  // namespace stowage
