@@ -12,19 +12,20 @@
     "Stowage needs C++20: compile with -std=c++20 (Bazel: --cxxopt=-std=c++20)"
 #endif
 
-#include "autodiff/autodiff.h"  // IWYU pragma: export
-#include "base/base.h"          // IWYU pragma: export
-#include "cpu/cpu.h"            // IWYU pragma: export
-#include "formats/formats.h"    // IWYU pragma: export
-#include "gpu/gpu.h"            // IWYU pragma: export
-#include "ir/ir.h"              // IWYU pragma: export
-#include "nn/nn.h"              // IWYU pragma: export
-#include "onnx/onnx.h"          // IWYU pragma: export
-#include "planner/fit/fit.h"    // IWYU pragma: export
-#include "planner/planner.h"    // IWYU pragma: export
-#include "report/report.h"      // IWYU pragma: export
-#include "runtime/runtime.h"    // IWYU pragma: export
-#include "text/text.h"          // IWYU pragma: export
-#include "train/train.h"        // IWYU pragma: export
+#include "admission/admission.h"  // IWYU pragma: export
+#include "autodiff/autodiff.h"    // IWYU pragma: export
+#include "base/base.h"            // IWYU pragma: export
+#include "cpu/cpu.h"              // IWYU pragma: export
+#include "formats/formats.h"      // IWYU pragma: export
+#include "gpu/gpu.h"              // IWYU pragma: export
+#include "ir/ir.h"                // IWYU pragma: export
+#include "nn/nn.h"                // IWYU pragma: export
+#include "onnx/onnx.h"            // IWYU pragma: export
+#include "planner/fit/fit.h"      // IWYU pragma: export
+#include "planner/planner.h"      // IWYU pragma: export
+#include "report/report.h"        // IWYU pragma: export
+#include "runtime/runtime.h"      // IWYU pragma: export
+#include "text/text.h"            // IWYU pragma: export
+#include "train/train.h"          // IWYU pragma: export
 
 #endif  // STOWAGE_STOWAGE_H_

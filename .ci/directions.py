@@ -17,6 +17,7 @@ ROOMS = {
     "math": [],
     "ir": ["base"],
     "autodiff": ["base", "ir"],
+    "admission": ["base"],
     "planner/packing": ["base"],
     "planner": ["base", "ir", "planner/packing"],
     "planner/fit": ["base", "ir", "planner", "planner/packing"],
