@@ -78,6 +78,8 @@ void AddPack(Program& program);
 void AddCheck(Program& program);
 void AddReport(Program& program);
 void AddLock(Program& program);
+void AddRun(Program& program);
+void AddLedger(Program& program);
 void AddTokens(Program& program);
 void AddExportOnnx(Program& program);
 void AddModels(Program& program);

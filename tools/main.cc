@@ -126,6 +126,8 @@ int main(int argc, char** argv) {
   tools::AddCheck(program);
   tools::AddReport(program);
   tools::AddLock(program);
+  tools::AddRun(program);
+  tools::AddLedger(program);
   tools::AddTokens(program);
   tools::AddExportOnnx(program);
   tools::AddModels(program);

@@ -360,10 +360,15 @@ void Options::AddSome(const std::string& name, std::vector<std::string>* values,
       ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
 }
 
+void Options::AddCommand(std::vector<std::string>* command) {
+  commands_->emplace(command_, command);
+}
+
 Options Options::AddVerb(const std::string& name,
                          const std::string& description) {
   command_->require_subcommand(1);
-  return Options(command_->add_subcommand(name, description), exit_code_);
+  return Options(command_->add_subcommand(name, description), exit_code_,
+                 commands_);
 }
 
 void Options::Require(const std::string& name) {
@@ -430,7 +435,7 @@ Options Program::AddSubcommand(const std::string& name,
   command->add_option(std::string(kConfig), config_,
                       "Read flags from this TOML file, as no-decay = "
                       "[\"*.bias\"]; those given here count");
-  return Options(command, &exit_code_);
+  return Options(command, &exit_code_, &commands_);
 }
 
 // That a subcommand comes first, and which there are.
@@ -497,8 +502,10 @@ int Program::RefuseLeftover() const {
     name += StrCat(name.empty() ? "" : " ", command->get_name());
   }
   for (const std::string& argument : app_->remaining(true)) {
-    const std::string help =
-        StrCat("; `stowage ", name, " --help` lists what there is");
+    const std::string help = StrCat(
+        commands_.contains(command) ? "; the command to run stands behind --"
+                                    : "",
+        "; `stowage ", name, " --help` lists what there is");
     if (!argument.starts_with('-')) {
       return FailUsage(InvalidArgumentError(name, " takes no argument ",
                                             Quoted(argument), help));
@@ -519,6 +526,12 @@ int Program::Run(int argc, char** argv) {
       app_->get_option_no_throw(NameOf(arguments.front())) != nullptr;
   if (command == nullptr && !is_own_flag) return RefuseFirst(arguments);
   if (command != nullptr) {
+    const auto behind = commands_.find(command);
+    const auto mark = std::ranges::find(arguments, "--");
+    if (behind != commands_.end() && mark != arguments.end()) {
+      behind->second->assign(mark + 1, arguments.end());
+      arguments.erase(mark, arguments.end());
+    }
     TranslateOldNames(arguments);
     const Result<std::vector<std::string>> from_file =
         ConfigArguments(*command, std::span(arguments).subspan(1));

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -64,6 +65,10 @@ class Options {
   void AddSome(const std::string& name, std::vector<std::string>* values,
                int most, const std::string& help);
 
+  /// The words behind "--" are another program's: no option is read from them. Only of a
+  /// subcommand without verbs.
+  void AddCommand(std::vector<std::string>* command);
+
   /// A verb behind the subcommand, which takes one of them then, with options of its
   /// own.
   Options AddVerb(const std::string& name, const std::string& description);
@@ -81,8 +86,11 @@ class Options {
 
  private:
   friend class Program;
-  Options(CLI::App* command, int* exit_code)
-      : command_(command), exit_code_(exit_code) {}
+  // Of a subcommand, the words behind "--".
+  using Commands = std::map<const CLI::App*, std::vector<std::string>*>;
+
+  Options(CLI::App* command, int* exit_code, Commands* commands)
+      : command_(command), exit_code_(exit_code), commands_(commands) {}
 
   struct Scope {
     std::vector<std::string> subjects, names;
@@ -90,6 +98,7 @@ class Options {
 
   CLI::App* command_;
   int* exit_code_;
+  Commands* commands_;
   std::shared_ptr<std::vector<Scope>> scopes_ =
       std::make_shared<std::vector<Scope>>();
 };
@@ -118,6 +127,7 @@ class Program {
   int RefuseLeftover() const;
 
   std::unique_ptr<CLI::App> app_;
+  Options::Commands commands_;
   std::string config_;
   int exit_code_;
 };

@@ -38,7 +38,7 @@ ODD = ["", "0", "1", "2", "3", "4", "8", "010", "-1", "-0", "1.5", "1e3", "1e-46
        "inf", "9223372036854775807", "18446744073709551616", "0x10", " 4", "4 ", "four", "auto",
        "none", "all", "*", "x=y", "=", "a,b", "50%", "101%", "1MB", "12MB", "64KiB", "1e6MB",
        "true", "--json", "-", ".", "/", "/dev/null", "nowhere/file", "é", "\x1b[31m", "a" * 300]
-FILES = ["digits.csv", "text.txt", "net.onnx", "net.npz", "graph.ir", "step.plan", "run.st",
+FILES = ["digits.csv", "text.txt", "net.onnx", "net.npz", "graph.ir", "step.plan", "jobs.ledger", "run.st",
          "weights.safetensors", "tokenizer.json", "pack.csv", "op.times", "llama.gguf", "llama",
          "adapter", "config.toml", "new.out", "new.svg"]
 
@@ -102,6 +102,8 @@ class Commands:
                   "--device", "cpu", "--save-adapter", "adapter")
         self.must("plan", "--model", "mlp", "--batch", "8", "-o", "step.plan")
         self.must("lock", "write", "memory.lock", "train=step.plan")
+        self.must("run", "--ledger", "jobs.ledger", "--device", "0", "--capacity", "1MiB", "--bytes",
+                  "1KiB", "--", "true")
         self.must("time", "--model", "mlp", "--data", "digits.csv", "--batch", "8", "--steps", "1",
                   "--device", "cpu", "-o", "op.times")
         (self.folder / "graph.ir").write_text(
@@ -140,6 +142,7 @@ def subjects():
         "pack": ["pack", "pack.csv"],
         "check": ["check", "step.plan"],
         "lock": ["lock", "check", "memory.lock", "train=step.plan"],
+        "ledger": ["ledger", "jobs.ledger"],
         "report": ["report", "step.plan"],
         "export-onnx": ["export-onnx", "--onnx", "net.onnx", "--checkpoint", "net.st", "-o",
                         "new.onnx"],
@@ -258,7 +261,7 @@ READERS = {
     "digits.csv": ["train mlp"], "text.txt": ["train text", "finetune", "tokens"],
     "net.onnx": ["plan onnx", "train onnx", "export-onnx"], "net.npz": ["train onnx"],
     "graph.ir": ["plan graph"], "step.plan": ["check", "report", "lock"],
-    "memory.lock": ["lock"],
+    "memory.lock": ["lock"], "jobs.ledger": ["ledger"],
     "tokenizer.json": ["tokens", "finetune"], "pack.csv": ["pack"], "llama.gguf": ["finetune"],
     "chats.jsonl": ["finetune folder"], "llama/config.json": ["finetune folder"],
     "net.st": ["export-onnx"], "run.st": [["train mlp", "--resume", "run.st"]],

@@ -1,0 +1,326 @@
+// stowage run: a command that starts once its bytes are reserved.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "admission/ledger.h"
+#include "base/check.h"
+#include "base/errors.h"
+#include "base/memory.h"
+#include "base/strings.h"
+#include "report/plan_json.h"
+#include "tools/command.h"
+#include "tools/options.h"
+
+namespace stowage::tools {
+namespace {
+
+using Patience = std::optional<std::chrono::milliseconds>;
+
+constexpr int64_t kMaxDevice = 1023;
+
+struct JobFlags {
+  std::string ledger, name;
+  std::string resource;
+  std::optional<int64_t> device;
+  std::string capacity, bytes, plan, overhead;  // sizes, and a file
+  std::string wait;
+  std::vector<std::string> command;
+};
+
+// Where a size comes from, for people.
+struct Size {
+  Bytes bytes = 0;
+  std::string of;
+};
+
+std::string ResourceOf(const JobFlags& flags) {
+  if (flags.device) return StrCat("device:", *flags.device);
+  return flags.resource.empty() ? "cgroup" : flags.resource;
+}
+
+Result<Bytes> CapacityOf(const JobFlags& flags) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> given,
+                           ParseSizeOption("capacity", flags.capacity));
+  if (given) return *given;
+  if (flags.device || !flags.resource.empty()) {
+    return InvalidArgumentError(
+        "[run] the capacity of ", Quoted(ResourceOf(flags)),
+        " is not given; give by --capacity how many bytes its jobs may hold in "
+        "all",
+        flags.device ? ", less than the device has by what its driver keeps "
+                       "for each process"
+                     : "");
+  }
+  const std::optional<CgroupLimit> limit = FindCgroupLimit();
+  if (!limit) {
+    return InvalidArgumentError(
+        "[run] no cgroup of this process limits its memory; give --capacity, "
+        "or --device or --resource with it");
+  }
+  return limit->bytes;
+}
+
+// The file that a shell would run; the reason why there is none.
+Result<std::string> FindProgram(const std::string& name) {
+  const auto can_run = [](const std::string& path) {
+    std::error_code failed;
+    return std::filesystem::is_regular_file(path, failed) &&
+           ::access(path.c_str(), X_OK) == 0;
+  };
+  if (name.find('/') != std::string::npos) {
+    if (can_run(name)) return name;
+    return InvalidArgumentError("[run] ", Quoted(name),
+                                " is no file that can be run");
+  }
+  const char* const folders = std::getenv("PATH");
+  std::string_view rest = folders == nullptr ? "/usr/bin:/bin" : folders;
+  while (true) {
+    const size_t end = std::min(rest.find(':'), rest.size());
+    const std::string_view folder = rest.substr(0, end);
+    std::string path = StrCat(folder, folder.empty() ? "" : "/", name);
+    if (folder.empty()) path.insert(0, "./");
+    if (can_run(path)) return path;
+    if (end == rest.size()) break;
+    rest.remove_prefix(end + 1);
+  }
+  return InvalidArgumentError("[run] there is no program ", Quoted(name),
+                              " in the folders of PATH");
+}
+
+// The last value of `option` among the command's words.
+std::string ValueIn(const std::vector<std::string>& words,
+                    const std::string& option) {
+  std::string value;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == option && i + 1 < words.size()) value = words[i + 1];
+    if (words[i].starts_with(option + "=")) {
+      value = words[i].substr(option.size() + 1);
+    }
+  }
+  return value;
+}
+
+Result<Size> BytesOfPlan(const JobFlags& flags) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.plan));
+  const Result<PlanFile> read = PlanFromJson(text);
+  if (!read.ok()) {
+    return Error{read.error().code,
+                 StrCat(read.error().message, "; in ", Quoted(flags.plan))};
+  }
+  const std::vector<std::string> violations = ViolationsOf(*read);
+  if (!violations.empty()) {
+    return InvalidArgumentError("[run] ", Quoted(flags.plan),
+                                " is no sound plan: ", violations.front(),
+                                "; `stowage check` names all that is wrong");
+  }
+  const Bytes arena = read->plan.arena_bytes();
+  if (flags.device) {
+    return Size{arena, StrCat("the arena of ", Quoted(flags.plan))};
+  }
+  const auto sum = CheckedAdd(arena, read->plan.host_bytes());
+  STOWAGE_CHECK(sum.has_value());
+  return Size{*sum,
+              StrCat("the arena and the host bytes of ", Quoted(flags.plan))};
+}
+
+// The budget of a command of ours, as `stowage train --budget 1GiB`.
+Result<Size> BytesOfBudget(const JobFlags& flags) {
+  constexpr std::string_view kWithBudgets[] = {"train", "finetune", "time"};
+  const std::vector<std::string>& words = flags.command;
+  const std::string program = std::filesystem::path(words[0]).filename();
+  const bool has_budget =
+      program == "stowage" && words.size() > 1 &&
+      std::ranges::find(kWithBudgets, words[1]) != std::end(kWithBudgets);
+  const std::string text = has_budget ? ValueIn(words, "--budget") : "";
+  if (text.empty()) {
+    return InvalidArgumentError(
+        "[run] how many bytes to reserve is not known: give --bytes, or the "
+        "command's --plan",
+        has_budget ? ", or the command a --budget" : "");
+  }
+  const Result<std::optional<Bytes>> budget = ParseSizeOption("budget", text);
+  if (!budget.ok()) {
+    return InvalidArgumentError(budget.error().message,
+                                "; of the command, for which --bytes is left "
+                                "out");
+  }
+  return Size{**budget, StrCat("the command's --budget ", text)};
+}
+
+Result<Size> BytesOf(const JobFlags& flags) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> bytes,
+                           ParseSizeOption("bytes", flags.bytes));
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> overhead,
+                           ParseSizeOption("overhead", flags.overhead));
+  if (bytes) return Size{*bytes, "--bytes"};
+  STOWAGE_ASSIGN_OR_RETURN(Size size, flags.plan.empty() ? BytesOfBudget(flags)
+                                                         : BytesOfPlan(flags));
+  if (!overhead) return size;
+  const std::optional<Bytes> sum = CheckedAdd(size.bytes, *overhead);
+  if (!sum) {
+    return InvalidArgumentError("[overhead] ", *overhead, " and ", size.bytes,
+                                " bytes do not fit 64 bits");
+  }
+  return Size{*sum, size.of + " and --overhead"};
+}
+
+Result<Patience> PatienceOf(const std::string& wait) {
+  if (wait.empty()) return Patience();
+  if (wait == "none") return Patience(0);
+  double seconds = 0;
+  const char* const end = wait.data() + wait.size();
+  const auto parsed = std::from_chars(wait.data(), end, seconds);
+  constexpr double kMaxSeconds = 1e9;
+  if (parsed.ec != std::errc() || parsed.ptr != end || !(seconds >= 0) ||
+      seconds > kMaxSeconds) {
+    return InvalidArgumentError("[wait] ", Quoted(wait),
+                                " is neither none nor a number of seconds "
+                                "from 0 to 1000000000");
+  }
+  return Patience(static_cast<int64_t>(std::ceil(seconds * 1000)));
+}
+
+// The command, as far as a record has space for it.
+std::string NameOfCommand(const std::vector<std::string>& words) {
+  std::string name;
+  for (const std::string& word : words) {
+    name += StrCat(name.empty() ? "" : " ", word);
+  }
+  for (char& c : name) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code < 0x20 || code == 0x7f) c = ' ';
+  }
+  size_t size = std::min(name.size(), kMaxJobNameBytes);
+  // Not within a character of UTF-8.
+  while (size < name.size() && size > 0 &&
+         (static_cast<unsigned char>(name[size]) & 0xc0) == 0x80) {
+    --size;
+  }
+  name.resize(size);
+  const size_t first = std::min(name.find_first_not_of(' '), name.size());
+  name.erase(0, first);
+  name.erase(name.find_last_not_of(' ') + 1);
+  return name.empty() ? "command" : name;
+}
+
+// Returns where it fails alone.
+Error BecomeCommand(const std::string& program,
+                    std::vector<std::string> command) {
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  std::cout.flush();
+  // An ignored signal would stay ignored.
+  std::signal(SIGXFSZ, SIG_DFL);
+  ::execv(program.c_str(), words.data());
+  const int why = errno;
+  return InvalidArgumentError("[run] ", Quoted(program),
+                              " cannot be run: ", std::strerror(why));
+}
+
+Status ReserveAndExec(const JobFlags& flags) {
+  if (flags.command.empty()) {
+    return InvalidArgumentError(
+        "[run] there is no command to run; write it behind --, as `stowage run "
+        "--ledger FILE ... -- stowage train ...`");
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const std::string program,
+                           FindProgram(flags.command[0]));
+  STOWAGE_ASSIGN_OR_RETURN(const Patience patience, PatienceOf(flags.wait));
+  STOWAGE_ASSIGN_OR_RETURN(const Bytes capacity, CapacityOf(flags));
+  STOWAGE_ASSIGN_OR_RETURN(const Size size, BytesOf(flags));
+  ReservationRequest request = {
+      .resource = ResourceOf(flags),
+      .capacity = capacity,
+      .bytes = size.bytes,
+      .name = flags.name.empty() ? NameOfCommand(flags.command) : flags.name,
+      .patience = patience};
+  request.on_wait = [&](const std::vector<LedgerJob>& jobs) {
+    const Bytes held = HeldBytes(jobs, request.resource);
+    std::cerr << "stowage: " << Quoted(request.name) << " waits for "
+              << FormatExactBytes(size.bytes) << " of "
+              << Quoted(request.resource) << ", of which "
+              << FormatExactBytes(held) << " of " << FormatExactBytes(capacity)
+              << " are held; `stowage ledger " << WithoutControls(flags.ledger)
+              << "` lists by whom" << std::endl;
+  };
+  STOWAGE_ASSIGN_OR_RETURN(const Ledger ledger, Ledger::Open(flags.ledger));
+  STOWAGE_ASSIGN_OR_RETURN(const Reservation reservation,
+                           ledger.Reserve(request));
+  std::cerr << "stowage: " << Quoted(request.name) << " holds "
+            << FormatExactBytes(size.bytes) << " of "
+            << Quoted(request.resource) << ", from " << size.of << std::endl;
+  STOWAGE_RETURN_IF_ERROR(reservation.KeepOverExec());
+  return BecomeCommand(program, flags.command);
+}
+
+int RunJob(const JobFlags& flags) {
+  const Status ran = ReserveAndExec(flags);
+  return ran.ok() ? kExitDone : Fail(ran.error());
+}
+
+}  // namespace
+
+void AddRun(Program& program) {
+  Options options = program.AddSubcommand(
+      "run",
+      "Run the command behind -- once its bytes of a device or a cgroup are "
+      "reserved in a ledger; exit 1 they can never fit, 3 not now",
+      "stowage run --ledger jobs.ledger --device 0 --capacity 16GiB -- "
+      "stowage train --model gpt-nano --data text.txt --budget 2GiB");
+  const auto flags = std::make_shared<JobFlags>();
+  options.Group("data");
+  options.Add("--ledger", &flags->ledger,
+              "The file in which jobs reserve; made where there is none");
+  options.Require("--ledger");
+  options.Add("--name", &flags->name,
+              "What the job is called in the ledger; without it, its command");
+  options.Group("memory");
+  options.Add("--device", &flags->device,
+              "Reserve bytes of the device with this number");
+  options.Limit("--device", 0, kMaxDevice);
+  options.Add("--resource", &flags->resource,
+              "Reserve bytes of what is called so; without it and --device, of "
+              "the cgroup of this process");
+  options.Exclude("--resource", "--device");
+  options.Add("--capacity", &flags->capacity,
+              "The most bytes that all jobs of the device or resource may "
+              "hold; without it, the memory limit of the cgroup");
+  options.Add("--bytes", &flags->bytes,
+              "Reserve so many bytes; without it and --plan, the --budget of a "
+              "command of stowage");
+  options.Add("--plan", &flags->plan,
+              "Reserve what this plan of `stowage plan -o` takes: its arena "
+              "and, but for --device, its host bytes");
+  options.Exclude("--plan", "--bytes");
+  options.Add("--overhead", &flags->overhead,
+              "Reserve so many bytes beside a plan or a budget, for what else "
+              "the process keeps");
+  options.Exclude("--overhead", "--bytes");
+  options.Group("run");
+  options.Add("--wait", &flags->wait,
+              "Wait at most so many seconds, or none: be refused at once; "
+              "without it, wait as long as it takes");
+  options.AddCommand(&flags->command);
+  options.OnRun([flags] { return RunJob(*flags); });
+}
+
+}  // namespace stowage::tools
