@@ -48,6 +48,7 @@ class Device:
         self.folder = pathlib.Path(tempfile.mkdtemp())
         self.ledger, self.log = self.folder / "jobs.ledger", self.folder / "log"
         self.log.touch()
+        self.ledger.touch()  # a ledger without jobs
         self.reader = open(self.log, encoding="utf-8")  # pylint: disable=R1732
         self.jobs, self.running, self.waiting = {}, {}, []
         self.used, self.faults, self.arrivals, self.order = 0, [], 0, 0
