@@ -8,9 +8,9 @@
 
 MODEL.gguf is of Llama's kind, as SmolLM2-135M-Instruct.Q4_1.gguf. Both take ten steps of SGD
 on the same four pairs of the novel's sentences (one more is held out), from the same LoRA
-adapter of rank 8, in f32 on two threads; TRL trains the dequantised weights. Each objective
-and program is a process of its own, in turn; its peak is the kernel's (VmHWM), that of TRL
-with its imports.
+adapter of rank 8, in f32 on two threads; TRL trains the dequantised weights. Stowage's arena
+has a budget. Each objective and program is a process of its own, in turn; its peak is the
+kernel's (VmHWM), that of TRL with its imports.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 OBJECTIVES = ["dpo", "ipo", "orpo", "simpo", "kto"]
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-STEPS, BATCH, RATE = 10, 4, 0.05
+STEPS, BATCH, RATE, BUDGET = 10, 4, 0.05, "300MB"
 
 
 def make_data(folder):
@@ -130,9 +130,8 @@ def train_with_stowage(stowage, objective, weights, folder):
     words = [stowage, "finetune", "--weights", weights, "--data", data, "--objective", objective,
              "--adapter", folder / "adapter", "--optimizer", "sgd", "--lr", str(RATE),
              "--schedule", "constant", "--batch", str(BATCH), "--seq", "160", "--steps",
-             str(STEPS), "--sample", "0", "--device", "cpu", "--threads", "2", "--json"]
-    if objective != "kto":
-        words += ["--micro-batches", str(BATCH)]
+             str(STEPS), "--sample", "0", "--device", "cpu", "--threads", "2", "--budget", BUDGET,
+             "--json"]
     run = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, text=True)
     lines = [json.loads(line) for line in run.stdout]
     _, status, used = os.wait4(run.pid, 0)
@@ -145,6 +144,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("stowage", type=pathlib.Path)
     parser.add_argument("weights", type=pathlib.Path)
+    parser.add_argument("--objectives", nargs="*", choices=OBJECTIVES, default=OBJECTIVES)
     parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--trl", choices=OBJECTIVES, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -161,7 +161,7 @@ def main():
         make_adapter(folder)
         print("| objective | largest difference of ten losses | first, last | process, MB | "
               "TRL, MB | ratio |\n|---|---|---|---|---|---|")
-        for objective in OBJECTIVES:
+        for objective in args.objectives:
             other = subprocess.run(
                 [sys.executable, __file__, args.stowage, weights, "--folder", folder, "--trl",
                  objective], stdout=subprocess.PIPE, text=True, check=True)

@@ -328,8 +328,10 @@ SimtAttentionForward(STOWAGE_PARAMS(SimtAttentionParams) p) {
                   first_key + ScoreColumn<kDepth>(0));
       const T* bias = nullptr;
       if constexpr (kBias) {
-        bias = BiasAt<T>(p, batch, head, first_query + row,
-                         first_key + ScoreColumn<kDepth>(0));
+        if (p.bias.data != nullptr) {
+          bias = BiasAt<T>(p, batch, head, first_query + row,
+                           first_key + ScoreColumn<kDepth>(0));
+        }
       }
       float top = largest[i];
       STOWAGE_UNROLL
@@ -337,7 +339,7 @@ SimtAttentionForward(STOWAGE_PARAMS(SimtAttentionParams) p) {
         const bool seen = reach.Has(16 * j);
         s.at[i][j] = seen ? s.at[i][j] * p.scale : -INFINITY;
         if constexpr (kBias) {
-          if (seen) s.at[i][j] += ToFloat(bias[16 * j]);
+          if (seen && bias != nullptr) s.at[i][j] += ToFloat(bias[16 * j]);
         }
         top = fmaxf(top, s.at[i][j]);
       }
@@ -418,8 +420,10 @@ STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
                                          first_key + ScoreColumn<kDepth>(0));
     const T* bias = nullptr;
     if constexpr (kBias) {
-      bias = BiasAt<T>(p, batch, head, first_query + row,
-                       first_key + ScoreColumn<kDepth>(0));
+      if (p.bias.data != nullptr) {
+        bias = BiasAt<T>(p, batch, head, first_query + row,
+                         first_key + ScoreColumn<kDepth>(0));
+      }
     }
     STOWAGE_UNROLL
     for (int j = 0; j < Its::kScoreColumns; ++j) {
@@ -427,7 +431,7 @@ STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
       const bool seen = reach.Has(16 * j);
       float score = s.at[i][j] * p.scale;
       if constexpr (kBias) {
-        if (seen) score += ToFloat(bias[16 * j]);
+        if (seen && bias != nullptr) score += ToFloat(bias[16 * j]);
       }
       const float weight = seen ? math::Exp(score - log_sum_exp[row]) : 0;
       const int at = row * Its::kWeightPitch + column;
@@ -691,8 +695,15 @@ void EnqueueBiasGrad(const AttentionBiasParams& d_bias, Queue& queue) {
       kThreads, SharedBytes<kDepth>(4));
 }
 
-// f(T(), depth) with the depth, a constant, that rows are padded to. Without a bias
-// it is tensor cores that compute short rows of 16-bit elements.
+// Whether the kernels run that take a bias, if there is one: those without are not
+// compiled for short rows of 16-bit elements, which tensor cores compute unless there are
+// segments.
+bool MayHaveBias(DType dtype, const SimtAttentionParams& p) {
+  return p.bias.data != nullptr ||
+         (dtype != DType::kF32 && p.depth <= kTensorDepth);
+}
+
+// f(T(), depth) with the depth, a constant, that rows are padded to.
 template <int kDepth>
 struct DepthConstant {
   static constexpr int value = kDepth;
@@ -717,7 +728,7 @@ void OnTypeAndDepth(DType dtype, int depth, F&& f) {
 
 void EnqueueSimtAttention(DType dtype, const SimtAttentionParams& p,
                           Queue& queue) {
-  if (p.bias.data == nullptr) {
+  if (!MayHaveBias(dtype, p)) {
     return OnTypeAndDepth<false>(dtype, p.depth, [&](auto zero, auto depth) {
       EnqueueForward<decltype(zero), depth.value, false>(p, queue);
     });
@@ -729,7 +740,7 @@ void EnqueueSimtAttention(DType dtype, const SimtAttentionParams& p,
 
 void EnqueueSimtAttentionGrad(DType dtype, const SimtAttentionParams& p,
                               Queue& queue) {
-  if (p.bias.data == nullptr) {
+  if (!MayHaveBias(dtype, p)) {
     return OnTypeAndDepth<false>(dtype, p.depth, [&](auto zero, auto depth) {
       EnqueueGrad<decltype(zero), depth.value, false>(p, queue);
     });

@@ -411,7 +411,7 @@ def stop_once(commands, ranks, output, asked, draw):
         if output == "closed":
             os.close(ours)
             ours = -1
-        asked_at = time.monotonic()
+        asked_at, asked_by_clock = time.monotonic(), time.time()
         if run.poll() is None:
             run.send_signal(asked)
         # mpirun itself waits for a reader of its own output, for ever, after its ranks have
@@ -420,7 +420,8 @@ def stop_once(commands, ranks, output, asked, draw):
         while processes_of(run.pid) and time.monotonic() - asked_at < 30:
             if (not is_handed_on and time.monotonic() - asked_at > 3
                     and "pipe_write" in pathlib.Path(f"/proc/{run.pid}/wchan").read_text()):
-                is_handed_on, asked_at = True, time.monotonic()
+                is_handed_on = True
+                asked_at, asked_by_clock = time.monotonic(), time.time()
                 for rank in processes_of(run.pid):
                     os.kill(rank, asked)
             time.sleep(0.01)
@@ -439,6 +440,8 @@ def stop_once(commands, ranks, output, asked, draw):
         if ours >= 0:
             os.close(ours)
     saved = commands.folder / file
+    if saved.exists() and (took := saved.stat().st_mtime - asked_by_clock) > 2:
+        return f"takes {took:.1f} s to save"
     step = re.search(rb'"step":"(\d+)"', saved.read_bytes()) if saved.exists() else None
     if step is None:
         return "has saved nothing"
