@@ -212,34 +212,28 @@ STOWAGE_DEVICE int TilesOf(int length, int rows) {
   return (length + rows - 1) / rows;
 }
 
-// Where the segment of each position of a batch entry begins and ends; null where there are
-// none.
-struct Segments {
-  const int32_t* begins;
-  const int32_t* ends;
-};
-STOWAGE_DEVICE Segments SegmentsOf(const SimtAttentionParams& p, int batch) {
-  if (p.segments == nullptr) return {nullptr, nullptr};
-  const int32_t* begins =
-      p.segments + 2 * static_cast<int64_t>(batch) * p.queries;
-  return {begins, begins + p.queries};
+// Where the segment of a position of a batch entry begins, and ends. Precondition: there
+// are segments.
+STOWAGE_DEVICE int SegmentBegin(const SimtAttentionParams& p, int batch,
+                                int at) {
+  return p.segments[2 * static_cast<int64_t>(batch) * p.queries + at];
+}
+STOWAGE_DEVICE int SegmentEnd(const SimtAttentionParams& p, int batch, int at) {
+  return p.segments[(2 * static_cast<int64_t>(batch) + 1) * p.queries + at];
 }
 
 // Reports positions [first, first + rows) whose segments do not lie side by side.
 STOWAGE_DEVICE void CheckSegments(const SimtAttentionParams& p, int batch,
                                   int first, int rows) {
-  const Segments segments = SegmentsOf(p, batch);
   const int at = first + ThreadId();
-  if (segments.begins == nullptr || ThreadId() >= rows || at >= p.queries) {
-    return;
-  }
-  const int begin = segments.begins[at], end = segments.ends[at];
+  if (p.segments == nullptr || ThreadId() >= rows || at >= p.queries) return;
+  const int begin = SegmentBegin(p, batch, at), end = SegmentEnd(p, batch, at);
   bool good = begin >= 0 && begin <= at && at < end && end <= p.queries;
   if (at > 0) {
-    const int last_end = segments.ends[at - 1];
-    good = good &&
-           (begin == at ? last_end == at
-                        : last_end == end && segments.begins[at - 1] == begin);
+    const int last_end = SegmentEnd(p, batch, at - 1);
+    good = good && (begin == at ? last_end == at
+                                : last_end == end &&
+                                      SegmentBegin(p, batch, at - 1) == begin);
   }
   if (!good) ReportFault(p.fault);
 }
@@ -249,11 +243,10 @@ STOWAGE_DEVICE void CheckSegments(const SimtAttentionParams& p, int batch,
 STOWAGE_DEVICE AttentionRange Within(const SimtAttentionParams& p, int batch,
                                      AttentionRange range, int first,
                                      int rows) {
-  const Segments segments = SegmentsOf(p, batch);
-  if (segments.begins == nullptr || range.begin >= range.end) return range;
+  if (p.segments == nullptr || range.begin >= range.end) return range;
   const int last = (first + rows < p.queries ? first + rows : p.queries) - 1;
-  const int begin = segments.begins[first] / rows * rows;
-  const int end = segments.ends[last];
+  const int begin = SegmentBegin(p, batch, first) / rows * rows;
+  const int end = SegmentEnd(p, batch, last);
   return {begin > range.begin ? begin : range.begin,
           end < range.end ? end : range.end};
 }
@@ -262,22 +255,22 @@ STOWAGE_DEVICE AttentionRange Within(const SimtAttentionParams& p, int batch,
 STOWAGE_DEVICE AttentionReach ReachOf(const SimtAttentionParams& p, int batch,
                                       int keys, int query, int key) {
   AttentionReach reach = KeysOfQuery(p, keys, query, key);
-  const Segments segments = SegmentsOf(p, batch);
-  if (segments.begins == nullptr || query >= p.queries) return reach;
-  const int first = segments.begins[query] - key;
-  const int last = segments.ends[query] - 1 - key;
+  if (p.segments == nullptr || query >= p.queries) return reach;
+  const int first = SegmentBegin(p, batch, query) - key;
+  const int last = SegmentEnd(p, batch, query) - 1 - key;
   if (first > reach.first) reach.first = first;
   if (last < reach.last) reach.last = last;
   return reach;
 }
 
 // The bias of a query and of keys from `key` on; of the last query for what is
-// beyond.
+// beyond. Null where there is none.
 template <typename T>
 STOWAGE_DEVICE const T* BiasAt(const AttentionParams& p, int batch, int head,
                                int query, int key) {
   const int64_t row = query < p.queries ? query : p.queries - 1;
-  return HeadOf<T>(p.bias, batch, head) + row * p.bias.row + key;
+  return HeadOf<T>(p.bias, batch, head) + row * p.bias.row +
+         (p.bias.data == nullptr ? 0 : key);
 }
 
 template <typename T, int kDepth, bool kBias>
@@ -328,10 +321,8 @@ SimtAttentionForward(STOWAGE_PARAMS(SimtAttentionParams) p) {
                   first_key + ScoreColumn<kDepth>(0));
       const T* bias = nullptr;
       if constexpr (kBias) {
-        if (p.bias.data != nullptr) {
-          bias = BiasAt<T>(p, batch, head, first_query + row,
-                           first_key + ScoreColumn<kDepth>(0));
-        }
+        bias = BiasAt<T>(p, batch, head, first_query + row,
+                         first_key + ScoreColumn<kDepth>(0));
       }
       float top = largest[i];
       STOWAGE_UNROLL
@@ -339,7 +330,9 @@ SimtAttentionForward(STOWAGE_PARAMS(SimtAttentionParams) p) {
         const bool seen = reach.Has(16 * j);
         s.at[i][j] = seen ? s.at[i][j] * p.scale : -INFINITY;
         if constexpr (kBias) {
-          if (seen && bias != nullptr) s.at[i][j] += ToFloat(bias[16 * j]);
+          if (seen && p.bias.data != nullptr) {
+            s.at[i][j] += ToFloat(bias[16 * j]);
+          }
         }
         top = fmaxf(top, s.at[i][j]);
       }
@@ -420,10 +413,8 @@ STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
                                          first_key + ScoreColumn<kDepth>(0));
     const T* bias = nullptr;
     if constexpr (kBias) {
-      if (p.bias.data != nullptr) {
-        bias = BiasAt<T>(p, batch, head, first_query + row,
-                         first_key + ScoreColumn<kDepth>(0));
-      }
+      bias = BiasAt<T>(p, batch, head, first_query + row,
+                       first_key + ScoreColumn<kDepth>(0));
     }
     STOWAGE_UNROLL
     for (int j = 0; j < Its::kScoreColumns; ++j) {
@@ -431,7 +422,7 @@ STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
       const bool seen = reach.Has(16 * j);
       float score = s.at[i][j] * p.scale;
       if constexpr (kBias) {
-        if (seen && bias != nullptr) score += ToFloat(bias[16 * j]);
+        if (seen && p.bias.data != nullptr) score += ToFloat(bias[16 * j]);
       }
       const float weight = seen ? math::Exp(score - log_sum_exp[row]) : 0;
       const int at = row * Its::kWeightPitch + column;
