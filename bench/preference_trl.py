@@ -110,6 +110,7 @@ def train_with_trl(objective, folder):
     data = folder / ("judged.jsonl" if objective == "kto" else "pairs.jsonl")
     rows = [json.loads(line) for line in data.read_text().splitlines()][:BATCH]
     model, tokenizer = load(folder)
+    tokenizer.bos_token = None  # which ORPOTrainer would put before texts, unlike the others
     run = Recorded(
         model=model, processing_class=tokenizer, peft_config=lora(),
         train_dataset=datasets.Dataset.from_list(rows),
@@ -132,12 +133,9 @@ def train_with_stowage(stowage, objective, weights, folder):
              "--schedule", "constant", "--batch", str(BATCH), "--seq", "160", "--steps",
              str(STEPS), "--sample", "0", "--device", "cpu", "--threads", "2", "--budget", BUDGET,
              "--json"]
-    run = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, text=True)
-    lines = [json.loads(line) for line in run.stdout]
-    _, status, used = os.wait4(run.pid, 0)
-    if status != 0:
-        sys.exit(f"{objective}: stowage ends with {status}")
-    return [line["loss"] for line in lines if "loss" in line], used.ru_maxrss * 1024
+    run = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, text=True, check=True)
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    return [line["loss"] for line in lines if "loss" in line], lines[-1]["peak_rss_bytes"]
 
 
 def main():

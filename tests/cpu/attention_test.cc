@@ -278,6 +278,11 @@ TEST_CASE(
   const std::vector<double> after = run(good).values.at("o");
   CHECK(std::equal(before.begin(), before.begin() + 2 * 8, after.begin()));
   CHECK(before != after);
+  // Nor those of the first of them.
+  for (size_t i = 0; i < 2 * 8; ++i) leaves["k"][i] = -leaves["k"][i];
+  const std::vector<double> other = run(good).values.at("o");
+  CHECK(std::equal(after.begin() + 2 * 8, after.end(), other.begin() + 2 * 8));
+  CHECK(other != after);
   // Outside, with a gap, over each other, turned round, of no position.
   const std::vector<double> mistakes[] = {{0, 0, 2, 2, 2, 5, 2, 2, 5, 5, 5, 7},
                                           {-1, 0, 2, 2, 2, 5, 2, 2, 5, 5, 5, 6},

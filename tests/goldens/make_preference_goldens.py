@@ -7,6 +7,8 @@ an adapter beside the quantised weights of another, in double.
     /tmp/venv/bin/pip install torch transformers peft safetensors gguf numpy
     /tmp/venv/bin/python tests/goldens/make_preference_goldens.py
 
+"held_out" is the loss of the adapter as it is at first, over examples 5 to 7.
+
 Formulas and means are those of TRL 1.16's DPOTrainer, ORPOTrainer, CPOTrainer and
 KTOTrainer: the reference is the model without an adapter, before its first step; ORPO's
 further loss is over prompt and answer; KTO compares each prompt with the answer of the
@@ -91,7 +93,7 @@ def judged_loss(model, reference, examples, end):
     return torch.sigmoid(-BETAS["kto"] * signs * (torch.stack(above) - k)).mean()
 
 
-def losses(objective, model, examples, end):
+def losses(objective, model, examples, end, steps=STEPS):
     """Of an adapter where the model has one; the reference is that without it."""
     has_adapter = isinstance(model, peft.PeftModel)
     known = {}
@@ -113,13 +115,14 @@ def losses(objective, model, examples, end):
                     known[prompt, answer, mean] = of_answer(model, prompt, answer, end, mean)
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=RATE)
     told = []
-    for _ in range(STEPS):
+    for _ in range(steps):
         loss = (judged_loss(model, reference, examples, end) if objective == "kto"
                 else pair_loss(objective, model, reference, examples, end))
         optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
         told.append(loss.item())
+        if steps > 1:
+            optimizer.step()
     return told
 
 
@@ -141,6 +144,7 @@ def main():
             base, HERE / "peft/qwen2.gguf", is_trainable=True).double()
         golden[objective] = {
             "llama": losses(objective, whole, examples, whole.config.eos_token_id),
+            "held_out": losses(objective, adapter, examples[5:8], base.config.eos_token_id, 1)[0],
             "qwen2.gguf": losses(objective, adapter, examples, base.config.eos_token_id)}
         print(objective, golden[objective])
     (HERE / "preference.json").write_text(json.dumps(golden, indent=1) + "\n")

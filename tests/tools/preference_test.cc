@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -149,6 +150,30 @@ TEST_CASE("micro-batches change nothing, and KTO, which they would, has none") {
     CHECK(Contains(refused.err,
                    "[objective] kto compares each answer with a mean over its "
                    "batch, which --micro-batches 5 would divide"));
+  }
+}
+
+TEST_CASE("what is held out is judged as one batch, whatever the batches are") {
+  for (const char* const objective : kObjectives) {
+    CAPTURE(objective);
+    const Json& examples =
+        Golden()[std::string_view(objective) == "kto" ? "judged" : "pairs"];
+    std::string lines;
+    for (size_t i = 0; i < 30; ++i) {
+      lines += examples[i % examples.size()].dump() + "\n";
+    }
+    const std::string data = WriteTemp("thirty.jsonl", lines);
+    for (const char* const batch : {"1", "2", "5"}) {
+      CAPTURE(batch);
+      Words words = Arguments("qwen2.gguf", objective, kAdapter);
+      *(std::ranges::find(words, "--data") + 1) = data;
+      *(std::ranges::find(words, "--batch") + 1) = batch;
+      *(std::ranges::find(words, "--steps") + 1) = "1";
+      const double loss = Finetune(words).done["base_validation_loss"];
+      CHECK(loss ==
+            doctest::Approx(Golden()[objective]["held_out"].get<double>())
+                .epsilon(2e-6));
+    }
   }
 }
 
