@@ -99,6 +99,7 @@ Words Arguments(const std::string& model, const std::string& objective,
 
 struct Run {
   std::vector<double> losses;
+  std::vector<Json> lines;
   Json done;
 };
 
@@ -106,7 +107,8 @@ Run Finetune(const Words& words) {
   const Outcome outcome = RunStowage(words);
   REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
   Run run;
-  for (const Json& line : JsonLines(outcome.out)) {
+  run.lines = JsonLines(outcome.out);
+  for (const Json& line : run.lines) {
     if (line.contains("loss")) run.losses.push_back(line["loss"]);
     run.done = line;
   }
@@ -220,7 +222,11 @@ TEST_CASE("what is preferred is told, and grows") {
   CHECK(run.losses.back() < 0.2 * run.losses.front());
   // The one that is held out.
   CHECK(run.done["accuracy"] == 1);
-  CHECK_FALSE(run.done.contains("perplexity"));
+  // A loss of answers has no perplexity, on the way neither.
+  CHECK(std::ranges::count_if(run.lines, [](const Json& line) {
+          return line.contains("validation_loss");
+        }) == 3);
+  for (const Json& line : run.lines) CHECK_FALSE(line.contains("perplexity"));
   // Before the first step the model is its own reference.
   CHECK(run.done["base_validation_loss"].get<double>() ==
         doctest::Approx(std::log(2.0)));
