@@ -34,8 +34,8 @@ namespace stowage::tools {
 
 /// The options of one subcommand. A name begins with -- or, of what is told by its
 /// place, does not; "-o,--output" is short and long. What is given twice counts as
-/// given last, as scripts expect, but for outputs. A value that is there before is the default, and help shows it. A value
-/// is not empty, and one that begins with -- stands behind "=" alone, since most often a
+/// given last, as scripts expect, but for outputs. A value that is there before is the
+/// default, and help shows it. A value is not empty, and one that begins with -- stands behind "=" alone, since most often a
 /// value was left out there. The values must live until the program has run.
 class Options {
  public:

@@ -113,7 +113,7 @@ class Task {
   TaskShare share_;  // of evaluations
 };
 
-/// Calls take(step, whether it counts) for the steps of an evaluation that are this rank's: every one whose
+/// Calls take(step, whether it counts) for this rank's steps of an evaluation: those whose
 /// index is its own modulo `share.ranks`. A signal to any rank ends it, which `progress`
 /// then knows. Errors: those of `take` and of the share.
 template <typename F>

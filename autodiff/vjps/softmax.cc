@@ -43,8 +43,8 @@ void ContributeLinear(VjpContext& v, Value dloss, Value weights) {
 
 }  // namespace
 
-// Nothing of forward but the operands: the logits are made again, or, in a
-// training step, there for the first time (train_step.h).
+// Backward keeps the operands alone: its op recomputes the logits, or, in a training step
+// that leaves the forward op out, computes them for the first time (train_step.h).
 constinit const Vjp LinearCrossEntropyVjp = Differentiable([](VjpContext& v) {
   if (v.num_inputs() > 3 && v.needs(3)) {
     return v.Refuse("the weights of its rows have no gradient");

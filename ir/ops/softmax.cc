@@ -103,9 +103,9 @@ constinit const OpDef CrossEntropyGrad = {
 
 // linear_cross_entropy and its gradient: the cross entropy of x w^T, where the
 // logits exist only as `chunk` rows at a time, in the kernel's scratch. Results:
-// the mean, and each row's loss before its weight. The gradient makes each chunk's logits itself and gives the loss too, so that a
-// training step needs nothing of the forward op (autodiff/train_step.h). w is of
-// floats, or frozen and in the bytes of its file.
+// the mean, and each row's loss before its weight. The gradient computes each
+// chunk's logits itself and gives the loss too, so that a training step needs
+// nothing of the forward op (autodiff/train_step.h). w is of floats, or frozen and in the bytes of its file.
 
 namespace {
 

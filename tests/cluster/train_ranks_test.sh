@@ -5,10 +5,11 @@
 #
 #   train_ranks_test.sh STOWAGE DIGITS TEXT SUPERVISE PART...
 #
-# Parts are losses, shards, files, sharded, refusals, faults, signals, supervised; kills, late and stops take
+# Parts are losses, preferences, shards, files, sharded, refusals, faults, signals, supervised; kills, late and stops take
 # minutes. $KILLS says how many times `kills` does, $KILLS_SEED at which moments.
 set -euo pipefail
 stowage=$PWD/$1 digits=$PWD/$2 text=$PWD/$3 supervise=$PWD/$4
+llama=$PWD/tests/goldens/pretrained/llama
 shift 4
 # MPI names the memory that its ranks share by their processes' numbers, which are the
 # same in other sandboxes.
@@ -35,13 +36,14 @@ losses() {
   sed -n 's/^{"step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1"
 }
 
-# same_losses RANKS NAME OPTION...: of so many ranks, and of one with as many micro-batches.
+# same_losses RANKS NAME OPTION...: of so many ranks, and of one with as many micro-batches,
+# of `train`, or of the command in $command.
 same_losses() {
-  local ranks=$1 name=$2
+  local ranks=$1 name=$2 command=${command-train}
   shift 2
-  "${mpi[@]}" -n "$ranks" "$stowage" train "$@" --json > "$name.ranks" 2> "$name.err" ||
+  "${mpi[@]}" -n "$ranks" "$stowage" "$command" "$@" --json > "$name.ranks" 2> "$name.err" ||
     fail "$name on $ranks ranks: $(cat "$name.err")"
-  "$stowage" train "$@" --micro-batches "$ranks" --json > "$name.micro_batches" 2> "$name.err" ||
+  "$stowage" "$command" "$@" --micro-batches "$ranks" --json > "$name.micro_batches" 2> "$name.err" ||
     fail "$name in $ranks micro-batches: $(cat "$name.err")"
   losses "$name.ranks" > "$name.ranks.losses"
   losses "$name.micro_batches" > "$name.micro_batches.losses"
@@ -58,6 +60,40 @@ check_losses() {
   done
   same_losses 2 gpt --model gpt-nano --data "$text" --batch 2 --seq 32 --steps 3 \
     --device cpu --sample 0
+}
+
+# A model of 64 tokens, and pairs of answers.
+check_preferences() {
+  local token vocabulary= count=0 code
+  for token in {a..z} {A..Z} $'\u0120' . th he; do
+    vocabulary+="${vocabulary:+,}\"$token\":$((count++))"
+  done
+  cat > tokenizer.json << END
+{"version":"1.0","added_tokens":[],"normalizer":null,"post_processor":null,
+ "pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"decoder":{"type":"ByteLevel"},
+ "model":{"type":"BPE","vocab":{$vocabulary},"merges":["t h","h e"]}}
+END
+  for token in {a..l}; do
+    echo "{\"prompt\":\"A$token \",\"chosen\":\"${token}es.\",\"rejected\":\"no $token\"}"
+  done > pairs.jsonl
+  local tuned=(--weights "$llama" --tokenizer tokenizer.json --data pairs.jsonl --seq 24 --batch 4
+    --steps 4 --device cpu --sample 0 --full)
+  for objective in dpo orpo; do
+    command=finetune same_losses 2 "$objective" "${tuned[@]}" --objective "$objective"
+  done
+  for more in "" --dry-run; do
+    code=0
+    "${mpi[@]}" -n 2 "$stowage" finetune "${tuned[@]}" --objective dpo --shard weights $more \
+      > out 2> err || code=$?
+    [[ $code == 2 ]] || fail "dpo by --shard weights $more: exit code $code: $(cat err)"
+    grep -q 'with --shard weights no rank has the weights' err || fail "--shard weights: $(cat err)"
+  done
+  sed 's/"chosen":\("[^"]*"\),"rejected":.*/"completion":\1,"label":true}/' pairs.jsonl > judged.jsonl
+  code=0
+  "${mpi[@]}" -n 2 "$stowage" finetune "${tuned[@]}" --data judged.jsonl --objective kto \
+    > out 2> err || code=$?
+  [[ $code == 2 ]] || fail "kto on two ranks: exit code $code: $(cat err)"
+  grep -q 'a mean over its batch, which 2 ranks would divide' err || fail "kto: $(cat err)"
 }
 
 check_files() {

@@ -95,6 +95,9 @@ class Commands:
         (self.folder / "chats.jsonl").write_text("".join(
             json.dumps({"prompt": f"What is {i % 5}?", "completion": f"It is {i % 5}."}) + "\n"
             for i in range(20)))
+        (self.folder / "pairs.jsonl").write_text("".join(
+            json.dumps({"prompt": f"Is {i % 5}?", "chosen": f"It is {i % 5}.", "rejected": "no"})
+            + "\n" for i in range(20)))
         self.must("train", "--model", "mlp", "--data", "digits.csv", "--batch", "8", "--steps", "2",
                   "--stop-at", "1", "--device", "cpu", "--save", "run.st", "--save-weights", "weights.safetensors")
         self.must("finetune", "--weights", "llama.gguf", "--data", "text.txt", "--tokenizer",
@@ -137,6 +140,9 @@ def subjects():
         "finetune folder": ["finetune", "--weights", "llama", "--tokenizer", "tokenizer.json",
                             "--data", "chats.jsonl", "--seq", "16", "--batch", "2", "--sample",
                             "0", *train],
+        "finetune pairs": ["finetune", "--weights", "llama", "--tokenizer", "tokenizer.json",
+                           "--data", "pairs.jsonl", "--objective", "dpo", "--seq", "24",
+                           "--batch", "2", "--sample", "0", *train],
         "time": ["time", "--model", "mlp", "--data", "digits.csv", "--batch", "8", "--steps", "1",
                  "--device", "cpu", "-o", "new.times"],
         "pack": ["pack", "pack.csv"],
@@ -263,7 +269,7 @@ READERS = {
     "graph.ir": ["plan graph"], "step.plan": ["check", "report", "lock"],
     "memory.lock": ["lock"], "jobs.ledger": ["ledger"],
     "tokenizer.json": ["tokens", "finetune"], "pack.csv": ["pack"], "llama.gguf": ["finetune"],
-    "chats.jsonl": ["finetune folder"], "llama/config.json": ["finetune folder"],
+    "chats.jsonl": ["finetune folder"], "pairs.jsonl": ["finetune pairs"], "llama/config.json": ["finetune folder"],
     "net.st": ["export-onnx"], "run.st": [["train mlp", "--resume", "run.st"]],
     "weights.safetensors": [["train mlp", "--init", "weights.safetensors"]],
     "op.times": [["plan mlp", "--op-times", "op.times"]],

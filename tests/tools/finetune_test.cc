@@ -15,6 +15,7 @@
 
 #include "base/strings.h"
 #include "tests/tools/json_lines.h"
+#include "tests/tools/letters_tokenizer.h"
 #include "tests/tools/run_stowage.h"
 
 namespace stowage::testing {
@@ -28,27 +29,6 @@ bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// Letters, a space, a full stop, a line's end, and "th" and "he" as one.
-std::string Tokenizer(const Json& added = Json::array()) {
-  Json vocabulary = Json::object();
-  const auto add = [&](const std::string& token) {
-    vocabulary[token] = vocabulary.size();
-  };
-  for (char c = 'a'; c <= 'z'; ++c) add(std::string(1, c));
-  for (char c = 'A'; c <= 'Z'; ++c) add(std::string(1, c));
-  for (const char* token : {"\u0120", ".", "\u010a", "th", "he"}) add(token);
-  const Json file = {
-      {"version", "1.0"},
-      {"added_tokens", added},
-      {"normalizer", nullptr},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-      {"post_processor", nullptr},
-      {"decoder", {{"type", "ByteLevel"}}},
-      {"model",
-       {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", {"t h", "h e"}}}}};
-  return WriteTemp("tokenizer.json", file.dump());
-}
-
 std::string Story() {
   std::string text;
   for (int i = 0; i < 60; ++i) {
@@ -60,9 +40,15 @@ std::string Story() {
 
 std::vector<std::string> Arguments(const std::string& model,
                                    const std::vector<std::string>& more) {
-  std::vector<std::string> arguments = {
-      "finetune",  "--weights", kModels + model, "--tokenizer", Tokenizer(),
-      "--threads", "2",         "--seq",         "16"};
+  std::vector<std::string> arguments = {"finetune",
+                                        "--weights",
+                                        kModels + model,
+                                        "--tokenizer",
+                                        LettersTokenizer(),
+                                        "--threads",
+                                        "2",
+                                        "--seq",
+                                        "16"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -142,7 +128,7 @@ TEST_CASE("a run that was stopped goes on to the same losses") {
 
 TEST_CASE("a gpt model learns the tokens of a tokenizer, and writes some") {
   const std::string text = Story();
-  const std::string tokenizer = Tokenizer();
+  const std::string tokenizer = LettersTokenizer();
   const std::string checkpoint = TempPath("tokens.safetensors");
   const auto arguments = [&](const std::vector<std::string>& more) {
     std::vector<std::string> all = {
@@ -514,7 +500,7 @@ TEST_CASE("an answer ends where its template or the model's files end it") {
                                     "--weights",
                                     ChatFolder(ends),
                                     "--tokenizer",
-                                    Tokenizer(added),
+                                    LettersTokenizer(added),
                                     "--threads",
                                     "2",
                                     "--seq",
@@ -553,7 +539,7 @@ std::string WholeFolder(const Json& tokenizer_config,
   }
   const std::string folder = ChatFolder(ends);
   std::filesystem::remove(folder + "/chat_template.jinja");
-  Json file = Json::parse(ReadAll(Tokenizer(added)));
+  Json file = Json::parse(ReadAll(LettersTokenizer(added)));
   file["post_processor"] = post_processor;
   WriteTemp("chat/tokenizer.json", file.dump());
   WriteTemp("chat/tokenizer_config.json", tokenizer_config.dump());
@@ -598,7 +584,7 @@ TEST_CASE("a resumed run of a text reports another tokenizer") {
     all.insert(all.end(), more.begin(), more.end());
     return RunStowage(all);
   };
-  const std::string tokenizer = Tokenizer(Json::array());
+  const std::string tokenizer = LettersTokenizer();
   const Outcome first = run(tokenizer, {"--steps", "1", "--save", checkpoint});
   REQUIRE_MESSAGE(first.exit_code == 0, first.err);
   // Another tokenizer by the same name: two letters have changed places.
@@ -737,7 +723,7 @@ TEST_CASE("a resumed run tells that the model's settings changed") {
   const std::string checkpoint = TempPath("settings.safetensors");
   const auto run = [&](const std::vector<std::string>& more) {
     std::vector<std::string> all = {
-        "finetune", "--weights", folder,  "--tokenizer", Tokenizer(),
+        "finetune", "--weights", folder,  "--tokenizer", LettersTokenizer(),
         "--data",   Story(),     "--seq", "8",           "--batch",
         "2",        "--sample",  "0",     "--device",    "cpu"};
     all.insert(all.end(), more.begin(), more.end());

@@ -14,6 +14,7 @@
 #include "base/input_file.h"
 #include "base/strings.h"
 #include "tests/tools/json_lines.h"
+#include "tests/tools/letters_tokenizer.h"
 #include "tests/tools/run_stowage.h"
 
 namespace stowage::testing {
@@ -26,27 +27,6 @@ constexpr const char* kObjectives[] = {"dpo", "ipo", "orpo", "simpo", "kto"};
 
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
-}
-
-// Letters, a space, a full stop, a line's end, and "th" and "he" as one.
-std::string Tokenizer() {
-  Json vocabulary = Json::object();
-  const auto add = [&](const std::string& token) {
-    vocabulary[token] = vocabulary.size();
-  };
-  for (char c = 'a'; c <= 'z'; ++c) add(std::string(1, c));
-  for (char c = 'A'; c <= 'Z'; ++c) add(std::string(1, c));
-  for (const char* token : {"\u0120", ".", "\u010a", "th", "he"}) add(token);
-  const Json file = {
-      {"version", "1.0"},
-      {"added_tokens", Json::array()},
-      {"normalizer", nullptr},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-      {"post_processor", nullptr},
-      {"decoder", {{"type", "ByteLevel"}}},
-      {"model",
-       {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", {"t h", "h e"}}}}};
-  return WriteTemp("tokenizer.json", file.dump());
 }
 
 const Json& Golden() {
@@ -71,7 +51,7 @@ Words Arguments(const std::string& model, const std::string& objective,
                  "--weights",
                  "tests/goldens/pretrained/" + model,
                  "--tokenizer",
-                 Tokenizer(),
+                 LettersTokenizer(),
                  "--data",
                  Data(objective),
                  "--objective",
@@ -256,7 +236,7 @@ TEST_CASE("options that an objective has not are refused by name") {
   const std::string text = WriteTemp("story.txt", "The ship sails at noon.");
   const Outcome of_text = RunStowage(
       {"finetune", "--weights", "tests/goldens/pretrained/llama", "--tokenizer",
-       Tokenizer(), "--data", text, "--objective", "dpo"});
+       LettersTokenizer(), "--data", text, "--objective", "dpo"});
   CHECK(of_text.exit_code == 2);
   CHECK(Contains(of_text.err, "learns from the examples of a .jsonl file"));
 }
