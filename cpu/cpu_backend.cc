@@ -21,6 +21,7 @@
 #include "ir/op_def.h"
 #include "runtime/backend.h"
 #include "runtime/check_programs.h"
+#include "runtime/host_file.h"
 
 namespace stowage {
 namespace {
@@ -28,7 +29,9 @@ namespace {
 class CpuExecutable final : public Executable {
  public:
   CpuExecutable(const Program& program, const cpu::RunsWith& with)
-      : program_(program), list_(program.graph(), program.launches(), with) {}
+      : program_(program),
+        host_(with.host),
+        list_(program.graph(), program.launches(), with) {}
 
   void ChooseBlockings(cpu::BlockingAutotuner& autotuner) {
     list_.ChooseBlockings(autotuner);
@@ -49,8 +52,13 @@ class CpuExecutable final : public Executable {
     std::memcpy(data.data(), program_.view(input).data, data.size());
   }
 
+  std::string fault() const override {
+    return host_ == nullptr ? "" : host_->failure();
+  }
+
  private:
   const Program& program_;
+  HostFile* const host_;
   cpu::LaunchList list_;
 };
 
@@ -65,6 +73,7 @@ class CpuBackend final : public Backend {
                                               : &one_rank_),
         check_(options.check),
         blocking_folder_(options.blocking_folder),
+        offload_folder_(options.offload_folder),
         note_(options.note) {
     if (note_ && pool_.started() < pool_.threads()) {
       note_(StrCat("[threads] the system gives this process ", pool_.started(),
@@ -72,7 +81,8 @@ class CpuBackend final : public Backend {
                    " threads; steps take longer, and have the same bits"));
     }
     // What is looked at op by op runs op by op.
-    if (ranks_->ranks() > 1 && !check_) {
+    const bool exchanges = ranks_->ranks() > 1 || !offload_folder_.empty();
+    if (exchanges && !check_) {
       exchanges_ = std::make_unique<cpu::ExchangeThread>(*ranks_);
     }
   }
@@ -115,13 +125,44 @@ class CpuBackend final : public Backend {
   void Free(std::byte* block, Bytes, Bytes alignment) noexcept override {
     ::operator delete(block, std::align_val_t(static_cast<size_t>(alignment)));
   }
-  // The device being the host, this is memory outside the arena, no more.
+  // The device being the host, this is memory outside the arena, no more, or a file.
   Result<std::byte*> AllocateHost(Bytes bytes, Bytes alignment) override {
-    return NewBlock("host memory", bytes, alignment);
+    if (offload_folder_.empty()) {
+      return NewBlock("host memory", bytes, alignment);
+    }
+    STOWAGE_ASSIGN_OR_RETURN(
+        std::unique_ptr<HostFile> file,
+        HostFile::Create(offload_folder_, bytes, alignment));
+    if (file->is_in_memory() && note_) {
+      note_(StrCat("[offload] ", Quoted(offload_folder_),
+                   " lies in memory (tmpfs), where a file saves none; give a "
+                   "folder on a disk"));
+    }
+    host_files_.push_back(std::move(file));
+    return host_files_.back()->base();
   }
   void FreeHost(std::byte* block, Bytes bytes,
                 Bytes alignment) noexcept override {
-    Free(block, bytes, alignment);
+    const HostFile* const file = FileOf(block);
+    if (file == nullptr) return Free(block, bytes, alignment);
+    std::erase_if(host_files_,
+                  [&](const auto& each) { return each.get() == file; });
+  }
+
+  Status WriteHost(std::byte* host, std::span<const std::byte> from) override {
+    HostFile* const file = FileOf(host);
+    if (file == nullptr) return Backend::WriteHost(host, from);
+    return file->Write(host, from) ? Status() : FailureOf(*file);
+  }
+  Status ReadHost(std::span<std::byte> to, const std::byte* host) override {
+    HostFile* const file = FileOf(host);
+    if (file == nullptr) return Backend::ReadHost(to, host);
+    return file->Read(host, to) ? Status() : FailureOf(*file);
+  }
+  Status FillHost(std::byte* host, Bytes bytes, uint8_t value) override {
+    HostFile* const file = FileOf(host);
+    if (file == nullptr) return Backend::FillHost(host, bytes, value);
+    return file->Fill(host, bytes, value) ? Status() : FailureOf(*file);
   }
 
   Status CopyIn(std::byte* device, std::span<const std::byte> host) override {
@@ -154,12 +195,24 @@ class CpuBackend final : public Backend {
                                .pool = &pool_,
                                .ranks = ranks_,
                                .exchanges = exchanges_.get(),
+                               .host = FileOf(program.host()),
                                .check = check_});
     if (!blocking_folder_.empty()) ChooseBlockings(*executable);
     return std::unique_ptr<Executable>(std::move(executable));
   }
 
  private:
+  // The file that contains the address; null: it is memory.
+  HostFile* FileOf(const std::byte* host) const {
+    for (const auto& file : host_files_) {
+      if (file->Contains(host)) return file.get();
+    }
+    return nullptr;
+  }
+  static Status FailureOf(const HostFile& file) {
+    return Error{ErrorCode::kDevice, file.failure()};
+  }
+
   void ChooseBlockings(CpuExecutable& executable) {
     if (!blockings_) {
       blockings_ =
@@ -194,10 +247,13 @@ class CpuBackend final : public Backend {
   Collectives* const ranks_;
   const bool check_;
   const std::string blocking_folder_;
+  const std::string offload_folder_;
   const std::function<void(const std::string&)> note_;
   std::string noted_;                                // what it was told last
   std::optional<cpu::BlockingAutotuner> blockings_;  // once a program is bound
-  std::unique_ptr<cpu::ExchangeThread> exchanges_;   // of several ranks
+  std::vector<std::unique_ptr<HostFile>> host_files_;
+  // Of several ranks, and of files.
+  std::unique_ptr<cpu::ExchangeThread> exchanges_;
 };
 
 }  // namespace

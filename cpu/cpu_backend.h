@@ -33,9 +33,14 @@ struct CpuOptions {
   /// bound, the ways to cut it are timed, in up to 16 MiB that are freed before the first
   /// step; bits are the same with any. Empty: no time is taken, and nothing kept.
   std::string blocking_folder = {};
+  /// The folder of the files in which host memory lies (runtime/host_file.h), which are
+  /// read and written beside the launches that do not wait for them. Empty: host memory
+  /// is memory.
+  std::string offload_folder = {};
   /// Told, a line for people, why nothing is kept there: a folder that cannot be written, a
   /// file that is damaged; then shapes are timed for this backend alone. And how many
-  /// threads there are, where the system gives fewer. Null: nobody is.
+  /// threads there are, where the system gives fewer; and that the folder of host memory is
+  /// itself in memory. Null: nobody is.
   std::function<void(const std::string&)> note = {};
 };
 

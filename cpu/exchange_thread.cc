@@ -13,6 +13,27 @@
 #include "runtime/launch_accesses.h"
 
 namespace stowage::cpu {
+namespace {
+
+bool IsHostCopy(OpKind op) {
+  return op == OpKind::kReload || op == OpKind::kOffload ||
+         op == OpKind::kOffloadUpdate;
+}
+
+std::span<std::byte> BytesOfView(const TensorView& view) {
+  return {view.data, static_cast<size_t>(view.type.bytes())};
+}
+
+StepCode CopyWithFile(const Launch& launch, HostFile& host) noexcept {
+  const bool is_done =
+      launch.op == OpKind::kReload
+          ? host.Read(launch.inputs[0].data, BytesOfView(launch.outputs[0]))
+          : host.Write(launch.outputs[0].data,
+                       BytesOfView(launch.inputs.back()));
+  return is_done ? StepCode::kOk : StepCode::kDeviceFault;
+}
+
+}  // namespace
 
 ExchangeThread::ExchangeThread(Collectives& ranks) : ranks_(ranks) {
   thread_ = std::thread([this] { Work(); });
@@ -26,12 +47,11 @@ ExchangeThread::~ExchangeThread() {
   thread_.join();
 }
 
-void ExchangeThread::Begin(CpuKernel::AmongRanksFn kernel,
-                           const Launch& launch) noexcept {
+void ExchangeThread::Begin(const Task& task) noexcept {
   const uint64_t number = begun();
   STOWAGE_CHECK(number - landed_.load(std::memory_order_acquire) <
                 tasks_.size());
-  tasks_[number % tasks_.size()] = {kernel, &launch};
+  tasks_[number % tasks_.size()] = task;
   begun_.store(number + 1, std::memory_order_release);
   begun_.notify_one();
 }
@@ -51,7 +71,9 @@ void ExchangeThread::Work() {
     if (stop_) return;
     const Task& task = tasks_[number % tasks_.size()];
     if (code_ == StepCode::kOk) {
-      const StepCode code = task.kernel(*task.launch, ranks_);
+      const StepCode code = task.host != nullptr
+                                ? CopyWithFile(*task.launch, *task.host)
+                                : task.kernel(*task.launch, ranks_);
       if (code != StepCode::kOk) {
         failed_ = task.launch;
         code_ = code;
@@ -64,30 +86,36 @@ void ExchangeThread::Work() {
 
 namespace {
 
-bool HasExchangeInBody(const Node& node) {
-  return std::ranges::any_of(BodiesOf(node), [](const auto& body) {
-    return std::ranges::any_of(body->nodes(), [](const Node& each) {
-      return IsExchange(each.op) || HasExchangeInBody(each);
+bool HasExchangeInBody(const Node& node, bool host_is_file) {
+  return std::ranges::any_of(BodiesOf(node), [=](const auto& body) {
+    return std::ranges::any_of(body->nodes(), [=](const Node& each) {
+      return RunsBeside(each.op, host_is_file) ||
+             HasExchangeInBody(each, host_is_file);
     });
   });
 }
 
 }  // namespace
 
+bool RunsBeside(OpKind op, bool host_is_file) {
+  return IsExchange(op) || (host_is_file && IsHostCopy(op));
+}
+
 std::vector<size_t> ExchangesToLand(const Graph& graph,
-                                    std::span<const Launch> launches) {
+                                    std::span<const Launch> launches,
+                                    bool host_is_file) {
   std::vector<size_t> to_land;
   std::vector<LaunchAccesses> exchanges;
   size_t landed = 0;
   for (const Launch& launch : launches) {
     const Node& node = graph.node(launch.node);
     LaunchAccesses own(launch);
-    if (HasExchangeInBody(node)) landed = exchanges.size();
+    if (HasExchangeInBody(node, host_is_file)) landed = exchanges.size();
     // The latest that is in its way; those before it will have landed, too.
     for (size_t e = exchanges.size(); e > landed; --e) {
       if (!own.MayRunBeside(exchanges[e - 1])) landed = e;
     }
-    if (IsExchange(node.op)) {
+    if (RunsBeside(node.op, host_is_file)) {
       exchanges.push_back(std::move(own));
       const size_t most = Index(kExchangesUnderWay);
       if (exchanges.size() > most) {
@@ -172,9 +200,9 @@ LaunchList::LaunchList(const Graph& graph, std::span<const Launch> launches,
   size_t exchanges = 0;
   for (const Launch& launch : launches) {
     exchanges_before_.push_back(exchanges);
-    if (IsExchange(launch.op)) ++exchanges;
+    if (RunsBeside(launch.op, with.host != nullptr)) ++exchanges;
   }
-  to_land_ = ExchangesToLand(graph, launches);
+  to_land_ = ExchangesToLand(graph, launches, with.host != nullptr);
 }
 
 void LaunchList::ChooseBlockings(BlockingAutotuner& autotuner) {
@@ -218,9 +246,16 @@ StepCode LaunchList::RunInOrder(size_t index, Poison poison,
   const uint64_t under_way = exchanges_before_[index] - to_land_[index];
   StepCode code = Land(exchanges->begun() - under_way, failed);
   if (code != StepCode::kOk) return code;
-  if (IsExchange(launches_[index].op)) {
-    exchanges->Begin(kernels_[index].run_among_ranks, launches_[index]);
+  const Launch& launch = launches_[index];
+  if (IsExchange(launch.op)) {
+    exchanges->Begin(
+        {.kernel = kernels_[index].run_among_ranks, .launch = &launch});
     return StepCode::kOk;
+  }
+  if (RunsBeside(launch.op, with_.host != nullptr)) {
+    exchanges->Begin({.launch = &launch, .host = with_.host});
+    // What is dead by now is filled at once.
+    return poison ? Land(exchanges->begun(), failed) : StepCode::kOk;
   }
   code = RunOne(index, poison);
   // The caller may go on with the arena.
@@ -249,6 +284,9 @@ StepCode LaunchList::RunOne(size_t index, Poison poison) const noexcept {
   if (launch.control != nullptr) {
     return launch.control->is_loop() ? RunLoop(index, poison)
                                      : RunCond(index, poison);
+  }
+  if (with_.host != nullptr && IsHostCopy(launch.op)) {
+    return CopyWithFile(launch, *with_.host);
   }
   const CpuKernel& kernel = kernels_[index];
   const StepCode code =
@@ -300,7 +338,9 @@ StepCode LaunchList::RunBody(size_t index, size_t body,
     if (!poison) continue;
     for (const std::span<std::byte> dead :
          launches_[index].control->DeadAfter(body, i)) {
-      Fill(dead, *poison);
+      const bool is_in_file =
+          with_.host != nullptr && with_.host->Contains(dead.data());
+      if (!is_in_file) Fill(dead, *poison);
     }
   }
   return StepCode::kOk;

@@ -1,11 +1,12 @@
 #ifndef STOWAGE_CPU_EXCHANGE_THREAD_H_
 #define STOWAGE_CPU_EXCHANGE_THREAD_H_
 
-// A thread on which a step's exchanges between ranks run, one after the other, beside
-// what the step computes meanwhile. It allocates nothing once it is made.
+// A thread on which a step's exchanges run, one after the other, beside what the step
+// computes meanwhile: those between ranks, and copies to and from the file in which host
+// memory lies (runtime/host_file.h). It allocates nothing once it is made.
 //
 //   ExchangeThread exchanges(ranks);
-//   exchanges.Begin(kernel.run_among_ranks, launch);
+//   exchanges.Begin({.kernel = kernel.run_among_ranks, .launch = &launch});
 //   ...
 //   StepCode code = exchanges.Land(exchanges.begun());
 
@@ -25,6 +26,7 @@
 #include "ir/exchanges.h"
 #include "ir/graph.h"
 #include "runtime/backend.h"
+#include "runtime/host_file.h"
 #include "runtime/kernel.h"
 
 namespace stowage::cpu {
@@ -40,9 +42,14 @@ class ExchangeThread {
   ExchangeThread(const ExchangeThread&) = delete;
   ExchangeThread& operator=(const ExchangeThread&) = delete;
 
-  /// Runs `launch` once those before it are done; at most kExchangesUnderWay may have
+  struct Task {
+    CpuKernel::AmongRanksFn kernel = nullptr;  // between ranks
+    const Launch* launch = nullptr;
+    HostFile* host = nullptr;  // of a copy
+  };
+  /// Runs `task` once those before it are done; at most kExchangesUnderWay may have
   /// begun and not landed. Once one has failed, the others fail, and do nothing.
-  void Begin(CpuKernel::AmongRanksFn kernel, const Launch& launch) noexcept;
+  void Begin(const Task& task) noexcept;
   uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
 
   /// Waits until the first `count` that were ever begun have landed. What the first that
@@ -51,10 +58,6 @@ class ExchangeThread {
   const Launch* failed() const { return failed_.load(); }
 
  private:
-  struct Task {
-    CpuKernel::AmongRanksFn kernel = nullptr;
-    const Launch* launch = nullptr;
-  };
   void Work();
 
   Collectives& ranks_;
@@ -75,17 +78,21 @@ class ExchangeThread {
 //
 //   landed[i]  // so many of the exchanges before launch i must have landed before it runs
 
+/// Whether launches of `op` are exchanges, where host memory is a file or is not.
+bool RunsBeside(OpKind op, bool host_is_file);
+
 /// Per launch of `graph`. Before an exchange is begun, all but the latest
 /// kExchangesUnderWay - 1 must have landed; before a node with an exchange in a body, all.
 /// Linear in the launches, times the exchanges that are under way at each.
 std::vector<size_t> ExchangesToLand(const Graph& graph,
-                                    std::span<const Launch> launches);
+                                    std::span<const Launch> launches,
+                                    bool host_is_file);
 
 // Launches with the kernels that run them, chosen once: those of a program, and in the
 // nodes of control flow, those of their bodies. Running them allocates nothing.
 //
-// Exchanges between ranks are begun in their order and run beside the launches behind
-// them, but for those that must wait (cpu/exchange_thread.h): bits are the same.
+// Exchanges are begun in their order and run beside the launches behind them, but for
+// those that must wait (ExchangesToLand): bits are the same.
 //
 //   LaunchList list(graph, launches, {.kernels = &kernels, .pool = &pool, .ranks = &ranks});
 //   StepCode code = list.Run(0, launches.size(), &failed);
@@ -97,6 +104,8 @@ struct RunsWith {
   Collectives* ranks = nullptr;
   /// Null: nothing runs beside an exchange.
   ExchangeThread* exchanges = nullptr;
+  /// The file in which host memory lies; null: it is memory.
+  HostFile* host = nullptr;
   /// Whether a launch that makes NaN or infinity ends the run with kNonFinite.
   bool check = false;
 };
@@ -115,8 +124,9 @@ class LaunchList {
   /// is to blame.
   StepCode Run(size_t first, size_t last, size_t* failed) const noexcept;
 
-  /// Runs launch `index`; in its bodies, what is dead is filled with `poison`. An
-  /// exchange goes on beside the launches that follow, until the last is run.
+  /// Runs launch `index`; in its bodies, what is dead is filled with `poison`, but for
+  /// what lies in a file. An exchange between ranks goes on beside the launches that
+  /// follow, until the last is run.
   StepCode RunPoisoned(size_t index, uint8_t poison,
                        size_t* failed) const noexcept;
 

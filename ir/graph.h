@@ -11,7 +11,7 @@
 // in place: the result is the new content of a param, a state, a cache or a
 // reloaded value, and no later node may read the old one.
 //
-// A state, or the result of `offload`, may lie in the host's memory, outside the
+// A param, a state, or the result of `offload` may lie in the host's memory, outside the
 // arena. Only `reload` and `offload_update` read such values: whoever computes with
 // one reloads it first.
 //

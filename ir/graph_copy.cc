@@ -16,8 +16,10 @@ Value DeclareLeaf(GraphBuilder& to, const ValueInfo& info, Role role) {
                     .type = info.type,
                     .role = role,
                     .source = info.source};
-  if (role == Role::kParam || role == Role::kState) leaf.init = info.init;
-  if (role == Role::kState) leaf.on_host = info.on_host;
+  if (role == Role::kParam || role == Role::kState) {
+    leaf.init = info.init;
+    leaf.on_host = info.on_host;
+  }
   return to.LeafLike(leaf);
 }
 

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::string_view kTextMagic = "stowage-ir";
 constexpr std::string_view kVersion = "1";
+constexpr std::string_view kHostParam = "host_param";
 constexpr std::string_view kHostState = "host_state";
 
 // --- Printing ---------------------------------------------------------------
@@ -121,7 +122,9 @@ std::string NodeText(const Graph& graph, const Node& node,
 std::string LeafText(const ValueInfo& leaf) {
   std::string out =
       StrCat(NameText(leaf.name), ": ", leaf.type.ToString(), " = ",
-             leaf.on_host ? kHostState : RoleName(leaf.role));
+             !leaf.on_host               ? RoleName(leaf.role)
+             : leaf.role == Role::kParam ? kHostParam
+                                         : kHostState);
   if (leaf.init.kind != Init::Kind::kZeros) {
     out += StrCat(" {init=", InitText(leaf.init), "}");
   }
@@ -377,7 +380,7 @@ Status Parser::ReadLeaf(GraphBuilder* builder, const ResultDecl& decl,
   const std::string& name = decl.name.text;
   const auto [dtype, shape] = decl.type;
   const std::optional<Role> role = ParseRole(word.text);
-  const bool on_host = word.text == kHostState;
+  const bool on_host = word.text == kHostParam || word.text == kHostState;
   if (decl.role) {
     return scan_.Fail(word.pos, "a leaf has one role: the word after \"=\"");
   }
@@ -394,7 +397,13 @@ Status Parser::ReadLeaf(GraphBuilder* builder, const ResultDecl& decl,
   } else if (role == Role::kState) {
     builder->State(name, dtype, shape, init, SourceLoc{});
   } else if (on_host) {
-    builder->HostState(name, dtype, shape, init, SourceLoc{});
+    builder->LeafLike(
+        {.name = name,
+         .type = {dtype, shape},
+         .role = word.text == kHostParam ? Role::kParam : Role::kState,
+         .init = init,
+         .on_host = true},
+        SourceLoc{});
   } else if (role == Role::kInput) {
     builder->Input(name, dtype, shape, SourceLoc{});
   } else if (role == Role::kSaved) {
@@ -405,7 +414,8 @@ Status Parser::ReadLeaf(GraphBuilder* builder, const ResultDecl& decl,
     return scan_.Fail(
         word.pos,
         StrCat(Quoted(word.text),
-               " is not param, input, saved, state, host_state or cache, "
+               " is not param, input, saved, state, host_param, host_state or "
+               "cache, "
                "nor an op followed by its operands in parentheses"));
   }
   return Check(*builder, decl.name.pos);

@@ -27,7 +27,7 @@
 //       ...
 //     })}
 //
-// A state in the host's memory is a `host_state`.
+// A param or a state in the host's memory is a `host_param` or a `host_state`.
 
 #include <string>
 #include <string_view>

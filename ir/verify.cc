@@ -77,10 +77,11 @@ Status VerifyLeaf(const ValueInfo& leaf) {
         "; every dimension must be at least 1 and the bytes must fit "
         "64 bits");
   }
-  if (leaf.on_host && leaf.role != Role::kState) {
+  if (leaf.on_host && leaf.role != Role::kParam && leaf.role != Role::kState) {
     return InvalidArgumentError(
         "[ir] leaf ", Quoted(leaf.name), " has role ", RoleName(leaf.role),
-        " and lies in the host's memory; of leaves, only states may");
+        " and lies in the host's memory; of leaves, only params and states "
+        "may");
   }
   if (!std::isfinite(leaf.init.scale) || leaf.init.scale < 0) {
     return InvalidArgumentError("[ir] the init of ", Quoted(leaf.name),

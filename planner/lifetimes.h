@@ -32,8 +32,8 @@ using packing::Time;  // in nodes
 /// The parts of an arena, and of the host memory beside it. Weights, states and io
 /// (caches and inputs) are reserved regions, whose slots are never reused during a step;
 /// activations and workspace are packed together, in one span, and share its base
-/// address. On the host, states are reserved, and offloaded values are packed behind
-/// them. In the plan of a body (planner/plan.h), values in the bytes of an operand or a
+/// address. On the host, params and states are reserved, and offloaded values are packed
+/// behind them. In the plan of a body (planner/plan.h), values in the bytes of an operand or a
 /// result of the body's node are outside, and in no region's bytes.
 enum class Region : uint8_t {
   kWeights,

@@ -106,9 +106,9 @@ WeightLayout WeightLayout::FromForward(const Graph& graph, const Plan& plan) {
   for (const Role role : {Role::kParam, Role::kState}) {
     for (const ValueId id : graph.Leaves(role)) {
       const ValueInfo& value = graph.value(id);
-      auto& slots = role == Role::kParam ? layout.weights
-                    : value.on_host      ? layout.host_states
-                                         : layout.states;
+      auto& slots = value.on_host          ? layout.on_host
+                    : role == Role::kParam ? layout.weights
+                                           : layout.states;
       const auto buffer =
           static_cast<size_t>(plan.buffer_of[static_cast<size_t>(id)]);
       slots.emplace(value.name, Slot{value.type, plan.buffers[buffer].offset});
@@ -122,6 +122,7 @@ WeightLayout WeightLayout::WithoutStates() const {
   layout.weights = weights();
   layout.weight_bytes = weight_bytes();
   layout.alignment = alignment();
+  layout.may_move = true;
   return WeightLayout(std::move(layout));
 }
 

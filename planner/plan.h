@@ -14,7 +14,7 @@
 //
 // and outside the arena, in host memory, if values are offloaded:
 //
-//   0        host state    optimizer memory         kHostState
+//   0        host state    params, optimizer memory kHostState
 //            host offload    values, for a while,     kHostOffload
 //   host_bytes             packed by lifetime
 //
@@ -171,14 +171,17 @@ class WeightLayout {
   /// has any (as in a training step). Precondition: the plan is for the graph.
   static WeightLayout FromForward(const Graph& graph, const Plan& plan);
 
-  /// Only the params, so that a plan may move the states.
+  /// Only the params, of a plan that may still move states and params to host memory.
   WeightLayout WithoutStates() const;
+  /// Whether WithoutStates returned this: the params that a plan leaves in the arena are
+  /// then laid out without gaps.
+  bool may_move() const { return content_->may_move; }
 
   using Slots = std::unordered_map<std::string, Slot>;
   const Slots& weights() const { return content_->weights; }
   const Slots& states() const { return content_->states; }
-  /// The states in host memory.
-  const Slots& host_states() const { return content_->host_states; }
+  /// The params and states in host memory.
+  const Slots& on_host() const { return content_->on_host; }
   Bytes weight_bytes() const { return content_->weight_bytes; }
   Bytes state_bytes() const { return content_->state_bytes; }
   Bytes host_state_bytes() const { return content_->host_state_bytes; }
@@ -186,11 +189,12 @@ class WeightLayout {
 
  private:
   struct Content {
-    Slots weights, states, host_states;
+    Slots weights, states, on_host;
     Bytes weight_bytes = 0;
     Bytes state_bytes = 0;
     Bytes host_state_bytes = 0;
     Bytes alignment = 1;
+    bool may_move = false;
   };
   explicit WeightLayout(Content content)
       : content_(std::make_shared<const Content>(std::move(content))) {}

@@ -258,6 +258,12 @@ Result<Bytes> LayOutLeaves(
   return given == nullptr ? end : given_bytes;
 }
 
+bool HasParamsOnHost(const Graph& graph) {
+  return std::ranges::any_of(graph.Leaves(Role::kParam), [&](ValueId id) {
+    return graph.value(id).on_host;
+  });
+}
+
 // Everything that the figures are sums of must fit 64 bits with room to spare:
 // what is reserved by `weights`, if given, every value that is no view, though
 // several may take turns in one buffer, scratch, and what `bodies` keep on the host.
@@ -459,12 +465,15 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
   }
   AddHostWorkspaces(graph, &plan);
 
-  // Reserve first: weights and states where every other program has them.
+  // Reserve first: weights and states where every other program has them, unless this is
+  // the plan that moves params to the host.
+  const bool weights_given =
+      weights && !(weights->may_move() && HasParamsOnHost(graph));
   STOWAGE_ASSIGN_OR_RETURN(
       plan.regions.weights,
       LayOutLeaves(graph, Role::kParam, /*on_host=*/false, alignment,
-                   weights ? &weights->weights() : nullptr,
-                   weights ? weights->weight_bytes() : 0, &plan));
+                   weights_given ? &weights->weights() : nullptr,
+                   weights_given ? weights->weight_bytes() : 0, &plan));
   const bool states_given =
       weights && weights->state_bytes() + weights->host_state_bytes() > 0;
   STOWAGE_ASSIGN_OR_RETURN(
@@ -472,11 +481,17 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
       LayOutLeaves(graph, Role::kState, /*on_host=*/false, alignment,
                    states_given ? &weights->states() : nullptr,
                    states_given ? weights->state_bytes() : 0, &plan));
-  STOWAGE_ASSIGN_OR_RETURN(
-      plan.regions.host_state,
-      LayOutLeaves(graph, Role::kState, /*on_host=*/true, alignment,
-                   states_given ? &weights->host_states() : nullptr,
-                   states_given ? weights->host_state_bytes() : 0, &plan));
+  // On the host, params and then states, in one region.
+  const bool on_host_given =
+      states_given || (weights && weights->host_state_bytes() > 0);
+  for (const Role role : {Role::kParam, Role::kState}) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        plan.regions.host_state,
+        LayOutLeaves(graph, role, /*on_host=*/true, alignment,
+                     on_host_given ? &weights->on_host() : nullptr,
+                     on_host_given ? weights->host_state_bytes() : 0, &plan,
+                     plan.regions.host_state));
+  }
   // Caches before inputs, so that programs that share them agree on their places.
   for (const Role role : {Role::kCache, Role::kInput}) {
     STOWAGE_ASSIGN_OR_RETURN(

@@ -22,10 +22,16 @@ namespace {
 
 namespace py = pybind11;
 
+// `offload` is of Request::optimizations.
 Device OpenDevice(const std::string& name, const std::string& dtype,
-                  int threads) {
+                  int threads, const std::string& offload,
+                  const std::string& offload_folder) {
   const DeviceFlags flags{
-      .name = name, .dtype = ValueOf(ParseDType(dtype)), .threads = threads};
+      .name = name,
+      .dtype = ValueOf(ParseDType(dtype)),
+      .threads = threads,
+      .offload_folder = ValueOf(
+          OffloadFolder(ValueOf(ParseOffload(offload)), offload_folder))};
   ChosenDevice chosen = WithoutGil([&] { return ChooseDevice(flags); });
   return {.backend = OfThisProcess(std::move(chosen.backend)),
           .why = std::move(chosen.why)};
@@ -608,7 +614,8 @@ void BindTrainers(py::module_& module) {
       },
       py::arg("array"), py::arg("name"));
   module.def("open_device", &OpenDevice, py::arg("name"), py::arg("dtype"),
-             py::arg("threads"));
+             py::arg("threads"), py::arg("offload") = "none",
+             py::arg("offload_folder") = "");
   py::class_<ArenaValue>(module, "ArenaValue", py::buffer_protocol())
       .def_buffer([](ArenaValue& self) {
         const Bytes element = SizeOf(self.type.dtype);

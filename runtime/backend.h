@@ -203,11 +203,27 @@ class Backend {
   virtual void Free(std::byte* block, Bytes bytes,
                     Bytes alignment) noexcept = 0;
 
-  /// As above, for host memory that kernels of reload and offload copy to and from, and
-  /// the caller reads and writes. Release with FreeHost.
+  /// As above, for host memory that kernels of reload and offload copy to and from. The
+  /// caller accesses it by the copies below alone: it may be a file
+  /// (runtime/host_file.h). Release with FreeHost.
   virtual Result<std::byte*> AllocateHost(Bytes bytes, Bytes alignment) = 0;
   virtual void FreeHost(std::byte* block, Bytes bytes,
                         Bytes alignment) noexcept = 0;
+
+  // Copies between the caller's memory and host memory, which no step that runs may
+  // access; no allocation. Error kDevice.
+  virtual Status WriteHost(std::byte* host, std::span<const std::byte> from) {
+    if (!from.empty()) std::memcpy(host, from.data(), from.size());
+    return {};
+  }
+  virtual Status ReadHost(std::span<std::byte> to, const std::byte* host) {
+    if (!to.empty()) std::memcpy(to.data(), host, to.size());
+    return {};
+  }
+  virtual Status FillHost(std::byte* host, Bytes bytes, uint8_t value) {
+    std::memset(host, value, static_cast<size_t>(bytes));
+    return {};
+  }
 
   // Copies between the caller's memory and the device's, after all steps that were
   // started; no allocation. Error kDevice.

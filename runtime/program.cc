@@ -12,6 +12,7 @@ Result<Program> Program::Resolve(Graph graph, Plan plan, std::byte* arena,
   auto state = std::make_unique<State>();
   state->graph = std::move(graph);
   state->plan = std::move(plan);
+  state->host = host;
   const Graph& g = state->graph;
   const Plan& p = state->plan;
   ResolveLaunches(g, p, arena, host, &state->resolved);

@@ -32,6 +32,8 @@ class Program {
   std::span<const Launch> launches() const { return state_->resolved.launches; }
   /// The outputs of one f32 element, such as the loss, in the graph's order.
   std::span<const ValueId> scalars() const { return state_->scalars; }
+  /// Where host memory begins, as given to Resolve.
+  std::byte* host() const { return state_->host; }
   /// The region that the plan reserved for the backend; empty: none.
   std::span<std::byte> reserve() const { return state_->reserve; }
   /// The address of a value.
@@ -46,6 +48,7 @@ class Program {
     ResolvedLaunches resolved;
     std::vector<ValueId> scalars;
     std::span<std::byte> reserve;
+    std::byte* host = nullptr;
   };
   explicit Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
   std::unique_ptr<State> state_;

@@ -125,16 +125,14 @@ Status Session::State::CopyIn(const ValueInfo& value, std::byte* to,
                               std::span<const std::byte> data) {
   if (!value.on_host) return backend->CopyIn(to, data);
   Settle();
-  std::memcpy(to, data.data(), data.size());
-  return {};
+  return backend->WriteHost(to, data);
 }
 
 Status Session::State::CopyOut(const ValueInfo& value, std::span<std::byte> to,
                                const std::byte* from) {
   if (!value.on_host) return backend->CopyOut(to, from);
   Settle();
-  std::memcpy(to.data(), from, to.size());
-  return {};
+  return backend->ReadHost(to, from);
 }
 
 void Session::State::MarkSet(std::string_view name) {
@@ -464,7 +462,8 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
     STOWAGE_RETURN_IF_ERROR(
         backend.FillBytes(state->arena, state->arena_bytes, kPoison));
     if (state->host != nullptr) {
-      std::memset(state->host, kPoison, static_cast<size_t>(state->host_bytes));
+      STOWAGE_RETURN_IF_ERROR(
+          backend.FillHost(state->host, state->host_bytes, kPoison));
     }
   }
 
@@ -534,9 +533,8 @@ Status Runner::State::Poison(const PlannedBuffer& buffer) {
     return session->backend->FillBytes(session->arena + address, buffer.size,
                                        kPoison);
   }
-  std::memset(session->host + address, kPoison,
-              static_cast<size_t>(buffer.size));
-  return {};
+  return session->backend->FillHost(session->host + address, buffer.size,
+                                    kPoison);
 }
 
 StepCode Runner::Step() noexcept { return Wait(Start()); }

@@ -30,7 +30,8 @@ Result<Json> SmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch) {
   none.order = allowed.order;
   MemoryOptimizations recompute = none, offload = none, all = none;
   recompute.recompute = all.recompute = Recompute::kAuto;
-  offload.offload = all.offload = OffloadChoice::kAuto;
+  offload.offload = all.offload =
+      std::max(OffloadChoice::kAuto, allowed.offload);
   Json budgets = Json::object();
   STOWAGE_ASSIGN_OR_RETURN(budgets["none"], fitter.SmallestBudget(none));
   STOWAGE_ASSIGN_OR_RETURN(budgets["recompute"],

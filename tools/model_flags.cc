@@ -161,6 +161,11 @@ void AddRunOptions(Options& options, RunFlags* flags) {
 
 void AddStepOptions(Options& options, RunFlags* flags) {
   AddModelOptions(options, &flags->model);
+  options.Group("memory");
+  options.Add("--offload-dir", &flags->offload_dir,
+              "The folder of the file that --offload disk keeps values in, "
+              "which is gone with the run; default: the system's folder of "
+              "temporary files");
   options.Group("run");
   options.Add("--device", &flags->device,
               "auto, cpu or cuda; auto is the GPU when one works");

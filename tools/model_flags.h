@@ -61,6 +61,7 @@ struct RunFlags {
   std::string tokenizer;  // of a model of text; empty: the usual one
   std::string device = "auto";
   int64_t seed = 1;
+  std::string offload_dir;  // empty: the system's folder of temporary files
 };
 
 /// Declares the options; --model is left to the caller.

@@ -746,6 +746,10 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   Result<TrainFiles> files = TrainFiles::Open(flags, spec, *run, ranks);
   if (!files.ok()) return Fail(files.error());
 
+  const Result<std::string> offload_folder = OffloadFolder(
+      spec.training.optimizations.value_or(NoOptimizations()).offload,
+      flags.offload_dir);
+  if (!offload_folder.ok()) return Fail(offload_folder.error());
   const Result<ChosenDevice> device = ChooseDevice(
       {.name = flags.device,
        .dtype = spec.options.dtype,
@@ -754,7 +758,8 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
        .choice_folder = FolderOf(spec.training.cache),
        .note = [](const std::string& line) { std::cerr << line << std::endl; },
        .collectives = ranks.collectives(),
-       .local_rank = ranks.local_rank()});
+       .local_rank = ranks.local_rank(),
+       .offload_folder = *offload_folder});
   if (!device.ok()) return Fail(device.error());
   if (!device->why.empty()) std::cerr << device->why << std::endl;
   Backend* const backend = device->backend.get();

@@ -164,14 +164,20 @@ int RunTime(const TimeFlags& flags) {
       spec->onnx ? LoadArraysTask(*spec, {.seed = seed})
                  : LoadTask(*spec, flags.data, seed);
   if (!task.ok()) return Fail(task.error());
+  const Result<std::string> offload_folder = OffloadFolder(
+      spec->training.optimizations.value_or(NoOptimizations()).offload,
+      flags.offload_dir);
+  if (!offload_folder.ok()) return Fail(offload_folder.error());
   const Result<ChosenDevice> device =
       ChooseDevice({.name = flags.device,
                     .dtype = spec->options.dtype,
                     .threads = flags.model.threads,
                     .choice_folder = FolderOf(spec->training.cache),
-                    .note = [](const std::string& line) {
-                      std::cerr << line << std::endl;
-                    }});
+                    .note =
+                        [](const std::string& line) {
+                          std::cerr << line << std::endl;
+                        },
+                    .offload_folder = *offload_folder});
   if (!device.ok()) return Fail(device.error());
   Backend* const backend = device->backend.get();
   TrainingSpec training = spec->training;

@@ -1,5 +1,6 @@
 #include "train/device.h"
 
+#include <filesystem>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -133,6 +134,23 @@ Status CheckCpuTarget(const std::string& name) {
 
 }  // namespace
 
+Result<std::string> OffloadFolder(OffloadChoice choice,
+                                  const std::string& given) {
+  if (choice != OffloadChoice::kDisk) {
+    if (given.empty()) return std::string();
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[offload] the offload folder ", Quoted(given),
+                        " is given, and nothing is offloaded to disk; give "
+                        "offload disk with it, not ",
+                        OffloadName(choice))};
+  }
+  if (!given.empty()) return given;
+  std::error_code error;
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path(error);
+  return error ? "." : folder.string();
+}
+
 Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
   const bool automatic = flags.name == "auto";
   if (!automatic && flags.name != "cpu" && flags.name != "cuda") {
@@ -145,7 +163,17 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
   const std::string folder =
       flags.collectives == nullptr ? flags.choice_folder : "";
   std::string reason;
-  if (automatic && flags.collectives != nullptr) {
+  const bool on_disk = !flags.offload_folder.empty();
+  if (on_disk && flags.name == "cuda") {
+    return Error{ErrorCode::kUnsupported,
+                 StrCat("[offload] values of a GPU are offloaded to host "
+                        "memory, not to a file in ",
+                        Quoted(flags.offload_folder),
+                        "; give --offload auto, or --device cpu")};
+  }
+  if (automatic && on_disk) {
+    reason = "values are offloaded to disk";
+  } else if (automatic && flags.collectives != nullptr) {
     reason = "there are several ranks; --device cuda takes a GPU for each";
   } else if (flags.name != "cpu") {
     Result<std::unique_ptr<Backend>> gpu =
@@ -170,6 +198,7 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
                                    .check = flags.check,
                                    .collectives = flags.collectives,
                                    .blocking_folder = folder,
+                                   .offload_folder = flags.offload_folder,
                                    .note = flags.note});
   if (automatic) chosen.why = StrCat("device: cpu, since ", reason);
   return chosen;
@@ -202,6 +231,13 @@ Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,
 ParamBytes MeasureParamBytes(const Graph& graph, const Plan& plan) {
   ParamBytes bytes = {.weights = plan.regions.weights,
                       .states = plan.regions.state + plan.regions.host_state};
+  for (const ValueId param : graph.Leaves(Role::kParam)) {
+    const ValueInfo& info = graph.value(param);
+    if (!info.on_host) continue;
+    const Bytes slot = AlignUp(info.type.bytes(), plan.alignment);
+    bytes.weights += slot;
+    bytes.states -= slot;
+  }
   std::set<int32_t> gradients;  // their buffers
   for (const ValueId param : graph.Leaves(Role::kParam)) {
     const ValueInfo& info = graph.value(param);

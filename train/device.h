@@ -20,6 +20,7 @@
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "nn/models.h"
+#include "planner/fit/memory_optimizations.h"
 #include "planner/lifetimes.h"
 #include "planner/plan.h"
 #include "runtime/backend.h"
@@ -76,7 +77,16 @@ struct DeviceFlags {
   Collectives* collectives = nullptr;
   /// Of this rank among those of its host, which tells it its GPU.
   int local_rank = 0;
+  /// The folder of the files in which host memory lies (CpuOptions::offload_folder);
+  /// empty: host memory is memory.
+  std::string offload_folder = {};
 };
+
+/// The folder of a run whose plan may offload `choice`: `given`, or the system's folder of
+/// temporary files; empty unless that is OffloadChoice::kDisk. Error kInvalidArgument: one
+/// is given, and nothing is offloaded to disk.
+Result<std::string> OffloadFolder(OffloadChoice choice,
+                                  const std::string& given);
 
 struct ChosenDevice {
   std::unique_ptr<Backend> backend;
@@ -84,10 +94,10 @@ struct ChosenDevice {
 };
 
 /// The device of that name; `auto` is the GPU when one works, otherwise the CPU, and
-/// the CPU on several ranks, of which some may have no GPU.
+/// the CPU on several ranks, of which some may have no GPU, and with an offload folder.
 /// Errors: a name that there is not; kDevice with the reason when cuda is wanted
 /// and cannot be had; those of MakeGpuBackend that are not kDevice; kUnsupported for a
-/// dtype that there is no training in; for the CPU, a STOWAGE_CPU_TARGET that cannot be
+/// dtype that there is no training in, and for a GPU with an offload folder; for the CPU, a STOWAGE_CPU_TARGET that cannot be
 /// had (cpu/targets.h).
 Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags);
 
@@ -106,7 +116,7 @@ Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,
 
 struct ParamBytes {
   int64_t params = 0;  // elements of all params
-  Bytes weights = 0;   // the region of weights
+  Bytes weights = 0;   // the region of weights, and params on the host
   Bytes states = 0;    // the region of states, and states on the host
   Bytes gradients =
       0;  // the most that gradients of params take at any one time

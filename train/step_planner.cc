@@ -64,7 +64,7 @@ void WriteNeeds(const Graph& graph, const PlanOptions& options,
 std::string LayoutText(const WeightLayout& layout) {
   std::vector<std::string> slots;
   for (const auto* of_kind :
-       {&layout.weights(), &layout.states(), &layout.host_states()}) {
+       {&layout.weights(), &layout.states(), &layout.on_host()}) {
     for (const auto& [name, slot] : *of_kind) {
       slots.push_back(StrCat(Quoted(name), " ", slot.offset));
     }
@@ -110,7 +110,7 @@ Result<std::string> StepPlanner::WriteQuestion() const {
       ToText(fit.optimizations), "alignment ", options.alignment, " packer ",
       packing::PackerName(options.packer), " in place ",
       static_cast<int>(options.in_place), " effort ", Fixed(fit.effort, 9),
-      " copies ", Fixed(fit.cost_per_byte, 9), "\n",
+      " copies ", Fixed(fit.CostPerByte(), 9), "\n",
       options.weights ? LayoutText(*options.weights) : "", "costs ",
       question_.op_times ? question_.op_times->ToText() : "operations", "\n",
       "settings ", question_.settings, "\n"));

@@ -269,9 +269,9 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
     STOWAGE_ASSIGN_OR_RETURN(Graph model, program.model(batch));
     STOWAGE_ASSIGN_OR_RETURN(const Graph built,
                              OverOwnWeights(std::move(model), spec_.ranks));
-    // What it uses of the states that the step keeps on the host, it reloads from there.
+    // What it uses of what the step keeps on the host, it reloads from there.
     STOWAGE_ASSIGN_OR_RETURN(const Graph graph,
-                             fit::MoveGivenStates(built, *options.weights));
+                             fit::MoveGiven(built, *options.weights));
     if (batch == 1 && !spec_.budget) options.budget.reset();
     Result<PlannedGraph> planned = PlanProgram(graph, options);
     if (planned.ok()) {

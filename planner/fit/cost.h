@@ -29,6 +29,9 @@ using CostFn = std::function<std::vector<double>(const Graph&)>;
 /// a device that does 200 TFLOP/s in matrix products beside a link of 25 GB/s
 /// (PCIe 4.0), or one of 400 beside 50.
 inline constexpr double kOffloadFlopsPerByte = 8000;
+/// The same where host memory is a file: a processor that does 200 GFLOP/s beside a disk
+/// of 2 GB/s.
+inline constexpr double kDiskFlopsPerByte = 100;
 
 }  // namespace stowage
 

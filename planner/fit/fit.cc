@@ -40,7 +40,7 @@ Variant::Options VariantOptionsOf(const FitOptions& options) {
                         .cost = options.cost,
                         .effort = options.effort,
                         .on_choice = options.on_choice},
-          .cost_per_byte = options.cost_per_byte};
+          .cost_per_byte = options.CostPerByte()};
 }
 
 // The same builder, but for more micro-batches than can be planned.
@@ -87,14 +87,14 @@ StepBuilder WithEpilogues(StepBuilder build, const FitOptions& options) {
   };
 }
 
-// The same builder, with those states on the host that are there by the layout given.
-StepBuilder WithGivenStates(StepBuilder build, const PlanOptions& options) {
+// The same builder, with that on the host which is there by the layout given.
+StepBuilder WithGiven(StepBuilder build, const PlanOptions& options) {
   if (!options.weights) return build;
   return [build = std::move(build), layout = *options.weights](
              int64_t micro_batches, Sampling sampling) -> Result<SampledStep> {
     STOWAGE_ASSIGN_OR_RETURN(SampledStep step, build(micro_batches, sampling));
-    STOWAGE_ASSIGN_OR_RETURN(
-        step.graph, fit::MoveGivenStates(step.graph, layout, step.begins));
+    STOWAGE_ASSIGN_OR_RETURN(step.graph,
+                             fit::MoveGiven(step.graph, layout, step.begins));
     return step;
   };
 }
@@ -132,7 +132,7 @@ struct StepFitter::Ordered {
 
 StepFitter::StepFitter(StepBuilder build, FitOptions options)
     : refused_(std::make_shared<Refused>()),
-      build_(WithGivenStates(
+      build_(WithGiven(
           WithEpilogues(Noting(OfNotTooMany(std::move(build))), options),
           options.plan)),
       options_(std::move(options)) {
@@ -377,7 +377,7 @@ Result<bool> StepFitter::ReloadEarly(Bytes budget, FittedStep* step) const {
                                [this](const Graph& graph) {
                                  return fit::CostsOfNodes(
                                      graph, options_.cost,
-                                     options_.cost_per_byte);
+                                     options_.CostPerByte());
                                },
                                options_.plan));
   early.plan.order = step->plan.order;

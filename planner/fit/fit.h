@@ -45,13 +45,20 @@ class Grid;
 struct FitOptions {
   /// Its budget is not looked at. Where its weight layout has states, no optimization moves any:
   /// those on the host there are on the host, the others are not, as a step over an arena
-  /// that another has planned must have them (else WeightLayout::WithoutStates).
+  /// that another has planned must have them (else WeightLayout::WithoutStates). Likewise
+  /// params, unless the layout is of WithoutStates.
   PlanOptions plan = {};
   MemoryOptimizations optimizations = {};
   /// What optimizations are priced in; empty: operations.
   CostFn cost = {};
-  /// Of a byte copied between arena and host, in the unit of `cost`.
-  double cost_per_byte = kOffloadFlopsPerByte;
+  /// Of a byte copied between arena and host, in the unit of `cost`; absent:
+  /// kOffloadFlopsPerByte, or kDiskFlopsPerByte if `optimizations` offload to disk.
+  std::optional<double> cost_per_byte = std::nullopt;
+  double CostPerByte() const {
+    const bool on_disk = optimizations.offload == OffloadChoice::kDisk;
+    return cost_per_byte.value_or(on_disk ? kDiskFlopsPerByte
+                                          : kOffloadFlopsPerByte);
+  }
   /// How long to search, as a share of the usual (about two seconds for what runs
   /// again in a step of a thousand nodes). Counted in work, not in time.
   double effort = 1;

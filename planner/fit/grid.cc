@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -84,9 +85,17 @@ std::vector<Offloadable> Grid::Movable(const Graph& graph) const {
   std::vector<Offloadable> all = FindOffloadable(graph);
   const std::optional<WeightLayout>& given = options_.plan.weights;
   if (given && given->state_bytes() + given->host_state_bytes() > 0) {
-    std::erase_if(all, &Offloadable::is_state);
+    std::erase_if(all, &Offloadable::persists);
   }
   return all;
+}
+
+// Where weights are given for good, they stay where they are.
+std::vector<Offloadable> Grid::MovableParams(const Graph& graph,
+                                             bool trained) const {
+  const std::optional<WeightLayout>& given = options_.plan.weights;
+  if (given && !given->may_move()) return {};
+  return FindOffloadableParams(graph, trained);
 }
 
 Result<const Grid::Sample*> Grid::GetSample(int64_t micro_batches) {
@@ -145,13 +154,25 @@ Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t micro_batches,
     if (share.inside) {
       STOWAGE_ASSIGN_OR_RETURN(step.graph, OffloadInBodies(step.graph));
     }
-    if (share.states == 0 && share.halves == 0) return in_bodies;
-    const std::vector<Offloadable> all = Movable(step.graph);
-    STOWAGE_ASSIGN_OR_RETURN(
-        step.graph,
-        Offload(step.graph, Select(all, share, micro_batches), step.begins));
+    std::vector<Offloadable> moved =
+        Select(Movable(step.graph), share, micro_batches);
+    if (share.params > 0) {
+      std::ranges::move(
+          SelectParams(MovableParams(step.graph, share.trained), share),
+          std::back_inserter(moved));
+    }
+    if (moved.empty()) return in_bodies;
+    STOWAGE_ASSIGN_OR_RETURN(step.graph,
+                             Offload(step.graph, moved, step.begins));
     return in_bodies;
   };
+  if (share.params > 0 && sample->step.loop) {
+    // Bodies read nothing on the host: micro-batches stand one after the other.
+    STOWAGE_ASSIGN_OR_RETURN(SampledStep in_order,
+                             build_(micro_batches, Sampling::kOneOfAKind));
+    return Variant::Make(micro_batches, std::move(in_order), build_, change,
+                         options_);
+  }
   return Variant::Make(micro_batches, sample->step, build_, change, options_);
 }
 
@@ -257,7 +278,9 @@ Result<std::vector<Share>> Grid::Shares(
                            GetSample(optimizations.micro_batches.front()));
   STOWAGE_ASSIGN_OR_RETURN(const bool has_bodies,
                            HasBodies(optimizations.micro_batches.front()));
-  return SharesToTry(sample->movable, has_bodies);
+  const bool trained = optimizations.offload == OffloadChoice::kDisk;
+  const bool has_params = !MovableParams(sample->step.graph, trained).empty();
+  return SharesToTry(sample->movable, has_bodies, has_params, trained);
 }
 
 Result<Bytes> Grid::ArenaAsItIs(int64_t micro_batches, size_t states) {
@@ -426,7 +449,10 @@ Result<double> Grid::LeastExtraCost(const Variant* variant,
 // of a step without building it.
 Result<bool> Grid::CannotNeedLess(Way way, Share share, Recompute recompute,
                                   Bytes most) {
-  if (share.halves > 0 || share.states == 0 || share.inside) return false;
+  if (share.halves > 0 || share.states == 0 || share.inside ||
+      share.params > 0) {
+    return false;
+  }
   const auto& [inside, micro_batches] = way;
   STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved,
                            Get(micro_batches, {}, inside));

@@ -83,6 +83,8 @@ class Grid {
   };
 
   std::vector<Offloadable> Movable(const Graph& graph) const;
+  std::vector<Offloadable> MovableParams(const Graph& graph,
+                                         bool trained) const;
   Result<const Sample*> GetSample(int64_t micro_batches);
   Result<std::unique_ptr<Variant>> MakeVariant(int64_t micro_batches,
                                                Share share,

@@ -18,8 +18,10 @@ constexpr std::array<std::pair<std::string_view, Recompute>, 3> kRecomputes = {
     {{"none", Recompute::kNone},
      {"cheap", Recompute::kCheap},
      {"auto", Recompute::kAuto}}};
-constexpr std::array<std::pair<std::string_view, OffloadChoice>, 2> kOffloads =
-    {{{"none", OffloadChoice::kNone}, {"auto", OffloadChoice::kAuto}}};
+constexpr std::array<std::pair<std::string_view, OffloadChoice>, 3> kOffloads =
+    {{{"none", OffloadChoice::kNone},
+      {"auto", OffloadChoice::kAuto},
+      {"disk", OffloadChoice::kDisk}}};
 constexpr std::array<std::pair<std::string_view, NodeOrder>, 2> kOrders = {
     {{"given", NodeOrder::kGiven}, {"memory", NodeOrder::kMemory}}};
 
@@ -85,8 +87,10 @@ std::span<const OptimizationInfo> OptimizationTable() {
              return RecomputeName(optimizations.recompute);
            }},
       {.name = "offload",
-       .help = "What may be kept in the host's memory to fit the budget: none, "
-               "or auto: states, and values that wait for backward",
+       .help = "What may be kept outside the arena to fit the budget: none; "
+               "auto, in host memory: states, values that wait for backward "
+               "and frozen weights; or disk, in a file: these and trained "
+               "weights",
        .set = [](MemoryOptimizations& optimizations,
                  std::string_view choice) -> Status {
          STOWAGE_ASSIGN_OR_RETURN(optimizations.offload, ParseOffload(choice));

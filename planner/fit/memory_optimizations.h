@@ -38,9 +38,10 @@ Result<Recompute> ParseRecompute(std::string_view name);
 /// The most that kCheap may add to what a step costs.
 inline constexpr double kCheapShare = 0.01;
 
-/// What may be kept in the host's memory: nothing, or states and forward values.
-enum class OffloadChoice : uint8_t { kNone, kAuto };
-/// "none", "auto".
+/// What may be kept in the host's memory: nothing; states, forward values and frozen
+/// params; or these and trained params, where that memory is a file on disk.
+enum class OffloadChoice : uint8_t { kNone, kAuto, kDisk };
+/// "none", "auto", "disk".
 std::string_view OffloadName(OffloadChoice choice);
 /// Error kInvalidArgument for anything but these.
 Result<OffloadChoice> ParseOffload(std::string_view name);

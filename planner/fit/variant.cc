@@ -282,23 +282,20 @@ Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
   };
   RecomputedGraph made;
   if (IsWhole(sample_)) {
-    step.price.host = FindHostUse(sample_.graph);
     tell("micro_batches", micro_batches_ > 1, 0);
-    tell("offload", step.price.host.values > 0, arena_);
+    tell("offload", FindHostUse(sample_.graph).values > 0, arena_);
     STOWAGE_ASSIGN_OR_RETURN(made, choices_->Make(choice.script));
     choice.arena = made.plan.arena_bytes();
   } else if (sample_.loop) {
     tell("micro_batches", true, 0);
     STOWAGE_ASSIGN_OR_RETURN(made, InLoop(choice));
-    step.price.host = FindHostUse(made.graph);
-    tell("offload", step.price.host.values > 0, arena_);
+    tell("offload", FindHostUse(made.graph).values > 0, arena_);
   } else {
     STOWAGE_ASSIGN_OR_RETURN(SampledStep whole,
                              build_(micro_batches_, Sampling::kAll));
     tell("micro_batches", true, 0);
     STOWAGE_RETURN_IF_ERROR(change_(whole));
-    step.price.host = FindHostUse(whole.graph);
-    tell("offload", step.price.host.values > 0, arena_);
+    tell("offload", FindHostUse(whole.graph).values > 0, arena_);
     STOWAGE_ASSIGN_OR_RETURN(const Script script,
                              StretchScript(sample_, choice.script, whole));
     RecomputeChoices of_whole(whole.graph, options_.plan, {});
@@ -306,6 +303,7 @@ Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
     made.recomputed = InAllMicroBatches(std::move(made.recomputed));
   }
   choice.whole_arena = made.plan.arena_bytes();
+  step.price.host = FindHostUse(made.graph);
   RecomputedGraph in_bodies = InBodiesAgain();
   // What is done to bodies is done in all micro-batches, even where the sample has each of them.
   if (micro_batches_ > 1)
@@ -444,10 +442,12 @@ Result<std::vector<ParetoPoint>> Variant::Frontier(Recompute recompute) {
                 .extra_cost = choice.cost};
     for (const Rerun& rerun : choice.script) {
       const int64_t count = CountOf(sample_, rerun.node);
+      const Node& node = sample_.graph.node(rerun.node);
+      price.host.bytes_per_step += count * BytesCopied(sample_.graph, node);
+      if (node.op == OpKind::kReload) continue;
       price.recomputed_nodes += static_cast<int>(count);
       price.extra_flops +=
-          static_cast<double>(count) *
-          NodeFlops(sample_.graph, sample_.graph.node(rerun.node));
+          static_cast<double>(count) * NodeFlops(sample_.graph, node);
     }
     points.push_back({.arena = arena, .price = price});
   }

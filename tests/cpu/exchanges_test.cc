@@ -122,7 +122,8 @@ std::vector<size_t> ToLand(const Graph& graph, std::string_view name = {},
   std::vector<std::byte> arena(static_cast<size_t>(plan.arena_bytes()));
   const Program program =
       *Program::Resolve(graph, std::move(plan), arena.data(), nullptr);
-  return cpu::ExchangesToLand(program.graph(), program.launches());
+  return cpu::ExchangesToLand(program.graph(), program.launches(),
+                              /*host_is_file=*/false);
 }
 
 TEST_CASE("launches wait for exchanges by the bytes where things lie") {

@@ -155,6 +155,7 @@ TEST_CASE("What lies in the host's memory is printed and parsed") {
       "stowage-ir 1\n"
       "graph \"g\" {\n"
       "  w: f32(3) = param\n"
+      "  p: f32(2, 3) = host_param {init=ones}\n"
       "  v: f32(3) = host_state {init=ones}\n"
       "  g: f32(3) = input\n"
       "  lr: f32() = input\n"
@@ -167,12 +168,13 @@ TEST_CASE("What lies in the host's memory is printed and parsed") {
       "}\n";
   const Graph graph = Parse(kText);
   CHECK(ToText(graph) == kText);
+  CHECK(RoleOf(graph, "p") == Role::kParam);
   CHECK(RoleOf(graph, "v") == Role::kState);
   CHECK(RoleOf(graph, "v3") == Role::kState);
   CHECK(RoleOf(graph, "v2") == Role::kActivation);
   for (const ValueInfo& value : graph.values()) {
-    const bool expected =
-        value.name == "v" || value.name == "kept" || value.name == "v3";
+    const bool expected = value.name == "p" || value.name == "v" ||
+                          value.name == "kept" || value.name == "v3";
     INFO(value.name);
     CHECK(value.on_host == expected);
   }
@@ -482,11 +484,11 @@ TEST_CASE("Mistakes in a statement are reported with line and column") {
        "own"},
       {"y: f32(3) = weight",
        "column 13: \"weight\" is not param, input, saved, state, "
-       "host_state or cache, nor an op followed by its operands in "
+       "host_param, host_state or cache, nor an op followed by its operands in "
        "parentheses"},
       {"y: f32(3) = gradient",
        "column 13: \"gradient\" is not param, input, saved, state, "
-       "host_state or cache, nor an op followed by its operands in "
+       "host_param, host_state or cache, nor an op followed by its operands in "
        "parentheses"},
       {"y: f32(3) output = input",
        "column 20: a leaf has one role: the word after \"=\""},

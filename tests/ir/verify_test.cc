@@ -323,7 +323,8 @@ TEST_CASE("Updates write whole params and states, and end the old content") {
 }
 
 TEST_CASE(
-    "What lies in the host's memory is reloaded, and only states begin there") {
+    "What lies in the host's memory is reloaded; of leaves, params and states "
+    "may") {
   struct Row {
     const char* lines;  // after those of kLeaves
     const char* error;
@@ -394,7 +395,7 @@ TEST_CASE(
   }
   CHECK(ErrorAfter([](Graph& g) { Peer::Values(g)[0].on_host = true; }) ==
         "[ir] leaf \"x\" has role input and lies in the host's memory; of "
-        "leaves, only states may");
+        "leaves, only params and states may");
   CHECK(ErrorAfter([](Graph& g) { Peer::Values(g)[3].on_host = true; }) ==
         "[ir] \"h\" is said to lie in the host's memory; node 0 (add \"h\") "
         "makes it in the arena");

@@ -83,7 +83,7 @@ class CopyMover {
     return from_.value(node.results.front()).source;
   }
   void Run(NodeId id);
-  ValueId ContentOf(ValueId state, const Node& update) const;
+  ValueId ContentOf(ValueId leaf, const Node& update) const;
 
   const Graph& from_;
   const std::span<const Offloadable> moved_;
@@ -141,10 +141,10 @@ void CopyMover::Run(NodeId id) {
   }
 }
 
-// What `update` has made of the state.
-ValueId CopyMover::ContentOf(ValueId state, const Node& update) const {
+// What `update` has made of the param or state.
+ValueId CopyMover::ContentOf(ValueId leaf, const Node& update) const {
   return *std::ranges::find_if(update.results, [&](ValueId result) {
-    return layouts_[Index(result)].root == state;
+    return layouts_[Index(result)].root == leaf;
   });
 }
 
@@ -158,9 +158,9 @@ Result<Graph> CopyMover::Move(std::span<NodeId> places) {
     for (const NodeId reader : moved.again) {
       before[Index(reader)].push_back(&moved);
     }
-    const NodeId last = moved.is_state() ? moved.updated : moved.from;
+    const NodeId last = moved.persists() ? moved.updated : moved.from;
     if (last != kNoNode) after[Index(last)].push_back(&moved);
-    on_host[Index(moved.value)] = moved.is_state();
+    on_host[Index(moved.value)] = moved.persists();
   }
   for (ValueId id = 0; id < from_.num_values(); ++id) {
     const ValueId root = layouts_[Index(id)].root;
@@ -197,7 +197,7 @@ Result<Graph> CopyMover::Move(std::span<NodeId> places) {
       to_.SetOrigin(node.phase, node.origin, SourceOf(node));
       Value& offloaded = offloaded_[Index(moved->value)];
       const std::string& name = from_.value(moved->value).name;
-      offloaded = moved->is_state()
+      offloaded = moved->persists()
                       ? Copy(OpKind::kOffloadUpdate,
                              {offloaded, Read(ContentOf(moved->value, node))},
                              name, "~offloaded")
@@ -263,6 +263,76 @@ std::vector<Offloadable> FindOffloadable(const Graph& graph) {
   std::ranges::copy_if(values, std::back_inserter(states),
                        [&](const Offloadable& v) { return v.bytes >= least; });
   return states;
+}
+
+namespace {
+
+// Whether, since one reader of a param of so many bytes and before the next, nodes make, or
+// read of other params, as many bytes.
+bool IsFar(const Graph& graph, const Layouts& layouts, NodeId one, NodeId next,
+           Bytes bytes) {
+  Bytes between = 0;
+  for (NodeId n = one + 1; n < next && between < bytes; ++n) {
+    const Node& node = graph.node(n);
+    if (GetOpDef(node.op).is_view()) continue;
+    for (const ValueId result : node.results) {
+      between += graph.value(result).type.bytes();
+    }
+    for (const ValueId input : node.inputs) {
+      const ValueInfo& root = graph.value(layouts[Index(input)].root);
+      if (root.is_leaf() && root.role == Role::kParam) {
+        between += root.type.bytes();
+      }
+    }
+  }
+  return between >= bytes;
+}
+
+// How `param` is moved; no reader: nothing reads it, or not only before its update.
+Offloadable MoveOfParam(const Graph& graph, const Layouts& layouts,
+                        const Uses& uses, ValueId param) {
+  const NodeId update = uses.overwriter(param);
+  const std::span<const NodeId> readers = uses.readers(param);
+  Offloadable moved = {.value = param,
+                       .bytes = graph.value(param).type.bytes(),
+                       .updated = update};
+  const bool ends_with_update =
+      update == kNoNode || (!readers.empty() && readers.back() == update);
+  if (readers.empty() || uses.is_output(param) || !ends_with_update) {
+    return moved;
+  }
+  moved.to = readers.front();
+  for (size_t k = 1; k < readers.size(); ++k) {
+    const NodeId reader = readers[k];
+    const bool was_forward =
+        graph.node(readers[k - 1]).phase == Phase::kForward;
+    const bool is_forward = graph.node(reader).phase == Phase::kForward;
+    const bool is_far =
+        IsFar(graph, layouts, readers[k - 1], reader, moved.bytes);
+    // A forward reader after one of backward is of the next micro-batch.
+    const bool always =
+        reader == update || (is_forward && (is_far || !was_forward));
+    if (always) moved.always.push_back(reader);
+    if (always || is_far) moved.again.push_back(reader);
+  }
+  return moved;
+}
+
+}  // namespace
+
+std::vector<Offloadable> FindOffloadableParams(const Graph& graph,
+                                               bool trained) {
+  const Layouts layouts = ComputeLayouts(graph);
+  const Uses uses(graph, layouts);
+  std::vector<Offloadable> params;
+  for (const ValueId id : graph.Leaves(Role::kParam)) {
+    if (graph.value(id).on_host) continue;
+    if (!trained && uses.overwriter(id) != kNoNode) continue;
+    Offloadable moved = MoveOfParam(graph, layouts, uses, id);
+    if (moved.to != kNoNode) params.push_back(std::move(moved));
+  }
+  std::ranges::stable_sort(params, std::ranges::greater(), &Offloadable::bytes);
+  return params;
 }
 
 Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
@@ -357,17 +427,33 @@ NodeId LastUpdate(const Graph& graph, const Layouts& layouts,
 
 }  // namespace
 
-Result<Graph> MoveGivenStates(const Graph& graph, const WeightLayout& layout,
-                              std::span<NodeId> places) {
-  if (layout.host_states().empty()) return graph;
+Result<Graph> MoveGiven(const Graph& graph, const WeightLayout& layout,
+                        std::span<NodeId> places) {
+  if (layout.on_host().empty()) return graph;
   const Layouts layouts = ComputeLayouts(graph);
   const Uses uses(graph, layouts);
   std::vector<Offloadable> moved;
+  for (const ValueId id : graph.Leaves(Role::kParam)) {
+    const ValueInfo& param = graph.value(id);
+    if (param.on_host || uses.uses(id).empty() ||
+        !layout.on_host().contains(param.name)) {
+      continue;
+    }
+    moved.push_back(MoveOfParam(graph, layouts, uses, id));
+    if (moved.back().to != kNoNode) continue;
+    return Error{
+        ErrorCode::kUnsupported,
+        StrCat("[offload] param ", Quoted(param.name), " of graph ",
+               Quoted(graph.name()),
+               " lies in host memory, and is an output or is read after its "
+               "update, or nothing but views are taken of it; give the step a "
+               "larger budget, or --offload none")};
+  }
   for (const ValueId id : graph.Leaves(Role::kState)) {
     const ValueInfo& state = graph.value(id);
     const std::span<const NodeId> users = uses.uses(id);
     if (state.on_host || users.empty() ||
-        !layout.host_states().contains(state.name)) {
+        !layout.on_host().contains(state.name)) {
       continue;
     }
     moved.push_back({.value = id,
@@ -397,10 +483,35 @@ size_t CountHalves(std::span<const Offloadable> all, int halves) {
 
 size_t CountStates(std::span<const Offloadable> all) {
   return static_cast<size_t>(
-      std::ranges::count_if(all, &Offloadable::is_state));
+      std::ranges::count_if(all, &Offloadable::persists));
 }
 
-std::vector<Share> SharesToTry(std::span<const Offloadable> all, bool bodies) {
+namespace {
+
+// With half of the params and all of them, from all states on; the last two as they are
+// and reloaded anew.
+void AddWithParams(std::vector<Share>& shares, bool trained) {
+  const Share most = shares.back();
+  const Share states = {.states = most.states};
+  std::vector<Share> with;
+  for (const Share& from : {states, most}) {
+    for (int params = 1; params <= kHalves; ++params) {
+      Share share = from;
+      share.params = params;
+      share.trained = trained;
+      with.push_back(share);
+    }
+  }
+  with.push_back(with.back());
+  with.back().again = true;
+  with.erase(std::unique(with.begin(), with.end()), with.end());
+  shares.insert(shares.end(), with.begin(), with.end());
+}
+
+}  // namespace
+
+std::vector<Share> SharesToTry(std::span<const Offloadable> all, bool bodies,
+                               bool params, bool trained) {
   const size_t states = CountStates(all);
   std::vector<Share> shares = {
       {},
@@ -415,12 +526,14 @@ std::vector<Share> SharesToTry(std::span<const Offloadable> all, bool bodies) {
   }
   if (states == all.size()) shares.resize(3);  // no forward value may move
   shares.erase(std::unique(shares.begin(), shares.end()), shares.end());
-  if (!bodies) return shares;
   const Share most = shares.back();
-  for (Share share : {Share{}, Share{.states = states}, most}) {
-    share.inside = true;
-    if (share != shares.back()) shares.push_back(share);
+  if (bodies) {
+    for (Share share : {Share{}, Share{.states = states}, most}) {
+      share.inside = true;
+      if (share != shares.back()) shares.push_back(share);
+    }
   }
+  if (params) AddWithParams(shares, trained);
   return shares;
 }
 
@@ -436,6 +549,16 @@ std::vector<Offloadable> Select(std::span<const Offloadable> all, Share share,
   moved.insert(moved.end(), moved_values.begin(), moved_values.end());
   if (!share.again) {
     for (Offloadable& each : moved) each.again.clear();
+  }
+  return moved;
+}
+
+std::vector<Offloadable> SelectParams(std::span<const Offloadable> params,
+                                      Share share) {
+  const auto first = params.first(CountHalves(params, share.params));
+  std::vector<Offloadable> moved(first.begin(), first.end());
+  if (!share.again) {
+    for (Offloadable& each : moved) each.again = each.always;
   }
   return moved;
 }

@@ -6,7 +6,10 @@
 // Optimizer memory is wanted once a step, by the update of its param; until
 // then it can lie elsewhere. What forward makes and backward reads can be
 // offloaded after its last reader in forward and reloaded before its first in
-// backward, and again before a later one where it would wait there, too:
+// backward, and again before a later one where it would wait there, too. A param is
+// reloaded before the nodes that read it, one that is trained also before its update, and
+// offloaded after that; whether what forward has reloaded is reloaded again for backward
+// is left to recomputation (planner/fit/recompute):
 //
 //   m: f32(...) = state               m: f32(...) = host_state
 //   w, m' = momentum_update(w, m, g)  m~reloaded = reload(m)
@@ -37,17 +40,19 @@ namespace stowage::fit {
 struct Offloadable {
   ValueId value = 0;
   Bytes bytes = 0;  // copied there, and back, in every step
-  // Of a forward value: the nodes that read it before and after. A state is reloaded
-  // before `to`, and offloaded after `updated`, its last update: of those that
-  // FindOffloadable lists, the same node.
+  // Of a forward value: the nodes that read it before and after. A param or a state is
+  // reloaded before `to`, and offloaded after `updated`, its last update, if it has one.
   NodeId from = kNoNode;
   NodeId to = kNoNode;
   NodeId updated = kNoNode;
-  /// Of a forward value: later nodes that it is reloaded for anew. FindOffloadable lists
+  /// Later nodes that it is reloaded for anew, in rising order. FindOffloadable lists
   /// those since whose last reader something at least as large was made.
   std::vector<NodeId> again = {};
+  /// Of a param: those of `again` that it is always reloaded for.
+  std::vector<NodeId> always = {};
 
-  bool is_state() const { return from == kNoNode; }
+  /// Whether it is a param or a state, which lies there from step to step.
+  bool persists() const { return from == kNoNode; }
 };
 
 /// What may be moved in `graph`: first states that nothing but their update
@@ -57,8 +62,16 @@ struct Offloadable {
 /// Linear, but for sorting.
 std::vector<Offloadable> FindOffloadable(const Graph& graph);
 
-/// `graph` with `moved`, as FindOffloadable(graph) has them, in the host's memory: the
-/// verified graph. `places` are nodes of `graph`, and become the places where
+/// The params that may be moved in `graph`, the largest first: those that no node updates,
+/// and with `trained` the others. A param is reloaded anew for a node since whose last
+/// reader nodes have made, or read of other params, as many bytes as it has: always in
+/// forward, and for an update; in backward in `again` alone. Linear, but for sorting, and
+/// for the nodes between readers.
+std::vector<Offloadable> FindOffloadableParams(const Graph& graph,
+                                               bool trained);
+
+/// `graph` with `moved`, as FindOffloadable(graph) and FindOffloadableParams(graph) have
+/// them, in the host's memory: the verified graph. `places` are nodes of `graph`, and become the places where
 /// they stand in the new one, what is reloaded for them included. Linear.
 Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
                       std::span<NodeId> places = {});
@@ -104,19 +117,22 @@ bool WaitsInBodies(const Graph& graph);
 /// values their names. Linear, but for sorting.
 Result<Graph> OffloadInBodies(const Graph& graph);
 
-// States in the host's memory because another plan has them there.
+// Params and states in the host's memory because another plan has them there.
 //
-// Programs over one arena share its states, and what the first keeps on the host is there
-// for all of them. Another step reloads such a state before the first node that uses it,
-// and offloads it after the last that updates it; what only reads it never offloads it.
+// Programs over one arena share its weights and states, and what the first keeps on the
+// host is there for all of them. Another step reloads such a state before the first node
+// that uses it, and offloads it after the last that updates it; what only reads it never
+// offloads it. Params are reloaded as FindOffloadableParams says.
 //
 //   WeightLayout layout = WeightLayout::FromForward(step.graph, step.plan);
-//   Result<Graph> other = MoveGivenStates(shorter_step, layout);
+//   Result<Graph> other = MoveGiven(shorter_step, layout);
 
-/// `graph` with those of its states on the host that `layout` has there. `places` are
-/// nodes of `graph`, and become the places where they stand in the new one. Linear.
-Result<Graph> MoveGivenStates(const Graph& graph, const WeightLayout& layout,
-                              std::span<NodeId> places = {});
+/// `graph` with those of its params and states on the host that `layout` has there.
+/// `places` are nodes of `graph`, and become the places where they stand in the new one.
+/// Error kUnsupported names a param that the graph reads after its update, or has as an
+/// output.
+Result<Graph> MoveGiven(const Graph& graph, const WeightLayout& layout,
+                        std::span<NodeId> places = {});
 
 // How much of a step is kept in the host's memory.
 //
@@ -131,25 +147,33 @@ Result<Graph> MoveGivenStates(const Graph& graph, const WeightLayout& layout,
 //     Result<Graph> moved = Offload(step, Select(all, share, /*micro_batches=*/1));
 //   }
 
-/// The first of the states, and of the forward values 0, 1 or 2 halves of their
-/// bytes. Where the batch is in micro-batches, 2 in place of 1: all micro-batches are alike.
+/// The first of the states, and of the forward values, and of the params, 0, 1 or 2 halves
+/// of their bytes. Where the batch is in micro-batches, 2 halves of the values in place of
+/// 1: all micro-batches are alike.
 struct Share {
   size_t states = 0;
   int halves = 0;
-  bool again = false;   // forward values are reloaded anew (Offloadable::again)
+  bool again = false;   // values are reloaded anew (Offloadable::again)
   bool inside = false;  // and so is all that waits in bodies (offload/bodies.h)
+  int params = 0;
+  bool trained = false;  // params that are trained are among them
   friend auto operator<=>(const Share&, const Share&) = default;
 };
 
 /// From nothing to everything, and to everything reloaded anew, each once; `all` as
 /// FindOffloadable lists it. With `bodies`, nothing, all states and everything are also
-/// tried with what waits in bodies.
+/// tried with what waits in bodies; with `params`, all states and everything with half of
+/// the params and all of them, those that are trained included where `trained`.
 std::vector<Share> SharesToTry(std::span<const Offloadable> all,
-                               bool bodies = false);
+                               bool bodies = false, bool params = false,
+                               bool trained = false);
 
 /// What is moved of `all` in a step of so many micro-batches.
 std::vector<Offloadable> Select(std::span<const Offloadable> all, Share share,
                                 int64_t micro_batches);
+/// What is moved of `params`, as FindOffloadableParams lists them.
+std::vector<Offloadable> SelectParams(std::span<const Offloadable> params,
+                                      Share share);
 
 /// How many of `all` are states; they come first.
 size_t CountStates(std::span<const Offloadable> all);

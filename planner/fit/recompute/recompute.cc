@@ -77,7 +77,7 @@ std::vector<RecomputedNode> ExplainRun(const Graph& graph,
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       for_whom[simulation.operands()[Index(item->operands) + i]] = whom;
     }
-    if (simulation.is_view(item->node)) continue;
+    if (simulation.is_view(item->node) || node.op == OpKind::kReload) continue;
     RecomputedNode& recomputed = by_node[whom];
     recomputed.flops += NodeFlops(graph, node);
     if (whom == item->node) ++recomputed.times;

@@ -36,6 +36,7 @@ Simulation::Simulation(const Graph& graph, const SimulationOptions& options)
     }
     info.updates = def.updates;
     info.is_view = def.is_view();
+    info.is_reload = node.op == OpKind::kReload;
     info.is_exchange = IsExchange(node.op);
     cost_ += info.cost;
     nodes_.push_back(info);
@@ -79,8 +80,11 @@ void Simulation::FindLastStages() {
     for (const ValueId result : node.results) {
       info.last_stage = std::min(info.last_stage, updated(result));
     }
-    if (info.updates > 0 || def.host_inputs != 0 || def.results_on_host ||
-        def.collective) {
+    // A param or a state can be reloaded again, until it is updated.
+    const bool reloads_leaf =
+        node.op == OpKind::kReload && graph_.value(node.inputs[0]).is_leaf();
+    if (info.updates > 0 || (def.host_inputs != 0 && !reloads_leaf) ||
+        def.results_on_host || def.collective) {
       info.last_stage = n;
     }
   }
@@ -232,7 +236,7 @@ void Simulation::Emit(NodeId id, NodeId stage) {
       now.upper.push_back(0);
     }
     now.extra_cost += info.cost;
-    if (!info.is_view) ++now.nodes_again;
+    if (!info.is_view && !info.is_reload) ++now.nodes_again;
   }
   for (int32_t r = 0; r < info.num_results; ++r) {
     const ValueId result = info.first_result + r;

@@ -136,7 +136,9 @@ class Simulation {
   std::span<const Bytes> live() const { return live_; }
   Bytes peak() const { return peak_; }
   double extra_cost() const { return now_.extra_cost; }
-  int nodes_again() const { return now_.nodes_again; }  // views not counted
+  int nodes_again() const {  // views and reloads not counted
+    return now_.nodes_again;
+  }
 
   // Of the graph.
   double node_cost(NodeId id) const { return nodes_[Index(id)].cost; }
@@ -145,7 +147,7 @@ class Simulation {
   Bytes workspace(NodeId id) const { return nodes_[Index(id)].workspace; }
   /// The last node right before which this one can run again: later, a param
   /// that it reads, or what it made, has been updated in place. Updates, and
-  /// copies to the host or from there, run once.
+  /// copies to the host or from there, run once, but for reloads of params and states.
   NodeId last_stage(NodeId id) const { return nodes_[Index(id)].last_stage; }
   /// Whether result 0 of the node may be written over the root, should that die
   /// there (ir/uses.h).
@@ -171,6 +173,7 @@ class Simulation {
     int32_t updates = 0;
     NodeId last_stage = 0;
     bool is_view = false;
+    bool is_reload = false;
     bool is_output = false;    // a result is one of the graph
     bool is_exchange = false;  // ir/exchanges.h
   };

@@ -317,7 +317,7 @@ TEST_CASE("the frontier lists what budgets cost, copies included") {
 TEST_CASE("no more states are moved than have to be") {
   const Graph step = StepOf("mlp", {.batch = 512});
   std::vector<Offloadable> states = FindOffloadable(step);
-  std::erase_if(states, [](const Offloadable& o) { return !o.is_state(); });
+  std::erase_if(states, [](const Offloadable& o) { return !o.persists(); });
   StepFitter fitter = FitterOf(step, {.recompute = Recompute::kNone});
   for (const size_t count : {size_t{1}, size_t{2}, size_t{3}, size_t{4}}) {
     CAPTURE(count);
@@ -396,7 +396,7 @@ TEST_CASE(
   const int64_t batch = 4;
   const Graph step = TinyGptStep(batch);
   std::vector<Offloadable> states = FindOffloadable(step);
-  std::erase_if(states, [](const Offloadable& o) { return !o.is_state(); });
+  std::erase_if(states, [](const Offloadable& o) { return !o.persists(); });
   const Bytes all_states = PlanMemory(step)->regions.state;
   struct Case {
     size_t count;  // of states on the host
@@ -427,7 +427,7 @@ TEST_CASE(
       CHECK(regions.state == all_states - layout.host_state_bytes());
       for (const ValueId id : fitted->graph.Leaves(Role::kState)) {
         const ValueInfo& state = fitted->graph.value(id);
-        CHECK(state.on_host == layout.host_states().contains(state.name));
+        CHECK(state.on_host == layout.on_host().contains(state.name));
       }
       offloaded += regions.host_offload;
     }

@@ -70,7 +70,7 @@ graph "g" {
 )";
 
 TEST_CASE("a given state is there from its first user to its last update") {
-  const auto moved = MoveGivenStates(Parse(kManyUpdates), ManyUpdatesLayout());
+  const auto moved = MoveGiven(Parse(kManyUpdates), ManyUpdatesLayout());
   REQUIRE_MESSAGE(moved.ok(), moved.error().message);
   CHECK(ToText(*moved) == R"(stowage-ir 1
 graph "g" {
@@ -97,7 +97,7 @@ graph "g" {
 TEST_CASE("with given states on the host a step is the same to the bit") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   const Graph step = Parse(kManyUpdates);
-  const Graph moved = *MoveGivenStates(step, ManyUpdatesLayout());
+  const Graph moved = *MoveGiven(step, ManyUpdatesLayout());
   const auto expected = RunSteps(step, *cpu, {.steps = 3, .planned = false});
   CHECK(Differences(RunSteps(moved, *cpu, {.steps = 3, .poison = true}),
                     expected) == "");
@@ -106,17 +106,17 @@ TEST_CASE("with given states on the host a step is the same to the bit") {
 TEST_CASE("given states move as they do where they are chosen, and no others") {
   const Graph step = StepOf("mlp", {.batch = 8});
   std::vector<Offloadable> states = FindOffloadable(step);
-  std::erase_if(states, [](const Offloadable& o) { return !o.is_state(); });
+  std::erase_if(states, [](const Offloadable& o) { return !o.persists(); });
   states.resize(states.size() / 2);
   const Graph chosen = *Offload(step, states);
   const WeightLayout layout = LayoutOf(chosen);
   std::vector<NodeId> places = {0, step.num_nodes() - 1};
-  const Graph given = *MoveGivenStates(step, layout, places);
+  const Graph given = *MoveGiven(step, layout, places);
   CHECK(Equal(given, chosen));
   CHECK(places[0] == 0);
   CHECK(given.node(places[1]).op == OpKind::kReload);
   // Of another batch, over the same places.
-  const Graph other = *MoveGivenStates(StepOf("mlp", {.batch = 3}), layout);
+  const Graph other = *MoveGiven(StepOf("mlp", {.batch = 3}), layout);
   const auto plan = PlanMemory(other, {.weights = layout});
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
   CHECK(ValidatePlan(other, *plan).empty());
@@ -125,7 +125,7 @@ TEST_CASE("given states move as they do where they are chosen, and no others") {
 
 TEST_CASE("where the layout has none on the host, a graph stays as it is") {
   const Graph step = StepOf("mlp", {.batch = 8});
-  CHECK(Equal(*MoveGivenStates(step, LayoutOf(step)), step));
+  CHECK(Equal(*MoveGiven(step, LayoutOf(step)), step));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ TEST_CASE("what waits may be moved, and what only its update reads") {
   std::string found;
   for (const Offloadable& o : FindOffloadable(step)) {
     found += StrCat(step.value(o.value).name, " ", o.bytes, " ", o.from, "-",
-                    o.to, o.is_state() ? " state" : "");
+                    o.to, o.persists() ? " state" : "");
     for (const NodeId reader : o.again) found += StrCat(" and ", reader);
     found += "; ";
   }
@@ -228,7 +228,7 @@ TEST_CASE(
   // At this batch the peak is in backward, where no update holds its states.
   const Graph step = StepOf("mlp", {.batch = 512});
   std::vector<Offloadable> states = FindOffloadable(step);
-  std::erase_if(states, [](const Offloadable& o) { return !o.is_state(); });
+  std::erase_if(states, [](const Offloadable& o) { return !o.persists(); });
   CHECK(states.size() == step.Leaves(Role::kState).size());
   CHECK(std::ranges::is_sorted(states, std::ranges::greater(),
                                &Offloadable::bytes));
@@ -252,7 +252,7 @@ TEST_CASE(
 TEST_CASE("what is offloaded is packed by lifetime in the host's memory") {
   const Graph step = StepOf("gpt-nano", {.batch = 4, .seq = 32});
   std::vector<Offloadable> values = FindOffloadable(step);
-  std::erase_if(values, [](const Offloadable& o) { return o.is_state(); });
+  std::erase_if(values, [](const Offloadable& o) { return o.persists(); });
   REQUIRE(values.size() > 10);
   const Graph moved = *Offload(step, values);
   const Plan before = *PlanMemory(step);
@@ -273,7 +273,7 @@ TEST_CASE("programs over one layout agree on states in the host's memory") {
   const Plan plan = *PlanMemory(moved);
   const WeightLayout layout = WeightLayout::FromForward(moved, plan);
   CHECK(layout.states().empty());
-  CHECK(layout.host_states().size() == step.Leaves(Role::kState).size());
+  CHECK(layout.on_host().size() == step.Leaves(Role::kState).size());
   CHECK(layout.host_state_bytes() == plan.regions.host_state);
   const Graph larger = StepOf("mlp", {.batch = 16});
   const Graph other = *Offload(larger, FindOffloadable(larger));
