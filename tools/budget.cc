@@ -30,6 +30,7 @@ Result<Json> SmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch) {
   none.order = allowed.order;
   MemoryOptimizations recompute = none, offload = none, all = none;
   recompute.recompute = all.recompute = Recompute::kAuto;
+  all.tiles = Tiles::kAuto;
   offload.offload = all.offload =
       std::max(OffloadChoice::kAuto, allowed.offload);
   Json budgets = Json::object();
@@ -140,6 +141,9 @@ std::string FittedText(const FittedStep& step,
   if (price.micro_batches > 1) {
     text += StrCat("the batch is taken in ", price.micro_batches,
                    " micro-batches\n");
+  }
+  if (price.tile_rows > 0) {
+    text += StrCat("logits exist ", price.tile_rows, " rows at a time\n");
   }
   if (price.host.values > 0) {
     text += StrCat(price.host.values, " values are kept in ",

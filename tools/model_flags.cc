@@ -56,11 +56,12 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
   options.Group("memory");
   options.Add("--budget", &flags->budget,
               "The most bytes the arena may take: 64MiB, 1.5GiB, 4.2GB");
-  options.Add("--fit", &flags->fit,
-              "What may be done so that the step fits the budget: auto, which "
-              "is recompute, micro-batches and offload; none; or a list of "
-              "these and order, with commas; options below say more of one; "
-              "default: auto with --budget and none of these, else none");
+  options.Add(
+      "--fit", &flags->fit,
+      "What may be done so that the step fits the budget: auto, which "
+      "is recompute, micro-batches, offload and tiles; none; or a list of "
+      "these and order, with commas; options below say more of one; "
+      "default: auto with --budget and none of these, else none");
   for (const OptimizationInfo& optimization : OptimizationTable()) {
     std::string& choice = flags->optimizations[std::string(optimization.name)];
     options.Add(StrCat("--", optimization.name), &choice,
@@ -179,7 +180,7 @@ constexpr std::string_view kMicroBatches = "micro-batches";
 
 // What --fit allows: by OptimizationInfo::name, or kMicroBatches.
 Result<std::set<std::string, std::less<>>> ReadFit(const ModelFlags& flags) {
-  std::set<std::string, std::less<>> all = {"recompute", "offload",
+  std::set<std::string, std::less<>> all = {"recompute", "offload", "tiles",
                                             std::string(kMicroBatches)};
   bool chooses = !flags.micro_batches.empty();
   for (const auto& [name, choice] : flags.optimizations)
@@ -197,7 +198,7 @@ Result<std::set<std::string, std::less<>>> ReadFit(const ModelFlags& flags) {
       return Error{ErrorCode::kInvalidArgument,
                    StrCat("[fit] there is no ", Quoted(name),
                           "; expected none, or a list of auto, recompute, "
-                          "micro-batches, offload and order")};
+                          "micro-batches, offload, tiles and order")};
     }
     if (name != "auto") listed.emplace(name);
     if (comma == std::string_view::npos) return listed;
@@ -215,7 +216,7 @@ Status CheckFitNone(const ModelFlags& flags) {
         "optimization, and --",
         name, " ", choice, " asks for one; leave one of them out");
   };
-  for (const std::string_view name : {"recompute", "offload"}) {
+  for (const std::string_view name : {"recompute", "offload", "tiles"}) {
     const auto choice = flags.optimizations.find(std::string(name));
     if (choice == flags.optimizations.end() || choice->second.empty()) continue;
     if (choice->second != "none") return refuse(name, choice->second);

@@ -168,16 +168,13 @@ int RunTime(const TimeFlags& flags) {
       spec->training.optimizations.value_or(NoOptimizations()).offload,
       flags.offload_dir);
   if (!offload_folder.ok()) return Fail(offload_folder.error());
-  const Result<ChosenDevice> device =
-      ChooseDevice({.name = flags.device,
-                    .dtype = spec->options.dtype,
-                    .threads = flags.model.threads,
-                    .choice_folder = FolderOf(spec->training.cache),
-                    .note =
-                        [](const std::string& line) {
-                          std::cerr << line << std::endl;
-                        },
-                    .offload_folder = *offload_folder});
+  const Result<ChosenDevice> device = ChooseDevice(
+      {.name = flags.device,
+       .dtype = spec->options.dtype,
+       .threads = flags.model.threads,
+       .choice_folder = FolderOf(spec->training.cache),
+       .note = [](const std::string& line) { std::cerr << line << std::endl; },
+       .offload_folder = *offload_folder});
   if (!device.ok()) return Fail(device.error());
   Backend* const backend = device->backend.get();
   TrainingSpec training = spec->training;

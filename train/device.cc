@@ -1,9 +1,9 @@
 #include "train/device.h"
 
-#include <filesystem>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>

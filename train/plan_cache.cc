@@ -243,6 +243,7 @@ void WritePrice(const FittedStep& step, ByteWriter* out) {
   out->Signed(price.micro_batches);
   out->Signed(price.host.values);
   out->Signed(price.host.bytes_per_step);
+  out->Signed(price.tile_rows);
   out->Signed(price.recomputed_nodes);
   for (const double real :
        {price.extra_flops, price.extra_percent, price.extra_cost,
@@ -361,6 +362,7 @@ void ReadPrice(FittedStep* step, ByteReader* in) {
   price.host.values =
       static_cast<int>(in->Int(0, kMaxInt, "the values on the host"));
   price.host.bytes_per_step = in->Int(0, kMax, "the bytes copied");
+  price.tile_rows = in->Int(0, kMax, "the rows of a tile");
   price.recomputed_nodes =
       static_cast<int>(in->Int(0, kMaxInt, "the recomputed nodes"));
   for (double* real :

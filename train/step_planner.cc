@@ -30,7 +30,7 @@ namespace stowage {
 namespace {
 
 // Raised whenever the same question is answered with another plan.
-constexpr int kPlanningVersion = 7;
+constexpr int kPlanningVersion = 8;
 
 // The scratch of a device's kernels for `graph`, node by node, those in bodies too.
 void WriteScratch(const Graph& graph, const DeviceNeeds& device,

@@ -11,6 +11,7 @@
 #include "base/strings.h"
 #include "planner/fit/fit.h"
 #include "planner/fit/offload/offload.h"
+#include "planner/fit/tiles/tiles.h"
 #include "runtime/initial_values.h"
 
 namespace stowage {
@@ -265,10 +266,17 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
   options.weights = WeightLayout::FromForward(step.graph, step.plan);
   // Without a budget, as many as fit into what the step takes, or one.
   options.budget = spec_.budget.value_or(step.plan.arena_bytes());
-  for (int64_t batch = program.batch;; batch = (batch + 1) / 2) {
+  int64_t batch = program.batch;
+  size_t tiling = 0;  // of kTileParts
+  while (true) {
     STOWAGE_ASSIGN_OR_RETURN(Graph model, program.model(batch));
-    STOWAGE_ASSIGN_OR_RETURN(const Graph built,
+    STOWAGE_ASSIGN_OR_RETURN(Graph built,
                              OverOwnWeights(std::move(model), spec_.ranks));
+    if (tiling > 0) {
+      STOWAGE_ASSIGN_OR_RETURN(fit::Tiled tiled,
+                               fit::TileLogits(built, fit::kTileParts[tiling]));
+      built = std::move(tiled.graph);
+    }
     // What it uses of what the step keeps on the host, it reloads from there.
     STOWAGE_ASSIGN_OR_RETURN(const Graph graph,
                              fit::MoveGiven(built, *options.weights));
@@ -284,7 +292,12 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
     if (planned.error().code != ErrorCode::kBudgetTooSmall) {
       return planned.error();
     }
-    if (batch > 1) continue;
+    if (batch > 1) {
+      batch = (batch + 1) / 2;
+      continue;
+    }
+    const bool has_tiles = spec_.optimizations->tiles == Tiles::kAuto;
+    if (has_tiles && ++tiling < fit::kTileParts.size()) continue;
     return Error{ErrorCode::kBudgetTooSmall,
                  StrCat(planned.error().message, "; this is program ",
                         Quoted(program.name), ", at 1 example of ",

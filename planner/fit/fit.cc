@@ -15,6 +15,7 @@
 #include "planner/fit/offload/offload.h"
 #include "planner/fit/order/order.h"
 #include "planner/fit/prefetch/prefetch.h"
+#include "planner/fit/tiles/tiles.h"
 #include "planner/validate_plan.h"
 
 namespace stowage {
@@ -144,6 +145,42 @@ StepFitter::StepFitter(StepFitter&&) noexcept = default;
 StepFitter& StepFitter::operator=(StepFitter&&) noexcept = default;
 StepFitter::~StepFitter() = default;
 
+// The levels at which tiles are smaller than at the one before.
+Result<std::span<StepFitter::TileLevel>> StepFitter::TileLevels() {
+  if (tile_levels_) return std::span(*tile_levels_);
+  STOWAGE_ASSIGN_OR_RETURN(
+      Variant* const given,
+      grid_->Get(options_.optimizations.micro_batches.front(), {}));
+  std::vector<TileLevel> levels;
+  int64_t rows = 0;
+  for (const int64_t parts : fit::kTileParts) {
+    if (parts == 1) continue;
+    STOWAGE_ASSIGN_OR_RETURN(const fit::Tiled tiled,
+                             fit::TileLogits(given->sample(), parts));
+    if (tiled.rows == rows) break;
+    rows = tiled.rows;
+    const StepBuilder build = [of = build_, parts](
+                                  int64_t micro_batches,
+                                  Sampling sampling) -> Result<SampledStep> {
+      STOWAGE_ASSIGN_OR_RETURN(SampledStep step, of(micro_batches, sampling));
+      STOWAGE_ASSIGN_OR_RETURN(fit::Tiled in_parts,
+                               fit::TileLogits(step.graph, parts));
+      step.graph = std::move(in_parts.graph);
+      return step;
+    };
+    // Measured times say what smaller tiles take.
+    const double cost =
+        options_.cost
+            ? 0
+            : fit::kTileFlopsPerByte * static_cast<double>(tiled.extra_traffic);
+    levels.push_back(
+        {.grid = std::make_unique<Grid>(build, VariantOptionsOf(options_)),
+         .rows = rows,
+         .cost = cost});
+  }
+  return std::span(*(tile_levels_ = std::move(levels)));
+}
+
 StepBuilder StepFitter::Noting(StepBuilder build) const {
   return [build = std::move(build), refused = refused_](
              int64_t micro_batches, Sampling sampling) -> Result<SampledStep> {
@@ -213,7 +250,7 @@ Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
       {.name = "choose",
        .applied = given->arena() > most,
        .changed = step->price.micro_batches > given->micro_batches() ||
-                  step->price.host.values > 0 ||
+                  step->price.host.values > 0 || step->price.tile_rows > 0 ||
                   step->price.recomputed_nodes > 0,
        .arena = given->arena(),
        .seconds = std::max(of_choice - of_passes, 0.0)});
@@ -238,7 +275,7 @@ Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
   // host, is no byte that reuse has saved.
   const Price& price = step->price;
   if (price.micro_batches > 1 || price.host.values > 0 ||
-      price.recomputed_nodes > 0) {
+      price.recomputed_nodes > 0 || price.tile_rows > 0) {
     // Names of values that stay may be of some micro-batches alone.
     const Result<Variant*> whole = grid_->Get(1, {});
     STOWAGE_ASSIGN_OR_RETURN(
@@ -268,6 +305,9 @@ Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
 Result<FittedStep> StepFitter::Choose(Bytes budget) {
   STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
                            grid_->Cheapest(budget, options_.optimizations));
+  if (options_.optimizations.tiles == Tiles::kAuto) {
+    STOWAGE_RETURN_IF_ERROR(TakeTiles(budget, &step));
+  }
   if (!step) return Refusal(budget);
   STOWAGE_ASSIGN_OR_RETURN(Variant* const in_micro_batches,
                            grid_->Get(step->price.micro_batches, {}));
@@ -275,6 +315,43 @@ Result<FittedStep> StepFitter::Choose(Bytes budget) {
     if (pass.name == "micro_batches") pass.arena = in_micro_batches->arena();
   }
   return *std::move(step);
+}
+
+// The step with smaller tiles, where that costs less than `step`. What nothing else is done
+// to costs the least that there is.
+Status StepFitter::TakeTiles(Bytes budget, std::optional<FittedStep>* step) {
+  STOWAGE_ASSIGN_OR_RETURN(
+      Variant* const given,
+      grid_->Get(options_.optimizations.micro_batches.front(), {}));
+  if (given->arena() <= budget) return {};
+  STOWAGE_ASSIGN_OR_RETURN(const std::span<TileLevel> levels, TileLevels());
+  double least = *step ? (*step)->total_cost() : kAnyCost;
+  for (TileLevel& level : levels) {
+    if (given->cost() + level.cost >= least) break;
+    STOWAGE_ASSIGN_OR_RETURN(
+        std::optional<FittedStep> tiled,
+        level.grid->Cheapest(budget, options_.optimizations));
+    if (!tiled || tiled->total_cost() + level.cost >= least) continue;
+    least = tiled->total_cost() + level.cost;
+    tiled->price.tile_rows = level.rows;
+    tiled->cost += level.cost;
+    *step = std::move(tiled);
+  }
+  return {};
+}
+
+// What needs the least with these optimizations: with the smallest tiles, where they may
+// be smaller.
+Result<Bytes> StepFitter::SmallestInOrder(
+    const MemoryOptimizations& optimizations) {
+  Grid* grid = grid_.get();
+  if (optimizations.tiles != Tiles::kNone) {
+    STOWAGE_ASSIGN_OR_RETURN(const std::span<TileLevel> levels, TileLevels());
+    if (!levels.empty()) grid = levels.back().grid.get();
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const Grid::Need need,
+                           grid->Smallest(optimizations));
+  return need.bytes;
 }
 
 Result<FittedStep> StepFitter::AsGiven() {
@@ -399,10 +476,8 @@ Result<Bytes> StepFitter::SmallestBudget(
 
 Result<Bytes> StepFitter::SmallestOnce(
     const MemoryOptimizations& optimizations) {
-  STOWAGE_ASSIGN_OR_RETURN(const Grid::Need need,
-                           grid_->Smallest(optimizations));
-  if (optimizations.order == NodeOrder::kGiven) return need.bytes;
-  Bytes smallest = need.bytes;
+  STOWAGE_ASSIGN_OR_RETURN(Bytes smallest, SmallestInOrder(optimizations));
+  if (optimizations.order == NodeOrder::kGiven) return smallest;
   for (const int64_t micro_batches : optimizations.micro_batches) {
     STOWAGE_ASSIGN_OR_RETURN(Ordered* const ordered,
                              InMemoryOrder(micro_batches));
@@ -419,9 +494,38 @@ Result<std::vector<ParetoPoint>> StepFitter::Frontier() {
       options_.optimizations.micro_batches, [&] { return FrontierOnce(); });
 }
 
+// The points of `points` and of the step with the smallest tiles that no other is better
+// than.
+Result<std::vector<ParetoPoint>> StepFitter::WithTiles(
+    std::vector<ParetoPoint> points) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::span<TileLevel> levels, TileLevels());
+  if (levels.empty()) return points;
+  const TileLevel& smallest = levels.back();
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<ParetoPoint> tiled,
+                           smallest.grid->Frontier(options_.optimizations));
+  for (ParetoPoint& point : tiled) {
+    point.price.tile_rows = smallest.rows;
+    point.price.extra_cost += smallest.cost;
+    point.price.least_extra_cost += smallest.cost;
+    points.push_back(std::move(point));
+  }
+  std::ranges::stable_sort(points, {}, [](const ParetoPoint& point) {
+    return std::pair(point.price.extra_cost, point.arena);
+  });
+  std::vector<ParetoPoint> best;
+  for (ParetoPoint& point : points) {
+    if (!best.empty() && point.arena >= best.back().arena) continue;
+    best.push_back(std::move(point));
+  }
+  return best;
+}
+
 Result<std::vector<ParetoPoint>> StepFitter::FrontierOnce() {
   if (options_.optimizations.order == NodeOrder::kGiven) {
-    return grid_->Frontier(options_.optimizations);
+    STOWAGE_ASSIGN_OR_RETURN(std::vector<ParetoPoint> points,
+                             grid_->Frontier(options_.optimizations));
+    if (options_.optimizations.tiles == Tiles::kNone) return points;
+    return WithTiles(std::move(points));
   }
   const int64_t micro_batches = options_.optimizations.micro_batches.front();
   STOWAGE_ASSIGN_OR_RETURN(Ordered* const ordered,
@@ -446,9 +550,9 @@ Error StepFitter::Refusal(Bytes budget) {
       !plan.ok()) {
     error = plan.error();
   } else {
-    STOWAGE_ASSIGN_OR_RETURN(const Grid::Need need, grid_->Smallest(allowed));
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes need, SmallestInOrder(allowed));
     return {ErrorCode::kBudgetTooSmall,
-            StrCat("[plan] budget ", budget, " bytes is below the ", need.bytes,
+            StrCat("[plan] budget ", budget, " bytes is below the ", need,
                    " bytes that are needed ",
                    allowed.always_recomputed.empty()
                        ? "by the whole step"
@@ -463,6 +567,7 @@ Error StepFitter::Refusal(Bytes budget) {
         StrCat(", or ", FormatBytes(bytes), " (", bytes, " bytes) with ", with);
   };
   MemoryOptimizations near = allowed;
+  near.tiles = Tiles::kNone;
   near.micro_batches = {given->micro_batches()};
   if (allowed.order != NodeOrder::kGiven) {
     near.recompute = Recompute::kNone;
@@ -487,13 +592,19 @@ Error StepFitter::Refusal(Bytes budget) {
     error.message += StrCat(", the batch in one micro-batch, since ",
                             refused_->micro_batches.begin()->second.message);
   }
-  if (allowed.offload == OffloadChoice::kNone) return error;
-  STOWAGE_ASSIGN_OR_RETURN(const Grid::Need moved, grid_->Smallest(allowed));
-  const int64_t micro_batches = moved.variant->micro_batches();
-  add(moved.bytes, micro_batches > given->micro_batches()
-                       ? StrCat(recomputes ? "recompute, " : "", micro_batches,
-                                " micro-batches and offload")
-                       : StrCat(and_recompute, "offload"));
+  if (allowed.offload != OffloadChoice::kNone) {
+    near = allowed;
+    near.tiles = Tiles::kNone;
+    STOWAGE_ASSIGN_OR_RETURN(const Grid::Need moved, grid_->Smallest(near));
+    const int64_t micro_batches = moved.variant->micro_batches();
+    add(moved.bytes, micro_batches > given->micro_batches()
+                         ? StrCat(recomputes ? "recompute, " : "",
+                                  micro_batches, " micro-batches and offload")
+                         : StrCat(and_recompute, "offload"));
+  }
+  if (allowed.tiles == Tiles::kNone) return error;
+  STOWAGE_ASSIGN_OR_RETURN(const Bytes tiled, SmallestInOrder(allowed));
+  add(tiled, "these and smaller tiles of logits");
   return error;
 }
 

@@ -110,6 +110,17 @@ class StepFitter {
   Result<Bytes> SmallestOnce(const MemoryOptimizations& optimizations);
   Result<std::vector<ParetoPoint>> FrontierOnce();
 
+  // The step with logits by the tiles of a level: kTileParts of it, 0 as it is.
+  struct TileLevel {
+    std::unique_ptr<fit::Grid> grid;
+    int64_t rows = 0;  // of logits at a time
+    double cost = 0;   // beyond the step as it is
+  };
+  Result<std::span<TileLevel>> TileLevels();
+  Status TakeTiles(Bytes budget, std::optional<FittedStep>* step);
+  Result<Bytes> SmallestInOrder(const MemoryOptimizations& optimizations);
+  Result<std::vector<ParetoPoint>> WithTiles(std::vector<ParetoPoint> points);
+
   Result<FittedStep> Choose(Bytes budget);
   Result<Ordered*> InMemoryOrder(int64_t micro_batches);
   Result<FittedStep> TakeOrder(Result<FittedStep> step, Bytes budget);
@@ -121,6 +132,7 @@ class StepFitter {
   StepBuilder build_;
   FitOptions options_;
   std::unique_ptr<fit::Grid> grid_;
+  std::optional<std::vector<TileLevel>> tile_levels_;    // but the first
   std::map<int64_t, std::unique_ptr<Ordered>> ordered_;  // by micro-batches
 };
 

@@ -22,6 +22,8 @@ constexpr std::array<std::pair<std::string_view, OffloadChoice>, 3> kOffloads =
     {{{"none", OffloadChoice::kNone},
       {"auto", OffloadChoice::kAuto},
       {"disk", OffloadChoice::kDisk}}};
+constexpr std::array<std::pair<std::string_view, Tiles>, 2> kTiles = {
+    {{"none", Tiles::kNone}, {"auto", Tiles::kAuto}}};
 constexpr std::array<std::pair<std::string_view, NodeOrder>, 2> kOrders = {
     {{"given", NodeOrder::kGiven}, {"memory", NodeOrder::kMemory}}};
 
@@ -63,6 +65,11 @@ Result<OffloadChoice> ParseOffload(std::string_view name) {
   return Parse<OffloadChoice>(kOffloads, name, "offload", "choice");
 }
 
+std::string_view TilesName(Tiles tiles) { return NameOf<Tiles>(kTiles, tiles); }
+Result<Tiles> ParseTiles(std::string_view name) {
+  return Parse<Tiles>(kTiles, name, "tiles", "choice");
+}
+
 std::string_view NodeOrderName(NodeOrder order) {
   return NameOf<NodeOrder>(kOrders, order);
 }
@@ -99,6 +106,18 @@ std::span<const OptimizationInfo> OptimizationTable() {
        .get =
            [](const MemoryOptimizations& optimizations) {
              return OffloadName(optimizations.offload);
+           }},
+      {.name = "tiles",
+       .help = "Rows of logits that exist at a time: none, as the step has "
+               "them, or auto, fewer to fit the budget",
+       .set = [](MemoryOptimizations& optimizations,
+                 std::string_view choice) -> Status {
+         STOWAGE_ASSIGN_OR_RETURN(optimizations.tiles, ParseTiles(choice));
+         return {};
+       },
+       .get =
+           [](const MemoryOptimizations& optimizations) {
+             return TilesName(optimizations.tiles);
            }},
       {.name = "order",
        .help = "Order of the nodes: given, or memory, which looks for the one "

@@ -54,6 +54,14 @@ std::string_view NodeOrderName(NodeOrder order);
 /// Error kInvalidArgument for anything but these.
 Result<NodeOrder> ParseNodeOrder(std::string_view name);
 
+/// Logits are made by tiles of rows as the step has them, or by smaller ones
+/// (planner/fit/tiles).
+enum class Tiles : uint8_t { kNone, kAuto };
+/// "none", "auto".
+std::string_view TilesName(Tiles tiles);
+/// Error kInvalidArgument for anything but these.
+Result<Tiles> ParseTiles(std::string_view name);
+
 struct MemoryOptimizations {
   /// The numbers of micro-batches that the batch may be taken in: rising, at least one.
   std::vector<int64_t> micro_batches = {1};
@@ -64,6 +72,7 @@ struct MemoryOptimizations {
   std::vector<std::string> always_recomputed = {};
   OffloadChoice offload = OffloadChoice::kAuto;
   NodeOrder order = NodeOrder::kGiven;
+  Tiles tiles = Tiles::kAuto;
 };
 
 /// An optimization that is a choice by name, as command lines and caches have it.
@@ -82,7 +91,9 @@ std::string ToText(const MemoryOptimizations& optimizations);
 
 /// No optimization at all.
 inline MemoryOptimizations NoOptimizations() {
-  return {.recompute = Recompute::kNone, .offload = OffloadChoice::kNone};
+  return {.recompute = Recompute::kNone,
+          .offload = OffloadChoice::kNone,
+          .tiles = Tiles::kNone};
 }
 
 /// Every optimization but the order, whose search is worth its time only where a byte is
@@ -123,6 +134,7 @@ struct PassReport {
 struct Price {
   int64_t micro_batches = 1;  // that the batch is taken in
   fit::HostUse host = {};     // what is kept on the host
+  int64_t tile_rows = 0;      // of logits at a time; 0: as the step has them
   int recomputed_nodes = 0;   // views not counted
   double extra_flops = 0;     // of what runs again
   double extra_percent = 0;   // these, of the step's operations without

@@ -113,6 +113,8 @@ class Trainer:
     - `device`: "cpu", "cuda", or "auto", a GPU where one works;
     - `lr`: the learning rate, or a ``Schedule`` of it; the default is that of the torch.optim
       object, the model's, or the optimizer's usual one; the attribute may be set between steps;
+    - `offload_dir`: for optimizations of {"offload": "disk"}, the folder of the file that
+      offloaded values are kept in; the default is the system's folder of temporary files;
     - `seed`: of initial values, dropout and all other random numbers.
 
     If `optimizer` is an object of torch.optim, each step reads its current rate, so that torch's
@@ -145,6 +147,7 @@ class Trainer:
         allow_batch_change: bool = False,
         plan_cache: Union[bool, Path] = False,
         device: DeviceName = "auto",
+        offload_dir: Union[str, "os.PathLike[str]", None] = None,
         threads: int = 0,
         seed: int = 0,
         **options: Unpack[ModelOptions],
@@ -162,7 +165,11 @@ class Trainer:
                                plan_cache, evaluates=True)
         threads = whole_number(threads, "threads", most=MOST_THREADS)
         seed = whole_number(seed, "seed", most=(1 << 64) - 1)
-        opened = _core.open_device(device, dtype, threads)
+        offload = "none"
+        if isinstance(optimizations, Mapping):
+            offload = str(optimizations.get("offload", "none"))
+        folder = "" if offload_dir is None else os.fspath(offload_dir)
+        opened = _core.open_device(device, dtype, threads, offload, folder)
         if opened.why:
             log.info("%s", opened.why)
         self._plan = Plan(make_core_plan(made, request, opened.name, dtype, threads))
