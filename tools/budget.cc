@@ -125,6 +125,7 @@ nlohmann::ordered_json PredictedJson(
 std::string FittedText(const FittedStep& step,
                        const std::optional<Predicted>& predicted) {
   constexpr size_t kMaxNamed = 10;
+  constexpr double kRoundedPercent = 5e-4;
   const Price& price = step.price;
   std::string text;
   if (predicted) {
@@ -146,16 +147,24 @@ std::string FittedText(const FittedStep& step,
     text += StrCat("logits exist ", price.tile_rows, " rows at a time\n");
   }
   if (price.host.values > 0) {
-    text += StrCat(price.host.values, " values are kept in ",
+    text += StrCat(price.host.values, " values are kept outside the arena, in ",
                    FormatBytes(step.plan.host_bytes()), " (",
-                   step.plan.host_bytes(), " bytes) of the host's memory, ",
+                   step.plan.host_bytes(), " bytes), ",
                    FormatBytes(price.host.bytes_per_step), " copied a step\n");
   }
   if (price.recomputed_nodes == 0) return text;
+  // Params on the host that are read again for backward cost beside operations.
+  const double extra_cost =
+      step.cost > 0 ? 100 * price.extra_cost / step.cost : 0;
+  const bool reads_again =
+      !predicted && extra_cost > price.extra_percent + kRoundedPercent;
   text += StrCat(
       price.recomputed_nodes, " nodes run again, ",
-      Fixed(price.extra_percent, 3),
-      " % more operations; no choice that fits needs less than ",
+      Fixed(price.extra_percent, 3), " % more operations",
+      reads_again ? StrCat(", and weights are read again, in all ",
+                           Fixed(extra_cost, 3), " %")
+                  : "",
+      "; no choice that fits needs less than ",
       Fixed(predicted ? predicted->least_percent : LeastPercent(step), 3),
       predicted ? " % more time\n" : " %\n");
   const size_t named = std::min(step.recomputed.size(), kMaxNamed);

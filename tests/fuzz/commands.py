@@ -184,7 +184,7 @@ RIGHT = {
     "--weight-decay": ["0.1"], "--adapter": ["adapter"], "--capacity": ["1MiB"],
     "--objective": ["sft", "dpo", "ipo", "orpo", "simpo", "kto"], "--beta": ["0.5"],
     "--gamma": ["0.5"], "--lora-plus": ["16"],
-    "--config": ["config.toml"], "--continue": ["new.st"], "--save": ["new.st"],
+    "--offload-dir": [".", "new-none"], "--config": ["config.toml"], "--continue": ["new.st"], "--save": ["new.st"],
     "--save-weights": ["new.safetensors"], "--svg": ["new.svg"], "--html": ["new.html"],
     "--log": ["new.csv"], "--output": ["new.out"], "--plan-cache": ["plans"],
     "--save-adapter": ["new-adapter", "new-adapter.gguf"], "--save-onnx": ["new.onnx"],

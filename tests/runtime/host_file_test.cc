@@ -86,9 +86,9 @@ TEST_CASE("bytes that are not those that were written are no values") {
   REQUIRE(pwrite(descriptor, &other, 1, 100'000) == 1);
   std::vector<std::byte> part(10);
   CHECK(host.Read(host.base() + 10, part));  // of another block
-  CHECK_FALSE(host.Read(host.base() + 131'000, part));
+  CHECK_FALSE(host.Read(host.base() + 100'100, part));
   const std::string why =
-      StrCat("[offload] reading byte 65536 of the file of offloaded values in ",
+      StrCat("[offload] reading byte 98304 of the file of offloaded values in ",
              Quoted(folder),
              " failed: the bytes are not those that were written; what is in "
              "the last checkpoint is whole");

@@ -307,7 +307,7 @@ TEST_CASE("--offload fits a budget that the arena alone misses" *
   };
   const Outcome text = run({"--offload", "auto", "--budget", StrCat(smallest)});
   CHECK(text.out.find("| host memory ") != std::string::npos);
-  CHECK(text.out.find("of the host's memory, ") != std::string::npos);
+  CHECK(text.out.find("kept outside the arena, in ") != std::string::npos);
 
   const Outcome refused =
       run({"--offload", "auto", "--budget", StrCat(smallest - 1), "--json"});

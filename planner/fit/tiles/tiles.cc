@@ -51,6 +51,10 @@ Result<Tiled> TileLogits(const Graph& graph, int64_t parts) {
     }
     copy.CopyNode(n, attrs);
   }
+  if (tiled.rows == 0) {
+    tiled.graph = graph;
+    return tiled;
+  }
   copy.DeclareOutputs();
   STOWAGE_ASSIGN_OR_RETURN(tiled.graph, g.Finish());
   return tiled;
