@@ -26,12 +26,11 @@ namespace py = pybind11;
 Device OpenDevice(const std::string& name, const std::string& dtype,
                   int threads, const std::string& offload,
                   const std::string& offload_folder) {
-  const DeviceFlags flags{
-      .name = name,
-      .dtype = ValueOf(ParseDType(dtype)),
-      .threads = threads,
-      .offload_folder = ValueOf(
-          OffloadFolder(ValueOf(ParseOffload(offload)), offload_folder))};
+  const DeviceFlags flags{.name = name,
+                          .dtype = ValueOf(ParseDType(dtype)),
+                          .threads = threads,
+                          .offload_folder = ValueOf(OffloadFolder(
+                              ValueOf(ParseOffload(offload)), offload_folder))};
   ChosenDevice chosen = WithoutGil([&] { return ChooseDevice(flags); });
   return {.backend = OfThisProcess(std::move(chosen.backend)),
           .why = std::move(chosen.why)};

@@ -19,7 +19,7 @@ int64_t CeilOf(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Rows of a tile in so many parts; those that it has where it is small.
 int64_t RowsInParts(int64_t rows, int64_t parts) {
-  return std::max(CeilOf(rows, parts), std::min(rows, kLeastRowsOfTile));
+  return std::max(CeilOf(rows, parts), std::min(rows, kMinTileRows));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ inline constexpr std::array<int64_t, 3> kTileParts = {1, 4, 16};
 
 /// Rows of a tile that is not divided further: fewer leave a matrix product too little to
 /// do for each weight that it reads.
-inline constexpr int64_t kLeastRowsOfTile = 16;
+inline constexpr int64_t kMinTileRows = 16;
 
 struct Tiled {
   Graph graph;
@@ -41,7 +41,7 @@ struct Tiled {
   Bytes extra_traffic = 0;
 };
 
-/// `graph` with each tile of logits in `parts` parts, of at least kLeastRowsOfTile rows.
+/// `graph` with each tile of logits in `parts` parts, of at least kMinTileRows rows.
 /// Nodes keep their places, values their names; bodies stay as they are. Linear.
 Result<Tiled> TileLogits(const Graph& graph, int64_t parts);
 
