@@ -496,9 +496,9 @@ void AddPlan(Program& program) {
   }
   for (const char* const other :
        {"--pareto", "--fit-optimizer", "--svg", "--budget", "--fit",
-        "--recompute", "--offload", "--order", "--micro-batches", "--op-times",
-        "--packer", "--time-limit", "--ranks", "--threads", "--cpu-target",
-        "--plan-cache", "--no-plan-cache", "--max"}) {
+        "--recompute", "--offload", "--tiles", "--order", "--micro-batches",
+        "--op-times", "--packer", "--time-limit", "--ranks", "--threads",
+        "--cpu-target", "--plan-cache", "--no-plan-cache", "--max"}) {
     options.Exclude("--list-params", other);
   }
   // It is of every budget.

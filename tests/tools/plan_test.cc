@@ -425,7 +425,7 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
        "--allow-batch-change)"},
       {{"plan", "--model", "mlp", "--fit", "recompute,offlod"},
        "[fit] there is no \"offlod\"; expected none, or a list of auto, "
-       "recompute, micro-batches, offload and order"},
+       "recompute, micro-batches, offload, tiles and order"},
       {{"plan", "--model", "mlp", "--fit", "none", "--recompute", "auto"},
        "[fit] --fit none allows no memory optimization, and --recompute auto "
        "asks for one; leave one of them out"},

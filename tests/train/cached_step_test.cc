@@ -76,9 +76,9 @@ auto FieldsOf(const Plan& plan) {
                   optimal);
 }
 auto FieldsOf(const Price& price) {
-  const auto& [micro_batches, host, recomputed_nodes, extra_flops,
+  const auto& [micro_batches, host, tile_rows, recomputed_nodes, extra_flops,
                extra_percent, extra_cost, least_extra_cost] = price;
-  return std::tie(micro_batches, host.values, host.bytes_per_step,
+  return std::tie(micro_batches, host.values, host.bytes_per_step, tile_rows,
                   recomputed_nodes, extra_flops, extra_percent, extra_cost,
                   least_extra_cost);
 }
