@@ -392,7 +392,12 @@ Result<Training> Train(TrainingSpec spec, Backend& backend) {
 }
 
 Result<Training> Train(TrainingSpec spec, const DeviceFlags& device) {
-  STOWAGE_ASSIGN_OR_RETURN(ChosenDevice chosen, ChooseDevice(device));
+  DeviceFlags flags = device;
+  const OffloadChoice offload =
+      spec.optimizations ? spec.optimizations->offload : OffloadChoice::kAuto;
+  STOWAGE_ASSIGN_OR_RETURN(flags.offload_folder,
+                           OffloadFolder(offload, device.offload_folder));
+  STOWAGE_ASSIGN_OR_RETURN(ChosenDevice chosen, ChooseDevice(flags));
   STOWAGE_ASSIGN_OR_RETURN(Training training,
                            Train(std::move(spec), *chosen.backend));
   training.owned_ = std::move(chosen.backend);

@@ -210,7 +210,8 @@ class Training {
 /// have.
 Result<Training> Train(TrainingSpec spec, Backend& backend);
 
-/// As above, on a working device: a GPU, else the CPU (train/device.h).
+/// As above, on a working device: a GPU, else the CPU (train/device.h). Errors also of
+/// OffloadFolder, which says where a step that offloads to disk keeps its file.
 Result<Training> Train(TrainingSpec spec, const DeviceFlags& device = {});
 
 }  // namespace stowage

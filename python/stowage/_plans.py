@@ -436,7 +436,8 @@ def plan(
     `budget` is the maximum bytes of the arena: a number, or a string such as "8GB" or "64MiB";
     without one, the step is not modified. `optimizations` are the allowed memory optimizations:
     "auto" (everything), "none", or choices by name, as {"recompute": "cheap", "offload": "auto",
-    "micro_batches": 4, "order": "memory"}. `recompute_keep` are names of values that are never
+    "micro_batches": 4, "tiles": "auto", "order": "memory"}; {"offload": "disk"} keeps offloaded
+    values in a file (``Trainer``). `recompute_keep` are names of values that are never
     recomputed, `recompute_always` of those that always are.
 
     `optimizer` is a name of ``optimizers()`` (sgd, adamw, adamw8bit, ...) or of torch's ("SGD",

@@ -78,6 +78,28 @@ class TrainersTest(support.TestCase):
                         stowage.Schedule(peak=rate, steps=4, kind="constant"))
         self.assertEqual(trainer.lr, 0)
 
+    def test_values_are_offloaded_to_disk(self):
+        disk = {"recompute": "auto", "offload": "disk"}
+        smallest = stowage.plan("mlp", 32, optimizations=disk, device="cpu",
+                                threads=1).smallest_budget_bytes
+        rng = np.random.default_rng(1)
+        batches = [(rng.normal(size=(32, 64)).astype(np.float32),
+                    rng.integers(0, 10, 32).astype(np.int32)) for _ in range(3)]
+        with tempfile.TemporaryDirectory() as folder, \
+                stowage.Trainer("mlp", 32, device="cpu", threads=1, seed=3) as resident, \
+                stowage.Trainer("mlp", 32, smallest, disk, device="cpu", threads=1, seed=3,
+                                offload_dir=folder) as trainer:
+            self.assertGreater(trainer.plan.host_bytes, 0)
+            self.assertEqual(trainer.plan.regions["weights"], 0)
+            self.assertLess(trainer.plan.arena_bytes, resident.plan.arena_bytes)
+            for x, y in batches:
+                self.assertEqual(trainer.step(x, y), resident.step(x, y))
+            for name, value in resident.state_dict().items():
+                np.testing.assert_array_equal(trainer.state_dict()[name], value)
+            self.assertEqual(os.listdir(folder), [])
+        with self.assertRaisesRegex(stowage.StowageError, "nothing is offloaded to disk"):
+            stowage.Trainer("mlp", 32, device="cpu", offload_dir="/tmp")
+
     def test_a_schedule_gives_each_step_its_learning_rate(self):
         schedule = stowage.Schedule(peak=0.4, steps=10, warmup=4, final_factor=0.1)
 
