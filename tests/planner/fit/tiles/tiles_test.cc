@@ -114,6 +114,12 @@ TEST_CASE("a budget takes smaller tiles where that is the cheapest that fits") {
   }
   CHECK(tiled > 5);
   CHECK(as_given > 0);
+  // 15 more tiles, of which each reads the table and its gradient, and writes that.
+  options.optimizations = {.offload = OffloadChoice::kNone};
+  StepFitter resident(OfGraph(step), options);
+  const double in_tiles = resident.Fit(*resident.SmallestBudget())->cost;
+  const double added = 10.0 * 15 * 3 * 2048 * 16 * 4;
+  CHECK(in_tiles == doctest::Approx(resident.AsGiven()->cost + added));
 
   const auto refused = fitter.Fit(smallest / 2);
   REQUIRE_FALSE(refused.ok());
