@@ -304,5 +304,64 @@ TEST_CASE("programs over one layout agree on states in the host's memory") {
   CHECK(PlanMemory(moved, {.weights = params}).ok());
 }
 
+// Nodes as numbers: "2, again 6 8, always 8, updated 8".
+std::string MoveText(const Offloadable& moved) {
+  std::string text = StrCat(moved.to, ", again");
+  for (const NodeId node : moved.again) text += StrCat(" ", node);
+  text += ", always";
+  for (const NodeId node : moved.always) text += StrCat(" ", node);
+  return StrCat(text, ", updated ", moved.updated);
+}
+
+TEST_CASE(
+    "a param is reloaded for readers that are far apart, and its update") {
+  const auto graph = ParseGraph(R"(stowage-ir 1
+graph "g" {
+  e: f32(64) = param
+  w: f32(64) = param
+  x: f32(64) = input
+  lr: f32() = input
+  a: f32(64) = mul(x, e)
+  b: f32(64) = tanh(a)
+  c: f32(64) = mul(b, w)
+  d: f32(64) = mul(c, e)
+  gd: f32(64) gradient = mul(d, e) @backward("d")
+  gw: f32(64) gradient = mul(gd, b) @backward("w")
+  gb: f32(64) gradient = mul(gd, w) @backward("b")
+  ga: f32(64) gradient = mul(gb, e) @backward("a")
+  w2: f32(64) = sgd_update(w, gw, lr) {decay=0.0} @update("w")
+  a1: f32(64) = mul(x, e)
+  output "ga" = ga
+  output "a1" = a1
+}
+)");
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const auto frozen = FindOffloadableParams(*graph, /*trained=*/false);
+  REQUIRE(frozen.size() == 1);
+  CHECK(frozen[0].value == *graph->Find("e"));
+  // Nothing lies between nodes 3 and 4; node 9 is of the next micro-batch.
+  CHECK(MoveText(frozen[0]) == "0, again 3 7 9, always 3 9, updated -1");
+  const auto all = FindOffloadableParams(*graph, /*trained=*/true);
+  REQUIRE(all.size() == 2);
+  CHECK(all[1].value == *graph->Find("w"));
+  CHECK(MoveText(all[1]) == "2, again 6 8, always 8, updated 8");
+
+  const Graph moved = *Offload(*graph, all);
+  const auto count = [&](OpKind op) {
+    return std::ranges::count(moved.nodes(), op, &Node::op);
+  };
+  CHECK(count(OpKind::kReload) == 4 + 3);
+  CHECK(count(OpKind::kOffloadUpdate) == 1);
+  const Plan plan = *PlanMemory(moved);
+  CHECK(plan.regions.weights == 0);
+  CHECK(plan.regions.host_state == 2 * 256);
+  CHECK(ValidatePlan(moved, plan).empty());
+  // A program that another has moved params for reads them, too.
+  const WeightLayout layout = WeightLayout::FromForward(moved, plan);
+  const Graph given = *MoveGiven(*graph, layout);
+  CHECK(Equal(given, moved));
+  CHECK(PlanMemory(given, {.weights = layout})->regions.weights == 0);
+}
+
 }  // namespace
 }  // namespace stowage::fit
