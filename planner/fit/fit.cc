@@ -330,8 +330,9 @@ Status StepFitter::TakeTiles(Bytes budget, std::optional<FittedStep>* step) {
     if (given->cost() + level.cost >= least) break;
     STOWAGE_ASSIGN_OR_RETURN(
         std::optional<FittedStep> tiled,
-        level.grid->Cheapest(budget, options_.optimizations));
-    if (!tiled || tiled->total_cost() + level.cost >= least) continue;
+        level.grid->Cheapest(budget, options_.optimizations,
+                             least - level.cost));
+    if (!tiled) continue;
     least = tiled->total_cost() + level.cost;
     tiled->price.tile_rows = level.rows;
     tiled->cost += level.cost;

@@ -16,6 +16,8 @@
 namespace stowage::fit {
 namespace {
 
+// Micro-batches that read params on the host one after the other, not in a loop.
+constexpr int64_t kMostInOrder = 4;
 constexpr size_t kStateSteps = 16;  // of a frontier, from no state to all
 
 // Bytes that the first of `states` leave free at most: of the arena's, where
@@ -156,7 +158,7 @@ Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t micro_batches,
     }
     std::vector<Offloadable> moved =
         Select(Movable(step.graph), share, micro_batches);
-    if (share.params > 0) {
+    if (share.params) {
       std::ranges::move(
           SelectParams(MovableParams(step.graph, share.trained), share),
           std::back_inserter(moved));
@@ -166,7 +168,7 @@ Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t micro_batches,
                              Offload(step.graph, moved, step.begins));
     return in_bodies;
   };
-  if (share.params > 0 && sample->step.loop) {
+  if (share.params && sample->step.loop) {
     // Bodies read nothing on the host: micro-batches stand one after the other.
     STOWAGE_ASSIGN_OR_RETURN(SampledStep in_order,
                              build_(micro_batches, Sampling::kOneOfAKind));
@@ -283,6 +285,13 @@ Result<std::vector<Share>> Grid::Shares(
   return SharesToTry(sample->movable, has_bodies, has_params, trained);
 }
 
+Result<bool> Grid::IsMade(int64_t micro_batches, Share share) {
+  if (!share.params || micro_batches <= kMostInOrder) return true;
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
+                           GetSample(micro_batches));
+  return !sample->step.loop;
+}
+
 Result<Bytes> Grid::ArenaAsItIs(int64_t micro_batches, size_t states) {
   const std::pair key(micro_batches, states);
   const auto at = by_states_.find(key);
@@ -338,7 +347,7 @@ Result<std::optional<FittedStep>> Grid::FitByStates(int64_t micro_batches,
 }
 
 Result<std::optional<FittedStep>> Grid::Cheapest(
-    Bytes budget, const MemoryOptimizations& optimizations) {
+    Bytes budget, const MemoryOptimizations& optimizations, double most_cost) {
   std::optional<FittedStep> best;
   Variant* of_best = nullptr;  // where it is one of those below
   const auto take = [&](std::optional<FittedStep> step, Variant* variant) {
@@ -346,7 +355,7 @@ Result<std::optional<FittedStep>> Grid::Cheapest(
     best = std::move(step);
     of_best = variant;
   };
-  const auto limit = [&] { return best ? best->total_cost() : kAnyCost; };
+  const auto limit = [&] { return best ? best->total_cost() : most_cost; };
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares,
                            Shares(optimizations));
   STOWAGE_ASSIGN_OR_RETURN(Variant* const first,
@@ -369,6 +378,9 @@ Result<std::optional<FittedStep>> Grid::Cheapest(
   for (const Share share : shares) {
     for (const auto& [inside, micro_batches] : ways) {
       if (cost_of_copies(share) >= limit()) continue;
+      STOWAGE_ASSIGN_OR_RETURN(const bool is_made,
+                               IsMade(micro_batches, share));
+      if (!is_made) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
                                Get(micro_batches, share, inside));
       if (std::ranges::count(variants, variant) > 0) continue;
@@ -449,8 +461,7 @@ Result<double> Grid::LeastExtraCost(const Variant* variant,
 // of a step without building it.
 Result<bool> Grid::CannotNeedLess(Way way, Share share, Recompute recompute,
                                   Bytes most) {
-  if (share.halves > 0 || share.states == 0 || share.inside ||
-      share.params > 0) {
+  if (share.halves > 0 || share.states == 0 || share.inside || share.params) {
     return false;
   }
   const auto& [inside, micro_batches] = way;
@@ -503,7 +514,9 @@ Result<Grid::Need> Grid::Smallest(const MemoryOptimizations& optimizations) {
       STOWAGE_ASSIGN_OR_RETURN(const bool skip,
                                CannotNeedLess({inside, micro_batches}, *share,
                                               optimizations.recompute, most()));
-      if (skip) continue;
+      STOWAGE_ASSIGN_OR_RETURN(const bool is_made,
+                               IsMade(micro_batches, *share));
+      if (skip || !is_made) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
                                Get(micro_batches, *share, inside));
       variants.push_back(variant);
@@ -558,6 +571,9 @@ Result<std::vector<ParetoPoint>> Grid::Frontier(
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Way> ways, Ways(optimizations));
   for (const Share share : shares) {
     for (const auto& [inside, micro_batches] : ways) {
+      STOWAGE_ASSIGN_OR_RETURN(const bool is_made,
+                               IsMade(micro_batches, share));
+      if (!is_made) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
                                Get(micro_batches, share, inside));
       if (std::ranges::count(variants, variant) > 0) continue;
@@ -570,6 +586,9 @@ Result<std::vector<ParetoPoint>> Grid::Frontier(
   }
   for (const Share share : shares) {
     for (const auto& [inside, micro_batches] : ways) {
+      STOWAGE_ASSIGN_OR_RETURN(const bool is_made,
+                               IsMade(micro_batches, share));
+      if (!is_made) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
                                Get(micro_batches, share, inside));
       STOWAGE_ASSIGN_OR_RETURN(std::vector<ParetoPoint> points,
@@ -606,6 +625,9 @@ Result<std::vector<ParetoPoint>> Grid::Frontier(
     for (const Way& way : ways) {
       const auto& [inside, micro_batches] = way;
       if (inside.level > 0 && !share.inside) continue;
+      STOWAGE_ASSIGN_OR_RETURN(const bool is_made,
+                               IsMade(micro_batches, share));
+      if (!is_made) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const as_they_are,
                                Get(micro_batches, share, inside));
       STOWAGE_ASSIGN_OR_RETURN(

@@ -59,10 +59,12 @@ class Grid {
   Result<Variant*> Get(int64_t micro_batches, Share share,
                        InsideWay inside = {});
 
-  /// The cheapest step that fits, with these optimizations; absent where none is found.
-  /// Of a larger set of optimizations, or a larger budget, it never costs more.
+  /// The cheapest step that fits, with these optimizations, and costs less than
+  /// `most_cost`; absent where none is found. Of a larger set of optimizations, or a larger
+  /// budget, it never costs more.
   Result<std::optional<FittedStep>> Cheapest(
-      Bytes budget, const MemoryOptimizations& optimizations);
+      Bytes budget, const MemoryOptimizations& optimizations,
+      double most_cost = kAnyCost);
 
   struct Need {
     Variant* variant = nullptr;
@@ -98,6 +100,9 @@ class Grid {
   Result<const std::vector<BodyLevel>*> Levels(int64_t micro_batches,
                                                Iterations iterations);
   Result<std::vector<Way>> Ways(const MemoryOptimizations& optimizations);
+  // Whether such a variant is looked at: where a loop repeats the micro-batch, its body
+  // reads nothing on the host, and a node for each would be too many.
+  Result<bool> IsMade(int64_t micro_batches, Share share);
   Result<Bytes> ArenaAsItIs(int64_t micro_batches, size_t states);
   Result<std::optional<FittedStep>> FitByStates(int64_t micro_batches,
                                                 Bytes budget, double limit);

@@ -488,24 +488,17 @@ size_t CountStates(std::span<const Offloadable> all) {
 
 namespace {
 
-// With half of the params and all of them, from all states on; the last two as they are
-// and reloaded anew.
+// With all params, from all states on; the last as it is and reloaded anew.
 void AddWithParams(std::vector<Share>& shares, bool trained) {
   const Share most = shares.back();
-  const Share states = {.states = most.states};
-  std::vector<Share> with;
-  for (const Share& from : {states, most}) {
-    for (int params = 1; params <= kHalves; ++params) {
-      Share share = from;
-      share.params = params;
-      share.trained = trained;
-      with.push_back(share);
-    }
-  }
-  with.push_back(with.back());
+  std::vector<Share> with = {{.states = most.states}, most, most};
   with.back().again = true;
   with.erase(std::unique(with.begin(), with.end()), with.end());
-  shares.insert(shares.end(), with.begin(), with.end());
+  for (Share& share : with) {
+    share.params = true;
+    share.trained = trained;
+    shares.push_back(share);
+  }
 }
 
 }  // namespace
@@ -553,14 +546,12 @@ std::vector<Offloadable> Select(std::span<const Offloadable> all, Share share,
   return moved;
 }
 
-std::vector<Offloadable> SelectParams(std::span<const Offloadable> params,
+std::vector<Offloadable> SelectParams(std::vector<Offloadable> params,
                                       Share share) {
-  const auto first = params.first(CountHalves(params, share.params));
-  std::vector<Offloadable> moved(first.begin(), first.end());
   if (!share.again) {
-    for (Offloadable& each : moved) each.again = each.always;
+    for (Offloadable& each : params) each.again = each.always;
   }
-  return moved;
+  return params;
 }
 
 }  // namespace stowage::fit

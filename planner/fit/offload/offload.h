@@ -147,23 +147,23 @@ Result<Graph> MoveGiven(const Graph& graph, const WeightLayout& layout,
 //     Result<Graph> moved = Offload(step, Select(all, share, /*micro_batches=*/1));
 //   }
 
-/// The first of the states, and of the forward values, and of the params, 0, 1 or 2 halves
-/// of their bytes. Where the batch is in micro-batches, 2 halves of the values in place of
-/// 1: all micro-batches are alike.
+/// The first of the states, of the forward values 0, 1 or 2 halves of their bytes, and no
+/// params or all. Where the batch is in micro-batches, 2 halves in place of 1: all
+/// micro-batches are alike.
 struct Share {
   size_t states = 0;
   int halves = 0;
   bool again = false;   // values are reloaded anew (Offloadable::again)
   bool inside = false;  // and so is all that waits in bodies (offload/bodies.h)
-  int params = 0;
-  bool trained = false;  // params that are trained are among them
+  bool params = false;  // frozen ones
+  bool trained = false;  // and those that are trained
   friend auto operator<=>(const Share&, const Share&) = default;
 };
 
 /// From nothing to everything, and to everything reloaded anew, each once; `all` as
 /// FindOffloadable lists it. With `bodies`, nothing, all states and everything are also
-/// tried with what waits in bodies; with `params`, all states and everything with half of
-/// the params and all of them, those that are trained included where `trained`.
+/// tried with what waits in bodies; with `params`, all states and everything also with all
+/// params, those that are trained included where `trained`.
 std::vector<Share> SharesToTry(std::span<const Offloadable> all,
                                bool bodies = false, bool params = false,
                                bool trained = false);
@@ -171,8 +171,9 @@ std::vector<Share> SharesToTry(std::span<const Offloadable> all,
 /// What is moved of `all` in a step of so many micro-batches.
 std::vector<Offloadable> Select(std::span<const Offloadable> all, Share share,
                                 int64_t micro_batches);
-/// What is moved of `params`, as FindOffloadableParams lists them.
-std::vector<Offloadable> SelectParams(std::span<const Offloadable> params,
+/// How `params`, as FindOffloadableParams lists them, are moved: reloaded anew wherever
+/// that may be with Share::again, else where it must be.
+std::vector<Offloadable> SelectParams(std::vector<Offloadable> params,
                                       Share share);
 
 /// How many of `all` are states; they come first.
