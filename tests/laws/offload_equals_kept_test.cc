@@ -88,9 +88,11 @@ TEST_CASE("moving anything changes no bit of 300 random training steps") {
       }
       const auto run = RunSteps(*graph, *cpu, {.steps = 3, .seed = seed});
       CHECK(Differences(run, unplanned) == "");
-      const auto on_disk = RunSteps(
-          *graph, *disk, {.steps = 3, .seed = seed, .poison = seed % 2 == 0});
-      CHECK(Differences(on_disk, unplanned) == "");
+      if (seed % 3 == 0) {
+        const auto on_disk = RunSteps(
+            *graph, *disk, {.steps = 3, .seed = seed, .poison = seed % 2 == 0});
+        CHECK(Differences(on_disk, unplanned) == "");
+      }
       const auto poisoned =
           RunSteps(*graph, *cpu, {.steps = 3, .seed = seed, .poison = true});
       CHECK(Differences(poisoned, unplanned) == "");
@@ -111,9 +113,11 @@ TEST_CASE("moving anything changes no bit of 300 random training steps") {
       const auto in_time = RunSteps(early->graph, *cpu,
                                     {.steps = 3, .seed = seed, .poison = true});
       CHECK(Differences(in_time, unplanned) == "");
-      const auto beside =
-          RunSteps(early->graph, *disk, {.steps = 3, .seed = seed});
-      CHECK(Differences(beside, unplanned) == "");
+      if (seed % 3 == 1) {
+        const auto beside =
+            RunSteps(early->graph, *disk, {.steps = 3, .seed = seed});
+        CHECK(Differences(beside, unplanned) == "");
+      }
     }
   }
   CHECK(moved_up > Instances(1000));
