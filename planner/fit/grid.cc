@@ -17,7 +17,7 @@ namespace stowage::fit {
 namespace {
 
 // Micro-batches that read params on the host one after the other, not in a loop.
-constexpr int64_t kMostInOrder = 4;
+constexpr int64_t kMaxInOrder = 4;
 constexpr size_t kStateSteps = 16;  // of a frontier, from no state to all
 
 // Bytes that the first of `states` leave free at most: of the arena's, where
@@ -286,7 +286,7 @@ Result<std::vector<Share>> Grid::Shares(
 }
 
 Result<bool> Grid::IsMade(int64_t micro_batches, Share share) {
-  if (!share.params || micro_batches <= kMostInOrder) return true;
+  if (!share.params || micro_batches <= kMaxInOrder) return true;
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
                            GetSample(micro_batches));
   return !sample->step.loop;
