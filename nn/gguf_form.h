@@ -1,30 +1,27 @@
 #ifndef STOWAGE_NN_GGUF_FORM_H_
 #define STOWAGE_NN_GGUF_FORM_H_
 
-// How a published model is written as a GGUF file: what its tensors are called there, of
-// which types they are, and the keys that describe it, as llama.cpp's converter of Hugging
-// Face's folders and its quantizer have them.
+// How a published model is written as a GGUF file: what its tensors are called there, and of
+// which types they are, as llama.cpp's converter of Hugging Face's folders and its quantizer
+// have them.
 //
-//   GgufName("model.layers.0.mlp.down_proj.weight") == "blk.0.ffn_down.weight"
+//   GgufName(model, "model.layers.0.mlp.down_proj.weight") == "blk.0.ffn_down.weight"
 //   STOWAGE_ASSIGN_OR_RETURN(const GgufMix mix, ParseGgufMix("q4_k_m"));
 //   TypeInMix(mix, {.layers = 32}, "blk.0.ffn_down.weight", {4096, 14336});  // Q6_K
-//   STOWAGE_RETURN_IF_ERROR(AddGgufKeys(model, &metadata));
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
-#include "formats/gguf_writer.h"
 #include "ir/shape.h"
 #include "ir/weight_type.h"
-#include "nn/pretrained.h"
 #include "nn/published_model.h"
 
 namespace stowage {
 
-/// What a GGUF file calls a param of a Llama or of a GPT-2.
-std::string GgufName(std::string_view param);
+/// What a GGUF file calls a param of a model.
+std::string GgufName(const PublishedModel& model, std::string_view param);
 
 /// Whether GGUF files hold the transpose of this param's matrix: those of GPT-2's layers,
 /// which are (in, out) in Hugging Face's.
@@ -59,14 +56,6 @@ bool IsInMix(std::string_view tensor, const Shape& shape);
 /// are not whole blocks, a type of smaller blocks.
 WeightType TypeInMix(const GgufMix& mix, const GgufMixFacts& facts,
                      std::string_view tensor, const Shape& shape);
-
-/// Sets the keys of the architecture, of a model that config.json describes. Errors
-/// kUnsupported, naming it, for what GGUF files of the architecture cannot say.
-Status AddGgufKeys(const PretrainedModel& model, GgufMetadata* metadata);
-
-/// Of a model that config.json describes, whether its file has a tensor of factors by which
-/// pairs of a head turn slower, "rope_freqs.weight".
-bool HasRopeFreqs(const PretrainedModel& model);
 
 }  // namespace stowage
 

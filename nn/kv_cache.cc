@@ -31,9 +31,8 @@ Value KvCache::Keep(Value now, std::string_view name, SourceLoc loc) {
 }
 
 Value KvCache::Mask(DType dtype, int64_t window, SourceLoc loc) {
-  if (mask_.ok() && mask_.dtype() == dtype && mask_window_ == window) {
-    return mask_;
-  }
+  Value& made = masks_[window];
+  if (made.ok() && made.dtype() == dtype) return made;
   const Value query = Reshape(token_positions_, {count_, 1}, loc);
   const Value key = Iota(g_, DType::kI32, 0, 1, positions_, loc);
   Value sees = LessEqual(key, query, loc);
@@ -46,13 +45,12 @@ Value KvCache::Mask(DType dtype, int64_t window, SourceLoc loc) {
   const double never = -std::numeric_limits<double>::infinity();
   const Value mask = Where(sees, Fill(g_, 0, dtype, {}, loc),
                            Fill(g_, never, dtype, {}, loc), loc);
-  mask_ = Reshape(mask, {1, 1, count_, positions_}, loc);
-  mask_window_ = window;
-  return mask_;
+  made = Reshape(mask, {1, 1, count_, positions_}, loc);
+  return made;
 }
 
 Value KvCache::Attend(Value q, Value k, Value v, std::string_view name,
-                      int64_t window, SourceLoc loc) {
+                      const AttentionOptions& options, SourceLoc loc) {
   if (!q.ok()) return q;
   for (const Value& part : {k, v}) {
     if (!part.ok() || part.rank() == 4) continue;
@@ -64,11 +62,11 @@ Value KvCache::Attend(Value q, Value k, Value v, std::string_view name,
   }
   const Value keys = Keep(k, StrCat(name, ".keys"), loc);
   const Value values = Keep(v, StrCat(name, ".values"), loc);
-  AttentionOptions options{.key_lengths = lengths_};
+  AttentionOptions cached{.scale = options.scale, .key_lengths = lengths_};
   // A single token that looks at all before it needs no mask beside its length.
-  if (window >= positions_) window = 0;
-  if (count_ > 1 || window > 0) options.bias = Mask(q.dtype(), window, loc);
-  return Attention(q, keys, values, options, loc);
+  const int64_t window = options.window >= positions_ ? 0 : options.window;
+  if (count_ > 1 || window > 0) cached.bias = Mask(q.dtype(), window, loc);
+  return Attention(q, keys, values, cached, loc);
 }
 
 }  // namespace stowage

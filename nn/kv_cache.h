@@ -15,9 +15,11 @@
 // the caches is not looked at: to go back in the text, begin at an earlier position.
 
 #include <cstdint>
+#include <map>
 #include <string_view>
 
 #include "ir/builder.h"
+#include "ir/ops.h"
 
 namespace stowage {
 
@@ -33,12 +35,13 @@ class KvCache {
   Value token_positions() const { return token_positions_; }
 
   /// Causal attention of q (B, count, H, D) to k and v (B, count, G, D) and to all
-  /// that was read before, or, of a `window` above 0, to the last so many tokens,
-  /// itself included. Keys and values are kept in the caches "<name>.keys" and
+  /// that was read before, with the scale and the window of `options`; the rest of them
+  /// is not read. Keys and values are kept in the caches "<name>.keys" and
   /// "<name>.values" (B, positions, G, D), of k's and v's types. Errors: k or v that are
   /// not (B, count, G, D); those of Attention.
   Value Attend(Value q, Value k, Value v, std::string_view name,
-               int64_t window = 0, SourceLoc loc = SourceLoc::Current());
+               const AttentionOptions& options = {},
+               SourceLoc loc = SourceLoc::Current());
 
  private:
   Value Keep(Value now, std::string_view name, SourceLoc loc);
@@ -49,9 +52,8 @@ class KvCache {
   Value position_;         // of the first token
   Value token_positions_;  // of all
   Value lengths_;          // of the texts with these tokens: i32 (B)
-  // The last mask that was made, which layers share.
-  Value mask_;
-  int64_t mask_window_ = 0;
+  // Those that were made, by window; layers share them.
+  std::map<int64_t, Value> masks_;
 };
 
 }  // namespace stowage

@@ -78,7 +78,7 @@ Value SelfAttention(Value x, std::string_view name,
   const Value q = by_head(parts[0], heads);
   const Value k = by_head(parts[1], groups);
   const Value v = by_head(parts[2], groups);
-  const Value attended = cache ? cache->Attend(q, k, v, name, /*window=*/0, loc)
+  const Value attended = cache ? cache->Attend(q, k, v, name, {}, loc)
                                : Attention(q, k, v,
                                            {.causal = options.causal,
                                             .segments = options.segments,
@@ -227,16 +227,24 @@ Value TransformerBlock(Value x, std::string_view name,
   return g.Name(name, Add(h, y, loc), loc);
 }
 
-Value SwiGlu(Value x, std::string_view name, int64_t hidden,
-             const SwiGluOptions& options, SourceLoc loc) {
+Value GatedMlp(Value x, std::string_view name, int64_t hidden,
+               const GatedMlpOptions& options, SourceLoc loc) {
   if (!x.ok()) return x;
   GraphBuilder& g = *x.builder();
   const LinearOptions wide = {
       .bias = options.bias, .init = options.init, .out_in = options.out_in};
-  const Value gate = Linear(x, StrCat(name, ".gate_proj"), hidden, wide, loc);
-  const Value up = Linear(x, StrCat(name, ".up_proj"), hidden, wide, loc);
+  std::vector<Value> factors;
+  if (options.side_by_side) {
+    const Value both =
+        Linear(x, StrCat(name, ".gate_up_proj"), 2 * hidden, wide, loc);
+    factors = Split(both, -1, {hidden, hidden}, loc);
+  } else {
+    factors = {Linear(x, StrCat(name, ".gate_proj"), hidden, wide, loc),
+               Linear(x, StrCat(name, ".up_proj"), hidden, wide, loc)};
+  }
   const Value gated =
-      g.Name(StrCat(name, ".gated"), SwiGlu(gate, up, loc), loc);
+      g.Name(StrCat(name, ".gated"),
+             Glu(factors[0], factors[1], options.activation, loc), loc);
   if (!gated.ok()) return gated;
   return Linear(gated, StrCat(name, ".down_proj"), x.shape().back(),
                 {.bias = options.bias,

@@ -25,6 +25,7 @@
 #include "ir/builder.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/ops.h"
 #include "nn/kv_cache.h"
 #include "nn/model_options.h"
 
@@ -142,21 +143,25 @@ Value TransformerBlock(Value x, std::string_view name,
 // The gated feed-forward part of a transformer's block (Shazeer 2020), by the names
 // of Hugging Face's models.
 //
-//   Value y = SwiGlu(h, "model.layers.0.mlp", 352);
+//   Value y = GatedMlp(h, "model.layers.0.mlp", 352);
 
-struct SwiGluOptions {
+struct GatedMlpOptions {
+  GluActivation activation = GluActivation::kSilu;
+  bool side_by_side = false;  // the gate and the other factor, in one layer
   Init init = Init::Normal(0.02);
   Init down_init = Init::Normal(0.02);  // of the projection back
-  bool bias = false;                    // of all three
+  bool bias = false;                    // of all layers
   bool out_in = false;                  // LinearOptions'
 };
 
-/// x (..., C) -> silu(x Wg) * (x Wu) Wd. Params "<name>.gate_proj.weight" and
-/// "<name>.up_proj.weight" (C, hidden), "<name>.down_proj.weight" (hidden, C), and
-/// biases of the same names where there are any. Of the hidden values, backward keeps the gate and the other factor.
-Value SwiGlu(Value x, std::string_view name, int64_t hidden,
-             const SwiGluOptions& options = {},
-             SourceLoc loc = SourceLoc::Current());
+/// x (..., C) -> activation(x Wg) * (x Wu) Wd. Params "<name>.gate_proj.weight" and
+/// "<name>.up_proj.weight" (C, hidden), or both side by side in
+/// "<name>.gate_up_proj.weight" (C, 2 hidden), "<name>.down_proj.weight" (hidden, C), and
+/// biases of the same names where there are any. Of the hidden values, backward keeps the
+/// gate and the other factor.
+Value GatedMlp(Value x, std::string_view name, int64_t hidden,
+               const GatedMlpOptions& options = {},
+               SourceLoc loc = SourceLoc::Current());
 
 // Norms beside those of nn/layers.h: of rows without a mean, as Llama has them, and
 // of groups of channels or of single ones in each example, which know no batch.

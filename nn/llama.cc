@@ -1,13 +1,10 @@
 #include "nn/llama.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
-#include <initializer_list>
-#include <numbers>
+#include <iterator>
 #include <optional>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -15,172 +12,29 @@
 #include "ir/dtype.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
-#include "math/rope.h"
 #include "nn/kv_cache.h"
 #include "nn/layers.h"
 #include "nn/model_options.h"
 #include "nn/model_parts.h"
+#include "nn/rope_scaling.h"
 
 namespace stowage {
-
-std::vector<double> Llama3RopeFactors(int64_t dims, double base,
-                                      const Llama3RopeScaling& scaling) {
-  std::vector<double> factors;
-  for (int64_t pair = 0; pair < dims / 2; ++pair) {
-    // How many wavelengths there are in the texts that the model learned from first.
-    const double waves =
-        scaling.original_positions * math::RopeTurns(base, dims, pair);
-    if (waves < scaling.low_frequency_factor) {
-      factors.push_back(scaling.factor);
-    } else if (waves > scaling.high_frequency_factor) {
-      factors.push_back(1);
-    } else {
-      const double smooth =
-          (waves - scaling.low_frequency_factor) /
-          (scaling.high_frequency_factor - scaling.low_frequency_factor);
-      factors.push_back(1 / ((1 - smooth) / scaling.factor + smooth));
-    }
-  }
-  return factors;
-}
-
-namespace {
-
-// Numbers of a scaling of rope, by their names.
-using RopeNumbers = std::initializer_list<std::pair<std::string_view, double>>;
-
-Status CheckPositive(std::string_view scaling, RopeNumbers numbers) {
-  for (const auto& [name, number] : numbers) {
-    if (std::isfinite(number) && number > 0) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[model] a ", scaling, " scaling of rope has a ", name,
-                        " of ", number, "; expected a finite number above 0")};
-  }
-  return {};
-}
-
-}  // namespace
-
-Status CheckLlama3Rope(const Llama3RopeScaling& scaling) {
-  STOWAGE_RETURN_IF_ERROR(CheckPositive(
-      "Llama 3",
-      {{"factor", scaling.factor},
-       {"low_freq_factor", scaling.low_frequency_factor},
-       {"high_freq_factor", scaling.high_frequency_factor},
-       {"number of original positions", scaling.original_positions}}));
-  if (scaling.high_frequency_factor > scaling.low_frequency_factor) return {};
-  return Error{
-      ErrorCode::kInvalidArgument,
-      StrCat("[model] a Llama 3 scaling of rope has a "
-             "high_freq_factor of ",
-             scaling.high_frequency_factor, " and a low_freq_factor of ",
-             scaling.low_frequency_factor,
-             "; expected the first above the second")};
-}
-
-Status CheckYarn(const YarnRopeScaling& scaling) {
-  return CheckPositive(
-      "YaRN", {{"factor", scaling.factor},
-               {"number of original positions", scaling.original_positions},
-               {"beta_fast", scaling.fast_turns},
-               {"beta_slow", scaling.slow_turns}});
-}
-
-std::vector<double> YarnRopeFactors(int64_t dims, double base,
-                                    const YarnRopeScaling& scaling) {
-  // The pair that turns so often in the positions that the model learned from first.
-  const auto pair_of = [&](double turns) {
-    return static_cast<double>(dims) *
-           std::log(scaling.original_positions /
-                    (turns * 2 * std::numbers::pi)) /
-           (2 * std::log(base));
-  };
-  double low = pair_of(scaling.fast_turns), high = pair_of(scaling.slow_turns);
-  if (scaling.truncate) {
-    low = std::floor(low);
-    high = std::ceil(high);
-  }
-  low = std::max(low, 0.0);
-  high = std::min(high, static_cast<double>(dims - 1));
-  if (low == high) high += 0.001;
-  std::vector<double> factors;
-  for (int64_t pair = 0; pair < dims / 2; ++pair) {
-    const double slow =
-        std::clamp((static_cast<double>(pair) - low) / (high - low), 0.0, 1.0);
-    factors.push_back(1 / (slow / scaling.factor + 1 - slow));
-  }
-  return factors;
-}
-
-double YarnGain(double factor, double weight) {
-  return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1;
-}
-
-Status CheckRopeFactors(std::string_view model, int64_t dims,
-                        std::span<const double> factors) {
-  if (factors.empty()) return {};
-  if (std::ssize(factors) != dims / 2) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[model] ", model, " has ", factors.size(),
-                        " factors of rope for heads of ", dims,
-                        " elements; expected one a pair, ", dims / 2)};
-  }
-  for (const double factor : factors) {
-    if (std::isfinite(factor) && factor > 0) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[model] ", model, " has a factor of rope of ", factor,
-                        "; expected finite numbers above 0")};
-  }
-  return {};
-}
-
-RopeTable ScaledRopeTable(GraphBuilder& g, int64_t positions, int64_t dims,
-                          double base, std::span<const double> factors,
-                          double gain, SourceLoc loc) {
-  STOWAGE_CHECK(std::ssize(factors) == dims / 2);
-  std::vector<float> cos, sin;
-  for (int64_t position = 0; position < positions; ++position) {
-    for (int64_t pair = 0; pair < dims / 2; ++pair) {
-      const double turns = math::RopeTurns(base, dims, pair) /
-                           factors[static_cast<size_t>(pair)];
-      const double angle =
-          math::RopeAngle(static_cast<int32_t>(position), turns);
-      cos.push_back(static_cast<float>(gain * std::cos(angle)));
-      sin.push_back(static_cast<float>(gain * std::sin(angle)));
-    }
-  }
-  const Shape shape{positions, 1, dims / 2};
-  const auto constant = [&](std::string_view name,
-                            const std::vector<float>& numbers) {
-    return g.Name(
-        name,
-        Constant(g, DType::kF32, shape, std::as_bytes(std::span(numbers)), loc),
-        loc);
-  };
-  return {constant("rope.cos", cos), constant("rope.sin", sin)};
-}
-
-RopeTable RowsOf(const RopeTable& table, Value positions, SourceLoc loc) {
-  return {Gather(table.cos, positions, loc), Gather(table.sin, positions, loc)};
-}
-
-Value Rope(Value x, const RopeTable& table, SourceLoc loc) {
-  if (!x.ok()) return x;
-  const int64_t dims = x.shape().back();
-  const Value wide = Cast(x, DType::kF32, loc);
-  const Value a = Slice(wide, -1, 0, dims / 2, 1, loc);
-  const Value b = Slice(wide, -1, dims / 2, dims, 1, loc);
-  const std::array<Value, 2> turned = {
-      Sub(Mul(a, table.cos, loc), Mul(b, table.sin, loc), loc),
-      Add(Mul(b, table.cos, loc), Mul(a, table.sin, loc), loc)};
-  return Cast(Concat(turned, -1, loc), x.dtype(), loc);
-}
-
-namespace {
 
 int64_t HeadSize(const LlamaConfig& config) {
   return config.head_size > 0 ? config.head_size : config.width / config.heads;
 }
+
+int64_t RopeDims(const LlamaConfig& config) {
+  return config.rope_dims > 0 ? config.rope_dims : HeadSize(config);
+}
+
+LlamaLayer LayerKindOf(const LlamaConfig& config, int64_t i) {
+  return config.layer_kinds.empty()
+             ? LlamaLayer{}
+             : config.layer_kinds[static_cast<size_t>(i)];
+}
+
+namespace {
 
 Status CheckLlamaConfig(const LlamaConfig& config) {
   STOWAGE_RETURN_IF_ERROR(
@@ -222,87 +76,226 @@ Status CheckLlamaConfig(const LlamaConfig& config) {
         StrCat("[model] ", config.name, " has a gain of rope of ",
                config.rope_gain, "; expected a finite number above 0")};
   }
-  return CheckRopeFactors(config.name, HeadSize(config), config.rope_factors);
+  if (config.rope_dims < 0 || config.rope_dims % 2 != 0 ||
+      config.rope_dims > HeadSize(config)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", config.name, " turns ", config.rope_dims,
+                        " elements of heads of ", HeadSize(config),
+                        "; expected an even number of them, or 0 for all")};
+  }
+  if (!config.layer_kinds.empty() &&
+      std::ssize(config.layer_kinds) != config.layers) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", config.name, " has kinds of ",
+                        config.layer_kinds.size(), " layers, and ",
+                        config.layers, " layers; expected one of each")};
+  }
+  if (config.qkv == QkvLayers::kHeadByHead && config.kv_heads != config.heads) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", config.name, " has ", config.heads,
+                        " heads and ", config.kv_heads,
+                        " kv_heads, which stand head by head; these must be "
+                        "equal")};
+  }
+  const int64_t dims = RopeDims(config);
+  STOWAGE_RETURN_IF_ERROR(
+      CheckRopeFactors(config.name, dims, config.rope_factors));
+  return CheckRopeFactors(config.name, dims, config.long_rope_factors);
 }
+
+Value Scaled(Value x, double scale) {
+  return scale == 1 ? x : MulScalar(x, scale);
+}
+
+Value Activated(Value x, GluActivation activation) {
+  switch (activation) {
+    case GluActivation::kSilu:
+      return Silu(x);
+    case GluActivation::kGeluTanh:
+      return GeluTanh(x);
+    case GluActivation::kGeluErf:
+      return GeluErf(x);
+  }
+  return Value();
+}
+
+// Cosines and sines of a layer's positions, or the base by which the op turns.
+struct Turns {
+  double base = 0;
+  RopeTable table = {};  // none where there are no factors
+};
 
 class Blocks {
  public:
   // `cache` is null where there is none.
-  Blocks(const LlamaConfig& config, const RopeTable& turns, Value segments,
-         Dropouts* dropouts, KvCache* cache)
+  Blocks(GraphBuilder& g, const LlamaConfig& config,
+         const ModelOptions& options, Value segments, Dropouts* dropouts,
+         KvCache* cache)
       : config_(config),
-        turns_(turns),
         segments_(segments),
         cache_(cache),
         residual_init_(Init::Normal(
             0.02 / std::sqrt(2.0 * static_cast<double>(config.layers)))),
-        dropouts_(*dropouts) {}
+        dropouts_(*dropouts),
+        turns_{config.rope_base},
+        window_turns_{config.window_rope_base} {
+    const int64_t positions = options.cache.value_or(*options.seq);
+    const bool is_long =
+        !config.long_rope_factors.empty() && positions > config.long_rope_from;
+    const std::vector<double>& factors =
+        is_long ? config.long_rope_factors : config.rope_factors;
+    if (factors.empty()) return;
+    turns_.table = ScaledRopeTable(g, positions, RopeDims(config),
+                                   config.rope_base, factors, config.rope_gain);
+    if (cache) turns_.table = RowsOf(turns_.table, cache->token_positions());
+  }
 
-  Value Apply(Value x, const std::string& name) {
+  Value Apply(Value x, int64_t i) {
     if (!x.ok()) return x;
     GraphBuilder& g = *x.builder();
+    layer_ = LayerKindOf(config_, i);
+    layer_name_ = StrCat(config_.names.layers, i);
+    const std::string attention = Named(config_.names.attention);
+    const LlamaNorms& norms = config_.norms;
     const Value attended =
-        Attention(RmsNorm(x, name + ".input_layernorm", config_.eps),
-                  name + ".self_attn");
-    const Value h = g.Name(name + ".self_attn.residual", Add(x, attended));
+        Added(Attention(NormOrNone(x, norms.before_attention), attention),
+              norms.after_attention);
+    const Value h = g.Name(attention + ".residual", Add(x, attended));
     const Value wide =
-        SwiGlu(RmsNorm(h, name + ".post_attention_layernorm", config_.eps),
-               name + ".mlp", config_.hidden,
-               {.down_init = residual_init_,
-                .bias = config_.mlp_bias,
-                .out_in = config_.out_in});
-    return g.Name(name, Add(h, dropouts_.Apply(wide)));
+        Added(Mlp(NormOrNone(config_.parallel ? x : h, norms.before_mlp)),
+              norms.after_mlp);
+    return g.Name(layer_name_, Add(h, wide));
+  }
+
+  Value Norm(Value x, const std::string& name) {
+    if (config_.norms_have_mean) return LayerNorm(x, name, config_.eps);
+    if (!config_.norms_add_one || !x.ok()) {
+      return RmsNorm(x, name, config_.eps);
+    }
+    GraphBuilder& g = *x.builder();
+    const Value weight =
+        g.Param(name + ".weight", x.dtype(), {x.shape().back()}, Init::Zeros());
+    return g.Name(name, stowage::RmsNorm(x, AddScalar(weight, 1), config_.eps));
   }
 
  private:
-  // One of q, k and v: (B, T, heads, D).
-  Value Heads(Value x, const std::string& name, int64_t heads) {
+  // Of this layer.
+  std::string Named(std::string_view part) const {
+    return StrCat(layer_name_, ".", part);
+  }
+
+  Value NormOrNone(Value x, std::string_view norm) {
+    return norm.empty() ? x : Norm(x, Named(norm));
+  }
+
+  // What a branch adds to the residual stream.
+  Value Added(Value branch, std::string_view norm) {
+    return Scaled(NormOrNone(dropouts_.Apply(branch), norm),
+                  config_.residual_scale);
+  }
+
+  LinearOptions InnerLinear(bool bias) const {
+    return {.bias = bias, .out_in = config_.out_in};
+  }
+  LinearOptions ResidualLinear(bool bias) const {
+    return {.bias = bias, .init = residual_init_, .out_in = config_.out_in};
+  }
+
+  Value Mlp(Value x) {
+    const std::string name = Named("mlp");
+    if (config_.mlp != MlpLayers::kPlain) {
+      return GatedMlp(
+          x, name, config_.hidden,
+          {.activation = config_.activation,
+           .side_by_side = config_.mlp == MlpLayers::kGatedSideBySide,
+           .down_init = residual_init_,
+           .bias = config_.mlp_bias,
+           .out_in = config_.out_in});
+    }
+    const Value wide = Linear(x, StrCat(name, ".", config_.names.up),
+                              config_.hidden, InnerLinear(config_.mlp_bias));
+    return Linear(Activated(wide, config_.activation),
+                  StrCat(name, ".", config_.names.down), config_.width,
+                  ResidualLinear(config_.mlp_bias));
+  }
+
+  struct Heads {
+    Value q, k, v;  // (B, T, heads, D)
+  };
+
+  Value ByHead(Value x, int64_t heads, int64_t depth) {
+    if (!x.ok()) return x;
+    return Reshape(x, {x.dim(0), x.dim(1), heads, depth});
+  }
+
+  // One of the projections, (B, T, heads D), normalized if it has a norm of that name.
+  Value NormedHeads(Value x, int64_t heads, const std::string& norm) {
+    if (config_.qk_norm == QkNorm::kAllHeads) x = Norm(x, norm);
+    x = ByHead(x, heads, HeadSize(config_));
+    return config_.qk_norm == QkNorm::kEachHead ? Norm(x, norm) : x;
+  }
+
+  Heads Project(Value x, const std::string& name) {
     const int64_t depth = HeadSize(config_);
-    const Value y =
-        Linear(x, name, heads * depth,
-               {.bias = config_.qkv_bias, .out_in = config_.out_in});
-    return Reshape(y, {x.dim(0), x.dim(1), heads, depth});
+    const int64_t q = config_.heads * depth, k = config_.kv_heads * depth;
+    const LinearOptions options = InnerLinear(config_.qkv_bias);
+    std::vector<Value> parts;
+    if (config_.qkv == QkvLayers::kSeparate) {
+      parts = {Linear(x, name + ".q_proj", q, options),
+               Linear(x, name + ".k_proj", k, options),
+               Linear(x, name + ".v_proj", k, options)};
+    } else {
+      const Value all =
+          Linear(x, StrCat(name, ".", config_.names.qkv), q + 2 * k, options);
+      if (config_.qkv == QkvLayers::kHeadByHead) {
+        parts = Split(ByHead(all, config_.heads, 3 * depth), -1,
+                      {depth, depth, depth});
+        return {parts[0], parts[1], parts[2]};
+      }
+      parts = Split(all, -1, {q, k, k});
+    }
+    return {NormedHeads(parts[0], config_.heads, name + ".q_norm"),
+            NormedHeads(parts[1], config_.kv_heads, name + ".k_norm"),
+            ByHead(parts[2], config_.kv_heads, depth)};
   }
 
   // q or k at its positions. Of packed texts these go on from one to the next: how far
   // positions are apart is all that attention sees.
-  Value Turned(Value heads, const std::string& norm) {
-    if (config_.qk_norm) heads = RmsNorm(heads, norm, config_.eps);
-    if (!config_.rope_factors.empty()) return Rope(heads, turns_);
+  Value Turned(Value heads) {
+    if (!layer_.turns) return heads;
+    const bool of_window = layer_.has_window && window_turns_.base > 0;
+    const Turns& turns = of_window ? window_turns_ : turns_;
+    if (turns.table.cos.ok()) return Rope(heads, turns.table);
     const Value positions = cache_ ? cache_->token_positions() : Value();
-    return Rope(heads, positions, {.base = config_.rope_base});
-  }
-
-  // Of what has turned.
-  Value Attend(Value q, Value k, Value v, const std::string& name) {
-    if (cache_) return cache_->Attend(q, k, v, name, config_.window);
-    return stowage::Attention(
-        q, k, v,
-        {.causal = true, .window = config_.window, .segments = segments_});
+    return Rope(heads, positions,
+                {.base = turns.base, .dims = config_.rope_dims});
   }
 
   Value Attention(Value x, const std::string& name) {
     if (!x.ok()) return x;
-    const Value q = Heads(x, name + ".q_proj", config_.heads);
-    const Value k = Heads(x, name + ".k_proj", config_.kv_heads);
-    const Value v = Heads(x, name + ".v_proj", config_.kv_heads);
-    const Value attended = Attend(Turned(q, name + ".q_norm"),
-                                  Turned(k, name + ".k_norm"), v, name);
+    const Heads heads = Project(x, name);
+    const AttentionOptions options = {
+        .scale = config_.attention_scale,
+        .causal = true,
+        .window = layer_.has_window ? config_.window : 0,
+        .segments = segments_};
+    const Value q = Turned(heads.q), k = Turned(heads.k);
+    const Value attended = cache_ ? cache_->Attend(q, k, heads.v, name, options)
+                                  : stowage::Attention(q, k, heads.v, options);
     const Value joined = Reshape(
         attended, {x.dim(0), x.dim(1), config_.heads * HeadSize(config_)});
-    const Value y = Linear(joined, name + ".o_proj", config_.width,
-                           {.bias = config_.out_bias,
-                            .init = residual_init_,
-                            .out_in = config_.out_in});
-    return dropouts_.Apply(y);
+    return Linear(joined, StrCat(name, ".", config_.names.out), config_.width,
+                  ResidualLinear(config_.out_bias));
   }
 
   const LlamaConfig& config_;
-  const RopeTable turns_;  // none where there are no rope_factors
-  const Value segments_;   // none where sequences are not packed
+  const Value segments_;  // none where sequences are not packed
   KvCache* const cache_;
   const Init residual_init_;  // of what ends in the residual stream
   Dropouts& dropouts_;
+  Turns turns_, window_turns_;
+  LlamaLayer layer_;  // the one that is being built
+  std::string layer_name_;
 };
 
 }  // namespace
@@ -316,29 +309,21 @@ Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
   const Text text = DeclareText(g, purpose, options);
   Dropouts dropouts = DeclareDropouts(g, purpose, options);
   const EmbeddingResults embedding =
-      Embedding(text.tokens, "model.embed_tokens.weight", config.vocabulary,
+      Embedding(text.tokens, config.names.embedding, config.vocabulary,
                 config.width, options.dtype);
   std::optional<KvCache> cache = DeclareKvCache(g, options);
-  Value x = dropouts.Apply(embedding.rows);
-  RopeTable turns;
-  if (!config.rope_factors.empty()) {
-    turns = ScaledRopeTable(g, options.cache.value_or(*options.seq),
-                            HeadSize(config), config.rope_base,
-                            config.rope_factors, config.rope_gain);
-    if (cache) turns = RowsOf(turns, cache->token_positions());
-  }
-  Blocks blocks(config, turns, text.segments, &dropouts,
+  Value x = dropouts.Apply(Scaled(embedding.rows, config.embedding_scale));
+  Blocks blocks(g, config, options, text.segments, &dropouts,
                 cache ? &*cache : nullptr);
-  for (int64_t i = 0; i < config.layers; ++i) {
-    x = blocks.Apply(x, StrCat("model.layers.", i));
-  }
-  x = RmsNorm(x, "model.norm", config.eps);
+  for (int64_t i = 0; i < config.layers; ++i) x = blocks.Apply(x, i);
+  x = blocks.Norm(x, std::string(config.names.norm));
   const Value head =
       config.tied_head
           ? embedding.table
-          : g.Param("lm_head.weight", options.dtype,
+          : g.Param(config.names.head, options.dtype,
                     {config.vocabulary, config.width}, Init::Normal(0.02));
-  return FinishText(g, x, head, text, purpose, options);
+  return FinishText(g, Scaled(x, config.logit_scale), head, text, purpose,
+                    options);
 }
 
 int64_t LlamaParameterCount(const LlamaConfig& config) {
@@ -346,12 +331,21 @@ int64_t LlamaParameterCount(const LlamaConfig& config) {
   const int64_t q = HeadSize(config) * config.heads;
   const int64_t k = HeadSize(config) * config.kv_heads;
   const int64_t embeddings = (config.tied_head ? 1 : 2) * config.vocabulary * c;
-  int64_t layer = 2 * c * q + 2 * c * k + 3 * c * f + 2 * c;
+  const int64_t norm = config.norms_have_mean ? 2 * c : c;
+  const int64_t wide = config.mlp == MlpLayers::kPlain ? 1 : 2;
+  int64_t layer = 2 * c * q + 2 * c * k + (wide + 1) * c * f;
+  const LlamaNorms& norms = config.norms;
+  for (const std::string_view name :
+       {norms.before_attention, norms.after_attention, norms.before_mlp,
+        norms.after_mlp}) {
+    if (!name.empty()) layer += norm;
+  }
   if (config.qkv_bias) layer += q + 2 * k;
   if (config.out_bias) layer += c;
-  if (config.mlp_bias) layer += 2 * f + c;
-  if (config.qk_norm) layer += 2 * HeadSize(config);
-  return embeddings + config.layers * layer + c;
+  if (config.mlp_bias) layer += wide * f + c;
+  if (config.qk_norm == QkNorm::kEachHead) layer += 2 * HeadSize(config);
+  if (config.qk_norm == QkNorm::kAllHeads) layer += q + k;
+  return embeddings + config.layers * layer + norm;
 }
 
 }  // namespace stowage

@@ -5,8 +5,8 @@
 // attention with rotary positions, whose keys and values serve several heads each, and
 // of a gated feed-forward part, a last norm, an output layer of its own or the
 // embedding transposed. Norms have no mean, and nothing has a bias, unless the config
-// says so: Mistral (Jiang et al. 2023), Qwen 2 and 3 (Yang et al. 2024, 2025) and Llama
-// 3 are the same but for a few of its fields, which nn/pretrained.h takes from files.
+// says so: the other families of decoders are the same but for a few of its fields.
+// nn/llama_families.h lists them and nn/pretrained.h takes their sizes from files.
 //
 // Params carry the names of Hugging Face's models: "model.embed_tokens.weight"
 // (vocabulary, width), "model.layers.<i>.self_attn.q_proj.weight" (width, width), ...,
@@ -20,83 +20,61 @@
 //                                    ModelPurpose::kTrain, {.batch = 3, .seq = 16});
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
-#include "ir/builder.h"
 #include "ir/graph.h"
+#include "ir/ops.h"
 #include "nn/model_options.h"
 
 namespace stowage {
 
-// Rotary positions for texts longer than those that a model first learned from: some
-// pairs of elements of a head turn slower than rope's base has them turn. Llama 3.1
-// divides the turns of pairs whose wavelength is long by a factor, those of short ones
-// by 1, and those between by something between (Grattafiori et al. 2024); YaRN says
-// otherwise which are between, and makes queries and keys longer (Peng et al. 2023). The
-// formulas are Hugging Face's, modeling_rope_utils.py.
-//
-// The op `rope` knows a base and nothing else; here, cosines and sines are constants of
-// the graph, computed in double, and turn the halves of a head by products.
-//
-//   const std::vector<double> factors = Llama3RopeFactors(128, 500000, {});
-//   const RopeTable turns = ScaledRopeTable(g, /*positions=*/2048, 128, 500000, factors,
-//                                           /*gain=*/1);
-//   const Value turned = Rope(q, turns);
-
-struct Llama3RopeScaling {
-  double factor = 8;
-  double low_frequency_factor = 1;
-  double high_frequency_factor = 4;
-  double original_positions = 8192;
+/// The linear layers that make queries, keys and values of a block's input.
+enum class QkvLayers {
+  kSeparate,    // "q_proj", "k_proj" and "v_proj"
+  kSideBySide,  // one: all queries, then all keys, then all values
+  kHeadByHead,  // one: of each head its query, key and value
 };
-/// Error kInvalidArgument, naming it, unless all numbers are finite and above 0, and the
-/// high frequency factor above the low one.
-Status CheckLlama3Rope(const Llama3RopeScaling& scaling);
-/// By how much slower each of the `dims` / 2 pairs turns. Precondition: CheckLlama3Rope.
-std::vector<double> Llama3RopeFactors(int64_t dims, double base,
-                                      const Llama3RopeScaling& scaling);
 
-struct YarnRopeScaling {
-  double factor = 1;
-  double original_positions = 32768;
-  double fast_turns = 32;  // in these positions: pairs that turn as often stay
-  double slow_turns =
-      1;  // and those that turn no oftener are divided by the factor
-  bool truncate = true;  // the bounds between them to whole pairs
+/// Which queries and keys are normalized together, before they turn, by params
+/// "<attention>.q_norm.weight" and "<attention>.k_norm.weight".
+enum class QkNorm { kNone, kEachHead, kAllHeads };
+
+/// The linear layers of the feed-forward part.
+enum class MlpLayers {
+  kGated,            // "gate_proj", "up_proj" and "down_proj"
+  kGatedSideBySide,  // "gate_up_proj", gates first, and "down_proj"
+  kPlain,            // two, without a gate
 };
-/// Error kInvalidArgument, naming it, unless all numbers are finite and above 0.
-Status CheckYarn(const YarnRopeScaling& scaling);
-/// By how much slower each of the `dims` / 2 pairs turns. Precondition: CheckYarn.
-std::vector<double> YarnRopeFactors(int64_t dims, double base,
-                                    const YarnRopeScaling& scaling);
-/// By how much longer YaRN makes queries and keys: 1 + weight ln(factor) / 10.
-double YarnGain(double factor, double weight = 1);
 
-/// Error kInvalidArgument unless there are none, or dims / 2, all finite and above 0.
-Status CheckRopeFactors(std::string_view model, int64_t dims,
-                        std::span<const double> factors);
-
-struct RopeTable {
-  Value cos, sin;  // f32 (positions, 1, dims / 2)
+/// What Hugging Face's model of a family calls its params.
+struct LlamaNames {
+  std::string_view embedding = "model.embed_tokens.weight";
+  std::string_view layers = "model.layers.";  // then the number
+  std::string_view norm = "model.norm";
+  std::string_view head = "lm_head.weight";
+  // Of a layer, behind a dot.
+  std::string_view attention = "self_attn";
+  std::string_view qkv = "qkv_proj";  // where it is one layer
+  std::string_view out = "o_proj";
+  std::string_view up = "up_proj", down = "down_proj";  // of a plain mlp
 };
-/// Pair i turns by position * base^(-2i / dims) / factors[i], and becomes `gain` times as
-/// long. Precondition: the factors are dims / 2.
-RopeTable ScaledRopeTable(GraphBuilder& g, int64_t positions, int64_t dims,
-                          double base, std::span<const double> factors,
-                          double gain, SourceLoc loc = SourceLoc::Current());
 
-/// The rows of some positions, i32 (T), of which each is one of the table's.
-RopeTable RowsOf(const RopeTable& table, Value positions,
-                 SourceLoc loc = SourceLoc::Current());
+/// The norms of a block by their names in it; empty where there is none.
+struct LlamaNorms {
+  std::string_view before_attention = "input_layernorm";
+  std::string_view after_attention = "";
+  std::string_view before_mlp = "post_attention_layernorm";
+  std::string_view after_mlp = "";
+};
 
-/// x (B, T, H, dims) with pairs of elements i and i + dims / 2 turned, for a table of T
-/// positions. Computed in f32 and rounded to x's type.
-Value Rope(Value x, const RopeTable& table,
-           SourceLoc loc = SourceLoc::Current());
+/// How a layer differs from the others.
+struct LlamaLayer {
+  bool has_window = true;  // of the config, if it has one
+  bool turns = true;       // queries and keys, by their positions
+};
 
 struct LlamaConfig {
   std::string name;
@@ -116,15 +94,41 @@ struct LlamaConfig {
   bool qkv_bias = false;  // of the projections to queries, keys and values
   bool out_bias = false;  // of the projection behind attention
   bool mlp_bias = false;  // of the feed-forward part
-  /// Queries and keys of each head are normalized before they turn, by params
-  /// "model.layers.<i>.self_attn.q_norm.weight" (head_size) and "k_norm.weight".
-  bool qk_norm = false;
+  /// Elements of a head that turn, from its first; 0 for all.
+  int64_t rope_dims = 0;
   /// Of a pair of elements of a head, by how much slower it turns; empty for none
-  /// (nn/llama.h).
+  /// (nn/rope_scaling.h).
   std::vector<double> rope_factors = {};
   double rope_gain =
       1;  // how much longer queries and keys become, where they turn so
+  /// The factors of programs for texts of more than `long_rope_from` tokens; empty where
+  /// they have the others.
+  std::vector<double> long_rope_factors = {};
+  int64_t long_rope_from = 0;
+  /// The base of layers with a window, which then have no factors; 0 for rope_base.
+  double window_rope_base = 0;
   bool out_in = false;  // linear layers' weights lie (out, in)
+
+  // --- How the families differ ---
+
+  LlamaNames names = {};
+  LlamaNorms norms = {};
+  bool norms_have_mean = false;  // and a bias, as nn/layers.h's LayerNorm
+  /// Norms multiply by 1 + weight.
+  bool norms_add_one = false;
+  QkvLayers qkv = QkvLayers::kSeparate;
+  QkNorm qk_norm = QkNorm::kNone;
+  MlpLayers mlp = MlpLayers::kGated;
+  GluActivation activation = GluActivation::kSilu;
+  /// Attention and the feed-forward part read the same x, and both are added to it.
+  bool parallel = false;
+  /// One a layer, or empty where all are as LlamaLayer is by default.
+  std::vector<LlamaLayer> layer_kinds = {};
+  double embedding_scale = 1;  // of the rows of the embedding
+  double attention_scale = 0;  // of the products of queries and keys; 0 for
+                               // 1 / sqrt(head size)
+  double residual_scale = 1;   // of what is added to the residual stream
+  double logit_scale = 1;
 };
 
 /// The graph of a Llama, with the inputs, outputs, dropout and chunks of logits of
@@ -132,14 +136,23 @@ struct LlamaConfig {
 /// the residual stream with 0.02 / sqrt(2 layers). Errors: batch or seq absent, below 1,
 /// or seq above max_seq; a size of `config` below 1; an odd head_size, heads that do not
 /// divide the width where none is given, kv_heads that do not divide the heads; a
-/// negative window; rope_factors that are not one positive number a pair, a rope_gain that is none; dropout outside
-/// [0, 1); an integer dtype; a negative logit_chunk.
+/// negative window; rope_factors that are not one positive number a pair, a rope_gain that
+/// is none; rope_dims that are odd or above the head's; layer_kinds that are not one a
+/// layer; queries head by head beside fewer keys; dropout outside [0, 1); an integer dtype;
+/// a negative logit_chunk.
 Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
                          const ModelOptions& options);
 
+/// Elements of a head.
+int64_t HeadSize(const LlamaConfig& config);
+/// Those that turn.
+int64_t RopeDims(const LlamaConfig& config);
+/// Of layer `i`.
+LlamaLayer LayerKindOf(const LlamaConfig& config, int64_t i);
+
 /// Elements of all params of that Llama: with width C, vocabulary V, hidden F, and Q and
 /// K elements of the queries and keys of a token, V C (twice if the head is not tied) +
-/// layers (2 C Q + 2 C K + 3 C F + 2 C) + C, and what biases and norms of heads have.
+/// layers (2 C Q + 2 C K + 3 C F + 2 C) + C, and what biases and other norms have.
 int64_t LlamaParameterCount(const LlamaConfig& config);
 
 }  // namespace stowage

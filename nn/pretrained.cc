@@ -192,13 +192,35 @@ std::string Gpt2Name(std::string_view param, bool prefixed) {
                 embedding ? ".weight" : "");
 }
 
+// What the file calls the head, and the embedding.
+struct EndNames {
+  std::string_view head = "lm_head.weight";
+  std::vector<std::string_view> embedding = {"transformer.wte.weight",
+                                             "wte.weight"};
+};
+EndNames EndsOf(const PublishedModel& model) {
+  const auto* const llama = std::get_if<LlamaConfig>(&model.config);
+  if (llama == nullptr) return {};
+  return {llama->names.head, {llama->names.embedding}};
+}
+
 // Whether the model makes by itself what the tensor holds.
-bool IsComputed(std::string_view tensor, bool gguf, bool llama, bool tied) {
-  if (gguf) return tensor == "rope_freqs.weight";
-  if (tied && tensor == "lm_head.weight") return true;
-  if (llama) return tensor.ends_with(".rotary_emb.inv_freq");
-  return tensor.ends_with(".attn.bias") ||
-         tensor.ends_with(".attn.masked_bias");
+bool IsComputed(std::string_view tensor, bool gguf, bool tied,
+                const PublishedModel& model) {
+  if (gguf) {
+    return tensor == "rope_freqs.weight" ||
+           tensor == "rope_factors_long.weight" ||
+           tensor == "rope_factors_short.weight";
+  }
+  if (tied && tensor == EndsOf(model).head) return true;
+  const auto* const llama = std::get_if<LlamaConfig>(&model.config);
+  const std::string_view attention =
+      llama == nullptr ? "attn" : llama->names.attention;
+  for (const std::string_view part :
+       {"bias", "masked_bias", "rotary_emb.inv_freq"}) {
+    if (tensor.ends_with(StrCat(".", attention, ".", part))) return true;
+  }
+  return tensor.ends_with(".rotary_emb.inv_freq");
 }
 
 // Whether two tensors of a file hold the same numbers. Reads both up to the first that
@@ -225,10 +247,10 @@ Result<bool> Equal(const WeightsFile& file, const WeightTensor& a,
 Status FindHead(const WeightsFile& file, PublishedModel* model) {
   bool& tied = std::visit(
       [](auto& config) -> bool& { return config.tied_head; }, model->config);
-  const WeightTensor* const head = file.Find("lm_head.weight");
+  const EndNames names = EndsOf(*model);
+  const WeightTensor* const head = file.Find(names.head);
   if (file.gguf() != nullptr || !tied || head == nullptr) return {};
-  for (const std::string_view name :
-       {"model.embed_tokens.weight", "transformer.wte.weight", "wte.weight"}) {
+  for (const std::string_view name : names.embedding) {
     if (const WeightTensor* const embedding = file.Find(name)) {
       STOWAGE_ASSIGN_OR_RETURN(tied, Equal(file, *head, *embedding));
       return {};
@@ -290,7 +312,7 @@ Status PretrainedModel::MatchParams() {
   for (const ValueId id : graph->Leaves(Role::kParam)) {
     const ValueInfo& info = graph->value(id);
     const std::string called = llama == nullptr ? Gpt2Name(info.name, prefixed)
-                               : gguf           ? GgufName(info.name)
+                               : gguf           ? GgufName(model_, info.name)
                                                 : info.name;
     const WeightTensor* const tensor = file_.Find(called);
     if (tensor == nullptr) {
@@ -306,18 +328,12 @@ Status PretrainedModel::MatchParams() {
         .name = info.name,
         .shape = info.type.shape,
         .tensor = static_cast<size_t>(tensor - tensors.data())};
-    const bool turns =
-        info.name.find(".self_attn.q_proj.") != std::string::npos ||
-        info.name.find(".self_attn.k_proj.") != std::string::npos;
-    if (gguf && model_.family == "llama" && turns) {
-      param.paired_rows = llama->head_size;
-    }
+    if (gguf) param.rows = GgufRowsOf(model_, info.name);
     used[param.tensor] = true;
     params_.push_back(std::move(param));
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!used[i] &&
-        !IsComputed(tensors[i].name, gguf, llama != nullptr, tied)) {
+    if (!used[i] && !IsComputed(tensors[i].name, gguf, tied, model_)) {
       left.push_back(tensors[i].name);
     }
   }
@@ -343,13 +359,10 @@ namespace {
 template <typename Read>
 Status EachRun(const PretrainedParam& param, int64_t first, int64_t rows,
                Read read) {
-  const int64_t head = param.paired_rows;
-  if (head == 0) return read(first, int64_t{0}, rows);
+  if (param.rows.in_order()) return read(first, int64_t{0}, rows);
   for (int64_t i = 0; i < rows; ++i) {
-    const int64_t row = first + i;
-    const int64_t half = row % head / (head / 2), pair = row % (head / 2);
     STOWAGE_RETURN_IF_ERROR(
-        read(row / head * head + 2 * pair + half, i, int64_t{1}));
+        read(param.rows.RowOfFile(first + i, param.shape[0]), i, int64_t{1}));
   }
   return {};
 }
@@ -366,20 +379,24 @@ Status PretrainedModel::ReadFloats(const PretrainedParam& param,
                                    std::span<float> to) const {
   const int64_t size = RowSize(param);
   STOWAGE_CHECK(std::ssize(to) % size == 0);
-  return EachRun(param, first_row, std::ssize(to) / size,
-                 [&](int64_t row, int64_t at, int64_t rows) {
-                   return file_.ReadFloats(
-                       tensor(param), row * size,
-                       to.subspan(static_cast<size_t>(at * size),
-                                  static_cast<size_t>(rows * size)));
-                 });
+  STOWAGE_RETURN_IF_ERROR(EachRun(
+      param, first_row, std::ssize(to) / size,
+      [&](int64_t row, int64_t at, int64_t rows) {
+        return file_.ReadFloats(tensor(param), row * size,
+                                to.subspan(static_cast<size_t>(at * size),
+                                           static_cast<size_t>(rows * size)));
+      }));
+  if (param.rows.added != 0) {
+    for (float& number : to) number -= param.rows.added;
+  }
+  return {};
 }
 
 Status PretrainedModel::ReadBytes(const PretrainedParam& param,
                                   int64_t first_row,
                                   std::span<std::byte> to) const {
   const Bytes size = tensor(param).bytes / param.shape[0];
-  STOWAGE_CHECK(std::ssize(to) % size == 0);
+  STOWAGE_CHECK(std::ssize(to) % size == 0 && param.rows.added == 0);
   return EachRun(param, first_row, std::ssize(to) / size,
                  [&](int64_t row, int64_t at, int64_t rows) {
                    return file_.ReadBytes(

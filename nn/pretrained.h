@@ -17,10 +17,9 @@
 //
 // Params are called as Hugging Face's models call them (nn/llama.h; GPT-2's without
 // "transformer.", nn/gpt.h), whatever the file calls them, and rows stand in Hugging
-// Face's order. That matters for GGUF files of the architecture llama: there, rows of q
-// and k that turn together are neighbours, where everyone else has them half a head
-// apart. Reading puts them back, row by row, which no block of numbers notices; so
-// adapters and merged weights fit what others have of the same model.
+// Face's order, with Hugging Face's numbers. GGUF files of some architectures have others
+// (nn/gguf_rows.h). Reading puts rows back one by one, which no block of numbers notices;
+// so adapters and merged weights fit what others have of the same model.
 
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +36,7 @@
 #include "ir/graph.h"
 #include "ir/shape.h"
 #include "ir/weight_type.h"
+#include "nn/gguf_rows.h"
 #include "nn/model_options.h"
 #include "nn/published_model.h"
 
@@ -69,9 +69,8 @@ Result<Graph> WithQuantizedParams(const Graph& graph, const WeightTypes& types);
 struct PretrainedParam {
   std::string name;
   Shape shape;
-  size_t tensor = 0;  // of WeightsFile::tensors()
-  /// Rows of a head, where the file has those that turn together as neighbours; else 0.
-  int64_t paired_rows = 0;
+  size_t tensor = 0;   // of WeightsFile::tensors()
+  GgufRows rows = {};  // how a GGUF file holds them
 };
 
 class PretrainedModel {
@@ -103,7 +102,8 @@ class PretrainedModel {
 
   // Reads rows of a param from `first_row` on, of a vector its numbers: as many as `to`
   // holds, as floats, or as they lie in the file. Preconditions: `to` holds whole rows,
-  // whole blocks of a vector, that the param has. Error kIo.
+  // whole blocks of a vector, that the param has; for bytes, the file's numbers are the
+  // model's. Error kIo.
   Status ReadFloats(const PretrainedParam& param, int64_t first_row,
                     std::span<float> to) const;
   Status ReadBytes(const PretrainedParam& param, int64_t first_row,

@@ -51,10 +51,18 @@ WeightTypes InBlocks(const PretrainedModel& base, const Graph& graph,
 
 // All linear layers but the head.
 std::vector<std::string> UsualTargets(const PretrainedModel& base) {
-  if (std::holds_alternative<GptConfig>(base.model().config)) {
+  const auto* const llama = std::get_if<LlamaConfig>(&base.model().config);
+  if (llama == nullptr) {
     return {"*.c_attn.weight", "*.c_proj.weight", "*.c_fc.weight"};
   }
-  return {"*_proj.weight"};
+  if (llama->mlp != MlpLayers::kPlain) return {"*_proj.weight"};
+  const LlamaNames& names = llama->names;
+  std::vector<std::string> targets;
+  for (const std::string_view layer :
+       {names.qkv, names.out, names.up, names.down}) {
+    targets.push_back(StrCat("*.", layer, ".weight"));
+  }
+  return targets;
 }
 
 // Rows that are read at a time.

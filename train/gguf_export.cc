@@ -4,15 +4,15 @@
 #include <map>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 #include "base/check.h"
 #include "base/parallel.h"
 #include "base/strings.h"
 #include "formats/quantize.h"
 #include "formats/weights_file.h"
-#include "nn/gpt.h"
-#include "nn/llama.h"
+#include "nn/gguf_form.h"
+#include "nn/gguf_keys.h"
+#include "nn/gguf_rows.h"
 #include "nn/lora.h"
 #include "runtime/checkpoint.h"
 #include "runtime/floats.h"
@@ -25,22 +25,6 @@ constexpr uint32_t kQuantizationVersion = 2;  // of ggml's blocks
 constexpr int64_t kNumbersAtOnce = 1 << 16;   // of a thread
 constexpr Bytes kBytesAtOnce = 1 << 18;
 
-// Rows of this param's heads that are neighbours in files of the architecture llama.
-int64_t PairedRows(const PublishedModel& model, std::string_view param) {
-  const auto* const llama = std::get_if<LlamaConfig>(&model.config);
-  const bool turns = param.find(".self_attn.q_proj.") != param.npos ||
-                     param.find(".self_attn.k_proj.") != param.npos;
-  const bool is_llama = model.family == "llama" || model.family == "mistral";
-  return llama != nullptr && is_llama && turns ? llama->head_size : 0;
-}
-
-// The row of the model that stands at `row` of a file.
-int64_t RowOfModel(int64_t row, int64_t head) {
-  if (head == 0) return row;
-  const int64_t within = row % head;
-  return row - within + within % 2 * (head / 2) + within / 2;
-}
-
 // Rows that are read at once: of a vector all, lest a block be cut.
 int64_t RowsAtOnce(const Shape& shape) {
   if (shape.rank() == 1) return shape[0];
@@ -48,23 +32,27 @@ int64_t RowsAtOnce(const Shape& shape) {
   return std::max<int64_t>(1, kNumbersAtOnce / columns);
 }
 
-// Rows from `first` on, in the order of the file, of a param of that shape.
-Status ReadRows(const MergedRows& merged, const Shape& shape, int64_t head,
-                int64_t first, std::span<float> to) {
-  if (head == 0) return merged.Read(first, to);
-  if (shape.rank() == 1) {
+// Rows from `first` on, as the file has them, of a param of that shape.
+Status ReadRows(const MergedRows& merged, const Shape& shape,
+                const GgufRows& rows, int64_t first, std::span<float> to) {
+  if (rows.in_order()) {
+    STOWAGE_RETURN_IF_ERROR(merged.Read(first, to));
+  } else if (shape.rank() == 1) {
     std::vector<float> whole(to.size());
     STOWAGE_RETURN_IF_ERROR(merged.Read(0, whole));
     for (size_t i = 0; i < to.size(); ++i) {
-      to[i] =
-          whole[static_cast<size_t>(RowOfModel(static_cast<int64_t>(i), head))];
+      to[i] = whole[static_cast<size_t>(
+          rows.RowOfModel(static_cast<int64_t>(i), shape[0]))];
     }
-    return {};
+  } else {
+    const auto columns = static_cast<size_t>(shape.num_elements() / shape[0]);
+    for (size_t at = 0; at < to.size(); at += columns, ++first) {
+      STOWAGE_RETURN_IF_ERROR(merged.Read(rows.RowOfModel(first, shape[0]),
+                                          to.subspan(at, columns)));
+    }
   }
-  const auto columns = static_cast<size_t>(shape.num_elements() / shape[0]);
-  for (size_t at = 0; at < to.size(); at += columns, ++first) {
-    STOWAGE_RETURN_IF_ERROR(
-        merged.Read(RowOfModel(first, head), to.subspan(at, columns)));
+  if (rows.added != 0) {
+    for (float& number : to) number += rows.added;
   }
   return {};
 }
@@ -92,7 +80,7 @@ Status WriteQuantized(const GgufTensorToWrite& tensor,
 
 // Reads and quantizes parts of a param by all threads, and writes them in order.
 Status WriteParts(const GgufTensorToWrite& tensor, const MergedRows& merged,
-                  const Shape& shape, int64_t head,
+                  const Shape& shape, const GgufRows& order,
                   const OutputFile::WritePart& write) {
   const int64_t rows = shape[0], columns = shape.num_elements() / rows;
   const int64_t step = RowsAtOnce(shape);
@@ -112,7 +100,7 @@ Status WriteParts(const GgufTensorToWrite& tensor, const MergedRows& merged,
       Part& part = parts[i];
       part.numbers.resize(
           static_cast<size_t>(std::min(step, rows - part.first) * columns));
-      part.done = ReadRows(merged, shape, head, part.first, part.numbers);
+      part.done = ReadRows(merged, shape, order, part.first, part.numbers);
       if (!part.done.ok()) return;
       part.done =
           QuantizePart(tensor, part.first * columns, part.numbers, &part.bytes);
@@ -160,7 +148,7 @@ void GgufExport::AddTensorsOfGguf(const PretrainedModel& base,
     }
     if (const auto param = params.find(tensor.name); param != params.end()) {
       source.param = param->second;
-      source.paired_rows = base.params()[param->second].paired_rows;
+      source.rows = base.params()[param->second].rows;
     }
     tensors_.push_back(std::move(written));
     sources_.push_back(std::move(source));
@@ -170,20 +158,18 @@ void GgufExport::AddTensorsOfGguf(const PretrainedModel& base,
 void GgufExport::AddTensorsOfFolder(const PretrainedModel& base,
                                     const GgufMix& mix) {
   const GgufMixFacts facts = MixFactsOf(base.model());
-  if (HasRopeFreqs(base)) {
-    const auto& factors =
-        std::get<LlamaConfig>(base.model().config).rope_factors;
+  for (GgufFactors& factors : RopeFactorsInGguf(base)) {
     tensors_.push_back(
-        {"rope_freqs.weight", WeightType::kF32, Shape{std::ssize(factors)}});
-    sources_.push_back({.numbers = {factors.begin(), factors.end()}});
+        {factors.tensor, WeightType::kF32, Shape{std::ssize(factors.numbers)}});
+    sources_.push_back({.numbers = std::move(factors.numbers)});
   }
   for (size_t i = 0; i < base.params().size(); ++i) {
     const PretrainedParam& param = base.params()[i];
     Source source{.param = i};
     source.is_transposed = IsTransposedInGguf(base.model(), param.name);
-    source.paired_rows = PairedRows(base.model(), param.name);
+    source.rows = GgufRowsOf(base.model(), param.name);
     GgufTensorToWrite written = {
-        GgufName(param.name), WeightType::kF32,
+        GgufName(base.model(), param.name), WeightType::kF32,
         source.is_transposed ? Transposed(param.shape) : param.shape};
     if (IsInMix(written.name, written.shape)) {
       written.type = TypeInMix(mix, facts, written.name, written.shape);
@@ -275,7 +261,7 @@ Status GgufExport::WriteTensor(const FineTuning& tuning, const Runner& runner,
   if (!merged) return WriteQuantized(tensor, source.numbers, write);
   const Shape& shape = base.params()[*source.param].shape;
   if (!source.is_transposed) {
-    return WriteParts(tensor, *merged, shape, source.paired_rows, write);
+    return WriteParts(tensor, *merged, shape, source.rows, write);
   }
   std::vector<float> matrix(static_cast<size_t>(shape.num_elements()));
   STOWAGE_RETURN_IF_ERROR(merged->Read(0, matrix));
@@ -304,7 +290,7 @@ Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
   std::vector<GgufTensorToWrite> tensors;
   struct Part {
     std::string param;
-    int64_t paired_rows = 0;
+    GgufRows rows = {};
   };
   std::vector<Part> parts;
   for (const PretrainedParam& param : base.params()) {
@@ -312,13 +298,13 @@ Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
     const std::optional<ValueId> down = runner.graph().Find(names.down);
     const std::optional<ValueId> up = runner.graph().Find(names.up);
     if (!down || !up) continue;
-    const std::string weight = GgufName(param.name);
+    const std::string weight = GgufName(base.model(), param.name);
     tensors.push_back({weight + ".lora_a", WeightType::kF32,
                        runner.graph().value(*down).type.shape});
     parts.push_back({names.down});
     tensors.push_back({weight + ".lora_b", WeightType::kF32,
                        runner.graph().value(*up).type.shape});
-    parts.push_back({names.up, PairedRows(base.model(), param.name)});
+    parts.push_back({names.up, GgufRowsOf(base.model(), param.name)});
   }
   return WriteGguf(
       file, metadata, tensors,
@@ -327,8 +313,8 @@ Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
                                  ReadFloats(runner, parts[at].param));
         const auto columns = static_cast<size_t>(tensors[at].shape.back());
         for (int64_t row = 0; row < tensors[at].shape[0]; ++row) {
-          const auto from =
-              static_cast<size_t>(RowOfModel(row, parts[at].paired_rows));
+          const auto from = static_cast<size_t>(
+              parts[at].rows.RowOfModel(row, tensors[at].shape[0]));
           STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(
               std::span(numbers).subspan(from * columns, columns))));
         }

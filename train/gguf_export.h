@@ -26,6 +26,7 @@
 #include "base/result.h"
 #include "formats/gguf_writer.h"
 #include "nn/gguf_form.h"
+#include "nn/gguf_rows.h"
 #include "nn/pretrained.h"
 #include "runtime/session.h"
 #include "train/fine_tuning.h"
@@ -57,7 +58,7 @@ class GgufExport {
     std::optional<size_t> tensor =
         {};  // of its file's tensors(), as it lies there
     bool is_transposed = false;
-    int64_t paired_rows = 0;          // of a head, in the order of GGUF's llama
+    GgufRows rows = {};
     std::vector<float> numbers = {};  // else these
   };
 

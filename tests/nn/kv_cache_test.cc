@@ -22,6 +22,7 @@
 #include "nn/model_options.h"
 #include "nn/models.h"
 #include "nn/recurrent.h"
+#include "nn/rope_scaling.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 
@@ -191,7 +192,7 @@ TEST_CASE("a Llama reads in parts what it reads whole") {
   SUBCASE("that looks at all") {}
   SUBCASE("of a window") { config.window = 5; }
   SUBCASE("of a window as long as the caches") { config.window = kPositions; }
-  SUBCASE("of normalized heads") { config.qk_norm = true; }
+  SUBCASE("of normalized heads") { config.qk_norm = QkNorm::kEachHead; }
   SUBCASE("that turns slower") {
     config.rope_factors =
         Llama3RopeFactors(8, 10000, {.factor = 4, .original_positions = 64});

@@ -149,7 +149,7 @@ TEST_CASE("each channel of each example is normalized, as PyTorch's") {
 TEST_CASE("a gated feed-forward part is PyTorch's") {
   GraphBuilder g("test");
   const Value x = g.Input("x", DType::kF64, {2, 2});
-  g.Output("y", SwiGlu(x, "mlp", 3));
+  g.Output("y", GatedMlp(x, "mlp", 3));
   const Graph graph = Finished(g);
   CHECK(graph.value(*graph.Find("mlp.down_proj.weight")).type.shape ==
         Shape{3, 2});

@@ -133,7 +133,7 @@ TEST_CASE("what a file says of its model becomes a config") {
   CHECK(std::get<LlamaConfig>(mistral.config).window == 4);
   CHECK(std::get<LlamaConfig>(mistral.config).rope_factors.back() == 2);
   const auto qwen3 = Open(kGoldens + "qwen3.gguf").model();
-  CHECK(std::get<LlamaConfig>(qwen3.config).qk_norm);
+  CHECK(std::get<LlamaConfig>(qwen3.config).qk_norm == QkNorm::kEachHead);
   const auto qwen2 = Open(kGoldens + "qwen2.gguf").model();
   CHECK(std::get<LlamaConfig>(qwen2.config).tied_head);
   CHECK(std::get<LlamaConfig>(qwen2.config).qkv_bias);
@@ -162,7 +162,7 @@ TEST_CASE("rows that a file keeps in pairs are put back, whole or in part") {
     std::vector<float> last(static_cast<size_t>(size));
     REQUIRE(model.ReadFloats(param, rows - 1, last).ok());
     CHECK(std::equal(last.begin(), last.end(), floats.end() - size));
-    if (param.paired_rows == 0) {
+    if (param.rows.in_order()) {
       CHECK(floats == as_filed);
       continue;
     }
@@ -223,11 +223,13 @@ TEST_CASE("what ours cannot do is named, and so is what does not fit") {
        "Qwen3ForCausalLM and GPT2LMHeadModel"},
       {"llama", "\"architectures\"", "\"buildings\"",
        "cannot be taken: [json] there is no value \"architectures.0\""},
-      {"llama", "\"silu\"", "\"gelu\"",
-       "has a \"hidden_act\" of \"gelu\"; here it is \"silu\""},
-      {"llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"longrope\"",
-       "has a scaling of rope of type \"longrope\"; linear, llama3 and yarn "
-       "are known here"},
+      {"llama", "\"silu\"", "\"relu\"",
+       "has a \"hidden_act\" of \"relu\"; those that are known are silu, "
+       "swish, "
+       "gelu, gelu_new, gelu_fast and gelu_pytorch_tanh"},
+      {"llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"dynamic\"",
+       "has a scaling of rope of type \"dynamic\"; linear, llama3, longrope "
+       "and yarn are known here"},
       {"llama", "\"factor\": 4.0", "\"factors\": 4.0",
        "cannot be taken: [json] there is no value \"rope_parameters.factor\""},
       {"llama", "\"factor\": 4.0", "\"factor\": 0",
@@ -319,9 +321,15 @@ TEST_CASE("of Qwen the layers from max_window_layers on have the window") {
                   "use_sliding_window": true, "vocab_size": 64,
                   "max_window_layers": )",
                full, "}")));
-    return std::get<LlamaConfig>(model.model().config).window;
+    const auto& found = std::get<LlamaConfig>(model.model().config);
+    // Of two layers the second alone.
+    CHECK(found.layer_kinds.empty() == (full != "1"));
+    if (full == "1") CHECK_FALSE(found.layer_kinds[0].has_window);
+    if (full == "1") CHECK(found.layer_kinds[1].has_window);
+    return found.window;
   };
   CHECK(window("0") == 4);
+  CHECK(window("1") == 4);
   CHECK(window("2") == 0);
   CHECK(window("9223372036854775807") == 0);
   CHECK(window("-9223372036854775808") == 4);

@@ -13,6 +13,7 @@
 #include "ir/graph.h"
 #include "ir/parameter_count.h"
 #include "nn/llama.h"
+#include "nn/rope_scaling.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 
@@ -109,7 +110,7 @@ TEST_CASE("a Llama has as many params as are counted, whatever it is made of") {
     config.qkv_bias = flags & 1;
     config.out_bias = flags & 2;
     config.mlp_bias = flags & 4;
-    config.qk_norm = flags & 8;
+    config.qk_norm = flags & 8 ? QkNorm::kEachHead : QkNorm::kNone;
     config.tied_head = flags & 16;
     config.out_in = flags & 32;
     config.head_size = flags & 1 ? 6 : 0;

@@ -1,0 +1,399 @@
+// What config.json says of a model.
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "formats/json_values.h"
+#include "nn/llama_families.h"
+#include "nn/model_description.h"
+#include "nn/rope_scaling.h"
+
+namespace stowage {
+namespace {
+
+class JsonDescription : public Description {
+ public:
+  explicit JsonDescription(const WeightsFile& file)
+      : Description(file), config_(*file.config()) {}
+
+  Result<PublishedModel> Describe() const {
+    const auto architecture = config_.Text("architectures.0");
+    if (!architecture.ok()) return In(architecture.error());
+    if (config_.HasBelow("quantization_config")) {
+      return Unsupported(
+          "a \"quantization_config\"; quantised weights are read from GGUF "
+          "files alone");
+    }
+    std::vector<std::string> known;
+    for (const LlamaFamily& family : LlamaFamilies()) {
+      known.emplace_back(family.architecture);
+      if (*architecture != family.architecture) continue;
+      STOWAGE_ASSIGN_OR_RETURN(LlamaConfig config, Llama(family));
+      STOWAGE_ASSIGN_OR_RETURN(std::string dropouts,
+                               Dropouts({"attention_dropout", "embd_pdrop",
+                                         "resid_pdrop", "hidden_dropout"},
+                                        0));
+      return PublishedModel{std::string(family.name), std::move(config),
+                            std::move(dropouts)};
+    }
+    known.emplace_back("GPT2LMHeadModel");
+    if (*architecture == "GPT2LMHeadModel") {
+      STOWAGE_ASSIGN_OR_RETURN(const GptConfig config, Gpt());
+      STOWAGE_ASSIGN_OR_RETURN(
+          std::string dropouts,
+          Dropouts({"attn_pdrop", "embd_pdrop", "resid_pdrop"}, 0.1));
+      return PublishedModel{"gpt2", config, std::move(dropouts)};
+    }
+    return Unsupported(StrCat("the architecture ", Quoted(*architecture),
+                              "; those that are read are ", Listed(known)));
+  }
+
+ private:
+  Result<int64_t> Size(std::string_view name) const {
+    return CheckSize(name, config_.Int(name));
+  }
+  Result<int64_t> SizeOr(std::string_view name, int64_t otherwise) const {
+    return CheckSize(name, ValueOr(config_.Int(name), otherwise));
+  }
+  Result<double> RealOr(std::string_view name, double otherwise) const {
+    auto value = ValueOr(config_.Real(name), otherwise);
+    if (!value.ok()) return In(value.error());
+    return value;
+  }
+  Result<bool> BoolOr(std::string_view name, bool otherwise) const {
+    auto value = ValueOr(config_.Bool(name), otherwise);
+    if (!value.ok()) return In(value.error());
+    return value;
+  }
+  // The error of a text that is none of those that are known.
+  Status OneOf(std::string_view name, std::string_view otherwise,
+               std::initializer_list<std::string_view> known) const {
+    const auto value = ValueOr(config_.Text(name), std::string(otherwise));
+    if (!value.ok()) return In(value.error());
+    if (std::ranges::find(known, *value) != known.end()) return {};
+    return Unsupported(StrCat("a ", Quoted(name), " of ", Quoted(*value),
+                              "; here it is ", Quoted(*known.begin())));
+  }
+  Status MustBe(std::string_view name, bool expected) const {
+    STOWAGE_ASSIGN_OR_RETURN(const bool value, BoolOr(name, expected));
+    if (value == expected) return {};
+    return Unsupported(StrCat("a ", Quoted(name), " of ", value,
+                              ", which no model here knows"));
+  }
+
+  // Those of the names that are not 0; where the file lacks one it is `otherwise`.
+  Result<std::string> Dropouts(std::initializer_list<std::string_view> names,
+                               double otherwise) const {
+    std::string all;
+    for (const std::string_view name : names) {
+      STOWAGE_ASSIGN_OR_RETURN(const double rate,
+                               RealOr(std::string(name), otherwise));
+      if (rate == 0) continue;
+      all += StrCat(all.empty() ? "" : ", ", name, " ", rate);
+    }
+    return all;
+  }
+
+  Result<LlamaConfig> Llama(const LlamaFamily& family) const {
+    LlamaConfig config = family.traits;
+    STOWAGE_RETURN_IF_ERROR(FindActivation(family, &config));
+    STOWAGE_ASSIGN_OR_RETURN(config.layers, Size("num_hidden_layers"));
+    STOWAGE_RETURN_IF_ERROR(CheckLayers(config.layers));
+    STOWAGE_ASSIGN_OR_RETURN(config.heads, Size("num_attention_heads"));
+    STOWAGE_ASSIGN_OR_RETURN(config.kv_heads,
+                             SizeOr("num_key_value_heads", config.heads));
+    STOWAGE_ASSIGN_OR_RETURN(config.width, Size("hidden_size"));
+    STOWAGE_ASSIGN_OR_RETURN(config.hidden, Size("intermediate_size"));
+    STOWAGE_ASSIGN_OR_RETURN(config.vocabulary, Size("vocab_size"));
+    STOWAGE_ASSIGN_OR_RETURN(config.max_seq, Size("max_position_embeddings"));
+    STOWAGE_ASSIGN_OR_RETURN(
+        config.head_size,
+        SizeOr("head_dim",
+               config.head_size > 0
+                   ? config.head_size
+                   : std::max<int64_t>(1, config.width / config.heads)));
+    STOWAGE_RETURN_IF_ERROR(CheckHeads(config));
+    STOWAGE_ASSIGN_OR_RETURN(config.eps, RealOr(family.eps, config.eps));
+    STOWAGE_ASSIGN_OR_RETURN(config.tied_head,
+                             BoolOr("tie_word_embeddings", config.tied_head));
+    if (family.has_attention_bias) {
+      STOWAGE_ASSIGN_OR_RETURN(config.out_bias,
+                               BoolOr("attention_bias", config.out_bias));
+      config.qkv_bias = config.out_bias;
+    }
+    if (family.has_mlp_bias) {
+      STOWAGE_ASSIGN_OR_RETURN(config.mlp_bias, BoolOr("mlp_bias", false));
+    }
+    STOWAGE_RETURN_IF_ERROR(FindWindow(family, &config));
+    STOWAGE_RETURN_IF_ERROR(FindRope(family, &config));
+    return config;
+  }
+
+  Status FindActivation(const LlamaFamily& family, LlamaConfig* config) const {
+    if (!config_.Has(family.activation)) return {};
+    const auto name = config_.Text(family.activation);
+    if (!name.ok()) return In(name.error());
+    constexpr std::pair<std::string_view, GluActivation> kKnown[] = {
+        {"silu", GluActivation::kSilu},
+        {"swish", GluActivation::kSilu},
+        {"gelu", GluActivation::kGeluErf},
+        {"gelu_new", GluActivation::kGeluTanh},
+        {"gelu_fast", GluActivation::kGeluTanh},
+        {"gelu_pytorch_tanh", GluActivation::kGeluTanh}};
+    std::vector<std::string> known;
+    for (const auto& [text, activation] : kKnown) {
+      known.emplace_back(text);
+      if (*name != text) continue;
+      config->activation = activation;
+      return {};
+    }
+    return Unsupported(StrCat("a ", Quoted(family.activation), " of ",
+                              Quoted(*name), "; those that are known are ",
+                              Listed(known)));
+  }
+
+  // Whether each layer has the window, if the file has one.
+  Result<std::vector<bool>> WindowedLayers(const LlamaFamily& family,
+                                           int64_t layers) const {
+    std::vector<bool> windowed(static_cast<size_t>(layers), false);
+    if (family.windows == WindowRule::kNone) return windowed;
+    int64_t first = 0, period = 0;
+    if (family.windows == WindowRule::kPattern) {
+      STOWAGE_ASSIGN_OR_RETURN(period,
+                               SizeOr("sliding_window_pattern", family.period));
+    } else if (family.windows == WindowRule::kFromLayer) {
+      STOWAGE_ASSIGN_OR_RETURN(const bool used,
+                               BoolOr("use_sliding_window", false));
+      const auto full = ValueOr<int64_t>(config_.Int("max_window_layers"), 28);
+      if (!full.ok()) return In(full.error());
+      first = used ? *full : layers;
+    }
+    for (int64_t i = 0; i < layers; ++i) {
+      bool has = i >= first && (period == 0 || (i + 1) % period != 0);
+      if (config_.HasBelow("layer_types")) {
+        const auto type = config_.Text(StrCat("layer_types.", i));
+        if (!type.ok()) return In(type.error());
+        has = *type == "sliding_attention";
+        if (!has && *type != "full_attention") {
+          return Unsupported(StrCat("a layer of type ", Quoted(*type),
+                                    "; here layers are of full_attention or "
+                                    "sliding_attention"));
+        }
+      }
+      windowed[static_cast<size_t>(i)] = has;
+    }
+    return windowed;
+  }
+
+  Status FindWindow(const LlamaFamily& family, LlamaConfig* config) const {
+    STOWAGE_ASSIGN_OR_RETURN(const std::vector<bool> windowed,
+                             WindowedLayers(family, config->layers));
+    const auto count = std::ranges::count(windowed, true);
+    const bool has_window = config_.Has("sliding_window") && count > 0;
+    if (has_window) {
+      STOWAGE_ASSIGN_OR_RETURN(config->window, Size("sliding_window"));
+    }
+    if (has_window && count == config->layers) return {};
+    if (!has_window && config->window_rope_base == 0) return {};
+    for (const bool has : windowed) {
+      config->layer_kinds.push_back({.has_window = has});
+    }
+    return {};
+  }
+
+  // Under "rope_parameters" in what transformers 5 writes, which prefers "rope_scaling".
+  Status FindRope(const LlamaFamily& family, LlamaConfig* config) const {
+    const std::string where = PathOfRope(config_);
+    STOWAGE_ASSIGN_OR_RETURN(const double base,
+                             RealOr(family.rope_base, config->rope_base));
+    STOWAGE_ASSIGN_OR_RETURN(config->rope_base,
+                             RealOr(where + "rope_theta", base));
+    STOWAGE_RETURN_IF_ERROR(CheckRopeBase(config->rope_base));
+    STOWAGE_RETURN_IF_ERROR(FindRopeDims(family, where, config));
+    std::string type = "default";
+    for (const char* const name : {"type", "rope_type"}) {
+      const auto value = ValueOr(config_.Text(where + name), type);
+      if (!value.ok()) return In(value.error());
+      type = *value;
+    }
+    if (type == "default") return {};
+    const bool has_lists = config_.HasBelow(where + "long_factor");
+    if (type == "longrope" || type == "su" || (type == "yarn" && has_lists)) {
+      return FindLongRope(where, config);
+    }
+    const auto number = [&](std::string_view name) -> Result<double> {
+      auto value = config_.Real(StrCat(where, name));
+      if (!value.ok()) return In(value.error());
+      return value;
+    };
+    STOWAGE_ASSIGN_OR_RETURN(const double factor, number("factor"));
+    if (type == "linear") {
+      config->rope_factors.assign(static_cast<size_t>(RopeDims(*config) / 2),
+                                  factor);
+      return {};
+    }
+    if (type == "yarn") return FindYarn(where, factor, config);
+    if (type != "llama3") {
+      return Unsupported(StrCat("a scaling of rope of type ", Quoted(type),
+                                "; linear, llama3, longrope and yarn are known "
+                                "here"));
+    }
+    Llama3RopeScaling scaling{.factor = factor};
+    STOWAGE_ASSIGN_OR_RETURN(scaling.low_frequency_factor,
+                             number("low_freq_factor"));
+    STOWAGE_ASSIGN_OR_RETURN(scaling.high_frequency_factor,
+                             number("high_freq_factor"));
+    STOWAGE_ASSIGN_OR_RETURN(scaling.original_positions,
+                             number("original_max_position_embeddings"));
+    if (const Status possible = CheckLlama3Rope(scaling); !possible.ok()) {
+      return In(possible.error());
+    }
+    config->rope_factors =
+        Llama3RopeFactors(RopeDims(*config), config->rope_base, scaling);
+    return {};
+  }
+
+  Status FindRopeDims(const LlamaFamily& family, const std::string& where,
+                      LlamaConfig* config) const {
+    STOWAGE_ASSIGN_OR_RETURN(const double beside,
+                             RealOr(family.rope_part, family.part_that_turns));
+    STOWAGE_ASSIGN_OR_RETURN(const double part,
+                             RealOr(where + "partial_rotary_factor", beside));
+    if (part == 1) return {};
+    if (!family.turns_in_part || !(part > 0 && part < 1)) {
+      return Unsupported(StrCat("a ", Quoted(family.rope_part), " of ", part,
+                                family.turns_in_part
+                                    ? "; expected a part of 1"
+                                    : "; here whole heads turn"));
+    }
+    config->rope_dims =
+        static_cast<int64_t>(static_cast<double>(config->head_size) * part);
+    return {};
+  }
+
+  Result<std::vector<double>> Reals(const std::string& path) const {
+    std::vector<double> numbers;
+    while (config_.Has(StrCat(path, ".", numbers.size()))) {
+      const auto number = config_.Real(StrCat(path, ".", numbers.size()));
+      if (!number.ok()) return In(number.error());
+      numbers.push_back(*number);
+    }
+    return numbers;
+  }
+
+  Status FindLongRope(const std::string& where, LlamaConfig* config) const {
+    STOWAGE_ASSIGN_OR_RETURN(config->rope_factors,
+                             Reals(where + "short_factor"));
+    STOWAGE_ASSIGN_OR_RETURN(config->long_rope_factors,
+                             Reals(where + "long_factor"));
+    for (const auto& [name, factors] :
+         {std::pair("short_factor", config->rope_factors),
+          std::pair("long_factor", config->long_rope_factors)}) {
+      if (std::ssize(factors) == RopeDims(*config) / 2) continue;
+      return file_.Fail(StrCat("has ", factors.size(), " numbers of ",
+                               Quoted(where + name), "; expected ",
+                               RopeDims(*config) / 2, ", one a pair"));
+    }
+    const char* const name = "original_max_position_embeddings";
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t within,
+                             SizeOr(where + name, config->max_seq));
+    STOWAGE_ASSIGN_OR_RETURN(config->long_rope_from, SizeOr(name, within));
+    const auto original = static_cast<double>(config->long_rope_from);
+    STOWAGE_ASSIGN_OR_RETURN(
+        const double factor,
+        RealOr(where + "factor",
+               static_cast<double>(config->max_seq) / original));
+    if (original <= 1) {
+      return file_.Fail(StrCat("has a ", Quoted(name), " of ", original,
+                               "; expected 2 or more"));
+    }
+    STOWAGE_ASSIGN_OR_RETURN(
+        config->rope_gain,
+        RealOr(where + "attention_factor", LongRopeGain(factor, original)));
+    return {};
+  }
+
+  Status FindYarn(const std::string& where, double factor,
+                  LlamaConfig* config) const {
+    YarnRopeScaling scaling{.factor = factor};
+    STOWAGE_ASSIGN_OR_RETURN(scaling.original_positions,
+                             RealOr(where + "original_max_position_embeddings",
+                                    static_cast<double>(config->max_seq)));
+    STOWAGE_ASSIGN_OR_RETURN(scaling.fast_turns,
+                             RealOr(where + "beta_fast", scaling.fast_turns));
+    STOWAGE_ASSIGN_OR_RETURN(scaling.slow_turns,
+                             RealOr(where + "beta_slow", scaling.slow_turns));
+    STOWAGE_ASSIGN_OR_RETURN(scaling.truncate,
+                             BoolOr(where + "truncate", scaling.truncate));
+    const Status possible = CheckYarn(scaling);
+    if (!possible.ok()) return In(possible.error());
+    config->rope_factors =
+        YarnRopeFactors(RopeDims(*config), config->rope_base, scaling);
+    STOWAGE_ASSIGN_OR_RETURN(const double of_queries,
+                             RealOr(where + "mscale", 0));
+    STOWAGE_ASSIGN_OR_RETURN(const double of_scores,
+                             RealOr(where + "mscale_all_dim", 0));
+    const double usual =
+        of_queries != 0 && of_scores != 0
+            ? YarnGain(factor, of_queries) / YarnGain(factor, of_scores)
+            : YarnGain(factor);
+    STOWAGE_ASSIGN_OR_RETURN(config->rope_gain,
+                             RealOr(where + "attention_factor", usual));
+    return {};
+  }
+
+  Result<GptConfig> Gpt() const {
+    GptConfig config{.name = "gpt2"};
+    STOWAGE_RETURN_IF_ERROR(OneOf("activation_function", "gelu_new",
+                                  {"gelu_new", "gelu_pytorch_tanh"}));
+    STOWAGE_ASSIGN_OR_RETURN(config.tied_head,
+                             BoolOr("tie_word_embeddings", true));
+    STOWAGE_RETURN_IF_ERROR(MustBe("scale_attn_weights", true));
+    STOWAGE_RETURN_IF_ERROR(MustBe("scale_attn_by_inverse_layer_idx", false));
+    STOWAGE_RETURN_IF_ERROR(MustBe("add_cross_attention", false));
+    STOWAGE_ASSIGN_OR_RETURN(config.layers, Size("n_layer"));
+    STOWAGE_RETURN_IF_ERROR(CheckLayers(config.layers));
+    STOWAGE_ASSIGN_OR_RETURN(config.heads, Size("n_head"));
+    STOWAGE_ASSIGN_OR_RETURN(config.width, Size("n_embd"));
+    STOWAGE_ASSIGN_OR_RETURN(config.vocabulary, Size("vocab_size"));
+    STOWAGE_ASSIGN_OR_RETURN(config.max_seq, Size("n_positions"));
+    STOWAGE_ASSIGN_OR_RETURN(const double eps,
+                             RealOr("layer_norm_epsilon", 1e-5));
+    if (eps != 1e-5) {
+      return Unsupported(
+          StrCat("a \"layer_norm_epsilon\" of ", eps, "; here it is 1e-05"));
+    }
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t inner,
+                             SizeOr("n_inner", 4 * config.width));
+    if (inner != 4 * config.width) {
+      return Unsupported(StrCat("an \"n_inner\" of ", inner,
+                                "; here it is four times \"n_embd\", ",
+                                4 * config.width));
+    }
+    return config;
+  }
+
+  const JsonValues& config_;
+};
+
+}  // namespace
+
+std::string PathOfRope(const JsonValues& config) {
+  if (config.HasBelow("rope_scaling")) return "rope_scaling.";
+  if (config.HasBelow("rope_parameters.full_attention")) {
+    return "rope_parameters.full_attention.";
+  }
+  return "rope_parameters.";
+}
+
+Result<PublishedModel> DescribeByConfig(const WeightsFile& file) {
+  return JsonDescription(file).Describe();
+}
+
+}  // namespace stowage

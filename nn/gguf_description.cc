@@ -1,0 +1,291 @@
+// What GGUF's metadata say of a model.
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "formats/gguf.h"
+#include "ir/shape.h"
+#include "nn/llama_families.h"
+#include "nn/model_description.h"
+#include "nn/rope_scaling.h"
+
+namespace stowage {
+namespace {
+
+class GgufDescription : public Description {
+ public:
+  explicit GgufDescription(const WeightsFile& file)
+      : Description(file), header_(*file.gguf()) {}
+
+  Result<PublishedModel> Describe() {
+    if (const auto parts = header_.Int("split.count");
+        parts.ok() && *parts > 1) {
+      const auto part = header_.Int("split.no");
+      return file_.Fail(
+          StrCat("is part ", part.ok() ? *part + 1 : 1, " of a model in ",
+                 *parts,
+                 " files, which are not read; join them by llama-gguf-split "
+                 "--merge"),
+          ErrorCode::kUnsupported);
+    }
+    const auto family = header_.Text("general.architecture");
+    if (!family.ok()) return In(family.error());
+    family_ = *family;
+    std::vector<std::string> known;
+    for (const LlamaFamily& family : LlamaFamilies()) {
+      if (known.empty() || known.back() != family.gguf) {
+        known.emplace_back(family.gguf);
+      }
+      if (family.gguf == family_) return DescribeAs(family);
+    }
+    return Unsupported(StrCat("the architecture ", Quoted(family_),
+                              "; those that are read are ", Listed(known)));
+  }
+
+ private:
+  Result<PublishedModel> DescribeAs(const LlamaFamily& family) {
+    STOWAGE_RETURN_IF_ERROR(CheckKeys(family));
+    STOWAGE_ASSIGN_OR_RETURN(LlamaConfig config, Sizes(family));
+    STOWAGE_RETURN_IF_ERROR(FindRopeFactors(&config));
+    STOWAGE_RETURN_IF_ERROR(FindWindow(family, &config));
+    const auto has = [&](std::string_view name) {
+      return file_.Find(name) != nullptr;
+    };
+    config.tied_head = !has("output.weight");
+    config.qkv_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
+    config.out_bias = has("blk.0.attn_output.bias");
+    config.mlp_bias = has("blk.0.ffn_up.bias");
+    return PublishedModel{std::string(family.name), std::move(config)};
+  }
+
+  std::string Key(std::string_view name) const {
+    return StrCat(family_, ".", name);
+  }
+  Result<int64_t> Size(std::string_view name) const {
+    return CheckSize(Key(name), header_.Int(Key(name)));
+  }
+  Result<int64_t> SizeOr(std::string_view name, int64_t otherwise) const {
+    return CheckSize(Key(name), ValueOr(header_.Int(Key(name)), otherwise));
+  }
+
+  // Whatever a file says of its family is read below, or is nothing.
+  Status CheckKeys(const LlamaFamily& family) const {
+    constexpr std::string_view kRead[] = {
+        "block_count",
+        "context_length",
+        "embedding_length",
+        "feed_forward_length",
+        "vocab_size",
+        "attention.head_count",
+        "attention.head_count_kv",
+        "attention.key_length",
+        "attention.value_length",
+        "rope.dimension_count",
+        "rope.freq_base",
+        "rope.scaling.type",
+        "rope.scaling.factor",
+        "rope.scaling.original_context_length",
+        "rope.scaling.yarn_beta_fast",
+        "rope.scaling.yarn_beta_slow",
+        "rope.scaling.finetuned"};
+    const std::string prefix = family_ + ".";
+    for (const auto& [key, value] : header_.values()) {
+      if (!key.starts_with(prefix)) continue;
+      const std::string_view name = std::string_view(key).substr(prefix.size());
+      if (std::ranges::find(kRead, name) != std::end(kRead)) continue;
+      if (name == EpsKey(family)) continue;
+      if (std::ranges::find(family.gguf_keys, name) != family.gguf_keys.end()) {
+        continue;
+      }
+      const Result<int64_t> number = header_.Int(key);
+      if (number.ok() && *number == 0) continue;  // no experts, for one
+      return Unsupported(
+          StrCat("a ", Quoted(key),
+                 (number.ok() ? StrCat(" of ", *number) : std::string()),
+                 ", which no model here knows"));
+    }
+    return {};
+  }
+
+  static std::string_view EpsKey(const LlamaFamily& family) {
+    return family.traits.norms_have_mean ? "attention.layer_norm_epsilon"
+                                         : "attention.layer_norm_rms_epsilon";
+  }
+
+  Result<LlamaConfig> Sizes(const LlamaFamily& family) const {
+    LlamaConfig config = family.traits;
+    STOWAGE_ASSIGN_OR_RETURN(config.layers, Size("block_count"));
+    STOWAGE_RETURN_IF_ERROR(CheckLayers(config.layers));
+    STOWAGE_ASSIGN_OR_RETURN(config.max_seq, Size("context_length"));
+    STOWAGE_ASSIGN_OR_RETURN(config.width, Size("embedding_length"));
+    STOWAGE_ASSIGN_OR_RETURN(config.hidden, Size("feed_forward_length"));
+    STOWAGE_ASSIGN_OR_RETURN(config.heads, Size("attention.head_count"));
+    STOWAGE_ASSIGN_OR_RETURN(config.kv_heads,
+                             SizeOr("attention.head_count_kv", config.heads));
+    STOWAGE_ASSIGN_OR_RETURN(
+        config.head_size,
+        SizeOr("attention.key_length",
+               std::max<int64_t>(1, config.width / config.heads)));
+    STOWAGE_RETURN_IF_ERROR(CheckHeads(config));
+    STOWAGE_RETURN_IF_ERROR(
+        CheckHeadSize("attention.value_length", config.head_size));
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t turning,
+                             SizeOr("rope.dimension_count", config.head_size));
+    if (!family.turns_in_part) {
+      STOWAGE_RETURN_IF_ERROR(
+          CheckHeadSize("rope.dimension_count", config.head_size));
+    } else if (turning != config.head_size) {
+      config.rope_dims = turning;
+    }
+    const auto eps = header_.Real(Key(EpsKey(family)));
+    if (!eps.ok()) return In(eps.error());
+    config.eps = *eps;
+    const auto base = ValueOr(header_.Real(Key("rope.freq_base")), 10000.0);
+    if (!base.ok()) return In(base.error());
+    config.rope_base = *base;
+    STOWAGE_RETURN_IF_ERROR(CheckRopeBase(config.rope_base));
+    const WeightTensor* const embedding = file_.Find("token_embd.weight");
+    if (embedding == nullptr || embedding->shape.rank() != 2) {
+      return file_.Fail("has no matrix \"token_embd.weight\"");
+    }
+    config.vocabulary = embedding->shape[0];
+    return config;
+  }
+
+  // That a size is the head's, if the file has it.
+  Status CheckHeadSize(std::string_view name, int64_t head_size) const {
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t size, SizeOr(name, head_size));
+    if (size == head_size) return {};
+    return Unsupported(StrCat("a ", Quoted(Key(name)), " of ", size,
+                              " and heads of ", head_size,
+                              "; they must be equal here"));
+  }
+
+  Status FindWindow(const LlamaFamily& family, LlamaConfig* config) const {
+    const std::string key = Key("attention.sliding_window");
+    const bool has_key =
+        std::ranges::find(family.gguf_keys, "attention.sliding_window") !=
+        family.gguf_keys.end();
+    if (!has_key) return {};
+    const auto window = ValueOr<int64_t>(header_.Int(key), 0);
+    if (!window.ok()) return In(window.error());
+    if (*window == 0) return {};
+    STOWAGE_ASSIGN_OR_RETURN(config->window, Size("attention.sliding_window"));
+    return {};
+  }
+
+  // A tensor of factors of rope, if the file has it.
+  Result<std::vector<double>> Factors(std::string_view name,
+                                      const LlamaConfig& config) const {
+    const WeightTensor* const factors = file_.Find(name);
+    if (factors == nullptr) return std::vector<double>();
+    const int64_t pairs = RopeDims(config) / 2;
+    if (factors->type != WeightType::kF32 || factors->shape != Shape{pairs} ||
+        !config.rope_factors.empty()) {
+      return file_.Fail(StrCat("has ", Quoted(name), " as ",
+                               factors->Describe(), "; expected F32(", pairs,
+                               "), and no other scaling of rope"));
+    }
+    std::vector<float> numbers(static_cast<size_t>(pairs));
+    STOWAGE_RETURN_IF_ERROR(file_.ReadFloats(*factors, 0, numbers));
+    return std::vector<double>(numbers.begin(), numbers.end());
+  }
+
+  // LongRoPE's two lists, which models of one family have.
+  Status FindLongRope(LlamaConfig* config) const {
+    STOWAGE_ASSIGN_OR_RETURN(config->long_rope_factors,
+                             Factors("rope_factors_long.weight", *config));
+    STOWAGE_ASSIGN_OR_RETURN(std::vector<double> factors,
+                             Factors("rope_factors_short.weight", *config));
+    if (factors.empty() && config->long_rope_factors.empty()) return {};
+    if (factors.empty() || config->long_rope_factors.empty()) {
+      return file_.Fail(
+          "has one of \"rope_factors_long.weight\" and "
+          "\"rope_factors_short.weight\"; expected both");
+    }
+    config->rope_factors = std::move(factors);
+    STOWAGE_ASSIGN_OR_RETURN(
+        config->long_rope_from,
+        SizeOr("rope.scaling.original_context_length", config->max_seq));
+    const auto gain =
+        ValueOr(header_.Real(Key("rope.scaling.attn_factor")), 1.0);
+    if (!gain.ok()) return In(gain.error());
+    config->rope_gain = *gain;
+    return {};
+  }
+
+  Status FindRopeFactors(LlamaConfig* config) const {
+    const auto pairs = static_cast<size_t>(RopeDims(*config) / 2);
+    const std::string key = Key("rope.scaling.type");
+    // A factor without a type is a linear one, as llama.cpp has it.
+    const bool has_factor = header_.Find(Key("rope.scaling.factor")) != nullptr;
+    const auto type = ValueOr<std::string_view>(
+        header_.Text(key), std::string_view(has_factor ? "linear" : "none"));
+    if (!type.ok()) return In(type.error());
+    if (*type == "linear") {
+      const auto factor = header_.Real(Key("rope.scaling.factor"));
+      if (!factor.ok()) return In(factor.error());
+      config->rope_factors.assign(pairs, *factor);
+    } else if (*type == "yarn") {
+      STOWAGE_RETURN_IF_ERROR(FindYarn(config));
+    } else if (*type != "none" && *type != "longrope") {
+      return Unsupported(StrCat("a ", Quoted(key), " of ", Quoted(*type),
+                                "; linear, longrope, yarn and none are known "
+                                "here"));
+    }
+    // What Llama 3 has in their place, computed already.
+    STOWAGE_ASSIGN_OR_RETURN(std::vector<double> factors,
+                             Factors("rope_freqs.weight", *config));
+    if (!factors.empty()) config->rope_factors = std::move(factors);
+    STOWAGE_RETURN_IF_ERROR(FindLongRope(config));
+    if (*type == "longrope" && config->long_rope_factors.empty()) {
+      return file_.Fail(StrCat("has a ", Quoted(key),
+                               " of \"longrope\" and no "
+                               "\"rope_factors_long.weight\""));
+    }
+    return {};
+  }
+
+  Status FindYarn(LlamaConfig* config) const {
+    YarnRopeScaling scaling;
+    const auto real = [&](std::string_view name, double otherwise) {
+      return ValueOr(header_.Real(Key(name)), otherwise);
+    };
+    const auto factor = header_.Real(Key("rope.scaling.factor"));
+    if (!factor.ok()) return In(factor.error());
+    scaling.factor = *factor;
+    STOWAGE_ASSIGN_OR_RETURN(
+        const int64_t positions,
+        SizeOr("rope.scaling.original_context_length", config->max_seq));
+    scaling.original_positions = static_cast<double>(positions);
+    const auto fast = real("rope.scaling.yarn_beta_fast", scaling.fast_turns);
+    if (!fast.ok()) return In(fast.error());
+    scaling.fast_turns = *fast;
+    const auto slow = real("rope.scaling.yarn_beta_slow", scaling.slow_turns);
+    if (!slow.ok()) return In(slow.error());
+    scaling.slow_turns = *slow;
+    const Status possible = CheckYarn(scaling);
+    if (!possible.ok()) return In(possible.error());
+    config->rope_factors =
+        YarnRopeFactors(RopeDims(*config), config->rope_base, scaling);
+    config->rope_gain = YarnGain(scaling.factor);
+    return {};
+  }
+
+  const GgufHeader& header_;
+  std::string family_;
+};
+
+}  // namespace
+
+Result<PublishedModel> DescribeByGguf(const WeightsFile& file) {
+  return GgufDescription(file).Describe();
+}
+
+}  // namespace stowage

@@ -1,0 +1,62 @@
+#ifndef STOWAGE_NN_LLAMA_FAMILIES_H_
+#define STOWAGE_NN_LLAMA_FAMILIES_H_
+
+// The families of published decoders that are a Llama with other settings (nn/llama.h), in
+// one table: what all models of a family have in common, and how their files describe the
+// rest. A further family is a row, as far as LlamaConfig has what it needs.
+//
+//   const LlamaFamily* family = FindLlamaFamily("gemma2");
+//   family->traits.norms.after_mlp == "post_feedforward_layernorm"
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "nn/llama.h"
+
+namespace stowage {
+
+/// Which layers of a model have the window of its config.json, where "layer_types" does not
+/// say it.
+enum class WindowRule {
+  kNone,       // the family has none
+  kAll,        // all
+  kFromLayer,  // those from "max_window_layers" on, if "use_sliding_window"
+  kPattern,    // all but every so many-th: LlamaFamily::period
+};
+
+struct LlamaFamily {
+  std::string_view name;          // PublishedModel::family
+  std::string_view gguf;          // "general.architecture"
+  std::string_view architecture;  // in config.json's "architectures"
+  /// Of all its models, and where config.json may leave a setting out, its value then.
+  LlamaConfig traits = {};
+  /// In GGUF files rows of q and k that turn together are neighbours.
+  bool paired_in_gguf = false;
+
+  // --- What config.json has ---
+
+  bool has_attention_bias = false;  // reads "attention_bias"
+  bool has_mlp_bias = false;        // reads "mlp_bias"
+  bool turns_in_part = false;       // of a head perhaps not all elements turn
+  double part_that_turns = 1;       // where config.json does not say it
+  WindowRule windows = WindowRule::kNone;
+  int64_t period = 1;
+  std::string_view activation = "hidden_act";
+  std::string_view eps = "rms_norm_eps";
+  std::string_view rope_base = "rope_theta";
+  std::string_view rope_part = "partial_rotary_factor";
+
+  /// Of GGUF's metadata, what is read of this family alone.
+  std::vector<std::string_view> gguf_keys = {};
+};
+
+/// In the order of messages.
+std::span<const LlamaFamily> LlamaFamilies();
+
+/// Null where there is none of that name.
+const LlamaFamily* FindLlamaFamily(std::string_view name);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_NN_LLAMA_FAMILIES_H_
