@@ -227,6 +227,11 @@ class JsonDescription : public Description {
     if (type == "longrope" || type == "su" || (type == "yarn" && has_lists)) {
       return FindLongRope(where, config);
     }
+    if (type != "linear" && type != "llama3" && type != "yarn") {
+      return Unsupported(StrCat("a scaling of rope of type ", Quoted(type),
+                                "; linear, llama3, longrope and yarn are known "
+                                "here"));
+    }
     const auto number = [&](std::string_view name) -> Result<double> {
       auto value = config_.Real(StrCat(where, name));
       if (!value.ok()) return In(value.error());
@@ -239,11 +244,6 @@ class JsonDescription : public Description {
       return {};
     }
     if (type == "yarn") return FindYarn(where, factor, config);
-    if (type != "llama3") {
-      return Unsupported(StrCat("a scaling of rope of type ", Quoted(type),
-                                "; linear, llama3, longrope and yarn are known "
-                                "here"));
-    }
     Llama3RopeScaling scaling{.factor = factor};
     STOWAGE_ASSIGN_OR_RETURN(scaling.low_frequency_factor,
                              number("low_freq_factor"));

@@ -27,6 +27,13 @@ LlamaConfig Plain() {
   return config;
 }
 
+LlamaConfig Phi3() {
+  LlamaConfig config;
+  config.qkv = QkvLayers::kSideBySide;
+  config.mlp = MlpLayers::kGatedSideBySide;
+  return config;
+}
+
 std::vector<LlamaFamily> MakeFamilies() {
   std::vector<LlamaFamily> families = {
       {.name = "llama",
@@ -53,6 +60,13 @@ std::vector<LlamaFamily> MakeFamilies() {
        .traits = Qwen3(),
        .has_attention_bias = true,
        .windows = WindowRule::kFromLayer},
+      {.name = "phi3",
+       .gguf = "phi3",
+       .architecture = "Phi3ForCausalLM",
+       .traits = Phi3(),
+       .turns_in_part = true,
+       .windows = WindowRule::kAll,
+       .gguf_keys = {"attention.sliding_window", "rope.scaling.attn_factor"}},
   };
   for (LlamaFamily& family : families) {
     family.traits.name = family.name;

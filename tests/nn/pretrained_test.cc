@@ -217,10 +217,6 @@ TEST_CASE("what ours cannot do is named, and so is what does not fit") {
     std::string_view from, to, message;
   };
   const Row rows[] = {
-      {"llama", "LlamaForCausalLM", "FalconForCausalLM",
-       "has the architecture \"FalconForCausalLM\"; those that are read are "
-       "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
-       "Qwen3ForCausalLM and GPT2LMHeadModel"},
       {"llama", "\"architectures\"", "\"buildings\"",
        "cannot be taken: [json] there is no value \"architectures.0\""},
       {"llama", "\"silu\"", "\"relu\"",
@@ -283,6 +279,12 @@ TEST_CASE("what ours cannot do is named, and so is what does not fit") {
        "\"add_cross_attention\": true",
        "has a \"add_cross_attention\" of true, which no model here knows"},
   };
+  const std::string unknown =
+      Refusal(Changed("llama", "LlamaForCausalLM", "FalconForCausalLM"));
+  CHECK(
+      unknown.starts_with("has the architecture \"FalconForCausalLM\"; those "
+                          "that are read are LlamaForCausalLM, "));
+  CHECK(unknown.ends_with(" and GPT2LMHeadModel"));
   for (const Row& row : rows) {
     INFO(row.model);
     INFO(std::string(row.to));
@@ -471,9 +473,9 @@ TEST_CASE("a GGUF file's family is checked key by key") {
         .U32(8)
         .Text(name);
   };
-  CHECK(refusal(named("falcon", 0)) ==
-        "has the architecture \"falcon\"; those that are read are llama, qwen2 "
-        "and qwen3");
+  CHECK(refusal(named("falcon", 0))
+            .starts_with("has the architecture \"falcon\"; those that are read "
+                         "are llama, qwen2, qwen3"));
   CHECK(refusal(named("llama", 2)
                     .Text("split.no")
                     .U32(4)

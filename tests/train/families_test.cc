@@ -1,0 +1,328 @@
+// Tiny models of the families of decoders (nn/llama_families.h), from Hugging Face's folders
+// and from GGUF files, against transformers (tests/goldens/make_family_goldens.py).
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autodiff/optimizer.h"
+#include "base/output_file.h"
+#include "base/strings.h"
+#include "cpu/cpu_backend.h"
+#include "formats/weights_file.h"
+#include "nn/gguf_form.h"
+#include "nn/llama_families.h"
+#include "nn/model_options.h"
+#include "nn/pretrained.h"
+#include "runtime/session.h"
+#include "tests/support/files.h"
+#include "train/fine_tuning.h"
+#include "train/gguf_export.h"
+#include "train/merged_weights.h"
+#include "train/training.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kSeq = 12, kShort = 6, kVocabulary = 64;
+const std::string kGoldens = "tests/goldens/families/";
+
+struct Family {
+  std::string name;
+  bool has_gguf = true;
+};
+const Family kFamilies[] = {{"phi3"}};
+
+std::vector<std::string> Files() {
+  std::vector<std::string> files;
+  for (const Family& family : kFamilies) {
+    files.push_back(family.name);
+    if (family.has_gguf) files.push_back(family.name + ".gguf");
+  }
+  return files;
+}
+
+FineTuning Open(const std::string& path, std::optional<LoraRules> lora) {
+  auto tuning = FineTuning::Open(path, {.lora = std::move(lora)});
+  REQUIRE_MESSAGE(tuning.ok(), tuning.error().message);
+  return *std::move(tuning);
+}
+
+std::vector<int32_t> Tokens(int64_t first, int64_t count) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = first; i < first + count; ++i) {
+    tokens.push_back(static_cast<int32_t>((7 * i + 3) % kVocabulary));
+  }
+  return tokens;
+}
+
+// A run, with programs that read whole texts and one that reads a token at a time.
+Training Start(const FineTuning& tuning, Backend& backend) {
+  const auto reading = [&](int64_t seq, std::optional<int64_t> cache) {
+    return tuning.ModelOf(ModelPurpose::kGenerate, seq, cache);
+  };
+  auto training = Train(
+      {.model = tuning.ModelOf(ModelPurpose::kTrain, kSeq),
+       .batch = 1,
+       .training = {.optimizer = AdamW{.decay = 0}, .groups = tuning.groups()},
+       .programs = {{.name = "12", .model = reading(kSeq, {})},
+                    {.name = "6", .model = reading(kShort, {})},
+                    {.name = "token", .model = reading(1, kSeq)},
+                    {.name = "tokens", .model = reading(kShort, kSeq)}}},
+      backend);
+  REQUIRE_MESSAGE(training.ok(), training.error().message);
+  training->Initialize(1);
+  const Status loaded = tuning.LoadBase(training->step());
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
+  return *std::move(training);
+}
+
+float StepOnce(Training& training, int64_t number, float rate) {
+  Runner& step = training.step();
+  REQUIRE(step.Write("tokens", Tokens(0, kSeq)).ok());
+  REQUIRE(step.Write("targets", Tokens(1, kSeq)).ok());
+  REQUIRE(step.Write("lr", rate).ok());
+  REQUIRE(step.Write("step", number).ok());
+  REQUIRE(step.Step() == StepCode::kOk);
+  std::vector<float> loss(1);
+  REQUIRE(step.Read("loss", &loss).ok());
+  return loss[0];
+}
+
+// Behind each token of a text.
+std::vector<float> Logits(Training& training, int64_t count) {
+  Runner& runner = *training.Find(StrCat(count));
+  REQUIRE(runner.Write("tokens", Tokens(0, count)).ok());
+  REQUIRE(runner.Step() == StepCode::kOk);
+  std::vector<float> logits(static_cast<size_t>(count * kVocabulary));
+  REQUIRE(runner.Read("logits", &logits).ok());
+  return logits;
+}
+
+// Behind the last of a text that is read in parts.
+std::vector<float> CachedLogits(Training& training, const char* program,
+                                int64_t part) {
+  Runner& runner = *training.Find(program);
+  std::vector<float> logits(static_cast<size_t>(kVocabulary));
+  REQUIRE(runner.ClearCaches().ok());
+  for (int64_t first = 0; first < kSeq; first += part) {
+    REQUIRE(runner.Write("tokens", Tokens(first, part)).ok());
+    REQUIRE(runner
+                .Write("position",
+                       std::vector<int32_t>{static_cast<int32_t>(first)})
+                .ok());
+    REQUIRE(runner.Step() == StepCode::kOk);
+  }
+  REQUIRE(runner.Read("logits", &logits).ok());
+  return logits;
+}
+
+// The largest difference beside the largest golden.
+double Distance(std::span<const float> ours, std::span<const double> golden) {
+  REQUIRE(ours.size() == golden.size());
+  double largest = 0, difference = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    REQUIRE(std::isfinite(ours[i]));  // std::max passes NaN over
+    largest = std::max(largest, std::abs(golden[i]));
+    difference = std::max(difference, std::abs(ours[i] - golden[i]));
+  }
+  return difference / largest;
+}
+
+struct Goldens {
+  std::map<std::pair<int64_t, int64_t>, std::vector<double>> logits;
+  std::vector<double> losses;
+};
+
+Goldens Read(const std::string& name) {
+  Goldens goldens;
+  std::ifstream in(StrCat(kGoldens, name, ".csv"));
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream fields(line);
+    std::string what, field;
+    std::getline(fields, what, ',');
+    std::vector<double> numbers;
+    while (std::getline(fields, field, ',')) {
+      numbers.push_back(std::stod(field));
+    }
+    if (what == "losses") {
+      goldens.losses = numbers;
+      continue;
+    }
+    REQUIRE(numbers.size() == 2 + kVocabulary);
+    const std::pair at(static_cast<int64_t>(numbers[0]),
+                       static_cast<int64_t>(numbers[1]));
+    goldens.logits[at].assign(numbers.begin() + 2, numbers.end());
+  }
+  REQUIRE(goldens.logits.size() == 4);
+  REQUIRE(goldens.losses.size() == 4);
+  return goldens;
+}
+
+TEST_CASE("logits and losses of every family are those of transformers") {
+  for (const std::string& name : Files()) {
+    INFO(name);
+    const Goldens goldens = Read(name);
+    const auto cpu = MakeCpuBackend({.threads = 2});
+    const FineTuning tuning = Open(kGoldens + name, std::nullopt);
+    Training training = Start(tuning, *cpu);
+    double worst = 0;
+    for (const auto& [at, golden] : goldens.logits) {
+      const auto& [count, position] = at;
+      INFO(count << " tokens, position " << position);
+      const std::vector<float> logits = Logits(training, count);
+      const double distance = Distance(
+          std::span(logits).subspan(static_cast<size_t>(position * kVocabulary),
+                                    static_cast<size_t>(kVocabulary)),
+          golden);
+      CHECK(distance <= 1e-5);
+      worst = std::max(worst, distance);
+    }
+    const std::vector<double>& last = goldens.logits.at({kSeq, kSeq - 1});
+    CHECK(Distance(CachedLogits(training, "token", 1), last) <= 1e-5);
+    CHECK(Distance(CachedLogits(training, "tokens", kShort), last) <= 1e-5);
+    double loss_difference = 0;
+    for (size_t i = 0; i < goldens.losses.size(); ++i) {
+      const float loss = StepOnce(training, static_cast<int64_t>(i) + 1, 0.01f);
+      INFO("step " << i);
+      const double difference = std::abs(loss - goldens.losses[i]);
+      CHECK(difference <= 1e-4);
+      loss_difference = std::max(loss_difference, difference);
+    }
+    MESSAGE(name << ": logits to " << worst << ", losses to "
+                 << loss_difference);
+  }
+}
+
+TEST_CASE("a family's adapted model is the same as GGUF and as safetensors") {
+  for (const std::string& name : Files()) {
+    INFO(name);
+    const FineTuning tuning =
+        Open(kGoldens + name, LoraRules{.rank = 2, .alpha = 3, .targets = {}});
+    const auto cpu = MakeCpuBackend({.threads = 1});
+    Training training = Start(tuning, *cpu);
+    std::vector<float> losses;
+    for (int64_t i = 1; i <= 3; ++i) {
+      losses.push_back(StepOnce(training, i, 0.02f));
+    }
+    CHECK(losses.back() < losses.front());
+
+    const std::string folder = testing::NewFolder("whole");
+    fs::create_directories(folder);
+    const std::string bare = name.substr(0, name.find('.'));
+    fs::copy_file(StrCat(kGoldens, bare, "/config.json"),
+                  folder + "/config.json");
+    const auto safetensors = OutputFile::Claim(folder + "/model.safetensors");
+    REQUIRE(safetensors.ok());
+    REQUIRE(SaveMerged(tuning, training.step(), *safetensors).ok());
+    const FineTuning whole = Open(folder, std::nullopt);
+
+    std::vector<std::string> paths = {folder};
+    for (const Family& family : kFamilies) {
+      if (family.name != bare || !family.has_gguf) continue;
+      const auto plan =
+          GgufExport::Plan(tuning, ParseGgufMix("f32").value(), {});
+      REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+      paths.push_back(folder + "/merged.gguf");
+      const auto file = OutputFile::Claim(paths.back());
+      REQUIRE(file.ok());
+      REQUIRE(plan->Write(tuning, training.step(), *file).ok());
+    }
+    const std::vector<float> adapted = Logits(training, kSeq);
+    const std::vector<double> expected(adapted.begin(), adapted.end());
+    for (const std::string& path : paths) {
+      INFO(path);
+      const FineTuning merged = Open(path, std::nullopt);
+      REQUIRE(merged.base().params().size() == whole.base().params().size());
+      for (const PretrainedParam& param : whole.base().params()) {
+        INFO(param.name);
+        const auto same = std::ranges::find(merged.base().params(), param.name,
+                                            &PretrainedParam::name);
+        REQUIRE(same != merged.base().params().end());
+        std::vector<float> numbers(
+            static_cast<size_t>(param.shape.num_elements()));
+        std::vector<float> others(numbers.size());
+        REQUIRE(whole.base().ReadFloats(param, 0, numbers).ok());
+        REQUIRE(merged.base().ReadFloats(*same, 0, others).ok());
+        CHECK(Distance(others, std::vector<double>(numbers.begin(),
+                                                   numbers.end())) <= 1e-6);
+      }
+      Training again = Start(merged, *cpu);
+      CHECK(Distance(Logits(again, kSeq), expected) <= 1e-5);
+    }
+  }
+}
+
+// The error for a golden folder whose config.json has `from` replaced by `to`, without the
+// path that it opens with; as GGUF, if asked to, that of the export.
+std::string Refusal(const std::string& name, std::string_view from,
+                    std::string_view to, bool as_gguf) {
+  const std::string folder = testing::NewFolder("changed");
+  fs::create_directories(folder);
+  fs::copy_file(StrCat(kGoldens, name, "/model.safetensors"),
+                folder + "/model.safetensors");
+  std::string config = testing::ReadAll(StrCat(kGoldens, name, "/config.json"));
+  const size_t at = config.find(from);
+  REQUIRE_MESSAGE(at != std::string::npos, "no ", std::string(from));
+  config.replace(at, from.size(), to);
+  std::ofstream(folder + "/config.json") << config;
+  const auto tuning = FineTuning::Open(folder);
+  std::string message;
+  if (as_gguf) {
+    REQUIRE_MESSAGE(tuning.ok(), tuning.error().message);
+    const auto plan =
+        GgufExport::Plan(*tuning, ParseGgufMix("f32").value(), {});
+    REQUIRE_FALSE(plan.ok());
+    message = plan.error().message;
+  } else {
+    REQUIRE_FALSE(tuning.ok());
+    message = tuning.error().message;
+  }
+  return message.substr(message.find(folder) + folder.size() + 2);
+}
+
+TEST_CASE(
+    "settings that ours or GGUF's files cannot have are refused by name") {
+  struct Row {
+    std::string name;
+    std::string_view from, to, message;
+    bool as_gguf = false;
+  };
+  const Row rows[] = {
+      {"phi3", "\"partial_rotary_factor\": 0.5",
+       "\"partial_rotary_factor\": 1.5",
+       "has a \"partial_rotary_factor\" of 1.5; expected a part of 1"},
+      {"phi3", "\"partial_rotary_factor\": 0.5",
+       "\"partial_rotary_factor\": 0.75",
+       "has 2 numbers of \"rope_parameters.short_factor\"; expected 3, one a "
+       "pair"},
+      {"phi3", "\"rope_type\": \"longrope\"", "\"rope_type\": \"ntk\"",
+       "has a scaling of rope of type \"ntk\"; linear, llama3, longrope and "
+       "yarn are known here"},
+      {"phi3", "\"original_max_position_embeddings\": 8",
+       "\"original_max_position_embeddings\": 1",
+       "has a \"original_max_position_embeddings\" of 1; expected 2 or more"},
+      {"phi3", "\"silu\"", "\"gelu\"",
+       "has a \"hidden_act\" of \"gelu\", which GGUF files of the architecture "
+       "\"phi3\" cannot say; write safetensors",
+       true},
+  };
+  for (const Row& row : rows) {
+    INFO(row.name << " " << std::string(row.to));
+    CHECK(Refusal(row.name, row.from, row.to, row.as_gguf) == row.message);
+  }
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,122 @@
+// Models of the families of decoders at the sizes of their published config.json, planned
+// without weights: adapters beside a base in blocks of four bits.
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autodiff/train_options.h"
+#include "ir/graph.h"
+#include "nn/llama.h"
+#include "nn/llama_families.h"
+#include "nn/lora.h"
+#include "nn/pretrained.h"
+#include "planner/fit/memory_optimizations.h"
+#include "train/device.h"
+#include "train/fine_tuning.h"
+#include "train/training.h"
+
+namespace stowage {
+namespace {
+
+constexpr int64_t kSeq = 512;
+
+struct Published {
+  std::string_view family, name;
+  int64_t layers, heads, kv_heads, head_size, width, hidden, vocabulary;
+  bool tied_head;
+  int64_t params;  // that transformers' model of the config has
+};
+
+// Sizes are those of config.json at huggingface.co: microsoft/Phi-3-mini-4k-instruct,
+// microsoft/phi-4, microsoft/Phi-4-mini-instruct, mistralai/Mistral-Nemo-Base-2407.
+const Published kPublished[] = {
+    {"phi3", "Phi-3-mini-4k", 32, 32, 32, 96, 3072, 8192, 32064, false,
+     3'821'079'552},
+    {"phi3", "Phi-4", 40, 40, 10, 128, 5120, 17920, 100352, false,
+     14'659'507'200},
+    {"phi3", "Phi-4-mini", 32, 24, 8, 128, 3072, 8192, 200064, true,
+     3'836'021'760},
+    {"mistral", "Mistral-Nemo-12B", 40, 32, 8, 128, 5120, 14336, 131072, false,
+     12'247'782'400},
+};
+
+LlamaConfig ConfigOf(const Published& published) {
+  const LlamaFamily* const family = FindLlamaFamily(published.family);
+  REQUIRE(family != nullptr);
+  LlamaConfig config = family->traits;
+  config.name = published.name;
+  config.layers = published.layers;
+  config.heads = published.heads;
+  config.kv_heads = published.kv_heads;
+  config.head_size = published.head_size;
+  config.width = published.width;
+  config.hidden = published.hidden;
+  config.vocabulary = published.vocabulary;
+  config.max_seq = 4096;
+  config.tied_head = published.tied_head;
+  return config;
+}
+
+Result<Graph> Adapted(const LlamaConfig& config, int64_t batch) {
+  STOWAGE_ASSIGN_OR_RETURN(
+      Graph graph,
+      BuildLlama(config, ModelPurpose::kTrain,
+                 {.batch = batch, .seq = kSeq, .dtype = DType::kBF16}));
+  const bool is_plain = config.mlp == MlpLayers::kPlain;
+  const std::vector<std::string> targets =
+      is_plain ? std::vector<std::string>{"*.layers.*"}
+               : std::vector<std::string>{"*_proj.weight"};
+  STOWAGE_ASSIGN_OR_RETURN(graph,
+                           WithLora(graph, {.rank = 16, .targets = targets}));
+  WeightTypes types;
+  for (const std::string& name : ReadableInBlocks(graph)) {
+    if (IsLoraParam(name)) continue;
+    const int64_t row = graph.value(*graph.Find(name)).type.shape.back();
+    types[name] = row % 256 == 0 ? WeightType::kQ4_K : WeightType::kQ5_0;
+  }
+  return WithQuantizedParams(graph, types);
+}
+
+TEST_CASE("models of every family plan at their real sizes") {
+  const auto needs = NeedsOfDevice("cpu", DType::kBF16, 2);
+  REQUIRE(needs.ok());
+  for (const Published& published : kPublished) {
+    INFO(std::string(published.name));
+    const LlamaConfig config = ConfigOf(published);
+    CHECK(LlamaParameterCount(config) == published.params);
+    MemoryOptimizations optimizations = NoOptimizations();
+    optimizations.recompute = Recompute::kAuto;
+    const auto start = std::chrono::steady_clock::now();
+    auto planner = TrainingPlanner::Make(
+        {.model = [&](int64_t batch) { return Adapted(config, batch); },
+         .batch = 1,
+         .training = {.groups = LoraGroups()},
+         .optimizations = optimizations},
+        *needs);
+    REQUIRE_MESSAGE(planner.ok(), planner.error().message);
+    const auto given = planner->step().fitter().AsGiven();
+    REQUIRE_MESSAGE(given.ok(), given.error().message);
+    const auto smallest = planner->step().SmallestBudget();
+    REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
+    const std::chrono::duration<double> seconds =
+        std::chrono::steady_clock::now() - start;
+    // Blocks of 256 take 4.5 bits a number, norms 16.
+    const Bytes base = given->plan.regions.weights;
+    CHECK(base >= published.params * 9 / 16);
+    CHECK(base <= published.params * 11 / 16);
+    CHECK(*smallest < given->plan.arena_bytes());
+    CHECK(*smallest > base);
+    MESSAGE(std::string(published.name)
+            << ": base " << base << ", arena " << given->plan.arena_bytes()
+            << ", smallest " << *smallest << ", planned in " << seconds.count()
+            << " s");
+  }
+}
+
+}  // namespace
+}  // namespace stowage
