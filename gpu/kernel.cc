@@ -70,11 +70,22 @@ Status Supports(const Graph& graph, const Node& node) {
     return fail(StrCat(" is not computed in this element type: ", types,
                        "; cast to f32, bf16 or f16 first"));
   }
+  const std::string lack = kernel.lacks == nullptr ? "" : kernel.lacks(args);
+  if (!lack.empty()) {
+    return fail(StrCat(" has ", lack,
+                       ", for which there is no kernel; use the "
+                       "cpu"));
+  }
   const std::string excess =
       kernel.excess == nullptr ? "" : kernel.excess(args);
   if (excess.empty()) return {};
   return fail(
       StrCat(" is too large: ", excess, "; make it smaller, or use the cpu"));
+}
+
+std::string LacksSoftcap(const OpArgs& args) {
+  const double cap = args.attrs.FloatOr("softcap", 0);
+  return cap == 0 ? "" : StrCat("a softcap of ", cap);
 }
 
 }  // namespace stowage::gpu

@@ -49,6 +49,11 @@ struct GpuKernel {
   using ExcessFn = std::string (*)(const OpArgs&);
   ExcessFn excess = nullptr;
 
+  /// What of the attributes `enqueue` does not do: "a softcap of 50". Empty: nothing.
+  /// Null: it does all.
+  using LacksFn = std::string (*)(const OpArgs&);
+  LacksFn lacks = nullptr;
+
   /// Enqueues consecutive launches of this op in few grids; the results are
   /// those of one at a time. Null: one at a time.
   using EnqueueManyFn = void (*)(std::span<const Launch>, Queue&);
@@ -69,6 +74,9 @@ Status DefineKernel(OpKind op, const GpuKernel& kernel);
 /// Whether there is a kernel for `node`. Error kUnsupported names the op, the
 /// node, and the element types or the size that there is none for.
 Status Supports(const Graph& graph, const Node& node);
+
+/// GpuKernel::lacks of kernels that take scores or logits as they are.
+std::string LacksSoftcap(const OpArgs& args);
 
 /// Whether `op` may be part of a fused_elementwise: what steps of training consist of,
 /// and whose code is short.

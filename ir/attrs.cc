@@ -46,6 +46,9 @@ int64_t Attrs::Int(std::string_view name) const {
 double Attrs::Float(std::string_view name) const {
   return Get<double>(*this, name);
 }
+double Attrs::FloatOr(std::string_view name, double otherwise) const {
+  return Find(name) == nullptr ? otherwise : Float(name);
+}
 DType Attrs::Type(std::string_view name) const {
   return Get<DType>(*this, name);
 }

@@ -46,6 +46,8 @@ class Attrs {
   void Set(std::string_view name, AttrValue value);
   /// The value under `name`, or null. Linear in the (short) list.
   const AttrValue* Find(std::string_view name) const;
+  /// The real value under `name`, or `otherwise` where there is none.
+  double FloatOr(std::string_view name, double otherwise) const;
 
   // Typed access. A missing name or another type is a bug in the op and aborts;
   // the graph parser checks attributes before an op sees them.

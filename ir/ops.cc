@@ -579,9 +579,11 @@ std::vector<Value> AttentionOperands(std::vector<Value> inputs,
 }
 
 Attrs AttentionAttrs(Value q, const AttentionOptions& options) {
-  return {{"scale", AttentionScale(q, options.scale)},
-          {"causal", int64_t{options.causal}},
-          {"window", options.window}};
+  Attrs attrs{{"scale", AttentionScale(q, options.scale)},
+              {"causal", int64_t{options.causal}},
+              {"window", options.window}};
+  if (options.softcap != 0) attrs.Set("softcap", options.softcap);
+  return attrs;
 }
 }  // namespace
 

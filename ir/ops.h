@@ -275,6 +275,8 @@ struct LinearCrossEntropyOptions {
   /// The type of w's bytes, if it is a frozen matrix of blocks (quantized_matmul);
   /// absent: w is of x's element type.
   std::optional<WeightType> blocks = {};
+  /// If above 0, logits l become softcap tanh(l / softcap). The GPU has no kernel for it.
+  double softcap = 0;
 };
 /// CrossEntropy of the logits x w^T; x (..., C), w (V, C), labels (...). Logits
 /// exist for `chunk` >= 1 rows at a time, in scratch: never all of them.
@@ -283,8 +285,9 @@ Value LinearCrossEntropy(Value x, Value w, Value labels, int64_t chunk,
                          STOWAGE_LOC);
 /// The losses of the rows instead of their mean, (...), f64 for f64, else f32: minus the
 /// log-probability of each label. Differentiable, with two products more than the mean.
+/// Precondition: no weights.
 Value LinearCrossEntropyRows(Value x, Value w, Value labels, int64_t chunk,
-                             const std::optional<WeightType>& blocks = {},
+                             const LinearCrossEntropyOptions& options = {},
                              STOWAGE_LOC);
 struct LinearCrossEntropyGrads {
   Value loss, dx, dw;  // dw inert where it is not wanted
@@ -361,6 +364,9 @@ struct AttentionOptions {
   /// query from a key, as a mask does, save that a NaN of the key gets through; a
   /// query that is kept from all gives zeros, and a gradient of zeros.
   Value bias = {};
+  /// If above 0, scores s = scale q k^T become softcap tanh(s / softcap), before the bias
+  /// and the mask. The GPU has no kernel for it.
+  double softcap = 0;
 };
 /// q (B, T, H, D), k and v (B, S, G, D) with G dividing H -> (B, T, H, D): head h
 /// reads group h / (H / G) of k and v. softmax(scale q k^T + bias + mask) v, computed

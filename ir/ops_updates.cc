@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/check.h"
 #include "ir/attrs.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
@@ -220,21 +221,31 @@ Value QuantizedGather(Value table, Value indices, WeightType blocks,
                {{"blocks", BlocksAttr(blocks)}}, loc);
 }
 
+namespace {
+
+Attrs LinearLossAttrs(int64_t chunk, const LinearCrossEntropyOptions& options) {
+  Attrs attrs{{"chunk", chunk}, {"blocks", BlocksAttr(options.blocks)}};
+  if (options.softcap != 0) attrs.Set("softcap", options.softcap);
+  return attrs;
+}
+
+}  // namespace
+
 Value LinearCrossEntropy(Value x, Value w, Value labels, int64_t chunk,
                          const LinearCrossEntropyOptions& options,
                          SourceLoc loc) {
   std::vector<Value> operands = {x, w, labels};
   if (options.weights.builder() != nullptr) operands.push_back(options.weights);
   return ApplyAll(OpKind::kLinearCrossEntropy, operands,
-                  {{"chunk", chunk}, {"blocks", BlocksAttr(options.blocks)}},
-                  loc)[0];
+                  LinearLossAttrs(chunk, options), loc)[0];
 }
 
 Value LinearCrossEntropyRows(Value x, Value w, Value labels, int64_t chunk,
-                             const std::optional<WeightType>& blocks,
+                             const LinearCrossEntropyOptions& options,
                              SourceLoc loc) {
+  STOWAGE_CHECK(options.weights.builder() == nullptr);
   return ApplyAll(OpKind::kLinearCrossEntropy, std::vector{x, w, labels},
-                  {{"chunk", chunk}, {"blocks", BlocksAttr(blocks)}}, loc)[1];
+                  LinearLossAttrs(chunk, options), loc)[1];
 }
 
 LinearCrossEntropyGrads LinearCrossEntropyGrad(
@@ -242,12 +253,10 @@ LinearCrossEntropyGrads LinearCrossEntropyGrad(
     const LinearCrossEntropyOptions& options, bool wants_dw, SourceLoc loc) {
   std::vector<Value> operands = {x, w, labels, dloss};
   if (options.weights.builder() != nullptr) operands.push_back(options.weights);
+  Attrs attrs = LinearLossAttrs(chunk, options);
+  attrs.Set("weight_grad", int64_t{wants_dw});
   std::vector<Value> results =
-      ApplyAll(OpKind::kLinearCrossEntropyGrad, operands,
-               {{"chunk", chunk},
-                {"blocks", BlocksAttr(options.blocks)},
-                {"weight_grad", int64_t{wants_dw}}},
-               loc);
+      ApplyAll(OpKind::kLinearCrossEntropyGrad, operands, attrs, loc);
   results.resize(3);
   return {results[0], results[1], results[2]};
 }

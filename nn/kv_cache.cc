@@ -62,7 +62,9 @@ Value KvCache::Attend(Value q, Value k, Value v, std::string_view name,
   }
   const Value keys = Keep(k, StrCat(name, ".keys"), loc);
   const Value values = Keep(v, StrCat(name, ".values"), loc);
-  AttentionOptions cached{.scale = options.scale, .key_lengths = lengths_};
+  AttentionOptions cached{.scale = options.scale,
+                          .key_lengths = lengths_,
+                          .softcap = options.softcap};
   // A single token that looks at all before it needs no mask beside its length.
   const int64_t window = options.window >= positions_ ? 0 : options.window;
   if (count_ > 1 || window > 0) cached.bias = Mask(q.dtype(), window, loc);

@@ -35,8 +35,8 @@ class KvCache {
   Value token_positions() const { return token_positions_; }
 
   /// Causal attention of q (B, count, H, D) to k and v (B, count, G, D) and to all
-  /// that was read before, with the scale and the window of `options`; the rest of them
-  /// is not read. Keys and values are kept in the caches "<name>.keys" and
+  /// that was read before, with the scale, the window and the softcap of `options`; the
+  /// rest of them is not read. Keys and values are kept in the caches "<name>.keys" and
   /// "<name>.values" (B, positions, G, D), of k's and v's types. Errors: k or v that are
   /// not (B, count, G, D); those of Attention.
   Value Attend(Value q, Value k, Value v, std::string_view name,

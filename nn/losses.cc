@@ -395,6 +395,9 @@ Result<Graph> WithLabelSmoothing(const Graph& graph, double smoothing) {
   if (is_linear && made.attrs.Int("blocks") != kNoBlocks) {
     return unsupported("the loss reads a matrix in blocks");
   }
+  if (made.attrs.Find("softcap") != nullptr) {
+    return unsupported("the loss caps its logits");
+  }
   if (smoothing == 0) return graph;
   GraphBuilder g(graph.name());
   GraphCopy copy(graph, &g);

@@ -48,12 +48,13 @@ Text DeclarePairs(GraphBuilder& g, const ModelOptions& options) {
 
 Result<Graph> FinishPairs(GraphBuilder& g, Value x, Value head,
                           const Text& text, ModelPurpose purpose,
-                          const ModelOptions& options) {
+                          const ModelOptions& options, double logit_cap) {
   const int64_t batch = *options.batch, seq = *options.seq;
   const int64_t rows = 2 * batch * seq;
   int64_t chunk = head.ok() ? LogitRows(head.dim(0), rows, options) : 0;
   if (chunk == 0) chunk = rows;
-  const Value nll = LinearCrossEntropyRows(x, head, text.targets, chunk);
+  const Value nll = LinearCrossEntropyRows(x, head, text.targets, chunk,
+                                           {.softcap = logit_cap});
   const Value log_probs =
       g.Name("log_probs",
              Neg(Reshape(ReduceSum(Mul(nll, text.weights), {1}), {batch, 2})));
@@ -144,21 +145,27 @@ Value LastToken(Value x) {
 }
 
 Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
-                         ModelPurpose purpose, const ModelOptions& options) {
+                         ModelPurpose purpose, const ModelOptions& options,
+                         double logit_cap) {
   if (options.preference && purpose != ModelPurpose::kGenerate) {
-    return FinishPairs(g, x, head, text, purpose, options);
+    return FinishPairs(g, x, head, text, purpose, options, logit_cap);
   }
   const int64_t rows = *options.batch * *options.seq;
   int64_t chunk = head.ok() ? LogitRows(head.dim(0), rows, options) : 0;
-  if (chunk == 0 && options.weighted_targets) chunk = rows;
+  if (chunk == 0 && (options.weighted_targets || logit_cap > 0)) chunk = rows;
   if (purpose != ModelPurpose::kGenerate && chunk != 0) {
-    const Value loss = LinearCrossEntropy(x, head, text.targets, chunk,
-                                          {.weights = text.weights});
+    const Value loss =
+        LinearCrossEntropy(x, head, text.targets, chunk,
+                           {.weights = text.weights, .softcap = logit_cap});
     g.Output("loss", g.Name("loss", loss));
     return g.Finish();
   }
   if (options.cache) x = LastToken(x);
-  const Value logits = g.Name("logits", MatMul(x, head, false, true));
+  Value logits = MatMul(x, head, false, true);
+  if (logit_cap > 0) {
+    logits = MulScalar(Tanh(MulScalar(logits, 1 / logit_cap)), logit_cap);
+  }
+  g.Name("logits", logits);
   if (purpose == ModelPurpose::kGenerate) {
     g.Output("logits", logits);
   } else {

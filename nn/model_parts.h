@@ -74,8 +74,12 @@ Value LastToken(Value x);
 /// (ir/logit_chunk.h), unless `options.logit_chunk` says otherwise. The batch decides and
 /// no budget does: other chunks add up gradients in another order, and the last bits of a
 /// loss would depend on it.
+///
+/// If `logit_cap` is above 0, logits l are logit_cap tanh(l / logit_cap), and always made by
+/// chunks in a loss.
 Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
-                         ModelPurpose purpose, const ModelOptions& options);
+                         ModelPurpose purpose, const ModelOptions& options,
+                         double logit_cap = 0);
 
 }  // namespace stowage
 

@@ -12,7 +12,8 @@ constinit const Vjp AttentionVjp = Differentiable([](VjpContext& v) {
   }
   AttentionOptions options = {.scale = v.attrs().Float("scale"),
                               .causal = v.attrs().Int("causal") == 1,
-                              .window = v.attrs().Int("window")};
+                              .window = v.attrs().Int("window"),
+                              .softcap = v.attrs().FloatOr("softcap", 0)};
   const AttentionOptionals at =
       OptionalsBehind(kAttentionOperands, static_cast<size_t>(v.num_inputs()),
                       [&](size_t i) -> const TensorType& {

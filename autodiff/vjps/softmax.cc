@@ -31,7 +31,8 @@ STOWAGE_NON_DIFFERENTIABLE(CrossEntropyGrad,
 namespace {
 
 void ContributeLinear(VjpContext& v, Value dloss, Value weights) {
-  LinearCrossEntropyOptions options{.weights = weights};
+  LinearCrossEntropyOptions options{.weights = weights,
+                                    .softcap = v.attrs().FloatOr("softcap", 0)};
   const int64_t blocks = v.attrs().Int("blocks");
   if (blocks != kNoBlocks) options.blocks = static_cast<WeightType>(blocks);
   const LinearCrossEntropyGrads grads =

@@ -236,6 +236,33 @@ void AddBias(Range seen, T scale, const T* bias, T* row) {
   });
 }
 
+// Scores s of the columns seen become cap tanh(scale s / cap), and `slopes`, if they are
+// wanted, the derivatives of that by scale s.
+template <typename T>
+void CapScores(Range seen, T scale, T cap, T* row, T* slopes) {
+  if (seen.empty()) return;
+  const Vec<T> factor = Vec<T>::All(scale / cap), caps = Vec<T>::All(cap);
+  row += seen.begin;
+  if (slopes != nullptr) slopes += seen.begin;
+  ForEachVec<T>(seen.count(), [&](auto at) {
+    const Vec<T> bent = Tanh(at.Load(row) * factor);
+    at.Store(row, bent * caps);
+    if (slopes != nullptr) {
+      at.Store(slopes, Vec<T>::All(1) - bent * bent);
+    }
+  });
+}
+
+// row *= x in the columns seen.
+template <typename T>
+void MultiplyRow(Range seen, const T* x, T* row) {
+  if (seen.empty()) return;
+  x += seen.begin;
+  row += seen.begin;
+  ForEachVec<T>(seen.count(),
+                [&](auto at) { at.Store(row, at.Load(row) * at.Load(x)); });
+}
+
 // Turns one row of scores into weights exp(scale s - largest) in place, zeros
 // where nothing is seen; `largest` and `total` run on over the tiles. Returns by
 // how much what was summed before must be scaled.
@@ -333,6 +360,36 @@ class AllReads : public Reads {
   const int32_t* all_segments_ = nullptr;
 };
 
+// Of one query, from one key on; null where there is no bias.
+template <typename T>
+const T* BiasAt(const Rows<const T>& bias, int64_t query, int64_t key) {
+  return bias.data == nullptr ? nullptr : bias.At(query, key).data;
+}
+
+// What is done to products of queries and keys before the softmax.
+template <typename T>
+struct Scaling {
+  explicit Scaling(const Launch& launch)
+      : scale(static_cast<T>(launch.attrs->Float("scale"))),
+        cap(static_cast<T>(launch.attrs->FloatOr("softcap", 0))) {}
+
+  // The cap and the bias of one row of scores, of which the latter may be null. Returns
+  // the factor that is left to do. `slopes` is null or, under a cap, gets its
+  // derivatives.
+  T Apply(Range seen, const T* bias, T* row, T* slopes) const {
+    T left = scale;
+    if (cap > 0) {
+      CapScores(seen, left, cap, row, slopes);
+      left = 1;
+    }
+    if (bias == nullptr) return left;
+    AddBias(seen, left, bias, row);
+    return 1;
+  }
+
+  T scale, cap;
+};
+
 template <typename T>
 void RunForward(const Launch& launch, ThreadPool& pool) {
   const TensorView& q = launch.inputs[0];
@@ -345,7 +402,7 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
   const int64_t heads = q.shape()[2];
   const int64_t depth = q.shape()[3];
   const int64_t heads_per_key = heads / k.shape()[2];
-  const T scale = static_cast<T>(launch.attrs->Float("scale"));
+  const Scaling<T> scaling(launch);
   const int64_t tiles = CeilDiv(length, kTile);
 
   pool.ParallelFor(q.shape()[0] * heads * tiles, [&](int64_t task, int thread) {
@@ -383,13 +440,11 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
       Scores<T>(tile, depth, queries, keys_t, weights);
       for (int64_t row = 0; row < tile.queries; ++row) {
         const Range seen = tile.Columns(row, 1);
-        if (bias.data != nullptr) {
-          AddBias(seen, scale, bias.At(tile.query + row, tile.key).data,
-                  weights + row * kTile);
-        }
-        const T correction =
-            OnlineSoftmax(seen, bias.data == nullptr ? scale : T(1),
-                          weights + row * kTile, &largest[row], &total[row]);
+        const T scale =
+            scaling.Apply(seen, BiasAt(bias, tile.query + row, tile.key),
+                          weights + row * kTile, /*slopes=*/nullptr);
+        const T correction = OnlineSoftmax(seen, scale, weights + row * kTile,
+                                           &largest[row], &total[row]);
         if (tile.key > first_key && correction != 1) {
           ScaleRow(depth, correction, result.At(tile.query + row, 0).data);
         }
@@ -460,25 +515,28 @@ GradHead<T> GradHeadOf(const Launch& launch, const TensorView* bias,
               launch.inputs[4].as<const T>() + (batch * q[2] + head) * q[1]};
 }
 
-// Of one tile: the probabilities, and the gradient of the scores times d_scale.
+// Of one tile: the probabilities, and the gradient of the products of queries and keys or,
+// if `of_bias`, that of the bias.
 template <typename T>
 void TileGradient(const Tile& tile, int64_t depth, const GradHead<T>& head,
-                  const T* keys_t, const T* values_t, T scale, T d_scale,
-                  T* weights, T* d_weights) {
+                  const T* keys_t, const T* values_t, const Scaling<T>& scaling,
+                  bool of_bias, T* weights, T* d_weights) {
+  T slopes[kTile];
+  const bool is_bent = scaling.cap > 0 && !of_bias;
   Scores<T>(tile, depth, head.queries, keys_t, weights);
   Scores<T>(tile, depth, head.d_result, values_t, d_weights);
   for (int64_t row = 0; row < tile.queries; ++row) {
     const int64_t at = tile.query + row;
     const Range seen = tile.Columns(row, 1);
     T* scores = weights + row * kTile;
-    if (head.bias.data != nullptr) {
-      AddBias(seen, scale, head.bias.At(at, tile.key).data, scores);
-    }
+    const T scale = scaling.Apply(seen, BiasAt(head.bias, at, tile.key), scores,
+                                  is_bent ? slopes : nullptr);
     const T delta =
         Dot(depth, head.result.At(at, 0).data, head.d_result.At(at, 0).data);
-    ProbabilitiesAndGradient(seen, head.bias.data == nullptr ? scale : T(1),
-                             d_scale, head.log_sum_exp[at], delta, scores,
+    ProbabilitiesAndGradient(seen, scale, of_bias ? T(1) : scaling.scale,
+                             head.log_sum_exp[at], delta, scores,
                              d_weights + row * kTile);
+    if (is_bent) MultiplyRow(seen, slopes, d_weights + row * kTile);
   }
 }
 
@@ -514,7 +572,7 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
   const int64_t depth = q.shape()[3];
   const int64_t key_heads = k.shape()[2];
   const int64_t heads_per_key = heads / key_heads;
-  const T scale = static_cast<T>(launch.attrs->Float("scale"));
+  const Scaling<T> scaling(launch);
 
   pool.ParallelFor(q.shape()[0] * key_heads, [&](int64_t task, int thread) {
     const int64_t batch = task / key_heads;
@@ -571,8 +629,8 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
         for (tile.query = readers.begin / kTile * kTile;
              tile.query < readers.end; tile.query += kTile) {
           tile.queries = std::min(kTile, length - tile.query);
-          TileGradient(tile, depth, head, keys_t, values_t, scale, scale,
-                       weights, d_weights);
+          TileGradient(tile, depth, head, keys_t, values_t, scaling,
+                       /*of_bias=*/false, weights, d_weights);
           SumOverQueries<T>(tile, depth, weights, head.d_result, dv, !first);
           SumOverQueries<T>(tile, depth, d_weights, head.queries, dk, !first);
           SumOverKeys<T>(tile, depth, d_weights, keys, dq,
@@ -601,7 +659,7 @@ void RunBiasGrad(const Launch& launch, ThreadPool& pool) {
   const AllReads all_reads(launch, kAttentionGradOperands);
   const int64_t depth = q.shape()[3];
   const int64_t heads_per_key = q.shape()[2] / k.shape()[2];
-  const T scale = static_cast<T>(launch.attrs->Float("scale"));
+  const Scaling<T> scaling(launch);
   const Shape& shape = d_bias.shape();
   const bool one_row = shape[2] == 1;  // for all queries
   const int64_t row_tiles = CeilDiv(shape[2], kTile);
@@ -657,8 +715,8 @@ void RunBiasGrad(const Launch& launch, ThreadPool& pool) {
         for (tile.query = these.begin; tile.query < these.end;
              tile.query += kTile) {
           tile.queries = std::min(kTile, all_reads.queries - tile.query);
-          TileGradient(tile, depth, head, keys_t, values_t, scale, T(1),
-                       weights, d_weights);
+          TileGradient(tile, depth, head, keys_t, values_t, scaling,
+                       /*of_bias=*/true, weights, d_weights);
           for (int64_t row = one_row ? 1 : 0; row < tile.queries; ++row) {
             AddRow(tile.keys, d_weights + row * kTile,
                    one_row ? d_weights : to.At(tile.query + row, 0).data);

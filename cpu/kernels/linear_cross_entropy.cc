@@ -14,6 +14,7 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/product.h"
+#include "cpu/kernels/vec.h"
 #include "cpu/kernels/weight_blocks.h"
 #include "ir/attrs.h"
 #include "ir/weight_type.h"
@@ -29,6 +30,7 @@ struct Work {
   int64_t rows, width, vocabulary;
   int64_t chunk;  // rows of one
   int64_t strip;  // elements a thread
+  T softcap;      // of the logits; 0 for none
 
   Work(const Shape& x, const Shape& w, const Attrs& attrs)
       : rows(x.num_elements() / x.back()),
@@ -38,7 +40,8 @@ struct Work {
         strip(attrs.Int("blocks") != kNoBlocks
                   ? QuantizedScratch<T>(
                         static_cast<WeightType>(attrs.Int("blocks")))
-                  : StripElements<T>(std::max({width, vocabulary, chunk}))) {}
+                  : StripElements<T>(std::max({width, vocabulary, chunk}))),
+        softcap(static_cast<T>(attrs.FloatOr("softcap", 0))) {}
 
   int64_t piece() const { return RowsPerChunk(vocabulary); }
   Bytes sums_bytes() const {
@@ -106,6 +109,28 @@ class Weights {
   T* const scratch_;
 };
 
+template <typename T>
+void CapLogits(int64_t n, T cap, T* logits) {
+  const Vec<T> caps = Vec<T>::All(cap), factor = Vec<T>::All(1 / cap);
+  ForEachVec<T>(n, [&](auto at) {
+    at.Store(logits, Tanh(at.Load(logits) * factor) * caps);
+  });
+}
+
+// LogitsGrad in place of capped logits, by what they were before.
+template <typename T>
+void CappedLogitsGrad(int64_t n, T cap, T log_sum_exp, int64_t label, T factor,
+                      T* logits) {
+  const Vec<T> shift = Vec<T>::All(log_sum_exp), one = Vec<T>::All(1);
+  const Vec<T> factors = Vec<T>::All(factor), inverse = Vec<T>::All(1 / cap);
+  const T of_label = logits[label] / cap;
+  ForEachVec<T>(n, [&](auto at) {
+    const Vec<T> capped = at.Load(logits), bent = capped * inverse;
+    at.Store(logits, Exp(capped - shift) * factors * (one - bent * bent));
+  });
+  logits[label] -= factor * (1 - of_label * of_label);
+}
+
 // Makes the logits of every chunk, adds up the loss into output 0, and calls
 // row(logits, number of the row, log-sum-exp, loss) for each row, whose loss is not yet
 // weighted, and then chunk(first row, rows) for each chunk.
@@ -126,6 +151,7 @@ void ForChunks(const Launch& launch, const Work<T>& work, const Label* labels,
       double sum = 0;
       for (int64_t row = begin; row < end; ++row) {
         T* of_row = logits + row * n;
+        if (work.softcap > 0) CapLogits(n, work.softcap, of_row);
         const T log_sum_exp = LogSumExp(n, of_row);
         const double weight =
             row_weights == nullptr ? 1 : double{row_weights[first + row]};
@@ -178,7 +204,12 @@ void RunGrad(const Launch& launch, const Label* labels, ThreadPool& pool) {
       [&](T* logits, int64_t row, T log_sum_exp, T) {
         const T of_row =
             row_weights == nullptr ? factor : factor * row_weights[row];
-        LogitsGrad<T>(n, logits, log_sum_exp, labels[row], of_row, logits);
+        if (work.softcap > 0) {
+          CappedLogitsGrad<T>(n, work.softcap, log_sum_exp, labels[row], of_row,
+                              logits);
+        } else {
+          LogitsGrad<T>(n, logits, log_sum_exp, labels[row], of_row, logits);
+        }
       },
       [&](int64_t first, int64_t count) {
         if (dw != nullptr) {

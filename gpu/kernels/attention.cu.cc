@@ -240,18 +240,21 @@ std::string Excess(const OpArgs& args) {
 
 namespace kernels {
 
-constinit const GpuKernel Attention = {.enqueue = EnqueueAttention,
-                                       .excess = Excess};
+constinit const GpuKernel Attention = {
+    .enqueue = EnqueueAttention, .excess = Excess, .lacks = LacksSoftcap};
 constinit const GpuKernel AttentionGrad = {.enqueue = EnqueueAttentionGrad,
                                            .workspace = GradWorkspace,
-                                           .excess = Excess};
+                                           .excess = Excess,
+                                           .lacks = LacksSoftcap};
 constinit const GpuKernel AttentionQkvGrad = {.enqueue = EnqueueAttentionGrad,
                                               .workspace = GradWorkspace,
-                                              .excess = Excess};
+                                              .excess = Excess,
+                                              .lacks = LacksSoftcap};
 constinit const GpuKernel AttentionBiasGrad = {
     .enqueue = EnqueueAttentionBiasGrad,
     .workspace = GradWorkspace,
-    .excess = Excess};
+    .excess = Excess,
+    .lacks = LacksSoftcap};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

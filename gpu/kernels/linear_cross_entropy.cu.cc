@@ -204,9 +204,12 @@ Bytes Workspace(const OpArgs& args, std::span<const TensorType>) {
 namespace kernels {
 
 constinit const GpuKernel LinearCrossEntropy = {.enqueue = EnqueueLoss,
-                                                .workspace = Workspace<false>};
+                                                .workspace = Workspace<false>,
+                                                .lacks = LacksSoftcap};
 constinit const GpuKernel LinearCrossEntropyGrad = {
-    .enqueue = EnqueueGrad, .workspace = Workspace<true>};
+    .enqueue = EnqueueGrad,
+    .workspace = Workspace<true>,
+    .lacks = LacksSoftcap};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

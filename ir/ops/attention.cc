@@ -64,9 +64,10 @@ Status CheckBias(const OpArgs& args, int i) {
 Status CheckAttentionOperands(const OpArgs& args) {
   const int count = Always(args.op);
   const bool needs_bias = args.op == OpKind::kAttentionBiasGrad;
-  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"scale", AttrKind::kReal},
-                                            {"causal", AttrKind::kFlag},
-                                            {"window", AttrKind::kInt}}));
+  STOWAGE_RETURN_IF_ERROR(
+      CheckAttrsAndSoftcap(args, {{"scale", AttrKind::kReal},
+                                  {"causal", AttrKind::kFlag},
+                                  {"window", AttrKind::kInt}}));
   if (args.count() < count + (needs_bias ? 1 : 0) || args.count() > count + 2) {
     return args.Fail(StrCat(
         "takes ", count, " operands and behind them a bias",

@@ -72,7 +72,9 @@ std::string_view Words(DTypes set) {
 
 }  // namespace
 
-Status CheckAttrs(const OpArgs& args, std::initializer_list<AttrSpec> specs) {
+namespace {
+
+Status CheckAllAttrs(const OpArgs& args, std::span<const AttrSpec> specs) {
   for (const AttrSpec& spec : specs) {
     const std::string name = StrCat("attribute ", Quoted(spec.name));
     const size_t wanted = VariantIndex(spec.kind);
@@ -106,6 +108,19 @@ Status CheckAttrs(const OpArgs& args, std::initializer_list<AttrSpec> specs) {
     }
   }
   return {};
+}
+
+}  // namespace
+
+Status CheckAttrs(const OpArgs& args, std::initializer_list<AttrSpec> specs) {
+  return CheckAllAttrs(args, std::span(specs.begin(), specs.size()));
+}
+
+Status CheckAttrsAndSoftcap(const OpArgs& args, std::vector<AttrSpec> specs) {
+  if (args.attrs.Find("softcap") == nullptr) return CheckAllAttrs(args, specs);
+  specs.push_back({"softcap", AttrKind::kReal});
+  STOWAGE_RETURN_IF_ERROR(CheckAllAttrs(args, specs));
+  return CheckPositive(args, "softcap");
 }
 
 Status CheckReal(const OpArgs& args, std::string_view name, bool holds,

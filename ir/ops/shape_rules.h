@@ -37,6 +37,8 @@ struct AttrSpec {
 
 /// Exactly these attributes, of these kinds, each once.
 Status CheckAttrs(const OpArgs& args, std::initializer_list<AttrSpec> specs);
+/// The same, with a real attribute "softcap" above 0 if there is one.
+Status CheckAttrsAndSoftcap(const OpArgs& args, std::vector<AttrSpec> specs);
 
 /// That `holds`, which is said of the real attribute `name`; `expected` says it
 /// in words.

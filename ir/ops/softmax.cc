@@ -149,7 +149,7 @@ Status CheckClassCount(const OpArgs& args, int least) {
 }
 
 TypesResult InferLinearCrossEntropy(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckAttrs(
+  STOWAGE_RETURN_IF_ERROR(CheckAttrsAndSoftcap(
       args, {{"chunk", AttrKind::kInt}, {"blocks", AttrKind::kInt}}));
   STOWAGE_RETURN_IF_ERROR(CheckClassCount(args, 3));
   STOWAGE_RETURN_IF_ERROR(CheckLinearLoss(args, 3));
@@ -158,9 +158,10 @@ TypesResult InferLinearCrossEntropy(const OpArgs& args) {
 }
 
 TypesResult InferLinearCrossEntropyGrad(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"chunk", AttrKind::kInt},
-                                            {"blocks", AttrKind::kInt},
-                                            {"weight_grad", AttrKind::kFlag}}));
+  STOWAGE_RETURN_IF_ERROR(
+      CheckAttrsAndSoftcap(args, {{"chunk", AttrKind::kInt},
+                                  {"blocks", AttrKind::kInt},
+                                  {"weight_grad", AttrKind::kFlag}}));
   STOWAGE_RETURN_IF_ERROR(CheckClassCount(args, 4));
   STOWAGE_RETURN_IF_ERROR(CheckLinearLoss(args, 4));
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "dloss", LossType(args),

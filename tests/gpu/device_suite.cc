@@ -134,7 +134,7 @@ class Suite {
 
   // The op table, in rows of so many cases.
   void AddOps(DType dtype) {
-    const size_t cases = OpCases(dtype).size();
+    const size_t cases = GpuOpCases(dtype).size();
     OpCheckOptions check = options_.ops;
     if (options_.op_cases > 0) check.count = options_.op_cases;
     for (; check.first < cases; check.first += check.count) {

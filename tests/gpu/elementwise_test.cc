@@ -268,7 +268,7 @@ TEST_CASE("every axis may be strided, up to the largest rank") {
 
 TEST_CASE("elementwise rows of the op table hold in f16") {
   int rows = 0;
-  for (const OpCase& c : OpCases(DType::kF16)) {
+  for (const OpCase& c : GpuOpCases(DType::kF16)) {
     const bool elementwise =
         (c.op >= OpKind::kNeg && c.op <= OpKind::kDropout) ||
         c.op == OpKind::kCopy || c.op == OpKind::kConcat;

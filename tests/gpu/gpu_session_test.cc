@@ -609,6 +609,16 @@ TEST_CASE("operands that a kernel is not made for are refused by name") {
         "[gpu] scatter_add of \"y\" is too large: \"table\" has 2147483648 "
         "rows; expected at most 2147483647; make it smaller, or use the cpu");
 
+  GraphBuilder capped("capped");
+  const Value x3 = capped.Input("x", DType::kF32, {1, 4, 2, 8});
+  capped.Output("o", Attention(x3, x3, x3, {.softcap = 50}));
+  const Status with_cap = GpuSupports(*capped.Finish());
+  REQUIRE_FALSE(with_cap.ok());
+  CHECK(with_cap.error().code == ErrorCode::kUnsupported);
+  CHECK(with_cap.error().message ==
+        "[gpu] attention of \"o\" has a softcap of 50, for which there is no "
+        "kernel; use the cpu");
+
   GraphBuilder doubles("doubles");
   const Value x = doubles.Input("x", DType::kF64, {4});
   doubles.Output("y", Exp(x));

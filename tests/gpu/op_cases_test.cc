@@ -19,7 +19,7 @@ namespace {
 void CheckAllRows(DType real) {
   int rows = 0;
   int runs = 0;
-  for (const OpCase& c : OpCases(real)) {
+  for (const OpCase& c : GpuOpCases(real)) {
     runs += CheckAgainstInterpreter(BuildCase(c), CaseLeaves(c), c.tolerance);
     ++rows;
   }
@@ -44,7 +44,7 @@ TEST_CASE("every op case agrees with the interpreter in f16") {
 TEST_CASE("every op case agrees with the CPU's kernels in f32") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   int rows = 0;
-  for (const OpCase& c : OpCases(DType::kF32)) {
+  for (const OpCase& c : GpuOpCases(DType::kF32)) {
     if (c.op == OpKind::kAdamWSplitUpdate) continue;  // not on the CPU
     CAPTURE(c.name);
     const Graph graph = BuildCase(c);
@@ -66,7 +66,7 @@ TEST_CASE("every op case agrees with the CPU's kernels in f32") {
 
 TEST_CASE("some results of the op cases lie over their operands") {
   int overwritten = 0;
-  for (const OpCase& c : OpCases(DType::kF32)) {
+  for (const OpCase& c : GpuOpCases(DType::kF32)) {
     overwritten +=
         RunInEmulator(BuildCase(c), CaseLeaves(c), {.overwrite = true})
             .overwritten;

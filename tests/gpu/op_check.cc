@@ -143,7 +143,7 @@ void CheckOps(DType real, const OpCheckOptions& options, Backend& backend,
   int rows = 0, skipped = 0;
   double worst = 0, worst_share = 0;  // the error, and of its tolerance
   std::string worst_name = "none";
-  const std::vector<OpCase> cases = OpCases(real);
+  const std::vector<OpCase> cases = GpuOpCases(real);
   const size_t first = std::min(options.first, cases.size());
   const size_t end = first + std::min(options.count, cases.size() - first);
   for (size_t i = first; i < end; ++i) {

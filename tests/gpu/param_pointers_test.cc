@@ -389,7 +389,7 @@ TEST_CASE("a kernel is given elements of its own operands alone") {
 TEST_CASE("so is every kernel of the op table") {
   Count all;
   for (const DType real : {DType::kF32, DType::kBF16, DType::kF16}) {
-    for (const OpCase& c : OpCases(real)) {
+    for (const OpCase& c : GpuOpCases(real)) {
       CAPTURE(c.name);
       const Count count = CheckOwnElements(BuildCase(c));
       all.kernels += count.kernels;

@@ -569,6 +569,11 @@ TEST_CASE("layers") {
        "[attention] window is -1; expected at least 1, or 0 for none"},
       {[](GraphBuilder& g) {
          const Value q = F32(g, "q", {2, 5, 4, 8});
+         Attention(q, q, q, {.softcap = -1});
+       },
+       "[attention] softcap is -1; expected a finite number above 0"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
          Attention(q, q, q, {.key_lengths = I32(g, "n", {5})});
        },
        "[attention] key_lengths \"n\" is i32(5); expected i32(2), a length for "

@@ -50,7 +50,17 @@ class Head {
     double sum = 0;
     for (int64_t d = 0; d < q_.shape[3]; ++d) sum += q_[Q(t, d)] * k_[KV(s, d)];
     sum *= c_.Float("scale");
+    const double cap = c_.node.attrs.FloatOr("softcap", 0);
+    if (cap > 0) sum = cap * std::tanh(sum / cap);
     return bias_ == nullptr ? sum : sum + (*bias_)[B(bias_->shape, t, s)];
+  }
+  // The derivative of a score by its product, times the scale.
+  double Slope(int64_t t, int64_t s) const {
+    const double cap = c_.node.attrs.FloatOr("softcap", 0);
+    if (cap == 0) return c_.Float("scale");
+    const double bias = bias_ == nullptr ? 0 : (*bias_)[B(bias_->shape, t, s)];
+    const double bent = (Score(t, s) - bias) / cap;
+    return c_.Float("scale") * (1 - bent * bent);
   }
   int64_t B(const Shape& shape, int64_t t, int64_t s) const {
     return Position(shape,
@@ -143,7 +153,7 @@ void AttentionGrad(Call& c) {
         dp += d_o[head.Q(t, d)] * v[head.KV(s, d)];
         c.out[2][head.KV(s, d)] += p * d_o[head.Q(t, d)];
       }
-      const double ds = p * (dp - delta) * c.Float("scale");
+      const double ds = p * (dp - delta) * head.Slope(t, s);
       for (int64_t d = 0; d < q.shape[3]; ++d) {
         c.out[0][head.Q(t, d)] += ds * k[head.KV(s, d)];
         c.out[1][head.KV(s, d)] += ds * q[head.Q(t, d)];

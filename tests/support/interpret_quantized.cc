@@ -33,6 +33,7 @@ Array NumbersOfBlocks(const Array& bytes, int64_t blocks) {
 struct Loss {
   Array w;          // (V, C)
   Array softmax;    // (rows, V)
+  Array slopes;     // (rows, V), of capped logits by logits
   Numbers of_rows;  // before weights
   double mean = 0;
 };
@@ -56,6 +57,8 @@ Loss LossOf(const Call& c, size_t weights) {
   const int64_t width = x.shape.back(), vocabulary = loss.w.shape[0];
   const int64_t rows = x.size() / width;
   loss.softmax = Array(Shape{rows, vocabulary});
+  loss.slopes = Array(Shape{rows, vocabulary});
+  for (double& slope : loss.slopes.data) slope = 1;
   for (int64_t row = 0; row < rows; ++row) {
     Numbers logits(static_cast<size_t>(vocabulary), 0.0);
     for (int64_t j = 0; j < vocabulary; ++j) {
@@ -63,6 +66,13 @@ Loss LossOf(const Call& c, size_t weights) {
         logits[static_cast<size_t>(j)] +=
             x[row * width + k] * loss.w[j * width + k];
       }
+    }
+    const double cap = c.node.attrs.FloatOr("softcap", 0);
+    for (int64_t j = 0; cap > 0 && j < vocabulary; ++j) {
+      double& logit = logits[static_cast<size_t>(j)];
+      const double bent = std::tanh(logit / cap);
+      logit = cap * bent;
+      loss.slopes[row * vocabulary + j] = 1 - bent * bent;
     }
     const double largest = *std::ranges::max_element(logits);
     double sum = 0;
@@ -119,7 +129,7 @@ void LinearCrossEntropyGrad(Call& c) {
   for (int64_t i = 0; i < loss.softmax.size(); ++i) {
     const int64_t row = i / vocabulary, word = i % vocabulary;
     const double d = (loss.softmax[i] - (word == Label(c, row))) *
-                     c.input(3)[0] * Weight(c, 4, row) /
+                     loss.slopes[i] * c.input(3)[0] * Weight(c, 4, row) /
                      static_cast<double>(rows);
     for (int64_t k = 0; k < width; ++k) {
       c.out[1][row * width + k] += d * loss.w[word * width + k];

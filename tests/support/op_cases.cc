@@ -598,6 +598,17 @@ std::vector<OpCase> OpCases(DType real) {
   return table.Take();
 }
 
+std::vector<OpCase> GpuOpCases(DType real) {
+  std::vector<OpCase> cases = OpCases(real);
+  std::erase_if(cases, [](const OpCase& c) {
+    const Graph graph = BuildCase(c);
+    return std::ranges::any_of(graph.nodes(), [](const Node& node) {
+      return node.attrs.Find("softcap") != nullptr;
+    });
+  });
+  return cases;
+}
+
 Graph BuildCase(const OpCase& c) {
   GraphBuilder g(c.name);
   std::vector<Value> leaves;

@@ -69,6 +69,9 @@ struct OpCase {
 /// expect what Interpret gives with Rounding::kTo16Bits.
 std::vector<OpCase> OpCases(DType real);
 
+/// Those for which the GPU has kernels: all but the ones with a softcap.
+std::vector<OpCase> GpuOpCases(DType real);
+
 /// The case's graph, of the case's name; its outputs are "y0", "y1", ...
 Graph BuildCase(const OpCase& c);
 

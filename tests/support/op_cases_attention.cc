@@ -44,6 +44,14 @@ Value SegmentsOf(GraphBuilder& g,
                   std::as_bytes(std::span(numbers)));
 }
 
+Attrs AttrsOf(const AttentionOptions& options) {
+  Attrs attrs{{"scale", options.scale > 0 ? options.scale : 0.5},
+              {"causal", int64_t{options.causal}},
+              {"window", options.window}};
+  if (options.softcap > 0) attrs.Set("softcap", options.softcap);
+  return attrs;
+}
+
 std::vector<AttentionCase> AttentionCases() {
   const AttentionOptions causal = {.scale = 0.6, .causal = true};
   const auto window = [](int64_t size, bool is_causal) {
@@ -136,6 +144,19 @@ std::vector<AttentionCase> AttentionCases() {
        causal,
        false,
        {{40, 50}, {89, 1}}},
+      {" with a softcap", {2, 5, 4, 3}, 5, 2, {.scale = 2, .softcap = 1.5}},
+      {", causal, with a softcap, longer than a block",
+       {1, 70, 2, 8},
+       70,
+       1,
+       {.scale = 1.5, .causal = true, .softcap = 2}},
+      {" in a window, with a softcap, of segments",
+       {1, 150, 1, 4},
+       150,
+       1,
+       {.scale = 3, .causal = true, .window = 20, .softcap = 1},
+       false,
+       {{30, 5, 64, 51}}},
       {" of wide heads", {1, 3, 2, 256}, 5, 1, causal},
       {" of rows of 81 elements", {1, 20, 1, 81}, 33, 1},
   };
@@ -175,6 +196,12 @@ std::vector<BiasCase> BiasCases() {
        {2, 1, 1, 5},
        {},
        true},
+      {" with a bias and a softcap, of key lengths",
+       {2, 5, 2, 4},
+       {2, 5, 1, 4},
+       {2, 1, 5, 5},
+       {.scale = 2, .softcap = 1.5},
+       true},
       {" with a bias for all entries and heads",
        {2, 3, 4, 3},
        {2, 5, 1, 3},
@@ -213,10 +240,7 @@ void AddBiased(OpCaseTable& t, const BiasCase& c) {
   };
   t.Add(OpKind::kAttention, c.variant, leaves, [=](GraphBuilder& g, In in) {
     const AttentionOptions& o = c.options;
-    Out results = g.Emit(OpKind::kAttention, in,
-                         {{"scale", o.scale > 0 ? o.scale : 0.5},
-                          {"causal", int64_t{o.causal}},
-                          {"window", o.window}});
+    Out results = g.Emit(OpKind::kAttention, in, AttrsOf(o));
     results.resize(2);  // o, log-sum-exp
     return results;
   });
@@ -241,10 +265,7 @@ void AddBiased(OpCaseTable& t, const BiasCase& c) {
             Out operands = {in[0],     in[1],     in[2],     in[o],
                             in[o + 1], in[o + 2], given.bias};
             if (c.lengths) operands.push_back(given.key_lengths);
-            return g.Emit(OpKind::kAttentionQkvGrad, operands,
-                          {{"scale", given.scale > 0 ? given.scale : 0.5},
-                           {"causal", int64_t{given.causal}},
-                           {"window", given.window}});
+            return g.Emit(OpKind::kAttentionQkvGrad, operands, AttrsOf(given));
           });
   }
   t.Add(OpKind::kAttentionBiasGrad, c.variant, leaves,
@@ -292,10 +313,8 @@ void AddAttention(OpCaseTable& t) {
     const AttentionOptions& o = c.options;
     Out operands(qkv.begin(), qkv.end());
     if (!c.segments.empty()) operands.push_back(SegmentsOf(g, c.segments));
-    std::vector<Value> results = g.Emit(OpKind::kAttention, operands,
-                                        {{"scale", o.scale > 0 ? o.scale : 0.5},
-                                         {"causal", int64_t{o.causal}},
-                                         {"window", o.window}});
+    std::vector<Value> results =
+        g.Emit(OpKind::kAttention, operands, AttrsOf(o));
     results.resize(2);  // o, log-sum-exp
     return results;
   };
@@ -333,10 +352,7 @@ void AddAttention(OpCaseTable& t) {
             if (!c.segments.empty())
               operands.push_back(SegmentsOf(g, c.segments));
             const AttentionOptions& o = c.options;
-            return g.Emit(OpKind::kAttentionQkvGrad, operands,
-                          {{"scale", o.scale > 0 ? o.scale : 0.5},
-                           {"causal", int64_t{o.causal}},
-                           {"window", o.window}});
+            return g.Emit(OpKind::kAttentionQkvGrad, operands, AttrsOf(o));
           });
   }
   // Query 4 reads keys 3 and 4: of lengths 1 to 3 that leaves none. Its

@@ -92,6 +92,12 @@ void AddLinearCrossEntropies(OpCaseTable& t) {
           return Out{LinearCrossEntropy(in[0], in[1], in[2], 3,
                                         {.weights = Cast(in[3], type)})};
         });
+  const LinearCrossEntropyOptions capped = {.softcap = 0.75};
+  t.Add(OpKind::kLinearCrossEntropy, " of capped logits", leaves,
+        [=](GraphBuilder&, In in) {
+          return Out{LinearCrossEntropy(in[0], in[1], in[2], 3, capped),
+                     LinearCrossEntropyRows(in[0], in[1], in[2], 3, capped)};
+        });
   t.Add(OpKind::kLinearCrossEntropy, " in blocks", in_blocks,
         [](GraphBuilder&, In in) {
           return Out{LinearCrossEntropy(in[0], in[1], in[2], 3,
@@ -100,7 +106,7 @@ void AddLinearCrossEntropies(OpCaseTable& t) {
   t.Add(OpKind::kLinearCrossEntropy, " row by row, in blocks", in_blocks,
         [](GraphBuilder&, In in) {
           return Out{LinearCrossEntropyRows(in[0], in[1], in[2], 3,
-                                            WeightType::kQ4_1)};
+                                            {.blocks = WeightType::kQ4_1})};
         });
 
   const auto build_grad = [](int64_t chunk, LinearCrossEntropyOptions options,
@@ -133,6 +139,8 @@ void AddLinearCrossEntropies(OpCaseTable& t) {
   of_rows.push_back(weights);
   t.Add(OpKind::kLinearCrossEntropyGrad, " with weights", of_rows,
         build_grad(3, {}, true));
+  t.Add(OpKind::kLinearCrossEntropyGrad, " of capped logits",
+        with_dloss(sequences), build_grad(4, {.softcap = 0.75}, true));
   t.Add(OpKind::kLinearCrossEntropyGrad, " in blocks", with_dloss(in_blocks),
         build_grad(3, {.blocks = WeightType::kQ4_1}, false));
 }
