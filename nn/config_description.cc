@@ -1,6 +1,7 @@
 // What config.json says of a model.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -132,7 +133,39 @@ class JsonDescription : public Description {
     }
     STOWAGE_RETURN_IF_ERROR(FindWindow(family, &config));
     STOWAGE_RETURN_IF_ERROR(FindRope(family, &config));
+    STOWAGE_RETURN_IF_ERROR(FindScales(family, &config));
     return config;
+  }
+
+  // null is no cap, but a file that does not say it has the family's.
+  Result<double> Cap(const char* name, double otherwise) const {
+    const auto found = config_.values().find(name);
+    if (found != config_.values().end() && !config_.Has(name)) return 0.0;
+    STOWAGE_ASSIGN_OR_RETURN(const double cap, RealOr(name, otherwise));
+    if (cap != 0) STOWAGE_RETURN_IF_ERROR(CheckPositive(Quoted(name), cap));
+    return cap;
+  }
+
+  Status FindScales(const LlamaFamily& family, LlamaConfig* config) const {
+    if (family.scales_embedding) {
+      config->embedding_scale = std::sqrt(static_cast<double>(config->width));
+    }
+    if (family.query_scalar > 0) {
+      const char* const name = "query_pre_attn_scalar";
+      STOWAGE_ASSIGN_OR_RETURN(const double scalar,
+                               RealOr(name, family.query_scalar));
+      STOWAGE_RETURN_IF_ERROR(CheckPositive(Quoted(name), scalar));
+      config->attention_scale = 1 / std::sqrt(scalar);
+      STOWAGE_RETURN_IF_ERROR(MustBe("use_bidirectional_attention", false));
+    }
+    if (family.has_caps) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          config->attention_cap,
+          Cap("attn_logit_softcapping", config->attention_cap));
+      STOWAGE_ASSIGN_OR_RETURN(
+          config->logit_cap, Cap("final_logit_softcapping", config->logit_cap));
+    }
+    return {};
   }
 
   Status FindActivation(const LlamaFamily& family, LlamaConfig* config) const {
@@ -195,9 +228,13 @@ class JsonDescription : public Description {
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<bool> windowed,
                              WindowedLayers(family, config->layers));
     const auto count = std::ranges::count(windowed, true);
-    const bool has_window = config_.Has("sliding_window") && count > 0;
+    const bool has_window =
+        count > 0 && (config_.Has("sliding_window") || config->window > 0);
     if (has_window) {
-      STOWAGE_ASSIGN_OR_RETURN(config->window, Size("sliding_window"));
+      STOWAGE_ASSIGN_OR_RETURN(config->window,
+                               SizeOr("sliding_window", config->window));
+    } else {
+      config->window = 0;
     }
     if (has_window && count == config->layers) return {};
     if (!has_window && config->window_rope_base == 0) return {};

@@ -1,6 +1,7 @@
 // What GGUF's metadata say of a model.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <string>
@@ -54,6 +55,7 @@ class GgufDescription : public Description {
     STOWAGE_ASSIGN_OR_RETURN(LlamaConfig config, Sizes(family));
     STOWAGE_RETURN_IF_ERROR(FindRopeFactors(&config));
     STOWAGE_RETURN_IF_ERROR(FindWindow(family, &config));
+    STOWAGE_RETURN_IF_ERROR(FindScales(family, &config));
     const auto has = [&](std::string_view name) {
       return file_.Find(name) != nullptr;
     };
@@ -167,16 +169,47 @@ class GgufDescription : public Description {
                               "; they must be equal here"));
   }
 
+  static bool Has(const LlamaFamily& family, std::string_view key) {
+    return std::ranges::find(family.gguf_keys, key) != family.gguf_keys.end();
+  }
+
+  Result<double> RealOr(std::string_view name, double otherwise) const {
+    auto value = ValueOr(header_.Real(Key(name)), otherwise);
+    if (!value.ok()) return In(value.error());
+    return value;
+  }
+
+  // 0 is none.
   Status FindWindow(const LlamaFamily& family, LlamaConfig* config) const {
-    const std::string key = Key("attention.sliding_window");
-    const bool has_key =
-        std::ranges::find(family.gguf_keys, "attention.sliding_window") !=
-        family.gguf_keys.end();
-    if (!has_key) return {};
-    const auto window = ValueOr<int64_t>(header_.Int(key), 0);
+    const char* const name = "attention.sliding_window";
+    if (!Has(family, name)) return {};
+    const auto window = ValueOr(header_.Int(Key(name)), config->window);
     if (!window.ok()) return In(window.error());
-    if (*window == 0) return {};
-    STOWAGE_ASSIGN_OR_RETURN(config->window, Size("attention.sliding_window"));
+    config->window = 0;
+    if (*window != 0) {
+      STOWAGE_ASSIGN_OR_RETURN(config->window, SizeOr(name, config->window));
+    }
+    config->layer_kinds = LayerKindsOf(family, *config);
+    return {};
+  }
+
+  Status FindScales(const LlamaFamily& family, LlamaConfig* config) const {
+    if (family.scales_embedding) {
+      config->embedding_scale = std::sqrt(static_cast<double>(config->width));
+    }
+    if (family.query_scalar > 0) {
+      config->attention_scale = GgufAttentionScale(family, *config);
+    }
+    if (Has(family, "attn_logit_softcapping")) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          config->attention_cap,
+          RealOr("attn_logit_softcapping", config->attention_cap));
+    }
+    if (Has(family, "final_logit_softcapping")) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          config->logit_cap,
+          RealOr("final_logit_softcapping", config->logit_cap));
+    }
     return {};
   }
 

@@ -1,6 +1,7 @@
 #include "nn/gguf_keys.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
@@ -93,6 +94,12 @@ class GgufKeys {
     if (family_->paired_in_gguf || family_->turns_in_part) {
       SetSize("rope.dimension_count", RopeDims(config));
     }
+    if (Has("attn_logit_softcapping")) {
+      Set("attn_logit_softcapping", static_cast<float>(config.attention_cap));
+    }
+    if (Has("final_logit_softcapping")) {
+      Set("final_logit_softcapping", static_cast<float>(config.logit_cap));
+    }
     return AddRopeScaling(config);
   }
 
@@ -105,6 +112,38 @@ class GgufKeys {
     const bool has_out_bias = family_->traits.out_bias || arch_ == "llama";
     if (config.out_bias && !has_out_bias) {
       return CannotSay("an \"attention_bias\"");
+    }
+    const char* const cap = "attn_logit_softcapping";
+    if ((config.attention_cap > 0) != Has(cap)) {
+      return CannotSay(StrCat(Has(cap) ? "no " : "an ", Quoted(cap)));
+    }
+    if (family_->query_scalar > 0) {
+      const double implied = GgufAttentionScale(*family_, config);
+      if (std::abs(config.attention_scale / implied - 1) > 1e-6) {
+        const double scale = config.attention_scale;
+        return CannotSay(
+            StrCat("a \"query_pre_attn_scalar\" of ", 1 / (scale * scale)));
+      }
+    }
+    return CheckLayers(config);
+  }
+
+  Status CheckLayers(const LlamaConfig& config) const {
+    const bool has_window = Has("attention.sliding_window");
+    if (config.window == 0 && family_->traits.window > 0) {
+      return CannotSay("no \"sliding_window\"");
+    }
+    LlamaConfig implied = config;
+    implied.layer_kinds = LayerKindsOf(*family_, config);
+    for (int64_t i = 0; i < config.layers; ++i) {
+      const LlamaLayer layer = LayerKindOf(config, i);
+      const LlamaLayer other = LayerKindOf(implied, i);
+      if (has_window && config.window > 0 &&
+          layer.has_window != other.has_window) {
+        return CannotSay(StrCat("a layer ", i,
+                                layer.has_window ? " with" : " without",
+                                " the \"sliding_window\""));
+      }
     }
     return {};
   }

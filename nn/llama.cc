@@ -278,7 +278,8 @@ class Blocks {
         .scale = config_.attention_scale,
         .causal = true,
         .window = layer_.has_window ? config_.window : 0,
-        .segments = segments_};
+        .segments = segments_,
+        .softcap = config_.attention_cap};
     const Value q = Turned(heads.q), k = Turned(heads.k);
     const Value attended = cache_ ? cache_->Attend(q, k, heads.v, name, options)
                                   : stowage::Attention(q, k, heads.v, options);
@@ -323,7 +324,7 @@ Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
           : g.Param(config.names.head, options.dtype,
                     {config.vocabulary, config.width}, Init::Normal(0.02));
   return FinishText(g, Scaled(x, config.logit_scale), head, text, purpose,
-                    options);
+                    options, config.logit_cap);
 }
 
 int64_t LlamaParameterCount(const LlamaConfig& config) {

@@ -129,6 +129,8 @@ struct LlamaConfig {
                                // 1 / sqrt(head size)
   double residual_scale = 1;   // of what is added to the residual stream
   double logit_scale = 1;
+  /// If above 0, scores and logits l become cap tanh(l / cap).
+  double attention_cap = 0, logit_cap = 0;
 };
 
 /// The graph of a Llama, with the inputs, outputs, dropout and chunks of logits of

@@ -1,6 +1,7 @@
 #include "nn/llama_families.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace stowage {
@@ -31,6 +32,22 @@ LlamaConfig Phi3() {
   LlamaConfig config;
   config.qkv = QkvLayers::kSideBySide;
   config.mlp = MlpLayers::kGatedSideBySide;
+  return config;
+}
+
+LlamaConfig Gemma2() {
+  LlamaConfig config;
+  config.eps = 1e-6;
+  config.head_size = 256;
+  config.tied_head = true;
+  config.norms = {.after_attention = "post_attention_layernorm",
+                  .before_mlp = "pre_feedforward_layernorm",
+                  .after_mlp = "post_feedforward_layernorm"};
+  config.norms_add_one = true;
+  config.activation = GluActivation::kGeluTanh;
+  config.attention_cap = 50;
+  config.logit_cap = 30;
+  config.window = 4096;
   return config;
 }
 
@@ -67,6 +84,20 @@ std::vector<LlamaFamily> MakeFamilies() {
        .turns_in_part = true,
        .windows = WindowRule::kAll,
        .gguf_keys = {"attention.sliding_window", "rope.scaling.attn_factor"}},
+      {.name = "gemma2",
+       .gguf = "gemma2",
+       .architecture = "Gemma2ForCausalLM",
+       .traits = Gemma2(),
+       .has_attention_bias = true,
+       .query_scalar = 256,
+       .has_caps = true,
+       .scales_embedding = true,
+       .windows = WindowRule::kPattern,
+       .period = 2,
+       .activation = "hidden_activation",
+       .gguf_keys = {"attention.sliding_window", "attn_logit_softcapping",
+                     "final_logit_softcapping"},
+       .gguf_wide_layers = 46},
   };
   for (LlamaFamily& family : families) {
     family.traits.name = family.name;
@@ -76,6 +107,25 @@ std::vector<LlamaFamily> MakeFamilies() {
 }
 
 }  // namespace
+
+std::vector<LlamaLayer> LayerKindsOf(const LlamaFamily& family,
+                                     const LlamaConfig& config) {
+  std::vector<LlamaLayer> kinds;
+  if (family.windows != WindowRule::kPattern) return kinds;
+  for (int64_t i = 1; i <= config.layers; ++i) {
+    kinds.push_back(
+        {.has_window = config.window > 0 && i % family.period != 0});
+  }
+  return kinds;
+}
+
+double GgufAttentionScale(const LlamaFamily& family,
+                          const LlamaConfig& config) {
+  const int64_t divisor = config.layers == family.gguf_wide_layers
+                              ? config.width / config.heads
+                              : HeadSize(config);
+  return 1 / std::sqrt(static_cast<double>(divisor));
+}
 
 std::span<const LlamaFamily> LlamaFamilies() {
   static const std::vector<LlamaFamily>& families =

@@ -39,7 +39,12 @@ struct LlamaFamily {
   bool has_attention_bias = false;  // reads "attention_bias"
   bool has_mlp_bias = false;        // reads "mlp_bias"
   bool turns_in_part = false;       // of a head perhaps not all elements turn
-  double part_that_turns = 1;       // where config.json does not say it
+  /// "query_pre_attn_scalar" where config.json does not say it, the square of what scores
+  /// are divided by; 0 where the family does not have it.
+  double query_scalar = 0;
+  bool has_caps = false;  // reads "attn_logit_softcapping" and "final_..."
+  bool scales_embedding = false;  // by the root of the width
+  double part_that_turns = 1;     // where config.json does not say it
   WindowRule windows = WindowRule::kNone;
   int64_t period = 1;
   std::string_view activation = "hidden_act";
@@ -49,7 +54,18 @@ struct LlamaFamily {
 
   /// Of GGUF's metadata, what is read of this family alone.
   std::vector<std::string_view> gguf_keys = {};
+  /// Layers of the model whose scores llama.cpp divides by the root of width / heads; it
+  /// divides those of others by the root of the head size.
+  int64_t gguf_wide_layers = 0;
 };
+
+/// What the layers are where files do not say it, by the window of `config` and the family's
+/// period; empty where all are alike.
+std::vector<LlamaLayer> LayerKindsOf(const LlamaFamily& family,
+                                     const LlamaConfig& config);
+
+/// What llama.cpp multiplies scores by, of families with a query_scalar.
+double GgufAttentionScale(const LlamaFamily& family, const LlamaConfig& config);
 
 /// In the order of messages.
 std::span<const LlamaFamily> LlamaFamilies();

@@ -65,7 +65,22 @@ def phi3_keys(writer, config):
                           np.array(rope[f"{kind}_factor"], dtype=np.float32))
 
 
-MODELS = [phi3]
+def gemma2():
+    model = hf.Gemma2ForCausalLM(hf.Gemma2Config(
+        **sizes(), head_dim=8, query_pre_attn_scalar=8, sliding_window=4,
+        attn_logit_softcapping=1.5, final_logit_softcapping=5.0))
+    return model, "gemma2", gemma2_keys
+
+
+def gemma2_keys(writer, config):
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+    writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    writer.add_sliding_window(config.sliding_window)
+
+
+MODELS = [phi3, gemma2]
 
 # --- What is written of each ------------------------------------------------------------
 

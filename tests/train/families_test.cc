@@ -42,7 +42,7 @@ struct Family {
   std::string name;
   bool has_gguf = true;
 };
-const Family kFamilies[] = {{"phi3"}};
+const Family kFamilies[] = {{"phi3"}, {"gemma2"}};
 
 std::vector<std::string> Files() {
   std::vector<std::string> files;
@@ -317,6 +317,38 @@ TEST_CASE(
        "has a \"hidden_act\" of \"gelu\", which GGUF files of the architecture "
        "\"phi3\" cannot say; write safetensors",
        true},
+      {"gemma2", "\"use_bidirectional_attention\": null",
+       "\"use_bidirectional_attention\": true",
+       "has a \"use_bidirectional_attention\" of true, which no model here "
+       "knows"},
+      {"gemma2", "\"attn_logit_softcapping\": 1.5",
+       "\"attn_logit_softcapping\": -1",
+       "has a \"attn_logit_softcapping\" of -1; expected a finite number above "
+       "0"},
+      {"gemma2", "\"attn_logit_softcapping\": 1.5",
+       "\"attn_logit_softcapping\": null",
+       "has no \"attn_logit_softcapping\", which GGUF files of the "
+       "architecture "
+       "\"gemma2\" cannot say; write safetensors",
+       true},
+      {"gemma2", "\"query_pre_attn_scalar\": 8",
+       "\"query_pre_attn_scalar\": 16",
+       "has a \"query_pre_attn_scalar\" of 16, which GGUF files of the "
+       "architecture \"gemma2\" cannot say; write safetensors",
+       true},
+      {"gemma2", "\"layer_types\": [\n  \"sliding_attention\"",
+       "\"layer_types\": [\n  \"full_attention\"",
+       "has no \"sliding_window\", which GGUF files of the architecture "
+       "\"gemma2\" cannot say; write safetensors",
+       true},
+      {"gemma2", "\"full_attention\"\n ]", "\"sliding_attention\"\n ]",
+       "has a layer 1 with the \"sliding_window\", which GGUF files of the "
+       "architecture \"gemma2\" cannot say; write safetensors",
+       true},
+      {"gemma2", "\"layer_types\": [\n  \"sliding_attention\"",
+       "\"layer_types\": [\n  \"chunked_attention\"",
+       "has a layer of type \"chunked_attention\"; here layers are of "
+       "full_attention or sliding_attention"},
   };
   for (const Row& row : rows) {
     INFO(row.name << " " << std::string(row.to));

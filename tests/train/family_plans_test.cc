@@ -33,7 +33,8 @@ struct Published {
 };
 
 // Sizes are those of config.json at huggingface.co: microsoft/Phi-3-mini-4k-instruct,
-// microsoft/phi-4, microsoft/Phi-4-mini-instruct, mistralai/Mistral-Nemo-Base-2407.
+// microsoft/phi-4, microsoft/Phi-4-mini-instruct, mistralai/Mistral-Nemo-Base-2407,
+// google/gemma-2-2b.
 const Published kPublished[] = {
     {"phi3", "Phi-3-mini-4k", 32, 32, 32, 96, 3072, 8192, 32064, false,
      3'821'079'552},
@@ -43,6 +44,8 @@ const Published kPublished[] = {
      3'836'021'760},
     {"mistral", "Mistral-Nemo-12B", 40, 32, 8, 128, 5120, 14336, 131072, false,
      12'247'782'400},
+    {"gemma2", "Gemma-2-2B", 26, 8, 4, 256, 2304, 9216, 256000, true,
+     2'614'341'888},
 };
 
 LlamaConfig ConfigOf(const Published& published) {
