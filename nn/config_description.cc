@@ -252,6 +252,9 @@ class JsonDescription : public Description {
     STOWAGE_ASSIGN_OR_RETURN(config->rope_base,
                              RealOr(where + "rope_theta", base));
     STOWAGE_RETURN_IF_ERROR(CheckRopeBase(config->rope_base));
+    if (config->window_rope_base > 0) {
+      STOWAGE_RETURN_IF_ERROR(FindWindowRope(config));
+    }
     STOWAGE_RETURN_IF_ERROR(FindRopeDims(family, where, config));
     std::string type = "default";
     for (const char* const name : {"type", "rope_type"}) {
@@ -294,6 +297,18 @@ class JsonDescription : public Description {
     config->rope_factors =
         Llama3RopeFactors(RopeDims(*config), config->rope_base, scaling);
     return {};
+  }
+
+  // Of layers with a window, which turn by a base of their own.
+  Status FindWindowRope(LlamaConfig* config) const {
+    const std::string where = "rope_parameters.sliding_attention.";
+    STOWAGE_ASSIGN_OR_RETURN(
+        const double base,
+        RealOr("rope_local_base_freq", config->window_rope_base));
+    STOWAGE_ASSIGN_OR_RETURN(config->window_rope_base,
+                             RealOr(where + "rope_theta", base));
+    STOWAGE_RETURN_IF_ERROR(CheckRopeBase(config->window_rope_base));
+    return OneOf(where + "rope_type", "default", {"default"});
   }
 
   Status FindRopeDims(const LlamaFamily& family, const std::string& where,

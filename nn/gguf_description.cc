@@ -148,6 +148,12 @@ class GgufDescription : public Description {
     const auto eps = header_.Real(Key(EpsKey(family)));
     if (!eps.ok()) return In(eps.error());
     config.eps = *eps;
+    if (config.window_rope_base > 0) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          config.window_rope_base,
+          RealOr("rope.freq_base_swa", config.window_rope_base));
+      STOWAGE_RETURN_IF_ERROR(CheckRopeBase(config.window_rope_base));
+    }
     const auto base = ValueOr(header_.Real(Key("rope.freq_base")), 10000.0);
     if (!base.ok()) return In(base.error());
     config.rope_base = *base;
@@ -183,11 +189,12 @@ class GgufDescription : public Description {
   Status FindWindow(const LlamaFamily& family, LlamaConfig* config) const {
     const char* const name = "attention.sliding_window";
     if (!Has(family, name)) return {};
-    const auto window = ValueOr(header_.Int(Key(name)), config->window);
+    const auto window = ValueOr(header_.Int(Key(name)), family.gguf_window);
     if (!window.ok()) return In(window.error());
     config->window = 0;
     if (*window != 0) {
-      STOWAGE_ASSIGN_OR_RETURN(config->window, SizeOr(name, config->window));
+      STOWAGE_ASSIGN_OR_RETURN(config->window,
+                               SizeOr(name, family.gguf_window));
     }
     config->layer_kinds = LayerKindsOf(family, *config);
     return {};

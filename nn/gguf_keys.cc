@@ -90,6 +90,9 @@ class GgufKeys {
                                : "attention.layer_norm_rms_epsilon",
         static_cast<float>(config.eps));
     Set("rope.freq_base", static_cast<float>(config.rope_base));
+    if (config.window_rope_base > 0) {
+      Set("rope.freq_base_swa", static_cast<float>(config.window_rope_base));
+    }
     if (family_->paired_in_gguf) SetSize("vocab_size", config.vocabulary);
     if (family_->paired_in_gguf || family_->turns_in_part) {
       SetSize("rope.dimension_count", RopeDims(config));
@@ -130,7 +133,7 @@ class GgufKeys {
 
   Status CheckLayers(const LlamaConfig& config) const {
     const bool has_window = Has("attention.sliding_window");
-    if (config.window == 0 && family_->traits.window > 0) {
+    if (config.window == 0 && family_->gguf_window > 0) {
       return CannotSay("no \"sliding_window\"");
     }
     LlamaConfig implied = config;

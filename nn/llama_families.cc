@@ -51,6 +51,15 @@ LlamaConfig Gemma2() {
   return config;
 }
 
+LlamaConfig Gemma3() {
+  LlamaConfig config = Gemma2();
+  config.qk_norm = QkNorm::kEachHead;
+  config.attention_cap = config.logit_cap = 0;
+  config.rope_base = 1e6;
+  config.window_rope_base = 1e4;
+  return config;
+}
+
 std::vector<LlamaFamily> MakeFamilies() {
   std::vector<LlamaFamily> families = {
       {.name = "llama",
@@ -97,7 +106,23 @@ std::vector<LlamaFamily> MakeFamilies() {
        .activation = "hidden_activation",
        .gguf_keys = {"attention.sliding_window", "attn_logit_softcapping",
                      "final_logit_softcapping"},
+       .gguf_window = 4096,
        .gguf_wide_layers = 46},
+      {.name = "gemma3",
+       .gguf = "gemma3",
+       .architecture = "Gemma3ForCausalLM",
+       .traits = Gemma3(),
+       .has_attention_bias = true,
+       .query_scalar = 256,
+       .has_caps = true,
+       .scales_embedding = true,
+       .windows = WindowRule::kPattern,
+       .period = 6,
+       .activation = "hidden_activation",
+       .gguf_keys = {"attention.sliding_window", "rope.freq_base_swa",
+                     "final_logit_softcapping"},
+       .gguf_window = 0,
+       .gguf_wide_layers = 62},
   };
   for (LlamaFamily& family : families) {
     family.traits.name = family.name;

@@ -54,6 +54,8 @@ struct LlamaFamily {
 
   /// Of GGUF's metadata, what is read of this family alone.
   std::vector<std::string_view> gguf_keys = {};
+  /// The window where GGUF's metadata do not say it; 0 for none.
+  int64_t gguf_window = 0;
   /// Layers of the model whose scores llama.cpp divides by the root of width / heads; it
   /// divides those of others by the root of the head size.
   int64_t gguf_wide_layers = 0;

@@ -80,7 +80,27 @@ def gemma2_keys(writer, config):
     writer.add_sliding_window(config.sliding_window)
 
 
-MODELS = [phi3, gemma2]
+def gemma3():
+    layers = 7
+    model = hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(
+        **sizes(num_hidden_layers=layers, num_attention_heads=2, num_key_value_heads=1),
+        head_dim=8, query_pre_attn_scalar=8, sliding_window=4, rope_parameters=dict(
+            sliding_attention=dict(rope_type="default", rope_theta=100.0),
+            full_attention=dict(rope_type="linear", factor=2.0, rope_theta=5000.0))))
+    return model, "gemma3", gemma3_keys
+
+
+def gemma3_keys(writer, config):
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_rope_freq_base(5000.0)
+    writer.add_rope_freq_base_swa(100.0)
+    writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+    writer.add_rope_scaling_factor(2.0)
+    writer.add_sliding_window(config.sliding_window)
+
+
+MODELS = [phi3, gemma2, gemma3]
 
 # --- What is written of each ------------------------------------------------------------
 
@@ -176,7 +196,8 @@ def save_gguf(model, name, arch, keys):
             continue
         x = np.ascontiguousarray(to_file(tensor.float().numpy(), ours, arch, config))
         called = names.get_name(ours, try_suffixes=(".weight", ".bias"))
-        kind = gguf.GGMLQuantizationType[TYPES[i % len(TYPES)] if x.ndim == 2 else "F32"]
+        usual = TYPES[i % len(TYPES)] if x.shape[-1] % 32 == 0 else "F16"
+        kind = gguf.GGMLQuantizationType[usual if x.ndim == 2 else "F32"]
         data = gguf.quants.quantize(x, kind)
         writer.add_tensor(called, data, raw_dtype=kind)
         y = gguf.quants.dequantize(data, kind).astype(np.float32)

@@ -42,7 +42,7 @@ struct Family {
   std::string name;
   bool has_gguf = true;
 };
-const Family kFamilies[] = {{"phi3"}, {"gemma2"}};
+const Family kFamilies[] = {{"phi3"}, {"gemma2"}, {"gemma3"}};
 
 std::vector<std::string> Files() {
   std::vector<std::string> files;
@@ -264,19 +264,44 @@ TEST_CASE("a family's adapted model is the same as GGUF and as safetensors") {
   }
 }
 
+// A golden folder whose config.json has what begins with `from` and ends before `end`, or
+// `from` alone, replaced by `to`.
+std::string Changed(const std::string& folder, std::string_view from,
+                    std::string_view end, std::string_view to) {
+  const std::string copy = testing::NewFolder("changed");
+  fs::create_directories(copy);
+  fs::copy_file(folder + "/model.safetensors", copy + "/model.safetensors");
+  std::string config = testing::ReadAll(folder + "/config.json");
+  const size_t at = config.find(from);
+  REQUIRE_MESSAGE(at != std::string::npos, "no ", std::string(from));
+  const size_t size =
+      end.empty() ? from.size() : config.find(end, at + from.size()) - at;
+  config.replace(at, size, to);
+  std::ofstream(copy + "/config.json") << config;
+  return copy;
+}
+
+TEST_CASE("config.json of before transformers 5 says the same of Gemma 3") {
+  const std::string with_rope =
+      Changed(kGoldens + "gemma3", "\"rope_parameters\"", "\"sliding_window\"",
+              R"("rope_theta": 5000, "rope_local_base_freq": 100,
+         "rope_scaling": {"rope_type": "linear", "factor": 2},
+         "sliding_window_pattern": 6, )");
+  const std::string older =
+      Changed(with_rope, "\"layer_types\"", "\"max_position", "");
+  const FineTuning tuning = Open(older, std::nullopt);
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  Training ours = Start(tuning, *cpu);
+  const FineTuning golden = Open(kGoldens + "gemma3", std::nullopt);
+  Training theirs = Start(golden, *cpu);
+  CHECK(Logits(ours, kSeq) == Logits(theirs, kSeq));
+}
+
 // The error for a golden folder whose config.json has `from` replaced by `to`, without the
 // path that it opens with; as GGUF, if asked to, that of the export.
 std::string Refusal(const std::string& name, std::string_view from,
                     std::string_view to, bool as_gguf) {
-  const std::string folder = testing::NewFolder("changed");
-  fs::create_directories(folder);
-  fs::copy_file(StrCat(kGoldens, name, "/model.safetensors"),
-                folder + "/model.safetensors");
-  std::string config = testing::ReadAll(StrCat(kGoldens, name, "/config.json"));
-  const size_t at = config.find(from);
-  REQUIRE_MESSAGE(at != std::string::npos, "no ", std::string(from));
-  config.replace(at, from.size(), to);
-  std::ofstream(folder + "/config.json") << config;
+  const std::string folder = Changed(kGoldens + name, from, "", to);
   const auto tuning = FineTuning::Open(folder);
   std::string message;
   if (as_gguf) {
@@ -344,6 +369,16 @@ TEST_CASE(
       {"gemma2", "\"full_attention\"\n ]", "\"sliding_attention\"\n ]",
        "has a layer 1 with the \"sliding_window\", which GGUF files of the "
        "architecture \"gemma2\" cannot say; write safetensors",
+       true},
+      {"gemma3", "\"rope_theta\": 100.0,\n   \"rope_type\": \"default\"",
+       "\"rope_theta\": 100.0, \"rope_type\": \"linear\"",
+       "has a \"rope_parameters.sliding_attention.rope_type\" of \"linear\"; "
+       "here it is \"default\""},
+      {"gemma3", "\"attn_logit_softcapping\": null",
+       "\"attn_logit_softcapping\": 50",
+       "has an \"attn_logit_softcapping\", which GGUF files of the "
+       "architecture "
+       "\"gemma3\" cannot say; write safetensors",
        true},
       {"gemma2", "\"layer_types\": [\n  \"sliding_attention\"",
        "\"layer_types\": [\n  \"chunked_attention\"",

@@ -34,7 +34,7 @@ struct Published {
 
 // Sizes are those of config.json at huggingface.co: microsoft/Phi-3-mini-4k-instruct,
 // microsoft/phi-4, microsoft/Phi-4-mini-instruct, mistralai/Mistral-Nemo-Base-2407,
-// google/gemma-2-2b.
+// google/gemma-2-2b, google/gemma-3-1b-pt.
 const Published kPublished[] = {
     {"phi3", "Phi-3-mini-4k", 32, 32, 32, 96, 3072, 8192, 32064, false,
      3'821'079'552},
@@ -46,6 +46,8 @@ const Published kPublished[] = {
      12'247'782'400},
     {"gemma2", "Gemma-2-2B", 26, 8, 4, 256, 2304, 9216, 256000, true,
      2'614'341'888},
+    {"gemma3", "Gemma-3-1B", 26, 4, 1, 256, 1152, 6912, 262144, true,
+     999'885'952},
 };
 
 LlamaConfig ConfigOf(const Published& published) {
