@@ -131,7 +131,7 @@ class JsonDescription : public Description {
     if (family.has_mlp_bias) {
       STOWAGE_ASSIGN_OR_RETURN(config.mlp_bias, BoolOr("mlp_bias", false));
     }
-    STOWAGE_RETURN_IF_ERROR(FindWindow(family, &config));
+    STOWAGE_RETURN_IF_ERROR(FindLayers(family, &config));
     STOWAGE_RETURN_IF_ERROR(FindRope(family, &config));
     STOWAGE_RETURN_IF_ERROR(FindScales(family, &config));
     return config;
@@ -157,6 +157,23 @@ class JsonDescription : public Description {
       STOWAGE_RETURN_IF_ERROR(CheckPositive(Quoted(name), scalar));
       config->attention_scale = 1 / std::sqrt(scalar);
       STOWAGE_RETURN_IF_ERROR(MustBe("use_bidirectional_attention", false));
+    }
+    if (family.has_multipliers) {
+      double divisor = 1;
+      config->attention_scale = 1;
+      for (const auto& [name, scale] :
+           {std::pair("embedding_multiplier", &config->embedding_scale),
+            std::pair("attention_multiplier", &config->attention_scale),
+            std::pair("residual_multiplier", &config->residual_scale),
+            std::pair("logits_scaling", &divisor)}) {
+        STOWAGE_ASSIGN_OR_RETURN(*scale, RealOr(name, 1));
+        STOWAGE_RETURN_IF_ERROR(CheckPositive(Quoted(name), *scale));
+      }
+      config->logit_scale = 1 / divisor;
+    }
+    if (family.is_perhaps_parallel) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          config->parallel, BoolOr("use_parallel_residual", config->parallel));
     }
     if (family.has_caps) {
       STOWAGE_ASSIGN_OR_RETURN(
@@ -191,42 +208,74 @@ class JsonDescription : public Description {
                               Listed(known)));
   }
 
+  // Whether each layer has rope.
+  Result<std::vector<bool>> TurningLayers(const LlamaFamily& family,
+                                          int64_t layers) const {
+    std::vector<bool> turning(static_cast<size_t>(layers), true);
+    if (family.rope_period == 0) return turning;
+    STOWAGE_ASSIGN_OR_RETURN(
+        const int64_t period,
+        SizeOr("no_rope_layer_interval", family.rope_period));
+    for (int64_t i = 0; i < layers; ++i) {
+      bool turns = (i + 1) % period != 0;
+      if (config_.HasBelow("no_rope_layers")) {
+        const auto has = config_.Int(StrCat("no_rope_layers.", i));
+        if (!has.ok()) return In(has.error());
+        turns = *has != 0;
+      }
+      turning[static_cast<size_t>(i)] = turns;
+    }
+    return turning;
+  }
+
   // Whether each layer has the window, if the file has one.
-  Result<std::vector<bool>> WindowedLayers(const LlamaFamily& family,
-                                           int64_t layers) const {
-    std::vector<bool> windowed(static_cast<size_t>(layers), false);
-    if (family.windows == WindowRule::kNone) return windowed;
+  Result<std::vector<bool>> WindowedLayers(
+      const LlamaFamily& family, const std::vector<bool>& turning) const {
+    const std::vector<bool> none(turning.size(), false);
+    if (family.windows == WindowRule::kNone) return none;
+    if (config_.HasBelow("layer_types")) return LayersOfTypes(turning.size());
     int64_t first = 0, period = 0;
     if (family.windows == WindowRule::kPattern) {
       STOWAGE_ASSIGN_OR_RETURN(period,
                                SizeOr("sliding_window_pattern", family.period));
-    } else if (family.windows == WindowRule::kFromLayer) {
+    } else if (family.windows != WindowRule::kAll) {
       STOWAGE_ASSIGN_OR_RETURN(const bool used,
                                BoolOr("use_sliding_window", false));
+      if (!used) return none;
+    }
+    if (family.windows == WindowRule::kFromLayer) {
       const auto full = ValueOr<int64_t>(config_.Int("max_window_layers"), 28);
       if (!full.ok()) return In(full.error());
-      first = used ? *full : layers;
+      first = *full;
     }
-    for (int64_t i = 0; i < layers; ++i) {
-      bool has = i >= first && (period == 0 || (i + 1) % period != 0);
-      if (config_.HasBelow("layer_types")) {
-        const auto type = config_.Text(StrCat("layer_types.", i));
-        if (!type.ok()) return In(type.error());
-        has = *type == "sliding_attention";
-        if (!has && *type != "full_attention") {
-          return Unsupported(StrCat("a layer of type ", Quoted(*type),
-                                    "; here layers are of full_attention or "
-                                    "sliding_attention"));
-        }
-      }
-      windowed[static_cast<size_t>(i)] = has;
+    std::vector<bool> windowed;
+    for (int64_t i = 0; i < std::ssize(turning); ++i) {
+      const bool turns = turning[static_cast<size_t>(i)];
+      windowed.push_back(i >= first && (period == 0 || (i + 1) % period != 0) &&
+                         !(family.windows == WindowRule::kUnturned && turns));
     }
     return windowed;
   }
 
-  Status FindWindow(const LlamaFamily& family, LlamaConfig* config) const {
+  Result<std::vector<bool>> LayersOfTypes(size_t layers) const {
+    std::vector<bool> windowed;
+    for (size_t i = 0; i < layers; ++i) {
+      const auto type = config_.Text(StrCat("layer_types.", i));
+      if (!type.ok()) return In(type.error());
+      windowed.push_back(*type == "sliding_attention");
+      if (windowed.back() || *type == "full_attention") continue;
+      return Unsupported(StrCat("a layer of type ", Quoted(*type),
+                                "; here layers are of full_attention or "
+                                "sliding_attention"));
+    }
+    return windowed;
+  }
+
+  Status FindLayers(const LlamaFamily& family, LlamaConfig* config) const {
+    STOWAGE_ASSIGN_OR_RETURN(const std::vector<bool> turning,
+                             TurningLayers(family, config->layers));
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<bool> windowed,
-                             WindowedLayers(family, config->layers));
+                             WindowedLayers(family, turning));
     const auto count = std::ranges::count(windowed, true);
     const bool has_window =
         count > 0 && (config_.Has("sliding_window") || config->window > 0);
@@ -236,10 +285,12 @@ class JsonDescription : public Description {
     } else {
       config->window = 0;
     }
-    if (has_window && count == config->layers) return {};
-    if (!has_window && config->window_rope_base == 0) return {};
-    for (const bool has : windowed) {
-      config->layer_kinds.push_back({.has_window = has});
+    const bool all_windowed =
+        has_window ? count == config->layers : config->window_rope_base == 0;
+    if (all_windowed && std::ranges::count(turning, false) == 0) return {};
+    for (size_t i = 0; i < turning.size(); ++i) {
+      config->layer_kinds.push_back(
+          {.has_window = all_windowed || windowed[i], .turns = turning[i]});
     }
     return {};
   }

@@ -55,6 +55,7 @@ class GgufDescription : public Description {
     STOWAGE_ASSIGN_OR_RETURN(LlamaConfig config, Sizes(family));
     STOWAGE_RETURN_IF_ERROR(FindRopeFactors(&config));
     STOWAGE_RETURN_IF_ERROR(FindWindow(family, &config));
+    config.layer_kinds = LayerKindsOf(family, config);
     STOWAGE_RETURN_IF_ERROR(FindScales(family, &config));
     const auto has = [&](std::string_view name) {
       return file_.Find(name) != nullptr;
@@ -196,7 +197,6 @@ class GgufDescription : public Description {
       STOWAGE_ASSIGN_OR_RETURN(config->window,
                                SizeOr(name, family.gguf_window));
     }
-    config->layer_kinds = LayerKindsOf(family, *config);
     return {};
   }
 
@@ -206,6 +206,24 @@ class GgufDescription : public Description {
     }
     if (family.query_scalar > 0) {
       config->attention_scale = GgufAttentionScale(family, *config);
+    }
+    if (family.has_multipliers) {
+      double divisor = 1;
+      for (const auto& [name, scale] :
+           {std::pair("embedding_scale", &config->embedding_scale),
+            std::pair("residual_scale", &config->residual_scale),
+            std::pair("attention.scale", &config->attention_scale),
+            std::pair("logit_scale", &divisor)}) {
+        STOWAGE_ASSIGN_OR_RETURN(*scale, RealOr(name, *scale));
+      }
+      STOWAGE_RETURN_IF_ERROR(CheckPositive("logit_scale", divisor));
+      config->logit_scale = 1 / divisor;
+    }
+    if (family.is_perhaps_parallel) {
+      const auto parallel =
+          ValueOr(header_.Bool(Key("use_parallel_residual")), config->parallel);
+      if (!parallel.ok()) return In(parallel.error());
+      config->parallel = *parallel;
     }
     if (Has(family, "attn_logit_softcapping")) {
       STOWAGE_ASSIGN_OR_RETURN(

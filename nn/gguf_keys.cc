@@ -97,6 +97,15 @@ class GgufKeys {
     if (family_->paired_in_gguf || family_->turns_in_part) {
       SetSize("rope.dimension_count", RopeDims(config));
     }
+    if (family_->has_multipliers) {
+      Set("attention.scale", static_cast<float>(config.attention_scale));
+      Set("embedding_scale", static_cast<float>(config.embedding_scale));
+      Set("residual_scale", static_cast<float>(config.residual_scale));
+      Set("logit_scale", static_cast<float>(1 / config.logit_scale));
+    }
+    if (family_->is_perhaps_parallel) {
+      Set("use_parallel_residual", config.parallel);
+    }
     if (Has("attn_logit_softcapping")) {
       Set("attn_logit_softcapping", static_cast<float>(config.attention_cap));
     }
@@ -112,9 +121,13 @@ class GgufKeys {
       return CannotSay(StrCat("a ", Quoted(family_->activation), " of ",
                               Quoted(*config_.Text(family_->activation))));
     }
-    const bool has_out_bias = family_->traits.out_bias || arch_ == "llama";
-    if (config.out_bias && !has_out_bias) {
-      return CannotSay("an \"attention_bias\"");
+    if (config.out_bias != family_->traits.out_bias &&
+        !(config.out_bias && family_->gguf_out_bias)) {
+      return CannotSay(config.out_bias ? "an \"attention_bias\""
+                                       : "no \"attention_bias\"");
+    }
+    if (config.mlp_bias && !family_->gguf_mlp_bias) {
+      return CannotSay("an \"mlp_bias\"");
     }
     const char* const cap = "attn_logit_softcapping";
     if ((config.attention_cap > 0) != Has(cap)) {
@@ -146,6 +159,10 @@ class GgufKeys {
         return CannotSay(StrCat("a layer ", i,
                                 layer.has_window ? " with" : " without",
                                 " the \"sliding_window\""));
+      }
+      if (layer.turns != other.turns) {
+        return CannotSay(
+            StrCat("a layer ", i, layer.turns ? " with" : " without", " rope"));
       }
     }
     return {};

@@ -60,6 +60,44 @@ LlamaConfig Gemma3() {
   return config;
 }
 
+LlamaConfig SmolLm3() {
+  LlamaConfig config;
+  config.eps = 1e-6;
+  config.tied_head = true;
+  config.rope_base = 2e6;
+  return config;
+}
+
+LlamaConfig Olmo2() {
+  LlamaConfig config;
+  config.norms = {.before_attention = "",
+                  .after_attention = "post_attention_layernorm",
+                  .before_mlp = "",
+                  .after_mlp = "post_feedforward_layernorm"};
+  config.qk_norm = QkNorm::kAllHeads;
+  return config;
+}
+
+LlamaConfig GptNeoX() {
+  LlamaConfig config;
+  config.names = {.embedding = "gpt_neox.embed_in.weight",
+                  .layers = "gpt_neox.layers.",
+                  .norm = "gpt_neox.final_layer_norm",
+                  .head = "embed_out.weight",
+                  .attention = "attention",
+                  .qkv = "query_key_value",
+                  .out = "dense",
+                  .up = "dense_h_to_4h",
+                  .down = "dense_4h_to_h"};
+  config.norms_have_mean = true;
+  config.qkv_bias = config.out_bias = config.mlp_bias = true;
+  config.qkv = QkvLayers::kHeadByHead;
+  config.mlp = MlpLayers::kPlain;
+  config.activation = GluActivation::kGeluErf;
+  config.parallel = true;
+  return config;
+}
+
 std::vector<LlamaFamily> MakeFamilies() {
   std::vector<LlamaFamily> families = {
       {.name = "llama",
@@ -68,7 +106,9 @@ std::vector<LlamaFamily> MakeFamilies() {
        .traits = Plain(),
        .paired_in_gguf = true,
        .has_attention_bias = true,
-       .has_mlp_bias = true},
+       .has_mlp_bias = true,
+       .gguf_out_bias = true,
+       .gguf_mlp_bias = true},
       {.name = "mistral",
        .gguf = "llama",
        .architecture = "MistralForCausalLM",
@@ -121,8 +161,47 @@ std::vector<LlamaFamily> MakeFamilies() {
        .activation = "hidden_activation",
        .gguf_keys = {"attention.sliding_window", "rope.freq_base_swa",
                      "final_logit_softcapping"},
-       .gguf_window = 0,
        .gguf_wide_layers = 62},
+      {.name = "smollm3",
+       .gguf = "smollm3",
+       .architecture = "SmolLM3ForCausalLM",
+       .traits = SmolLm3(),
+       .paired_in_gguf = true,
+       .has_attention_bias = true,
+       .has_mlp_bias = true,
+       .windows = WindowRule::kUnturned,
+       .rope_period = 4},
+      {.name = "olmo2",
+       .gguf = "olmo2",
+       .architecture = "Olmo2ForCausalLM",
+       .traits = Olmo2(),
+       .has_attention_bias = true},
+      {.name = "granite",
+       .gguf = "granite",
+       .architecture = "GraniteForCausalLM",
+       .traits = Plain(),
+       .paired_in_gguf = true,
+       .has_attention_bias = true,
+       .has_mlp_bias = true,
+       .has_multipliers = true,
+       .gguf_keys = {"attention.scale", "embedding_scale", "residual_scale",
+                     "logit_scale"},
+       .gguf_out_bias = true,
+       .gguf_mlp_bias = true},
+      {.name = "gptneox",
+       .gguf = "gptneox",
+       .architecture = "GPTNeoXForCausalLM",
+       .traits = GptNeoX(),
+       .has_attention_bias = true,
+       .turns_in_part = true,
+       .part_that_turns = 0.25,
+       .is_perhaps_parallel = true,
+       .eps = "layer_norm_eps",
+       .rope_base = "rotary_emb_base",
+       .rope_part = "rotary_pct",
+       .gguf_keys = {"use_parallel_residual"},
+       .gguf_out_bias = true,
+       .gguf_mlp_bias = true},
   };
   for (LlamaFamily& family : families) {
     family.traits.name = family.name;
@@ -135,11 +214,16 @@ std::vector<LlamaFamily> MakeFamilies() {
 
 std::vector<LlamaLayer> LayerKindsOf(const LlamaFamily& family,
                                      const LlamaConfig& config) {
+  const bool has_pattern = family.windows == WindowRule::kPattern;
   std::vector<LlamaLayer> kinds;
-  if (family.windows != WindowRule::kPattern) return kinds;
+  if (!has_pattern && family.rope_period == 0) return kinds;
   for (int64_t i = 1; i <= config.layers; ++i) {
-    kinds.push_back(
-        {.has_window = config.window > 0 && i % family.period != 0});
+    LlamaLayer layer;
+    if (has_pattern) {
+      layer.has_window = config.window > 0 && i % family.period != 0;
+    }
+    if (family.rope_period > 0) layer.turns = i % family.rope_period != 0;
+    kinds.push_back(layer);
   }
   return kinds;
 }

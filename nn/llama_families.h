@@ -22,6 +22,7 @@ enum class WindowRule {
   kNone,       // the family has none
   kAll,        // all
   kFromLayer,  // those from "max_window_layers" on, if "use_sliding_window"
+  kUnturned,   // those without rope, if "use_sliding_window"
   kPattern,    // all but every so many-th: LlamaFamily::period
 };
 
@@ -47,6 +48,10 @@ struct LlamaFamily {
   double part_that_turns = 1;     // where config.json does not say it
   WindowRule windows = WindowRule::kNone;
   int64_t period = 1;
+  /// Every so many-th layer has no rope, where config.json does not say it; 0 for none.
+  int64_t rope_period = 0;
+  bool has_multipliers = false;  // reads "embedding_multiplier" and the like
+  bool is_perhaps_parallel = false;  // reads "use_parallel_residual"
   std::string_view activation = "hidden_act";
   std::string_view eps = "rms_norm_eps";
   std::string_view rope_base = "rope_theta";
@@ -54,6 +59,8 @@ struct LlamaFamily {
 
   /// Of GGUF's metadata, what is read of this family alone.
   std::vector<std::string_view> gguf_keys = {};
+  bool gguf_out_bias = false;  // files may have biases behind attention
+  bool gguf_mlp_bias = false;
   /// The window where GGUF's metadata do not say it; 0 for none.
   int64_t gguf_window = 0;
   /// Layers of the model whose scores llama.cpp divides by the root of width / heads; it
@@ -62,7 +69,7 @@ struct LlamaFamily {
 };
 
 /// What the layers are where files do not say it, by the window of `config` and the family's
-/// period; empty where all are alike.
+/// periods; empty where all are alike.
 std::vector<LlamaLayer> LayerKindsOf(const LlamaFamily& family,
                                      const LlamaConfig& config);
 

@@ -100,7 +100,69 @@ def gemma3_keys(writer, config):
     writer.add_sliding_window(config.sliding_window)
 
 
-MODELS = [phi3, gemma2, gemma3]
+def smollm3():
+    model = hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
+        **sizes(num_hidden_layers=4), attention_bias=False, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=100.0)))
+    return model, "smollm3", llama_keys
+
+
+def llama_keys(writer, config):
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_rope_dimension_count(8)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+
+
+def olmo2():
+    model = hf.Olmo2ForCausalLM(hf.Olmo2Config(
+        **sizes(), rope_parameters=dict(rope_type="default", rope_theta=500.0)))
+    return model, "olmo2", olmo2_keys
+
+
+def olmo2_keys(writer, config):
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+
+
+def granite():
+    model = hf.GraniteForCausalLM(hf.GraniteConfig(
+        **sizes(), embedding_multiplier=3.0, attention_multiplier=0.25,
+        residual_multiplier=0.75, logits_scaling=2.5, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=500.0)))
+    return model, "granite", granite_keys
+
+
+def granite_keys(writer, config):
+    llama_keys(writer, config)
+    writer.add_attention_scale(config.attention_multiplier)
+    writer.add_embedding_scale(config.embedding_multiplier)
+    writer.add_residual_scale(config.residual_multiplier)
+    writer.add_logit_scale(config.logits_scaling)
+
+
+def gptneox():
+    arguments = sizes()
+    del arguments["num_key_value_heads"]
+    model = hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(
+        **arguments, rope_parameters=dict(
+            rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5)))
+    return model, "gptneox", gptneox_keys
+
+
+def gptneox_keys(writer, config):
+    writer.add_rope_dimension_count(4)
+    writer.add_rope_freq_base(500.0)
+    writer.add_parallel_residual(config.use_parallel_residual)
+    writer.add_layer_norm_eps(config.layer_norm_eps)
+
+
+def gptneox_serial():
+    """GPT-NeoX without the parallel residual, from a folder alone."""
+    model, _, _ = gptneox()
+    model.config.use_parallel_residual = False
+    return type(model)(model.config), None, None
+
+
+MODELS = [phi3, gemma2, gemma3, smollm3, olmo2, granite, gptneox, gptneox_serial]
 
 # --- What is written of each ------------------------------------------------------------
 
@@ -113,7 +175,7 @@ def fill(model, seed):
         for name, p in model.named_parameters():
             values = torch.randn(p.shape, generator=random)
             values *= 0.25 if p.dim() == 2 else 0.1
-            is_norm = name.endswith("norm.weight") and "Gemma" not in type(model).__name__
+            is_norm = "norm" in name and name.endswith("weight") and "Gemma" not in type(model).__name__
             p.copy_((values + (1 if is_norm else 0)).half().float())
     return model.eval()
 

@@ -42,7 +42,9 @@ struct Family {
   std::string name;
   bool has_gguf = true;
 };
-const Family kFamilies[] = {{"phi3"}, {"gemma2"}, {"gemma3"}};
+const Family kFamilies[] = {
+    {"phi3"},  {"gemma2"},  {"gemma3"},  {"smollm3"},
+    {"olmo2"}, {"granite"}, {"gptneox"}, {"gptneox_serial", false}};
 
 std::vector<std::string> Files() {
   std::vector<std::string> files;
@@ -380,6 +382,30 @@ TEST_CASE(
        "architecture "
        "\"gemma3\" cannot say; write safetensors",
        true},
+      {"smollm3", "\"no_rope_layers\": [\n  1,", "\"no_rope_layers\": [\n  0,",
+       "has a layer 0 without rope, which GGUF files of the architecture "
+       "\"smollm3\" cannot say; write safetensors",
+       true},
+      {"granite", "\"logits_scaling\": 2.5", "\"logits_scaling\": 0",
+       "has a \"logits_scaling\" of 0; expected a finite number above 0"},
+      {"granite", "\"attention_bias\": false", "\"attention_bias\": true",
+       "lacks 8 tensors of the model that it describes: "
+       "\"model.layers.0.self_attn.q_proj.bias\", "
+       "\"model.layers.0.self_attn.k_proj.bias\", "
+       "\"model.layers.0.self_attn.v_proj.bias\", "
+       "\"model.layers.0.self_attn.o_proj.bias\", "
+       "\"model.layers.1.self_attn.q_proj.bias\" and 3 more"},
+      {"olmo2", "\"rope_type\": \"default\"",
+       "\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5",
+       "has a \"partial_rotary_factor\" of 0.5; here whole heads turn"},
+      {"gptneox", "\"gelu\"", "\"gelu_fast\"",
+       "has a \"hidden_act\" of \"gelu_fast\", which GGUF files of the "
+       "architecture \"gptneox\" cannot say; write safetensors",
+       true},
+      {"gptneox", "\"partial_rotary_factor\": 0.5",
+       "\"partial_rotary_factor\": 0.4",
+       "describes what cannot be built: [model] gptneox turns 3 elements of "
+       "heads of 8; expected an even number of them, or 0 for all"},
       {"gemma2", "\"layer_types\": [\n  \"sliding_attention\"",
        "\"layer_types\": [\n  \"chunked_attention\"",
        "has a layer of type \"chunked_attention\"; here layers are of "
