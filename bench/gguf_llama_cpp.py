@@ -9,7 +9,7 @@
     LLAMA_CPP_LIB_PATH=build/bin PYTHONPATH=$(echo llama_cpp_python-*/) \\
         /tmp/venv/bin/python bench/gguf_llama_cpp.py bazel-bin/tools/stowage
 
-For each tiny model of tests/goldens/pretrained, adapters take five steps. Then come the
+For each tiny model of tests/goldens/pretrained and families, adapters take five steps. Then come the
 largest differences of logits between llama.cpp on the merged file in f32 and transformers on
 the merged safetensors, in double; and between the adapter's file beside the base's and the
 merged file, both in llama.cpp.
@@ -18,6 +18,7 @@ merged file, both in llama.cpp.
 import ctypes
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,9 +29,15 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-MODELS = pathlib.Path(__file__).resolve().parents[1] / "tests/goldens/pretrained"
-NAMES = ["llama", "llama.gguf", "mistral", "qwen2", "qwen2.gguf", "qwen3", "qwen3.gguf", "yarn",
-         "yarn.gguf", "gpt2"]
+GOLDENS = pathlib.Path(__file__).resolve().parents[1] / "tests/goldens"
+MODELS = [GOLDENS / "pretrained" / name for name in (
+    "llama", "llama.gguf", "mistral", "qwen2", "qwen2.gguf", "qwen3", "qwen3.gguf", "yarn",
+    "yarn.gguf", "gpt2")]
+MODELS += [GOLDENS / "families" / f"{name}{suffix}" for name in (
+    "phi3", "gemma2", "gemma3", "smollm3", "olmo2", "granite", "gptneox")
+    for suffix in ("", ".gguf")]
+# llama.cpp has no window for them.
+WINDOWS = {"mistral": 4, "phi3": 7}
 
 
 @llama_cpp.llama_log_callback
@@ -82,9 +89,20 @@ def llama_logits(path, tokens, yarn, adapter=None):
 
 def transformers_logits(folder, weights, tokens):
     config = transformers.AutoConfig.from_pretrained(folder)
+    if folder.name == "gptneox":  # which llama.cpp bends so
+        config.hidden_act = "gelu_new"
+    if folder.name == "phi3":  # whose contexts are long ones in llama.cpp
+        rope = config.rope_parameters
+        rope["attention_factor"] = (1 + np.log(4) / np.log(8)) ** 0.5
+        rope["original_max_position_embeddings"] = 4
+        config.original_max_position_embeddings = 4
     model = transformers.AutoModelForCausalLM.from_config(
         config, attn_implementation="eager", dtype=torch.float32)
-    model.load_state_dict(load_file(weights), strict=False)
+    tensors = load_file(weights)
+    if "embed_out.weight" in tensors:  # as transformers' own loading renames it
+        tensors["lm_head.weight"] = tensors.pop("embed_out.weight")
+    lacking, unknown = model.load_state_dict(tensors, strict=False)
+    assert not unknown and set(lacking) <= {"lm_head.weight"}, (lacking, unknown)
     model.tie_weights()
     with torch.no_grad():
         return model.double().eval()(torch.tensor([tokens])).logits[0].numpy()
@@ -100,27 +118,30 @@ def main():
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
         (folder / "story.txt").write_text("The ship sails at noon. The cook reads.\n" * 60)
 
-        def tune(name, rate, *options):
+        def tune(path, rate, *options):
             subprocess.run(
-                [stowage, "finetune", "--weights", MODELS / name, "--tokenizer",
+                [stowage, "finetune", "--weights", path, "--tokenizer",
                  folder / "tokenizer.json", "--data", folder / "story.txt", "--seq", "16",
                  "--batch", "2", "--steps", "5", "--lr", rate, "--sample", "0", "--json",
                  *options], check=True, capture_output=True)
 
         print(f"{'model':12} merged  adapter  of logits up to")
-        for name in NAMES:
+        for number, path in enumerate(MODELS):
+            name, family = path.name, path.name.split(".")[0]
+            theirs_at = path.parent / family
+            if path.is_dir():  # llama.cpp looks for tokens of models that are called phi3
+                path = shutil.copytree(path, folder / f"tiny {number}")
             merged, adapter, base, whole = (
                 folder / file for file in ("merged.gguf", "adapter.gguf", "base.gguf",
                                            "merged.safetensors"))
             as_f32 = ["--merged-type", "f32"]
-            tune(name, "0.02", "--save-merged", merged, *as_f32, "--save-adapter", adapter)
-            tune(name, "0.02", "--save-merged", whole)
-            tune(name, "1e-30", "--save-merged", base, *as_f32)  # which leaves it as it is
-            # Mistral's window is of four tokens.
-            tokens = [(7 * i + 3) % 64 for i in range(4 if name == "mistral" else 12)]
+            tune(path, "0.02", "--save-merged", merged, *as_f32, "--save-adapter", adapter)
+            tune(path, "0.02", "--save-merged", whole)
+            tune(path, "1e-30", "--save-merged", base, *as_f32)  # which leaves it as it is
+            tokens = [(7 * i + 3) % 64 for i in range(WINDOWS.get(family, 12))]
             yarn = name.startswith("yarn")
             ours = llama_logits(merged, tokens, yarn)
-            theirs = transformers_logits(MODELS / name.split(".")[0], whole, tokens)
+            theirs = transformers_logits(theirs_at, whole, tokens)
             beside = llama_logits(base, tokens, yarn, adapter)
             print(f"{name:12} {np.abs(ours - theirs).max():.0e}   "
                   f"{np.abs(beside - ours).max():.0e}    {np.abs(theirs).max():.1f}")
