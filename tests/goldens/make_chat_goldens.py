@@ -2,7 +2,7 @@
 """Writes chat_templates.json, which tests/text/chat_template_test.cc compares with.
 
 What Jinja makes of templates with the words of those that SmolLM2, Qwen 2.5, Qwen 3,
-Llama 2, Llama 3, Llama 3.2, Mistral and Phi-4 come with (the parts about tools left out),
+Llama 2, Llama 3, Llama 3.2, Mistral, Phi-3, Phi-4, Gemma 2 and 3 and OLMo 2 come with (the parts about tools left out),
 of some that are nearly ChatML, and of pieces that show the language, for a few
 conversations. As with transformers, blocks are trimmed, loops have break and continue,
 and tools and documents are none; there is no clock. Thinking is switched off; Qwen 3's
@@ -134,6 +134,82 @@ TEMPLATES = {
         "{{ '<|im_start|>assistant<|im_sep|>' + message['content'] + '<|im_end|>' }}"
         "{% endif %}{% endfor %}{% if add_generation_prompt %}"
         "{{ '<|im_start|>assistant<|im_sep|>' }}{% endif %}"),
+    "phi3": (
+        "{% for message in messages %}{% if message['role'] == 'system' %}"
+        "{{'<|system|>\n' + message['content'] + '<|end|>\n'}}"
+        "{% elif message['role'] == 'user' %}"
+        "{{'<|user|>\n' + message['content'] + '<|end|>\n'}}"
+        "{% elif message['role'] == 'assistant' %}"
+        "{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}"
+        "{% endif %}"),
+    "gemma2": (
+        "{{ bos_token }}{% if messages[0]['role'] == 'system' %}"
+        "{{ raise_exception('System role not supported') }}{% endif %}"
+        "{% for message in messages %}" + TURNS +
+        "{% if (message['role'] == 'assistant') %}{% set role = 'model' %}{% else %}"
+        "{% set role = message['role'] %}{% endif %}"
+        "{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + "
+        "'<end_of_turn>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}"),
+    "gemma3": r"""{{ bos_token }}
+{%- if messages[0]['role'] == 'system' -%}
+    {%- if messages[0]['content'] is string -%}
+        {%- set first_user_prefix = messages[0]['content'] + '
+
+' -%}
+    {%- else -%}
+        {%- set first_user_prefix = messages[0]['content'][0]['text'] + '
+
+' -%}
+    {%- endif -%}
+    {%- set loop_messages = messages[1:] -%}
+{%- else -%}
+    {%- set first_user_prefix = "" -%}
+    {%- set loop_messages = messages -%}
+{%- endif -%}
+{%- for message in loop_messages -%}
+    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}
+        {{ raise_exception("Conversation roles must alternate user/assistant/user/assistant/...") }}
+    {%- endif -%}
+    {%- if (message['role'] == 'assistant') -%}
+        {%- set role = "model" -%}
+    {%- else -%}
+        {%- set role = message['role'] -%}
+    {%- endif -%}
+    {{ '<start_of_turn>' + role + '
+' + (first_user_prefix if loop.first else "") }}
+    {%- if message['content'] is string -%}
+        {{ message['content'] | trim }}
+    {%- elif message['content'] is iterable -%}
+        {%- for item in message['content'] -%}
+            {%- if item['type'] == 'image' -%}
+                {{ '<start_of_image>' }}
+            {%- elif item['type'] == 'text' -%}
+                {{ item['text'] | trim }}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- else -%}
+        {{ raise_exception("Invalid content type") }}
+    {%- endif -%}
+    {{ '<end_of_turn>
+' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+    {{'<start_of_turn>model
+'}}
+{%- endif -%}
+""",
+    "olmo2": (
+        "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'system' %}"
+        "{{ '<|system|>\n' + message['content'] + '\n' }}"
+        "{% elif message['role'] == 'user' %}"
+        "{{ '<|user|>\n' + message['content'] + '\n' }}"
+        "{% elif message['role'] == 'assistant' %}{% if not loop.last %}"
+        "{{ '<|assistant|>\n'  + message['content'] + eos_token + '\n' }}{% else %}"
+        "{{ '<|assistant|>\n'  + message['content'] + eos_token }}{% endif %}{% endif %}"
+        "{% if loop.last and add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
+        "{% endfor %}"),
     "chatml without line ends": (
         "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' }}"
         "{% endfor %}" + PROMPT),

@@ -177,6 +177,39 @@ TEST_CASE("of a conversation every answer is learnt whose weight is not 0") {
   }
 }
 
+TEST_CASE(
+    "of other families, too, answers are learnt up to the end of a turn") {
+  const Tokenizer tokenizer = Bytes();
+  const auto file = nlohmann::json::parse(
+      ReadFile("tests/goldens/chat_templates.json").value());
+  struct Row {
+    std::string name, given, learnt;
+  };
+  const Row rows[] = {
+      {"phi3", "<|user|>\nHello<|end|>\n<|assistant|>\n", "Hi<|end|>\n<e>"},
+      {"gemma2",
+       "<b><start_of_turn>user\nHello<end_of_turn>\n<start_of_turn>model\n",
+       "Hi<end_of_turn>\n"},
+      {"gemma3",
+       "<b><start_of_turn>user\nHello<end_of_turn>\n<start_of_turn>model\n",
+       "Hi<end_of_turn>\n"},
+      {"olmo2", "<b><|user|>\nHello\n<|assistant|>\n", "Hi<e>"}};
+  for (const Row& row : rows) {
+    INFO(row.name);
+    const ChatTemplate chat =
+        ChatTemplate::Parse(file["templates"][row.name].get<std::string>(),
+                            {{"bos_token", "<b>"}, {"eos_token", "<e>"}})
+            .value();
+    const auto examples =
+        ReadExamples(R"({"messages": [{"role": "user", "content": "Hello"}, )"
+                     R"({"role": "assistant", "content": "Hi"}]})",
+                     "chats", tokenizer, {.chat = &chat});
+    REQUIRE_MESSAGE(examples.ok(), examples.error().message);
+    CHECK(Text(tokenizer, *examples, 0, false) == row.given);
+    CHECK(Text(tokenizer, *examples, 0, true) == row.learnt);
+  }
+}
+
 TEST_CASE("of Qwen 3 one answer is learnt, with the thoughts that it has") {
   const Tokenizer tokenizer = Bytes();
   const auto file = nlohmann::json::parse(
