@@ -149,7 +149,7 @@ Result<TokenizerParts> PartsOfGpt2(GgufTokenizer gguf) {
   if (gguf.pre == "qwen2") {
     parts.normalizer.push_back({.kind = NormalizerKind::kNfc});
   }
-  parts.ignore_merges = gguf.pre == "llama-bpe";
+  parts.ignore_merges = IgnoresMerges(gguf.pre);
   return parts;
 }
 
@@ -215,7 +215,7 @@ Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header) {
 Result<TokenizerParts> PartsOf(GgufTokenizer gguf) {
   const bool is_pieces = IsOfPieces(gguf.model);
   const bool adds_bos =
-      gguf.add_bos.value_or(gguf.model == "llama" || gguf.pre == "llama-bpe");
+      gguf.add_bos.value_or(gguf.model == "llama" || IgnoresMerges(gguf.pre));
   const bool adds_eos = gguf.add_eos;
   const std::optional<int32_t> bos = gguf.bos, eos = gguf.eos;
   STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts,

@@ -82,16 +82,18 @@ bool IsSame(const PreTokenizerStep& a, const PreTokenizerStep& b) {
          a.behavior == b.behavior && a.invert == b.invert;
 }
 
-// The name by which GGUF files know these steps.
+// The name by which GGUF files know these steps; of two, that of a tokenizer which ignores
+// merges as this one does.
 std::optional<std::string_view> NameOfSteps(
-    const std::vector<PreTokenizerStep>& steps) {
-  constexpr std::array<std::string_view, 4> kNames = {"gpt-2", "llama-bpe",
-                                                      "qwen2", "smollm"};
-  for (const std::string_view name : kNames) {
+    const std::vector<PreTokenizerStep>& steps, bool ignore_merges) {
+  std::optional<std::string_view> found;
+  for (const std::string_view name :
+       {"gpt-2", "llama-bpe", "dbrx", "qwen2", "smollm", "tekken", "gpt-4o"}) {
     const auto named = PreTokenizerSteps(name);
-    if (named.ok() && std::ranges::equal(*named, steps, IsSame)) return name;
+    if (!named.ok() || !std::ranges::equal(*named, steps, IsSame)) continue;
+    if (!found || IgnoresMerges(name) == ignore_merges) found = name;
   }
-  return {};
+  return found;
 }
 
 Error HasNoForm(std::string_view what) {
@@ -198,7 +200,7 @@ void SetTexts(std::string_view key, const std::vector<std::string>& texts,
 
 Result<GgufMetadata> KeysOfByteBpe(TokenizerParts parts, int64_t vocabulary,
                                    const fs::path& folder) {
-  const auto pre = NameOfSteps(parts.pre_tokenizer);
+  const auto pre = NameOfSteps(parts.pre_tokenizer, parts.ignore_merges);
   if (!pre) {
     std::string patterns;
     for (const PreTokenizerStep& step : parts.pre_tokenizer) {
@@ -206,8 +208,8 @@ Result<GgufMetadata> KeysOfByteBpe(TokenizerParts parts, int64_t vocabulary,
           StrCat(patterns.empty() ? "" : ", then ", Quoted(step.pattern));
     }
     return HasNoForm(StrCat("the pre-tokenizer cuts at ", patterns,
-                            ", which is none of gpt-2, llama-bpe, qwen2 and "
-                            "smollm"));
+                            ", which is none of gpt-2, llama-bpe, dbrx, qwen2, "
+                            "smollm, tekken and gpt-4o"));
   }
   const bool is_nfc = parts.normalizer.size() == 1 &&
                       parts.normalizer[0].kind == NormalizerKind::kNfc;
@@ -215,7 +217,7 @@ Result<GgufMetadata> KeysOfByteBpe(TokenizerParts parts, int64_t vocabulary,
     return HasNoForm(StrCat("the normalizer has ", parts.normalizer.size(),
                             " steps, and the pre-tokenizer is that of ", *pre));
   }
-  if (parts.ignore_merges != (*pre == "llama-bpe")) {
+  if (parts.ignore_merges != IgnoresMerges(*pre)) {
     return HasNoForm(StrCat("\"ignore_merges\" is ", parts.ignore_merges,
                             ", and the pre-tokenizer is that of ", *pre));
   }

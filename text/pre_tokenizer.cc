@@ -13,27 +13,42 @@ const char* const kGpt2Pattern =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 Result<std::vector<PreTokenizerStep>> PreTokenizerSteps(std::string_view name) {
-  if (name == "gpt-2") return std::vector<PreTokenizerStep>{{kGpt2Pattern}};
-  if (name == "smollm") {
-    return std::vector<PreTokenizerStep>{{R"(\p{N})"}, {kGpt2Pattern}};
+  using Steps = std::vector<PreTokenizerStep>;
+  if (name == "gpt-2" || name == "olmo") return Steps{{kGpt2Pattern}};
+  if (name == "smollm" || name == "refact") {
+    return Steps{{R"(\p{N})"}, {kGpt2Pattern}};
   }
-  // Both as their tokenizer.json has them; they differ in how many digits go together.
-  constexpr std::string_view kContractions =
-      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)";
+  // All as their tokenizer.json has them.
+  constexpr std::string_view kContraction = R"((?i:'s|'t|'re|'ve|'m|'ll|'d))";
+  constexpr std::string_view kWord = R"(|[^\r\n\p{L}\p{N}]?\p{L}+|)";
   constexpr std::string_view kRest =
       R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-  if (name == "llama-bpe") {
-    return std::vector<PreTokenizerStep>{
-        {StrCat(kContractions, R"(\p{N}{1,3})", kRest)}};
+  if (name == "llama-bpe" || name == "dbrx" || name == "smaug-bpe") {
+    return Steps{{StrCat(kContraction, kWord, R"(\p{N}{1,3})", kRest)}};
   }
   if (name == "qwen2") {
-    return std::vector<PreTokenizerStep>{
-        {StrCat(kContractions, R"(\p{N})", kRest)}};
+    return Steps{{StrCat(kContraction, kWord, R"(\p{N})", kRest)}};
+  }
+  // Words end where capital letters begin.
+  constexpr std::string_view kSmall =
+      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*)"
+      R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]+)";
+  constexpr std::string_view kCapital =
+      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+)"
+      R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]*)";
+  constexpr std::string_view kPaths =
+      R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  if (name == "tekken") {
+    return Steps{{StrCat(kSmall, "|", kCapital, R"(|\p{N})", kPaths)}};
+  }
+  if (name == "gpt-4o") {
+    return Steps{{StrCat(kSmall, kContraction, "?|", kCapital, kContraction,
+                         R"(?|\p{N}{1,3})", kPaths)}};
   }
   return Error{ErrorCode::kUnsupported,
                StrCat("[text] the pre-tokenizer ", Quoted(name),
-                      " is not known; expected gpt-2, llama-bpe, qwen2 or "
-                      "smollm")};
+                      " is not known; expected dbrx, gpt-2, gpt-4o, llama-bpe, "
+                      "olmo, qwen2, refact, smaug-bpe, smollm or tekken")};
 }
 
 namespace text {

@@ -59,9 +59,15 @@ struct PreTokenizerStep {
 /// The pattern of GPT-2, which tokenizer.json calls ByteLevel.
 extern const char* const kGpt2Pattern;
 
-/// The steps that GGUF files name: "gpt-2", "llama-bpe", "qwen2" or "smollm". Error
+/// The steps that GGUF files name: "gpt-2", "llama-bpe", "qwen2", "smollm", ... Error
 /// kUnsupported, with the names that are known, for any other.
 Result<std::vector<PreTokenizerStep>> PreTokenizerSteps(std::string_view name);
+
+/// Whether GGUF's tokenizers of that name take a word that is a token without merging, and
+/// put a token before each text, if their files do not say it.
+constexpr bool IgnoresMerges(std::string_view name) {
+  return name == "llama-bpe" || name == "tekken";
+}
 
 namespace text {
 

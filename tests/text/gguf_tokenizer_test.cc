@@ -203,7 +203,8 @@ TEST_CASE("what a GGUF file's tokenizer is not is told with the file's name") {
   CHECK(said(testing::GgufTokenizerBytes(other)) ==
         start +
             "[text] the pre-tokenizer \"deepseek\" is not known; expected "
-            "gpt-2, llama-bpe, qwen2 or smollm");
+            "dbrx, gpt-2, gpt-4o, llama-bpe, olmo, qwen2, refact, smaug-bpe, "
+            "smollm or tekken");
 }
 
 }  // namespace

@@ -53,6 +53,15 @@ TEST_CASE("each step cuts the pieces of the one before") {
         Words{"WE", "'RE", " ", "123", "45", "\n\n", " x"});
   CHECK(Cut(PreTokenizerSteps("qwen2").value(), "123\t!x") ==
         Words{"1", "2", "3", "\t", "!x"});
+  // PyPI's tokenizers cuts so.
+  CHECK(Cut(PreTokenizerSteps("dbrx").value(), "WE'RE 12345\n\n x") ==
+        Words{"WE", "'RE", " ", "123", "45", "\n\n", " x"});
+  const char* const text = "WE'RE CamelCase 12345/\n\n x";
+  CHECK(Cut(PreTokenizerSteps("tekken").value(), text) ==
+        Words{"WE", "'RE", " Camel", "Case", " ", "1", "2", "3", "4", "5",
+              "/\n\n", " x"});
+  CHECK(Cut(PreTokenizerSteps("gpt-4o").value(), text) ==
+        Words{"WE'RE", " Camel", "Case", " ", "123", "45", "/\n\n", " x"});
   CHECK(Cut({{}, {"b"}}, "abc") == Words{" a", "b", "c"});
   CHECK(Cut({{}, {"b"}}, " abc") == Words{" a", "b", "c"});
 }
@@ -72,9 +81,10 @@ TEST_CASE("a pre-tokenizer that is not known is named, with those that are") {
   const auto steps = PreTokenizerSteps("falcon");
   REQUIRE(!steps.ok());
   CHECK(steps.error().code == ErrorCode::kUnsupported);
-  CHECK(steps.error().message ==
-        "[text] the pre-tokenizer \"falcon\" is not known; expected gpt-2, "
-        "llama-bpe, qwen2 or smollm");
+  CHECK(
+      steps.error().message ==
+      "[text] the pre-tokenizer \"falcon\" is not known; expected dbrx, gpt-2, "
+      "gpt-4o, llama-bpe, olmo, qwen2, refact, smaug-bpe, smollm or tekken");
 }
 
 std::string PatternError(std::string_view pattern) {
