@@ -214,9 +214,10 @@ class GgufDescription : public Description {
             std::pair("residual_scale", &config->residual_scale),
             std::pair("attention.scale", &config->attention_scale),
             std::pair("logit_scale", &divisor)}) {
+        if (header_.Find(Key(name)) == nullptr) continue;
         STOWAGE_ASSIGN_OR_RETURN(*scale, RealOr(name, *scale));
+        STOWAGE_RETURN_IF_ERROR(CheckPositive(Quoted(Key(name)), *scale));
       }
-      STOWAGE_RETURN_IF_ERROR(CheckPositive("logit_scale", divisor));
       config->logit_scale = 1 / divisor;
     }
     if (family.is_perhaps_parallel) {
@@ -225,15 +226,13 @@ class GgufDescription : public Description {
       if (!parallel.ok()) return In(parallel.error());
       config->parallel = *parallel;
     }
-    if (Has(family, "attn_logit_softcapping")) {
-      STOWAGE_ASSIGN_OR_RETURN(
-          config->attention_cap,
-          RealOr("attn_logit_softcapping", config->attention_cap));
-    }
-    if (Has(family, "final_logit_softcapping")) {
-      STOWAGE_ASSIGN_OR_RETURN(
-          config->logit_cap,
-          RealOr("final_logit_softcapping", config->logit_cap));
+    for (const auto& [name, cap] :
+         {std::pair("attn_logit_softcapping", &config->attention_cap),
+          std::pair("final_logit_softcapping", &config->logit_cap)}) {
+      if (!Has(family, name)) continue;
+      STOWAGE_ASSIGN_OR_RETURN(*cap, RealOr(name, *cap));
+      if (*cap == 0) continue;  // none
+      STOWAGE_RETURN_IF_ERROR(CheckPositive(Quoted(Key(name)), *cap));
     }
     return {};
   }

@@ -131,6 +131,15 @@ TEST_CASE("heads, windows and factors that cannot be are refused") {
   CHECK(refusal([](LlamaConfig& c) { c.head_size = 7; }) ==
         "[model] tiny has heads of 7 elements; expected an even number, for "
         "they turn in pairs");
+  CHECK(refusal([](LlamaConfig& c) { c.rope_dims = 3; }) ==
+        "[model] tiny turns 3 elements of heads of 8; expected an even number "
+        "of them, or 0 for all");
+  CHECK(refusal([](LlamaConfig& c) { c.layer_kinds.resize(5); }) ==
+        "[model] tiny has kinds of 5 layers, and 2 layers; expected one of "
+        "each");
+  CHECK(refusal([](LlamaConfig& c) { c.qkv = QkvLayers::kHeadByHead; }) ==
+        "[model] tiny has 4 heads and 2 kv_heads, which stand head by head; "
+        "these must be equal");
   CHECK(refusal([](LlamaConfig& c) { c.window = -1; }) ==
         "[model] tiny has a window of -1; expected 0 or more");
   CHECK(refusal([](LlamaConfig& c) {

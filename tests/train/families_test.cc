@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -317,6 +318,42 @@ std::string Refusal(const std::string& name, std::string_view from,
     message = tuning.error().message;
   }
   return message.substr(message.find(folder) + folder.size() + 2);
+}
+
+TEST_CASE("numbers of GGUF's metadata that cannot be are refused by name") {
+  struct Row {
+    std::string name;
+    std::string_view key;
+    float number;
+    std::string_view message;
+  };
+  const Row rows[] = {
+      {"gemma2", "gemma2.attn_logit_softcapping", -2,
+       "has a \"gemma2.attn_logit_softcapping\" of -2; expected a finite "
+       "number above 0"},
+      {"granite", "granite.embedding_scale", 0,
+       "has a \"granite.embedding_scale\" of 0; expected a finite number "
+       "above 0"},
+      {"gemma3", "gemma3.rope.freq_base_swa", -1,
+       "has a base of rope of -1; expected a finite number above 0"},
+      {"phi3", "phi3.rope.scaling.attn_factor", 0,
+       "describes what cannot be built: [model] phi3 has a gain of rope of 0; "
+       "expected a finite number above 0"}};
+  for (const Row& row : rows) {
+    INFO(std::string(row.key));
+    std::string bytes = testing::ReadAll(StrCat(kGoldens, row.name, ".gguf"));
+    const size_t at = bytes.find(row.key);
+    REQUIRE(at != std::string::npos);
+    // The key is followed by its type, 6 of an f32, and the number.
+    std::memcpy(&bytes[at + row.key.size() + 4], &row.number,
+                sizeof(row.number));
+    const std::string path = testing::NewFolder("changed") + ".gguf";
+    std::ofstream(path, std::ios::binary) << bytes;
+    const auto tuning = FineTuning::Open(path);
+    REQUIRE_FALSE(tuning.ok());
+    const std::string& message = tuning.error().message;
+    CHECK(message.substr(message.find(path) + path.size() + 2) == row.message);
+  }
 }
 
 TEST_CASE(
