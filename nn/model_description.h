@@ -19,6 +19,7 @@
 #include "formats/json_values.h"
 #include "formats/weights_file.h"
 #include "nn/llama.h"
+#include "nn/llama_families.h"
 #include "nn/published_model.h"
 
 namespace stowage {
@@ -108,6 +109,11 @@ Result<PublishedModel> DescribeByGguf(const WeightsFile& file);
 /// Where config.json has rope's parameters: a path that ends in a dot. Of models whose
 /// layers differ, those of layers of full attention.
 std::string PathOfRope(const JsonValues& config);
+
+/// Sets what config.json says of rope. Precondition: the file has one; the config has the
+/// sizes of heads.
+Status FindConfigRope(const WeightsFile& file, const LlamaFamily& family,
+                      LlamaConfig* config);
 
 /// By config.json. Precondition: the file has one.
 Result<PublishedModel> DescribeByConfig(const WeightsFile& file);
