@@ -7,11 +7,14 @@
 // of rank 16 stand beside all linear layers but the head; activations are bf16, the
 // optimizer is AdamW, the batch 1. Sizes of models are those of their config.json.
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "autodiff/train_options.h"
@@ -20,6 +23,7 @@
 #include "bench/must.h"
 #include "ir/graph.h"
 #include "nn/llama.h"
+#include "nn/llama_families.h"
 #include "nn/lora.h"
 #include "nn/pretrained.h"
 #include "planner/fit/memory_optimizations.h"
@@ -63,6 +67,30 @@ std::vector<LlamaConfig> PublishedModels() {
   large.tied_head = false;
   std::vector<LlamaConfig> models = {qwen, small, large};
   for (LlamaConfig& model : models) model.out_in = true;
+  // Family, name, layers, heads, those of keys, elements of a head, width, hidden, tokens.
+  const auto add = [&](std::string_view family, std::string_view name,
+                       const std::array<int64_t, 7>& sizes) {
+    const LlamaFamily* const found = FindLlamaFamily(family);
+    LlamaConfig model = found->traits;
+    model.name = name;
+    model.layers = sizes[0];
+    model.heads = sizes[1];
+    model.kv_heads = sizes[2];
+    model.head_size = sizes[3];
+    model.width = sizes[4];
+    model.hidden = sizes[5];
+    model.vocabulary = sizes[6];
+    model.max_seq = 4096;
+    if (model.window_rope_base > 0) model.window = 512;
+    model.layer_kinds = LayerKindsOf(*found, model);
+    models.push_back(std::move(model));
+  };
+  add("gemma3", "Gemma-3-1B", {26, 4, 1, 256, 1152, 6912, 262144});
+  add("olmo2", "OLMo-2-1B", {16, 16, 16, 128, 2048, 8192, 100352});
+  add("smollm3", "SmolLM3-3B", {36, 16, 4, 128, 2048, 11008, 128256});
+  add("phi3", "Phi-3-mini-4k", {32, 32, 32, 96, 3072, 8192, 32064});
+  add("mistral", "Mistral-Nemo-12B", {40, 32, 8, 128, 5120, 14336, 131072});
+  add("phi3", "Phi-4-14B", {40, 40, 10, 128, 5120, 17920, 100352});
   return models;
 }
 
