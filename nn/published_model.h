@@ -6,11 +6,9 @@
 //   Result<PublishedModel> model = DescribeModel(*WeightsFile::Open("Qwen2.5-0.5B"));
 //   std::get<LlamaConfig>(model->config).kv_heads == 2
 //
-// Of GGUF files, the architectures llama (with Mistral and SmolLM), qwen2 and qwen3; of
-// config.json, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM,
-// Qwen3ForCausalLM and GPT2LMHeadModel. What such a model has that ours cannot do, be
-// it experts, another activation or another way of scaling rope, is an error that names
-// it and never passed over.
+// The families are those of nn/llama_families.h and, of config.json, GPT-2. What such a
+// model has that ours cannot do, be it experts, another activation or another way of
+// scaling rope, is an error that names it and never passed over.
 
 #include <string>
 #include <variant>
@@ -23,7 +21,7 @@
 namespace stowage {
 
 struct PublishedModel {
-  std::string family;  // "llama", "mistral", "qwen2", "qwen3" or "gpt2"
+  std::string family;  // LlamaFamily::name, or "gpt2"
   /// Of the family's name. A Llama's weights are (out, in), as the files have them.
   std::variant<LlamaConfig, GptConfig> config;
   /// Dropouts by which config.json trains it, which these graphs do not have:
