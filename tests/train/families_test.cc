@@ -182,7 +182,7 @@ TEST_CASE("logits and losses of every family are those of transformers") {
     Training training = Start(tuning, *cpu);
     double worst = 0;
     for (const auto& [at, golden] : goldens.logits) {
-      const auto& [count, position] = at;
+      const int64_t count = at.first, position = at.second;
       INFO(count << " tokens, position " << position);
       const std::vector<float> logits = Logits(training, count);
       const double distance = Distance(
