@@ -29,6 +29,7 @@ ROOMS = {
     "onnx": ["base", "formats", "ir"],
     "text": ["base", "formats"],
     "nn": ["base", "formats", "ir", "math"],
+    "compile": ["base", "ir", "planner"],
     "report": ["base", "formats", "ir", "planner", "planner/packing"],
     "train": ["autodiff", "base", "cluster", "cpu", "formats", "gpu", "ir", "math", "nn",
               "planner", "planner/fit", "planner/packing", "runtime"],

@@ -82,6 +82,7 @@ void AddRun(Program& program);
 void AddLedger(Program& program);
 void AddTokens(Program& program);
 void AddExportOnnx(Program& program);
+void AddCompile(Program& program);
 void AddModels(Program& program);
 
 int ExitCodeOf(ErrorCode code);

@@ -126,6 +126,7 @@ int main(int argc, char** argv) {
   tools::AddCheck(program);
   tools::AddReport(program);
   tools::AddLock(program);
+  tools::AddCompile(program);
   tools::AddRun(program);
   tools::AddLedger(program);
   tools::AddTokens(program);

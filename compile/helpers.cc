@@ -1,0 +1,259 @@
+#include "compile/helpers.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/strings.h"
+#include "compile/kernel.h"
+#include "ir/dtype.h"
+
+namespace stowage::compile {
+namespace {
+
+struct Helper {
+  std::string_view name;  // with @ if it is for both number types
+  std::string_view text;
+};
+
+// A helper may call those above it. Formulas are those of math/*.h, which the kernels of
+// the library share.
+constexpr Helper kHelpers[] = {
+    {"float_bits", R"(static uint32_t float_bits(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+)"},
+    {"bits_float", R"(static float bits_float(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+)"},
+    {"bfloat16_to_float", R"(static float bfloat16_to_float(uint16_t bits) {
+  return bits_float((uint32_t)bits << 16);
+}
+)"},
+    {"float_to_bfloat16", R"(static uint16_t float_to_bfloat16(float x) {
+  const uint32_t bits = float_bits(x);
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return (uint16_t)(bits >> 16 | 0x40U);
+  return (uint16_t)((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
+}
+)"},
+    {"half_to_float", R"(static float half_to_float(uint16_t bits) {
+  const uint32_t sign = (uint32_t)(bits & 0x8000U) << 16;
+  const uint32_t exponent = bits >> 10 & 0x1FU;
+  const uint32_t fraction = bits & 0x3FFU;
+  if (exponent == 0) {
+    return bits_float(sign | float_bits((float)fraction * 0x1p-24f));
+  }
+  if (exponent == 0x1FU) return bits_float(sign | 0x7F800000U | fraction << 13);
+  return bits_float(sign | (exponent + 112U) << 23 | fraction << 13);
+}
+)"},
+    {"float_to_half", R"(static uint16_t float_to_half(float x) {
+  const uint32_t bits = float_bits(x);
+  const uint32_t sign = bits >> 16 & 0x8000U;
+  const uint32_t magnitude = bits & 0x7FFFFFFFU;
+  if (magnitude > 0x7F800000U) return (uint16_t)(sign | 0x7E00U);
+  if (magnitude >= 0x477FF000U) return (uint16_t)(sign | 0x7C00U);
+  if (magnitude < 0x38800000U) {
+    const float sum = bits_float(magnitude) + 0.5f;
+    return (uint16_t)(sign | (float_bits(sum) - 0x3F000000U));
+  }
+  return (uint16_t)(sign | (magnitude - (112U << 23) + 0xFFFU +
+                            (magnitude >> 13 & 1U)) >> 13);
+}
+)"},
+    {"sign@", R"(static real sign@(real x) {
+  return x > 0 ? 1 : x < 0 ? -1 : x;
+}
+)"},
+    {"maximum@", R"(static real maximum@(real a, real b) {
+  return a > b || a != a ? a : b;
+}
+)"},
+    {"minimum@", R"(static real minimum@(real a, real b) {
+  return a < b || a != a ? a : b;
+}
+)"},
+    {"remainder_floor@", R"(static real remainder_floor@(real a, real b) {
+  const real rest = fmod@(a, b);
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+)"},
+    {"silu@", R"(static real silu@(real x) {
+  return x / (1 + exp@(-x));
+}
+)"},
+    {"silu_slope@", R"(static real silu_slope@(real x) {
+  const real s = 1 / (1 + exp@(-x));
+  return s + x * s * (1 - s);
+}
+)"},
+    {"gelu_tanh@", R"(static real gelu_tanh@(real x) {
+  const real inner = 0.79788456080286535588@ * x * (1 + 0.044715@ * x * x);
+  return 0.5@ * x * (1 + tanh@(inner));
+}
+)"},
+    {"gelu_tanh_slope@", R"(static real gelu_tanh_slope@(real x) {
+  const real root = 0.79788456080286535588@;
+  const real square = 0.044715@ * x * x;
+  const real t = tanh@(root * x * (1 + square));
+  return 0.5@ * (1 + t) + 0.5@ * x * (1 - t * t) * (root * (1 + 3 * square));
+}
+)"},
+    {"gelu_erf@", R"(static real gelu_erf@(real x) {
+  return 0.5@ * x * erfc@(x * -0.70710678118654752440@);
+}
+)"},
+    {"gelu_erf_slope@", R"(static real gelu_erf_slope@(real x) {
+  return 0.5@ * erfc@(x * -0.70710678118654752440@) +
+         x * (0.39894228040143267794@ * exp@(-0.5@ * x * x));
+}
+)"},
+    {"mish@", R"(static real mish@(real x) {
+  const real e = exp@(x <= 20 ? x : 20);
+  const real n = e * (e + 2);
+  return x * (n / (n + 2));
+}
+)"},
+    {"mish_slope@", R"(static real mish_slope@(real x) {
+  const real e = exp@(x <= 20 ? x : 20);
+  const real n = e * (e + 2);
+  const real part = e / (n + 2);
+  return n / (n + 2) + 4 * x * part * ((1 + e) / (n + 2));
+}
+)"},
+    {"hard_swish@", R"(static real hard_swish@(real x) {
+  if (x <= -3) return 0;
+  return x >= 3 ? x : x * (x + 3) * (1 / 6.0@);
+}
+)"},
+    {"hard_swish_slope@", R"(static real hard_swish_slope@(real x) {
+  if (x <= -3) return 0;
+  return x >= 3 ? 1 : (x + x + 3) * (1 / 6.0@);
+}
+)"},
+    {"philox4x32", R"(/* Philox4x32-10 (Salmon et al. 2011). */
+static void philox4x32(const uint32_t counter[4], uint32_t key0, uint32_t key1,
+                       uint32_t words[4]) {
+  for (int i = 0; i < 4; ++i) words[i] = counter[i];
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = (uint64_t)0xD2511F53U * words[0];
+    const uint64_t b = (uint64_t)0xCD9E8D57U * words[2];
+    words[0] = (uint32_t)(b >> 32) ^ words[1] ^ key0;
+    words[1] = (uint32_t)b;
+    words[2] = (uint32_t)(a >> 32) ^ words[3] ^ key1;
+    words[3] = (uint32_t)a;
+    key0 += 0x9E3779B9U;
+    key1 += 0xBB67AE85U;
+  }
+}
+)"},
+    {"random_words",
+     R"(/* The words of elements 4 * quad to 4 * quad + 3 of op `id`. */
+static void random_words(int64_t seed, int64_t step, uint32_t id,
+                         uint32_t stream, int64_t quad, uint32_t words[4]) {
+  const uint64_t s = (uint64_t)step;
+  const uint64_t q = (uint64_t)quad;
+  const uint64_t key = (uint64_t)seed;
+  const uint32_t counter[4] = {(uint32_t)q, (uint32_t)(q >> 32), (uint32_t)s,
+                               (uint32_t)(s >> 32) ^ stream << 30};
+  philox4x32(counter, (uint32_t)key,
+             (uint32_t)(key >> 32) ^ id * 0x9E3779B1U, words);
+}
+)"},
+    {"one_minus_power", R"(/* 1 - beta^t without cancellation. */
+static double one_minus_power(double beta, double t) {
+  return -expm1(t * log(beta));
+}
+)"},
+    {"first_uniforms",
+     R"(/* Two uniform numbers in (0, 1) of element `index`. */
+static void first_uniforms(uint64_t seed, uint64_t stream, uint64_t index,
+                           double u[2]) {
+  const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32),
+                               (uint32_t)stream, (uint32_t)(stream >> 32)};
+  uint32_t words[4];
+  philox4x32(counter, (uint32_t)seed, (uint32_t)(seed >> 32), words);
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t high = words[2 * i];
+    const uint64_t bits = (high << 32 | words[2 * i + 1]) >> 11;
+    u[i] = ((double)bits + 0.5) * 0x1p-53;
+  }
+}
+)"},
+    {"first_uniform",
+     R"(static double first_uniform(uint64_t seed, uint64_t stream, uint64_t index) {
+  double u[2];
+  first_uniforms(seed, stream, index, u);
+  return u[0];
+}
+)"},
+    {"first_normal", R"(/* A normal number (Box & Muller 1958). */
+static double first_normal(uint64_t seed, uint64_t stream, uint64_t index) {
+  double u[2];
+  first_uniforms(seed, stream, index, u);
+  return sqrt(-2 * log(u[0])) * cos(2 * 3.141592653589793116 * u[1]);
+}
+)"},
+    {"first_truncated", R"(/* A normal number within two standard deviations. */
+static double first_truncated(uint64_t seed, uint64_t stream, uint64_t index) {
+  for (uint64_t draw = 0; draw < 32; ++draw) {
+    const double x = first_normal(seed, stream, index | draw << 58);
+    if (fabs(x) <= 2) return x;
+  }
+  return 0;
+}
+)"},
+};
+
+constexpr std::string_view kMathFunctions[] = {
+    "ceil",  "cos",    "erf",   "erfc",   "exp",   "expm1",  "fabs",
+    "floor", "fmod",   "log",   "log1p",  "pow",   "rint",   "sin",
+    "sqrt",  "tanh",   "trunc", "ceilf",  "cosf",  "erff",   "erfcf",
+    "expf",  "expm1f", "fabsf", "floorf", "fmodf", "logf",   "log1pf",
+    "powf",  "rintf",  "sinf",  "sqrtf",  "tanhf", "truncf",
+};
+
+// Whether `text` has the name in front of a parenthesis: a call, not a word of a comment.
+bool Calls(std::string_view text, std::string_view name) {
+  for (size_t at = text.find(name); at != std::string_view::npos;
+       at = text.find(name, at + 1)) {
+    const bool begins = at == 0 || !IsPartOfName(text[at - 1]);
+    if (begins && text.substr(at + name.size()).starts_with('(')) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string HelpersFor(std::string_view text) {
+  std::string result;
+  std::string all(text);
+  for (size_t i = std::size(kHelpers); i-- > 0;) {
+    const Helper& helper = kHelpers[i];
+    const bool is_for_both = helper.name.ends_with('@');
+    std::string definitions;
+    for (const DType type : {DType::kF32, DType::kF64}) {
+      if (type == DType::kF64 && !is_for_both) continue;
+      if (!Calls(all, ForType(helper.name, type))) continue;
+      definitions += ForType(helper.text, type) + "\n";
+    }
+    all += definitions;
+    result = definitions + result;
+  }
+  return result;
+}
+
+std::vector<std::string_view> MathFunctionsIn(std::string_view text) {
+  std::vector<std::string_view> called;
+  for (const std::string_view name : kMathFunctions) {
+    if (Calls(text, name)) called.push_back(name);
+  }
+  std::ranges::sort(called);
+  return called;
+}
+
+}  // namespace stowage::compile

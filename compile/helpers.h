@@ -1,0 +1,23 @@
+#ifndef STOWAGE_COMPILE_HELPERS_H_
+#define STOWAGE_COMPILE_HELPERS_H_
+
+// The C functions that kernels call: activations, 16-bit floats, random numbers. A generated
+// file has those that it uses.
+//
+//   HelpersFor(text);  // "static float sigmoidf(float x) {...}\n..."
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stowage::compile {
+
+/// The definitions of all helpers that `text` mentions, and that these mention, in order.
+std::string HelpersFor(std::string_view text);
+
+/// The functions of math.h that `text` calls, in alphabetical order.
+std::vector<std::string_view> MathFunctionsIn(std::string_view text);
+
+}  // namespace stowage::compile
+
+#endif  // STOWAGE_COMPILE_HELPERS_H_

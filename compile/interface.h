@@ -1,0 +1,37 @@
+#ifndef STOWAGE_COMPILE_INTERFACE_H_
+#define STOWAGE_COMPILE_INTERFACE_H_
+
+// The functions through which an application reaches the values of a step.
+//
+//   float *mlp_input_x(void);  /* x: f32(32, 784) */
+
+#include <string>
+#include <vector>
+
+#include "compile/compile.h"
+#include "ir/graph.h"
+#include "planner/plan.h"
+
+namespace stowage::compile {
+
+struct Accessor {
+  std::string declaration;  // "float *mlp_input_x(void)"
+  std::string comment;      // "x: f32(32, 784)"
+  std::string address;      // "arena + 256"
+};
+
+/// Inputs, outputs, params and states, in this order. Their names are those of the values,
+/// with `_` for what cannot be part of a C identifier, and a number where two are equal.
+std::vector<Accessor> AccessorsOf(const Graph& graph, const Plan& plan,
+                                  const CompileOptions& options);
+
+/// The parameters of a function that takes `more` besides the arena.
+std::string ParametersOf(const CompileOptions& options,
+                         const std::string& more = "");
+
+/// Whether `text` is a C identifier.
+bool IsIdentifier(std::string_view text);
+
+}  // namespace stowage::compile
+
+#endif  // STOWAGE_COMPILE_INTERFACE_H_

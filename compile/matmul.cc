@@ -1,0 +1,152 @@
+// Matrix products, with what follows them in their node.
+
+#include <optional>
+#include <vector>
+
+#include "compile/ops.h"
+#include "compile/products.h"
+#include "ir/fused.h"
+
+namespace stowage::compile {
+namespace {
+
+// A factor (..., rows, columns), perhaps transposed, or one for all of a batch.
+struct Factor {
+  const Tensor& tensor;
+  bool transposed;
+
+  int rank() const { return tensor.shape().rank(); }
+  // The distance of rows, or of columns, as they enter the product.
+  int64_t step(int axis) const {
+    return tensor.strides()[rank() - 2 + (transposed ? 1 - axis : axis)];
+  }
+  Expr At(const Kernel& k, const Index& batch, const Expr& row,
+          const Expr& column) const {
+    Index index(batch.begin(),
+                batch.begin() +
+                    std::min<std::ptrdiff_t>(
+                        rank() - 2, static_cast<std::ptrdiff_t>(batch.size())));
+    index.push_back(transposed ? column : row);
+    index.push_back(transposed ? row : column);
+    return k.Load(tensor, tensor.At(index));
+  }
+};
+
+// What is done to the sum before it is stored.
+void WriteEpilogue(Kernel& k, const Index& at, const Expr& sum) {
+  const Expr to = k.out(0).At(at);
+  if (k.op() == OpKind::kMatMul) return k.Store(k.out(0), to, sum);
+  if (k.op() == OpKind::kFusedMatMul) {
+    const Expr value = k.Fresh("product");
+    k.Line("const real ", value, " = ", RoundedTo(k.out(0).dtype(), sum), ";");
+    std::vector<Expr> leaves = {value};
+    for (size_t i = kProductOperands; i < k.num_inputs(); ++i) {
+      leaves.push_back(k.Fresh("leaf"));
+      k.Line("const real ", leaves.back(), " = ",
+             k.Load(k.in(i), k.in(i).At(at)), ";");
+    }
+    const std::vector<Expr> results(k.num_outputs(), to);
+    return WriteChain(k, leaves, results);
+  }
+  const EpilogueOperands operands = EpilogueOperandsOf(k.attrs());
+  Expr value = StrCat("(", sum, ")");
+  if (operands.bias != 0) {
+    const Tensor& bias = k.in(operands.bias);
+    value += StrCat(" + ", k.Load(bias, bias.At({at.back()})));
+  }
+  if (operands.addend != 0) {
+    const Tensor& addend = k.in(operands.addend);
+    value += StrCat(" + ", k.Load(addend, addend.At(at)));
+  }
+  if (operands.x != 0) {
+    const Tensor& x = k.in(operands.x);
+    value =
+        StrCat("(", value, ") * gelu_tanh_slope@(", k.Load(x, x.At(at)), ")");
+  }
+  k.Store(k.out(0), to, value);
+}
+
+// The sums over k of the rows of a, or of the columns of b, as result 1.
+void WriteFactorSums(Kernel& k) {
+  if (k.op() != OpKind::kEpilogueMatMul) return;
+  const std::optional<SummedOperand> summed = SummedOperandOf(k.attrs());
+  if (!summed) return;
+  const Tensor& x = k.in(summed->place);
+  k.For("i", x.shape()[1 - summed->axis], [&](const Expr& i) {
+    const Expr sum = WriteSum(k, x.shape()[summed->axis], [&](const Expr& l) {
+      return k.Load(x, summed->axis == 0 ? x.At({l, i}) : x.At({i, l}));
+    });
+    k.Store(k.out(1), i, sum);
+  });
+}
+
+}  // namespace
+
+void WriteMatMul(Kernel& k) {
+  const Factor a{k.in(0), k.Int("transpose_a") == 1};
+  const Factor b{k.in(1), k.Int("transpose_b") == 1};
+  const Shape& y = k.out(0).shape();
+  const Shape batch(y.span().first(static_cast<size_t>(y.rank() - 2)));
+  const int64_t depth = a.tensor.shape()[a.rank() - (a.transposed ? 2 : 1)];
+  k.ForEach(batch, [&](const Index& of) {
+    WriteProduct(
+        k,
+        {.m = y[y.rank() - 2],
+         .n = y.back(),
+         .k = depth,
+         .a = [&](const Expr& i, const Expr& l) { return a.At(k, of, i, l); },
+         .b = [&](const Expr& l, const Expr& j) { return b.At(k, of, l, j); },
+         .is_along_k = a.step(1) == 1 && b.step(0) == 1 && b.step(1) != 1,
+         .store =
+             [&](const Expr& i, const Expr& j, const Expr& sum) {
+               Index at = of;
+               at.push_back(i);
+               at.push_back(j);
+               WriteEpilogue(k, at, sum);
+             }});
+  });
+  WriteFactorSums(k);
+}
+
+void WriteGroupedMatMul(Kernel& k) {
+  const Tensor &x = k.in(0), &w = k.in(1), &ends = k.in(2), &y = k.out(0);
+  const bool transposed = k.Int("transpose_w") == 1;
+  k.Line("dim_t group = 0;");
+  k.For("row", x.shape()[0], [&](const Expr& row) {
+    k.Line("while (group < ", ends.size(), " && ", k.Load(ends, "group"),
+           " <= ", row, ") ++group;");
+    k.For("j", y.shape()[1], [&](const Expr& j) {
+      k.Line("real sum = 0;");
+      k.Block(StrCat("if (group < ", w.shape()[0], ")"), [&] {
+        k.For("l", x.shape()[1], [&](const Expr& l) {
+          k.Line("sum += ", k.Load(x, x.At({row, l})), " * ",
+                 k.Load(w, transposed ? w.At({"group", j, l})
+                                      : w.At({"group", l, j})),
+                 ";");
+        });
+      });
+      k.Store(y, y.At({row, j}), "sum");
+    });
+  });
+}
+
+void WriteGroupedMatMulWeightGrad(Kernel& k) {
+  const Tensor &x = k.in(0), &dy = k.in(1), &ends = k.in(2), &dw = k.out(0);
+  k.Line("dim_t first = 0;");
+  k.For("group", dw.shape()[0], [&](const Expr& group) {
+    k.Line("const dim_t end = (dim_t)", k.Load(ends, group), ";");
+    k.For("l", dw.shape()[1], [&](const Expr& l) {
+      k.For("j", dw.shape()[2], [&](const Expr& j) {
+        k.Line("real sum = 0;");
+        k.Block("for (dim_t row = first; row < end; ++row)", [&] {
+          k.Line("sum += ", k.Load(x, x.At({"row", l})), " * ",
+                 k.Load(dy, dy.At({"row", j})), ";");
+        });
+        k.Store(dw, dw.At({group, l, j}), "sum");
+      });
+    });
+    k.Line("first = end;");
+  });
+}
+
+}  // namespace stowage::compile

@@ -1,0 +1,122 @@
+#ifndef STOWAGE_COMPILE_OPS_H_
+#define STOWAGE_COMPILE_OPS_H_
+
+// The ops that can be written in C, each with the function that writes its kernel.
+//
+// A family has a file of its own, <family>.cc, named as in ir/ops. Kernels follow the rules
+// of ir/op_def.h: they take the strides that `accepts` allows, and result 0 may be written
+// over any operand of `may_overwrite`.
+//
+//   const COp op = OpInC(OpKind::kMatMul);
+//   if (op.write != nullptr) op.write(kernel);
+
+#include <cstdint>
+#include <span>
+
+#include "compile/kernel.h"
+#include "ir/op_kind.h"
+
+namespace stowage::compile {
+
+struct COp {
+  /// Writes the body of the node's function. Null: the op is not available in C.
+  void (*write)(Kernel& k) = nullptr;
+  /// Elements of `real` in scratch memory. Null: none.
+  int64_t (*scratch)(const Kernel& k) = nullptr;
+  /// Whether operands and results may be f16 or bf16: the function never reads back what it
+  /// has stored.
+  bool takes_16_bits = false;
+};
+
+COp OpInC(OpKind op);
+
+// --- Families ---
+
+void WriteElementwise(Kernel& k);
+void WriteCast(Kernel& k);
+void WriteGlu(Kernel& k);
+void WriteGluGrad(Kernel& k);
+void WriteFusedElementwise(Kernel& k);
+/// `value` as a tensor of `dtype` would hold it: rounded, if that has 16 bits.
+Expr RoundedTo(DType dtype, const Expr& value);
+/// The chain of a fused node, on variables for the leaves of its program; `at` are the
+/// positions in the results.
+void WriteChain(Kernel& k, std::span<const Expr> leaves,
+                std::span<const Expr> at);
+
+void WriteConstant(Kernel& k);
+void WriteFill(Kernel& k);
+void WriteIota(Kernel& k);
+void WriteRandomUniform(Kernel& k);
+void WriteRandomNormal(Kernel& k);
+void WriteDropout(Kernel& k);
+
+void WriteMove(Kernel& k);  // copy, reload, offload
+void WriteConcat(Kernel& k);
+void WritePad(Kernel& k);
+void WritePadGrad(Kernel& k);
+
+void WriteMatMul(Kernel& k);  // with and without what follows it in its node
+void WriteGroupedMatMul(Kernel& k);
+void WriteGroupedMatMulWeightGrad(Kernel& k);
+
+void WriteConv(Kernel& k);
+void WriteConvTranspose(Kernel& k);
+void WriteConvWeightGrad(Kernel& k);
+
+void WriteMaxPool(Kernel& k);
+void WriteMaxPoolGrad(Kernel& k);
+void WriteAvgPool(Kernel& k);
+void WriteAvgPoolGrad(Kernel& k);
+void WriteResize(Kernel& k);
+void WriteResizeGrad(Kernel& k);
+
+void WriteReduce(Kernel& k);  // reduce_sum, reduce_mean, reduce_max
+void WriteSumSquares(Kernel& k);
+void WriteArgMax(Kernel& k);
+void WriteCumSum(Kernel& k);
+void WriteTopK(Kernel& k);
+void WriteSumPartials(Kernel& k);
+
+void WriteSoftmax(Kernel& k);      // and log_softmax
+void WriteSoftmaxGrad(Kernel& k);  // and that of log_softmax
+void WriteCrossEntropy(Kernel& k);
+void WriteCrossEntropyGrad(Kernel& k);
+void WriteLinearCrossEntropy(Kernel& k);
+void WriteLinearCrossEntropyGrad(Kernel& k);
+int64_t ScratchOfLinearCrossEntropy(const Kernel& k);
+
+void WriteBatchNorm(Kernel& k);
+void WriteBatchNormGrad(Kernel& k);
+void WriteLayerNorm(Kernel& k);
+void WriteLayerNormGrad(Kernel& k);
+void WriteRmsNorm(Kernel& k);
+void WriteRmsNormGrad(Kernel& k);
+void WriteLocalResponseNorm(Kernel& k);
+void WriteLocalResponseNormGrad(Kernel& k);
+int64_t ScratchOfLocalResponseNorm(const Kernel& k);
+
+void WriteAttention(Kernel& k);
+void WriteAttentionGrad(Kernel& k);
+void WriteAttentionBiasGrad(Kernel& k);
+int64_t ScratchOfAttention(const Kernel& k);
+void WriteRope(Kernel& k);
+
+void WriteGather(Kernel& k);
+void WriteScatterAdd(Kernel& k);
+void WriteTakeAlongAxis(Kernel& k);
+void WritePutAdd(Kernel& k);
+void WriteAssign(Kernel& k);  // and offload_update
+void WriteLerpUpdate(Kernel& k);
+void WriteSliceUpdate(Kernel& k);
+
+void WriteLstm(Kernel& k);
+void WriteLstmGrad(Kernel& k);
+int64_t ScratchOfLstmGrad(const Kernel& k);
+void WriteLstmWeightGrad(Kernel& k);
+
+void WriteUpdate(Kernel& k);  // every optimizer with states of f32 or f64
+
+}  // namespace stowage::compile
+
+#endif  // STOWAGE_COMPILE_OPS_H_

@@ -1,0 +1,114 @@
+// Every row of the op test table in C, as the host's compiler makes it.
+
+#include "tests/support/op_cases.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "compile/compile.h"
+#include "tests/compile/host_library.h"
+#include "tests/support/elements.h"
+
+namespace stowage {
+namespace {
+
+using testing::ArenaInC;
+using testing::GraphInC;
+using testing::HostLibrary;
+
+bool HasOnHost(const Graph& graph) {
+  for (const ValueInfo& value : graph.values()) {
+    if (value.on_host) return true;
+  }
+  return false;
+}
+
+// Whether it can be written in C; what cannot is named by its op.
+bool IsInC(const OpCase& c, const Graph& graph,
+           std::set<std::string>* refused) {
+  const Result<Plan> plan =
+      PlanMemory(graph, {.alignment = kCAlignment, .device = NeedsOfC()});
+  REQUIRE(plan.ok());
+  const Result<CompiledStep> compiled = CompileToC(graph, *plan);
+  if (compiled.ok()) return true;
+  const std::string& message = compiled.error().message;
+  CHECK(message.starts_with("[compile] not available in C: "));
+  CHECK_MESSAGE(message.find(OpName(c.op)) != std::string::npos, message);
+  refused->insert(std::string(OpName(c.op)));
+  return false;
+}
+
+struct Row {
+  OpCase c;
+  GraphInC in_c;
+};
+
+void CheckRows(const std::vector<Row>& rows, const std::string& name) {
+  std::map<std::string, std::string> files;
+  for (const Row& row : rows) {
+    for (const auto& file : row.in_c.files) files.insert(file);
+  }
+  const HostLibrary library(name, files, "-O0");
+  for (const auto& [c, in_c] : rows) {
+    CAPTURE(c.name);
+    CAPTURE(in_c.files.at(in_c.prefix + ".c"));
+    const Tensors leaves = CaseLeaves(c);
+    ArenaInC arena(in_c);
+    for (const ValueInfo& value : in_c.graph.values()) {
+      if (value.is_leaf()) arena.Write(value.name, leaves.at(value.name));
+    }
+    auto* const step = library.Get<int(uint8_t*)>(in_c.prefix + "_step");
+    const int code = step(arena.data());
+    CHECK((code == 0 || code == 2));  // 2: an output is infinite
+    const Tensors expected = Interpret(in_c.graph, leaves, Rounding::kTo16Bits);
+    for (const GraphOutput& output : in_c.graph.outputs()) {
+      const double error =
+          LargestError(arena.Read(output.name), expected.at(output.name));
+      CHECK_MESSAGE(error <= c.tolerance, output.name, " is off by ", error);
+    }
+  }
+}
+
+void CheckTable(DType real, size_t least,
+                const std::set<std::string>& missing) {
+  std::set<std::string> refused;
+  std::vector<Row> rows;
+  size_t count = 0;
+  const auto flush = [&] {
+    if (rows.empty()) return;
+    CheckRows(rows, StrCat(DTypeName(real), "_", count));
+    rows.clear();
+  };
+  for (const OpCase& c : OpCases(real)) {
+    const Graph graph = BuildCase(c);
+    if (HasOnHost(graph) || !IsInC(c, graph, &refused)) continue;
+    rows.push_back({c, GraphInC::Make(graph, StrCat("case", count++))});
+    if (rows.size() == 50) flush();
+  }
+  flush();
+  MESSAGE(count, " rows of ", DTypeName(real), " in C");
+  CHECK(count >= least);
+  CHECK(refused == missing);
+}
+
+TEST_CASE("op cases in C agree with the interpreter in f32") {
+  CheckTable(DType::kF32, 300, {});
+}
+
+TEST_CASE("op cases in C agree with the interpreter in f64") {
+  CheckTable(DType::kF64, 300, {});
+}
+
+TEST_CASE("op cases in C agree with the interpreter in bf16 and f16") {
+  CheckTable(DType::kBF16, 100, {});
+  CheckTable(DType::kF16, 100, {});
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,178 @@
+// stowage compile: a planned training step as one C file.
+
+#include "compile/compile.h"
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/strings.h"
+#include "planner/plan_memory.h"
+#include "tools/budget.h"
+#include "tools/command.h"
+#include "tools/model_flags.h"
+#include "tools/onnx_flags.h"
+#include "tools/options.h"
+#include "tools/plan_subject.h"
+#include "tools/progress.h"
+
+namespace stowage::tools {
+namespace {
+
+struct CompileFlags {
+  PlanFlags plan;
+  std::string prefix;
+  std::string arena = "static";
+};
+
+// "out/step.h" for "out/step.c".
+std::string HeaderPath(const std::string& source) {
+  return std::filesystem::path(source).replace_extension(".h").string();
+}
+
+Result<CompileOptions> ReadCompileOptions(const CompileFlags& flags) {
+  const std::filesystem::path source(flags.plan.output);
+  if (source.extension() != ".c") {
+    return InvalidArgumentError(
+        "[compile] the output is ", Quoted(flags.plan.output),
+        "; expected a name that ends in .c, beside which "
+        "the header is written");
+  }
+  if (flags.arena != "static" && flags.arena != "caller") {
+    return InvalidArgumentError("[compile] --arena is ", Quoted(flags.arena),
+                                "; expected static or caller");
+  }
+  CompileOptions options;
+  options.prefix = flags.prefix.empty() ? source.stem().string() : flags.prefix;
+  options.header = HeaderPath(source.filename().string());
+  options.caller_arena = flags.arena == "caller";
+  return options;
+}
+
+void Print(const CompileFlags& flags, const CompiledStep& step,
+           const Plan& plan) {
+  if (flags.plan.json) {
+    PrintJson({{"source", flags.plan.output},
+               {"header", HeaderPath(flags.plan.output)},
+               {"arena_bytes", step.arena},
+               {"slow_bytes", step.slow},
+               {"stack_bytes", step.stack},
+               {"saved_bytes", plan.regions.weights + plan.regions.state},
+               {"kernels", step.kernels},
+               {"launches", step.launches},
+               {"source_bytes", step.source.size()}});
+    return;
+  }
+  std::cout << WithoutControls(flags.plan.output) << ": " << step.launches
+            << " launches of " << step.kernels << " kernels\narena "
+            << FormatBytes(step.arena) << " (" << step.arena << " bytes)";
+  if (step.slow > 0) {
+    std::cout << ", slow memory " << FormatBytes(step.slow) << " (" << step.slow
+              << " bytes)";
+  }
+  std::cout << ", stack at most " << step.stack << " bytes\n";
+}
+
+int RunCompile(const CompileFlags& flags) {
+  const PlanFlags& subject_flags = flags.plan;
+  const int given = !subject_flags.graph.empty() +
+                    !subject_flags.model.model.empty() +
+                    !subject_flags.onnx.file.empty();
+  if (given != 1) {
+    return Fail(InvalidArgumentError(
+        given == 0
+            ? "[compile] nothing to compile; give --model, --onnx or "
+              "--graph"
+            : "[compile] --model, --onnx and --graph exclude each other; "
+              "give one"));
+  }
+  const Result<CompileOptions> options = ReadCompileOptions(flags);
+  if (!options.ok()) return Fail(options.error());
+  const Result<packing::PackOptions> packer =
+      ReadPackerFlags(subject_flags.packer);
+  if (!packer.ok()) return Fail(packer.error());
+  const Status tried =
+      TryOutputs({{"output", subject_flags.output},
+                  {"the header", HeaderPath(subject_flags.output)}},
+                 {{"graph", subject_flags.graph},
+                  {"onnx", subject_flags.onnx.file},
+                  {"op-times", subject_flags.model.op_times}});
+  if (!tried.ok()) return Fail(tried.error());
+  std::function<void()> on_choice;
+  const std::shared_ptr<WorkProgress> progress =
+      WorkProgress::OfPlanning(&on_choice);
+  Result<Subject> subject = ReadSubject(subject_flags,
+                                        {.alignment = kCAlignment,
+                                         .packer = packer->packer,
+                                         .deadline = packer->deadline,
+                                         .device = NeedsOfC()},
+                                        on_choice);
+  if (!subject.ok()) return Fail(subject.error());
+  const Result<PlannedStep> planned = subject->planner().Plan();
+  progress->Clear();
+  if (!planned.ok()) {
+    if (planned.error().code != ErrorCode::kBudgetTooSmall) {
+      return Fail(planned.error());
+    }
+    const Error all = WithSmallestBudgets(subject->planner().fitter(),
+                                          subject->batch(), planned.error());
+    progress->Clear();
+    return Fail(all);
+  }
+  const FittedStep& step = planned->step;
+  const Result<CompiledStep> compiled =
+      CompileToC(step.graph, step.plan, *options);
+  if (!compiled.ok()) return Fail(compiled.error());
+  Status written =
+      WriteOutput(HeaderPath(subject_flags.output), compiled->header);
+  if (written.ok()) {
+    written = WriteOutput(subject_flags.output, compiled->source);
+  }
+  if (!written.ok()) return Fail(written.error());
+  Print(flags, *compiled, step.plan);
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddCompile(Program& program) {
+  Options options = program.AddSubcommand(
+      "compile", "Write a planned training step as one C file and its header",
+      "stowage compile --model mlp --batch 8 --budget 2MiB -o step.c");
+  const auto flags = std::make_shared<CompileFlags>();
+  PlanFlags& plan = flags->plan;
+  options.Group("model");
+  options.Add("--model", &plan.model.model,
+              "A name that `stowage models` lists");
+  AddModelOptions(options, &plan.model);
+  AddLoraOptions(options, &plan.model);
+  AddOnnxOptions(options, &plan.onnx);
+  AddPackerOptions(options, &plan.packer);
+  options.Group("model");
+  options.Add("--graph", &plan.graph,
+              "Compile the graph in this file (its text form) as it is, "
+              "instead of a model's training step");
+  options.Group("output");
+  options.AddOutput("-o,--output", &plan.output,
+                    "Write the C source to this file, whose name ends in .c, "
+                    "and the header beside it");
+  options.Require("--output");
+  options.Add("--prefix", &flags->prefix,
+              "Begin all names with this; default: the output's name");
+  options.Add("--arena", &flags->arena,
+              "static: the file has the arena; caller: every function takes a "
+              "pointer to it");
+  options.AddFlag("--json", &plan.json, "Print one JSON object");
+  options.ApplyTo({"--model"}, {"--dtype", "--seq"});
+  options.ApplyTo({"--onnx"}, {"--dim", "--shape", "--loss", "--trainable"});
+  options.ApplyTo({"--loss"}, {"--freeze"});
+  options.ApplyTo({"--model", "--onnx"}, {"--batch"});
+  options.ApplyTo({"--model", "--loss"}, OptionsOfTraining());
+  options.OnRun([flags] { return RunCompile(*flags); });
+}
+
+}  // namespace stowage::tools
