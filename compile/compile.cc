@@ -232,8 +232,11 @@ class FileWriter {
   std::string AccessFunctions() const {
     std::string text;
     for (const Accessor& accessor : accessors_) {
-      text += StrCat(accessor.declaration, " { return (void *)(",
-                     accessor.address, "); }\n");
+      const bool is_unused = options_.caller_arena &&
+                             !compile::Mentions(accessor.address, "arena");
+      text +=
+          StrCat(accessor.declaration, " { ", is_unused ? "(void)arena; " : "",
+                 "return (void *)(", accessor.address, "); }\n");
     }
     return text;
   }

@@ -65,6 +65,17 @@ constexpr Helper kHelpers[] = {
                             (magnitude >> 13 & 1U)) >> 13);
 }
 )"},
+    {"round_to_odd",
+     R"(/* A float whose last bit says whether anything was cut off. */
+static float round_to_odd(double x) {
+  const float nearest = (float)x;
+  const double back = (double)nearest;
+  if (back == x || x != x) return nearest;
+  uint32_t bits = float_bits(nearest);
+  if ((x > 0) == (back > x)) bits -= 1;
+  return bits_float(bits | 1U);
+}
+)"},
     {"sign@", R"(static real sign@(real x) {
   return x > 0 ? 1 : x < 0 ? -1 : x;
 }

@@ -228,9 +228,15 @@ void Kernel::Store(const Tensor& tensor, const Expr& at, const Expr& value) {
       return real_ == DType::kF64 ? Line(element, " = (float)(", value, ");")
                                   : Line(element, " = ", value, ";");
     case DType::kF16:
-      return Line(element, " = float_to_half(", value, ");");
-    case DType::kBF16:
-      return Line(element, " = float_to_bfloat16(", value, ");");
+    case DType::kBF16: {
+      // Of a double, the first of two roundings leaves the second one to decide.
+      const std::string_view open =
+          real_ == DType::kF64 ? "(round_to_odd(" : "(";
+      return Line(
+          element, " = ",
+          tensor.dtype() == DType::kF16 ? "float_to_half" : "float_to_bfloat16",
+          open, value, real_ == DType::kF64 ? "));" : ");");
+    }
     case DType::kF64:
     case DType::kI32:
     case DType::kI64:

@@ -1,7 +1,10 @@
 // Optimizers whose states are of f32 or f64, one element at a time: the formulas of
 // math/optimizer.h.
 
+#include <algorithm>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "base/check.h"
 #include "compile/ops.h"
@@ -110,13 +113,17 @@ void WriteUpdate(Kernel& k) {
 }
 
 void WriteLerpUpdate(Kernel& k) {
-  k.Line("const real weight = ", k.Scalar(2), ";");
-  k.Line("if (isinf(weight)) return;");
-  const Tensor* const both[] = {&k.in(1), &k.out(0)};
-  k.ForElements(both, [&](std::span<const Expr> at) {
+  // The weight is a scalar, or one for each element.
+  const bool is_scalar = k.in(2).shape() != k.out(0).shape();
+  std::vector<const Tensor*> all = {&k.in(1), &k.out(0)};
+  if (!is_scalar) all.push_back(&k.in(2));
+  k.ForElements(all, [&](std::span<const Expr> at) {
+    k.Line("const real weight = ", k.LoadReal(k.in(2), is_scalar ? "0" : at[2]),
+           ";");
     k.Line("const real from = ", k.Load(k.out(0), at[1]), ";");
     k.Store(k.out(0), at[1],
-            StrCat("(1 - weight) * from + weight * ", k.Load(k.in(1), at[0])));
+            StrCat("isinf(weight) ? from : (1 - weight) * from + weight * ",
+                   k.Load(k.in(1), at[0])));
   });
 }
 

@@ -5,7 +5,7 @@
 //
 // A block of sums is held in local variables while the inner loop runs over k. Where rows of
 // b are contiguous, a block is several rows by several columns; where a and b are contiguous
-// along k, it is several columns, each in lanes that are added up at the end. Trip counts are
+// along k, it is several columns, each in lanes that are added up at the end. Bounds of loops are
 // constants, so compilers unroll and vectorize the innermost loops without reordering a sum.
 
 #include <cstdint>

@@ -53,8 +53,8 @@ Result<CompileOptions> ReadCompileOptions(const CompileFlags& flags) {
   return options;
 }
 
-void Print(const CompileFlags& flags, const CompiledStep& step,
-           const Plan& plan) {
+void PrintCompiled(const CompileFlags& flags, const CompiledStep& step,
+                   const Plan& plan) {
   if (flags.plan.json) {
     PrintJson({{"source", flags.plan.output},
                {"header", HeaderPath(flags.plan.output)},
@@ -133,7 +133,7 @@ int RunCompile(const CompileFlags& flags) {
     written = WriteOutput(subject_flags.output, compiled->source);
   }
   if (!written.ok()) return Fail(written.error());
-  Print(flags, *compiled, step.plan);
+  PrintCompiled(flags, *compiled, step.plan);
   return kExitDone;
 }
 

@@ -66,12 +66,17 @@ GraphInC GraphInC::Make(const Graph& graph, const std::string& prefix,
   options.device = NeedsOfC();
   Result<Plan> plan = PlanMemory(graph, options);
   if (!plan.ok()) Fail(plan.error().message);
+  return Of(graph, *plan, prefix);
+}
+
+GraphInC GraphInC::Of(const Graph& graph, const Plan& plan,
+                      const std::string& prefix) {
   const Result<CompiledStep> compiled = CompileToC(
-      graph, *plan,
+      graph, plan,
       {.prefix = prefix, .header = prefix + ".h", .caller_arena = true});
   if (!compiled.ok()) Fail(compiled.error().message);
   return {.graph = graph,
-          .plan = *std::move(plan),
+          .plan = plan,
           .files = {{prefix + ".h", compiled->header},
                     {prefix + ".c", compiled->source}},
           .prefix = prefix};

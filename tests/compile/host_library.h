@@ -58,6 +58,9 @@ struct GraphInC {
   /// Aborts where the graph cannot be written in C.
   static GraphInC Make(const Graph& graph, const std::string& prefix,
                        PlanOptions options = {});
+  /// By a plan that was made with NeedsOfC.
+  static GraphInC Of(const Graph& graph, const Plan& plan,
+                     const std::string& prefix);
 };
 
 /// Memory of a GraphInC. It is full of NaN before it is written.

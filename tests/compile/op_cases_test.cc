@@ -75,8 +75,7 @@ void CheckRows(const std::vector<Row>& rows, const std::string& name) {
   }
 }
 
-void CheckTable(DType real, size_t least,
-                const std::set<std::string>& missing) {
+void CheckTable(DType real, size_t least, const std::string& missing) {
   std::set<std::string> refused;
   std::vector<Row> rows;
   size_t count = 0;
@@ -94,20 +93,23 @@ void CheckTable(DType real, size_t least,
   flush();
   MESSAGE(count, " rows of ", DTypeName(real), " in C");
   CHECK(count >= least);
-  CHECK(refused == missing);
+  std::string names;
+  for (const std::string& op : refused)
+    names += (names.empty() ? "" : " ") + op;
+  CHECK(names == missing);
 }
 
 TEST_CASE("op cases in C agree with the interpreter in f32") {
-  CheckTable(DType::kF32, 300, {});
+  CheckTable(DType::kF32, 300, "");
 }
 
 TEST_CASE("op cases in C agree with the interpreter in f64") {
-  CheckTable(DType::kF64, 300, {});
+  CheckTable(DType::kF64, 300, "");
 }
 
 TEST_CASE("op cases in C agree with the interpreter in bf16 and f16") {
-  CheckTable(DType::kBF16, 100, {});
-  CheckTable(DType::kF16, 100, {});
+  CheckTable(DType::kBF16, 100, "");
+  CheckTable(DType::kF16, 100, "");
 }
 
 }  // namespace
