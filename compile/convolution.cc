@@ -2,7 +2,9 @@
 // has constant bounds in them, so that padding is never read.
 
 #include <algorithm>
-#include <array>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "compile/ops.h"
 #include "compile/products.h"
@@ -58,14 +60,6 @@ struct FlatConv {
   const ConvGeometry g;
 };
 
-// The channel of x that channel c of filter `o` reads.
-Expr ChannelOf(const FlatConv& f, const Expr& o, const Expr& c) {
-  if (f.g.groups == 1) return c;
-  return Plus({Times(f.g.filters == 1 ? o : StrCat(o, " / ", f.g.filters),
-                     f.g.channels),
-               c});
-}
-
 // Declares the place in x of tap `tap` of output `o` along `dim`, and skips the rest of the
 // loop where it is padding; or gives an expression that never is.
 Expr PlaceInX(Kernel& k, const ConvDim& dim, const Expr& o, const Expr& tap) {
@@ -89,115 +83,163 @@ void ForTaps(Kernel& k, std::string_view name, int64_t count,
       [&] { body(tap); });
 }
 
+// Filters, or channels, that a row is added to at a time.
+constexpr int64_t kConvBlock = 4;
+
+// Declares a weight for each array and adds weight * from(t) to arrays[to(t)], for t in
+// [0, count).
+void AddTap(Kernel& k, std::span<const Expr> arrays, int64_t count,
+            const std::function<Expr(size_t)>& weight,
+            const std::function<Expr(const Expr& t)>& from,
+            const std::function<Expr(const Expr& t)>& to) {
+  k.Block("", [&] {
+    for (size_t s = 0; s < arrays.size(); ++s) {
+      k.Line("const real w", s, " = ", weight(s), ";");
+    }
+    k.For("t", count, [&](const Expr& t) {
+      k.Line("const real a = ", from(t), ";");
+      for (size_t s = 0; s < arrays.size(); ++s) {
+        k.Line(arrays[s], "[", to(t), "] += w", s, " * a;");
+      }
+    });
+  });
+}
+
+// The first place of x that a tap reads, at the first place of its range.
+int64_t ShiftOf(const ConvDim& dim, const Range& range, int64_t tap) {
+  return range.first * dim.stride + tap * dim.dilation - dim.before;
+}
+
 }  // namespace
 
 void WriteConv(Kernel& k) {
   const FlatConv f(k.in(0), k.in(1), k.out(0), k.attrs());
   const ConvGeometry& g = f.g;
   const auto& [depth, height, width] = g.dims;
-  k.For("n", g.images, [&](const Expr& n) {
-    k.For("o", g.groups * g.filters, [&](const Expr& o) {
-      k.For("z", depth.out, [&](const Expr& z) {
-        k.For("y", height.out, [&](const Expr& row) {
-          const Expr sums = k.Array("sums", {width.out});
-          k.For("c", g.channels, [&](const Expr& c) {
-            ForTaps(k, "tz", depth.kernel, [&](const Expr& tz) {
-              const Expr xz = PlaceInX(k, depth, z, tz);
-              ForTaps(k, "ty", height.kernel, [&](const Expr& ty) {
-                const Expr xy = PlaceInX(k, height, row, ty);
-                const Expr in = f.XRow(n, ChannelOf(f, o, c), xz, xy);
-                for (int64_t tap = 0; tap < width.kernel; ++tap) {
-                  const Range range = RangeOfTap(width, tap);
-                  if (range.first == range.end) continue;
-                  const int64_t shift = range.first * width.stride +
-                                        tap * width.dilation - width.before;
-                  k.Block("", [&] {
-                    k.Line(
-                        "const real weight = ",
-                        k.Load(f.w, Plus({f.WRow(o, c, tz, ty), StrCat(tap)})),
-                        ";");
-                    k.For("t", range.end - range.first, [&](const Expr& t) {
-                      k.Line(sums, "[", Plus({StrCat(range.first), t}),
-                             "] += weight * ",
-                             k.Load(f.x, Plus({in, StrCat(shift),
-                                               Times(t, width.stride)})),
-                             ";");
-                    });
-                  });
-                }
-              });
-            });
-          });
-          k.For("t", width.out, [&](const Expr& t) {
-            k.Store(f.y, Plus({f.YRow(n, o, z, row), t}),
-                    StrCat(sums, "[", t, "]"));
-          });
+  const auto row_of_y = [&](const Expr& n, const Expr& group, const Expr& o0,
+                            int64_t filters, const Expr& z, const Expr& y) {
+    const auto filter = [&](size_t s) {
+      return Plus({Times(group, g.filters), o0, StrCat(s)});
+    };
+    const std::vector<Expr> sums = SumArrays(k, filters, width.out);
+    k.For("c", g.channels, [&](const Expr& c) {
+      ForTaps(k, "tz", depth.kernel, [&](const Expr& tz) {
+        const Expr xz = PlaceInX(k, depth, z, tz);
+        ForTaps(k, "ty", height.kernel, [&](const Expr& ty) {
+          const Expr xy = PlaceInX(k, height, y, ty);
+          const Expr in =
+              f.XRow(n, Plus({Times(group, g.channels), c}), xz, xy);
+          for (int64_t tap = 0; tap < width.kernel; ++tap) {
+            const Range range = RangeOfTap(width, tap);
+            if (range.first == range.end) continue;
+            const Expr shift = StrCat(ShiftOf(width, range, tap));
+            AddTap(
+                k, sums, range.end - range.first,
+                [&](size_t s) {
+                  return k.Load(
+                      f.w, Plus({f.WRow(filter(s), c, tz, ty), StrCat(tap)}));
+                },
+                [&](const Expr& t) {
+                  return k.Load(f.x, Plus({in, shift, Times(t, width.stride)}));
+                },
+                [&](const Expr& t) {
+                  return Plus({StrCat(range.first), t});
+                });
+          }
         });
       });
     });
+    for (size_t s = 0; s < sums.size(); ++s) {
+      k.For("t", width.out, [&](const Expr& t) {
+        k.Store(f.y, Plus({f.YRow(n, filter(s), z, y), t}),
+                StrCat(sums[s], "[", t, "]"));
+      });
+    }
+  };
+  k.For("n", g.images, [&](const Expr& n) {
+    k.For("group", g.groups, [&](const Expr& group) {
+      ForBlocks(k, "o", g.filters, kConvBlock,
+                [&](const Expr& o0, int64_t filters) {
+                  k.For("z", depth.out, [&](const Expr& z) {
+                    k.For("y", height.out, [&](const Expr& y) {
+                      row_of_y(n, group, o0, filters, z, y);
+                    });
+                  });
+                });
+    });
   });
 }
+
+namespace {
+
+// Declares the place in y of which tap `tap` is at x's place `at`; skips the rest of the loop
+// if there is none.
+Expr PlaceInY(Kernel& k, const ConvDim& dim, const Expr& at, const Expr& tap) {
+  if (dim.in == 1 && dim.out == 1 && dim.kernel == 1) return "0";
+  const Expr place = k.Fresh("place");
+  k.Line("const dim_t ", place, " = ", at, " + ", dim.before, " - ",
+         Times(tap, dim.dilation), ";");
+  k.Line("if (", place, " < 0 || ", place, " >= ", dim.out * dim.stride,
+         dim.stride == 1 ? "" : StrCat(" || ", place, " % ", dim.stride),
+         ") continue;");
+  return dim.stride == 1 ? place : StrCat("(", place, " / ", dim.stride, ")");
+}
+
+}  // namespace
 
 // x from y: each row of x adds up the rows of y whose windows it is in.
 void WriteConvTranspose(Kernel& k) {
   const FlatConv f(k.out(0), k.in(1), k.in(0), k.attrs());
   const ConvGeometry& g = f.g;
   const auto& [depth, height, width] = g.dims;
-  // Declares the output place whose tap `tap` is x's place `at`; continues if there is none.
-  const auto place_in_y = [&](const ConvDim& dim, const Expr& at,
-                              const Expr& tap) -> Expr {
-    if (dim.in == 1 && dim.out == 1 && dim.kernel == 1) return "0";
-    const Expr place = k.Fresh("place");
-    k.Line("const dim_t ", place, " = ", at, " + ", dim.before, " - ",
-           Times(tap, dim.dilation), ";");
-    k.Line("if (", place, " < 0 || ", place, " >= ", dim.out * dim.stride,
-           dim.stride == 1 ? "" : StrCat(" || ", place, " % ", dim.stride),
-           ") continue;");
-    return dim.stride == 1 ? place : StrCat("(", place, " / ", dim.stride, ")");
+  const auto row_of_x = [&](const Expr& n, const Expr& group, const Expr& c0,
+                            int64_t channels, const Expr& z, const Expr& y) {
+    const std::vector<Expr> sums = SumArrays(k, channels, width.in);
+    k.For("o", g.filters, [&](const Expr& of_group) {
+      const Expr o = Plus({Times(group, g.filters), of_group});
+      ForTaps(k, "tz", depth.kernel, [&](const Expr& tz) {
+        const Expr yz = PlaceInY(k, depth, z, tz);
+        ForTaps(k, "ty", height.kernel, [&](const Expr& ty) {
+          const Expr yy = PlaceInY(k, height, y, ty);
+          for (int64_t tap = 0; tap < width.kernel; ++tap) {
+            const Range range = RangeOfTap(width, tap);
+            if (range.first == range.end) continue;
+            AddTap(
+                k, sums, range.end - range.first,
+                [&](size_t s) {
+                  const Expr c = Plus({c0, StrCat(s)});
+                  return k.Load(f.w, Plus({f.WRow(o, c, tz, ty), StrCat(tap)}));
+                },
+                [&](const Expr& t) {
+                  return k.Load(f.y, Plus({f.YRow(n, o, yz, yy),
+                                           StrCat(range.first), t}));
+                },
+                [&](const Expr& t) {
+                  return Plus({StrCat(ShiftOf(width, range, tap)),
+                               Times(t, width.stride)});
+                });
+          }
+        });
+      });
+    });
+    for (size_t s = 0; s < sums.size(); ++s) {
+      const Expr c = Plus({Times(group, g.channels), c0, StrCat(s)});
+      k.For("t", width.in, [&](const Expr& t) {
+        k.Store(f.x, Plus({f.XRow(n, c, z, y), t}),
+                StrCat(sums[s], "[", t, "]"));
+      });
+    }
   };
   k.For("n", g.images, [&](const Expr& n) {
     k.For("group", g.groups, [&](const Expr& group) {
-      k.For("c", g.channels, [&](const Expr& c) {
-        const Expr channel = Plus({Times(group, g.channels), c});
-        k.For("z", depth.in, [&](const Expr& z) {
-          k.For("y", height.in, [&](const Expr& row) {
-            const Expr sums = k.Array("sums", {width.in});
-            k.For("o", g.filters, [&](const Expr& of_group) {
-              const Expr o = Plus({Times(group, g.filters), of_group});
-              ForTaps(k, "tz", depth.kernel, [&](const Expr& tz) {
-                const Expr yz = place_in_y(depth, z, tz);
-                ForTaps(k, "ty", height.kernel, [&](const Expr& ty) {
-                  const Expr yy = place_in_y(height, row, ty);
-                  for (int64_t tap = 0; tap < width.kernel; ++tap) {
-                    const Range range = RangeOfTap(width, tap);
-                    if (range.first == range.end) continue;
-                    const int64_t shift = range.first * width.stride +
-                                          tap * width.dilation - width.before;
-                    k.Block("", [&] {
-                      k.Line("const real weight = ",
-                             k.Load(f.w,
-                                    Plus({f.WRow(o, c, tz, ty), StrCat(tap)})),
-                             ";");
-                      k.For("t", range.end - range.first, [&](const Expr& t) {
-                        k.Line(sums, "[",
-                               Plus({StrCat(shift), Times(t, width.stride)}),
-                               "] += weight * ",
-                               k.Load(f.y, Plus({f.YRow(n, o, yz, yy),
-                                                 StrCat(range.first), t})),
-                               ";");
-                      });
+      ForBlocks(k, "c", g.channels, kConvBlock,
+                [&](const Expr& c0, int64_t channels) {
+                  k.For("z", depth.in, [&](const Expr& z) {
+                    k.For("y", height.in, [&](const Expr& y) {
+                      row_of_x(n, group, c0, channels, z, y);
                     });
-                  }
+                  });
                 });
-              });
-            });
-            k.For("t", width.in, [&](const Expr& t) {
-              k.Store(f.x, Plus({f.XRow(n, channel, z, row), t}),
-                      StrCat(sums, "[", t, "]"));
-            });
-          });
-        });
-      });
     });
   });
 }
@@ -206,42 +248,53 @@ void WriteConvWeightGrad(Kernel& k) {
   const FlatConv f(k.in(0), k.out(0), k.in(1), k.attrs());
   const ConvGeometry& g = f.g;
   const auto& [depth, height, width] = g.dims;
-  k.For("o", g.groups * g.filters, [&](const Expr& o) {
-    k.For("c", g.channels, [&](const Expr& c) {
-      k.For("tz", depth.kernel, [&](const Expr& tz) {
-        k.For("ty", height.kernel, [&](const Expr& ty) {
-          for (int64_t tap = 0; tap < width.kernel; ++tap) {
-            const Range range = RangeOfTap(width, tap);
-            const int64_t shift = range.first * width.stride +
-                                  tap * width.dilation - width.before;
-            k.Block("", [&] {
-              k.Line("real total = 0;");
-              k.For("n", g.images, [&](const Expr& n) {
-                ForTaps(k, "z", depth.out, [&](const Expr& z) {
-                  const Expr xz = PlaceInX(k, depth, z, tz);
-                  ForTaps(k, "y", height.out, [&](const Expr& row) {
-                    const Expr xy = PlaceInX(k, height, row, ty);
-                    if (range.first == range.end) return;
-                    const Expr in = f.XRow(n, ChannelOf(f, o, c), xz, xy);
-                    const Expr sum = WriteSum(
-                        k, range.end - range.first, [&](const Expr& t) {
-                          return StrCat(
-                              k.Load(f.x, Plus({in, StrCat(shift),
-                                                Times(t, width.stride)})),
-                              " * ",
-                              k.Load(f.y, Plus({f.YRow(n, o, z, row),
-                                                StrCat(range.first), t})));
-                        });
-                    k.Line("total += ", sum, ";");
-                  });
-                });
+  const auto weights = [&](const Expr& group, const Expr& o0, int64_t filters,
+                           const Expr& c, const Expr& tz, const Expr& ty,
+                           int64_t tap) {
+    const auto filter = [&](size_t s) {
+      return Plus({Times(group, g.filters), o0, StrCat(s)});
+    };
+    const Range range = RangeOfTap(width, tap);
+    const Expr shift = StrCat(ShiftOf(width, range, tap));
+    const std::vector<Expr> sums = SumArrays(k, filters, kLanes);
+    k.For("n", g.images, [&](const Expr& n) {
+      ForTaps(k, "z", depth.out, [&](const Expr& z) {
+        const Expr xz = PlaceInX(k, depth, z, tz);
+        ForTaps(k, "y", height.out, [&](const Expr& y) {
+          const Expr xy = PlaceInX(k, height, y, ty);
+          const Expr in =
+              f.XRow(n, Plus({Times(group, g.channels), c}), xz, xy);
+          AddToLanes(
+              k, sums, range.end - range.first,
+              [&](const Expr& t) {
+                return k.Load(f.x, Plus({in, shift, Times(t, width.stride)}));
+              },
+              [&](size_t s, const Expr& t) {
+                return k.Load(f.y, Plus({f.YRow(n, filter(s), z, y),
+                                         StrCat(range.first), t}));
               });
-              k.Store(f.w, Plus({f.WRow(o, c, tz, ty), StrCat(tap)}), "total");
-            });
-          }
         });
       });
     });
+    for (size_t s = 0; s < sums.size(); ++s) {
+      k.Store(f.w, Plus({f.WRow(filter(s), c, tz, ty), StrCat(tap)}),
+              SumOfLanes(sums[s]));
+    }
+  };
+  k.For("group", g.groups, [&](const Expr& group) {
+    ForBlocks(
+        k, "o", g.filters, kConvBlock, [&](const Expr& o0, int64_t filters) {
+          k.For("c", g.channels, [&](const Expr& c) {
+            k.For("tz", depth.kernel, [&](const Expr& tz) {
+              k.For("ty", height.kernel, [&](const Expr& ty) {
+                for (int64_t tap = 0; tap < width.kernel; ++tap) {
+                  k.Block("",
+                          [&] { weights(group, o0, filters, c, tz, ty, tap); });
+                }
+              });
+            });
+          });
+        });
   });
 }
 

@@ -24,38 +24,41 @@ struct Cells {
   const bool reverse;
 };
 
-// Loops over positions in the order of the layer, or against it. `body` gets the position;
-// pointers to what was before it are declared from `first`, (B, H), and `sequence`.
+// What was before position `t`: of a sequence, or of the first state, (B, H). In `name` is
+// the address of example 0, in `name`_step the distance of examples.
 struct Before {
   std::string_view name;
   const Tensor& first;
   const Tensor& sequence;
+
+  Expr At(const Expr& b, const Expr& u) const {
+    return StrCat(name, "[",
+                  Plus({b == "0" ? "0" : StrCat(b, " * ", name, "_step"), u}),
+                  "]");
+  }
 };
 
-void ForTime(Kernel& k, const Cells& cells, const Expr& b, bool forward,
+// Loops over positions in the order of the layer, or against it; `body` gets the position.
+void ForTime(Kernel& k, const Cells& cells, bool forward,
              std::initializer_list<Before> before,
              const std::function<void(const Expr& t)>& body) {
-  const Expr step = k.Fresh("step");
-  k.Block(StrCat("for (dim_t ", step, " = 0; ", step, " < ", cells.time, "; ++",
-                 step, ")"),
-          [&] {
-            const bool rises = forward != cells.reverse;
-            const Expr t = k.Fresh("t");
-            k.Line("const dim_t ", t, " = ",
-                   rises ? step : StrCat(cells.time - 1, " - ", step), ";");
-            const Expr is_first = cells.reverse
-                                      ? StrCat(t, " == ", cells.time - 1)
-                                      : StrCat(t, " == 0");
-            const Expr last = cells.reverse ? StrCat("(", t, " + 1)")
-                                            : StrCat("(", t, " - 1)");
-            for (const Before& each : before) {
-              k.Line("const ", CType(each.sequence.dtype()), " *", each.name,
-                     " = ", is_first, " ? ", each.first.name(), " + ",
-                     Times(b, cells.hidden), " : ", each.sequence.name(), " + ",
-                     cells.UnitRow(b, last), ";");
-            }
-            body(t);
-          });
+  k.Block(StrCat("for (dim_t step = 0; step < ", cells.time, "; ++step)"), [&] {
+    const bool rises = forward != cells.reverse;
+    k.Line("const dim_t t = ",
+           rises ? "step" : StrCat(cells.time - 1, " - step"), ";");
+    const Expr is_first =
+        cells.reverse ? StrCat("t == ", cells.time - 1) : "t == 0";
+    for (const Before& each : before) {
+      k.Line("const ", CType(each.sequence.dtype()), " *", each.name, " = ",
+             is_first, " ? ", each.first.name(), " : ", each.sequence.name(),
+             " + ", Times(cells.reverse ? "t + 1" : "t - 1", cells.hidden),
+             ";");
+      if (cells.batch == 1) continue;
+      k.Line("const dim_t ", each.name, "_step = ", is_first, " ? ",
+             cells.hidden, " : ", cells.time * cells.hidden, ";");
+    }
+    body("t");
+  });
 }
 
 }  // namespace
@@ -65,118 +68,176 @@ void WriteLstm(Kernel& k) {
   const Tensor &x = k.in(0), &w = k.in(3), &gates = k.out(0), &h = k.out(1),
                &c = k.out(2);
   const int64_t hidden = cells.hidden;
-  k.For("b", cells.batch, [&](const Expr& b) {
-    ForTime(
-        k, cells, b, true, {{"h_before", k.in(1), h}, {"c_before", k.in(2), c}},
-        [&](const Expr& t) {
-          const Expr row = cells.GateRow(b, t);
-          k.For("gate", 4 * hidden, [&](const Expr& gate) {
-            const Expr sum = WriteSum(k, hidden, [&](const Expr& u) {
-              return StrCat(k.Load(w, Plus({Times(gate, hidden), u})),
-                            " * h_before[", u, "]");
-            });
-            k.Line("const real in = ", k.Load(x, x.At({b, t, gate})), " + ",
-                   sum, ";");
-            const Expr is_cell = StrCat(gate, " >= ", 2 * hidden, " && ", gate,
-                                        " < ", 3 * hidden);
-            k.Store(gates, Plus({row, gate}),
-                    hidden == 0 ? "in"
-                                : StrCat(is_cell,
-                                         " ? tanh@(in) : 1 / (1 + exp@(-in))"));
-          });
-          k.For("u", hidden, [&](const Expr& u) {
-            const auto gate = [&](int64_t which) {
-              return k.Load(gates, Plus({row, StrCat(which * hidden), u}));
-            };
-            k.Line("const real cell = ", gate(1), " * c_before[", u, "] + ",
-                   gate(0), " * ", gate(2), ";");
-            const Expr unit = Plus({cells.UnitRow(b, t), u});
-            k.Store(c, unit, "cell");
-            k.Store(h, unit, StrCat(gate(3), " * tanh@(cell)"));
-          });
-        });
+  const Before h_before{"h_before", k.in(1), h};
+  const Before c_before{"c_before", k.in(2), c};
+  ForTime(k, cells, true, {h_before, c_before}, [&](const Expr& t) {
+    WriteProduct(
+        k,
+        {.m = cells.batch,
+         .n = 4 * hidden,
+         .k = hidden,
+         .a = [&](const Expr& b, const Expr& u) { return h_before.At(b, u); },
+         .b =
+             [&](const Expr& u, const Expr& gate) {
+               return k.Load(w, Plus({Times(gate, hidden), u}));
+             },
+         .is_along_k = true,
+         .store =
+             [&](const Expr& b, const Expr& gate, const Expr& sum) {
+               const Expr in = k.Fresh("in");
+               k.Line("const real ", in, " = ", k.Load(x, x.At({b, t, gate})),
+                      " + (", sum, ");");
+               k.Store(gates, Plus({cells.GateRow(b, t), gate}), in);
+             }});
+    k.For("b", cells.batch, [&](const Expr& b) {
+      k.For("u", hidden, [&](const Expr& u) {
+        const auto gate = [&](int64_t which) {
+          return Plus({cells.GateRow(b, t), StrCat(which * hidden), u});
+        };
+        for (int64_t which = 0; which < 4; ++which) {
+          const Expr in = k.Load(gates, gate(which));
+          k.Line("const real g", which, " = ",
+                 which == 2 ? StrCat("tanh@(", in, ")")
+                            : StrCat("1 / (1 + exp@(-", in, "))"),
+                 ";");
+        }
+        for (int64_t which = 0; which < 4; ++which) {
+          k.Store(gates, gate(which), StrCat("g", which));
+        }
+        k.Line("const real cell = g1 * ", c_before.At(b, u), " + g0 * g2;");
+        const Expr unit = Plus({cells.UnitRow(b, t), u});
+        k.Store(c, unit, "cell");
+        k.Store(h, unit, "g3 * tanh@(cell)");
+      });
+    });
   });
 }
 
-// dh and dc of one example.
+// dh and dc of all examples.
 int64_t ScratchOfLstmGrad(const Kernel& k) {
-  return 2 * (k.in(0).shape()[2] / 4);
+  return 2 * k.in(0).shape()[0] * (k.in(0).shape()[2] / 4);
 }
 
 void WriteLstmGrad(Kernel& k) {
   const Cells cells(k);
   const Tensor &gates = k.in(0), &w = k.in(2), &c = k.in(3), &dh = k.in(4),
                &dgates = k.out(0);
-  const int64_t hidden = cells.hidden;
-  const auto dh_of = [](const Expr& u) {
-    return StrCat(kScratch, "[", u, "]");
+  const int64_t hidden = cells.hidden, units = cells.batch * hidden;
+  const Before c_before{"c_before", k.in(1), c};
+  const auto dh_of = [&](const Expr& b, const Expr& u) {
+    return StrCat(kScratch, "[", Plus({Times(b, hidden), u}), "]");
   };
-  const auto dc_of = [&](const Expr& u) {
-    return StrCat(kScratch, "[", Plus({StrCat(hidden), u}), "]");
+  const auto dc_of = [&](const Expr& b, const Expr& u) {
+    return StrCat(kScratch, "[", Plus({StrCat(units), Times(b, hidden), u}),
+                  "]");
   };
-  k.For("b", cells.batch, [&](const Expr& b) {
-    k.For("i", 2 * hidden,
-          [&](const Expr& i) { k.Line(kScratch, "[", i, "] = 0;"); });
-    ForTime(k, cells, b, false, {{"c_before", k.in(1), c}}, [&](const Expr& t) {
-      const Expr row = cells.GateRow(b, t);
+  k.For("i", 2 * units,
+        [&](const Expr& i) { k.Line(kScratch, "[", i, "] = 0;"); });
+  ForTime(k, cells, false, {c_before}, [&](const Expr& t) {
+    k.For("b", cells.batch, [&](const Expr& b) {
       k.For("u", hidden, [&](const Expr& u) {
         const auto gate = [&](int64_t which) {
-          return Plus({row, StrCat(which * hidden), u});
+          return Plus({cells.GateRow(b, t), StrCat(which * hidden), u});
         };
         for (int64_t which = 0; which < 4; ++which) {
           k.Line("const real g", which, " = ", k.Load(gates, gate(which)), ";");
         }
-        k.Line("const real d_h = ", dh_of(u), " + ",
+        k.Line("const real d_h = ", dh_of(b, u), " + ",
                k.Load(dh, dh.At({b, t, u})), ";");
         k.Line("const real tanh_c = tanh@(",
                k.Load(c, Plus({cells.UnitRow(b, t), u})), ");");
-        k.Line("const real d_c = ", dc_of(u),
+        k.Line("const real d_c = ", dc_of(b, u),
                k.num_inputs() > 5
                    ? StrCat(" + ", k.Load(k.in(5), k.in(5).At({b, t, u})))
                    : "",
                " + d_h * g3 * (1 - tanh_c * tanh_c);");
         k.Store(dgates, gate(0), "d_c * g2 * (g0 * (1 - g0))");
         k.Store(dgates, gate(1),
-                StrCat("d_c * c_before[", u, "] * (g1 * (1 - g1))"));
+                StrCat("d_c * ", c_before.At(b, u), " * (g1 * (1 - g1))"));
         k.Store(dgates, gate(2), "d_c * g0 * (1 - g2 * g2)");
         k.Store(dgates, gate(3), "d_h * tanh_c * (g3 * (1 - g3))");
-        k.Line(dc_of(u), " = d_c * g1;");
-      });
-      k.For("u", hidden, [&](const Expr& u) { k.Line(dh_of(u), " = 0;"); });
-      k.For("gate", 4 * hidden, [&](const Expr& gate) {
-        k.Line("const real d = ", k.Load(dgates, Plus({row, gate})), ";");
-        k.For("u", hidden, [&](const Expr& u) {
-          k.Line(dh_of(u), " += d * ",
-                 k.Load(w, Plus({Times(gate, hidden), u})), ";");
-        });
+        k.Line(dc_of(b, u), " = d_c * g1;");
       });
     });
+    WriteProduct(
+        k, {.m = cells.batch,
+            .n = hidden,
+            .k = 4 * hidden,
+            .a =
+                [&](const Expr& b, const Expr& gate) {
+                  return k.Load(dgates, Plus({cells.GateRow(b, t), gate}));
+                },
+            .b =
+                [&](const Expr& gate, const Expr& u) {
+                  return k.Load(w, Plus({Times(gate, hidden), u}));
+                },
+            .store =
+                [&](const Expr& b, const Expr& u, const Expr& sum) {
+                  k.Line(dh_of(b, u), " = ", sum, ";");
+                }});
+  });
+  k.For("b", cells.batch, [&](const Expr& b) {
     k.For("u", hidden, [&](const Expr& u) {
       const Expr at = Plus({Times(b, hidden), u});
-      k.Store(k.out(1), at, dh_of(u));
-      k.Store(k.out(2), at, dc_of(u));
+      k.Store(k.out(1), at, dh_of(b, u));
+      k.Store(k.out(2), at, dc_of(b, u));
     });
   });
 }
 
+// A product over all positions of all examples that have one before them, and what the first
+// states add.
 void WriteLstmWeightGrad(Kernel& k) {
   const Cells cells(k);
-  const Tensor &dgates = k.in(0), &dw = k.out(0);
-  const int64_t hidden = cells.hidden;
-  k.For("i", dw.size(), [&](const Expr& i) { k.Store(dw, i, "0"); });
-  k.For("b", cells.batch, [&](const Expr& b) {
-    ForTime(k, cells, b, true, {{"h_before", k.in(1), k.in(2)}},
-            [&](const Expr& t) {
-              k.For("gate", 4 * hidden, [&](const Expr& gate) {
-                k.Line("const real d = ",
-                       k.Load(dgates, Plus({cells.GateRow(b, t), gate})), ";");
-                k.For("u", hidden, [&](const Expr& u) {
-                  k.Line(dw.name(), "[", Plus({Times(gate, hidden), u}),
-                         "] += d * h_before[", u, "];");
-                });
-              });
-            });
-  });
+  const Tensor &dgates = k.in(0), &h0 = k.in(1), &h = k.in(2), &dw = k.out(0);
+  const int64_t hidden = cells.hidden, later = cells.time - 1;
+  // Of pair `l`: the example and the earlier of its two neighbouring positions.
+  const auto example = [&](const Expr& l) {
+    return cells.batch == 1 ? "0" : StrCat("(", l, " / ", later, ")");
+  };
+  const auto position = [&](const Expr& l) {
+    return cells.batch == 1 ? l : StrCat("(", l, " % ", later, ")");
+  };
+  const auto neighbour = [&](const Expr& l, bool is_after) {
+    return Plus({position(l), is_after == cells.reverse ? "0" : "1"});
+  };
+  const Expr first = cells.reverse ? StrCat(cells.time - 1) : "0";
+  const auto from_first = [&](const Expr& gate, const Expr& u) {
+    k.For("b", cells.batch, [&](const Expr& b) {
+      k.Line("total += ", k.Load(dgates, Plus({cells.GateRow(b, first), gate})),
+             " * ", k.Load(h0, Plus({Times(b, hidden), u})), ";");
+    });
+  };
+  const auto store = [&](const Expr& gate, const Expr& u, const Expr& sum) {
+    k.Block("", [&] {
+      k.Line("real total = ", sum, ";");
+      from_first(gate, u);
+      k.Store(dw, Plus({Times(gate, hidden), u}), "total");
+    });
+  };
+  if (later == 0) {
+    k.For("gate", 4 * hidden, [&](const Expr& gate) {
+      k.For("u", hidden, [&](const Expr& u) { store(gate, u, "0"); });
+    });
+    return;
+  }
+  WriteProduct(
+      k,
+      {.m = 4 * hidden,
+       .n = hidden,
+       .k = cells.batch * later,
+       .a =
+           [&](const Expr& gate, const Expr& l) {
+             return k.Load(
+                 dgates,
+                 Plus({cells.GateRow(example(l), neighbour(l, true)), gate}));
+           },
+       .b =
+           [&](const Expr& l, const Expr& u) {
+             return k.Load(
+                 h, Plus({cells.UnitRow(example(l), neighbour(l, false)), u}));
+           },
+       .store = store});
 }
 
 }  // namespace stowage::compile

@@ -1,17 +1,9 @@
 #include "compile/products.h"
 
-#include <algorithm>
+#include <string_view>
+#include <vector>
 
 namespace stowage::compile {
-namespace {
-
-constexpr int64_t kLanes = 8;
-constexpr int64_t kBlockRows = 4;
-constexpr int64_t kBlockColumns = 8;
-constexpr int64_t kLaneColumns = 4;
-
-// Calls body(first, size) in loops over [0, count) in steps of `block`, and once more for
-// what is left.
 void ForBlocks(
     Kernel& k, std::string_view name, int64_t count, int64_t block,
     const std::function<void(const Expr& first, int64_t size)>& body) {
@@ -22,26 +14,35 @@ void ForBlocks(
   if (rest > 0) k.Block("", [&] { body(StrCat(whole * block), rest); });
 }
 
-void WriteRowBlocks(Kernel& k, const Product& p) {
-  ForBlocks(k, "i", p.m, kBlockRows, [&](const Expr& i0, int64_t rows) {
-    ForBlocks(k, "j", p.n, kBlockColumns, [&](const Expr& j0, int64_t columns) {
-      const Expr sums = k.Array("sums", {rows, columns});
-      k.For("l", p.k, [&](const Expr& l) {
-        k.For("r", rows, [&](const Expr& r) {
-          const Expr a = k.Fresh("a");
-          k.Line("const real ", a, " = ", p.a(Plus({i0, r}), l), ";");
-          k.For("c", columns, [&](const Expr& c) {
-            k.Line(sums, "[", r, "][", c, "] += ", a, " * ",
-                   p.b(l, Plus({j0, c})), ";");
-          });
-        });
+std::vector<Expr> SumArrays(Kernel& k, int64_t count, int64_t size) {
+  std::vector<Expr> names;
+  for (int64_t i = 0; i < count; ++i) {
+    names.push_back(k.Array(StrCat("sums", i), {size}));
+  }
+  return names;
+}
+
+void AddToLanes(Kernel& k, std::span<const Expr> arrays, int64_t count,
+                const std::function<Expr(const Expr& i)>& shared,
+                const std::function<Expr(size_t array, const Expr& i)>& own) {
+  const auto add = [&](const Expr& t, const Expr& i) {
+    k.Line("const real a = ", shared(i), ";");
+    for (size_t s = 0; s < arrays.size(); ++s) {
+      k.Line(arrays[s], "[", t, "] += a * ", own(s, i), ";");
+    }
+  };
+  const int64_t whole = count / kLanes, rest = count % kLanes;
+  if (whole > 0) {
+    k.For("i", whole, [&](const Expr& i) {
+      k.For("t", kLanes, [&](const Expr& t) {
+        add(t, Plus({Times(i, kLanes), t}));
       });
-      k.For("r", rows, [&](const Expr& r) {
-        k.For("c", columns, [&](const Expr& c) {
-          p.store(Plus({i0, r}), Plus({j0, c}),
-                  StrCat(sums, "[", r, "][", c, "]"));
-        });
-      });
+    });
+  }
+  if (rest == 0) return;
+  k.Block("", [&] {
+    k.For("t", rest, [&](const Expr& t) {
+      add(t, Plus({StrCat(whole * kLanes), t}));
     });
   });
 }
@@ -53,34 +54,60 @@ Expr SumOfLanes(const Expr& lanes) {
                 lane(7), "))");
 }
 
-void WriteLaneBlocks(Kernel& k, const Product& p) {
-  k.For("i", p.m, [&](const Expr& i) {
-    ForBlocks(k, "j", p.n, kLaneColumns, [&](const Expr& j0, int64_t columns) {
-      const Expr sums = k.Array("sums", {columns, kLanes});
-      const auto add = [&](const Expr& c, const Expr& lane, const Expr& l) {
-        k.Line(sums, "[", c, "][", lane, "] += ", p.a(i, l), " * ",
-               p.b(l, Plus({j0, c})), ";");
-      };
-      if (p.k >= kLanes) {
-        k.For("l", p.k / kLanes, [&](const Expr& l) {
-          k.For("c", columns, [&](const Expr& c) {
-            k.For("t", kLanes, [&](const Expr& t) {
-              add(c, t, Plus({Times(l, kLanes), t}));
-            });
-          });
-        });
-      }
-      if (p.k % kLanes != 0) {
+namespace {
+
+constexpr int64_t kBlockRows = 4;
+constexpr int64_t kBlockColumns = 16;
+constexpr int64_t kLaneColumns = 4;
+
+// One loop over the columns of a block serves all of its rows, so that compilers keep each
+// row's sums in vector registers.
+void WriteRowBlocks(Kernel& k, const Product& p) {
+  ForBlocks(k, "i", p.m, kBlockRows, [&](const Expr& i0, int64_t rows) {
+    ForBlocks(k, "j", p.n, kBlockColumns, [&](const Expr& j0, int64_t columns) {
+      const std::vector<Expr> sums = SumArrays(k, rows, columns);
+      const auto row = [&](size_t r) { return Plus({i0, StrCat(r)}); };
+      k.For("l", p.k, [&](const Expr& l) {
+        for (size_t r = 0; r < sums.size(); ++r) {
+          k.Line("const real a", r, " = ", p.a(row(r), l), ";");
+        }
         k.For("c", columns, [&](const Expr& c) {
-          k.For("t", p.k % kLanes, [&](const Expr& t) {
-            add(c, t, Plus({StrCat(p.k / kLanes * kLanes), t}));
-          });
+          k.Line("const real b = ", p.b(l, Plus({j0, c})), ";");
+          for (size_t r = 0; r < sums.size(); ++r) {
+            k.Line(sums[r], "[", c, "] += a", r, " * b;");
+          }
+        });
+      });
+      for (size_t r = 0; r < sums.size(); ++r) {
+        k.For("c", columns, [&](const Expr& c) {
+          p.store(row(r), Plus({j0, c}), StrCat(sums[r], "[", c, "]"));
         });
       }
-      k.For("c", columns, [&](const Expr& c) {
-        p.store(i, Plus({j0, c}), SumOfLanes(StrCat(sums, "[", c, "]")));
-      });
     });
+  });
+}
+
+// The factor of which less is read again is in the inner loop.
+void WriteLaneBlocks(Kernel& k, const Product& p) {
+  const auto block = [&](const Expr& i, const Expr& j0, int64_t columns) {
+    const std::vector<Expr> sums = SumArrays(k, columns, kLanes);
+    const auto column = [&](size_t c) { return Plus({j0, StrCat(c)}); };
+    AddToLanes(
+        k, sums, p.k, [&](const Expr& l) { return p.a(i, l); },
+        [&](size_t c, const Expr& l) { return p.b(l, column(c)); });
+    for (size_t c = 0; c < sums.size(); ++c) {
+      p.store(i, column(c), SumOfLanes(sums[c]));
+    }
+  };
+  if (p.n > p.m) {
+    ForBlocks(k, "j", p.n, kLaneColumns, [&](const Expr& j0, int64_t columns) {
+      k.For("i", p.m, [&](const Expr& i) { block(i, j0, columns); });
+    });
+    return;
+  }
+  k.For("i", p.m, [&](const Expr& i) {
+    ForBlocks(k, "j", p.n, kLaneColumns,
+              [&](const Expr& j0, int64_t columns) { block(i, j0, columns); });
   });
 }
 

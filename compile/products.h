@@ -3,13 +3,17 @@
 
 // Loops of a matrix product, blocked for registers.
 //
-// A block of sums is held in local variables while the inner loop runs over k. Where rows of
-// b are contiguous, a block is several rows by several columns; where a and b are contiguous
-// along k, it is several columns, each in lanes that are added up at the end. Bounds of loops are
-// constants, so compilers unroll and vectorize the innermost loops without reordering a sum.
+// A block of sums is held in local arrays while a loop runs over k. Where rows of b are
+// contiguous, a block is several rows by several columns; where a and b are contiguous along
+// k, it is several columns, each in lanes that are added up at the end. The bounds of the
+// innermost loop are constants, so compilers unroll and vectorize it without reordering a
+// sum.
 
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "compile/kernel.h"
 
@@ -27,6 +31,24 @@ struct Product {
 };
 
 void WriteProduct(Kernel& k, const Product& product);
+
+/// Calls body(first, size) in loops over [0, count) in steps of `block`, and once more for what
+/// is left.
+void ForBlocks(
+    Kernel& k, std::string_view name, int64_t count, int64_t block,
+    const std::function<void(const Expr& first, int64_t size)>& body);
+
+/// Declares `count` arrays of `size` sums, all 0; their names.
+std::vector<Expr> SumArrays(Kernel& k, int64_t count, int64_t size);
+
+/// Sums that are added up separately, so that a compiler may vectorize them.
+inline constexpr int64_t kLanes = 8;
+/// Adds shared(i) * own(array, i) to each of the arrays, of kLanes sums, for i in [0, count).
+void AddToLanes(Kernel& k, std::span<const Expr> arrays, int64_t count,
+                const std::function<Expr(const Expr& i)>& shared,
+                const std::function<Expr(size_t array, const Expr& i)>& own);
+/// The sum of such an array.
+Expr SumOfLanes(const Expr& lanes);
 
 /// Declares `sum`, the sum over i of term(i) in [0, count), in lanes if there are many.
 Expr WriteSum(Kernel& k, int64_t count,
