@@ -102,16 +102,17 @@ static float round_to_odd(double x) {
   return s + x * s * (1 - s);
 }
 )"},
-    {"gelu_tanh@", R"(static real gelu_tanh@(real x) {
-  const real inner = 0.79788456080286535588@ * x * (1 + 0.044715@ * x * x);
-  return 0.5@ * x * (1 + tanh@(inner));
+    {"gelu_tanh@", R"(/* x/2 (1 + tanh(u)) = x / (1 + exp(-2 u)). */
+static real gelu_tanh@(real x) {
+  const real u = 0.79788456080286535588@ * x * (1 + 0.044715@ * x * x);
+  return x / (1 + exp@(-2 * u));
 }
 )"},
     {"gelu_tanh_slope@", R"(static real gelu_tanh_slope@(real x) {
   const real root = 0.79788456080286535588@;
   const real square = 0.044715@ * x * x;
-  const real t = tanh@(root * x * (1 + square));
-  return 0.5@ * (1 + t) + 0.5@ * x * (1 - t * t) * (root * (1 + 3 * square));
+  const real s = 1 / (1 + exp@(-2 * (root * x * (1 + square))));
+  return s + 2 * x * s * (1 - s) * (root * (1 + 3 * square));
 }
 )"},
     {"gelu_erf@", R"(static real gelu_erf@(real x) {

@@ -191,15 +191,10 @@ void WriteLstmWeightGrad(Kernel& k) {
   const Cells cells(k);
   const Tensor &dgates = k.in(0), &h0 = k.in(1), &h = k.in(2), &dw = k.out(0);
   const int64_t hidden = cells.hidden, later = cells.time - 1;
-  // Of pair `l`: the example and the earlier of its two neighbouring positions.
-  const auto example = [&](const Expr& l) {
-    return cells.batch == 1 ? "0" : StrCat("(", l, " / ", later, ")");
-  };
-  const auto position = [&](const Expr& l) {
-    return cells.batch == 1 ? l : StrCat("(", l, " % ", later, ")");
-  };
-  const auto neighbour = [&](const Expr& l, bool is_after) {
-    return Plus({position(l), is_after == cells.reverse ? "0" : "1"});
+  // The example, and the earlier of two neighbouring positions, of the innermost loop.
+  Expr example, position;
+  const auto neighbour = [&](bool is_after) {
+    return Plus({position, is_after == cells.reverse ? "0" : "1"});
   };
   const Expr first = cells.reverse ? StrCat(cells.time - 1) : "0";
   const auto from_first = [&](const Expr& gate, const Expr& u) {
@@ -222,22 +217,30 @@ void WriteLstmWeightGrad(Kernel& k) {
     return;
   }
   WriteProduct(
-      k,
-      {.m = 4 * hidden,
-       .n = hidden,
-       .k = cells.batch * later,
-       .a =
-           [&](const Expr& gate, const Expr& l) {
-             return k.Load(
-                 dgates,
-                 Plus({cells.GateRow(example(l), neighbour(l, true)), gate}));
-           },
-       .b =
-           [&](const Expr& l, const Expr& u) {
-             return k.Load(
-                 h, Plus({cells.UnitRow(example(l), neighbour(l, false)), u}));
-           },
-       .store = store});
+      k, {.m = 4 * hidden,
+          .n = hidden,
+          .a =
+              [&](const Expr& gate, const Expr&) {
+                return k.Load(
+                    dgates,
+                    Plus({cells.GateRow(example, neighbour(true)), gate}));
+              },
+          .b =
+              [&](const Expr&, const Expr& u) {
+                return k.Load(
+                    h, Plus({cells.UnitRow(example, neighbour(false)), u}));
+              },
+          .for_k =
+              [&](const std::function<void(const Expr&)>& body) {
+                k.For("b", cells.batch, [&](const Expr& b) {
+                  k.For("t", later, [&](const Expr& t) {
+                    example = b;
+                    position = t;
+                    body(t);
+                  });
+                });
+              },
+          .store = store});
 }
 
 }  // namespace stowage::compile

@@ -67,17 +67,21 @@ void WriteRowBlocks(Kernel& k, const Product& p) {
     ForBlocks(k, "j", p.n, kBlockColumns, [&](const Expr& j0, int64_t columns) {
       const std::vector<Expr> sums = SumArrays(k, rows, columns);
       const auto row = [&](size_t r) { return Plus({i0, StrCat(r)}); };
-      k.For("l", p.k, [&](const Expr& l) {
+      const auto add = [&](const Expr& l) {
+        std::vector<Expr> a;
         for (size_t r = 0; r < sums.size(); ++r) {
-          k.Line("const real a", r, " = ", p.a(row(r), l), ";");
+          a.push_back(k.Fresh("a"));
+          k.Line("const real ", a[r], " = ", p.a(row(r), l), ";");
         }
         k.For("c", columns, [&](const Expr& c) {
-          k.Line("const real b = ", p.b(l, Plus({j0, c})), ";");
+          const Expr b = k.Fresh("b");
+          k.Line("const real ", b, " = ", p.b(l, Plus({j0, c})), ";");
           for (size_t r = 0; r < sums.size(); ++r) {
-            k.Line(sums[r], "[", c, "] += a", r, " * b;");
+            k.Line(sums[r], "[", c, "] += ", a[r], " * ", b, ";");
           }
         });
-      });
+      };
+      p.for_k ? p.for_k(add) : k.For("l", p.k, add);
       for (size_t r = 0; r < sums.size(); ++r) {
         k.For("c", columns, [&](const Expr& c) {
           p.store(row(r), Plus({j0, c}), StrCat(sums[r], "[", c, "]"));

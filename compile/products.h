@@ -24,6 +24,9 @@ struct Product {
   /// The elements as `real`.
   std::function<Expr(const Expr& i, const Expr& l)> a;
   std::function<Expr(const Expr& l, const Expr& j)> b;
+  /// Writes the loops over k, if these are not one of `k` iterations; calls its argument
+  /// inside them. Not if is_along_k.
+  std::function<void(const std::function<void(const Expr& l)>&)> for_k = {};
   /// Whether a and b are contiguous along k, and b is not along n.
   bool is_along_k = false;
   /// Uses the sum of row i and column j.
