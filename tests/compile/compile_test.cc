@@ -1,0 +1,246 @@
+// What CompileToC promises of its files, and what it refuses.
+
+#include "compile/compile.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "autodiff/train_step.h"
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "nn/models.h"
+#include "planner/plan_memory.h"
+#include "tests/compile/host_library.h"
+#include "tests/support/files.h"
+
+namespace stowage {
+namespace {
+
+using testing::ArenaInC;
+using testing::GraphInC;
+using testing::HostLibrary;
+using testing::OutputOf;
+
+Graph StepOf(const std::string& model, const ModelOptions& options) {
+  const Result<Graph> forward =
+      BuildModel(model, ModelPurpose::kTrain, options);
+  REQUIRE_MESSAGE(forward.ok(), forward.error().message);
+  const Result<Graph> step =
+      BuildTrainStep(*forward, "loss", {.optimizer = AdamW{}});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return *step;
+}
+
+Plan PlanOf(const Graph& graph) {
+  const Result<Plan> plan =
+      PlanMemory(graph, {.alignment = kCAlignment, .device = NeedsOfC()});
+  REQUIRE(plan.ok());
+  return *plan;
+}
+
+CompiledStep Compile(const Graph& graph, const CompileOptions& options = {}) {
+  const Result<CompiledStep> compiled =
+      CompileToC(graph, PlanOf(graph), options);
+  REQUIRE_MESSAGE(compiled.ok(), compiled.error().message);
+  return *compiled;
+}
+
+// A folder with step.h and step.c.
+std::string FolderOf(const CompiledStep& step, const std::string& name) {
+  const std::string folder = testing::EmptyFolder(name);
+  std::ofstream(folder + "/step.h") << step.header;
+  std::ofstream(folder + "/step.c") << step.source;
+  return folder;
+}
+
+// The bytes of .bss of an object, by size.
+Bytes BssOf(const std::string& object) {
+  std::istringstream words(OutputOf("size " + object + " | tail -1"));
+  Bytes text = 0, data = 0, bss = 0;
+  words >> text >> data >> bss;
+  return bss;
+}
+
+TEST_CASE("models compile without a warning by gcc and clang") {
+  for (const auto& [model, options] :
+       {std::pair<std::string, ModelOptions>{"mlp", {.batch = 4}},
+        {"cnn-small", {.batch = 2}},
+        {"lstm-char", {.batch = 2, .seq = 8}},
+        {"gpt-nano", {.batch = 2, .seq = 8}},
+        {"llama-nano", {.batch = 2, .seq = 8}},
+        {"vit-tiny", {.batch = 2}},
+        {"resnet18", {.batch = 2, .images = ImageShape{3, 32, 32, 10}}}}) {
+    CAPTURE(model);
+    const std::string folder =
+        FolderOf(Compile(StepOf(model, options)), "strict_" + model);
+    for (const char* const compiler : {"gcc", "clang"}) {
+      OutputOf(StrCat("cd ", folder, " && ", compiler, " ", testing::kStrictC,
+                      compiler == std::string("gcc")
+                          ? " -O1 -c step.c"
+                          : " -fsyntax-only step.c"));
+    }
+  }
+}
+
+TEST_CASE(
+    "an object needs the arena, the math that its header names, no heap") {
+  const CompiledStep step = Compile(StepOf("cnn-small", {.batch = 2}));
+  const std::string folder = FolderOf(step, "object");
+  OutputOf("cd " + folder + " && gcc -std=c11 -O2 -c step.c -o step.o");
+  CHECK(BssOf(folder + "/step.o") == step.arena);
+  std::istringstream symbols(OutputOf("nm -u " + folder + "/step.o"));
+  for (std::string kind, name; symbols >> kind >> name;) {
+    CAPTURE(name);
+    // What compilers call by themselves, and the functions of the header.
+    const bool is_memory = name == "memcpy" || name == "memset" ||
+                           name == "memcmp" || name == "__stack_chk_fail" ||
+                           name == "_GLOBAL_OFFSET_TABLE_";
+    const bool is_named =
+        step.header.find(" " + name + ",") != std::string::npos ||
+        step.header.find(" " + name + ".") != std::string::npos;
+    CHECK((is_memory || is_named));
+  }
+}
+
+TEST_CASE("no function needs more of the stack than the header says") {
+  for (const auto& [model, options] :
+       {std::pair<std::string, ModelOptions>{"cnn-small", {.batch = 2}},
+        {"gpt-nano", {.batch = 2, .seq = 8}}}) {
+    CAPTURE(model);
+    const CompiledStep step = Compile(StepOf(model, options));
+    const std::string folder = FolderOf(step, "stack_" + model);
+    for (const char* const level : {"-O0", "-O2", "-O3"}) {
+      CAPTURE(level);
+      OutputOf(StrCat("cd ", folder, " && gcc -std=c11 ", level,
+                      " -fno-inline -fstack-usage -c step.c -o step.o"));
+      // step.c:12:5:matmul_1  352  static
+      std::ifstream usage(folder + "/step.su");
+      Bytes step_bytes = 0, most = 0;
+      for (std::string place, kind; usage >> place;) {
+        Bytes bytes = 0;
+        usage >> bytes >> kind;
+        CHECK((kind == "static" || kind == "dynamic,bounded"));
+        (place.ends_with(":step_step") ? step_bytes : most) =
+            place.ends_with(":step_step") ? bytes : std::max(most, bytes);
+      }
+      CHECK(most > 0);
+      // Step, a kernel, and a helper that is no larger than 256 bytes.
+      CHECK(step_bytes + most + 256 <= step.stack);
+    }
+  }
+}
+
+TEST_CASE("nodes of one kind share a function") {
+  const CompiledStep step = Compile(StepOf("gpt-nano", {.batch = 2, .seq = 8}));
+  CHECK(step.kernels * 2 < step.launches);
+  CHECK(step.source.find("attention_2(") == std::string::npos);
+}
+
+TEST_CASE("what was saved is loaded, into the same step alone") {
+  const GraphInC c = GraphInC::Make(StepOf("mlp", {.batch = 2}), "mlp");
+  const GraphInC other = GraphInC::Make(StepOf("mlp", {.batch = 3}), "other");
+  auto files = c.files;
+  files.insert(other.files.begin(), other.files.end());
+  const HostLibrary library("save", files);
+  ArenaInC first(c), second(c), third(other);
+  library.Get<void(uint8_t*, uint64_t)>("mlp_init")(first.data(), 1);
+  const Bytes size = 8 + c.plan.regions.weights + c.plan.regions.state;
+  CHECK(c.files.at("mlp.h").find(StrCat("MLP_SAVED_BYTES ", size, "\n")) !=
+        std::string::npos);
+  std::vector<uint8_t> saved(static_cast<size_t>(size));
+  library.Get<void(const uint8_t*, uint8_t*)>("mlp_save")(first.data(),
+                                                          saved.data());
+  auto* const load = library.Get<int(uint8_t*, const uint8_t*)>("mlp_load");
+  CHECK(load(second.data(), saved.data()) == 0);
+  CHECK(second.Read("fc1.weight") == first.Read("fc1.weight"));
+  auto* const load_other =
+      library.Get<int(uint8_t*, const uint8_t*)>("other_load");
+  CHECK(load_other(third.data(), saved.data()) == 3);
+}
+
+TEST_CASE("a label out of range and an infinite loss are told by code") {
+  const GraphInC c = GraphInC::Make(StepOf("mlp", {.batch = 2}), "mlp");
+  const HostLibrary library("codes", c.files);
+  ArenaInC arena(c);
+  library.Get<void(uint8_t*, uint64_t)>("mlp_init")(arena.data(), 1);
+  auto* const step = library.Get<int(uint8_t*)>("mlp_step");
+  arena.Write("x", std::vector<double>(2 * 64, 0.5));
+  arena.Write("lr", {0.1});
+  arena.Write("step", {1});
+  arena.Write("y", {3, 10});
+  CHECK(step(arena.data()) == 1);
+  arena.Write("y", {3, -1});
+  CHECK(step(arena.data()) == 1);
+  arena.Write("y", {3, 9});
+  CHECK(step(arena.data()) == 0);
+  arena.Write("x", std::vector<double>(2 * 64, 1e38));
+  CHECK(step(arena.data()) == 2);
+}
+
+// --- Refusals ---
+
+TEST_CASE("all that cannot be written is named in one message") {
+  GraphBuilder b("net");
+  const Value x = b.Param("x", DType::kF32, {4, 4}, Init::Orthogonal());
+  const Value y = b.Input("y", DType::kBF16, {2, 4});
+  b.Output("a", AllReduce(x, 2));
+  b.Output("b", Softmax(y));
+  const Result<Graph> graph = b.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const Result<CompiledStep> compiled = CompileToC(*graph, PlanOf(*graph));
+  REQUIRE(!compiled.ok());
+  CHECK(compiled.error().code == ErrorCode::kInvalidArgument);
+  const std::string& message = compiled.error().message;
+  CHECK(message.starts_with("[compile] not available in C: "));
+  for (const char* const part :
+       {"orthogonal initial values (1: \"x\")",
+        "all_reduce (1: ", "softmax of bf16 (1: ", "docs/embedded.md"}) {
+    CHECK_MESSAGE(message.find(part) != std::string::npos, message);
+  }
+}
+
+TEST_CASE(
+    "a prefix that is no identifier and another graph's plan are refused") {
+  const Graph step = StepOf("mlp", {.batch = 2});
+  for (const char* const prefix : {"", "2nd", "a-b", "a b", "\xC3\xA9"}) {
+    const auto compiled = CompileToC(step, PlanOf(step), {.prefix = prefix});
+    REQUIRE(!compiled.ok());
+    CHECK(compiled.error().message.find("C identifier") != std::string::npos);
+  }
+  const Graph other = StepOf("mlp", {.batch = 3});
+  CHECK(!CompileToC(step, PlanOf(other)).ok());
+}
+
+TEST_CASE("a plan without the scratch memory of C is refused") {
+  const Graph step = StepOf("gpt-nano", {.batch = 1, .seq = 8});
+  const Result<Plan> plan = PlanMemory(step);
+  REQUIRE(plan.ok());
+  const auto compiled = CompileToC(step, *plan);
+  REQUIRE(!compiled.ok());
+  CHECK(compiled.error().message.find("0 bytes of scratch memory") !=
+        std::string::npos);
+}
+
+TEST_CASE("names that are no identifiers, or end a comment, do no harm") {
+  GraphBuilder b("net */ int oops; /*");
+  const Value x = b.Input("a.b*/c", DType::kF32, {2});
+  const Value y = b.Input("a-b*/c", DType::kF32, {2});
+  b.Output("o\\", Add(x, y));
+  const Result<Graph> graph = b.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const CompiledStep step = Compile(*graph);
+  CHECK(step.header.find("step_input_a_b__c(void)") != std::string::npos);
+  CHECK(step.header.find("step_input_a_b__c_2(void)") != std::string::npos);
+  const std::string folder = FolderOf(step, "names");
+  OutputOf(StrCat("cd ", folder, " && gcc ", testing::kStrictC,
+                  " -c step.c -o step.o"));
+}
+
+}  // namespace
+}  // namespace stowage
