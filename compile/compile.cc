@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -85,8 +87,28 @@ Status CheckScratch(const Graph& graph, const Plan& plan) {
   return {};
 }
 
-Status CheckCanBeWritten(const Graph& graph) {
-  const std::vector<std::string> refused = compile::RefusalsOf(graph);
+Status CheckContents(const Graph& graph,
+                     const std::map<std::string, std::string>& contents) {
+  for (const auto& [name, bytes] : contents) {
+    const std::optional<ValueId> id = graph.Find(name);
+    const Role role = id ? graph.value(*id).role : Role::kInput;
+    if (role != Role::kParam && role != Role::kState) {
+      return InvalidArgumentError("[compile] contents are given for ",
+                                  Quoted(name),
+                                  ", which is no param and no state");
+    }
+    const TensorType& type = graph.value(*id).type;
+    if (static_cast<Bytes>(bytes.size()) == type.bytes()) continue;
+    return InvalidArgumentError("[compile] the contents of ", Quoted(name),
+                                " are ", bytes.size(), " bytes; ",
+                                type.ToString(), " has ", type.bytes());
+  }
+  return {};
+}
+
+Status CheckCanBeWritten(const Graph& graph, const CompileOptions& options) {
+  const std::vector<std::string> refused =
+      compile::RefusalsOf(graph, options.contents);
   if (refused.empty()) return {};
   std::string list;
   for (const std::string& each : refused) {
@@ -117,7 +139,7 @@ class FileWriter {
   CompiledStep Write() {
     step_ = compile::WriteStep(graph_, plan_, &kernels_);
     const compile::InitialText initial =
-        compile::WriteInitialValues(graph_, plan_);
+        compile::WriteInitialValues(graph_, plan_, options_.contents);
     std::string functions = StrCat(kernels_.text(), initial.functions,
                                    Init(initial), Step(), SaveAndLoad());
     functions += AccessFunctions();
@@ -329,8 +351,9 @@ Result<CompiledStep> CompileToC(const Graph& graph, const Plan& plan,
                                 "and _, no digit first");
   }
   STOWAGE_RETURN_IF_ERROR(CheckPlanIsFor(plan, graph));
-  STOWAGE_RETURN_IF_ERROR(CheckCanBeWritten(graph));
+  STOWAGE_RETURN_IF_ERROR(CheckCanBeWritten(graph, options));
   STOWAGE_RETURN_IF_ERROR(CheckScratch(graph, plan));
+  STOWAGE_RETURN_IF_ERROR(CheckContents(graph, options.contents));
   return FileWriter(graph, plan, options).Write();
 }
 

@@ -19,6 +19,7 @@
 //   //   printf("%f\n", *mlp_output_loss());
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "base/bytes.h"
@@ -43,6 +44,9 @@ struct CompileOptions {
   /// Whether the application provides the arena, as a pointer that every function takes;
   /// otherwise the file has it.
   bool caller_arena = false;
+  /// The bytes, row-major, of params and states that do not begin with their Init, by name:
+  /// weights of a file. The file has them as data.
+  std::map<std::string, std::string> contents = {};
 };
 
 struct CompiledStep {
@@ -56,8 +60,8 @@ struct CompiledStep {
 
 /// Writes `graph`, planned by `plan`. Errors, kInvalidArgument: a prefix that is no C
 /// identifier; the plan is not for the graph, or has less scratch memory than NeedsOfC; ops,
-/// types or initial values that cannot be written in C, all of them in one message. Linear
-/// in nodes and in bytes of constants.
+/// types or initial values that cannot be written in C, all of them in one message; contents
+/// that are not as long as their param. Linear in nodes and in bytes of constants.
 Result<CompiledStep> CompileToC(const Graph& graph, const Plan& plan,
                                 const CompileOptions& options = {});
 

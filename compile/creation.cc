@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "compile/helpers.h"
 #include "compile/ops.h"
 
 namespace stowage::compile {
@@ -48,16 +49,8 @@ void ForWords(
 // The bytes are data of the file.
 void WriteConstant(Kernel& k) {
   const std::string& data = k.attrs().Data("data");
-  k.Line("static const uint8_t data[", data.size(), "] = {");
-  std::string row;
-  for (const char c : data) {
-    row += StrCat(static_cast<int>(static_cast<unsigned char>(c)), ",");
-    if (row.size() < 88) continue;
-    k.Line("  ", row);
-    row.clear();
-  }
-  if (!row.empty()) k.Line("  ", row);
-  k.Line("};");
+  k.Line("static const uint8_t data[", data.size(), "] = {\n", BytesInC(data),
+         "  };");
   k.Line("memcpy(", k.out(0).name(), ", data, sizeof data);");
 }
 

@@ -268,4 +268,18 @@ std::vector<std::string_view> MathFunctionsIn(std::string_view text) {
   return called;
 }
 
+std::string BytesInC(std::string_view bytes) {
+  constexpr size_t kLine = 88;
+  std::string text = "  ";
+  size_t line = 0;
+  for (const char c : bytes) {
+    if (text.size() - line > kLine) {
+      text += "\n  ";
+      line = text.size();
+    }
+    text += StrCat(static_cast<int>(static_cast<unsigned char>(c)), ",");
+  }
+  return text + "\n";
+}
+
 }  // namespace stowage::compile

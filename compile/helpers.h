@@ -18,6 +18,9 @@ std::string HelpersFor(std::string_view text);
 /// The functions of math.h that `text` calls, in alphabetical order.
 std::vector<std::string_view> MathFunctionsIn(std::string_view text);
 
+/// The elements of an array of bytes, in lines: "  0,127,\n  3,\n".
+std::string BytesInC(std::string_view bytes);
+
 }  // namespace stowage::compile
 
 #endif  // STOWAGE_COMPILE_HELPERS_H_

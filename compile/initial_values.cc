@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "compile/helpers.h"
 #include "compile/kernel.h"
 #include "compile/step_writer.h"
 
@@ -69,10 +70,13 @@ std::string FunctionFor(const std::string& name, Init::Kind kind, DType dtype) {
 
 }  // namespace
 
-InitialText WriteInitialValues(const Graph& graph, const Plan& plan) {
+InitialText WriteInitialValues(
+    const Graph& graph, const Plan& plan,
+    const std::map<std::string, std::string>& contents) {
   InitialText text;
   std::set<std::string> functions;
   bool is_random = false;
+  int given_count = 0;
   for (const Role role : {Role::kParam, Role::kState}) {
     for (const ValueId id : graph.Leaves(role)) {
       const ValueInfo& value = graph.value(id);
@@ -82,6 +86,16 @@ InitialText WriteInitialValues(const Graph& graph, const Plan& plan) {
                                          " + ", plan.AddressOf(buffer));
       const std::string comment =
           StrCat("  /* ", InComment(value.name), " */\n");
+      if (const auto given = contents.find(value.name);
+          given != contents.end()) {
+        const std::string name = StrCat("given_", given_count++);
+        text.functions +=
+            StrCat("static const uint8_t ", name, "[", given->second.size(),
+                   "] = {", comment, BytesInC(given->second), "};\n\n");
+        text.body += StrCat("  memcpy(", address, ", ", name, ", sizeof ", name,
+                            ");", comment);
+        continue;
+      }
       if (value.init.kind == Init::Kind::kZeros) {
         text.body += StrCat("  memset(", address, ", 0, ", value.type.bytes(),
                             ");", comment);

@@ -8,6 +8,7 @@
 //
 //   first_normal_f32(AT(f32, arena + 0), 100352, 0x1F2E..., 0.05, seed);  /* fc1.w */
 
+#include <map>
 #include <string>
 
 #include "ir/graph.h"
@@ -20,7 +21,10 @@ struct InitialText {
   std::string body;       // uses `uint64_t seed`
 };
 
-InitialText WriteInitialValues(const Graph& graph, const Plan& plan);
+/// Params of `contents` begin with those bytes.
+InitialText WriteInitialValues(
+    const Graph& graph, const Plan& plan,
+    const std::map<std::string, std::string>& contents);
 
 }  // namespace stowage::compile
 

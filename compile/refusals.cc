@@ -41,10 +41,14 @@ std::string Refusal(const Graph& graph, const Node& node) {
 
 class Refusals {
  public:
+  explicit Refusals(const std::map<std::string, std::string>& contents)
+      : contents_(contents) {}
+
   void AddGraph(const Graph& graph) {
     for (const ValueInfo& value : graph.values()) {
       const bool starts =
           value.role == Role::kParam || value.role == Role::kState;
+      if (contents_.contains(value.name)) continue;
       if (starts && value.init.kind == Init::Kind::kOrthogonal) {
         Add("orthogonal initial values", value.name);
       }
@@ -81,13 +85,15 @@ class Refusals {
     ++at->count;
   }
 
+  const std::map<std::string, std::string>& contents_;
   std::vector<Kind> kinds_;
 };
 
 }  // namespace
 
-std::vector<std::string> RefusalsOf(const Graph& graph) {
-  Refusals refusals;
+std::vector<std::string> RefusalsOf(
+    const Graph& graph, const std::map<std::string, std::string>& contents) {
+  Refusals refusals(contents);
   refusals.AddGraph(graph);
   return refusals.Texts();
 }

@@ -6,6 +6,7 @@
 //   const std::vector<std::string> refused = RefusalsOf(graph);
 //   // {"lstm of bf16 (2 nodes, the first makes \"h\")"}
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,10 @@ namespace stowage::compile {
 
 /// One text for each kind of op, type or initial value, in the order of the graph; bodies
 /// included. Empty: all of it can be written.
-std::vector<std::string> RefusalsOf(const Graph& graph);
+/// Params of `contents` do not begin with their Init.
+std::vector<std::string> RefusalsOf(
+    const Graph& graph,
+    const std::map<std::string, std::string>& contents = {});
 
 }  // namespace stowage::compile
 

@@ -4,13 +4,16 @@
 
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/strings.h"
+#include "formats/array.h"
 #include "planner/plan_memory.h"
 #include "tools/budget.h"
 #include "tools/command.h"
@@ -53,12 +56,30 @@ Result<CompileOptions> ReadCompileOptions(const CompileFlags& flags) {
   return options;
 }
 
+// The weights that an ONNX file has for params of the step.
+Status ReadContents(const Subject& subject, const Graph& step,
+                    std::map<std::string, std::string>* contents) {
+  if (!subject.onnx) return {};
+  return subject.onnx->model.ForEachWeight(
+      step, [&](const NamedArray& weight) -> Status {
+        const auto bytes = weight.array.data();
+        contents->emplace(
+            weight.name,
+            std::string(reinterpret_cast<const char*>(bytes.data()),
+                        bytes.size()));
+        return {};
+      });
+}
+
 void PrintCompiled(const CompileFlags& flags, const CompiledStep& step,
-                   const Plan& plan) {
+                   const Plan& plan, std::optional<Bytes> budget) {
   if (flags.plan.json) {
     PrintJson({{"source", flags.plan.output},
                {"header", HeaderPath(flags.plan.output)},
                {"arena_bytes", step.arena},
+               {"budget_bytes", budget ? nlohmann::ordered_json(*budget)
+                                       : nlohmann::ordered_json()},
+               {"packer", plan.packer},
                {"slow_bytes", step.slow},
                {"stack_bytes", step.stack},
                {"saved_bytes", plan.regions.weights + plan.regions.state},
@@ -90,7 +111,12 @@ int RunCompile(const CompileFlags& flags) {
             : "[compile] --model, --onnx and --graph exclude each other; "
               "give one"));
   }
-  const Result<CompileOptions> options = ReadCompileOptions(flags);
+  if (subject_flags.model.threads != 0) {
+    return Fail(InvalidArgumentError(
+        "[compile] --threads does not apply: a step in C computes in the "
+        "thread that calls it; leave it away"));
+  }
+  Result<CompileOptions> options = ReadCompileOptions(flags);
   if (!options.ok()) return Fail(options.error());
   const Result<packing::PackOptions> packer =
       ReadPackerFlags(subject_flags.packer);
@@ -124,6 +150,8 @@ int RunCompile(const CompileFlags& flags) {
     return Fail(all);
   }
   const FittedStep& step = planned->step;
+  const Status read = ReadContents(*subject, step.graph, &options->contents);
+  if (!read.ok()) return Fail(read.error());
   const Result<CompiledStep> compiled =
       CompileToC(step.graph, step.plan, *options);
   if (!compiled.ok()) return Fail(compiled.error());
@@ -133,7 +161,8 @@ int RunCompile(const CompileFlags& flags) {
     written = WriteOutput(subject_flags.output, compiled->source);
   }
   if (!written.ok()) return Fail(written.error());
-  PrintCompiled(flags, *compiled, step.plan);
+  PrintCompiled(flags, *compiled, step.plan,
+                subject->planner().question().budget);
   return kExitDone;
 }
 

@@ -17,7 +17,7 @@ Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
                             const std::function<void()>& on_choice) {
   Subject subject;
   STOWAGE_ASSIGN_OR_RETURN(subject.ranks, ReadRankFlags(flags.ranks));
-  std::optional<OnnxStep> onnx;
+  std::optional<OnnxStep>& onnx = subject.onnx;
   if (!flags.onnx.file.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(onnx, ReadOnnxStep(flags.onnx, flags.model));
     if (flags.explain) {

@@ -52,6 +52,7 @@ struct Subject {
   std::optional<StepSpec> spec;             // of a built-in model
   std::optional<TrainingPlanner> training;  // of that, or of a file's model
   std::unique_ptr<StepPlanner> graph;       // of a graph as it is
+  std::optional<OnnxStep> onnx;             // of a file
   std::optional<Canonicalized> canonical;  // of a file's model, to be explained
   RankPlan ranks;
 

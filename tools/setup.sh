@@ -9,7 +9,7 @@
 #   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format,
 #                             cmake, make and pkg-config, by which programs are built
 #                             outside of Bazel, python3-venv, where the wheel is tried,
-#                             chromium, in which pages are tested, and qemu-user, for
+#                             chromium, in which pages are tested, qemu and compilers, for
 #                             processors that this machine is not
 set -euo pipefail
 
@@ -70,6 +70,11 @@ if [[ ${1-} == --checks ]]; then
   need_command pkgconf pkg-config
   need_command chromium chromium
   need_command qemu-user qemu-x86_64
+  need_command qemu-system-arm qemu-system-arm
+  need_command gcc-arm-none-eabi arm-none-eabi-gcc
+  need libnewlib-arm-none-eabi /usr/lib/arm-none-eabi/newlib/libm.a
+  need_command gcc-riscv64-linux-gnu riscv64-linux-gnu-gcc
+  need libc6-dev-riscv64-cross /usr/riscv64-linux-gnu/include/string.h
 fi
 
 [[ ${#missing[@]} == 0 ]] && exit

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-COMMANDS = ["plan", "time", "train", "finetune", "export-onnx", "pack", "check", "report",
+COMMANDS = ["plan", "compile", "time", "train", "finetune", "export-onnx", "pack", "check", "report",
             "lock", "lock write", "lock check", "run", "ledger",
             "tokens", "tokens encode", "tokens decode", "tokens count", "models"]
 OPTION = re.compile(r"^  (?P<names>(?:-\w,)?--[a-z-]+(?:,--[a-z-]+)*|[a-z][a-z_]*) ?(?P<rest>.*)$")

@@ -40,7 +40,7 @@ ODD = ["", "0", "1", "2", "3", "4", "8", "010", "-1", "-0", "1.5", "1e3", "1e-46
        "true", "--json", "-", ".", "/", "/dev/null", "nowhere/file", "é", "\x1b[31m", "a" * 300]
 FILES = ["digits.csv", "text.txt", "net.onnx", "net.npz", "graph.ir", "step.plan", "jobs.ledger", "run.st",
          "weights.safetensors", "tokenizer.json", "pack.csv", "op.times", "llama.gguf", "llama",
-         "adapter", "config.toml", "new.out", "new.svg"]
+         "adapter", "config.toml", "new.out", "new.svg", "new.c"]
 
 
 def limits():
@@ -130,6 +130,10 @@ def subjects():
         "plan text": ["plan", "--model", "gpt-nano", "--batch", "2", "--seq", "8"],
         "plan onnx": ["plan", "--onnx", "net.onnx", "--loss", "cross_entropy"],
         "plan graph": ["plan", "--graph", "graph.ir"],
+        "compile mlp": ["compile", "--model", "mlp", "--batch", "8", "-o", "new.c"],
+        "compile onnx": ["compile", "--onnx", "net.onnx", "--loss", "cross_entropy", "-o",
+                         "new.c"],
+        "compile graph": ["compile", "--graph", "graph.ir", "-o", "new.c"],
         "train mlp": ["train", "--model", "mlp", "--data", "digits.csv", "--batch", "8", *train],
         "train text": ["train", "--model", "gpt-nano", "--data", "text.txt", "--batch", "2",
                        "--seq", "8", "--sample", "0", *train],
@@ -265,8 +269,8 @@ def damaged(data, draw):
 # FILE: the commands that read it.
 READERS = {
     "digits.csv": ["train mlp"], "text.txt": ["train text", "finetune", "tokens"],
-    "net.onnx": ["plan onnx", "train onnx", "export-onnx"], "net.npz": ["train onnx"],
-    "graph.ir": ["plan graph"], "step.plan": ["check", "report", "lock"],
+    "net.onnx": ["plan onnx", "compile onnx", "train onnx", "export-onnx"], "net.npz": ["train onnx"],
+    "graph.ir": ["plan graph", "compile graph"], "step.plan": ["check", "report", "lock"],
     "memory.lock": ["lock"], "jobs.ledger": ["ledger"],
     "tokenizer.json": ["tokens", "finetune"], "pack.csv": ["pack"], "llama.gguf": ["finetune"],
     "chats.jsonl": ["finetune folder"], "pairs.jsonl": ["finetune pairs"], "llama/config.json": ["finetune folder"],

@@ -45,6 +45,7 @@ const std::map<std::string, Words>& Values() {
   static const std::map<std::string, Words> values = {
       {"--adapter", {"@adapter"}},
       {"--allow-batch-change", {}},
+      {"--arena", {"caller"}},
       {"--batch", {"6"}},
       {"--beta", {"0.7"}},
       {"--budget", {"300MB"}},
@@ -116,6 +117,7 @@ const std::map<std::string, Words>& Values() {
       {"--patience", {"1"}},
       {"--plan-cache", {"@plans"}},
       {"--power", {"2"}},
+      {"--prefix", {"net"}},
       {"--prompt", {"The"}},
       {"--ranks", {"2"}},
       {"--recompute", {"auto"}},
@@ -262,6 +264,7 @@ std::string TraceOf(const Words& command) {
   }
   for (const std::string& file : files) {
     trace += file + "\n";
+    if (file.ends_with(".c")) trace += ReadAll(file);
     if (!file.ends_with(".times")) continue;
     // A line for each op, whose second number is its time.
     static const std::regex time("\n([0-9]+) [0-9]+ ");
@@ -386,6 +389,16 @@ TEST_CASE("every option of plan is applied or refused") {
   CheckOptions({"an ONNX file", onnx});
   CheckOptions({"an ONNX file that is trained", trained});
   CheckOptions({"a graph", {"plan", "--graph", "@graph.ir", "--json"}});
+}
+
+TEST_CASE("every option of compile is applied or refused") {
+  const Words to = {"-o", "@step.c", "--json"};
+  for (Words from : {Words{"compile", "--model", "mlp", "--batch", "8"},
+                     {"compile", "--graph", "@graph.ir"},
+                     {"compile", "--onnx", kNet, "--loss", "cross_entropy"}}) {
+    from.insert(from.end(), to.begin(), to.end());
+    CheckOptions({from[1], from});
+  }
 }
 
 TEST_CASE("every option of train is applied or refused") {

@@ -1,0 +1,61 @@
+/* Trains a compiled step on data of its own and prints the loss of each step, as the bits of
+ * a float and in thousandths.
+ *
+ *   make run-host run-cortex-m7
+ *
+ * A board needs what board.h declares: a way to print, and to end. */
+#include <string.h>
+
+#include "board.h"
+#include "step.h"
+
+enum { STEPS = 20 };
+
+/* A generator of 16 random bits (Knuth's MMIX). */
+static uint64_t state = 1;
+static uint32_t random_bits(void) {
+  state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return (uint32_t)(state >> 48);
+}
+
+/* Images of noise, brighter in the rows of their class. */
+static void fill(float *x, int32_t *y, int batch, int pixels) {
+  for (int n = 0; n < batch; ++n) {
+    y[n] = (int32_t)(random_bits() % 10);
+    for (int i = 0; i < pixels; ++i) {
+      const int row = i * 10 / pixels;
+      x[n * pixels + i] =
+          (float)random_bits() / 65536.0f + (row == y[n] ? 1.0f : 0.0f);
+    }
+  }
+}
+
+static void print_number(uint32_t value, uint32_t base, int digits) {
+  char text[12];
+  int end = 11;
+  text[end] = '\0';
+  do {
+    text[--end] = "0123456789abcdef"[value % base];
+    value /= base;
+  } while (--digits > 0 || value > 0);
+  board_print(text + end);
+}
+
+int main(void) {
+  step_init(42);
+  for (int64_t i = 1; i <= STEPS; ++i) {
+    fill(step_input_x(), step_input_y(), BATCH, PIXELS);
+    *step_input_lr() = 1e-3f * (float)i / 100.0f; /* warms up */
+    *step_input_step() = i;
+    const int code = step_step();
+    const float loss = *step_output_loss();
+    uint32_t bits;
+    memcpy(&bits, &loss, sizeof bits);
+    print_number(bits, 16, 8);
+    board_print(" ");
+    print_number((uint32_t)(loss * 1000.0f), 10, 1);
+    board_print("\n");
+    if (code != 0) return code;
+  }
+  return 0;
+}
