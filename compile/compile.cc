@@ -18,6 +18,7 @@
 #include "compile/ops.h"
 #include "compile/refusals.h"
 #include "compile/step_writer.h"
+#include "compile/widened.h"
 #include "ir/fused.h"
 #include "ir/op_def.h"
 
@@ -65,10 +66,9 @@ std::string Upper(std::string_view text) {
 }
 
 Bytes WorkspaceInC(const Graph& graph, const Node& node) {
-  const compile::COp op = compile::OpInC(node.op);
-  if (op.scratch == nullptr) return 0;
-  const compile::Kernel kernel(graph, node, nullptr);
-  return op.scratch(kernel) * SizeOf(kernel.real());
+  if (compile::OpInC(node.op).write == nullptr) return 0;
+  return compile::ScratchOf(graph, node) *
+         SizeOf(compile::Kernel(graph, node, nullptr).real());
 }
 
 Status CheckScratch(const Graph& graph, const Plan& plan) {

@@ -64,8 +64,19 @@ void WriteIota(Kernel& k) {
   const double start = k.attrs().Float("start"), step = k.attrs().Float("step");
   k.For("i", k.out(0).size(), [&](const Expr& i) {
     if (IsFloat(k.out(0).dtype())) {
-      k.Line(k.out(0).name(), "[", i, "] = (real)(", StrCat(start), " + ",
-             StrCat(step), " * (double)", i, ");");
+      k.Line("const double number = ", StrCat(start), " + ", StrCat(step),
+             " * (double)", i, ";");
+      const std::string_view name = k.out(0).name();
+      switch (k.out(0).dtype()) {
+        case DType::kF16:
+          return k.Line(name, "[", i,
+                        "] = float_to_half(round_to_odd(number));");
+        case DType::kBF16:
+          return k.Line(name, "[", i,
+                        "] = float_to_bfloat16(round_to_odd(number));");
+        default:
+          return k.Line(name, "[", i, "] = (real)number;");
+      }
     } else {
       k.Line(k.out(0).name(), "[", i, "] = (", CType(k.out(0).dtype()), ")(",
              NumberOf(k, DType::kI64, start), " + (int64_t)", i, " * ",
@@ -76,12 +87,16 @@ void WriteIota(Kernel& k) {
 
 void WriteRandomUniform(Kernel& k) {
   const bool is_f64 = k.real() == DType::kF64;
+  // As many bits as the type holds: what is cut off is not rounded.
+  const DType dtype = k.out(0).dtype();
+  const int bits = dtype == DType::kF16 ? 11 : dtype == DType::kBF16 ? 8 : 24;
   ForWords(k, 0, kUniformStream, k.out(0).size(),
            [&](const Expr& i, const Expr& lane) {
              const Expr word = StrCat("words[", lane, "]");
              k.Store(k.out(0), i,
                      is_f64 ? StrCat("(double)", word, " * 0x1p-32")
-                            : StrCat("(float)(", word, " >> 8) * 0x1p-24f"));
+                            : StrCat("(float)(", word, " >> ", 32 - bits,
+                                     ") * 0x1p-", bits, "f"));
            });
 }
 

@@ -48,6 +48,10 @@ bool IsPartOfName(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
+bool Is16Bits(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
 Expr Times(const Expr& a, int64_t b) {
   if (a == "0" || b == 0) return "0";
   if (b == 1) return a;
@@ -84,11 +88,17 @@ std::string_view CType(DType dtype) {
   return dtype == DType::kBool ? "u8" : DTypeName(dtype);
 }
 
-Kernel::Kernel(const Graph& graph, const Node& node, const Layouts* layouts)
+Kernel::Kernel(const Graph& graph, const Node& node, const Layouts* layouts,
+               bool is_widened)
     : node_(node), real_(DType::kF32) {
   const auto add = [&](ValueId id, const std::string& name,
                        std::vector<Tensor>* to) {
-    const TensorType& type = graph.value(id).type;
+    TensorType type = graph.value(id).type;
+    if (is_widened && Is16Bits(type.dtype)) {
+      type.dtype = DType::kF32;
+      to->emplace_back(name, type, ContiguousStrides(type.shape));
+      return;
+    }
     to->emplace_back(name, type,
                      layouts == nullptr
                          ? ContiguousStrides(type.shape)
@@ -255,6 +265,14 @@ Expr Kernel::LoadIndex(const Tensor& tensor, const Expr& at, int64_t limit) {
   Line("const dim_t ", index, " = (dim_t)", given, ";");
   can_fail_ = true;
   return index;
+}
+
+void Kernel::Call(const Expr& call, bool can_fail) {
+  if (!can_fail) return Line(call, ";");
+  const Expr status = Fresh("status");
+  Line("const int ", status, " = ", call, ";");
+  Line("if (", status, " != 0) return ", status, ";");
+  can_fail_ = true;
 }
 
 std::vector<std::string> Kernel::UsedParameters() const {

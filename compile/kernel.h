@@ -72,10 +72,16 @@ class Tensor {
 /// The C type of elements, a typedef of the generated file: "f32", "bf16", "u8".
 std::string_view CType(DType dtype);
 
+/// f16 or bf16.
+bool Is16Bits(DType dtype);
+
 class Kernel {
  public:
-  /// `layouts` are those of `graph`, which has the node; null where only types matter.
-  Kernel(const Graph& graph, const Node& node, const Layouts* layouts);
+  /// `layouts` are those of `graph`, which has the node; null where only types matter. A
+  /// widened kernel has contiguous f32 copies of its bf16 and f16 operands and results
+  /// (compile/widened.h).
+  Kernel(const Graph& graph, const Node& node, const Layouts* layouts,
+         bool is_widened = false);
 
   OpKind op() const { return node_.op; }
   const Node& node() const { return node_; }
@@ -127,6 +133,9 @@ class Kernel {
   /// Reads an index operand into a new variable; the function returns an error code unless
   /// it is in [0, limit).
   Expr LoadIndex(const Tensor& tensor, const Expr& at, int64_t limit);
+
+  /// Calls a function; its error codes are the kernel's.
+  void Call(const Expr& call, bool can_fail);
 
   // --- The result ---
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compile/ops.h"
+#include "compile/widened.h"
 
 namespace stowage::compile {
 namespace {
@@ -27,8 +28,19 @@ std::string TypesOf(const Graph& graph, const Node& node) {
 
 KernelCall KernelSet::Add(const Graph& graph, const Node& node,
                           const Layouts& layouts) {
-  Kernel kernel(graph, node, &layouts);
+  const std::string types = TypesOf(graph, node);
+  const bool is_widened = IsWidened(graph, node);
+  Kernel kernel(graph, node, &layouts, is_widened);
   OpInC(node.op).write(kernel);
+  KernelCall call = AddKernel(kernel, types);
+  if (!is_widened) return call;
+  Kernel outer(graph, node, &layouts);
+  WriteWidened(outer, kernel, call.name);
+  return AddKernel(outer, types);
+}
+
+KernelCall KernelSet::AddKernel(const Kernel& kernel,
+                                const std::string& types) {
   KernelCall call{.name = "",
                   .parameters = kernel.UsedParameters(),
                   .can_fail = kernel.can_fail(),
@@ -36,10 +48,11 @@ KernelCall KernelSet::Add(const Graph& graph, const Node& node,
   const std::string parameters = kernel.Parameters();
   const std::string rest = StrCat("(", parameters.empty() ? "void" : parameters,
                                   ") {\n", kernel.Body(), "}\n");
-  auto [at, is_new] = names_.try_emplace(StrCat(OpName(node.op), rest));
+  const OpKind op = kernel.op();
+  auto [at, is_new] = names_.try_emplace(StrCat(OpName(op), rest));
   if (is_new) {
-    at->second = StrCat(OpName(node.op), "_", ++counts_[node.op]);
-    text_ += StrCat("/* ", TypesOf(graph, node), " */\nstatic ",
+    at->second = StrCat(OpName(op), "_", ++counts_[op]);
+    text_ += StrCat("/* ", types, " */\nstatic ",
                     call.can_fail ? "int " : "void ", at->second, rest, "\n");
     stack_ = std::max(stack_, kernel.stack());
   }

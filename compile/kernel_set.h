@@ -38,6 +38,8 @@ class KernelSet {
   Bytes stack() const { return stack_; }
 
  private:
+  KernelCall AddKernel(const Kernel& kernel, const std::string& types);
+
   std::string text_;
   std::map<std::string, std::string> names_;  // by what follows the name
   std::map<OpKind, int> counts_;

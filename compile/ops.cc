@@ -13,11 +13,11 @@ COp OpInC(OpKind op) {
     case OpKind::kFill:
       return {.write = WriteFill, .takes_16_bits = true};
     case OpKind::kIota:
-      return {.write = WriteIota};
+      return {.write = WriteIota, .takes_16_bits = true};
     case OpKind::kRandomUniform:
-      return {.write = WriteRandomUniform};
+      return {.write = WriteRandomUniform, .takes_16_bits = true};
     case OpKind::kRandomNormal:
-      return {.write = WriteRandomNormal};
+      return {.write = WriteRandomNormal, .takes_16_bits = true};
     case OpKind::kDropout:
       return {.write = WriteDropout, .takes_16_bits = true};
 
@@ -162,7 +162,7 @@ COp OpInC(OpKind op) {
     case OpKind::kAdagradUpdate:
     case OpKind::kAdamUpdate:
     case OpKind::kAdamWUpdate:
-      return {.write = WriteUpdate};
+      return {.write = WriteUpdate, .takes_16_bits = true};
 
     default:
       break;

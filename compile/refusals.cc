@@ -13,27 +13,14 @@
 namespace stowage::compile {
 namespace {
 
-bool Is16Bits(DType dtype) {
-  return dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 // "" if the node can be written.
-std::string Refusal(const Graph& graph, const Node& node) {
+std::string Refusal(const Node& node) {
   if (GetOpDef(node.op).is_view() || !BodiesOf(node).empty()) return "";
   const COp op = OpInC(node.op);
   if (op.write == nullptr) return std::string(OpName(node.op));
   if (const AttrValue* blocks = node.attrs.Find("blocks")) {
     if (*blocks != AttrValue(kNoBlocks)) {
       return StrCat(OpName(node.op), " of a quantized matrix");
-    }
-  }
-  if (op.takes_16_bits) return "";
-  for (const auto* const ids : {&node.inputs, &node.results}) {
-    for (const ValueId id : *ids) {
-      const DType dtype = graph.value(id).type.dtype;
-      if (Is16Bits(dtype)) {
-        return StrCat(OpName(node.op), " of ", DTypeName(dtype));
-      }
     }
   }
   return "";
@@ -54,7 +41,7 @@ class Refusals {
       }
     }
     for (const Node& node : graph.nodes()) {
-      const std::string refusal = Refusal(graph, node);
+      const std::string refusal = Refusal(node);
       if (!refusal.empty()) {
         Add(refusal,
             node.results.empty() ? "" : graph.value(node.results.front()).name);
