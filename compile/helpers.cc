@@ -176,6 +176,128 @@ static void random_words(int64_t seed, int64_t step, uint32_t id,
              (uint32_t)(key >> 32) ^ id * 0x9E3779B1U, words);
 }
 )"},
+    {"stochastic_bfloat16",
+     R"(/* Up if the bits that are cut off and `random` make 2^16. */
+static uint16_t stochastic_bfloat16(float x, uint32_t random) {
+  const uint32_t bits = float_bits(x);
+  if ((bits & 0x7FFFFFFFU) >= 0x7F800000U) return float_to_bfloat16(x);
+  return (uint16_t)((bits + random) >> 16);
+}
+)"},
+    {"join_weight_32",
+     R"(static float join_weight_32(uint16_t weight, int16_t delta) {
+  return bits_float(((uint32_t)weight << 16) + (uint32_t)(int32_t)delta);
+}
+)"},
+    {"split_weight_32",
+     R"(/* A bf16 weight, to the nearest, and the rest of the bits. */
+static void split_weight_32(float master, bf16 *weight, i16 *delta) {
+  const uint32_t bits = float_bits(master);
+  const int is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+  const uint16_t low = (uint16_t)bits;
+  *weight = is_nan ? float_to_bfloat16(master) : (uint16_t)((bits + 0x8000U) >> 16);
+  *delta = (int16_t)(is_nan ? 0 : low < 0x8000U ? (int)low : (int)low - 0x10000);
+}
+)"},
+    {"join_weight_24",
+     R"(static float join_weight_24(uint16_t weight, uint8_t delta) {
+  const int rest = delta < 128 ? delta : delta - 256;
+  return bits_float(((uint32_t)weight << 16) + (uint32_t)(int32_t)(rest * 256));
+}
+)"},
+    {"split_weight_24", R"(/* The same of the nearest float of 24 bits. */
+static void split_weight_24(float master, bf16 *weight, u8 *delta) {
+  uint32_t bits = float_bits(master);
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) {
+    *weight = float_to_bfloat16(master);
+    *delta = 0;
+    return;
+  }
+  bits = (bits + 0x80U) & 0xFFFFFF00U;
+  *weight = (uint16_t)((bits + 0x8000U) >> 16);
+  *delta = (uint8_t)(bits >> 8);
+}
+)"},
+    {"dynamic_number",
+     R"(/* Number j of seven decades (Dettmers et al. 2022); `more` is 1 without a sign. */
+static float dynamic_number(int more, int j) {
+  if (j == 0) return 0;
+  if (j == (128 << more) - more) return 1;
+  int n = 64 << more;
+  float power = 1;
+  for (; n > j + more; n /= 2) power *= 10;
+  return (0.1f + 0.9f * ((float)(j + more - n) + 0.5f) / (float)n) / power;
+}
+)"},
+    {"dynamic_nearest",
+     R"(/* The number that is nearest to x, of two the lower. */
+static int dynamic_nearest(int more, float x) {
+  const int one = (128 << more) - more;
+  if (!(x > 0)) return 0;
+  if (x >= 1) return one;
+  int n = 64 << more;
+  float in_decade = x;
+  for (int decade = 1; decade < 7 && in_decade < 0.1f; ++decade) {
+    n /= 2;
+    in_decade *= 10;
+  }
+  const float cell = (in_decade - 0.1f) * ((float)n * (1 / 0.9f));
+  int k = cell > 0 ? (int)cell : 0;
+  if (k > n - 1) k = n - 1;
+  const int j = n - more + k;
+  if (k == 0 && x - dynamic_number(more, j - 1) <= dynamic_number(more, j) - x) {
+    return j - 1;
+  }
+  return j + 1 == one && 1 - x < x - dynamic_number(more, j) ? one : j;
+}
+)"},
+    {"signed_dynamic_decode",
+     R"(static float signed_dynamic_decode(uint8_t code) {
+  if (code == 128) return 1;
+  return code < 128 ? dynamic_number(0, code) : -dynamic_number(0, 256 - code);
+}
+)"},
+    {"signed_dynamic_encode", R"(static uint8_t signed_dynamic_encode(float x) {
+  const int j = dynamic_nearest(0, fabsf(x));
+  if (x < 0) return (uint8_t)(j == 128 ? 1 - j : -j);
+  return (uint8_t)j;
+}
+)"},
+    {"dynamic_decode", R"(static float dynamic_decode(uint8_t code) {
+  return dynamic_number(1, code);
+}
+)"},
+    {"dynamic_encode", R"(static uint8_t dynamic_encode(float x) {
+  const int j = dynamic_nearest(1, x);
+  return (uint8_t)(j == 0 && x > 0 ? 1 : j);
+}
+)"},
+    {"signed_companded_decode",
+     R"(static float signed_companded_decode(uint8_t code) {
+  const float z = (float)(code < 128 ? code : code - 256) * (1.0f / 127);
+  return z / (2 - fabsf(z));
+}
+)"},
+    {"signed_companded_encode",
+     R"(static uint8_t signed_companded_encode(float x) {
+  const float magnitude = fabsf(x);
+  if (!(magnitude > 0)) return 0;
+  const float z = magnitude < 1 ? 2 * magnitude / (1 + magnitude) : 1;
+  const int j = (int)(127 * z + 0.5f);
+  return (uint8_t)(x < 0 ? -j : j);
+}
+)"},
+    {"companded_decode", R"(static float companded_decode(uint8_t code) {
+  const float root = (float)code * (1.0f / 255);
+  return root * root;
+}
+)"},
+    {"companded_encode", R"(static uint8_t companded_encode(float x) {
+  if (!(x > 0)) return 0;
+  const int j = x < 1 ? (int)(255 * sqrtf(x) + 0.5f) : 255;
+  return (uint8_t)(j == 0 ? 1 : j);
+}
+)"},
     {"one_minus_power", R"(/* 1 - beta^t without cancellation. */
 static double one_minus_power(double beta, double t) {
   return -expm1(t * log(beta));

@@ -164,6 +164,19 @@ COp OpInC(OpKind op) {
     case OpKind::kAdamWUpdate:
       return {.write = WriteUpdate, .takes_16_bits = true};
 
+    case OpKind::kAdamWSplitUpdate:
+    case OpKind::kAdamWBf16Update:
+    case OpKind::kAdamWBf16SplitUpdate:
+    case OpKind::kAdamW8BitUpdate:
+    case OpKind::kAdamW8BitSplitUpdate:
+    case OpKind::kMomentumBf16Update:
+    case OpKind::kMomentumBf16SplitUpdate:
+      return {.write = WriteCompactUpdate, .takes_16_bits = true};
+    case OpKind::kJoinWeight:
+      return {.write = WriteJoinWeight, .takes_16_bits = true};
+    case OpKind::kSplitUpdate:
+      return {.write = WriteSplitUpdate, .takes_16_bits = true};
+
     default:
       break;
   }

@@ -115,7 +115,14 @@ void WriteLstmGrad(Kernel& k);
 int64_t ScratchOfLstmGrad(const Kernel& k);
 void WriteLstmWeightGrad(Kernel& k);
 
-void WriteUpdate(Kernel& k);  // every optimizer with states of f32 or f64
+void WriteUpdate(Kernel& k);  // every optimizer with states of the weight's type
+void WriteCompactUpdate(Kernel& k);  // those with states of fewer bits
+void WriteJoinWeight(Kernel& k);
+void WriteSplitUpdate(Kernel& k);
+
+void WriteQuantizedMatMul(Kernel& k);
+void WriteQuantizedGather(Kernel& k);
+int64_t ScratchOfQuantizedMatMul(const Kernel& k);
 
 }  // namespace stowage::compile
 
