@@ -76,6 +76,121 @@ static float round_to_odd(double x) {
   return bits_float(bits | 1U);
 }
 )"},
+    {"load_word", R"(static uint32_t load_word(const uint8_t *from) {
+  return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 |
+         (uint32_t)from[3] << 24;
+}
+)"},
+    {"decode_f32@",
+     R"(/* Blocks of files of weights, little-endian (math/weight_blocks.h): one to numbers. */
+static void decode_f32@(const uint8_t *from, real *to) {
+  to[0] = bits_float(load_word(from));
+}
+)"},
+    {"load_half", R"(static float load_half(const uint8_t *from) {
+  return half_to_float((uint16_t)(from[0] | from[1] << 8));
+}
+)"},
+    {"decode_f16@", R"(static void decode_f16@(const uint8_t *from, real *to) {
+  to[0] = load_half(from);
+}
+)"},
+    {"decode_bf16@",
+     R"(static void decode_bf16@(const uint8_t *from, real *to) {
+  to[0] = bfloat16_to_float((uint16_t)(from[0] | from[1] << 8));
+}
+)"},
+    {"decode_nibbles@",
+     R"(/* 32 numbers d q + m of nibbles, with a fifth bit each. */
+static void decode_nibbles@(const uint8_t *nibbles, uint32_t high, float d,
+                            float m, real *to) {
+  for (int j = 0; j < 16; ++j) {
+    const uint32_t low_q = (nibbles[j] & 15U) | (high >> j & 1U) << 4;
+    const uint32_t high_q = (uint32_t)nibbles[j] >> 4 | (high >> (j + 16) & 1U) << 4;
+    to[j] = d * (float)low_q + m;
+    to[j + 16] = d * (float)high_q + m;
+  }
+}
+)"},
+    {"decode_q4_0@",
+     R"(static void decode_q4_0@(const uint8_t *from, real *to) {
+  const float d = load_half(from);
+  decode_nibbles@(from + 2, 0, d, -8 * d, to);
+}
+)"},
+    {"decode_q4_1@",
+     R"(static void decode_q4_1@(const uint8_t *from, real *to) {
+  decode_nibbles@(from + 4, 0, load_half(from), load_half(from + 2), to);
+}
+)"},
+    {"decode_q5_0@",
+     R"(static void decode_q5_0@(const uint8_t *from, real *to) {
+  const float d = load_half(from);
+  decode_nibbles@(from + 6, load_word(from + 2), d, -16 * d, to);
+}
+)"},
+    {"decode_q5_1@",
+     R"(static void decode_q5_1@(const uint8_t *from, real *to) {
+  decode_nibbles@(from + 8, load_word(from + 4), load_half(from),
+                  load_half(from + 2), to);
+}
+)"},
+    {"decode_q8_0@",
+     R"(static void decode_q8_0@(const uint8_t *from, real *to) {
+  const float d = load_half(from);
+  for (int j = 0; j < 32; ++j) {
+    const int q = from[2 + j] < 128 ? from[2 + j] : from[2 + j] - 256;
+    to[j] = d * (float)q;
+  }
+}
+)"},
+    {"decode_k@",
+     R"(/* 256 numbers in eight groups of a scale and a minimum; `high` may be null. */
+static void decode_k@(const uint8_t *from, const uint8_t *high,
+                      const uint8_t *nibbles, real *to) {
+  const float d = load_half(from), m = load_half(from + 2);
+  const uint8_t *scales = from + 4;
+  for (int g = 0; g < 8; ++g) {
+    int scale = scales[g] & 63, minimum = scales[g + 4] & 63;
+    if (g >= 4) {
+      scale = (scales[g + 4] & 15) | scales[g - 4] >> 6 << 4;
+      minimum = scales[g + 4] >> 4 | scales[g] >> 6 << 4;
+    }
+    const float ds = d * (float)scale, mt = m * (float)minimum;
+    for (int j = 0; j < 32; ++j) {
+      int q = nibbles[g / 2 * 32 + j] >> (g % 2 * 4) & 15;
+      if (high != NULL) q |= (high[j] >> g & 1) << 4;
+      to[32 * g + j] = ds * (float)q - mt;
+    }
+  }
+}
+)"},
+    {"decode_q4_k@",
+     R"(static void decode_q4_k@(const uint8_t *from, real *to) {
+  decode_k@(from, NULL, from + 16, to);
+}
+)"},
+    {"decode_q5_k@",
+     R"(static void decode_q5_k@(const uint8_t *from, real *to) {
+  decode_k@(from, from + 16, from + 48, to);
+}
+)"},
+    {"decode_q6_k@",
+     R"(static void decode_q6_k@(const uint8_t *from, real *to) {
+  const float d = load_half(from + 208);
+  for (int g = 0; g < 8; ++g) {
+    const uint8_t *nibbles = from + g / 4 * 64 + g % 2 * 32;
+    const uint8_t *high = from + 128 + g / 4 * 32;
+    for (int j = 0; j < 32; ++j) {
+      const uint8_t scale = from[192 + 2 * g + j / 16];
+      const int q = (nibbles[j] >> (g % 4 / 2 * 4) & 15) |
+                    (high[j] >> (2 * (g % 4)) & 3) << 4;
+      const float ds = d * (float)(scale < 128 ? scale : scale - 256);
+      to[32 * g + j] = ds * (float)(q - 32);
+    }
+  }
+}
+)"},
     {"sign@", R"(static real sign@(real x) {
   return x > 0 ? 1 : x < 0 ? -1 : x;
 }

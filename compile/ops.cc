@@ -164,6 +164,12 @@ COp OpInC(OpKind op) {
     case OpKind::kAdamWUpdate:
       return {.write = WriteUpdate, .takes_16_bits = true};
 
+    case OpKind::kQuantizedMatMul:
+      return {.write = WriteQuantizedMatMul,
+              .scratch = ScratchOfQuantizedMatMul};
+    case OpKind::kQuantizedGather:
+      return {.write = WriteQuantizedGather};
+
     case OpKind::kAdamWSplitUpdate:
     case OpKind::kAdamWBf16Update:
     case OpKind::kAdamWBf16SplitUpdate:

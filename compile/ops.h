@@ -115,7 +115,8 @@ void WriteLstmGrad(Kernel& k);
 int64_t ScratchOfLstmGrad(const Kernel& k);
 void WriteLstmWeightGrad(Kernel& k);
 
-void WriteUpdate(Kernel& k);  // every optimizer with states of the weight's type
+void WriteUpdate(
+    Kernel& k);  // every optimizer with states of the weight's type
 void WriteCompactUpdate(Kernel& k);  // those with states of fewer bits
 void WriteJoinWeight(Kernel& k);
 void WriteSplitUpdate(Kernel& k);

@@ -8,7 +8,6 @@
 #include "compile/ops.h"
 #include "ir/bodies.h"
 #include "ir/op_def.h"
-#include "ir/weight_type.h"
 
 namespace stowage::compile {
 namespace {
@@ -18,11 +17,6 @@ std::string Refusal(const Node& node) {
   if (GetOpDef(node.op).is_view() || !BodiesOf(node).empty()) return "";
   const COp op = OpInC(node.op);
   if (op.write == nullptr) return std::string(OpName(node.op));
-  if (const AttrValue* blocks = node.attrs.Find("blocks")) {
-    if (*blocks != AttrValue(kNoBlocks)) {
-      return StrCat(OpName(node.op), " of a quantized matrix");
-    }
-  }
   return "";
 }
 

@@ -1,7 +1,6 @@
 // Softmaxes and losses made of them. Rows are the last axis.
 
 #include "compile/ops.h"
-#include "ir/weight_type.h"
 
 namespace stowage::compile {
 namespace {
@@ -107,87 +106,6 @@ void WriteCrossEntropyGrad(Kernel& k) {
                      j, " == ", label, " ? 1 : 0))"));
     });
   });
-}
-
-// --- linear_cross_entropy: logits of one row at a time, in scratch memory ---
-
-int64_t ScratchOfLinearCrossEntropy(const Kernel& k) {
-  return k.in(1).shape()[0];
-}
-
-namespace {
-
-// Per row: logits in scratch, `log_sum_exp`, and the label's variable.
-void ForLogits(
-    Kernel& k,
-    const std::function<void(const Expr& row, const Expr& label)>& body) {
-  const Tensor &x = k.in(0), &w = k.in(1);
-  const int64_t width = x.shape().back(), words = w.shape()[0];
-  k.For("row", x.size() / width, [&](const Expr& row) {
-    const Expr label = k.LoadIndex(k.in(2), row, words);
-    k.For("j", words, [&](const Expr& j) {
-      k.Line("real logit = 0;");
-      k.For("c", width, [&](const Expr& c) {
-        k.Line("logit += ", k.Load(x, Plus({Times(row, width), c})), " * ",
-               k.Load(w, Plus({Times(j, width), c})), ";");
-      });
-      k.Line(kScratch, "[", j, "] = logit;");
-    });
-    WriteLogSumExp(k, words,
-                   [](const Expr& j) { return StrCat(kScratch, "[", j, "]"); });
-    k.Line("const real log_sum_exp = largest + log@(total);");
-    body(row, label);
-  });
-}
-
-}  // namespace
-
-void WriteLinearCrossEntropy(Kernel& k) {
-  const auto rows =
-      static_cast<double>(k.in(0).size() / k.in(0).shape().back());
-  k.Line("real loss = 0;");
-  ForLogits(k, [&](const Expr& row, const Expr& label) {
-    k.Line("const real of_row = log_sum_exp - ", kScratch, "[", label, "];");
-    k.Store(k.out(1), row, "of_row");
-    k.Line("loss += ",
-           k.num_inputs() > 3 ? StrCat(k.Load(k.in(3), row), " * ") : "",
-           "of_row;");
-  });
-  k.Store(k.out(0), "0", StrCat("loss / ", k.Real(rows)));
-}
-
-void WriteLinearCrossEntropyGrad(Kernel& k) {
-  const Tensor &x = k.in(0), &w = k.in(1), &dx = k.out(1);
-  const int64_t width = x.shape().back(), words = w.shape()[0];
-  const auto rows = static_cast<double>(x.size() / width);
-  const bool has_dw = k.num_outputs() > 2;
-  if (has_dw) {
-    k.For("i", w.size(), [&](const Expr& i) { k.Store(k.out(2), i, "0"); });
-  }
-  k.Line("real loss = 0;");
-  ForLogits(k, [&](const Expr& row, const Expr& label) {
-    k.Line("const real weight = ",
-           k.num_inputs() > 4 ? k.Load(k.in(4), row) : "1", ";");
-    k.Line("loss += weight * (log_sum_exp - ", kScratch, "[", label, "]);");
-    k.Line("const real share = ", k.Scalar(3), " * weight / ", k.Real(rows),
-           ";");
-    const auto in_row = [&](const Expr& c) {
-      return Plus({Times(row, width), c});
-    };
-    k.For("c", width, [&](const Expr& c) { k.Store(dx, in_row(c), "0"); });
-    k.For("j", words, [&](const Expr& j) {
-      k.Line("const real d = share * (exp@(", kScratch, "[", j,
-             "] - log_sum_exp) - (", j, " == ", label, " ? 1 : 0));");
-      k.For("c", width, [&](const Expr& c) {
-        const Expr in_word = Plus({Times(j, width), c});
-        k.Line(dx.name(), "[", in_row(c), "] += d * ", k.Load(w, in_word), ";");
-        if (!has_dw) return;
-        k.Line(k.out(2).name(), "[", in_word, "] += d * ", k.Load(x, in_row(c)),
-               ";");
-      });
-    });
-  });
-  k.Store(k.out(0), "0", StrCat("loss / ", k.Real(rows)));
 }
 
 }  // namespace stowage::compile
