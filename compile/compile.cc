@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/errors.h"
 #include "base/strings.h"
 #include "compile/helpers.h"
@@ -126,38 +127,52 @@ Bytes SavedBytes(const Plan& plan) {
 // A C literal of 64 bits.
 std::string Literal(uint64_t value) { return StrCat("UINT64_C(", value, ")"); }
 
+// One program while it is written.
+struct WrittenProgram {
+  const CProgram& program;
+  std::vector<Accessor> accessors;
+  StepText text;
+};
+
 class FileWriter {
  public:
-  FileWriter(const Graph& graph, const Plan& plan,
-             const CompileOptions& options)
-      : graph_(graph),
-        plan_(plan),
+  FileWriter(std::span<const CProgram> programs, const CompileOptions& options)
+      : plan_(programs.front().plan),
+        graph_(programs.front().graph),
         options_(options),
-        upper_(Upper(options.prefix)),
-        accessors_(compile::AccessorsOf(graph, plan, options)) {}
+        upper_(Upper(options.prefix)) {
+    for (const CProgram& program : programs) {
+      const bool is_step = programs_.empty();
+      programs_.push_back(
+          {program, compile::AccessorsOf(program, is_step, options), {}});
+      file_.arena = std::max(file_.arena, program.plan.arena_bytes());
+      file_.slow = std::max(file_.slow, program.plan.host_bytes());
+    }
+  }
 
   CompiledStep Write() {
-    step_ = compile::WriteStep(graph_, plan_, &kernels_);
+    for (WrittenProgram& each : programs_) {
+      each.text =
+          compile::WriteStep(each.program.graph, each.program.plan, &kernels_);
+      file_.launches += each.text.launches;
+    }
+    file_.kernels = kernels_.count();
+    file_.stack = kStackOfScalars + kernels_.stack();
     const compile::InitialText initial =
         compile::WriteInitialValues(graph_, plan_, options_.contents);
-    std::string functions = StrCat(kernels_.text(), initial.functions,
-                                   Init(initial), Step(), SaveAndLoad());
-    functions += AccessFunctions();
+    std::string functions =
+        StrCat(kernels_.text(), initial.functions, Init(initial));
+    for (const WrittenProgram& each : programs_) functions += Run(each);
+    functions += SaveAndLoad() + AccessFunctions();
     const std::string helpers = compile::HelpersFor(functions);
+    std::string math;
     for (const std::string_view name :
          compile::MathFunctionsIn(helpers + functions)) {
-      math_ += StrCat(math_.empty() ? "" : ", ", name);
+      math += StrCat(math.empty() ? "" : ", ", name);
     }
-    CompiledStep compiled;
-    compiled.arena = plan_.arena_bytes();
-    compiled.slow = plan_.host_bytes();
-    compiled.stack = kStackOfScalars + kernels_.stack();
-    compiled.kernels = kernels_.count();
-    compiled.launches = step_.launches;
-    stack_ = compiled.stack;
-    compiled.source = StrCat(Top(), helpers, functions);
-    compiled.header = Header();
-    return compiled;
+    file_.source = StrCat(Top(), helpers, functions);
+    file_.header = Header(math.empty() ? "none" : math);
+    return std::move(file_);
   }
 
  private:
@@ -168,27 +183,26 @@ class FileWriter {
     return StrCat(upper_, "_", rest);
   }
 
+  // --- The source ---
+
   std::string Top() const {
-    const bool is_small =
-        plan_.arena_bytes() <= std::numeric_limits<int32_t>::max();
+    const bool is_small = file_.arena <= std::numeric_limits<int32_t>::max();
     std::string text = StrCat(
         "/* ", InComment(graph_.name()),
-        ", compiled by Stowage: ", step_.launches, " launches of ",
-        kernels_.count(), " kernels in ", plan_.arena_bytes(), " bytes. See ",
+        ", compiled by Stowage: ", file_.launches, " launches of ",
+        file_.kernels, " kernels in ", file_.arena, " bytes. See ",
         options_.header, ". */\n#include \"", options_.header,
         "\"\n\n#include <math.h>\n#include <stddef.h>\n#include <string.h>\n",
         kTypes, "/* Positions and counts. */\ntypedef ",
-        is_small ? "int32_t" : "int64_t", " dim_t;\n\n");
-    text += StrCat("enum { INDEX_OUT_OF_RANGE = ", Macro("INDEX_OUT_OF_RANGE"),
-                   " };\n\n");
-    if (!options_.caller_arena) {
-      text += StrCat("static _Alignas(", plan_.alignment, ") uint8_t arena[",
-                     Macro("ARENA_BYTES"), "];\n");
-    }
-    if (plan_.host_bytes() > 0) {
-      text += StrCat("static _Alignas(", plan_.alignment, ") uint8_t slow[",
-                     Macro("SLOW_BYTES"), "];\n");
-    }
+        is_small ? "int32_t" : "int64_t",
+        " dim_t;\n\nenum { INDEX_OUT_OF_RANGE = ", Macro("INDEX_OUT_OF_RANGE"),
+        " };\n\n");
+    const auto block = [&](std::string_view name, std::string_view bytes) {
+      text += StrCat("static _Alignas(", plan_.alignment, ") uint8_t ", name,
+                     "[", Macro(bytes), "];\n");
+    };
+    if (!options_.caller_arena) block("arena", "ARENA_BYTES");
+    if (file_.slow > 0) block("slow", "SLOW_BYTES");
     return text + "\n";
   }
 
@@ -205,131 +219,163 @@ class FileWriter {
                   UnusedArena(initial.body), initial.body, "}\n\n");
   }
 
-  std::string Step() const {
-    std::string body = step_.body;
+  std::string Run(const WrittenProgram& each) const {
+    const Graph& graph = each.program.graph;
+    std::string body = each.text.body;
     if (compile::Mentions(body, "status")) body = "  int status;\n" + body;
-    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
-      const TensorType& type = graph_.value(graph_.outputs()[i].value).type;
-      if (type != TensorType{DType::kF32, {}}) continue;
-      body += StrCat("  if (!isfinite(*AT(f32, ", AddressOfOutput(i),
+    // Outputs come behind inputs.
+    size_t next = graph.Leaves(Role::kInput).size() +
+                  graph.Leaves(Role::kSaved).size() +
+                  graph.Leaves(Role::kCache).size();
+    for (const GraphOutput& output : graph.outputs()) {
+      const Accessor& accessor = each.accessors[next++];
+      if (graph.value(output.value).type != TensorType{DType::kF32, {}}) {
+        continue;
+      }
+      body += StrCat("  if (!isfinite(*AT(f32, ", accessor.address,
                      "))) return ", Macro("NON_FINITE"), ";\n");
     }
-    return StrCat("int ", Name("step"), "(", ParametersOf(options_), ") {\n",
-                  UnusedArena(body), body, "  return 0;\n}\n\n");
+    return StrCat("int ", Name(each.program.name), "(", ParametersOf(options_),
+                  ") {\n", UnusedArena(body), body, "  return 0;\n}\n\n");
   }
 
-  // Outputs come behind inputs.
-  std::string AddressOfOutput(size_t output) const {
-    const size_t inputs = graph_.Leaves(Role::kInput).size() +
-                          graph_.Leaves(Role::kSaved).size() +
-                          graph_.Leaves(Role::kCache).size();
-    return accessors_[inputs + output].address;
+  std::string SaveParameters() const {
+    return options_.caller_arena ? "const uint8_t *arena, uint8_t *to"
+                                 : "uint8_t *to";
   }
 
   std::string SaveAndLoad() const {
-    if (SavedBytes(plan_) == 0) return "";
-    std::string text = StrCat(
-        "static const uint64_t fingerprint = ", Literal(plan_.fingerprint),
-        ";\n\nvoid ", Name("save"), "(",
-        options_.caller_arena ? "const uint8_t *arena, uint8_t *to"
-                              : "uint8_t *to",
-        ") {\n  memcpy(to, &fingerprint, 8);\n  memcpy(to + 8, arena, ",
-        SavedBytes(plan_), ");\n");
-    if (plan_.regions.host_state > 0) {
-      text += StrCat("  memcpy(to + ", 8 + SavedBytes(plan_), ", slow, ",
-                     plan_.regions.host_state, ");\n");
+    const Bytes saved = SavedBytes(plan_);
+    if (saved == 0) return "";
+    const Bytes slow = plan_.regions.host_state;
+    std::string save =
+        StrCat("  memcpy(to, &fingerprint, 8);\n  memcpy(to + 8, ", "arena, ",
+               saved, ");\n");
+    std::string load = StrCat(
+        "  if (memcmp(from, &fingerprint, 8) != 0) return ",
+        Macro("OTHER_STEP"), ";\n  memcpy(arena, from + 8, ", saved, ");\n");
+    if (slow > 0) {
+      save += StrCat("  memcpy(to + ", 8 + saved, ", slow, ", slow, ");\n");
+      load += StrCat("  memcpy(slow, from + ", 8 + saved, ", ", slow, ");\n");
     }
-    text += StrCat("}\n\nint ", Name("load"), "(",
-                   ParametersOf(options_, "const uint8_t *from"),
-                   ") {\n  if (memcmp(from, &fingerprint, 8) != 0) return ",
-                   Macro("OTHER_STEP"), ";\n  memcpy(arena, from + 8, ",
-                   SavedBytes(plan_), ");\n");
-    if (plan_.regions.host_state > 0) {
-      text += StrCat("  memcpy(slow, from + ", 8 + SavedBytes(plan_), ", ",
-                     plan_.regions.host_state, ");\n");
-    }
-    return text + "  return 0;\n}\n\n";
+    return StrCat("static const uint64_t fingerprint = ",
+                  Literal(plan_.fingerprint), ";\n\nvoid ", Name("save"), "(",
+                  SaveParameters(), ") {\n", save, "}\n\nint ", Name("load"),
+                  "(", ParametersOf(options_, "const uint8_t *from"), ") {\n",
+                  load, "  return 0;\n}\n\n");
   }
 
   std::string AccessFunctions() const {
     std::string text;
-    for (const Accessor& accessor : accessors_) {
-      const bool is_unused = options_.caller_arena &&
-                             !compile::Mentions(accessor.address, "arena");
-      text +=
-          StrCat(accessor.declaration, " { ", is_unused ? "(void)arena; " : "",
-                 "return (void *)(", accessor.address, "); }\n");
+    for (const WrittenProgram& each : programs_) {
+      for (const Accessor& accessor : each.accessors) {
+        const bool is_unused = options_.caller_arena &&
+                               !compile::Mentions(accessor.address, "arena");
+        text += StrCat(accessor.declaration, " { ",
+                       is_unused ? "(void)arena; " : "", "return (void *)(",
+                       accessor.address, "); }\n");
+      }
     }
     return text;
   }
 
-  std::string Header() const {
+  // --- The header ---
+
+  std::string Header(std::string_view math) const {
     const std::string guard = StrCat(upper_, "_H_");
     std::string text = StrCat(
         "#ifndef ", guard, "\n#define ", guard, "\n\n/* ",
         InComment(graph_.name()),
         ", a training step compiled by Stowage.\n *\n * Fill the inputs, call ",
-        Name("step"),
+        Name(programs_.front().program.name),
         ", read the outputs. Nothing is allocated; no function is\n * "
         "recursive, and none may run while another does.\n *\n * Functions of "
         "math.h: ",
-        math_.empty() ? "none" : math_, ".\n */\n\n#include <stdint.h>\n\n");
+        math, ".\n */\n\n#include <stdint.h>\n\n");
     const auto define = [&](std::string_view name, int64_t value,
                             std::string_view comment) {
       text += StrCat("/* ", comment, " */\n#define ", Macro(name), " ", value,
                      "\n");
     };
-    define("ARENA_BYTES", plan_.arena_bytes(),
+    define("ARENA_BYTES", file_.arena,
            options_.caller_arena
                ? "Of the block that the application provides, zeroed."
                : "Of the block in the file, in .bss.");
     define("ARENA_ALIGNMENT", plan_.alignment, "Of its address.");
     define(
-        "SLOW_BYTES", plan_.host_bytes(),
+        "SLOW_BYTES", file_.slow,
         "Of a second block, of what the plan offloads: slow memory will do.");
-    define("STACK_BYTES", stack_,
+    define("STACK_BYTES", file_.stack,
            "What a call needs of the stack, without the functions of math.h.");
     text += StrCat(
-        "\n/* Codes; 0 is success. After an index outside of its range "
-        "the step has stopped\n * where it was read. A scalar output "
-        "that is not finite is found at the end. */\nenum {\n  ",
+        "\n/* Codes; 0 is success. After an index outside of its range the "
+        "step has stopped\n * where it was read. A scalar output that is not "
+        "finite is found at the end. */\nenum {\n  ",
         Macro("INDEX_OUT_OF_RANGE"), " = 1,\n  ", Macro("NON_FINITE"),
         " = 2,\n  ", Macro("OTHER_STEP"),
-        " = 3\n};\n\n/* Fills params and states; the same seed gives "
-        "the same values as in the library. */\nvoid ",
-        Name("init"), "(", ParametersOf(options_, "uint64_t seed"),
-        ");\n\n/* One step. */\nint ", Name("step"), "(",
-        ParametersOf(options_), ");\n");
+        " = 3\n};\n\n/* Fills params and states; the same seed gives the same "
+        "values as in the library. */\nvoid ",
+        Name("init"), "(", ParametersOf(options_, "uint64_t seed"), ");\n\n");
+    for (const WrittenProgram& each : programs_) {
+      const bool is_step = &each == &programs_.front();
+      text += StrCat(is_step ? "/* One step. */\n"
+                             : "/* With the params of the step; inputs of the "
+                               "one are lost when the other runs. */\n",
+                     "int ", Name(each.program.name), "(",
+                     ParametersOf(options_), ");\n");
+    }
     if (SavedBytes(plan_) > 0) {
       text += "\n";
       define("SAVED_BYTES", 8 + SavedBytes(plan_) + plan_.regions.host_state,
              "Params and states as bytes, behind a fingerprint of the step.");
-      text += StrCat("void ", Name("save"), "(",
-                     options_.caller_arena ? "const uint8_t *arena, uint8_t *to"
-                                           : "uint8_t *to",
-                     ");\nint ", Name("load"), "(",
+      text += StrCat("void ", Name("save"), "(", SaveParameters(), ");\nint ",
+                     Name("load"), "(",
                      ParametersOf(options_, "const uint8_t *from"), ");\n");
     }
     text +=
         "\n/* Values, row-major. Inputs stay as they are until they are "
         "written again. */\n";
-    for (const Accessor& accessor : accessors_) {
-      text += StrCat(accessor.declaration, ";  /* ",
-                     InComment(accessor.comment), " */\n");
+    for (const WrittenProgram& each : programs_) {
+      for (const Accessor& accessor : each.accessors) {
+        text += StrCat(accessor.declaration, ";  /* ",
+                       InComment(accessor.comment), " */\n");
+      }
     }
     return text + StrCat("\n#endif /* ", guard, " */\n");
   }
 
+  const Plan& plan_;  // of the step
   const Graph& graph_;
-  const Plan& plan_;
   const CompileOptions& options_;
   const std::string upper_;
-  const std::vector<Accessor> accessors_;
+  std::vector<WrittenProgram> programs_;
   KernelSet kernels_;
-  StepText step_;
-  std::string math_;
-  Bytes stack_ = 0;
+  CompiledStep file_;
 };
+
+// That a program beside the step finds params and states where the step has them.
+Status CheckShares(const CProgram& step, const CProgram& program) {
+  for (const Role role : {Role::kParam, Role::kState}) {
+    for (const ValueId id : program.graph.Leaves(role)) {
+      const ValueInfo& value = program.graph.value(id);
+      const std::optional<ValueId> own = step.graph.Find(value.name);
+      const auto address = [](const Plan& plan, ValueId of) {
+        return plan.AddressOf(plan.buffers[static_cast<size_t>(
+            plan.buffer_of[static_cast<size_t>(of)])]);
+      };
+      if (own && step.graph.value(*own).type == value.type &&
+          address(step.plan, *own) == address(program.plan, id)) {
+        continue;
+      }
+      return InvalidArgumentError("[compile] ", Quoted(value.name), " of ",
+                                  Quoted(program.name),
+                                  own ? " is at another address than the step's"
+                                      : " is no param of the step",
+                                  "; plan both with one WeightLayout");
+    }
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -343,18 +389,29 @@ DeviceNeeds NeedsOfC() {
   return needs;
 }
 
-Result<CompiledStep> CompileToC(const Graph& graph, const Plan& plan,
+Result<CompiledStep> CompileToC(std::span<const CProgram> programs,
                                 const CompileOptions& options) {
+  STOWAGE_CHECK(!programs.empty());
   if (!compile::IsIdentifier(options.prefix)) {
     return InvalidArgumentError("[compile] the prefix ", Quoted(options.prefix),
                                 " is no C identifier; expected letters, digits "
                                 "and _, no digit first");
   }
-  STOWAGE_RETURN_IF_ERROR(CheckPlanIsFor(plan, graph));
-  STOWAGE_RETURN_IF_ERROR(CheckCanBeWritten(graph, options));
-  STOWAGE_RETURN_IF_ERROR(CheckScratch(graph, plan));
-  STOWAGE_RETURN_IF_ERROR(CheckContents(graph, options.contents));
-  return FileWriter(graph, plan, options).Write();
+  for (const CProgram& program : programs) {
+    STOWAGE_RETURN_IF_ERROR(CheckPlanIsFor(program.plan, program.graph));
+    STOWAGE_RETURN_IF_ERROR(CheckCanBeWritten(program.graph, options));
+    STOWAGE_RETURN_IF_ERROR(CheckScratch(program.graph, program.plan));
+    STOWAGE_RETURN_IF_ERROR(CheckShares(programs.front(), program));
+  }
+  STOWAGE_RETURN_IF_ERROR(
+      CheckContents(programs.front().graph, options.contents));
+  return FileWriter(programs, options).Write();
+}
+
+Result<CompiledStep> CompileToC(const Graph& graph, const Plan& plan,
+                                const CompileOptions& options) {
+  const CProgram step{"step", graph, plan};
+  return CompileToC(std::span(&step, 1), options);
 }
 
 }  // namespace stowage

@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 
 #include "base/bytes.h"
@@ -58,7 +59,21 @@ struct CompiledStep {
   int launches = 0;  // calls of them
 };
 
-/// Writes `graph`, planned by `plan`. Errors, kInvalidArgument: a prefix that is no C
+/// A program of the file: the function `PREFIX_NAME`.
+struct CProgram {
+  std::string name;  // a C identifier: "step", "evaluate"
+  const Graph& graph;
+  const Plan& plan;
+};
+
+/// Writes several programs over one arena, the training step first. Their params and states
+/// are its own: plans share its WeightLayout. A program's inputs are lost when another one
+/// runs, or gets inputs. Errors as below, and kInvalidArgument where a param is not of the
+/// step, or is at another address.
+Result<CompiledStep> CompileToC(std::span<const CProgram> programs,
+                                const CompileOptions& options = {});
+
+/// Writes `graph`, planned by `plan`, as the program "step". Errors, kInvalidArgument: a prefix that is no C
 /// identifier; the plan is not for the graph, or has less scratch memory than NeedsOfC; ops,
 /// types or initial values that cannot be written in C, all of them in one message; contents
 /// that are not as long as their param. Linear in nodes and in bytes of constants.

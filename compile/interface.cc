@@ -41,18 +41,21 @@ std::string_view PlainCType(DType dtype) {
 
 class Accessors {
  public:
-  Accessors(const Graph& graph, const Plan& plan, const CompileOptions& options)
-      : graph_(graph),
-        plan_(plan),
+  Accessors(const CProgram& program, bool is_step,
+            const CompileOptions& options)
+      : graph_(program.graph),
+        plan_(program.plan),
         options_(options),
-        layouts_(ComputeLayouts(graph)) {}
+        prefix_(is_step ? options.prefix
+                        : StrCat(options.prefix, "_", program.name)),
+        layouts_(ComputeLayouts(program.graph)) {}
 
   void Add(std::string_view kind, const std::string& name, ValueId id) {
     const ValueInfo& value = graph_.value(id);
     const Layout& layout = layouts_[static_cast<size_t>(id)];
     const PlannedBuffer& buffer = plan_.buffers[static_cast<size_t>(
         plan_.buffer_of[static_cast<size_t>(id)])];
-    std::string identifier = StrCat(options_.prefix, "_", kind, "_");
+    std::string identifier = StrCat(prefix_, "_", kind, "_");
     for (const char c : name) identifier += IsLetter(c) || IsDigit(c) ? c : '_';
     const int count = ++counts_[identifier];
     if (count > 1) identifier += StrCat("_", count);
@@ -75,6 +78,7 @@ class Accessors {
   const Graph& graph_;
   const Plan& plan_;
   const CompileOptions& options_;
+  const std::string prefix_;
   const Layouts layouts_;
   std::map<std::string, int> counts_;
   std::vector<Accessor> list_;
@@ -82,9 +86,10 @@ class Accessors {
 
 }  // namespace
 
-std::vector<Accessor> AccessorsOf(const Graph& graph, const Plan& plan,
+std::vector<Accessor> AccessorsOf(const CProgram& program, bool is_step,
                                   const CompileOptions& options) {
-  Accessors accessors(graph, plan, options);
+  const Graph& graph = program.graph;
+  Accessors accessors(program, is_step, options);
   for (const Role role : {Role::kInput, Role::kSaved, Role::kCache}) {
     for (const ValueId id : graph.Leaves(role)) {
       accessors.Add("input", graph.value(id).name, id);
@@ -93,6 +98,7 @@ std::vector<Accessor> AccessorsOf(const Graph& graph, const Plan& plan,
   for (const GraphOutput& output : graph.outputs()) {
     accessors.Add("output", output.name, output.value);
   }
+  if (!is_step) return accessors.Take();
   for (const ValueId id : graph.Leaves(Role::kParam)) {
     accessors.Add("param", graph.value(id).name, id);
   }

@@ -21,8 +21,9 @@ struct Accessor {
 };
 
 /// Inputs, outputs, params and states, in this order. Their names are those of the values,
-/// with `_` for what cannot be part of a C identifier, and a number where two are equal.
-std::vector<Accessor> AccessorsOf(const Graph& graph, const Plan& plan,
+/// with `_` for what cannot be part of a C identifier, and a number where two are equal. Of
+/// a program beside the step, whose name is then in front, inputs and outputs alone.
+std::vector<Accessor> AccessorsOf(const CProgram& program, bool is_step,
                                   const CompileOptions& options);
 
 /// The parameters of a function that takes `more` besides the arena.

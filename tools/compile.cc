@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/strings.h"
@@ -22,6 +23,7 @@
 #include "tools/options.h"
 #include "tools/plan_subject.h"
 #include "tools/progress.h"
+#include "train/training.h"
 
 namespace stowage::tools {
 namespace {
@@ -69,6 +71,20 @@ Status ReadContents(const Subject& subject, const Graph& step,
                         bytes.size()));
         return {};
       });
+}
+
+struct Planned {
+  FittedStep step;
+  std::vector<PlannedProgram> programs;  // beside it
+};
+
+Result<Planned> PlanPrograms(Subject& subject) {
+  if (!subject.training) {
+    STOWAGE_ASSIGN_OR_RETURN(PlannedStep step, subject.planner().Plan());
+    return Planned{std::move(step.step), {}};
+  }
+  STOWAGE_ASSIGN_OR_RETURN(TrainingPlan plan, subject.training->Plan());
+  return Planned{std::move(plan.step), std::move(plan.programs)};
 }
 
 void PrintCompiled(const CompileFlags& flags, const CompiledStep& step,
@@ -138,7 +154,7 @@ int RunCompile(const CompileFlags& flags) {
                                          .device = NeedsOfC()},
                                         on_choice);
   if (!subject.ok()) return Fail(subject.error());
-  const Result<PlannedStep> planned = subject->planner().Plan();
+  const Result<Planned> planned = PlanPrograms(*subject);
   progress->Clear();
   if (!planned.ok()) {
     if (planned.error().code != ErrorCode::kBudgetTooSmall) {
@@ -150,10 +166,13 @@ int RunCompile(const CompileFlags& flags) {
     return Fail(all);
   }
   const FittedStep& step = planned->step;
+  std::vector<CProgram> programs = {{"step", step.graph, step.plan}};
+  for (const PlannedProgram& program : planned->programs) {
+    programs.push_back({program.name, program.graph, program.plan});
+  }
   const Status read = ReadContents(*subject, step.graph, &options->contents);
   if (!read.ok()) return Fail(read.error());
-  const Result<CompiledStep> compiled =
-      CompileToC(step.graph, step.plan, *options);
+  const Result<CompiledStep> compiled = CompileToC(programs, *options);
   if (!compiled.ok()) return Fail(compiled.error());
   Status written =
       WriteOutput(HeaderPath(subject_flags.output), compiled->header);
@@ -185,6 +204,9 @@ void AddCompile(Program& program) {
   options.Add("--graph", &plan.graph,
               "Compile the graph in this file (its text form) as it is, "
               "instead of a model's training step");
+  options.AddFlag("--evaluate", &plan.evaluate,
+                  "Also write the model's evaluation, a function that takes "
+                  "the step's params and the same batch");
   options.Group("output");
   options.AddOutput("-o,--output", &plan.output,
                     "Write the C source to this file, whose name ends in .c, "
@@ -196,7 +218,7 @@ void AddCompile(Program& program) {
               "static: the file has the arena; caller: every function takes a "
               "pointer to it");
   options.AddFlag("--json", &plan.json, "Print one JSON object");
-  options.ApplyTo({"--model"}, {"--dtype", "--seq"});
+  options.ApplyTo({"--model"}, {"--dtype", "--seq", "--evaluate"});
   options.ApplyTo({"--onnx"}, {"--dim", "--shape", "--loss", "--trainable"});
   options.ApplyTo({"--loss"}, {"--freeze"});
   options.ApplyTo({"--model", "--onnx"}, {"--batch"});

@@ -42,6 +42,12 @@ Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
       STOWAGE_ASSIGN_OR_RETURN(subject.spec, ReadModelFlags(flags.model));
       training = subject.spec->training;
     }
+    if (flags.evaluate) {
+      training.programs.push_back(
+          {.name = "evaluate",
+           .model = ModelOf(*subject.spec, ModelPurpose::kEvaluate),
+           .batch = training.batch});
+    }
     training.planning = options;
     training.on_choice = on_choice;
     SetRanks(

@@ -45,6 +45,7 @@ struct PlanFlags {
   bool traffic = false;
   std::string roofline;
   bool json = false;
+  bool evaluate = false;  // of a built-in model, also its evaluation
 };
 
 /// A training step, or a graph as it is.

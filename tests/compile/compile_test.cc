@@ -4,11 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "autodiff/train_step.h"
 #include "base/strings.h"
@@ -164,6 +167,85 @@ TEST_CASE("what was saved is loaded, into the same step alone") {
   CHECK(load_other(third.data(), saved.data()) == 3);
 }
 
+TEST_CASE(
+    "an evaluation in the same file reads the params that the step trains") {
+  const Graph step = StepOf("mlp", {.batch = 4});
+  const Plan plan = PlanOf(step);
+  const Graph evaluation =
+      *BuildModel("mlp", ModelPurpose::kEvaluate, {.batch = 4});
+  const Result<Plan> planned =
+      PlanMemory(evaluation, {.alignment = kCAlignment,
+                              .weights = WeightLayout::FromForward(step, plan),
+                              .device = NeedsOfC()});
+  REQUIRE(planned.ok());
+  const std::vector<CProgram> programs = {{"step", step, plan},
+                                          {"evaluate", evaluation, *planned}};
+  const Result<CompiledStep> compiled = CompileToC(programs, {.prefix = "mlp"});
+  REQUIRE_MESSAGE(compiled.ok(), compiled.error().message);
+  CHECK(compiled->arena ==
+        std::max(plan.arena_bytes(), planned->arena_bytes()));
+  const HostLibrary library(
+      "evaluate", {{"step.h", compiled->header}, {"step.c", compiled->source}});
+  library.Get<void(uint64_t)>("mlp_init")(7);
+  const auto fill = [&](const std::string& program) {
+    auto* const x = library.Get<float*()>(program + "_input_x")();
+    for (int i = 0; i < 4 * 64; ++i) {
+      x[i] = static_cast<float>(i * 37 % 64) / 64;
+    }
+    for (int i = 0; i < 4; ++i) {
+      library.Get<int32_t*()>(program + "_input_y")()[i] = i;
+    }
+  };
+  const auto evaluate = [&] {
+    fill("mlp_evaluate");
+    CHECK(library.Get<int()>("mlp_evaluate")() == 0);
+    return *library.Get<const float*()>("mlp_evaluate_output_loss")();
+  };
+  const float before = evaluate();
+  for (int64_t i = 1; i <= 10; ++i) {
+    fill("mlp");
+    *library.Get<float*()>("mlp_input_lr")() = 0.01f;
+    *library.Get<int64_t*()>("mlp_input_step")() = i;
+    CHECK(library.Get<int()>("mlp_step")() == 0);
+    const float loss = *library.Get<const float*()>("mlp_output_loss")();
+    if (i == 1) CHECK(loss == doctest::Approx(before).epsilon(1e-6));
+  }
+  CHECK(evaluate() < before);
+
+  // A program of another model.
+  GraphBuilder b("other");
+  b.Output("y", Neg(b.Param("w", DType::kF32, {2})));
+  const Graph stranger = *b.Finish();
+  const Plan elsewhere = PlanOf(stranger);
+  const std::vector<CProgram> strangers = {{"step", step, plan},
+                                           {"other", stranger, elsewhere}};
+  const auto refused = CompileToC(strangers);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message.find("no param of the step") !=
+        std::string::npos);
+}
+
+TEST_CASE("params begin with the contents that are given") {
+  GraphBuilder b("net");
+  const Value w = b.Param("w", DType::kF32, {2, 1}, Init::Orthogonal());
+  b.Output("y", Neg(w));
+  const Graph graph = *b.Finish();
+  const float numbers[] = {1.5f, -2.0f};
+  const std::string bytes(reinterpret_cast<const char*>(numbers), 8);
+  const CompiledStep step = Compile(graph, {.contents = {{"w", bytes}}});
+  const HostLibrary library("contents",
+                            {{"step.h", step.header}, {"step.c", step.source}});
+  library.Get<void(uint64_t)>("step_init")(1);
+  CHECK(library.Get<int()>("step_step")() == 0);
+  const float* const y = library.Get<const float*()>("step_output_y")();
+  CHECK(y[0] == -1.5f);
+  CHECK(y[1] == 2.0f);
+  CHECK(!CompileToC(graph, PlanOf(graph),
+                    {.contents = {{"w", bytes}, {"v", bytes}}})
+             .ok());
+  CHECK(!CompileToC(graph, PlanOf(graph), {.contents = {{"w", "short"}}}).ok());
+}
+
 TEST_CASE("a label out of range and an infinite loss are told by code") {
   const GraphInC c = GraphInC::Make(StepOf("mlp", {.batch = 2}), "mlp");
   const HostLibrary library("codes", c.files);
@@ -188,9 +270,8 @@ TEST_CASE("a label out of range and an infinite loss are told by code") {
 TEST_CASE("all that cannot be written is named in one message") {
   GraphBuilder b("net");
   const Value x = b.Param("x", DType::kF32, {4, 4}, Init::Orthogonal());
-  const Value y = b.Input("y", DType::kBF16, {2, 4});
   b.Output("a", AllReduce(x, 2));
-  b.Output("b", Softmax(y));
+  b.Output("b", ReduceScatter(x, 2));
   const Result<Graph> graph = b.Finish();
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
   const Result<CompiledStep> compiled = CompileToC(*graph, PlanOf(*graph));
@@ -200,7 +281,7 @@ TEST_CASE("all that cannot be written is named in one message") {
   CHECK(message.starts_with("[compile] not available in C: "));
   for (const char* const part :
        {"orthogonal initial values (1: \"x\")",
-        "all_reduce (1: ", "softmax of bf16 (1: ", "docs/embedded.md"}) {
+        "all_reduce (1: ", "reduce_scatter (1: ", "docs/embedded.md"}) {
     CHECK_MESSAGE(message.find(part) != std::string::npos, message);
   }
 }

@@ -120,24 +120,27 @@ Bytes ArenaInC::SizeOf(const std::string& name) const {
 }
 
 void ArenaInC::Write(const std::string& leaf,
-                     const std::vector<double>& elements) {
+                     const std::vector<double>& elements, uint8_t* elsewhere) {
   const Place place = PlaceOf(c_, leaf);
+  uint8_t* const to = elsewhere == nullptr ? data_ + place.address : elsewhere;
   for (size_t i = 0; i < elements.size(); ++i) {
     EncodeElement(
         place.type.dtype, elements[i],
-        reinterpret_cast<std::byte*>(data_ + place.address) +
+        reinterpret_cast<std::byte*>(to) +
             static_cast<Bytes>(i) * stowage::SizeOf(place.type.dtype));
   }
 }
 
-std::vector<double> ArenaInC::Read(const std::string& name) const {
+std::vector<double> ArenaInC::Read(const std::string& name,
+                                   const uint8_t* elsewhere) const {
   const Place place = PlaceOf(c_, name);
+  const uint8_t* const from =
+      elsewhere == nullptr ? data_ + place.address : elsewhere;
   std::vector<double> elements;
   for (int64_t i = 0; i < place.type.shape.num_elements(); ++i) {
     elements.push_back(DecodeElement(
-        place.type.dtype,
-        reinterpret_cast<const std::byte*>(data_ + place.address) +
-            ElementOffset(i, place.type, place.layout)));
+        place.type.dtype, reinterpret_cast<const std::byte*>(from) +
+                              ElementOffset(i, place.type, place.layout)));
   }
   return elements;
 }

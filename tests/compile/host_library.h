@@ -69,8 +69,11 @@ class ArenaInC {
   explicit ArenaInC(const GraphInC& c);
 
   uint8_t* data() { return data_; }
-  void Write(const std::string& leaf, const std::vector<double>& elements);
-  std::vector<double> Read(const std::string& name) const;
+  /// At their addresses in the arena, or `elsewhere`.
+  void Write(const std::string& leaf, const std::vector<double>& elements,
+             uint8_t* elsewhere = nullptr);
+  std::vector<double> Read(const std::string& name,
+                           const uint8_t* elsewhere = nullptr) const;
   /// Bytes of a leaf or an output that owns its bytes.
   uint8_t* At(const std::string& name);
   Bytes SizeOf(const std::string& name) const;

@@ -62,6 +62,7 @@ const std::map<std::string, Words>& Values() {
       {"--dtype", {"bf16"}},
       {"--epochs", {"1"}},
       {"--eval-every", {"1"}},
+      {"--evaluate", {}},
       {"--explain", {}},
       {"--fit", {"order"}},
       {"--fit-optimizer", {}},
