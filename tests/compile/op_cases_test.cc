@@ -87,9 +87,13 @@ void CheckRows(const std::vector<Row>& rows, const std::string& name) {
   }
 }
 
-void CheckTable(DType real) {
+constexpr int kAllRows = 1000;
+
+// The first `most` rows of each op.
+void CheckTable(DType real, int most) {
   std::set<std::string> refused;
   std::vector<Row> rows;
+  std::map<OpKind, int> taken;
   size_t count = 0;
   const auto flush = [&] {
     if (rows.empty()) return;
@@ -97,6 +101,7 @@ void CheckTable(DType real) {
     rows.clear();
   };
   for (const OpCase& c : OpCases(real)) {
+    if (++taken[c.op] > most) continue;
     const Graph graph = BuildCase(c);
     if (!IsInC(c, graph, &refused)) continue;
     rows.push_back({c, GraphInC::Make(graph, StrCat("case", count++))});
@@ -104,7 +109,7 @@ void CheckTable(DType real) {
   }
   flush();
   MESSAGE(count, " rows of ", DTypeName(real), " in C");
-  CHECK(count >= 890);
+  CHECK(count >= (most < kAllRows ? 250 : 890));
   std::string names;
   for (const std::string& op : refused)
     names += (names.empty() ? "" : " ") + op;
@@ -112,16 +117,16 @@ void CheckTable(DType real) {
 }
 
 TEST_CASE("op cases in C agree with the interpreter in f32") {
-  CheckTable(DType::kF32);
+  CheckTable(DType::kF32, kAllRows);
 }
 
 TEST_CASE("op cases in C agree with the interpreter in f64") {
-  CheckTable(DType::kF64);
+  CheckTable(DType::kF64, 2);
 }
 
 TEST_CASE("op cases in C agree with the interpreter in bf16 and f16") {
-  CheckTable(DType::kBF16);
-  CheckTable(DType::kF16);
+  CheckTable(DType::kBF16, 2);
+  CheckTable(DType::kF16, 2);
 }
 
 }  // namespace
