@@ -115,7 +115,7 @@ int64_t ShiftOf(const ConvDim& dim, const Range& range, int64_t tap) {
 void WriteConv(Kernel& k) {
   const FlatConv f(k.in(0), k.in(1), k.out(0), k.attrs());
   const ConvGeometry& g = f.g;
-  const auto& [depth, height, width] = g.dims;
+  const ConvDim &depth = g.dims[0], &height = g.dims[1], &width = g.dims[2];
   const auto row_of_y = [&](const Expr& n, const Expr& group, const Expr& o0,
                             int64_t filters, const Expr& z, const Expr& y) {
     const auto filter = [&](size_t s) {
@@ -191,7 +191,7 @@ Expr PlaceInY(Kernel& k, const ConvDim& dim, const Expr& at, const Expr& tap) {
 void WriteConvTranspose(Kernel& k) {
   const FlatConv f(k.out(0), k.in(1), k.in(0), k.attrs());
   const ConvGeometry& g = f.g;
-  const auto& [depth, height, width] = g.dims;
+  const ConvDim &depth = g.dims[0], &height = g.dims[1], &width = g.dims[2];
   const auto row_of_x = [&](const Expr& n, const Expr& group, const Expr& c0,
                             int64_t channels, const Expr& z, const Expr& y) {
     const std::vector<Expr> sums = SumArrays(k, channels, width.in);
@@ -247,7 +247,7 @@ void WriteConvTranspose(Kernel& k) {
 void WriteConvWeightGrad(Kernel& k) {
   const FlatConv f(k.in(0), k.out(0), k.in(1), k.attrs());
   const ConvGeometry& g = f.g;
-  const auto& [depth, height, width] = g.dims;
+  const ConvDim &depth = g.dims[0], &height = g.dims[1], &width = g.dims[2];
   const auto weights = [&](const Expr& group, const Expr& o0, int64_t filters,
                            const Expr& c, const Expr& tz, const Expr& ty,
                            int64_t tap) {

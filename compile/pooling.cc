@@ -219,7 +219,7 @@ void ForBlends(Kernel& k, const Tensor& x, const Tensor& y,
         if (a == blends.size()) {
           return use(x.At(from), weight.empty() ? "1" : weight);
         }
-        const auto& [low, share] = blends[a];
+        const Expr low = blends[a].low, share = blends[a].share;
         const std::string times = weight.empty() ? "" : " * ";
         from.push_back(low);
         nest(a + 1, share.empty() ? weight

@@ -71,7 +71,7 @@ Bytes BssOf(const std::string& object) {
 }
 
 TEST_CASE("models compile without a warning by gcc and clang") {
-  for (const auto& [model, options] :
+  for (const auto& net :
        {std::pair<std::string, ModelOptions>{"mlp", {.batch = 4}},
         {"cnn-small", {.batch = 2}},
         {"lstm-char", {.batch = 2, .seq = 8}},
@@ -79,6 +79,8 @@ TEST_CASE("models compile without a warning by gcc and clang") {
         {"llama-nano", {.batch = 2, .seq = 8}},
         {"vit-tiny", {.batch = 2}},
         {"resnet18", {.batch = 2, .images = ImageShape{3, 32, 32, 10}}}}) {
+    const std::string& model = net.first;
+    const ModelOptions& options = net.second;
     CAPTURE(model);
     const std::string folder =
         FolderOf(Compile(StepOf(model, options)), "strict_" + model);
@@ -112,9 +114,11 @@ TEST_CASE(
 }
 
 TEST_CASE("no function needs more of the stack than the header says") {
-  for (const auto& [model, options] :
+  for (const auto& net :
        {std::pair<std::string, ModelOptions>{"cnn-small", {.batch = 2}},
         {"gpt-nano", {.batch = 2, .seq = 8}}}) {
+    const std::string& model = net.first;
+    const ModelOptions& options = net.second;
     CAPTURE(model);
     const CompiledStep step = Compile(StepOf(model, options));
     const std::string folder = FolderOf(step, "stack_" + model);

@@ -61,7 +61,9 @@ void CheckRows(const std::vector<Row>& rows, const std::string& name) {
     for (const auto& file : row.in_c.files) files.insert(file);
   }
   const HostLibrary library(name, files, "-O0");
-  for (const auto& [c, in_c] : rows) {
+  for (const Row& row : rows) {
+    const OpCase& c = row.c;
+    const GraphInC& in_c = row.in_c;
     CAPTURE(c.name);
     CAPTURE(in_c.files.at(in_c.prefix + ".c"));
     const Tensors leaves = CaseLeaves(c);
