@@ -15,6 +15,7 @@
 #include "admission/admission.h"  // IWYU pragma: export
 #include "autodiff/autodiff.h"    // IWYU pragma: export
 #include "base/base.h"            // IWYU pragma: export
+#include "compile/compile.h"      // IWYU pragma: export
 #include "cpu/cpu.h"              // IWYU pragma: export
 #include "formats/formats.h"      // IWYU pragma: export
 #include "gpu/gpu.h"              // IWYU pragma: export
