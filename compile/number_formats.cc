@@ -1,0 +1,311 @@
+// Numbers in fewer bits, in C: the formulas of math/small_floats.h, math/weight_blocks.h,
+// math/split_master.h, math/stochastic_rounding.h and math/moment_codes.h.
+
+#include "compile/helper_texts.h"
+
+namespace stowage::compile {
+namespace {
+
+constexpr HelperText kNumberFormats[] = {
+    {"float_bits", R"(static uint32_t float_bits(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+)"},
+    {"bits_float", R"(static float bits_float(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+)"},
+    {"bfloat16_to_float", R"(static float bfloat16_to_float(uint16_t bits) {
+  return bits_float((uint32_t)bits << 16);
+}
+)"},
+    {"float_to_bfloat16", R"(static uint16_t float_to_bfloat16(float x) {
+  const uint32_t bits = float_bits(x);
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return (uint16_t)(bits >> 16 | 0x40U);
+  return (uint16_t)((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
+}
+)"},
+    {"half_to_float", R"(static float half_to_float(uint16_t bits) {
+  const uint32_t sign = (uint32_t)(bits & 0x8000U) << 16;
+  const uint32_t exponent = bits >> 10 & 0x1FU;
+  const uint32_t fraction = bits & 0x3FFU;
+  if (exponent == 0) {
+    return bits_float(sign | float_bits((float)fraction * 0x1p-24f));
+  }
+  if (exponent == 0x1FU) return bits_float(sign | 0x7F800000U | fraction << 13);
+  return bits_float(sign | (exponent + 112U) << 23 | fraction << 13);
+}
+)"},
+    {"float_to_half", R"(static uint16_t float_to_half(float x) {
+  const uint32_t bits = float_bits(x);
+  const uint32_t sign = bits >> 16 & 0x8000U;
+  const uint32_t magnitude = bits & 0x7FFFFFFFU;
+  if (magnitude > 0x7F800000U) return (uint16_t)(sign | 0x7E00U);
+  if (magnitude >= 0x477FF000U) return (uint16_t)(sign | 0x7C00U);
+  if (magnitude < 0x38800000U) {
+    const float sum = bits_float(magnitude) + 0.5f;
+    return (uint16_t)(sign | (float_bits(sum) - 0x3F000000U));
+  }
+  return (uint16_t)(sign | (magnitude - (112U << 23) + 0xFFFU +
+                            (magnitude >> 13 & 1U)) >> 13);
+}
+)"},
+    {"round_to_odd",
+     R"(/* A float whose last bit says whether anything was cut off. */
+static float round_to_odd(double x) {
+  const float nearest = (float)x;
+  const double back = (double)nearest;
+  if (back == x || x != x) return nearest;
+  uint32_t bits = float_bits(nearest);
+  if ((x > 0) == (back > x)) bits -= 1;
+  return bits_float(bits | 1U);
+}
+)"},
+    {"load_word", R"(static uint32_t load_word(const uint8_t *from) {
+  return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 |
+         (uint32_t)from[3] << 24;
+}
+)"},
+    {"decode_f32@",
+     R"(/* Blocks of files of weights, little-endian (math/weight_blocks.h): one to numbers. */
+static void decode_f32@(const uint8_t *from, real *to) {
+  to[0] = bits_float(load_word(from));
+}
+)"},
+    {"load_half", R"(static float load_half(const uint8_t *from) {
+  return half_to_float((uint16_t)(from[0] | from[1] << 8));
+}
+)"},
+    {"decode_f16@", R"(static void decode_f16@(const uint8_t *from, real *to) {
+  to[0] = load_half(from);
+}
+)"},
+    {"decode_bf16@",
+     R"(static void decode_bf16@(const uint8_t *from, real *to) {
+  to[0] = bfloat16_to_float((uint16_t)(from[0] | from[1] << 8));
+}
+)"},
+    {"decode_nibbles@",
+     R"(/* 32 numbers d q + m of nibbles, with a fifth bit each. */
+static void decode_nibbles@(const uint8_t *nibbles, uint32_t high, float d,
+                            float m, real *to) {
+  for (int j = 0; j < 16; ++j) {
+    const uint32_t low_q = (nibbles[j] & 15U) | (high >> j & 1U) << 4;
+    const uint32_t high_q = (uint32_t)nibbles[j] >> 4 | (high >> (j + 16) & 1U) << 4;
+    to[j] = d * (float)low_q + m;
+    to[j + 16] = d * (float)high_q + m;
+  }
+}
+)"},
+    {"decode_q4_0@",
+     R"(static void decode_q4_0@(const uint8_t *from, real *to) {
+  const float d = load_half(from);
+  decode_nibbles@(from + 2, 0, d, -8 * d, to);
+}
+)"},
+    {"decode_q4_1@",
+     R"(static void decode_q4_1@(const uint8_t *from, real *to) {
+  decode_nibbles@(from + 4, 0, load_half(from), load_half(from + 2), to);
+}
+)"},
+    {"decode_q5_0@",
+     R"(static void decode_q5_0@(const uint8_t *from, real *to) {
+  const float d = load_half(from);
+  decode_nibbles@(from + 6, load_word(from + 2), d, -16 * d, to);
+}
+)"},
+    {"decode_q5_1@",
+     R"(static void decode_q5_1@(const uint8_t *from, real *to) {
+  decode_nibbles@(from + 8, load_word(from + 4), load_half(from),
+                  load_half(from + 2), to);
+}
+)"},
+    {"decode_q8_0@",
+     R"(static void decode_q8_0@(const uint8_t *from, real *to) {
+  const float d = load_half(from);
+  for (int j = 0; j < 32; ++j) {
+    const int q = from[2 + j] < 128 ? from[2 + j] : from[2 + j] - 256;
+    to[j] = d * (float)q;
+  }
+}
+)"},
+    {"decode_k@",
+     R"(/* 256 numbers in eight groups of a scale and a minimum; `high` may be null. */
+static void decode_k@(const uint8_t *from, const uint8_t *high,
+                      const uint8_t *nibbles, real *to) {
+  const float d = load_half(from), m = load_half(from + 2);
+  const uint8_t *scales = from + 4;
+  for (int g = 0; g < 8; ++g) {
+    int scale = scales[g] & 63, minimum = scales[g + 4] & 63;
+    if (g >= 4) {
+      scale = (scales[g + 4] & 15) | scales[g - 4] >> 6 << 4;
+      minimum = scales[g + 4] >> 4 | scales[g] >> 6 << 4;
+    }
+    const float ds = d * (float)scale, mt = m * (float)minimum;
+    for (int j = 0; j < 32; ++j) {
+      int q = nibbles[g / 2 * 32 + j] >> (g % 2 * 4) & 15;
+      if (high != NULL) q |= (high[j] >> g & 1) << 4;
+      to[32 * g + j] = ds * (float)q - mt;
+    }
+  }
+}
+)"},
+    {"decode_q4_k@",
+     R"(static void decode_q4_k@(const uint8_t *from, real *to) {
+  decode_k@(from, NULL, from + 16, to);
+}
+)"},
+    {"decode_q5_k@",
+     R"(static void decode_q5_k@(const uint8_t *from, real *to) {
+  decode_k@(from, from + 16, from + 48, to);
+}
+)"},
+    {"decode_q6_k@",
+     R"(static void decode_q6_k@(const uint8_t *from, real *to) {
+  const float d = load_half(from + 208);
+  for (int g = 0; g < 8; ++g) {
+    const uint8_t *nibbles = from + g / 4 * 64 + g % 2 * 32;
+    const uint8_t *high = from + 128 + g / 4 * 32;
+    for (int j = 0; j < 32; ++j) {
+      const uint8_t scale = from[192 + 2 * g + j / 16];
+      const int q = (nibbles[j] >> (g % 4 / 2 * 4) & 15) |
+                    (high[j] >> (2 * (g % 4)) & 3) << 4;
+      const float ds = d * (float)(scale < 128 ? scale : scale - 256);
+      to[32 * g + j] = ds * (float)(q - 32);
+    }
+  }
+}
+)"},
+    {"stochastic_bfloat16",
+     R"(/* Up if the bits that are cut off and `random` make 2^16. */
+static uint16_t stochastic_bfloat16(float x, uint32_t random) {
+  const uint32_t bits = float_bits(x);
+  if ((bits & 0x7FFFFFFFU) >= 0x7F800000U) return float_to_bfloat16(x);
+  return (uint16_t)((bits + random) >> 16);
+}
+)"},
+    {"join_weight_32",
+     R"(static float join_weight_32(uint16_t weight, int16_t delta) {
+  return bits_float(((uint32_t)weight << 16) + (uint32_t)(int32_t)delta);
+}
+)"},
+    {"split_weight_32",
+     R"(/* A bf16 weight, to the nearest, and the rest of the bits. */
+static void split_weight_32(float master, bf16 *weight, i16 *delta) {
+  const uint32_t bits = float_bits(master);
+  const int is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+  const uint16_t low = (uint16_t)bits;
+  *weight = is_nan ? float_to_bfloat16(master) : (uint16_t)((bits + 0x8000U) >> 16);
+  *delta = (int16_t)(is_nan ? 0 : low < 0x8000U ? (int)low : (int)low - 0x10000);
+}
+)"},
+    {"join_weight_24",
+     R"(static float join_weight_24(uint16_t weight, uint8_t delta) {
+  const int rest = delta < 128 ? delta : delta - 256;
+  return bits_float(((uint32_t)weight << 16) + (uint32_t)(int32_t)(rest * 256));
+}
+)"},
+    {"split_weight_24", R"(/* The same of the nearest float of 24 bits. */
+static void split_weight_24(float master, bf16 *weight, u8 *delta) {
+  uint32_t bits = float_bits(master);
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) {
+    *weight = float_to_bfloat16(master);
+    *delta = 0;
+    return;
+  }
+  bits = (bits + 0x80U) & 0xFFFFFF00U;
+  *weight = (uint16_t)((bits + 0x8000U) >> 16);
+  *delta = (uint8_t)(bits >> 8);
+}
+)"},
+    {"dynamic_number",
+     R"(/* Number j of seven decades (Dettmers et al. 2022); `more` is 1 without a sign. */
+static float dynamic_number(int more, int j) {
+  if (j == 0) return 0;
+  if (j == (128 << more) - more) return 1;
+  int n = 64 << more;
+  float power = 1;
+  for (; n > j + more; n /= 2) power *= 10;
+  return (0.1f + 0.9f * ((float)(j + more - n) + 0.5f) / (float)n) / power;
+}
+)"},
+    {"dynamic_nearest",
+     R"(/* The number that is nearest to x, of two the lower. */
+static int dynamic_nearest(int more, float x) {
+  const int one = (128 << more) - more;
+  if (!(x > 0)) return 0;
+  if (x >= 1) return one;
+  int n = 64 << more;
+  float in_decade = x;
+  for (int decade = 1; decade < 7 && in_decade < 0.1f; ++decade) {
+    n /= 2;
+    in_decade *= 10;
+  }
+  const float cell = (in_decade - 0.1f) * ((float)n * (1 / 0.9f));
+  int k = cell > 0 ? (int)cell : 0;
+  if (k > n - 1) k = n - 1;
+  const int j = n - more + k;
+  if (k == 0 && x - dynamic_number(more, j - 1) <= dynamic_number(more, j) - x) {
+    return j - 1;
+  }
+  return j + 1 == one && 1 - x < x - dynamic_number(more, j) ? one : j;
+}
+)"},
+    {"signed_dynamic_decode",
+     R"(static float signed_dynamic_decode(uint8_t code) {
+  if (code == 128) return 1;
+  return code < 128 ? dynamic_number(0, code) : -dynamic_number(0, 256 - code);
+}
+)"},
+    {"signed_dynamic_encode", R"(static uint8_t signed_dynamic_encode(float x) {
+  const int j = dynamic_nearest(0, fabsf(x));
+  if (x < 0) return (uint8_t)(j == 128 ? 1 - j : -j);
+  return (uint8_t)j;
+}
+)"},
+    {"dynamic_decode", R"(static float dynamic_decode(uint8_t code) {
+  return dynamic_number(1, code);
+}
+)"},
+    {"dynamic_encode", R"(static uint8_t dynamic_encode(float x) {
+  const int j = dynamic_nearest(1, x);
+  return (uint8_t)(j == 0 && x > 0 ? 1 : j);
+}
+)"},
+    {"signed_companded_decode",
+     R"(static float signed_companded_decode(uint8_t code) {
+  const float z = (float)(code < 128 ? code : code - 256) * (1.0f / 127);
+  return z / (2 - fabsf(z));
+}
+)"},
+    {"signed_companded_encode",
+     R"(static uint8_t signed_companded_encode(float x) {
+  const float magnitude = fabsf(x);
+  if (!(magnitude > 0)) return 0;
+  const float z = magnitude < 1 ? 2 * magnitude / (1 + magnitude) : 1;
+  const int j = (int)(127 * z + 0.5f);
+  return (uint8_t)(x < 0 ? -j : j);
+}
+)"},
+    {"companded_decode", R"(static float companded_decode(uint8_t code) {
+  const float root = (float)code * (1.0f / 255);
+  return root * root;
+}
+)"},
+    {"companded_encode", R"(static uint8_t companded_encode(float x) {
+  if (!(x > 0)) return 0;
+  const int j = x < 1 ? (int)(255 * sqrtf(x) + 0.5f) : 255;
+  return (uint8_t)(j == 0 ? 1 : j);
+}
+)"},
+};
+
+}  // namespace
+
+std::span<const HelperText> NumberFormats() { return kNumberFormats; }
+
+}  // namespace stowage::compile
