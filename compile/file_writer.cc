@@ -1,0 +1,292 @@
+#include "compile/file_writer.h"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "compile/helpers.h"
+#include "compile/initial_values.h"
+#include "compile/interface.h"
+#include "compile/kernel_set.h"
+#include "compile/step_writer.h"
+
+namespace stowage::compile {
+namespace {
+
+// Variables, saved registers and return addresses of the functions of the file, which are
+// at most three deep: step, kernel, helper.
+constexpr Bytes kStackOfScalars = 1024;
+
+constexpr std::string_view kTypes = R"(
+/* Elements in the arena, whose bytes hold numbers of one type and later of another. */
+#if defined(__GNUC__)
+#define MAY_ALIAS __attribute__((__may_alias__))
+#else
+#define MAY_ALIAS
+#endif
+typedef float MAY_ALIAS f32;
+typedef double MAY_ALIAS f64;
+typedef uint16_t MAY_ALIAS f16;
+typedef uint16_t MAY_ALIAS bf16;
+typedef int16_t MAY_ALIAS i16;
+typedef int32_t MAY_ALIAS i32;
+typedef int64_t MAY_ALIAS i64;
+typedef uint8_t u8;
+
+/* What is at an address. */
+#define AT(type, address) ((type *)(void *)(address))
+
+)";
+
+std::string Upper(std::string_view text) {
+  std::string upper;
+  for (const char c : text) {
+    upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return upper;
+}
+
+// What outlives a step, from the arena's first byte on.
+Bytes SavedBytes(const Plan& plan) {
+  return plan.regions.weights + plan.regions.state;
+}
+
+// A C literal of 64 bits.
+std::string Literal(uint64_t value) { return StrCat("UINT64_C(", value, ")"); }
+
+// One program while it is written.
+struct WrittenProgram {
+  const CProgram& program;
+  std::vector<Accessor> accessors;
+  StepText text;
+};
+
+class FileWriter {
+ public:
+  FileWriter(std::span<const CProgram> programs, const CompileOptions& options)
+      : plan_(programs.front().plan),
+        graph_(programs.front().graph),
+        options_(options),
+        upper_(Upper(options.prefix)) {
+    for (const CProgram& program : programs) {
+      const bool is_step = programs_.empty();
+      programs_.push_back(
+          {program, AccessorsOf(program, is_step, options), {}});
+      file_.arena = std::max(file_.arena, program.plan.arena_bytes());
+      file_.slow = std::max(file_.slow, program.plan.host_bytes());
+    }
+  }
+
+  CompiledStep Write() {
+    for (WrittenProgram& each : programs_) {
+      each.text = WriteStep(each.program.graph, each.program.plan, &kernels_);
+      file_.launches += each.text.launches;
+    }
+    file_.kernels = kernels_.count();
+    file_.stack = kStackOfScalars + kernels_.stack();
+    const InitialText initial =
+        WriteInitialValues(graph_, plan_, options_.contents);
+    std::string functions =
+        StrCat(kernels_.text(), initial.functions, Init(initial));
+    for (const WrittenProgram& each : programs_) functions += Run(each);
+    functions += SaveAndLoad() + AccessFunctions();
+    const std::string helpers = HelpersFor(functions);
+    std::string math;
+    for (const std::string_view name : MathFunctionsIn(helpers + functions)) {
+      math += StrCat(math.empty() ? "" : ", ", name);
+    }
+    file_.source = StrCat(Top(), helpers, functions);
+    file_.header = Header(math.empty() ? "none" : math);
+    return std::move(file_);
+  }
+
+ private:
+  std::string Name(std::string_view rest) const {
+    return StrCat(options_.prefix, "_", rest);
+  }
+  std::string Macro(std::string_view rest) const {
+    return StrCat(upper_, "_", rest);
+  }
+
+  // --- The source ---
+
+  std::string Top() const {
+    const bool is_small = file_.arena <= std::numeric_limits<int32_t>::max();
+    std::string text = StrCat(
+        "/* ", InComment(graph_.name()),
+        ", compiled by Stowage: ", file_.launches, " launches of ",
+        file_.kernels, " kernels in ", file_.arena, " bytes. See ",
+        options_.header, ". */\n#include \"", options_.header,
+        "\"\n\n#include <math.h>\n#include <stddef.h>\n#include <string.h>\n",
+        kTypes, "/* Positions and counts. */\ntypedef ",
+        is_small ? "int32_t" : "int64_t",
+        " dim_t;\n\nenum { INDEX_OUT_OF_RANGE = ", Macro("INDEX_OUT_OF_RANGE"),
+        " };\n\n");
+    const auto block = [&](std::string_view name, std::string_view bytes) {
+      text += StrCat("static _Alignas(", plan_.alignment, ") uint8_t ", name,
+                     "[", Macro(bytes), "];\n");
+    };
+    if (!options_.caller_arena) block("arena", "ARENA_BYTES");
+    if (file_.slow > 0) block("slow", "SLOW_BYTES");
+    return text + "\n";
+  }
+
+  // A function that does not use the arena that it is given says so.
+  std::string_view UnusedArena(std::string_view body) const {
+    const bool is_unused = options_.caller_arena && !Mentions(body, "arena");
+    return is_unused ? "  (void)arena;\n" : "";
+  }
+
+  std::string Init(const InitialText& initial) const {
+    return StrCat("void ", Name("init"), "(",
+                  ParametersOf(options_, "uint64_t seed"), ") {\n",
+                  UnusedArena(initial.body), initial.body, "}\n\n");
+  }
+
+  std::string Run(const WrittenProgram& each) const {
+    const Graph& graph = each.program.graph;
+    std::string body = each.text.body;
+    if (Mentions(body, "status")) body = "  int status;\n" + body;
+    // Outputs come behind inputs.
+    size_t next = graph.Leaves(Role::kInput).size() +
+                  graph.Leaves(Role::kSaved).size() +
+                  graph.Leaves(Role::kCache).size();
+    for (const GraphOutput& output : graph.outputs()) {
+      const Accessor& accessor = each.accessors[next++];
+      if (graph.value(output.value).type != TensorType{DType::kF32, {}}) {
+        continue;
+      }
+      body += StrCat("  if (!isfinite(*AT(f32, ", accessor.address,
+                     "))) return ", Macro("NON_FINITE"), ";\n");
+    }
+    return StrCat("int ", Name(each.program.name), "(", ParametersOf(options_),
+                  ") {\n", UnusedArena(body), body, "  return 0;\n}\n\n");
+  }
+
+  std::string SaveParameters() const {
+    return options_.caller_arena ? "const uint8_t *arena, uint8_t *to"
+                                 : "uint8_t *to";
+  }
+
+  std::string SaveAndLoad() const {
+    const Bytes saved = SavedBytes(plan_);
+    if (saved == 0) return "";
+    const Bytes slow = plan_.regions.host_state;
+    std::string save =
+        StrCat("  memcpy(to, &fingerprint, 8);\n  memcpy(to + 8, ", "arena, ",
+               saved, ");\n");
+    std::string load = StrCat(
+        "  if (memcmp(from, &fingerprint, 8) != 0) return ",
+        Macro("OTHER_STEP"), ";\n  memcpy(arena, from + 8, ", saved, ");\n");
+    if (slow > 0) {
+      save += StrCat("  memcpy(to + ", 8 + saved, ", slow, ", slow, ");\n");
+      load += StrCat("  memcpy(slow, from + ", 8 + saved, ", ", slow, ");\n");
+    }
+    return StrCat("static const uint64_t fingerprint = ",
+                  Literal(plan_.fingerprint), ";\n\nvoid ", Name("save"), "(",
+                  SaveParameters(), ") {\n", save, "}\n\nint ", Name("load"),
+                  "(", ParametersOf(options_, "const uint8_t *from"), ") {\n",
+                  load, "  return 0;\n}\n\n");
+  }
+
+  std::string AccessFunctions() const {
+    std::string text;
+    for (const WrittenProgram& each : programs_) {
+      for (const Accessor& accessor : each.accessors) {
+        const bool is_unused =
+            options_.caller_arena && !Mentions(accessor.address, "arena");
+        text += StrCat(accessor.declaration, " { ",
+                       is_unused ? "(void)arena; " : "", "return (void *)(",
+                       accessor.address, "); }\n");
+      }
+    }
+    return text;
+  }
+
+  // --- The header ---
+
+  std::string Header(std::string_view math) const {
+    const std::string guard = StrCat(upper_, "_H_");
+    std::string text = StrCat(
+        "#ifndef ", guard, "\n#define ", guard, "\n\n/* ",
+        InComment(graph_.name()),
+        ", a training step compiled by Stowage.\n *\n * Fill the inputs, call ",
+        Name(programs_.front().program.name),
+        ", read the outputs. Nothing is allocated; no function is\n * "
+        "recursive, and none may run while another does.\n *\n * Functions of "
+        "math.h: ",
+        math, ".\n */\n\n#include <stdint.h>\n\n");
+    const auto define = [&](std::string_view name, int64_t value,
+                            std::string_view comment) {
+      text += StrCat("/* ", comment, " */\n#define ", Macro(name), " ", value,
+                     "\n");
+    };
+    define("ARENA_BYTES", file_.arena,
+           options_.caller_arena
+               ? "Of the block that the application provides, zeroed."
+               : "Of the block in the file, in .bss.");
+    define("ARENA_ALIGNMENT", plan_.alignment, "Of its address.");
+    define(
+        "SLOW_BYTES", file_.slow,
+        "Of a second block, of what the plan offloads: slow memory will do.");
+    define("STACK_BYTES", file_.stack,
+           "What a call needs of the stack, without the functions of math.h.");
+    text += StrCat(
+        "\n/* Codes; 0 is success. After an index outside of its range the "
+        "step has stopped\n * where it was read. A scalar output that is not "
+        "finite is found at the end. */\nenum {\n  ",
+        Macro("INDEX_OUT_OF_RANGE"), " = 1,\n  ", Macro("NON_FINITE"),
+        " = 2,\n  ", Macro("OTHER_STEP"),
+        " = 3\n};\n\n/* Fills params and states; the same seed gives the same "
+        "values as in the library. */\nvoid ",
+        Name("init"), "(", ParametersOf(options_, "uint64_t seed"), ");\n\n");
+    for (const WrittenProgram& each : programs_) {
+      const bool is_step = &each == &programs_.front();
+      text += StrCat(is_step ? "/* One step. */\n"
+                             : "/* With the params of the step; inputs of the "
+                               "one are lost when the other runs. */\n",
+                     "int ", Name(each.program.name), "(",
+                     ParametersOf(options_), ");\n");
+    }
+    if (SavedBytes(plan_) > 0) {
+      text += "\n";
+      define("SAVED_BYTES", 8 + SavedBytes(plan_) + plan_.regions.host_state,
+             "Params and states as bytes, behind a fingerprint of the step.");
+      text += StrCat("void ", Name("save"), "(", SaveParameters(), ");\nint ",
+                     Name("load"), "(",
+                     ParametersOf(options_, "const uint8_t *from"), ");\n");
+    }
+    text +=
+        "\n/* Values, row-major. Inputs stay as they are until they are "
+        "written again. */\n";
+    for (const WrittenProgram& each : programs_) {
+      for (const Accessor& accessor : each.accessors) {
+        text += StrCat(accessor.declaration, ";  /* ",
+                       InComment(accessor.comment), " */\n");
+      }
+    }
+    return text + StrCat("\n#endif /* ", guard, " */\n");
+  }
+
+  const Plan& plan_;  // of the step
+  const Graph& graph_;
+  const CompileOptions& options_;
+  const std::string upper_;
+  std::vector<WrittenProgram> programs_;
+  KernelSet kernels_;
+  CompiledStep file_;
+};
+
+}  // namespace
+
+CompiledStep WriteFile(std::span<const CProgram> programs,
+                       const CompileOptions& options) {
+  return FileWriter(programs, options).Write();
+}
+
+}  // namespace stowage::compile
