@@ -10,6 +10,9 @@
 #include "base/index.h"
 #include "base/parallel.h"
 #include "ir/bodies.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+#include "ir/uses.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/plan.h"
 
@@ -28,6 +31,41 @@ Bytes SlotsOf(std::span<const Offloadable> states, Bytes alignment) {
     sum += AlignUp(state.bytes, alignment);
   }
   return sum;
+}
+
+// Bytes that one node needs in the arena, the node of `graph` that needs most: what it
+// reads and makes, and its scratch, whatever lies on the host else and runs again. Nodes
+// with bodies, which may be lowered, are left out.
+Bytes LargestNode(const Graph& graph, const PlanOptions& options) {
+  const Layouts layouts = ComputeLayouts(graph);
+  const WorkspaceFn workspace = NodeWorkspace(options);
+  Bytes largest = 0;
+  std::vector<ValueId> roots;
+  for (const Node& node : graph.nodes()) {
+    const OpDef& def = GetOpDef(node.op);
+    if (def.is_view() || !BodiesOf(node).empty()) continue;
+    roots.clear();
+    for (const ValueId input : node.inputs) {
+      roots.push_back(layouts[Index(input)].root);
+    }
+    // The first result may take over an operand; those of an update do.
+    const bool takes_over = InPlace(graph, layouts, node).any();
+    for (size_t r = std::max<size_t>(Index(def.updates), takes_over);
+         r < node.results.size(); ++r) {
+      roots.push_back(node.results[r]);
+    }
+    std::ranges::sort(roots);
+    Bytes bytes = AlignUp(workspace(graph, node), options.alignment);
+    for (size_t i = 0; i < roots.size(); ++i) {
+      const ValueInfo& root = graph.value(roots[i]);
+      const bool is_first = i == 0 || roots[i] != roots[i - 1];
+      if (is_first && !root.on_host) {
+        bytes += AlignUp(root.type.bytes(), options.alignment);
+      }
+    }
+    largest = std::max(largest, bytes);
+  }
+  return largest;
 }
 
 // What variants prepare shares nothing among them: all at once.
@@ -107,6 +145,7 @@ Result<const Grid::Sample*> Grid::GetSample(int64_t micro_batches) {
   STOWAGE_ASSIGN_OR_RETURN(sample.step,
                            build_(micro_batches, Sampling::kOneForAll));
   sample.movable = Movable(sample.step.graph);
+  sample.largest_node = LargestNode(sample.step.graph, options_.plan);
   return &samples_.emplace(micro_batches, std::move(sample)).first->second;
 }
 
@@ -285,11 +324,11 @@ Result<std::vector<Share>> Grid::Shares(
   return SharesToTry(sample->movable, has_bodies, has_params, trained);
 }
 
-Result<bool> Grid::IsMade(int64_t micro_batches, Share share) {
-  if (!share.params || micro_batches <= kMaxInOrder) return true;
+Result<bool> Grid::IsMade(int64_t micro_batches, Share share, Bytes budget) {
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
                            GetSample(micro_batches));
-  return !sample->step.loop;
+  if (sample->largest_node > budget) return false;
+  return !share.params || micro_batches <= kMaxInOrder || !sample->step.loop;
 }
 
 Result<Bytes> Grid::ArenaAsItIs(int64_t micro_batches, size_t states) {
@@ -379,7 +418,7 @@ Result<std::optional<FittedStep>> Grid::Cheapest(
     for (const auto& [inside, micro_batches] : ways) {
       if (cost_of_copies(share) >= limit()) continue;
       STOWAGE_ASSIGN_OR_RETURN(const bool is_made,
-                               IsMade(micro_batches, share));
+                               IsMade(micro_batches, share, budget));
       if (!is_made) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
                                Get(micro_batches, share, inside));
@@ -393,6 +432,9 @@ Result<std::optional<FittedStep>> Grid::Cheapest(
   }
   if (shares.size() > 1 && options_.recompute.always_recomputed.empty()) {
     for (const int64_t micro_batches : optimizations.micro_batches) {
+      STOWAGE_ASSIGN_OR_RETURN(const bool is_made,
+                               IsMade(micro_batches, {}, budget));
+      if (!is_made) continue;
       STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
                                FitByStates(micro_batches, budget, limit()));
       take(std::move(step), nullptr);
@@ -515,7 +557,7 @@ Result<Grid::Need> Grid::Smallest(const MemoryOptimizations& optimizations) {
                                CannotNeedLess({inside, micro_batches}, *share,
                                               optimizations.recompute, most()));
       STOWAGE_ASSIGN_OR_RETURN(const bool is_made,
-                               IsMade(micro_batches, *share));
+                               IsMade(micro_batches, *share, most()));
       if (skip || !is_made) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
                                Get(micro_batches, *share, inside));
@@ -572,7 +614,7 @@ Result<std::vector<ParetoPoint>> Grid::Frontier(
   for (const Share share : shares) {
     for (const auto& [inside, micro_batches] : ways) {
       STOWAGE_ASSIGN_OR_RETURN(const bool is_made,
-                               IsMade(micro_batches, share));
+                               IsMade(micro_batches, share, kNoLimit));
       if (!is_made) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
                                Get(micro_batches, share, inside));
@@ -587,7 +629,7 @@ Result<std::vector<ParetoPoint>> Grid::Frontier(
   for (const Share share : shares) {
     for (const auto& [inside, micro_batches] : ways) {
       STOWAGE_ASSIGN_OR_RETURN(const bool is_made,
-                               IsMade(micro_batches, share));
+                               IsMade(micro_batches, share, kNoLimit));
       if (!is_made) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
                                Get(micro_batches, share, inside));
@@ -626,7 +668,7 @@ Result<std::vector<ParetoPoint>> Grid::Frontier(
       const auto& [inside, micro_batches] = way;
       if (inside.level > 0 && !share.inside) continue;
       STOWAGE_ASSIGN_OR_RETURN(const bool is_made,
-                               IsMade(micro_batches, share));
+                               IsMade(micro_batches, share, kNoLimit));
       if (!is_made) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const as_they_are,
                                Get(micro_batches, share, inside));

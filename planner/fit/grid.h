@@ -82,6 +82,7 @@ class Grid {
   struct Sample {
     SampledStep step;
     std::vector<Offloadable> movable;
+    Bytes largest_node = 0;  // LargestNode
   };
 
   std::vector<Offloadable> Movable(const Graph& graph) const;
@@ -100,9 +101,10 @@ class Grid {
   Result<const std::vector<BodyLevel>*> Levels(int64_t micro_batches,
                                                Iterations iterations);
   Result<std::vector<Way>> Ways(const MemoryOptimizations& optimizations);
-  // Whether such a variant is looked at: where a loop repeats the micro-batch, its body
-  // reads nothing on the host, and a node for each would be too many.
-  Result<bool> IsMade(int64_t micro_batches, Share share);
+  // Whether such a variant is looked at: not where a node alone needs more than the budget,
+  // and, where a loop repeats the micro-batch, not with params on the host: its body reads
+  // nothing there, and a node for each would be too many.
+  Result<bool> IsMade(int64_t micro_batches, Share share, Bytes budget);
   Result<Bytes> ArenaAsItIs(int64_t micro_batches, size_t states);
   Result<std::optional<FittedStep>> FitByStates(int64_t micro_batches,
                                                 Bytes budget, double limit);
