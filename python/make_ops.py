@@ -25,7 +25,7 @@ LISTS = {"shape", "order", "sizes", "size", "before", "after"}
 WINDOWS = {"stride", "padding", "dilation", "kernel", "pad_before", "pad_after"}
 LISTS_BUT = {("local_response_norm", "size")}
 REALS = {"value", "slope", "alpha", "scale", "min", "max", "p", "eps", "beta", "bias",
-         "base"}
+         "base", "softcap"}
 FLAGS = {"exclusive", "reverse", "keep", "transpose_a", "transpose_b", "transpose_w",
          "descending", "causal", "interleaved", "inverse", "ceil_mode", "count_include_pad",
          "align_corners"}
@@ -35,7 +35,8 @@ FUNCTIONS = {"Lstm": "LstmSequence", "Broadcast": "BroadcastTo", "ReduceMean": "
              "ReduceMax": "ReduceSum"}
 OPTIONS = {"attention": "AttentionOptions", "rope": "RopeOptions", "conv": "ConvOptions",
            "conv_transpose": "ConvTransposeOptions", "max_pool": "PoolWindow",
-           "avg_pool": "PoolWindow", "local_response_norm": "LocalResponse"}
+           "avg_pool": "PoolWindow", "local_response_norm": "LocalResponse",
+           "linear_cross_entropy": "LinearCrossEntropyOptions"}
 # Of ops that ir/ops.h says nothing of, or declares by a macro, those whose name does not say
 # it all.
 FORMULAS = {
@@ -240,7 +241,9 @@ def function(op, kind, macro, comment, header):
         raise ValueError(f"ir/ops.def: {op} has no signature: {comment!r}")
     operands = words(given.group(1))
     results = words(given.group(2))
-    attributes = words(given.group(4) or "")
+    listed = words((given.group(4) or "").replace("[, ", ", ["))
+    attributes = [name.strip("[]") for name in listed]
+    left_out = {name.strip("[]") for name in listed if name.startswith("[")}  # by default
     if not operands:
         return None
     many = operands[0].endswith("...")
@@ -260,7 +263,8 @@ def function(op, kind, macro, comment, header):
         python, value = parameter(op, attribute, "parts[0]" if many else required[0])
         default = f" = {defaults[attribute]}" if attribute in defaults else ""
         parameters.append(f"{attribute}: {python}{default}")
-        passed.append(f"{attribute}={value}")
+        passed.append(f'**({{"{attribute}": {value}}} if {attribute} != {defaults[attribute]} '
+                      "else {})" if attribute in left_out else f"{attribute}={value}")
     several = any(r.endswith("...") for r in results) or len(results) > 1
     returned = "Tuple[Value, ...]" if several else "Value"
     lines = [f"def {name}({', '.join(parameters)}) -> {returned}:",
