@@ -34,6 +34,7 @@ struct Net {
   std::string name;
   ModelOptions options;
   int part = 100;  // of the arena that the step takes as it is, in percent
+  OffloadChoice offload = OffloadChoice::kAuto;
 };
 
 FittedStep StepOf(const Net& net) {
@@ -47,7 +48,8 @@ FittedStep StepOf(const Net& net) {
   const TrainOptions training{
       .optimizer = *ParseOptimizer(info.training.optimizer), .clip_norm = 1.0};
   StepFitter fitter(BuildSteps(model, batch, "loss", training),
-                    {.plan = {.alignment = kCAlignment, .device = NeedsOfC()}});
+                    {.plan = {.alignment = kCAlignment, .device = NeedsOfC()},
+                     .optimizations = {.offload = net.offload}});
   Result<FittedStep> step = fitter.AsGiven();
   REQUIRE_MESSAGE(step.ok(), step.error().message);
   if (net.part < 100) {
@@ -132,6 +134,10 @@ TEST_CASE("losses of 20 steps in C are those of the library") {
 TEST_CASE("a step that was fitted into a budget gives the same losses in C") {
   CHECK(LossDifference({"cnn-small", {.batch = 8}, 70}, 5) < 1e-6);
   CHECK(LossDifference({"gpt-nano", {.batch = 4, .seq = 24}, 85}, 5) < 1e-6);
+  // Where params lie in the second block, too.
+  const Net slow{"mlp", {.batch = 8}, 45, OffloadChoice::kDisk};
+  CHECK(StepOf(slow).plan.regions.weights == 0);
+  CHECK(LossDifference(slow, 5) < 1e-6);
 }
 
 }  // namespace
