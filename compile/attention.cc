@@ -27,7 +27,8 @@ struct Heads {
         width(k.in(0).shape()[3]),
         keys(k.in(1).shape()[1]),
         group(heads / k.in(1).shape()[2]),
-        band(BandOf(k.in(0).shape(), k.in(1).shape(), k.attrs())) {}
+        band(BandOf(k.in(0).shape(), k.in(1).shape(), k.attrs())),
+        softcap(k.attrs().FloatOr("softcap", 0)) {}
 
   // The head of k and v that head `h` of q reads.
   Expr KeyHead(const Expr& h) const {
@@ -48,6 +49,7 @@ struct Heads {
   const AttentionOptionals optionals;
   const int64_t batch, queries, heads, width, keys, group;
   const AttentionBand band;
+  const double softcap;  // of scores; 0: none
 };
 
 // Declares `low` and `high`, so that query `t` reads the keys [low, high), and loops over
@@ -87,7 +89,8 @@ void ForKeys(Kernel& k, const std::function<void()>& body) {
   k.Block("for (dim_t s = low; s < high; ++s)", body);
 }
 
-// Declares the score of key `s`.
+// Declares the score of key `s`, and where scores have a softcap, `capped`, the part of it
+// that the score without its bias is.
 Expr WriteScore(Kernel& k, const Heads& a, const Expr& b, const Expr& h,
                 const Expr& t) {
   const Expr dot = WriteSum(k, a.width, [&](const Expr& d) {
@@ -95,6 +98,11 @@ Expr WriteScore(Kernel& k, const Heads& a, const Expr& b, const Expr& h,
                   k.Load(k.in(1), k.in(1).At({b, "s", a.KeyHead(h), d})));
   });
   Expr score = StrCat(dot, " * ", k.Real(k.attrs().Float("scale")));
+  if (a.softcap > 0) {
+    const Expr cap = k.Real(a.softcap);
+    k.Line("const real capped = tanh@(", score, " / ", cap, ");");
+    score = StrCat("capped * ", cap);
+  }
   if (a.optionals.bias != 0) {
     const Tensor& bias = k.in(a.optionals.bias);
     score += StrCat(" + ", k.Load(bias, a.BiasAt(bias, b, h, t, "s")));
@@ -193,7 +201,8 @@ void WriteAttentionGrad(Kernel& k) {
                         k.Load(v, v.At({b, "s", g, d})));
         });
         k.Line("const real ds = p * (", dp, " - ", delta, ") * ",
-               k.Real(k.attrs().Float("scale")), ";");
+               k.Real(k.attrs().Float("scale")),
+               a.softcap > 0 ? " * (1 - capped * capped)" : "", ";");
         k.For("d", a.width, [&](const Expr& d) {
           Add(k, grad.v, grad.v.At({b, "s", g, d}),
               StrCat("p * ", k.Load(d_o, d_o.At({b, t, h, d}))));

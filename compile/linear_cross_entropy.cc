@@ -20,7 +20,8 @@ struct Head {
         width(x.shape().back()),
         words(w.rows()),
         rows(x.size() / width),
-        at_once(std::min(rows, kRowsAtOnce)) {}
+        at_once(std::min(rows, kRowsAtOnce)),
+        softcap(k.attrs().FloatOr("softcap", 0)) {}
 
   Expr Logit(const Expr& r, const Expr& j) const {
     return StrCat(kScratch, "[", Plus({Times(r, words), j}), "]");
@@ -30,6 +31,12 @@ struct Head {
   Expr DecodedAt(const Expr& c) const {
     return StrCat(kScratch, "[", Plus({StrCat(at_once * words), c}), "]");
   }
+  // Of the sum that makes a logit.
+  Expr Capped(const Kernel& k, const Expr& sum) const {
+    if (softcap == 0) return sum;
+    return StrCat(k.Real(softcap), " * tanh@(", sum, " / ", k.Real(softcap),
+                  ")");
+  }
   Expr InX(const Expr& row, const Expr& c) const {
     return Plus({Times(row, width), c});
   }
@@ -38,6 +45,7 @@ struct Head {
   const WeightRows w;
   const Tensor& floats;
   const int64_t width, words, rows, at_once;
+  const double softcap;  // of logits; 0: none
 };
 
 // The logits of `count` rows from row `first` on.
@@ -53,7 +61,7 @@ void WriteLogits(Kernel& k, const Head& head, const Expr& first,
         const Expr sum = WriteSum(k, head.width, [&](const Expr& c) {
           return StrCat(x_at(r, c), " * ", head.DecodedAt(c));
         });
-        k.Line(head.Logit(r, j), " = ", sum, ";");
+        k.Line(head.Logit(r, j), " = ", head.Capped(k, sum), ";");
       });
     });
     return;
@@ -70,7 +78,7 @@ void WriteLogits(Kernel& k, const Head& head, const Expr& first,
           .is_along_k = true,
           .store =
               [&](const Expr& r, const Expr& j, const Expr& sum) {
-                k.Line(head.Logit(r, j), " = ", sum, ";");
+                k.Line(head.Logit(r, j), " = ", head.Capped(k, sum), ";");
               }});
 }
 
@@ -194,8 +202,14 @@ void WriteLinearCrossEntropyGrad(Kernel& k) {
         k.Line("loss += weight * (log_sum_exp - ", head.Logit(r, label), ");");
         k.Line("const real share = ", k.Scalar(3), " * weight / ", rows, ";");
         k.For("j", head.words, [&](const Expr& j) {
-          k.Line(head.Logit(r, j), " = share * (exp@(", head.Logit(r, j),
-                 " - log_sum_exp) - (", j, " == ", label, " ? 1 : 0));");
+          k.Line("const real logit = ", head.Logit(r, j), ";");
+          Expr slope;  // of the softcap
+          if (head.softcap > 0) {
+            k.Line("const real part = logit / ", k.Real(head.softcap), ";");
+            slope = " * (1 - part * part)";
+          }
+          k.Line(head.Logit(r, j), " = share * (exp@(logit - log_sum_exp) - (",
+                 j, " == ", label, " ? 1 : 0))", slope, ";");
         });
       },
       [&](const Expr& first, int64_t count) {
