@@ -34,7 +34,7 @@ struct Head {
   // Of the sum that makes a logit.
   Expr Capped(const Kernel& k, const Expr& sum) const {
     if (softcap == 0) return sum;
-    return StrCat(k.Real(softcap), " * tanh@(", sum, " / ", k.Real(softcap),
+    return StrCat(k.Real(softcap), " * tanh@((", sum, ") / ", k.Real(softcap),
                   ")");
   }
   Expr InX(const Expr& row, const Expr& c) const {

@@ -33,7 +33,8 @@ constexpr uint64_t kSeed = 42;
 struct Net {
   std::string name;
   ModelOptions options;
-  int part = 100;  // of the arena that the step takes as it is, in percent
+  // Of the arena that the step takes as it is, in percent; 0: the smallest budget.
+  int part = 100;
   OffloadChoice offload = OffloadChoice::kAuto;
 };
 
@@ -53,7 +54,9 @@ FittedStep StepOf(const Net& net) {
   Result<FittedStep> step = fitter.AsGiven();
   REQUIRE_MESSAGE(step.ok(), step.error().message);
   if (net.part < 100) {
-    step = fitter.Fit(step->plan.arena_bytes() * net.part / 100);
+    step =
+        fitter.Fit(net.part == 0 ? *fitter.SmallestBudget()
+                                 : step->plan.arena_bytes() * net.part / 100);
     REQUIRE_MESSAGE(step.ok(), step.error().message);
   }
   return *std::move(step);
@@ -135,7 +138,7 @@ TEST_CASE("a step that was fitted into a budget gives the same losses in C") {
   CHECK(LossDifference({"cnn-small", {.batch = 8}, 70}, 5) < 1e-6);
   CHECK(LossDifference({"gpt-nano", {.batch = 4, .seq = 24}, 85}, 5) < 1e-6);
   // Where params lie in the second block, too.
-  const Net slow{"mlp", {.batch = 8}, 45, OffloadChoice::kDisk};
+  const Net slow{"mlp", {.batch = 8}, 0, OffloadChoice::kDisk};
   CHECK(StepOf(slow).plan.regions.weights == 0);
   CHECK(LossDifference(slow, 5) < 1e-6);
 }
