@@ -9,8 +9,10 @@
 #   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format,
 #                             cmake, make and pkg-config, by which programs are built
 #                             outside of Bazel, python3-venv, where the wheel is tried,
-#                             chromium, in which pages are tested, qemu and compilers, for
+#                             chromium, in which pages are tested, and qemu-user, for
 #                             processors that this machine is not
+#   tools/setup.sh --nightly  also what .ci/nightly needs: compilers for Cortex-M and RISC-V,
+#                             and qemu-system-arm
 set -euo pipefail
 
 missing=()
@@ -51,14 +53,14 @@ need libpcre2-dev /usr/{,local/}include/pcre2.h
 need python3-dev /usr/include/python3*/Python.h
 need pybind11-dev /usr/include/pybind11/pybind11.h
 need python3-numpy /usr/lib/python3/dist-packages/numpy/__init__.py
-if [[ ${1-} == --tests || ${1-} == --checks ]]; then
+if [[ ${1-} == --@(tests|checks|nightly) ]]; then
   need python3-nbclient /usr/lib/python3/dist-packages/nbclient/__init__.py
   need python3-ipykernel /usr/lib/python3/dist-packages/ipykernel/__init__.py
   need_command openmpi-bin mpirun
   need_command iproute2 ip
   need libonnx-testdata /usr/share/libonnx-testdata/data/node/test_abs/model.onnx
 fi
-if [[ ${1-} == --checks ]]; then
+if [[ ${1-} == --checks || ${1-} == --nightly ]]; then
   need_command git git
   need_command clang clang
   need libclang-rt-dev /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-x86_64.a
@@ -70,6 +72,8 @@ if [[ ${1-} == --checks ]]; then
   need_command pkgconf pkg-config
   need_command chromium chromium
   need_command qemu-user qemu-x86_64
+fi
+if [[ ${1-} == --nightly ]]; then
   need_command qemu-system-arm qemu-system-arm
   need_command gcc-arm-none-eabi arm-none-eabi-gcc
   need libnewlib-arm-none-eabi /usr/lib/arm-none-eabi/newlib/libm.a
