@@ -7,7 +7,7 @@
 //
 // The file is allocated whole when it is made, so that a full disk is an error before the
 // first step, and has no name, so that it is gone with the process however that ends. It
-// is scratch, never a checkpoint. Bytes are kept in blocks of 16 KiB with a digest each
+// is scratch, never a checkpoint. Bytes are kept in blocks of 4 KiB with a digest each
 // (XXH64), which every read checks.
 //
 // Programs address host memory by pointers. Those of a file are addresses that are
@@ -59,7 +59,7 @@ class HostFile {
   std::string failure() const;
 
  private:
-  static constexpr Bytes kBlock = Bytes{16} << 10;
+  static constexpr Bytes kBlock = Bytes{4} << 10;
 
   HostFile(int descriptor, std::string folder, Bytes bytes);
   Status Allocate(Bytes alignment);
