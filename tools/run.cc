@@ -135,6 +135,14 @@ Result<Size> BytesOfPlan(const JobFlags& flags) {
   if (flags.device) {
     return Size{arena, StrCat("the arena of ", Quoted(flags.plan))};
   }
+  // Of a plan that offloads to disk, those are in a file.
+  const bool on_disk =
+      StrCat("\n", read->request.optimizations).find("\noffload disk\n") !=
+      std::string::npos;
+  if (on_disk) {
+    return Size{arena, StrCat("the arena of ", Quoted(flags.plan),
+                              ", which offloads to disk")};
+  }
   const auto sum = CheckedAdd(arena, read->plan.host_bytes());
   STOWAGE_CHECK(sum.has_value());
   return Size{*sum,

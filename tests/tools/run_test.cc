@@ -153,6 +153,21 @@ TEST_CASE("a plan's arena is reserved, its host bytes but for a device") {
   CHECK(bytes_by({"--overhead", "1000"}) == arena + host + 1000);
 }
 
+TEST_CASE("what a plan offloads to disk is no memory to reserve") {
+  const std::string plan = TempPath("disk.plan");
+  const Outcome planned =
+      RunStowage({"plan", "--model", "gpt-nano", "--batch", "2", "--seq", "16",
+                  "--threads", "2", "--offload", "disk", "--budget", "5MiB",
+                  "--json", "-o", plan});
+  REQUIRE_MESSAGE(planned.exit_code == 0, planned.err);
+  REQUIRE(Json::parse(planned.out)["host_bytes"] > 0);
+  const std::string ledger = NewLedger("disk.ledger");
+  const Outcome run =
+      RunStowage({"run", "--ledger", ledger, "--capacity", "1GiB", "--plan",
+                  plan, "--", "tools/stowage", "ledger", ledger, "--json"});
+  CHECK(OnlyJob(run)["bytes"] == Json::parse(planned.out)["arena_bytes"]);
+}
+
 TEST_CASE("the budget of a command of ours is reserved") {
   const std::string ledger = NewLedger("budget.ledger");
   const std::string digits = WriteTemp("digits.csv", SomeDigits());
