@@ -127,6 +127,8 @@ Json Describe(Subject& subject, const FittedStep& step,
   }
   json["micro_batches"] = price.micro_batches;
   json["offload"] = OffloadName(optimizations.offload);
+  json["tiles"] = TilesName(optimizations.tiles);
+  json["tile_rows"] = price.tile_rows > 0 ? Json(price.tile_rows) : Json();
   json["offloaded_values"] = price.host.values;
   json["offload_bytes_per_step"] = price.host.bytes_per_step;
   json.update(RanksJson(subject, step.graph, report.arena));
