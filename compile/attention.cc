@@ -257,9 +257,10 @@ void WriteRope(Kernel& k) {
     k.For("t", shape[1], [&](const Expr& t) {
       Expr position = t;
       if (k.num_inputs() == 2) {
-        const Tensor& told = k.in(1);
-        position = k.Load(
-            told, told.shape().rank() == 1 ? told.At({t}) : told.At({b, t}));
+        const Tensor& positions = k.in(1);
+        position = k.Load(positions, positions.shape().rank() == 1
+                                         ? positions.At({t})
+                                         : positions.At({b, t}));
       }
       k.Line("const double position = (double)", position, ";");
       k.For("pair", pairs, [&](const Expr& pair) {

@@ -125,7 +125,7 @@ struct LlamaConfig {
   /// One a layer, or empty where all are as LlamaLayer is by default.
   std::vector<LlamaLayer> layer_kinds = {};
   double embedding_scale = 1;  // of the rows of the embedding
-  double attention_scale = 0;  // of the products of queries and keys; 0 for
+  double attention_scale = 0;  // of the scores q k^T; 0 for
                                // 1 / sqrt(head size)
   double residual_scale = 1;   // of what is added to the residual stream
   double logit_scale = 1;

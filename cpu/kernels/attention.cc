@@ -366,7 +366,7 @@ const T* BiasAt(const Rows<const T>& bias, int64_t query, int64_t key) {
   return bias.data == nullptr ? nullptr : bias.At(query, key).data;
 }
 
-// What is done to products of queries and keys before the softmax.
+// What is done to scores before the softmax: the scale, the softcap, the bias.
 template <typename T>
 struct Scaling {
   explicit Scaling(const Launch& launch)
@@ -515,7 +515,7 @@ GradHead<T> GradHeadOf(const Launch& launch, const TensorView* bias,
               launch.inputs[4].as<const T>() + (batch * q[2] + head) * q[1]};
 }
 
-// Of one tile: the probabilities, and the gradient of the products of queries and keys or,
+// Of one tile: the probabilities, and the gradient of the unscaled scores or,
 // if `of_bias`, that of the bias.
 template <typename T>
 void TileGradient(const Tile& tile, int64_t depth, const GradHead<T>& head,

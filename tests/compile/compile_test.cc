@@ -250,7 +250,7 @@ TEST_CASE("params begin with the contents that are given") {
   CHECK(!CompileToC(graph, PlanOf(graph), {.contents = {{"w", "short"}}}).ok());
 }
 
-TEST_CASE("a label out of range and an infinite loss are told by code") {
+TEST_CASE("a label out of range and an infinite loss return their codes") {
   const GraphInC c = GraphInC::Make(StepOf("mlp", {.batch = 2}), "mlp");
   const HostLibrary library("codes", c.files);
   ArenaInC arena(c);
