@@ -144,6 +144,20 @@ Result<bool> CheckpointSeries::SaveIfBest(double held_out_loss,
   return true;
 }
 
+Status CheckpointSeries::Save(int64_t step, const RunNotes& notes,
+                              const WriteCheckpoint& write,
+                              std::optional<double> held_out_loss,
+                              bool best_alone) {
+  // The newest is saved whatever became of the best.
+  Status best;
+  if (best_ && held_out_loss) {
+    const Result<bool> saved = SaveIfBest(*held_out_loss, notes, write);
+    if (!saved.ok()) best = saved.error();
+  }
+  if (!best_alone) STOWAGE_RETURN_IF_ERROR(Save(step, notes, write));
+  return best;
+}
+
 Result<std::string> CheckpointSeries::Continue(const RunNotes& subject) {
   if (!best_) return std::string();
   const Result<CheckpointInfo> info = ReadCheckpointInfo(best_->path());

@@ -69,6 +69,12 @@ class CheckpointSeries {
   Result<bool> SaveIfBest(double held_out_loss, const RunNotes& notes,
                           const WriteCheckpoint& write);
 
+  /// Both, behind an evaluation: SaveIfBest if a best is kept and `held_out_loss` given,
+  /// then Save unless `best_alone`. In this order: a run that is killed between the two
+  /// resumes from the newest, and evaluates this step again.
+  Status Save(int64_t step, const RunNotes& notes, const WriteCheckpoint& write,
+              std::optional<double> held_out_loss, bool best_alone);
+
   /// Takes up the series that a run has left which is now resumed: its best counts, if it
   /// has these notes. If not, it will be replaced, and the result is a line that says so.
   /// Error: a best that is no checkpoint.

@@ -39,7 +39,7 @@ Result<std::vector<std::string>> FloatLeaves(const Graph& graph) {
   return leaves;
 }
 
-Status Run(Runner& runner) {
+Status RunForward(Runner& runner) {
   const StepCode code = runner.Step();
   if (code == StepCode::kOk) return {};
   return runner.Explain(code);
@@ -48,7 +48,7 @@ Status Run(Runner& runner) {
 Result<double> LossAt(Runner& runner, std::string_view loss,
                       const std::string& leaf, const std::vector<double>& at) {
   STOWAGE_RETURN_IF_ERROR(runner.Write(leaf, at));
-  STOWAGE_RETURN_IF_ERROR(Run(runner));
+  STOWAGE_RETURN_IF_ERROR(RunForward(runner));
   std::vector<double> value(1);
   STOWAGE_RETURN_IF_ERROR(runner.Read(loss, &value));
   return value[0];
@@ -87,7 +87,7 @@ Result<std::vector<CheckedGradient>> CheckGradients(
     STOWAGE_RETURN_IF_ERROR(runner.Write(leaf, Random(size_of(leaf), &random)));
   }
   if (options.write) STOWAGE_RETURN_IF_ERROR(options.write(runner));
-  STOWAGE_RETURN_IF_ERROR(Run(runner));
+  STOWAGE_RETURN_IF_ERROR(RunForward(runner));
 
   // Read before a leaf is moved.
   std::vector<std::vector<double>> gradients;

@@ -14,7 +14,10 @@
 #include "train/gradient_check.h"     // IWYU pragma: export
 #include "train/merged_weights.h"     // IWYU pragma: export
 #include "train/plan_cache.h"         // IWYU pragma: export
+#include "train/run.h"                // IWYU pragma: export
+#include "train/run_checkpoints.h"    // IWYU pragma: export
 #include "train/step_builder.h"
+#include "train/step_inputs.h"   // IWYU pragma: export
 #include "train/step_planner.h"  // IWYU pragma: export
 #include "train/training.h"      // IWYU pragma: export
 
