@@ -15,18 +15,9 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "train/run.h"
 
 namespace stowage::tools {
-
-struct StepFigures {
-  int64_t step = 0;  // counts from 1
-  double epoch = 0;  // passes over the training part, this step included
-  double loss = 0;
-  double lr = 0;
-  std::optional<double> grad_norm = {};  // where gradients are clipped by it
-  double seconds = 0;
-  double tokens_per_second = 0;
-};
 
 struct MemoryFigures {
   Bytes arena = 0;

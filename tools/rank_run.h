@@ -27,15 +27,16 @@
 #include "cluster/team.h"
 #include "runtime/backend.h"
 #include "runtime/session.h"
+#include "train/run.h"
 
 namespace stowage::tools {
 
-class RankRun {
+class RankRun : public RunPeers {
  public:
   /// Joins the ranks that a launcher has started this process with. Errors: those of
   /// cluster::ReadLaunch and cluster::Team::Join.
   static Result<std::unique_ptr<RankRun>> Join();
-  ~RankRun();
+  ~RankRun() override;
   RankRun(const RankRun&) = delete;
   RankRun& operator=(const RankRun&) = delete;
 
@@ -51,7 +52,7 @@ class RankRun {
   /// As asked for; if 0, as many as this rank's share of the host has cores, or 0 alone.
   int Threads(int asked) const;
   /// To other ranks, by this one, so far.
-  int64_t bytes_sent() const;
+  int64_t bytes_sent() const override;
 
   // What follows each rank must call equally often.
 
@@ -59,7 +60,7 @@ class RankRun {
   /// host to host (--threads, --data), and `facts`. Errors: those of cluster::Agree.
   Status Agree(const cluster::Facts& facts);
   /// A signal that a rank has caught; the lowest rank's, and the same at all. 0: none.
-  Result<int> AnyOf(int signal);
+  Result<int> AnyOf(int signal) override;
   /// Gives all what rank 0 has: a number, or params and states.
   Status Share(int64_t* number);
   Status Share(Runner& runner);

@@ -28,15 +28,9 @@
 #include "tools/model_flags.h"
 #include "tools/progress.h"
 #include "tools/stop_signals.h"
+#include "train/run.h"
 
 namespace stowage::tools {
-
-struct Evaluation {
-  double loss =
-      0;  // of what was held out: of a text the mean of at most its first 100
-          // batches, of a file's model as of one batch
-  std::optional<double> accuracy;  // of a classifier, 0..1
-};
 
 /// What one of several ranks does of a task.
 struct TaskShare {
@@ -69,6 +63,7 @@ class Task {
   /// Examples that a step of an evaluation takes when it may take up to `most`.
   virtual int64_t EvaluationBatch(int64_t most) const = 0;
   /// By a program that takes `batch` examples a step, one of EvaluationBatch's.
+  /// Of a text the mean of at most its first 100 batches, of a file's model as of one.
   /// Tells `progress` of each step, and of a signal (StopSignals), which ends it; there is
   /// no result then. Several ranks share the steps, and all have the result, which has
   /// the bits that one alone would get.

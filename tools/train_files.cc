@@ -1,13 +1,8 @@
 #include "tools/train_files.h"
 
-#include <algorithm>
-#include <array>
 #include <bit>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <span>
@@ -16,289 +11,24 @@
 #include <system_error>
 #include <vector>
 
-#include "autodiff/optimizer.h"
-#include "autodiff/train_options.h"
 #include "base/hash.h"
-#include "base/input_file.h"
 #include "base/run_files.h"
 #include "base/strings.h"
-#include "nn/schedule.h"
-#include "planner/plan.h"
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_format.h"
 #include "runtime/checkpoint_shards.h"
 #include "runtime/initial_values.h"
-#include "text/text.h"
 #include "tools/command.h"
-#include "tools/tuning.h"
+#include "tools/run_notes.h"
 #include "train/checkpoint_series.h"
-#include "train/device.h"
 #include "train/merged_weights.h"
+#include "train/run_checkpoints.h"
 
 namespace stowage::tools {
-
-namespace {
-
-// Notes of a run that a checkpoint of another cannot go on with, called as their options
-// are, and why it cannot.
-struct FixedNote {
-  std::string_view name, why;
-};
-constexpr std::array<FixedNote, 6> kFixedNotes = {
-    {{"optimizer", "which cannot go on with its states"},
-     {"dtype", "in which its values are no others' to the bit"},
-     {"loss-scale", "whose states of the scale are others"},
-     {"lora-rank", "whose adapters have other shapes"},
-     {"lora-alpha", "by which its adapters would count otherwise"},
-     {"rslora", "by which its adapters would count otherwise"}}};
-
-// In UTF-8, as JSON must be, whatever the names of files are.
-std::string InUtf8(const std::string& text) {
-  using Text = nlohmann::json;
-  return Text::parse(
-      Text(text).dump(-1, ' ', false, Text::error_handler_t::replace));
-}
-
-// Whether a run goes on with another value of a fixed note: a loss scale that stays may
-// become another.
-bool MayBecome(std::string_view name, std::string_view was,
-               std::string_view is) {
-  const auto is_number = [](std::string_view text) {
-    return !text.empty() && text.front() >= '0' && text.front() <= '9';
-  };
-  return name == "loss-scale" && is_number(was) && is_number(is);
-}
-
-// What to do for a run to have `value` of an option.
-std::string HowToHave(std::string_view name, std::string_view value) {
-  if (name == "lora-rank" && value == "none") {
-    return "train without adapters, as finetune --full does";
-  }
-  return StrCat("give --", name, " ", value);
-}
-
-// As --loss-scale has it.
-std::string LossScaleNote(const std::optional<LossScaling>& scaling) {
-  if (!scaling) return "none";
-  return scaling->is_dynamic ? "dynamic" : StrCat(scaling->init_scale);
-}
-
-uint64_t Digest(std::span<const std::byte> bytes, uint64_t before) {
-  return Xxh64({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-               before);
-}
-
-// The file's name and what is in it, in brief. Reads a part of it at a time.
-Result<std::string> DataNote(const std::string& path) {
-  constexpr Bytes kPart = 64 << 20;
-  STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path, "file"));
-  std::vector<std::byte> part;
-  uint64_t digest = Digest({}, 0);
-  for (Bytes at = 0; at < file.size(); at += kPart) {
-    part.resize(static_cast<size_t>(std::min(kPart, file.size() - at)));
-    STOWAGE_RETURN_IF_ERROR(file.ReadAt(at, part));
-    digest = Digest(part, at == 0 ? 0 : digest);
-  }
-  return StrCat(std::filesystem::path(path).filename().string(), " (",
-                file.size(), " bytes, XXH64 ", HexDigest(digest), ")");
-}
-
-std::string WordsNote(const std::vector<std::string>& words) {
-  std::string joined;
-  for (const std::string& word : words) {
-    joined += StrCat(joined.empty() ? "" : ",", word);
-  }
-  return joined.empty() ? "none" : joined;
-}
-
-// The tokens of all examples, which are to be learnt, and which are held out: what the
-// template, the length of a sequence and what is too long for it have made of the data.
-std::string ExamplesNote(const ExampleSplit& split) {
-  uint64_t digest = 0;
-  for (const auto* const part : {&split.train, &split.held_out}) {
-    for (const size_t i : *part) {
-      const int texts = split.kind == ExampleKind::kPairs ? 2 : 1;
-      for (int which = 0; which < texts; ++which) {
-        const Sequence text = split.Of(i, which);
-        digest = Digest(std::as_bytes(text.tokens[0]), digest);
-        digest = Digest(std::as_bytes(text.learnt[0]), digest);
-      }
-    }
-  }
-  return StrCat(split.train.size(), " + ", split.held_out.size(), ", XXH64 ",
-                HexDigest(digest));
-}
-
-// The folder's name and what is in it.
-std::string FolderNote(const std::string& path, const ImageData& data) {
-  const ImageShape& shape = data.shape;
-  std::string note =
-      StrCat(std::filesystem::weakly_canonical(path).filename().string(), " (",
-             data.train.size(), " + ", data.held_out.size(), " images, ",
-             shape.channels, " x ", shape.height, " x ", shape.width, ", ",
-             shape.classes, " classes, means");
-  for (const float mean : data.mean) note += StrCat(" ", mean);
-  return StrCat(note, ", XXH64 ", HexDigest(data.digest), ")");
-}
-
-// How params are updated, beside the optimizer's name.
-void AddOptimizationNotes(const TrainOptions& training,
-                          const LearningRateSchedule& schedule,
-                          const RunFlags& flags, RunNotes* notes) {
-  const auto add = [&](std::string_view name, const auto& value) {
-    notes->emplace_back(name, StrCat(value));
-  };
-  add("lr", schedule.peak);
-  add("schedule", ScheduleName(schedule.kind));
-  add("warmup", schedule.warmup);
-  add("min-lr", schedule.peak * schedule.final_factor);
-  add("power", schedule.power);
-  add("weight-decay", DecayOf(training.optimizer));
-  std::string patterns;
-  for (const std::string& pattern : flags.model.optimization.no_decay) {
-    patterns += StrCat(patterns.empty() ? "" : " ", pattern);
-  }
-  add("no-decay", patterns.empty() ? "none" : patterns);
-  add("label-smoothing", flags.model.optimization.label_smoothing.value_or(0));
-  if (const std::optional<double> momentum = MomentumOf(training.optimizer)) {
-    add("momentum", *momentum);
-  }
-  add("clip-norm", training.clip_norm ? StrCat(*training.clip_norm) : "none");
-}
-
-}  // namespace
 
 std::string ShardFolderOf(const std::string& checkpoint) {
   return checkpoint.empty() ? ""
                             : Beside(checkpoint, ShardFolderName(checkpoint));
-}
-
-Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
-                         const TrainFlags& flags) {
-  RunNotes notes;
-  const auto add = [&](std::string_view name, const auto& value) {
-    notes.emplace_back(name, InUtf8(StrCat(value)));
-  };
-  add("model", spec.info.name);
-  add("optimizer", OptimizerName(spec.training.training.optimizer));
-  add("dtype", DTypeName(spec.options.dtype));
-  add("loss-scale", LossScaleNote(spec.training.training.loss_scaling));
-  add("seed", flags.seed);
-  AddOptimizationNotes(spec.training.training, run.schedule, flags, &notes);
-  add("steps", run.steps);
-  add("batch", *spec.options.batch);
-  if (spec.options.seq) add("seq", *spec.options.seq);
-  const Tokenizer* const tokenizer =
-      spec.tuning ? &spec.tuning->tokenizer : spec.tokenizer.get();
-  if (tokenizer != nullptr) {
-    const std::string name =
-        std::filesystem::path(flags.tokenizer).filename().string();
-    add("tokenizer",
-        StrCat(name.empty() ? "of the weights" : name, " (", tokenizer->size(),
-               " tokens, XXH64 ", HexDigest(tokenizer->digest()), ")"));
-  }
-  std::optional<LoraRules> lora;
-  if (spec.tuning) {
-    lora = spec.tuning->model.options().lora;
-  } else {
-    STOWAGE_ASSIGN_OR_RETURN(lora, ReadLora(flags.model));
-  }
-  add("lora-rank", lora ? StrCat(lora->rank) : "none");
-  if (lora) {
-    add("lora-targets", WordsNote(lora->targets));
-    add("lora-alpha", lora->alpha);
-    add("rslora", lora->rank_stabilized ? "yes" : "no");
-    add("lora-plus",
-        spec.tuning ? spec.tuning->model.options().lora_plus : 1.0);
-    add("lora-dropout", lora->dropout);
-  }
-  if (spec.onnx) {
-    STOWAGE_ASSIGN_OR_RETURN(const std::string model,
-                             DataNote(flags.onnx.file));
-    add("onnx", model);
-    for (const std::string& beside : spec.onnx->files()) {
-      STOWAGE_ASSIGN_OR_RETURN(const std::string tensors, DataNote(beside));
-      add(StrCat("onnx ", std::filesystem::path(beside).filename().string()),
-          tensors);
-    }
-    add("loss", flags.onnx.loss);
-    add("input-map", WordsNote(flags.arrays.input_map));
-    add("hold-out", flags.arrays.hold_out.value_or(0));
-    add("shuffle", flags.arrays.shuffle);
-  }
-  if (spec.tuning) {
-    // What config.json or a GGUF file's header makes of the model, whatever --seq is.
-    constexpr int64_t kMaxSeq = 8192;
-    const FineTuning& model = spec.tuning->model;
-    const int64_t seq = std::min(kMaxSeq, model.base().max_seq());
-    STOWAGE_ASSIGN_OR_RETURN(const Graph graph,
-                             model.ModelOf(ModelPurpose::kEvaluate, seq)(1));
-    add("settings", StrCat("XXH64 ", HexDigest(Fingerprint(graph))));
-    const auto& preference = model.options().preference;
-    add("objective",
-        preference ? PreferenceObjectiveName(preference->objective) : "sft");
-    if (preference) {
-      add("beta", preference->beta);
-      add("gamma", preference->gamma);
-    }
-    std::string lengths;
-    for (const int64_t length : spec.tuning->lengths) {
-      lengths += StrCat(lengths.empty() ? "" : ",", length);
-    }
-    add("lengths", lengths.empty() ? "none" : lengths);
-    add("pack", model.options().packed ? "yes" : "no");
-    add("held-out-batches", spec.tuning->held_out_batches);
-    if (const auto* const examples =
-            std::get_if<ExampleSplit>(&spec.tuning->data)) {
-      add("examples", ExamplesNote(*examples));
-    }
-  }
-  std::error_code ignored;
-  if (spec.images != nullptr &&
-      std::filesystem::is_directory(flags.data, ignored)) {
-    add("data", FolderNote(flags.data, *spec.images));
-    return notes;
-  }
-  STOWAGE_ASSIGN_OR_RETURN(const std::string data, DataNote(flags.data));
-  add("data", data);
-  return notes;
-}
-
-namespace {
-
-// Those that say what was trained, and on what: losses of other runs are not compared.
-RunNotes SubjectOf(const RunNotes& notes) {
-  constexpr std::array<std::string_view, 14> kNames = {
-      "objective", "beta",     "gamma",     "model",           "settings",
-      "onnx",      "loss",     "input-map", "tokenizer",       "data",
-      "lengths",   "examples", "hold-out",  "held-out-batches"};
-  RunNotes subject;
-  std::ranges::copy_if(
-      notes, std::back_inserter(subject), [&](const auto& note) {
-        return std::ranges::find(kNames, note.first) != kNames.end();
-      });
-  return subject;
-}
-
-}  // namespace
-
-Result<std::string> CompareNotes(const CheckpointInfo& saved,
-                                 const RunNotes& notes,
-                                 const std::string& path) {
-  std::string lines;
-  for (const auto& [name, value] : notes) {
-    const std::string* const was = saved.Find(name);
-    if (was == nullptr || *was == value) continue;
-    const auto fixed = std::ranges::find(kFixedNotes, name, &FixedNote::name);
-    if (fixed != kFixedNotes.end() && !MayBecome(name, *was, value)) {
-      return Error{ErrorCode::kInvalidArgument,
-                   StrCat("[resume] ", Quoted(path), " is of a run with --",
-                          name, " ", *was, ", this one has ", value, ", ",
-                          fixed->why, "; ", HowToHave(name, *was))};
-    }
-    lines += StrCat("resume: ", name, " was ", *was, ", is ", value, "\n");
-  }
-  return lines;
 }
 
 namespace {
@@ -316,9 +46,6 @@ std::string WeightsText(const std::string& path, const LoadedWeights& loaded) {
   }
   return text;
 }
-
-// What checkpoints call the evaluations of their run.
-constexpr std::string_view kEvaluations = "evaluations";
 
 // What cannot be looked at is there: to open it says why.
 bool IsThere(const std::string& path) {
@@ -394,7 +121,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
     STOWAGE_ASSIGN_OR_RETURN(Output no_svg, Output::Open(""));
     STOWAGE_ASSIGN_OR_RETURN(Output no_html, Output::Open(""));
     TrainFiles files(std::move(no_svg), std::move(no_html));
-    STOWAGE_RETURN_IF_ERROR(files.OpenShards(flags, spec, run, ranks));
+    STOWAGE_RETURN_IF_ERROR(files.OpenShards(flags, spec, ranks));
     return files;
   }
   const bool keeps_best =
@@ -452,7 +179,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                 << " has no locks: no other run may be given this file"
                 << std::endl;
     }
-    STOWAGE_RETURN_IF_ERROR(files.OpenShards(flags, spec, run, ranks));
+    STOWAGE_RETURN_IF_ERROR(files.OpenShards(flags, spec, ranks));
   }
   // Once it is claimed, no other run makes it any more.
   files.resumed_ = IsThere(flags.continued) ? flags.continued : flags.resume;
@@ -487,8 +214,8 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
 
 // What all ranks need to save together.
 Status TrainFiles::OpenShards(const TrainFlags& flags, const StepSpec& spec,
-                              const RunSpec& run, RankRun& ranks) {
-  if (!run.saves_shards) return {};
+                              RankRun& ranks) {
+  if (!flags.saves_shards()) return {};
   saves_shards_ = true;
   shards_of_ = flags.checkpoint();
   if (spec.tuning && base_.content.empty()) {
@@ -638,9 +365,7 @@ Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
                            ReadCheckpointInfo(resumed_));
   STOWAGE_ASSIGN_OR_RETURN(const std::string differences,
                            CompareNotes(info, notes_, resumed_));
-  if (const std::string* const text = info.Find(kEvaluations)) {
-    STOWAGE_ASSIGN_OR_RETURN(history_, ParseEvaluationHistory(*text));
-  }
+  STOWAGE_ASSIGN_OR_RETURN(history_, HistoryOf(info));
   const Result<int64_t> loaded = load();
   if (!loaded.ok()) {
     // Adapters beside other layers may be why.
@@ -687,31 +412,12 @@ Status TrainFiles::CheckResumed() const {
   return differences.ok() ? Status() : differences.error();
 }
 
-// Those of the run and of its evaluations.
-RunNotes TrainFiles::AllNotes() const {
-  RunNotes notes = notes_;
-  if (history_.last_step > 0) {
-    notes.emplace_back(kEvaluations, ToText(history_));
-  }
-  return notes;
-}
-
 Status TrainFiles::SaveSeries(int64_t step, std::optional<double> held_out_loss,
                               bool best_alone,
                               const CheckpointSeries::WriteCheckpoint& write) {
-  const RunNotes notes = AllNotes();
-  // First: a run that is killed between the two goes on from the newest, and evaluates
-  // this step again.
-  Status best;
-  if (keeps_best_ && held_out_loss) {
-    const Result<bool> saved =
-        checkpoints_->SaveIfBest(*held_out_loss, notes, write);
-    if (!saved.ok()) best = saved.error();
-  }
-  if (!best_alone) {
-    STOWAGE_RETURN_IF_ERROR(checkpoints_->Save(step, notes, write));
-  }
-  STOWAGE_RETURN_IF_ERROR(best);
+  const RunNotes notes = NotesWith(notes_, history_);
+  STOWAGE_RETURN_IF_ERROR(
+      checkpoints_->Save(step, notes, write, held_out_loss, best_alone));
   const Status removed = RemoveUnusedShards(checkpoints_->path());
   if (!removed.ok() && !tells_of_shards_) {
     tells_of_shards_ = true;
@@ -779,135 +485,6 @@ std::string TrainFiles::WhatIsSaved() const {
   const std::optional<int64_t> step = checkpoints_->last_step();
   return step ? StrCat("the last checkpoint, ", path, ", is of step ", *step)
               : StrCat("this run has saved nothing to ", path);
-}
-
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-// Of this process alone: getrusage counts what was resident before exec, too.
-Bytes PeakResidentBytes() {
-  std::ifstream status("/proc/self/status");
-  Bytes kibibytes = 0;
-  for (std::string word; status >> word;) {
-    if (word == "VmHWM:" && status >> kibibytes) break;
-  }
-  return kibibytes * 1024;
-}
-
-// By rank 0 to the others; absent on GPUs, whose exchanges pass by what counts.
-std::optional<Bytes> BytesSentPerStep(const TrainResults& results) {
-  if (results.session.backend().name() != "cpu") return std::nullopt;
-  return results.run.steps == 0 ? 0
-                                : results.run.bytes_sent / results.run.steps;
-}
-
-}  // namespace
-
-Json TuningJson(const Tuning& tuning) {
-  Json json = {{"trainable_params", tuning.model.trainable_params()},
-               {"frozen_bytes", tuning.model.frozen_bytes()},
-               {"lengths", tuning.lengths}};
-  const Positions positions = CountPositions(tuning);
-  if (positions.computed > 0) {
-    json["positions_computed"] = positions.computed;
-    json["positions_if_padded"] = positions.if_padded;
-    json["tokens_per_pass"] = positions.tokens;
-  }
-  return json;
-}
-
-Json ToJson(const TrainResults& results) {
-  Json json = Json::object();
-  json["done"] = true;
-  json["steps"] = results.steps;
-  const auto& evaluation = results.evaluation;
-  json["validation_loss"] = evaluation ? Json(evaluation->loss) : Json();
-  if (evaluation && evaluation->accuracy) {
-    json["accuracy"] = *evaluation->accuracy;
-  }
-  if (results.history != nullptr && results.history->best_step > 0) {
-    json["best_validation_loss"] = results.history->best_loss;
-    json["best_step"] = results.history->best_step;
-  }
-  if (results.stops_early) json["stopped_early"] = true;
-  if (results.base) json["base_validation_loss"] = results.base->loss;
-  if (results.tuning != nullptr) json.update(TuningJson(*results.tuning));
-  json["arena_bytes"] = results.memory.arena;
-  json["host_bytes"] = results.session.host_bytes();
-  json["peak_rss_bytes"] = PeakResidentBytes();
-  json["heap_allocations_in_steps"] = results.run.heap_allocations
-                                          ? Json(*results.run.heap_allocations)
-                                          : Json();
-  if (results.run.skipped > 0) json["skipped_steps"] = results.run.skipped;
-  json["seconds"] = results.seconds;
-  if (results.ranks > 1) {
-    json["ranks"] = results.ranks;
-    const std::optional<Bytes> sent = BytesSentPerStep(results);
-    json["bytes_sent_per_step"] = sent ? Json(*sent) : Json();
-  }
-  json.update(PredictedJson(results.predicted));
-  const Backend& backend = results.session.backend();
-  json["device"] = backend.name();
-  for (const MemoryNote& note : backend.MemoryBesideArena()) {
-    json["beside_arena_bytes"][note.what] = note.bytes;
-  }
-  return json;
-}
-
-std::string Headline(const TrainResults& results) {
-  std::string line = StrCat(results.model, ", ", results.steps, " steps on ",
-                            results.session.backend().name());
-  if (results.ranks > 1) line += StrCat(" of ", results.ranks, " ranks");
-  const char* before = ": ";
-  const auto add = [&](const std::string& figure) {
-    line += before + figure;
-    before = ", ";
-  };
-  if (results.run.loss) {
-    add(StrCat("training loss ", Fixed(*results.run.loss, 4)));
-  }
-  if (const auto& evaluation = results.evaluation) {
-    add(StrCat("held-out loss ", Fixed(evaluation->loss, 4)));
-    if (results.base) {
-      add(StrCat("before ", Fixed(results.base->loss, 4)));
-    }
-    if (results.history != nullptr && results.history->best_step > 0) {
-      add(StrCat("best ", Fixed(results.history->best_loss, 4), " after step ",
-                 results.history->best_step));
-    }
-    if (evaluation->accuracy) {
-      add(StrCat("held-out accuracy ", Fixed(100 * *evaluation->accuracy, 1),
-                 " %"));
-    }
-  }
-  if (results.run.skipped > 0) {
-    line += StrCat(", ", results.run.skipped, " steps skipped");
-  }
-  return line;
-}
-
-std::string Details(const TrainResults& results) {
-  std::string text =
-      StrCat(ToText(results.report), "\narena of the run ",
-             FormatBytes(results.memory.arena), " (", results.memory.arena,
-             " bytes, all programs), peak memory of the process ",
-             FormatBytes(PeakResidentBytes()));
-  if (results.run.heap_allocations) {
-    text +=
-        StrCat(", heap allocations in steps ", *results.run.heap_allocations);
-  }
-  text += StrCat(", ", Fixed(results.seconds, 1), " s\n");
-  const std::optional<Bytes> sent = BytesSentPerStep(results);
-  if (results.ranks > 1 && sent) {
-    text += StrCat("sent to other ranks by rank 0: ", FormatBytes(*sent), " (",
-                   *sent, " bytes) a step\n");
-  }
-  for (const MemoryNote& note : results.session.backend().MemoryBesideArena()) {
-    text += StrCat(note.what, ": ", FormatBytes(note.bytes), " (", note.bytes,
-                   " bytes)\n");
-  }
-  return text;
 }
 
 }  // namespace stowage::tools

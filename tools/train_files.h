@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,49 +15,28 @@
 
 #include "base/output_file.h"
 #include "base/result.h"
-#include "report/report.h"
 #include "runtime/backend.h"
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_format.h"
 #include "runtime/initial_values.h"
 #include "runtime/session.h"
 #include "runtime/weights.h"
-#include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/gguf_output.h"
 #include "tools/model_flags.h"
-#include "tools/progress.h"
 #include "tools/rank_run.h"
-#include "tools/task.h"
+#include "tools/step_log.h"
 #include "tools/train_flags.h"
-#include "tools/train_run.h"
-#include "tools/tuning.h"
 #include "train/adapter_files.h"
 #include "train/checkpoint_series.h"
 #include "train/finite_guard.h"
+#include "train/run.h"
 #include "train/training.h"
 
 namespace stowage::tools {
 
-// What a run notes of itself in its checkpoints, and what differs when another run
-// goes on from one: then the resumed run does not end as the first would have.
-
 /// Where the shards of a checkpoint lie, if it has any; "" for "".
 std::string ShardFolderOf(const std::string& checkpoint);
-
-/// What the values of a run depend on: model, optimizer and its settings, seed, learning
-/// rate and its schedule, steps, batch, seq, adapters, and digests of tokenizer, ONNX file
-/// and data. Error: a file that cannot be read.
-Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
-                         const TrainFlags& flags);
-
-/// A line for each thing that is not as the checkpoint's run had it; empty when
-/// all is. Error kInvalidArgument when that is the optimizer, whose states are of
-/// no use to another, or the adapters' alpha, which says what their weights mean. What
-/// the checkpoint does not say is not compared.
-Result<std::string> CompareNotes(const CheckpointInfo& saved,
-                                 const RunNotes& notes,
-                                 const std::string& path);
 
 /// Removes, when it ends, the folders of these paths that were not there when it began, if
 /// they are empty: a dry run leaves none behind.
@@ -147,14 +125,13 @@ class TrainFiles {
   Result<int64_t> GiveValues(const TrainFlags& flags, const StepSpec& spec,
                              const RunSpec& run, Session& session);
   Status OpenShards(const TrainFlags& flags, const StepSpec& spec,
-                    const RunSpec& run, RankRun& ranks);
+                    RankRun& ranks);
   Status Start(const TrainFlags& flags, const StepSpec& spec, Session& session);
   // `adapter` is what a run that begins would begin with.
   Result<int64_t> GoOn(const TrainFlags& flags, const RunSpec& run,
                        const std::string& adapter,
                        const std::function<Result<int64_t>()>& load);
   Status ShareHistory(RankRun& ranks);
-  RunNotes AllNotes() const;
   Status SaveSeries(int64_t step, std::optional<double> held_out_loss,
                     bool best_alone,
                     const CheckpointSeries::WriteCheckpoint& write);
@@ -178,38 +155,6 @@ class TrainFiles {
   Output svg_, html_;
   RunNotes notes_;
 };
-
-// What a training run came to, as JSON and in words.
-
-struct TrainResults {
-  std::string_view model;
-  int64_t steps = 0;                           // of the whole run so far
-  const EvaluationHistory* history = nullptr;  // where it evaluates on its way
-  bool stops_early = false;                    // by its patience
-  const RunFigures& run;
-  const std::optional<Evaluation>& evaluation;  // where something was held out
-  const std::optional<Evaluation>& base;  // of a model before it was tuned
-  const Tuning* tuning = nullptr;         // where one was
-  const MemoryFigures& memory;
-  const Session& session;
-  const Report& report;
-  const std::optional<Predicted>& predicted;
-  double seconds = 0;
-  int ranks = 1;
-};
-
-/// The last line of `train --json`.
-nlohmann::ordered_json ToJson(const TrainResults& results);
-
-/// What is said of a published model that is tuned: "trainable_params", "frozen_bytes",
-/// "lengths", and of examples "positions_computed", "positions_if_padded" (tuning.h).
-nlohmann::ordered_json TuningJson(const Tuning& tuning);
-
-/// One line: model, steps, device, losses, accuracy.
-std::string Headline(const TrainResults& results);
-
-/// The report of the plan, and what the process took.
-std::string Details(const TrainResults& results);
 
 }  // namespace stowage::tools
 

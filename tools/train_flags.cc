@@ -88,15 +88,13 @@ Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
                                 Quoted(flags.save_as),
                                 "; expected whole or sharded");
   }
-  run->saves_shards = flags.save_as == "sharded";
-  if (run->saves_shards && !saves) {
+  if (flags.saves_shards() && !saves) {
     return InvalidArgumentError(
         "[train] --save-as sharded needs a file to write; give --save or "
         "--continue");
   }
   run->save_every = flags.save_every;
   run->skips_nonfinite = flags.on_nonfinite == "skip";
-  run->keeps_losses = !flags.html.empty();
   return {};
 }
 

@@ -14,7 +14,7 @@
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
 #include "tools/options.h"
-#include "tools/train_run.h"
+#include "train/run.h"
 
 namespace stowage::tools {
 
@@ -51,6 +51,8 @@ struct TrainFlags : RunFlags {
   bool dry_run = false;
   bool chat = false;
 
+  /// Whether each rank saves its part of a checkpoint.
+  bool saves_shards() const { return save_as == "sharded"; }
   /// Where checkpoints go; empty: nowhere.
   const std::string& checkpoint() const {
     return continued.empty() ? save : continued;

@@ -1,0 +1,201 @@
+#include "tools/dry_run.h"
+
+#include <chrono>
+#include <cstdint>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "report/report.h"
+#include "runtime/session.h"
+#include "tools/command.h"
+#include "tools/train_results.h"
+#include "tools/tuning.h"
+#include "train/device.h"
+#include "train/step_inputs.h"
+
+namespace stowage::tools {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kMin = 2, kMax = 20;
+constexpr double kSeconds = 2;
+
+// Takes a step that changes no param: its learning rate is 0.
+Status TakeOne(Runner& step, Task& task, int64_t number, int64_t seed) {
+  STOWAGE_RETURN_IF_ERROR(task.WriteBatch(step, number));
+  STOWAGE_RETURN_IF_ERROR(
+      StepInputs(step.graph()).Write(step, {.step = number, .seed = seed}));
+  return TakeStep(step);
+}
+
+// How fast steps were.
+struct Trial {
+  int64_t steps = 0;  // that were timed
+  double step_seconds = 0;
+  double tokens_per_second = 0;
+};
+
+// Of a training whose params have values: the steps of `task` from the first on, each by
+// the program for its length. One that finds the pages of the arena is not timed; then two
+// at least, and no more once two seconds have passed or 20 are done.
+Result<Trial> TrySteps(Training& training, Task& task, int64_t seed) {
+  std::vector<Runner*> steps = {&training.step()};
+  for (const PlannedShape& shape : training.plan().shapes) {
+    steps.push_back(training.Find(shape.name));
+  }
+  STOWAGE_RETURN_IF_ERROR(TakeOne(*steps[task.ShapeOf(1)], task, 1, seed));
+  Trial trial;
+  double seconds = 0, tokens = 0;
+  while (trial.steps < kMin || (trial.steps < kMax && seconds < kSeconds)) {
+    const int64_t number = ++trial.steps + 1;
+    const size_t shape = task.ShapeOf(number);
+    const Clock::time_point start = Clock::now();
+    STOWAGE_RETURN_IF_ERROR(TakeOne(*steps[shape], task, number, seed));
+    seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    tokens += static_cast<double>(task.tokens_per_step(shape));
+  }
+  trial.step_seconds = seconds / static_cast<double>(trial.steps);
+  trial.tokens_per_second = tokens / seconds;
+  return trial;
+}
+
+// How fast a run is, and how that is known.
+struct Speed {
+  double step_seconds = 0, tokens_per_second = 0;
+  std::string_view by;  // for programs
+  std::string how;      // for people
+};
+
+// Steps that take longer by the rates of the device are not tried.
+constexpr double kMaxToTry = 20;
+
+// By a few of its steps, where the memory for them is there and they take no minutes;
+// else by what the device does in a second. Ranks would each try as many steps as their
+// own clock says, and wait for each other for ever.
+Result<Speed> Gauge(const TrainFlags& flags, const StepSpec& spec,
+                    const TrainingPlan& plan, Backend& backend, Task& task,
+                    const RankRun& ranks) {
+  STOWAGE_ASSIGN_OR_RETURN(const DeviceRates rates,
+                           MeasureRates(backend, spec.options.dtype));
+  const double seconds = StepSeconds(plan.step.graph, rates);
+  const Speed guess{
+      .step_seconds = seconds,
+      .tokens_per_second =
+          static_cast<double>(task.tokens_per_step(0)) / seconds,
+      .by = "rates",
+      .how =
+          "predicted by its operations and bytes, and what this device does of "
+          "them in a second"};
+  if (!spec.tuning || !ranks.alone() || seconds > kMaxToTry) return guess;
+  Result<Training> opened = Training::Open(plan, backend);
+  if (!opened.ok()) {
+    return opened.error().code == ErrorCode::kDevice ? Result<Speed>(guess)
+                                                     : opened.error();
+  }
+  opened->Initialize(static_cast<uint64_t>(flags.seed));
+  STOWAGE_RETURN_IF_ERROR(spec.tuning->model.LoadBase(opened->step()));
+  STOWAGE_ASSIGN_OR_RETURN(const Trial trial,
+                           TrySteps(*opened, task, flags.seed));
+  return Speed{.step_seconds = trial.step_seconds,
+               .tokens_per_second = trial.tokens_per_second,
+               .by = "trial",
+               .how = StrCat("tried: ", trial.steps,
+                             " of its steps, which change nothing")};
+}
+
+}  // namespace
+
+Status FinishDryRun(const TrainFlags& flags, const TrainFiles& files,
+                    const Report& report, const Page& page,
+                    const RankRun& ranks) {
+  if (!ranks.speaks()) return {};
+  if (!flags.resume.empty()) {
+    STOWAGE_RETURN_IF_ERROR(files.CheckResumed());
+  }
+  if (!flags.svg.empty()) {
+    STOWAGE_RETURN_IF_ERROR(files.svg().Write(ToSvg(report)));
+  }
+  if (!flags.html.empty()) {
+    STOWAGE_RETURN_IF_ERROR(files.html().Write(ToHtml(page)));
+  }
+  const std::pair<std::string_view, const std::string&> others[] = {
+      {"--save", flags.save},
+      {"--continue", flags.continued},
+      {"--save-weights", flags.save_weights},
+      {"--save-adapter", flags.save_adapter},
+      {"--save-merged", flags.save_merged},
+      {"--log", flags.log}};
+  for (const auto& [option, path] : others) {
+    if (path.empty()) continue;
+    std::cerr << "dry run: " << option << " " << Quoted(path)
+              << " can be written, and is not\n";
+  }
+  std::cerr << std::flush;
+  return {};
+}
+
+int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
+             TrainingPlanner& planner, const TrainingPlan& plan,
+             const Report& report, const std::optional<Predicted>& predicted,
+             Backend& backend, Task& task, const RankRun& ranks) {
+  Result<Speed> speed = Error{};
+  if (predicted) {
+    speed = Speed{
+        .step_seconds = predicted->step_seconds,
+        .tokens_per_second = static_cast<double>(task.tokens_per_step(0)) /
+                             predicted->step_seconds,
+        .by = "op_times",
+        .how = "predicted by the times of its ops"};
+  } else {
+    speed = Gauge(flags, spec, plan, backend, task, ranks);
+  }
+  if (!speed.ok()) return Fail(speed.error());
+  const Result<Bytes> smallest = planner.step().SmallestBudget();
+  if (!smallest.ok()) return Fail(smallest.error());
+  const std::optional<Bytes>& budget = spec.training.budget;
+  if (flags.json) {
+    Json json = FiguresJson(report, 20);
+    json["arena_bytes"] = plan.arena_bytes();
+    json["host_bytes"] = plan.host_bytes();
+    json["budget_bytes"] = budget ? Json(*budget) : Json();
+    json["fits"] = true;
+    json["minimum_budget_bytes"] = *smallest;
+    for (const PlannedShape& shape : plan.shapes) {
+      json["programs"].push_back(
+          {{"name", shape.name},
+           {"arena_bytes", shape.step.plan.arena_bytes()}});
+    }
+    for (const PlannedProgram& program : plan.programs) {
+      json["programs"].push_back({{"name", program.name},
+                                  {"arena_bytes", program.plan.arena_bytes()}});
+    }
+    json.update(PredictedJson(predicted));
+    json["predicted_step_seconds"] = speed->step_seconds;
+    json["predicted_tokens_per_second"] = speed->tokens_per_second;
+    json["predicted_by"] = speed->by;
+    if (spec.tuning) json.update(TuningJson(*spec.tuning));
+    PrintJson(json);
+    return kExitDone;
+  }
+  std::cout << ToText(report) << "\narena of all programs "
+            << FormatBytes(plan.arena_bytes()) << " (" << plan.arena_bytes()
+            << " bytes)";
+  if (budget) std::cout << ", within a budget of " << FormatBytes(*budget);
+  std::cout
+      << "; the smallest budget that works with these memory optimizations is "
+      << FormatBytes(*smallest) << " (" << *smallest << " bytes)\n"
+      << speed->how << ": a step takes about " << Fixed(speed->step_seconds, 3)
+      << " s, " << Fixed(speed->tokens_per_second, 0) << " "
+      << task.token_name() << "/s\n";
+  return kExitDone;
+}
+
+}  // namespace stowage::tools

@@ -1,0 +1,282 @@
+#include "tools/run_notes.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "autodiff/optimizer.h"
+#include "autodiff/train_options.h"
+#include "base/hash.h"
+#include "base/input_file.h"
+#include "base/run_files.h"
+#include "base/strings.h"
+#include "nn/schedule.h"
+#include "runtime/checkpoint_format.h"
+#include "text/text.h"
+#include "tools/tuning.h"
+
+namespace stowage::tools {
+
+namespace {
+
+// Notes of a run that a checkpoint of another cannot go on with, called as their options
+// are, and why it cannot.
+struct FixedNote {
+  std::string_view name, why;
+};
+constexpr std::array<FixedNote, 6> kFixedNotes = {
+    {{"optimizer", "which cannot go on with its states"},
+     {"dtype", "in which its values are no others' to the bit"},
+     {"loss-scale", "whose states of the scale are others"},
+     {"lora-rank", "whose adapters have other shapes"},
+     {"lora-alpha", "by which its adapters would count otherwise"},
+     {"rslora", "by which its adapters would count otherwise"}}};
+
+// In UTF-8, as JSON must be, whatever the names of files are.
+std::string InUtf8(const std::string& text) {
+  using Text = nlohmann::json;
+  return Text::parse(
+      Text(text).dump(-1, ' ', false, Text::error_handler_t::replace));
+}
+
+// Whether a run goes on with another value of a fixed note: a loss scale that stays may
+// become another.
+bool MayBecome(std::string_view name, std::string_view was,
+               std::string_view is) {
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.front() >= '0' && text.front() <= '9';
+  };
+  return name == "loss-scale" && is_number(was) && is_number(is);
+}
+
+// What to do for a run to have `value` of an option.
+std::string HowToHave(std::string_view name, std::string_view value) {
+  if (name == "lora-rank" && value == "none") {
+    return "train without adapters, as finetune --full does";
+  }
+  return StrCat("give --", name, " ", value);
+}
+
+// As --loss-scale has it.
+std::string LossScaleNote(const std::optional<LossScaling>& scaling) {
+  if (!scaling) return "none";
+  return scaling->is_dynamic ? "dynamic" : StrCat(scaling->init_scale);
+}
+
+uint64_t Digest(std::span<const std::byte> bytes, uint64_t before) {
+  return Xxh64({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+               before);
+}
+
+// The file's name and what is in it, in brief. Reads a part of it at a time.
+Result<std::string> DataNote(const std::string& path) {
+  constexpr Bytes kPart = 64 << 20;
+  STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path, "file"));
+  std::vector<std::byte> part;
+  uint64_t digest = Digest({}, 0);
+  for (Bytes at = 0; at < file.size(); at += kPart) {
+    part.resize(static_cast<size_t>(std::min(kPart, file.size() - at)));
+    STOWAGE_RETURN_IF_ERROR(file.ReadAt(at, part));
+    digest = Digest(part, at == 0 ? 0 : digest);
+  }
+  return StrCat(std::filesystem::path(path).filename().string(), " (",
+                file.size(), " bytes, XXH64 ", HexDigest(digest), ")");
+}
+
+std::string WordsNote(const std::vector<std::string>& words) {
+  std::string joined;
+  for (const std::string& word : words) {
+    joined += StrCat(joined.empty() ? "" : ",", word);
+  }
+  return joined.empty() ? "none" : joined;
+}
+
+// The tokens of all examples, which are to be learnt, and which are held out: what the
+// template, the length of a sequence and what is too long for it have made of the data.
+std::string ExamplesNote(const ExampleSplit& split) {
+  uint64_t digest = 0;
+  for (const auto* const part : {&split.train, &split.held_out}) {
+    for (const size_t i : *part) {
+      const int texts = split.kind == ExampleKind::kPairs ? 2 : 1;
+      for (int which = 0; which < texts; ++which) {
+        const Sequence text = split.Of(i, which);
+        digest = Digest(std::as_bytes(text.tokens[0]), digest);
+        digest = Digest(std::as_bytes(text.learnt[0]), digest);
+      }
+    }
+  }
+  return StrCat(split.train.size(), " + ", split.held_out.size(), ", XXH64 ",
+                HexDigest(digest));
+}
+
+// The folder's name and what is in it.
+std::string FolderNote(const std::string& path, const ImageData& data) {
+  const ImageShape& shape = data.shape;
+  std::string note =
+      StrCat(std::filesystem::weakly_canonical(path).filename().string(), " (",
+             data.train.size(), " + ", data.held_out.size(), " images, ",
+             shape.channels, " x ", shape.height, " x ", shape.width, ", ",
+             shape.classes, " classes, means");
+  for (const float mean : data.mean) note += StrCat(" ", mean);
+  return StrCat(note, ", XXH64 ", HexDigest(data.digest), ")");
+}
+
+// How params are updated, beside the optimizer's name.
+void AddOptimizationNotes(const TrainOptions& training,
+                          const LearningRateSchedule& schedule,
+                          const RunFlags& flags, RunNotes* notes) {
+  const auto add = [&](std::string_view name, const auto& value) {
+    notes->emplace_back(name, StrCat(value));
+  };
+  add("lr", schedule.peak);
+  add("schedule", ScheduleName(schedule.kind));
+  add("warmup", schedule.warmup);
+  add("min-lr", schedule.peak * schedule.final_factor);
+  add("power", schedule.power);
+  add("weight-decay", DecayOf(training.optimizer));
+  std::string patterns;
+  for (const std::string& pattern : flags.model.optimization.no_decay) {
+    patterns += StrCat(patterns.empty() ? "" : " ", pattern);
+  }
+  add("no-decay", patterns.empty() ? "none" : patterns);
+  add("label-smoothing", flags.model.optimization.label_smoothing.value_or(0));
+  if (const std::optional<double> momentum = MomentumOf(training.optimizer)) {
+    add("momentum", *momentum);
+  }
+  add("clip-norm", training.clip_norm ? StrCat(*training.clip_norm) : "none");
+}
+
+}  // namespace
+
+Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
+                         const TrainFlags& flags) {
+  RunNotes notes;
+  const auto add = [&](std::string_view name, const auto& value) {
+    notes.emplace_back(name, InUtf8(StrCat(value)));
+  };
+  add("model", spec.info.name);
+  add("optimizer", OptimizerName(spec.training.training.optimizer));
+  add("dtype", DTypeName(spec.options.dtype));
+  add("loss-scale", LossScaleNote(spec.training.training.loss_scaling));
+  add("seed", flags.seed);
+  AddOptimizationNotes(spec.training.training, run.schedule, flags, &notes);
+  add("steps", run.steps);
+  add("batch", *spec.options.batch);
+  if (spec.options.seq) add("seq", *spec.options.seq);
+  const Tokenizer* const tokenizer =
+      spec.tuning ? &spec.tuning->tokenizer : spec.tokenizer.get();
+  if (tokenizer != nullptr) {
+    const std::string name =
+        std::filesystem::path(flags.tokenizer).filename().string();
+    add("tokenizer",
+        StrCat(name.empty() ? "of the weights" : name, " (", tokenizer->size(),
+               " tokens, XXH64 ", HexDigest(tokenizer->digest()), ")"));
+  }
+  std::optional<LoraRules> lora;
+  if (spec.tuning) {
+    lora = spec.tuning->model.options().lora;
+  } else {
+    STOWAGE_ASSIGN_OR_RETURN(lora, ReadLora(flags.model));
+  }
+  add("lora-rank", lora ? StrCat(lora->rank) : "none");
+  if (lora) {
+    add("lora-targets", WordsNote(lora->targets));
+    add("lora-alpha", lora->alpha);
+    add("rslora", lora->rank_stabilized ? "yes" : "no");
+    add("lora-plus",
+        spec.tuning ? spec.tuning->model.options().lora_plus : 1.0);
+    add("lora-dropout", lora->dropout);
+  }
+  if (spec.onnx) {
+    STOWAGE_ASSIGN_OR_RETURN(const std::string model,
+                             DataNote(flags.onnx.file));
+    add("onnx", model);
+    for (const std::string& beside : spec.onnx->files()) {
+      STOWAGE_ASSIGN_OR_RETURN(const std::string tensors, DataNote(beside));
+      add(StrCat("onnx ", std::filesystem::path(beside).filename().string()),
+          tensors);
+    }
+    add("loss", flags.onnx.loss);
+    add("input-map", WordsNote(flags.arrays.input_map));
+    add("hold-out", flags.arrays.hold_out.value_or(0));
+    add("shuffle", flags.arrays.shuffle);
+  }
+  if (spec.tuning) {
+    // What config.json or a GGUF file's header makes of the model, whatever --seq is.
+    constexpr int64_t kMaxSeq = 8192;
+    const FineTuning& model = spec.tuning->model;
+    const int64_t seq = std::min(kMaxSeq, model.base().max_seq());
+    STOWAGE_ASSIGN_OR_RETURN(const Graph graph,
+                             model.ModelOf(ModelPurpose::kEvaluate, seq)(1));
+    add("settings", StrCat("XXH64 ", HexDigest(Fingerprint(graph))));
+    const auto& preference = model.options().preference;
+    add("objective",
+        preference ? PreferenceObjectiveName(preference->objective) : "sft");
+    if (preference) {
+      add("beta", preference->beta);
+      add("gamma", preference->gamma);
+    }
+    std::string lengths;
+    for (const int64_t length : spec.tuning->lengths) {
+      lengths += StrCat(lengths.empty() ? "" : ",", length);
+    }
+    add("lengths", lengths.empty() ? "none" : lengths);
+    add("pack", model.options().packed ? "yes" : "no");
+    add("held-out-batches", spec.tuning->held_out_batches);
+    if (const auto* const examples =
+            std::get_if<ExampleSplit>(&spec.tuning->data)) {
+      add("examples", ExamplesNote(*examples));
+    }
+  }
+  std::error_code ignored;
+  if (spec.images != nullptr &&
+      std::filesystem::is_directory(flags.data, ignored)) {
+    add("data", FolderNote(flags.data, *spec.images));
+    return notes;
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const std::string data, DataNote(flags.data));
+  add("data", data);
+  return notes;
+}
+
+RunNotes SubjectOf(const RunNotes& notes) {
+  constexpr std::array<std::string_view, 14> kNames = {
+      "objective", "beta",     "gamma",     "model",           "settings",
+      "onnx",      "loss",     "input-map", "tokenizer",       "data",
+      "lengths",   "examples", "hold-out",  "held-out-batches"};
+  RunNotes subject;
+  std::ranges::copy_if(
+      notes, std::back_inserter(subject), [&](const auto& note) {
+        return std::ranges::find(kNames, note.first) != kNames.end();
+      });
+  return subject;
+}
+
+Result<std::string> CompareNotes(const CheckpointInfo& saved,
+                                 const RunNotes& notes,
+                                 const std::string& path) {
+  std::string lines;
+  for (const auto& [name, value] : notes) {
+    const std::string* const was = saved.Find(name);
+    if (was == nullptr || *was == value) continue;
+    const auto fixed = std::ranges::find(kFixedNotes, name, &FixedNote::name);
+    if (fixed != kFixedNotes.end() && !MayBecome(name, *was, value)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   StrCat("[resume] ", Quoted(path), " is of a run with --",
+                          name, " ", *was, ", this one has ", value, ", ",
+                          fixed->why, "; ", HowToHave(name, *was))};
+    }
+    lines += StrCat("resume: ", name, " was ", *was, ", is ", value, "\n");
+  }
+  return lines;
+}
+
+}  // namespace stowage::tools

@@ -1,0 +1,162 @@
+#include "tools/run_parts.h"
+
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/strings.h"
+#include "runtime/checkpoint.h"
+#include "tools/command.h"
+#include "tools/heap_counter.h"
+#include "tools/stop_signals.h"
+
+namespace stowage::tools {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
+  Json json = Json::object();
+  json["step"] = figures.step;
+  json["loss"] = figures.loss;
+  json["lr"] = figures.lr;
+  json["epoch"] = figures.epoch;
+  json["grad_norm"] = figures.grad_norm ? Json(*figures.grad_norm) : Json();
+  json["step_seconds"] = figures.seconds;
+  json["tokens_per_second"] = figures.tokens_per_second;
+  json["arena_bytes"] = memory.arena;
+  json["budget_bytes"] = memory.budget ? Json(*memory.budget) : Json();
+  json["lower_bound_bytes"] = memory.lower_bound;
+  json["no_reuse_bytes"] = memory.no_reuse;
+  json["saved_bytes"] = memory.saved();
+  return json;
+}
+
+}  // namespace
+
+Result<std::optional<Evaluation>> TaskData::Evaluate(Training& training) {
+  WorkProgress progress("evaluating", "batches");
+  STOWAGE_ASSIGN_OR_RETURN(
+      const Evaluation evaluation,
+      task_.Evaluate(*training.Find("evaluate"), evaluation_batch_, progress));
+  // Ranks that evaluate alone end at signals of their own.
+  STOWAGE_ASSIGN_OR_RETURN(
+      const int stopped,
+      ranks_.AnyOf(progress.is_stopped() ? StopSignals::caught() : 0));
+  if (stopped != 0) return std::optional<Evaluation>();
+  return std::optional(evaluation);
+}
+
+RunReporter::RunReporter(const Options& options)
+    : options_(options),
+      progress_(options.done + 1, options.run.last_step(), options.token_name,
+                options.memory) {}
+
+void RunReporter::Log(const StepFigures& figures) {
+  if (options_.log == nullptr) return;
+  options_.log->Add(figures, options_.memory,
+                    options_.run.EvaluatesAt(figures.step));
+}
+
+void RunReporter::PrintStep(const StepFigures& figures, bool skipped) {
+  Json json = StepJson(figures, options_.memory);
+  if (options_.shapes_differ) json["tokens"] = figures.tokens;
+  if (figures.loss_scale) json["loss_scale"] = *figures.loss_scale;
+  if (skipped) json["skipped"] = true;
+  PrintJson(json);
+}
+
+void RunReporter::OnStep(const StepFigures& figures) {
+  if (options_.keeps_losses) {
+    losses_.push_back({.step = figures.step, .loss = figures.loss});
+  }
+  Log(figures);
+  if (options_.json) {
+    PrintStep(figures, false);
+  } else {
+    progress_.Show(figures);
+  }
+}
+
+void RunReporter::OnSkipped(const StepFigures& figures, const std::string& why,
+                            std::string_view outcome) {
+  Log(figures);
+  if (options_.json) PrintStep(figures, true);
+  std::cerr << why << "; " << outcome << std::endl;
+}
+
+void RunReporter::OnEvaluation(int64_t step,
+                               const std::optional<Evaluation>& evaluation,
+                               bool counts) {
+  if (options_.log != nullptr) {
+    options_.log->AddEvaluation(evaluation ? std::optional(evaluation->loss)
+                                           : std::nullopt);
+  }
+  if (!counts) return;
+  if (options_.json) {
+    Json json = {{"step", step}, {"validation_loss", evaluation->loss}};
+    if (options_.reads_text) json["perplexity"] = std::exp(evaluation->loss);
+    if (evaluation->accuracy) json["accuracy"] = *evaluation->accuracy;
+    PrintJson(json);
+    return;
+  }
+  std::cerr << "step " << step << "  validation loss "
+            << Fixed(evaluation->loss, 4);
+  if (evaluation->accuracy) {
+    std::cerr << "  accuracy " << Fixed(100 * *evaluation->accuracy, 1) << " %";
+  }
+  std::cerr << std::endl;
+}
+
+Status RunReporter::OnUnsaved(const Error& error) {
+  std::cerr << "stowage: " << error.message << "; training goes on"
+            << std::endl;
+  return {};
+}
+
+int RunReporter::StopAsked() { return StopSignals::caught(); }
+
+std::optional<int64_t> RunReporter::HeapAllocations() {
+  return tools::HeapAllocations();
+}
+
+// The params and states as one rank alone has them: where ranks split them, they are
+// gathered into `whole`.
+Result<Runner*> FilesSaver::Gathered(Training& training,
+                                     std::optional<WholeValues>* whole) {
+  Runner& step = training.step();
+  if (values_.own_name == nullptr) return &step;
+  STOWAGE_ASSIGN_OR_RETURN(*whole,
+                           WholeValues::Make(values_.whole, training.backend(),
+                                             *ranks_.collectives()));
+  STOWAGE_RETURN_IF_ERROR((*whole)->Gather(step));
+  Session* const session = (*whole)->session();
+  return session == nullptr ? &step : &session->front();
+}
+
+Status FilesSaver::Save(Training& training, int64_t step,
+                        const EvaluationHistory& history,
+                        std::optional<double> held_out_loss, bool best_alone) {
+  files_.set_history(history);
+  if (files_.saves_shards()) {
+    return files_.SaveShards(training.step(), values_, ranks_.collectives(),
+                             step, held_out_loss, best_alone);
+  }
+  if (!saves_checkpoints_) {  // each rank what it keeps
+    return best_alone ? Status() : CheckFinite(training.step());
+  }
+  std::optional<WholeValues> whole;
+  STOWAGE_ASSIGN_OR_RETURN(const Runner* const values,
+                           Gathered(training, &whole));
+  return files_.Save(*values, step, held_out_loss, best_alone);
+}
+
+Status FilesSaver::SaveForOthers(Training& training, const StepSpec& spec) {
+  std::optional<WholeValues> whole;
+  STOWAGE_ASSIGN_OR_RETURN(const Runner* const values,
+                           Gathered(training, &whole));
+  return files_.SaveForOthers(*values, spec);
+}
+
+}  // namespace stowage::tools
