@@ -147,29 +147,14 @@ Runner& Trainer::RunnerOf(const std::string& program) {
 }
 
 Trainer::ProgramInputs Trainer::FindInputs(const Graph& graph) {
-  ProgramInputs found;
+  ProgramInputs found{.inputs = {}, .others = StepInputs(graph)};
   for (const ValueId id : graph.Leaves(Role::kInput)) {
     const ValueInfo& input = graph.value(id);
-    const bool is_scalar = input.type.shape.rank() == 0;
-    if (is_scalar && input.name == "lr") {
-      found.has_lr = true;
-    } else if (is_scalar && input.name == "step") {
-      found.has_step = true;
-    } else if (is_scalar && input.name == "seed") {
-      found.has_seed = true;
-    } else {
+    if (!StepInputs::Includes(input)) {
       found.inputs.push_back({input.name, input.type});
     }
   }
   return found;
-}
-
-Status Trainer::WriteOwn(const ProgramInputs& program, Runner& runner,
-                         int64_t step, uint64_t seed, float lr) {
-  if (program.has_lr) STOWAGE_RETURN_IF_ERROR(runner.Write("lr", lr));
-  if (program.has_step) STOWAGE_RETURN_IF_ERROR(runner.Write("step", step));
-  if (!program.has_seed) return {};
-  return runner.Write("seed", static_cast<int64_t>(seed));
 }
 
 std::string Trainer::ToText(const std::vector<Input>& inputs) {
@@ -211,13 +196,15 @@ float Trainer::Step(const py::args& inputs, const py::kwargs& named) {
   }
   return InTurn([&, rate = rate_]() -> Result<float> {
     Runner& runner = training_->step();
-    const auto lr = static_cast<float>(rate.At(steps_ + 1));
+    const int64_t number = steps_ + 1;
     for (size_t i = 0; i < wanted.size(); ++i) {
       STOWAGE_RETURN_IF_ERROR(
           runner.WriteBytes(wanted[i].name, wanted[i].type.dtype, data[i]));
     }
-    STOWAGE_RETURN_IF_ERROR(
-        WriteOwn(step_inputs_, runner, steps_ + 1, seed_, lr));
+    STOWAGE_RETURN_IF_ERROR(step_inputs_.others.Write(
+        runner, {.step = number,
+                 .lr = rate.At(number),
+                 .seed = static_cast<int64_t>(seed_)}));
     STOWAGE_RETURN_IF_ERROR(StatusOf(runner, runner.Step()));
     ++steps_;
     return runner.ReadScalar("loss");
@@ -254,8 +241,8 @@ py::dict Trainer::Evaluate(const std::vector<py::object>& inputs) {
       STOWAGE_RETURN_IF_ERROR(
           runner.WriteBytes(wanted[i].name, wanted[i].type.dtype, data[i]));
     }
-    STOWAGE_RETURN_IF_ERROR(
-        WriteOwn(evaluation_inputs_, runner, steps_ + 1, seed_, 0));
+    STOWAGE_RETURN_IF_ERROR(evaluation_inputs_.others.Write(
+        runner, {.step = steps_ + 1, .seed = static_cast<int64_t>(seed_)}));
     STOWAGE_RETURN_IF_ERROR(StatusOf(runner, runner.Step()));
     for (NamedArray& output : outputs) {
       STOWAGE_RETURN_IF_ERROR(runner.ReadBytes(

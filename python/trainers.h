@@ -28,6 +28,7 @@
 #include "python/plans.h"
 #include "runtime/backend.h"
 #include "runtime/weights.h"
+#include "train/step_inputs.h"
 #include "train/training.h"
 
 namespace stowage::python {
@@ -137,7 +138,7 @@ class Trainer {
   };
   struct ProgramInputs {
     std::vector<Input> inputs;  // that a caller gives
-    bool has_seed = false, has_step = false, has_lr = false;
+    StepInputs others;
   };
 
   void CheckUsable() const;
@@ -148,8 +149,6 @@ class Trainer {
   Runner& RunnerOf(const std::string& program);
   static ProgramInputs FindInputs(const Graph& graph);
   static std::string ToText(const std::vector<Input>& inputs);
-  static Status WriteOwn(const ProgramInputs& program, Runner& runner,
-                         int64_t step, uint64_t seed, float lr);
 
   std::shared_ptr<PlannedTraining> plan_;
   std::shared_ptr<Backend> backend_;
