@@ -42,11 +42,11 @@ TEST_CASE("the README has at most 200 lines") {
   CHECK(std::ranges::count(ReadAll("README.md"), '\n') <= 200);
 }
 
-TEST_CASE("runs_and_weights.md has examples/checkpoint.cc, word for word") {
+TEST_CASE("runs_and_weights.md has examples/run.cc, word for word") {
   const std::vector<std::string> blocks =
       CodeIn(ReadAll("docs/runs_and_weights.md"));
   REQUIRE(blocks.size() == 1);
-  CHECK(blocks[0] == ReadAll("examples/checkpoint.cc"));
+  CHECK(blocks[0] == ReadAll("examples/run.cc"));
 }
 
 }  // namespace
