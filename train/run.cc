@@ -307,14 +307,21 @@ class Progression {
                               held_out_loss, best_alone);
   }
 
-  Result<std::optional<Evaluation>> Evaluate() {
-    return EvaluateRun(training_, parts_.data, result_.last_step);
+  // Behind the last step; at most once.
+  Status Evaluate() {
+    if (evaluated_ == result_.last_step) return {};
+    STOWAGE_ASSIGN_OR_RETURN(
+        result_.evaluation,
+        EvaluateRun(training_, parts_.data, result_.last_step));
+    evaluated_ = result_.last_step;
+    return {};
   }
 
   // Takes note of an evaluation behind the last step. One where a run is interrupted is
   // none of the whole run.
-  void Record(const std::optional<Evaluation>& evaluation) {
+  void Record() {
     const int64_t step = result_.last_step;
+    const std::optional<Evaluation>& evaluation = result_.evaluation;
     const bool counts = evaluation && spec_.eval_every > 0 &&
                         (step % spec_.eval_every == 0 || step == spec_.steps);
     if (counts) result_.history.Add(step, evaluation->loss);
@@ -324,11 +331,12 @@ class Progression {
   // Behind a step that is not the last one.
   Status EvaluateAndSave(bool evaluates, bool saves) {
     if (!evaluates && !saves) return {};
-    STOWAGE_ASSIGN_OR_RETURN(const auto evaluation, Evaluate());
-    if (evaluates) Record(evaluation);
+    STOWAGE_RETURN_IF_ERROR(Evaluate());
+    if (evaluates) Record();
     const bool is_best = result_.history.best_step == result_.last_step;
     if (!saves && !(evaluates && is_best)) return {};
-    const Status saved = Save(LossOf(evaluation), /*best_alone=*/!saves);
+    const Status saved =
+        Save(LossOf(result_.evaluation), /*best_alone=*/!saves);
     if (saved.ok() || saved.error().code != ErrorCode::kIo) return saved;
     return observer_.OnUnsaved(saved.error());
   }
@@ -357,7 +365,7 @@ class Progression {
   }
 
   Status Finish() {
-    STOWAGE_ASSIGN_OR_RETURN(result_.evaluation, Evaluate());
+    STOWAGE_RETURN_IF_ERROR(Evaluate());
     int asked = observer_.StopAsked();
     if (parts_.peers != nullptr) {
       STOWAGE_ASSIGN_OR_RETURN(asked, parts_.peers->AnyOf(asked));
@@ -368,7 +376,7 @@ class Progression {
     }
     const bool has_moved = result_.last_step > begin_;
     if (has_moved && result_.last_step > result_.history.last_step) {
-      Record(result_.evaluation);
+      Record();
     }
     result_.stops_early = result_.last_step < spec_.last_step();
     // Where no step was left to take, what is there stays.
@@ -381,6 +389,7 @@ class Progression {
   const RunParts& parts_;
   RunObserver& observer_;
   const int64_t begin_;
+  int64_t evaluated_ = -1;  // the step that result_.evaluation is behind
   StepLoop loop_;
   RunResult result_;
 };

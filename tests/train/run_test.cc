@@ -237,11 +237,30 @@ TEST_CASE("a run that was stopped goes on from its checkpoint") {
     for (const float loss : seen.losses()) losses.push_back(loss);
     CHECK(result.stopped == (stop_after == 100 ? 0 : 15));
     REQUIRE(result.saved.ok());
+    CHECK(result.last_step == static_cast<int64_t>(losses.size()));
+    if (stop_after != 100) CHECK(std::ssize(seen.steps) == stop_after);
     if (stop_after != 100) continue;
     CHECK(result.history == expected.history);
     CHECK(Param(part) == Param(whole));
   }
   CHECK(losses == record.losses());
+}
+
+TEST_CASE("an evaluation that a stop interrupts is due when the run goes on") {
+  const RunSpec run{
+      .steps = 20, .schedule = {.peak = 0.01}, .eval_every = 5, .patience = 2};
+  Training training = Open();
+  training.Initialize(1);
+  GivenData data;
+  data.held_out = [](int64_t) { return 1.0; };
+  data.last = 5;
+  Run(training, run, {.data = data}, {.done = 5}).OrDie();
+  CHECK(data.evaluated == std::vector<int64_t>{5, 10, 15});
+  data.evaluated.clear();
+  EvaluationHistory history;
+  history.Add(5, 1.0);
+  Run(training, run, {.data = data}, {.done = 5, .history = history}).OrDie();
+  CHECK(data.evaluated == std::vector<int64_t>{10, 15});
 }
 
 TEST_CASE("a run ends early when evaluations no longer improve") {
