@@ -35,20 +35,14 @@ constexpr std::array<std::pair<DType, std::string_view>, 8> kNpyTypes = {{
     {DType::kBool, "|b1"},
 }};
 
-struct Header {
-  std::string_view type;
-  bool by_columns = false;
-  Shape shape;
-};
-
 /// Reads the dictionary, whose values are of three kinds.
 class HeaderReader {
  public:
   explicit HeaderReader(std::string_view text) : text_(text) {}
 
   /// Absent where the text is no such dictionary.
-  std::optional<Header> Read() {
-    Header header;
+  std::optional<NpyHeader> Read() {
+    NpyHeader header;
     bool has_type = false, has_order = false, has_shape = false;
     if (!Take('{')) return std::nullopt;
     while (!Take('}')) {
@@ -148,7 +142,8 @@ std::string ByRows(std::string_view columns, const TensorType& type) {
 
 }  // namespace
 
-Result<Array> ParseNpy(std::string_view bytes, std::string_view origin) {
+Result<NpyHeader> ReadNpyHeader(std::string_view bytes,
+                                std::string_view origin) {
   const auto fail = [&](std::string_view why) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[npy] ", Quoted(origin), " ", why)};
@@ -171,38 +166,49 @@ Result<Array> ParseNpy(std::string_view bytes, std::string_view origin) {
   for (size_t i = length_bytes; i-- > 0;) {
     length = length << 8 | byte(kPreamble + i);
   }
-  std::string_view body = bytes.substr(kPreamble + length_bytes);
+  const std::string_view body = bytes.substr(kPreamble + length_bytes);
   if (body.size() < length) {
     return fail(
         StrCat("has ", bytes.size(), " bytes; its header alone has ", length));
   }
   const std::string_view text = body.substr(0, length);
-  body.remove_prefix(length);
-  const std::optional<Header> header = HeaderReader(text).Read();
+  std::optional<NpyHeader> header = HeaderReader(text).Read();
   if (!header) {
     return fail(
         StrCat("has a header that is not read: ", Quoted(text.substr(0, 80)),
                "; expected the keys descr, fortran_order and shape"));
   }
+  header->begin = kPreamble + length_bytes + length;
+  return *std::move(header);
+}
+
+Result<Array> ParseNpy(std::string_view bytes, std::string_view origin) {
+  const auto fail = [&](std::string_view why) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[npy] ", Quoted(origin), " ", why)};
+  };
+  STOWAGE_ASSIGN_OR_RETURN(const NpyHeader header,
+                           ReadNpyHeader(bytes, origin));
+  const std::string_view body = bytes.substr(header.begin);
   std::optional<DType> dtype;
   for (const auto& [type, name] : kNpyTypes) {
     // A byte has no order, and some write it so.
-    if (name == header->type ||
+    if (name == header.type ||
         (SizeOf(type) == 1 &&
          name.substr(1) ==
-             header->type.substr(std::min<size_t>(1, header->type.size())))) {
+             header.type.substr(std::min<size_t>(1, header.type.size())))) {
       dtype = type;
     }
   }
   if (!dtype) {
-    return fail(StrCat("has elements of type ", Quoted(header->type),
+    return fail(StrCat("has elements of type ", Quoted(header.type),
                        "; expected <f2, <f4, <f8, <i2, <i4, <i8, |u1 or |b1"));
   }
-  if (header->shape.rank() > kMaxRank) {
-    return fail(StrCat("has ", header->shape.rank(), " dimensions; at most ",
+  if (header.shape.rank() > kMaxRank) {
+    return fail(StrCat("has ", header.shape.rank(), " dimensions; at most ",
                        kMaxRank, " are read"));
   }
-  const TensorType type{*dtype, header->shape};
+  const TensorType type{*dtype, header.shape};
   const std::optional<int64_t> elements = type.shape.CheckedNumElements();
   const std::optional<Bytes> size =
       elements ? CheckedMul(*elements, SizeOf(*dtype)) : std::nullopt;
@@ -214,8 +220,7 @@ Result<Array> ParseNpy(std::string_view bytes, std::string_view origin) {
     return fail(StrCat("has ", body.size(), " bytes after its header; ",
                        type.ToString(), " takes ", *size));
   }
-  Array array{type,
-              header->by_columns ? ByRows(body, type) : std::string(body)};
+  Array array{type, header.by_columns ? ByRows(body, type) : std::string(body)};
   if (*dtype == DType::kBool) {
     for (char& element : array.bytes) element = element != 0;
   }

@@ -7,6 +7,7 @@
 //   Result<Array> x = ParseNpy(bytes, "x.npy");
 //   Result<std::string> back = NpyBytes(*x);
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,8 +15,23 @@
 
 #include "base/result.h"
 #include "formats/array.h"
+#include "ir/shape.h"
 
 namespace stowage {
+
+/// What a file says of its elements, which begin at byte `begin`.
+struct NpyHeader {
+  std::string type;  // as NumPy writes it: "<f4", "|u1"
+  bool by_columns = false;
+  Shape shape;
+  size_t begin = 0;
+};
+
+/// The header at the start of `bytes`, which may end behind it. `origin` names the file in
+/// errors, kInvalidArgument: no NPY file, of another version, or a header that is cut or
+/// has other keys.
+Result<NpyHeader> ReadNpyHeader(std::string_view bytes,
+                                std::string_view origin);
 
 /// The array in `bytes`, of version 1, 2 or 3: little-endian f16, f32, f64, i16,
 /// i32, i64, u8 or bool. An array in Fortran's order is put into rows. `origin`

@@ -151,8 +151,9 @@ void AddRunOptions(Options& options, RunFlags* flags) {
   options.Group("data");
   options.Add(
       "--data", &flags->data,
-      "Text for models of text; rows of digits, a folder of IDX files or "
-      "of images by class, or an .npz for models of images");
+      "Text, or .bin and .npy files of tokens, for models of text; rows of "
+      "digits, a folder of IDX files or of images by class, or an .npz for "
+      "models of images");
   options.Require("--data");
   options.Add("--tokenizer", &flags->tokenizer,
               "Read the text as the tokens of this tokenizer.json, folder or "

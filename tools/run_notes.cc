@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@
 #include "base/input_file.h"
 #include "base/run_files.h"
 #include "base/strings.h"
+#include "formats/token_shards.h"
 #include "nn/schedule.h"
 #include "runtime/checkpoint_format.h"
 #include "text/text.h"
@@ -89,6 +91,17 @@ Result<std::string> DataNote(const std::string& path) {
   }
   return StrCat(std::filesystem::path(path).filename().string(), " (",
                 file.size(), " bytes, XXH64 ", HexDigest(digest), ")");
+}
+
+// The same of a corpus, which may take an hour to read.
+Result<std::string> TokensNote(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(
+      const TokenShards shards,
+      TokenShards::Open(path, std::numeric_limits<int32_t>::max()));
+  STOWAGE_ASSIGN_OR_RETURN(const uint64_t digest, shards.Digest());
+  return StrCat(std::filesystem::path(path).filename().string(), " (",
+                shards.Describe(), ", XXH64 of its ends ", HexDigest(digest),
+                ")");
 }
 
 std::string WordsNote(const std::vector<std::string>& words) {
@@ -240,6 +253,11 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
   if (spec.images != nullptr &&
       std::filesystem::is_directory(flags.data, ignored)) {
     add("data", FolderNote(flags.data, *spec.images));
+    return notes;
+  }
+  if (spec.info.data == ModelData::kText && TokenShards::Reads(flags.data)) {
+    STOWAGE_ASSIGN_OR_RETURN(const std::string tokens, TokensNote(flags.data));
+    add("data", tokens);
     return notes;
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::string data, DataNote(flags.data));

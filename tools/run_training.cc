@@ -264,6 +264,11 @@ Status TrainingCommand::OpenDevice() {
 // What is planned before the first byte of the arena is taken.
 Status TrainingCommand::AskForPlan() {
   sample_positions_ = SamplePositions(flags_, spec_);
+  if (flags_.sample.value_or(0) > 0 && CannotDecode(flags_, spec_)) {
+    return InvalidArgumentError(
+        "[train] --sample ", *flags_.sample, " cannot decode the tokens of ",
+        Quoted(flags_.data), "; give their tokenizer by --tokenizer");
+  }
   if (flags_.sample.value_or(0) > 0 && sample_positions_ == 0) {
     return InvalidArgumentError(
         "[train] ", spec_.info.name, " is no model of text, and --sample ",

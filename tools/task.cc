@@ -21,6 +21,7 @@
 #include "text/text.h"
 #include "text/utf8.h"
 #include "tools/command.h"
+#include "tools/shard_task.h"
 #include "train/step_builder.h"
 
 namespace stowage::tools {
@@ -434,6 +435,14 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
     case ModelData::kText: {
       const int64_t seq = *spec.options.seq;
       STOWAGE_RETURN_IF_ERROR(CheckBatch(batch, 2 * seq * SizeOf(DType::kI32)));
+      if (TokenShards::Reads(path)) {
+        STOWAGE_ASSIGN_OR_RETURN(
+            TokenShards shards,
+            TokenShards::Open(
+                path, spec.options.vocabulary.value_or(spec.info.vocabulary)));
+        return MakeShardTask(std::move(shards), batch, seq, seed,
+                             kEvaluationBatches, share);
+      }
       STOWAGE_ASSIGN_OR_RETURN(TextData text, LoadText(spec, path, seq, share));
       return MakeTextTask(std::move(text), batch, seq, seed, kEvaluationBatches,
                           share);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "formats/token_shards.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
 #include "nn/text_data.h"
@@ -286,8 +287,14 @@ Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
 
 }  // namespace
 
+bool CannotDecode(const TrainFlags& flags, const StepSpec& spec) {
+  return !spec.tuning && spec.tokenizer == nullptr &&
+         TokenShards::Reads(flags.data);
+}
+
 int64_t SamplePositions(const TrainFlags& flags, const StepSpec& spec) {
   if (spec.onnx || spec.info.data != ModelData::kText) return 0;
+  if (CannotDecode(flags, spec)) return 0;
   return flags.chat || flags.sample_length() > 0 ? *spec.options.seq : 0;
 }
 

@@ -28,6 +28,9 @@ std::unique_ptr<Task> MakeTokenTask(const Tuning& tuning, int64_t batch,
 
 // What a model of text writes: samples, and answers in a conversation.
 
+/// Whether nothing says what the tokens of the data spell.
+bool CannotDecode(const TrainFlags& flags, const StepSpec& spec);
+
 /// Tokens of a text that the model sees when it writes; 0 where it does not.
 int64_t SamplePositions(const TrainFlags& flags, const StepSpec& spec);
 

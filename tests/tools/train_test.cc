@@ -38,6 +38,82 @@ TEST_CASE("a batch in micro-batches trains as the whole batch does") {
             .epsilon(1e-4));
 }
 
+// SomeText as tokens of a character model, in two bytes each.
+std::string SomeTokens() {
+  std::string tokens;
+  for (const char c : SomeText()) {
+    tokens += c == '\n' ? '\0' : static_cast<char>(c - ' ' + 1);
+    tokens += '\0';
+  }
+  return tokens;
+}
+
+std::vector<Json> TrainNano(const std::string& data,
+                            const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {
+      "train", "--model", "gpt-nano", "--data", data,      "--batch",
+      "2",     "--seq",   "16",       "--json", "--steps", "4"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const Outcome outcome = RunStowage(arguments);
+  REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
+  return JsonLines(outcome.out);
+}
+
+TEST_CASE("a file of tokens trains as the text that it spells") {
+  const std::string text = WriteTemp("spelt.txt", SomeText());
+  const std::string path = WriteTemp("spelt.bin", SomeTokens());
+  const std::string saved = TempPath("spelt.safetensors");
+  const std::vector<Json> spelt = TrainNano(text);
+  const std::vector<Json> tokens = TrainNano(path, {"--save", saved});
+  REQUIRE(spelt.size() == tokens.size());
+  for (size_t i = 0; i + 1 < spelt.size(); ++i) {
+    CHECK(tokens[i]["loss"] == spelt[i]["loss"]);
+  }
+  CHECK(tokens.back()["validation_loss"] == spelt.back()["validation_loss"]);
+  CHECK(AllocatedNothing(tokens.back()));
+
+  // In shards, of which one is held out.
+  const std::string folder = TempPath("shards");
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/train_1.bin") << SomeTokens();
+  std::ofstream(folder + "/val.bin") << SomeTokens().substr(0, 200);
+  const std::vector<Json> shards = TrainNano(folder);
+  CHECK(shards.back()["validation_loss"] != spelt.back()["validation_loss"]);
+
+  // Another corpus is told on resume.
+  std::ofstream(folder + "/train_2.bin") << SomeTokens();
+  const Outcome resumed = RunStowage(
+      {"train", "--model", "gpt-nano", "--data", folder, "--batch", "2",
+       "--seq", "16", "--json", "--steps", "6", "--resume", saved});
+  CHECK(resumed.exit_code == 0);
+  CHECK(resumed.err.find("resume: data was spelt.bin (1 file") !=
+        std::string::npos);
+}
+
+TEST_CASE("tokens that a model lacks end a run, with file and place") {
+  std::string tokens = SomeTokens();
+  for (size_t i = 0; i < tokens.size(); i += 2) tokens[i] = 96;
+  const std::string path = WriteTemp("beyond.bin", tokens);
+  const Outcome outcome =
+      RunStowage({"train", "--model", "gpt-nano", "--data", path, "--batch",
+                  "2", "--seq", "16", "--steps", "2"});
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.find("beyond.bin\" has token 96 at position") !=
+        std::string::npos);
+  CHECK(outcome.err.find("the model's vocabulary is 96") != std::string::npos);
+  const Outcome sample = RunStowage({"train", "--model", "gpt-nano", "--data",
+                                     path, "--sample", "20", "--steps", "2"});
+  CHECK(sample.exit_code == 2);
+  CHECK(sample.err.find("give their tokenizer by --tokenizer") !=
+        std::string::npos);
+  const Outcome few = RunStowage(
+      {"train", "--model", "gpt-nano", "--data",
+       WriteTemp("few.bin", SomeTokens().substr(0, 100)), "--steps", "2"});
+  CHECK(few.exit_code == 2);
+  CHECK(few.err.find("45 to train on, 5 held out; no file to train on has") !=
+        std::string::npos);
+}
+
 TEST_CASE("a run with states on the host is the one without, and resumes it") {
   const Outcome planned =
       RunStowage({"plan", "--model", "mlp", "--batch", "8", "--device", "cpu",
