@@ -142,9 +142,15 @@ class JsonDescription : public ConfigValues {
           config->parallel, BoolOr("use_parallel_residual", config->parallel));
     }
     if (family.has_caps) {
-      STOWAGE_ASSIGN_OR_RETURN(
-          config->attention_cap,
-          Cap("attn_logit_softcapping", config->attention_cap));
+      const char* const name = "attn_logit_softcapping";
+      const double otherwise = config->attention_cap;
+      STOWAGE_ASSIGN_OR_RETURN(config->attention_cap, Cap(name, otherwise));
+      // Gemma 3 has the key, and transformers' model of it no cap of scores.
+      if (otherwise == 0 && config->attention_cap != 0) {
+        return Unsupported(StrCat("an ", Quoted(name), " of ",
+                                  config->attention_cap, ", which ",
+                                  family.architecture, " does not follow"));
+      }
       STOWAGE_ASSIGN_OR_RETURN(
           config->logit_cap, Cap("final_logit_softcapping", config->logit_cap));
     }
@@ -199,7 +205,9 @@ class JsonDescription : public ConfigValues {
       const LlamaFamily& family, const std::vector<bool>& turning) const {
     const std::vector<bool> none(turning.size(), false);
     if (family.windows == WindowRule::kNone) return none;
-    if (config_.HasBelow("layer_types")) return LayersOfTypes(turning.size());
+    if (config_.HasBelow("layer_types")) {
+      return LayersOfTypes(family, turning.size());
+    }
     int64_t first = 0, period = 0;
     if (family.windows == WindowRule::kPattern) {
       STOWAGE_ASSIGN_OR_RETURN(period,
@@ -223,7 +231,12 @@ class JsonDescription : public ConfigValues {
     return windowed;
   }
 
-  Result<std::vector<bool>> LayersOfTypes(size_t layers) const {
+  Result<std::vector<bool>> LayersOfTypes(const LlamaFamily& family,
+                                          size_t layers) const {
+    if (!family.has_layer_types) {
+      return Unsupported(StrCat("\"layer_types\", which ", family.architecture,
+                                " does not follow"));
+    }
     std::vector<bool> windowed;
     for (size_t i = 0; i < layers; ++i) {
       const auto type = config_.Text(StrCat("layer_types.", i));
@@ -233,6 +246,20 @@ class JsonDescription : public ConfigValues {
       return Unsupported(StrCat("a layer of type ", Quoted(*type),
                                 "; here layers are of full_attention or "
                                 "sliding_attention"));
+    }
+    if (std::ranges::count(windowed, true) == 0) return windowed;
+    if (family.windows == WindowRule::kFromLayer) {
+      STOWAGE_ASSIGN_OR_RETURN(const bool used,
+                               BoolOr("use_sliding_window", false));
+      if (!used) {
+        return Unsupported(
+            "layers of type \"sliding_attention\", and no "
+            "\"use_sliding_window\" of true");
+      }
+    }
+    if (family.traits.window == 0 && !config_.Has("sliding_window")) {
+      return Unsupported(
+          "layers of type \"sliding_attention\", and no \"sliding_window\"");
     }
     return windowed;
   }

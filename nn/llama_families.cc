@@ -132,6 +132,7 @@ std::vector<LlamaFamily> MakeFamilies() {
        .traits = Phi3(),
        .turns_in_part = true,
        .windows = WindowRule::kAll,
+       .has_layer_types = false,
        .gguf_keys = {"attention.sliding_window", "rope.scaling.attn_factor"}},
       {.name = "gemma2",
        .gguf = "gemma2",

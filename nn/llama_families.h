@@ -48,6 +48,7 @@ struct LlamaFamily {
   double part_that_turns = 1;     // where config.json does not say it
   WindowRule windows = WindowRule::kNone;
   int64_t period = 1;
+  bool has_layer_types = true;  // reads "layer_types", if it has windows
   /// Every so many-th layer has no rope, where config.json does not say it; 0 for none.
   int64_t rope_period = 0;
   bool has_multipliers = false;  // reads "embedding_multiplier" and the like

@@ -271,6 +271,9 @@ TEST_CASE("what ours cannot do is named, and so is what does not fit") {
       {"qwen2", "\"tie_word_embeddings\": true",
        "\"tie_word_embeddings\": false",
        "lacks 1 tensors of the model that it describes: \"lm_head.weight\""},
+      {"qwen2", "\"full_attention\"", "\"sliding_attention\"",
+       "has layers of type \"sliding_attention\", and no "
+       "\"use_sliding_window\" of true"},
       {"gpt2", "\"gelu_new\"", "\"relu\"",
        "has a \"activation_function\" of \"relu\"; here it is \"gelu_new\""},
       {"gpt2", "\"layer_norm_epsilon\": 1e-05", "\"layer_norm_epsilon\": 1e-06",

@@ -283,5 +283,34 @@ TEST_CASE("config.json of before transformers 5 says the same of Gemma 3") {
   CHECK(Logits(ours, kSeq) == Logits(theirs, kSeq));
 }
 
+TEST_CASE("what transformers' model of a family does not follow is refused") {
+  struct Row {
+    std::string model;
+    std::string_view from, to, text, message;
+  };
+  const Row rows[] = {
+      {"gemma3", "\"attn_logit_softcapping\"", "\"bos",
+       "\"attn_logit_softcapping\": 1.5, ",
+       "has an \"attn_logit_softcapping\" of 1.5, which Gemma3ForCausalLM does "
+       "not follow"},
+      {"phi3", "\"sliding_window\"", "\"tie",
+       "\"sliding_window\": 7, \"layer_types\": [\"full_attention\"], ",
+       "has \"layer_types\", which Phi3ForCausalLM does not follow"},
+      {"smollm3", "\"full_attention\"", "\"full_attention\"",
+       "\"sliding_attention\", ",
+       "has layers of type \"sliding_attention\", and no \"sliding_window\""},
+  };
+  for (const Row& row : rows) {
+    INFO(row.model);
+    const auto opened =
+        FineTuning::Open(testing::ChangedFolder(kGoldens + row.model, row.from,
+                                                row.to, row.text),
+                         {});
+    REQUIRE_FALSE(opened.ok());
+    CHECK_MESSAGE(opened.error().message.ends_with(row.message),
+                  opened.error().message);
+  }
+}
+
 }  // namespace
 }  // namespace stowage
