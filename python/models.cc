@@ -43,6 +43,7 @@ Model NamedModel(const std::string& name, std::optional<int64_t> batch,
           .train = NamedGraph(name, options, ModelPurpose::kTrain),
           .evaluate = NamedGraph(name, options, ModelPurpose::kEvaluate),
           .batch = *options.batch,
+          .dtype = options.dtype,
           .defaults = info.training};
 }
 
@@ -198,6 +199,10 @@ void BindModels(py::module_& module) {
       "What stowage.model or stowage.from_torch made, to plan and to train.")
       .def_readonly("name", &Model::name, "What its reports call it.")
       .def_readonly("batch", &Model::batch, "Examples of a step.")
+      .def_property_readonly("_dtype",
+                             [](const Model& model) {
+                               return std::string(DTypeName(model.dtype));
+                             })
       .def_readwrite("_frozen", &Model::frozen)
       .def("__repr__", &Brief)
       .def("__str__", &Described);

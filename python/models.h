@@ -32,7 +32,8 @@ struct Model {
   ModelFn evaluate;  // beside it; may be empty
   /// `evaluate` of a file that fixes its batch, for other numbers of examples.
   ModelFn evaluate_resized = {};
-  int64_t batch = 1;                      // examples a step
+  int64_t batch = 1;          // examples a step
+  DType dtype = DType::kF32;  // of a model by its name, its elements
   std::optional<OnnxModel> weights = {};  // that params and states begin with
   TrainingDefaults defaults = {};
   std::vector<std::shared_ptr<BuildFunction>> functions = {};  // that it calls

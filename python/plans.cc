@@ -228,7 +228,6 @@ void BindRequest(py::module_& module) {
       .def_readwrite("optimizer_settings", &Request::optimizer_settings)
       .def_readwrite("clip_norm", &Request::clip_norm)
       .def_readwrite("loss_scale", &Request::loss_scale)
-      .def_readwrite("dtype", &Request::dtype)
       .def_readwrite("groups", &Request::groups)
       .def_readwrite("recompute_keep", &Request::recompute_keep)
       .def_readwrite("recompute_always", &Request::recompute_always)
@@ -244,9 +243,8 @@ Result<TrainingSpec> SpecOf(const Model& model, const Request& request) {
   STOWAGE_ASSIGN_OR_RETURN(spec.training.optimizer,
                            ReadOptimizer(model, request));
   spec.training.clip_norm = request.clip_norm;
-  STOWAGE_ASSIGN_OR_RETURN(const DType dtype, ParseDType(request.dtype));
   STOWAGE_ASSIGN_OR_RETURN(spec.training.loss_scaling,
-                           ChooseLossScaling(request.loss_scale, dtype));
+                           ChooseLossScaling(request.loss_scale, model.dtype));
   if (!model.frozen.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(const Graph graph, model.train(model.batch));
     for (const std::string& name : model.frozen) {
@@ -440,16 +438,16 @@ void BindPlans(py::module_& module) {
   module.def(
       "make_plan",
       [](const Model& model, const Request& request, const std::string& device,
-         const std::string& dtype, int threads, const std::string& cpu_target) {
-        DeviceNeeds needs = OfThisProcess(ValueOf(NeedsOfDevice(
-            device, ValueOf(ParseDType(dtype)), threads, cpu_target)));
+         int threads, const std::string& cpu_target) {
+        DeviceNeeds needs = OfThisProcess(
+            ValueOf(NeedsOfDevice(device, model.dtype, threads, cpu_target)));
         auto made = ResultWithoutGil([&] {
           return PlannedTraining::Make(model, request, std::move(needs));
         });
         if (!made.ok()) model.Raise(made.error());
         return *std::move(made);
       },
-      py::arg("model"), py::arg("request"), py::arg("device"), py::arg("dtype"),
+      py::arg("model"), py::arg("request"), py::arg("device"),
       py::arg("threads"), py::arg("cpu_target"));
   module.def("cpu_target",
              [] { return std::string(ValueOf(cpu::FindCpuTarget())->name); });

@@ -32,8 +32,8 @@ struct Request {
   std::string optimizer = {};  // empty: the model's
   std::map<std::string, double> optimizer_settings = {};
   std::optional<double> clip_norm = {};
-  std::string loss_scale = {};  // as ChooseLossScaling has it, of `dtype`
-  std::string dtype = "f32";
+  std::string loss_scale =
+      {};  // as ChooseLossScaling has it, of the model's dtype
   std::vector<ParamGroup> groups = {};
   /// Names of values that never run again, and of those that always do.
   std::vector<std::string> recompute_keep = {}, recompute_always = {};

@@ -35,6 +35,7 @@ class GraphBuilder:
 def broadcast(a: Value, b: Value) -> Tuple[Value, Value]: ...
 
 class Model:
+    _dtype: str
     _frozen: List[str]
     _initial: Callable[[], Dict[str, Any]]
     _holds_for: Callable[[int], bool]
@@ -78,7 +79,6 @@ class Request:
     optimizer_settings: Dict[str, float]
     clip_norm: Optional[float]
     loss_scale: str
-    dtype: str
     groups: List[ParamGroup]
     recompute_keep: List[str]
     recompute_always: List[str]
@@ -111,7 +111,7 @@ class Plan:
     def comparison_html(self, other: Plan) -> str: ...
 
 def make_plan(
-    model: Model, request: Request, device: str, dtype: str, threads: int, cpu_target: str
+    model: Model, request: Request, device: str, threads: int, cpu_target: str
 ) -> Plan: ...
 def find_largest(
     need_of: Callable[[int], Union[int, str]], budget: int, multiple: int,

@@ -70,11 +70,11 @@ def _param_group(group: Group) -> _core.ParamGroup:
                             group.get("frozen", False))
 
 
-def make_core_plan(model: _core.Model, request: _core.Request, device: str, dtype: str,
-                   threads: int, cpu_target: str = "") -> _core.Plan:
+def make_core_plan(model: _core.Model, request: _core.Request, device: str, threads: int,
+                   cpu_target: str = "") -> _core.Plan:
     """The plan of a model; errors for a refused torch module are passed on."""
     try:
-        return _core.make_plan(model, request, device, dtype, threads, cpu_target)
+        return _core.make_plan(model, request, device, threads, cpu_target)
     except StowageError as error:
         if hasattr(model, "_initial") and isinstance(error.__cause__, StowageError):
             raise error.__cause__ from None
@@ -91,7 +91,6 @@ def make_request(
     freeze: Sequence[str],
     clip_norm: Optional[float],
     loss_scale: LossScale,
-    dtype: str,
     allow_batch_change: bool,
     plan_cache: Union[bool, str, "os.PathLike[str]"],
     evaluates: bool,
@@ -123,7 +122,6 @@ def make_request(
         request.loss_scale = loss_scale
     elif loss_scale is not None:
         request.loss_scale = repr(real_number(loss_scale, "loss_scale"))
-    request.dtype = dtype
     request.allow_batch_change = allow_batch_change
     if plan_cache is True:
         request.plan_cache = _core.plan_cache_folder()
@@ -449,7 +447,7 @@ def plan(
     param's name applies. `freeze` are patterns of params that are not trained, which take
     precedence. `clip_norm` bounds the global norm of the gradients. `loss_scale` scales the loss,
     and skips updates with non-finite gradients: "dynamic" as in torch.amp.GradScaler, a fixed
-    number, or "none"; the default is dynamic for a `dtype` of f16. `plan_cache` is a folder of
+    number, or "none"; the default is dynamic for a model by name with a `dtype` of f16. `plan_cache` is a folder of
     cached plans, or True for the user's. `device` is cpu or cuda, which need not be present, or
     "auto", a GPU if one works; the default is the device that supports `dtype`. Each of the CPU's
     `threads` has workspace in the arena (0: all). `cpu_target` is the CPU target whose kernels'
@@ -458,16 +456,15 @@ def plan(
     Raises BudgetTooSmall, whose message names budgets that work, and InvalidArgument.
     """
     made = make_model(model, batch=batch, **options)
-    dtype = options.get("dtype") or "f32"
     request = make_request(budget, optimizations, recompute_keep, recompute_always,
                            choose(optimizer, made, momentum, weight_decay), groups, freeze,
-                           clip_norm, loss_scale, dtype, allow_batch_change, plan_cache,
+                           clip_norm, loss_scale, allow_batch_change, plan_cache,
                            evaluates=False)
     threads = whole_number(threads, "threads", most=MOST_THREADS)
     name: str = device
     if name == "auto":
-        name = _core.open_device(device, dtype, threads).name
-    planned = Plan(make_core_plan(made, request, name, dtype, threads, cpu_target))
+        name = _core.open_device(device, made._dtype, threads).name
+    planned = Plan(make_core_plan(made, request, name, threads, cpu_target))
     planned._given = {"optimizations": optimizations}
 
     def again(**changes: Any) -> Plan:

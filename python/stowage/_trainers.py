@@ -153,7 +153,6 @@ class Trainer:
         **options: Unpack[ModelOptions],
     ) -> None:
         made = make_model(model, batch=batch, **options)
-        dtype = options.get("dtype") or "f32"
         chosen = choose(optimizer, made, momentum, weight_decay)
         if is_scheduler(lr, optimizer):
             lr = None  # whose rates are those of its optimizer
@@ -161,7 +160,7 @@ class Trainer:
             raise InvalidArgument(f"[trainer] lr is given twice: {lr!r}, and by the optimizer, "
                                   f"{chosen.lr!r}")
         request = make_request(budget, optimizations, recompute_keep, recompute_always, chosen,
-                               groups, freeze, clip_norm, loss_scale, dtype, allow_batch_change,
+                               groups, freeze, clip_norm, loss_scale, allow_batch_change,
                                plan_cache, evaluates=True)
         threads = whole_number(threads, "threads", most=MOST_THREADS)
         seed = whole_number(seed, "seed", most=(1 << 64) - 1)
@@ -169,10 +168,10 @@ class Trainer:
         if isinstance(optimizations, Mapping):
             offload = str(optimizations.get("offload", "none"))
         folder = "" if offload_dir is None else os.fspath(offload_dir)
-        opened = _core.open_device(device, dtype, threads, offload, folder)
+        opened = _core.open_device(device, made._dtype, threads, offload, folder)
         if opened.why:
             log.info("%s", opened.why)
-        self._plan = Plan(make_core_plan(made, request, opened.name, dtype, threads))
+        self._plan = Plan(make_core_plan(made, request, opened.name, threads))
         log_plan(self._plan)
         self._core = _core.Trainer(self._plan._core, opened, seed)
         self._holds_for: Optional[Callable[[int], bool]] = getattr(made, "_holds_for", None)

@@ -209,6 +209,14 @@ class TrainersTest(support.TestCase):
                 last = trainer.step(tokens, tokens)
             self.assertLess(last, 0.8 * first)
 
+    def test_a_model_made_before_trains_in_its_own_type(self):
+        given = {"batch": 2, "seq": 8, "dtype": "f16"}
+        made = stowage.model("gpt-nano", **given)
+        with stowage.Trainer(made, device="cpu", threads=1) as trainer:
+            self.assertEqual(trainer.read("loss_scale"), 65536)
+        self.assertEqual(stowage.plan(made, device="cpu", threads=1).arena_bytes,
+                         stowage.plan("gpt-nano", device="cpu", threads=1, **given).arena_bytes)
+
     def test_a_step_whose_gradients_are_not_finite_updates_nothing(self):
         x, y = support.batch()
         with support.trainer(loss_scale=1) as trainer, support.trainer() as plain:
