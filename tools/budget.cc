@@ -4,6 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "autodiff/optimizer.h"
@@ -49,17 +50,32 @@ Result<Json> SmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch) {
   return budgets;
 }
 
-// "; the smallest budgets: 1.0 MiB (1048576 bytes) with --fit none, ..."
-std::string BudgetsText(const Json& budgets) {
+// "; the smallest budgets: 1.0 MiB (1048576 bytes) with --fit none, ...". Where an option
+// narrows one of these, as --micro-batches 4 does, the option that does not stands beside.
+std::string BudgetsText(const Json& budgets,
+                        const MemoryOptimizations& allowed) {
+  std::string_view micro_batches, recompute;
+  if (allowed.micro_batches.size() == 1 && allowed.micro_batches.front() > 1) {
+    micro_batches = " --micro-batches auto";
+  }
+  if (allowed.recompute == Recompute::kCheap) recompute = " --recompute auto";
+  struct Row {
+    const char *name, *flag;
+    std::string more;
+  };
+  const Row rows[] = {
+      {"none", "none", ""},
+      {"recompute", "recompute", std::string(recompute)},
+      {"micro_batches", "micro-batches", std::string(micro_batches)},
+      {"offload", "offload", ""},
+      {"all", "auto", StrCat(micro_batches, recompute)}};
   std::string text;
-  for (const auto& [name, flag] :
-       {std::pair("none", "none"), std::pair("recompute", "recompute"),
-        std::pair("micro_batches", "micro-batches"),
-        std::pair("offload", "offload"), std::pair("all", "auto")}) {
+  for (const auto& [name, flag, more] : rows) {
     const Json& bytes = budgets[name];
     if (bytes.is_null()) continue;
-    text += StrCat(text.empty() ? "" : ", ", FormatBytes(bytes.get<int64_t>()),
-                   " (", bytes.get<int64_t>(), " bytes) with --fit ", flag);
+    text +=
+        StrCat(text.empty() ? "" : ", ", FormatBytes(bytes.get<int64_t>()),
+               " (", bytes.get<int64_t>(), " bytes) with --fit ", flag, more);
   }
   return StrCat("; the smallest budgets: ", text);
 }
@@ -73,7 +89,8 @@ Result<Json> RefusalJson(StepFitter& fitter, std::optional<int64_t> batch,
                            fitter.SmallestBudget());
   STOWAGE_ASSIGN_OR_RETURN(json["minimum_budgets"],
                            SmallestBudgets(fitter, batch));
-  error->message += BudgetsText(json["minimum_budgets"]);
+  error->message +=
+      BudgetsText(json["minimum_budgets"], fitter.options().optimizations);
   json["error"] = error->message;
   return json;
 }
@@ -82,7 +99,7 @@ Error WithSmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch,
                           Error error) {
   const Result<Json> budgets = SmallestBudgets(fitter, batch);
   if (!budgets.ok()) return budgets.error();
-  error.message += BudgetsText(*budgets);
+  error.message += BudgetsText(*budgets, fitter.options().optimizations);
   return error;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -413,6 +414,54 @@ TEST_CASE("a budget by itself makes the step fit, and --fit narrows by what") {
   CHECK_MESSAGE(too_small.err.find(StrCat("below the ", need, " this step")) !=
                     std::string::npos,
                 too_small.err);
+}
+
+TEST_CASE(
+    "a refused budget names options that the smallest budgets work with") {
+  struct Case {
+    std::vector<std::string> step, narrow;
+  };
+  const Case cases[] = {
+      {{"plan", "--model", "mlp", "--batch", "64", "--no-plan-cache"},
+       {"--micro-batches", "2", "--fit", "auto"}},
+      {{"plan", "--model", "gpt-nano", "--batch", "2", "--seq", "32",
+        "--no-plan-cache"},
+       {"--recompute", "cheap"}}};
+  for (const auto& [step, narrow] : cases) {
+    std::vector<std::string> asked = step;
+    asked.insert(asked.end(), narrow.begin(), narrow.end());
+    asked.insert(asked.end(), {"--budget", "1"});
+    const Outcome refused = RunStowage(asked);
+    REQUIRE(refused.exit_code == 1);
+    const size_t at = refused.err.find("; the smallest budgets: ");
+    REQUIRE(at != std::string::npos);
+    // "27.0 MiB (27748096 bytes) with --fit none, ..."
+    std::istringstream rows(refused.err.substr(at));
+    int tried = 0;
+    for (std::string row; std::getline(rows, row, ',');) {
+      INFO(row);
+      const size_t begin = row.find('(') + 1, with = row.find(" with ");
+      REQUIRE(with != std::string::npos);
+      const int64_t bytes = std::stoll(row.substr(begin));
+      std::istringstream words(row.substr(with + 6));
+      std::vector<std::string> flags;
+      for (std::string word; words >> word;) flags.push_back(word);
+      REQUIRE(flags.size() >= 2);
+      // As a user would change what was asked; --fit none takes no other choice.
+      const bool is_none = flags[1] == "none";
+      std::vector<std::string> given = step;
+      for (size_t i = 0; i < narrow.size(); i += 2) {
+        if (std::ranges::find(flags, narrow[i]) != flags.end()) continue;
+        if (is_none && narrow[i] == "--recompute") continue;
+        given.insert(given.end(), {narrow[i], narrow[i + 1]});
+      }
+      given.insert(given.end(), flags.begin(), flags.end());
+      given.insert(given.end(), {"--budget", StrCat(bytes)});
+      CHECK(RunStowage(given).exit_code == 0);
+      ++tried;
+    }
+    CHECK(tried == 5);
+  }
 }
 
 TEST_CASE("--max plans the largest setting that fits, and says why not more") {
