@@ -89,7 +89,11 @@ class _Check:
         made, torch = self.made, self.torch
         with self._trainer() as trainer:
             theirs, labels = self._their_loss(once, labels, trainer.inputs)
-            theirs.backward()
+            try:
+                theirs.backward()
+            except RuntimeError as error:
+                raise Unsupported("[from_torch] torch cannot differentiate the module: "
+                                  f"{first_line(error)}") from error
             before = {name: np.array(value) for name, value in trainer.state_dict().items()}
             leaves = [x for x in torch.utils._pytree.tree_leaves((made.args, made.kwargs))
                       if isinstance(x, torch.Tensor)]

@@ -431,6 +431,19 @@ class TorchTest(support.TestCase):
             self.refuses(lambda net=net: stowage.from_torch(net, torch.randn(2, 4)),
                          'the param "weight" has a hook')
 
+    def test_what_torch_cannot_differentiate_is_refused(self):
+        class Floored(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Linear(6, 4)
+
+            def forward(self, x):
+                y = self.a(x)
+                return y + y // 0.3
+
+        self.refuses(lambda: from_torch(Floored(), self.x), "torch cannot differentiate the module",
+                     "derivative for aten::floor_divide is not implemented")
+
     def test_hooks_of_gradients_are_refused(self):
         class Hooked(nn.Module):
             def __init__(self):
