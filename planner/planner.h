@@ -4,6 +4,7 @@
 // The package's umbrella header: plan a graph, share its weights among programs, verify a
 // plan.
 
+#include "planner/certificate.h"    // IWYU pragma: export
 #include "planner/lifetimes.h"      // IWYU pragma: export
 #include "planner/plan.h"           // IWYU pragma: export
 #include "planner/plan_memory.h"    // IWYU pragma: export

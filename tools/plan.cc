@@ -16,6 +16,7 @@
 #include "base/run_files.h"
 #include "base/strings.h"
 #include "ir/canonicalize/canonicalize.h"
+#include "planner/certificate.h"
 #include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
 #include "report/report.h"
@@ -207,10 +208,28 @@ int PrintFrontier(const PlanFlags& flags, StepFitter& fitter,
   return kExitDone;
 }
 
+// Writes the certificate that the step, as it is without optimizations, fits the budget in
+// no order. Where its bounds do not show that, a note says so, and there is no file.
+Status WriteRefusal(const PlanFlags& flags, StepPlanner& planner) {
+  STOWAGE_ASSIGN_OR_RETURN(const FittedStep given, planner.fitter().AsGiven());
+  const Result<std::string> text =
+      CertifyRefusal(given.graph, given.plan, *planner.question().budget);
+  if (!text.ok()) {
+    std::cerr << "stowage: " << text.error().message << std::endl;
+    return {};
+  }
+  return WriteOutput(flags.certificate, *text);
+}
+
 int RefusePlan(const PlanFlags& flags, Subject& subject, WorkProgress& progress,
                const Error& error) {
   if (error.code != ErrorCode::kBudgetTooSmall) return Fail(error);
   StepPlanner& planner = subject.planner();
+  if (!flags.certificate.empty()) {
+    progress.Clear();
+    const Status written = WriteRefusal(flags, planner);
+    if (!written.ok()) return Fail(written.error());
+  }
   if (!flags.json) {
     const Error all =
         WithSmallestBudgets(planner.fitter(), subject.batch(), error);
@@ -276,11 +295,13 @@ int RunPlan(PlanFlags flags) {
     const Status noted = NoteFolder(flags.model.plan_cache);
     if (!noted.ok()) return Fail(noted.error());
   }
-  const Status tried = TryOutputs(
-      {{"output", flags.output}, {"svg", flags.svg}, {"html", flags.html}},
-      {{"graph", flags.graph},
-       {"onnx", flags.onnx.file},
-       {"op-times", flags.model.op_times}});
+  const Status tried = TryOutputs({{"output", flags.output},
+                                   {"svg", flags.svg},
+                                   {"html", flags.html},
+                                   {"certificate", flags.certificate}},
+                                  {{"graph", flags.graph},
+                                   {"onnx", flags.onnx.file},
+                                   {"op-times", flags.model.op_times}});
   if (!tried.ok()) return Fail(tried.error());
   const auto start = std::chrono::steady_clock::now();
   std::function<void()> on_choice;
@@ -352,6 +373,11 @@ int RunPlan(PlanFlags flags) {
             {.budget = budget,
              .optimizations = ToText(planner.question().fit.optimizations),
              .device = StrCat(device->device, RanksOf(subject->ranks))}));
+    if (!written.ok()) return Fail(written.error());
+  }
+  if (!flags.certificate.empty()) {
+    const Status written =
+        WriteOutput(flags.certificate, CertifyPlan(step.graph, step.plan));
     if (!written.ok()) return Fail(written.error());
   }
   const Report& report = UntilExit(MakeReport(step.graph, step.plan));
@@ -490,8 +516,11 @@ void AddPlan(Program& program) {
   options.AddFlag("--json", &flags->json, "Print one JSON object");
   options.AddOutput("-o,--output", &flags->output,
                     "Write the plan and its graph to this file");
-  for (const char* const of_plan :
-       {"--output", "--html", "--explain", "--traffic", "--roofline"}) {
+  options.AddOutput("--certificate", &flags->certificate,
+                    "Write a certificate of the plan, or of the refusal of the "
+                    "budget, to this file");
+  for (const char* const of_plan : {"--output", "--certificate", "--html",
+                                    "--explain", "--traffic", "--roofline"}) {
     options.Exclude("--pareto", of_plan);
     options.Exclude("--fit-optimizer", of_plan);
     options.Exclude("--list-params", of_plan);

@@ -35,7 +35,7 @@ struct PlanFlags {
   std::string device;
   std::string cpu_target;
   std::string graph;
-  std::string output, svg, html;
+  std::string output, svg, html, certificate;
   bool train = false;
   bool pareto = false;
   bool fit_optimizer = false;

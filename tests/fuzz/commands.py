@@ -190,14 +190,15 @@ RIGHT = {
     "--gamma": ["0.5"], "--lora-plus": ["16"],
     "--offload-dir": [".", "new-none"], "--config": ["config.toml"], "--continue": ["new.st"], "--save": ["new.st"],
     "--save-weights": ["new.safetensors"], "--svg": ["new.svg"], "--html": ["new.html"],
+    "--certificate": ["new.certificate"],
     "--log": ["new.csv"], "--output": ["new.out"], "--plan-cache": ["plans"],
     "--save-adapter": ["new-adapter", "new-adapter.gguf"], "--save-onnx": ["new.onnx"],
     "--save-merged": ["new-merged.safetensors", "new-merged.gguf"],
     "--merged-type": ["q8_0", "q4_k_m", "f32"],
 }
 # Options whose files are written.
-OUTPUTS = {"-o", "--output", "--svg", "--html", "--save", "--continue", "--save-weights", "--log",
-           "--save-onnx", "--save-merged", "--save-adapter", "--plan-cache"}
+OUTPUTS = {"-o", "--output", "--svg", "--html", "--certificate", "--save", "--continue",
+           "--save-weights", "--log", "--save-onnx", "--save-merged", "--save-adapter", "--plan-cache"}
 
 
 def inputs_of(words):

@@ -49,6 +49,7 @@ const std::map<std::string, Words>& Values() {
       {"--batch", {"6"}},
       {"--beta", {"0.7"}},
       {"--budget", {"300MB"}},
+      {"--certificate", {"@out.certificate"}},
       {"--chat", {}},
       {"--check", {}},
       {"--clip-norm", {"0.001"}},
