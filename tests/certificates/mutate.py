@@ -178,7 +178,7 @@ class Mutator:
         lines = [list(words) for words in lines]
         pick = self.random.choice
         way = pick([self.arena, self.overlap, self.sum, self.budget, self.edge, self.drop,
-                    self.misalign, self.order, self.garble])
+                    self.misalign, self.order, self.garble, self.late, self.maker])
         return way(lines)
 
     def garble(self, lines):
@@ -267,6 +267,28 @@ class Mutator:
         at = self.random.choice(after)
         lines[at][1:] = [lines[at][2], self.random.randrange(int(lines[at][2]) + 1)]
         return lines if nodes else None
+
+    def late(self, lines):
+        """A use of a value after a result has been written over it."""
+        nodes = int(lines[self.of_kind(lines, "nodes")[0]][1])
+        values, slots = self.of_kind(lines, "value"), self.of_kind(lines, "slot")
+        over = [(int(lines[slot][4]), int(lines[value][1]))
+                for value, slot in zip(values, slots)
+                if int(lines[slot][4]) >= 0 and int(lines[value][1]) < nodes - 1]
+        if not over:
+            return None
+        operand, node = self.random.choice(over)
+        lines[values[operand]].append(self.random.randrange(node + 1, nodes))
+        return lines
+
+    def maker(self, lines):
+        """A maker that is no node, of a value that nothing uses."""
+        unused = [i for i in self.of_kind(lines, "value") if len(lines[i]) == 4]
+        if not unused:
+            return None
+        nodes = int(lines[self.of_kind(lines, "nodes")[0]][1])
+        lines[self.random.choice(unused)][1] = self.random.choice([-2, nodes, nodes + 7])
+        return lines
 
     def change(self, lines):
         """Another number for any."""
@@ -388,25 +410,27 @@ class Run:
 
     def write(self, count, rng):
         """As many certificates of plans and of refusals."""
-        texts, refusals = [], 0
+        plans, refusals = [], []
         for words in self.subjects(3 * count, rng):
-            plans = len(texts) - refusals
-            if plans < count:
-                text = self.certificate(words, 0)
-                self.expect(text is not None, f"no certificate of {words}")
-                texts += [text] if text else []
-            if refusals < count and text and "order-bound" in text:
-                # Its order bound is above every budget below it.
-                bound = int(text.split("order-bound ")[1].split()[1])
-                words = [word for word in words if word not in ("--fit", "none")]
-                if "--budget" in words:
-                    continue
-                text = self.certificate(words + ["--fit", "none", "--budget",
-                                                 str(rng.randrange(1, max(bound, 2)))], 1)
-                texts += [text] if text else []
-                refusals += text is not None
-        self.expect(refusals == count, f"{refusals} refusals")
-        return texts
+            if len(refusals) == count:
+                break
+            text = self.certificate(words, 0)
+            self.expect(text is not None, f"no certificate of {words}")
+            if text is None:
+                continue
+            if len(plans) < count:
+                plans.append(text)
+            if "--budget" in words or "order-bound" not in text:
+                continue
+            # No order fits a budget below the order bound.
+            bound = int(text.split("order-bound ")[1].split()[1])
+            budget = str(rng.randrange(1, max(bound, 2)))
+            text = self.certificate([*words, "--fit", "none", "--budget", budget], 1)
+            self.expect(text is not None, f"no certificate of {words} in {budget}")
+            if text is not None:
+                refusals.append(text)
+        self.expect(len(refusals) == count, f"{len(refusals)} refusals")
+        return plans + refusals
 
     def check(self, cases):
         """Of texts and whether they are true: whether both checkers say so."""
