@@ -5,9 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/control_flow.h"
+#include "ir/ops.h"
 #include "ir/text.h"
 #include "planner/plan_memory.h"
+#include "tests/planner/planned_bodies.h"
 
 namespace stowage {
 namespace {
@@ -96,6 +101,38 @@ TEST_CASE("scratch is live while its node runs, and counts in both bounds") {
   CHECK(Lines(text, "value").back() == "value 3 100 0");
   CHECK(Lines(text, "lower-bound") == Strings{"lower-bound 3 320"});
   CHECK(Lines(text, "order-bound") == Strings{"order-bound 3 320"});
+}
+
+TEST_CASE("in bounds, the scratch of a loop is what its body needs") {
+  GraphBuilder g("net");
+  const Value h = g.Input("h", DType::kF32, {1, 4});
+  const Value w = g.Input("w", DType::kF32, {4, 4});
+  const LoopResults run =
+      Loop(g, 3, {.carried = {h}, .whole = {w}}, [](LoopBody& body) {
+        body.Next(0, MatMul(body.carried(0), body.whole(0)));
+      });
+  g.Output("y", run.carried[0]);
+  const Graph graph = Finish(g);
+  // What is carried has a second place.
+  CHECK(Lines(CertifyPlan(graph, PlanOf(graph)), "value").back() ==
+        "value 0 16 0");
+}
+
+TEST_CASE(
+    "in bounds, the scratch of a branch is nothing, but it has its slot") {
+  GraphBuilder g("net");
+  const Value x = g.Input("x", DType::kF32, {4});
+  const Value flag = g.Input("flag", DType::kBool, {});
+  const auto widen = [](CondBody& body) {
+    const Value wide =
+        Copy(BroadcastTo(Reshape(body.operand(0), {1, 4}), {3, 4}));
+    return std::vector{ReduceSum(wide, {0})};
+  };
+  g.Output("y", Cond(g, flag, {x}, {widen, widen})[0]);
+  const Graph graph = Finish(g);
+  const std::string text = CertifyPlan(graph, PlanOf(graph));
+  CHECK(Lines(text, "value").back() == "value 0 0 0");
+  CHECK(Lines(text, "slot").back() == "slot 48 48 -1 -1");
 }
 
 TEST_CASE("a refusal names the node that needs more than the budget") {
