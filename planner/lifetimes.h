@@ -34,7 +34,8 @@ using packing::Time;  // in nodes
 /// activations and workspace are packed together, in one span, and share its base
 /// address. On the host, params and states are reserved, and offloaded values are packed
 /// behind them. In the plan of a body (planner/plan.h), values in the bytes of an operand or a
-/// result of the body's node are outside, and in no region's bytes.
+/// result of the body's node are outside, and in no region's bytes; in that of a graph,
+/// params that the program has as constants (PlanOptions::outside).
 enum class Region : uint8_t {
   kWeights,
   kState,

@@ -16,6 +16,7 @@
 #include "base/index.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
+#include "ir/op_def.h"
 #include "ir/uses.h"
 #include "planner/packing/validate.h"
 #include "planner/plan_figures.h"
@@ -264,6 +265,38 @@ bool HasParamsOnHost(const Graph& graph) {
   });
 }
 
+// Moves the params of `outside` out of the arena, where nothing may write.
+Status MoveConstantsOutside(const Graph& graph,
+                            const std::set<std::string>& outside,
+                            Lifetimes* lifetimes) {
+  if (outside.empty()) return {};
+  for (const ValueId id : graph.Leaves(Role::kParam)) {
+    const ValueInfo& param = graph.value(id);
+    if (!outside.contains(param.name)) continue;
+    if (param.on_host) {
+      return InvalidArgumentError("[plan] param ", Quoted(param.name),
+                                  " is outside of the arena, and the graph has "
+                                  "it on the host; keep it in one of them");
+    }
+    lifetimes->buffers[Index(lifetimes->buffer_of[Index(id)])].region =
+        Region::kOutside;
+  }
+  const Layouts& layouts = lifetimes->layouts;
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    const Node& node = graph.node(id);
+    for (size_t r = 0; r < Index(GetOpDef(node.op).updates); ++r) {
+      const ValueInfo& param = graph.value(layouts[Index(node.inputs[r])].root);
+      if (param.role != Role::kParam || !outside.contains(param.name)) continue;
+      return InvalidArgumentError("[plan] param ", Quoted(param.name),
+                                  " is outside of the arena, and ",
+                                  graph.Describe(id),
+                                  " updates it; only params that no node "
+                                  "updates may be there");
+    }
+  }
+  return {};
+}
+
 // Everything that the figures are sums of must fit 64 bits with room to spare:
 // what is reserved by `weights`, if given, every value that is no view, though
 // several may take turns in one buffer, scratch, and what `bodies` keep on the host.
@@ -443,6 +476,9 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
   if (body != nullptr) {
     body->second_of =
         MoveOutside(graph, body->node, options.in_place, &lifetimes);
+  } else {
+    STOWAGE_RETURN_IF_ERROR(
+        MoveConstantsOutside(graph, options.outside, &lifetimes));
   }
   STOWAGE_RETURN_IF_ERROR(
       CheckSums(graph, lifetimes, plan.bodies, weights, alignment));

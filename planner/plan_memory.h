@@ -9,6 +9,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -72,13 +74,17 @@ struct PlanOptions {
   Deadline deadline = {};  // of the best packer; see planner/packing/packer.h
   bool in_place = true;
   DeviceNeeds device = {};  // of the backend that will run it: Backend::Needs()
+  /// Params, by name, whose bytes are not in the arena, such as constants of a program
+  /// (compile/compile.h): they are in Region::kOutside. Names of other graphs are ignored.
+  std::set<std::string> outside = {};
 };
 
 /// Plans `graph`, and the bodies in it (planner/plan.h). Reserves the regions first, then
 /// packs activations and scratch around them. Errors: kBudgetTooSmall, naming the budget,
 /// the need, the peak's node, the largest live buffers and the smallest budget that
 /// works; kInvalidArgument for a param or state that the weight layout lacks or holds
-/// with another type, an alignment that is not a power of two, sums beyond 64 bits.
+/// with another type, an alignment that is not a power of two, sums beyond 64 bits, a
+/// param of `outside` that the graph updates or has on the host.
 /// Deterministic: the same graph and options give the same plan, byte for byte, unless
 /// the deadline passes.
 Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options = {});

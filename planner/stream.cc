@@ -88,7 +88,10 @@ class StreamWriter {
     const auto name = [&](ValueId id) {
       outside_[Position(buffer_of(id))] = graph_.value(id).name;
     };
-    if (depth_ == 0) return;
+    if (depth_ == 0) {  // constants
+      for (const ValueId leaf : graph_.Leaves(Role::kParam)) name(leaf);
+      return;
+    }
     for (const ValueId leaf : LeavesOf(graph_)) name(leaf);
     for (const GraphOutput& output : graph_.outputs()) name(output.value);
   }

@@ -50,8 +50,8 @@ struct StreamPlace {
   bool on_host = false;
   Bytes address = 0;
   Bytes bytes = 0;
-  /// In a body, for an outside place: the leaf or output of the body that contains it, to
-  /// whose first byte the address is relative. Otherwise empty.
+  /// For an outside place: the leaf or output of the body that contains it, or the param
+  /// that is a constant, to whose first byte the address is relative. Otherwise empty.
   std::string outside = {};
   friend bool operator==(const StreamPlace&, const StreamPlace&) = default;
 };

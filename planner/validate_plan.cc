@@ -11,6 +11,7 @@
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/layout.h"
+#include "ir/op_def.h"
 
 namespace stowage {
 namespace {
@@ -395,7 +396,7 @@ class PlanJudge {
         CheckWithin(slot);
         continue;
       }
-      if (slot.region == Region::kOutside && node_ != nullptr) {
+      if (slot.region == Region::kOutside) {
         if (slot.offset == 0 && slot.size >= 0) continue;
         Complain("slot ", Quoted(slot.name), " [", slot.offset, ", +",
                  slot.size, ") outside begins elsewhere than at 0");
@@ -475,6 +476,18 @@ class PlanJudge {
     }
   }
 
+  // Whether nothing writes a leaf that is a param.
+  bool IsConstant(ValueId id) const {
+    const ValueInfo& value = graph_.value(id);
+    if (!value.is_leaf() || value.role != Role::kParam) return false;
+    return std::ranges::none_of(graph_.nodes(), [&](const Node& node) {
+      const auto updates = static_cast<size_t>(GetOpDef(node.op).updates);
+      return std::ranges::any_of(
+          std::span(node.inputs).first(updates),
+          [&](ValueId updated) { return layout(updated).root == id; });
+    });
+  }
+
   void CheckOwner(ValueId id) {
     const ValueInfo& value = graph_.value(id);
     const PlannedBuffer& slot = buffer(id);
@@ -483,6 +496,8 @@ class PlanJudge {
       expected = value.is_leaf() ? Region::kHostState : Region::kHostOffload;
     } else if (node_ != nullptr && slot.region == Region::kOutside) {
       expected = Region::kOutside;  // CheckBody knows what may be there
+    } else if (slot.region == Region::kOutside && IsConstant(id)) {
+      expected = Region::kOutside;
     } else if (value.is_leaf() && value.role == Role::kParam) {
       expected = Region::kWeights;
     } else if (value.is_leaf() && value.role == Role::kState) {

@@ -56,6 +56,14 @@ Status CheckProgram(const SessionProgram& program, const Backend& backend) {
                                 Quoted(program.name),
                                 " is not valid: ", broken.front());
   }
+  for (const PlannedBuffer& buffer : plan.buffers) {
+    if (buffer.region != Region::kOutside) continue;
+    return InvalidArgumentError(
+        "[session] the plan of program ", Quoted(program.name), " has param ",
+        Quoted(buffer.name),
+        " outside of the arena, as a constant of a "
+        "program in C; plan without PlanOptions::outside");
+  }
   STOWAGE_RETURN_IF_ERROR(backend.Supports(graph));
   STOWAGE_RETURN_IF_ERROR(CheckScratch(graph, plan, backend, program.name));
   const Bytes has = plan.reserve < 0

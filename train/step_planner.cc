@@ -114,6 +114,9 @@ Result<std::string> StepPlanner::WriteQuestion() const {
       options.weights ? LayoutText(*options.weights) : "", "costs ",
       question_.op_times ? question_.op_times->ToText() : "operations", "\n",
       "settings ", question_.settings, "\n"));
+  for (const std::string& name : options.outside) {
+    out.Text(StrCat("outside ", name, "\n"));
+  }
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Graph> graphs,
                            question_.sources());
   for (const Graph& graph : graphs) {

@@ -130,12 +130,16 @@ std::vector<Offloadable> Grid::Movable(const Graph& graph) const {
   return all;
 }
 
-// Where weights are given for good, they stay where they are.
+// Where weights are given for good, they stay where they are, as constants do.
 std::vector<Offloadable> Grid::MovableParams(const Graph& graph,
                                              bool trained) const {
   const std::optional<WeightLayout>& given = options_.plan.weights;
   if (given && !given->may_move()) return {};
-  return FindOffloadableParams(graph, trained);
+  std::vector<Offloadable> params = FindOffloadableParams(graph, trained);
+  std::erase_if(params, [&](const Offloadable& param) {
+    return options_.plan.outside.contains(graph.value(param.value).name);
+  });
+  return params;
 }
 
 Result<const Grid::Sample*> Grid::GetSample(int64_t micro_batches) {

@@ -235,5 +235,53 @@ TEST_CASE("the regions add up to the arena, scratch included") {
   CHECK(highest > plan.arena_bytes() - plan.alignment);
 }
 
+// --- Params outside of the arena ---
+
+// w2 is trained, w1 of 2048 bytes is frozen.
+Graph StepBesideConstant() {
+  auto step = BuildTrainStep(
+      SmallModel(), "loss",
+      {.optimizer = Sgd{}, .groups = {{.pattern = "w1", .frozen = true}}});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return *std::move(step);
+}
+
+TEST_CASE("a param outside takes no byte of the arena, in no figure") {
+  const Graph step = StepBesideConstant();
+  const Plan inside = MustPlan(step);
+  const Plan outside = MustPlan(step, {.outside = {"w1"}});
+  CHECK(outside.arena_bytes() == inside.arena_bytes() - 2048);
+  CHECK(outside.lower_bound == inside.lower_bound - 2048);
+  CHECK(outside.no_reuse == inside.no_reuse - 2048);
+  CHECK(outside.regions.weights == 512);  // w2
+  CHECK(outside.host_bytes() == 0);
+  // Another program over the same weights does without it, too.
+  const Plan beside = MustPlan(
+      SmallModel(1),
+      {.weights = WeightLayout::FromForward(step, outside), .outside = {"w1"}});
+  CHECK(beside.regions.weights == 512);
+}
+
+TEST_CASE("a param that is updated cannot be outside") {
+  const Graph step = StepBesideConstant();
+  const auto refused = PlanMemory(step, {.outside = {"w2"}});
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kInvalidArgument);
+  CHECK(refused.error().message.find("\"w2\" is outside of the arena") !=
+        std::string::npos);
+  CHECK(refused.error().message.find("updates it") != std::string::npos);
+  // Nor does the validator take such a plan.
+  Plan plan = MustPlan(step, {.outside = {"w1"}});
+  for (PlannedBuffer& buffer : plan.buffers) {
+    if (buffer.region != Region::kWeights) continue;
+    buffer.region = Region::kOutside;
+    buffer.offset = 0;
+  }
+  const std::vector<std::string> broken = ValidatePlan(step, plan);
+  REQUIRE(!broken.empty());
+  CHECK(broken.front().find("\"w2\" is in region outside") !=
+        std::string::npos);
+}
+
 }  // namespace
 }  // namespace stowage

@@ -382,6 +382,16 @@ TEST_CASE_FIXTURE(SessionFixture, "sessions that cannot work are refused") {
         std::string::npos);
 }
 
+TEST_CASE_FIXTURE(SessionFixture, "a plan with constants of C is refused") {
+  GraphBuilder b("net");
+  b.Output("y", Neg(b.Param("w", DType::kF32, {4})));
+  const Graph graph = *b.Finish();
+  const Result<Plan> plan = PlanMemory(graph, {.outside = {"w"}});
+  REQUIRE(plan.ok());
+  CHECK(Refusal({{"p", graph, *plan}})
+            .find("has param \"w\" outside of the arena") != std::string::npos);
+}
+
 TEST_CASE_FIXTURE(SessionFixture, "the caller's bytes serve as the arena") {
   const Graph graph = Regression(2);
   const Plan plan = PlanOf(graph);
