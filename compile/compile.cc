@@ -2,12 +2,15 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/errors.h"
 #include "base/strings.h"
+#include "compile/constants.h"
 #include "compile/file_writer.h"
 #include "compile/interface.h"
 #include "compile/kernel.h"
@@ -15,6 +18,8 @@
 #include "compile/refusals.h"
 #include "compile/widened.h"
 #include "ir/fused.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
 
 namespace stowage {
 
@@ -42,8 +47,16 @@ Status CheckScratch(const Graph& graph, const Plan& plan) {
   return {};
 }
 
-Status CheckContents(const Graph& graph,
+Status CheckContents(const CProgram& step,
                      const std::map<std::string, std::string>& contents) {
+  const Graph& graph = step.graph;
+  const compile::Constants constants(graph, step.plan);
+  for (const auto& [param, array] : constants.names()) {
+    if (contents.contains(param)) continue;
+    return InvalidArgumentError("[compile] the plan has param ", Quoted(param),
+                                " outside of the arena, and no contents are "
+                                "given for it; give its bytes");
+  }
   for (const auto& [name, bytes] : contents) {
     const std::optional<ValueId> id = graph.Find(name);
     const Role role = id ? graph.value(*id).role : Role::kInput;
@@ -80,8 +93,9 @@ Status CheckShares(const CProgram& step, const CProgram& program) {
       const ValueInfo& value = program.graph.value(id);
       const std::optional<ValueId> own = step.graph.Find(value.name);
       const auto address = [](const Plan& plan, ValueId of) {
-        return plan.AddressOf(plan.buffers[static_cast<size_t>(
-            plan.buffer_of[static_cast<size_t>(of)])]);
+        const PlannedBuffer& buffer = plan.buffers[static_cast<size_t>(
+            plan.buffer_of[static_cast<size_t>(of)])];
+        return std::pair(buffer.region, plan.AddressOf(buffer));
       };
       if (own && step.graph.value(*own).type == value.type &&
           address(step.plan, *own) == address(program.plan, id)) {
@@ -109,6 +123,22 @@ DeviceNeeds NeedsOfC() {
   return needs;
 }
 
+std::set<std::string> FrozenParams(const Graph& step,
+                                   const std::set<std::string>& names) {
+  std::set<std::string> frozen;
+  for (const ValueId id : step.Leaves(Role::kParam)) {
+    if (names.contains(step.value(id).name)) frozen.insert(step.value(id).name);
+  }
+  const Layouts layouts = ComputeLayouts(step);
+  for (const Node& node : step.nodes()) {
+    const auto updates = static_cast<size_t>(GetOpDef(node.op).updates);
+    for (const ValueId id : std::span(node.inputs).first(updates)) {
+      frozen.erase(step.value(layouts[static_cast<size_t>(id)].root).name);
+    }
+  }
+  return frozen;
+}
+
 Result<CompiledStep> CompileToC(std::span<const CProgram> programs,
                                 const CompileOptions& options) {
   STOWAGE_CHECK(!programs.empty());
@@ -123,8 +153,7 @@ Result<CompiledStep> CompileToC(std::span<const CProgram> programs,
     STOWAGE_RETURN_IF_ERROR(CheckScratch(program.graph, program.plan));
     STOWAGE_RETURN_IF_ERROR(CheckShares(programs.front(), program));
   }
-  STOWAGE_RETURN_IF_ERROR(
-      CheckContents(programs.front().graph, options.contents));
+  STOWAGE_RETURN_IF_ERROR(CheckContents(programs.front(), options.contents));
   return compile::WriteFile(programs, options);
 }
 

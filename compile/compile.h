@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 
@@ -37,6 +38,11 @@ inline constexpr Bytes kCAlignment = 16;
 /// compiled are made with this.
 DeviceNeeds NeedsOfC();
 
+/// The params of `names` that no node of `step` updates, for PlanOptions::outside: a plan has
+/// no memory for them, and the file has them as constants.
+std::set<std::string> FrozenParams(const Graph& step,
+                                   const std::set<std::string>& names);
+
 struct CompileOptions {
   /// What all names begin with: a C identifier.
   std::string prefix = "step";
@@ -46,7 +52,9 @@ struct CompileOptions {
   /// otherwise the file has it.
   bool caller_arena = false;
   /// The bytes, row-major, of params and states that do not begin with their Init, by name:
-  /// weights of a file. The file has them as data.
+  /// weights of a file. The C file has them as data: what the plan has outside of the arena
+  /// (PlanOptions::outside) as constants that are read where they are, others as initial
+  /// values.
   std::map<std::string, std::string> contents = {};
 };
 
@@ -54,6 +62,7 @@ struct CompiledStep {
   std::string source, header;
   Bytes arena = 0;   // of the plan
   Bytes slow = 0;    // of what the plan offloads, a second block
+  Bytes flash = 0;   // of contents
   Bytes stack = 0;   // a bound, without the functions of math.h
   int kernels = 0;   // functions
   int launches = 0;  // calls of them
@@ -76,7 +85,7 @@ Result<CompiledStep> CompileToC(std::span<const CProgram> programs,
 /// Writes `graph`, planned by `plan`, as the program "step". Errors, kInvalidArgument: a prefix that is no C
 /// identifier; the plan is not for the graph, or has less scratch memory than NeedsOfC; ops,
 /// types or initial values that cannot be written in C, all of them in one message; contents
-/// that are not as long as their param. Linear in nodes and in bytes of constants.
+/// that are not as long as their param, or lack one that is outside of the arena. Linear in nodes and in bytes of constants.
 Result<CompiledStep> CompileToC(const Graph& graph, const Plan& plan,
                                 const CompileOptions& options = {});
 

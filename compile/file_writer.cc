@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "compile/constants.h"
 #include "compile/helpers.h"
 #include "compile/initial_values.h"
 #include "compile/interface.h"
@@ -72,27 +73,33 @@ class FileWriter {
       : plan_(programs.front().plan),
         graph_(programs.front().graph),
         options_(options),
+        constants_(graph_, plan_),
         upper_(Upper(options.prefix)) {
     for (const CProgram& program : programs) {
       const bool is_step = programs_.empty();
       programs_.push_back(
-          {program, AccessorsOf(program, is_step, options), {}});
+          {program, AccessorsOf(program, is_step, constants_, options), {}});
       file_.arena = std::max(file_.arena, program.plan.arena_bytes());
       file_.slow = std::max(file_.slow, program.plan.host_bytes());
     }
   }
 
   CompiledStep Write() {
+    for (const auto& [name, bytes] : options_.contents) {
+      file_.flash += static_cast<Bytes>(bytes.size());
+    }
     for (WrittenProgram& each : programs_) {
-      each.text = WriteStep(each.program.graph, each.program.plan, &kernels_);
+      each.text = WriteStep(each.program.graph, each.program.plan, constants_,
+                            &kernels_);
       file_.launches += each.text.launches;
     }
     file_.kernels = kernels_.count();
     file_.stack = kStackOfScalars + kernels_.stack();
     const InitialText initial =
-        WriteInitialValues(graph_, plan_, options_.contents);
+        WriteInitialValues(graph_, plan_, constants_, options_.contents);
     std::string functions =
-        StrCat(kernels_.text(), initial.functions, Init(initial));
+        StrCat(constants_.Text(options_.contents), kernels_.text(),
+               initial.functions, Init(initial));
     for (const WrittenProgram& each : programs_) functions += Run(each);
     functions += SaveAndLoad() + AccessFunctions();
     const std::string helpers = HelpersFor(functions);
@@ -200,9 +207,11 @@ class FileWriter {
       for (const Accessor& accessor : each.accessors) {
         const bool is_unused =
             options_.caller_arena && !Mentions(accessor.address, "arena");
+        const bool is_const = accessor.declaration.starts_with("const ");
         text += StrCat(accessor.declaration, " { ",
-                       is_unused ? "(void)arena; " : "", "return (void *)(",
-                       accessor.address, "); }\n");
+                       is_unused ? "(void)arena; " : "", "return (",
+                       is_const ? "const " : "", "void *)(", accessor.address,
+                       "); }\n");
       }
     }
     return text;
@@ -234,6 +243,9 @@ class FileWriter {
     define(
         "SLOW_BYTES", file_.slow,
         "Of a second block, of what the plan offloads: slow memory will do.");
+    define("FLASH_BYTES", file_.flash,
+           "Of weights in the file: frozen ones, and those that training "
+           "begins with.");
     define("STACK_BYTES", file_.stack,
            "What a call needs of the stack, without the functions of math.h.");
     text += StrCat(
@@ -276,6 +288,7 @@ class FileWriter {
   const Plan& plan_;  // of the step
   const Graph& graph_;
   const CompileOptions& options_;
+  const Constants constants_;
   const std::string upper_;
   std::vector<WrittenProgram> programs_;
   KernelSet kernels_;

@@ -71,7 +71,7 @@ std::string FunctionFor(const std::string& name, Init::Kind kind, DType dtype) {
 }  // namespace
 
 InitialText WriteInitialValues(
-    const Graph& graph, const Plan& plan,
+    const Graph& graph, const Plan& plan, const Constants& constants,
     const std::map<std::string, std::string>& contents) {
   InitialText text;
   std::set<std::string> functions;
@@ -80,6 +80,7 @@ InitialText WriteInitialValues(
   for (const Role role : {Role::kParam, Role::kState}) {
     for (const ValueId id : graph.Leaves(role)) {
       const ValueInfo& value = graph.value(id);
+      if (!constants.NameOf(value.name).empty()) continue;
       const PlannedBuffer& buffer = plan.buffers[static_cast<size_t>(
           plan.buffer_of[static_cast<size_t>(id)])];
       const std::string address = StrCat(value.on_host ? "slow" : "arena",

@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 
+#include "compile/constants.h"
 #include "ir/graph.h"
 #include "planner/plan.h"
 
@@ -21,9 +22,9 @@ struct InitialText {
   std::string body;       // uses `uint64_t seed`
 };
 
-/// Params of `contents` begin with those bytes.
+/// Params of `contents` begin with those bytes; constants are left out.
 InitialText WriteInitialValues(
-    const Graph& graph, const Plan& plan,
+    const Graph& graph, const Plan& plan, const Constants& constants,
     const std::map<std::string, std::string>& contents);
 
 }  // namespace stowage::compile

@@ -41,10 +41,11 @@ std::string_view PlainCType(DType dtype) {
 
 class Accessors {
  public:
-  Accessors(const CProgram& program, bool is_step,
+  Accessors(const CProgram& program, bool is_step, const Constants& constants,
             const CompileOptions& options)
       : graph_(program.graph),
         plan_(program.plan),
+        constants_(constants),
         options_(options),
         prefix_(is_step ? options.prefix
                         : StrCat(options.prefix, "_", program.name)),
@@ -63,12 +64,18 @@ class Accessors {
     if (!IsContiguous(value.type.shape, layout.strides)) {
       comment += StrCat(", strides ", layout.strides.ToString());
     }
+    const std::string constant =
+        constants_.NameOf(graph_.value(layout.root).name);
+    const bool is_const = kind == "output" || !constant.empty();
+    const std::string base = !constant.empty() ? constant
+                             : value.on_host   ? "slow"
+                                               : "arena";
     list_.push_back(
-        {.declaration = StrCat(kind == "output" ? "const " : "",
-                               PlainCType(value.type.dtype), " *", identifier,
-                               "(", ParametersOf(options_), ")"),
+        {.declaration =
+             StrCat(is_const ? "const " : "", PlainCType(value.type.dtype),
+                    " *", identifier, "(", ParametersOf(options_), ")"),
          .comment = comment,
-         .address = StrCat(value.on_host ? "slow" : "arena", " + ",
+         .address = StrCat(base, " + ",
                            plan_.AddressOf(buffer) + layout.byte_offset)});
   }
 
@@ -77,6 +84,7 @@ class Accessors {
  private:
   const Graph& graph_;
   const Plan& plan_;
+  const Constants& constants_;
   const CompileOptions& options_;
   const std::string prefix_;
   const Layouts layouts_;
@@ -87,9 +95,10 @@ class Accessors {
 }  // namespace
 
 std::vector<Accessor> AccessorsOf(const CProgram& program, bool is_step,
+                                  const Constants& constants,
                                   const CompileOptions& options) {
   const Graph& graph = program.graph;
-  Accessors accessors(program, is_step, options);
+  Accessors accessors(program, is_step, constants, options);
   for (const Role role : {Role::kInput, Role::kSaved, Role::kCache}) {
     for (const ValueId id : graph.Leaves(role)) {
       accessors.Add("input", graph.value(id).name, id);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compile/compile.h"
+#include "compile/constants.h"
 #include "ir/graph.h"
 #include "planner/plan.h"
 
@@ -22,8 +23,10 @@ struct Accessor {
 
 /// Inputs, outputs, params and states, in this order. Their names are those of the values,
 /// with `_` for what cannot be part of a C identifier, and a number where two are equal. Of
-/// a program beside the step, whose name is then in front, inputs and outputs alone.
+/// a program beside the step, whose name is then in front, inputs and outputs alone. What is
+/// not to be written is const.
 std::vector<Accessor> AccessorsOf(const CProgram& program, bool is_step,
+                                  const Constants& constants,
                                   const CompileOptions& options);
 
 /// The parameters of a function that takes `more` besides the arena.

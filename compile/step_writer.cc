@@ -23,8 +23,10 @@ class StepWriter {
  public:
   explicit StepWriter(KernelSet* kernels) : kernels_(*kernels) {}
 
-  StepText Write(const Graph& graph, const Plan& plan) {
+  StepText Write(const Graph& graph, const Plan& plan,
+                 const Constants& constants) {
     Enter(graph, "");
+    frames_.back().outside = constants.names();
     for (const StreamEvent& event : MakeStream(graph, plan)) {
       switch (event.kind) {
         case StreamEventKind::kLaunch:
@@ -56,8 +58,9 @@ class StepWriter {
   struct Frame {
     const Graph* graph;
     Layouts layouts;
-    std::string head;                            // of the statement around it
-    std::map<std::string, std::string> outside;  // pointers by value
+    std::string head;  // of the statement around it
+    // By value: pointers of a body, constants of the whole graph.
+    std::map<std::string, std::string, std::less<>> outside;
     std::vector<Pointer> pointers;
     std::string text;
     const StreamEvent* control = nullptr;  // the node whose bodies come
@@ -85,6 +88,11 @@ class StepWriter {
                              : place.on_host ? "slow"
                                              : "arena";
     return place.address == 0 ? base : StrCat(base, " + ", place.address);
+  }
+  // The same for a pointer, which a body may have to memory, too.
+  std::string PointerTo(const StreamPlace& place) const {
+    const bool is_constant = frames_.size() == 1 && !place.outside.empty();
+    return is_constant ? Typed("u8", Address(place)) : Address(place);
   }
   static std::string Typed(std::string_view type, const std::string& address) {
     return StrCat("AT(", type, ", ", address, ")");
@@ -162,7 +170,7 @@ class StepWriter {
     const std::string slice =
         loop.reverse ? StrCat("(", n - 1, " - ", i, ")") : i;
     const auto outer_address = [&](const StreamPlace& place) {
-      return Address(place);
+      return PointerTo(place);
     };
     const auto sliced = [&](const std::string& address, ValueId id,
                             const Strides& strides) {
@@ -250,7 +258,7 @@ class StepWriter {
     }
     std::vector<std::string> operands, results;
     for (size_t o = 1; o < node.inputs.size(); ++o) {
-      operands.push_back(Address(launch.operands[o].place));
+      operands.push_back(PointerTo(launch.operands[o].place));
     }
     for (const StreamValue& result : launch.results) {
       results.push_back(Address(result.place));
@@ -294,8 +302,9 @@ class StepWriter {
 
 }  // namespace
 
-StepText WriteStep(const Graph& graph, const Plan& plan, KernelSet* kernels) {
-  return StepWriter(kernels).Write(graph, plan);
+StepText WriteStep(const Graph& graph, const Plan& plan,
+                   const Constants& constants, KernelSet* kernels) {
+  return StepWriter(kernels).Write(graph, plan, constants);
 }
 
 std::string InComment(std::string_view text) {

@@ -11,6 +11,7 @@
 
 #include <string>
 
+#include "compile/constants.h"
 #include "compile/kernel_set.h"
 #include "ir/graph.h"
 #include "planner/plan.h"
@@ -24,7 +25,8 @@ struct StepText {
 };
 
 /// Precondition: every op is in OpInC.
-StepText WriteStep(const Graph& graph, const Plan& plan, KernelSet* kernels);
+StepText WriteStep(const Graph& graph, const Plan& plan,
+                   const Constants& constants, KernelSet* kernels);
 
 /// `text` as part of a C comment.
 std::string InComment(std::string_view text);

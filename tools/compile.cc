@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,19 +59,34 @@ Result<CompileOptions> ReadCompileOptions(const CompileFlags& flags) {
   return options;
 }
 
-// The weights that an ONNX file has for params of the step.
-Status ReadContents(const Subject& subject, const Graph& step,
+// Reads the weights that an ONNX file has for params of the step, and plans those that are
+// frozen as constants. A graph that is compiled as it is keeps its params in the arena, where
+// an application can put weights that a step has trained.
+Status ReadContents(Subject* subject,
                     std::map<std::string, std::string>* contents) {
-  if (!subject.onnx) return {};
-  return subject.onnx->model.ForEachWeight(
-      step, [&](const NamedArray& weight) -> Status {
+  if (!subject->onnx) return {};
+  STOWAGE_ASSIGN_OR_RETURN(const SampledStep whole,
+                           subject->planner().question().build(
+                               /*micro_batches=*/1, Sampling::kAll));
+  std::set<std::string> names;
+  STOWAGE_RETURN_IF_ERROR(subject->onnx->model.ForEachWeight(
+      whole.graph, [&](const NamedArray& weight) -> Status {
         const auto bytes = weight.array.data();
+        names.insert(weight.name);
         contents->emplace(
             weight.name,
             std::string(reinterpret_cast<const char*>(bytes.data()),
                         bytes.size()));
         return {};
-      });
+      }));
+  if (!subject->training) return {};
+  TrainingSpec training = subject->training->spec();
+  training.planning.outside = FrozenParams(whole.graph, names);
+  if (training.planning.outside.empty()) return {};
+  STOWAGE_ASSIGN_OR_RETURN(
+      subject->training,
+      TrainingPlanner::Make(std::move(training), NeedsOfC()));
+  return {};
 }
 
 struct Planned {
@@ -97,6 +113,7 @@ void PrintCompiled(const CompileFlags& flags, const CompiledStep& step,
                                        : nlohmann::ordered_json()},
                {"packer", plan.packer},
                {"slow_bytes", step.slow},
+               {"flash_bytes", step.flash},
                {"stack_bytes", step.stack},
                {"saved_bytes", plan.regions.weights + plan.regions.state},
                {"kernels", step.kernels},
@@ -110,6 +127,10 @@ void PrintCompiled(const CompileFlags& flags, const CompiledStep& step,
   if (step.slow > 0) {
     std::cout << ", slow memory " << FormatBytes(step.slow) << " (" << step.slow
               << " bytes)";
+  }
+  if (step.flash > 0) {
+    std::cout << ", weights in the file " << FormatBytes(step.flash) << " ("
+              << step.flash << " bytes)";
   }
   std::cout << ", stack at most " << step.stack << " bytes\n";
 }
@@ -154,6 +175,8 @@ int RunCompile(const CompileFlags& flags) {
                                          .device = NeedsOfC()},
                                         on_choice);
   if (!subject.ok()) return Fail(subject.error());
+  const Status read = ReadContents(&*subject, &options->contents);
+  if (!read.ok()) return Fail(read.error());
   const Result<Planned> planned = PlanPrograms(*subject);
   progress->Clear();
   if (!planned.ok()) {
@@ -170,8 +193,6 @@ int RunCompile(const CompileFlags& flags) {
   for (const PlannedProgram& program : planned->programs) {
     programs.push_back({program.name, program.graph, program.plan});
   }
-  const Status read = ReadContents(*subject, step.graph, &options->contents);
-  if (!read.ok()) return Fail(read.error());
   const Result<CompiledStep> compiled = CompileToC(programs, *options);
   if (!compiled.ok()) return Fail(compiled.error());
   Status written =

@@ -70,10 +70,13 @@ GraphInC GraphInC::Make(const Graph& graph, const std::string& prefix,
 }
 
 GraphInC GraphInC::Of(const Graph& graph, const Plan& plan,
-                      const std::string& prefix) {
-  const Result<CompiledStep> compiled = CompileToC(
-      graph, plan,
-      {.prefix = prefix, .header = prefix + ".h", .caller_arena = true});
+                      const std::string& prefix,
+                      const std::map<std::string, std::string>& contents) {
+  const Result<CompiledStep> compiled = CompileToC(graph, plan,
+                                                   {.prefix = prefix,
+                                                    .header = prefix + ".h",
+                                                    .caller_arena = true,
+                                                    .contents = contents});
   if (!compiled.ok()) Fail(compiled.error().message);
   return {.graph = graph,
           .plan = plan,

@@ -60,7 +60,8 @@ struct GraphInC {
                        PlanOptions options = {});
   /// By a plan that was made with NeedsOfC.
   static GraphInC Of(const Graph& graph, const Plan& plan,
-                     const std::string& prefix);
+                     const std::string& prefix,
+                     const std::map<std::string, std::string>& contents = {});
 };
 
 /// Memory of a GraphInC. It is full of NaN before it is written.
