@@ -11,8 +11,8 @@
 #                             outside of Bazel, python3-venv, where the wheel is tried,
 #                             chromium, in which pages are tested, and qemu-user, for
 #                             processors that this machine is not
-#   tools/setup.sh --nightly  also what .ci/nightly needs: compilers for Cortex-M and RISC-V,
-#                             qemu-system-arm, Coq and OCaml
+#   tools/setup.sh --nightly  also what .ci/nightly needs: compilers for Cortex-M, RISC-V and
+#                             WebAssembly, qemu-system-arm, node, Coq and OCaml
 set -euo pipefail
 
 missing=()
@@ -79,6 +79,8 @@ if [[ ${1-} == --nightly ]]; then
   need libnewlib-arm-none-eabi /usr/lib/arm-none-eabi/newlib/libm.a
   need_command gcc-riscv64-linux-gnu riscv64-linux-gnu-gcc
   need libc6-dev-riscv64-cross /usr/riscv64-linux-gnu/include/string.h
+  need_command emscripten emcc
+  need_command nodejs node
   need_command coq coqc
   need_command ocaml-nox ocamlopt
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains steps in C on the host, on emulated Cortex-M and RISC-V processors, and compares their
-# losses: .ci/nightly embedded. Needs what examples/embedded/Makefile names.
+# Trains steps in C on the host, on emulated Cortex-M and RISC-V processors and as WebAssembly,
+# and compares their losses: .ci/nightly embedded. Needs what examples/embedded/Makefile names.
 #
 #   tests/compile/embedded.sh STOWAGE
 set -euo pipefail
