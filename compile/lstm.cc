@@ -44,20 +44,21 @@ void ForTime(Kernel& k, const Cells& cells, bool forward,
              const std::function<void(const Expr& t)>& body) {
   k.Block(StrCat("for (dim_t step = 0; step < ", cells.time, "; ++step)"), [&] {
     const bool rises = forward != cells.reverse;
-    k.Line("const dim_t t = ",
+    const Expr t = k.Fresh("t");
+    k.Line("const dim_t ", t, " = ",
            rises ? "step" : StrCat(cells.time - 1, " - step"), ";");
-    const Expr is_first =
-        cells.reverse ? StrCat("t == ", cells.time - 1) : "t == 0";
+    const Expr is_first = StrCat(t, " == ", cells.reverse ? cells.time - 1 : 0);
     for (const Before& each : before) {
       k.Line("const ", CType(each.sequence.dtype()), " *", each.name, " = ",
              is_first, " ? ", each.first.name(), " : ", each.sequence.name(),
-             " + ", Times(cells.reverse ? "t + 1" : "t - 1", cells.hidden),
+             " + ",
+             Times(StrCat(t, cells.reverse ? " + 1" : " - 1"), cells.hidden),
              ";");
       if (cells.batch == 1) continue;
       k.Line("const dim_t ", each.name, "_step = ", is_first, " ? ",
              cells.hidden, " : ", cells.time * cells.hidden, ";");
     }
-    body("t");
+    body(t);
   });
 }
 

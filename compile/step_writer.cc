@@ -166,7 +166,7 @@ class StepWriter {
     const LoopParts loop = PartsOfLoop(node);
     const Graph& graph = *frames_.back().graph;
     const int64_t n = loop.iterations;
-    const std::string i = StrCat("i", next_loop_++);
+    const std::string i = StrCat("loop", next_loop_++);
     const std::string slice =
         loop.reverse ? StrCat("(", n - 1, " - ", i, ")") : i;
     const auto outer_address = [&](const StreamPlace& place) {

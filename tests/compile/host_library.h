@@ -18,7 +18,7 @@ namespace stowage::testing {
 
 /// What every generated file is compiled with.
 inline constexpr const char* kStrictC =
-    "-std=c11 -Wall -Wextra -Wpedantic -Wconversion -Werror";
+    "-std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror";
 
 class HostLibrary {
  public:
