@@ -180,6 +180,90 @@ static void decode_k@(const uint8_t *from, const uint8_t *high,
   }
 }
 )"},
+    {"pair_of", R"(/* Number i of a block of 256 pairs of bits. */
+static int pair_of(const uint8_t *pairs, int i) {
+  return pairs[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
+}
+)"},
+    {"decode_q2_k@",
+     R"(static void decode_q2_k@(const uint8_t *from, real *to) {
+  const float d = load_half(from + 80), m = load_half(from + 82);
+  for (int i = 0; i < 256; ++i) {
+    const float ds = d * (float)(from[i / 16] & 15);
+    to[i] = ds * (float)pair_of(from + 16, i) - m * (float)(from[i / 16] >> 4);
+  }
+}
+)"},
+    {"decode_q3_k@",
+     R"(static void decode_q3_k@(const uint8_t *from, real *to) {
+  const float d = load_half(from + 108);
+  const uint8_t *scales = from + 96;
+  for (int i = 0; i < 256; ++i) {
+    const int s = i / 16;
+    const int low = scales[s % 8] >> (s / 8 * 4) & 15;
+    const int high = scales[8 + s % 4] >> (s / 4 * 2) & 3;
+    const int q = pair_of(from + 32, i) | (from[i % 32] >> (i / 32) & 1) << 2;
+    to[i] = d * (float)((low | high << 4) - 32) * (float)(q - 4);
+  }
+}
+)"},
+    {"decode_levels@",
+     R"(/* 32 numbers of nibbles that choose one of 16 levels. */
+static void decode_levels@(const uint8_t *nibbles, float d, real *to) {
+  static const int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                    1,    13,   25,  38,  53,  69,  89,  113};
+  for (int j = 0; j < 16; ++j) {
+    to[j] = d * (float)levels[nibbles[j] & 15];
+    to[j + 16] = d * (float)levels[nibbles[j] >> 4];
+  }
+}
+)"},
+    {"decode_iq4_nl@",
+     R"(static void decode_iq4_nl@(const uint8_t *from, real *to) {
+  decode_levels@(from + 2, load_half(from), to);
+}
+)"},
+    {"decode_iq4_xs@",
+     R"(static void decode_iq4_xs@(const uint8_t *from, real *to) {
+  const float d = load_half(from);
+  for (int g = 0; g < 8; ++g) {
+    const int low = from[4 + g / 2] >> (g % 2 * 4) & 15;
+    const int high = from[2 + g / 4] >> (g % 4 * 2) & 3;
+    decode_levels@(from + 8 + 16 * g, d * (float)((low | high << 4) - 32), to + 32 * g);
+  }
+}
+)"},
+    {"decode_tq1_0@",
+     R"(static void decode_tq1_0@(const uint8_t *from, real *to) {
+  static const uint8_t powers[5] = {1, 3, 9, 27, 81};
+  const float d = load_half(from + 52);
+  for (int i = 0; i < 256; ++i) {
+    const int begin = i < 160 ? 0 : i < 240 ? 160 : 240;
+    const int count = i < 160 ? 32 : i < 240 ? 16 : 4;
+    const uint8_t byte = from[begin / 5 + (i - begin) % count];
+    const int fraction = byte * powers[(i - begin) / count] & 255;
+    to[i] = d * (float)((fraction * 3 >> 8) - 1);
+  }
+}
+)"},
+    {"decode_tq2_0@",
+     R"(static void decode_tq2_0@(const uint8_t *from, real *to) {
+  const float d = load_half(from + 64);
+  for (int i = 0; i < 256; ++i) to[i] = d * (float)(pair_of(from, i) - 1);
+}
+)"},
+    {"decode_mxfp4@",
+     R"(static void decode_mxfp4@(const uint8_t *from, real *to) {
+  static const int8_t twice[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                   0, -1, -2, -3, -4, -6, -8, -12};
+  const uint32_t e = from[0];
+  const float d = bits_float(e < 2 ? 0x00200000U << e : (e - 1) << 23);
+  for (int j = 0; j < 16; ++j) {
+    to[j] = d * (float)twice[from[1 + j] & 15];
+    to[j + 16] = d * (float)twice[from[1 + j] >> 4];
+  }
+}
+)"},
     {"stochastic_bfloat16",
      R"(/* Up if the bits that are cut off and `random` make 2^16. */
 static uint16_t stochastic_bfloat16(float x, uint32_t random) {

@@ -154,6 +154,11 @@ bool Q6_K(const float* x, uint8_t* to) {
 
 using EncodeBlock = bool (*)(const float*, uint8_t*);
 
+// Types that are read and not written.
+constexpr EncodeBlock Q2_K = nullptr, Q3_K = nullptr, IQ4_NL = nullptr,
+                      IQ4_XS = nullptr, TQ1_0 = nullptr, TQ2_0 = nullptr,
+                      MXFP4 = nullptr;
+
 EncodeBlock EncoderOf(WeightType type) {
   switch (type) {
 #define STOWAGE_WEIGHT_TYPE(name, count, size) \
@@ -166,8 +171,11 @@ EncodeBlock EncoderOf(WeightType type) {
 
 }  // namespace
 
+bool CanQuantize(WeightType type) { return EncoderOf(type) != nullptr; }
+
 Status Quantize(WeightType type, std::span<const float> numbers,
                 std::span<std::byte> to) {
+  STOWAGE_CHECK(CanQuantize(type));
   STOWAGE_CHECK(BytesOf(type, std::ssize(numbers)) == std::ssize(to));
   const auto wrong = std::ranges::find_if(
       numbers, [](float number) { return !std::isfinite(number); });

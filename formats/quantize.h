@@ -1,8 +1,8 @@
 #ifndef STOWAGE_FORMATS_QUANTIZE_H_
 #define STOWAGE_FORMATS_QUANTIZE_H_
 
-// Floats as numbers of a file of weights, of any type: the opposite of Dequantize
-// (formats/gguf.h).
+// Floats as numbers of a file of weights: the opposite of Dequantize (formats/gguf.h), for
+// all types but Q2_K, Q3_K, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0 and MXFP4, which are only read.
 //
 //   std::vector<std::byte> row(static_cast<size_t>(BytesOf(WeightType::kQ4_K, 512)));
 //   Status done = Quantize(WeightType::kQ4_K, numbers, row);   // 512 floats
@@ -20,10 +20,13 @@
 
 namespace stowage {
 
+/// Whether Quantize writes blocks of the type.
+bool CanQuantize(WeightType type);
+
 /// Writes whole blocks of `type`. Linear. Errors, with the position of a number and its
 /// value: kNotFinite for NaN and infinity; kInvalidArgument for a finite number that is too
-/// large for the type, whose scales are f16. Precondition: `to` has the bytes of as many
-/// numbers.
+/// large for the type, whose scales are f16. Preconditions: CanQuantize(type), and `to` has the
+/// bytes of as many numbers.
 Status Quantize(WeightType type, std::span<const float> numbers,
                 std::span<std::byte> to);
 

@@ -20,6 +20,13 @@
 //   Q4_K      256   144  d, m, scales[12], nibbles[128]              d s q - m t
 //   Q5_K      256   176  d, m, scales[12], high[32], nibbles[128]    d s q - m t
 //   Q6_K      256   210  nibbles[128], high[64], i8 scales[16], d    d s (q - 32)
+//   Q2_K      256    84  scales[16], pairs[64], d, m                 d s q - m t
+//   Q3_K      256   110  high[32], pairs[64], scales[12], d          d (s - 32) (q - 4)
+//   IQ4_NL     32    18  d, nibbles[16]                              d kLevels[q]
+//   IQ4_XS    256   136  d, u16 scales_high, scales[4], nibbles[128] d (s - 32) kLevels[q]
+//   TQ1_0     256    54  digits[52], d                               d (q - 1)
+//   TQ2_0     256    66  pairs[64], d                                d (q - 1)
+//   MXFP4      32    17  exponent e, nibbles[16]                     2^(e - 127) e2m1(q)
 //
 // In blocks of 32, byte j of the nibbles holds number j in its low half and number
 // j + 16 in its high half; bit i of `high`, a word of 32 bits, is the fifth bit of
@@ -31,6 +38,18 @@
 // high half of scales[g + 4], their upper two at the top of scales[g - 4] and scales[g].
 // In Q6_K, 128 numbers at a time have 64 bytes of nibbles, again low halves first, and 32
 // bytes of `high`, two bits for each 32 numbers; 16 numbers share a scale.
+//
+// In Q2_K, Q3_K and TQ2_0, 128 numbers at a time have 32 bytes of pairs of bits; bits 2g
+// and 2g + 1 of byte j are number j of the g-th 32. In Q2_K, each 16 numbers have a scale
+// in the low half of a byte of `scales` and a minimum in its high half. In Q3_K, bit g of
+// byte j of `high` is the third bit of number j of the g-th 32; each 16 numbers have a
+// scale of six bits, whose low four are a half of scales[0 .. 8), first all low halves,
+// and whose upper two are a pair of scales[8 .. 12). In IQ4_XS, scale g of 32 numbers has
+// its low bits in half g of `scales` and its upper two in pair g of scales_high, and its
+// nibbles as a block of 32. In TQ1_0, a byte holds five digits of base 3 as the fraction
+// of 256 that they are of 243, the first digit the most significant: 32 bytes and then 16
+// hold 5 digits each, the last 4 hold 4 digits. e2m1 is a float of a sign, two bits of
+// exponent and one of mantissa (OCP Microscaling Formats 1.0).
 //
 // Every number is the float nearest to what the block says, as all products above are
 // exact, with and without fused multiply-adds.
@@ -118,6 +137,47 @@ STOWAGE_HOST_DEVICE inline void KNibbles(const uint8_t* from,
   }
 }
 
+// The 16 values of IQ4_NL and IQ4_XS, ggml's kvalues_iq4nl, which are not evenly spaced:
+// -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113, a byte each, the first lowest.
+STOWAGE_HOST_DEVICE inline float LevelOf(int q) {
+  const uint64_t eight = q < 8 ? 0xF6EADDCFBFAD9881u : 0x7159453526190D01u;
+  return static_cast<float>(static_cast<int8_t>(eight >> (8 * (q & 7)) & 255));
+}
+
+// 32 numbers d kLevels[q] of 16 bytes of nibbles.
+template <typename Put>
+STOWAGE_HOST_DEVICE inline void Levels(const uint8_t* nibbles, float d,
+                                       Put put) {
+  for (int j = 0; j < 16; ++j) put(j, d * LevelOf(nibbles[j] & 15));
+  for (int j = 0; j < 16; ++j) put(j + 16, d * LevelOf(nibbles[j] >> 4));
+}
+
+// Number `i` of a block of 256 pairs of bits.
+STOWAGE_HOST_DEVICE inline int PairOf(const uint8_t* pairs, int i) {
+  return pairs[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
+}
+
+// Scale s of 16 numbers of a block of Q3_K, from -32 to 31.
+STOWAGE_HOST_DEVICE inline int ScaleOfQ3(const uint8_t* scales, int s) {
+  const int low = scales[s % 8] >> (s / 8 * 4) & 15;
+  const int high = scales[8 + s % 4] >> (s / 4 * 2) & 3;
+  return (low | high << 4) - 32;
+}
+
+// Twice a float of e2m1, a whole number.
+STOWAGE_HOST_DEVICE inline int TwiceE2M1(int q) {
+  const int magnitude = static_cast<int>(0xC8643210u >> (4 * (q & 7)) & 15u);
+  return q < 8 ? magnitude : -magnitude;
+}
+
+// 2^(e - 128), half of what an exponent of MXFP4 is; subnormal for e < 2.
+STOWAGE_HOST_DEVICE inline float HalfPower(uint32_t e) {
+  const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
+  float power;
+  memcpy(&power, &bits, sizeof(power));
+  return power;
+}
+
 }  // namespace internal
 
 // `from` is the bytes of one block; put(i, number) is called for each of its numbers.
@@ -188,6 +248,80 @@ STOWAGE_HOST_DEVICE inline void Q6_K(const uint8_t* from, Put put) {
         put(128 * half + 32 * g + j, ds * static_cast<float>(q - 32));
       }
     }
+  }
+}
+
+template <typename Put>
+STOWAGE_HOST_DEVICE inline void Q2_K(const uint8_t* from, Put put) {
+  const float d = internal::LoadHalf(from + 80);
+  const float m = internal::LoadHalf(from + 82);
+  for (int g = 0; g < 16; ++g) {
+    const float ds = d * static_cast<float>(from[g] & 15);
+    const float mt = m * static_cast<float>(from[g] >> 4);
+    for (int i = 16 * g; i < 16 * g + 16; ++i) {
+      put(i, ds * static_cast<float>(internal::PairOf(from + 16, i)) - mt);
+    }
+  }
+}
+template <typename Put>
+STOWAGE_HOST_DEVICE inline void Q3_K(const uint8_t* from, Put put) {
+  const float d = internal::LoadHalf(from + 108);
+  for (int g = 0; g < 16; ++g) {
+    const float ds = d * static_cast<float>(internal::ScaleOfQ3(from + 96, g));
+    for (int i = 16 * g; i < 16 * g + 16; ++i) {
+      const int high = from[i % 32] >> (i / 32) & 1;
+      const int q = internal::PairOf(from + 32, i) | high << 2;
+      put(i, ds * static_cast<float>(q - 4));
+    }
+  }
+}
+template <typename Put>
+STOWAGE_HOST_DEVICE inline void IQ4_NL(const uint8_t* from, Put put) {
+  internal::Levels(from + 2, internal::LoadHalf(from), put);
+}
+template <typename Put>
+STOWAGE_HOST_DEVICE inline void IQ4_XS(const uint8_t* from, Put put) {
+  const float d = internal::LoadHalf(from);
+  const int scales_high = internal::Load<uint16_t>(from + 2);
+  for (int g = 0; g < 8; ++g) {
+    const int scale = (from[4 + g / 2] >> (g % 2 * 4) & 15) |
+                      (scales_high >> (2 * g) & 3) << 4;
+    internal::Levels(from + 8 + 16 * g, d * static_cast<float>(scale - 32),
+                     [&](int i, float number) { put(32 * g + i, number); });
+  }
+}
+template <typename Put>
+STOWAGE_HOST_DEVICE inline void TQ1_0(const uint8_t* from, Put put) {
+  const float d = internal::LoadHalf(from + 52);
+  int at = 0;
+  // `count` bytes from `begin` on: the first digit of each, then the second.
+  const auto digits = [&](int begin, int count, int per_byte) {
+    for (int n = 0, power = 1; n < per_byte; ++n, power *= 3) {
+      for (int j = 0; j < count; ++j) {
+        const int fraction = from[begin + j] * power & 255;
+        put(at++, d * static_cast<float>((fraction * 3 >> 8) - 1));
+      }
+    }
+  };
+  digits(0, 32, 5);
+  digits(32, 16, 5);
+  digits(48, 4, 4);
+}
+template <typename Put>
+STOWAGE_HOST_DEVICE inline void TQ2_0(const uint8_t* from, Put put) {
+  const float d = internal::LoadHalf(from + 64);
+  for (int i = 0; i < 256; ++i) {
+    put(i, d * static_cast<float>(internal::PairOf(from, i) - 1));
+  }
+}
+template <typename Put>
+STOWAGE_HOST_DEVICE inline void MXFP4(const uint8_t* from, Put put) {
+  const float d = internal::HalfPower(from[0]);
+  for (int j = 0; j < 16; ++j) {
+    put(j, d * static_cast<float>(internal::TwiceE2M1(from[1 + j] & 15)));
+  }
+  for (int j = 0; j < 16; ++j) {
+    put(j + 16, d * static_cast<float>(internal::TwiceE2M1(from[1 + j] >> 4)));
   }
 }
 

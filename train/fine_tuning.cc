@@ -1,6 +1,8 @@
 #include "train/fine_tuning.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 #include <span>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/strings.h"
+#include "formats/gguf.h"
 #include "runtime/check_programs.h"
 #include "runtime/floats.h"
 
@@ -85,9 +88,30 @@ Scales ScalesOf(WeightType type) {
       return {.count = 2};
     case WeightType::kQ6_K:
       return {.begin = 208};
+    case WeightType::kQ2_K:
+      return {.begin = 80, .count = 2};
+    case WeightType::kQ3_K:
+      return {.begin = 108};
+    case WeightType::kTQ1_0:
+      return {.begin = 52};
+    case WeightType::kTQ2_0:
+      return {.begin = 64};
+    case WeightType::kMXFP4:
+      return {.count = 0};
     default:
       return {};
   }
+}
+
+// The non-finite number of a block of MXFP4, whose scale is an exponent of 8 bits: the
+// largest scales take a block's numbers beyond what f32 holds.
+std::optional<float> NonFiniteOfMxfp4(std::span<const std::byte> block) {
+  std::array<float, 32> numbers;
+  Dequantize(WeightType::kMXFP4, block, numbers);
+  const auto wrong = std::ranges::find_if_not(
+      numbers, [](float number) { return std::isfinite(number); });
+  if (wrong == numbers.end()) return std::nullopt;
+  return *wrong;
 }
 
 Error NotFinite(const PretrainedModel& base, const PretrainedParam& param,
@@ -120,6 +144,14 @@ Status CheckBytes(const PretrainedModel& base, const PretrainedParam& param,
       return NotFinite(base, param, FloatText(DType::kF16, of_block, *index),
                        StrCat("as a scale of ", format.name, " block ",
                               (first_row * row + block) / format.bytes));
+    }
+    if (type != WeightType::kMXFP4) continue;
+    if (const auto wrong = NonFiniteOfMxfp4(part.subspan(
+            static_cast<size_t>(block), static_cast<size_t>(format.bytes)))) {
+      const Bytes row = base.tensor(param).bytes / param.shape[0];
+      return NotFinite(
+          base, param, StrCat(*wrong),
+          StrCat("in MXFP4 block ", (first_row * row + block) / format.bytes));
     }
   }
   return {};

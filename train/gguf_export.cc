@@ -197,8 +197,29 @@ Result<GgufExport> GgufExport::Plan(const FineTuning& tuning,
   }
   plan.metadata_.Set("general.quantization_version", kQuantizationVersion);
   plan.metadata_.SetAll(tokenizer);
+  STOWAGE_RETURN_IF_ERROR(plan.CheckTypes(tuning));
   STOWAGE_RETURN_IF_ERROR(plan.CheckBase(base));
   return plan;
+}
+
+Status GgufExport::CheckTypes(const FineTuning& tuning) const {
+  const PretrainedModel& base = tuning.base();
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (CanQuantize(tensors_[i].type) || !sources_[i].param) continue;
+    const PretrainedParam& param = base.params()[*sources_[i].param];
+    const bool is_adapted = std::ranges::any_of(
+        tuning.options().lora->targets, [&](const std::string& target) {
+          return MeansLayer(target, param.name);
+        });
+    if (!is_adapted) continue;
+    return base.file().Fail(
+        StrCat("has ", Quoted(tensors_[i].name), " in ",
+               FormatOf(tensors_[i].type).name,
+               ", which is read and not written, and an adapter would be "
+               "merged into it; give --merged-type a type, such as q4_k_m"),
+        ErrorCode::kUnsupported);
+  }
+  return {};
 }
 
 Status GgufExport::CheckBase(const PretrainedModel& base) const {

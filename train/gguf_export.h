@@ -65,6 +65,7 @@ class GgufExport {
   void AddTensorsOfGguf(const PretrainedModel& base,
                         const std::optional<GgufMix>& mix);
   void AddTensorsOfFolder(const PretrainedModel& base, const GgufMix& mix);
+  Status CheckTypes(const FineTuning& tuning) const;
   Status CheckBase(const PretrainedModel& base) const;
   Status WriteTensor(const FineTuning& tuning, const Runner& runner, size_t at,
                      const OutputFile::WritePart& write) const;

@@ -84,18 +84,26 @@ TEST_CASE(
     Bytes begin, bytes;
   };
   // As gguf.GGUFReader has them.
-  const Row rows[] = {{"tensor.f32", WeightType::kF32, {2, 32}, 1184, 256},
-                      {"tensor.f16", WeightType::kF16, {2, 32}, 1440, 128},
-                      {"tensor.bf16", WeightType::kBF16, {2, 32}, 1568, 128},
-                      {"tensor.q4_0", WeightType::kQ4_0, {2, 32}, 1696, 36},
-                      {"tensor.q4_1", WeightType::kQ4_1, {2, 32}, 1760, 40},
-                      {"tensor.q5_0", WeightType::kQ5_0, {2, 32}, 1824, 44},
-                      {"tensor.q5_1", WeightType::kQ5_1, {2, 32}, 1888, 48},
-                      {"tensor.q8_0", WeightType::kQ8_0, {2, 32}, 1952, 68},
-                      {"tensor.q4_k", WeightType::kQ4_K, {2, 256}, 2048, 288},
-                      {"tensor.q5_k", WeightType::kQ5_K, {2, 256}, 2336, 352},
-                      {"tensor.q6_k", WeightType::kQ6_K, {2, 256}, 2688, 420},
-                      {"tensor.deep", WeightType::kF32, {2, 3, 4}, 3136, 96}};
+  const Row rows[] = {
+      {"tensor.f32", WeightType::kF32, {2, 32}, 1568, 256},
+      {"tensor.f16", WeightType::kF16, {2, 32}, 1824, 128},
+      {"tensor.bf16", WeightType::kBF16, {2, 32}, 1952, 128},
+      {"tensor.q4_0", WeightType::kQ4_0, {2, 32}, 2080, 36},
+      {"tensor.q4_1", WeightType::kQ4_1, {2, 32}, 2144, 40},
+      {"tensor.q5_0", WeightType::kQ5_0, {2, 32}, 2208, 44},
+      {"tensor.q5_1", WeightType::kQ5_1, {2, 32}, 2272, 48},
+      {"tensor.q8_0", WeightType::kQ8_0, {2, 32}, 2336, 68},
+      {"tensor.q4_k", WeightType::kQ4_K, {2, 256}, 2432, 288},
+      {"tensor.q5_k", WeightType::kQ5_K, {2, 256}, 2720, 352},
+      {"tensor.q6_k", WeightType::kQ6_K, {2, 256}, 3072, 420},
+      {"tensor.q2_k", WeightType::kQ2_K, {2, 256}, 3520, 168},
+      {"tensor.q3_k", WeightType::kQ3_K, {2, 256}, 3712, 220},
+      {"tensor.iq4_nl", WeightType::kIQ4_NL, {2, 32}, 3936, 36},
+      {"tensor.iq4_xs", WeightType::kIQ4_XS, {2, 256}, 4000, 272},
+      {"tensor.tq1_0", WeightType::kTQ1_0, {2, 256}, 4288, 108},
+      {"tensor.tq2_0", WeightType::kTQ2_0, {2, 256}, 4416, 132},
+      {"tensor.mxfp4", WeightType::kMXFP4, {2, 32}, 4576, 34},
+      {"tensor.deep", WeightType::kF32, {2, 3, 4}, 4640, 96}};
   const auto header = ParseGguf(AllKinds());
   REQUIRE_MESSAGE(header.ok(), header.error().message);
   REQUIRE(header->tensors().size() == std::size(rows));
@@ -236,12 +244,14 @@ TEST_CASE("what cannot be is refused with the values that are there") {
       {one({kHuge, 8}, 0, 0, 32),
        "[gguf] byte 53: tensor \"w\" has a dimension of 8; all are at least 1, "
        "and 63 bits hold their product"},
-      {one({8}, 10, 0, 32),
-       "[gguf] byte 49: tensor \"w\" is of type 10 (Q2_K); those that are read "
-       "are F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K"},
+      {one({8}, 15, 0, 32),
+       "[gguf] byte 49: tensor \"w\" is of type 15 (Q8_K); those that are read "
+       "are F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, "
+       "Q2_K, Q3_K, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, MXFP4"},
       {one({8}, 1000, 0, 32),
        "[gguf] byte 49: tensor \"w\" is of type 1000; those that are read are "
-       "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K"},
+       "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, "
+       "Q2_K, Q3_K, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, MXFP4"},
       {one({48, 2}, 2, 0, 64),
        "[gguf] byte 57: tensor \"w\" is Q4_0(2, 48); its rows must be whole "
        "blocks of 32 numbers"},

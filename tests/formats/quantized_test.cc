@@ -52,7 +52,8 @@ TEST_CASE(
 }
 
 TEST_CASE("a type's blocks have the sizes that are published") {
-  // Bits a number, of ggml's table: 4.5, 5, 5.5, 6, 8.5, 4.5, 5.5, 6.5625.
+  // Bits a number, of ggml's table: 4.5, 5, 5.5, 6, 8.5, 4.5, 5.5, 6.5625, and 2.625,
+  // 3.4375, 4.5, 4.25, 1.6875, 2.0625, 4.25.
   CHECK(BytesOf(WeightType::kQ4_0, 256) * 8 == 1152);
   CHECK(BytesOf(WeightType::kQ4_1, 256) * 8 == 1280);
   CHECK(BytesOf(WeightType::kQ5_0, 256) * 8 == 1408);
@@ -61,6 +62,13 @@ TEST_CASE("a type's blocks have the sizes that are published") {
   CHECK(BytesOf(WeightType::kQ4_K, 256) * 8 == 1152);
   CHECK(BytesOf(WeightType::kQ5_K, 256) * 8 == 1408);
   CHECK(BytesOf(WeightType::kQ6_K, 256) * 8 == 1680);
+  CHECK(BytesOf(WeightType::kQ2_K, 256) * 8 == 672);
+  CHECK(BytesOf(WeightType::kQ3_K, 256) * 8 == 880);
+  CHECK(BytesOf(WeightType::kIQ4_NL, 256) * 8 == 1152);
+  CHECK(BytesOf(WeightType::kIQ4_XS, 256) * 8 == 1088);
+  CHECK(BytesOf(WeightType::kTQ1_0, 256) * 8 == 432);
+  CHECK(BytesOf(WeightType::kTQ2_0, 256) * 8 == 528);
+  CHECK(BytesOf(WeightType::kMXFP4, 256) * 8 == 1088);
 }
 
 }  // namespace

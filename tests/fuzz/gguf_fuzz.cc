@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -23,13 +24,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   std::vector<GgufTensor> tensors = header->tensors();
   std::ranges::sort(tensors, {}, &GgufTensor::begin);
+  std::vector<float> numbers;
   Bytes end = 0;
   for (const GgufTensor& tensor : tensors) {
     Check(tensor.begin >= end && tensor.bytes > 0);
     Check(BytesOf(tensor.type, tensor.shape.num_elements()) == tensor.bytes);
     end = tensor.begin + tensor.bytes;
+    Check(end <= static_cast<Bytes>(size));
+    numbers.resize(static_cast<size_t>(tensor.shape.num_elements()));
+    Dequantize(tensor.type,
+               std::as_bytes(
+                   std::span(file).subspan(static_cast<size_t>(tensor.begin),
+                                           static_cast<size_t>(tensor.bytes))),
+               numbers);
   }
-  Check(end <= static_cast<Bytes>(size));
   for (const auto& [key, value] : header->values()) {
     const bool read = header->Text(key).ok() || header->Int(key).ok() ||
                       header->Real(key).ok() || header->Bool(key).ok() ||

@@ -30,6 +30,7 @@ longest() {
   case $1 in
     adapter_config | chat_template | checkpoint | examples | graph_text | plan_json | \
       published_model | safetensors | tokenizer_file | weights_index) echo 262144 ;;
+    gguf) echo 8192 ;;  # a tensor of every type
     *) echo 4096 ;;
   esac
 }

@@ -18,10 +18,12 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K",
-         "Q6_K"]
+         "Q6_K", "Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4"]
 # Where the f16 numbers of a block are.
 HALVES = {"F16": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2],
-          "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+          "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+          "Q2_K": [80, 82], "Q3_K": [108], "IQ4_NL": [0], "IQ4_XS": [0],
+          "TQ1_0": [52], "TQ2_0": [64]}
 
 
 def type_of(name):
@@ -41,6 +43,8 @@ def blocks(name, rng):
         data[:, at + 1] &= 0xBB
         data[0, at + 1] = 0x81 if at == 0 else 0x2C
         data[-1, at + 1] = 0x03
+    if name == "MXFP4":  # the exponents of subnormal, usual and the largest finite numbers
+        data[:, 0] = [0, 1, 252]
     return data
 
 

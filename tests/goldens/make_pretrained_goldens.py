@@ -156,6 +156,73 @@ def save_gguf(model, name):
     return model
 
 
+# Types that gguf.quants does not write, where their scales of f16 are, and a scale with
+# which weights are about as large as those of the other models.
+BLOCKS = {"Q2_K": ([80, 82], 0.01), "Q3_K": ([108], 0.003), "IQ4_XS": ([0], 0.0002),
+          "TQ1_0": ([52], 0.3), "TQ2_0": ([64], 0.3), "IQ4_NL": ([0], 0.003),
+          "MXFP4": ([], 0)}
+
+
+def random_blocks(kind, shape, rng):
+    numbers, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    data = rng.integers(0, 256, (shape[0], shape[1] // numbers, size), dtype=np.uint8)
+    places, scale = BLOCKS[kind]
+    for at in places:
+        scales = (scale * (0.5 + rng.random((*data.shape[:2], 1)))).astype(np.float16)
+        data[..., at:at + 2] = scales.view(np.uint8)
+    if kind == "MXFP4":
+        data[..., 0] = rng.integers(122, 126, data.shape[:2])
+    return data.reshape(shape[0], -1)
+
+
+def save_blocks():
+    """blocks.gguf, a Llama of one layer with random blocks of those types, and
+    transformers' model of the numbers that gguf.quants makes of them."""
+    config = hf.LlamaConfig(
+        vocab_size=64, hidden_size=256, intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, rms_norm_eps=1e-5,
+        max_position_embeddings=32, tie_word_embeddings=False)
+    model = hf.LlamaForCausalLM(config).eval()
+    writer = gguf.GGUFWriter(HERE / "blocks.gguf", "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(32)
+    writer.add_embedding_length(256)
+    writer.add_feed_forward_length(32)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_key_length(8)
+    writer.add_value_length(8)
+    writer.add_rope_dimension_count(8)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_vocab_size(64)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 1)
+    wide = ["Q2_K", "Q3_K", "IQ4_XS", "TQ1_0", "TQ2_0"]
+    small = ["IQ4_NL", "MXFP4"]
+    rng = np.random.default_rng(11)
+    weights = {}
+    for ours, tensor in model.state_dict().items():
+        if tensor.dim() == 1:
+            kind = "F32"
+            data = numbers = (1 + 0.1 * rng.standard_normal(tensor.shape)).astype(np.float32)
+        else:
+            types = wide if tensor.shape[1] == 256 else small
+            types.append(kind := types.pop(0))
+            data = random_blocks(kind, tensor.shape, rng)
+            numbers = gguf.quants.dequantize(data, gguf.GGMLQuantizationType[kind])
+        heads = {"q_proj": 4, "k_proj": 2}.get(ours.split(".")[-2])
+        writer.add_tensor(names.get_name(ours, try_suffixes=(".weight", ".bias")), data,
+                          raw_dtype=gguf.GGMLQuantizationType[kind])
+        numbers = unpermuted(numbers, heads) if heads else numbers
+        weights[ours] = torch.from_numpy(np.ascontiguousarray(numbers))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    model.load_state_dict(weights)
+    return model
+
+
 def main():
     HERE.mkdir(exist_ok=True)
     rows = []
@@ -165,6 +232,7 @@ def main():
         rows += [(name, *row) for row in logits(model)]
         if name in ("llama", "qwen2", "qwen3", "yarn"):
             rows += [(f"{name}.gguf", *row) for row in logits(save_gguf(model, name))]
+    rows += [("blocks.gguf", *row) for row in logits(save_blocks())]
     for path in HERE.glob("*/config.json"):
         config = json.loads(path.read_text())
         config.pop("transformers_version", None)

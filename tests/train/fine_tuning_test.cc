@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@
 #include "base/output_file.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
+#include "formats/gguf.h"
+#include "formats/gguf_writer.h"
 #include "formats/safetensors.h"
 #include "formats/weights_file.h"
 #include "ir/graph.h"
@@ -577,6 +580,75 @@ TEST_CASE("weights and adapters that are not finite are refused by name") {
     CHECK(Contains(status.error().message, StrCat("\"", tensor.name, "\"")));
     CHECK(Contains(status.error().message, "-inf"));
   }
+}
+
+TEST_CASE("losses of a base in blocks of every read type are transformers'") {
+  const FineTuning tuning = Open(
+      "blocks.gguf", {.lora = LoraRules{.rank = 2, .targets = {"q_proj"}}});
+  std::set<WeightType> types;
+  for (const WeightTensor& tensor : tuning.base().file().tensors()) {
+    types.insert(tensor.type);
+  }
+  CHECK(types.size() == 8);                // seven, and F32 of norms
+  CHECK(tuning.frozen_bytes() <= 37'056);  // of the file: no matrix in floats
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  Training training = Start(tuning, *cpu);
+  // The cross entropy of save_blocks() of make_pretrained_goldens.py, in double.
+  CHECK(std::abs(TakeSteps(training, 1)[0] / 6.910034625757852 - 1) < 1e-5);
+}
+
+// A copy of a model, one matrix of which is of MXFP4 blocks with one exponent, all of
+// whose numbers are its largest: its path.
+std::string WithMxfp4(const std::string& matrix, uint8_t exponent) {
+  const auto base = WeightsFile::Open(kModels + "qwen2.gguf");
+  REQUIRE(base.ok());
+  std::vector<GgufTensorToWrite> tensors;
+  for (const WeightTensor& tensor : base->tensors()) {
+    tensors.push_back({tensor.name, tensor.type, tensor.shape});
+    if (tensor.name == matrix) tensors.back().type = WeightType::kMXFP4;
+  }
+  const fs::path path = TempFolder("mxfp4") / "base.gguf";
+  fs::create_directories(path.parent_path());
+  const auto file = OutputFile::Claim(path.string());
+  REQUIRE(file.ok());
+  const Status written = WriteGguf(
+      *file, GgufMetadata::Of(*base->gguf()), tensors,
+      [&](size_t at, const OutputFile::WritePart& write) {
+        std::vector<std::byte> bytes(static_cast<size_t>(tensors[at].bytes()),
+                                     std::byte{0x77});
+        if (tensors[at].name == matrix) {
+          for (size_t i = 0; i < bytes.size(); i += 17) {
+            bytes[i] = std::byte{exponent};
+          }
+        } else {
+          const WeightTensor& tensor = base->tensors()[at];
+          REQUIRE(base->ReadBytes(tensor, 0, bytes).ok());
+        }
+        return write(bytes);
+      });
+  REQUIRE_MESSAGE(written.ok(), written.error().message);
+  return path.string();
+}
+
+TEST_CASE("exponents of MXFP4 that make numbers infinite are refused") {
+  // 6 * 2^(252 - 127) is below 2^128, and 6 * 2^126 is not.
+  const std::string path = WithMxfp4("blk.0.attn_v.weight", 252);
+  const auto tuning = FineTuning::Open(
+      path, {.lora = LoraRules{.rank = 2, .targets = {"q_proj"}}});
+  REQUIRE_MESSAGE(tuning.ok(), tuning.error().message);
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  Training training = Start(*tuning, *cpu);  // loads the base
+  const WeightTensor* const tensor =
+      tuning->base().file().Find("blk.0.attn_v.weight");
+  std::fstream stream(path, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(tensor->begin + 17);
+  stream.put('\xFD');
+  stream.close();
+  const Status loaded = tuning->LoadBase(training.step());
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(loaded.error().code == ErrorCode::kInvalidArgument);
+  CHECK(Contains(loaded.error().message,
+                 "has inf in MXFP4 block 1 of \"blk.0.attn_v.weight\""));
 }
 
 TEST_CASE("all weights may be trained, in bf16 too") {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -244,6 +245,50 @@ TEST_CASE("a GGUF base keeps its metadata, its types and what has no adapter") {
   CHECK(after.gguf()->Find("general.file_type") == nullptr);
   CHECK(*merged.gguf()->Int("general.file_type") == 0);
   CHECK(after.Find("blk.0.attn_v.weight")->type != WeightType::kF32);
+}
+
+// A copy of a model whose matrices of Q4_0 are of IQ4_NL, as large and as many: its
+// path.
+std::string WithIq4Nl(const std::string& model) {
+  std::ifstream in(model, std::ios::binary);
+  std::string bytes(std::istreambuf_iterator<char>(in), {});
+  const WeightsFile file = OpenFile(model);
+  for (const WeightTensor& tensor : file.tensors()) {
+    if (tensor.type != WeightType::kQ4_0) continue;
+    // Behind the name: the number of dimensions, two of them, the type.
+    const size_t type = bytes.find(tensor.name) + tensor.name.size() + 4 + 16;
+    REQUIRE(bytes[type] == 2);
+    bytes[type] = 20;
+  }
+  const std::string path = testing::EmptyFolder("iq4_nl") + "/base.gguf";
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+TEST_CASE("types that are only read are kept, or refused before training") {
+  const std::string path = WithIq4Nl(kModels + "llama.gguf");
+  const WeightsFile before = OpenFile(path);
+  REQUIRE(before.Find("blk.0.attn_v.weight")->type == WeightType::kIQ4_NL);
+  const FineTuning beside = Open(
+      path, {.lora = LoraRules{.rank = 2, .targets = {"layers.0.*.q_proj"}}});
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  Training training = Trained(beside, *cpu);
+  const WeightsFile after = OpenFile(Merge(beside, training, {}));
+  CHECK(after.Find("blk.0.attn_v.weight")->type == WeightType::kIQ4_NL);
+  CHECK(RawBytes(after, "blk.0.attn_v.weight") ==
+        RawBytes(before, "blk.0.attn_v.weight"));
+
+  const FineTuning adapted =
+      Open(path, {.lora = LoraRules{.rank = 2, .targets = {"v_proj"}}});
+  const auto plan = GgufExport::Plan(adapted, {}, {});
+  REQUIRE_FALSE(plan.ok());
+  CHECK(plan.error().code == ErrorCode::kUnsupported);
+  CHECK(plan.error().message ==
+        StrCat("[weights] ", Quoted(path),
+               " has \"blk.0.attn_v.weight\" in IQ4_NL, which is read and not "
+               "written, and an adapter would be merged into it; give "
+               "--merged-type a type, such as q4_k_m"));
+  CHECK(GgufExport::Plan(adapted, Mix("q8_0"), {}).ok());
 }
 
 TEST_CASE("a mix decides the types, and what the caller gives is added") {
