@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/errors.h"
 #include "base/hash.h"
 #include "base/input_file.h"
 #include "base/strings.h"
@@ -36,6 +37,48 @@ std::optional<WeightType> TypeOfFile(DType dtype) {
 bool Exists(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
+}
+
+constexpr std::string_view kSplitTensors = "split.tensors.count";
+
+// Where a GGUF file is among the shards of a model, counted from 1; of a model that is
+// not split, 1 of 1.
+struct SplitPlace {
+  int64_t shard = 1, count = 1;
+};
+
+Result<SplitPlace> PlaceInSplit(const GgufHeader& header,
+                                const std::string& path) {
+  if (header.Find("split.count") == nullptr) return SplitPlace{};
+  const auto fail = [&](const auto&... what) {
+    return InvalidArgumentError("[", kRoom, "] ", Quoted(path),
+                                " has no place among shards: ", what...);
+  };
+  const auto count = header.Int("split.count");
+  if (!count.ok()) return fail(count.error().message);
+  const auto number = header.Int("split.no");
+  if (!number.ok()) return fail(number.error().message);
+  if (*number < 0 || *number >= *count) {
+    return fail("split.no is ", *number, " and split.count ", *count,
+                "; shards are numbered from 0");
+  }
+  return SplitPlace{*number + 1, *count};
+}
+
+// "-00002-of-00003.gguf"
+std::string ShardEnd(int64_t shard, int64_t count) {
+  const auto digits = [](int64_t number) {
+    const std::string text = StrCat(number);
+    return std::string(text.size() < 5 ? 5 - text.size() : 0, '0') + text;
+  };
+  return StrCat("-", digits(shard), "-of-", digits(count), ".gguf");
+}
+
+// The path of a shard beside that of another, whose name ends as a shard's does.
+std::string ShardName(const std::string& path, int64_t shard, int64_t count) {
+  const size_t end = ShardEnd(shard, count).size();
+  return StrCat(path.substr(0, path.size() > end ? path.size() - end : 0),
+                ShardEnd(shard, count));
 }
 
 }  // namespace
@@ -97,7 +140,7 @@ Status WeightsFile::OpenFolder() {
       ErrorCode::kNotFound);
 }
 
-Status WeightsFile::OpenGguf(InputFile file) {
+Result<GgufHeader> WeightsFile::AddGguf(InputFile file) {
   auto header = ReadGgufHeader(file);
   if (!header.ok()) {
     return Fail(StrCat("cannot be taken: ", header.error().message),
@@ -107,12 +150,61 @@ Status WeightsFile::OpenGguf(InputFile file) {
     tensors_.push_back({.name = tensor.name,
                         .type = tensor.type,
                         .shape = tensor.shape,
+                        .file = files_.size(),
                         .begin = tensor.begin,
                         .bytes = tensor.bytes});
   }
-  gguf_ = *std::move(header);
   files_.push_back(std::move(file));
-  return {};
+  return header;
+}
+
+Status WeightsFile::OpenGguf(InputFile file) {
+  STOWAGE_ASSIGN_OR_RETURN(gguf_, AddGguf(std::move(file)));
+  STOWAGE_ASSIGN_OR_RETURN(const SplitPlace place, PlaceInSplit(*gguf_, path_));
+  if (place.count <= 1) return {};
+  const std::string first = ShardName(path_, 1, place.count);
+  if (place.shard != 1) {
+    return Fail(StrCat("is shard ", place.shard, " of ", place.count,
+                       "; open the first, ", Quoted(first)));
+  }
+  if (path_ != first) {
+    return Fail(StrCat("is the first of ", place.count,
+                       " shards; its name must end in ",
+                       Quoted(ShardEnd(1, place.count))));
+  }
+  return OpenGgufShards(place.count);
+}
+
+Status WeightsFile::OpenGgufShards(int64_t count) {
+  for (int64_t shard = 2; shard <= count; ++shard) {
+    const std::string path = ShardName(path_, shard, count);
+    if (!Exists(path)) {
+      return Fail(StrCat("is the first of ", count, " shards, and ",
+                         Quoted(path), " is not there"),
+                  ErrorCode::kNotFound);
+    }
+    STOWAGE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path, kRoom));
+    auto header = AddGguf(std::move(file));
+    if (!header.ok()) {
+      return Error{header.error().code,
+                   StrCat("[", kRoom, "] shard ", shard, ", ", Quoted(path),
+                          ": ", header.error().message)};
+    }
+    STOWAGE_ASSIGN_OR_RETURN(const SplitPlace place,
+                             PlaceInSplit(*header, path));
+    if (place.shard != shard || place.count != count) {
+      return Fail(StrCat("has a foreign shard ", Quoted(path), ", which is ",
+                         place.shard, " of ", place.count, "; expected ", shard,
+                         " of ", count));
+    }
+  }
+  const GgufValue* const stated = gguf_->Find(kSplitTensors);
+  if (stated == nullptr) return {};
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t tensors, gguf_->Int(kSplitTensors));
+  if (tensors == std::ssize(tensors_)) return {};
+  return Fail(StrCat("has ", tensors_.size(), " tensors in its ", count,
+                     " shards, and ", kSplitTensors, " is ", tensors,
+                     "; a shard is of another file"));
 }
 
 Status WeightsFile::OpenSafetensors(const std::string& path) {

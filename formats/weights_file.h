@@ -1,8 +1,8 @@
 #ifndef STOWAGE_FORMATS_WEIGHTS_FILE_H_
 #define STOWAGE_FORMATS_WEIGHTS_FILE_H_
 
-// The weights of a model as others publish them, whatever holds them: a GGUF file, a
-// safetensors file, or a folder as Hugging Face lays it out, with config.json and
+// The weights of a model as others publish them, whatever holds them: a GGUF file, or the
+// first of the shards that it is split into ("-00001-of-00003.gguf"), a safetensors file, or a folder as Hugging Face lays it out, with config.json and
 // model.safetensors, or model.safetensors.index.json and the files that it names (which
 // may be opened by the index, too).
 //
@@ -53,9 +53,10 @@ class WeightsFile {
   /// Opens what is at `path`: a folder, or a file of either format, known by its first
   /// bytes, or an index by its name; of a safetensors file, config.json is looked for
   /// beside it. Errors: kNotFound
-  /// for a path or a file of a folder that is not there, kIo, kUnsupported,
+  /// for a path, a shard or a file of a folder that is not there, kIo, kUnsupported,
   /// GgufHeader::Parse's; kInvalidArgument for a damaged file, an index that names a
-  /// file in another folder, a tensor that its file lacks or that another file has too.
+  /// file in another folder, a tensor that its file lacks or that another file has too, a
+  /// shard of GGUF that is not the first or is of another split.
   static Result<WeightsFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -67,8 +68,8 @@ class WeightsFile {
   /// The note under `key` in the metadata of a safetensors file, or null.
   const std::string* Note(std::string_view key) const;
 
-  /// What describes the model: a GGUF file's header, or config.json; null where there is
-  /// none.
+  /// What describes the model: the header of a GGUF file, that of its first shard, or
+  /// config.json; null where there is none.
   const GgufHeader* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
   const JsonValues* config() const { return config_ ? &*config_ : nullptr; }
 
@@ -94,6 +95,8 @@ class WeightsFile {
   WeightsFile() = default;
   Status OpenFolder();
   Status OpenGguf(InputFile file);
+  Status OpenGgufShards(int64_t count);
+  Result<GgufHeader> AddGguf(InputFile file);
   Status OpenSafetensors(const std::string& path);
   Status OpenShards(const std::string& folder, const std::string& index);
   Status ReadConfig(const std::string& path);

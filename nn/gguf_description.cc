@@ -25,16 +25,6 @@ class GgufDescription : public Description {
       : Description(file), header_(*file.gguf()) {}
 
   Result<PublishedModel> Describe() {
-    if (const auto parts = header_.Int("split.count");
-        parts.ok() && *parts > 1) {
-      const auto part = header_.Int("split.no");
-      return file_.Fail(
-          StrCat("is part ", part.ok() ? *part + 1 : 1, " of a model in ",
-                 *parts,
-                 " files, which are not read; join them by llama-gguf-split "
-                 "--merge"),
-          ErrorCode::kUnsupported);
-    }
     const auto family = header_.Text("general.architecture");
     if (!family.ok()) return In(family.error());
     family_ = *family;

@@ -136,7 +136,12 @@ void GgufExport::AddTensorsOfGguf(const PretrainedModel& base,
   for (size_t i = 0; i < base.params().size(); ++i) {
     params.emplace(base.tensor(base.params()[i]).name, i);
   }
-  for (const GgufTensor& tensor : base.file().gguf()->tensors()) {
+  // In the order of the file, or of its shards.
+  std::vector<WeightTensor> tensors = base.file().tensors();
+  std::ranges::sort(tensors, {}, [](const WeightTensor& tensor) {
+    return std::pair(tensor.file, tensor.begin);
+  });
+  for (const WeightTensor& tensor : tensors) {
     GgufTensorToWrite written = {tensor.name, tensor.type, tensor.shape};
     if (mix && IsInMix(tensor.name, tensor.shape)) {
       written.type = TypeInMix(*mix, facts, tensor.name, tensor.shape);
@@ -187,6 +192,9 @@ Result<GgufExport> GgufExport::Plan(const FineTuning& tuning,
   GgufExport plan;
   if (base.file().gguf() != nullptr) {
     plan.metadata_ = GgufMetadata::Of(*base.file().gguf());
+    for (const auto key : {"split.no", "split.count", "split.tensors.count"}) {
+      plan.metadata_.Remove(key);
+    }
     plan.AddTensorsOfGguf(base, mix);
     if (mix) plan.metadata_.Set("general.file_type", mix->file_type);
   } else {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -184,6 +185,98 @@ TEST_CASE("a folder is one file, or the files that its index names") {
       open +
       "a damaged model.safetensors.index.json: [json] the text is no JSON, "
       "at byte "));
+}
+
+constexpr std::string_view kShards[] = {"split-00001-of-00003.gguf",
+                                        "split-00002-of-00003.gguf",
+                                        "split-00003-of-00003.gguf"};
+
+// A folder with the shards of tests/goldens/make_gguf_goldens.py.
+std::string FolderOfShards(const std::string& name) {
+  const std::string folder = EmptyFolder(name);
+  for (const std::string_view shard : kShards) {
+    fs::copy_file(StrCat("tests/goldens/gguf/", shard),
+                  StrCat(folder, "/", shard));
+  }
+  return folder;
+}
+
+// Writes a u16 in place of the first one under a key of a GGUF file.
+void SetU16(const std::string& path, std::string_view key, char value) {
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes(std::istreambuf_iterator<char>(in), {});
+  const size_t at = bytes.find(key);
+  REQUIRE(at != std::string::npos);
+  bytes[at + key.size() + 4] = value;  // behind the value's type
+  WriteFile(path, bytes);
+}
+
+TEST_CASE("a split GGUF file has the tensors of all its shards") {
+  const auto file =
+      WeightsFile::Open(StrCat("tests/goldens/gguf/", kShards[0]));
+  REQUIRE_MESSAGE(file.ok(), file.error().message);
+  CHECK(*file->gguf()->Text("general.architecture") == "llama");
+  // As the script wrote them: ten times the place, and counted from there.
+  const std::pair<std::string_view, float> tensors[] = {
+      {"a", 10}, {"b", 0}, {"c", 30}, {"d", 20}, {"e", 40}};
+  REQUIRE(file->tensors().size() == std::size(tensors));
+  for (const auto& [name, first] : tensors) {
+    INFO(std::string(name));
+    const WeightTensor* const tensor = file->Find(name);
+    REQUIRE(tensor != nullptr);
+    std::vector<float> numbers(4);
+    REQUIRE(file->ReadFloats(*tensor, 0, numbers).ok());
+    CHECK(numbers ==
+          std::vector<float>{first, first + 1, first + 2, first + 3});
+  }
+  CHECK(file->Content()->starts_with("736 bytes of weights"));
+}
+
+TEST_CASE("shards that are missing, foreign or misnamed are refused by name") {
+  std::string folder = FolderOfShards("shards");
+  const auto path = [&](size_t shard) {
+    return StrCat(folder, "/", kShards[shard - 1]);
+  };
+  const auto message = [&](size_t shard, const std::string& rest) {
+    return StrCat("[weights] ", Quoted(path(shard)), " ", rest);
+  };
+  CHECK(
+      Refusal(path(2)) ==
+      message(2, StrCat("is shard 2 of 3; open the first, ", Quoted(path(1)))));
+
+  fs::remove(path(3));
+  CHECK(Refusal(path(1)) ==
+        message(1, StrCat("is the first of 3 shards, and ", Quoted(path(3)),
+                          " is not there")));
+  CHECK(WeightsFile::Open(path(1)).error().code == ErrorCode::kNotFound);
+
+  fs::copy_file(path(2), path(3));
+  CHECK(Refusal(path(1)) ==
+        message(1, StrCat("has a foreign shard ", Quoted(path(3)),
+                          ", which is 2 of 3; expected 3 of 3")));
+  // Tensors of another file: the third shard with those of the second.
+  SetU16(path(3), "split.no", 2);
+  CHECK(Refusal(path(1)) ==
+        message(1,
+                "has 6 tensors in its 3 shards, and split.tensors.count is "
+                "5; a shard is of another file"));
+
+  WriteFile(path(3), std::string("GGUF\3\0\0\0", 8));
+  CHECK(Refusal(path(1)).find(Quoted(path(3))) != std::string::npos);
+
+  folder = FolderOfShards("numbers");
+  SetU16(path(1), "split.no", 3);
+  CHECK(Refusal(path(1)) ==
+        message(1,
+                "has no place among shards: split.no is 3 and split.count "
+                "3; shards are numbered from 0"));
+
+  folder = FolderOfShards("names");
+  fs::rename(path(1), folder + "/model.gguf");
+  CHECK(Refusal(folder + "/model.gguf") ==
+        StrCat("[weights] ", Quoted(folder + "/model.gguf"),
+               " is the first of 3 shards; its name must end in "
+               "\"-00001-of-00003.gguf\""));
 }
 
 TEST_CASE("a damaged GGUF file is refused by its name") {

@@ -9,6 +9,7 @@ quantized.csv has rows type,bytes,numbers: blocks in hexadecimal, and what
 gguf.quants.dequantize makes of them, the bits of each float in hexadecimal. Blocks
 are random bytes, save that scales are finite. gguf/all_kinds.gguf has a value of
 every kind and a tensor of every type; its numbers are those below.
+gguf/split-0000?-of-00003.gguf are one model in three shards.
 """
 
 import pathlib
@@ -59,6 +60,15 @@ def main():
             assert np.isfinite(numbers).all(), name
             out.write(f"{name},{data.tobytes().hex()},"
                       f"{''.join(f'{b:08x}' for b in bits)}\n")
+
+    # Three shards of at most two tensors each.
+    split = gguf.GGUFWriter(HERE / "gguf" / "split.gguf", "llama", split_max_tensors=2)
+    for i, name in enumerate(["b", "a", "d", "c", "e"]):
+        split.add_tensor(name, np.arange(4, dtype=np.float32) + 10 * i)
+    split.write_header_to_file()
+    split.write_kv_data_to_file()
+    split.write_tensors_to_file()
+    split.close()
 
     writer = gguf.GGUFWriter(HERE / "gguf" / "all_kinds.gguf", "llama")
     writer.add_uint8("kind.u8", 200)

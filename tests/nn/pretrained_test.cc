@@ -486,8 +486,8 @@ TEST_CASE("a GGUF file's family is checked key by key") {
                     .Text("split.count")
                     .U32(4)
                     .U32(3)) ==
-        "is part 1 of a model in 3 files, which are not read; join them by "
-        "llama-gguf-split --merge");
+        "is the first of 3 shards; its name must end in "
+        "\"-00001-of-00003.gguf\"");
   CHECK(refusal(named("llama", 0)) ==
         "cannot be taken: [gguf] there is no value \"llama.block_count\"");
   CHECK(refusal(named("llama", 1).Text("llama.expert_count").U32(4).U32(8)) ==
