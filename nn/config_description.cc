@@ -6,7 +6,9 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/strings.h"
@@ -17,6 +19,21 @@
 namespace stowage {
 namespace {
 
+std::string TextOf(const JsonValues::Value& value) {
+  return std::visit(
+      [](const auto& held) -> std::string {
+        using T = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<T, std::monostate>) {
+          return "null";
+        } else if constexpr (std::is_same_v<T, bool>) {
+          return held ? "true" : "false";
+        } else {
+          return StrCat(held);
+        }
+      },
+      value);
+}
+
 class JsonDescription : public ConfigValues {
  public:
   using ConfigValues::ConfigValues;
@@ -25,9 +42,11 @@ class JsonDescription : public ConfigValues {
     const auto architecture = config_.Text("architectures.0");
     if (!architecture.ok()) return In(architecture.error());
     if (config_.HasBelow("quantization_config")) {
-      return Unsupported(
-          "a \"quantization_config\"; quantised weights are read from GGUF "
-          "files alone");
+      return Unsupported(StrCat("a \"quantization_config\"",
+                                QuantizationSettings(),
+                                "; quantized weights are read from GGUF files "
+                                "alone: convert the folder, or take its "
+                                "original in floats"));
     }
     std::vector<std::string> known;
     for (const LlamaFamily& family : LlamaFamilies()) {
@@ -54,6 +73,22 @@ class JsonDescription : public ConfigValues {
   }
 
  private:
+  // " (quant_method gptq, bits 4)", of those settings that are given.
+  std::string QuantizationSettings() const {
+    std::string settings;
+    for (const std::string_view name :
+         {"quant_method", "bits", "group_size", "desc_act", "zero_point",
+          "version", "load_in_4bit", "load_in_8bit", "bnb_4bit_quant_type",
+          "bnb_4bit_use_double_quant"}) {
+      const auto found =
+          config_.values().find(StrCat("quantization_config.", name));
+      if (found == config_.values().end()) continue;
+      settings += StrCat(settings.empty() ? " (" : ", ", name, " ",
+                         TextOf(found->second));
+    }
+    return settings.empty() ? settings : settings + ")";
+  }
+
   // Those of the names that are not 0; where the file lacks one it is `otherwise`.
   Result<std::string> Dropouts(std::initializer_list<std::string_view> names,
                                double otherwise) const {

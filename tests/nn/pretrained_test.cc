@@ -212,9 +212,13 @@ std::string Refusal(const std::string& path) {
 }
 
 TEST_CASE("what ours cannot do is named, and so is what does not fit") {
+  const std::string of_floats =
+      "; quantized weights are read from GGUF files alone: convert the folder, "
+      "or take its original in floats";
   struct Row {
     std::string model;
-    std::string_view from, to, message;
+    std::string_view from, to;
+    std::string message;
   };
   const Row rows[] = {
       {"llama", "\"architectures\"", "\"buildings\"",
@@ -242,8 +246,23 @@ TEST_CASE("what ours cannot do is named, and so is what does not fit") {
        "high_freq_factor of 0; expected a finite number above 0"},
       {"llama", "\"mlp_bias\": true",
        "\"quantization_config\": {\"quant_method\": \"awq\"}",
-       "has a \"quantization_config\"; quantised weights are read from GGUF "
-       "files alone"},
+       "has a \"quantization_config\" (quant_method awq)" + of_floats},
+      {"llama", "\"mlp_bias\": true",
+       "\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 8, "
+       "\"group_size\": 128, \"desc_act\": false}",
+       "has a \"quantization_config\" (quant_method gptq, bits 8, group_size "
+       "128, desc_act false)" +
+           of_floats},
+      {"llama", "\"mlp_bias\": true",
+       "\"quantization_config\": {\"quant_method\": \"bitsandbytes\", "
+       "\"load_in_4bit\": true, \"bnb_4bit_quant_type\": \"nf4\", "
+       "\"bnb_4bit_use_double_quant\": true}",
+       "has a \"quantization_config\" (quant_method bitsandbytes, "
+       "load_in_4bit true, bnb_4bit_quant_type nf4, "
+       "bnb_4bit_use_double_quant true)" +
+           of_floats},
+      {"llama", "\"mlp_bias\": true", "\"quantization_config\": {\"x\": 1}",
+       "has a \"quantization_config\"" + of_floats},
       {"llama", "\"mlp_bias\": true", "\"mlp_bias\": false",
        "has 6 tensors that the model does not know: "
        "\"model.layers.0.mlp.down_proj.bias\", "
