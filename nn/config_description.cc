@@ -132,10 +132,76 @@ class JsonDescription : public ConfigValues {
     if (family.has_mlp_bias) {
       STOWAGE_ASSIGN_OR_RETURN(config.mlp_bias, BoolOr("mlp_bias", false));
     }
+    STOWAGE_RETURN_IF_ERROR(FindExperts(family, &config));
     STOWAGE_RETURN_IF_ERROR(FindLayers(family, &config));
     STOWAGE_RETURN_IF_ERROR(FindConfigRope(file_, family, &config));
     STOWAGE_RETURN_IF_ERROR(FindScales(family, &config));
     return config;
+  }
+
+  Status FindExperts(const LlamaFamily& family, LlamaConfig* config) const {
+    if (!family.has_experts) return {};
+    for (const std::string_view name : family.refused) {
+      STOWAGE_RETURN_IF_ERROR(MustBeUnset(name));
+    }
+    // It would add the routers' auxiliary loss.
+    STOWAGE_RETURN_IF_ERROR(MustBeUnset("output_router_logits"));
+    ExpertsOptions& experts = config->experts;
+    // transformers 5 saves either name.
+    STOWAGE_ASSIGN_OR_RETURN(
+        experts.count,
+        Size(config_.Has("num_local_experts") ? "num_local_experts"
+                                              : "num_experts"));
+    STOWAGE_ASSIGN_OR_RETURN(experts.per_token, Size("num_experts_per_tok"));
+    STOWAGE_ASSIGN_OR_RETURN(experts.hidden,
+                             Size(std::string(family.expert_hidden)));
+    if (family.has_shared_expert) {
+      STOWAGE_ASSIGN_OR_RETURN(experts.shared_hidden,
+                               Size("shared_expert_intermediate_size"));
+      STOWAGE_RETURN_IF_ERROR(MustBe("qkv_bias", true));
+    }
+    if (family.may_normalize) {
+      // Where a file does not say it, transformers takes it to be false.
+      STOWAGE_ASSIGN_OR_RETURN(experts.normalized,
+                               BoolOr("norm_topk_prob", false));
+    }
+    return {};
+  }
+
+  // That a setting is absent, null, false or 0.
+  Status MustBeUnset(std::string_view name) const {
+    if (!config_.Has(name) && !config_.HasBelow(name)) return {};
+    const auto flag = config_.Bool(name);
+    if (flag.ok() && !*flag) return {};
+    const auto number = config_.Real(name);
+    if (number.ok() && *number == 0) return {};
+    return Unsupported(StrCat(
+        "a ", Quoted(name), " of ",
+        flag.ok()
+            ? std::string("true")
+            : (number.ok() ? StrCat(*number) : std::string("another kind")),
+        ", which no model here knows"));
+  }
+
+  // The layers of a model with experts that have them.
+  Result<std::vector<bool>> ExpertLayers(const LlamaFamily& family,
+                                         int64_t layers) const {
+    std::vector<bool> has(static_cast<size_t>(layers), true);
+    if (!family.has_experts || family.expert_hidden == "intermediate_size") {
+      return has;
+    }
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t step,
+                             SizeOr("decoder_sparse_step", 1));
+    for (int64_t i = 0; i < layers; ++i) {
+      has[static_cast<size_t>(i)] = (i + 1) % step == 0;
+    }
+    for (int64_t i = 0; config_.Has(StrCat("mlp_only_layers.", i)); ++i) {
+      const auto layer = config_.Int(StrCat("mlp_only_layers.", i));
+      if (!layer.ok()) return In(layer.error());
+      if (*layer >= 0 && *layer < layers)
+        has[static_cast<size_t>(*layer)] = false;
+    }
+    return has;
   }
 
   // null is no cap, but a file that does not say it has the family's.
@@ -304,6 +370,8 @@ class JsonDescription : public ConfigValues {
                              TurningLayers(family, config->layers));
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<bool> windowed,
                              WindowedLayers(family, turning));
+    STOWAGE_ASSIGN_OR_RETURN(const std::vector<bool> expert,
+                             ExpertLayers(family, config->layers));
     const auto count = std::ranges::count(windowed, true);
     const bool has_window =
         count > 0 && (config_.Has("sliding_window") || config->window > 0);
@@ -315,10 +383,14 @@ class JsonDescription : public ConfigValues {
     }
     const bool all_windowed =
         has_window ? count == config->layers : config->window_rope_base == 0;
-    if (all_windowed && std::ranges::count(turning, false) == 0) return {};
+    if (all_windowed && std::ranges::count(turning, false) == 0 &&
+        std::ranges::count(expert, false) == 0) {
+      return {};
+    }
     for (size_t i = 0; i < turning.size(); ++i) {
-      config->layer_kinds.push_back(
-          {.has_window = all_windowed || windowed[i], .turns = turning[i]});
+      config->layer_kinds.push_back({.has_window = all_windowed || windowed[i],
+                                     .turns = turning[i],
+                                     .has_experts = expert[i]});
     }
     return {};
   }

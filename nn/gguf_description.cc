@@ -29,12 +29,20 @@ class GgufDescription : public Description {
     if (!family.ok()) return In(family.error());
     family_ = *family;
     std::vector<std::string> known;
+    const auto count = ValueOr(header_.Int(Key("expert_count")), int64_t{0});
+    if (!count.ok()) return In(count.error());
+    const LlamaFamily* found = nullptr;
     for (const LlamaFamily& family : LlamaFamilies()) {
-      if (known.empty() || known.back() != family.gguf) {
+      if (std::ranges::find(known, family.gguf) == known.end()) {
         known.emplace_back(family.gguf);
       }
-      if (family.gguf == family_) return DescribeAs(family);
+      if (family.gguf != family_) continue;
+      // One architecture may have models with and without experts.
+      if (found == nullptr || (*count != 0 && family.has_experts)) {
+        if (found == nullptr || !found->has_experts) found = &family;
+      }
     }
+    if (found != nullptr) return DescribeAs(*found);
     return Unsupported(StrCat("the architecture ", Quoted(family_),
                               "; those that are read are ", Listed(known)));
   }
@@ -47,6 +55,7 @@ class GgufDescription : public Description {
     STOWAGE_RETURN_IF_ERROR(FindWindow(family, &config));
     config.layer_kinds = LayerKindsOf(family, config);
     STOWAGE_RETURN_IF_ERROR(FindScales(family, &config));
+    STOWAGE_RETURN_IF_ERROR(FindExperts(family, &config));
     const auto has = [&](std::string_view name) {
       return file_.Find(name) != nullptr;
     };
@@ -223,6 +232,21 @@ class GgufDescription : public Description {
       STOWAGE_ASSIGN_OR_RETURN(*cap, RealOr(name, *cap));
       if (*cap == 0) continue;  // none
       STOWAGE_RETURN_IF_ERROR(CheckPositive(Quoted(Key(name)), *cap));
+    }
+    return {};
+  }
+
+  Status FindExperts(const LlamaFamily& family, LlamaConfig* config) const {
+    if (!family.has_experts) return {};
+    ExpertsOptions& experts = config->experts;
+    STOWAGE_ASSIGN_OR_RETURN(experts.count, Size("expert_count"));
+    STOWAGE_ASSIGN_OR_RETURN(experts.per_token, Size("expert_used_count"));
+    STOWAGE_ASSIGN_OR_RETURN(
+        experts.hidden, SizeOr("expert_feed_forward_length", config->hidden));
+    if (family.has_shared_expert) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          experts.shared_hidden,
+          SizeOr("expert_shared_feed_forward_length", config->hidden));
     }
     return {};
   }

@@ -41,6 +41,9 @@ std::vector<GgufPart> PartsOf(const LlamaConfig& config, bool of_layer) {
   const auto of_attention = [&](std::string_view part) {
     return StrCat(names.attention, ".", part);
   };
+  const auto of_experts = [&](std::string_view matrix) {
+    return StrCat(names.experts, ".experts.", matrix);
+  };
   const bool is_plain = config.mlp == MlpLayers::kPlain;
   return {{std::string(norms.before_attention), "attn_norm"},
           {std::string(norms.after_attention), "post_attention_norm"},
@@ -53,6 +56,14 @@ std::vector<GgufPart> PartsOf(const LlamaConfig& config, bool of_layer) {
           {of_attention("q_norm"), "attn_q_norm"},
           {of_attention("k_norm"), "attn_k_norm"},
           {of_attention(names.out), "attn_output"},
+          {StrCat(names.experts, ".gate"), "ffn_gate_inp"},
+          {of_experts(config.experts.gate), "ffn_gate_exps"},
+          {of_experts(config.experts.up), "ffn_up_exps"},
+          {of_experts(config.experts.down), "ffn_down_exps"},
+          {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+          {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+          {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+          {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
           {"mlp.gate_proj", "ffn_gate"},
           {"mlp.gate_up_proj", "ffn_up"},
           {StrCat("mlp.", is_plain ? names.up : "up_proj"), "ffn_up"},
@@ -119,7 +130,7 @@ WeightType TypeBeforeShape(const GgufMix& mix, const GgufMixFacts& facts,
       tensor.ends_with("attn_qkv.weight")) {
     return TypeOfValues(mix, facts, LayerOf(tensor));
   }
-  if (tensor.ends_with("ffn_down.weight")) {
+  if (tensor.find("ffn_down") != tensor.npos) {
     return TypeOfDown(mix, facts, LayerOf(tensor));
   }
   return mix.usual;
@@ -186,7 +197,9 @@ GgufMixFacts MixFactsOf(const PublishedModel& model) {
 
 bool IsInMix(std::string_view tensor, const Shape& shape) {
   return shape.rank() >= 2 && tensor.ends_with("weight") &&
-         !tensor.ends_with("_norm.weight") && tensor != "position_embd.weight";
+         !tensor.ends_with("_norm.weight") &&
+         tensor.find("ffn_gate_inp") == tensor.npos &&  // routers
+         tensor != "position_embd.weight";
 }
 
 WeightType TypeInMix(const GgufMix& mix, const GgufMixFacts& facts,

@@ -103,6 +103,17 @@ class GgufKeys {
       Set("residual_scale", static_cast<float>(config.residual_scale));
       Set("logit_scale", static_cast<float>(1 / config.logit_scale));
     }
+    if (family_->has_experts) {
+      const ExpertsOptions& experts = config.experts;
+      SetSize("expert_count", experts.count);
+      SetSize("expert_used_count", experts.per_token);
+      if (Has("expert_feed_forward_length")) {
+        SetSize("expert_feed_forward_length", experts.hidden);
+      }
+      if (family_->has_shared_expert) {
+        SetSize("expert_shared_feed_forward_length", experts.shared_hidden);
+      }
+    }
     if (family_->is_perhaps_parallel) {
       Set("use_parallel_residual", config.parallel);
     }
@@ -128,6 +139,10 @@ class GgufKeys {
     }
     if (config.mlp_bias && !family_->gguf_mlp_bias) {
       return CannotSay("an \"mlp_bias\"");
+    }
+    if (config.experts.normalized != family_->traits.experts.normalized) {
+      return CannotSay(StrCat("a \"norm_topk_prob\" of ",
+                              config.experts.normalized ? "true" : "false"));
     }
     const char* const cap = "attn_logit_softcapping";
     if ((config.attention_cap > 0) != Has(cap)) {
@@ -159,6 +174,9 @@ class GgufKeys {
         return CannotSay(StrCat("a layer ", i,
                                 layer.has_window ? " with" : " without",
                                 " the \"sliding_window\""));
+      }
+      if (layer.has_experts != other.has_experts) {
+        return CannotSay(StrCat("a layer ", i, " without experts"));
       }
       if (layer.turns != other.turns) {
         return CannotSay(

@@ -12,6 +12,7 @@
 #include "ir/dtype.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
+#include "nn/experts.h"
 #include "nn/kv_cache.h"
 #include "nn/layers.h"
 #include "nn/model_options.h"
@@ -96,6 +97,19 @@ Status CheckLlamaConfig(const LlamaConfig& config) {
                         " heads and ", config.kv_heads,
                         " kv_heads, which stand head by head; these must be "
                         "equal")};
+  }
+  const ExpertsOptions& experts = config.experts;
+  if (experts.count > 0) {
+    STOWAGE_RETURN_IF_ERROR(
+        CheckModelSizes(config.name, {{"experts", experts.count},
+                                      {"experts_per_token", experts.per_token},
+                                      {"expert_hidden", experts.hidden}}));
+    if (experts.per_token > experts.count) {
+      return Error{ErrorCode::kInvalidArgument,
+                   StrCat("[model] ", config.name, " gives a token ",
+                          experts.per_token, " of ", experts.count,
+                          " experts; expected 1 to ", experts.count)};
+    }
   }
   const int64_t dims = RopeDims(config);
   STOWAGE_RETURN_IF_ERROR(
@@ -202,6 +216,12 @@ class Blocks {
   }
 
   Value Mlp(Value x) {
+    if (config_.experts.count > 0 && layer_.has_experts) {
+      ExpertsOptions experts = config_.experts;
+      experts.activation = config_.activation;
+      experts.down_init = residual_init_;
+      return Experts(x, Named(config_.names.experts), experts);
+    }
     const std::string name = Named("mlp");
     if (config_.mlp != MlpLayers::kPlain) {
       return GatedMlp(
@@ -334,7 +354,16 @@ int64_t LlamaParameterCount(const LlamaConfig& config) {
   const int64_t embeddings = (config.tied_head ? 1 : 2) * config.vocabulary * c;
   const int64_t norm = config.norms_have_mean ? 2 * c : c;
   const int64_t wide = config.mlp == MlpLayers::kPlain ? 1 : 2;
-  int64_t layer = 2 * c * q + 2 * c * k + (wide + 1) * c * f;
+  int64_t mlps = config.layers * (wide + 1) * c * f;
+  if (config.experts.count > 0) {
+    mlps = 0;
+    for (int64_t i = 0; i < config.layers; ++i) {
+      mlps += LayerKindOf(config, i).has_experts
+                  ? ExpertsParameterCount(config.experts, c)
+                  : (wide + 1) * c * f;
+    }
+  }
+  int64_t layer = 2 * c * q + 2 * c * k;
   const LlamaNorms& norms = config.norms;
   for (const std::string_view name :
        {norms.before_attention, norms.after_attention, norms.before_mlp,
@@ -346,7 +375,7 @@ int64_t LlamaParameterCount(const LlamaConfig& config) {
   if (config.mlp_bias) layer += wide * f + c;
   if (config.qk_norm == QkNorm::kEachHead) layer += 2 * HeadSize(config);
   if (config.qk_norm == QkNorm::kAllHeads) layer += q + k;
-  return embeddings + config.layers * layer + norm;
+  return embeddings + config.layers * layer + mlps + norm;
 }
 
 }  // namespace stowage

@@ -27,6 +27,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "nn/experts.h"
 #include "nn/model_options.h"
 
 namespace stowage {
@@ -60,6 +61,7 @@ struct LlamaNames {
   std::string_view qkv = "qkv_proj";  // where it is one layer
   std::string_view out = "o_proj";
   std::string_view up = "up_proj", down = "down_proj";  // of a plain mlp
+  std::string_view experts = "mlp";                     // nn/experts.h
 };
 
 /// The norms of a block by their names in it; empty where there is none.
@@ -72,8 +74,9 @@ struct LlamaNorms {
 
 /// How a layer differs from the others.
 struct LlamaLayer {
-  bool has_window = true;  // of the config, if it has one
-  bool turns = true;       // queries and keys, by their positions
+  bool has_window = true;   // of the config, if it has one
+  bool turns = true;        // queries and keys, by their positions
+  bool has_experts = true;  // of the config, if it has any; else one mlp
 };
 
 struct LlamaConfig {
@@ -120,6 +123,9 @@ struct LlamaConfig {
   QkNorm qk_norm = QkNorm::kNone;
   MlpLayers mlp = MlpLayers::kGated;
   GluActivation activation = GluActivation::kSilu;
+  /// Of the feed-forward part; its count is 0 where all layers have one mlp. The activation
+  /// and initial values are those of the model.
+  ExpertsOptions experts = {};
   /// Attention and the feed-forward part read the same x, and both are added to it.
   bool parallel = false;
   /// One a layer, or empty where all are as LlamaLayer is by default.
@@ -154,7 +160,8 @@ LlamaLayer LayerKindOf(const LlamaConfig& config, int64_t i);
 
 /// Elements of all params of that Llama: with width C, vocabulary V, hidden F, and Q and
 /// K elements of the queries and keys of a token, V C (twice if the head is not tied) +
-/// layers (2 C Q + 2 C K + 3 C F + 2 C) + C, and what biases and other norms have.
+/// layers (2 C Q + 2 C K + 3 C F + 2 C) + C, and what biases, other norms and experts
+/// have.
 int64_t LlamaParameterCount(const LlamaConfig& config);
 
 }  // namespace stowage

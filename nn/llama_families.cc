@@ -98,6 +98,33 @@ LlamaConfig GptNeoX() {
   return config;
 }
 
+LlamaConfig Mixtral() {
+  LlamaConfig config;
+  config.names.experts = "block_sparse_moe";
+  config.experts = {.gate = "w1", .up = "w3", .down = "w2"};
+  return config;
+}
+
+LlamaConfig Qwen2Moe() {
+  LlamaConfig config = Qwen2();
+  config.experts.normalized = false;
+  return config;
+}
+
+LlamaConfig Qwen3Moe() {
+  LlamaConfig config;
+  config.eps = 1e-6;
+  config.qk_norm = QkNorm::kEachHead;
+  return config;
+}
+
+LlamaConfig Olmoe() {
+  LlamaConfig config;
+  config.qk_norm = QkNorm::kAllHeads;
+  config.experts.normalized = false;
+  return config;
+}
+
 std::vector<LlamaFamily> MakeFamilies() {
   std::vector<LlamaFamily> families = {
       {.name = "llama",
@@ -203,6 +230,48 @@ std::vector<LlamaFamily> MakeFamilies() {
        .gguf_keys = {"use_parallel_residual"},
        .gguf_out_bias = true,
        .gguf_mlp_bias = true},
+      {.name = "mixtral",
+       .gguf = "llama",
+       .architecture = "MixtralForCausalLM",
+       .traits = Mixtral(),
+       .paired_in_gguf = true,
+       .windows = WindowRule::kAll,
+       .has_experts = true,
+       .refused = {"router_jitter_noise"},
+       .gguf_keys = {"expert_count", "expert_used_count"}},
+      {.name = "qwen2moe",
+       .gguf = "qwen2moe",
+       .architecture = "Qwen2MoeForCausalLM",
+       .traits = Qwen2Moe(),
+       .has_experts = true,
+       .expert_hidden = "moe_intermediate_size",
+       .has_shared_expert = true,
+       .may_normalize = true,
+       .refused = {"use_sliding_window"},
+       .gguf_keys = {"expert_count", "expert_used_count",
+                     "expert_feed_forward_length",
+                     "expert_shared_feed_forward_length"}},
+      {.name = "qwen3moe",
+       .gguf = "qwen3moe",
+       .architecture = "Qwen3MoeForCausalLM",
+       .traits = Qwen3Moe(),
+       .has_attention_bias = true,
+       .has_experts = true,
+       .expert_hidden = "moe_intermediate_size",
+       .may_normalize = true,
+       .refused = {"use_sliding_window"},
+       .gguf_keys = {"expert_count", "expert_used_count",
+                     "expert_feed_forward_length"}},
+      {.name = "olmoe",
+       .gguf = "olmoe",
+       .architecture = "OlmoeForCausalLM",
+       .traits = Olmoe(),
+       .has_attention_bias = true,
+       .has_experts = true,
+       .may_normalize = true,
+       .refused = {"clip_qkv"},
+       .gguf_keys = {"expert_count", "expert_used_count",
+                     "expert_feed_forward_length"}},
   };
   for (LlamaFamily& family : families) {
     family.traits.name = family.name;

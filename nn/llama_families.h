@@ -53,6 +53,13 @@ struct LlamaFamily {
   int64_t rope_period = 0;
   bool has_multipliers = false;  // reads "embedding_multiplier" and the like
   bool is_perhaps_parallel = false;  // reads "use_parallel_residual"
+  bool has_experts = false;  // reads "num_experts" and what goes with it
+  /// The size of an expert; where it is "intermediate_size", all layers have experts.
+  std::string_view expert_hidden = "intermediate_size";
+  bool has_shared_expert = false;  // reads "shared_expert_intermediate_size"
+  bool may_normalize = false;      // reads "norm_topk_prob"
+  /// Settings that must be false, 0, null or absent.
+  std::vector<std::string_view> refused = {};
   std::string_view activation = "hidden_act";
   std::string_view eps = "rms_norm_eps";
   std::string_view rope_base = "rope_theta";

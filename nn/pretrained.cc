@@ -16,11 +16,18 @@
 #include "ir/graph_copy.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
+#include "nn/experts.h"
 #include "nn/gguf_form.h"
 
 namespace stowage {
 
 namespace {
+
+// A stack of matrices as one, of all their rows.
+Shape AsMatrix(const Shape& shape) {
+  if (shape.rank() < 3) return shape;
+  return {shape.num_elements() / shape.back(), shape.back()};
+}
 
 class Pass {
  public:
@@ -53,7 +60,7 @@ class Pass {
       }
       ++found;
       const std::optional<TensorType> bytes =
-          BytesOfMatrix(type->second, info.type.shape);
+          BytesOfMatrix(type->second, AsMatrix(info.type.shape));
       if (!bytes) {
         return InvalidArgumentError(
             "[quantized] param ", Quoted(info.name), " is ",
@@ -109,6 +116,18 @@ class Pass {
                            graph_.value(node.results[0]).type.dtype));
       return {};
     }
+    if (node.op == OpKind::kGroupedMatMul) {
+      const TensorType& matrices = graph_.value(node.inputs[1]).type;
+      const Value rows =
+          Iota(g_, DType::kI32, 0, 1, AsMatrix(matrices.shape)[0]);
+      const Value decoded = Reshape(
+          QuantizedGather(copy_[node.inputs[1]], rows, type), matrices.shape);
+      TakePlace(node, GroupedMatMul(copy_[node.inputs[0]],
+                                    Cast(decoded, matrices.dtype),
+                                    copy_[node.inputs[2]],
+                                    node.attrs.Int("transpose_w") == 1));
+      return {};
+    }
     Attrs attrs = node.attrs;
     attrs.Set("blocks", static_cast<int64_t>(type));
     copy_.CopyNode(id, attrs);
@@ -135,6 +154,8 @@ bool ReadsBlocks(const Node& node, size_t i) {
   switch (node.op) {
     case OpKind::kMatMul:
       return i == 1 && node.attrs.Int("transpose_a") == 0;
+    case OpKind::kGroupedMatMul:
+      return i == 1;
     case OpKind::kGather:
       return i == 0;
     case OpKind::kLinearCrossEntropy:
@@ -156,7 +177,8 @@ std::vector<std::string> ReadableInBlocks(const Graph& graph) {
   std::vector<std::string> names;
   for (const ValueId id : graph.Leaves(Role::kParam)) {
     const ValueInfo& info = graph.value(id);
-    if (readable[static_cast<size_t>(id)] && info.type.shape.rank() == 2) {
+    if (readable[static_cast<size_t>(id)] &&
+        (info.type.shape.rank() == 2 || IsOfExperts(info.name))) {
       names.push_back(info.name);
     }
   }
@@ -314,22 +336,34 @@ Status PretrainedModel::MatchParams() {
     const std::string called = llama == nullptr ? Gpt2Name(info.name, prefixed)
                                : gguf           ? GgufName(model_, info.name)
                                                 : info.name;
-    const WeightTensor* const tensor = file_.Find(called);
-    if (tensor == nullptr) {
-      lacking.push_back(called);
-      continue;
+    PretrainedParam param{.name = info.name, .shape = info.type.shape};
+    if (gguf) param.in_file = GgufRowsOf(model_, info.name);
+    const bool is_apart = !gguf && IsOfExperts(info.name);
+    const Shape shape = is_apart ? Shape{info.type.shape[1], info.type.shape[2]}
+                                 : info.type.shape;
+    const int64_t parts = is_apart ? info.type.shape[0] : 1;
+    for (int64_t i = 0; i < parts; ++i) {
+      const std::string name = is_apart ? NameOfExpert(called, i) : called;
+      const WeightTensor* const tensor = file_.Find(name);
+      if (tensor == nullptr) {
+        lacking.push_back(name);
+        continue;
+      }
+      if (!tensor->foreign.empty() || tensor->shape != shape) {
+        return file_.Fail(StrCat("has ", Quoted(name), " as ",
+                                 tensor->Describe(), "; the param ",
+                                 Quoted(is_apart ? name : info.name), " is ",
+                                 shape.ToString(), " of floats"));
+      }
+      param.tensors.push_back(static_cast<size_t>(tensor - tensors.data()));
+      used[param.tensors.back()] = true;
+      if (tensor->type != this->tensor(param).type) {
+        return file_.Fail(
+            StrCat("has ", Quoted(name), " as ", tensor->Describe(),
+                   " and that of expert 0 as ", this->tensor(param).Describe(),
+                   "; experts must be of one type"));
+      }
     }
-    if (!tensor->foreign.empty() || tensor->shape != info.type.shape) {
-      return file_.Fail(StrCat(
-          "has ", Quoted(called), " as ", tensor->Describe(), "; the param ",
-          Quoted(info.name), " is ", info.type.shape.ToString(), " of floats"));
-    }
-    PretrainedParam param{
-        .name = info.name,
-        .shape = info.type.shape,
-        .tensor = static_cast<size_t>(tensor - tensors.data())};
-    if (gguf) param.rows = GgufRowsOf(model_, info.name);
-    used[param.tensor] = true;
     params_.push_back(std::move(param));
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -354,25 +388,36 @@ Status PretrainedModel::MatchParams() {
 
 namespace {
 
-// Calls read(row of the file, position in the rows asked for, rows) for runs of rows
-// that stand together in both.
+// Calls read(tensor, row of it, position in the rows asked for, rows) for runs of rows that
+// stand together in the param and in a tensor.
 template <typename Read>
 Status EachRun(const PretrainedParam& param, int64_t first, int64_t rows,
                Read read) {
-  if (param.rows.in_order()) return read(first, int64_t{0}, rows);
-  for (int64_t i = 0; i < rows; ++i) {
-    STOWAGE_RETURN_IF_ERROR(
-        read(param.rows.RowOfFile(first + i, param.shape[0]), i, int64_t{1}));
+  const int64_t of_tensor = param.rows() / std::ssize(param.tensors);
+  for (int64_t at = 0; at < rows;) {
+    const int64_t row = first + at;
+    const size_t tensor = param.tensors[static_cast<size_t>(row / of_tensor)];
+    const bool in_order = param.in_file.in_order();
+    const int64_t run =
+        in_order ? std::min(rows - at, of_tensor - row % of_tensor) : 1;
+    const int64_t in_file =
+        in_order ? row % of_tensor : param.in_file.RowOfFile(row, of_tensor);
+    STOWAGE_RETURN_IF_ERROR(read(tensor, in_file, at, run));
+    at += run;
   }
   return {};
 }
 
 // Numbers of a row.
 int64_t RowSize(const PretrainedParam& param) {
-  return param.shape.num_elements() / param.shape[0];
+  return param.shape.num_elements() / param.rows();
 }
 
 }  // namespace
+
+int64_t RowsOf(const Shape& shape) {
+  return shape.rank() == 1 ? shape[0] : shape.num_elements() / shape.back();
+}
 
 Status PretrainedModel::ReadFloats(const PretrainedParam& param,
                                    int64_t first_row,
@@ -381,13 +426,13 @@ Status PretrainedModel::ReadFloats(const PretrainedParam& param,
   STOWAGE_CHECK(std::ssize(to) % size == 0);
   STOWAGE_RETURN_IF_ERROR(EachRun(
       param, first_row, std::ssize(to) / size,
-      [&](int64_t row, int64_t at, int64_t rows) {
-        return file_.ReadFloats(tensor(param), row * size,
+      [&](size_t tensor, int64_t row, int64_t at, int64_t rows) {
+        return file_.ReadFloats(file_.tensors()[tensor], row * size,
                                 to.subspan(static_cast<size_t>(at * size),
                                            static_cast<size_t>(rows * size)));
       }));
-  if (param.rows.added != 0) {
-    for (float& number : to) number -= param.rows.added;
+  if (param.in_file.added != 0) {
+    for (float& number : to) number -= param.in_file.added;
   }
   return {};
 }
@@ -395,12 +440,12 @@ Status PretrainedModel::ReadFloats(const PretrainedParam& param,
 Status PretrainedModel::ReadBytes(const PretrainedParam& param,
                                   int64_t first_row,
                                   std::span<std::byte> to) const {
-  const Bytes size = tensor(param).bytes / param.shape[0];
-  STOWAGE_CHECK(std::ssize(to) % size == 0 && param.rows.added == 0);
+  const Bytes size = bytes(param) / param.rows();
+  STOWAGE_CHECK(std::ssize(to) % size == 0 && param.in_file.added == 0);
   return EachRun(param, first_row, std::ssize(to) / size,
-                 [&](int64_t row, int64_t at, int64_t rows) {
+                 [&](size_t tensor, int64_t row, int64_t at, int64_t rows) {
                    return file_.ReadBytes(
-                       tensor(param), row * size,
+                       file_.tensors()[tensor], row * size,
                        to.subspan(static_cast<size_t>(at * size),
                                   static_cast<size_t>(rows * size)));
                  });

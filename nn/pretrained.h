@@ -55,10 +55,12 @@ namespace stowage {
 using WeightTypes = std::map<std::string, WeightType, std::less<>>;
 
 /// Whether a node reads its operand `i` in blocks, if asked to: a matmul's second one
-/// where the first is not transposed, a gather's table, a linear_cross_entropy's weight.
+/// where the first is not transposed, a gather's table, a linear_cross_entropy's weight, a
+/// grouped_matmul's matrices. These are decoded before each such op into a value of the
+/// plan, which its backward reads, too, or recomputes.
 bool ReadsBlocks(const Node& node, size_t i);
 
-/// The names of the matrices that nothing but such operands reads, in order. Linear.
+/// The names of the matrices, and of the stacks of them, that nothing but such operands reads, in order. Linear.
 std::vector<std::string> ReadableInBlocks(const Graph& graph);
 
 /// `graph` with the params of `types` in blocks. Errors, naming the param: none of that
@@ -66,11 +68,19 @@ std::vector<std::string> ReadableInBlocks(const Graph& graph);
 /// does not read blocks, as an update.
 Result<Graph> WithQuantizedParams(const Graph& graph, const WeightTypes& types);
 
+/// Rows of a param by which it is read: elements of a vector, else of all dimensions but the
+/// last.
+int64_t RowsOf(const Shape& shape);
+
 struct PretrainedParam {
   std::string name;
   Shape shape;
-  size_t tensor = 0;   // of WeightsFile::tensors()
-  GgufRows rows = {};  // how a GGUF file holds them
+  /// Of WeightsFile::tensors(): one that holds the param, or one of each expert, in order
+  /// (nn/experts.h).
+  std::vector<size_t> tensors = {};
+  GgufRows in_file = {};  // how a GGUF file holds the rows
+
+  int64_t rows() const { return RowsOf(shape); }
 };
 
 class PretrainedModel {
@@ -96,8 +106,13 @@ class PretrainedModel {
 
   /// In the order of the graph.
   const std::vector<PretrainedParam>& params() const { return params_; }
+  /// The first of the param's; the others have its type and shape.
   const WeightTensor& tensor(const PretrainedParam& param) const {
-    return file_.tensors()[param.tensor];
+    return file_.tensors()[param.tensors.front()];
+  }
+  /// In the file, of all of the param's tensors.
+  Bytes bytes(const PretrainedParam& param) const {
+    return tensor(param).bytes * std::ssize(param.tensors);
   }
 
   // Reads rows of a param from `first_row` on, of a vector its numbers: as many as `to`

@@ -7,7 +7,7 @@
 //   std::get<LlamaConfig>(model->config).kv_heads == 2
 //
 // The families are those of nn/llama_families.h and, of config.json, GPT-2. What such a
-// model has that ours cannot do, be it experts, another activation or another way of
+// model has that ours cannot do, be it another activation or another way of
 // scaling rope, is an error that names it and never passed over.
 
 #include <string>

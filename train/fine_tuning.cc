@@ -127,7 +127,7 @@ Status CheckBytes(const PretrainedModel& base, const PretrainedParam& param,
   const WeightType type = base.tensor(param).type;
   if (const std::optional<DType> same = SameAs(type)) {
     if (const auto index = FindNonFinite(*same, part)) {
-      const int64_t row = param.shape.num_elements() / param.shape[0];
+      const int64_t row = param.shape.num_elements() / param.rows();
       return NotFinite(base, param, FloatText(*same, part, *index),
                        StrCat("at element ", first_row * row + *index));
     }
@@ -140,7 +140,7 @@ Status CheckBytes(const PretrainedModel& base, const PretrainedParam& param,
         part.subspan(static_cast<size_t>(block + scales.begin),
                      static_cast<size_t>(scales.count * SizeOf(DType::kF16)));
     if (const auto index = FindNonFinite(DType::kF16, of_block)) {
-      const Bytes row = base.tensor(param).bytes / param.shape[0];
+      const Bytes row = base.bytes(param) / param.rows();
       return NotFinite(base, param, FloatText(DType::kF16, of_block, *index),
                        StrCat("as a scale of ", format.name, " block ",
                               (first_row * row + block) / format.bytes));
@@ -159,8 +159,8 @@ Status CheckBytes(const PretrainedModel& base, const PretrainedParam& param,
 
 Status LoadBytes(const PretrainedModel& base, const PretrainedParam& param,
                  Runner& runner) {
-  const int64_t rows = param.shape[0];
-  const Bytes row = base.tensor(param).bytes / rows;
+  const int64_t rows = param.rows();
+  const Bytes row = base.bytes(param) / rows;
   const int64_t most = RowsAtATime(row, rows);
   std::vector<std::byte> window(static_cast<size_t>(most * row));
   for (int64_t first = 0; first < rows; first += most) {
@@ -176,7 +176,7 @@ Status LoadBytes(const PretrainedModel& base, const PretrainedParam& param,
 
 Status LoadNumbers(const PretrainedModel& base, const PretrainedParam& param,
                    Runner& runner) {
-  const int64_t rows = param.shape[0];
+  const int64_t rows = param.rows();
   const int64_t row = param.shape.num_elements() / rows;
   // A vector's numbers are read whole, lest a block be cut.
   const int64_t most = param.shape.rank() == 1
@@ -302,7 +302,7 @@ Bytes FineTuning::frozen_bytes() const {
   Bytes bytes = 0;
   for (const PretrainedParam& param : base_->params()) {
     bytes += in_blocks_.contains(param.name)
-                 ? base_->tensor(param).bytes
+                 ? base_->bytes(param)
                  : param.shape.num_elements() * SizeOf(options_.dtype);
   }
   return bytes;

@@ -13,6 +13,7 @@
 #include "nn/gguf_form.h"
 #include "nn/gguf_keys.h"
 #include "nn/gguf_rows.h"
+#include "nn/llama_families.h"
 #include "nn/lora.h"
 #include "runtime/checkpoint.h"
 #include "runtime/floats.h"
@@ -28,7 +29,7 @@ constexpr Bytes kBytesAtOnce = 1 << 18;
 // Rows that are read at once: of a vector all, lest a block be cut.
 int64_t RowsAtOnce(const Shape& shape) {
   if (shape.rank() == 1) return shape[0];
-  const int64_t columns = shape.num_elements() / shape[0];
+  const int64_t columns = shape.back();
   return std::max<int64_t>(1, kNumbersAtOnce / columns);
 }
 
@@ -45,9 +46,9 @@ Status ReadRows(const MergedRows& merged, const Shape& shape,
           rows.RowOfModel(static_cast<int64_t>(i), shape[0]))];
     }
   } else {
-    const auto columns = static_cast<size_t>(shape.num_elements() / shape[0]);
+    const auto columns = static_cast<size_t>(shape.back());
     for (size_t at = 0; at < to.size(); at += columns, ++first) {
-      STOWAGE_RETURN_IF_ERROR(merged.Read(rows.RowOfModel(first, shape[0]),
+      STOWAGE_RETURN_IF_ERROR(merged.Read(rows.RowOfModel(first, RowsOf(shape)),
                                           to.subspan(at, columns)));
     }
   }
@@ -82,7 +83,7 @@ Status WriteQuantized(const GgufTensorToWrite& tensor,
 Status WriteParts(const GgufTensorToWrite& tensor, const MergedRows& merged,
                   const Shape& shape, const GgufRows& order,
                   const OutputFile::WritePart& write) {
-  const int64_t rows = shape[0], columns = shape.num_elements() / rows;
+  const int64_t rows = RowsOf(shape), columns = shape.num_elements() / rows;
   const int64_t step = RowsAtOnce(shape);
   struct Part {
     int64_t first = 0;
@@ -153,7 +154,7 @@ void GgufExport::AddTensorsOfGguf(const PretrainedModel& base,
     }
     if (const auto param = params.find(tensor.name); param != params.end()) {
       source.param = param->second;
-      source.rows = base.params()[param->second].rows;
+      source.rows = base.params()[param->second].in_file;
     }
     tensors_.push_back(std::move(written));
     sources_.push_back(std::move(source));
@@ -235,7 +236,7 @@ Status GgufExport::CheckBase(const PretrainedModel& base) const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!sources_[i].param) continue;
     const PretrainedParam& param = base.params()[*sources_[i].param];
-    const int64_t rows = param.shape[0];
+    const int64_t rows = param.rows();
     const int64_t columns = param.shape.num_elements() / rows;
     const int64_t most = RowsAtOnce(param.shape);
     for (int64_t first = 0; first < rows; first += most) {
@@ -304,9 +305,10 @@ Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
   STOWAGE_RETURN_IF_ERROR(CheckFinite(runner));
   const PretrainedModel& base = tuning.base();
   const std::string& family = base.model().family;
+  const LlamaFamily* const llama = FindLlamaFamily(family);
   GgufMetadata metadata;
   metadata.Set("general.architecture",
-               family == "mistral" ? std::string("llama") : family);
+               llama == nullptr ? family : std::string(llama->gguf));
   metadata.Set("general.type", "adapter");
   metadata.Set("general.file_type", uint32_t{0});
   metadata.Set("general.quantization_version", kQuantizationVersion);

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "formats/safetensors.h"
 #include "math/small_floats.h"
+#include "nn/experts.h"
 #include "nn/gpt.h"
 #include "nn/lora.h"
 #include "runtime/checkpoint.h"
@@ -58,7 +59,7 @@ Status MergedRows::Read(int64_t first, std::span<float> to) const {
   STOWAGE_RETURN_IF_ERROR(base_->ReadFloats(*param_, first, to));
   if (!is_adapted()) return {};
   const auto columns =
-      static_cast<size_t>(param_->shape.num_elements() / param_->shape[0]);
+      static_cast<size_t>(param_->shape.num_elements() / param_->rows());
   for (size_t at = 0; at < to.size(); at += columns, ++first) {
     AddShare(first, to.subspan(at, columns));
   }
@@ -91,12 +92,17 @@ Status SaveMerged(const FineTuning& tuning, const Runner& runner,
   header.metadata = {{"format", "pt"}};
   Bytes end = 0;
   for (const PretrainedParam& param : base.params()) {
-    const TensorType type = {dtype, param.shape};
-    header.tensors.push_back({.name = base.PublishedName(param.name),
-                              .type = type,
-                              .begin = end,
-                              .end = end + type.bytes()});
-    end += type.bytes();
+    const std::string name = base.PublishedName(param.name);
+    const bool is_apart = IsOfExperts(param.name);
+    const TensorType type = {
+        dtype, is_apart ? Shape{param.shape[1], param.shape[2]} : param.shape};
+    for (int64_t i = 0; i < (is_apart ? param.shape[0] : 1); ++i) {
+      header.tensors.push_back({.name = is_apart ? NameOfExpert(name, i) : name,
+                                .type = type,
+                                .begin = end,
+                                .end = end + type.bytes()});
+      end += type.bytes();
+    }
   }
   const std::string text = FormatSafetensorsHeader(header);
   const uint64_t length = text.size();
@@ -106,7 +112,7 @@ Status SaveMerged(const FineTuning& tuning, const Runner& runner,
     for (const PretrainedParam& param : base.params()) {
       STOWAGE_ASSIGN_OR_RETURN(const MergedRows merged,
                                MergedRows::Of(tuning, runner, param));
-      const int64_t rows = param.shape[0];
+      const int64_t rows = param.rows();
       const int64_t columns = param.shape.num_elements() / rows;
       // A vector is read whole, lest a block be cut.
       const int64_t most = param.shape.rank() == 1 ? rows : kRowsOfMerged;

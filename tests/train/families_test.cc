@@ -19,10 +19,12 @@
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "formats/weights_file.h"
+#include "ir/graph.h"
 #include "nn/gguf_form.h"
 #include "nn/llama_families.h"
 #include "nn/model_options.h"
 #include "nn/pretrained.h"
+#include "planner/fit/memory_optimizations.h"
 #include "runtime/session.h"
 #include "tests/support/files.h"
 #include "tests/train/changed_folder.h"
@@ -43,9 +45,19 @@ struct Family {
   std::string name;
   bool has_gguf = true;
 };
-const Family kFamilies[] = {
-    {"phi3"},  {"gemma2"},  {"gemma3"},  {"smollm3"},
-    {"olmo2"}, {"granite"}, {"gptneox"}, {"gptneox_serial", false}};
+const Family kFamilies[] = {{"phi3"},
+                            {"gemma2"},
+                            {"gemma3"},
+                            {"smollm3"},
+                            {"olmo2"},
+                            {"granite"},
+                            {"gptneox"},
+                            {"gptneox_serial", false},
+                            {"mixtral"},
+                            {"qwen2moe"},
+                            {"qwen2moe_some", false},
+                            {"qwen3moe"},
+                            {"olmoe"}};
 
 std::vector<std::string> Files() {
   std::vector<std::string> files;
@@ -146,6 +158,7 @@ double Distance(std::span<const float> ours, std::span<const double> golden) {
 struct Goldens {
   std::map<std::pair<int64_t, int64_t>, std::vector<double>> logits;
   std::vector<double> losses;
+  std::vector<double> adapted = {};  // of models with experts
 };
 
 Goldens Read(const std::string& name) {
@@ -159,8 +172,8 @@ Goldens Read(const std::string& name) {
     while (std::getline(fields, field, ',')) {
       numbers.push_back(std::stod(field));
     }
-    if (what == "losses") {
-      goldens.losses = numbers;
+    if (what == "losses" || what == "adapted") {
+      (what == "losses" ? goldens.losses : goldens.adapted) = numbers;
       continue;
     }
     REQUIRE(numbers.size() == 2 + kVocabulary);
@@ -205,6 +218,80 @@ TEST_CASE("logits and losses of every family are those of transformers") {
     }
     MESSAGE(name << ": logits to " << worst << ", losses to "
                  << loss_difference);
+  }
+}
+
+TEST_CASE("losses of adapters beside frozen experts are those of PEFT") {
+  int models = 0;
+  for (const std::string& name : Files()) {
+    const Goldens goldens = Read(name);
+    if (goldens.adapted.empty()) continue;
+    INFO(name);
+    ++models;
+    const FineTuning tuning =
+        Open(kGoldens + name,
+             LoraRules{.rank = 2,
+                       .alpha = 3,
+                       .targets = {"q_proj", "k_proj", "v_proj", "o_proj"}});
+    const auto cpu = MakeCpuBackend({.threads = 2});
+    Training training = Start(tuning, *cpu);
+    const Graph& graph = training.step().graph();
+    for (const ValueId id : graph.Leaves(Role::kParam)) {
+      const ValueInfo& info = graph.value(id);
+      if (!info.name.ends_with(".lora_A.weight")) continue;
+      std::vector<float> numbers;
+      for (int64_t i = 0; i < info.type.shape.num_elements(); ++i) {
+        numbers.push_back(static_cast<float>((5 * i + 3) % 11 - 5) / 50);
+      }
+      REQUIRE(training.step().Write(info.name, numbers).ok());
+    }
+    REQUIRE(goldens.adapted.size() == 4);
+    for (size_t i = 0; i < goldens.adapted.size(); ++i) {
+      INFO("step " << i);
+      const float loss = StepOnce(training, static_cast<int64_t>(i) + 1, 0.02f);
+      CHECK(std::abs(loss - goldens.adapted[i]) <= 1e-5);
+    }
+  }
+  CHECK(models == 9);
+}
+
+// Losses of three steps of a batch of two texts, in so many micro-batches.
+std::vector<float> LossesIn(const FineTuning& tuning, int64_t micro_batches) {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  MemoryOptimizations optimizations = NoOptimizations();
+  optimizations.micro_batches = {micro_batches};
+  auto training = Train({.model = tuning.ModelOf(ModelPurpose::kTrain, kShort),
+                         .batch = 2,
+                         .training = {.optimizer = AdamW{.decay = 0},
+                                      .groups = tuning.groups(),
+                                      .allow_batch_change = micro_batches > 1},
+                         .optimizations = optimizations},
+                        *cpu);
+  REQUIRE_MESSAGE(training.ok(), training.error().message);
+  training->Initialize(1);
+  REQUIRE(tuning.LoadBase(training->step()).ok());
+  std::vector<float> losses;
+  for (int64_t i = 1; i <= 3; ++i) {
+    losses.push_back(StepOnce(*training, i, 0.01f));
+  }
+  return losses;
+}
+
+TEST_CASE("experts are the same in micro-batches as in the whole batch") {
+  for (const char* const name : {"mixtral.gguf", "qwen2moe", "qwen3moe"}) {
+    for (const bool is_adapted : {false, true}) {
+      INFO(name << (is_adapted ? " adapted" : " whole"));
+      const FineTuning tuning =
+          Open(kGoldens + name,
+               is_adapted ? std::optional(LoraRules{.rank = 2, .targets = {}})
+                          : std::nullopt);
+      const std::vector<float> whole = LossesIn(tuning, 1);
+      const std::vector<float> parts = LossesIn(tuning, 2);
+      CHECK(whole[2] < whole[0]);
+      for (size_t i = 0; i < whole.size(); ++i) {
+        CHECK(std::abs(whole[i] - parts[i]) <= 1e-5);
+      }
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "autodiff/train_options.h"
 #include "ir/graph.h"
+#include "nn/experts.h"
 #include "nn/llama.h"
 #include "nn/llama_families.h"
 #include "nn/lora.h"
@@ -29,14 +30,16 @@ struct Published {
   std::string_view family, name;
   int64_t layers, heads, kv_heads, head_size, width, hidden, vocabulary;
   bool tied_head;
-  int64_t params;  // that transformers' model of the config has
+  int64_t params;               // that transformers' model of the config has
+  ExpertsOptions experts = {};  // sizes; the rest is the family's
 };
 
 // Sizes are those of config.json at huggingface.co: microsoft/Phi-3-mini-4k-instruct,
 // microsoft/phi-4, microsoft/Phi-4-mini-instruct, mistralai/Mistral-Nemo-Base-2407,
 // google/gemma-2-2b, google/gemma-3-1b-pt, HuggingFaceTB/SmolLM3-3B,
 // allenai/OLMo-2-0425-1B, ibm-granite/granite-3.1-2b-base, EleutherAI/pythia-1b,
-// EleutherAI/gpt-neox-20b.
+// EleutherAI/gpt-neox-20b, mistralai/Mixtral-8x7B-v0.1, Qwen/Qwen1.5-MoE-A2.7B,
+// Qwen/Qwen3-30B-A3B-Base, allenai/OLMoE-1B-7B-0924.
 const Published kPublished[] = {
     {"phi3", "Phi-3-mini-4k", 32, 32, 32, 96, 3072, 8192, 32064, false,
      3'821'079'552},
@@ -60,6 +63,54 @@ const Published kPublished[] = {
      1'011'781'632},
     {"gptneox", "GPT-NeoX-20B", 44, 64, 64, 96, 6144, 24576, 50432, false,
      20'554'567'680},
+    {"mixtral",
+     "Mixtral-8x7B",
+     32,
+     32,
+     8,
+     128,
+     4096,
+     14336,
+     32000,
+     false,
+     46'702'792'704,
+     {.count = 8, .per_token = 2, .hidden = 14336}},
+    {"qwen2moe",
+     "Qwen1.5-MoE-A2.7B",
+     24,
+     16,
+     16,
+     128,
+     2048,
+     5632,
+     151936,
+     false,
+     14'315'784'192,
+     {.count = 60, .per_token = 4, .hidden = 1408, .shared_hidden = 5632}},
+    {"qwen3moe",
+     "Qwen3-30B-A3B",
+     48,
+     32,
+     4,
+     128,
+     2048,
+     6144,
+     151936,
+     false,
+     30'532'122'624,
+     {.count = 128, .per_token = 8, .hidden = 768}},
+    {"olmoe",
+     "OLMoE-1B-7B",
+     16,
+     16,
+     16,
+     128,
+     2048,
+     1024,
+     50304,
+     false,
+     6'919'161'856,
+     {.count = 64, .per_token = 8, .hidden = 1024}},
 };
 
 LlamaConfig ConfigOf(const Published& published) {
@@ -75,6 +126,10 @@ LlamaConfig ConfigOf(const Published& published) {
   config.hidden = published.hidden;
   config.vocabulary = published.vocabulary;
   config.max_seq = 4096;
+  config.experts.count = published.experts.count;
+  config.experts.per_token = published.experts.per_token;
+  config.experts.hidden = published.experts.hidden;
+  config.experts.shared_hidden = published.experts.shared_hidden;
   config.tied_head = published.tied_head;
   if (config.window_rope_base > 0) config.window = 512;
   config.layer_kinds = LayerKindsOf(*family, config);

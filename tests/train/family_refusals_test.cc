@@ -168,6 +168,33 @@ TEST_CASE(
        "\"layer_types\": [\n  \"chunked_attention\"",
        "has a layer of type \"chunked_attention\"; here layers are of "
        "full_attention or sliding_attention"},
+      {"mixtral", "\"output_router_logits\": false",
+       "\"output_router_logits\": true",
+       "has a \"output_router_logits\" of true, which no model here knows"},
+      {"mixtral", "\"router_jitter_noise\": 0.0",
+       "\"router_jitter_noise\": 0.1",
+       "has a \"router_jitter_noise\" of 0.1, which no model here knows"},
+      {"olmoe", "\"clip_qkv\": null", "\"clip_qkv\": 8",
+       "has a \"clip_qkv\" of 8, which no model here knows"},
+      {"qwen3moe", "\"use_sliding_window\": false",
+       "\"use_sliding_window\": true",
+       "has a \"use_sliding_window\" of true, which no model here knows"},
+      {"qwen2moe", "\"qkv_bias\": true", "\"qkv_bias\": false",
+       "has a \"qkv_bias\" of false, which no model here knows"},
+      {"qwen2moe", "\"num_experts_per_tok\": 3", "\"num_experts_per_tok\": 6",
+       "describes what cannot be built: [model] qwen2moe "
+       "gives a token 6 of 5 experts; expected 1 to 5"},
+      {"qwen2moe", "\"num_experts\": 5", "\"num_experts\": 4",
+       "has \"model.layers.0.mlp.gate.weight\" as F16(5, 32); the param "
+       "\"model.layers.0.mlp.gate.weight\" is (4, 32) of floats"},
+      {"olmoe", "\"norm_topk_prob\": false", "\"norm_topk_prob\": true",
+       "has a \"norm_topk_prob\" of true, which GGUF files of the "
+       "architecture \"olmoe\" cannot say; write safetensors",
+       true},
+      {"qwen2moe_some", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false",
+       "has a layer 0 without experts, which GGUF files of the architecture "
+       "\"qwen2moe\" cannot say; write safetensors",
+       true},
   };
   for (const Row& row : rows) {
     INFO(row.name << " " << std::string(row.to));
