@@ -162,7 +162,7 @@ TEST_CASE("rows that a file keeps in pairs are put back, whole or in part") {
     std::vector<float> last(static_cast<size_t>(size));
     REQUIRE(model.ReadFloats(param, rows - 1, last).ok());
     CHECK(std::equal(last.begin(), last.end(), floats.end() - size));
-    if (param.rows.in_order()) {
+    if (param.in_file.in_order()) {
       CHECK(floats == as_filed);
       continue;
     }
@@ -509,8 +509,8 @@ TEST_CASE("a GGUF file's family is checked key by key") {
         "\"-00001-of-00003.gguf\"");
   CHECK(refusal(named("llama", 0)) ==
         "cannot be taken: [gguf] there is no value \"llama.block_count\"");
-  CHECK(refusal(named("llama", 1).Text("llama.expert_count").U32(4).U32(8)) ==
-        "has a \"llama.expert_count\" of 8, which no model here knows");
+  CHECK(refusal(named("qwen2", 1).Text("qwen2.expert_count").U32(4).U32(8)) ==
+        "has a \"qwen2.expert_count\" of 8, which no model here knows");
   CHECK(refusal(named("llama", 1).Text("llama.block_count").U32(4).U32(9)) ==
         "would have 9 layers, and has 0 tensors");
 }
