@@ -15,7 +15,7 @@ struct Choice {
 };
 
 // Floats of at least 32 bits: other routers round probabilities to no fewer.
-Value Wide(Value x) {
+Value InF32(Value x) {
   return x.ok() && SizeOf(x.dtype()) < SizeOf(DType::kF32)
              ? Cast(x, DType::kF32)
              : x;
@@ -26,7 +26,7 @@ Choice Choose(Value rows, std::string_view name,
   const Value logits =
       Linear(rows, StrCat(name, ".gate"), options.count,
              {.bias = false, .init = options.init, .out_in = true});
-  const TopKResults top = TopK(Softmax(Wide(logits)), options.per_token);
+  const TopKResults top = TopK(Softmax(InF32(logits)), options.per_token);
   if (!options.normalized) return {top.values, top.indices};
   const Value sums = ReduceSum(top.values, {-1}, /*keep=*/true);
   return {Div(top.values, sums), top.indices};
