@@ -164,8 +164,10 @@ TEST_CASE("models of every family plan at their real sizes") {
     INFO(std::string(published.name));
     const LlamaConfig config = ConfigOf(published);
     CHECK(LlamaParameterCount(config) == published.params);
-    // One of each family, since planning takes seconds.
+    // One of each family, since planning takes seconds; of mixtures of experts, whose
+    // layers have more nodes, the one of the fewest layers.
     if (std::exchange(last, published.family) == published.family) continue;
+    if (published.experts.count > 0 && published.family != "olmoe") continue;
     MemoryOptimizations optimizations = NoOptimizations();
     optimizations.recompute = Recompute::kAuto;
     auto planner = TrainingPlanner::Make(
