@@ -16,6 +16,7 @@
 #include "cpu/cpu_backend.h"
 #include "cpu/targets.h"
 #include "gpu/gpu.h"
+#include "runtime/host_file.h"
 
 namespace stowage {
 
@@ -144,11 +145,17 @@ Result<std::string> OffloadFolder(OffloadChoice choice,
                         "offload disk with it, not ",
                         OffloadName(choice))};
   }
-  if (!given.empty()) return given;
-  std::error_code error;
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path(error);
-  return error ? "." : folder.string();
+  std::string folder = given;
+  if (folder.empty()) {
+    std::error_code error;
+    const auto temporary = std::filesystem::temp_directory_path(error);
+    folder = error ? "." : temporary.string();
+  }
+  // Planning may take minutes: what it is for is tried before.
+  constexpr Bytes kSome = 4096;
+  const auto file = HostFile::Create(folder, kSome, kSome);
+  if (!file.ok()) return file.error();
+  return folder;
 }
 
 Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
@@ -172,7 +179,7 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
                         "; give --offload auto, or --device cpu")};
   }
   if (automatic && on_disk) {
-    reason = "values are offloaded to disk";
+    reason = "values may be offloaded to disk";
   } else if (automatic && flags.collectives != nullptr) {
     reason = "there are several ranks; --device cuda takes a GPU for each";
   } else if (flags.name != "cpu") {

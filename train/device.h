@@ -83,8 +83,8 @@ struct DeviceFlags {
 };
 
 /// The folder of a run whose plan may offload `choice`: `given`, or the system's folder of
-/// temporary files; empty unless that is OffloadChoice::kDisk. Error kInvalidArgument: one
-/// is given, and nothing is offloaded to disk.
+/// temporary files; empty unless that is OffloadChoice::kDisk. Errors: kInvalidArgument if
+/// one is given, and nothing is offloaded to disk; kIo if no file can be made there.
 Result<std::string> OffloadFolder(OffloadChoice choice,
                                   const std::string& given);
 

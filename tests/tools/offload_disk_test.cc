@@ -157,8 +157,8 @@ TEST_CASE("what cannot be offloaded to disk is refused before the first step") {
   const std::string nowhere = TempPath("nowhere");
   const Outcome no_folder =
       Run(train, {"--fit", "auto", "--offload", "disk", "--offload-dir",
-                  nowhere, "--budget", "2.2MB", "--sample", "0"});
-  CHECK(no_folder.exit_code == 2);
+                  nowhere, "--budget", "1KB", "--sample", "0"});
+  CHECK(no_folder.exit_code == 2);  // before that budget is refused
   CHECK(no_folder.err.find(
             StrCat("[offload] no file for offloaded values can be made in ",
                    Quoted(nowhere), ": No such file or directory")) !=
