@@ -9,9 +9,14 @@
 namespace stowage::testing {
 namespace {
 
-// Bytes below 0x38: every f16 among them is below 1/2, and every f32 and bf16 small.
+// Bytes below 0x38: every f16 among them is below 1/2, and every f32 and bf16 small. The
+// scale of MXFP4 is an exponent, of 2^-15 to 1.
 LeafSpec Blocks(const char* name, WeightType type, int64_t rows,
                 int64_t columns) {
+  if (type == WeightType::kMXFP4) {
+    return {name,     DType::kU8, {rows, BytesOf(type, columns)},
+            kInteger, 0x70,       0x80};
+  }
   return {name, DType::kU8, {rows, BytesOf(type, columns)}, kInteger, 0, 0x38};
 }
 
@@ -38,6 +43,7 @@ void AddQuantizedProducts(OpCaseTable& t) {
       {" of IQ4_XS", WeightType::kIQ4_XS, 2, 256, {2, 256}, true},
       {" of TQ1_0", WeightType::kTQ1_0, 2, 256, {2, 256}, true},
       {" of TQ2_0", WeightType::kTQ2_0, 2, 256, {2, 256}, true},
+      {" of MXFP4", WeightType::kMXFP4, 3, 64, {2, 64}, true},
       {" of F16", WeightType::kF16, 5, 7, {3, 7}, true},
       {" of BF16, as it lies", WeightType::kBF16, 5, 7, {3, 5}, false},
       {" of F32", WeightType::kF32, 5, 7, {3, 7}, true},
