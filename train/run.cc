@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "runtime/backend.h"
 
