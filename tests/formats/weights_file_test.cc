@@ -220,9 +220,10 @@ TEST_CASE("a split GGUF file has the tensors of all its shards") {
   const std::pair<std::string_view, float> tensors[] = {
       {"a", 10}, {"b", 0}, {"c", 30}, {"d", 20}, {"e", 40}};
   REQUIRE(file->tensors().size() == std::size(tensors));
-  for (const auto& [name, first] : tensors) {
-    INFO(std::string(name));
-    const WeightTensor* const tensor = file->Find(name);
+  for (const auto& written : tensors) {
+    INFO(std::string(written.first));
+    const WeightTensor* const tensor = file->Find(written.first);
+    const float first = written.second;
     REQUIRE(tensor != nullptr);
     std::vector<float> numbers(4);
     REQUIRE(file->ReadFloats(*tensor, 0, numbers).ok());
