@@ -66,6 +66,14 @@ std::vector<std::string> FilesAt(const std::string& path) {
   return files;
 }
 
+// Whether bytes are those of a text. Tokens below 256 have a byte that is 0.
+bool IsText(std::string_view bytes) {
+  return !bytes.empty() && std::ranges::all_of(bytes, [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= ' ' || byte == '\n' || byte == '\r' || byte == '\t';
+  });
+}
+
 int64_t TokensOf(std::span<const TokenShards::Part> parts) {
   int64_t tokens = 0;
   for (const TokenShards::Part& part : parts) tokens += part.tokens;
@@ -142,6 +150,11 @@ Status TokenShards::Add(const std::string& path) {
       file.width = format.width;
       declared = header[2];
     }
+  }
+  if (file.begin == 0 && IsText(beginning)) {
+    return file.file.Fail(
+        "is a text, which would be read as tokens of two bytes each; give it "
+        "another name than *.bin");
   }
   const Bytes bytes = file.file.size() - file.begin;
   if (bytes % file.width != 0) {

@@ -80,7 +80,7 @@ TEST_CASE("a file of tokens trains as the text that it spells") {
   const std::vector<Json> shards = TrainNano(folder);
   CHECK(shards.back()["validation_loss"] != spelt.back()["validation_loss"]);
 
-  // Another corpus is told on resume.
+  // A resumed run reports another corpus.
   std::ofstream(folder + "/train_2.bin") << SomeTokens();
   const Outcome resumed = RunStowage(
       {"train", "--model", "gpt-nano", "--data", folder, "--batch", "2",
@@ -106,6 +106,11 @@ TEST_CASE("tokens that a model lacks end a run, with file and place") {
   CHECK(sample.exit_code == 2);
   CHECK(sample.err.find("give their tokenizer by --tokenizer") !=
         std::string::npos);
+  const Outcome text =
+      RunStowage({"train", "--model", "gpt2-124m", "--data",
+                  WriteTemp("novel.bin", SomeText()), "--steps", "2"});
+  CHECK(text.exit_code == 2);
+  CHECK(text.err.find("novel.bin\" is a text") != std::string::npos);
   const Outcome few = RunStowage(
       {"train", "--model", "gpt-nano", "--data",
        WriteTemp("few.bin", SomeTokens().substr(0, 100)), "--steps", "2"});

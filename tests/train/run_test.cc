@@ -341,7 +341,8 @@ TEST_CASE("a loss that is not finite ends the run, or is skipped") {
 }
 
 TEST_CASE(
-    "a checkpoint that cannot be written ends a run unless told otherwise") {
+    "a checkpoint that cannot be written ends a run unless the observer goes "
+    "on") {
   RunSpec run{.steps = 4, .schedule = {.peak = 0.01}, .save_every = 2};
   GivenData data;
   FullDisk disk;
