@@ -53,25 +53,16 @@ class ShardTask : public Task {
   Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
                               WorkProgress& progress) override {
     const int64_t batches = std::min(windows_ / batch, evaluation_batches_);
-    STOWAGE_ASSIGN_OR_RETURN(
-        const std::vector<Score> scores,
-        ScoreAll(share_, batches, progress, [&](int64_t i) -> Result<Score> {
-          for (int64_t row = 0; row < batch; ++row) {
-            STOWAGE_RETURN_IF_ERROR(
-                Read(TokenShards::Window(shards_.held_out(), seq_ + 1,
-                                         i * batch + row),
-                     row));
-          }
-          STOWAGE_RETURN_IF_ERROR(Write(evaluate, batch));
-          STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
-          STOWAGE_ASSIGN_OR_RETURN(const float loss,
-                                   evaluate.ReadScalar("loss"));
-          return Score{loss, 0};
-        }));
-    double sum = 0;
-    for (const Score& score : scores) sum += score[0];
-    return Evaluation{.loss = sum / static_cast<double>(batches),
-                      .accuracy = std::nullopt};
+    return MeanLoss(share_, evaluate, batches, progress,
+                    [&](int64_t i) -> Status {
+                      for (int64_t row = 0; row < batch; ++row) {
+                        STOWAGE_RETURN_IF_ERROR(
+                            Read(TokenShards::Window(shards_.held_out(),
+                                                     seq_ + 1, i * batch + row),
+                                 row));
+                      }
+                      return Write(evaluate, batch);
+                    });
   }
 
   int64_t train_examples() const override {

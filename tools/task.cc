@@ -60,20 +60,10 @@ class TextTask : public Task {
     const auto size = static_cast<size_t>(batch * seq_);
     const std::span tokens = std::span(tokens_).first(size);
     const std::span targets = std::span(targets_).first(size);
-    STOWAGE_ASSIGN_OR_RETURN(
-        const std::vector<Score> scores,
-        ScoreAll(share_, batches, progress, [&](int64_t i) -> Result<Score> {
-          ReadTextBatch(data_.held_out(), batch, seq_, i, tokens, targets);
-          STOWAGE_RETURN_IF_ERROR(Write(evaluate, tokens, targets));
-          STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
-          STOWAGE_ASSIGN_OR_RETURN(const float loss,
-                                   evaluate.ReadScalar("loss"));
-          return Score{loss, 0};
-        }));
-    double sum = 0;
-    for (const Score& score : scores) sum += score[0];
-    return Evaluation{.loss = sum / static_cast<double>(batches),
-                      .accuracy = std::nullopt};
+    return MeanLoss(share_, evaluate, batches, progress, [&](int64_t i) {
+      ReadTextBatch(data_.held_out(), batch, seq_, i, tokens, targets);
+      return Write(evaluate, tokens, targets);
+    });
   }
 
   int64_t train_examples() const override {
@@ -418,6 +408,23 @@ Status TakeStep(Runner& runner) {
   const StepCode code = runner.Step();
   if (code == StepCode::kOk) return {};
   return runner.Explain(code);
+}
+
+Result<Evaluation> MeanLoss(const TaskShare& share, Runner& evaluate,
+                            int64_t batches, WorkProgress& progress,
+                            const std::function<Status(int64_t)>& write) {
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::vector<Score> scores,
+      ScoreAll(share, batches, progress, [&](int64_t i) -> Result<Score> {
+        STOWAGE_RETURN_IF_ERROR(write(i));
+        STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
+        STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
+        return Score{loss, 0};
+      }));
+  double sum = 0;
+  for (const Score& score : scores) sum += score[0];
+  return Evaluation{.loss = sum / static_cast<double>(batches),
+                    .accuracy = std::nullopt};
 }
 
 std::unique_ptr<Task> MakeTextTask(TextData data, int64_t batch, int64_t seq,

@@ -164,6 +164,12 @@ int64_t DividingBatch(int64_t size, int64_t limit);
 /// One step of a program; what went wrong as an error.
 Status TakeStep(Runner& runner);
 
+/// The mean of the losses of `batches` steps of an evaluation, shared as ScoreAll does;
+/// `write` gives step i its inputs. Errors: those of `write`, a step and the share.
+Result<Evaluation> MeanLoss(const TaskShare& share, Runner& evaluate,
+                            int64_t batches, WorkProgress& progress,
+                            const std::function<Status(int64_t)>& write);
+
 /// The task of the model on the data in `path`, which the spec may hold already.
 /// Errors: those of TextData and DigitsData; rows of digits for a model of other
 /// images.
