@@ -146,10 +146,16 @@ void FillSlabs(const Band& band, const Slab& slab, const T* source,
     tap.Next(band.walks);
   }
   const int64_t size = Product(band.walks, &Walk::size);
+  const bool is_copy = MeetThemselves(band.walks);
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t image = 0; image < band.images; ++image) {
-      slab.Fill(source + ((band.first_image + image) * all + first + c) * size,
-                source_end, slabs);
+      const T* from =
+          source + ((band.first_image + image) * all + first + c) * size;
+      if (is_copy) {
+        CopyBeyond(from, source_end, size, slabs);
+      } else {
+        slab.Fill(from, source_end, slabs);
+      }
       slabs += slab.size();
     }
   }

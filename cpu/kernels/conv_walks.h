@@ -41,6 +41,24 @@ inline int64_t Product(const Walks& walks, int64_t Walk::*size) {
   return product;
 }
 
+/// The same convolution where each element of a dimension meets itself alone, so that
+/// neighbouring dimensions of that kind are one: a map of a convolution by one element is a
+/// single line.
+inline ConvGeometry WithLongLines(ConvGeometry g) {
+  const auto meets_itself = [](const ConvDim& dim) {
+    return dim.kernel == 1 && dim.stride == 1 && dim.before == 0 &&
+           dim.in == dim.out;
+  };
+  for (size_t i = g.dims.size() - 1; i > 0; --i) {
+    ConvDim& outer = g.dims[i - 1];
+    ConvDim& inner = g.dims[i];
+    if (!meets_itself(outer) || !meets_itself(inner)) continue;
+    inner.in = inner.out = inner.in * outer.in;
+    outer.in = outer.out = 1;
+  }
+  return g;
+}
+
 /// y's elements over x.
 inline Walks ForwardWalks(const ConvGeometry& g) {
   Walks walks;
@@ -102,6 +120,19 @@ void ForPhases(const ConvGeometry& g, F&& f) {
       }
     }
   }
+}
+
+/// Whether element i of every dimension meets element i of the source alone.
+inline bool MeetThemselves(const Walks& walks) {
+  return std::all_of(walks.begin(), walks.end(), [](const Walk& walk) {
+    return walk.taps == 1 && walk.step == 1 && walk.first == 0 &&
+           walk.count == walk.size;
+  });
+}
+
+/// Whether a source's maps are single lines (WithLongLines) whose elements meet themselves.
+inline bool AreLongLines(const Walks& walks) {
+  return MeetThemselves(walks) && walks[0].count == 1 && walks[1].count == 1;
 }
 
 /// A place among the elements of a walk, and the image.

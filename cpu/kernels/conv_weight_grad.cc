@@ -196,10 +196,9 @@ void AddPart(const ConvGeometry& g, const Tasks<T>& tasks, const Work<T>& work,
               part.channels, all_channels, offsets, slabs);
     const int64_t elements = band.columns() / band.images;
     const int64_t of_plane = elements / band.walks[0].count;
-    for (int64_t image = 0; image < band.images; ++image) {
-      const int64_t first_filter =
-          ((band.first_image + image) * g.groups + part.group) * g.filters +
-          part.filter;
+    // Images whose elements are neighbours in a slab are one long line.
+    const int64_t at_once = AreLongLines(band.walks) ? band.images : 1;
+    for (int64_t image = 0; image < band.images; image += at_once) {
       for (int64_t row = 0; row < rows; ++row) {
         a[row] = slabs +
                  (row / tasks.taps * band.images + image) * slab.size() +
@@ -207,13 +206,19 @@ void AddPart(const ConvGeometry& g, const Tasks<T>& tasks, const Work<T>& work,
       }
       for (int64_t s = 0; s < strips; ++s) {
         const int64_t n = std::min(tasks.strip, part.filters - s * tasks.strip);
-        Pack<T>(elements, n,
-                {dy + (first_filter + s * tasks.strip) * g.out_size() +
-                     band.to_first(),
-                 1, g.out_size()},
-                of_dy, tasks.strip);
+        for (int64_t of_line = 0; of_line < at_once; ++of_line) {
+          const int64_t first_filter =
+              ((band.first_image + image + of_line) * g.groups + part.group) *
+                  g.filters +
+              part.filter + s * tasks.strip;
+          Pack<T>(elements, n,
+                  {dy + first_filter * g.out_size() + band.to_first(), 1,
+                   g.out_size()},
+                  of_dy + of_line * elements * tasks.strip, tasks.strip);
+        }
         for (int64_t d = 0; d < band.walks[0].count; ++d) {
-          const Lines lines = {slab.Position(d, 0, 0), band.walks[2].count,
+          const Lines lines = {slab.Position(d, 0, 0),
+                               at_once * band.walks[2].count,
                                band.walks[1].count, slab.Position(0, 1, 0)};
           AddStrip(tasks.strip, rows, a, lines,
                    of_dy + d * of_plane * tasks.strip,

@@ -6,11 +6,12 @@
 // channels, its columns the elements of all images in one run, and its depth is
 // (channel of the source, element of the kernel). A task brings what a band of
 // columns meets into slabs (conv_walks.h), and from there gathers strips of
-// columns, a block of depth at a time, for the loops of gemm.h. With a stride, the result
-// of conv_transpose falls into phases: elements whose place leaves the same rest
-// by the stride meet the same elements of the kernel, at neighbouring places of
-// the source, so each phase is a product of its own without multiplications by
-// zero. Filters are brought into the order of its sums first.
+// columns, a block of depth at a time, for the loops of gemm.h; maps that a kernel of one
+// element meets without stride and padding are gathered as they lie. With a stride, the
+// result of conv_transpose falls into phases: elements whose place leaves the same rest
+// by the stride meet the same elements of the kernel, at neighbouring places of the
+// source, so each phase is a product of its own without multiplications by zero. Filters
+// of several elements are brought into the order of its sums first.
 //
 // conv_weight_grad is in conv_weight_grad.h; small maps (conv_by_batch.h) and groups of
 // one channel (conv_depthwise.h, conv_depthwise_by_batch.h) have ways of their own.
@@ -73,27 +74,26 @@ struct Run {
 };
 
 // Those of columns [column, column + n) of a band, where an image's slab lies
-// behind the one before; their number.
-int64_t FindRuns(const Band& band, const Slab& slab, int64_t column, int64_t n,
-                 Run* runs) {
+// `image_size` behind the one before; their number.
+int64_t FindRuns(const Band& band, const Slab& slab, int64_t image_size,
+                 int64_t column, int64_t n, Run* runs) {
   const Run* const first = runs;
   Cursor at(band.walks, column);
   for (int64_t done = 0; done < n; at.NextLine(band.walks)) {
     const int64_t count = std::min(n - done, band.walks[2].count - at.w);
-    *runs++ = {at.image * slab.size() + slab.Position(at.d, at.h, at.w), done,
+    *runs++ = {at.image * image_size + slab.Position(at.d, at.h, at.w), done,
                count};
     done += count;
   }
   return runs - first;
 }
 
-// Copies what a tap meets; each run may write over the next one's place.
+// Copies what a tap meets; each run may write over the next one's place. Nothing is read at
+// `end` or behind it.
 template <typename T>
-void CopyRuns(const Run* runs, int64_t count, const T* from, T* to) {
-  for (int64_t r = 0; r < count; ++r) {
-    for (int64_t i = 0; i < runs[r].count; i += Vec<T>::kLanes) {
-      Vec<T>::Load(from + runs[r].from + i).Store(to + runs[r].to + i);
-    }
+void CopyRuns(std::span<const Run> runs, const T* from, const T* end, T* to) {
+  for (const Run& run : runs) {
+    CopyBeyond(from + run.from, end, run.count, to + run.to);
   }
 }
 
@@ -108,9 +108,11 @@ struct GatherScratch {
 
   static Bytes BytesOf(const ConvGeometry& g, const Walks& walks,
                        int64_t channels) {
-    const Bands bands = GatherBands<T>(g, walks, channels);
-    const int64_t elements =
-        kPacked + kResults + Vec<T>::kLanes + channels * bands.SlabElements();
+    int64_t elements = kPacked + kResults;
+    if (!AreLongLines(walks)) {
+      const Bands bands = GatherBands<T>(g, walks, channels);
+      elements += Vec<T>::kLanes + channels * bands.SlabElements();
+    }
     return AlignUp(elements * static_cast<Bytes>(sizeof(T)) +
                        Product(walks, &Walk::taps) * SizeOf(DType::kI64),
                    kWorkspaceAlignment);
@@ -126,22 +128,29 @@ struct GatherScratch {
   T *packed, *results, *slabs;
 };
 
+// What strips are gathered from: channels `channel_size` apart, of each the images
+// `image_size` apart.
+template <typename T>
+struct Gathered {
+  const T *from, *end;
+  int64_t channel_size, image_size;
+};
+
 // Gathers rows [first, first + depth) of a strip, (channel, tap) each.
 template <typename T>
-void PackStrip(std::span<const Run> runs, const T* slabs, int64_t channel_size,
+void PackStrip(std::span<const Run> runs, const Gathered<T>& gathered,
                std::span<const int64_t> offsets, int64_t first, int64_t depth,
                T* packed) {
   const auto taps = static_cast<int64_t>(offsets.size());
   if (depth == 0) return;
   int64_t tap = first % taps;
-  const T* channel = slabs + first / taps * channel_size;
+  const T* channel = gathered.from + first / taps * gathered.channel_size;
   for (int64_t p = 0; p < depth; ++p) {
     const T* from = channel + offsets[static_cast<size_t>(tap)];
-    CopyRuns(runs.data(), static_cast<int64_t>(runs.size()), from,
-             packed + p * kStripColumns<T>);
+    CopyRuns(runs, from, gathered.end, packed + p * kStripColumns<T>);
     if (++tap == taps) {
       tap = 0;
-      channel += channel_size;
+      channel += gathered.channel_size;
     }
   }
 }
@@ -178,6 +187,29 @@ void Scatter(const GatheredProduct<T>& product, const Band& band,
   }
 }
 
+// Brings what a band meets of a group into slabs, unless it is read in place, and finds the
+// places of the taps.
+template <typename T>
+Gathered<T> GatherBand(const GatheredProduct<T>& product, const Band& band,
+                       const Slab& slab, int64_t group,
+                       const GatherScratch<T>& scratch) {
+  const int64_t all = product.g.groups * product.channels;
+  const int64_t first = group * product.channels;
+  if (AreLongLines(product.walks)) {
+    const int64_t size = product.walks[2].size;
+    scratch.offsets[0] = 0;
+    return {product.source + (band.first_image * all + first) * size +
+                band.walks[2].first,
+            product.source_end, size, all * size};
+  }
+  FillSlabs(band, slab, product.source, product.source_end, first,
+            product.channels, all, scratch.offsets, scratch.slabs);
+  const int64_t channel_size = band.images * slab.size();
+  return {scratch.slabs,
+          scratch.slabs + product.channels * channel_size + Vec<T>::kLanes,
+          channel_size, slab.size()};
+}
+
 // Rows [row, row + m) of a group, for all columns of a band.
 template <typename T>
 void MakeBand(const GatheredProduct<T>& product, const Band& band,
@@ -192,10 +224,7 @@ void MakeBand(const GatheredProduct<T>& product, const Band& band,
   const bool whole = band.in_order();
 
   const Slab slab(walks);
-  const int64_t channel_size = band.images * slab.size();
-  FillSlabs(band, slab, product.source, product.source_end,
-            group * product.channels, product.channels,
-            g.groups * product.channels, scratch.offsets, scratch.slabs);
+  const Gathered<T> gathered = GatherBand(product, band, slab, group, scratch);
 
   Strided<T> filters = product.filters.At(row, 0);
   filters.data += group * product.filters_stride;
@@ -204,7 +233,8 @@ void MakeBand(const GatheredProduct<T>& product, const Band& band,
        column += kStripColumns<T>) {
     const int64_t n = std::min(kStripColumns<T>, band.columns() - column);
     Run runs[kStripColumns<T>];
-    const int64_t count = FindRuns(band, slab, column, n, runs);
+    const int64_t count =
+        FindRuns(band, slab, gathered.image_size, column, n, runs);
     const int64_t image = column / elements;
     const bool in_place = whole && (column + n - 1) / elements == image;
     const Rows<T> to = in_place
@@ -218,9 +248,9 @@ void MakeBand(const GatheredProduct<T>& product, const Band& band,
                            : Rows<T>{scratch.results, kStripColumns<T>};
     for (int64_t p = 0; p == 0 || p < depth; p += kBlockDepth<T>) {
       const int64_t block = std::min(kBlockDepth<T>, depth - p);
-      PackStrip<T>({runs, static_cast<size_t>(count)}, scratch.slabs,
-                   channel_size, {scratch.offsets, static_cast<size_t>(taps)},
-                   p, block, scratch.packed);
+      PackStrip<T>({runs, static_cast<size_t>(count)}, gathered,
+                   {scratch.offsets, static_cast<size_t>(taps)}, p, block,
+                   scratch.packed);
       MultiplyStrip<T>(m, n, block, filters.At(0, p),
                        {scratch.packed, kStripColumns<T>, /*padded=*/true}, to,
                        Chains(p > 0));
@@ -256,7 +286,8 @@ void RunConvOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& x = launch.inputs[0];
   const TensorView& w = launch.inputs[1];
   const TensorView& y = launch.outputs[0];
-  const ConvGeometry g(x.shape(), w.shape(), y.shape(), *launch.attrs);
+  const ConvGeometry g = WithLongLines(
+      ConvGeometry(x.shape(), w.shape(), y.shape(), *launch.attrs));
   if (TakesDepthwiseByBatch<T>(g)) {
     return DepthwiseByBatch(g, /*to_x=*/false, x.as<const T>(), w.as<const T>(),
                             y.as<T>(), launch.workspace.data(), pool);
@@ -316,12 +347,18 @@ void PackFilters(const ConvGeometry& g, const Walks& walks, const T* w,
   });
 }
 
+// Of the filters in the order of conv_transpose's sums.
+Bytes PackedFilterBytes(const ConvGeometry& g, const TensorType& w) {
+  return g.kernel_size() == 1 ? 0 : AlignUp(w.bytes(), kWorkspaceAlignment);
+}
+
 template <typename T>
 void RunConvTransposeOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& dy = launch.inputs[0];
   const TensorView& w = launch.inputs[1];
   const TensorView& x = launch.outputs[0];
-  const ConvGeometry g(x.shape(), w.shape(), dy.shape(), *launch.attrs);
+  const ConvGeometry g = WithLongLines(
+      ConvGeometry(x.shape(), w.shape(), dy.shape(), *launch.attrs));
   if (TakesDepthwiseByBatch<T>(g)) {
     return DepthwiseByBatch(g, /*to_x=*/true, dy.as<const T>(), w.as<const T>(),
                             x.as<T>(), launch.workspace.data(), pool);
@@ -331,14 +368,26 @@ void RunConvTransposeOf(const Launch& launch, ThreadPool& pool) {
                        x.as<T>(), launch.workspace.data(), pool);
   }
   T* packed = reinterpret_cast<T*>(launch.workspace.data());
-  std::byte* scratch =
-      launch.workspace.data() + AlignUp(w.type.bytes(), kWorkspaceAlignment);
+  std::byte* scratch = launch.workspace.data() + PackedFilterBytes(g, w.type);
   ForPhases(g, [&](const Walks& walks) {
     if (IsDepthwise(g)) {
       return Depthwise(g, walks, dy.as<const T>(), w.as<const T>(), x.as<T>(),
                        launch.workspace.data(), pool);
     }
     const int64_t depth = g.filters * Product(walks, &Walk::taps);
+    if (g.kernel_size() == 1) {
+      // Whose elements are read one at a time: as well from where they lie.
+      return RunGathered<T>({.g = g,
+                             .walks = walks,
+                             .source = dy.as<const T>(),
+                             .source_end = dy.as<const T>() + dy.size(),
+                             .channels = g.filters,
+                             .rows = g.channels,
+                             .filters = {w.as<const T>(), 1, g.channels},
+                             .filters_stride = g.channels * g.filters,
+                             .to = x.as<T>()},
+                            scratch, pool);
+    }
     if (depth > 0) {
       PackFilters(g, walks, w.as<const T>(),
                   GatherScratch<T>(scratch, depth / g.filters).offsets, packed,
@@ -362,7 +411,8 @@ void RunConvWeightGradOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& x = launch.inputs[0];
   const TensorView& dy = launch.inputs[1];
   const TensorView& dw = launch.outputs[0];
-  const ConvGeometry g(x.shape(), dw.shape(), dy.shape(), *launch.attrs);
+  const ConvGeometry g = WithLongLines(
+      ConvGeometry(x.shape(), dw.shape(), dy.shape(), *launch.attrs));
   std::byte* const scratch = launch.workspace.data();
   if (TakesDepthwiseByBatch<T>(g)) {
     DepthwiseWeightGradByBatch(g, x.as<const T>(), dy.as<const T>(), dw.as<T>(),
@@ -399,8 +449,8 @@ StepCode RunConvWeightGrad(const Launch& launch, ThreadPool& pool) noexcept {
 
 Bytes ConvWorkspace(const OpArgs& args, std::span<const TensorType> results,
                     int threads) {
-  const ConvGeometry g(args.shape(0), args.shape(1), results[0].shape,
-                       args.attrs);
+  const ConvGeometry g = WithLongLines(
+      ConvGeometry(args.shape(0), args.shape(1), results[0].shape, args.attrs));
   return OnFloat(args.type(0).dtype, [&](auto zero) {
     using T = decltype(zero);
     if (TakesDepthwiseByBatch<T>(g)) {
@@ -415,8 +465,8 @@ Bytes ConvWorkspace(const OpArgs& args, std::span<const TensorType> results,
 }
 Bytes ConvTransposeWorkspace(const OpArgs& args,
                              std::span<const TensorType> results, int threads) {
-  const ConvGeometry g(results[0].shape, args.shape(1), args.shape(0),
-                       args.attrs);
+  const ConvGeometry g = WithLongLines(
+      ConvGeometry(results[0].shape, args.shape(1), args.shape(0), args.attrs));
   return OnFloat(args.type(0).dtype, [&](auto zero) {
     using T = decltype(zero);
     if (TakesDepthwiseByBatch<T>(g)) {
@@ -432,17 +482,14 @@ Bytes ConvTransposeWorkspace(const OpArgs& args,
                                          : threads * GatherScratch<T>::BytesOf(
                                                          g, walks, g.filters));
     });
-    if (!IsDepthwise(g)) {
-      bytes += AlignUp(args.type(1).bytes(), kWorkspaceAlignment);
-    }
-    return bytes;
+    return IsDepthwise(g) ? bytes : bytes + PackedFilterBytes(g, args.type(1));
   });
 }
 Bytes ConvWeightGradWorkspace(const OpArgs& args,
                               std::span<const TensorType> results,
                               int threads) {
-  const ConvGeometry g(args.shape(0), results[0].shape, args.shape(1),
-                       args.attrs);
+  const ConvGeometry g = WithLongLines(
+      ConvGeometry(args.shape(0), results[0].shape, args.shape(1), args.attrs));
   return OnFloat(args.type(0).dtype, [&](auto zero) -> Bytes {
     using T = decltype(zero);
     if (TakesDepthwiseByBatch<T>(g)) {

@@ -1,5 +1,6 @@
 // What a convolution gathers its operands into: planned scratch, which an image's
-// size, channels and the kernel's elements decide, and not how far these lie apart.
+// size, channels and the kernel's elements decide, and not how far these lie apart. A
+// kernel of one element needs none for its operands.
 
 #include <doctest/doctest.h>
 
@@ -25,6 +26,29 @@ Bytes ScratchOf(int64_t size, int64_t dilation) {
   const auto plan = PlanMemory(*graph, {.device = cpu->Needs()});
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
   return plan->regions.workspace;
+}
+
+// Of a step of a convolution by one element and its two gradients.
+Bytes ScratchByOneElement(int64_t channels) {
+  GraphBuilder g("net");
+  const Value x = g.Input("x", DType::kF32, {2, channels, 24, 24});
+  const Value dy = g.Input("dy", DType::kF32, {2, 32, 24, 24});
+  const Value w = g.Param("w", DType::kF32, {32, channels, 1, 1});
+  g.Output("y", Conv(x, w, {}));
+  g.Output("dx", ConvTranspose(dy, w, {.size = {24, 24}}));
+  const auto graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  const auto plan = PlanMemory(*graph, {.device = cpu->Needs()});
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  return plan->regions.workspace;
+}
+
+TEST_CASE(
+    "a convolution by one element copies neither its source nor its filters") {
+  const Bytes few = ScratchByOneElement(32);
+  CHECK(few > 0);
+  CHECK(ScratchByOneElement(512) == few);
 }
 
 TEST_CASE("scratch does not grow with what lies between a kernel's elements") {
