@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/memory.h"
 #include "base/version.h"
 #include "python/graphs.h"
 #include "python/models.h"
@@ -19,4 +20,5 @@ PYBIND11_MODULE(_core, module) {
   python::BindPlans(module);
   python::BindTrainers(module);
   python::BindPackings(module);
+  module.def("return_free_memory", &stowage::ReturnFreeMemory);
 }

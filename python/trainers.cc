@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autodiff/batch_analysis.h"
+#include "base/memory.h"
 #include "base/strings.h"
 #include "formats/array.h"
 #include "ir/dtype.h"
@@ -74,6 +75,7 @@ Trainer::Trainer(std::shared_ptr<PlannedTraining> plan, const Device& device,
     if (const auto budget = plan_->spec().budget) {
       STOWAGE_RETURN_IF_ERROR(backend_->CheckBudget(*budget));
     }
+    ReturnFreeMemory();  // of the search for the plan
     SessionOptions options;
     if (!backend_->works_on_its_own()) {
       STOWAGE_ASSIGN_OR_RETURN(arena_,

@@ -4,6 +4,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 __version__: str
 
+def return_free_memory() -> None: ...
+
 class Value:
     @property
     def shape(self) -> Tuple[int, ...]: ...

@@ -80,6 +80,7 @@ def from_torch(
     args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
     made = TorchModule(torch, module, args, _without_cache(module, dict(kwargs or {})),
                        _loss_of(loss, example_labels, labels_shape), input_names)
+    _core.return_free_memory()
     model = made.model(is_random=True)
     if check:
         from stowage._torch_check import check_module
@@ -384,7 +385,7 @@ class TorchModule:
                 raise InvalidArgument(f"[from_torch] the loss is of shape {tuple(value.shape)}; "
                                       "expected one number")
             return ops.reshape(value, shape=[]) if value.shape else value
-        shape = self._labels_shape(output.shape)
+        shape = self.labels_shape(output.shape)
         labels = lowering.builder.input(
             "labels", "i64" if kind == "cross_entropy" else output.dtype, shape)
         if kind == "cross_entropy":
@@ -399,7 +400,8 @@ class TorchModule:
         # -(y log s(x) + (1 - y) log(1 - s(x))) = softplus(x) - x y
         return ops.reduce_mean(ops.sub(ops.softplus(value), ops.mul(value, labels)), axes=[])
 
-    def _labels_shape(self, output: Sequence[int]) -> List[int]:
+    def labels_shape(self, output: Sequence[int]) -> List[int]:
+        """The shape of the labels by which an output of this shape is judged."""
         if self.loss.labels_shape is not None:
             # Of the examples; the first axis is that of the batch.
             return [output[0], *self.loss.labels_shape[1:]]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import random
-from typing import Any, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
 
+from stowage import _core
 from stowage._aten.exported import first_line, leaves_of
 from stowage._aten.random import STILL_NORMAL, STILL_UNIFORM
 from stowage._torch import TorchModule, class_axis
@@ -24,11 +25,16 @@ def check_module(made: TorchModule) -> None:
     """Checks that a step equals torch's, without randomness: its loss, gradients and buffers; and
     that a module computes the same after an earlier call."""
     try:
-        _Check(made).run()
-    except _Differs as error:
+        differs = ""
+        try:
+            _Check(made).run()
+        except _Differs as error:  # whose traceback holds the copies
+            differs = str(error)
         # Through many batch norms of few images, f32's rounding alone may be as large.
-        if not _agrees_in_double(made):
-            raise Unsupported(str(error)) from None
+        if differs and not _agrees_in_double(made):
+            raise Unsupported(differs)
+    finally:
+        _core.return_free_memory()
 
 
 class _Differs(Unsupported):
@@ -55,7 +61,17 @@ def _agrees_in_double(made: TorchModule) -> bool:
     return True
 
 
+class _Step(NamedTuple):
+    """What a step of torch has made of a copy of the module."""
+
+    loss: float
+    gradients: Dict[str, Any]  # by the names of params that require one
+    buffers: Dict[str, Any]
+
+
 class _Check:
+    """Holds few copies at a time: torch's activations are gone before the arena is taken."""
+
     def __init__(self, made: TorchModule) -> None:
         self.made = made
         self.torch = made.torch
@@ -82,41 +98,57 @@ class _Check:
             if state != _python_draws():
                 self._expect_one_outcome()
             if draws <= STILLED and not has_coins:
-                self._check_step(net, once, labels)
-            self._expect_no_memory(net)
+                model = self._model()
+                step, labels = self._their_step(net, once, labels)
+                del once
+                net.zero_grad(set_to_none=True)
+                self._expect_no_memory(net)
+                del net
+                self._check_step(model, step, labels)
+            else:
+                del once
+                self._expect_no_memory(net)
 
-    def _check_step(self, net: Any, once: Any, labels: Any) -> None:
+    def _their_step(self, net: Any, once: Any, labels: Any) -> Tuple[_Step, Any]:
+        loss, labels = self._their_loss(once, labels)
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            raise Unsupported("[from_torch] torch cannot differentiate the module: "
+                              f"{first_line(error)}") from error
+        gradients = {name: None if param.grad is None else
+                     param.grad.detach().to_dense().float().numpy()
+                     for name, param in net.named_parameters() if param.requires_grad}
+        buffers = {name: buffer.detach().cpu().clone() for name, buffer in net.named_buffers()}
+        return _Step(float(loss.detach()), gradients, buffers), labels
+
+    def _check_step(self, model: Any, step: _Step, labels: Any) -> None:
         made, torch = self.made, self.torch
-        with self._trainer() as trainer:
-            theirs, labels = self._their_loss(once, labels, trainer.inputs)
-            try:
-                theirs.backward()
-            except RuntimeError as error:
-                raise Unsupported("[from_torch] torch cannot differentiate the module: "
-                                  f"{first_line(error)}") from error
-            before = {name: np.array(value) for name, value in trainer.state_dict().items()}
-            leaves = [x for x in torch.utils._pytree.tree_leaves((made.args, made.kwargs))
-                      if isinstance(x, torch.Tensor)]
-            ours = trainer.step(*leaves, *([] if labels is None else [labels]))
-            after = trainer.state_dict()
-        _expect_close("its loss is", ours, float(theirs.detach()), 1e-3, 1e-6)
-        self._check_gradients(net, before, after)
+        leaves = [x for x in torch.utils._pytree.tree_leaves((made.args, made.kwargs))
+                  if isinstance(x, torch.Tensor)]
         kept_buffers = dict(made.module.named_buffers())
-        for name, buffer in net.named_buffers():
-            was = kept_buffers[name].detach().cpu()
-            if name not in after and not torch.equal(was, buffer.detach().cpu()):
-                raise Unsupported(f'[from_torch] forward gives the buffer "{name}" a new tensor, '
-                                  "which an export does not keep; write it in place, as by copy_")
-            ours_now = after[name] if name in after else was.double().numpy()
-            _expect_close(f'the buffer "{name}" has', ours_now,
-                          buffer.detach().cpu().double().numpy(), 1e-3, 1e-5)
+        with self._trainer(model) as trainer:
+            ours = trainer.step(*leaves, *([] if labels is None else [labels]))
+            _expect_close("its loss is", ours, step.loss, 1e-3, 1e-6)
+            self._check_gradients(step.gradients, trainer)
+            for name, buffer in step.buffers.items():
+                was = kept_buffers[name].detach().cpu()
+                is_state = name in made.states
+                if not is_state and not torch.equal(was, buffer):
+                    raise Unsupported(
+                        f'[from_torch] forward gives the buffer "{name}" a new tensor, which an '
+                        "export does not keep; write it in place, as by copy_")
+                now = trainer.read(name) if is_state else was.double().numpy()
+                _expect_close(f'the buffer "{name}" has', now, buffer.double().numpy(), 1e-3, 1e-5)
 
-    def _trainer(self) -> Any:
+    def _model(self) -> Any:
+        return self.made.model(is_random=False)
+
+    def _trainer(self, model: Any) -> Any:
         from stowage._trainers import Trainer
 
         try:
-            return Trainer(self.made.model(is_random=False), optimizer="sgd", lr=1.0,
-                           optimizations="none", device="cpu")
+            return Trainer(model, optimizer="sgd", lr=1.0, optimizations="none", device="cpu")
         except StowageError as error:
             # What a row has refused, rather than that a function has raised.
             raise error.__cause__ if isinstance(error.__cause__, StowageError) else error
@@ -204,7 +236,7 @@ class _Check:
                     found.append((whole, copied, copied._version))
         return found
 
-    def _their_loss(self, output: Any, labels: Any, inputs: Any) -> Tuple[Any, Any]:
+    def _their_loss(self, output: Any, labels: Any) -> Tuple[Any, Any]:
         torch, loss = self.torch, self.made.loss
         kind = loss.kind
         if kind == "call":
@@ -218,7 +250,7 @@ class _Check:
         if not kind:
             return x.sum(), None
         generator = torch.Generator().manual_seed(0)
-        shape = inputs["labels"].shape
+        shape = tuple(self.made.labels_shape(x.shape))
         functional = torch.nn.functional
         if kind != "cross_entropy":
             labels = torch.rand(shape, generator=generator).to(x.dtype)
@@ -230,17 +262,17 @@ class _Check:
         rows = x.movedim(axis, -1).reshape(-1, x.shape[axis])
         return functional.cross_entropy(rows, labels.reshape(-1)), labels
 
-    def _check_gradients(self, net: Any, before: Mapping[str, Any],
-                         after: Mapping[str, Any]) -> None:
-        gradients = {name: (param.grad if param.grad is not None else
-                            self.torch.zeros_like(param)).detach().to_dense().float().numpy()
-                     for name, param in net.named_parameters() if param.requires_grad}
-        largest = max((float(np.abs(g).max(initial=0)) for g in gradients.values()), default=0.0)
-        for name, g in gradients.items():
-            step = before[name].astype(np.float64) - after[name]
+    def _check_gradients(self, gradients: Mapping[str, Any], trainer: Any) -> None:
+        params = dict(self.made.module.named_parameters())
+        largest = max((float(np.abs(g).max(initial=0)) for g in gradients.values()
+                       if g is not None), default=0.0)
+        for name, gradient in gradients.items():
+            before = params[name].detach().cpu().double().numpy()
+            g = np.zeros(before.shape, np.float32) if gradient is None else gradient
+            step = before - trainer.read(name)
             # A param of few bits takes up so much of its gradient.
-            bits = float(self.torch.finfo(dict(net.named_parameters())[name].dtype).eps)
-            slack = 4 * bits * float(np.abs(before[name]).max(initial=0)) + 1e-4 * largest
+            bits = float(self.torch.finfo(params[name].dtype).eps)
+            slack = 4 * bits * float(np.abs(before).max(initial=0)) + 1e-4 * largest
             if not np.isfinite(g).all() and np.isnan(step).any():
                 raise Unsupported(f'[from_torch] the gradient of "{name}" is not finite in torch '
                                   "either, on the examples; expected a module that can be trained "

@@ -3,6 +3,7 @@
 
 import importlib.util
 import json
+import os
 import random
 import tempfile
 import unittest
@@ -609,6 +610,20 @@ class TorchTest(support.TestCase):
 
         net[-1] = Scaled()
         self.refuses(lambda: stowage.from_torch(net, x, loss="mse"), "trained otherwise")
+
+    def test_an_import_keeps_no_copy_of_the_weights(self):
+        def resident():
+            with open("/proc/self/statm", encoding="ascii") as statm:
+                return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        # Blocks of 1 MiB, which the C library's heap does not give back by itself.
+        net = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(64)))
+        x = torch.randn(2, 512)
+        stowage.from_torch(net[:2], x, loss="mse")  # loads what an import needs
+        before = resident()
+        model = stowage.from_torch(net, x, loss="mse")
+        self.assertLess(resident() - before, 32 << 20)  # of 64 MiB of weights
+        self.assertEqual(model.batch, 2)
 
     def test_a_buffer_that_is_assigned_anew_is_refused(self):
         class Mean(nn.Module):
