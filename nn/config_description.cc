@@ -48,6 +48,9 @@ class JsonDescription : public ConfigValues {
                                 "alone: convert the folder, or take its "
                                 "original in floats"));
     }
+    if (auto encoder = DescribeEncoder(file_, *architecture)) {
+      return *std::move(encoder);
+    }
     std::vector<std::string> known;
     for (const LlamaFamily& family : LlamaFamilies()) {
       known.emplace_back(family.architecture);

@@ -30,6 +30,9 @@ std::vector<GgufPart> PartsOf(const GptConfig&, bool of_layer) {
           {"mlp.c_fc", "ffn_up"},         {"mlp.c_proj", "ffn_down"}};
 }
 
+// Encoders have no form in GGUF files here (train/gguf_export.h).
+std::vector<GgufPart> PartsOf(const EncoderConfig&, bool) { return {}; }
+
 std::vector<GgufPart> PartsOf(const LlamaConfig& config, bool of_layer) {
   const LlamaNames& names = config.names;
   const LlamaNorms& norms = config.norms;
@@ -183,7 +186,9 @@ GgufMixFacts MixFactsOf(const PublishedModel& model) {
   std::visit(
       [&](const auto& config) {
         facts.layers = config.layers;
-        facts.tied_head = config.tied_head;
+        if constexpr (requires { config.tied_head; }) {
+          facts.tied_head = config.tied_head;
+        }
       },
       model.config);
   const auto* const llama = std::get_if<LlamaConfig>(&model.config);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -114,6 +115,12 @@ std::string PathOfRope(const JsonValues& config);
 /// sizes of heads.
 Status FindConfigRope(const WeightsFile& file, const LlamaFamily& family,
                       LlamaConfig* config);
+
+/// By config.json, if the architecture is that of an encoder: with a head that classifies
+/// texts, or with none, or with one that predicts tokens, which is left aside. Precondition:
+/// the file has one.
+std::optional<Result<PublishedModel>> DescribeEncoder(
+    const WeightsFile& file, std::string_view architecture);
 
 /// By config.json. Precondition: the file has one.
 Result<PublishedModel> DescribeByConfig(const WeightsFile& file);

@@ -234,6 +234,10 @@ bool IsComputed(std::string_view tensor, bool gguf, bool tied,
            tensor == "rope_factors_long.weight" ||
            tensor == "rope_factors_short.weight";
   }
+  if (std::holds_alternative<EncoderConfig>(model.config)) {
+    return tensor.ends_with("embeddings.position_ids") ||
+           tensor.ends_with("embeddings.token_type_ids");
+  }
   if (tied && tensor == EndsOf(model).head) return true;
   const auto* const llama = std::get_if<LlamaConfig>(&model.config);
   const std::string_view attention =
@@ -267,8 +271,9 @@ Result<bool> Equal(const WeightsFile& file, const WeightTensor& a,
 
 // A head of the file's that is not the embedding is no tied one, whatever the config says.
 Status FindHead(const WeightsFile& file, PublishedModel* model) {
-  bool& tied = std::visit(
-      [](auto& config) -> bool& { return config.tied_head; }, model->config);
+  auto* const llama = std::get_if<LlamaConfig>(&model->config);
+  bool& tied = llama != nullptr ? llama->tied_head
+                                : std::get<GptConfig>(model->config).tied_head;
   const EndNames names = EndsOf(*model);
   const WeightTensor* const head = file.Find(names.head);
   if (file.gguf() != nullptr || !tied || head == nullptr) return {};
@@ -281,12 +286,52 @@ Status FindHead(const WeightsFile& file, PublishedModel* model) {
   return {};
 }
 
+// Whether the head is the embedding; an encoder's never is.
+bool IsTied(const PublishedModel& model) {
+  return std::visit(
+      [](const auto& config) {
+        if constexpr (requires { config.tied_head; }) return config.tied_head;
+        return false;
+      },
+      model.config);
+}
+
 }  // namespace
 
 Result<PretrainedModel> PretrainedModel::Open(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(WeightsFile file, WeightsFile::Open(path));
   STOWAGE_ASSIGN_OR_RETURN(PublishedModel model, DescribeModel(file));
+  if (std::holds_alternative<EncoderConfig>(model.config)) {
+    return file.Fail(StrCat("is an encoder of the family ", model.family,
+                            ", which predicts no next token; it is opened to "
+                            "classify texts (PretrainedModel::OpenClassifier)"),
+                     ErrorCode::kUnsupported);
+  }
   STOWAGE_RETURN_IF_ERROR(FindHead(file, &model));
+  PretrainedModel pretrained(std::move(file), std::move(model));
+  STOWAGE_RETURN_IF_ERROR(pretrained.MatchParams());
+  return pretrained;
+}
+
+Result<PretrainedModel> PretrainedModel::OpenClassifier(const std::string& path,
+                                                        int64_t labels) {
+  STOWAGE_ASSIGN_OR_RETURN(WeightsFile file, WeightsFile::Open(path));
+  STOWAGE_ASSIGN_OR_RETURN(PublishedModel model, DescribeModel(file));
+  auto* const config = std::get_if<EncoderConfig>(&model.config);
+  if (config == nullptr) {
+    return file.Fail(StrCat("is a language model of the family ", model.family,
+                            "; encoders alone classify texts"),
+                     ErrorCode::kUnsupported);
+  }
+  if (config->labels == 0 && labels < 2) {
+    return file.Fail(StrCat("has no head that classifies texts, and ", labels,
+                            " labels are asked for; expected at least 2"));
+  }
+  if (config->labels != 0 && labels != 0 && labels != config->labels) {
+    return file.Fail(StrCat("classifies texts by ", config->labels,
+                            " labels, and ", labels, " are asked for"));
+  }
+  if (config->labels == 0) config->labels = labels;
   PretrainedModel pretrained(std::move(file), std::move(model));
   STOWAGE_RETURN_IF_ERROR(pretrained.MatchParams());
   return pretrained;
@@ -294,6 +339,7 @@ Result<PretrainedModel> PretrainedModel::Open(const std::string& path) {
 
 Result<Graph> PretrainedModel::Build(ModelPurpose purpose,
                                      const ModelOptions& options) const {
+  if (encoder() != nullptr) return BuildEncoder(*encoder(), purpose, options);
   if (const auto* const llama = std::get_if<LlamaConfig>(&model_.config)) {
     return BuildLlama(*llama, purpose, options);
   }
@@ -316,6 +362,40 @@ int64_t PretrainedModel::max_seq() const {
                     model_.config);
 }
 
+// The tensor of an encoder's param: files of a bare encoder leave the prefix out, and those
+// that were made from TensorFlow's call a norm's params gamma and beta.
+const WeightTensor* PretrainedModel::FindTensor(std::string_view param) const {
+  const std::string_view prefix = encoder()->names.prefix;
+  std::vector<std::string> names = {std::string(param)};
+  if (param.starts_with(prefix)) {
+    names.emplace_back(param.substr(prefix.size()));
+  }
+  for (const std::string& name : names) {
+    if (const WeightTensor* const tensor = file_.Find(name)) return tensor;
+    for (const auto& [ours, theirs] :
+         {std::pair(".LayerNorm.weight", ".LayerNorm.gamma"),
+          std::pair(".LayerNorm.bias", ".LayerNorm.beta")}) {
+      if (!name.ends_with(ours)) continue;
+      const std::string layer =
+          name.substr(0, name.size() - std::string_view(ours).size());
+      const WeightTensor* const tensor = file_.Find(StrCat(layer, theirs));
+      if (tensor != nullptr) return tensor;
+    }
+  }
+  return nullptr;
+}
+
+// Whether a tensor that no param takes is one of those that an encoder has for other tasks.
+bool PretrainedModel::IsOfAnotherHead(std::string_view tensor) const {
+  for (const std::string_view head :
+       {"cls.", "lm_head.", "vocab_transform.", "vocab_layer_norm.",
+        "vocab_projector.", "discriminator_predictions.",
+        "generator_predictions.", "generator_lm_head.", "pooler."}) {
+    if (tensor.starts_with(head)) return true;
+  }
+  return tensor.starts_with(StrCat(encoder()->names.prefix, "pooler."));
+}
+
 Status PretrainedModel::MatchParams() {
   // Any graph of the model has all of its params.
   const auto graph = Build(ModelPurpose::kGenerate, {.batch = 1, .seq = 1});
@@ -325,17 +405,26 @@ Status PretrainedModel::MatchParams() {
   }
   const auto* const llama = std::get_if<LlamaConfig>(&model_.config);
   const bool gguf = file_.gguf() != nullptr;
-  const bool tied = std::visit(
-      [](const auto& config) { return config.tied_head; }, model_.config);
+  const bool tied = IsTied(model_);
+  // Of an encoder, whether its file has a head that classifies texts.
+  const bool has_head =
+      encoder() == nullptr ||
+      FindTensor(StrCat(encoder()->names.head_out, ".weight")) != nullptr;
   const bool prefixed = file_.Find("transformer.wte.weight") != nullptr;
   const std::vector<WeightTensor>& tensors = file_.tensors();
   std::vector<bool> used(tensors.size(), false);
   std::vector<std::string> lacking, left;
   for (const ValueId id : graph->Leaves(Role::kParam)) {
     const ValueInfo& info = graph->value(id);
-    const std::string called = llama == nullptr ? Gpt2Name(info.name, prefixed)
-                               : gguf           ? GgufName(model_, info.name)
-                                                : info.name;
+    const std::string called = encoder() != nullptr ? info.name
+                               : llama == nullptr
+                                   ? Gpt2Name(info.name, prefixed)
+                               : gguf ? GgufName(model_, info.name)
+                                      : info.name;
+    if (!has_head && IsHeadParam(*encoder(), info.name)) {
+      new_params_.push_back(info.name);
+      continue;
+    }
     PretrainedParam param{.name = info.name, .shape = info.type.shape};
     if (gguf) param.in_file = GgufRowsOf(model_, info.name);
     const bool is_apart = !gguf && IsOfExperts(info.name);
@@ -344,7 +433,8 @@ Status PretrainedModel::MatchParams() {
     const int64_t parts = is_apart ? info.type.shape[0] : 1;
     for (int64_t i = 0; i < parts; ++i) {
       const std::string name = is_apart ? NameOfExpert(called, i) : called;
-      const WeightTensor* const tensor = file_.Find(name);
+      const WeightTensor* const tensor =
+          encoder() != nullptr ? FindTensor(info.name) : file_.Find(name);
       if (tensor == nullptr) {
         lacking.push_back(name);
         continue;
@@ -367,7 +457,10 @@ Status PretrainedModel::MatchParams() {
     params_.push_back(std::move(param));
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!used[i] && !IsComputed(tensors[i].name, gguf, tied, model_)) {
+    if (used[i]) continue;
+    if (encoder() != nullptr && IsOfAnotherHead(tensors[i].name)) {
+      unread_.push_back(tensors[i].name);
+    } else if (!IsComputed(tensors[i].name, gguf, tied, model_)) {
       left.push_back(tensors[i].name);
     }
   }

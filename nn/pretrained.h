@@ -29,6 +29,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
@@ -85,19 +86,33 @@ struct PretrainedParam {
 
 class PretrainedModel {
  public:
-  /// Opens a GGUF file, a safetensors file or a folder (formats/weights_file.h). Errors:
+  /// Opens a language model in a GGUF file, a safetensors file or a folder
+  /// (formats/weights_file.h). Errors: kUnsupported for an encoder;
   /// WeightsFile::Open's, DescribeModel's; kInvalidArgument, naming them, for params that
   /// the file lacks, tensors that no param takes, shapes that differ, types that are not
   /// read. What a file may have that the model computes itself is left alone: rope's
   /// frequencies, causal masks, a head that is equal to the embedding tied to it.
   static Result<PretrainedModel> Open(const std::string& path);
 
+  /// Opens an encoder to classify texts (nn/encoder.h): Hugging Face's folder of a
+  /// ForSequenceClassification model, or of one that has no such head yet, whose `labels`
+  /// are then given and whose head has initial values. 0 takes the file's. Errors as Open;
+  /// kInvalidArgument for labels that are not the file's, for fewer than 2 and for a file
+  /// that says none where none are given; kUnsupported for a model that is no encoder.
+  static Result<PretrainedModel> OpenClassifier(const std::string& path,
+                                                int64_t labels = 0);
+
   const WeightsFile& file() const { return file_; }
   const PublishedModel& model() const { return model_; }
   int64_t vocabulary() const;
   int64_t max_seq() const;
 
-  /// The model's graph. Errors as BuildLlama and BuildGpt.
+  /// The encoder's config; null for a language model.
+  const EncoderConfig* encoder() const {
+    return std::get_if<EncoderConfig>(&model_.config);
+  }
+
+  /// The model's graph. Errors as BuildLlama, BuildGpt and BuildEncoder.
   Result<Graph> Build(ModelPurpose purpose, const ModelOptions& options) const;
 
   /// What Hugging Face's model of this family calls a param of ours, or of an adapter
@@ -106,6 +121,11 @@ class PretrainedModel {
 
   /// In the order of the graph.
   const std::vector<PretrainedParam>& params() const { return params_; }
+  /// Params of a classifier's head that the file lacks, which begin with initial values.
+  const std::vector<std::string>& new_params() const { return new_params_; }
+  /// Tensors of an encoder's file that belong to another head than the classifier's, as the
+  /// one that predicts tokens, and are not read.
+  const std::vector<std::string>& unread() const { return unread_; }
   /// The first of the param's; the others have its type and shape.
   const WeightTensor& tensor(const PretrainedParam& param) const {
     return file_.tensors()[param.tensors.front()];
@@ -128,10 +148,13 @@ class PretrainedModel {
   PretrainedModel(WeightsFile file, PublishedModel model)
       : file_(std::move(file)), model_(std::move(model)) {}
   Status MatchParams();
+  const WeightTensor* FindTensor(std::string_view param) const;
+  bool IsOfAnotherHead(std::string_view tensor) const;
 
   WeightsFile file_;
   PublishedModel model_;
   std::vector<PretrainedParam> params_;
+  std::vector<std::string> new_params_, unread_;
 };
 
 }  // namespace stowage

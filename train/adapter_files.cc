@@ -56,11 +56,13 @@ std::string StabilizedNote(const FineTuning& tuning) {
   return tuning.options().lora->rank_stabilized ? "true" : "false";
 }
 
-std::vector<const ValueInfo*> AdapterParams(const Graph& graph) {
+// Those of a classifier's head, which is trained whole, are kept with the adapter's.
+std::vector<const ValueInfo*> AdapterParams(const FineTuning& tuning,
+                                            const Graph& graph) {
   std::vector<const ValueInfo*> params;
   for (const ValueId id : graph.Leaves(Role::kParam)) {
     const ValueInfo& info = graph.value(id);
-    if (IsLoraParam(info.name)) params.push_back(&info);
+    if (tuning.IsTrained(info.name)) params.push_back(&info);
   }
   return params;
 }
@@ -91,12 +93,24 @@ std::set<std::string> TargetModules(
   return words;
 }
 
+// The modules of a classifier's head, whose names PEFT compares with the ends of others.
+std::set<std::string> HeadModules(const FineTuning& tuning) {
+  constexpr std::string_view kClassifier = "classifier";
+  const EncoderNames& names = tuning.base().encoder()->names;
+  std::set<std::string> modules;
+  for (const std::string_view layer : {names.head_dense, names.head_out}) {
+    modules.emplace(layer.starts_with(kClassifier) ? kClassifier : layer);
+  }
+  return modules;
+}
+
 std::string ConfigText(const FineTuning& tuning,
                        const std::vector<const ValueInfo*>& params) {
   const LoraRules& rules = *tuning.options().lora;
-  const nlohmann::ordered_json config = {
+  const bool classifies = tuning.base().encoder() != nullptr;
+  nlohmann::ordered_json config = {
       {"peft_type", "LORA"},
-      {"task_type", "CAUSAL_LM"},
+      {"task_type", classifies ? "SEQ_CLS" : "CAUSAL_LM"},
       {"base_model_name_or_path", tuning.base().file().path()},
       {"r", rules.rank},
       {"lora_alpha", rules.alpha},
@@ -106,6 +120,7 @@ std::string ConfigText(const FineTuning& tuning,
       {"fan_in_fan_out", IsGpt2(tuning)},
       {"bias", "none"},
       {"inference_mode", true}};
+  if (classifies) config["modules_to_save"] = HeadModules(tuning);
   // Paths may be no UTF-8, which JSON is.
   return config.dump(2, ' ', false,
                      nlohmann::ordered_json::error_handler_t::replace) +
@@ -140,7 +155,8 @@ Result<AdapterFiles> AdapterFiles::Claim(const std::string& folder) {
 Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
                    const AdapterFiles& files) {
   STOWAGE_CHECK(tuning.options().lora.has_value());
-  const std::vector<const ValueInfo*> params = AdapterParams(runner.graph());
+  const std::vector<const ValueInfo*> params =
+      AdapterParams(tuning, runner.graph());
   SafetensorsHeader header;
   // A save that ends between the two files leaves these weights beside an older
   // configuration, which may have another alpha.
@@ -317,7 +333,8 @@ Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
                             ": the two were not saved together, and ",
                             *stabilized, " there is right"));
   }
-  const std::vector<const ValueInfo*> params = AdapterParams(runner.graph());
+  const std::vector<const ValueInfo*> params =
+      AdapterParams(tuning, runner.graph());
   for (const ValueInfo* param : params) {
     const std::string name = PeftName(tuning, param->name);
     const WeightTensor* const tensor = file.Find(name);

@@ -45,6 +45,9 @@ WeightTypes InBlocks(const PretrainedModel& base, const Graph& graph,
   WeightTypes types;
   for (const PretrainedParam& param : base.params()) {
     if (std::ranges::find(readable, param.name) == readable.end()) continue;
+    if (base.encoder() != nullptr && IsHeadParam(*base.encoder(), param.name)) {
+      continue;  // it is trained
+    }
     const WeightType type = base.tensor(param).type;
     const std::optional<DType> same = SameAs(type);
     if (!same || SizeOf(*same) < SizeOf(dtype)) types.emplace(param.name, type);
@@ -54,6 +57,7 @@ WeightTypes InBlocks(const PretrainedModel& base, const Graph& graph,
 
 // All linear layers but the head.
 std::vector<std::string> UsualTargets(const PretrainedModel& base) {
+  if (base.encoder() != nullptr) return {"*.layer.*.weight"};
   const auto* const llama = std::get_if<LlamaConfig>(&base.model().config);
   if (llama == nullptr) {
     return {"*.c_attn.weight", "*.c_proj.weight", "*.c_fc.weight"};
@@ -201,7 +205,10 @@ Status LoadNumbers(const PretrainedModel& base, const PretrainedParam& param,
 
 Result<FineTuning> FineTuning::Open(const std::string& path,
                                     const FineTuningOptions& options) {
-  STOWAGE_ASSIGN_OR_RETURN(PretrainedModel base, PretrainedModel::Open(path));
+  STOWAGE_ASSIGN_OR_RETURN(
+      PretrainedModel base,
+      options.labels ? PretrainedModel::OpenClassifier(path, *options.labels)
+                     : PretrainedModel::Open(path));
   if (options.dtype == DType::kF64 || !IsFloat(options.dtype)) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[finetune] dtype is ", DTypeName(options.dtype),
@@ -255,8 +262,25 @@ std::vector<ParamGroup> LoraGroups(double plus) {
 }
 
 std::vector<ParamGroup> FineTuning::groups() const {
-  return options_.lora ? LoraGroups(options_.lora_plus)
-                       : std::vector<ParamGroup>();
+  if (!options_.lora) return {};
+  std::vector<ParamGroup> groups = LoraGroups(options_.lora_plus);
+  if (const EncoderConfig* const encoder = base_->encoder()) {
+    for (const std::string_view layer :
+         {encoder->names.head_dense, encoder->names.head_out}) {
+      for (const char* const kind : {".weight", ".bias"}) {
+        groups.insert(groups.begin(), {.pattern = StrCat(layer, kind)});
+      }
+    }
+  }
+  return groups;
+}
+
+bool FineTuning::IsTrainedHead(std::string_view param) const {
+  return base_->encoder() != nullptr && IsHeadParam(*base_->encoder(), param);
+}
+
+bool FineTuning::IsTrained(std::string_view param) const {
+  return !options_.lora || IsLoraParam(param) || IsTrainedHead(param);
 }
 
 Status FineTuning::LoadBase(Runner& runner) const {
@@ -278,7 +302,7 @@ Result<CheckpointBase> FineTuning::BaseOfCheckpoints() const {
   CheckpointBase base;
   if (!options_.lora) return base;
   for (const PretrainedParam& param : base_->params()) {
-    base.params.push_back(param.name);
+    if (!IsTrainedHead(param.name)) base.params.push_back(param.name);
   }
   STOWAGE_ASSIGN_OR_RETURN(base.content, base_->file().Content());
   return base;
@@ -290,7 +314,7 @@ int64_t FineTuning::trainable_params() const {
   int64_t count = 0;
   for (const ValueId id : graph->Leaves(Role::kParam)) {
     const ValueInfo& info = graph->value(id);
-    if (!options_.lora || IsLoraParam(info.name)) {
+    if (IsTrained(info.name)) {
       count += info.type.shape.num_elements();
     }
   }
@@ -301,6 +325,7 @@ Bytes FineTuning::frozen_bytes() const {
   if (!options_.lora) return 0;
   Bytes bytes = 0;
   for (const PretrainedParam& param : base_->params()) {
+    if (IsTrainedHead(param.name)) continue;
     bytes += in_blocks_.contains(param.name)
                  ? base_->bytes(param)
                  : param.shape.num_elements() * SizeOf(options_.dtype);

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TRAIN_FINE_TUNING_H_
 #define STOWAGE_TRAIN_FINE_TUNING_H_
 
-// A published language model that goes on learning: all of its weights, or low-rank
+// A published model that goes on learning: all of its weights, or low-rank
 // adapters beside them (nn/lora.h), which take a hundredth of the states. Beside
 // adapters the base is frozen, and its matrices lie in the arena as they lie in the
 // file, in four bits a number if that is what the file has (nn/pretrained.h).
@@ -25,6 +25,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "autodiff/optimizer.h"
@@ -55,6 +56,11 @@ struct FineTuningOptions {
   bool weighted_targets = false;  // ModelOptions::weighted_targets
   bool packed = false;            // ModelOptions::packed
   std::optional<PreferenceRules> preference = {};  // ModelOptions::preference
+  /// Absent: the model predicts tokens. Else it is an encoder that classifies texts
+  /// (nn/encoder.h) by so many labels; 0 for those of its file
+  /// (PretrainedModel::OpenClassifier). Without targets, adapters are beside all linear
+  /// layers of its blocks; the head is trained whole, as PEFT's modules_to_save are.
+  std::optional<int64_t> labels = {};
 };
 
 class FineTuning {
@@ -73,7 +79,7 @@ class FineTuning {
   ModelFn ModelOf(ModelPurpose purpose, int64_t seq,
                   std::optional<int64_t> cache = {}) const;
 
-  /// LoraGroups, or empty without adapters.
+  /// LoraGroups, before them the head of a classifier; empty without adapters.
   std::vector<ParamGroup> groups() const;
 
   /// Gives the base's params of `runner` the file's weights, or none (AllOrNone in
@@ -84,6 +90,8 @@ class FineTuning {
   /// Nothing where every weight is trained. Reads the files. Error kIo.
   Result<CheckpointBase> BaseOfCheckpoints() const;
 
+  /// Whether a param of that name is trained.
+  bool IsTrained(std::string_view param) const;
   /// Elements that are trained, and bytes that are frozen.
   int64_t trainable_params() const;
   Bytes frozen_bytes() const;
@@ -92,6 +100,9 @@ class FineTuning {
   FineTuning() = default;
   Result<Graph> Build(ModelPurpose purpose, int64_t batch, int64_t seq,
                       std::optional<int64_t> cache = {}) const;
+
+  /// Whether a param is of a head, which is trained whole beside adapters.
+  bool IsTrainedHead(std::string_view param) const;
 
   std::shared_ptr<const PretrainedModel> base_;
   FineTuningOptions options_;

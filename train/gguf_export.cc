@@ -185,11 +185,23 @@ void GgufExport::AddTensorsOfFolder(const PretrainedModel& base,
   }
 }
 
+namespace {
+
+Status CheckPredictsTokens(const PretrainedModel& base) {
+  if (base.encoder() == nullptr) return {};
+  return base.file().Fail(
+      "is a classifier of texts, which is not written as a GGUF file",
+      ErrorCode::kUnsupported);
+}
+
+}  // namespace
+
 Result<GgufExport> GgufExport::Plan(const FineTuning& tuning,
                                     const std::optional<GgufMix>& mix,
                                     const GgufMetadata& tokenizer) {
   STOWAGE_CHECK(tuning.options().lora.has_value());
   const PretrainedModel& base = tuning.base();
+  STOWAGE_RETURN_IF_ERROR(CheckPredictsTokens(base));
   GgufExport plan;
   if (base.file().gguf() != nullptr) {
     plan.metadata_ = GgufMetadata::Of(*base.file().gguf());
@@ -302,6 +314,7 @@ Status GgufExport::WriteTensor(const FineTuning& tuning, const Runner& runner,
 Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
                        const OutputFile& file) {
   STOWAGE_CHECK(tuning.options().lora.has_value());
+  STOWAGE_RETURN_IF_ERROR(CheckPredictsTokens(tuning.base()));
   STOWAGE_RETURN_IF_ERROR(CheckFinite(runner));
   const PretrainedModel& base = tuning.base();
   const std::string& family = base.model().family;

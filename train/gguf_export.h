@@ -36,8 +36,8 @@ namespace stowage {
 class GgufExport {
  public:
   /// What a file of this base holds, by the types of `mix`; without, those of a base that is
-  /// a GGUF file, and f16 for others. The values of `tokenizer` are added. Errors: those of
-  /// AddGgufKeys; kNotFinite, naming the tensor, where the base has NaN or infinity in what
+  /// a GGUF file, and f16 for others. The values of `tokenizer` are added. Errors:
+  /// kUnsupported for a classifier (nn/encoder.h); those of AddGgufKeys; kNotFinite, naming the tensor, where the base has NaN or infinity in what
   /// is quantized, which is read for that; kIo. Precondition: the tuning has adapters.
   static Result<GgufExport> Plan(const FineTuning& tuning,
                                  const std::optional<GgufMix>& mix,
@@ -77,7 +77,8 @@ class GgufExport {
 
 /// Writes the adapter of `runner` as llama.cpp reads it beside a GGUF file of the base:
 /// tensors called NAME.lora_a and NAME.lora_b, in f32. Precondition: the tuning has adapters.
-/// Errors: kIo; kNotFinite, with the file untouched, where a weight is NaN or infinite.
+/// Errors: kUnsupported for a classifier; kIo; kNotFinite, with the file untouched, where a
+/// weight is NaN or infinite.
 Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
                        const OutputFile& file);
 

@@ -85,6 +85,12 @@ void MergedRows::AddShare(int64_t row, std::span<float> numbers) const {
 Status SaveMerged(const FineTuning& tuning, const Runner& runner,
                   const OutputFile& file) {
   STOWAGE_CHECK(tuning.options().lora.has_value());
+  if (tuning.base().encoder() != nullptr) {
+    return tuning.base().file().Fail(
+        "is a classifier of texts, whose adapters are not merged; SaveAdapter "
+        "writes them with the head",
+        ErrorCode::kUnsupported);
+  }
   STOWAGE_RETURN_IF_ERROR(CheckFinite(runner));
   const PretrainedModel& base = tuning.base();
   const DType dtype = tuning.options().dtype;

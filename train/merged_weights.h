@@ -53,7 +53,8 @@ class MergedRows {
 /// of adapted layers with the adapter's share added: W + alpha / rank B A, in elements of
 /// the tuning's dtype. Beside the model's config.json, others read it as any model. It
 /// takes a few rows at a time and never the whole. Precondition: the tuning has adapters.
-/// Errors: kIo; kNotFinite, with the file untouched, where a weight is NaN or infinite.
+/// Errors: kUnsupported for a classifier, whose head has no place in its base; kIo;
+/// kNotFinite, with the file untouched, where a weight is NaN or infinite.
 Status SaveMerged(const FineTuning& tuning, const Runner& runner,
                   const OutputFile& file);
 

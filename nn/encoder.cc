@@ -1,0 +1,214 @@
+#include "nn/encoder.h"
+
+#include <iterator>
+
+#include "base/errors.h"
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "nn/layers.h"
+#include "nn/model_parts.h"
+
+namespace stowage {
+namespace {
+
+constexpr EncoderNames kEncoders[] = {
+    {.family = "bert",
+     .architecture = "Bert",
+     .prefix = "bert.",
+     .head_dense = "bert.pooler.dense",
+     .head_out = "classifier"},
+    {.family = "roberta", .architecture = "Roberta", .prefix = "roberta."},
+    {.family = "xlm-roberta",
+     .architecture = "XLMRoberta",
+     .prefix = "roberta."},
+    {.family = "distilbert",
+     .architecture = "DistilBert",
+     .prefix = "distilbert.",
+     .layers = "transformer.layer.",
+     .query = "attention.q_lin",
+     .key = "attention.k_lin",
+     .value = "attention.v_lin",
+     .out = "attention.out_lin",
+     .attention_norm = "sa_layer_norm",
+     .up = "ffn.lin1",
+     .down = "ffn.lin2",
+     .mlp_norm = "output_layer_norm",
+     .head_dense = "pre_classifier",
+     .head_out = "classifier",
+     .head_activation = EncoderActivation::kRelu},
+    {.family = "electra",
+     .architecture = "Electra",
+     .prefix = "electra.",
+     .head_activation = EncoderActivation::kGeluErf},
+};
+
+Value Activate(Value x, EncoderActivation activation) {
+  switch (activation) {
+    case EncoderActivation::kGeluErf:
+      return GeluErf(x);
+    case EncoderActivation::kGeluTanh:
+      return GeluTanh(x);
+    case EncoderActivation::kRelu:
+      return Relu(x);
+    case EncoderActivation::kSilu:
+      return Silu(x);
+    case EncoderActivation::kTanh:
+      return Tanh(x);
+  }
+  return x;
+}
+
+Value Dense(Value x, std::string_view name, int64_t out) {
+  return Linear(x, name, out, {.out_in = true});
+}
+
+int64_t EmbeddingWidth(const EncoderConfig& config) {
+  return config.embedding_width == 0 ? config.width : config.embedding_width;
+}
+
+class EncoderNet {
+ public:
+  EncoderNet(GraphBuilder& g, const EncoderConfig& config,
+             const ModelOptions& options, Dropouts* dropouts)
+      : g_(g), config_(config), options_(options), dropouts_(*dropouts) {}
+
+  // The sums of all embeddings of a token: (B, T, width).
+  Value Embed() const {
+    const Shape rows{*options_.batch, *options_.seq};
+    const int64_t width = EmbeddingWidth(config_);
+    const auto name = [&](std::string_view what) {
+      return StrCat(config_.names.prefix, "embeddings.", what);
+    };
+    const Value tokens = g_.Input("tokens", DType::kI32, rows);
+    Value x = Embedding(tokens, name("word_embeddings.weight"),
+                        config_.vocabulary, width, options_.dtype)
+                  .rows;
+    const int64_t first = config_.first_position;
+    const Value positions =
+        g_.Param(name("position_embeddings.weight"), options_.dtype,
+                 {first + config_.max_seq, width}, Init::Normal(0.02));
+    x = Add(x, Slice(positions, 0, first, first + *options_.seq));
+    if (config_.types > 0) x = Add(x, Types(name, rows, width));
+    x = LayerNorm(x, name("LayerNorm"), config_.eps);
+    x = dropouts_.Apply(x);
+    if (width == config_.width) return x;
+    return Dense(x, StrCat(config_.names.prefix, "embeddings_project"),
+                 config_.width);
+  }
+
+  Value Block(Value x, Value lengths, int64_t number) const {
+    const EncoderNames& names = config_.names;
+    const auto name = [&](std::string_view what) {
+      return StrCat(names.prefix, names.layers, number, ".", what);
+    };
+    const int64_t width = config_.width;
+    const Shape by_head{*options_.batch, *options_.seq, config_.heads,
+                        width / config_.heads};
+    const Value q = Reshape(Dense(x, name(names.query), width), by_head);
+    const Value k = Reshape(Dense(x, name(names.key), width), by_head);
+    const Value v = Reshape(Dense(x, name(names.value), width), by_head);
+    const Value attended = Attention(q, k, v, {.key_lengths = lengths});
+    const Value joined =
+        Reshape(attended, {*options_.batch, *options_.seq, width});
+    const Value projected =
+        dropouts_.Apply(Dense(joined, name(names.out), width));
+    const Value h =
+        LayerNorm(Add(x, projected), name(names.attention_norm), config_.eps);
+    const Value wide =
+        Activate(Dense(h, name(names.up), config_.hidden), config_.activation);
+    const Value narrow = dropouts_.Apply(Dense(wide, name(names.down), width));
+    return LayerNorm(Add(h, narrow), name(names.mlp_norm), config_.eps);
+  }
+
+  // x (B, T, width) -> (B, labels), by the first token.
+  Value Head(Value x) const {
+    const EncoderNames& names = config_.names;
+    const Value first =
+        Reshape(Slice(x, 1, 0, 1), {*options_.batch, config_.width});
+    const Value dense =
+        Activate(Dense(dropouts_.Apply(first), names.head_dense, config_.width),
+                 names.head_activation);
+    return Dense(dropouts_.Apply(dense), names.head_out, config_.labels);
+  }
+
+ private:
+  template <typename F>
+  Value Types(const F& name, const Shape& rows, int64_t width) const {
+    const std::string table = name("token_type_embeddings.weight");
+    if (config_.types == 1) {
+      return Reshape(
+          g_.Param(table, options_.dtype, {1, width}, Init::Normal(0.02)),
+          {width});
+    }
+    const Value types = g_.Input("token_types", DType::kI32, rows);
+    return Embedding(types, table, config_.types, width, options_.dtype).rows;
+  }
+
+  GraphBuilder& g_;
+  const EncoderConfig& config_;
+  const ModelOptions& options_;
+  Dropouts& dropouts_;
+};
+
+Status CheckEncoder(const EncoderConfig& config, ModelPurpose purpose,
+                    const ModelOptions& options) {
+  STOWAGE_RETURN_IF_ERROR(
+      CheckModelSizes(config.name, {{"layers", config.layers},
+                                    {"heads", config.heads},
+                                    {"width", config.width},
+                                    {"hidden", config.hidden},
+                                    {"vocabulary", config.vocabulary},
+                                    {"max_seq", config.max_seq},
+                                    {"labels", config.labels}}));
+  if (config.width % config.heads != 0) {
+    return InvalidArgumentError(
+        "[model] ", config.name, " has ", config.heads,
+        " heads over a width of ", config.width,
+        "; the width must be a positive multiple of the heads");
+  }
+  STOWAGE_RETURN_IF_ERROR(CheckNoLogitChunk(config.name, options));
+  STOWAGE_RETURN_IF_ERROR(
+      CheckTextModelOptions(config.name, config.max_seq, purpose, options));
+  const auto refuse = [&](std::string_view option) {
+    return InvalidArgumentError("[model] ", option, " is given, but ",
+                                config.name,
+                                " classifies texts and predicts no tokens; "
+                                "leave it out");
+  };
+  if (options.packed) return refuse("packed");
+  if (options.preference) return refuse("preference");
+  if (options.cache) return refuse("cache");
+  return {};
+}
+
+}  // namespace
+
+std::span<const EncoderNames> EncoderFamilies() { return kEncoders; }
+
+const EncoderNames& BertNames() { return kEncoders[0]; }
+
+Result<Graph> BuildEncoder(const EncoderConfig& config, ModelPurpose purpose,
+                           const ModelOptions& options) {
+  STOWAGE_RETURN_IF_ERROR(CheckEncoder(config, purpose, options));
+  GraphBuilder g(config.name);
+  Dropouts dropouts = DeclareDropouts(g, purpose, options);
+  const EncoderNet net(g, config, options, &dropouts);
+  const Value lengths = g.Input("lengths", DType::kI32, {*options.batch});
+  Value x = net.Embed();
+  for (int64_t i = 0; i < config.layers; ++i) x = net.Block(x, lengths, i);
+  const Value logits = net.Head(x);
+  if (purpose == ModelPurpose::kGenerate) {
+    g.Output("logits", g.Name("logits", logits));
+    return g.Finish();
+  }
+  const Value labels = g.Input("labels", DType::kI32, {*options.batch});
+  return FinishClassifier(g, logits, labels, purpose);
+}
+
+bool IsHeadParam(const EncoderConfig& config, std::string_view param) {
+  return param.starts_with(StrCat(config.names.head_dense, ".")) ||
+         param.starts_with(StrCat(config.names.head_out, "."));
+}
+
+}  // namespace stowage

@@ -1,0 +1,102 @@
+#ifndef STOWAGE_NN_ENCODER_H_
+#define STOWAGE_NN_ENCODER_H_
+
+// Encoders of text that classify it: BERT (Devlin et al. 2018), RoBERTa (Liu et al. 2019),
+// XLM-RoBERTa, DistilBERT and ELECTRA's discriminator, at any size. The embeddings of
+// tokens, positions and token types are added and normalized; post-norm blocks of attention
+// in both directions and of a plain feed-forward part follow. The vector of the first token
+// goes through a dense layer and an output layer with a row for each label.
+//
+// Params carry the names of Hugging Face's ForSequenceClassification models:
+// "bert.embeddings.word_embeddings.weight" (vocabulary, width),
+// "bert.encoder.layer.<i>.attention.self.query.weight" (width, width), ...,
+// "classifier.weight" (labels, width). Weights of linear layers are (out, in).
+//
+//   Result<Graph> graph = BuildEncoder({.name = "tiny", .names = BertNames(),
+//                                       .layers = 2, .heads = 4, .width = 32,
+//                                       .hidden = 64, .vocabulary = 40,
+//                                       .max_seq = 24, .types = 2, .labels = 3},
+//                                      ModelPurpose::kTrain, {.batch = 3, .seq = 16});
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "nn/model_options.h"
+
+namespace stowage {
+
+enum class EncoderActivation { kGeluErf, kGeluTanh, kRelu, kSilu, kTanh };
+
+/// What Hugging Face's models of a family call their params, and what their heads are.
+struct EncoderNames {
+  std::string_view family;  // config.json's "model_type"
+  std::string_view
+      architecture;  // of its models, without "ForSequenceClassification"
+  std::string_view prefix;  // of all params but the head's: "bert."
+  // Behind the prefix.
+  std::string_view layers = "encoder.layer.";  // then the number
+  // Of a layer, behind a dot.
+  std::string_view query = "attention.self.query";
+  std::string_view key = "attention.self.key";
+  std::string_view value = "attention.self.value";
+  std::string_view out = "attention.output.dense";
+  std::string_view attention_norm = "attention.output.LayerNorm";
+  std::string_view up = "intermediate.dense";
+  std::string_view down = "output.dense";
+  std::string_view mlp_norm = "output.LayerNorm";
+  // The two layers of the head, in whole, and what is between them.
+  std::string_view head_dense = "classifier.dense";
+  std::string_view head_out = "classifier.out_proj";
+  EncoderActivation head_activation = EncoderActivation::kTanh;
+};
+
+/// All families that are known.
+std::span<const EncoderNames> EncoderFamilies();
+/// BERT's.
+const EncoderNames& BertNames();
+
+struct EncoderConfig {
+  std::string name;
+  EncoderNames names = {};
+  int64_t layers = 1;
+  int64_t heads = 1;
+  int64_t width = 1;
+  int64_t hidden = 1;  // of the feed-forward part
+  int64_t vocabulary = 1;
+  int64_t max_seq = 1;
+  /// The row of the position embedding that the first token has; RoBERTa's rows begin
+  /// behind the number of its padding token.
+  int64_t first_position = 0;
+  /// Rows of the token type embedding; 0 for none. With more than one, the graph has the
+  /// input "token_types".
+  int64_t types = 0;
+  /// Of the embeddings; if it is not the width, the layer "embeddings_project" follows.
+  int64_t embedding_width = 0;  // 0 for the width
+  int64_t labels = 0;  // 0 where the head is not known (nn/pretrained.h)
+  double eps = 1e-12;  // of the norms
+  EncoderActivation activation = EncoderActivation::kGeluErf;
+};
+
+/// The graph of an encoder with its head. Inputs: "tokens" i32 (B, T); "lengths" i32 (B),
+/// each in [1, T]: tokens from there on are padding, which no other token reads, so results
+/// do not depend on it; with several types "token_types" i32 (B, T); and unless generating
+/// "labels" i32 (B). Outputs: "loss", the mean cross-entropy in nats; when evaluating also
+/// "predictions" i32 (B); when generating only "logits" (B, labels). Dropout follows the
+/// embeddings and each projection into the residual stream, and precedes the layers of the
+/// head; attention probabilities, which are never stored, have none. Errors: those of
+/// CheckTextModelOptions; a size of `config` below 1; heads that do not divide the width;
+/// options of models that predict tokens: logit_chunk, weighted_targets, packed,
+/// preference, cache.
+Result<Graph> BuildEncoder(const EncoderConfig& config, ModelPurpose purpose,
+                           const ModelOptions& options);
+
+/// Whether a param of that name belongs to the head.
+bool IsHeadParam(const EncoderConfig& config, std::string_view param);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_NN_ENCODER_H_

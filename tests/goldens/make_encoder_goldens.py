@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Writes what tests/train/classifier_test.cc compares with: tiny encoders that classify
+texts, as Hugging Face's transformers and PEFT train them.
+
+    python3 -m venv /tmp/venv
+    /tmp/venv/bin/pip install torch transformers peft safetensors
+    /tmp/venv/bin/python tests/goldens/make_encoder_goldens.py
+
+Of each model: encoders/<name>/ is its folder, and encoders/training.csv has, a line each,
+the logits of a batch of 3 before training, and the losses of four steps of AdamW at 0.01
+without decay, in double: of all weights, and of adapters of rank 4 and alpha 6 with the
+head. Example b has 9, 5 and 7 tokens; its token t is 5 + (7 t + 11 b) mod 27, with type 1
+from token 3 on, and its label is b mod 3. bert-base is a bare encoder without a head.
+"""
+
+import json
+import pathlib
+import shutil
+
+import peft
+import torch
+import transformers as hf
+
+HERE = pathlib.Path(__file__).resolve().parent
+OUT = HERE / "encoders"
+LENGTHS, SEQ = [9, 5, 7], 9
+SIZES = dict(vocab_size=32, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+             intermediate_size=24, max_position_embeddings=16, num_labels=3,
+             hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+MODELS = {
+    "bert": lambda: hf.BertForSequenceClassification(hf.BertConfig(**SIZES)),
+    "roberta": lambda: hf.RobertaForSequenceClassification(hf.RobertaConfig(
+        **SIZES, type_vocab_size=1, pad_token_id=1)),
+    "distilbert": lambda: hf.DistilBertForSequenceClassification(hf.DistilBertConfig(
+        vocab_size=32, dim=16, n_layers=2, n_heads=2, hidden_dim=24,
+        max_position_embeddings=16, num_labels=3)),
+    "electra": lambda: hf.ElectraForSequenceClassification(hf.ElectraConfig(
+        **SIZES, embedding_size=8)),
+}
+TARGETS = {"distilbert": ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"]}
+HEADS = {"bert": ["pooler", "classifier"], "distilbert": ["pre_classifier", "classifier"]}
+
+
+def batch(name):
+    ids = torch.tensor([[5 + (7 * t + 11 * b) % 27 if t < n else 1 for t in range(SEQ)]
+                        for b, n in enumerate(LENGTHS)])
+    mask = torch.tensor([[int(t < n) for t in range(SEQ)] for n in LENGTHS])
+    inputs = dict(input_ids=ids, attention_mask=mask, labels=torch.tensor([0, 1, 2]))
+    if name in ("bert", "electra"):
+        inputs["token_type_ids"] = torch.tensor(
+            [[int(3 <= t < n) for t in range(SEQ)] for n in LENGTHS])
+    return inputs
+
+
+def spread(model, seed):
+    """Weights that make every part of the model count."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn(p.shape, generator=random) * 0.1)
+            p.copy_(p.half().float())
+    return model
+
+
+def losses(model, name):
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=0.01, weight_decay=0.0)
+    result = []
+    for _ in range(4):
+        loss = model(**batch(name)).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        result.append(loss.item())
+    return result
+
+
+def save(model, folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    model.half().save_pretrained(folder)
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config.pop("transformers_version", None)
+    path.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+
+
+def adapted(model, name):
+    """Adapters that begin as ours do: lora_B of zeros; lora_A by a formula."""
+    model = peft.get_peft_model(model, peft.LoraConfig(
+        r=4, lora_alpha=6, lora_dropout=0.0, task_type="SEQ_CLS",
+        target_modules=TARGETS.get(name, r".*\.layer\.\d+\..*(query|key|value|dense)"),
+        modules_to_save=HEADS.get(name, ["classifier"])))
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            if "lora_A" in key:
+                p.copy_(torch.arange(p.numel()).reshape(p.shape) % 7 * 0.05 - 0.15)
+    return model
+
+
+def main():
+    OUT.mkdir(exist_ok=True)
+    with open(OUT / "training.csv", "w", encoding="ascii") as out:
+        def write(name, what, numbers):
+            out.write(f"{name},{what},{','.join(f'{v:.9g}' for v in numbers)}\n")
+
+        for seed, (name, make) in enumerate(MODELS.items()):
+            torch.manual_seed(seed)
+            save(spread(make(), seed), OUT / name)
+
+            def load():
+                return hf.AutoModelForSequenceClassification.from_pretrained(
+                    OUT / name, dtype=torch.float64).eval()
+
+            write(name, "logits", load()(**batch(name)).logits.flatten().tolist())
+            write(name, "losses", losses(load(), name))
+            write(name, "losses of adapters", losses(adapted(load(), name).eval(), name))
+    torch.manual_seed(9)
+    config = hf.BertConfig(**SIZES)
+    config.num_labels = 2
+    save(hf.BertModel(config, add_pooling_layer=False), OUT / "bert-base")
+
+
+if __name__ == "__main__":
+    main()
