@@ -25,7 +25,7 @@
 #include "nn/llama.h"
 #include "nn/llama_families.h"
 #include "nn/lora.h"
-#include "nn/pretrained.h"
+#include "nn/quantized_params.h"
 #include "planner/fit/memory_optimizations.h"
 #include "train/device.h"
 #include "train/training.h"

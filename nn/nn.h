@@ -9,6 +9,7 @@
 
 #include "nn/conv_nets.h"
 #include "nn/digits_data.h"
+#include "nn/encoder.h"
 #include "nn/gpt.h"
 #include "nn/image_data.h"
 #include "nn/initializers.h"
@@ -23,6 +24,7 @@
 #include "nn/models.h"
 #include "nn/pretrained.h"
 #include "nn/published_model.h"
+#include "nn/quantized_params.h"
 #include "nn/recurrent.h"
 #include "nn/rope_scaling.h"
 #include "nn/schedule.h"

@@ -23,8 +23,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,42 +34,18 @@
 #include "formats/weights_file.h"
 #include "ir/graph.h"
 #include "ir/shape.h"
-#include "ir/weight_type.h"
 #include "nn/gguf_rows.h"
 #include "nn/model_options.h"
 #include "nn/published_model.h"
 
 namespace stowage {
 
-// Graphs whose frozen matrices lie as their file has them: some of the params of a graph
-// of floats become bytes in rows of blocks (ir/weight_type.h), and what reads them reads
-// blocks. So a base that others learn beside takes what its file takes, and never more.
-//
-//   Result<Graph> graph = WithQuantizedParams(
-//       *adapted, {{"model.embed_tokens.weight", WeightType::kQ8_0}, ...});
-//
-// Names of params and of all other values stay.
-
-/// By name.
-using WeightTypes = std::map<std::string, WeightType, std::less<>>;
-
-/// Whether a node reads its operand `i` in blocks, if asked to: a matmul's second one
-/// where the first is not transposed, a gather's table, a linear_cross_entropy's weight, a
-/// grouped_matmul's matrices. These are decoded before each such op into a value of the
-/// plan, which its backward reads, too, or recomputes.
-bool ReadsBlocks(const Node& node, size_t i);
-
-/// The names of the matrices, and of the stacks of them, that nothing but such operands reads, in order. Linear.
-std::vector<std::string> ReadableInBlocks(const Graph& graph);
-
-/// `graph` with the params of `types` in blocks. Errors, naming the param: none of that
-/// name; not a matrix; rows that are not whole blocks; an operand of anything else that
-/// does not read blocks, as an update.
-Result<Graph> WithQuantizedParams(const Graph& graph, const WeightTypes& types);
-
 /// Rows of a param by which it is read: elements of a vector, else of all dimensions but the
 /// last.
 int64_t RowsOf(const Shape& shape);
+
+/// Names, for messages: "a", "b", "c", "d", "e" and 3 more.
+std::string Named(std::span<const std::string> names);
 
 struct PretrainedParam {
   std::string name;
@@ -147,6 +121,7 @@ class PretrainedModel {
  private:
   PretrainedModel(WeightsFile file, PublishedModel model)
       : file_(std::move(file)), model_(std::move(model)) {}
+  Status FindTiedHead();
   Status MatchParams();
   const WeightTensor* FindTensor(std::string_view param) const;
   bool IsOfAnotherHead(std::string_view tensor) const;

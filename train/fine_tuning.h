@@ -36,6 +36,7 @@
 #include "nn/model_options.h"
 #include "nn/preference.h"
 #include "nn/pretrained.h"
+#include "nn/quantized_params.h"
 #include "runtime/checkpoint.h"
 #include "runtime/session.h"
 #include "train/step_builder.h"

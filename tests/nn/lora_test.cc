@@ -23,7 +23,7 @@
 #include "ir/parameter_count.h"
 #include "ir/weight_type.h"
 #include "nn/layers.h"
-#include "nn/pretrained.h"
+#include "nn/quantized_params.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {
