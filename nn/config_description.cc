@@ -71,8 +71,12 @@ class JsonDescription : public ConfigValues {
           Dropouts({"attn_pdrop", "embd_pdrop", "resid_pdrop"}, 0.1));
       return PublishedModel{"gpt2", config, std::move(dropouts)};
     }
-    return Unsupported(StrCat("the architecture ", Quoted(*architecture),
-                              "; those that are read are ", Listed(known)));
+    return Unsupported(
+        StrCat("the architecture ", Quoted(*architecture),
+               "; those that are read are ", Listed(known), ", and with ",
+               "ForSequenceClassification, Model, ForMaskedLM or "
+               "ForPreTraining behind it ",
+               Listed(EncoderArchitectures())));
   }
 
  private:

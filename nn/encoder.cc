@@ -1,6 +1,9 @@
 #include "nn/encoder.h"
 
+#include <cmath>
 #include <iterator>
+#include <limits>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/strings.h"
@@ -17,7 +20,8 @@ constexpr EncoderNames kEncoders[] = {
      .architecture = "Bert",
      .prefix = "bert.",
      .head_dense = "bert.pooler.dense",
-     .head_out = "classifier"},
+     .head_out = "classifier",
+     .drops_head_in = false},
     {.family = "roberta", .architecture = "Roberta", .prefix = "roberta."},
     {.family = "xlm-roberta",
      .architecture = "XLMRoberta",
@@ -36,7 +40,9 @@ constexpr EncoderNames kEncoders[] = {
      .mlp_norm = "output_layer_norm",
      .head_dense = "pre_classifier",
      .head_out = "classifier",
-     .head_activation = EncoderActivation::kRelu},
+     .head_activation = EncoderActivation::kRelu,
+     .drops_attention_out = false,
+     .drops_head_in = false},
     {.family = "electra",
      .architecture = "Electra",
      .prefix = "electra.",
@@ -59,19 +65,35 @@ Value Activate(Value x, EncoderActivation activation) {
   return x;
 }
 
-Value Dense(Value x, std::string_view name, int64_t out) {
-  return Linear(x, name, out, {.out_in = true});
-}
-
 int64_t EmbeddingWidth(const EncoderConfig& config) {
   return config.embedding_width == 0 ? config.width : config.embedding_width;
 }
 
+// The lowest number of the type.
+double Lowest(DType dtype) {
+  if (dtype == DType::kF16) return -65504;
+  return std::numeric_limits<float>::lowest() / 2;  // bf16 rounds to it, too
+}
+
+// With inputs "seed" and "step" where the graph has any.
+Dropouts DropoutsOf(GraphBuilder& g, const EncoderDropout& rates,
+                    ModelPurpose purpose) {
+  const bool has_any =
+      rates.hidden > 0 || rates.attention > 0 || rates.classifier > 0;
+  if (purpose != ModelPurpose::kTrain || !has_any) return {};
+  const Value seed = g.Input("seed", DType::kI64, {});
+  return Dropouts(seed, g.Input("step", DType::kI64, {}), rates.hidden);
+}
+
 class EncoderNet {
  public:
-  EncoderNet(GraphBuilder& g, const EncoderConfig& config,
+  EncoderNet(GraphBuilder& g, const EncoderConfig& config, ModelPurpose purpose,
              const ModelOptions& options, Dropouts* dropouts)
-      : g_(g), config_(config), options_(options), dropouts_(*dropouts) {}
+      : g_(g),
+        config_(config),
+        purpose_(purpose),
+        options_(options),
+        dropouts_(*dropouts) {}
 
   // The sums of all embeddings of a token: (B, T, width).
   Value Embed() const {
@@ -87,11 +109,11 @@ class EncoderNet {
     const int64_t first = config_.first_position;
     const Value positions =
         g_.Param(name("position_embeddings.weight"), options_.dtype,
-                 {first + config_.max_seq, width}, Init::Normal(0.02));
+                 {first + config_.max_seq, width}, Weights());
     x = Add(x, Slice(positions, 0, first, first + *options_.seq));
     if (config_.types > 0) x = Add(x, Types(name, rows, width));
     x = LayerNorm(x, name("LayerNorm"), config_.eps);
-    x = dropouts_.Apply(x);
+    x = DropHidden(x);
     if (width == config_.width) return x;
     return Dense(x, StrCat(config_.names.prefix, "embeddings_project"),
                  config_.width);
@@ -108,38 +130,67 @@ class EncoderNet {
     const Value q = Reshape(Dense(x, name(names.query), width), by_head);
     const Value k = Reshape(Dense(x, name(names.key), width), by_head);
     const Value v = Reshape(Dense(x, name(names.value), width), by_head);
-    const Value attended = Attention(q, k, v, {.key_lengths = lengths});
-    const Value joined =
-        Reshape(attended, {*options_.batch, *options_.seq, width});
-    const Value projected =
-        dropouts_.Apply(Dense(joined, name(names.out), width));
+    const Value joined = Reshape(Attend(q, k, v, lengths),
+                                 {*options_.batch, *options_.seq, width});
+    Value projected = Dense(joined, name(names.out), width);
+    if (names.drops_attention_out) projected = DropHidden(projected);
     const Value h =
         LayerNorm(Add(x, projected), name(names.attention_norm), config_.eps);
     const Value wide =
         Activate(Dense(h, name(names.up), config_.hidden), config_.activation);
-    const Value narrow = dropouts_.Apply(Dense(wide, name(names.down), width));
+    const Value narrow = DropHidden(Dense(wide, name(names.down), width));
     return LayerNorm(Add(h, narrow), name(names.mlp_norm), config_.eps);
   }
 
   // x (B, T, width) -> (B, labels), by the first token.
   Value Head(Value x) const {
     const EncoderNames& names = config_.names;
-    const Value first =
-        Reshape(Slice(x, 1, 0, 1), {*options_.batch, config_.width});
-    const Value dense =
-        Activate(Dense(dropouts_.Apply(first), names.head_dense, config_.width),
-                 names.head_activation);
-    return Dense(dropouts_.Apply(dense), names.head_out, config_.labels);
+    const double rate = config_.dropout.classifier;
+    Value first = Reshape(Slice(x, 1, 0, 1), {*options_.batch, config_.width});
+    if (names.drops_head_in) first = dropouts_.ApplyAt(RateOf(rate), first);
+    const Value dense = Activate(Dense(first, names.head_dense, config_.width),
+                                 names.head_activation);
+    return Dense(dropouts_.ApplyAt(RateOf(rate), dense), names.head_out,
+                 std::ssize(config_.labels));
   }
 
  private:
+  Init Weights() const { return Init::Normal(config_.init_deviation); }
+
+  Value Dense(Value x, std::string_view name, int64_t out) const {
+    return Linear(x, name, out, {.init = Weights(), .out_in = true});
+  }
+
+  // Of a dropout of the config in this graph.
+  double RateOf(double rate) const {
+    return purpose_ == ModelPurpose::kTrain ? rate : 0;
+  }
+  Value DropHidden(Value x) const {
+    return dropouts_.ApplyAt(RateOf(config_.dropout.hidden), x);
+  }
+
+  // q, k, v (B, T, heads, D) -> (B, T, heads, D).
+  Value Attend(Value q, Value k, Value v, Value lengths) const {
+    const double rate = RateOf(config_.dropout.attention);
+    if (rate == 0) return Attention(q, k, v, {.key_lengths = lengths});
+    const int64_t batch = *options_.batch, seq = *options_.seq;
+    const auto by_head = [](Value x) { return Permute(x, {0, 2, 1, 3}); };
+    const auto size = static_cast<double>(config_.width / config_.heads);
+    const Value scores = MatMul(MulScalar(by_head(q), 1 / std::sqrt(size)),
+                                by_head(k), false, true);
+    const Value is_read = Less(Iota(g_, DType::kI32, 0, 1, seq),
+                               Reshape(lengths, {batch, 1, 1, 1}));
+    const Value none = Fill(g_, Lowest(options_.dtype), options_.dtype, {});
+    const Value probabilities = Softmax(Where(is_read, scores, none));
+    return by_head(MatMul(dropouts_.ApplyAt(rate, probabilities), by_head(v)));
+  }
+
   template <typename F>
   Value Types(const F& name, const Shape& rows, int64_t width) const {
     const std::string table = name("token_type_embeddings.weight");
     if (config_.types == 1) {
-      return Reshape(
-          g_.Param(table, options_.dtype, {1, width}, Init::Normal(0.02)),
-          {width});
+      return Reshape(g_.Param(table, options_.dtype, {1, width}, Weights()),
+                     {width});
     }
     const Value types = g_.Input("token_types", DType::kI32, rows);
     return Embedding(types, table, config_.types, width, options_.dtype).rows;
@@ -147,6 +198,7 @@ class EncoderNet {
 
   GraphBuilder& g_;
   const EncoderConfig& config_;
+  const ModelPurpose purpose_;
   const ModelOptions& options_;
   Dropouts& dropouts_;
 };
@@ -159,8 +211,21 @@ Status CheckEncoder(const EncoderConfig& config, ModelPurpose purpose,
                                     {"width", config.width},
                                     {"hidden", config.hidden},
                                     {"vocabulary", config.vocabulary},
-                                    {"max_seq", config.max_seq},
-                                    {"labels", config.labels}}));
+                                    {"max_seq", config.max_seq}}));
+  if (config.labels.size() < 2) {
+    return InvalidArgumentError("[model] ", config.name, " has ",
+                                config.labels.size(),
+                                " labels; expected at least 2");
+  }
+  for (const auto& [name, rate] :
+       {std::pair("hidden", config.dropout.hidden),
+        std::pair("attention", config.dropout.attention),
+        std::pair("classifier", config.dropout.classifier)}) {
+    if (rate >= 0 && rate < 1) continue;
+    return InvalidArgumentError("[model] the ", name, " dropout of ",
+                                config.name, " is ", rate,
+                                "; expected 0 or above, and below 1");
+  }
   if (config.width % config.heads != 0) {
     return InvalidArgumentError(
         "[model] ", config.name, " has ", config.heads,
@@ -179,6 +244,11 @@ Status CheckEncoder(const EncoderConfig& config, ModelPurpose purpose,
   if (options.packed) return refuse("packed");
   if (options.preference) return refuse("preference");
   if (options.cache) return refuse("cache");
+  if (options.dropout != 0) {
+    return InvalidArgumentError("[model] a dropout of ", options.dropout,
+                                " is given, but ", config.name,
+                                " has those of its config; leave it out");
+  }
   return {};
 }
 
@@ -192,8 +262,8 @@ Result<Graph> BuildEncoder(const EncoderConfig& config, ModelPurpose purpose,
                            const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckEncoder(config, purpose, options));
   GraphBuilder g(config.name);
-  Dropouts dropouts = DeclareDropouts(g, purpose, options);
-  const EncoderNet net(g, config, options, &dropouts);
+  Dropouts dropouts = DropoutsOf(g, config.dropout, purpose);
+  const EncoderNet net(g, config, purpose, options, &dropouts);
   const Value lengths = g.Input("lengths", DType::kI32, {*options.batch});
   Value x = net.Embed();
   for (int64_t i = 0; i < config.layers; ++i) x = net.Block(x, lengths, i);
@@ -203,6 +273,9 @@ Result<Graph> BuildEncoder(const EncoderConfig& config, ModelPurpose purpose,
     return g.Finish();
   }
   const Value labels = g.Input("labels", DType::kI32, {*options.batch});
+  if (purpose == ModelPurpose::kEvaluate) {
+    g.Output("logits", g.Name("logits", logits));
+  }
   return FinishClassifier(g, logits, labels, purpose);
 }
 

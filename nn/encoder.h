@@ -15,13 +15,15 @@
 //   Result<Graph> graph = BuildEncoder({.name = "tiny", .names = BertNames(),
 //                                       .layers = 2, .heads = 4, .width = 32,
 //                                       .hidden = 64, .vocabulary = 40,
-//                                       .max_seq = 24, .types = 2, .labels = 3},
+//                                       .max_seq = 24, .types = 2,
+//                                       .labels = {"good", "bad"}},
 //                                      ModelPurpose::kTrain, {.batch = 3, .seq = 16});
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "ir/graph.h"
@@ -52,6 +54,18 @@ struct EncoderNames {
   std::string_view head_dense = "classifier.dense";
   std::string_view head_out = "classifier.out_proj";
   EncoderActivation head_activation = EncoderActivation::kTanh;
+  // Where the family has dropouts that others have not.
+  bool drops_attention_out = true;  // behind the layer `out`
+  bool drops_head_in = true;        // before head_dense
+};
+
+/// Rates of dropouts, in [0, 1), that a training step has.
+struct EncoderDropout {
+  double hidden = 0;  // of the embeddings and of what joins the residual stream
+  /// Of the probabilities of attention, which are then values of the graph, (B, heads, T,
+  /// T); without, attention never stores them.
+  double attention = 0;
+  double classifier = 0;  // of what goes into the head's layers
 };
 
 /// All families that are known.
@@ -76,21 +90,25 @@ struct EncoderConfig {
   int64_t types = 0;
   /// Of the embeddings; if it is not the width, the layer "embeddings_project" follows.
   int64_t embedding_width = 0;  // 0 for the width
-  int64_t labels = 0;  // 0 where the head is not known (nn/pretrained.h)
-  double eps = 1e-12;  // of the norms
+  /// Names, in the order of the logits; empty where the head is not known
+  /// (nn/pretrained.h).
+  std::vector<std::string> labels = {};
+  EncoderDropout dropout = {};
+  double init_deviation = 0.02;  // of weights that begin as normal numbers
+  double eps = 1e-12;            // of the norms
   EncoderActivation activation = EncoderActivation::kGeluErf;
 };
 
 /// The graph of an encoder with its head. Inputs: "tokens" i32 (B, T); "lengths" i32 (B),
 /// each in [1, T]: tokens from there on are padding, which no other token reads, so results
 /// do not depend on it; with several types "token_types" i32 (B, T); and unless generating
-/// "labels" i32 (B). Outputs: "loss", the mean cross-entropy in nats; when evaluating also
-/// "predictions" i32 (B); when generating only "logits" (B, labels). Dropout follows the
-/// embeddings and each projection into the residual stream, and precedes the layers of the
-/// head; attention probabilities, which are never stored, have none. Errors: those of
-/// CheckTextModelOptions; a size of `config` below 1; heads that do not divide the width;
-/// options of models that predict tokens: logit_chunk, weighted_targets, packed,
-/// preference, cache.
+/// "labels" i32 (B); for a training step with dropouts the i64 scalars "seed" and "step".
+/// Outputs: "loss", the mean cross-entropy in nats; when evaluating also "predictions" i32
+/// (B) and "logits" (B, labels); when generating only "logits". Errors: those of
+/// CheckTextModelOptions; a size of `config` below 1; fewer than 2 labels; a rate of a
+/// dropout outside [0, 1); heads that do not divide the width; options of models that
+/// predict tokens, logit_chunk, weighted_targets, packed, preference, cache, and `dropout`,
+/// which the config has.
 Result<Graph> BuildEncoder(const EncoderConfig& config, ModelPurpose purpose,
                            const ModelOptions& options);
 

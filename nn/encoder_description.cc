@@ -14,6 +14,8 @@
 namespace stowage {
 namespace {
 
+constexpr int64_t kMaxLabels = 1 << 20;
+
 class EncoderDescription : public ConfigValues {
  public:
   EncoderDescription(const WeightsFile& file, const EncoderNames& names)
@@ -34,9 +36,13 @@ class EncoderDescription : public ConfigValues {
                                     {"single_label_classification"}));
       STOWAGE_ASSIGN_OR_RETURN(config.labels, Labels());
     }
-    STOWAGE_ASSIGN_OR_RETURN(std::string dropouts, EncoderDropouts());
-    return PublishedModel{std::string(names_.family), std::move(config),
-                          std::move(dropouts)};
+    STOWAGE_RETURN_IF_ERROR(FindDropout(&config.dropout));
+    STOWAGE_ASSIGN_OR_RETURN(
+        config.init_deviation,
+        RealOr("initializer_range", config.init_deviation));
+    STOWAGE_RETURN_IF_ERROR(
+        CheckPositive("\"initializer_range\"", config.init_deviation));
+    return PublishedModel{std::string(names_.family), std::move(config)};
   }
 
  private:
@@ -93,44 +99,64 @@ class EncoderDescription : public ConfigValues {
   }
 
   // transformers has two where the file says nothing, and takes one for a regression.
-  Result<int64_t> Labels() const {
-    int64_t labels = 0;
-    while (config_.Has(StrCat("id2label.", labels))) ++labels;
-    if (labels == 0) {
-      STOWAGE_ASSIGN_OR_RETURN(labels, SizeOr("num_labels", 2));
+  Result<std::vector<std::string>> Labels() const {
+    std::vector<std::string> labels;
+    for (int64_t i = 0; config_.Has(StrCat("id2label.", i)); ++i) {
+      const auto name = config_.Text(StrCat("id2label.", i));
+      if (!name.ok()) return In(name.error());
+      labels.push_back(*name);
     }
-    if (labels >= 2) return labels;
+    if (labels.empty()) {
+      STOWAGE_ASSIGN_OR_RETURN(const int64_t count, SizeOr("num_labels", 2));
+      if (count > kMaxLabels) {
+        return Unsupported(StrCat("a \"num_labels\" of ", count,
+                                  "; expected at most ", kMaxLabels));
+      }
+      for (int64_t i = 0; i < count; ++i) {
+        labels.push_back(StrCat("LABEL_", i));
+      }
+    }
+    if (labels.size() >= 2) return labels;
     return Unsupported(
         "one label, which is a regression; classification of two labels or "
         "more is supported");
   }
 
-  Result<std::string> EncoderDropouts() const {
-    const auto of =
-        is_distilled()
-            ? std::vector<std::string_view>{"dropout", "attention_dropout"}
-            : std::vector<std::string_view>{"hidden_dropout_prob",
-                                            "attention_probs_dropout_prob"};
-    std::string all;
-    const auto add = [&](std::string_view name, double otherwise) -> Status {
-      STOWAGE_ASSIGN_OR_RETURN(const double rate, RealOr(name, otherwise));
-      if (rate != 0) {
-        all += StrCat(all.empty() ? "" : ", ", name, " ", rate);
-      }
-      return {};
+  Status FindDropout(EncoderDropout* dropout) const {
+    const bool distilled = is_distilled();
+    const auto rate = [&](std::string_view name,
+                          double otherwise) -> Result<double> {
+      STOWAGE_ASSIGN_OR_RETURN(const double found, RealOr(name, otherwise));
+      if (found >= 0 && found < 1) return found;
+      return file_.Fail(StrCat("has a ", Quoted(name), " of ", found,
+                               "; expected 0 or above, and below 1"));
     };
-    for (const std::string_view name : of) {
-      STOWAGE_RETURN_IF_ERROR(add(name, 0.1));
-    }
-    STOWAGE_RETURN_IF_ERROR(is_distilled() ? add("seq_classif_dropout", 0.2)
-                                           : add("classifier_dropout", 0));
-    return all;
+    STOWAGE_ASSIGN_OR_RETURN(
+        dropout->hidden,
+        rate(distilled ? "dropout" : "hidden_dropout_prob", 0.1));
+    STOWAGE_ASSIGN_OR_RETURN(
+        dropout->attention,
+        rate(distilled ? "attention_dropout" : "attention_probs_dropout_prob",
+             0.1));
+    STOWAGE_ASSIGN_OR_RETURN(dropout->classifier,
+                             distilled
+                                 ? rate("seq_classif_dropout", 0.2)
+                                 : rate("classifier_dropout", dropout->hidden));
+    return {};
   }
 
   const EncoderNames& names_;
 };
 
 }  // namespace
+
+std::vector<std::string> EncoderArchitectures() {
+  std::vector<std::string> names;
+  for (const EncoderNames& family : EncoderFamilies()) {
+    names.emplace_back(family.architecture);
+  }
+  return names;
+}
 
 std::optional<Result<PublishedModel>> DescribeEncoder(
     const WeightsFile& file, std::string_view architecture) {

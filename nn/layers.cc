@@ -183,9 +183,11 @@ EmbeddingResults Embedding(Value indices, std::string_view name, int64_t rows,
   return {g.Name(StrCat(name, ".rows"), gathered, loc), table};
 }
 
-Value Dropouts::Apply(Value x, SourceLoc loc) {
-  if (p_ == 0) return x;
-  return Dropout(x, seed_, step_, p_, next_id_++, loc);
+Value Dropouts::Apply(Value x, SourceLoc loc) { return ApplyAt(p_, x, loc); }
+
+Value Dropouts::ApplyAt(double rate, Value x, SourceLoc loc) {
+  if (rate == 0) return x;
+  return Dropout(x, seed_, step_, rate, next_id_++, loc);
 }
 
 Value CausalSelfAttention(Value x, std::string_view name,

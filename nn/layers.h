@@ -88,6 +88,8 @@ class Dropouts {
       : seed_(seed), step_(step), p_(p), next_id_(first) {}
 
   Value Apply(Value x, SourceLoc loc = SourceLoc::Current());
+  /// At another rate than p, 0 for none.
+  Value ApplyAt(double rate, Value x, SourceLoc loc = SourceLoc::Current());
 
  private:
   Value seed_, step_;

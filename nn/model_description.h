@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/result.h"
@@ -115,6 +116,10 @@ std::string PathOfRope(const JsonValues& config);
 /// sizes of heads.
 Status FindConfigRope(const WeightsFile& file, const LlamaFamily& family,
                       LlamaConfig* config);
+
+/// The architectures that DescribeEncoder knows, without what stands behind all of their names,
+/// "ForSequenceClassification", "Model", "ForMaskedLM" or "ForPreTraining".
+std::vector<std::string> EncoderArchitectures();
 
 /// By config.json, if the architecture is that of an encoder: with a head that classifies
 /// texts, or with none, or with one that predicts tokens, which is left aside. Precondition:

@@ -25,8 +25,8 @@ Result<PretrainedModel> PretrainedModel::Open(const std::string& path) {
   return pretrained;
 }
 
-Result<PretrainedModel> PretrainedModel::OpenClassifier(const std::string& path,
-                                                        int64_t labels) {
+Result<PretrainedModel> PretrainedModel::OpenClassifier(
+    const std::string& path, const ClassifierOptions& options) {
   STOWAGE_ASSIGN_OR_RETURN(WeightsFile file, WeightsFile::Open(path));
   STOWAGE_ASSIGN_OR_RETURN(PublishedModel model, DescribeModel(file));
   auto* const config = std::get_if<EncoderConfig>(&model.config);
@@ -35,15 +35,23 @@ Result<PretrainedModel> PretrainedModel::OpenClassifier(const std::string& path,
                             "; encoders alone classify texts"),
                      ErrorCode::kUnsupported);
   }
-  if (config->labels == 0 && labels < 2) {
-    return file.Fail(StrCat("has no head that classifies texts, and ", labels,
-                            " labels are asked for; expected at least 2"));
+  const std::vector<std::string>& labels = options.labels;
+  if (config->labels.empty() && labels.size() < 2) {
+    return file.Fail(StrCat("has no head that classifies texts, and ",
+                            labels.size(),
+                            " labels are given; expected at least 2"));
   }
-  if (config->labels != 0 && labels != 0 && labels != config->labels) {
-    return file.Fail(StrCat("classifies texts by ", config->labels,
-                            " labels, and ", labels, " are asked for"));
+  if (config->labels.empty()) config->labels = labels;
+  if (!labels.empty() && labels != config->labels) {
+    return file.Fail(StrCat("classifies texts as ", Named(config->labels),
+                            ", and the labels ", Named(labels), " are given"));
   }
-  if (config->labels == 0) config->labels = labels;
+  for (const auto& [rate, given] :
+       {std::pair(&config->dropout.hidden, options.hidden_dropout),
+        std::pair(&config->dropout.attention, options.attention_dropout),
+        std::pair(&config->dropout.classifier, options.classifier_dropout)}) {
+    if (given) *rate = *given;
+  }
   PretrainedModel pretrained(std::move(file), std::move(model));
   STOWAGE_RETURN_IF_ERROR(pretrained.MatchParams());
   return pretrained;

@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,6 +48,16 @@ int64_t RowsOf(const Shape& shape);
 /// Names, for messages: "a", "b", "c", "d", "e" and 3 more.
 std::string Named(std::span<const std::string> names);
 
+/// What is chosen of an encoder that classifies texts; the rest is as its files say.
+struct ClassifierOptions {
+  /// Names of the labels, in the order of the logits; empty: those of the file's head.
+  std::vector<std::string> labels = {};
+  /// In place of the rates of config.json.
+  std::optional<double> hidden_dropout = {};
+  std::optional<double> attention_dropout = {};
+  std::optional<double> classifier_dropout = {};
+};
+
 struct PretrainedParam {
   std::string name;
   Shape shape;
@@ -69,12 +80,12 @@ class PretrainedModel {
   static Result<PretrainedModel> Open(const std::string& path);
 
   /// Opens an encoder to classify texts (nn/encoder.h): Hugging Face's folder of a
-  /// ForSequenceClassification model, or of one that has no such head yet, whose `labels`
-  /// are then given and whose head has initial values. 0 takes the file's. Errors as Open;
-  /// kInvalidArgument for labels that are not the file's, for fewer than 2 and for a file
-  /// that says none where none are given; kUnsupported for a model that is no encoder.
-  static Result<PretrainedModel> OpenClassifier(const std::string& path,
-                                                int64_t labels = 0);
+  /// ForSequenceClassification model, or of one that has no such head yet, whose labels
+  /// are then given and whose head has initial values. Errors as Open; kInvalidArgument for
+  /// labels that are not the file's, and for fewer than 2 where the file has none;
+  /// kUnsupported for a model that is no encoder.
+  static Result<PretrainedModel> OpenClassifier(
+      const std::string& path, const ClassifierOptions& options = {});
 
   const WeightsFile& file() const { return file_; }
   const PublishedModel& model() const { return model_; }

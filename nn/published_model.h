@@ -7,7 +7,7 @@
 //   std::get<LlamaConfig>(model->config).kv_heads == 2
 //
 // The families are those of nn/llama_families.h and, of config.json, GPT-2 and the encoders
-// of nn/encoder.h, whose labels are 0 where the file has no head for them. What such a
+// of nn/encoder.h, which have no labels where the file has no head for them. What such a
 // model has that ours cannot do, be it another activation or another way of
 // scaling rope, is an error that names it and never passed over.
 
@@ -26,8 +26,8 @@ struct PublishedModel {
   std::string family;  // LlamaFamily::name, "gpt2" or EncoderNames::family
   /// Of the family's name. A Llama's weights are (out, in), as the files have them.
   std::variant<LlamaConfig, GptConfig, EncoderConfig> config;
-  /// Dropouts by which config.json trains it, which these graphs do not have:
-  /// "attn_pdrop 0.1, resid_pdrop 0.1"; empty where there are none.
+  /// Dropouts by which config.json trains it, which graphs of language models do not
+  /// have: "attn_pdrop 0.1, resid_pdrop 0.1"; empty where there are none.
   std::string dropouts = {};
 };
 

@@ -31,6 +31,7 @@ constexpr std::string_view kConfig = "adapter_config.json";
 constexpr std::string_view kWeights = "adapter_model.safetensors";
 constexpr std::string_view kAlphaNote = "stowage.lora_alpha";
 constexpr std::string_view kStabilizedNote = "stowage.use_rslora";
+constexpr std::string_view kLabelsNote = "stowage.labels";
 constexpr std::string_view kDown = ".lora_A.weight";
 constexpr std::string_view kPrefix = "base_model.model.";
 
@@ -54,6 +55,11 @@ std::string PeftName(const FineTuning& tuning, std::string_view param) {
 
 std::string StabilizedNote(const FineTuning& tuning) {
   return tuning.options().lora->rank_stabilized ? "true" : "false";
+}
+
+std::string LabelsNote(const EncoderConfig& encoder) {
+  return nlohmann::json(encoder.labels)
+      .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 // Those of a classifier's head, which is trained whole, are kept with the adapter's.
@@ -80,9 +86,16 @@ std::set<std::string> TargetModules(
     words.insert(layer.substr(layer.rfind('.') + 1));
     layers.insert(std::move(layer));
   }
+  std::vector<std::string> weights;
   for (const PretrainedParam& param : tuning.base().params()) {
-    const std::string weight = tuning.base().PublishedName(param.name);
-    if (param.shape.rank() != 2) continue;
+    if (param.shape.rank() == 2) {
+      weights.push_back(tuning.base().PublishedName(param.name));
+    }
+  }
+  for (const std::string& param : tuning.base().new_params()) {
+    if (param.ends_with(".weight")) weights.push_back(param);
+  }
+  for (const std::string& weight : weights) {
     if (layers.contains(std::string(LayerOfWeight(weight)))) continue;
     if (std::ranges::any_of(words, [&](const std::string& word) {
           return MeansLayer(word, weight);
@@ -94,9 +107,8 @@ std::set<std::string> TargetModules(
 }
 
 // The modules of a classifier's head, whose names PEFT compares with the ends of others.
-std::set<std::string> HeadModules(const FineTuning& tuning) {
+std::set<std::string> HeadModules(const EncoderNames& names) {
   constexpr std::string_view kClassifier = "classifier";
-  const EncoderNames& names = tuning.base().encoder()->names;
   std::set<std::string> modules;
   for (const std::string_view layer : {names.head_dense, names.head_out}) {
     modules.emplace(layer.starts_with(kClassifier) ? kClassifier : layer);
@@ -120,7 +132,9 @@ std::string ConfigText(const FineTuning& tuning,
       {"fan_in_fan_out", IsGpt2(tuning)},
       {"bias", "none"},
       {"inference_mode", true}};
-  if (classifies) config["modules_to_save"] = HeadModules(tuning);
+  if (classifies) {
+    config["modules_to_save"] = HeadModules(tuning.base().encoder()->names);
+  }
   // Paths may be no UTF-8, which JSON is.
   return config.dump(2, ' ', false,
                      nlohmann::ordered_json::error_handler_t::replace) +
@@ -164,6 +178,9 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
       {"format", "pt"},
       {std::string(kAlphaNote), StrCat(tuning.options().lora->alpha)},
       {std::string(kStabilizedNote), StabilizedNote(tuning)}};
+  if (const EncoderConfig* const encoder = tuning.base().encoder()) {
+    header.metadata.emplace_back(kLabelsNote, LabelsNote(*encoder));
+  }
   Bytes end = 0;
   for (const ValueInfo* param : params) {
     const Bytes begin = end;
@@ -200,6 +217,12 @@ std::string OurLayer(std::string_view layer) {
   return std::string(layer);
 }
 
+// Whether the base has values for a param.
+bool HasInBase(const PretrainedModel& base, std::string_view param) {
+  return std::ranges::find(base.params(), param, &PretrainedParam::name) !=
+         base.params().end();
+}
+
 // The layers that have adapters in the file of weights of `folder`.
 Result<std::vector<std::string>> LayersOf(const std::string& folder) {
   STOWAGE_ASSIGN_OR_RETURN(const WeightsFile file,
@@ -224,9 +247,42 @@ bool ChangesBase(std::string_view start) {
   return std::ranges::find(kKeepIt, start) == std::end(kKeepIt);
 }
 
+// Whether a module of "modules_to_save" is of the head of `classifier` alone: a layer of it,
+// by its name or the end of it, or a module that holds one.
+bool IsOfHead(std::string_view module, const EncoderNames& classifier) {
+  if (module == "score") return true;   // of decoders; PEFT always names it
+  if (module == "dense") return false;  // of all blocks, too
+  for (std::string_view part : {classifier.head_dense, classifier.head_out}) {
+    while (!classifier.prefix.starts_with(part)) {
+      if (part == module || part.ends_with(StrCat(".", module))) return true;
+      part = part.substr(0, std::min(part.rfind('.'), part.size()));
+      if (part.find('.') == std::string_view::npos) break;
+    }
+    if (part == module) return true;
+  }
+  return false;
+}
+
+// The error of the first module that is trained whole and is not of the head.
+Status CheckModulesToSave(const JsonValues& config, const std::string& path,
+                          const EncoderNames& classifier) {
+  for (int64_t i = 0;; ++i) {
+    const auto module = config.Text(StrCat("modules_to_save.", i));
+    if (!module.ok()) return {};
+    if (IsOfHead(*module, classifier)) continue;
+    return Invalid(StrCat(Quoted(path), " has ", Quoted(*module),
+                          " in modules_to_save; the layers of the head, ",
+                          Quoted(classifier.head_dense), " and ",
+                          Quoted(classifier.head_out),
+                          ", are those that are trained whole"),
+                   ErrorCode::kUnsupported);
+  }
+}
+
 }  // namespace
 
-Result<LoraRules> ReadAdapterRules(const std::string& folder) {
+Result<LoraRules> ReadAdapterRules(const std::string& folder,
+                                   const EncoderNames* classifier) {
   const std::string path = Within(folder, kConfig);
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const auto fail = [&](std::string_view what,
@@ -249,8 +305,12 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder) {
                   ErrorCode::kUnsupported);
     }
   }
-  for (const char* list : {"modules_to_save", "rank_pattern", "alpha_pattern",
-                           "layer_replication"}) {
+  if (classifier != nullptr) {
+    STOWAGE_RETURN_IF_ERROR(CheckModulesToSave(*config, path, *classifier));
+  }
+  for (const std::string_view list : {"modules_to_save", "rank_pattern",
+                                      "alpha_pattern", "layer_replication"}) {
+    if (classifier != nullptr && list == "modules_to_save") continue;
     if (config->Has(list) || config->HasBelow(list)) {
       return fail(StrCat("has ", list, ", which is not supported"),
                   ErrorCode::kUnsupported);
@@ -333,8 +393,18 @@ Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
                             ": the two were not saved together, and ",
                             *stabilized, " there is right"));
   }
-  const std::vector<const ValueInfo*> params =
-      AdapterParams(tuning, runner.graph());
+  if (const EncoderConfig* const encoder = tuning.base().encoder()) {
+    const std::string* const labels = file.Note(kLabelsNote);
+    if (labels != nullptr && *labels != LabelsNote(*encoder)) {
+      return file.Fail(StrCat("is of a classifier with the labels ", *labels,
+                              ", and this one has ", LabelsNote(*encoder)));
+    }
+  }
+  std::vector<const ValueInfo*> params = AdapterParams(tuning, runner.graph());
+  std::erase_if(params, [&](const ValueInfo* param) {
+    return file.Find(PeftName(tuning, param->name)) == nullptr &&
+           HasInBase(tuning.base(), param->name);
+  });
   for (const ValueInfo* param : params) {
     const std::string name = PeftName(tuning, param->name);
     const WeightTensor* const tensor = file.Find(name);

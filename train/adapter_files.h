@@ -16,6 +16,7 @@
 
 #include "base/output_file.h"
 #include "base/result.h"
+#include "nn/encoder.h"
 #include "nn/lora.h"
 #include "runtime/session.h"
 #include "train/fine_tuning.h"
@@ -54,12 +55,16 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
 /// file of weights beside it has. Errors: kNotFound, kIo; kInvalidArgument for a file
 /// without a rank or layers; kUnsupported, naming it, for what is no plain LoRA: another
 /// kind of adapter, layers that are trained whole, ranks of their own, biases, DoRA, rsLoRA,
-/// aLoRA, a start that changes the base (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA).
-Result<LoraRules> ReadAdapterRules(const std::string& folder);
+/// aLoRA, a start that changes the base (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA). Beside an
+/// encoder that classifies texts, given as `classifier`, the layers of its head may be
+/// trained whole, and "score", which PEFT names beside them whether or not it is there.
+Result<LoraRules> ReadAdapterRules(const std::string& folder,
+                                   const EncoderNames* classifier = nullptr);
 
 /// Gives the adapter's params of `runner` the weights in `folder`. Errors: kNotFound,
 /// kIo; kInvalidArgument for a tensor that is missing or of another shape, and for one
-/// that no param takes. Whatever is wrong is known before the first is written; where the
+/// that no param takes, and for the labels of another classifier. A layer of a head that
+/// the base has and the adapter does not keeps the base's weights. Whatever is wrong is known before the first is written; where the
 /// file cannot be read then, the adapter has no values (AllOrNone in
 /// runtime/check_programs.h).
 Status LoadAdapter(const FineTuning& tuning, const std::string& folder,

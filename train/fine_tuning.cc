@@ -205,10 +205,10 @@ Status LoadNumbers(const PretrainedModel& base, const PretrainedParam& param,
 
 Result<FineTuning> FineTuning::Open(const std::string& path,
                                     const FineTuningOptions& options) {
-  STOWAGE_ASSIGN_OR_RETURN(
-      PretrainedModel base,
-      options.labels ? PretrainedModel::OpenClassifier(path, *options.labels)
-                     : PretrainedModel::Open(path));
+  STOWAGE_ASSIGN_OR_RETURN(PretrainedModel base,
+                           options.classifier ? PretrainedModel::OpenClassifier(
+                                                    path, *options.classifier)
+                                              : PretrainedModel::Open(path));
   if (options.dtype == DType::kF64 || !IsFloat(options.dtype)) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[finetune] dtype is ", DTypeName(options.dtype),

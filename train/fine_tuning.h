@@ -58,10 +58,9 @@ struct FineTuningOptions {
   bool packed = false;            // ModelOptions::packed
   std::optional<PreferenceRules> preference = {};  // ModelOptions::preference
   /// Absent: the model predicts tokens. Else it is an encoder that classifies texts
-  /// (nn/encoder.h) by so many labels; 0 for those of its file
   /// (PretrainedModel::OpenClassifier). Without targets, adapters are beside all linear
   /// layers of its blocks; the head is trained whole, as PEFT's modules_to_save are.
-  std::optional<int64_t> labels = {};
+  std::optional<ClassifierOptions> classifier = {};
 };
 
 class FineTuning {

@@ -13,6 +13,7 @@
 #include "nn/lora.h"
 #include "runtime/checkpoint.h"
 #include "runtime/floats.h"
+#include "runtime/initial_values.h"
 
 namespace stowage {
 namespace {
@@ -32,6 +33,10 @@ std::vector<std::byte> Stored(std::span<const float> numbers, DType dtype) {
     std::memcpy(bytes.data() + 2 * i, &bits, sizeof(bits));
   }
   return bytes;
+}
+
+const ValueInfo& InfoOf(const Runner& runner, std::string_view param) {
+  return runner.graph().value(*runner.graph().Find(param));
 }
 
 // Rows that are made at a time.
@@ -84,15 +89,9 @@ void MergedRows::AddShare(int64_t row, std::span<float> numbers) const {
 
 Status SaveMerged(const FineTuning& tuning, const Runner& runner,
                   const OutputFile& file) {
-  STOWAGE_CHECK(tuning.options().lora.has_value());
-  if (tuning.base().encoder() != nullptr) {
-    return tuning.base().file().Fail(
-        "is a classifier of texts, whose adapters are not merged; SaveAdapter "
-        "writes them with the head",
-        ErrorCode::kUnsupported);
-  }
-  STOWAGE_RETURN_IF_ERROR(CheckFinite(runner));
   const PretrainedModel& base = tuning.base();
+  STOWAGE_CHECK(tuning.options().lora.has_value() || base.encoder() != nullptr);
+  STOWAGE_RETURN_IF_ERROR(CheckFinite(runner));
   const DType dtype = tuning.options().dtype;
   SafetensorsHeader header;
   header.metadata = {{"format", "pt"}};
@@ -110,12 +109,29 @@ Status SaveMerged(const FineTuning& tuning, const Runner& runner,
       end += type.bytes();
     }
   }
+  for (const std::string& name : base.new_params()) {
+    const TensorType& type = InfoOf(runner, name).type;
+    header.tensors.push_back({.name = base.PublishedName(name),
+                              .type = type,
+                              .begin = end,
+                              .end = end + type.bytes()});
+    end += type.bytes();
+  }
   const std::string text = FormatSafetensorsHeader(header);
   const uint64_t length = text.size();
   return file.ReplaceBy([&](const OutputFile::WritePart& write) -> Status {
     STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(&length, 1))));
     STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(text))));
+    const auto write_trained = [&](const std::string& name) {
+      return ReadInParts(
+          runner, InfoOf(runner, name),
+          [&](Bytes, std::span<const std::byte> part) { return write(part); });
+    };
     for (const PretrainedParam& param : base.params()) {
+      if (tuning.IsTrained(param.name)) {
+        STOWAGE_RETURN_IF_ERROR(write_trained(param.name));
+        continue;
+      }
       STOWAGE_ASSIGN_OR_RETURN(const MergedRows merged,
                                MergedRows::Of(tuning, runner, param));
       const int64_t rows = param.rows();
@@ -129,6 +145,9 @@ Status SaveMerged(const FineTuning& tuning, const Runner& runner,
         STOWAGE_RETURN_IF_ERROR(merged.Read(first, numbers));
         STOWAGE_RETURN_IF_ERROR(write(Stored(numbers, dtype)));
       }
+    }
+    for (const std::string& name : base.new_params()) {
+      STOWAGE_RETURN_IF_ERROR(write_trained(name));
     }
     return {};
   });

@@ -52,9 +52,10 @@ class MergedRows {
 /// Writes all weights of the model to a safetensors file, under Hugging Face's names, those
 /// of adapted layers with the adapter's share added: W + alpha / rank B A, in elements of
 /// the tuning's dtype. Beside the model's config.json, others read it as any model. It
-/// takes a few rows at a time and never the whole. Precondition: the tuning has adapters.
-/// Errors: kUnsupported for a classifier, whose head has no place in its base; kIo;
-/// kNotFinite, with the file untouched, where a weight is NaN or infinite.
+/// takes a few rows at a time and never the whole. Of a classifier, whose head is trained
+/// whole, all that is trained is as the runner has it. Precondition: the tuning has adapters
+/// or is a classifier. Errors: kIo; kNotFinite, with the file untouched, where a weight is
+/// NaN or infinite.
 Status SaveMerged(const FineTuning& tuning, const Runner& runner,
                   const OutputFile& file);
 

@@ -3,14 +3,17 @@
 texts, as Hugging Face's transformers and PEFT train them.
 
     python3 -m venv /tmp/venv
-    /tmp/venv/bin/pip install torch transformers peft safetensors
+    /tmp/venv/bin/pip install torch transformers peft safetensors tokenizers
     /tmp/venv/bin/python tests/goldens/make_encoder_goldens.py
 
 Of each model: encoders/<name>/ is its folder, and encoders/training.csv has, a line each,
 the logits of a batch of 3 before training, and the losses of four steps of AdamW at 0.01
 without decay, in double: of all weights, and of adapters of rank 4 and alpha 6 with the
-head. Example b has 9, 5 and 7 tokens; its token t is 5 + (7 t + 11 b) mod 27, with type 1
-from token 3 on, and its label is b mod 3. bert-base is a bare encoder without a head.
+head; and the rates of the dropouts of a training step, in order. Example b has 9, 5 and 7
+tokens; its token t is 5 + (7 t + 11 b) mod 27, with type 1 from token 3 on, and its label is b
+mod 3. bert-base and roberta-base are bare encoders, without a head but for the pooler. bert,
+roberta and bert-base have tokenizers, whose encodings of texts and pairs are in
+encodings.json.
 """
 
 import json
@@ -18,6 +21,7 @@ import pathlib
 import shutil
 
 import peft
+import tokenizers
 import torch
 import transformers as hf
 
@@ -26,14 +30,16 @@ OUT = HERE / "encoders"
 LENGTHS, SEQ = [9, 5, 7], 9
 SIZES = dict(vocab_size=32, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
              intermediate_size=24, max_position_embeddings=16, num_labels=3,
-             hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+             hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.2,
+             classifier_dropout=0.3)
 MODELS = {
     "bert": lambda: hf.BertForSequenceClassification(hf.BertConfig(**SIZES)),
     "roberta": lambda: hf.RobertaForSequenceClassification(hf.RobertaConfig(
         **SIZES, type_vocab_size=1, pad_token_id=1)),
     "distilbert": lambda: hf.DistilBertForSequenceClassification(hf.DistilBertConfig(
         vocab_size=32, dim=16, n_layers=2, n_heads=2, hidden_dim=24,
-        max_position_embeddings=16, num_labels=3)),
+        max_position_embeddings=16, num_labels=3, dropout=0.1, attention_dropout=0.2,
+        seq_classif_dropout=0.3)),
     "electra": lambda: hf.ElectraForSequenceClassification(hf.ElectraConfig(
         **SIZES, embedding_size=8)),
 }
@@ -75,6 +81,89 @@ def losses(model, name):
     return result
 
 
+def dropouts(folder):
+    """The rates of all dropouts of a training step, in order."""
+    rates = []
+
+    def record(x, p=0.5, training=True, inplace=False):
+        if training:
+            rates.append(p)
+        return x
+
+    whole = torch.nn.functional.dropout
+    torch.nn.functional.dropout = record
+    model = hf.AutoModelForSequenceClassification.from_pretrained(
+        folder, attn_implementation="eager").train()
+    model(**batch(folder.name))
+    torch.nn.functional.dropout = whole
+    return rates
+
+
+WORDS = ["the", "film", "is", "good", "bad", "fine", "dull", "long", "##er", "##s", "a", "and",
+         "not", "it", "rain", "street", "wet", ".", ",", "!", "b", "c", "##t", "##a", "very", "so",
+         "no"]
+
+
+def word_piece():
+    """32 tokens, of which the texts of the goldens are made."""
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(
+        {word: i for i, word in enumerate(vocabulary)}, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(vocabulary[:5])
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    return tokenizer
+
+
+def byte_level():
+    vocabulary = ["<s>", "<pad>", "</s>", "<unk>", *"abdefgilmnorstuw.", "\u0120", "\u0120t",
+                  "er", "oo", "in", "go", "is", "he", "ai", "ll"]
+    merges = [("\u0120", "t"), ("e", "r"), ("o", "o"), ("i", "n"), ("g", "o"), ("i", "s"),
+              ("a", "i"), ("l", "l")]
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(
+        {word: i for i, word in enumerate(vocabulary)}, merges, unk_token="<unk>"))
+    tokenizer.add_special_tokens(vocabulary[:4])
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.post_processor = tokenizers.processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    return tokenizer
+
+
+TEXTS = [("The film is good.", None), ("It rains.", "The street is wet."),
+         ("a good film and so very long a film and not dull", None),
+         ("a good film and so very long a film", "it is not dull"),
+         ("not dull", "a good film and so very long a film and it is"),
+         ("a good film and so very long", "it is not good and not long ."), ("", "so"), ("no", "")]
+
+
+def write_tokenizers():
+    encodings = []
+    for name, make in {"bert": word_piece, "bert-base": word_piece,
+                       "roberta": byte_level}.items():
+        tokenizer = make()
+        tokenizer.save(str(OUT / name / "tokenizer.json"))
+        of = {"bert": "Bert", "bert-base": "Bert", "roberta": "Roberta"}[name]
+        special = ({"pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>"}
+                   if of == "Roberta" else
+                   {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"})
+        (OUT / name / "tokenizer_config.json").write_text(json.dumps(
+            {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 14, **special})
+            + "\n")
+        for longest in 14, 9, 8:
+            tokenizer.enable_truncation(longest, strategy="longest_first")
+            for first, second in TEXTS:
+                encoded = tokenizer.encode(first, second)
+                encodings.append(dict(tokenizer=name, longest=longest, text=first, pair=second,
+                                      ids=encoded.ids, types=encoded.type_ids))
+    (OUT / "encodings.json").write_text(
+        "[\n" + ",\n".join(json.dumps(e) for e in encodings if e["tokenizer"] != "bert-base")
+        + "\n]\n")
+
+
 def save(model, folder):
     shutil.rmtree(folder, ignore_errors=True)
     model.half().save_pretrained(folder)
@@ -114,10 +203,15 @@ def main():
             write(name, "logits", load()(**batch(name)).logits.flatten().tolist())
             write(name, "losses", losses(load(), name))
             write(name, "losses of adapters", losses(adapted(load(), name).eval(), name))
+            write(name, "dropouts", dropouts(OUT / name))
     torch.manual_seed(9)
     config = hf.BertConfig(**SIZES)
     config.num_labels = 2
-    save(hf.BertModel(config, add_pooling_layer=False), OUT / "bert-base")
+    save(hf.BertModel(config), OUT / "bert-base")
+    torch.manual_seed(10)
+    save(hf.RobertaModel(hf.RobertaConfig(**SIZES, type_vocab_size=1, pad_token_id=1)),
+         OUT / "roberta-base")
+    write_tokenizers()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "autodiff/optimizer.h"
@@ -23,6 +24,7 @@
 #include "formats/gguf_writer.h"
 #include "formats/weights_file.h"
 #include "ir/graph.h"
+#include "ir/op_kind.h"
 #include "nn/encoder.h"
 #include "nn/lora.h"
 #include "nn/model_options.h"
@@ -75,10 +77,18 @@ double Difference(const std::vector<float>& actual,
   return difference;
 }
 
+// Without the dropouts that the goldens are made without.
+ClassifierOptions NoDropout(std::vector<std::string> labels = {}) {
+  return {.labels = std::move(labels),
+          .hidden_dropout = 0,
+          .attention_dropout = 0,
+          .classifier_dropout = 0};
+}
+
 FineTuning Open(const std::string& name, std::optional<LoraRules> lora,
-                int64_t labels = 0) {
-  auto tuning =
-      FineTuning::Open(kFolder + name, {.lora = lora, .labels = labels});
+                const ClassifierOptions& classifier = NoDropout()) {
+  auto tuning = FineTuning::Open(kFolder + name,
+                                 {.lora = lora, .classifier = classifier});
   REQUIRE_MESSAGE(tuning.ok(), tuning.error().message);
   return *std::move(tuning);
 }
@@ -190,6 +200,45 @@ TEST_CASE("adapters and the head beside them learn as PEFT's") {
   }
 }
 
+// In the order of the graph.
+std::vector<double> DropoutsOf(const FineTuning& tuning) {
+  const auto graph = tuning.ModelOf(ModelPurpose::kTrain, 9)(kBatch);
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  std::vector<double> rates;
+  for (const Node& node : graph->nodes()) {
+    if (node.op == OpKind::kDropout) rates.push_back(node.attrs.Float("p"));
+  }
+  return rates;
+}
+
+TEST_CASE("dropouts are where transformers has them, at the config's rates") {
+  for (const std::string& name : kNames) {
+    INFO(name);
+    CHECK(DropoutsOf(Open(name, std::nullopt, {})) == Golden(name, "dropouts"));
+    CHECK(DropoutsOf(Open(name, std::nullopt)).empty());
+  }
+  ClassifierOptions other = NoDropout();
+  other.classifier_dropout = 0.4;
+  CHECK(DropoutsOf(Open("bert", std::nullopt, other)) ==
+        std::vector<double>{0.4});
+}
+
+TEST_CASE("attention with a dropout that drops nothing is attention") {
+  // One element in 10^9 is dropped, and none of these few.
+  ClassifierOptions rare = NoDropout();
+  rare.attention_dropout = 1e-9;
+  for (const std::string& name : kNames) {
+    INFO(name);
+    const FineTuning tuning = Open(name, std::nullopt, rare);
+    CHECK(DropoutsOf(tuning).size() == 2);
+    const auto cpu = MakeCpuBackend({.threads = 2});
+    Training training = Start(tuning, *cpu, 13);
+    REQUIRE(training.step().Write("seed", int64_t{5}).ok());
+    CHECK(Difference(TakeSteps(training, 13, 22), Golden(name, "losses")) <
+          1e-5);
+  }
+}
+
 TEST_CASE("no result depends on the padding, neither its tokens nor its size") {
   for (const std::string& name : kNames) {
     INFO(name);
@@ -223,21 +272,30 @@ TEST_CASE("an evaluation predicts the label of the largest logit") {
 }
 
 TEST_CASE("a bare encoder is given a head, which adapters' checkpoints hold") {
-  const FineTuning tuning =
-      Open("bert-base", LoraRules{.rank = 4, .targets = {}}, 5);
-  const std::vector<std::string> head = {
-      "bert.pooler.dense.weight", "bert.pooler.dense.bias", "classifier.weight",
-      "classifier.bias"};
-  CHECK(tuning.base().new_params() == head);
-  CHECK(tuning.base().encoder()->labels == 5);
-  const auto base = tuning.BaseOfCheckpoints();
+  const ClassifierOptions labels = NoDropout({"a", "b", "c", "d", "e"});
+  const LoraRules rules{.rank = 4, .targets = {}};
+  const FineTuning bert = Open("bert-base", rules, labels);
+  // BERT's pooler is the first layer of its head, as transformers has it.
+  CHECK(bert.base().new_params() ==
+        std::vector<std::string>{"classifier.weight", "classifier.bias"});
+  CHECK(bert.base().unread().empty());
+  CHECK(bert.base().encoder()->labels.size() == 5);
+  const auto base = bert.BaseOfCheckpoints();
   REQUIRE(base.ok());
-  CHECK(base->params.size() == tuning.base().params().size());
+  CHECK(base->params.size() == bert.base().params().size() - 2);
+  const FineTuning roberta = Open("roberta-base", rules, labels);
+  CHECK(roberta.base().new_params() ==
+        std::vector<std::string>{
+            "classifier.dense.weight", "classifier.dense.bias",
+            "classifier.out_proj.weight", "classifier.out_proj.bias"});
+  CHECK(roberta.base().unread() ==
+        std::vector<std::string>{"pooler.dense.bias", "pooler.dense.weight"});
   // The head of a file is trained too, so it is no part of what stays.
-  const auto whole =
-      Open("bert", LoraRules{.rank = 4, .targets = {}}).BaseOfCheckpoints();
+  const auto whole = Open("bert", rules).BaseOfCheckpoints();
   REQUIRE(whole.ok());
-  for (const std::string& param : head) {
+  for (const std::string param :
+       {"bert.pooler.dense.weight", "bert.pooler.dense.bias",
+        "classifier.weight", "classifier.bias"}) {
     CHECK(std::ranges::count(whole->params, param) == 0);
   }
 }
@@ -268,6 +326,13 @@ TEST_CASE("an adapter is kept with the head that was trained beside it") {
     REQUIRE(config.ok());
     CHECK(Contains(*config, "\"task_type\": \"SEQ_CLS\""));
     CHECK(Contains(*config, "\"modules_to_save\""));
+    const auto read = ReadAdapterRules(folder, &tuning.base().encoder()->names);
+    REQUIRE_MESSAGE(read.ok(), read.error().message);
+    CHECK(read->rank == 4);
+    // Without a classifier there is nothing that is trained whole.
+    const auto refused = ReadAdapterRules(folder);
+    REQUIRE(!refused.ok());
+    CHECK(Contains(refused.error().message, "has modules_to_save"));
     const auto file = WeightsFile::Open(AdapterWeightsPath(folder));
     REQUIRE(file.ok());
     // Six layers of two blocks, and the head's two.
@@ -298,15 +363,12 @@ TEST_CASE("weights are kept by the names that transformers has") {
   }
 }
 
-TEST_CASE("a classifier's adapters are neither merged nor written as GGUF") {
+TEST_CASE("a classifier's adapters are not written as GGUF") {
   const FineTuning tuning = Open("bert", LoraRules{.rank = 4, .targets = {}});
   const auto cpu = MakeCpuBackend({.threads = 1});
   Training training = Start(tuning, *cpu, 9);
   const auto file = OutputFile::Claim(TempPath("refused"));
   REQUIRE(file.ok());
-  const Status merged = SaveMerged(tuning, training.step(), *file);
-  REQUIRE(!merged.ok());
-  CHECK(Contains(merged.error().message, "adapters are not merged"));
   const Status adapter = SaveAdapterGguf(tuning, training.step(), *file);
   REQUIRE(!adapter.ok());
   CHECK(Contains(adapter.error().message, "not written as a GGUF file"));
@@ -317,19 +379,26 @@ TEST_CASE("a classifier's adapters are neither merged nor written as GGUF") {
 
 TEST_CASE("labels and models that do not fit are refused by name") {
   const auto error_of = [](const std::string& path,
-                           std::optional<int64_t> labels) {
-    const auto tuning = FineTuning::Open(path, {.labels = labels});
+                           std::optional<ClassifierOptions> classifier) {
+    const auto tuning = FineTuning::Open(path, {.classifier = classifier});
     REQUIRE(!tuning.ok());
     return tuning.error();
   };
-  CHECK(Contains(error_of(kFolder + "bert", 4).message,
-                 "classifies texts by 3 labels, and 4 are asked for"));
-  CHECK(Contains(error_of(kFolder + "bert-base", 1).message,
-                 "1 labels are asked for; expected at least 2"));
+  CHECK(Contains(
+      error_of(kFolder + "bert", NoDropout({"good", "bad", "so"})).message,
+      "classifies texts as \"LABEL_0\", \"LABEL_1\" and \"LABEL_2\", and the "
+      "labels \"good\", \"bad\" and \"so\" are given"));
+  CHECK(Contains(error_of(kFolder + "bert-base", NoDropout({"one"})).message,
+                 "1 labels are given; expected at least 2"));
+  ClassifierOptions all_dropped = NoDropout();
+  all_dropped.attention_dropout = 1;
+  CHECK(Contains(error_of(kFolder + "bert", all_dropped).message,
+                 "the attention dropout of bert is 1; expected 0 or above, "
+                 "and below 1"));
   const Error encoder = error_of(kFolder + "roberta", std::nullopt);
   CHECK(encoder.code == ErrorCode::kUnsupported);
   CHECK(Contains(encoder.message, "is an encoder of the family roberta"));
-  const Error decoder = error_of("tests/goldens/pretrained/gpt2", 2);
+  const Error decoder = error_of("tests/goldens/pretrained/gpt2", NoDropout());
   CHECK(decoder.code == ErrorCode::kUnsupported);
   CHECK(Contains(decoder.message, "is a language model of the family gpt2"));
 }
@@ -355,7 +424,7 @@ TEST_CASE("BERT base and RoBERTa large have as many params as published") {
                .vocabulary = 30522,
                .max_seq = 512,
                .types = 2,
-               .labels = 2}) == 109'483'778);
+               .labels = {"no", "yes"}}) == 109'483'778);
   CHECK(count({.name = "roberta",
                .names = EncoderFamilies()[1],
                .layers = 24,
@@ -366,7 +435,7 @@ TEST_CASE("BERT base and RoBERTa large have as many params as published") {
                .max_seq = 512,
                .first_position = 2,
                .types = 1,
-               .labels = 2,
+               .labels = {"no", "yes"},
                .eps = 1e-5}) == 355'361'794);
 }
 
