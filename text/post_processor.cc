@@ -1,6 +1,10 @@
 #include "text/post_processor.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "base/errors.h"
 #include "text/tokenizer_json.h"
@@ -82,7 +86,76 @@ Result<Around> ReadClsAndSep(const Json& processor) {
   return Around{{cls}, {sep}};
 }
 
+// The type of a piece's tokens; 0 where it says none.
+Result<int32_t> TypeIdOf(const Json& piece) {
+  const Json& id = Member(piece, "type_id");
+  if (id.is_null()) return 0;
+  return Id(id, NameOf(piece));
+}
+
+// One of the two templates of a TemplateProcessing.
+Result<std::vector<TextTemplate::Piece>> ReadTemplatePieces(
+    const Json& processor, const char* which) {
+  std::vector<TextTemplate::Piece> pieces;
+  std::array<int, 2> texts = {0, 0};
+  for (const Json& piece : Member(processor, which)) {
+    TextTemplate::Piece read;
+    const Json& sequence = Member(piece, "Sequence");
+    if (sequence.is_null()) {
+      STOWAGE_ASSIGN_OR_RETURN(read.tokens, TemplateIds(piece, processor));
+      STOWAGE_ASSIGN_OR_RETURN(read.type,
+                               TypeIdOf(Member(piece, "SpecialToken")));
+    } else {
+      const bool is_second = Member(sequence, "id") == "B";
+      read.text = is_second ? 1 : 0;
+      ++texts[is_second ? 1 : 0];
+      STOWAGE_ASSIGN_OR_RETURN(read.type, TypeIdOf(sequence));
+    }
+    pieces.push_back(std::move(read));
+  }
+  const bool is_pair = std::string_view(which) == "pair";
+  if (texts == std::array{1, is_pair ? 1 : 0}) return pieces;
+  return UnsupportedError("[tokenizer.json] the template ", Quoted(which),
+                          " has ", texts[0], " times the text A and ", texts[1],
+                          " times B; expected A", is_pair ? " and B" : " alone",
+                          ", once");
+}
+
 }  // namespace
+
+Result<TextTemplate> ReadTextTemplate(const Json& processor) {
+  std::optional<TextTemplate> found;
+  for (const Json* one : InSequence(processor, "processors")) {
+    const std::string type = TypeOf(*one);
+    if (type == "ByteLevel") continue;  // which is about offsets alone
+    if (found) {
+      return UnsupportedError(
+          "[tokenizer.json] has several post-processors that add tokens; "
+          "expected one");
+    }
+    if (type == "TemplateProcessing") {
+      STOWAGE_ASSIGN_OR_RETURN(auto single, ReadTemplatePieces(*one, "single"));
+      STOWAGE_ASSIGN_OR_RETURN(auto pair, ReadTemplatePieces(*one, "pair"));
+      found.emplace(std::move(single), std::move(pair));
+      continue;
+    }
+    const bool is_roberta = type == "RobertaProcessing";
+    if (type != "BertProcessing" && !is_roberta) {
+      return UnsupportedError("[tokenizer.json] the post-processor ",
+                              NameOf(*one), " joins no texts here");
+    }
+    STOWAGE_ASSIGN_OR_RETURN(const Around around, ReadClsAndSep(*one));
+    using Piece = TextTemplate::Piece;
+    const Piece cls{.tokens = around.before}, sep{.tokens = around.after};
+    const int32_t second = is_roberta ? 0 : 1;
+    std::vector<Piece> pair = {cls, {.text = 0}, sep};
+    if (is_roberta) pair.push_back(sep);
+    pair.push_back({.text = 1, .type = second});
+    pair.push_back({.tokens = around.after, .type = second});
+    found.emplace(std::vector<Piece>{cls, {.text = 0}, sep}, std::move(pair));
+  }
+  return found ? *std::move(found) : TextTemplate();
+}
 
 Status ReadPostProcessor(const Json& processor, TokenizerParts* parts) {
   for (const Json* one : InSequence(processor, "processors")) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/result.h"
+#include "text/text_template.h"
 #include "text/tokenizer.h"
 
 namespace stowage::text {
@@ -16,6 +17,10 @@ namespace stowage::text {
 /// types and a token without an id; kUnsupported, with its name, for one that is not known.
 Status ReadPostProcessor(const nlohmann::json& processor,
                          TokenizerParts* parts);
+
+/// What it puts around one text and around two, with the types of their tokens. Errors
+/// likewise; kUnsupported for several that put something there, one behind the other.
+Result<TextTemplate> ReadTextTemplate(const nlohmann::json& processor);
 
 }  // namespace stowage::text
 

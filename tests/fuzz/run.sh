@@ -15,7 +15,7 @@ shift
 names=("$@")
 if [[ ${#names[@]} -eq 0 ]]; then
   names=(adapter_config chat_template checkpoint csv examples gguf gguf_tokenizer
-    graph_text idx job_record npz onnx op_times image plan_json published_model safetensors
+    graph_text idx job_record labeled_texts npz onnx op_times image plan_json published_model safetensors
     sentence_piece sizes token_shards tokenizer_file weights_index)
 fi
 kept=${STOWAGE_FUZZ_CORPUS:-$PWD/fuzz-corpus}

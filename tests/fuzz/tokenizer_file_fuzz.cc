@@ -8,6 +8,7 @@
 
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/use_tokenizer.h"
+#include "text/text_template.h"
 #include "text/tokenizer_file.h"
 
 using namespace stowage;
@@ -15,6 +16,9 @@ using stowage::testing::Check;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view json(reinterpret_cast<const char*>(data), size);
+  const Result<TextTemplate> joins = TextTemplate::Parse(json);
+  Check(joins.ok() || joins.error().code == ErrorCode::kInvalidArgument ||
+        joins.error().code == ErrorCode::kUnsupported);
   Result<TokenizerParts> parts = ParseTokenizerParts(json);
   if (!parts.ok()) {
     Check(parts.error().code == ErrorCode::kInvalidArgument ||
