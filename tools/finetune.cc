@@ -27,6 +27,8 @@ struct FinetuneFlags {
 };
 
 constexpr int64_t kUsualSeq = 256;
+// Of texts that are classified.
+constexpr int64_t kUsualTextSeq = 128, kUsualTextBatch = 16;
 
 // Settings that suit adapters, as PEFT's users have them; a whole model wants smaller
 // steps.
@@ -40,6 +42,13 @@ TrainingDefaults DefaultsOf(bool has_adapters) {
 
 // That there are samples, where something is said of them.
 Status CheckSamples(const FinetuneFlags& flags) {
+  if (flags.tuning.objective == "classify") {
+    if (flags.train.sample.value_or(0) == 0) return {};
+    return InvalidArgumentError("[objective] --sample ", *flags.train.sample,
+                                " is for models that predict tokens, and "
+                                "--objective classify trains none; leave it "
+                                "out");
+  }
   if (flags.train.chat || flags.train.sample_length() > 0) return {};
   const TuningFlags& tuning = flags.tuning;
   const std::pair<std::string_view, bool> given[] = {
@@ -79,8 +88,9 @@ Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags, const RankRun& ranks) {
   const ModelFlags& model = flags.train.model;
   StepSpec spec;
   STOWAGE_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(model.dtype));
-  spec.options.batch = model.batch.value_or(1);
-  spec.options.seq = model.seq.value_or(kUsualSeq);
+  const bool classifies = flags.tuning.objective == "classify";
+  spec.options.batch = model.batch.value_or(classifies ? kUsualTextBatch : 1);
+  spec.options.seq = model.seq.value_or(classifies ? kUsualTextSeq : kUsualSeq);
   flags.tuning.data = flags.train.data;
   flags.tuning.tokenizer = flags.train.tokenizer;
   flags.tuning.chats = flags.train.chat;
@@ -93,12 +103,15 @@ Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags, const RankRun& ranks) {
   }
   STOWAGE_RETURN_IF_ERROR(CheckBatchIsWhole(model, tuning, ranks));
   const bool has_adapters = tuning.model.options().lora.has_value();
-  if (!has_adapters &&
-      !(flags.train.save_adapter.empty() && flags.train.save_merged.empty())) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        "[finetune] --full trains no adapter; leave --save-adapter and "
-        "--save-merged away, --save-weights writes the weights"};
+  if (!has_adapters && !(flags.train.save_adapter.empty() &&
+                         (classifies || flags.train.save_merged.empty()))) {
+    return Error{ErrorCode::kInvalidArgument,
+                 classifies
+                     ? "[finetune] --full trains no adapter; leave "
+                       "--save-adapter away, --save-merged writes the model"
+                     : "[finetune] --full trains no adapter; leave "
+                       "--save-adapter and --save-merged away, --save-weights "
+                       "writes the weights"};
   }
   STOWAGE_RETURN_IF_ERROR(CheckSamples(flags));
   if (const auto& preference = tuning.model.options().preference;
@@ -183,19 +196,31 @@ void AddFinetune(Program& program) {
   options.Group("objective");
   options.Add("--objective", &tuning.objective,
               "What is learnt: sft, the texts; from pairs of answers dpo, ipo, "
-              "orpo or simpo; from answers that are good or bad kto; default: "
-              "sft");
+              "orpo or simpo; from answers that are good or bad kto; of an "
+              "encoder, the labels of texts classify; default: sft");
   options.Add("--beta", &tuning.beta,
               "How far preferences may move the model from what it was; of "
               "orpo, their weight; default: 0.1, of simpo 2");
   options.Add("--gamma", &tuning.gamma,
               "By how much simpo's chosen answers are to be better; default: "
               "0.5");
+  options.Add("--hidden-dropout", &tuning.hidden_dropout,
+              "Of an encoder that classifies: of the embeddings and of what "
+              "joins the residual stream; default: that of config.json");
+  options.Add("--attention-dropout", &tuning.attention_dropout,
+              "Of an encoder that classifies: of the probabilities of "
+              "attention, which only 0 does not store; default: that of "
+              "config.json");
+  options.Add("--classifier-dropout", &tuning.classifier_dropout,
+              "Of an encoder that classifies: before the layers of its head; "
+              "default: that of config.json");
   options.Group("data");
   options.Add("--data", &flags->train.data,
               "Text, or JSON lines (.jsonl) with prompt and completion, "
               "messages, or text; of preferences with prompt, chosen and "
-              "rejected, of kto with prompt, completion and label");
+              "rejected, of kto with prompt, completion and label; to "
+              "classify, .jsonl, .csv or .tsv with text, label and, of pairs, "
+              "text_pair");
   options.Require("--data");
   options.Add("--tokenizer", &flags->train.tokenizer,
               "A tokenizer.json, if not that of the weights");
@@ -226,7 +251,8 @@ void AddFinetune(Program& program) {
   options.AddOutput(
       "--save-merged", &flags->train.save_merged,
       "Write all weights to this safetensors or GGUF file (.gguf) at the end, "
-      "with the adapter's share added");
+      "with the adapter's share added; of a classifier, the model to this "
+      "folder, as transformers loads it");
   options.Add(
       "--merged-type", &flags->train.merged_type,
       "Types of the weights in a GGUF file: f32, f16, bf16, q8_0, q4_0, "

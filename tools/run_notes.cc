@@ -34,13 +34,14 @@ namespace {
 struct FixedNote {
   std::string_view name, why;
 };
-constexpr std::array<FixedNote, 6> kFixedNotes = {
+constexpr std::array<FixedNote, 7> kFixedNotes = {
     {{"optimizer", "which cannot go on with its states"},
      {"dtype", "in which its values are no others' to the bit"},
      {"loss-scale", "whose states of the scale are others"},
      {"lora-rank", "whose adapters have other shapes"},
      {"lora-alpha", "by which its adapters would count otherwise"},
-     {"rslora", "by which its adapters would count otherwise"}}};
+     {"rslora", "by which its adapters would count otherwise"},
+     {"labels", "which its head tells apart otherwise"}}};
 
 // In UTF-8, as JSON must be, whatever the names of files are.
 std::string InUtf8(const std::string& text) {
@@ -64,6 +65,7 @@ std::string HowToHave(std::string_view name, std::string_view value) {
   if (name == "lora-rank" && value == "none") {
     return "train without adapters, as finetune --full does";
   }
+  if (name == "labels") return "give data with the labels of that run";
   return StrCat("give --", name, " ", value);
 }
 
@@ -124,6 +126,20 @@ std::string ExamplesNote(const ExampleSplit& split) {
         digest = Digest(std::as_bytes(text.tokens[0]), digest);
         digest = Digest(std::as_bytes(text.learnt[0]), digest);
       }
+    }
+  }
+  return StrCat(split.train.size(), " + ", split.held_out.size(), ", XXH64 ",
+                HexDigest(digest));
+}
+
+// The same of texts with labels.
+std::string TextsNote(const LabeledSplit& split) {
+  uint64_t digest = 0;
+  for (const auto* const part : {&split.train, &split.held_out}) {
+    for (const size_t i : *part) {
+      digest = Digest(std::as_bytes(std::span(split.texts[i].tokens)), digest);
+      digest = Digest(std::as_bytes(std::span(split.texts[i].types)), digest);
+      digest = Digest(std::as_bytes(std::span(&split.labels[i], 1)), digest);
     }
   }
   return StrCat(split.train.size(), " + ", split.held_out.size(), ", XXH64 ",
@@ -231,8 +247,16 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
                              model.ModelOf(ModelPurpose::kEvaluate, seq)(1));
     add("settings", StrCat("XXH64 ", HexDigest(Fingerprint(graph))));
     const auto& preference = model.options().preference;
-    add("objective",
-        preference ? PreferenceObjectiveName(preference->objective) : "sft");
+    add("objective", model.options().classifier ? "classify"
+                     : preference
+                         ? PreferenceObjectiveName(preference->objective)
+                         : "sft");
+    if (const EncoderConfig* const encoder = model.base().encoder()) {
+      add("labels", nlohmann::json(encoder->labels).dump());
+      add("hidden-dropout", encoder->dropout.hidden);
+      add("attention-dropout", encoder->dropout.attention);
+      add("classifier-dropout", encoder->dropout.classifier);
+    }
     if (preference) {
       add("beta", preference->beta);
       add("gamma", preference->gamma);
@@ -247,6 +271,10 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
     if (const auto* const examples =
             std::get_if<ExampleSplit>(&spec.tuning->data)) {
       add("examples", ExamplesNote(*examples));
+    }
+    if (const auto* const texts =
+            std::get_if<LabeledSplit>(&spec.tuning->data)) {
+      add("examples", TextsNote(*texts));
     }
   }
   std::error_code ignored;
@@ -288,9 +316,10 @@ Result<std::string> CompareNotes(const CheckpointInfo& saved,
     const auto fixed = std::ranges::find(kFixedNotes, name, &FixedNote::name);
     if (fixed != kFixedNotes.end() && !MayBecome(name, *was, value)) {
       return Error{ErrorCode::kInvalidArgument,
-                   StrCat("[resume] ", Quoted(path), " is of a run with --",
-                          name, " ", *was, ", this one has ", value, ", ",
-                          fixed->why, "; ", HowToHave(name, *was))};
+                   StrCat("[resume] ", Quoted(path), " is of a run with ",
+                          name == "labels" ? "the " : "--", name, " ", *was,
+                          ", this one has ", value, ", ", fixed->why, "; ",
+                          HowToHave(name, *was))};
     }
     lines += StrCat("resume: ", name, " was ", *was, ", is ", value, "\n");
   }

@@ -98,6 +98,7 @@ void RunReporter::OnEvaluation(int64_t step,
     Json json = {{"step", step}, {"validation_loss", evaluation->loss}};
     if (options_.reads_text) json["perplexity"] = std::exp(evaluation->loss);
     if (evaluation->accuracy) json["accuracy"] = *evaluation->accuracy;
+    if (evaluation->macro_f1) json["macro_f1"] = *evaluation->macro_f1;
     PrintJson(json);
     return;
   }
@@ -105,6 +106,9 @@ void RunReporter::OnEvaluation(int64_t step,
             << Fixed(evaluation->loss, 4);
   if (evaluation->accuracy) {
     std::cerr << "  accuracy " << Fixed(100 * *evaluation->accuracy, 1) << " %";
+  }
+  if (evaluation->macro_f1) {
+    std::cerr << "  macro F1 " << Fixed(*evaluation->macro_f1, 3);
   }
   std::cerr << std::endl;
 }

@@ -127,8 +127,11 @@ Status SetByData(const TrainFlags& flags, const StepSpec& spec,
   return SetSteps(flags, steps, run);
 }
 
-bool IsOfPreferences(const StepSpec& spec) {
-  return spec.tuning && spec.tuning->model.options().preference;
+// Whether its loss is that of each token, which has a perplexity.
+bool PredictsTokens(const StepSpec& spec) {
+  if (spec.info.data != ModelData::kText) return false;
+  return !spec.tuning || !(spec.tuning->model.options().preference ||
+                           spec.tuning->classifies());
 }
 
 // What the published weights, without adapters, say of the examples. A signal ends the
@@ -230,8 +233,8 @@ Status TrainingCommand::Load() {
   STOWAGE_ASSIGN_OR_RETURN(task_, LoadTaskOf(spec_, flags_, ranks_));
   STOWAGE_RETURN_IF_ERROR(SetByData(flags_, spec_, *task_, &run_));
   if (flags_.dry_run) {
-    trial_.emplace(
-        std::initializer_list<std::string>{flags_.save_adapter, flags_.log});
+    trial_.emplace(std::initializer_list<std::string>{
+        flags_.save_adapter, flags_.save_merged, flags_.log});
   }
   files_ = TrainFiles::Open(flags_, spec_, run_, ranks_);
   if (!files_.ok()) return files_.error();
@@ -478,8 +481,7 @@ int TrainingCommand::TakeSteps() {
                         .memory = memory_,
                         .token_name = task_->token_name(),
                         .json = flags_.json,
-                        .reads_text = spec_.info.data == ModelData::kText &&
-                                      !IsOfPreferences(spec_),
+                        .reads_text = PredictsTokens(spec_),
                         .shapes_differ = !spec_.training.shapes.empty(),
                         .keeps_losses = !flags_.html.empty(),
                         .log = files_->log()});

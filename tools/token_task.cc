@@ -15,6 +15,7 @@
 #include "nn/models.h"
 #include "nn/text_data.h"
 #include "text/text.h"
+#include "tools/classify_task.h"
 #include "tools/preference_task.h"
 #include "tools/progress.h"
 #include "tools/tuning.h"
@@ -221,6 +222,9 @@ std::unique_ptr<Task> MakeTokenTask(const Tuning& tuning, int64_t batch,
     return MakeTextTask(*text, batch, tuning.lengths.front(), seed,
                         tuning.held_out_batches, share);
   }
+  if (tuning.classifies()) {
+    return MakeClassifyTask(tuning, batch, seed, share);
+  }
   if (tuning.model.options().preference) {
     return MakePreferenceTask(tuning, batch, seed, share);
   }
@@ -295,6 +299,7 @@ bool CannotDecode(const TrainFlags& flags, const StepSpec& spec) {
 int64_t SamplePositions(const TrainFlags& flags, const StepSpec& spec) {
   if (spec.onnx || spec.info.data != ModelData::kText) return 0;
   if (CannotDecode(flags, spec)) return 0;
+  if (spec.tuning && spec.tuning->classifies()) return 0;
   return flags.chat || flags.sample_length() > 0 ? *spec.options.seq : 0;
 }
 

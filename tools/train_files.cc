@@ -18,6 +18,7 @@
 #include "runtime/checkpoint_format.h"
 #include "runtime/checkpoint_shards.h"
 #include "runtime/initial_values.h"
+#include "text/tokenizer_file.h"
 #include "tools/command.h"
 #include "tools/run_notes.h"
 #include "train/checkpoint_series.h"
@@ -111,6 +112,27 @@ Status CheckWeightsName(std::string_view option, const std::string& path,
              may_be_npz ? ".npz" : ".gguf")};
 }
 
+bool IsClassifier(const StepSpec& spec) {
+  return spec.tuning && spec.tuning->classifies();
+}
+
+// That what is saved of a classifier are folders.
+Status CheckClassifierPaths(const TrainFlags& flags, const StepSpec& spec) {
+  if (!IsClassifier(spec)) return {};
+  for (const auto& [option, path] :
+       {std::pair("save-merged", flags.save_merged),
+        std::pair("save-adapter", flags.save_adapter)}) {
+    for (const std::string_view ending : {".gguf", ".safetensors"}) {
+      if (!EndsWithAnyCase(path, ending)) continue;
+      return Error{ErrorCode::kUnsupported,
+                   StrCat("[", option, "] ", Quoted(path), " ends in ", ending,
+                          ", and of a classifier a folder is written; give "
+                          "the name of one")};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
@@ -129,14 +151,17 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   // Before any file is claimed: a folder that is made later would take its place.
   const bool has_adapter_file = IsGgufPath(flags.save_adapter);
   const std::string adapter_folder = has_adapter_file ? "" : flags.save_adapter;
-  for (const std::string& folder : {flags.log.ends_with('/') ? flags.log : "",
-                                    flags.model.plan_cache, adapter_folder}) {
+  const std::string model_folder = IsClassifier(spec) ? flags.save_merged : "";
+  for (const std::string& folder :
+       {flags.log.ends_with('/') ? flags.log : "", flags.model.plan_cache,
+        adapter_folder, model_folder}) {
     if (!folder.empty()) STOWAGE_RETURN_IF_ERROR(NoteFolder(folder));
   }
   STOWAGE_RETURN_IF_ERROR(
       CheckWeightsName("save-weights", flags.save_weights, true));
   STOWAGE_RETURN_IF_ERROR(
       CheckWeightsName("save-merged", flags.save_merged, false));
+  STOWAGE_RETURN_IF_ERROR(CheckClassifierPaths(flags, spec));
   STOWAGE_RETURN_IF_ERROR(CheckPaths(
       {{flags.continued.empty() ? "save" : "continue", checkpoint},
        {"save (the best)", keeps_best ? BestPath(checkpoint) : ""},
@@ -146,7 +171,9 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
         flags.save_adapter},
        {"save-adapter", AdapterWeightsPath(adapter_folder)},
        {"save-adapter", AdapterConfigPath(adapter_folder)},
-       {"save-merged", flags.save_merged},
+       {model_folder.empty() ? "save-merged" : "save-merged (a folder)",
+        flags.save_merged},
+       {"save-merged", ClassifierWeightsPath(model_folder)},
        {"log", flags.log},
        {"svg", flags.svg},
        {"html", flags.html}},
@@ -196,7 +223,14 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   }
   STOWAGE_ASSIGN_OR_RETURN(files.gguf_,
                            GgufOutput::Open(flags, spec.tuning.get()));
-  if (!flags.save_merged.empty() && !IsGgufPath(flags.save_merged)) {
+  if (!model_folder.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        files.classifier_,
+        ClassifierFolder::Claim(
+            model_folder, spec.tuning->model.base(),
+            TokenizerFileOf(flags.tokenizer.empty() ? flags.weights
+                                                    : flags.tokenizer)));
+  } else if (!flags.save_merged.empty() && !IsGgufPath(flags.save_merged)) {
     STOWAGE_ASSIGN_OR_RETURN(files.merged_,
                              OutputFile::Claim(flags.save_merged));
   }
@@ -473,6 +507,9 @@ Status TrainFiles::SaveForOthers(const Runner& runner,
   }
   if (merged_) {
     all = Both(all, SaveMerged(spec.tuning->model, runner, *merged_));
+  }
+  if (classifier_) {
+    all = Both(all, SaveClassifier(spec.tuning->model, runner, *classifier_));
   }
   if (!spec.tuning) return all;
   all = Both(all, gguf_.SaveAdapter(*spec.tuning, runner));

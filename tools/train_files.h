@@ -29,6 +29,7 @@
 #include "tools/train_flags.h"
 #include "train/adapter_files.h"
 #include "train/checkpoint_series.h"
+#include "train/classifier_folder.h"
 #include "train/finite_guard.h"
 #include "train/run.h"
 #include "train/training.h"
@@ -143,6 +144,7 @@ class TrainFiles {
   std::optional<OutputFile> weights_, onnx_;
   std::optional<AdapterFiles> adapter_;
   std::optional<OutputFile> merged_;
+  std::optional<ClassifierFolder> classifier_;
   GgufOutput gguf_;
   std::optional<StepLog> log_;
   EvaluationHistory history_;

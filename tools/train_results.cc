@@ -38,6 +38,9 @@ Json TuningJson(const Tuning& tuning) {
   Json json = {{"trainable_params", tuning.model.trainable_params()},
                {"frozen_bytes", tuning.model.frozen_bytes()},
                {"lengths", tuning.lengths}};
+  if (const EncoderConfig* const encoder = tuning.model.base().encoder()) {
+    json["labels"] = encoder->labels;
+  }
   const Positions positions = CountPositions(tuning);
   if (positions.computed > 0) {
     json["positions_computed"] = positions.computed;
@@ -55,6 +58,9 @@ Json ToJson(const TrainResults& results) {
   json["validation_loss"] = evaluation ? Json(evaluation->loss) : Json();
   if (evaluation && evaluation->accuracy) {
     json["accuracy"] = *evaluation->accuracy;
+  }
+  if (evaluation && evaluation->macro_f1) {
+    json["macro_f1"] = *evaluation->macro_f1;
   }
   if (results.history != nullptr && results.history->best_step > 0) {
     json["best_validation_loss"] = results.history->best_loss;
@@ -109,6 +115,9 @@ std::string Headline(const TrainResults& results) {
     if (evaluation->accuracy) {
       add(StrCat("held-out accuracy ", Fixed(100 * *evaluation->accuracy, 1),
                  " %"));
+    }
+    if (evaluation->macro_f1) {
+      add(StrCat("macro F1 ", Fixed(*evaluation->macro_f1, 3)));
     }
   }
   if (results.run.skipped > 0) {

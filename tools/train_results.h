@@ -42,7 +42,7 @@ struct TrainResults {
 nlohmann::ordered_json ToJson(const TrainResults& results);
 
 /// What is said of a published model that is tuned: "trainable_params", "frozen_bytes",
-/// "lengths", and of examples "positions_computed", "positions_if_padded" (tuning.h).
+/// "lengths", of a classifier "labels", and of examples "positions_computed", "positions_if_padded" (tuning.h).
 nlohmann::ordered_json TuningJson(const Tuning& tuning);
 
 /// One line: model, steps, device, losses, accuracy.

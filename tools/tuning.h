@@ -5,47 +5,21 @@
 // published model, its tokenizer, and its data as tokens.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/result.h"
-#include "formats/weights_file.h"
 #include "nn/text_data.h"
 #include "text/text.h"
 #include "tools/example_split.h"
+#include "tools/labeled_split.h"
 #include "train/fine_tuning.h"
 #include "train/generation.h"
 
 namespace stowage::tools {
-
-// What the files of a published model say of its texts beside the tokenizer: how
-// conversations are written and what texts end with. Read as transformers reads them, from
-// chat_template.jinja, tokenizer_config.json, special_tokens_map.json, config.json and
-// generation_config.json, or from a GGUF file's header.
-
-struct ModelText {
-  /// Behind texts and completions: the tokenizer's eos_token, else the model's first
-  /// eos_token_id, which may be beyond its vocabulary.
-  std::optional<int32_t> end = {};
-  std::string end_from = {};  // the file that says so
-  /// Tokens that nothing is written after: all of these, and the token that the chat
-  /// template has behind an answer.
-  std::vector<int32_t> ends = {};
-  /// How conversations are written; else why there is no template.
-  std::optional<ChatTemplate> chat = {};
-  std::string no_chat = {};
-  std::string jinja = {};  // the template as the files have it, read or not
-};
-
-/// Reads it for a tokenizer that came from `tokenizer_path`. A template that cannot be read
-/// is none, and `no_chat` says why. Errors: kIo; kInvalidArgument for a damaged file and
-/// an eos_token that is no token of the tokenizer.
-Result<ModelText> ReadModelText(const WeightsFile& weights,
-                                const Tokenizer& tokenizer,
-                                const std::string& tokenizer_path,
-                                int64_t vocabulary);
 
 struct Tuning {
   FineTuning model;
@@ -53,7 +27,7 @@ struct Tuning {
   /// Tokens that nothing is written after: what the files say that texts end with, and
   /// what the chat template has behind an answer.
   std::vector<int32_t> ends;
-  std::variant<TextData, ExampleSplit> data;
+  std::variant<TextData, ExampleSplit, LabeledSplit> data;
   /// Of sequences, in tokens, the longest first: a batch of examples takes the shortest
   /// that holds it.
   std::vector<int64_t> lengths;
@@ -63,6 +37,9 @@ struct Tuning {
   Sampler sampler = {};
   std::optional<ChatTemplate> chat = {};  // how its conversations are written
   std::string jinja = {};                 // ModelText::jinja
+
+  /// Whether the model classifies texts.
+  bool classifies() const { return model.base().encoder() != nullptr; }
 };
 
 struct TuningFlags {
@@ -70,7 +47,8 @@ struct TuningFlags {
   std::string tokenizer;  // empty: that of the weights
   std::string data;
   std::string
-      objective;  // "sft", "dpo", "ipo", "orpo", "simpo", "kto"; empty: sft
+      objective;  // "sft", "dpo", "ipo", "orpo", "simpo", "kto", "classify"; empty: sft
+  std::optional<double> hidden_dropout, attention_dropout, classifier_dropout;
   std::optional<double> beta, gamma;
   int64_t lora_rank = 8;
   std::optional<double> lora_alpha, lora_dropout, lora_plus;
@@ -98,8 +76,38 @@ Positions CountPositions(const Tuning& tuning);
 
 /// Opens all of it, for sequences of at most `seq` tokens and an element type. Errors: those of
 /// FineTuning::Open, ReadTokenizer, TextData, ReadExamples and ReadAdapterRules; a
-/// tokenizer with more tokens than the model; options that contradict each other.
+/// tokenizer with more tokens than the model; options that contradict each other; a model
+/// that the objective does not suit.
 Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq);
+
+// What reading it has in common for language models and for classifiers.
+
+/// What --full, --adapter and the options of adapters ask for. `encoder` is that of a
+/// classifier, or null. Errors: those of ReadAdapterRules; a rate of LoRA+ that is no number
+/// above 0.
+Status ReadAdapterFlags(const TuningFlags& flags, const EncoderNames* encoder,
+                        FineTuningOptions* options);
+
+/// The model's tokenizer. Errors: those of ReadTokenizer; more tokens than the model has; a
+/// seq that is none of the model's.
+Result<Tokenizer> ReadTokenizerOf(const TuningFlags& flags,
+                                  const FineTuning& model, int64_t seq);
+
+/// The lengths that the option asks for, for inputs of so many tokens to train on and to
+/// judge by. Error kInvalidArgument: neither auto nor numbers up to `seq`.
+Result<std::vector<int64_t>> ReadLengths(const std::string& text,
+                                         const std::vector<int64_t>& train,
+                                         const std::vector<int64_t>& held_out,
+                                         int64_t seq);
+
+/// Prints the keys of the examples of `path`, so many, that are not read.
+void ListUnreadKeys(const std::map<std::string, int64_t>& keys, size_t examples,
+                    const std::string& path);
+
+/// As ReadTuning for --objective classify (tools/classifier_tuning.cc). Further errors: those
+/// of ReadLabeledTexts, LabelNames, FindLabels and TextTemplate::Parse.
+Result<Tuning> ReadClassifierTuning(const TuningFlags& flags, DType dtype,
+                                    int64_t seq);
 
 /// Lines on dropouts that are not applied, and on what became of examples.
 std::string TuningText(const Tuning& tuning);

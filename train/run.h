@@ -66,10 +66,12 @@ struct RunSpec {
   }
 };
 
-/// The loss of what is held out, and of a classifier the share of right answers, 0..1.
+/// The loss of what is held out, and of a classifier the share of right answers, 0..1, and,
+/// where it is known, the mean over labels of F1.
 struct Evaluation {
   double loss = 0;
   std::optional<double> accuracy = {};
+  std::optional<double> macro_f1 = {};
 };
 
 /// One step.

@@ -76,6 +76,7 @@ class Commands:
                              ("pretrained/llama.gguf", "llama.gguf")]:
             shutil.copy(GOLDENS / source, self.folder / name)
         shutil.copytree(GOLDENS / "pretrained/llama", self.folder / "llama")
+        shutil.copytree(GOLDENS / "encoders/bert-base", self.folder / "bert")
         digits = (ROOT / "examples/data/digits.csv").read_text().splitlines(keepends=True)[:120]
         (self.folder / "digits.csv").write_text("".join(digits))
         draw = random.Random(0)
@@ -98,6 +99,8 @@ class Commands:
         (self.folder / "pairs.jsonl").write_text("".join(
             json.dumps({"prompt": f"Is {i % 5}?", "chosen": f"It is {i % 5}.", "rejected": "no"})
             + "\n" for i in range(20)))
+        (self.folder / "films.csv").write_text("text,label\n" + "".join(
+            f"the film is {'good' if i % 3 else 'bad'},{i % 3 > 0:d}\n" for i in range(20)))
         self.must("train", "--model", "mlp", "--data", "digits.csv", "--batch", "8", "--steps", "2",
                   "--stop-at", "1", "--device", "cpu", "--save", "run.st", "--save-weights", "weights.safetensors")
         self.must("finetune", "--weights", "llama.gguf", "--data", "text.txt", "--tokenizer",
@@ -147,6 +150,8 @@ def subjects():
         "finetune pairs": ["finetune", "--weights", "llama", "--tokenizer", "tokenizer.json",
                            "--data", "pairs.jsonl", "--objective", "dpo", "--seq", "24",
                            "--batch", "2", "--sample", "0", *train],
+        "finetune labels": ["finetune", "--weights", "bert", "--data", "films.csv", "--objective",
+                            "classify", "--seq", "9", "--batch", "2", *train],
         "time": ["time", "--model", "mlp", "--data", "digits.csv", "--batch", "8", "--steps", "1",
                  "--device", "cpu", "-o", "new.times"],
         "pack": ["pack", "pack.csv"],
@@ -274,6 +279,8 @@ READERS = {
     "graph.ir": ["plan graph", "compile graph"], "step.plan": ["check", "report", "lock"],
     "memory.lock": ["lock"], "jobs.ledger": ["ledger"],
     "tokenizer.json": ["tokens", "finetune"], "pack.csv": ["pack"], "llama.gguf": ["finetune"],
+    "films.csv": ["finetune labels"], "bert/config.json": ["finetune labels"],
+    "bert/tokenizer.json": ["finetune labels"],
     "chats.jsonl": ["finetune folder"], "pairs.jsonl": ["finetune pairs"], "llama/config.json": ["finetune folder"],
     "net.st": ["export-onnx"], "run.st": [["train mlp", "--resume", "run.st"]],
     "weights.safetensors": [["train mlp", "--init", "weights.safetensors"]],

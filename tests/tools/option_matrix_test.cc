@@ -44,6 +44,7 @@ struct Subject {
 const std::map<std::string, Words>& Values() {
   static const std::map<std::string, Words> values = {
       {"--adapter", {"@adapter"}},
+      {"--attention-dropout", {"0.3"}},
       {"--allow-batch-change", {}},
       {"--arena", {"caller"}},
       {"--batch", {"6"}},
@@ -52,6 +53,7 @@ const std::map<std::string, Words>& Values() {
       {"--certificate", {"@out.certificate"}},
       {"--chat", {}},
       {"--check", {}},
+      {"--classifier-dropout", {"0.4"}},
       {"--clip-norm", {"0.001"}},
       {"--config", {"@config.toml"}},
       {"--continue", {"@continued.ck"}},
@@ -72,6 +74,7 @@ const std::map<std::string, Words>& Values() {
       {"--gamma", {"0.9"}},
       {"--graph", {"@graph.ir"}},
       {"--held-out-batches", {"1"}},
+      {"--hidden-dropout", {"0.2"}},
       {"--hold-out", {"0.25"}},
       {"--html", {"@out.html"}},
       {"--init", {"@weights.safetensors"}},
@@ -318,6 +321,12 @@ void MakeFiles() {
                i == 3 ? "no no no no no" : "no", "\"}\n");
   }
   write("pairs.jsonl", pairs);
+  std::string labeled = "text,label\n";
+  for (int i = 0; i < 40; ++i) {
+    labeled += StrCat(i == 3 ? "a film and a film and a film" : "the film is ",
+                      i % 3 == 0 ? "good" : "bad", ",", i % 3 == 0, "\n");
+  }
+  write("films.csv", labeled);
 }
 
 Words Whole(Words command, const Words& more) {
@@ -467,6 +476,18 @@ TEST_CASE("every option of finetune is applied or refused") {
                  "--json"},
                 {{"--data", {"@config.toml"}},
                  {"--weights", {StrCat(kModels, "llama")}}}});
+  CheckOptions(
+      {"texts with labels",
+       {"finetune", "--weights", "tests/goldens/encoders/bert-base", "--data",
+        "@films.csv", "--objective", "classify", "--batch", "6", "--seq", "9",
+        "--steps", "2", "--device", "cpu", "--json"},
+       {{"--data", {"@config.toml"}},
+        {"--batch", {"4"}},
+        {"--seq", {"8"}},
+        {"--lengths", {"6,9"}},
+        {"--lora-targets", {"query"}},
+        {"--save-merged", {"@merged"}},
+        {"--weights", {StrCat(kModels, "llama")}}}});
 }
 
 }  // namespace

@@ -1,0 +1,202 @@
+#include "tools/classify_task.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "runtime/floats.h"
+#include "tools/example_split.h"
+#include "train/fine_tuning.h"
+#include "train/step_builder.h"
+
+namespace stowage::tools {
+namespace {
+
+// -log softmax(logits)[label], in nats.
+double CrossEntropyOf(std::span<const float> logits, int32_t label) {
+  const double largest = std::ranges::max(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - largest);
+  return std::log(sum) + largest - logits[static_cast<size_t>(label)];
+}
+
+class ClassifyTask : public Task {
+ public:
+  ClassifyTask(const Tuning& tuning, int64_t batch, uint64_t seed,
+               const TaskShare& share)
+      : Task(share),
+        split_(std::get<LabeledSplit>(tuning.data)),
+        classes_(std::ssize(tuning.model.base().encoder()->labels)),
+        has_types_(tuning.model.base().encoder()->types > 1),
+        lengths_(tuning.lengths),
+        held_out_batches_(tuning.held_out_batches),
+        part_(PartOfRank(batch, share.ranks, share.rank)),
+        batch_(batch),
+        tokens_(static_cast<size_t>(batch * lengths_.front())),
+        types_(has_types_ ? tokens_.size() : 0),
+        text_lengths_(static_cast<size_t>(batch)),
+        labels_(static_cast<size_t>(batch)),
+        order_(split_.train, seed) {}
+
+  size_t ShapeOf(int64_t step) override {
+    int64_t longest = 0;
+    for (int64_t row = 0; row < batch_; ++row) {
+      longest =
+          std::max(longest, std::ssize(split_.texts[TextOf(step, row)].tokens));
+    }
+    return ShortestThatHolds(lengths_, longest);
+  }
+
+  Status WriteBatch(Runner& train, int64_t step) override {
+    Begin(batch_, lengths_[ShapeOf(step)]);
+    for (int64_t row = 0; row < batch_; ++row) Put(TextOf(step, row), row);
+    return Write(train, part_);
+  }
+
+  int64_t EvaluationBatch(int64_t most) const override {
+    return std::min(most, std::ssize(split_.held_out));
+  }
+
+  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
+                              WorkProgress& progress) override {
+    const int64_t count =
+        std::min(std::ssize(split_.held_out), held_out_batches_ * batch);
+    // Of each text the loss and the label that is predicted.
+    std::vector<double> results(static_cast<size_t>(2 * count));
+    const auto take = [&](int64_t step, bool counts) -> Status {
+      const int64_t first = step * batch;
+      const int64_t taken = std::min(batch, count - first);
+      Begin(batch, lengths_.front());
+      for (int64_t row = 0; row < taken; ++row) {
+        Put(split_.held_out[static_cast<size_t>(first + row)], row);
+      }
+      STOWAGE_RETURN_IF_ERROR(Write(evaluate, {.first = 0, .count = batch}));
+      STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
+      if (!counts) return {};
+      STOWAGE_ASSIGN_OR_RETURN(const std::vector<float> logits,
+                               ReadFloats(evaluate, "logits"));
+      for (int64_t row = 0; row < taken; ++row) {
+        const auto of_row = std::span(logits).subspan(
+            static_cast<size_t>(row * classes_), static_cast<size_t>(classes_));
+        const auto at = static_cast<size_t>(2 * (first + row));
+        results[at] = CrossEntropyOf(of_row, labels_[static_cast<size_t>(row)]);
+        results[at + 1] = static_cast<double>(std::ranges::max_element(of_row) -
+                                              of_row.begin());
+      }
+      return {};
+    };
+    STOWAGE_RETURN_IF_ERROR(
+        TakeShare(share_, (count + batch - 1) / batch, progress, take));
+    if (progress.is_stopped()) return Evaluation();
+    // The others' are 0 here.
+    if (share_.sum) STOWAGE_RETURN_IF_ERROR(share_.sum(results));
+    return Judge(results);
+  }
+
+  int64_t train_examples() const override { return std::ssize(split_.train); }
+  int64_t tokens_per_step(size_t shape) const override {
+    return batch_ * lengths_[shape];
+  }
+  std::string_view token_name() const override { return "tok"; }
+
+ private:
+  Evaluation Judge(const std::vector<double>& results) const {
+    std::vector<int32_t> truth, predicted;
+    double loss = 0, right = 0;
+    for (size_t i = 0; i < results.size() / 2; ++i) {
+      truth.push_back(split_.labels[split_.held_out[i]]);
+      predicted.push_back(static_cast<int32_t>(results[2 * i + 1]));
+      loss += results[2 * i];
+      right += truth.back() == predicted.back() ? 1 : 0;
+    }
+    const auto count = static_cast<double>(truth.size());
+    return {.loss = loss / count,
+            .accuracy = right / count,
+            .macro_f1 = MacroF1(truth, predicted, classes_)};
+  }
+
+  size_t TextOf(int64_t step, int64_t row) {
+    return order_.At((step - 1) * batch_ + row);
+  }
+
+  // An empty batch of texts of `seq` tokens: what is not put is padding, and a text has one
+  // token at least.
+  void Begin(int64_t batch, int64_t seq) {
+    seq_ = seq;
+    const auto size = static_cast<size_t>(batch * seq);
+    std::fill_n(tokens_.begin(), size, 0);
+    if (has_types_) std::fill_n(types_.begin(), size, 0);
+    std::fill_n(text_lengths_.begin(), batch, 1);
+    std::fill_n(labels_.begin(), batch, 0);
+  }
+
+  void Put(size_t text, int64_t row) {
+    const JoinedTexts& joined = split_.texts[text];
+    std::ranges::copy(joined.tokens, tokens_.begin() + row * seq_);
+    if (has_types_) {
+      std::ranges::copy(joined.types, types_.begin() + row * seq_);
+    }
+    text_lengths_[static_cast<size_t>(row)] =
+        static_cast<int32_t>(joined.tokens.size());
+    labels_[static_cast<size_t>(row)] = split_.labels[text];
+  }
+
+  Status Write(Runner& runner, const BatchPart& part) {
+    const auto of = [&](const auto& values, int64_t each) {
+      return std::span(values).subspan(static_cast<size_t>(part.first * each),
+                                       static_cast<size_t>(part.count * each));
+    };
+    STOWAGE_RETURN_IF_ERROR(runner.Write("tokens", of(tokens_, seq_)));
+    if (has_types_) {
+      STOWAGE_RETURN_IF_ERROR(runner.Write("token_types", of(types_, seq_)));
+    }
+    STOWAGE_RETURN_IF_ERROR(runner.Write("lengths", of(text_lengths_, 1)));
+    return runner.Write("labels", of(labels_, 1));
+  }
+
+  const LabeledSplit& split_;
+  const int64_t classes_;
+  const bool has_types_;
+  const std::vector<int64_t>& lengths_;  // of sequences
+  const int64_t held_out_batches_;
+  const BatchPart part_;
+  const int64_t batch_;
+  int64_t seq_ = 0;  // of the batch at hand
+  std::vector<int32_t> tokens_, types_;
+  std::vector<int32_t> text_lengths_, labels_;
+  TrainOrder order_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeClassifyTask(const Tuning& tuning, int64_t batch,
+                                       uint64_t seed, const TaskShare& share) {
+  return std::make_unique<ClassifyTask>(tuning, batch, seed, share);
+}
+
+double MacroF1(std::span<const int32_t> truth,
+               std::span<const int32_t> predicted, int64_t labels) {
+  // Of each label: how often it is true, predicted, and both.
+  std::vector<std::array<int64_t, 3>> counts(static_cast<size_t>(labels));
+  for (size_t i = 0; i < truth.size(); ++i) {
+    ++counts[static_cast<size_t>(truth[i])][0];
+    ++counts[static_cast<size_t>(predicted[i])][1];
+    if (truth[i] == predicted[i]) ++counts[static_cast<size_t>(truth[i])][2];
+  }
+  double sum = 0, present = 0;
+  for (const auto& [is_true, is_predicted, both] : counts) {
+    if (is_true + is_predicted == 0) continue;
+    // 2 p r / (p + r) by the counts that p and r are quotients of.
+    sum += 2 * static_cast<double>(both) /
+           static_cast<double>(is_true + is_predicted);
+    present += 1;
+  }
+  return present == 0 ? 0 : sum / present;
+}
+
+}  // namespace stowage::tools
