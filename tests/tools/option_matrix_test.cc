@@ -322,7 +322,7 @@ void MakeFiles() {
   }
   write("pairs.jsonl", pairs);
   std::string labeled = "text,label\n";
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 80; ++i) {
     labeled += StrCat(i == 3 ? "a film and a film and a film" : "the film is ",
                       i % 3 == 0 ? "good" : "bad", ",", i % 3 == 0, "\n");
   }
