@@ -215,12 +215,14 @@ void AddFinetune(Program& program) {
               "Of an encoder that classifies: before the layers of its head; "
               "default: that of config.json");
   options.Group("data");
-  options.Add("--data", &flags->train.data,
-              "Text, or JSON lines (.jsonl) with prompt and completion, "
-              "messages, or text; of preferences with prompt, chosen and "
-              "rejected, of kto with prompt, completion and label; to "
-              "classify, .jsonl, .csv or .tsv with text, label and, of pairs, "
-              "text_pair");
+  options.Add(
+      "--data", &flags->train.data,
+      "Text; files of tokens (.bin, .npy), or a folder of them; or JSON "
+      "lines (.jsonl) with prompt and completion, messages, or text; of "
+      "preferences with prompt, chosen and "
+      "rejected, of kto with prompt, completion and label; to "
+      "classify, .jsonl, .csv or .tsv with text, label and, of pairs, "
+      "text_pair");
   options.Require("--data");
   options.Add("--tokenizer", &flags->train.tokenizer,
               "A tokenizer.json, if not that of the weights");

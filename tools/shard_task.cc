@@ -18,8 +18,9 @@ namespace {
 
 class ShardTask : public Task {
  public:
-  ShardTask(TokenShards shards, int64_t batch, int64_t seq, uint64_t seed,
-            int64_t evaluation_batches, const TaskShare& share)
+  ShardTask(std::shared_ptr<const TokenShards> shards, int64_t batch,
+            int64_t seq, uint64_t seed, int64_t evaluation_batches,
+            const TaskShare& share)
       : Task(share),
         shards_(std::move(shards)),
         part_(PartOfRank(batch, share.ranks, share.rank)),
@@ -27,8 +28,8 @@ class ShardTask : public Task {
         seq_(seq),
         seed_(seed),
         evaluation_batches_(evaluation_batches),
-        places_(TokenShards::CountPlaces(shards_.train(), seq + 1)),
-        windows_(TokenShards::CountWindows(shards_.held_out(), seq + 1)),
+        places_(TokenShards::CountPlaces(shards_->train(), seq + 1)),
+        windows_(TokenShards::CountWindows(shards_->held_out(), seq + 1)),
         window_(static_cast<size_t>(seq + 1)),
         tokens_(static_cast<size_t>(batch * seq)),
         targets_(tokens_.size()) {}
@@ -41,7 +42,7 @@ class ShardTask : public Task {
       const int64_t own = row - part_.first;
       if (own < 0 || own >= part_.count) continue;
       STOWAGE_RETURN_IF_ERROR(
-          Read(TokenShards::Place(shards_.train(), seq_ + 1, place), own));
+          Read(TokenShards::Place(shards_->train(), seq_ + 1, place), own));
     }
     return Write(train, part_.count);
   }
@@ -57,7 +58,7 @@ class ShardTask : public Task {
                     [&](int64_t i) -> Status {
                       for (int64_t row = 0; row < batch; ++row) {
                         STOWAGE_RETURN_IF_ERROR(
-                            Read(TokenShards::Window(shards_.held_out(),
+                            Read(TokenShards::Window(shards_->held_out(),
                                                      seq_ + 1, i * batch + row),
                                  row));
                       }
@@ -66,7 +67,7 @@ class ShardTask : public Task {
   }
 
   int64_t train_examples() const override {
-    return TokenShards::CountWindows(shards_.train(), seq_ + 1);
+    return TokenShards::CountWindows(shards_->train(), seq_ + 1);
   }
   int64_t tokens_per_step(size_t /*shape*/) const override {
     return batch_ * seq_;
@@ -76,7 +77,7 @@ class ShardTask : public Task {
  private:
   // A window as tokens and, one later, as targets of a row.
   Status Read(const TokenShards::Part& window, int64_t row) {
-    STOWAGE_RETURN_IF_ERROR(shards_.Read(window, window_));
+    STOWAGE_RETURN_IF_ERROR(shards_->Read(window, window_));
     std::copy_n(window_.begin(), seq_, tokens_.begin() + row * seq_);
     std::copy_n(window_.begin() + 1, seq_, targets_.begin() + row * seq_);
     return {};
@@ -89,7 +90,7 @@ class ShardTask : public Task {
     return runner.Write("targets", std::span(targets_).first(size));
   }
 
-  const TokenShards shards_;
+  const std::shared_ptr<const TokenShards> shards_;
   const BatchPart part_;
   const int64_t batch_, seq_;
   const uint64_t seed_;
@@ -100,19 +101,18 @@ class ShardTask : public Task {
 
 }  // namespace
 
-Result<std::unique_ptr<Task>> MakeShardTask(TokenShards shards, int64_t batch,
-                                            int64_t seq, uint64_t seed,
-                                            int64_t evaluation_batches,
-                                            const TaskShare& share) {
-  const bool trains = TokenShards::CountPlaces(shards.train(), seq + 1) > 0;
-  if (!trains || TokenShards::CountWindows(shards.held_out(), seq + 1) == 0) {
-    return InvalidArgumentError("[data] ", shards.Describe(), "; no file ",
+Result<std::unique_ptr<Task>> MakeShardTask(
+    std::shared_ptr<const TokenShards> shards, int64_t batch, int64_t seq,
+    uint64_t seed, int64_t evaluation_batches, const TaskShare& share) {
+  const bool trains = TokenShards::CountPlaces(shards->train(), seq + 1) > 0;
+  if (!trains || TokenShards::CountWindows(shards->held_out(), seq + 1) == 0) {
+    return InvalidArgumentError("[data] ", shards->Describe(), "; no file ",
                                 trains ? "that is held out" : "to train on",
                                 " has a window of ", seq,
                                 " tokens and the next one; give a smaller "
                                 "--seq or more tokens");
   }
-  if (share.rank == 0) std::cerr << shards.Describe() << std::endl;
+  if (share.rank == 0) std::cerr << shards->Describe() << std::endl;
   return std::unique_ptr<Task>(std::make_unique<ShardTask>(
       std::move(shards), batch, seq, seed, evaluation_batches, share));
 }

@@ -5,7 +5,8 @@
 // they are needed.
 //
 //   Result<std::unique_ptr<Task>> task =
-//       MakeShardTask(*std::move(shards), /*batch=*/4, /*seq=*/1024, seed);
+//       MakeShardTask(std::make_shared<const TokenShards>(*std::move(shards)), /*batch=*/4,
+//                     /*seq=*/1024, seed);
 
 #include <cstdint>
 #include <memory>
@@ -21,8 +22,8 @@ namespace stowage::tools {
 /// windows side by side of the held-out part. Error kInvalidArgument: a part has no window
 /// of `seq` tokens and the next one.
 Result<std::unique_ptr<Task>> MakeShardTask(
-    TokenShards shards, int64_t batch, int64_t seq, uint64_t seed,
-    int64_t evaluation_batches = kEvaluationBatches,
+    std::shared_ptr<const TokenShards> shards, int64_t batch, int64_t seq,
+    uint64_t seed, int64_t evaluation_batches = kEvaluationBatches,
     const TaskShare& share = {});
 
 }  // namespace stowage::tools

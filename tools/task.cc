@@ -447,8 +447,9 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
             TokenShards shards,
             TokenShards::Open(
                 path, spec.options.vocabulary.value_or(spec.info.vocabulary)));
-        return MakeShardTask(std::move(shards), batch, seq, seed,
-                             kEvaluationBatches, share);
+        return MakeShardTask(
+            std::make_shared<const TokenShards>(std::move(shards)), batch, seq,
+            seed, kEvaluationBatches, share);
       }
       STOWAGE_ASSIGN_OR_RETURN(TextData text, LoadText(spec, path, seq, share));
       return MakeTextTask(std::move(text), batch, seq, seed, kEvaluationBatches,

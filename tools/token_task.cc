@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@
 #include "tools/classify_task.h"
 #include "tools/preference_task.h"
 #include "tools/progress.h"
+#include "tools/shard_task.h"
 #include "tools/tuning.h"
 #include "train/fine_tuning.h"
 #include "train/generation.h"
@@ -216,8 +218,13 @@ class ExampleTask : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> MakeTokenTask(const Tuning& tuning, int64_t batch,
-                                    uint64_t seed, const TaskShare& share) {
+Result<std::unique_ptr<Task>> MakeTokenTask(const Tuning& tuning, int64_t batch,
+                                            uint64_t seed,
+                                            const TaskShare& share) {
+  if (const auto* const shards = std::get_if<SharedShards>(&tuning.data)) {
+    return MakeShardTask(*shards, batch, tuning.lengths.front(), seed,
+                         tuning.held_out_batches, share);
+  }
   if (const auto* const text = std::get_if<TextData>(&tuning.data)) {
     return MakeTextTask(*text, batch, tuning.lengths.front(), seed,
                         tuning.held_out_batches, share);
@@ -228,7 +235,8 @@ std::unique_ptr<Task> MakeTokenTask(const Tuning& tuning, int64_t batch,
   if (tuning.model.options().preference) {
     return MakePreferenceTask(tuning, batch, seed, share);
   }
-  return std::make_unique<ExampleTask>(tuning, batch, seed, share);
+  return std::unique_ptr<Task>(
+      std::make_unique<ExampleTask>(tuning, batch, seed, share));
 }
 
 namespace {

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TOOLS_TOKEN_TASK_H_
 #define STOWAGE_TOOLS_TOKEN_TASK_H_
 
-// Batches of tokens for a published model: windows of a text, or examples of which a
-// part is to be learnt.
+// Batches of tokens for a published model: windows of a text or of files of tokens, or
+// examples of which a part is to be learnt.
 //
-//   std::unique_ptr<Task> task = MakeTokenTask(tuning, /*batch=*/4, seed);
+//   Result<std::unique_ptr<Task>> task = MakeTokenTask(tuning, /*batch=*/4, seed);
 
 #include <cstdint>
 #include <memory>
@@ -22,9 +22,10 @@ namespace stowage::tools {
 
 /// `tuning` must outlive it. Of examples, the loss of a batch is the mean over its tokens
 /// that are to be learnt; each pass over them has an order of its own, by the seed, and
-/// each batch the shortest of the tuning's lengths that holds it.
-std::unique_ptr<Task> MakeTokenTask(const Tuning& tuning, int64_t batch,
-                                    uint64_t seed, const TaskShare& share = {});
+/// each batch the shortest of the tuning's lengths that holds it. Errors: MakeShardTask's.
+Result<std::unique_ptr<Task>> MakeTokenTask(const Tuning& tuning, int64_t batch,
+                                            uint64_t seed,
+                                            const TaskShare& share = {});
 
 // What a model of text writes: samples, and answers in a conversation.
 

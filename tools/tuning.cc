@@ -28,6 +28,11 @@ namespace {
 constexpr int64_t kUsualPrompt = 16;  // tokens
 constexpr size_t kMaxLengths = 6;
 
+// Of data that are no examples, for messages.
+std::string_view KindOfData(const std::string& path) {
+  return TokenShards::Reads(path) ? " has tokens alone" : " is a text";
+}
+
 // "sft" is none.
 Result<std::optional<PreferenceRules>> ReadPreference(
     const TuningFlags& flags) {
@@ -55,7 +60,7 @@ Result<std::optional<PreferenceRules>> ReadPreference(
     return InvalidArgumentError(
         "[objective] ", name,
         " learns from the examples of a .jsonl file, and ", Quoted(flags.data),
-        " is a text; expected JSON lines");
+        KindOfData(flags.data), "; expected JSON lines");
   }
   PreferenceRules rules{.objective = *objective,
                         .beta = flags.beta.value_or(UsualBeta(*objective))};
@@ -79,9 +84,8 @@ Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
     if (!has_examples) {
       return InvalidArgumentError(
           "[pack] --pack is for the examples of a .jsonl file, and ",
-          Quoted(flags.data),
-          " is a text, whose windows are full; leave it "
-          "out");
+          Quoted(flags.data), KindOfData(flags.data),
+          ", whose windows are full; leave it out");
     }
     if (options.preference) {
       return InvalidArgumentError(
@@ -97,12 +101,16 @@ Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
 }
 
 // Of language models.
-using TextOrExamples = std::variant<TextData, ExampleSplit, LabeledSplit>;
-
-Result<TextOrExamples> ReadData(
-    const TuningFlags& flags, const ModelText& model_text,
-    const std::optional<PreferenceRules>& preference,
-    const Tokenizer& tokenizer, int64_t vocabulary, int64_t seq) {
+Result<TuningData> ReadData(const TuningFlags& flags,
+                            const ModelText& model_text,
+                            const std::optional<PreferenceRules>& preference,
+                            const Tokenizer& tokenizer, int64_t vocabulary,
+                            int64_t seq) {
+  if (TokenShards::Reads(flags.data)) {
+    STOWAGE_ASSIGN_OR_RETURN(TokenShards shards,
+                             TokenShards::Open(flags.data, vocabulary));
+    return TuningData(std::make_shared<const TokenShards>(std::move(shards)));
+  }
   const bool has_examples = IsJsonLines(flags.data);
   STOWAGE_ASSIGN_OR_RETURN(
       const std::string text,
@@ -118,7 +126,7 @@ Result<TextOrExamples> ReadData(
     STOWAGE_ASSIGN_OR_RETURN(
         TextData data,
         TextData::FromTokens(std::move(tokens), flags.data, seq));
-    return TextOrExamples(std::move(data));
+    return TuningData(std::move(data));
   }
   STOWAGE_RETURN_IF_ERROR(CheckIsNoContainer(text, flags.data));
   const ExampleFormat format{
@@ -152,26 +160,36 @@ Result<TextOrExamples> ReadData(
   STOWAGE_ASSIGN_OR_RETURN(ExampleSplit split,
                            SplitExamples(std::move(examples), format.kind, seq,
                                          flags.too_long == "drop", flags.data));
-  return TextOrExamples(std::move(split));
+  return TuningData(std::move(split));
 }
 
 // What samples go on from, where no prompt is given: how the held-out part begins.
-std::vector<int32_t> UsualPrompt(const TextOrExamples& data) {
-  std::span<const int32_t> tokens;
+Result<std::vector<int32_t>> UsualPrompt(const TuningData& data) {
   if (const auto* const text = std::get_if<TextData>(&data)) {
-    tokens = text->held_out();
-    tokens = tokens.first(
+    const auto tokens = text->held_out();
+    const auto first = tokens.first(
         std::min(tokens.size(), static_cast<size_t>(kUsualPrompt)));
-  } else {
-    const auto& split = std::get<ExampleSplit>(data);
-    const Sequence first = split.Of(split.held_out.front(), 0);
-    tokens = first.tokens[0];
-    // Up to where the answer begins, or its first token.
-    const auto learnt = first.learnt[0];
-    const auto answer = std::find(learnt.begin() + 1, learnt.end(), 1);
-    tokens = tokens.first(static_cast<size_t>(answer - learnt.begin()));
+    return std::vector<int32_t>(first.begin(), first.end());
   }
-  return {tokens.begin(), tokens.end()};
+  if (const auto* const shards = std::get_if<SharedShards>(&data)) {
+    const auto& parts = (*shards)->held_out();
+    const auto full = std::ranges::find_if(
+        parts, [](const TokenShards::Part& part) { return part.tokens > 0; });
+    if (full == parts.end()) return std::vector<int32_t>();
+    TokenShards::Part first = *full;
+    first.tokens = std::min(first.tokens, kUsualPrompt);
+    std::vector<int32_t> tokens(static_cast<size_t>(first.tokens));
+    STOWAGE_RETURN_IF_ERROR((*shards)->Read(first, tokens));
+    return tokens;
+  }
+  const auto& split = std::get<ExampleSplit>(data);
+  const Sequence first = split.Of(split.held_out.front(), 0);
+  // Up to where the answer begins, or its first token.
+  const auto learnt = first.learnt[0];
+  const auto answer = std::find(learnt.begin() + 1, learnt.end(), 1);
+  const auto tokens =
+      first.tokens[0].first(static_cast<size_t>(answer - learnt.begin()));
+  return std::vector<int32_t>(tokens.begin(), tokens.end());
 }
 
 }  // namespace
@@ -326,7 +344,8 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
   if (!too_long.empty() && !IsJsonLines(flags.data)) {
     return InvalidArgumentError("[finetune] --too-long ", too_long,
                                 " is for the examples of a .jsonl file, and ",
-                                Quoted(flags.data), " is a text; leave it out");
+                                Quoted(flags.data), KindOfData(flags.data),
+                                "; leave it out");
   }
   Sampler sampler{.top_k = flags.top_k};
   if (flags.temperature) sampler.temperature = *flags.temperature;
@@ -359,13 +378,13 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
                              InputsOf(*split, split->held_out, seq), seq));
   } else if (!flags.lengths.empty()) {
     return InvalidArgumentError(
-        "[finetune] --lengths are for examples, in JSON lines; a text is read "
-        "in windows "
-        "of one length");
+        "[finetune] --lengths are for examples, in JSON lines, and ",
+        Quoted(flags.data), KindOfData(flags.data),
+        ", read in windows of one length; leave them out");
   }
   std::vector<int32_t> prompt;
   if (flags.prompt.empty()) {
-    prompt = UsualPrompt(data);
+    STOWAGE_ASSIGN_OR_RETURN(prompt, UsualPrompt(data));
   } else {
     const auto prefix = tokenizer.prefix();
     prompt.assign(prefix.begin(), prefix.end());

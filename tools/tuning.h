@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/result.h"
+#include "formats/token_shards.h"
 #include "nn/text_data.h"
 #include "text/text.h"
 #include "tools/example_split.h"
@@ -21,13 +23,18 @@
 
 namespace stowage::tools {
 
+using SharedShards = std::shared_ptr<const TokenShards>;
+/// Windows are drawn from a text or from files of tokens.
+using TuningData =
+    std::variant<TextData, SharedShards, ExampleSplit, LabeledSplit>;
+
 struct Tuning {
   FineTuning model;
   Tokenizer tokenizer;
   /// Tokens that nothing is written after: what the files say that texts end with, and
   /// what the chat template has behind an answer.
   std::vector<int32_t> ends;
-  std::variant<TextData, ExampleSplit, LabeledSplit> data;
+  TuningData data;
   /// Of sequences, in tokens, the longest first: a batch of examples takes the shortest
   /// that holds it.
   std::vector<int64_t> lengths;
@@ -68,15 +75,15 @@ struct TuningFlags {
 
 /// Positions of a pass over the train part: each example as long as the shortest length
 /// that holds it, or packed; as many if all were as long as the longest; and tokens that
-/// are read. 0 of a text.
+/// are read. 0 of a text and of files of tokens.
 struct Positions {
   int64_t computed = 0, if_padded = 0, tokens = 0;
 };
 Positions CountPositions(const Tuning& tuning);
 
 /// Opens all of it, for sequences of at most `seq` tokens and an element type. Errors: those of
-/// FineTuning::Open, ReadTokenizer, TextData, ReadExamples and ReadAdapterRules; a
-/// tokenizer with more tokens than the model; options that contradict each other; a model
+/// FineTuning::Open, ReadTokenizer, TextData, TokenShards, ReadExamples and ReadAdapterRules;
+/// a tokenizer with more tokens than the model; options that contradict each other; a model
 /// that the objective does not suit.
 Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq);
 
