@@ -18,24 +18,33 @@ namespace {
 
 constexpr std::string_view kDown = ".lora_A.weight";
 constexpr std::string_view kUp = ".lora_B.weight";
+constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
+constexpr std::string_view kSquaredNorm = ".lora_squared_norm";
 
-// factor (x A^T) B^T; `weight` is the shape beside which it stands, for messages.
-Value LowRank(Value x, std::string_view name, int64_t out_features,
-              int64_t rank, double alpha, double factor, const Shape& weight,
-              SourceLoc loc) {
+// The params of an adapter, and factor (x A^T) B^T; inert where something is wrong.
+struct LowRankResults {
+  Value down, up, share;
+};
+
+// `weight` is the shape beside which it stands, for messages.
+LowRankResults LowRank(Value x, std::string_view name, int64_t out_features,
+                       int64_t rank, double alpha, double factor,
+                       const Shape& weight, SourceLoc loc) {
   GraphBuilder& g = *x.builder();
   const int64_t in_features = x.shape().back();
   const int64_t most = std::min(in_features, out_features);
   if (rank < 1 || rank > most) {
-    return g.Fail(
+    g.Fail(
         StrCat("[lora] ", Quoted(name), " has rank ", rank, " beside a weight ",
                weight.ToString(), "; expected 1 to ", most),
         loc);
+    return {};
   }
   if (!std::isfinite(alpha) || alpha == 0) {
-    return g.Fail(StrCat("[lora] ", Quoted(name), " has alpha ", alpha,
-                         "; expected a finite number other than 0"),
-                  loc);
+    g.Fail(StrCat("[lora] ", Quoted(name), " has alpha ", alpha,
+                  "; expected a finite number other than 0"),
+           loc);
+    return {};
   }
   const double bound = 1 / std::sqrt(static_cast<double>(in_features));
   const Value down = g.Param(StrCat(name, kDown), x.dtype(),
@@ -46,8 +55,56 @@ Value LowRank(Value x, std::string_view name, int64_t out_features,
   const Value thin =
       g.Name(StrCat(name, ".lora_A"), MatMul(x, down, false, true, loc), loc);
   const Value scaled = MulScalar(thin, factor, loc);
-  return g.Name(StrCat(name, ".lora_B"), MatMul(scaled, up, false, true, loc),
-                loc);
+  const Value share = g.Name(StrCat(name, ".lora_B"),
+                             MatMul(scaled, up, false, true, loc), loc);
+  return {down, up, share};
+}
+
+// A matmul by a weight that has an adapter.
+struct AdaptedMatMul {
+  std::string_view name;  // of the layer
+  Value x, weight;
+  bool transpose_b = false;
+  Value base;  // its result
+};
+
+// m / |w| of each output of a layer (nn/lora.h), of x's type. Norms are computed in f32 at
+// least: of bf16 they would have three digits.
+Value DoraScale(const AdaptedMatMul& layer, const LowRankResults& low_rank,
+                double factor) {
+  GraphBuilder& g = *layer.x.builder();
+  const DType dtype = layer.x.dtype();
+  const DType wide = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const Shape outputs = {layer.base.shape().back()};
+  const Value magnitude = g.Param(StrCat(layer.name, kMagnitude), wide, outputs,
+                                  Init::Zeros(), SourceLoc{});
+  const Value of_base = g.Param(StrCat(layer.name, kSquaredNorm), wide, outputs,
+                                Init::Zeros(), SourceLoc{});
+  const auto& [down, up, share] = low_rank;
+  const Value across = Cast(
+      Transpose(MatMul(down, layer.weight, false, layer.transpose_b)), wide);
+  const Value within =
+      Cast(MatMul(up, MatMul(down, down, false, true)), wide);  // B A A^T
+  const Value sum =
+      Add(MulScalar(across, 2 * factor), MulScalar(within, factor * factor));
+  const Value squares = Add(of_base, ReduceSum(Mul(Cast(up, wide), sum), {1}));
+  const Value norm =
+      g.Name(StrCat(layer.name, ".lora_norm"), StopGradient(Sqrt(squares)));
+  return Cast(Div(magnitude, norm), dtype);
+}
+
+// What the layer gives with its adapter; `dropped` is what goes into the adapter.
+Value Adapted(const AdaptedMatMul& layer, Value dropped,
+              const LowRankResults& low_rank, const LoraRules& rules) {
+  if (!rules.dora) return Add(layer.base, low_rank.share);
+  const Value scale = DoraScale(layer, low_rank, LoraFactor(rules));
+  if (rules.dropout == 0) {
+    return Mul(Add(layer.base, low_rank.share), scale);
+  }
+  const Value of_dropped =
+      MatMul(dropped, layer.weight, false, layer.transpose_b);
+  return Add(Sub(layer.base, of_dropped),
+             Mul(Add(of_dropped, low_rank.share), scale));
 }
 
 // By value: the node that reads it otherwise than a matmul does its second operand, and
@@ -130,7 +187,8 @@ Value Lora(Value x, std::string_view name, int64_t out_features,
                                            : Shape{in_features, out_features};
   const Value share =
       LowRank(x, name, out_features, options.rank, options.alpha,
-              options.alpha / static_cast<double>(options.rank), weight, loc);
+              options.alpha / static_cast<double>(options.rank), weight, loc)
+          .share;
   if (!share.ok()) return share;
   return x.builder()->Name(StrCat(name, ".adapted"), Add(base, share, loc),
                            loc);
@@ -169,21 +227,26 @@ Result<Graph> WithLora(const Graph& graph, const LoraRules& rules) {
           " transposes its first operand; adapters stand "
           "beside x W, so leave it out of the targets");
     }
-    const Value base = copy[node.results[0]];
-    const Value x = copy[node.inputs[0]];
-    if (!base.ok()) continue;  // Finish says why
-    const std::string_view name = LayerOfWeight(weight.name);
-    const Value share =
-        LowRank(dropouts.Apply(x), name, base.shape().back(), rules.rank,
+    const AdaptedMatMul layer = {
+        .name = LayerOfWeight(weight.name),
+        .x = copy[node.inputs[0]],
+        .weight = copy[node.inputs[1]],
+        .transpose_b = node.attrs.Int("transpose_b") == 1,
+        .base = copy[node.results[0]]};
+    if (!layer.base.ok()) continue;  // Finish says why
+    const Value dropped = dropouts.Apply(layer.x);
+    const LowRankResults low_rank =
+        LowRank(dropped, layer.name, layer.base.shape().back(), rules.rank,
                 rules.alpha, LoraFactor(rules), weight.type.shape, SourceLoc{});
-    if (!share.ok()) continue;
+    if (!low_rank.share.ok()) continue;
     const std::string& result = graph.value(node.results[0]).name;
     std::string adapted = StrCat(result, ".adapted");
     if (IsOutput(graph, node.results[0])) {
-      g.Name(StrCat(result, ".base"), base);
+      g.Name(StrCat(result, ".base"), layer.base);
       adapted = result;
     }
-    copy.Map(node.results[0], g.Name(adapted, Add(base, share)));
+    copy.Map(node.results[0],
+             g.Name(adapted, Adapted(layer, dropped, low_rank, rules)));
   }
   copy.DeclareOutputs();
   return g.Finish();
@@ -203,11 +266,15 @@ bool MeansLayer(std::string_view target, std::string_view weight) {
 
 LoraParams LoraParamsOf(std::string_view weight) {
   const std::string_view layer = LayerOfWeight(weight);
-  return {.down = StrCat(layer, kDown), .up = StrCat(layer, kUp)};
+  return {.down = StrCat(layer, kDown),
+          .up = StrCat(layer, kUp),
+          .magnitude = StrCat(layer, kMagnitude),
+          .squared_norm = StrCat(layer, kSquaredNorm)};
 }
 
 bool IsLoraParam(std::string_view name) {
-  return name.ends_with(kDown) || name.ends_with(kUp);
+  return name.ends_with(kDown) || name.ends_with(kUp) ||
+         name.ends_with(kMagnitude);
 }
 
 }  // namespace stowage

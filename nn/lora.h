@@ -19,6 +19,17 @@
 // Names and layouts are those of Hugging Face's PEFT: beside "<layer>.weight" stand
 // "<layer>.lora_A.weight" (rank, in), uniform in +-1/sqrt(in) at first, and
 // "<layer>.lora_B.weight" (out, rank), zeros: an adapted layer begins as the layer.
+//
+// DoRA (Liu et al. 2024) also learns the length of each output's weights: with the row w of
+// W + factor B A that makes an output, and its magnitude m, it is m w x / |w|, where |w| has
+// no gradient. The matrix W + factor B A never exists: of a row of W and one of B,
+//
+//   |w + factor b A|^2 = |w|^2 + b (2 factor A w + factor^2 A A^T b),
+//
+// where |w|^2 of a frozen W is a constant of the step, "<layer>.lora_squared_norm" (out), a
+// frozen param, and A W^T (rank, out) is one more matmul by W, in its blocks if it lies so.
+// The magnitudes are "<layer>.lora_magnitude_vector" (out). StartDora (train/dora.h) gives
+// both their values; without them, results are NaN.
 
 #include <cstdint>
 #include <string>
@@ -53,6 +64,9 @@ struct LoraRules {
   /// Of what goes into an adapter, in [0, 1). Above 0, a graph has the inputs "seed" and
   /// "step" (nn/model_options.h). A graph that does not train wants 0.
   double dropout = 0;
+  /// DoRA's magnitudes. With dropout, as in PEFT, a layer is W x + (m / |w| - 1) W x' +
+  /// m / |w| factor B A x' of the dropped x': two matmuls by W.
+  bool dora = false;
   /// Which layers to adapt, each by its name or the end of it behind a dot, as PEFT's
   /// target_modules are: "q_proj" is "model.layers.0.self_attn.q_proj", and "proj" is
   /// not. Patterns (base/glob.h) stand for several, and may be of weights, too:
@@ -76,6 +90,8 @@ Result<Graph> WithLora(const Graph& graph, const LoraRules& rules);
 /// What the params of the adapter beside the weight of that name are called.
 struct LoraParams {
   std::string down, up;  // lora_A, lora_B
+  std::string magnitude,
+      squared_norm;  // of DoRA, each (out); the latter is frozen
 };
 LoraParams LoraParamsOf(std::string_view weight);
 
@@ -85,7 +101,7 @@ std::string_view LayerOfWeight(std::string_view weight);
 /// Whether `target` of LoraRules means the layer of a weight of that name.
 bool MeansLayer(std::string_view target, std::string_view weight);
 
-/// Whether a param of that name is an adapter's.
+/// Whether a param of that name is an adapter's and trained.
 bool IsLoraParam(std::string_view name);
 
 }  // namespace stowage

@@ -179,6 +179,9 @@ void AddFinetune(Program& program) {
                   "default: all linear layers but the head");
   options.AddFlag("--rslora", &tuning.rslora,
                   "Adapters count alpha / sqrt(rank), as PEFT's use_rslora");
+  options.AddFlag("--dora", &tuning.dora,
+                  "Adapters train the length of each output's weights, too, as "
+                  "PEFT's use_dora");
   options.Add("--lora-plus", &tuning.lora_plus,
               "How many times the learning rate of lora_A is that of lora_B; "
               "default: 1");
@@ -188,7 +191,7 @@ void AddFinetune(Program& program) {
               "Begin with the adapter in this folder, as PEFT keeps it");
   options.Exclude("--full", "--adapter");
   for (const char* const own : {"--lora-rank", "--lora-alpha", "--lora-dropout",
-                                "--lora-targets", "--rslora"}) {
+                                "--lora-targets", "--rslora", "--dora"}) {
     options.Exclude("--full", own);
     options.Exclude("--adapter", own);
   }

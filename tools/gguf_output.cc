@@ -44,6 +44,8 @@ Result<GgufOutput> GgufOutput::Open(const TrainFlags& flags,
         "; give a name that ends in .gguf");
   }
   if (IsGgufPath(flags.save_adapter)) {
+    STOWAGE_CHECK(tuning != nullptr);
+    STOWAGE_RETURN_IF_ERROR(CheckGgufAdapter(tuning->model));
     STOWAGE_ASSIGN_OR_RETURN(output.adapter_file_,
                              OutputFile::Claim(flags.save_adapter));
   }

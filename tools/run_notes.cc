@@ -34,13 +34,14 @@ namespace {
 struct FixedNote {
   std::string_view name, why;
 };
-constexpr std::array<FixedNote, 7> kFixedNotes = {
+constexpr std::array<FixedNote, 8> kFixedNotes = {
     {{"optimizer", "which cannot go on with its states"},
      {"dtype", "in which its values are no others' to the bit"},
      {"loss-scale", "whose states of the scale are others"},
      {"lora-rank", "whose adapters have other shapes"},
      {"lora-alpha", "by which its adapters would count otherwise"},
      {"rslora", "by which its adapters would count otherwise"},
+     {"dora", "whose adapters have other params"},
      {"labels", "which its head tells apart otherwise"}}};
 
 // In UTF-8, as JSON must be, whatever the names of files are.
@@ -66,6 +67,8 @@ std::string HowToHave(std::string_view name, std::string_view value) {
     return "train without adapters, as finetune --full does";
   }
   if (name == "labels") return "give data with the labels of that run";
+  if (value == "yes") return StrCat("give --", name);
+  if (value == "no") return StrCat("leave --", name, " out");
   return StrCat("give --", name, " ", value);
 }
 
@@ -220,6 +223,7 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
     add("lora-targets", WordsNote(lora->targets));
     add("lora-alpha", lora->alpha);
     add("rslora", lora->rank_stabilized ? "yes" : "no");
+    add("dora", lora->dora ? "yes" : "no");
     add("lora-plus",
         spec.tuning ? spec.tuning->model.options().lora_plus : 1.0);
     add("lora-dropout", lora->dropout);

@@ -214,6 +214,7 @@ Status ReadAdapterFlags(const TuningFlags& flags, const EncoderNames* encoder,
     return {};
   }
   options->lora->rank_stabilized = flags.rslora;
+  options->lora->dora = flags.dora;
   options->lora->rank = flags.lora_rank;
   if (flags.lora_alpha) options->lora->alpha = *flags.lora_alpha;
   if (flags.lora_dropout) options->lora->dropout = *flags.lora_dropout;

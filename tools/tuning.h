@@ -60,6 +60,7 @@ struct TuningFlags {
   int64_t lora_rank = 8;
   std::optional<double> lora_alpha, lora_dropout, lora_plus;
   bool rslora = false;
+  bool dora = false;
   bool pack = false;
   std::vector<std::string> lora_targets;
   bool full = false;

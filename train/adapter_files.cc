@@ -127,6 +127,7 @@ std::string ConfigText(const FineTuning& tuning,
       {"r", rules.rank},
       {"lora_alpha", rules.alpha},
       {"use_rslora", rules.rank_stabilized},
+      {"use_dora", rules.dora},
       {"lora_dropout", rules.dropout},
       {"target_modules", TargetModules(tuning, params)},
       {"fan_in_fan_out", IsGpt2(tuning)},
@@ -298,7 +299,7 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder,
                 ErrorCode::kUnsupported);
   }
   // Whatever is not plainly off, as 1 and "true" are.
-  for (const char* flag : {"use_dora", "use_qalora", "lora_bias"}) {
+  for (const char* flag : {"use_qalora", "lora_bias"}) {
     const auto value = config->Bool(flag);
     if ((value.ok() && *value) || (!value.ok() && config->Has(flag))) {
       return fail(StrCat("has ", flag, ", which is not supported"),
@@ -342,11 +343,13 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder,
   const auto alpha = config->Real("lora_alpha");
   if (!rank.ok()) return fail(rank.error().message);
   if (!alpha.ok()) return fail(alpha.error().message);
-  const auto stabilized = config->Bool("use_rslora");
-  if (!stabilized.ok() && config->Has("use_rslora")) {
-    return fail(stabilized.error().message);
+  for (const auto& [flag, rule] :
+       {std::pair("use_rslora", &rules.rank_stabilized),
+        std::pair("use_dora", &rules.dora)}) {
+    const auto value = config->Bool(flag);
+    if (!value.ok() && config->Has(flag)) return fail(value.error().message);
+    *rule = value.ok() && *value;
   }
-  rules.rank_stabilized = stabilized.ok() && *stabilized;
   rules.rank = *rank;
   rules.alpha = *alpha;
   const auto dropout = config->Real("lora_dropout");

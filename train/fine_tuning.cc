@@ -14,6 +14,7 @@
 #include "formats/gguf.h"
 #include "runtime/check_programs.h"
 #include "runtime/floats.h"
+#include "train/dora.h"
 
 namespace stowage {
 
@@ -53,6 +54,17 @@ WeightTypes InBlocks(const PretrainedModel& base, const Graph& graph,
     if (!same || SizeOf(*same) < SizeOf(dtype)) types.emplace(param.name, type);
   }
   return types;
+}
+
+// DoRA's frozen params (nn/lora.h).
+std::vector<ValueInfo> SquaredNormsOf(const Graph& graph) {
+  std::vector<ValueInfo> norms;
+  for (const ValueId id : graph.Leaves(Role::kParam)) {
+    const auto norm =
+        graph.Find(LoraParamsOf(graph.value(id).name).squared_norm);
+    if (norm) norms.push_back(graph.value(*norm));
+  }
+  return norms;
 }
 
 // All linear layers but the head.
@@ -225,6 +237,7 @@ Result<FineTuning> FineTuning::Open(const std::string& path,
                            tuning.Build(ModelPurpose::kTrain, 1, 1));
   if (options.lora) {
     tuning.in_blocks_ = InBlocks(*tuning.base_, smallest, options.dtype);
+    tuning.squared_norms_ = SquaredNormsOf(smallest);
   }
   return tuning;
 }
@@ -255,15 +268,20 @@ ModelFn FineTuning::ModelOf(ModelPurpose purpose, int64_t seq,
   };
 }
 
-std::vector<ParamGroup> LoraGroups(double plus) {
-  return {{.pattern = "*.lora_A.weight"},
-          {.pattern = "*.lora_B.weight", .lr_scale = plus},
-          {.pattern = "*", .frozen = true}};
+std::vector<ParamGroup> LoraGroups(double plus, bool dora) {
+  std::vector<ParamGroup> groups = {
+      {.pattern = "*.lora_A.weight"},
+      {.pattern = "*.lora_B.weight", .lr_scale = plus}};
+  if (dora) {
+    groups.push_back({.pattern = "*.lora_magnitude_vector", .lr_scale = plus});
+  }
+  groups.push_back({.pattern = "*", .frozen = true});
+  return groups;
 }
 
 std::vector<ParamGroup> FineTuning::groups() const {
   if (!options_.lora) return {};
-  std::vector<ParamGroup> groups = LoraGroups(options_.lora_plus);
+  std::vector<ParamGroup> groups = LoraGroups(options_.lora_plus, has_dora());
   if (const EncoderConfig* const encoder = base_->encoder()) {
     for (const std::string_view layer :
          {encoder->names.head_dense, encoder->names.head_out}) {
@@ -287,6 +305,11 @@ Status FineTuning::LoadBase(Runner& runner) const {
   std::vector<std::string> names;
   for (const PretrainedParam& param : base_->params()) {
     names.push_back(param.name);
+    if (!has_dora()) continue;
+    const LoraParams adapter = LoraParamsOf(param.name);
+    for (const std::string& name : {adapter.squared_norm, adapter.magnitude}) {
+      if (runner.graph().Find(name)) names.push_back(name);
+    }
   }
   return AllOrNone(runner, names, [&]() -> Status {
     for (const PretrainedParam& param : base_->params()) {
@@ -294,7 +317,10 @@ Status FineTuning::LoadBase(Runner& runner) const {
                                   ? LoadBytes(*base_, param, runner)
                                   : LoadNumbers(*base_, param, runner));
     }
-    return {};
+    if (!has_dora()) return {};
+    STOWAGE_ASSIGN_OR_RETURN(const Graph adapted,
+                             Build(ModelPurpose::kEvaluate, 1, 1));
+    return StartDora(adapted, runner);
   });
 }
 
@@ -304,6 +330,7 @@ Result<CheckpointBase> FineTuning::BaseOfCheckpoints() const {
   for (const PretrainedParam& param : base_->params()) {
     if (!IsTrainedHead(param.name)) base.params.push_back(param.name);
   }
+  for (const ValueInfo& norm : squared_norms_) base.params.push_back(norm.name);
   STOWAGE_ASSIGN_OR_RETURN(base.content, base_->file().Content());
   return base;
 }
@@ -330,6 +357,7 @@ Bytes FineTuning::frozen_bytes() const {
                  ? base_->bytes(param)
                  : param.shape.num_elements() * SizeOf(options_.dtype);
   }
+  for (const ValueInfo& norm : squared_norms_) bytes += norm.type.bytes();
   return bytes;
 }
 

@@ -44,8 +44,9 @@
 namespace stowage {
 
 /// Everything but adapters (nn/lora.h) frozen, for TrainOptions::groups. The learning rate
-/// of lora_B is `plus` times that of lora_A (LoRA+, Hayou et al. 2024).
-std::vector<ParamGroup> LoraGroups(double plus = 1);
+/// of lora_B, and as in PEFT of magnitudes with `dora`, is `plus` times that of lora_A (LoRA+,
+/// Hayou et al. 2024).
+std::vector<ParamGroup> LoraGroups(double plus = 1, bool dora = false);
 
 struct FineTuningOptions {
   /// Absent: every weight is trained. Without targets: those that PEFT calls
@@ -83,7 +84,8 @@ class FineTuning {
   std::vector<ParamGroup> groups() const;
 
   /// Gives the base's params of `runner` the file's weights, or none (AllOrNone in
-  /// runtime/check_programs.h). Errors: kIo; those of Runner::WritePart.
+  /// runtime/check_programs.h), and what DoRA takes from them (train/dora.h). Errors: kIo;
+  /// those of Runner::WritePart and StartDora.
   Status LoadBase(Runner& runner) const;
 
   /// What checkpoints of the adapters leave out: the base, told by what its files hold.
@@ -98,6 +100,7 @@ class FineTuning {
 
  private:
   FineTuning() = default;
+  bool has_dora() const { return options_.lora && options_.lora->dora; }
   Result<Graph> Build(ModelPurpose purpose, int64_t batch, int64_t seq,
                       std::optional<int64_t> cache = {}) const;
 
@@ -107,6 +110,7 @@ class FineTuning {
   std::shared_ptr<const PretrainedModel> base_;
   FineTuningOptions options_;
   WeightTypes in_blocks_;
+  std::vector<ValueInfo> squared_norms_;  // of DoRA
 };
 
 // Which lengths of sequences to have programs for. An example is padded to the length of

@@ -311,10 +311,18 @@ Status GgufExport::WriteTensor(const FineTuning& tuning, const Runner& runner,
                         write);
 }
 
-Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
-                       const OutputFile& file) {
+Status CheckGgufAdapter(const FineTuning& tuning) {
   STOWAGE_CHECK(tuning.options().lora.has_value());
   STOWAGE_RETURN_IF_ERROR(CheckPredictsTokens(tuning.base()));
+  if (!tuning.options().lora->dora) return {};
+  return Error{ErrorCode::kUnsupported,
+               "[gguf] llama.cpp's adapters have no magnitudes, which DoRA "
+               "trains; save the adapter to a folder, or --save-merged"};
+}
+
+Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
+                       const OutputFile& file) {
+  STOWAGE_RETURN_IF_ERROR(CheckGgufAdapter(tuning));
   STOWAGE_RETURN_IF_ERROR(CheckFinite(runner));
   const PretrainedModel& base = tuning.base();
   const std::string& family = base.model().family;

@@ -75,10 +75,14 @@ class GgufExport {
   std::vector<Source> sources_;  // of each tensor
 };
 
+/// Error kUnsupported: an adapter that llama.cpp cannot apply, as DoRA's or a classifier's.
+/// Precondition: the tuning has adapters.
+Status CheckGgufAdapter(const FineTuning& tuning);
+
 /// Writes the adapter of `runner` as llama.cpp reads it beside a GGUF file of the base:
 /// tensors called NAME.lora_a and NAME.lora_b, in f32. Precondition: the tuning has adapters.
-/// Errors: kUnsupported for a classifier; kIo; kNotFinite, with the file untouched, where a
-/// weight is NaN or infinite.
+/// Errors: those of CheckGgufAdapter; kIo; kNotFinite, with the file untouched, where a weight
+/// is NaN or infinite.
 Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
                        const OutputFile& file);
 

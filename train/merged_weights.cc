@@ -1,8 +1,10 @@
 #include "train/merged_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "base/check.h"
@@ -57,7 +59,33 @@ Result<MergedRows> MergedRows::Of(const FineTuning& tuning,
       !std::holds_alternative<GptConfig>(tuning.base().model().config);
   STOWAGE_ASSIGN_OR_RETURN(rows.down_, ReadFloats(runner, names.down));
   STOWAGE_ASSIGN_OR_RETURN(rows.up_, ReadFloats(runner, names.up));
+  if (rules.dora) {
+    STOWAGE_ASSIGN_OR_RETURN(const std::vector<float> magnitudes,
+                             ReadFloats(runner, names.magnitude));
+    STOWAGE_RETURN_IF_ERROR(rows.FindScales(magnitudes));
+  }
   return rows;
+}
+
+Status MergedRows::FindScales(std::span<const float> magnitudes) {
+  const int64_t rows = param_->rows();
+  const int64_t columns = param_->shape.num_elements() / rows;
+  std::vector<double> squares(magnitudes.size());
+  std::vector<float> numbers(static_cast<size_t>(columns));
+  for (int64_t row = 0; row < rows; ++row) {
+    STOWAGE_RETURN_IF_ERROR(Read(row, numbers));
+    for (int64_t column = 0; column < columns; ++column) {
+      const double number = double{numbers[static_cast<size_t>(column)]};
+      squares[static_cast<size_t>(rows_are_outputs_ ? row : column)] +=
+          number * number;
+    }
+  }
+  std::vector<double> scales(magnitudes.size());
+  for (size_t i = 0; i < scales.size(); ++i) {
+    scales[i] = double{magnitudes[i]} / std::sqrt(squares[i]);
+  }
+  scales_ = std::move(scales);
+  return {};
 }
 
 Status MergedRows::Read(int64_t first, std::span<float> to) const {
@@ -83,7 +111,9 @@ void MergedRows::AddShare(int64_t row, std::span<float> numbers) const {
              double{down_[static_cast<size_t>(k * inputs + in)]};
     }
     float& number = numbers[static_cast<size_t>(column)];
-    number = static_cast<float>(number + factor_ * sum);
+    const double scale =
+        scales_.empty() ? 1 : scales_[static_cast<size_t>(out)];
+    number = static_cast<float>(scale * (number + factor_ * sum));
   }
 }
 

@@ -8,6 +8,8 @@
 //   STOWAGE_ASSIGN_OR_RETURN(const MergedRows rows,
 //                            MergedRows::Of(tuning, training.step(), param));
 //   Status read = rows.Read(/*first=*/0, numbers);   // W + alpha / rank B A
+//
+// With DoRA the rows of each output then have its magnitude as their norm (nn/lora.h).
 
 #include <cstdint>
 #include <span>
@@ -25,7 +27,8 @@ namespace stowage {
 class MergedRows {
  public:
   /// `tuning` and `param`, which is one of its base, must outlive this. Precondition: the
-  /// tuning has adapters. Errors: those of reading the adapter's params.
+  /// tuning has adapters. With DoRA, reads the param once. Errors: those of reading the
+  /// adapter's params; kIo.
   static Result<MergedRows> Of(const FineTuning& tuning, const Runner& runner,
                                const PretrainedParam& param);
 
@@ -39,6 +42,7 @@ class MergedRows {
  private:
   MergedRows(const PretrainedModel& base, const PretrainedParam& param)
       : base_(&base), param_(&param) {}
+  Status FindScales(std::span<const float> magnitudes);
   void AddShare(int64_t row, std::span<float> numbers) const;
 
   const PretrainedModel* base_;
@@ -47,11 +51,11 @@ class MergedRows {
   double factor_ = 0;
   bool rows_are_outputs_ = true;
   std::vector<float> down_, up_;  // (rank, in), (out, rank)
+  std::vector<double> scales_;    // of outputs, with DoRA
 };
 
 /// Writes all weights of the model to a safetensors file, under Hugging Face's names, those
-/// of adapted layers with the adapter's share added: W + alpha / rank B A, in elements of
-/// the tuning's dtype. Beside the model's config.json, others read it as any model. It
+/// of adapted layers with the adapter merged, in elements of the tuning's dtype. Beside the model's config.json, others read it as any model. It
 /// takes a few rows at a time and never the whole. Of a classifier, whose head is trained
 /// whole, all that is trained is as the runner has it. Precondition: the tuning has adapters
 /// or is a classifier. Errors: kIo; kNotFinite, with the file untouched, where a weight is

@@ -146,6 +146,159 @@ TEST_CASE("an adapter begins as PEFT's: A within 1/sqrt(in), B at zero") {
   CHECK(init("down_proj.lora_B.weight") == Init::Zeros());
 }
 
+// W + factor B A of each layer, (out, in), and the lengths of its rows.
+struct Directed {
+  Numbers weights, lengths;
+};
+Directed Direct(const Tensors& leaves, const std::string& layer, bool out_in,
+                size_t outputs, size_t inputs, size_t rank, double factor) {
+  const Numbers& w = leaves.at(layer + ".weight");
+  const Numbers& a = leaves.at(layer + ".lora_A.weight");
+  const Numbers& b = leaves.at(layer + ".lora_B.weight");
+  Directed directed{.weights = Numbers(outputs * inputs),
+                    .lengths = Numbers(outputs)};
+  for (size_t out = 0; out < outputs; ++out) {
+    double squares = 0;
+    for (size_t in = 0; in < inputs; ++in) {
+      double number = w[out_in ? out * inputs + in : in * outputs + out];
+      for (size_t r = 0; r < rank; ++r) {
+        number += factor * b[out * rank + r] * a[r * inputs + in];
+      }
+      directed.weights[out * inputs + in] = number;
+      squares += number * number;
+    }
+    directed.lengths[out] = std::sqrt(squares);
+  }
+  return directed;
+}
+
+// The params of an adapter with magnitudes beside a layer.
+void AddDora(Tensors* leaves, const std::string& layer, bool out_in,
+             size_t outputs, size_t inputs) {
+  const Numbers w = leaves->at(layer + ".weight");
+  Numbers squares(outputs);
+  for (size_t i = 0; i < w.size(); ++i) {
+    squares[out_in ? i / inputs : i % outputs] += w[i] * w[i];
+  }
+  (*leaves)[layer + ".lora_A.weight"] = Random(2 * inputs, 5);
+  (*leaves)[layer + ".lora_B.weight"] = Random(outputs * 2, 6);
+  (*leaves)[layer + ".lora_magnitude_vector"] = Random(outputs, 7);
+  (*leaves)[layer + ".lora_squared_norm"] = squares;
+}
+
+TEST_CASE("by DoRA each output's weights have its magnitude as their length") {
+  const Graph model = Model();
+  for (const bool stabilized : {false, true}) {
+    const double factor = stabilized ? 6 / std::sqrt(2.0) : 3;
+    const Graph adapted = Good(WithLora(model, {.rank = 2,
+                                                .alpha = 6,
+                                                .rank_stabilized = stabilized,
+                                                .dora = true,
+                                                .targets = {"*_proj.weight"}}));
+    Tensors leaves = Leaves(), merged = Leaves();
+    for (const bool up : {true, false}) {
+      const std::string layer = up ? "up_proj" : "down_proj";
+      const size_t outputs = up ? 64 : 32, inputs = up ? 32 : 64;
+      AddDora(&leaves, layer, up, outputs, inputs);
+      const Directed directed =
+          Direct(leaves, layer, up, outputs, inputs, 2, factor);
+      Numbers& w = merged[layer + ".weight"];
+      for (size_t i = 0; i < w.size(); ++i) {
+        const size_t out = up ? i / inputs : i % outputs;
+        const size_t in = up ? i % inputs : i / outputs;
+        w[i] = leaves[layer + ".lora_magnitude_vector"][out] /
+               directed.lengths[out] * directed.weights[out * inputs + in];
+      }
+    }
+    const double expected = Interpret(model, merged).at("loss")[0];
+    CHECK(std::abs(expected - Interpret(model, Leaves()).at("loss")[0]) > 0.1);
+    CHECK(std::abs(Interpret(adapted, leaves).at("loss")[0] - expected) < 1e-9);
+  }
+}
+
+TEST_CASE("with dropout the base alone reads all of its inputs, as in PEFT") {
+  GraphBuilder g("layer");
+  const Value x = g.Input("x", DType::kF64, {2, 16});
+  g.Output("y", MatMul(x, g.Param("fc.weight", DType::kF64, {16, 5})));
+  const Graph adapted = Good(WithLora(
+      Good(g.Finish()), {.rank = 2, .alpha = 6, .dropout = 0.5, .dora = true}));
+  Tensors leaves = {{"x", Random(32, 1)},
+                    {"fc.weight", Random(16 * 5, 2)},
+                    {"seed", {3}},
+                    {"step", {1}}};
+  AddDora(&leaves, "fc", false, 5, 16);
+  const Tensors values = Interpret(adapted, leaves);
+  Numbers dropped;
+  for (const Node& node : adapted.nodes()) {
+    if (node.op != OpKind::kDropout) continue;
+    dropped = values.at(adapted.value(node.results[0]).name);
+  }
+  REQUIRE(dropped.size() == 32);
+  CHECK(std::ranges::count(dropped, 0.0) > 4);
+  // PEFT: W x + (m / |w| - 1) W x' + m / |w| (factor B A x').
+  const Directed directed = Direct(leaves, "fc", false, 5, 16, 2, 3);
+  for (size_t row = 0; row < 2; ++row) {
+    for (size_t out = 0; out < 5; ++out) {
+      double base = 0, base_of_dropped = 0, all_of_dropped = 0;
+      for (size_t in = 0; in < 16; ++in) {
+        const double w = leaves["fc.weight"][in * 5 + out];
+        base += w * leaves["x"][row * 16 + in];
+        base_of_dropped += w * dropped[row * 16 + in];
+        all_of_dropped +=
+            directed.weights[out * 16 + in] * dropped[row * 16 + in];
+      }
+      const double scale =
+          leaves["fc.lora_magnitude_vector"][out] / directed.lengths[out];
+      const double expected = base + (scale - 1) * base_of_dropped +
+                              scale * (all_of_dropped - base_of_dropped);
+      CHECK(std::abs(values.at("y")[row * 5 + out] - expected) < 1e-9);
+    }
+  }
+}
+
+TEST_CASE("the length of a row has no gradient, as the paper has it") {
+  GraphBuilder g("layer");
+  const Value x = g.Input("x", DType::kF64, {1, 16});
+  const Value y = MatMul(x, g.Param("fc.weight", DType::kF64, {16, 5}));
+  g.Output("loss", g.Name("loss", ReduceSum(y)));
+  const Graph adapted =
+      Good(WithLora(Good(g.Finish()), {.rank = 2, .alpha = 2, .dora = true}));
+  const Graph step = Good(BuildTrainStep(
+      adapted, "loss",
+      {.optimizer = Sgd{},
+       .groups = {{.pattern = "*.lora_squared_norm", .frozen = true},
+                  {.pattern = "fc.weight", .frozen = true}}}));
+  Tensors leaves = {{"x", Random(16, 1)},
+                    {"fc.weight", Random(16 * 5, 2)},
+                    {"lr", {1}},
+                    {"step", {1}}};
+  AddDora(&leaves, "fc", false, 5, 16);
+  Tensors after = leaves;
+  CarryOver(step, Interpret(step, leaves), &after);
+  const Directed directed = Direct(leaves, "fc", false, 5, 16, 2, 1);
+  for (size_t out = 0; out < 5; ++out) {
+    double y_of_out = 0;
+    for (size_t in = 0; in < 16; ++in) {
+      y_of_out += directed.weights[out * 16 + in] * leaves["x"][in];
+    }
+    const double length = directed.lengths[out];
+    const double magnitude = leaves["fc.lora_magnitude_vector"][out];
+    // The step is minus the gradient.
+    CHECK(after["fc.lora_magnitude_vector"][out] ==
+          doctest::Approx(magnitude - y_of_out / length).epsilon(1e-9));
+    for (size_t r = 0; r < 2; ++r) {
+      double thin = 0;  // A x
+      for (size_t in = 0; in < 16; ++in) {
+        thin += leaves["fc.lora_A.weight"][r * 16 + in] * leaves["x"][in];
+      }
+      CHECK(after["fc.lora_B.weight"][out * 2 + r] ==
+            doctest::Approx(leaves["fc.lora_B.weight"][out * 2 + r] -
+                            magnitude / length * thin)
+                .epsilon(1e-9));
+    }
+  }
+}
+
 TEST_CASE("a target names a layer in whole, or the end of it behind a dot") {
   constexpr std::string_view kWeight = "model.layers.0.self_attn.q_proj.weight";
   for (const char* target :

@@ -61,6 +61,7 @@ const std::map<std::string, Words>& Values() {
       {"--data", {"@other.csv"}},
       {"--device", {"cuda"}},
       {"--dim", {"batch=2"}},
+      {"--dora", {}},
       {"--dry-run", {}},
       {"--dtype", {"bf16"}},
       {"--epochs", {"1"}},

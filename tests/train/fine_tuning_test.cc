@@ -798,12 +798,11 @@ TEST_CASE("what is no adapter for this model is told") {
   CHECK(Contains(config("{"), "adapter_config.json"));
   CHECK(Contains(config(R"({"peft_type": "IA3"})"),
                  "is of type IA3; only LORA is read"));
-  CHECK(Contains(config(R"({"peft_type": "LORA", "use_dora": true})"),
-                 "has use_dora, which is not supported"));
   // What is not plainly false might be meant.
   for (const char* const flag :
-       {R"("use_dora": 1)", R"("use_dora": "true")", R"("use_qalora": true)",
-        R"("lora_bias": true)", R"("layer_replication": [[0, 2]])"}) {
+       {R"("use_qalora": 1)", R"("use_qalora": "true")",
+        R"("use_qalora": true)", R"("lora_bias": true)",
+        R"("layer_replication": [[0, 2]])"}) {
     INFO(flag);
     CHECK(Contains(config(StrCat(R"({"peft_type": "LORA", )", flag, "}")),
                    ", which is not supported"));
@@ -811,9 +810,12 @@ TEST_CASE("what is no adapter for this model is told") {
   CHECK(Contains(config(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8,
                             "lora_dropout": "0.5"})"),
                  "lora_dropout"));
-  CHECK(Contains(config(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8,
-                            "use_rslora": 1})"),
-                 "use_rslora"));
+  for (const char* const flag : {"use_rslora", "use_dora"}) {
+    CHECK(Contains(
+        config(StrCat(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, ")",
+                      flag, R"(": 1})")),
+        flag));
+  }
   CHECK(Contains(config(R"({"peft_type": "LORA", "bias": "all"})"),
                  "trains biases (all), which is not supported"));
   CHECK(Contains(config(R"({"peft_type": "LORA", "bias": 3})"), "bias"));
