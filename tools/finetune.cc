@@ -182,6 +182,11 @@ void AddFinetune(Program& program) {
   options.AddFlag("--dora", &tuning.dora,
                   "Adapters train the length of each output's weights, too, as "
                   "PEFT's use_dora");
+  options.Add(
+      "--lora-init", &tuning.lora_init,
+      "What adapters begin with: uniform, lora_A at random and lora_B at "
+      "zero; or pissa, the principal singular vectors of the weights, "
+      "which are taken out of the base; default: uniform");
   options.Add("--lora-plus", &tuning.lora_plus,
               "How many times the learning rate of lora_A is that of lora_B; "
               "default: 1");
@@ -190,8 +195,9 @@ void AddFinetune(Program& program) {
   options.Add("--adapter", &tuning.adapter,
               "Begin with the adapter in this folder, as PEFT keeps it");
   options.Exclude("--full", "--adapter");
-  for (const char* const own : {"--lora-rank", "--lora-alpha", "--lora-dropout",
-                                "--lora-targets", "--rslora", "--dora"}) {
+  for (const char* const own :
+       {"--lora-rank", "--lora-alpha", "--lora-dropout", "--lora-targets",
+        "--rslora", "--dora", "--lora-init"}) {
     options.Exclude("--full", own);
     options.Exclude("--adapter", own);
   }

@@ -34,7 +34,7 @@ namespace {
 struct FixedNote {
   std::string_view name, why;
 };
-constexpr std::array<FixedNote, 8> kFixedNotes = {
+constexpr std::array<FixedNote, 9> kFixedNotes = {
     {{"optimizer", "which cannot go on with its states"},
      {"dtype", "in which its values are no others' to the bit"},
      {"loss-scale", "whose states of the scale are others"},
@@ -42,6 +42,7 @@ constexpr std::array<FixedNote, 8> kFixedNotes = {
      {"lora-alpha", "by which its adapters would count otherwise"},
      {"rslora", "by which its adapters would count otherwise"},
      {"dora", "whose adapters have other params"},
+     {"lora-init", "beside whose adapters the base is another"},
      {"labels", "which its head tells apart otherwise"}}};
 
 // In UTF-8, as JSON must be, whatever the names of files are.
@@ -224,6 +225,9 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
     add("lora-alpha", lora->alpha);
     add("rslora", lora->rank_stabilized ? "yes" : "no");
     add("dora", lora->dora ? "yes" : "no");
+    add("lora-init", spec.tuning && spec.tuning->model.options().pissa
+                         ? "pissa"
+                         : "uniform");
     add("lora-plus",
         spec.tuning ? spec.tuning->model.options().lora_plus : 1.0);
     add("lora-dropout", lora->dropout);

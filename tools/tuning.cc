@@ -213,6 +213,13 @@ Status ReadAdapterFlags(const TuningFlags& flags, const EncoderNames* encoder,
                              ReadAdapterRules(flags.adapter, encoder));
     return {};
   }
+  options->pissa = flags.lora_init == "pissa";
+  if (!options->pissa && !flags.lora_init.empty() &&
+      flags.lora_init != "uniform") {
+    return InvalidArgumentError("[lora-init] there is no ",
+                                Quoted(flags.lora_init),
+                                "; expected uniform or pissa");
+  }
   options->lora->rank_stabilized = flags.rslora;
   options->lora->dora = flags.dora;
   options->lora->rank = flags.lora_rank;

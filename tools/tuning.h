@@ -61,6 +61,7 @@ struct TuningFlags {
   std::optional<double> lora_alpha, lora_dropout, lora_plus;
   bool rslora = false;
   bool dora = false;
+  std::string lora_init;  // "uniform", "pissa"; empty: uniform
   bool pack = false;
   std::vector<std::string> lora_targets;
   bool full = false;

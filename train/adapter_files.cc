@@ -1,6 +1,7 @@
 #include "train/adapter_files.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -23,6 +24,7 @@
 #include "runtime/checkpoint.h"
 #include "runtime/floats.h"
 #include "runtime/initial_values.h"
+#include "train/lora_matrices.h"
 
 namespace stowage {
 namespace {
@@ -60,6 +62,16 @@ std::string StabilizedNote(const FineTuning& tuning) {
 std::string LabelsNote(const EncoderConfig& encoder) {
   return nlohmann::json(encoder.labels)
       .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+// As the saved adapter counts beside the original base (train/lora_matrices.h).
+LoraRules SavedRules(const FineTuning& tuning) {
+  LoraRules rules = *tuning.options().lora;
+  if (tuning.pissa() == nullptr) return rules;
+  // The factor stays.
+  rules.rank *= 2;
+  rules.alpha *= rules.rank_stabilized ? std::sqrt(2.0) : 2.0;
+  return rules;
 }
 
 // Those of a classifier's head, which is trained whole, are kept with the adapter's.
@@ -118,7 +130,7 @@ std::set<std::string> HeadModules(const EncoderNames& names) {
 
 std::string ConfigText(const FineTuning& tuning,
                        const std::vector<const ValueInfo*>& params) {
-  const LoraRules& rules = *tuning.options().lora;
+  const LoraRules rules = SavedRules(tuning);
   const bool classifies = tuning.base().encoder() != nullptr;
   nlohmann::ordered_json config = {
       {"peft_type", "LORA"},
@@ -167,6 +179,39 @@ Result<AdapterFiles> AdapterFiles::Claim(const std::string& folder) {
   return AdapterFiles(std::move(config), std::move(weights));
 }
 
+namespace {
+
+// The type of a param of the adapter in the file: as it is, or, of PiSSA's beside the original
+// base, f32 with twice the rank.
+TensorType SavedType(const FineTuning& tuning, const ValueInfo& param) {
+  if (tuning.pissa() == nullptr || !IsLoraParam(param.name)) return param.type;
+  const Shape& shape = param.type.shape;
+  return {DType::kF32, param.name.ends_with(kDown)
+                           ? Shape{2 * shape[0], shape[1]}
+                           : Shape{shape[0], 2 * shape[1]}};
+}
+
+Status WriteParam(const FineTuning& tuning, const Runner& runner,
+                  const ValueInfo& param, const OutputFile::WritePart& write) {
+  if (tuning.pissa() == nullptr || !IsLoraParam(param.name)) {
+    return ReadInParts(
+        runner, param,
+        [&](Bytes, std::span<const std::byte> part) { return write(part); });
+  }
+  const auto& params = tuning.base().params();
+  const auto beside = std::ranges::find_if(params, [&](const auto& weight) {
+    const LoraParams names = LoraParamsOf(weight.name);
+    return param.name == names.down || param.name == names.up;
+  });
+  STOWAGE_CHECK(beside != params.end());
+  STOWAGE_ASSIGN_OR_RETURN(const LoraMatrices lora,
+                           ReadLoraMatrices(tuning, runner, *beside));
+  return write(std::as_bytes(
+      std::span(param.name.ends_with(kDown) ? lora.down : lora.up)));
+}
+
+}  // namespace
+
 Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
                    const AdapterFiles& files) {
   STOWAGE_CHECK(tuning.options().lora.has_value());
@@ -177,17 +222,18 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
   // configuration, which may have another alpha.
   header.metadata = {
       {"format", "pt"},
-      {std::string(kAlphaNote), StrCat(tuning.options().lora->alpha)},
+      {std::string(kAlphaNote), StrCat(SavedRules(tuning).alpha)},
       {std::string(kStabilizedNote), StabilizedNote(tuning)}};
   if (const EncoderConfig* const encoder = tuning.base().encoder()) {
     header.metadata.emplace_back(kLabelsNote, LabelsNote(*encoder));
   }
   Bytes end = 0;
   for (const ValueInfo* param : params) {
+    const TensorType type = SavedType(tuning, *param);
     const Bytes begin = end;
-    end += param->type.bytes();
+    end += type.bytes();
     header.tensors.push_back({.name = PeftName(tuning, param->name),
-                              .type = param->type,
+                              .type = type,
                               .begin = begin,
                               .end = end});
   }
@@ -199,10 +245,7 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
         STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(&length, 1))));
         STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(text))));
         for (const ValueInfo* param : params) {
-          STOWAGE_RETURN_IF_ERROR(ReadInParts(
-              runner, *param, [&](Bytes, std::span<const std::byte> part) {
-                return write(part);
-              }));
+          STOWAGE_RETURN_IF_ERROR(WriteParam(tuning, runner, *param, write));
         }
         return {};
       }));

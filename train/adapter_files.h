@@ -43,8 +43,9 @@ class AdapterFiles {
   OutputFile config_, weights_;
 };
 
-/// Writes the adapter of `runner`, of a classifier its head too, which PEFT loads by
-/// modules_to_save. Precondition: the tuning has adapters. Errors: kIo;
+/// Writes the adapter of `runner`; one that began as PiSSA's as plain LoRA of twice the rank,
+/// for the original base (train/lora_matrices.h). Of a classifier its head too, which PEFT
+/// loads by modules_to_save. Precondition: the tuning has adapters. Errors: kIo;
 /// kNotFinite, with the files untouched, where a weight is NaN or infinite.
 Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
                    const AdapterFiles& files);

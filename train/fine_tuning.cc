@@ -15,6 +15,7 @@
 #include "runtime/check_programs.h"
 #include "runtime/floats.h"
 #include "train/dora.h"
+#include "train/pissa.h"
 
 namespace stowage {
 
@@ -190,8 +191,9 @@ Status LoadBytes(const PretrainedModel& base, const PretrainedParam& param,
   return {};
 }
 
+// With `pissa`, of an adapted weight what its adapter leaves, and the adapter.
 Status LoadNumbers(const PretrainedModel& base, const PretrainedParam& param,
-                   Runner& runner) {
+                   const LoraMatrices* start, double factor, Runner& runner) {
   const int64_t rows = param.rows();
   const int64_t row = param.shape.num_elements() / rows;
   // A vector's numbers are read whole, lest a block be cut.
@@ -208,9 +210,17 @@ Status LoadNumbers(const PretrainedModel& base, const PretrainedParam& param,
       return NotFinite(base, param, FloatText(DType::kF32, bytes, *index),
                        StrCat("at element ", first * row + *index));
     }
+    for (int64_t i = 0; start != nullptr && i < std::ssize(part) / row; ++i) {
+      start->AddTo(
+          first + i, -factor,
+          part.subspan(static_cast<size_t>(i * row), static_cast<size_t>(row)));
+    }
     STOWAGE_RETURN_IF_ERROR(WriteFloats(runner, param.name, first * row, part));
   }
-  return {};
+  if (start == nullptr) return {};
+  const LoraParams adapter = LoraParamsOf(param.name);
+  STOWAGE_RETURN_IF_ERROR(WriteFloats(runner, adapter.down, 0, start->down));
+  return WriteFloats(runner, adapter.up, 0, start->up);
 }
 
 }  // namespace
@@ -239,7 +249,23 @@ Result<FineTuning> FineTuning::Open(const std::string& path,
     tuning.in_blocks_ = InBlocks(*tuning.base_, smallest, options.dtype);
     tuning.squared_norms_ = SquaredNormsOf(smallest);
   }
+  if (options.pissa) STOWAGE_RETURN_IF_ERROR(tuning.ChoosePissa(smallest));
   return tuning;
+}
+
+Status FineTuning::ChoosePissa(const Graph& adapted) {
+  if (!options_.lora || options_.lora->dora) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[pissa] adapters that begin as PiSSA's are plain "
+                        "LoRA's; ",
+                        options_.lora ? "leave DoRA out" : "there are none")};
+  }
+  STOWAGE_RETURN_IF_ERROR(CheckPissa(*base_, adapted));
+  std::erase_if(in_blocks_, [&](const auto& param) {
+    return adapted.Find(LoraParamsOf(param.first).down).has_value();
+  });
+  pissa_ = std::make_shared<PissaStarts>(*options_.lora, options_.dtype);
+  return {};
 }
 
 Result<Graph> FineTuning::Build(ModelPurpose purpose, int64_t batch,
@@ -305,17 +331,26 @@ Status FineTuning::LoadBase(Runner& runner) const {
   std::vector<std::string> names;
   for (const PretrainedParam& param : base_->params()) {
     names.push_back(param.name);
-    if (!has_dora()) continue;
+    if (!has_dora() && !pissa_) continue;
     const LoraParams adapter = LoraParamsOf(param.name);
-    for (const std::string& name : {adapter.squared_norm, adapter.magnitude}) {
+    for (const std::string& name :
+         {adapter.down, adapter.up, adapter.magnitude, adapter.squared_norm}) {
       if (runner.graph().Find(name)) names.push_back(name);
     }
   }
   return AllOrNone(runner, names, [&]() -> Status {
     for (const PretrainedParam& param : base_->params()) {
-      STOWAGE_RETURN_IF_ERROR(in_blocks_.contains(param.name)
-                                  ? LoadBytes(*base_, param, runner)
-                                  : LoadNumbers(*base_, param, runner));
+      if (in_blocks_.contains(param.name)) {
+        STOWAGE_RETURN_IF_ERROR(LoadBytes(*base_, param, runner));
+        continue;
+      }
+      const LoraMatrices* start = nullptr;
+      if (pissa_ && runner.graph().Find(LoraParamsOf(param.name).down)) {
+        STOWAGE_ASSIGN_OR_RETURN(start, pissa_->Of(*base_, param));
+      }
+      STOWAGE_RETURN_IF_ERROR(
+          LoadNumbers(*base_, param, start,
+                      start ? LoraFactor(*options_.lora) : 0, runner));
     }
     if (!has_dora()) return {};
     STOWAGE_ASSIGN_OR_RETURN(const Graph adapted,

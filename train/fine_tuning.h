@@ -43,6 +43,8 @@
 
 namespace stowage {
 
+class PissaStarts;  // train/pissa.h
+
 /// Everything but adapters (nn/lora.h) frozen, for TrainOptions::groups. The learning rate
 /// of lora_B, and as in PEFT of magnitudes with `dora`, is `plus` times that of lora_A (LoRA+,
 /// Hayou et al. 2024).
@@ -53,6 +55,9 @@ struct FineTuningOptions {
   /// "all-linear", which are all linear layers but the head.
   std::optional<LoraRules> lora = LoraRules{.targets = {}};
   double lora_plus = 1;  // of LoraGroups
+  /// Adapters begin as PiSSA's, and the base as what is left (train/pissa.h); matrices with
+  /// an adapter are of `dtype` then.
+  bool pissa = false;
   /// Of activations, and of params that are not in blocks.
   DType dtype = DType::kF32;
   bool weighted_targets = false;  // ModelOptions::weighted_targets
@@ -66,7 +71,8 @@ struct FineTuningOptions {
 
 class FineTuning {
  public:
-  /// Errors: those of PretrainedModel::Open, and of ModelOf's graphs.
+  /// Errors: those of PretrainedModel::Open, of ModelOf's graphs and of CheckPissa; PiSSA
+  /// without adapters, or with DoRA's.
   static Result<FineTuning> Open(const std::string& path,
                                  const FineTuningOptions& options = {});
 
@@ -80,12 +86,15 @@ class FineTuning {
   ModelFn ModelOf(ModelPurpose purpose, int64_t seq,
                   std::optional<int64_t> cache = {}) const;
 
+  /// What adapters began with by PiSSA; null without.
+  PissaStarts* pissa() const { return pissa_.get(); }
+
   /// LoraGroups, before them the head of a classifier; empty without adapters.
   std::vector<ParamGroup> groups() const;
 
   /// Gives the base's params of `runner` the file's weights, or none (AllOrNone in
-  /// runtime/check_programs.h), and what DoRA takes from them (train/dora.h). Errors: kIo;
-  /// those of Runner::WritePart and StartDora.
+  /// runtime/check_programs.h), and adapters what they begin with by DoRA (train/dora.h) or
+  /// PiSSA. Errors: kIo; those of Runner::WritePart, StartDora and PissaStarts::Of.
   Status LoadBase(Runner& runner) const;
 
   /// What checkpoints of the adapters leave out: the base, told by what its files hold.
@@ -100,6 +109,7 @@ class FineTuning {
 
  private:
   FineTuning() = default;
+  Status ChoosePissa(const Graph& adapted);
   bool has_dora() const { return options_.lora && options_.lora->dora; }
   Result<Graph> Build(ModelPurpose purpose, int64_t batch, int64_t seq,
                       std::optional<int64_t> cache = {}) const;
@@ -111,6 +121,7 @@ class FineTuning {
   FineTuningOptions options_;
   WeightTypes in_blocks_;
   std::vector<ValueInfo> squared_norms_;  // of DoRA
+  std::shared_ptr<PissaStarts> pissa_;
 };
 
 // Which lengths of sequences to have programs for. An example is padded to the length of

@@ -17,6 +17,7 @@
 #include "nn/lora.h"
 #include "runtime/checkpoint.h"
 #include "runtime/floats.h"
+#include "train/lora_matrices.h"
 #include "train/merged_weights.h"
 
 namespace stowage {
@@ -334,15 +335,17 @@ Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
   metadata.Set("general.file_type", uint32_t{0});
   metadata.Set("general.quantization_version", kQuantizationVersion);
   metadata.Set("adapter.type", "lora");
-  // llama.cpp divides it by the rank.
   const LoraRules& rules = *tuning.options().lora;
+  // Of PiSSA's adapters there are two beside the original base (train/lora_matrices.h).
+  const int64_t rank = rules.rank * (tuning.pissa() == nullptr ? 1 : 2);
+  // llama.cpp divides it by the rank.
   metadata.Set(
       "adapter.lora.alpha",
-      static_cast<float>(LoraFactor(rules) * static_cast<double>(rules.rank)));
+      static_cast<float>(LoraFactor(rules) * static_cast<double>(rank)));
   std::vector<GgufTensorToWrite> tensors;
   struct Part {
-    std::string param;
-    GgufRows rows = {};
+    const PretrainedParam* param = nullptr;
+    bool is_down = false;
   };
   std::vector<Part> parts;
   for (const PretrainedParam& param : base.params()) {
@@ -351,24 +354,30 @@ Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
     const std::optional<ValueId> up = runner.graph().Find(names.up);
     if (!down || !up) continue;
     const std::string weight = GgufName(base.model(), param.name);
-    tensors.push_back({weight + ".lora_a", WeightType::kF32,
-                       runner.graph().value(*down).type.shape});
-    parts.push_back({names.down});
-    tensors.push_back({weight + ".lora_b", WeightType::kF32,
-                       runner.graph().value(*up).type.shape});
-    parts.push_back({names.up, GgufRowsOf(base.model(), param.name)});
+    const auto& graph = runner.graph();
+    tensors.push_back({weight + ".lora_a",
+                       WeightType::kF32,
+                       {rank, graph.value(*down).type.shape[1]}});
+    parts.push_back({&param, /*is_down=*/true});
+    tensors.push_back({weight + ".lora_b",
+                       WeightType::kF32,
+                       {graph.value(*up).type.shape[0], rank}});
+    parts.push_back({&param, /*is_down=*/false});
   }
   return WriteGguf(
       file, metadata, tensors,
       [&](size_t at, const OutputFile::WritePart& write) -> Status {
-        STOWAGE_ASSIGN_OR_RETURN(const std::vector<float> numbers,
-                                 ReadFloats(runner, parts[at].param));
-        const auto columns = static_cast<size_t>(tensors[at].shape.back());
+        const auto [param, is_down] = parts[at];
+        STOWAGE_ASSIGN_OR_RETURN(const LoraMatrices lora,
+                                 ReadLoraMatrices(tuning, runner, *param));
+        if (is_down) return write(std::as_bytes(std::span(lora.down)));
+        const GgufRows rows = GgufRowsOf(base.model(), param->name);
+        const auto columns = static_cast<size_t>(rank);
         for (int64_t row = 0; row < tensors[at].shape[0]; ++row) {
-          const auto from = static_cast<size_t>(
-              parts[at].rows.RowOfModel(row, tensors[at].shape[0]));
+          const auto from =
+              static_cast<size_t>(rows.RowOfModel(row, tensors[at].shape[0]));
           STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(
-              std::span(numbers).subspan(from * columns, columns))));
+              std::span(lora.up).subspan(from * columns, columns))));
         }
         return {};
       });

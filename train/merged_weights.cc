@@ -11,7 +11,6 @@
 #include "formats/safetensors.h"
 #include "math/small_floats.h"
 #include "nn/experts.h"
-#include "nn/gpt.h"
 #include "nn/lora.h"
 #include "runtime/checkpoint.h"
 #include "runtime/floats.h"
@@ -50,18 +49,14 @@ Result<MergedRows> MergedRows::Of(const FineTuning& tuning,
                                   const Runner& runner,
                                   const PretrainedParam& param) {
   MergedRows rows(tuning.base(), param);
-  const LoraParams names = LoraParamsOf(param.name);
-  if (!runner.graph().Find(names.down)) return rows;
+  STOWAGE_ASSIGN_OR_RETURN(rows.lora_, ReadLoraMatrices(tuning, runner, param));
+  if (!rows.is_adapted()) return rows;
   const LoraRules& rules = *tuning.options().lora;
-  rows.rank_ = rules.rank;
   rows.factor_ = LoraFactor(rules);
-  rows.rows_are_outputs_ =
-      !std::holds_alternative<GptConfig>(tuning.base().model().config);
-  STOWAGE_ASSIGN_OR_RETURN(rows.down_, ReadFloats(runner, names.down));
-  STOWAGE_ASSIGN_OR_RETURN(rows.up_, ReadFloats(runner, names.up));
   if (rules.dora) {
-    STOWAGE_ASSIGN_OR_RETURN(const std::vector<float> magnitudes,
-                             ReadFloats(runner, names.magnitude));
+    STOWAGE_ASSIGN_OR_RETURN(
+        const std::vector<float> magnitudes,
+        ReadFloats(runner, LoraParamsOf(param.name).magnitude));
     STOWAGE_RETURN_IF_ERROR(rows.FindScales(magnitudes));
   }
   return rows;
@@ -76,7 +71,7 @@ Status MergedRows::FindScales(std::span<const float> magnitudes) {
     STOWAGE_RETURN_IF_ERROR(Read(row, numbers));
     for (int64_t column = 0; column < columns; ++column) {
       const double number = double{numbers[static_cast<size_t>(column)]};
-      squares[static_cast<size_t>(rows_are_outputs_ ? row : column)] +=
+      squares[static_cast<size_t>(lora_.rows_are_outputs ? row : column)] +=
           number * number;
     }
   }
@@ -100,20 +95,10 @@ Status MergedRows::Read(int64_t first, std::span<float> to) const {
 }
 
 void MergedRows::AddShare(int64_t row, std::span<float> numbers) const {
-  const auto columns = std::ssize(numbers);
-  const int64_t inputs = std::ssize(down_) / rank_;
-  for (int64_t column = 0; column < columns; ++column) {
-    const int64_t out = rows_are_outputs_ ? row : column;
-    const int64_t in = rows_are_outputs_ ? column : row;
-    double sum = 0;
-    for (int64_t k = 0; k < rank_; ++k) {
-      sum += double{up_[static_cast<size_t>(out * rank_ + k)]} *
-             double{down_[static_cast<size_t>(k * inputs + in)]};
-    }
-    float& number = numbers[static_cast<size_t>(column)];
-    const double scale =
-        scales_.empty() ? 1 : scales_[static_cast<size_t>(out)];
-    number = static_cast<float>(scale * (number + factor_ * sum));
+  lora_.AddTo(row, factor_, numbers);
+  for (size_t i = 0; i < numbers.size() && !scales_.empty(); ++i) {
+    const size_t out = lora_.rows_are_outputs ? static_cast<size_t>(row) : i;
+    numbers[i] = static_cast<float>(scales_[out] * double{numbers[i]});
   }
 }
 

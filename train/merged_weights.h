@@ -20,6 +20,7 @@
 #include "nn/pretrained.h"
 #include "runtime/session.h"
 #include "train/fine_tuning.h"
+#include "train/lora_matrices.h"
 
 namespace stowage {
 
@@ -33,7 +34,7 @@ class MergedRows {
                                const PretrainedParam& param);
 
   /// Whether the param's layer has an adapter; else these are the base's numbers.
-  bool is_adapted() const { return rank_ > 0; }
+  bool is_adapted() const { return lora_.rank > 0; }
 
   /// Reads rows from `first` on, of a vector numbers: as many as `to` holds.
   /// Preconditions: as PretrainedModel::ReadFloats. Error kIo.
@@ -47,11 +48,9 @@ class MergedRows {
 
   const PretrainedModel* base_;
   const PretrainedParam* param_;
-  int64_t rank_ = 0;  // 0: no adapter
+  LoraMatrices lora_;
   double factor_ = 0;
-  bool rows_are_outputs_ = true;
-  std::vector<float> down_, up_;  // (rank, in), (out, rank)
-  std::vector<double> scales_;    // of outputs, with DoRA
+  std::vector<double> scales_;  // of outputs, with DoRA
 };
 
 /// Writes all weights of the model to a safetensors file, under Hugging Face's names, those

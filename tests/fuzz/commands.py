@@ -192,7 +192,7 @@ RIGHT = {
     "--threads": ["1", "2"], "--top-k": ["3"], "--top-p": ["0.9"], "--warmup": ["1"],
     "--weight-decay": ["0.1"], "--adapter": ["adapter"], "--capacity": ["1MiB"],
     "--objective": ["sft", "dpo", "ipo", "orpo", "simpo", "kto"], "--beta": ["0.5"],
-    "--gamma": ["0.5"], "--lora-plus": ["16"],
+    "--gamma": ["0.5"], "--lora-plus": ["16"], "--lora-init": ["uniform", "pissa"],
     "--offload-dir": [".", "new-none"], "--config": ["config.toml"], "--continue": ["new.st"], "--save": ["new.st"],
     "--save-weights": ["new.safetensors"], "--svg": ["new.svg"], "--html": ["new.html"],
     "--certificate": ["new.certificate"],

@@ -112,6 +112,25 @@ TEST_CASE("DoRA learns, is saved, and goes on to the same bits") {
               "have other params; give --dora");
 }
 
+TEST_CASE("PiSSA learns, is saved as LoRA, and goes on to the same bits") {
+  CheckSavedAdapter("llama", {"--lora-init", "pissa"});
+  CheckGoesOn("gpt2", {"--lora-init", "pissa"},
+              "is of a run with --lora-init pissa, this one has uniform, "
+              "beside whose adapters the base is another; give --lora-init "
+              "pissa");
+  const Outcome blocks = Tune("qwen2.gguf", {"--lora-init", "pissa"});
+  CHECK(blocks.exit_code == 2);
+  CHECK(Contains(blocks.err, "\"blk.0.attn_q.weight\" in Q"));
+  const Outcome other = Tune("gpt2", {"--lora-init", "gaussian"});
+  CHECK(other.exit_code == 2);
+  CHECK(Contains(other.err,
+                 "[lora-init] there is no \"gaussian\"; expected "
+                 "uniform or pissa"));
+  const Outcome both = Tune("gpt2", {"--lora-init", "pissa", "--dora"});
+  CHECK(both.exit_code == 2);
+  CHECK(Contains(both.err, "leave DoRA out"));
+}
+
 TEST_CASE("a GGUF file of DoRA's adapter is refused before the run") {
   const std::string file = TempPath("adapter.gguf");
   const Outcome run =

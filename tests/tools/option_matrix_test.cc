@@ -94,6 +94,7 @@ const std::map<std::string, Words>& Values() {
       {"--log", {"@log.csv"}},
       {"--lora-alpha", {"3"}},
       {"--lora-dropout", {"0.5"}},
+      {"--lora-init", {"pissa"}},
       {"--lora-plus", {"16"}},
       {"--lora-rank", {"3"}},
       {"--lora-targets", {"fc1.weight"}},

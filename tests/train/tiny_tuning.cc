@@ -114,8 +114,7 @@ std::vector<float> TinyTuning::Logits() {
   Runner& generate = *training_->Find("generate");
   Must(generate.Write("tokens", Tokens(0)));
   REQUIRE(generate.Step() == StepCode::kOk);
-  std::vector<float> logits(static_cast<size_t>(kSeq * kVocabulary));
-  Must(generate.Read("logits", &logits));
+  const std::vector<float> logits = Must(ReadFloats(generate, "logits"));
   return {logits.end() - kVocabulary, logits.end()};
 }
 
