@@ -63,7 +63,7 @@ struct Words {
 };
 Words SomeWords() {
   Words words;
-  for (int i = 0; i < 80; ++i) {
+  for (int i = 0; i < 77; ++i) {
     for (const char c :
          StrCat("a cab", i % 2 == 0 ? " did" : " ran far", ".")) {
       words.text += c;
