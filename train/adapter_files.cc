@@ -352,18 +352,17 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder,
   if (classifier != nullptr) {
     STOWAGE_RETURN_IF_ERROR(CheckModulesToSave(*config, path, *classifier));
   }
-  for (const std::string_view list : {"modules_to_save", "rank_pattern",
-                                      "alpha_pattern", "layer_replication"}) {
-    if (classifier != nullptr && list == "modules_to_save") continue;
-    if (config->Has(list) || config->HasBelow(list)) {
-      return fail(StrCat("has ", list, ", which is not supported"),
+  for (const std::string_view part :
+       {"modules_to_save", "rank_pattern", "alpha_pattern", "layer_replication",
+        "target_parameters", "trainable_token_indices", "kasa_config",
+        "arrow_config", "monteclora_config", "velora_config", "use_bdlora",
+        // aLoRA's adapter counts behind these tokens alone.
+        "alora_invocation_tokens"}) {
+    if (classifier != nullptr && part == "modules_to_save") continue;
+    if (config->Has(part) || config->HasBelow(part)) {
+      return fail(StrCat("has ", part, ", which is not supported"),
                   ErrorCode::kUnsupported);
     }
-  }
-  // Of aLoRA an adapter counts behind certain tokens alone.
-  if (config->HasBelow("alora_invocation_tokens")) {
-    return fail("has alora_invocation_tokens, which is not supported",
-                ErrorCode::kUnsupported);
   }
   const auto start = config->Text("init_lora_weights");
   if (start.ok() && ChangesBase(*start)) {

@@ -55,8 +55,9 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
 /// expression, "all-linear", layers left out or blocks by number, they are those that the
 /// file of weights beside it has. Errors: kNotFound, kIo; kInvalidArgument for a file
 /// without a rank or layers; kUnsupported, naming it, for what is no plain LoRA: another
-/// kind of adapter, layers that are trained whole, ranks of their own, biases, aLoRA,
-/// QALoRA, a start that changes the base (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA). Beside an
+/// kind of adapter, layers that are trained whole, ranks of their own, biases, single
+/// tokens and bare parameters, aLoRA, QALoRA, BD-LoRA, MonteCLoRA, VeLoRA, KaSA, Arrow, a
+/// start that changes the base (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA). Beside an
 /// encoder that classifies texts, given as `classifier`, the layers of its head may be
 /// trained whole, and "score", which PEFT names beside them whether or not it is there.
 Result<LoraRules> ReadAdapterRules(const std::string& folder,

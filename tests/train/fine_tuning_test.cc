@@ -802,7 +802,11 @@ TEST_CASE("what is no adapter for this model is told") {
   for (const char* const flag :
        {R"("use_qalora": 1)", R"("use_qalora": "true")",
         R"("use_qalora": true)", R"("lora_bias": true)",
-        R"("layer_replication": [[0, 2]])"}) {
+        R"("layer_replication": [[0, 2]])", R"("rank_pattern": {"q_proj": 2})",
+        R"("alpha_pattern": {"a": 2})", R"("target_parameters": ["experts.w"])",
+        R"("trainable_token_indices": [3])", R"("kasa_config": {"a": 1})",
+        R"("arrow_config": {"top_k": 2})", R"("use_bdlora": {"nblocks": 2})",
+        R"("monteclora_config": {"n": 1})", R"("velora_config": {"n": 1})"}) {
     INFO(flag);
     CHECK(Contains(config(StrCat(R"({"peft_type": "LORA", )", flag, "}")),
                    ", which is not supported"));
