@@ -43,7 +43,8 @@ class StepLoop {
         has_scale_(IsOutput(training.step().graph(), "new:loss_scale")),
         has_norm_(IsOutput(training.step().graph(), "grad_norm")),
         // A step that may be undone is waited for.
-        ahead_(training.backend().works_on_its_own() && !spec.skips_nonfinite
+        ahead_(training.backend().works_on_its_own() && !spec.skips_nonfinite &&
+                       !observer.reads_values()
                    ? 1
                    : 0),
         next_(done + 1) {
@@ -109,7 +110,7 @@ class StepLoop {
 Status StepLoop::Start(int64_t step) {
   Started& started = Of(step);
   started.start = Clock::now();
-  started.lr = spec_.schedule.At(step, spec_.steps);
+  started.lr = spec_.RateAt(step);
   started.shape = parts_.data.ShapeOf(step);
   Runner& runner = *runners_[started.shape];
   STOWAGE_RETURN_IF_ERROR(parts_.data.WriteBatch(runner, step));

@@ -30,6 +30,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,6 +50,9 @@ struct RunSpec {
   int64_t stop_at = 0;  // the last step to take now; 0: steps
   double steps_per_epoch = 1;
   LearningRateSchedule schedule = {};
+  /// The learning rate of each step, asked for once before it, in place of `schedule`;
+  /// empty: the schedule's.
+  std::function<double(int64_t step)> rate = {};
   int64_t seed = 1;  // of dropouts and of stochastic rounding
   /// Steps between checkpoints, and between evaluations that count for `patience`; 0:
   /// behind the last step alone, where both are always due. What is held out is evaluated
@@ -61,6 +65,9 @@ struct RunSpec {
   bool skips_nonfinite = false;
 
   int64_t last_step() const { return stop_at > 0 ? stop_at : steps; }
+  double RateAt(int64_t step) const {
+    return rate ? rate(step) : schedule.At(step, steps);
+  }
   bool EvaluatesAt(int64_t step) const {
     return step == last_step() || (eval_every > 0 && step % eval_every == 0);
   }
@@ -140,6 +147,9 @@ class RunObserver {
   /// Asked before every step: a number other than 0, such as that of a signal, ends the
   /// run behind the steps that were started.
   virtual int StopAsked() { return 0; }
+  /// Whether OnStep reads params or states: then no step begins before it has returned,
+  /// also on a device that works beside the host.
+  virtual bool reads_values() const { return false; }
   /// Allocations of the process so far, if they are counted.
   virtual std::optional<int64_t> HeapAllocations() { return std::nullopt; }
 };

@@ -28,6 +28,13 @@ Result<RunCheckpoints> RunCheckpoints::Claim(const std::string& path,
 }
 
 Result<RunStart> RunCheckpoints::Begin(Training& training, uint64_t seed) {
+  training.Initialize(seed);
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<RunStart> start,
+                           Resume(training));
+  return start.value_or(RunStart());
+}
+
+Result<std::optional<RunStart>> RunCheckpoints::Resume(Training& training) {
   if (!training.plan().split.empty()) {
     return Error{
         ErrorCode::kUnsupported,
@@ -35,11 +42,12 @@ Result<RunStart> RunCheckpoints::Begin(Training& training, uint64_t seed) {
                Quoted(training.plan().split.front().name),
                "; ranks that split params save by SaveShards or WholeValues")};
   }
-  training.Initialize(seed);
   const std::string& path = series_.path();
   const Result<CheckpointInfo> info = ReadCheckpointInfo(path);
   if (!info.ok()) {
-    if (info.error().code == ErrorCode::kNotFound) return RunStart();
+    if (info.error().code == ErrorCode::kNotFound) {
+      return std::optional<RunStart>();
+    }
     return info.error();
   }
   for (const auto& [name, value] : notes_) {
@@ -51,12 +59,14 @@ Result<RunStart> RunCheckpoints::Begin(Training& training, uint64_t seed) {
   }
   RunStart start;
   STOWAGE_ASSIGN_OR_RETURN(start.history, HistoryOf(*info));
-  STOWAGE_ASSIGN_OR_RETURN(start.done, LoadCheckpoint(training.step(), path));
   STOWAGE_ASSIGN_OR_RETURN(const std::string other, series_.Continue(notes_));
-  if (other.empty()) return start;
-  return InvalidArgumentError("[run] ", BestPath(path),
-                              " is the best checkpoint of a run with other "
-                              "notes; move it away");
+  if (!other.empty()) {
+    return InvalidArgumentError("[run] ", BestPath(path),
+                                " is the best checkpoint of a run with other "
+                                "notes; move it away");
+  }
+  STOWAGE_ASSIGN_OR_RETURN(start.done, LoadCheckpoint(training.step(), path));
+  return std::optional(start);
 }
 
 Status RunCheckpoints::Save(Training& training, int64_t step,

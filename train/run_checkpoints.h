@@ -48,6 +48,10 @@ class RunCheckpoints : public RunSaver {
   /// kUnsupported for a rank that keeps only its block of a param (Sharding).
   Result<RunStart> Begin(Training& training, uint64_t seed);
 
+  /// As Begin, but leaves params and states as they are if there is no checkpoint: absent
+  /// then.
+  Result<std::optional<RunStart>> Resume(Training& training);
+
   Status Save(Training& training, int64_t step,
               const EvaluationHistory& history,
               std::optional<double> held_out_loss, bool best_alone) override;

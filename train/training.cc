@@ -205,9 +205,15 @@ Result<TrainingPlan> TrainingPlanner::Plan() {
     plan.shapes.push_back(std::move(planned));
   }
   for (const ProgramSpec& program : spec_.programs) {
-    STOWAGE_ASSIGN_OR_RETURN(PlannedProgram planned,
-                             PlanBeside(program, plan.step));
-    plan.programs.push_back(std::move(planned));
+    Result<PlannedProgram> planned = PlanBeside(program, plan.step);
+    if (!planned.ok()) {
+      const ErrorCode code = planned.error().code;
+      const bool may_lack =
+          code == ErrorCode::kBudgetTooSmall || code == ErrorCode::kUnsupported;
+      if (program.is_optional && may_lack) continue;
+      return planned.error();
+    }
+    plan.programs.push_back(*std::move(planned));
   }
   return plan;
 }
@@ -280,7 +286,9 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
     // What it uses of what the step keeps on the host, it reloads from there.
     STOWAGE_ASSIGN_OR_RETURN(const Graph graph,
                              fit::MoveGiven(built, *options.weights));
-    if (batch == 1 && !spec_.budget) options.budget.reset();
+    if (batch == 1 && !spec_.budget && !program.is_optional) {
+      options.budget.reset();
+    }
     Result<PlannedGraph> planned = PlanProgram(graph, options);
     if (planned.ok()) {
       return PlannedProgram{.name = program.name,

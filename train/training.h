@@ -56,6 +56,9 @@ struct ProgramSpec {
   std::string name;   // of its runner
   ModelFn model;      // its graph; params as the training step's
   int64_t batch = 1;  // maximum examples at a time; fewer if these do not fit
+  /// Whether a plan goes without it where not even one example fits the budget, or without
+  /// one the step's arena, or where the model is kUnsupported.
+  bool is_optional = false;
 };
 
 /// The training step for inputs of another shape, for example a shorter sequence, or the

@@ -19,6 +19,7 @@
 #include "nn/layers.h"
 #include "runtime/checkpoint.h"
 #include "tests/support/files.h"
+#include "tests/support/wrapped_backend.h"
 #include "train/run_checkpoints.h"
 #include "train/training.h"
 
@@ -183,6 +184,71 @@ TEST_CASE("a run takes the steps that a loop by hand takes") {
   }
 }
 
+TEST_CASE("a run takes its learning rates from a function where one is given") {
+  const auto rate = [](int64_t step) {
+    return 0.01 / static_cast<double>(step);
+  };
+  Training training = Open();
+  training.Initialize(3);
+  GivenData data;
+  Record record;
+  std::vector<int64_t> asked;
+  Run(training,
+      {.steps = 4,
+       .schedule = {.peak = 5},
+       .rate =
+           [&](int64_t step) {
+             asked.push_back(step);
+             return rate(step);
+           }},
+      {.data = data, .observer = &record}, {.done = 1})
+      .OrDie();
+  CHECK(asked == std::vector<int64_t>{2, 3, 4});
+  for (const StepFigures& step : record.steps)
+    CHECK(step.lr == rate(step.step));
+}
+
+// A device that works beside the host.
+class BesideHost final : public testing::WrappedBackend {
+  using WrappedBackend::WrappedBackend;
+  bool works_on_its_own() const override { return true; }
+};
+
+TEST_CASE("no step begins before an observer has read the values of the last") {
+  const std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 1});
+  BesideHost device(*cpu);
+  Training training =
+      Train({.model = Net, .batch = kBatch, .training = {.optimizer = AdamW{}}},
+            device)
+          .OrDie();
+  class Reader final : public RunObserver {
+   public:
+    Reader(Training& training, bool reads)
+        : training_(training), reads_(reads) {}
+    bool reads_values() const override { return reads_; }
+    void OnStep(const StepFigures& /*figures*/) override {
+      started.push_back(training_.step().started());
+    }
+    std::vector<uint64_t> started;
+
+   private:
+    Training& training_;
+    const bool reads_;
+  };
+  training.Initialize(1);
+  GivenData data;
+  for (const bool reads : {false, true}) {
+    const uint64_t before = training.step().started();
+    Reader reader(training, reads);
+    Run(training, {.steps = 3, .schedule = {.peak = 0.01}},
+        {.data = data, .observer = &reader})
+        .OrDie();
+    for (uint64_t& count : reader.started) count -= before;
+    CHECK(reader.started == (reads ? std::vector<uint64_t>{1, 2, 3}
+                                   : std::vector<uint64_t>{2, 3, 3}));
+  }
+}
+
 TEST_CASE("steps of another shape run by their own program") {
   Training training = Open();
   training.Initialize(3);
@@ -294,6 +360,24 @@ TEST_CASE("the best checkpoint is that of the lowest loss") {
       .OrDie();
   CHECK(ReadCheckpointInfo(path).OrDie().step == 6);
   CHECK(ReadCheckpointInfo(BestPath(path)).OrDie().step == 4);
+}
+
+TEST_CASE("a run without a checkpoint begins with the values there are") {
+  const std::string path = EmptyFolder("values") + "/run.safetensors";
+  Training training = Open();
+  training.Initialize(7);
+  const std::vector<float> before = Param(training);
+  RunCheckpoints checkpoints = RunCheckpoints::Claim(path).OrDie();
+  CHECK(!checkpoints.Resume(training).OrDie());
+  CHECK(Param(training) == before);
+  GivenData data;
+  Run(training, {.steps = 2, .schedule = {.peak = 0.01}},
+      {.data = data, .saver = &checkpoints})
+      .OrDie();
+  const std::vector<float> after = Param(training);
+  training.Initialize(7);
+  CHECK(checkpoints.Resume(training).OrDie()->done == 2);
+  CHECK(Param(training) == after);
 }
 
 TEST_CASE("the checkpoint of another run is refused") {

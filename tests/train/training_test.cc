@@ -268,6 +268,32 @@ TEST_CASE(
       "; this is program \"wide\", at 1 example of 4 at a time"));
 }
 
+TEST_CASE("a plan goes without an optional program that does not fit") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  TrainingSpec spec = Mlp(32);
+  const Bytes step = Train(spec, *cpu)->session().arena_bytes();
+  ErrorCode code = ErrorCode::kUnsupported;
+  spec.programs = {{.name = "wide", .model = Wide, .is_optional = true},
+                   {.name = "none",
+                    .model = [&](int64_t) -> Result<Graph> {
+                      return Error{code, "no such model"};
+                    },
+                    .is_optional = true},
+                   MlpEvaluation(32)};
+  spec.programs.back().is_optional = true;
+  for (const bool has_budget : {false, true}) {
+    if (has_budget) spec.budget = step;
+    const Training training = Train(spec, *cpu).OrDie();
+    REQUIRE(training.plan().programs.size() == 1);
+    CHECK(training.plan().programs[0].name == "evaluate");
+    CHECK(training.plan().arena_bytes() == step);
+  }
+  code = ErrorCode::kInvalidArgument;
+  const Result<Training> refused = Train(spec, *cpu);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message == "no such model");
+}
+
 TEST_CASE("groups of params reach the step") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   TrainingSpec spec = Mlp(32);
