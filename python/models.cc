@@ -74,6 +74,10 @@ Model OnnxBytesModel(const py::bytes& bytes, const std::string& path,
       .name = model.name(),
       .train = [step](int64_t examples) { return step.Build(examples); },
       .evaluate = [pass](int64_t examples) { return pass.Build(examples); },
+      .validate =
+          [step](int64_t examples) {
+            return step.Build(examples, /*evaluation=*/true);
+          },
       .evaluate_resized =
           pass.batch_symbol.empty()
               ? [pass](int64_t examples) { return pass.BuildResized(examples); }
@@ -123,16 +127,22 @@ ModelFn CalledGraph(const std::string& name,
 
 Model BuiltModel(const std::string& name, const py::function& train,
                  const std::optional<py::function>& evaluate, int64_t batch,
-                 bool canonicalize) {
-  std::vector<std::shared_ptr<BuildFunction>> functions = {SharedModel(train)};
-  if (evaluate) functions.push_back(SharedModel(*evaluate));
-  return {.name = name,
-          .train = CalledGraph(name, functions.front(), canonicalize),
-          .evaluate = evaluate
-                          ? CalledGraph(name, functions.back(), canonicalize)
-                          : ModelFn(),
-          .batch = batch,
-          .functions = functions};
+                 bool canonicalize,
+                 const std::optional<py::function>& validate) {
+  std::vector<std::shared_ptr<BuildFunction>> functions;
+  const auto graph_of = [&](const std::optional<py::function>& build) {
+    if (!build) return ModelFn();
+    functions.push_back(SharedModel(*build));
+    return CalledGraph(name, functions.back(), canonicalize);
+  };
+  Model model;
+  model.name = name;
+  model.batch = batch;
+  model.train = graph_of(train);
+  model.evaluate = graph_of(evaluate);
+  model.validate = graph_of(validate);
+  model.functions = std::move(functions);
+  return model;
 }
 
 std::string Brief(const Model& model) {
@@ -213,7 +223,7 @@ void BindModels(py::module_& module) {
              py::arg("loss"), py::arg("trainable"));
   module.def("built_model", &BuiltModel, py::arg("name"), py::arg("train"),
              py::arg("evaluate"), py::arg("batch"),
-             py::arg("canonicalize") = false);
+             py::arg("canonicalize") = false, py::arg("validate") = py::none());
   module.def("model_names", [] {
     std::vector<std::string> names;
     for (const ModelInfo& info : Models()) names.emplace_back(info.name);

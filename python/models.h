@@ -30,6 +30,8 @@ struct Model {
   std::string name;
   ModelFn train;     // with the output "loss"
   ModelFn evaluate;  // beside it; may be empty
+  /// Its loss in evaluations, "loss", beside outputs; empty where `evaluate` has it.
+  ModelFn validate = {};
   /// `evaluate` of a file that fixes its batch, for other numbers of examples.
   ModelFn evaluate_resized = {};
   int64_t batch = 1;          // examples a step

@@ -10,6 +10,7 @@
 #include "python/models.h"
 #include "python/packings.h"
 #include "python/plans.h"
+#include "python/runs.h"
 #include "python/trainers.h"
 
 PYBIND11_MODULE(_core, module) {
@@ -19,6 +20,7 @@ PYBIND11_MODULE(_core, module) {
   python::BindModels(module);
   python::BindPlans(module);
   python::BindTrainers(module);
+  python::BindRuns(module);
   python::BindPackings(module);
   module.def("return_free_memory", &stowage::ReturnFreeMemory);
 }

@@ -259,6 +259,12 @@ Result<TrainingSpec> SpecOf(const Model& model, const Request& request) {
     spec.programs.push_back(
         {.name = "evaluate", .model = model.evaluate, .batch = model.batch});
   }
+  if (request.evaluates && model.validate) {
+    spec.programs.push_back({.name = "validate",
+                             .model = model.validate,
+                             .batch = model.batch,
+                             .is_optional = true});
+  }
   spec.training.allow_batch_change = request.allow_batch_change;
   spec.budget = request.budget;
   STOWAGE_ASSIGN_OR_RETURN(spec.optimizations,

@@ -39,7 +39,7 @@ struct Request {
   std::vector<std::string> recompute_keep = {}, recompute_always = {};
   bool allow_batch_change = false;
   std::string plan_cache = {};  // a folder; empty: none
-  bool evaluates = false;       // with the model's program beside the step
+  bool evaluates = false;       // with the model's programs beside the step
 };
 
 /// What TrainingPlanner is asked for `model`. Errors: an optimization, a choice or an optimizer

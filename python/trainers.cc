@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "autodiff/batch_analysis.h"
 #include "base/memory.h"
 #include "base/strings.h"
 #include "formats/array.h"
@@ -104,8 +103,7 @@ Trainer::Trainer(std::shared_ptr<PlannedTraining> plan, const Device& device,
   });
   step_inputs_ = FindInputs(training_->step().graph());
   for (const PlannedProgram& program : planned.programs) {
-    evaluation_inputs_ = FindInputs(program.graph);
-    evaluation_batch_ = program.batch;
+    programs_[program.name] = {FindInputs(program.graph), program.batch};
   }
 }
 
@@ -126,18 +124,12 @@ void Trainer::CheckUsable() const {
   }
 }
 
-template <typename F>
-auto Trainer::InTurn(F&& f) {
-  bool is_late = false;
-  const auto in_turn = [&]() -> decltype(f()) {
-    const std::lock_guard<std::mutex> turn(turn_);
-    is_late = is_closed();
-    if (is_late) return Error{ErrorCode::kInvalidArgument, {}};  // told below
-    return f();
-  };
-  auto result = ResultWithoutGil(in_turn);
-  if (is_late) Raise("Closed", "[trainer] the trainer was closed meanwhile");
-  return ValueOf(std::move(result));
+void Trainer::RaiseNoTurn() const {
+  if (is_closed())
+    Raise("Closed", "[trainer] the trainer was closed meanwhile");
+  Raise("InvalidArgument",
+        "[trainer] fit is taking steps; while it does, callbacks and other "
+        "threads may evaluate, read and save, and nothing else");
 }
 
 Runner& Trainer::RunnerOf(const std::string& program) {
@@ -159,7 +151,7 @@ Trainer::ProgramInputs Trainer::FindInputs(const Graph& graph) {
   return found;
 }
 
-std::string Trainer::ToText(const std::vector<Input>& inputs) {
+std::string Trainer::ToText(const std::vector<ProgramInput>& inputs) {
   std::string text;
   for (const auto& [name, type] : inputs) {
     text +=
@@ -170,7 +162,7 @@ std::string Trainer::ToText(const std::vector<Input>& inputs) {
 
 float Trainer::Step(const py::args& inputs, const py::kwargs& named) {
   CheckUsable();
-  const std::vector<Input>& wanted = step_inputs_.inputs;
+  const std::vector<ProgramInput>& wanted = step_inputs_.inputs;
   if (inputs.size() + named.size() != wanted.size()) {
     Raise("InvalidArgument",
           StrCat("[step] ", inputs.size() + named.size(),
@@ -182,7 +174,7 @@ float Trainer::Step(const py::args& inputs, const py::kwargs& named) {
   std::vector<std::vector<std::byte>> converted(wanted.size());
   std::vector<std::span<const std::byte>> data;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    const Input& input = wanted[i];
+    const ProgramInput& input = wanted[i];
     py::handle array;
     if (i < inputs.size()) {
       array = inputs[i];
@@ -196,7 +188,7 @@ float Trainer::Step(const py::args& inputs, const py::kwargs& named) {
     data.push_back(
         views.emplace_back(array, input.name).As(input.type, &converted[i]));
   }
-  return InTurn([&, rate = rate_]() -> Result<float> {
+  return InTurn(Turn::kChanges, [&, rate = rate_]() -> Result<float> {
     Runner& runner = training_->step();
     const int64_t number = steps_ + 1;
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -213,9 +205,11 @@ float Trainer::Step(const py::args& inputs, const py::kwargs& named) {
   });
 }
 
-py::dict Trainer::Evaluate(const std::vector<py::object>& inputs) {
-  Runner& runner = RunnerOf("evaluate");
-  const std::vector<Input>& wanted = evaluation_inputs_.inputs;
+py::dict Trainer::Evaluate(const std::string& program,
+                           const std::vector<py::object>& inputs) {
+  Runner& runner = RunnerOf(program);
+  const ProgramInputs& program_inputs = programs_.at(program).inputs;
+  const std::vector<ProgramInput>& wanted = program_inputs.inputs;
   if (inputs.size() != wanted.size()) {
     Raise("InvalidArgument",
           StrCat("[evaluate] ", inputs.size(),
@@ -238,12 +232,12 @@ py::dict Trainer::Evaluate(const std::vector<py::object>& inputs) {
     data.push_back(views.emplace_back(inputs[i], wanted[i].name)
                        .As(wanted[i].type, &converted[i]));
   }
-  InTurn([&]() -> Status {
+  InTurn(Turn::kReads, [&]() -> Status {
     for (size_t i = 0; i < wanted.size(); ++i) {
       STOWAGE_RETURN_IF_ERROR(
           runner.WriteBytes(wanted[i].name, wanted[i].type.dtype, data[i]));
     }
-    STOWAGE_RETURN_IF_ERROR(evaluation_inputs_.others.Write(
+    STOWAGE_RETURN_IF_ERROR(program_inputs.others.Write(
         runner, {.step = steps_ + 1, .seed = static_cast<int64_t>(seed_)}));
     STOWAGE_RETURN_IF_ERROR(StatusOf(runner, runner.Step()));
     for (NamedArray& output : outputs) {
@@ -260,158 +254,35 @@ py::dict Trainer::Evaluate(const std::vector<py::object>& inputs) {
   return results;
 }
 
-namespace {
-
-// How an output of any number of examples follows from those of whole batches: (what joins
-// them, or why nothing does; the axis of the examples; how often they come in it; why
-// batches must be whole, if they must).
-py::tuple JoinOf(const BatchValue& value, const Shape& shape, int64_t batch,
-                 bool is_fixed, const std::string& why_whole) {
-  int64_t runs = 1;
-  std::string how = value.why;
-  switch (value.kind) {
-    case BatchKind::kSame:
-      how = "same";
-      break;
-    case BatchKind::kPerExample:
-      how = "examples";
-      if (!value.is_uniform) runs = value.runs;
-      if (shape[value.axis] % (runs * batch) != 0) {
-        how = StrCat("its ", shape[value.axis], " slices are no whole number ",
-                     "of each example");
-      }
-      break;
-    case BatchKind::kSum:
-      how = "sum";
-      break;
-    case BatchKind::kMean:
-      how = "mean";
-      break;
-    case BatchKind::kMax:
-      how = "max";
-      break;
-    case BatchKind::kMixed:
-      break;
-  }
-  const bool is_total = how == "sum" || how == "mean" || how == "max";
-  if (is_total && is_fixed) {
-    how = StrCat("it is a ", how, " over the examples of a file that fixes ",
-                 "their number");
-  }
-  return py::make_tuple(how, shape.rank() > 0 ? value.axis : 0, runs,
-                        why_whole);
+py::tuple Trainer::EvaluationPartsOf(const std::string& program,
+                                     bool is_partial) {
+  const Runner& runner = RunnerOf(program);
+  const Model& model = plan_->model();
+  const bool validates = program == "validate";
+  const Beside& beside = programs_.at(program);
+  const ModelFn none;
+  return EvaluationParts({.graph = runner.graph(),
+                          .model = validates ? model.validate : model.evaluate,
+                          .resized = validates ? none : model.evaluate_resized,
+                          .batch = beside.batch,
+                          .inputs = beside.inputs.inputs},
+                         is_partial);
 }
 
-}  // namespace
-
-py::tuple Trainer::EvaluationParts(bool is_partial) {
-  RunnerOf("evaluate");
-  const Model& model = plan_->model();
-  const bool is_fixed = model.evaluate_resized != nullptr;
-  struct Graphs {
-    Graph whole, part;
-    // Graphs of other sizes: any of these lists tells whether an output of `part` follows
-    // from single examples. Rows of groups of two or more may follow from batches of one
-    // of two coprime sizes, not from both.
-    std::vector<std::vector<Graph>> for_one;
-    std::string why_not_one;
-  };
-  Graphs graphs;
-  const ModelFn& resized = is_fixed ? model.evaluate_resized : model.evaluate;
-  const auto build = [&]() -> Status {
-    STOWAGE_ASSIGN_OR_RETURN(graphs.part, model.evaluate(evaluation_batch_));
-    STOWAGE_ASSIGN_OR_RETURN(graphs.whole, resized(2 * evaluation_batch_));
-    if (!is_partial) return {};
-    const std::vector<int64_t> sizes[] = {
-        {1}, {evaluation_batch_ == 2 ? 5 : 2, evaluation_batch_ == 3 ? 5 : 3}};
-    for (const std::vector<int64_t>& of_list : sizes) {
-      std::vector<Graph> made;
-      for (const int64_t size : of_list) {
-        Result<Graph> other = resized(size);
-        if (!other.ok()) {
-          graphs.why_not_one = other.error().message;
-          break;
-        }
-        made.push_back(*std::move(other));
-      }
-      if (made.size() == of_list.size()) {
-        graphs.for_one.push_back(std::move(made));
-      }
-    }
-    return {};
-  };
-  const Status built = ResultWithoutGil(build);
-  py::dict parts;
-  py::list axes;
-  // Of one example at a time, what has a first dimension of 1 is that example's.
-  const auto is_alone = [&](const Shape& shape) {
-    return is_fixed && evaluation_batch_ == 1 && shape.rank() > 0 &&
-           shape[0] == 1;
-  };
-  if (!built.ok()) {
-    // Of one batch alone.
-    const Graph& graph = RunnerOf("evaluate").graph();
-    for (const GraphOutput& output : graph.outputs()) {
-      const bool is_one = is_alone(graph.value(output.value).type.shape);
-      parts[py::str(output.name)] = py::make_tuple(
-          is_one ? std::string("examples") : built.error().message, 0, 1, "");
-    }
-    for (const auto& [name, type] : evaluation_inputs_.inputs) {
-      const bool has_examples =
-          type.shape.rank() > 0 && type.shape[0] == evaluation_batch_;
-      axes.append(has_examples ? 0 : -1);
-    }
-    return py::make_tuple(parts, axes);
+std::vector<std::string> Trainer::OutputsOf(const std::string& program) {
+  std::vector<std::string> names;
+  for (const GraphOutput& output : RunnerOf(program).graph().outputs()) {
+    names.push_back(output.name);
   }
-  for (const auto& [name, type] : evaluation_inputs_.inputs) {
-    const Shape& whole =
-        graphs.whole.value(*graphs.whole.Find(name)).type.shape;
-    const auto axis = std::ranges::mismatch(whole, type.shape).in2;
-    axes.append(axis == type.shape.end() ? -1 : axis - type.shape.begin());
-  }
-  const BatchAnalysis analysis = AnalyzeBatch(
-      graphs.whole, graphs.part, {.has_totals = false, .has_shares = false});
-  const auto outputs = graphs.part.outputs();
-  // Why an output does not follow from single examples.
-  const auto why_whole = [&](size_t i, const BatchValue& value) {
-    std::string why = graphs.why_not_one;
-    for (const std::vector<Graph>& others : graphs.for_one) {
-      bool is_each = true;
-      for (const Graph& fewer : others) {
-        const BatchAnalysis of_sizes = AnalyzeBatch(
-            graphs.part, fewer, {.has_totals = false, .has_shares = false});
-        if (i >= fewer.outputs().size()) return why;
-        const BatchValue& of_fewer =
-            of_sizes.values[static_cast<size_t>(fewer.outputs()[i].value)];
-        is_each &= of_fewer.kind == value.kind && of_fewer.axis == value.axis;
-        if (!of_fewer.why.empty()) why = of_fewer.why;
-      }
-      if (is_each) return std::string();
-    }
-    return why.empty() ? std::string("examples share it") : why;
-  };
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    BatchValue value = analysis.values[static_cast<size_t>(outputs[i].value)];
-    if (value.kind == BatchKind::kMixed &&
-        is_alone(graphs.part.value(outputs[i].value).type.shape)) {
-      value = {.kind = BatchKind::kPerExample};
-    }
-    parts[py::str(outputs[i].name)] =
-        JoinOf(value, graphs.part.value(outputs[i].value).type.shape,
-               evaluation_batch_, is_fixed,
-               is_partial && value.kind == BatchKind::kPerExample &&
-                       evaluation_batch_ > 1
-                   ? why_whole(i, value)
-                   : std::string());
-  }
-  return py::make_tuple(parts, axes);
+  return names;
 }
 
 py::list Trainer::InputsOf(const std::string& program) {
   RunnerOf(program);
   py::list all;
   for (const auto& [name, type] :
-       (program == "evaluate" ? evaluation_inputs_ : step_inputs_).inputs) {
+       (program == "train" ? step_inputs_ : programs_.at(program).inputs)
+           .inputs) {
     py::list dims;
     for (const int64_t dim : type.shape) dims.append(dim);
     all.append(py::make_tuple(name, std::string(DTypeName(type.dtype)),
@@ -436,7 +307,8 @@ py::object Trainer::Read(const std::string& name) {
   const Runner& runner = RunnerOf("train");
   const TensorType type = Find(runner, name).type;
   std::vector<std::byte> content(static_cast<size_t>(type.bytes()));
-  InTurn([&] { return runner.ReadBytes(name, type.dtype, content); });
+  InTurn(Turn::kReads,
+         [&] { return runner.ReadBytes(name, type.dtype, content); });
   return ToNumpy(type, content);
 }
 
@@ -456,7 +328,7 @@ void Trainer::Write(const std::map<std::string, py::object>& arrays) {
     if (is_widened) type.dtype = DType::kF32;  // as Read gives it
     view.CheckIs(type);
   }
-  InTurn([&]() -> Status {
+  InTurn(Turn::kChanges, [&]() -> Status {
     auto view = views.begin();
     for (const auto& [name, type] : types) {
       const bool is_widened = view->type() != type;
@@ -501,28 +373,33 @@ ArenaValue Trainer::View(const std::string& name) {
 LoadedWeights Trainer::LoadWeights(const std::string& path,
                                    const WeightRules& rules) {
   Runner& runner = RunnerOf("train");
-  return InTurn([&] { return stowage::LoadWeights(runner, path, rules); });
+  return InTurn(Turn::kChanges,
+                [&] { return stowage::LoadWeights(runner, path, rules); });
+}
+
+RunNotes Trainer::Notes() const {
+  return {{"model", plan_->model().name},
+          {"optimizer",
+           std::string(OptimizerName(plan_->spec().training.optimizer))},
+          {"seed", StrCat(seed_)}};
 }
 
 void Trainer::Save(const std::string& path) {
   const Runner& runner = RunnerOf("train");
-  const RunNotes notes = {
-      {"model", plan_->model().name},
-      {"optimizer",
-       std::string(OptimizerName(plan_->spec().training.optimizer))},
-      {"seed", StrCat(seed_)}};
-  InTurn([&] { return SaveCheckpoint(runner, path, steps_, notes); });
+  const RunNotes notes = Notes();
+  InTurn(Turn::kReads,
+         [&] { return SaveCheckpoint(runner, path, steps_, notes); });
 }
 
 void Trainer::SaveWeights(const std::string& path) {
   const Runner& runner = RunnerOf("train");
-  InTurn([&] { return stowage::SaveWeights(runner, path); });
+  InTurn(Turn::kReads, [&] { return stowage::SaveWeights(runner, path); });
 }
 
 int64_t Trainer::Resume(const std::string& path) {
   Runner& runner = RunnerOf("train");
   const std::string_view here = OptimizerName(plan_->spec().training.optimizer);
-  return InTurn([&]() -> Result<int64_t> {
+  return InTurn(Turn::kChanges, [&]() -> Result<int64_t> {
     // States of one optimizer may have the names and types of another's.
     STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
                              ReadCheckpointInfo(path));
@@ -548,7 +425,7 @@ py::bytes Trainer::ToOnnx() {
           "[onnx] the model did not come from an ONNX file, whose weights "
           "could be replaced");
   }
-  return InTurn([&] {
+  return InTurn(Turn::kReads, [&] {
     return model->WithWeights(runner.graph(), [&](NamedArray& weight) {
       return runner.ReadBytes(weight.name, weight.array.type.dtype,
                               weight.array.data());
@@ -574,6 +451,7 @@ void Trainer::Close() {
     py::gil_scoped_release released;
     turn.lock();
   }
+  if (is_running_) RaiseNoTurn();
   if (arena_.use_count() > 1) {
     const auto views = arena_.use_count() - 1;
     PyErr_SetString(
@@ -641,10 +519,14 @@ void BindTrainers(py::module_& module) {
       .def("step", &Trainer::Step)
       .def("rate", &Trainer::rate)
       .def("set_rate", &Trainer::set_rate, py::arg("rate"))
-      .def("evaluate", &Trainer::Evaluate, py::arg("inputs"))
+      .def("evaluate", &Trainer::Evaluate, py::arg("program"),
+           py::arg("inputs"))
       .def("inputs_of", &Trainer::InputsOf, py::arg("program"))
-      .def("evaluation_parts", &Trainer::EvaluationParts, py::arg("is_partial"))
-      .def("evaluation_batch", &Trainer::evaluation_batch)
+      .def("step_axes", &Trainer::StepAxes)
+      .def("outputs_of", &Trainer::OutputsOf, py::arg("program"))
+      .def("evaluation_parts", &Trainer::EvaluationPartsOf, py::arg("program"),
+           py::arg("is_partial"))
+      .def("evaluation_batch", &Trainer::evaluation_batch, py::arg("program"))
       .def("weights", &Trainer::weights)
       .def("read", &Trainer::Read, py::arg("name"))
       .def("write", &Trainer::Write, py::arg("arrays"))

@@ -25,8 +25,11 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "nn/schedule.h"
+#include "python/errors.h"
+#include "python/evaluation_parts.h"
 #include "python/plans.h"
 #include "runtime/backend.h"
+#include "runtime/checkpoint_format.h"
 #include "runtime/weights.h"
 #include "train/step_inputs.h"
 #include "train/training.h"
@@ -88,19 +91,30 @@ class Trainer {
   /// One step on the inputs, in their order or by name; its loss. Raises InvalidArgument
   /// for one that is missing or that there is not, and what ArrayView::CheckIs does.
   float Step(const pybind11::args& inputs, const pybind11::kwargs& named);
-  /// A run of the program called "evaluate"; its outputs by name.
-  pybind11::dict Evaluate(const std::vector<pybind11::object>& inputs);
-  /// How an output of all examples follows from those of several evaluations: by name
-  /// ("examples", "sum", "mean", "max", "same", or a reason why it does not; the axis of
-  /// the examples; how often they come in it; with `is_partial`, where one of the batches
-  /// is to have fewer examples, why it must not, or ""). And of each input the axis that
-  /// its examples are along; -1: it has none.
-  pybind11::tuple EvaluationParts(bool is_partial);
+  /// A run of "evaluate" or "validate", a program beside the step; its outputs by name.
+  pybind11::dict Evaluate(const std::string& program,
+                          const std::vector<pybind11::object>& inputs);
+  /// EvaluationParts (python/evaluation_parts.h) of such a program.
+  pybind11::tuple EvaluationPartsOf(const std::string& program,
+                                    bool is_partial);
   /// The inputs that a caller gives to a program: of each its name, the type of its
   /// elements and its dimensions.
   pybind11::list InputsOf(const std::string& program);
-  /// Examples at a time that "evaluate" takes; 0 where there is no such program.
-  int64_t evaluation_batch() const { return evaluation_batch_; }
+  /// The same of the step itself.
+  const std::vector<ProgramInput>& step_inputs() const {
+    return step_inputs_.inputs;
+  }
+  std::vector<std::string> OutputsOf(const std::string& program);
+  /// ExampleAxes of the step's inputs.
+  std::vector<int64_t> StepAxes() const {
+    const TrainingSpec& spec = plan_->spec();
+    return ExampleAxes(spec.model, spec.batch, step_inputs_.inputs);
+  }
+  /// Examples at a time that the program takes; 0 where there is no such program.
+  int64_t evaluation_batch(const std::string& program) const {
+    const auto found = programs_.find(program);
+    return found == programs_.end() ? 0 : found->second.batch;
+  }
 
   /// Names of the model's own params and states: none of the optimizer's.
   const std::vector<std::string>& weights() const { return weights_; }
@@ -112,7 +126,8 @@ class Trainer {
   /// Of the steps that begin from now on; zero before it is set.
   void set_rate(const Rate& rate) { rate_ = rate; }
   /// Of the next step.
-  double rate() const { return rate_.At(steps_ + 1); }
+  double rate() const { return RateAt(steps_ + 1); }
+  double RateAt(int64_t step) const { return rate_.At(step); }
 
   /// What the file at `path` has of the weights, by the rules.
   LoadedWeights LoadWeights(const std::string& path, const WeightRules& rules);
@@ -120,6 +135,21 @@ class Trainer {
   void SaveWeights(const std::string& path);
   int64_t Resume(const std::string& path);
   pybind11::bytes ToOnnx();
+
+  /// What checkpoints note of this.
+  RunNotes Notes() const;
+  uint64_t seed() const { return seed_; }
+  /// Raises Closed, or Forked in a child of the process that made this.
+  void CheckUsable() const;
+
+  /// What `run` returns of the training, a Result, as WithoutGil has it, in one turn, in
+  /// which no other thread changes anything. The turn is given away in OutOfTurn alone.
+  template <typename F>
+  auto InRun(F&& run);
+  /// Calls `f` in a run with the GIL and out of the run's turn, so that `f` may call what
+  /// takes one, such as Evaluate and Save.
+  template <typename F>
+  void OutOfTurn(F&& f);
 
   int64_t steps() const { return steps_; }
   /// That so many were made before, by another program whose states this begins with.
@@ -132,23 +162,25 @@ class Trainer {
   bool is_closed() const { return training_ == nullptr; }
 
  private:
-  struct Input {
-    std::string name;
-    TensorType type;
-  };
   struct ProgramInputs {
-    std::vector<Input> inputs;  // that a caller gives
+    std::vector<ProgramInput> inputs;  // that a caller gives
     StepInputs others;
   };
+  struct Beside {
+    ProgramInputs inputs;
+    int64_t batch = 0;
+  };
+  enum class Turn : uint8_t { kReads, kChanges };
 
-  void CheckUsable() const;
   /// What `f` returns, a Result, as WithoutGil has it, in this thread's turn. Raises
-  /// Closed where another thread's close came before.
+  /// Closed where another thread's close came before, and InvalidArgument where `f`
+  /// changes what a run under way does.
   template <typename F>
-  auto InTurn(F&& f);
+  auto InTurn(Turn turn, F&& f);
+  [[noreturn]] void RaiseNoTurn() const;
   Runner& RunnerOf(const std::string& program);
   static ProgramInputs FindInputs(const Graph& graph);
-  static std::string ToText(const std::vector<Input>& inputs);
+  static std::string ToText(const std::vector<ProgramInput>& inputs);
 
   std::shared_ptr<PlannedTraining> plan_;
   std::shared_ptr<Backend> backend_;
@@ -157,14 +189,49 @@ class Trainer {
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Training> training_;
   std::vector<std::string> weights_;
-  ProgramInputs step_inputs_, evaluation_inputs_;
-  int64_t evaluation_batch_ = 0;
+  ProgramInputs step_inputs_;
+  std::map<std::string, Beside> programs_;  // beside the step
   uint64_t seed_;
   Rate rate_ = {};  // changes, and is looked at, under the GIL alone
   std::atomic<int64_t> steps_ = 0;  // changes in a turn; looked at without one
   pid_t process_;
   std::mutex turn_;
+  bool is_running_ = false;  // InRun; in a turn
 };
+
+template <typename F>
+auto Trainer::InTurn(Turn turn, F&& f) {
+  bool has_turn = true;
+  const auto in_turn = [&]() -> decltype(f()) {
+    const std::lock_guard<std::mutex> lock(turn_);
+    has_turn = !is_closed() && !(is_running_ && turn == Turn::kChanges);
+    if (!has_turn) return Error{ErrorCode::kInvalidArgument, {}};
+    return f();
+  };
+  auto result = ResultWithoutGil(in_turn);
+  if (!has_turn) RaiseNoTurn();
+  return ValueOf(std::move(result));
+}
+
+template <typename F>
+auto Trainer::InRun(F&& run) {
+  return InTurn(Turn::kChanges, [&] {
+    is_running_ = true;
+    auto result = run(*training_);
+    is_running_ = false;
+    return result;
+  });
+}
+
+template <typename F>
+void Trainer::OutOfTurn(F&& f) {
+  turn_.unlock();
+  {
+    pybind11::gil_scoped_acquire held;
+    f();
+  }
+  turn_.lock();
+}
 
 /// Adds the classes Device, ArenaValue and Trainer.
 void BindTrainers(pybind11::module_& module);

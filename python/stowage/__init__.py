@@ -20,6 +20,7 @@ from stowage._models import model, model_names
 from stowage._packings import Packing, pack
 from stowage._plans import (Comparison, Frontier, Largest, Plan, Traffic, cpu_target, optimizers,
                             plan)
+from stowage._runs import Evaluation, RunResult, StepFigures
 from stowage._schedules import Schedule
 from stowage._torch import from_torch
 from stowage._trainers import LoadedWeights, Report, Trainer
@@ -30,9 +31,10 @@ from stowage.errors import (BudgetTooSmall, Closed, DeviceError, FileError, Fork
 _logging.getLogger("stowage").addHandler(_logging.NullHandler())
 
 __all__ = [
-    "BudgetTooSmall", "Closed", "Comparison", "DeviceError", "FileError", "Forked",
-    "Frontier", "GraphBuilder", "InvalidArgument", "Largest", "LoadedWeights", "Model",
-    "NotFinite", "NotFound", "Packing", "Plan", "Report", "Schedule", "StowageError", "Traffic",
-    "Trainer", "Unsupported", "Value", "WrongDType", "__version__", "cpu_target", "errors",
-    "from_torch", "model", "model_names", "ops", "optimizers", "pack", "plan",
+    "BudgetTooSmall", "Closed", "Comparison", "DeviceError", "Evaluation", "FileError",
+    "Forked", "Frontier", "GraphBuilder", "InvalidArgument", "Largest", "LoadedWeights", "Model",
+    "NotFinite", "NotFound", "Packing", "Plan", "Report", "RunResult", "Schedule", "StepFigures",
+    "StowageError", "Traffic", "Trainer", "Unsupported", "Value", "WrongDType", "__version__",
+    "cpu_target", "errors", "from_torch", "model", "model_names", "ops", "optimizers", "pack",
+    "plan",
 ]

@@ -24,6 +24,7 @@ log = logging.getLogger("stowage")
 Loss = Union[str, Callable[[Any, Any], Any]]
 
 KINDS = ("cross_entropy", "mse", "bce")
+IGNORED = -100  # a label that a cross-entropy leaves out
 # What a step has of its own.
 TAKEN = {"labels", "loss", "lr", "seed", "step"}
 
@@ -184,7 +185,7 @@ class TorchModule:
         self.loss = loss = loss._replace(example_labels=labels)
         self.batch = batch_of(torch, args, kwargs)
         self.input_names = input_names
-        self.exports: Dict[Tuple[bool, int], Any] = {}
+        self.exports: Dict[Tuple[bool, bool, int], Any] = {}
         statistics = self._statistics()
         _expect_free_names(module)
         exported = self.exported(True, self.batch)
@@ -209,21 +210,23 @@ class TorchModule:
 
     # --- Exports ---
 
-    def exported(self, is_step: bool, batch: int) -> Any:
-        """The graph of a step, or of an evaluation, for that many examples."""
+    def exported(self, is_step: bool, batch: int, validates: bool = False) -> Any:
+        """The graph of a step, or of an evaluation, for that many examples; with a loss that is a
+        function in a step, and in an evaluation that `validates`."""
         from stowage._aten.exported import export
         from stowage._aten.program import check_rows
 
-        for key in ((is_step, 0), (is_step, batch)):
+        calls = self.loss.call if is_step or validates else None
+        for key in ((is_step, calls is not None, 0), (is_step, calls is not None, batch)):
             if key in self.exports:
                 return self.exports[key]
-        labels = self.loss.example_labels if is_step else None
+        labels = self.loss.example_labels if calls else None
         args, kwargs, labels = self._cut((self.args, self.kwargs, labels), batch)
         with _mode(self.module, is_step):
-            made = export(self.torch, _wrapped(self.torch, self.module, is_step, self.loss.call),
+            made = export(self.torch, _wrapped(self.torch, self.module, calls),
                           (args, kwargs, labels) if labels is not None else (args, kwargs), {})
         check_rows(made)
-        self.exports[is_step, 0 if made.is_dynamic else batch] = made
+        self.exports[is_step, calls is not None, 0 if made.is_dynamic else batch] = made
         return made
 
     def _cut(self, examples: Any, batch: int) -> Any:
@@ -263,12 +266,20 @@ class TorchModule:
         def evaluate(builder: GraphBuilder, batch: int) -> None:
             self._build(builder, batch, False, False)
 
+        def validate(builder: GraphBuilder, batch: int) -> None:
+            try:
+                self._build(builder, batch, False, False, validates=True)
+            except Exception as error:  # of torch, too
+                raise Unsupported(f"[from_torch] there is no loss in eval mode: {error}") from error
+
         # Exported when it is asked for: a module that draws in eval mode draws in training, too.
         is_judged = not (self.draws(self.exported(True, self.batch))
                          and self.draws(self.exported(False, self.batch)))
         made = _core.built_model(type(self.module).__name__, train,
                                  evaluate if is_judged else None, self.batch,
-                                 canonicalize=True)
+                                 canonicalize=True, validate=validate if is_judged else None)
+        if self.loss.kind == "cross_entropy":
+            made._ignored_label = IGNORED
         made._frozen = self._frozen()
         made._initial = self._initial
         # By which an object of torch.optim is understood; kept, so that an id stays a param's.
@@ -312,11 +323,12 @@ class TorchModule:
                        if name in self.states)
         return {name: x.cpu().contiguous() for name, x in tensors.items()}
 
-    def _build(self, builder: GraphBuilder, batch: int, is_step: bool, is_random: bool) -> None:
+    def _build(self, builder: GraphBuilder, batch: int, is_step: bool, is_random: bool,
+               validates: bool = False) -> None:
         from stowage._aten.program import Program
         from stowage._aten.table import Lowering, Traced
 
-        exported = self.exported(is_step, batch)
+        exported = self.exported(is_step, batch, validates)
         lowering = Lowering(self.torch, builder, is_random, is_stilled=is_step and not is_random)
         params = {name: Traced(builder.param(name, lowering.name_of(param.dtype),
                                              list(param.shape)))
@@ -342,13 +354,14 @@ class TorchModule:
             if of in states:
                 lowering.counts[id(state)] = states[of]
         program = Program(self.torch, exported, lowering, leaves)
-        if is_step:
+        if is_step or validates:
             judged = program.made[self._judged(exported)]
             if not isinstance(judged, Traced):
                 raise Unsupported("[from_torch] the loss is the same whatever the module is given")
             loss = self._loss_value(lowering, judged)
             builder.output("loss", lowering.cast(loss, "f32"))
-            program.write_buffers(states)
+            if is_step:
+                program.write_buffers(states)
             return
         taken = {*TAKEN - {"loss"}, *params, *states, *self._names(exported)}
         for name, output in program.outputs():
@@ -447,9 +460,8 @@ def _mode(module: Any, is_step: bool) -> Iterator[None]:
             each.training = was_training
 
 
-def _wrapped(torch: Any, module: Any, is_step: bool,
-             loss: Optional[Callable[[Any, Any], Any]]) -> Any:
-    """The module with its loss, if that is a function, called with tuple and dict."""
+def _wrapped(torch: Any, module: Any, loss: Optional[Callable[[Any, Any], Any]]) -> Any:
+    """The module, with a loss that is a function if one is given, called with tuple and dict."""
     class Step(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
@@ -457,7 +469,7 @@ def _wrapped(torch: Any, module: Any, is_step: bool,
 
         def forward(self, args: Any, kwargs: Any, labels: Any = None) -> Any:
             made = self.module(*args, **kwargs)
-            return loss(made, labels) if is_step and loss is not None else made
+            return made if loss is None else loss(made, labels)
 
     made = Step()
     made.training = module.training

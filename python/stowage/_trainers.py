@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 from types import TracebackType
-from typing import (TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional,
-                    Sequence, Set, Tuple, Type, Union)
+from typing import (TYPE_CHECKING, Any, Callable, Dict, List, Literal, Mapping, NamedTuple,
+                    Optional, Sequence, Set, Tuple, Type, Union)
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from stowage._optimizers import (Group, OptimizerLike, choose, give_states, is_s
                                  real_number)
 from stowage._plans import (MOST_THREADS, DeviceName, MemoryOptimizations, LossScale, Plan, Size,
                             framed, log, log_plan, make_core_plan, make_request)
+from stowage._run_data import TrainData, examples_of, part_of
+from stowage._runs import OnEvaluation, OnStep, RunResult, ScheduleKind, fit
 from stowage._schedules import Schedule, rate_of
 from stowage.errors import InvalidArgument, Unsupported
 
@@ -63,22 +65,6 @@ class LoadedWeights(NamedTuple):
     """Params that it lacked, and was allowed to."""
     unused: List[str]
     """Tensors of it that no param took, likewise."""
-
-
-def _examples(array: Any, name: str) -> Any:
-    """Checks an array for `name`, and returns it as a NumPy array to be sliced along its first
-    axis."""
-    _core.check_array(array, name)
-    has_buffer = hasattr(array, "__array__") or not hasattr(array, "__dlpack__")
-    return np.asarray(array) if has_buffer else np.from_dlpack(array)
-
-
-def _part(array: Any, axis: int, start: int, batch: int) -> Any:
-    """`batch` examples along an axis, padded with the last one."""
-    if axis == 0 and start + batch <= len(array):
-        return array[start:start + batch]  # where it lies
-    at = np.minimum(np.arange(start, start + batch), array.shape[axis] - 1)
-    return np.take(array, at, axis)
 
 
 def _expect_f32(rate: float) -> None:
@@ -163,7 +149,7 @@ class Trainer:
                                groups, freeze, clip_norm, loss_scale, allow_batch_change,
                                plan_cache, evaluates=True)
         threads = whole_number(threads, "threads", most=MOST_THREADS)
-        seed = whole_number(seed, "seed", most=(1 << 64) - 1)
+        self._seed = seed = whole_number(seed, "seed", most=(1 << 64) - 1)
         offload = "none"
         if isinstance(optimizations, Mapping):
             offload = str(optimizations.get("offload", "none"))
@@ -175,6 +161,7 @@ class Trainer:
         log_plan(self._plan)
         self._core = _core.Trainer(self._plan._core, opened, seed)
         self._holds_for: Optional[Callable[[int], bool]] = getattr(made, "_holds_for", None)
+        self._ignored_label: Optional[int] = getattr(made, "_ignored_label", None)
         initial = getattr(made, "_initial", None)
         if initial is not None:
             self._core.write(initial())
@@ -203,19 +190,33 @@ class Trainer:
 
     @lr.setter
     def lr(self, value: Union[float, Schedule]) -> None:
+        self._check_rate(value)
+        self._set_rate(value)
+
+    def _check_rate(self, value: Union[float, Schedule]) -> None:
         if self._followed is not None:
             raise InvalidArgument(f"[trainer] the rate is that of the trainer's "
                                   f"{type(self._followed.optimizer).__name__}; set it there")
-        self._set_rate(value)
+        _expect_f32(value.peak if isinstance(value, Schedule) else real_number(value, "lr"))
 
     def _set_rate(self, value: Union[float, Schedule]) -> None:
         if isinstance(value, Schedule):
             _expect_f32(value.peak)
             self._core.set_rate(rate_of(value))
-            return
-        value = real_number(value, "lr")
-        _expect_f32(value)
-        self._core.set_rate(_core.Rate(value, 1, 0, 1.0, "constant", 1.0, 1.0))
+        else:
+            value = real_number(value, "lr")
+            _expect_f32(value)
+            self._core.set_rate(_core.Rate(value, 1, 0, 1.0, "constant", 1.0, 1.0))
+        self._rate = value
+
+    def _follow_rate(self) -> None:
+        """Takes the current rate of a torch.optim object."""
+        if self._followed is not None:
+            self._set_rate(self._followed.rate())
+
+    def _made_step(self) -> None:
+        if self._followed is not None:
+            self._followed.made_step()
 
     @property
     def steps(self) -> int:
@@ -252,11 +253,83 @@ class Trainer:
         return self._step(*inputs, **named)
 
     def _step_followed(self, *inputs: Any, **named: Any) -> float:
-        assert self._followed is not None
-        self._set_rate(self._followed.rate())
+        self._follow_rate()
         loss = self._core.step(*inputs, **named)
-        self._followed.made_step()
+        self._made_step()
         return loss
+
+    def fit(
+        self,
+        train_data: TrainData,
+        *,
+        steps: Optional[int] = None,
+        epochs: Optional[int] = None,
+        lr: Union[float, Schedule, None] = None,
+        schedule: Optional[ScheduleKind] = None,
+        warmup: Union[int, float] = 0,
+        min_lr: Optional[float] = None,
+        shuffle: Optional[bool] = None,
+        eval_data: Any = None,
+        eval_every: int = 0,
+        patience: int = 0,
+        save: Optional[Path] = None,
+        save_every: int = 0,
+        keep_last: int = 1,
+        resume: bool = True,
+        on_nonfinite: Literal["stop", "skip"] = "stop",
+        on_step: Optional[OnStep] = None,
+        on_evaluation: Optional[OnEvaluation] = None,
+    ) -> RunResult:
+        """Takes the steps of a run, as ``stowage train`` and C++ programs do.
+
+            result = trainer.fit((x, y), epochs=10, lr=3e-4, schedule="cosine", warmup=0.05,
+                                 eval_data=(x_test, y_test), eval_every=100, patience=3,
+                                 save="run.safetensors", save_every=100)
+
+        `train_data` is one of these; arrays are in the order of `inputs`, or a dict by name:
+
+        - a tuple or dict of arrays of all examples, drawn in a new order in every pass, by the
+          seed, or with ``shuffle=False`` taken in their own. Batches go on from one pass to the
+          next, and `epochs` passes end with the batch that is filled up by the next one;
+        - an iterable of batches, such as a list or a DataLoader, of which every pass is a new
+          iteration. A batch with fewer examples than the plan's, such as the last one, is filled up
+          with the first examples of its pass;
+        - a function of the step's number, from 1 on, that returns its batch.
+
+        The run ends behind step `steps`, or after `epochs` passes. Both count the whole run: steps
+        that the trainer has taken before, and those of a resumed checkpoint, are part of it, and
+        their batches are skipped; an iterator goes on where it is, unless the run is resumed.
+
+        `lr` and `schedule` ("constant" by default), with a `warmup` of steps or of a share of them
+        and a final rate of `min_lr`, set the trainer's `lr`; without them it is as it was. It may
+        be set on the way. Clipping and weight decay are the trainer's.
+
+        `eval_data`, arrays or an iterable of batches, is the validation set. Its loss, in eval mode,
+        is computed behind the last step, after every `eval_every` steps and before each
+        checkpoint. The run stops early after `patience` evaluations of `eval_every` without a lower
+        loss.
+
+        `save` is the path of the newest checkpoint, written after every `save_every` steps and
+        behind the last one; of the last `keep_last`, and with `eval_data` of the best, there are
+        files beside it ("run.best.safetensors"). With `resume`, a run whose checkpoint is there
+        goes on from it, with the bits of a run that was never interrupted; else the file is
+        replaced.
+
+        `on_nonfinite` is "stop", which raises NotFinite at a step with a loss of NaN or infinity,
+        or "skip", which undoes it. `on_step` is called after each step with its ``StepFigures``,
+        `on_evaluation` after each evaluation with its ``Evaluation``; one that returns True ends
+        the run. Both may evaluate, read and save.
+
+        What the data or a callback raises, and KeyboardInterrupt, ends the run behind the last
+        step, which is saved, and is raised. The trainer stays usable. Raises InvalidArgument for
+        arguments that do not fit, with nothing changed, and FileError if the last checkpoint cannot
+        be written.
+        """
+        return fit(self, train_data, steps=steps, epochs=epochs, lr=lr, schedule=schedule,
+                   warmup=warmup, min_lr=min_lr, shuffle=shuffle, eval_data=eval_data,
+                   eval_every=eval_every, patience=patience, save=save, save_every=save_every,
+                   keep_last=keep_last, resume=resume, on_nonfinite=on_nonfinite, on_step=on_step,
+                   on_evaluation=on_evaluation)
 
     def evaluate(self, *inputs: Any, **named: Any) -> Dict[str, Any]:
         """The outputs of the model, by name, for any number of examples: for an ONNX file its
@@ -267,7 +340,7 @@ class Trainer:
         table, are as for `step`. A sum or mean over all is combined from whole batches. Other
         outputs, such as a mean over a mask, need exactly one batch, and are refused otherwise.
         """
-        batch = self._core.evaluation_batch()
+        batch = self._core.evaluation_batch("evaluate")
         if batch == 0:
             raise Unsupported("[evaluate] the model was built without an evaluation; give "
                               "`evaluate`")
@@ -277,19 +350,19 @@ class Trainer:
             raise InvalidArgument(f"[evaluate] there is no input for {unknown}; the inputs are "
                                   f"{names}")
         given = [*inputs, *(named[name] for name in names if name in named)]
-        arrays = [_examples(each, names[i] if i < len(names) else f"#{i}")
+        arrays = [examples_of(each, names[i] if i < len(names) else f"#{i}")
                   for i, each in enumerate(given)]
         wanted = self._core.inputs_of("evaluate")
         if len(arrays) != len(wanted) or all(
                 a.shape == shape for a, (_, _, shape) in zip(arrays, wanted)):
-            return self._core.evaluate(arrays)
+            return self._core.evaluate("evaluate", arrays)
         _, axes = self._joins_of(False)
         count = self._count_of(arrays, axes, batch)
         how_joined, _ = self._joins_of(count % batch > 0)
         parts: List[Dict[str, Any]] = []
         for start in range(0, count, batch):
-            parts.append(self._core.evaluate([
-                a if axis < 0 else _part(a, axis, start, batch) for a, axis in zip(arrays, axes)]))
+            parts.append(self._core.evaluate("evaluate", [
+                a if axis < 0 else part_of(a, axis, start, batch) for a, axis in zip(arrays, axes)]))
         joined: Dict[str, Any] = {}
         for name, first in parts[0].items():
             how, axis, runs, why_whole = how_joined[name]
@@ -316,7 +389,7 @@ class Trainer:
 
     def _joins_of(self, is_partial: bool) -> Tuple[Dict[str, Tuple[str, int, int, str]], List[int]]:
         if is_partial not in self._joins:
-            self._joins[is_partial] = self._core.evaluation_parts(is_partial)
+            self._joins[is_partial] = self._core.evaluation_parts("evaluate", is_partial)
         return self._joins[is_partial]
 
     def _count_of(self, arrays: List[Any], axes: List[int], batch: int) -> int:

@@ -80,7 +80,7 @@ class DocsTest(support.TestCase):
         return found
 
     def test_there_is_a_test_for_each(self):
-        self.assertEqual(len(self.examples), 5)
+        self.assertEqual(len(self.examples), 6)
         self.assertEqual(len(self.of_readme), 1)
 
     def test_a_torch_module_is_trained(self):
@@ -115,6 +115,18 @@ class DocsTest(support.TestCase):
             g.output("loss", stowage.ops.reduce_mean(h, axes=[0, 1], keep=False))
 
         self.run_example(self.example('recompute_keep=["h1"]'), model=model)
+
+    def test_a_run_is_taken_and_resumed(self):
+        random = np.random.default_rng(0)
+        x, y = random.random((70, 64), np.float32), random.integers(0, 10, 70)
+        names = {"x": x, "y": y, "x_test": x[:9], "y_test": y[:9]}
+        text = self.example("trainer.fit(")
+        result = self.run_example(text, **names)["result"]
+        self.assertEqual(result.last_step, 11)  # 350 examples in batches of 32
+        self.assertEqual(len(result.losses), 11)
+        self.assertTrue(os.path.exists("digits.safetensors"))
+        again = self.run_example(text, **names)["result"]
+        self.assertEqual((again.last_step, again.losses), (11, []))
 
     def test_buffers_are_packed(self):
         frame = {"lower": [0, 0, 2], "upper": [2, 5, 5], "size": [100, 50, 100]}

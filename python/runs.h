@@ -1,0 +1,112 @@
+#ifndef STOWAGE_PYTHON_RUNS_H_
+#define STOWAGE_PYTHON_RUNS_H_
+
+// A run (train/run.h) whose batches, evaluations and callbacks are Python's, as
+// Trainer.fit takes it. Run calls what is here without the GIL; each call of Python takes
+// it, and gives the trainer's turn away meanwhile, so that callbacks may evaluate and read.
+//
+// Whatever Python raises, an interrupt too, ends the run behind the steps that were
+// started: they are saved, and then it is raised. The trainer stays usable.
+//
+//   PythonRun run(trainer, {.path = "run.safetensors"});
+//   py::dict result = run.Take(hooks, spec, /*validates=*/false, /*reads_values=*/true);
+
+#include <pybind11/pybind11.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/strings.h"
+#include "python/arrays.h"
+#include "python/trainers.h"
+#include "train/checkpoint_series.h"
+#include "train/run.h"
+#include "train/run_checkpoints.h"
+
+namespace stowage::python {
+
+class PythonRun : public RunData, public RunObserver, public RunSaver {
+ public:
+  struct Files {
+    std::string path = {};  // of the newest checkpoint; empty: nothing is saved
+    SeriesOptions series = {};
+    bool resumes = true;  // from the checkpoint at `path`, if there is one
+  };
+
+  /// Claims the files and resumes. `trainer` must outlive this. Raises what
+  /// RunCheckpoints::Claim and Resume refuse, and InvalidArgument where the trainer has
+  /// taken other steps than the checkpoint.
+  PythonRun(Trainer& trainer, const Files& files);
+
+  /// Steps before the first of the run.
+  int64_t done() const { return start_.done; }
+  bool is_resumed() const { return is_resumed_; }
+
+  /// Takes the steps of `spec`, whose learning rates are the trainer's. `hooks` has
+  /// batch(step), the arrays of a step in the order of its inputs; validate(), a loss and
+  /// an accuracy or None, if `validates`; on_step and on_evaluation, which return whether
+  /// the run is to end; and on_unsaved. `reads_values`: whether on_step
+  /// reads the trainer. Returns the fields of the result by name. Raises what a hook raised,
+  /// and Run's errors.
+  pybind11::dict Take(const pybind11::object& hooks, RunSpec spec,
+                      bool validates, bool reads_values);
+
+  Status WriteBatch(Runner& step, int64_t number) override;
+  int64_t tokens_per_step(size_t shape) const override;
+  bool has_held_out() const override { return validates_; }
+  Result<std::optional<Evaluation>> Evaluate(Training& training) override;
+
+  void OnStep(const StepFigures& figures) override { Report(figures, ""); }
+  void OnSkipped(const StepFigures& figures, const std::string& why,
+                 std::string_view outcome) override {
+    Report(figures, StrCat(why, "; ", outcome));
+  }
+  void OnEvaluation(int64_t step, const std::optional<Evaluation>& evaluation,
+                    bool counts) override;
+  Status OnUnsaved(const Error& error) override;
+  /// Handles signals, and asks for the batch of the next step.
+  int StopAsked() override;
+  bool reads_values() const override { return reads_values_; }
+
+  /// Nothing where no step was taken: what is there stays.
+  Status Save(Training& training, int64_t step,
+              const EvaluationHistory& history,
+              std::optional<double> held_out_loss, bool best_alone) override;
+
+ private:
+  /// Calls `f` with the GIL unless something was raised before. What it raises ends the run.
+  template <typename F>
+  void Call(F&& f);
+  void Fetch(int64_t step);
+  /// `skipped` is empty of a step that was not.
+  void Report(const StepFigures& figures, const std::string& skipped);
+
+  Trainer& trainer_;
+  std::optional<RunCheckpoints> checkpoints_;
+  RunStart start_;
+  bool is_resumed_ = false;
+
+  pybind11::object hooks_;
+  int64_t last_step_ = 0;
+  bool validates_ = false, reads_values_ = false;
+  // The batch that was fetched last, and what it was converted to.
+  std::vector<ArrayView> views_;
+  std::vector<std::vector<std::byte>> converted_;
+  std::vector<std::span<const std::byte>> data_;
+  int64_t fetched_ = 0, written_ = 0;  // steps
+  double rate_ = 0;                    // of the step that was fetched
+  bool is_stopped_ = false;            // by a hook
+  std::optional<pybind11::error_already_set> raised_;
+};
+
+/// Adds the class Run.
+void BindRuns(pybind11::module_& module);
+
+}  // namespace stowage::python
+
+#endif  // STOWAGE_PYTHON_RUNS_H_
