@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -15,6 +16,7 @@
 #include "ir/canonicalize/canonicalize.h"
 #include "python/errors.h"
 #include "python/graphs.h"
+#include "train/metrics.h"
 
 namespace stowage::python {
 namespace {
@@ -181,6 +183,18 @@ std::string Described(const Model& model) {
 }
 
 }  // namespace
+
+ModelFn Model::Validation() const {
+  const ModelFn own = validate ? validate : evaluate;
+  return [own](int64_t examples) -> Result<Graph> {
+    STOWAGE_ASSIGN_OR_RETURN(const Graph graph, own(examples));
+    const bool has_loss = std::ranges::any_of(
+        graph.outputs(), [](const auto& each) { return each.name == "loss"; });
+    if (has_loss) return WithPredictions(graph);
+    return Error{ErrorCode::kUnsupported,
+                 "[model] the evaluation has no output \"loss\""};
+  };
+}
 
 void Model::Raise(const Error& error) const {
   py::object cause;

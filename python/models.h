@@ -30,7 +30,7 @@ struct Model {
   std::string name;
   ModelFn train;     // with the output "loss"
   ModelFn evaluate;  // beside it; may be empty
-  /// Its loss in evaluations, "loss", beside outputs; empty where `evaluate` has it.
+  /// Its loss in evaluations, "loss"; empty where `evaluate` may have it.
   ModelFn validate = {};
   /// `evaluate` of a file that fixes its batch, for other numbers of examples.
   ModelFn evaluate_resized = {};
@@ -41,6 +41,10 @@ struct Model {
   std::vector<std::shared_ptr<BuildFunction>> functions = {};  // that it calls
   /// Params that are not trained, and names that no param has.
   std::vector<std::string> frozen = {};
+
+  /// The program of validation losses, and of metrics (train/metrics.h) where the loss is a
+  /// cross-entropy. Its graphs are kUnsupported where there is no loss.
+  ModelFn Validation() const;
 
   /// Raises `error`, of a plan of this, with what a function raised as its cause; what is
   /// no Exception, such as an interrupt, as it is.

@@ -259,9 +259,9 @@ Result<TrainingSpec> SpecOf(const Model& model, const Request& request) {
     spec.programs.push_back(
         {.name = "evaluate", .model = model.evaluate, .batch = model.batch});
   }
-  if (request.evaluates && model.validate) {
+  if (request.evaluates && (model.validate || model.evaluate)) {
     spec.programs.push_back({.name = "validate",
-                             .model = model.validate,
+                             .model = model.Validation(),
                              .batch = model.batch,
                              .is_optional = true});
   }

@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "python/errors.h"
 #include "runtime/checkpoint.h"
+#include "train/metrics.h"
 
 namespace stowage::python {
 namespace {
@@ -173,7 +174,43 @@ Status PythonRun::Save(Training& training, int64_t step,
   return checkpoints_->Save(training, step, history, held_out_loss, best_alone);
 }
 
+namespace {
+
+std::span<const int32_t> IntsOf(const ArrayView& array) {
+  array.CheckIs({DType::kI32, array.type().shape});
+  return {reinterpret_cast<const int32_t*>(array.data().data()),
+          array.data().size() / sizeof(int32_t)};
+}
+
+void BindClassCounts(py::module_& module) {
+  py::class_<ClassCounts>(module, "ClassCounts")
+      .def(py::init<int64_t>(), py::arg("classes"))
+      .def(
+          "add",
+          [](ClassCounts& self, const py::object& predictions,
+             const py::object& labels, const py::object& ranks) {
+            const ArrayView of_predictions(predictions, "predictions"),
+                of_labels(labels, "labels"), of_ranks(ranks, "ranks");
+            self.Add(IntsOf(of_predictions), IntsOf(of_labels),
+                     IntsOf(of_ranks));
+          },
+          py::arg("predictions"), py::arg("labels"), py::arg("ranks"))
+      .def(
+          "value",
+          [](const ClassCounts& self, const std::string& metric) {
+            return self.Value(ValueOf(ParseMetric(metric)));
+          },
+          py::arg("metric"));
+  module.def(
+      "check_metric",
+      [](const std::string& name) { ValueOf(ParseMetric(name)); },
+      py::arg("name"));
+}
+
+}  // namespace
+
 void BindRuns(py::module_& module) {
+  BindClassCounts(module);
   py::class_<PythonRun>(module, "Run")
       .def(py::init([](Trainer& trainer, const std::string& path,
                        int64_t keep_last, bool keep_best, bool resumes) {

@@ -16,6 +16,7 @@
 #include "python/of_this_process.h"
 #include "runtime/checkpoint.h"
 #include "train/device.h"
+#include "train/metrics.h"
 
 namespace stowage::python {
 namespace {
@@ -260,21 +261,22 @@ py::tuple Trainer::EvaluationPartsOf(const std::string& program,
   const Model& model = plan_->model();
   const bool validates = program == "validate";
   const Beside& beside = programs_.at(program);
-  const ModelFn none;
+  const ModelFn own = validates ? model.Validation() : model.evaluate;
+  const ModelFn resized = validates ? ModelFn() : model.evaluate_resized;
   return EvaluationParts({.graph = runner.graph(),
-                          .model = validates ? model.validate : model.evaluate,
-                          .resized = validates ? none : model.evaluate_resized,
+                          .model = own,
+                          .resized = resized,
                           .batch = beside.batch,
                           .inputs = beside.inputs.inputs},
                          is_partial);
 }
 
-std::vector<std::string> Trainer::OutputsOf(const std::string& program) {
-  std::vector<std::string> names;
-  for (const GraphOutput& output : RunnerOf(program).graph().outputs()) {
-    names.push_back(output.name);
-  }
-  return names;
+std::optional<int64_t> Trainer::Classes() {
+  RunnerOf("validate");
+  const ModelFn model = plan_->model().Validation();
+  const Graph graph =
+      WithoutGil([&] { return model(programs_.at("validate").batch); });
+  return ClassesOf(graph);
 }
 
 py::list Trainer::InputsOf(const std::string& program) {
@@ -523,7 +525,7 @@ void BindTrainers(py::module_& module) {
            py::arg("inputs"))
       .def("inputs_of", &Trainer::InputsOf, py::arg("program"))
       .def("step_axes", &Trainer::StepAxes)
-      .def("outputs_of", &Trainer::OutputsOf, py::arg("program"))
+      .def("classes", &Trainer::Classes)
       .def("evaluation_parts", &Trainer::EvaluationPartsOf, py::arg("program"),
            py::arg("is_partial"))
       .def("evaluation_batch", &Trainer::evaluation_batch, py::arg("program"))

@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -104,7 +105,8 @@ class Trainer {
   const std::vector<ProgramInput>& step_inputs() const {
     return step_inputs_.inputs;
   }
-  std::vector<std::string> OutputsOf(const std::string& program);
+  /// Of the labels of "validate" (ClassesOf, train/metrics.h).
+  std::optional<int64_t> Classes();
   /// ExampleAxes of the step's inputs.
   std::vector<int64_t> StepAxes() const {
     const TrainingSpec& spec = plan_->spec();

@@ -43,6 +43,12 @@ const Node* CrossEntropyOf(const Graph& graph, std::string_view loss) {
   return found;
 }
 
+// A value of its own: an output is no input.
+Value AsI32(Value labels) {
+  return labels.dtype() == DType::kI32 ? Copy(labels)
+                                       : Cast(labels, DType::kI32);
+}
+
 // How many of logits (..., C) are larger than that of the label.
 Value LabelRanks(Value logits, Value labels) {
   const Shape shape = labels.shape();
@@ -128,6 +134,7 @@ Result<Graph> WithPredictions(const Graph& evaluation, std::string_view loss) {
       evaluation.outputs(),
       [](const GraphOutput& output) { return output.name == "predictions"; });
   if (!has_predictions) g.Output("predictions", ArgMax(logits));
+  g.Output("label_classes", AsI32(labels));
   g.Output("label_ranks", LabelRanks(logits, labels));
   return g.Finish();
 }

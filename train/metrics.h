@@ -2,7 +2,7 @@
 #define STOWAGE_TRAIN_METRICS_H_
 
 // Metrics of a classifier: accuracy, F1, intersection over union. An evaluation program
-// computes two numbers for each label, and the host counts them class by class, so that
+// computes three integers for each label, and the host counts them class by class, so that
 // neither logits nor a matrix of confusions are kept: the same for labels of examples, of
 // pixels and of tokens.
 //
@@ -14,10 +14,8 @@
 //   ...
 //   ClassCounts counts(/*classes=*/10);
 //   for (const Batch& batch : held_out) {
-//     ... write the batch, take the step, read "predictions" and "label_ranks" ...
-//     for (size_t i = 0; i < labels.size(); ++i) {
-//       counts.Add(predictions[i], labels[i], ranks[i]);
-//     }
+//     ... write the batch, take the step, read the three outputs ...
+//     counts.Add(predictions, label_classes, label_ranks);
 //   }
 //   double f1 = counts.Value(Metric::kF1Macro);
 //
@@ -67,6 +65,15 @@ class ClassCounts {
       sums_[2 * classes_ + static_cast<size_t>(label)] += 1;
     if (rank < 5) sums_.back() += 1;
   }
+  /// Counts rows whose labels are classes, and none whose label is not, which a loss has
+  /// left out. Precondition: as many of each.
+  void Add(std::span<const int32_t> predictions,
+           std::span<const int32_t> labels, std::span<const int32_t> ranks) {
+    for (size_t i = 0; i < labels.size(); ++i) {
+      if (labels[i] < 0 || labels[i] >= classes()) continue;
+      Add(predictions[i], labels[i], ranks[i]);
+    }
+  }
   void Clear() { sums_.assign(sums_.size(), 0); }
 
   /// The metric of all rows so far; NaN if there are none. A mean over classes is over
@@ -89,8 +96,8 @@ std::optional<int64_t> ClassesOf(const Graph& evaluation,
                                  std::string_view loss = "loss");
 
 /// `evaluation` with the outputs "predictions", the class of the largest logit, unless it
-/// has that, and "label_ranks", how many classes have a larger logit than the label's: both
-/// i32, in the shape of the labels. The graph as it is where ClassesOf is absent. Linear.
+/// has that, "label_classes", the labels, and "label_ranks", how many classes have a larger
+/// logit than the label's: all i32, in the shape of the labels. The graph as it is where ClassesOf is absent. Linear.
 Result<Graph> WithPredictions(const Graph& evaluation,
                               std::string_view loss = "loss");
 

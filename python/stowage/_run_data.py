@@ -248,23 +248,29 @@ def train_data(trainer: Trainer, data: TrainData, shuffle: Optional[bool],
 
 
 class Validation:
-    """The loss of a validation set."""
+    """The loss and the metrics of a validation set."""
 
-    def __init__(self, trainer: Trainer, data: Any) -> None:
+    def __init__(self, trainer: Trainer, data: Any, metrics: Sequence[str]) -> None:
         core = trainer._core
-        outputs = core.outputs_of("evaluate") if core.evaluation_batch("evaluate") else []
-        self.program = "evaluate" if "loss" in outputs else "validate"
         self.core = core
-        self.size = core.evaluation_batch(self.program)
+        self.size = core.evaluation_batch("validate")
         if self.size == 0:
             raise Unsupported(
-                "[fit] eval_data is given, and the model has no loss in evaluations: "
-                + ('`evaluate` has no output "loss"' if outputs else "give `evaluate`, with an "
-                   'output "loss"'))
-        joins, axes = core.evaluation_parts(self.program, False)
+                "[eval_data] the model has no loss in evaluations: "
+                + ('`evaluate` has no output "loss"' if core.evaluation_batch("evaluate") else
+                   'give `evaluate`, with an output "loss"'))
+        joins, axes = core.evaluation_parts("validate", False)
         self.how = str(joins["loss"][0])
-        self.inputs = Inputs("eval_data", core.inputs_of(self.program), axes,
+        self.inputs = Inputs("eval_data", core.inputs_of("validate"), axes,
                              [name for name, _, _ in core.inputs_of("train")])
+        if isinstance(metrics, str):
+            raise TypeError(f"[metrics] {metrics!r} is no list; expected one, as [{metrics!r}]")
+        self.metrics = list(metrics)
+        self.counted = [name for name in self.metrics if name != "perplexity"]
+        for name in self.counted:
+            _core.check_metric(name)
+        self.classes = self._classes(trainer) if self.counted else 0
+        self.counts: Optional[_core.ClassCounts] = None
         # Of labels that the loss leaves out, and so out of its mean.
         self.ignored: Optional[int] = trainer._ignored_label
         if self.ignored is None and self.how not in ("mean", "sum"):
@@ -275,8 +281,29 @@ class Validation:
             raise InvalidArgument("[fit] eval_data is an iterator, which gives its batches once; "
                                   "expected arrays, or an iterable such as a list or a DataLoader")
 
-    def loss(self) -> float:
-        """The loss of all examples. Raises Unsupported where it does not follow from batches."""
+    def _classes(self, trainer: Trainer) -> int:
+        classes = trainer._classes or self.core.classes()
+        if classes is None:
+            raise Unsupported(f"[metrics] {self.counted} are of a model whose loss is a "
+                              "cross-entropy, and the model's is not")
+        if "top5" in self.counted and classes < 5:
+            raise InvalidArgument(f"[metrics] top5 is of 5 classes or more; the model has {classes}")
+        return classes
+
+    def evaluate(self) -> Tuple[float, Dict[str, float]]:
+        """The loss of all examples, and their metrics. Raises Unsupported where the loss does not
+        follow from batches."""
+        self.counts = _core.ClassCounts(self.classes) if self.counted else None
+        loss = self._loss()
+        values: Dict[str, float] = {}
+        for name in self.metrics:
+            if self.counts is None or name == "perplexity":
+                values[name] = float(np.exp(np.float64(loss)))
+            else:
+                values[name] = self.counts.value(name)
+        return loss, values
+
+    def _loss(self) -> float:
         total = weights = 0.0
         for batch in [self.data] if are_arrays(self.data) else self.data:
             arrays = [examples_of(array, name) if axis >= 0 else array for array, name, axis in
@@ -299,8 +326,8 @@ class Validation:
             labels = np.array(part[at])
             labels[count:] = self.ignored
             part[at] = labels
-            return self._run(part), float(np.count_nonzero(labels != self.ignored))
-        loss = self._run(part)
+            return self._run(part, count), float(np.count_nonzero(labels != self.ignored))
+        loss = self._run(part, count)
         if count == self.size:
             return loss, 1.0 if self.how == "sum" else float(count)
         if self.how not in ("mean", "sum"):
@@ -309,11 +336,16 @@ class Validation:
                               f"{self.size}")
         # Less the padding's, which is the last example again and again.
         last = self._run([part_of(array, axis, start + count - 1, self.size) if axis >= 0 else array
-                          for array, axis in zip(arrays, self.inputs.axes)])
+                          for array, axis in zip(arrays, self.inputs.axes)], 0)
         padding = self.size - count
         if self.how == "sum":
             return loss - last * padding / self.size, 1.0
         return (loss * self.size - last * padding) / count, float(count)
 
-    def _run(self, arrays: List[Any]) -> float:
-        return float(self.core.evaluate(self.program, arrays)["loss"])
+    def _run(self, arrays: List[Any], count: int) -> float:
+        """The loss of a batch, of which metrics count the first examples."""
+        outputs = self.core.evaluate("validate", arrays)
+        if self.counts is not None:
+            self.counts.add(*(outputs[name][:count] for name in
+                              ("predictions", "label_classes", "label_ranks")))
+        return float(outputs["loss"])

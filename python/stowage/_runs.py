@@ -55,6 +55,8 @@ class Evaluation(NamedTuple):
     """The last step before it."""
     loss: float
     """The validation loss."""
+    metrics: Dict[str, float]
+    """The values of ``metrics``, by name."""
 
 
 class RunResult(NamedTuple):
@@ -97,7 +99,7 @@ class _Hooks:
         self.knows_epochs = math.isfinite(data.steps_per_epoch)
         self.steps: List[StepFigures] = []
         self.evaluations: List[Evaluation] = []
-        self.loss = math.nan
+        self.evaluated: Tuple[float, Dict[str, float]] = (math.nan, {})
 
     def batch(self, step: int) -> List[Any]:
         self.trainer._follow_rate()
@@ -106,8 +108,8 @@ class _Hooks:
 
     def validate(self) -> Tuple[float, Optional[float]]:
         assert self.validation is not None
-        self.loss = self.validation.loss()
-        return self.loss, None
+        self.evaluated = self.validation.evaluate()
+        return self.evaluated[0], self.evaluated[1].get("accuracy")
 
     def on_step(self, step: int, epoch: float, loss: float, lr: float, grad_norm: Optional[float],
                 loss_scale: Optional[float], seconds: float, skipped: str) -> bool:
@@ -120,14 +122,20 @@ class _Hooks:
         return self.on_step_called is not None and self.on_step_called(figures) is True
 
     def on_evaluation(self, step: int) -> bool:
-        evaluation = Evaluation(step, self.loss)
+        evaluation = Evaluation(step, *self.evaluated)
         self.evaluations.append(evaluation)
-        log.info("step %d: validation loss %.6g", step, self.loss)
+        log.info("step %d: validation loss %.6g%s", step, evaluation.loss,
+                 "".join(f", {name} {value:.4g}" for name, value in evaluation.metrics.items()))
         return self.on_evaluation_called is not None and self.on_evaluation_called(
             evaluation) is True
 
     def on_unsaved(self, why: str) -> None:
         log.warning("%s; training goes on", why)
+
+
+def validate(trainer: Trainer, data: Any, metrics: Sequence[str]) -> Evaluation:
+    """See ``Trainer.validate``."""
+    return Evaluation(trainer.steps, *Validation(trainer, data, metrics).evaluate())
 
 
 def _warmup_steps(warmup: Union[int, float], steps: int) -> int:
@@ -165,8 +173,8 @@ def _rate_of(trainer: Trainer, steps: int, lr: Union[float, Schedule, None],
 def fit(trainer: Trainer, data: TrainData, *, steps: Optional[int], epochs: Optional[int],
         lr: Union[float, Schedule, None], schedule: Optional[ScheduleKind],
         warmup: Union[int, float], min_lr: Optional[float], shuffle: Optional[bool],
-        eval_data: Any, eval_every: int, patience: int, save: Union[str, "os.PathLike[str]", None],
-        save_every: int, keep_last: int, resume: bool, on_nonfinite: str,
+        eval_data: Any, eval_every: int, patience: int, metrics: Sequence[str],
+        save: Union[str, "os.PathLike[str]", None], save_every: int, keep_last: int, resume: bool, on_nonfinite: str,
         on_step: Optional[OnStep], on_evaluation: Optional[OnEvaluation]) -> RunResult:
     """See ``Trainer.fit``."""
     batches = train_data(trainer, data, shuffle, trainer._seed)
@@ -183,16 +191,16 @@ def fit(trainer: Trainer, data: TrainData, *, steps: Optional[int], epochs: Opti
     keep_last = whole_number(keep_last, "keep_last")
     if on_nonfinite not in ("stop", "skip"):
         raise InvalidArgument(f'[fit] on_nonfinite is {on_nonfinite!r}; expected "stop" or "skip"')
-    if eval_data is None and (eval_every or patience):
-        raise InvalidArgument(f"[fit] eval_every is {eval_every} and patience {patience}, and there "
-                              "is no eval_data")
+    if eval_data is None and (eval_every or patience or metrics):
+        raise InvalidArgument(f"[fit] eval_every is {eval_every}, patience {patience} and metrics "
+                              f"{metrics}, and there is no eval_data")
     if patience and not eval_every:
         raise InvalidArgument(f"[fit] patience is {patience}, which counts evaluations of "
                               "eval_every, and that is 0")
     if save is None and (save_every or keep_last != 1):
         raise InvalidArgument(f"[fit] save_every is {save_every} and keep_last {keep_last}, and "
                               "nothing is saved; give save, a path")
-    validation = None if eval_data is None else Validation(trainer, eval_data)
+    validation = None if eval_data is None else Validation(trainer, eval_data, metrics)
     rate = _rate_of(trainer, steps, lr, schedule, warmup, min_lr)
     if rate is not None:
         trainer._check_rate(rate)
@@ -211,7 +219,7 @@ def fit(trainer: Trainer, data: TrainData, *, steps: Optional[int], epochs: Opti
     last = made["last_step"]
     is_evaluated = validation is not None and made["stopped"] != "callback"
     if is_evaluated and last not in [each.step for each in hooks.evaluations]:
-        hooks.evaluations.append(Evaluation(last, hooks.loss))  # no step was left to take
+        hooks.evaluations.append(Evaluation(last, *hooks.evaluated))  # no step was left
     best = made["best_step"] or None
     return RunResult(hooks.steps, hooks.evaluations, last, made["stopped"], best,
                      made["best_loss"] if best else None)

@@ -280,6 +280,7 @@ class TorchModule:
                                  canonicalize=True, validate=validate if is_judged else None)
         if self.loss.kind == "cross_entropy":
             made._ignored_label = IGNORED
+            made._classes = self._classes()
         made._frozen = self._frozen()
         made._initial = self._initial
         # By which an object of torch.optim is understood; kept, so that an id stays a param's.
@@ -358,7 +359,7 @@ class TorchModule:
             judged = program.made[self._judged(exported)]
             if not isinstance(judged, Traced):
                 raise Unsupported("[from_torch] the loss is the same whatever the module is given")
-            loss = self._loss_value(lowering, judged)
+            loss = self._loss_value(lowering, judged, validates)
             builder.output("loss", lowering.cast(loss, "f32"))
             if is_step:
                 program.write_buffers(states)
@@ -387,7 +388,12 @@ class TorchModule:
 
     # --- Losses ---
 
-    def _loss_value(self, lowering: Any, output: Any) -> Any:
+    def _classes(self) -> int:
+        """The classes of a cross-entropy."""
+        output = self._judged(self.exported(True, self.batch)).meta["val"].shape
+        return int(output[class_axis(output, self._labels_shape(output))])
+
+    def _loss_value(self, lowering: Any, output: Any, validates: bool) -> Any:
         from stowage._aten import losses
         from stowage._aten.table import Traced
 
@@ -406,6 +412,8 @@ class TorchModule:
             rank = len(output.shape)
             if axis != rank - 1:
                 output = output.permuted([i for i in range(rank) if i != axis] + [axis])
+            if validates:
+                _output_predictions(lowering, output.value, labels)
             return losses.kept_cross_entropy(lowering, output, Traced(labels)).value
         value = output.value
         if kind == "mse":
@@ -425,6 +433,19 @@ class TorchModule:
                                   "classes; expected two axes or more")
         axis = 1 if len(output) > 3 else len(output) - 1
         return [n for i, n in enumerate(output) if i != axis]
+
+
+def _output_predictions(lowering: Any, logits: Any, labels: Any) -> None:
+    """The outputs of WithPredictions (train/metrics.h), of logits (..., C) and labels (...)."""
+    zeros = lowering.fill(labels.shape, 0, "i64")
+    safe = ops.where(ops.less(labels, zeros), zeros, labels)
+    axis = len(labels.shape)
+    own = ops.take_along_axis(logits, ops.reshape(safe, shape=[*labels.shape, 1]), axis=axis)
+    larger = ops.greater(logits, own)
+    outputs = {"predictions": ops.arg_max(logits), "label_classes": ops.cast(labels, dtype="i32"),
+               "label_ranks": ops.reduce_sum(ops.cast(larger, dtype="i32"), axes=[axis])}
+    for name, value in outputs.items():
+        lowering.builder.output(name, value)
 
 
 def _free(name: str, taken: Set[str]) -> str:

@@ -18,7 +18,8 @@ from stowage._optimizers import (Group, OptimizerLike, choose, give_states, is_s
 from stowage._plans import (MOST_THREADS, DeviceName, MemoryOptimizations, LossScale, Plan, Size,
                             framed, log, log_plan, make_core_plan, make_request)
 from stowage._run_data import TrainData, examples_of, part_of
-from stowage._runs import OnEvaluation, OnStep, RunResult, ScheduleKind, fit
+from stowage._runs import (Evaluation, OnEvaluation, OnStep, RunResult, ScheduleKind, fit,
+                           validate)
 from stowage._schedules import Schedule, rate_of
 from stowage.errors import InvalidArgument, Unsupported
 
@@ -162,6 +163,7 @@ class Trainer:
         self._core = _core.Trainer(self._plan._core, opened, seed)
         self._holds_for: Optional[Callable[[int], bool]] = getattr(made, "_holds_for", None)
         self._ignored_label: Optional[int] = getattr(made, "_ignored_label", None)
+        self._classes: Optional[int] = getattr(made, "_classes", None)
         initial = getattr(made, "_initial", None)
         if initial is not None:
             self._core.write(initial())
@@ -272,6 +274,7 @@ class Trainer:
         eval_data: Any = None,
         eval_every: int = 0,
         patience: int = 0,
+        metrics: Sequence[str] = (),
         save: Optional[Path] = None,
         save_every: int = 0,
         keep_last: int = 1,
@@ -307,7 +310,7 @@ class Trainer:
         `eval_data`, arrays or an iterable of batches, is the validation set. Its loss, in eval mode,
         is computed behind the last step, after every `eval_every` steps and before each
         checkpoint. The run stops early after `patience` evaluations of `eval_every` without a lower
-        loss.
+        loss. `metrics` are computed with it, as by `validate`.
 
         `save` is the path of the newest checkpoint, written after every `save_every` steps and
         behind the last one; of the last `keep_last`, and with `eval_data` of the best, there are
@@ -327,9 +330,9 @@ class Trainer:
         """
         return fit(self, train_data, steps=steps, epochs=epochs, lr=lr, schedule=schedule,
                    warmup=warmup, min_lr=min_lr, shuffle=shuffle, eval_data=eval_data,
-                   eval_every=eval_every, patience=patience, save=save, save_every=save_every,
-                   keep_last=keep_last, resume=resume, on_nonfinite=on_nonfinite, on_step=on_step,
-                   on_evaluation=on_evaluation)
+                   eval_every=eval_every, patience=patience, metrics=metrics, save=save,
+                   save_every=save_every, keep_last=keep_last, resume=resume,
+                   on_nonfinite=on_nonfinite, on_step=on_step, on_evaluation=on_evaluation)
 
     def evaluate(self, *inputs: Any, **named: Any) -> Dict[str, Any]:
         """The outputs of the model, by name, for any number of examples: for an ONNX file its
@@ -386,6 +389,20 @@ class Trainer:
             else:
                 joined[name] = _TOGETHER[how]([p[name] for p in parts], axis=0)
         return joined
+
+    def validate(self, data: Any, metrics: Sequence[str] = ()) -> Evaluation:
+        """The loss of `data`, arrays or an iterable of batches, in eval mode, and `metrics`, as
+        `fit` computes them of its `eval_data`.
+
+        Metrics are "accuracy", "top5" (at most four other classes have a larger logit than the
+        label), "f1_macro", "f1_micro" and "mean_iou" (means are over the classes that a label or a
+        prediction has, as in scikit-learn), for models whose loss is a cross-entropy, and
+        "perplexity", the exponential of the loss. Labels that the loss ignores are not counted.
+
+        Raises Unsupported for a model without a loss in evaluations, and for metrics that it does
+        not have; InvalidArgument for data that does not fit.
+        """
+        return validate(self, data, metrics)
 
     def _joins_of(self, is_partial: bool) -> Tuple[Dict[str, Tuple[str, int, int, str]], List[int]]:
         if is_partial not in self._joins:

@@ -352,6 +352,102 @@ class EvaluationTest(support.TestCase):
                         eval_data=data(8))
 
 
+def seven_classes(g, batch):
+    x = g.input("x", "f32", (batch, FEATURES))
+    y = g.input("y", "i64", (batch,))
+    w = g.param("w", "f32", (FEATURES, 7), init="normal", scale=0.5)
+    logits = ops.matmul(x, w)
+    loss, _ = ops.cross_entropy(logits, y)
+    g.output("loss", loss)
+    g.output("logits", logits)
+
+
+METRICS = ("accuracy", "top5", "f1_macro", "f1_micro", "mean_iou", "perplexity")
+
+
+def metrics_of(logits, labels):
+    """By sets of rows, as scikit-learn defines them."""
+    predictions = logits.argmax(1)
+    f1, iou = [], []
+    for each in sorted({*predictions, *labels}):
+        predicted, actual = ({*np.flatnonzero(rows == each)} for rows in (predictions, labels))
+        f1.append(2 * len(predicted & actual) / (len(predicted) + len(actual)))
+        iou.append(len(predicted & actual) / len(predicted | actual))
+    own = logits[np.arange(len(labels)), labels]
+    shares = logits.astype(np.float64) - np.log(np.exp(logits.astype(np.float64)).sum(1))[:, None]
+    hits = (predictions == labels).mean()
+    return {"accuracy": hits, "top5": ((logits > own[:, None]).sum(1) < 5).mean(),
+            "f1_macro": np.mean(f1), "f1_micro": hits, "mean_iou": np.mean(iou),
+            "perplexity": np.exp(-shares[np.arange(len(labels)), labels].mean())}
+
+
+class MetricsTest(support.TestCase):
+    def test_metrics_are_those_of_all_examples(self):
+        random = np.random.default_rng(4)
+        x = random.standard_normal((29, FEATURES)).astype(np.float32)
+        y = random.integers(0, 6, 29)  # no label is of class 6
+        loader = [(x[:10], y[:10]), (x[10:], y[10:])]
+        with stowage.Trainer(seven_classes, BATCH, evaluate=seven_classes, optimizer="sgd",
+                             device="cpu", threads=1, lr=0.1) as run:
+            seen = []
+            result = run.fit((x, y), steps=4, eval_data=loader, eval_every=2, metrics=METRICS,
+                             on_evaluation=lambda _: seen.append(run.read("w")))
+            for each, w in zip(result.evaluations, seen):
+                self.assertEqual(tuple(each.metrics), METRICS)
+                for name, expected in metrics_of(x @ w, y).items():
+                    self.assertAlmostEqual(each.metrics[name], expected, places=5, msg=name)
+            again = run.validate((x, y), METRICS)
+            self.assertEqual(again.step, 4)
+            for name in METRICS:
+                self.assertAlmostEqual(again.metrics[name], result.evaluations[-1].metrics[name],
+                                       places=5)
+            self.assertEqual(run.validate((x, y)).metrics, {})
+
+    def test_metrics_of_a_model_by_name_and_of_an_onnx_file(self):
+        random = np.random.default_rng(1)
+        x = random.random((70, 64), np.float32)
+        y = random.integers(0, 10, 70).astype(np.int32)
+        with stowage.Trainer("mlp", 32, device="cpu", threads=1) as run:
+            made = run.validate((x, y), ["accuracy"])
+            predictions = run.evaluate(x[:64], y[:64])["predictions"]
+            rest = run.evaluate(np.repeat(x[64:], 6, 0)[:32], np.repeat(y[64:], 6)[:32])
+            right = np.sum(predictions == y[:64]) + np.sum(rest["predictions"][::6] == y[64:])
+            self.assertAlmostEqual(made.metrics["accuracy"], right / 70, places=12)
+        with stowage.Trainer(VIT, batch=4, optimizer="sgd", device="cpu", threads=1) as run:
+            arrays = examples_for(run, 8, random)
+            made = run.validate(arrays, ["accuracy", "f1_macro"])
+            labels = arrays.pop("labels")
+            (logits,) = run.evaluate(**arrays).values()
+            expected = metrics_of(logits, labels)
+            for name, value in made.metrics.items():
+                self.assertAlmostEqual(value, expected[name], places=12)
+
+    def test_metrics_that_a_model_does_not_have_are_refused(self):
+        with trainer() as run:
+            held = data(8)
+            self.raises(stowage.InvalidArgument, 'there is no metric "f1"; expected accuracy',
+                        run.validate, held, ["f1"])
+            self.raises(stowage.InvalidArgument, "top5 is of 5 classes or more; the model has 3",
+                        run.validate, held, ["top5"])
+            self.raises(TypeError, "is no list", run.validate, held, "accuracy")
+            self.raises(stowage.InvalidArgument, "there is no eval_data", run.fit, batches(1),
+                        steps=1, metrics=["accuracy"])
+
+        def squares(g, batch):
+            x = g.input("x", "f32", (batch, FEATURES))
+            w = g.param("w", "f32", (FEATURES,), init="ones")
+            g.output("loss", ops.reduce_mean(ops.square(ops.mul(x, w)), axes=[]))
+
+        with stowage.Trainer(squares, BATCH, evaluate=squares, optimizer="sgd", device="cpu",
+                             threads=1) as run:
+            x, _ = data(9)
+            self.raises(stowage.Unsupported, "whose loss is a cross-entropy", run.validate, x,
+                        ["accuracy"])
+            made = run.validate(x, ["perplexity"])
+            self.assertAlmostEqual(made.loss, float(np.mean(x.astype(np.float64) ** 2)), places=5)
+            self.assertAlmostEqual(made.metrics["perplexity"], np.exp(made.loss), places=12)
+
+
 class EndsTest(support.TestCase):
     def saved_behind(self, raised, last, **hooks):
         """That a run of 9 steps ends by `raised`, with step `last` saved, and goes on."""

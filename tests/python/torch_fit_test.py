@@ -64,6 +64,45 @@ class TorchFitTest(support.TestCase):
             self.assertEqual([each.step for each in result.evaluations], [3, 6])
             self.assertAlmostEqual(result.evaluations[-1].loss, expected, places=6)
 
+    def test_metrics_leave_out_labels_that_the_loss_ignores(self):
+        x, y = data()
+        y[::4] = -100
+        module = net()
+        with trainer_of(module) as trainer:
+            made = trainer.validate((x, y), ["accuracy", "f1_macro"])
+            logits = trainer.to_torch(module).eval()(x).detach()
+        kept = y != -100
+        predictions, labels = logits.argmax(1)[kept], y[kept]
+        self.assertAlmostEqual(made.metrics["accuracy"],
+                               float((predictions == labels).double().mean()), places=12)
+        f1 = [2 * int(((predictions == each) & (labels == each)).sum())
+              / int((predictions == each).sum() + (labels == each).sum())
+              for each in range(CLASSES)]
+        self.assertAlmostEqual(made.metrics["f1_macro"], sum(f1) / CLASSES, places=12)
+
+    def test_metrics_of_pixels(self):
+        class Pixels(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv2d(2, CLASSES, 1)
+
+            def forward(self, x):
+                return self.conv(x)
+
+        random = torch.Generator().manual_seed(6)
+        x = torch.randn(5, 2, 3, 4, generator=random)
+        y = torch.randint(0, CLASSES, (5, 3, 4), generator=random)
+        module = Pixels()
+        with stowage.Trainer(stowage.from_torch(module, x[:2]), device="cpu", threads=1,
+                             optimizer="sgd") as trainer:
+            made = trainer.validate((x, y), ["accuracy", "mean_iou"])
+            predictions = trainer.to_torch(module)(x).argmax(1)
+        self.assertAlmostEqual(made.metrics["accuracy"],
+                               float((predictions == y).double().mean()), places=12)
+        iou = [int(((predictions == each) & (y == each)).sum())
+               / int(((predictions == each) | (y == each)).sum()) for each in range(CLASSES)]
+        self.assertAlmostEqual(made.metrics["mean_iou"], sum(iou) / CLASSES, places=12)
+
     def test_a_mean_that_is_torchs_follows_from_a_last_batch_that_is_short(self):
         x, _ = data()
         y = torch.randn(EXAMPLES, CLASSES, generator=torch.Generator().manual_seed(4))

@@ -59,6 +59,15 @@ TEST_CASE("the sums of parts are those of the whole") {
   CHECK(first.Value(Metric::kTop5) == 1);
 }
 
+TEST_CASE("a label that is no class is not counted") {
+  ClassCounts counts(3);
+  counts.Add(std::vector<int32_t>{0, 1, 2, 0},
+             std::vector<int32_t>{0, -100, 1, 3},
+             std::vector<int32_t>{0, 0, 5, 0});
+  CHECK(counts.Value(Metric::kAccuracy) == 0.5);
+  CHECK(counts.Value(Metric::kTop5) == 0.5);
+}
+
 TEST_CASE("an unknown metric names those there are") {
   for (const char* const name :
        {"accuracy", "top5", "f1_macro", "f1_micro", "mean_iou"}) {
@@ -93,10 +102,11 @@ TEST_CASE("a program has predictions, and ranks of the labels") {
     const Graph pixels = Pixels(predicts);
     CHECK(ClassesOf(pixels) == 3);
     const Graph graph = WithPredictions(pixels).OrDie();
-    CHECK(graph.outputs().size() == 3);
+    CHECK(graph.outputs().size() == 4);
     const Tensors values = Interpret(graph, leaves);
     // Of two that are equal, the first is predicted, and neither is larger.
     CHECK(values.at("predictions") == std::vector<double>{0, 0, 0, 1});
+    CHECK(values.at("label_classes") == leaves.at("y"));
     CHECK(values.at("label_ranks") == std::vector<double>{2, 0, 0, 1});
     CHECK(values.at("loss") == Interpret(pixels, leaves).at("loss"));
   }
