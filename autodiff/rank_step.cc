@@ -28,6 +28,12 @@ namespace {
 // That the step can be split so.
 Status CheckSharding(const Ranks& ranks, const TrainOptions& options) {
   if (ranks.shard == Sharding::kNone) return {};
+  if (options.ema) {
+    return Error{ErrorCode::kUnsupported,
+                 StrCat("[ranks] sharding ", ShardingName(ranks.shard),
+                        " leaves no rank with the whole averages of the "
+                        "params; expected sharding none, or no ema")};
+  }
   const auto check = [&](const Optimizer& optimizer) -> Status {
     if (UpdatesByBlocks(optimizer)) return {};
     return Error{

@@ -67,6 +67,10 @@ Status CheckFree(const Graph& forward, std::string_view name,
 
 }  // namespace
 
+std::string AverageName(std::string_view param) {
+  return StrCat(param, ".ema");
+}
+
 bool UpdatesWait(const TrainOptions& options) {
   return options.clip_norm || options.loss_scaling;
 }
@@ -85,6 +89,13 @@ Status CheckTrainOptions(const Graph& forward, const TrainOptions& options) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[optimizer] clip_norm is ", *options.clip_norm,
                         "; expected a finite number above 0")};
+  }
+  if (options.ema) {
+    if (!(*options.ema > 0 && *options.ema < 1)) {
+      return InvalidArgumentError("[optimizer] ema is ", *options.ema,
+                                  "; expected a decay above 0 and below 1");
+    }
+    STOWAGE_RETURN_IF_ERROR(CheckFree(forward, kAverageUpdates, "averages"));
   }
   STOWAGE_RETURN_IF_ERROR(CheckParamGroups(forward, options.groups));
   for (const std::string& name : options.wrt) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "autodiff/optimizer.h"
@@ -61,6 +62,12 @@ struct TrainOptions {
   /// Whether gradients are scaled on their way, and updates skipped whose gradients are
   /// not finite. Norms and gradients that are given out are those without the scale.
   std::optional<LossScaling> loss_scaling = std::nullopt;
+  /// The decay of an exponential moving average of each trained param, above 0 and below
+  /// 1: a state "<param>.ema", in f32 or the param's f64, which each update moves to
+  /// decay * average + (1 - decay) * param, and the first one to the param, as torch's
+  /// AveragedModel with get_ema_multi_avg_fn(decay) does. A skipped step moves none.
+  /// train/averaged_weights.h evaluates with them.
+  std::optional<double> ema = std::nullopt;
   /// Params with a decay or learning rate of their own, and those that are not
   /// trained; the first group that matches a param's name applies. A frozen
   /// param is as one that is not in `wrt`, so that the norm above is without it.
@@ -73,6 +80,11 @@ struct TrainOptions {
   /// batch: such a loss is then the micro-batches' mean. By default they are refused.
   bool allow_batch_change = false;
 };
+
+/// The state that counts updates of averages, an i64 scalar, and the one that holds the
+/// average of a param.
+inline constexpr std::string_view kAverageUpdates = "ema.updates";
+std::string AverageName(std::string_view param);
 
 /// Whether no param may be updated before all gradients are there: they are to be
 /// clipped by their norm, or their finiteness decides.

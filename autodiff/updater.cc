@@ -5,6 +5,7 @@
 
 #include "autodiff/backward.h"
 #include "autodiff/optimizer.h"
+#include "base/errors.h"
 #include "base/glob.h"
 #include "base/strings.h"
 #include "ir/dtype.h"
@@ -100,6 +101,48 @@ void Updater::Update(const ParamBlock& which, Value block, Value gradient) {
   g_.SetOrigin(Phase::kUpdate, which.param, g_.info(block).source);
   EmitUpdate(OptimizerOfGroup(options_.optimizer, group), which, block,
              gradient, inputs);
+  if (options_.ema) Average(block);
+}
+
+void Updater::Average(Value block) {
+  const std::string name = g_.info(block).name;  // a copy: the graph grows
+  const std::optional<Value> updated = g_.Find(StrCat("new:", name));
+  if (!updated) {
+    g_.Fail(Error{ErrorCode::kUnsupported,
+                  StrCat("[optimizer] the update of ", Quoted(name), " by ",
+                         OptimizerName(options_.optimizer),
+                         " does not name the new content, which an average is "
+                         "of; expected one that writes by Set, or no ema")});
+    return;
+  }
+  const DType dtype = block.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  const std::string average = AverageName(name);
+  const Value moved = LerpUpdate(g_.State(average, dtype, block.shape()),
+                                 Cast(*updated, dtype), AverageWeight(dtype));
+  if (moved.ok()) g_.Name(StrCat("new:", average), moved);
+}
+
+// A weight of infinity moves nothing (LerpUpdate).
+Value Updater::AverageWeight(DType dtype) {
+  if (is_first_average_.builder() == nullptr) {
+    const Value updates =
+        g_.State(std::string(kAverageUpdates), DType::kI64, {});
+    is_first_average_ = Equal(updates, Fill(g_, 0, DType::kI64, {}));
+    const bool may_skip = inputs_.good.builder() != nullptr;
+    const Value more = may_skip ? Cast(inputs_.good, DType::kI64)
+                                : Fill(g_, 1, DType::kI64, {});
+    Assign(updates, Add(updates, more));
+  }
+  const auto [weight, is_new] = average_weights_.emplace(dtype, Value());
+  if (!is_new) return weight->second;
+  weight->second = Where(is_first_average_, Fill(g_, 1, dtype, {}),
+                         Fill(g_, 1 - *options_.ema, dtype, {}));
+  if (inputs_.good.builder() != nullptr) {
+    const double never = std::numeric_limits<double>::infinity();
+    weight->second =
+        Where(inputs_.good, weight->second, Fill(g_, never, dtype, {}));
+  }
+  return weight->second;
 }
 
 void Updater::Await(const std::vector<Value>& gradients) {

@@ -19,6 +19,7 @@
 #include "autodiff/optimizer.h"
 #include "autodiff/train_options.h"
 #include "ir/builder.h"
+#include "ir/dtype.h"
 
 namespace stowage {
 
@@ -97,12 +98,18 @@ class Updater {
 
  private:
   Value ScaledRate(double scale);
+  /// Moves the average of `block`, which an update before has made anew.
+  void Average(Value block);
+  /// How far averages in that type move in this step.
+  Value AverageWeight(DType dtype);
 
   const TrainOptions& options_;
   GraphBuilder& g_;
   UpdateInputs inputs_;
   std::optional<LossScaler> scaler_;
   std::map<double, Value> scaled_rates_;  // by scale
+  Value is_first_average_ = {};           // bool scalar
+  std::map<DType, Value> average_weights_;
 };
 
 }  // namespace stowage

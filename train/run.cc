@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/strings.h"
 #include "runtime/backend.h"
+#include "train/averaged_weights.h"
 
 namespace stowage {
 
@@ -401,8 +402,11 @@ class Progression {
 Result<std::optional<Evaluation>> EvaluateRun(Training& training, RunData& data,
                                               int64_t step) {
   if (!data.has_held_out()) return std::optional<Evaluation>();
+  STOWAGE_ASSIGN_OR_RETURN(AveragedWeights averaged,
+                           AveragedWeights::Use(training.step()));
   STOWAGE_ASSIGN_OR_RETURN(const std::optional<Evaluation> evaluation,
                            data.Evaluate(training));
+  STOWAGE_RETURN_IF_ERROR(averaged.Restore());
   if (!evaluation || std::isfinite(evaluation->loss)) return evaluation;
   return Error{ErrorCode::kNotFinite,
                StrCat("[train] the held-out loss is ", evaluation->loss,

@@ -73,8 +73,9 @@ struct RunSpec {
   }
 };
 
-/// The loss of what is held out, and of a classifier the share of right answers, 0..1, and,
-/// where it is known, the mean over labels of F1.
+/// The loss of what is held out, by the averaged weights where the step keeps averages
+/// (TrainOptions::ema), and of a classifier the share of right answers, 0..1, and, where it
+/// is known, the mean over labels of F1.
 struct Evaluation {
   double loss = 0;
   std::optional<double> accuracy = {};
@@ -203,7 +204,8 @@ struct RunResult {
   Status saved = {};
 };
 
-/// Evaluates after `step`. Error kNotFinite if the loss is NaN or infinite; those of the
+/// Evaluates after `step`, with the averaged weights (train/averaged_weights.h) where the
+/// step keeps averages. Error kNotFinite if the loss is NaN or infinite; those of the
 /// data.
 Result<std::optional<Evaluation>> EvaluateRun(Training& training, RunData& data,
                                               int64_t step);

@@ -1,0 +1,91 @@
+#include "train/averaged_weights.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "autodiff/train_options.h"
+#include "base/memory.h"
+#include "formats/array.h"
+#include "formats/numbers.h"
+#include "ir/graph.h"
+
+namespace stowage {
+namespace {
+
+// A param, and the state that holds its average.
+struct Averaged {
+  ValueId param = 0, average = 0;
+};
+
+std::vector<Averaged> AveragedParams(const Graph& graph) {
+  std::vector<Averaged> all;
+  for (const ValueId id : graph.Leaves(Role::kParam)) {
+    const std::optional<ValueId> average =
+        graph.Find(AverageName(graph.value(id).name));
+    if (average && graph.value(*average).role == Role::kState) {
+      all.push_back({id, *average});
+    }
+  }
+  return all;
+}
+
+Result<Array> Read(const Runner& step, const ValueInfo& value) {
+  Array array{value.type,
+              std::string(static_cast<size_t>(value.type.bytes()), '\0')};
+  STOWAGE_RETURN_IF_ERROR(
+      step.ReadBytes(value.name, value.type.dtype, array.data()));
+  return array;
+}
+
+}  // namespace
+
+bool KeepsAverages(const Graph& graph) {
+  return graph.Find(kAverageUpdates).has_value();
+}
+
+Result<AveragedWeights> AveragedWeights::Use(Runner& step) {
+  AveragedWeights used(step);
+  const Graph& graph = step.graph();
+  if (!KeepsAverages(graph)) return used;
+  std::array<int64_t, 1> updates = {};
+  STOWAGE_RETURN_IF_ERROR(
+      step.Read(kAverageUpdates, std::span<int64_t>(updates)));
+  if (updates[0] == 0) return used;
+  const std::vector<Averaged> averaged = AveragedParams(graph);
+  Bytes bytes = 0;
+  for (const Averaged& each : averaged) {
+    bytes += graph.value(each.param).type.bytes();
+  }
+  STOWAGE_RETURN_IF_ERROR(
+      CheckMemory("keeping params while their averages are used", bytes));
+  for (const auto& [id, average_id] : averaged) {
+    const ValueInfo& param = graph.value(id);
+    STOWAGE_ASSIGN_OR_RETURN(Array average,
+                             Read(step, graph.value(average_id)));
+    if (average.type.dtype != param.type.dtype) {
+      average = ArrayOf(param.type.dtype, param.type.shape, RealsOf(average));
+    }
+    Kept kept{id,
+              std::vector<std::byte>(static_cast<size_t>(param.type.bytes()))};
+    STOWAGE_RETURN_IF_ERROR(
+        step.ReadBytes(param.name, param.type.dtype, kept.value));
+    used.kept_.push_back(std::move(kept));
+    STOWAGE_RETURN_IF_ERROR(
+        step.WriteBytes(param.name, param.type.dtype, average.data()));
+  }
+  return used;
+}
+
+Status AveragedWeights::Restore() {
+  for (const Kept& kept : std::exchange(kept_, {})) {
+    const ValueInfo& param = step_.graph().value(kept.param);
+    STOWAGE_RETURN_IF_ERROR(
+        step_.WriteBytes(param.name, param.type.dtype, kept.value));
+  }
+  return {};
+}
+
+}  // namespace stowage
