@@ -26,6 +26,10 @@ void AddOptimizationOptions(Options& options, OptimizationFlags* flags) {
   options.Add("--clip-norm", &flags->clip_norm,
               "Scale gradients so that their global norm is at most this; "
               "the updates then wait for all gradients; default: no clipping");
+  options.Add("--ema", &flags->ema,
+              "Keep an exponential moving average of each trained param, by "
+              "this decay, as 0.999: evaluations, samples and weight files are "
+              "of the averages; default: none");
   options.Add("--weight-decay", &flags->weight_decay,
               "Decay of all trained params, biases and norms included; "
               "decoupled from the gradient with AdamW, Lion, Adafactor and "
@@ -54,6 +58,14 @@ Status SetOptimization(const OptimizationFlags& flags, TrainOptions* options) {
           "is finite in f32");
     }
     options->clip_norm = flags.clip_norm;
+  }
+  if (flags.ema) {
+    if (!(*flags.ema > 0 && *flags.ema < 1)) {
+      return InvalidArgumentError("[ema] ", *flags.ema,
+                                  " is out of range; expected a decay above 0 "
+                                  "and below 1");
+    }
+    options->ema = flags.ema;
   }
   if (flags.momentum) {
     STOWAGE_ASSIGN_OR_RETURN(

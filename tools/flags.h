@@ -22,7 +22,7 @@
 namespace stowage::tools {
 
 struct OptimizationFlags {
-  std::optional<double> clip_norm, weight_decay, momentum, label_smoothing;
+  std::optional<double> clip_norm, ema, weight_decay, momentum, label_smoothing;
   std::vector<std::string> no_decay;  // patterns
 };
 

@@ -99,10 +99,10 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
 }
 
 std::vector<std::string> OptionsOfTraining() {
-  return {"--optimizer",       "--loss-scale",        "--clip-norm",
-          "--weight-decay",    "--no-decay",          "--momentum",
-          "--lora-rank",       "--lora-alpha",        "--lora-targets",
-          "--label-smoothing", "--allow-batch-change"};
+  return {"--optimizer",    "--loss-scale",      "--clip-norm",
+          "--ema",          "--weight-decay",    "--no-decay",
+          "--momentum",     "--lora-rank",       "--lora-alpha",
+          "--lora-targets", "--label-smoothing", "--allow-batch-change"};
 }
 
 void AddLoraOptions(Options& options, ModelFlags* flags) {

@@ -185,6 +185,7 @@ void AddOptimizationNotes(const TrainOptions& training,
     add("momentum", *momentum);
   }
   add("clip-norm", training.clip_norm ? StrCat(*training.clip_norm) : "none");
+  add("ema", training.ema ? StrCat(*training.ema) : "none");
 }
 
 }  // namespace

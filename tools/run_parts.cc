@@ -9,6 +9,7 @@
 #include "tools/command.h"
 #include "tools/heap_counter.h"
 #include "tools/stop_signals.h"
+#include "train/averaged_weights.h"
 
 namespace stowage::tools {
 
@@ -158,9 +159,12 @@ Status FilesSaver::Save(Training& training, int64_t step,
 
 Status FilesSaver::SaveForOthers(Training& training, const StepSpec& spec) {
   std::optional<WholeValues> whole;
+  STOWAGE_ASSIGN_OR_RETURN(AveragedWeights averaged,
+                           AveragedWeights::Use(training.step()));
   STOWAGE_ASSIGN_OR_RETURN(const Runner* const values,
                            Gathered(training, &whole));
-  return files_.SaveForOthers(*values, spec);
+  const Status saved = files_.SaveForOthers(*values, spec);
+  return Both(saved, averaged.Restore());
 }
 
 }  // namespace stowage::tools

@@ -107,7 +107,8 @@ class FilesSaver : public RunSaver {
               const EvaluationHistory& history,
               std::optional<double> held_out_loss, bool best_alone) override;
 
-  /// Weights and adapters for other programs, behind the last step.
+  /// Weights and adapters for other programs, behind the last step: of the averages, where
+  /// the step keeps any.
   Status SaveForOthers(Training& training, const StepSpec& spec);
 
  private:

@@ -34,6 +34,7 @@
 #include "tools/train_files.h"
 #include "tools/train_results.h"
 #include "tools/tuning.h"
+#include "train/averaged_weights.h"
 #include "train/checkpoint_series.h"
 #include "train/run.h"
 #include "train/step_builder.h"
@@ -552,6 +553,9 @@ int TrainingCommand::Finish(const RunResult& result, FilesSaver& saver,
     return written.ok() ? kExitDone : Fail(written.error());
   }
   std::cout << Headline(results) << "\n\n";
+  const Result<AveragedWeights> averaged =
+      AveragedWeights::Use(opened_->step());
+  if (!averaged.ok()) return Fail(averaged.error());
   if (samples() && *asked == 0) {
     const Status shown =
         PrintSample(flags_, spec_, *opened_, "The model writes");

@@ -180,7 +180,7 @@ def options_of(commands, command):
 # Values that are right for some subject.
 RIGHT = {
     "--budget": ["64KiB", "1MB", "300MB", "60%"], "--clip-norm": ["1"], "--dim": ["batch=2"],
-    "--dtype": ["bf16", "f16", "f32"], "--eval-every": ["1"], "--freeze": ["*.bias", "fc1.weight"],
+    "--dtype": ["bf16", "f16", "f32"], "--ema": ["0.9"], "--eval-every": ["1"], "--freeze": ["*.bias", "fc1.weight"],
     "--hold-out": ["0.25"], "--init": ["weights.safetensors", "run.st"],
     "--init-rename": ["fc1.weight=fc1.weight"], "--recompute-keep": ["fc1"], "--keep-last": ["2"],
     "--label-smoothing": ["0.1"], "--lengths": ["8,16"], "--lora-alpha": ["3"],

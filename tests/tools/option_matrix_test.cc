@@ -64,6 +64,7 @@ const std::map<std::string, Words>& Values() {
       {"--dora", {}},
       {"--dry-run", {}},
       {"--dtype", {"bf16"}},
+      {"--ema", {"0.5"}},
       {"--epochs", {"1"}},
       {"--eval-every", {"1"}},
       {"--evaluate", {}},

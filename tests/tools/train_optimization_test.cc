@@ -296,6 +296,8 @@ TEST_CASE("settings out of range or of no use are refused by name") {
       {{"--clip-norm", "-1"}, "[clip-norm] -1 is out of range"},
       {{"--clip-norm", "1e300"}, "--clip-norm: 1e300 is infinite in f32"},
       {{"--clip-norm", "nan"}, "--clip-norm: \"nan\" is no number"},
+      {{"--ema", "1"}, "[ema] 1 is out of range; expected a decay above 0"},
+      {{"--ema", "0"}, "[ema] 0 is out of range"},
       {{"--weight-decay", "-0.5"}, "[weight-decay] -0.5 is out of range"},
       {{"--momentum", "0.5"}, "[momentum] adamw has no momentum to set to 0.5"},
       {{"--optimizer", "sgd", "--momentum", "1"},
@@ -332,6 +334,50 @@ TEST_CASE("settings out of range or of no use are refused by name") {
     CHECK(outcome.out.empty());
     CHECK(outcome.err.find(row.message) != std::string::npos);
   }
+}
+
+TEST_CASE("with --ema, weight files and evaluations are of the averages") {
+  const auto train = [](int steps, Strings more) {
+    more.insert(more.end(), {"--optimizer", "adamw"});
+    return TrainFor(steps, "0.01", more);
+  };
+  const Weights first = train(1, {}).weights, second = train(2, {}).weights;
+  const Trained plain = train(3, {});
+  CHECK(train(1, {"--ema", "0.75"}).weights == first);  // a copy
+  const Trained averaged = train(3, {"--ema", "0.75"});
+  for (const auto& [name, values] : averaged.weights) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double before =
+          0.75 * first.at(name)[i] + 0.25 * second.at(name)[i];
+      const double expected = 0.75 * before + 0.25 * plain.weights.at(name)[i];
+      CHECK(std::abs(values[i] - expected) < 1e-6);
+    }
+  }
+  // Steps are those of a run without, the validation loss is that of the saved weights.
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(averaged.lines[i]["loss"] == plain.lines[i]["loss"]);
+  }
+  CHECK(averaged.lines.back()["validation_loss"] !=
+        plain.lines.back()["validation_loss"]);
+  const std::vector<Json> from =
+      TrainMlp({"--init", TempPath("weights.npz"), "--optimizer", "sgd",
+                "--steps", "1", "--lr", "1e-30", "--schedule", "constant"});
+  CHECK(from.back()["validation_loss"] ==
+        averaged.lines.back()["validation_loss"]);
+}
+
+TEST_CASE("averages of a resumed run go on") {
+  const Strings settings = {"--optimizer", "adamw",   "--ema",
+                            "0.75",        "--steps", "8"};
+  const auto with = [&](Strings more) {
+    more.insert(more.end(), settings.begin(), settings.end());
+    return more;
+  };
+  const std::string path = TempPath("averages.safetensors");
+  const std::vector<Json> whole = TrainMlp(with({}));
+  TrainMlp(with({"--stop-at", "4", "--save", path}));
+  const std::vector<Json> rest = TrainMlp(with({"--resume", path}));
+  CHECK(rest.back()["validation_loss"] == whole.back()["validation_loss"]);
 }
 
 TEST_CASE("a plan of a clipped step has room for the gradients it waits for") {

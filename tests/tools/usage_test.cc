@@ -222,8 +222,8 @@ TEST_CASE(
     add(onnx, {text, "garbage"}, "applies where --model or --loss is given");
   }
   for (const char* const number :
-       {"--clip-norm", "--weight-decay", "--momentum", "--label-smoothing",
-        "--lora-rank", "--lora-alpha"}) {
+       {"--clip-norm", "--ema", "--weight-decay", "--momentum",
+        "--label-smoothing", "--lora-rank", "--lora-alpha"}) {
     add(graph, {number, "1"}, "applies where --model or --loss is given");
     add(onnx, {number, "1"}, "applies where --model or --loss is given");
   }
