@@ -227,6 +227,7 @@ void BindRequest(py::module_& module) {
       .def_readwrite("optimizer", &Request::optimizer)
       .def_readwrite("optimizer_settings", &Request::optimizer_settings)
       .def_readwrite("clip_norm", &Request::clip_norm)
+      .def_readwrite("ema", &Request::ema)
       .def_readwrite("loss_scale", &Request::loss_scale)
       .def_readwrite("groups", &Request::groups)
       .def_readwrite("recompute_keep", &Request::recompute_keep)
@@ -243,6 +244,7 @@ Result<TrainingSpec> SpecOf(const Model& model, const Request& request) {
   STOWAGE_ASSIGN_OR_RETURN(spec.training.optimizer,
                            ReadOptimizer(model, request));
   spec.training.clip_norm = request.clip_norm;
+  spec.training.ema = request.ema;
   STOWAGE_ASSIGN_OR_RETURN(spec.training.loss_scaling,
                            ChooseLossScaling(request.loss_scale, model.dtype));
   if (!model.frozen.empty()) {

@@ -32,6 +32,7 @@ struct Request {
   std::string optimizer = {};  // empty: the model's
   std::map<std::string, double> optimizer_settings = {};
   std::optional<double> clip_norm = {};
+  std::optional<double> ema = {};
   std::string loss_scale =
       {};  // as ChooseLossScaling has it, of the model's dtype
   std::vector<ParamGroup> groups = {};

@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "python/errors.h"
 #include "runtime/checkpoint.h"
+#include "train/averaged_weights.h"
 #include "train/metrics.h"
 
 namespace stowage::python {
@@ -132,13 +133,16 @@ int64_t PythonRun::tokens_per_step(size_t /*shape*/) const {
   return trainer_.plan()->spec().batch;
 }
 
-Result<std::optional<Evaluation>> PythonRun::Evaluate(Training& /*training*/) {
+Result<std::optional<Evaluation>> PythonRun::Evaluate(Training& training) {
   std::optional<Evaluation> evaluation;
+  const bool averages = KeepsAverages(training.step().graph());
+  trainer_.set_uses_averages(averages);
   Call([&] {
     const py::tuple made = hooks_.attr("validate")();
     evaluation = {.loss = made[0].cast<double>(),
                   .accuracy = made[1].cast<std::optional<double>>()};
   });
+  trainer_.set_uses_averages(false);
   return evaluation;
 }
 

@@ -110,7 +110,9 @@ Trainer::Trainer(std::shared_ptr<PlannedTraining> plan, const Device& device,
 
 // In a forked child, whose copy has no threads, nothing is taken apart.
 Trainer::~Trainer() {
-  if (getpid() != process_) static_cast<void>(training_.release());
+  if (getpid() == process_) return;
+  static_cast<void>(averaged_.release());
+  static_cast<void>(training_.release());
 }
 
 void Trainer::CheckUsable() const {
@@ -128,6 +130,11 @@ void Trainer::CheckUsable() const {
 void Trainer::RaiseNoTurn() const {
   if (is_closed())
     Raise("Closed", "[trainer] the trainer was closed meanwhile");
+  if (uses_averages_) {
+    Raise("InvalidArgument",
+          "[trainer] the params have the values of their averages; steps, "
+          "loads and checkpoints wait until they are restored");
+  }
   Raise("InvalidArgument",
         "[trainer] fit is taking steps; while it does, callbacks and other "
         "threads may evaluate, read and save, and nothing else");
@@ -389,8 +396,33 @@ RunNotes Trainer::Notes() const {
 void Trainer::Save(const std::string& path) {
   const Runner& runner = RunnerOf("train");
   const RunNotes notes = Notes();
-  InTurn(Turn::kReads,
+  InTurn(Turn::kSaves,
          [&] { return SaveCheckpoint(runner, path, steps_, notes); });
+}
+
+void Trainer::UseAverages() {
+  Runner& step = RunnerOf("train");
+  if (!KeepsAverages(step.graph())) {
+    Raise("InvalidArgument",
+          "[averaged] the trainer keeps no averages; give it ema, such as "
+          "0.999");
+  }
+  InTurn(Turn::kChanges, [&]() -> Status {
+    STOWAGE_ASSIGN_OR_RETURN(AveragedWeights averaged,
+                             AveragedWeights::Use(step));
+    averaged_ = std::make_unique<AveragedWeights>(std::move(averaged));
+    uses_averages_ = true;
+    return {};
+  });
+}
+
+void Trainer::RestoreParams() {
+  CheckUsable();
+  InTurn(Turn::kReads, [&]() -> Status {
+    const std::unique_ptr<AveragedWeights> averaged = std::move(averaged_);
+    uses_averages_ = false;
+    return averaged == nullptr ? Status() : averaged->Restore();
+  });
 }
 
 void Trainer::SaveWeights(const std::string& path) {
@@ -465,6 +497,7 @@ void Trainer::Close() {
     throw py::error_already_set();
   }
   const std::shared_ptr<HostArena> arena = std::move(arena_);  // goes last
+  averaged_.reset();
   const std::unique_ptr<Training> training = std::move(training_);
   turn.unlock();
 }
@@ -555,6 +588,8 @@ void BindTrainers(py::module_& module) {
           py::arg("allow_missing"), py::arg("allow_unused"))
       .def("save", &Trainer::Save, py::arg("path"))
       .def("save_weights", &Trainer::SaveWeights, py::arg("path"))
+      .def("use_averages", &Trainer::UseAverages)
+      .def("restore_params", &Trainer::RestoreParams)
       .def("resume", &Trainer::Resume, py::arg("path"))
       .def("to_onnx", &Trainer::ToOnnx)
       .def("steps", &Trainer::steps)

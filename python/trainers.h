@@ -32,6 +32,7 @@
 #include "runtime/backend.h"
 #include "runtime/checkpoint_format.h"
 #include "runtime/weights.h"
+#include "train/averaged_weights.h"
 #include "train/step_inputs.h"
 #include "train/training.h"
 
@@ -153,6 +154,14 @@ class Trainer {
   template <typename F>
   void OutOfTurn(F&& f);
 
+  /// Gives params the values of their averages (train/averaged_weights.h), and their own
+  /// again. Meanwhile nothing changes params, and no checkpoint is saved. Raises
+  /// InvalidArgument where there are no averages, or where they are used already.
+  void UseAverages();
+  void RestoreParams();
+  /// That a run does so for its evaluation; in a turn.
+  void set_uses_averages(bool uses) { uses_averages_ = uses; }
+
   int64_t steps() const { return steps_; }
   /// That so many were made before, by another program whose states this begins with.
   void SetSteps(int64_t steps) { steps_ = steps; }
@@ -172,11 +181,12 @@ class Trainer {
     ProgramInputs inputs;
     int64_t batch = 0;
   };
-  enum class Turn : uint8_t { kReads, kChanges };
+  /// What is done in a turn: kSaves reads what the next step is to go on from.
+  enum class Turn : uint8_t { kReads, kSaves, kChanges };
 
   /// What `f` returns, a Result, as WithoutGil has it, in this thread's turn. Raises
   /// Closed where another thread's close came before, and InvalidArgument where `f`
-  /// changes what a run under way does.
+  /// changes what a run under way does, or saves averages as if they were params.
   template <typename F>
   auto InTurn(Turn turn, F&& f);
   [[noreturn]] void RaiseNoTurn() const;
@@ -198,7 +208,10 @@ class Trainer {
   std::atomic<int64_t> steps_ = 0;  // changes in a turn; looked at without one
   pid_t process_;
   std::mutex turn_;
-  bool is_running_ = false;  // InRun; in a turn
+  // These change in turns.
+  bool is_running_ = false;  // InRun
+  bool uses_averages_ = false;
+  std::unique_ptr<AveragedWeights> averaged_;  // of UseAverages
 };
 
 template <typename F>
@@ -206,7 +219,8 @@ auto Trainer::InTurn(Turn turn, F&& f) {
   bool has_turn = true;
   const auto in_turn = [&]() -> decltype(f()) {
     const std::lock_guard<std::mutex> lock(turn_);
-    has_turn = !is_closed() && !(is_running_ && turn == Turn::kChanges);
+    has_turn = !is_closed() && !(is_running_ && turn == Turn::kChanges) &&
+               !(uses_averages_ && turn != Turn::kReads);
     if (!has_turn) return Error{ErrorCode::kInvalidArgument, {}};
     return f();
   };

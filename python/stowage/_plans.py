@@ -90,6 +90,7 @@ def make_request(
     groups: Sequence[Group],
     freeze: Sequence[str],
     clip_norm: Optional[float],
+    ema: Optional[float],
     loss_scale: LossScale,
     allow_batch_change: bool,
     plan_cache: Union[bool, str, "os.PathLike[str]"],
@@ -118,6 +119,7 @@ def make_request(
           for pattern in [*_list_of(freeze, "freeze"), *chosen.frozen]),
         *map(_param_group, [*groups, *chosen.groups])]
     request.clip_norm = None if clip_norm is None else real_number(clip_norm, "clip_norm")
+    request.ema = None if ema is None else real_number(ema, "ema")
     if isinstance(loss_scale, str):
         request.loss_scale = loss_scale
     elif loss_scale is not None:
@@ -420,6 +422,7 @@ def plan(
     groups: Sequence[Group] = (),
     freeze: Sequence[str] = (),
     clip_norm: Optional[float] = None,
+    ema: Optional[float] = None,
     loss_scale: LossScale = None,
     allow_batch_change: bool = False,
     plan_cache: Union[bool, str, "os.PathLike[str]"] = False,
@@ -445,7 +448,8 @@ def plan(
     for all params. `groups` set a decay or a learning rate scale for params, as [{"pattern":
     "*.bias", "decay": 0}, {"pattern": "wte", "lr_scale": 0.1}]; the first whose pattern matches a
     param's name applies. `freeze` are patterns of params that are not trained, which take
-    precedence. `clip_norm` bounds the global norm of the gradients. `loss_scale` scales the loss,
+    precedence. `clip_norm` bounds the global norm of the gradients. `ema` is the decay of moving
+    averages of the params, as 0.999, which are states (``Trainer``). `loss_scale` scales the loss,
     and skips updates with non-finite gradients: "dynamic" as in torch.amp.GradScaler, a fixed
     number, or "none"; the default is dynamic for a model by name with a `dtype` of f16. `plan_cache` is a folder of
     cached plans, or True for the user's. `device` is cpu or cuda, which need not be present, or
@@ -458,7 +462,7 @@ def plan(
     made = make_model(model, batch=batch, **options)
     request = make_request(budget, optimizations, recompute_keep, recompute_always,
                            choose(optimizer, made, momentum, weight_decay), groups, freeze,
-                           clip_norm, loss_scale, allow_batch_change, plan_cache,
+                           clip_norm, ema, loss_scale, allow_batch_change, plan_cache,
                            evaluates=False)
     threads = whole_number(threads, "threads", most=MOST_THREADS)
     name: str = device
@@ -472,7 +476,7 @@ def plan(
             "batch": batch, "budget": budget, "optimizations": optimizations,
             "recompute_keep": recompute_keep, "recompute_always": recompute_always,
             "optimizer": optimizer, "momentum": momentum, "weight_decay": weight_decay,
-            "groups": groups, "freeze": freeze, "clip_norm": clip_norm,
+            "groups": groups, "freeze": freeze, "clip_norm": clip_norm, "ema": ema,
             "loss_scale": loss_scale, "allow_batch_change": allow_batch_change,
             "plan_cache": plan_cache, "device": device, "threads": threads,
             "cpu_target": cpu_target, **options}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from types import TracebackType
-from typing import (TYPE_CHECKING, Any, Callable, Dict, List, Literal, Mapping, NamedTuple,
-                    Optional, Sequence, Set, Tuple, Type, Union)
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Literal, Mapping,
+                    NamedTuple, Optional, Sequence, Set, Tuple, Type, Union)
 
 import numpy as np
 
@@ -100,6 +101,9 @@ class Trainer:
     - `device`: "cpu", "cuda", or "auto", a GPU where one works;
     - `lr`: the learning rate, or a ``Schedule`` of it; the default is that of the torch.optim
       object, the model's, or the optimizer's usual one; the attribute may be set between steps;
+    - `ema`: the decay of an exponential moving average of each trained param, as 0.999, which every
+      step updates in the arena; the first one copies the param, as in torch's ``AveragedModel``.
+      `fit` computes its validation loss with the averages, `averaged` uses them elsewhere;
     - `offload_dir`: for optimizations of {"offload": "disk"}, the folder of the file that
       offloaded values are kept in; the default is the system's folder of temporary files;
     - `seed`: of initial values, dropout and all other random numbers.
@@ -130,6 +134,7 @@ class Trainer:
         groups: Sequence[Group] = (),
         freeze: Sequence[str] = (),
         clip_norm: Optional[float] = None,
+        ema: Optional[float] = None,
         loss_scale: LossScale = None,
         allow_batch_change: bool = False,
         plan_cache: Union[bool, Path] = False,
@@ -147,7 +152,7 @@ class Trainer:
             raise InvalidArgument(f"[trainer] lr is given twice: {lr!r}, and by the optimizer, "
                                   f"{chosen.lr!r}")
         request = make_request(budget, optimizations, recompute_keep, recompute_always, chosen,
-                               groups, freeze, clip_norm, loss_scale, allow_batch_change,
+                               groups, freeze, clip_norm, ema, loss_scale, allow_batch_change,
                                plan_cache, evaluates=True)
         threads = whole_number(threads, "threads", most=MOST_THREADS)
         self._seed = seed = whole_number(seed, "seed", most=(1 << 64) - 1)
@@ -308,7 +313,7 @@ class Trainer:
         be set on the way. Clipping and weight decay are the trainer's.
 
         `eval_data`, arrays or an iterable of batches, is the validation set. Its loss, in eval mode,
-        is computed behind the last step, after every `eval_every` steps and before each
+        and by the averages if the trainer has an `ema`, is computed behind the last step, after every `eval_every` steps and before each
         checkpoint. The run stops early after `patience` evaluations of `eval_every` without a lower
         loss. `metrics` are computed with it, as by `validate`.
 
@@ -460,6 +465,24 @@ class Trainer:
         """A copy of a param, a state, an input or an output of the last step, by name.
         Raises NotFound; InvalidArgument for a value that is dead by the end of a step."""
         return self._core.read(name)
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator["Trainer"]:
+        """Gives the params the values of their averages while the block runs, for whatever reads
+        them; before the first step they are the params themselves.
+
+            with trainer.averaged():
+                trainer.save_weights("averages.safetensors")
+
+        No step may be taken meanwhile, nothing loaded, and no checkpoint saved. Raises
+        InvalidArgument for a trainer without `ema`.
+        """
+        self._core.use_averages()
+        try:
+            yield self
+        finally:
+            if not self.closed:
+                self._core.restore_params()
 
     def save(self, path: Path) -> None:
         """Writes a checkpoint of params, states and the step, in the layout of safetensors. The

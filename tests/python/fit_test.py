@@ -448,6 +448,97 @@ class MetricsTest(support.TestCase):
             self.assertAlmostEqual(made.metrics["perplexity"], np.exp(made.loss), places=12)
 
 
+class AveragesTest(support.TestCase):
+    def test_params_are_the_averages_in_a_block(self):
+        with trainer(ema=0.75) as run, trainer() as plain, \
+                tempfile.TemporaryDirectory() as folder:
+            with run.averaged():  # there are none yet
+                self.assertEqual(run.read("w").tobytes(), plain.read("w").tobytes())
+            expected = None
+            for batch in batches(4):
+                self.assertEqual(run.step(*batch), plain.step(*batch))
+                w = plain.read("w").astype(np.float64)
+                expected = w if expected is None else 0.75 * expected + 0.25 * w
+            own = run.state_dict()
+            x, y = support.batch()
+            path = os.path.join(folder, "averages.npz")
+            with run.averaged() as same:
+                self.assertIs(same, run)
+                np.testing.assert_allclose(run.read("w"), expected, atol=1e-6)
+                b = run.read("b")
+                np.testing.assert_allclose(run.evaluate(x, y)["logits"], x @ expected + b,
+                                           atol=1e-5)
+                run.save_weights(path)
+                for change in (lambda: run.step(x, y), lambda: run.save(path + ".st"),
+                               lambda: run.load_state_dict(own), lambda: run.fit(batches(9), steps=9),
+                               run.averaged().__enter__):
+                    self.raises(stowage.InvalidArgument, "values of their averages", change)
+            np.testing.assert_allclose(np.load(path)["w"], expected, atol=1e-6)
+            for name, value in own.items():
+                np.testing.assert_array_equal(run.read(name), value)
+            self.assertEqual(run.step(x, y), plain.step(x, y))
+            with self.assertRaises(Marked), run.averaged():
+                raise Marked
+            self.assertEqual(run.read("w").tobytes(), plain.read("w").tobytes())
+            with run.averaged():
+                run.close()
+            self.raises(stowage.InvalidArgument, "keeps no averages", plain.averaged().__enter__)
+
+    def test_a_run_validates_with_the_averages(self):
+        held = data(21, seed=9)
+        with trainer(ema=0.9) as run:
+            result = run.fit(batches(6), steps=6, eval_data=held, eval_every=3)
+            own = run.state_dict()
+            with run.averaged():
+                averages = run.state_dict()
+            self.assertAlmostEqual(result.evaluations[-1].loss, loss_of(averages, *held), places=6)
+            self.assertNotAlmostEqual(result.evaluations[-1].loss, loss_of(own, *held), places=4)
+            self.assertAlmostEqual(run.validate(held).loss, loss_of(own, *held), places=6)
+
+    def test_a_run_with_averages_resumes_bit_for_bit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.safetensors")
+            with trainer(ema=0.9) as whole:
+                whole.fit(support.batch, steps=8)
+                expected = whole.read("w.ema").tobytes()
+            for last in (4, 8):
+                with trainer(ema=0.9) as part:
+                    part.fit(support.batch, steps=8, save=path,
+                             on_step=lambda each: each.step == last)
+            with trainer(ema=0.9) as part:
+                part.resume(path)
+                self.assertEqual(part.read("w.ema").tobytes(), expected)
+            with trainer() as other:
+                self.raises(stowage.InvalidArgument, "ema", other.fit, support.batch, steps=8,
+                            save=path)
+
+    def test_a_checkpoint_is_not_saved_while_averages_are_validated(self):
+        with tempfile.TemporaryDirectory() as folder, trainer(ema=0.9) as run:
+            path = os.path.join(folder, "run.safetensors")
+            refused = []
+
+            class Held:
+                def __iter__(self):
+                    try:
+                        run.save(path)
+                    except stowage.InvalidArgument as error:
+                        refused.append(str(error))
+                    yield data(8)
+
+            run.fit(batches(2), steps=2, eval_data=Held())
+            self.assertIn("values of their averages", refused[-1])
+            self.assertFalse(os.path.exists(path))
+            run.save(path)
+
+    def test_a_decay_that_is_none_is_refused(self):
+        for decay in (0, 1, float("nan")):
+            self.raises(stowage.InvalidArgument, "expected a decay above 0 and below 1", trainer,
+                        ema=decay)
+        whole, plain = (stowage.plan("mlp", 32, device="cpu", ema=ema).regions["state"]
+                        for ema in (0.9, None))
+        self.assertGreater(whole, plain)
+
+
 class EndsTest(support.TestCase):
     def saved_behind(self, raised, last, **hooks):
         """That a run of 9 steps ends by `raised`, with step `last` saved, and goes on."""

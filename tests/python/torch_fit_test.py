@@ -142,6 +142,30 @@ class TorchFitTest(support.TestCase):
                 for name, value in second.state_dict().items():
                     np.testing.assert_array_equal(value, weights[name])
 
+    def test_averages_are_torchs_in_float64(self):
+        from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+        x, y = data()
+        x = x.double()
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double()
+        average = AveragedModel(module, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+        optimizer = torch.optim.AdamW(module.parameters(), lr=0.0078125)
+        with stowage.Trainer(stowage.from_torch(module, x[:BATCH]), optimizer="AdamW", lr=0.0078125,
+                             weight_decay=0.01, ema=0.9, device="cpu", threads=1) as trainer:
+            for step in range(5):
+                at = slice(step * BATCH, (step + 1) * BATCH)
+                trainer.step(x[at], y[at])
+                optimizer.zero_grad()
+                F.cross_entropy(module(x[at]), y[at]).backward()
+                optimizer.step()
+                average.update_parameters(module)
+            with trainer.averaged():
+                ours = trainer.state_dict()
+            for name, value in average.module.named_parameters():
+                np.testing.assert_allclose(ours[name], value.detach().numpy(), rtol=1e-9, atol=1e-12)
+                self.assertEqual(trainer.read(name + ".ema").dtype, np.float64)
+
     def test_schedulers_of_torch_are_stepped_by_a_callback(self):
         module, other = net(), net()
         rates = []
