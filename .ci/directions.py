@@ -32,7 +32,7 @@ ROOMS = {
     "compile": ["base", "ir", "planner"],
     "report": ["base", "formats", "ir", "planner", "planner/packing"],
     "train": ["autodiff", "base", "cluster", "cpu", "formats", "gpu", "ir", "math", "nn",
-              "planner", "planner/fit", "planner/packing", "runtime"],
+              "planner", "planner/fit", "planner/packing", "report", "runtime"],
 }
 
 # Headers of a library -> directories whose files may include them.

@@ -54,12 +54,6 @@ RunReporter::RunReporter(const Options& options)
       progress_(options.done + 1, options.run.last_step(), options.token_name,
                 options.memory) {}
 
-void RunReporter::Log(const StepFigures& figures) {
-  if (options_.log == nullptr) return;
-  options_.log->Add(figures, options_.memory,
-                    options_.run.EvaluatesAt(figures.step));
-}
-
 void RunReporter::PrintStep(const StepFigures& figures, bool skipped) {
   Json json = StepJson(figures, options_.memory);
   if (options_.shapes_differ) json["tokens"] = figures.tokens;
@@ -72,7 +66,7 @@ void RunReporter::OnStep(const StepFigures& figures) {
   if (options_.keeps_losses) {
     losses_.push_back({.step = figures.step, .loss = figures.loss});
   }
-  Log(figures);
+  if (options_.log != nullptr) options_.log->OnStep(figures);
   if (options_.json) {
     PrintStep(figures, false);
   } else {
@@ -82,7 +76,7 @@ void RunReporter::OnStep(const StepFigures& figures) {
 
 void RunReporter::OnSkipped(const StepFigures& figures, const std::string& why,
                             std::string_view outcome) {
-  Log(figures);
+  if (options_.log != nullptr) options_.log->OnSkipped(figures, why, outcome);
   if (options_.json) PrintStep(figures, true);
   std::cerr << why << "; " << outcome << std::endl;
 }
@@ -91,8 +85,7 @@ void RunReporter::OnEvaluation(int64_t step,
                                const std::optional<Evaluation>& evaluation,
                                bool counts) {
   if (options_.log != nullptr) {
-    options_.log->AddEvaluation(evaluation ? std::optional(evaluation->loss)
-                                           : std::nullopt);
+    options_.log->OnEvaluation(step, evaluation, counts);
   }
   if (!counts) return;
   if (options_.json) {

@@ -24,11 +24,11 @@
 #include "tools/model_flags.h"
 #include "tools/progress.h"
 #include "tools/rank_run.h"
-#include "tools/step_log.h"
 #include "tools/task.h"
 #include "tools/train_files.h"
 #include "train/checkpoint_series.h"
 #include "train/run.h"
+#include "train/run_log.h"
 #include "train/training.h"
 
 namespace stowage::tools {
@@ -67,7 +67,7 @@ class RunReporter : public RunObserver {
     bool reads_text = false;  // which has a perplexity
     bool shapes_differ = false;  // of steps, and their tokens
     bool keeps_losses = false;   // of all steps, for the page of the run
-    StepLog* log = nullptr;
+    RunLog* log = nullptr;
   };
   explicit RunReporter(const Options& options);
 
@@ -84,7 +84,6 @@ class RunReporter : public RunObserver {
   const std::vector<PageLoss>& losses() const { return losses_; }
 
  private:
-  void Log(const StepFigures& figures);
   void PrintStep(const StepFigures& figures, bool skipped);
 
   const Options options_;

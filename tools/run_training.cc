@@ -422,7 +422,7 @@ int TrainingCommand::EndBadly(Error error) {
 
 // As a signal asked for.
 int TrainingCommand::Stop(const RunResult& result) {
-  if (StepLog* const log = files_->log()) log->AddEvaluation(std::nullopt);
+  if (RunLog* const log = files_->log()) log->End();
   if (!result.saved.ok()) return EndBadly(result.saved.error());
   const int64_t done = result.last_step;
   std::cerr << "stowage: stopped by " << SignalName(result.stopped)

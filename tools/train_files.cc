@@ -235,7 +235,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                              OutputFile::Claim(flags.save_merged));
   }
   if (!flags.log.empty()) {
-    STOWAGE_ASSIGN_OR_RETURN(files.log_, StepLog::Open(flags.log));
+    STOWAGE_ASSIGN_OR_RETURN(files.log_, RunLog::Open(flags.log));
   }
   if (!flags.init.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.rules_, ReadWeightRules(flags));
@@ -340,7 +340,12 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
   }
   STOWAGE_RETURN_IF_ERROR(ranks.Share(&done));
   STOWAGE_RETURN_IF_ERROR(ShareHistory(ranks));
-  if (log_) STOWAGE_RETURN_IF_ERROR(log_->Begin(done));
+  if (log_) {
+    STOWAGE_RETURN_IF_ERROR(
+        log_->Begin(done, run,
+                    {.arena = training.session().arena_bytes(),
+                     .budget = spec.training.budget}));
+  }
   return done;
 }
 

@@ -25,13 +25,13 @@
 #include "tools/gguf_output.h"
 #include "tools/model_flags.h"
 #include "tools/rank_run.h"
-#include "tools/step_log.h"
 #include "tools/train_flags.h"
 #include "train/adapter_files.h"
 #include "train/checkpoint_series.h"
 #include "train/classifier_folder.h"
 #include "train/finite_guard.h"
 #include "train/run.h"
+#include "train/run_log.h"
 #include "train/training.h"
 
 namespace stowage::tools {
@@ -105,7 +105,7 @@ class TrainFiles {
   void set_history(const EvaluationHistory& history) { history_ = history; }
 
   /// Where --log goes; null where there is none.
-  StepLog* log() { return log_ ? &*log_ : nullptr; }
+  RunLog* log() { return log_ ? &*log_ : nullptr; }
 
   const std::optional<CheckpointSeries>& checkpoints() const {
     return checkpoints_;
@@ -146,7 +146,7 @@ class TrainFiles {
   std::optional<OutputFile> merged_;
   std::optional<ClassifierFolder> classifier_;
   GgufOutput gguf_;
-  std::optional<StepLog> log_;
+  std::optional<RunLog> log_;
   EvaluationHistory history_;
   CheckpointBase base_;  // what checkpoints leave out
   WeightRules rules_;    // of what is loaded at the start

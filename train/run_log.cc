@@ -1,4 +1,4 @@
-#include "tools/step_log.h"
+#include "train/run_log.h"
 
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 #include "base/input_file.h"
 #include "base/strings.h"
 
-namespace stowage::tools {
+namespace stowage {
 namespace {
 
 constexpr std::string_view kHeader =
@@ -65,8 +65,8 @@ std::string EventFileName() {
 
 }  // namespace
 
-Result<StepLog> StepLog::Open(const std::string& path) {
-  StepLog log(path);
+Result<RunLog> RunLog::Open(const std::string& path) {
+  RunLog log(path);
   std::error_code failed;
   if (path.ends_with('/') || std::filesystem::is_directory(path, failed)) {
     std::filesystem::create_directories(path, failed);
@@ -80,11 +80,13 @@ Result<StepLog> StepLog::Open(const std::string& path) {
   return log;
 }
 
-Status StepLog::Begin(int64_t done) {
+Status RunLog::Begin(int64_t done, const RunSpec& run, const Memory& memory) {
+  run_ = run;
+  memory_ = memory;
   return file_ ? BeginRows(done) : BeginEvents(done);
 }
 
-Status StepLog::BeginRows(int64_t done) {
+Status RunLog::BeginRows(int64_t done) {
   std::string rows(kHeader);
   if (done > 0) {
     const Result<std::string> text = ReadFile(file_->resolved(), FileUse::kOwn);
@@ -99,7 +101,7 @@ Status StepLog::BeginRows(int64_t done) {
   return status();
 }
 
-Status StepLog::BeginEvents(int64_t done) {
+Status RunLog::BeginEvents(int64_t done) {
   out_.open(std::filesystem::path(path_) / EventFileName(),
             std::ios::trunc | std::ios::binary);
   out_ << VersionRecord(SecondsSince1970());
@@ -108,21 +110,19 @@ Status StepLog::BeginEvents(int64_t done) {
   return status();
 }
 
-void StepLog::AddScalars(int64_t step,
-                         const std::vector<EventScalar>& scalars) {
+void RunLog::AddScalars(int64_t step, const std::vector<EventScalar>& scalars) {
   if (scalars.empty()) return;
   out_ << ScalarsRecord(SecondsSince1970(), step, scalars) << std::flush;
 }
 
-void StepLog::Add(const StepFigures& figures, const MemoryFigures& memory,
-                  bool is_evaluated) {
-  AddEvaluation(std::nullopt);
+void RunLog::OnStep(const StepFigures& figures) {
+  EndRow(std::nullopt);
   if (file_) {
     out_ << StrCat(figures.step, ",", Cell(figures.epoch), ",",
                    Cell(figures.loss), ",", Cell(figures.lr), ",",
                    Cell(figures.grad_norm), ",", Cell(figures.seconds), ",",
-                   Cell(figures.tokens_per_second), ",", memory.arena, ",",
-                   memory.budget ? StrCat(*memory.budget) : "", ",");
+                   Cell(figures.tokens_per_second), ",", memory_.arena, ",",
+                   memory_.budget ? StrCat(*memory_.budget) : "", ",");
   } else {
     std::vector<EventScalar> scalars;
     const auto add = [&](std::string_view tag, std::optional<double> value) {
@@ -134,17 +134,23 @@ void StepLog::Add(const StepFigures& figures, const MemoryFigures& memory,
     add("grad_norm", figures.grad_norm);
     add("step_seconds", figures.seconds);
     add("tokens_per_second", figures.tokens_per_second);
-    add("arena_bytes", static_cast<double>(memory.arena));
-    if (memory.budget) {
-      add("budget_bytes", static_cast<double>(*memory.budget));
+    add("arena_bytes", static_cast<double>(memory_.arena));
+    if (memory_.budget) {
+      add("budget_bytes", static_cast<double>(*memory_.budget));
     }
     AddScalars(figures.step, scalars);
   }
   waits_ = figures.step;
-  if (!is_evaluated) AddEvaluation(std::nullopt);
+  if (!run_.EvaluatesAt(figures.step)) EndRow(std::nullopt);
 }
 
-void StepLog::AddEvaluation(std::optional<double> validation_loss) {
+void RunLog::OnEvaluation(int64_t /*step*/,
+                          const std::optional<Evaluation>& evaluation,
+                          bool /*counts*/) {
+  EndRow(evaluation ? std::optional(evaluation->loss) : std::nullopt);
+}
+
+void RunLog::EndRow(std::optional<double> validation_loss) {
   if (!waits_) return;
   if (file_) {
     out_ << Cell(validation_loss) << "\n" << std::flush;
@@ -155,10 +161,10 @@ void StepLog::AddEvaluation(std::optional<double> validation_loss) {
   waits_.reset();
 }
 
-Status StepLog::status() const {
+Status RunLog::status() const {
   if (out_) return {};
   return Error{ErrorCode::kIo,
                StrCat("[log] ", Quoted(path_), " cannot be written")};
 }
 
-}  // namespace stowage::tools
+}  // namespace stowage
