@@ -24,6 +24,9 @@ constexpr int kStopped = 1;
 PythonRun::PythonRun(Trainer& trainer, const Files& files) : trainer_(trainer) {
   trainer_.CheckUsable();
   start_.done = trainer_.steps();
+  if (!files.log.empty()) {
+    log_ = WithoutGil([&] { return RunLog::Open(files.log); });
+  }
   if (files.path.empty()) return;
   checkpoints_ = WithoutGil([&] {
     return RunCheckpoints::Claim(files.path, files.series, trainer_.Notes());
@@ -73,11 +76,18 @@ py::dict PythonRun::Take(const py::object& hooks, RunSpec spec, bool validates,
   spec.rate = [this](int64_t) { return rate_; };
   std::optional<Result<RunResult>> result;
   trainer_.InRun([&](Training& training) -> Status {
+    if (log_) {
+      STOWAGE_RETURN_IF_ERROR(
+          log_->Begin(start_.done, spec,
+                      {.arena = training.session().arena_bytes(),
+                       .budget = trainer_.plan()->spec().budget}));
+    }
     result = stowage::Run(training, spec,
                           {.data = *this,
                            .observer = this,
                            .saver = checkpoints_ ? this : nullptr},
                           start_);
+    if (log_) log_->End();
     return {};
   });
   views_.clear();
@@ -85,6 +95,7 @@ py::dict PythonRun::Take(const py::object& hooks, RunSpec spec, bool validates,
   if (raised_) throw *std::exchange(raised_, std::nullopt);
   const RunResult run = ValueOf(*std::move(result));
   ValueOf(run.saved);
+  if (log_) ValueOf(log_->status());
   py::dict fields;
   fields["last_step"] = run.last_step;
   fields["stopped"] = run.stopped != 0  ? "callback"
@@ -158,7 +169,8 @@ void PythonRun::Report(const StepFigures& figures, const std::string& skipped) {
 
 void PythonRun::OnEvaluation(int64_t step,
                              const std::optional<Evaluation>& evaluation,
-                             bool /*counts*/) {
+                             bool counts) {
+  if (log_) log_->OnEvaluation(step, evaluation, counts);
   if (!evaluation) return;
   Call([&] {
     const py::object stops = hooks_.attr("on_evaluation")(step);
@@ -217,15 +229,18 @@ void BindRuns(py::module_& module) {
   BindClassCounts(module);
   py::class_<PythonRun>(module, "Run")
       .def(py::init([](Trainer& trainer, const std::string& path,
-                       int64_t keep_last, bool keep_best, bool resumes) {
+                       int64_t keep_last, bool keep_best, bool resumes,
+                       const std::string& log) {
              return std::make_unique<PythonRun>(
                  trainer, PythonRun::Files{.path = path,
                                            .series = {.keep_last = keep_last,
                                                       .keep_best = keep_best},
-                                           .resumes = resumes});
+                                           .resumes = resumes,
+                                           .log = log});
            }),
            py::arg("trainer"), py::arg("path"), py::arg("keep_last"),
-           py::arg("keep_best"), py::arg("resumes"), py::keep_alive<1, 2>())
+           py::arg("keep_best"), py::arg("resumes"), py::arg("log"),
+           py::keep_alive<1, 2>())
       .def("done", &PythonRun::done)
       .def("is_resumed", &PythonRun::is_resumed)
       .def(

@@ -27,6 +27,7 @@
 #include "train/checkpoint_series.h"
 #include "train/run.h"
 #include "train/run_checkpoints.h"
+#include "train/run_log.h"
 
 namespace stowage::python {
 
@@ -35,11 +36,12 @@ class PythonRun : public RunData, public RunObserver, public RunSaver {
   struct Files {
     std::string path = {};  // of the newest checkpoint; empty: nothing is saved
     SeriesOptions series = {};
-    bool resumes = true;  // from the checkpoint at `path`, if there is one
+    bool resumes = true;   // from the checkpoint at `path`, if there is one
+    std::string log = {};  // of RunLog; empty: none
   };
 
-  /// Claims the files and resumes. `trainer` must outlive this. Raises what
-  /// RunCheckpoints::Claim and Resume refuse, and InvalidArgument where the trainer has
+  /// Claims the files, and resumes. `trainer` must outlive this. Raises what
+  /// RunCheckpoints::Claim and Resume and RunLog::Open refuse, and InvalidArgument where the trainer has
   /// taken other steps than the checkpoint.
   PythonRun(Trainer& trainer, const Files& files);
 
@@ -61,9 +63,13 @@ class PythonRun : public RunData, public RunObserver, public RunSaver {
   bool has_held_out() const override { return validates_; }
   Result<std::optional<Evaluation>> Evaluate(Training& training) override;
 
-  void OnStep(const StepFigures& figures) override { Report(figures, ""); }
+  void OnStep(const StepFigures& figures) override {
+    if (log_) log_->OnStep(figures);
+    Report(figures, "");
+  }
   void OnSkipped(const StepFigures& figures, const std::string& why,
                  std::string_view outcome) override {
+    if (log_) log_->OnSkipped(figures, why, outcome);
     Report(figures, StrCat(why, "; ", outcome));
   }
   void OnEvaluation(int64_t step, const std::optional<Evaluation>& evaluation,
@@ -88,6 +94,7 @@ class PythonRun : public RunData, public RunObserver, public RunSaver {
 
   Trainer& trainer_;
   std::optional<RunCheckpoints> checkpoints_;
+  std::optional<RunLog> log_;
   RunStart start_;
   bool is_resumed_ = false;
 

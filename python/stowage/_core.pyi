@@ -197,7 +197,13 @@ def check_metric(name: str) -> None: ...
 
 class Run:
     def __init__(
-        self, trainer: Trainer, path: str, keep_last: int, keep_best: bool, resumes: bool
+        self,
+        trainer: Trainer,
+        path: str,
+        keep_last: int,
+        keep_best: bool,
+        resumes: bool,
+        log: str,
     ) -> None: ...
     def done(self) -> int: ...
     def is_resumed(self) -> bool: ...

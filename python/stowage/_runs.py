@@ -22,7 +22,7 @@ from stowage.errors import InvalidArgument
 if TYPE_CHECKING:
     from stowage._trainers import Trainer
 
-log = logging.getLogger("stowage")
+logger = logging.getLogger("stowage")
 
 ScheduleKind = Literal["constant", "linear", "cosine", "wsd", "polynomial", "inverse_sqrt"]
 
@@ -117,20 +117,20 @@ class _Hooks:
                               loss_scale, seconds, skipped)
         self.steps.append(figures)
         if skipped:
-            log.warning("%s", skipped)
+            logger.warning("%s", skipped)
         self.trainer._made_step()
         return self.on_step_called is not None and self.on_step_called(figures) is True
 
     def on_evaluation(self, step: int) -> bool:
         evaluation = Evaluation(step, *self.evaluated)
         self.evaluations.append(evaluation)
-        log.info("step %d: validation loss %.6g%s", step, evaluation.loss,
+        logger.info("step %d: validation loss %.6g%s", step, evaluation.loss,
                  "".join(f", {name} {value:.4g}" for name, value in evaluation.metrics.items()))
         return self.on_evaluation_called is not None and self.on_evaluation_called(
             evaluation) is True
 
     def on_unsaved(self, why: str) -> None:
-        log.warning("%s; training goes on", why)
+        logger.warning("%s; training goes on", why)
 
 
 def validate(trainer: Trainer, data: Any, metrics: Sequence[str]) -> Evaluation:
@@ -174,7 +174,8 @@ def fit(trainer: Trainer, data: TrainData, *, steps: Optional[int], epochs: Opti
         lr: Union[float, Schedule, None], schedule: Optional[ScheduleKind],
         warmup: Union[int, float], min_lr: Optional[float], shuffle: Optional[bool],
         eval_data: Any, eval_every: int, patience: int, metrics: Sequence[str],
-        save: Union[str, "os.PathLike[str]", None], save_every: int, keep_last: int, resume: bool, on_nonfinite: str,
+        save: Union[str, "os.PathLike[str]", None], save_every: int, keep_last: int, resume: bool,
+        log: Union[str, "os.PathLike[str]", None], on_nonfinite: str,
         on_step: Optional[OnStep], on_evaluation: Optional[OnEvaluation]) -> RunResult:
     """See ``Trainer.fit``."""
     batches = train_data(trainer, data, shuffle, trainer._seed)
@@ -205,7 +206,7 @@ def fit(trainer: Trainer, data: TrainData, *, steps: Optional[int], epochs: Opti
     if rate is not None:
         trainer._check_rate(rate)
     run = _core.Run(trainer._core, "" if save is None else os.fspath(save), keep_last,
-                    eval_data is not None, resume)
+                    eval_data is not None, resume, "" if log is None else os.fspath(log))
     if run.done() > steps or (run.done() == steps and not run.is_resumed()):
         raise InvalidArgument(f"[fit] {run.done()} steps are taken, and the run has {steps}, which "
                               "are those of all calls together")

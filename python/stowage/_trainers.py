@@ -284,6 +284,7 @@ class Trainer:
         save_every: int = 0,
         keep_last: int = 1,
         resume: bool = True,
+        log: Optional[Path] = None,
         on_nonfinite: Literal["stop", "skip"] = "stop",
         on_step: Optional[OnStep] = None,
         on_evaluation: Optional[OnEvaluation] = None,
@@ -323,6 +324,10 @@ class Trainer:
         goes on from it, with the bits of a run that was never interrupted; else the file is
         replaced.
 
+        `log` is a file, which gets a row of CSV for each step as soon as it is known, or a folder,
+        if its name ends in "/" or it is there, which gets an event file for TensorBoard; both as
+        ``stowage train --log`` writes them. A resumed run appends.
+
         `on_nonfinite` is "stop", which raises NotFinite at a step with a loss of NaN or infinity,
         or "skip", which undoes it. `on_step` is called after each step with its ``StepFigures``,
         `on_evaluation` after each evaluation with its ``Evaluation``; one that returns True ends
@@ -330,13 +335,13 @@ class Trainer:
 
         What the data or a callback raises, and KeyboardInterrupt, ends the run behind the last
         step, which is saved, and is raised. The trainer stays usable. Raises InvalidArgument for
-        arguments that do not fit, with nothing changed, and FileError if the last checkpoint cannot
-        be written.
+        arguments that do not fit, with nothing changed, and FileError if the last checkpoint
+        or the log cannot be written.
         """
         return fit(self, train_data, steps=steps, epochs=epochs, lr=lr, schedule=schedule,
                    warmup=warmup, min_lr=min_lr, shuffle=shuffle, eval_data=eval_data,
                    eval_every=eval_every, patience=patience, metrics=metrics, save=save,
-                   save_every=save_every, keep_last=keep_last, resume=resume,
+                   save_every=save_every, keep_last=keep_last, resume=resume, log=log,
                    on_nonfinite=on_nonfinite, on_step=on_step, on_evaluation=on_evaluation)
 
     def evaluate(self, *inputs: Any, **named: Any) -> Dict[str, Any]:

@@ -1,11 +1,14 @@
 """Runs: Trainer.fit takes the steps, evaluates, saves and resumes as docs/python.md says."""
 
+import csv
+import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import unittest
 
 import numpy as np
 
@@ -537,6 +540,56 @@ class AveragesTest(support.TestCase):
         whole, plain = (stowage.plan("mlp", 32, device="cpu", ema=ema).regions["state"]
                         for ema in (0.9, None))
         self.assertGreater(whole, plain)
+
+
+class LogTest(support.TestCase):
+    def test_a_csv_has_the_figures_of_each_step(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, log = (os.path.join(folder, name) for name in ("run.st", "run.csv"))
+            seen = []
+            for last in (4, 9):  # stopped, and resumed
+                with trainer(lr=0.1) as run:
+                    result = run.fit(batches(6), steps=6, save=path, log=log, eval_data=data(8),
+                                     eval_every=3, on_step=lambda each: each.step == last)
+                    seen.append(result)
+                    arena = run.arena_bytes
+            with open(log, encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+        steps = [each for result in seen for each in result.steps]
+        evaluations = {each.step: each.loss for result in seen for each in result.evaluations}
+        self.assertEqual([int(row["step"]) for row in rows], [1, 2, 3, 4, 5, 6])
+        for row, step in zip(rows, steps):
+            self.assertAlmostEqual(float(row["loss"]), step.loss, places=5)
+            self.assertAlmostEqual(float(row["lr"]), step.lr, places=6)
+            self.assertEqual(int(row["arena_bytes"]), arena)
+            if step.step in evaluations:
+                self.assertAlmostEqual(float(row["validation_loss"]), evaluations[step.step],
+                                       places=5)
+            else:
+                self.assertEqual(row["validation_loss"], "")
+        self.assertEqual(sorted(evaluations), [3, 6])
+
+    def test_a_log_that_cannot_be_written_is_refused_before_the_first_step(self):
+        with trainer() as run:
+            self.raises(stowage.FileError, "cannot", run.fit, batches(1), steps=1,
+                        log="/proc/none/")
+            self.assertEqual(run.steps, 0)
+
+    @unittest.skipUnless(importlib.util.find_spec("tensorboard"), "no tensorboard here")
+    def test_tensorboard_reads_the_events(self):
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        with tempfile.TemporaryDirectory() as folder, trainer(clip_norm=1.0) as run:
+            result = run.fit(batches(6), steps=6, log=folder + "/", eval_data=data(8),
+                             eval_every=3)
+            events = EventAccumulator(folder).Reload()
+            for name, values in (("loss", result.losses), ("lr", [s.lr for s in result.steps]),
+                                 ("grad_norm", [s.grad_norm for s in result.steps]),
+                                 ("validation_loss", [e.loss for e in result.evaluations])):
+                made = events.Scalars(name)
+                np.testing.assert_allclose([each.value for each in made], values, rtol=1e-6)
+                self.assertEqual([each.step for each in made],
+                                 [3, 6] if name == "validation_loss" else list(range(1, 7)))
 
 
 class EndsTest(support.TestCase):
