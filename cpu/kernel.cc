@@ -39,7 +39,8 @@ bool Takes(const CpuKernel& kernel, const OpArgs& args) {
 
 const CpuKernel& KernelOf(const Graph& graph, const Node& node,
                           const KernelTable& table) {
-  return RunsWidened(graph, node) ? *table.widened : GetKernel(node.op, table);
+  return RunsWidened(graph, node, table) ? *table.widened
+                                         : GetKernel(node.op, table);
 }
 
 const CpuKernel& KernelOf(const Graph& graph, const Node& node) {
@@ -47,7 +48,8 @@ const CpuKernel& KernelOf(const Graph& graph, const Node& node) {
 }
 
 Status Supports(const Graph& graph, const Node& node) {
-  const CpuKernel& kernel = GetKernel(node.op);
+  const KernelTable& table = *RunningCpuTarget().kernels;
+  const CpuKernel& kernel = GetKernel(node.op, table);
   if (kernel.run == nullptr && GetOpDef(node.op).is_view()) return {};
   for (const auto& body : BodiesOf(node)) {
     for (const Node& inner : body->nodes()) {
@@ -65,7 +67,7 @@ Status Supports(const Graph& graph, const Node& node) {
   }
   OpArgsStorage storage;
   const OpArgs args = MakeOpArgs(graph, node, &storage);
-  if (Takes(kernel, args) || RunsWidened(graph, node)) return {};
+  if (Takes(kernel, args) || RunsWidened(graph, node, table)) return {};
   std::string types;
   for (int i = 0; i < args.count(); ++i) {
     types += StrCat(i == 0 ? "" : ", ", args.Describe(i));

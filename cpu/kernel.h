@@ -12,7 +12,8 @@
 // it asks for here.
 //
 // Kernels compute in f32 and f64; what has f16 or bf16 operands runs in f32, by the
-// same kernels (cpu/widened.h). They are compiled once for each CPU target of the build
+// same kernels (cpu/widened.h), but for matmuls of bf16 where the processor has them
+// (cpu/kernels/bf16_kernels.h). They are compiled once for each CPU target of the build
 // (cpu/targets.h), which gives a table of them for each.
 //
 //   const CpuKernel& kernel = KernelOf(graph, node);
@@ -98,6 +99,9 @@ struct KernelTable {
   std::array<const CpuKernel*, kNumOps> of_op = {};
   /// Runs nodes of f16 and bf16 in f32 (cpu/widened.h).
   const CpuKernel* widened = nullptr;
+  /// These kernels, but those of matmuls of bf16 by the instructions of AVX512-BF16, of
+  /// which the compilation makes no other use. Null where they are these, or there are none.
+  const KernelTable* by_pairs = nullptr;
 };
 
 /// The kernel of an op in `table`. Kernels of the program's own ops are the same for all

@@ -43,6 +43,7 @@ bool RunsV4() {
 bool RunsV3() { return __builtin_cpu_supports("x86-64-v3"); }
 bool RunsV4() { return __builtin_cpu_supports("x86-64-v4"); }
 #endif
+bool RunsV4Bf16() { return RunsV4() && __builtin_cpu_supports("avx512bf16"); }
 #endif
 
 std::string Names(std::span<const CpuTarget> targets, bool all) {
@@ -78,6 +79,7 @@ std::span<const CpuTarget> CpuTargets() {
       CpuTarget{kBaseline, &stowage_cpu_kernels, true},
       CpuTarget{"v3", &stowage_cpu_kernels_v3, RunsV3()},
       CpuTarget{"v4", &stowage_cpu_kernels_v4, RunsV4()},
+      CpuTarget{"v4-bf16", stowage_cpu_kernels_v4.by_pairs, RunsV4Bf16()},
   };
 #else
   static constexpr std::array targets = {
@@ -102,8 +104,8 @@ Result<const CpuTarget*> ChooseCpuTarget(std::span<const CpuTarget> targets,
                " in this build; expected ", Names(targets, /*all=*/true),
                targets.size() > 1
                    ? ""
-                   : " (a build with --config=portable has v2, v3 and "
-                     "v4)")};
+                   : " (a build with --config=portable has v2, v3, v4 and "
+                     "v4-bf16)")};
   }
   if (!found->runs) {
     return Error{ErrorCode::kInvalidArgument,

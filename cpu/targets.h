@@ -4,8 +4,9 @@
 // CPU targets: the instruction sets that the kernels of a build are compiled for.
 //
 // The default build has one target, "native": the processor that the compiler's flags name
-// (-march=native). A build with --config=portable has three, "v2", "v3" and "v4", the levels
-// of the x86-64 psABI with SSE4.2, AVX2 and AVX-512. Each process runs the highest one that its
+// (-march=native). A build with --config=portable has four: "v2", "v3" and "v4", the levels of
+// the x86-64 psABI with SSE4.2, AVX2 and AVX-512, and "v4-bf16", which is "v4" but for matmuls
+// and convolutions of bf16, by AVX512-BF16 (cpu/kernels/bf16_gemm.h). Each process runs the highest one that its
 // processor has, unless the environment variable STOWAGE_CPU_TARGET names another.
 // CpuOptions::target names one for a single backend.
 //
@@ -50,7 +51,7 @@ Result<const CpuTarget*> ChooseCpuTarget(std::span<const CpuTarget> targets,
 /// backend returns, it is the highest target that this processor runs.
 const CpuTarget& RunningCpuTarget();
 
-/// The target of this process and those of this build, "v4 (AVX-512) of v2, v3, v4".
+/// The target of this process and those of this build, "v4 (AVX-512) of v2, v3, v4, v4-bf16".
 /// Error: FindCpuTarget's.
 Result<std::string> DescribeCpuTarget();
 

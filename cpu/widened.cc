@@ -18,8 +18,9 @@ std::vector<TensorType> Wide(std::span<const TensorType> types) {
   return wide;
 }
 
-bool RunsWidened(const Graph& graph, const Node& node) {
-  const CpuKernel& kernel = GetKernel(node.op);
+bool RunsWidened(const Graph& graph, const Node& node,
+                 const KernelTable& table) {
+  const CpuKernel& kernel = GetKernel(node.op, table);
   if (kernel.run == nullptr || node.inputs.size() > kMaxWidenedOperands)
     return false;
   OpArgsStorage storage;

@@ -15,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 
 #include "cpu/kernels/chunks.h"
@@ -186,14 +187,17 @@ inline int64_t KernelPlace(const ConvGeometry& g, const Walks& walks,
   return place;
 }
 
+/// Bytes of a register.
+inline constexpr int64_t kRegisterBytes = Vec<float>::kLanes * sizeof(float);
+
 /// Copies n elements, and may write up to a register's more, which then are of
 /// no meaning; nothing is read at `end` or behind it.
 template <typename T>
 void CopyBeyond(const T* from, const T* end, int64_t n, T* to) {
-  constexpr int64_t kLanes = Vec<T>::kLanes;
+  constexpr int64_t kCount = kRegisterBytes / sizeof(T);
   int64_t i = 0;
-  for (; i < n && from + i + kLanes <= end; i += kLanes) {
-    Vec<T>::Load(from + i).Store(to + i);
+  for (; i < n && from + i + kCount <= end; i += kCount) {
+    std::memcpy(to + i, from + i, kRegisterBytes);
   }
   for (; i < n; ++i) to[i] = from[i];
 }

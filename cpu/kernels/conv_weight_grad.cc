@@ -7,56 +7,12 @@
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/conv_bands.h"
 #include "cpu/kernels/conv_walks.h"
+#include "cpu/kernels/conv_weight_tasks.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/vec.h"
 
 namespace stowage::cpu {
 namespace {
-
-constexpr int64_t kMaxSplits = 16;
-constexpr int64_t kRows = 288;          // of a task, about
-constexpr int64_t kMaxStrips = 4;       // of filters, of a task
-constexpr int64_t kBandElements = 256;  // at most
-
-// How dw is made: tasks are (split of the images, group, chunk of channels, chunk of
-// filters).
-template <typename T>
-struct Tasks {
-  int64_t taps;
-  int64_t channels, channel_chunks;
-  int64_t strip;  // filters, in whole registers
-  int64_t filters, filter_chunks;
-  int64_t tasks;  // of one split
-  int64_t splits;
-  int64_t split_images;  // images of one split, the last has fewer
-
-  explicit Tasks(const ConvGeometry& g)
-      : taps(g.kernel_size()),
-        channels(std::clamp<int64_t>(kRows / taps, 1, g.channels)),
-        channel_chunks(CeilDiv(g.channels, channels)),
-        strip(Even(g.filters, kStripColumns<T>, Vec<T>::kLanes)),
-        filters(Even(g.filters, kMaxStrips * strip, strip)),
-        filter_chunks(CeilDiv(g.filters, filters)),
-        tasks(g.groups * channel_chunks * filter_chunks),
-        split_images(
-            CeilDiv(g.images, std::min(g.images, CeilDiv(kMaxSplits, tasks)))) {
-    splits = CeilDiv(g.images, split_images);
-  }
-
-  int64_t rows() const { return channels * taps; }
-  int64_t strips() const { return CeilDiv(filters, strip); }
-
-  Bands BandsOf(const ConvGeometry& g, int64_t images) const {
-    return Bands(ForwardWalks(g), images, channels, kBandElements,
-                 Vec<T>::kLanes);
-  }
-
- private:
-  // Multiples of `unit` that cut `all` into about equal parts of at most `most`.
-  static int64_t Even(int64_t all, int64_t most, int64_t unit) {
-    return CeilDiv(CeilDiv(all, CeilDiv(all, most)), unit) * unit;
-  }
-};
 
 // Scratch of a thread: sums (strip, row, filter); a strip of dy, transposed (element,
 // filter); rows as pointers into slabs; taps' places in a slab; slabs, with what is
@@ -91,11 +47,6 @@ struct Work {
   }
   T* transposed_dy(std::byte* scratch) const { return sums(scratch) + of_sums; }
   T* slabs(std::byte* scratch) const { return transposed_dy(scratch) + of_dy; }
-};
-
-// Elements of a band, as places in a slab: `count` neighbours of each line.
-struct Lines {
-  int64_t first, count, lines, pitch;
 };
 
 // sums (kM, kVecs registers) of a[i][element] times b (element, kVecs registers), added
@@ -167,12 +118,6 @@ void AddStrip(int64_t strip, int64_t m, const T* const* a, const Lines& lines,
       return AddRows<T, kM, 3>(m, a, lines, b, sums, accumulate);
   }
 }
-
-// What a task makes: channels [channel, channel + channels) and filters [filter,
-// filter + filters) of a group, from images [begin, end).
-struct Part {
-  int64_t group, channel, channels, filter, filters, begin, end;
-};
 
 template <typename T>
 void AddPart(const ConvGeometry& g, const Tasks<T>& tasks, const Work<T>& work,
@@ -258,16 +203,7 @@ void WeightGrad(const ConvGeometry& g, const T* x, const T* dy, T* dw,
   pool.ParallelFor(tasks.splits * tasks.tasks, [&](int64_t task, int thread) {
     const int64_t split = task / tasks.tasks;
     T* const to = tasks.splits > 1 ? of_splits + split * size : dw;
-    task %= tasks.tasks;
-    Part part;
-    part.filter = task % tasks.filter_chunks * tasks.filters;
-    part.filters = std::min(tasks.filters, g.filters - part.filter);
-    task /= tasks.filter_chunks;
-    part.channel = task % tasks.channel_chunks * tasks.channels;
-    part.channels = std::min(tasks.channels, g.channels - part.channel);
-    part.group = task / tasks.channel_chunks;
-    part.begin = split * tasks.split_images;
-    part.end = std::min(g.images, part.begin + tasks.split_images);
+    const Part part = tasks.PartOf(g, task);
     std::byte* const own = scratch + thread * work.bytes();
     AddPart(g, tasks, work, part, x, dy, own);
     const T* const sums = work.sums(own);

@@ -15,6 +15,8 @@
 
 #include "cpu/blocking.h"
 #include "cpu/kernel.h"
+#include "cpu/kernels/bf16_kernels.h"
+#include "cpu/kernels/bf16_matmul.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/gemm.h"
@@ -387,4 +389,29 @@ constinit const CpuKernel FusedMatMul = {.run = RunByDefault<RunFusedMatMul>,
                                          .supports = SupportsAll};
 
 }  // namespace kernels
+
+#ifdef STOWAGE_CPU_BF16_PAIRS
+
+namespace {
+
+StepCode RunFusedMatMulByPairs(const Launch& launch,
+                               ThreadPool& pool) noexcept {
+  const Parts parts(*launch.attrs);
+  const Folded none;
+  RunBf16MatMul(launch, pool, launch.outputs[0],
+                PartsTail<float>(launch, parts, none));
+  return StepCode::kOk;
+}
+
+}  // namespace
+
+namespace bf16_kernels {
+
+constinit const CpuKernel FusedMatMul =
+    Bf16MatMulKernel<kernels::FusedMatMul, RunFusedMatMulByPairs>();
+
+}  // namespace bf16_kernels
+
+#endif  // STOWAGE_CPU_BF16_PAIRS
+
 }  // namespace stowage::cpu

@@ -7,6 +7,8 @@
 #include <type_traits>
 
 #include "cpu/kernel.h"
+#include "cpu/kernels/bf16_kernels.h"
+#include "cpu/kernels/bf16_matmul.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
@@ -202,6 +204,45 @@ constinit const CpuKernel EpilogueMatMul = {
     .supports = SupportsAll};
 
 }  // namespace kernels
+
+#ifdef STOWAGE_CPU_BF16_PAIRS
+
+// Of bf16 by pairs.
+
+namespace {
+
+StepCode RunMatMulByPairs(const Launch& launch, ThreadPool& pool) noexcept {
+  RunBf16MatMul(launch, pool, launch.outputs[0], NoTail<float>());
+  return StepCode::kOk;
+}
+
+StepCode RunEpilogueMatMulByPairs(const Launch& launch,
+                                  ThreadPool& pool) noexcept {
+  const TensorView& y = launch.outputs[0];
+  if (EpilogueOperandsOf(*launch.attrs).x != 0) {
+    RunBf16MatMul(launch, pool, y, EpilogueTail<float, true>(launch));
+  } else {
+    RunBf16MatMul(launch, pool, y, EpilogueTail<float, false>(launch));
+  }
+  if (const auto summed = SummedOperandOf(*launch.attrs)) {
+    RunSums<float>(launch.inputs[summed->place], summed->axis,
+                   launch.outputs[1], pool);
+  }
+  return StepCode::kOk;
+}
+
+}  // namespace
+
+namespace bf16_kernels {
+
+constinit const CpuKernel MatMul =
+    Bf16MatMulKernel<kernels::MatMul, RunMatMulByPairs>();
+constinit const CpuKernel EpilogueMatMul =
+    Bf16MatMulKernel<kernels::EpilogueMatMul, RunEpilogueMatMulByPairs>();
+
+}  // namespace bf16_kernels
+
+#endif  // STOWAGE_CPU_BF16_PAIRS
 
 // quantized_matmul, quantized_gather: a frozen matrix read in the bytes of its file.
 

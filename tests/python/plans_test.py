@@ -93,7 +93,7 @@ class PlansTest(support.TestCase):
 
     def test_a_plan_is_for_a_cpu_target(self):
         target = stowage.cpu_target()
-        self.assertIn(target, ("native", "v2", "v3", "v4"))
+        self.assertIn(target, ("native", "v2", "v3", "v4", "v4-bf16"))
         self.assertEqual(self.plan(cpu_target=target).arena_bytes, self.plan().arena_bytes)
         self.raises(stowage.InvalidArgument, 'no CPU target "v9"', self.plan, cpu_target="v9")
         code = ("import stowage\n"

@@ -1,0 +1,215 @@
+#ifndef STOWAGE_CPU_KERNELS_BF16_MATMUL_H_
+#define STOWAGE_CPU_KERNELS_BF16_MATMUL_H_
+
+// Whole matmuls of bf16 by pairs (bf16_gemm.h), cut into (matrix, chunk of rows, a few strips
+// of columns). A task packs its rows of a, where they need it, once for all of its strips,
+// and each strip of b once for all of its rows; its f32 sums are rounded once, when they are
+// complete. Every kPairsDepth of k is a sum of its own.
+//
+//   RunBf16MatMul(launch, pool, launch.outputs[0], NoTail<float>());
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "cpu/kernel.h"
+#include "cpu/kernels/bf16_gemm.h"
+#include "cpu/kernels/bf16_kernels.h"
+#include "cpu/kernels/chunks.h"
+#include "cpu/kernels/half_floats.h"
+#include "cpu/kernels/matmul.h"
+#include "cpu/kernels/product.h"
+#include "cpu/thread_pool.h"
+
+#ifdef STOWAGE_CPU_BF16_PAIRS
+
+namespace stowage::cpu {
+
+/// Strips of a task, at most: what packing rows of a costs is shared by as many.
+inline constexpr int64_t kMaxTaskStrips = 4;
+
+/// Scratch of a thread for matmuls of at most that many rows and columns, and that depth:
+/// packed rows, a packed strip, and the sums of a task.
+class Bf16Scratch {
+ public:
+  Bf16Scratch(int64_t rows, int64_t columns, int64_t depth)
+      : rows_(std::min(rows, kMaxTaskRows)),
+        depth_(std::min(depth, kPairsDepth)),
+        columns_(std::min(columns, kMaxTaskStrips * kPairsColumns)) {}
+
+  Bytes bytes() const { return packed_rows() + packed_strip() + sums(); }
+
+  uint16_t* packed_rows(std::byte* scratch) const {
+    return reinterpret_cast<uint16_t*>(scratch);
+  }
+  uint32_t* packed_strip(std::byte* scratch) const {
+    return reinterpret_cast<uint32_t*>(scratch + packed_rows());
+  }
+  /// Of each strip, one after the other.
+  float* sums(std::byte* scratch) const {
+    return reinterpret_cast<float*>(scratch + packed_rows() + packed_strip());
+  }
+  int64_t sums_of_strip() const { return rows_ * kPairsColumns; }
+
+ private:
+  Bytes packed_rows() const {
+    return AlignUp(2 * PackedRowsElements(rows_, depth_), kWorkspaceAlignment);
+  }
+  Bytes packed_strip() const {
+    return 4 * PackedColumnsPairs(depth_, std::min(columns_, kPairsColumns));
+  }
+  Bytes sums() const {
+    return 4 * CeilDiv(columns_, kPairsColumns) * sums_of_strip();
+  }
+
+  int64_t rows_, depth_, columns_;
+};
+
+/// The rows and the strips of one task.
+struct Bf16Task {
+  int64_t rows;
+  int64_t strips;
+};
+
+/// Tasks enough to go round among the threads.
+inline Bf16Task TaskOf(int64_t matrices, int64_t rows, int64_t strips,
+                       int threads) {
+  Bf16Task task = {RowsPerTask(rows, matrices * strips, threads),
+                   kMaxTaskStrips};
+  const int64_t wanted = std::max(8, 2 * threads);
+  while (task.strips > 1 &&
+         matrices * CeilDiv(rows, task.rows) * CeilDiv(strips, task.strips) <
+             wanted) {
+    task.strips /= 2;
+  }
+  return task;
+}
+
+/// c (m, n) = a (m, k) b (k, n) for n of at most kMaxTaskStrips strips. done(column, count,
+/// sums) is called for each strip when its sums, rows of kPairsColumns, are complete.
+template <typename Done>
+void MultiplyTask(int64_t m, int64_t n, int64_t k, Strided<const uint16_t> a,
+                  Strided<const uint16_t> b, const Bf16Scratch& layout,
+                  std::byte* scratch, const Done& done) {
+  int64_t p = 0;
+  do {
+    const int64_t depth = std::min(kPairsDepth, k - p);
+    const PairRows rows =
+        PackRows(m, depth, a.At(0, p), layout.packed_rows(scratch));
+    for (int64_t j = 0; j < n; j += kPairsColumns) {
+      const int64_t count = std::min(kPairsColumns, n - j);
+      const Rows<float> sums = {
+          layout.sums(scratch) + j / kPairsColumns * layout.sums_of_strip(),
+          kPairsColumns};
+      const PairColumns strip =
+          PackColumns(depth, count, b.At(p, j), layout.packed_strip(scratch));
+      MultiplyPairs(m, count, Pairs(depth), rows, strip, sums,
+                    p > 0 ? Into::kSum : Into::kNew);
+      if (p + depth == k) done(j, count, sums);
+    }
+    p += kPairsDepth;
+  } while (p < k);
+}
+
+/// c (m, n) = a (m, k) b (k, n). done(row, column, rows, columns, sums) is called when the
+/// sums of `rows` by `columns` elements from (row, column) on are complete. `scratch` has
+/// layout.bytes() for each thread.
+template <typename Done>
+void MultiplyBf16(ThreadPool& pool, int64_t m, int64_t n, int64_t k,
+                  Strided<const uint16_t> a, Strided<const uint16_t> b,
+                  const Bf16Scratch& layout, std::byte* scratch,
+                  const Done& done) {
+  const int64_t strips = CeilDiv(n, kPairsColumns);
+  const Bf16Task cut = TaskOf(1, m, strips, pool.threads());
+  const int64_t strip_chunks = CeilDiv(strips, cut.strips);
+  pool.ParallelFor(
+      CeilDiv(m, cut.rows) * strip_chunks, [&](int64_t task, int thread) {
+        const int64_t width = cut.strips * kPairsColumns;
+        const int64_t column = task % strip_chunks * width;
+        const int64_t row = task / strip_chunks * cut.rows;
+        const int64_t rows = std::min(cut.rows, m - row);
+        MultiplyTask(rows, std::min(width, n - column), k, a.At(row, 0),
+                     b.At(0, column), layout, scratch + thread * layout.bytes(),
+                     [&](int64_t j, int64_t count, Rows<float> sums) {
+                       done(row, column + j, rows, count, sums);
+                     });
+      });
+}
+
+/// The matmul of the first two operands of `launch`, of bf16, into y, and what `tail` does
+/// to it, as RunProduct has it.
+template <typename Tail>
+void RunBf16MatMul(const Launch& launch, ThreadPool& pool, const TensorView& y,
+                   const Tail& tail) {
+  const internal::ProductOf<const uint16_t> all(launch);
+  const int64_t strips = CeilDiv(all.columns, kPairsColumns);
+  const Bf16Task cut = TaskOf(all.matrices, all.rows, strips, pool.threads());
+  const int64_t row_chunks = CeilDiv(all.rows, cut.rows);
+  const int64_t strip_chunks = CeilDiv(strips, cut.strips);
+  const Bf16Scratch layout(all.matrices * all.rows, all.columns, all.depth);
+  pool.ParallelFor(all.matrices * row_chunks * strip_chunks, [&](int64_t task,
+                                                                 int thread) {
+    const int64_t first = task % strip_chunks * cut.strips * kPairsColumns;
+    const int64_t row = task / strip_chunks % row_chunks * cut.rows;
+    const int64_t matrix = task / strip_chunks / row_chunks;
+    const int64_t m = std::min(cut.rows, all.rows - row);
+    const int64_t n = std::min(cut.strips * kPairsColumns, all.columns - first);
+    Strided<const uint16_t> a = all.a.matrix.At(row, 0);
+    Strided<const uint16_t> b = all.b.matrix.At(0, first);
+    a.data += all.a.BatchOffset(matrix);
+    b.data += all.b.BatchOffset(matrix);
+    const auto done = [&](int64_t j, int64_t count, Rows<float> sums) {
+      const int64_t column = first + j;
+      const int64_t y_row = matrix * all.rows + row;
+      for (int64_t i = 0; i < m; ++i) {
+        float* const of_row = sums.At(i, 0).data;
+        if constexpr (Tail::kTakesSums) {
+          tail.FinishRow(y_row + i, column, count, of_row);
+        }
+        Narrow(DType::kBF16, count, of_row,
+               y.data + 2 * ((y_row + i) * all.columns + column));
+      }
+      if constexpr (Tail::kTakesRows && !Tail::kTakesSums) {
+        const auto after = tail.For(y_row, column, count, m);
+        for (int64_t i = 0; i < m; i += kTileRows) {
+          after(i, std::min(kTileRows, m - i));
+        }
+      }
+    };
+    MultiplyTask(m, n, all.depth, a, b, layout,
+                 launch.workspace.data() + thread * layout.bytes(), done);
+  });
+}
+
+/// Scratch of such a matmul.
+inline Bytes Bf16MatMulWorkspace(const OpArgs& args,
+                                 std::span<const TensorType> results,
+                                 int threads) {
+  const Shape& a = args.shape(0);
+  const int64_t depth =
+      a[a.rank() - (args.attrs.Int("transpose_a") == 1 ? 2 : 1)];
+  const Shape& y = results[0].shape;
+  const Bf16Scratch layout(y.num_elements() / y.back(), y.back(), depth);
+  return threads * layout.bytes();
+}
+
+/// The kernel kOther of matmuls (matmul.h), in which kRun is for bf16.
+template <const CpuKernel& kOther, CpuKernel::RunFn kRun>
+constexpr CpuKernel Bf16MatMulKernel() {
+  CpuKernel kernel = Bf16Kernel<kOther, kRun, Bf16MatMulWorkspace>(SupportsAll);
+  kernel.run_blocked = [](const Launch& launch, ThreadPool& pool,
+                          const Blocking& blocking) noexcept {
+    const bool is_bf16 = launch.inputs[0].dtype() == DType::kBF16;
+    return is_bf16 ? kRun(launch, pool)
+                   : kOther.run_blocked(launch, pool, blocking);
+  };
+  kernel.trial = MatMulTrial;
+  return kernel;
+}
+
+}  // namespace stowage::cpu
+
+#endif  // STOWAGE_CPU_BF16_PAIRS
+
+#endif  // STOWAGE_CPU_KERNELS_BF16_MATMUL_H_
