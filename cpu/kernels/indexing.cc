@@ -2,13 +2,16 @@
 // the updates of each in their order.
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/elementwise.h"
+#include "cpu/kernels/half_floats.h"
 #include "cpu/kernels/indices.h"
 #include "cpu/kernels/movement.h"
 #include "cpu/kernels/strided.h"
@@ -173,6 +176,55 @@ void AddRows(const TensorView& y, const Index* index, int64_t updates,
   });
 }
 
+// Of f16 and bf16: each row of the table that has updates is summed in f32, in their order,
+// and rounded once. `order` is filled with the updates, sorted by row.
+template <typename Index>
+void AddHalfRows(const TensorView& y, const Index* index,
+                 const TensorView& updates, int64_t* order, int64_t count,
+                 ThreadPool& pool) {
+  const DType half = y.dtype();
+  const int64_t columns = RowSize(y);
+  const int64_t bands = CeilDiv(columns, kColumnsPerTask);
+  const bool worthwhile = count * columns >= kChunkElements;
+  const int64_t ranges =
+      worthwhile ? std::min(count, CeilDiv(kTasks, bands)) : 1;
+  std::iota(order, order + count, int64_t{0});
+  std::sort(order, order + count, [index](int64_t a, int64_t b) {
+    return index[a] != index[b] ? index[a] < index[b] : a < b;
+  });
+  // The first update, from `i` on, of a row that none before it is of.
+  const auto first_of_row = [&](int64_t i) {
+    while (i > 0 && i < count && index[order[i]] == index[order[i - 1]]) ++i;
+    return i;
+  };
+  pool.ParallelFor(bands * ranges, [&](int64_t task, int) {
+    const int64_t column = task % bands * kColumnsPerTask;
+    const int64_t n = std::min(kColumnsPerTask, columns - column);
+    const int64_t range = task / bands;
+    const int64_t end = first_of_row(count * (range + 1) / ranges);
+    std::array<float, kColumnsPerTask> sums, update;
+    for (int64_t i = first_of_row(count * range / ranges); i < end;) {
+      const Index row = index[order[i]];
+      std::byte* const to = y.data + 2 * (row * columns + column);
+      Widen(half, n, to, 1, sums.data());
+      for (; i < end && index[order[i]] == row; ++i) {
+        Widen(half, n, updates.data + 2 * (order[i] * columns + column), 1,
+              update.data());
+        for (size_t j = 0; j < static_cast<size_t>(n); ++j)
+          sums[j] += update[j];
+      }
+      Narrow(half, n, sums.data(), to);
+    }
+  });
+}
+
+Bytes ScatterAddWorkspace(const OpArgs& args, std::span<const TensorType>,
+                          int) {
+  if (!IsHalf(args.type(0).dtype)) return 0;
+  return AlignUp(args.shape(1).num_elements() * SizeOf(DType::kI64),
+                 kWorkspaceAlignment);
+}
+
 StepCode RunScatterAdd(const Launch& launch, ThreadPool& pool) noexcept {
   const TensorView& base = launch.inputs[0];
   const TensorView& indices = launch.inputs[1];
@@ -191,6 +243,12 @@ StepCode RunScatterAdd(const Launch& launch, ThreadPool& pool) noexcept {
                                    static_cast<size_t>(end - begin));
                      });
     }
+    if (IsHalf(y.dtype())) {
+      AddHalfRows(y, index, updates,
+                  reinterpret_cast<int64_t*>(launch.workspace.data()),
+                  indices.size(), pool);
+      return StepCode::kOk;
+    }
     OnNumber(y.dtype(), [&](auto zero) {
       using T = decltype(zero);
       AddRows<T>(y, index, indices.size(), updates.as<const T>(), pool);
@@ -205,7 +263,8 @@ namespace kernels {
 
 constinit const CpuKernel Gather = {.run = RunGather, .supports = SupportsAll};
 constinit const CpuKernel ScatterAdd = {.run = RunScatterAdd,
-                                        .supports = SupportsNumbers};
+                                        .workspace = ScatterAddWorkspace,
+                                        .supports = SupportsAll};
 
 }  // namespace kernels
 
