@@ -260,7 +260,7 @@ Status FineTuning::ChoosePissa(const Graph& adapted) {
                         "LoRA's; ",
                         options_.lora ? "leave DoRA out" : "there are none")};
   }
-  STOWAGE_RETURN_IF_ERROR(CheckPissa(*base_, adapted));
+  STOWAGE_RETURN_IF_ERROR(CheckPissa(*base_, adapted, options_.lora->rank));
   std::erase_if(in_blocks_, [&](const auto& param) {
     return adapted.Find(LoraParamsOf(param.first).down).has_value();
   });

@@ -1,11 +1,13 @@
 #include "train/pissa.h"
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/strings.h"
 #include "cpu/singular_vectors.h"
 #include "formats/gguf.h"
@@ -70,9 +72,18 @@ LoraMatrices Start(const SingularVectors& vectors, bool rows_are_outputs,
 
 }  // namespace
 
-Status CheckPissa(const PretrainedModel& base, const Graph& adapted) {
+Status CheckPissa(const PretrainedModel& base, const Graph& adapted,
+                  int64_t rank) {
   for (const PretrainedParam& param : base.params()) {
     if (!adapted.Find(LoraParamsOf(param.name).down)) continue;
+    const int64_t most = std::min(param.shape[0], param.shape[1]) / 2;
+    if (rank > most) {
+      return InvalidArgumentError(
+          "[pissa] rank ", rank, " beside ", Quoted(param.name), " ",
+          param.shape.ToString(),
+          " is saved as twice that, more than the weight has; expected 1 to ",
+          most);
+    }
     const WeightTensor& tensor = base.tensor(param);
     if (IsFloatType(tensor.type)) continue;
     return base.file().Fail(

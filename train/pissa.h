@@ -13,6 +13,7 @@
 // FineTuning::LoadBase gives a model these weights and adapters. What is saved stands beside
 // the original base (train/lora_matrices.h).
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -25,9 +26,11 @@
 
 namespace stowage {
 
-/// Error kUnsupported, naming it, where the file has a weight with an adapter in blocks, which
-/// cannot hold what is left of it. `adapted` is WithLora's graph.
-Status CheckPissa(const PretrainedModel& base, const Graph& adapted);
+/// Errors, naming the weight beside an adapter: kUnsupported for one that the file has in
+/// blocks, which cannot hold what is left of it; kInvalidArgument where twice the rank, that
+/// of the saved adapter, is above a side of it. `adapted` is WithLora's graph.
+Status CheckPissa(const PretrainedModel& base, const Graph& adapted,
+                  int64_t rank);
 
 class PissaStarts {
  public:

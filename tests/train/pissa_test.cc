@@ -189,7 +189,7 @@ TEST_CASE("the base is what the adapter leaves of it") {
   CHECK(adapted == 14);
 }
 
-TEST_CASE("a base in blocks is refused by its tensor and type") {
+TEST_CASE("what PiSSA cannot begin with is refused by name") {
   const auto tuning =
       FineTuning::Open(kTinyModels + "qwen2.gguf",
                        {.lora = LoraRules{.targets = {}}, .pissa = true});
@@ -199,6 +199,13 @@ TEST_CASE("a base in blocks is refused by its tensor and type") {
         std::string::npos);
   CHECK(tuning.error().message.find("expected f32, f16 or bf16") !=
         std::string::npos);
+  const auto wide = FineTuning::Open(
+      kTinyModels + "gpt2",
+      {.lora = LoraRules{.rank = 17, .targets = {}}, .pissa = true});
+  REQUIRE_FALSE(wide.ok());
+  CHECK(wide.error().message ==
+        "[pissa] rank 17 beside \"h.0.attn.c_attn.weight\" (32, 96) is saved "
+        "as twice that, more than the weight has; expected 1 to 16");
   const auto dora = FineTuning::Open(
       kTinyModels + "gpt2",
       {.lora = LoraRules{.dora = true, .targets = {}}, .pissa = true});
