@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace stowage {
@@ -86,8 +87,9 @@ double Difference(const Known& known, const SingularVectors& found) {
 }
 
 TEST_CASE("the principal vectors of tall, wide and square matrices") {
-  for (const auto& [rows, columns] :
+  for (const auto& sides :
        {std::pair<int64_t, int64_t>{60, 24}, {24, 60}, {40, 40}, {8, 8}}) {
+    const int64_t rows = sides.first, columns = sides.second;
     CAPTURE(rows);
     CAPTURE(columns);
     Numbers values;

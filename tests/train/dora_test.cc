@@ -54,7 +54,9 @@ TEST_CASE("three steps of DoRA give PEFT's losses, params and logits") {
     CHECK(RelativeDifference(tiny.Logits(), golden.at("logits before")) < 1e-5);
     CHECK(RelativeDifference(tiny.TakeSteps(3), golden.at("losses")) < 1e-5);
     int64_t elements = 0, magnitudes = 0;
-    for (const auto& [name, numbers] : golden) {
+    for (const auto& row : golden) {
+      const std::string& name = row.first;
+      const std::vector<double>& numbers = row.second;
       if (!IsLoraParam(name)) continue;
       CAPTURE(name);
       CHECK(RelativeDifference(tiny.Param(name), numbers) < 1e-4);
