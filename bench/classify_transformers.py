@@ -73,7 +73,7 @@ def learns_novel(stowage, folder):
     most = max(sum(label == each for _, label in rows[9::10]) for each in ("speech", "narration"))
     print(f"a BERT of 4 layers, {len(rows)} paragraphs: validation loss "
           f"{done['base_validation_loss']:.4f} -> {done['validation_loss']:.4f}, accuracy "
-          f"{done['accuracy']:.3f}, macro F1 {done['macro_f1']:.3f}; the commoner label is "
+          f"{done['accuracy']:.3f}, macro F1 {done['f1_macro']:.3f}; the commoner label is "
           f"{most / len(rows[9::10]):.3f}")
     return done["accuracy"] > most / len(rows[9::10]) + 0.1
 

@@ -1,7 +1,6 @@
 #include "tools/classify_task.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -12,6 +11,7 @@
 #include "runtime/floats.h"
 #include "tools/example_split.h"
 #include "train/fine_tuning.h"
+#include "train/metrics.h"
 #include "train/step_builder.h"
 
 namespace stowage::tools {
@@ -106,18 +106,17 @@ class ClassifyTask : public Task {
 
  private:
   Evaluation Judge(const std::vector<double>& results) const {
-    std::vector<int32_t> truth, predicted;
-    double loss = 0, right = 0;
+    ClassCounts counts(classes_);
+    double loss = 0;
     for (size_t i = 0; i < results.size() / 2; ++i) {
-      truth.push_back(split_.labels[split_.held_out[i]]);
-      predicted.push_back(static_cast<int32_t>(results[2 * i + 1]));
+      counts.Add(static_cast<int64_t>(results[2 * i + 1]),
+                 split_.labels[split_.held_out[i]], /*rank=*/0);
       loss += results[2 * i];
-      right += truth.back() == predicted.back() ? 1 : 0;
     }
-    const auto count = static_cast<double>(truth.size());
-    return {.loss = loss / count,
-            .accuracy = right / count,
-            .macro_f1 = MacroF1(truth, predicted, classes_)};
+    return {.loss = loss / static_cast<double>(results.size() / 2),
+            .accuracy = counts.Value(Metric::kAccuracy),
+            .metrics = {{MetricName(Metric::kF1Macro),
+                         counts.Value(Metric::kF1Macro)}}};
   }
 
   size_t TextOf(int64_t step, int64_t row) {
@@ -177,26 +176,6 @@ class ClassifyTask : public Task {
 std::unique_ptr<Task> MakeClassifyTask(const Tuning& tuning, int64_t batch,
                                        uint64_t seed, const TaskShare& share) {
   return std::make_unique<ClassifyTask>(tuning, batch, seed, share);
-}
-
-double MacroF1(std::span<const int32_t> truth,
-               std::span<const int32_t> predicted, int64_t labels) {
-  // Of each label: how often it is true, predicted, and both.
-  std::vector<std::array<int64_t, 3>> counts(static_cast<size_t>(labels));
-  for (size_t i = 0; i < truth.size(); ++i) {
-    ++counts[static_cast<size_t>(truth[i])][0];
-    ++counts[static_cast<size_t>(predicted[i])][1];
-    if (truth[i] == predicted[i]) ++counts[static_cast<size_t>(truth[i])][2];
-  }
-  double sum = 0, present = 0;
-  for (const auto& [is_true, is_predicted, both] : counts) {
-    if (is_true + is_predicted == 0) continue;
-    // 2 p r / (p + r) by the counts that p and r are quotients of.
-    sum += 2 * static_cast<double>(both) /
-           static_cast<double>(is_true + is_predicted);
-    present += 1;
-  }
-  return present == 0 ? 0 : sum / present;
 }
 
 }  // namespace stowage::tools

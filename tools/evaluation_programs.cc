@@ -11,6 +11,7 @@
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "tools/token_task.h"
+#include "train/metrics.h"
 
 namespace stowage::tools {
 
@@ -18,10 +19,20 @@ namespace {
 
 constexpr std::string_view kTotalsProgram = "evaluate totals";
 
+// With what metrics are counted by, where there are any.
+ModelFn EvaluationOf(const StepSpec& spec) {
+  ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
+  if (spec.metrics.empty()) return evaluate;
+  return [evaluate = std::move(evaluate)](int64_t batch) -> Result<Graph> {
+    STOWAGE_ASSIGN_OR_RETURN(const Graph graph, evaluate(batch));
+    return WithPredictions(graph);
+  };
+}
+
 }  // namespace
 
 EvaluationSplits::EvaluationSplits(const StepSpec& spec, const Task& task)
-    : evaluate_(ModelOf(spec, ModelPurpose::kEvaluate)), task_(task) {}
+    : evaluate_(EvaluationOf(spec)), task_(task) {}
 
 bool EvaluationSplits::IsPart(int64_t examples) const {
   return examples < task_.EvaluationExamples();
@@ -56,7 +67,7 @@ std::vector<ProgramSpec> ProgramsBeside(
     const StepSpec& spec, const Task& task,
     const std::shared_ptr<EvaluationSplits>& splits, int64_t sample_positions) {
   if (!task.has_held_out()) return {};
-  const ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
+  const ModelFn evaluate = EvaluationOf(spec);
   const int64_t batch = *spec.options.batch;
   std::vector<ProgramSpec> programs;
   programs.push_back(

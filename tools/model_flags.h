@@ -25,6 +25,7 @@
 #include "text/text.h"
 #include "tools/flags.h"
 #include "tools/options.h"
+#include "train/metrics.h"
 #include "train/training.h"
 
 namespace stowage::tools {
@@ -109,6 +110,9 @@ struct StepSpec {
   std::optional<LoraRules> lora = {};  // beside a model's own layers
   /// What --data has, where the model's sizes depend on it.
   std::shared_ptr<const ImageData> images;
+  /// Metrics that evaluations count by class, and the classes.
+  std::vector<Metric> metrics = {};
+  int64_t classes = 0;
   /// Where the model is an ONNX file's: it, with whose weights a run begins, its graph
   /// that judges, and the examples for its inputs.
   std::shared_ptr<const OnnxModel> onnx = {};

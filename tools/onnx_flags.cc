@@ -162,7 +162,8 @@ class ArraysTask : public Task {
       return Score{loss, right};
     };
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<Score> scores,
-                             ScoreAll(share_, batches, progress, score));
+                             ScoreAll(share_, batches, progress, score,
+                                      [&] { return CountStep(evaluate); }));
     const auto joined = [&](std::string_view name, size_t which) {
       const auto found = joins_.find(name);
       const BatchKind kind =

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
@@ -38,15 +39,22 @@ Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
 
 Result<std::optional<Evaluation>> TaskData::Evaluate(Training& training) {
   WorkProgress progress("evaluating", "batches");
+  ClassCounts* const counts = task_.counts();
+  if (counts != nullptr) counts->Clear();
   STOWAGE_ASSIGN_OR_RETURN(
-      const Evaluation evaluation,
+      Evaluation evaluation,
       task_.Evaluate(*training.Find("evaluate"), evaluation_batch_, progress));
   // Ranks that evaluate alone end at signals of their own.
   STOWAGE_ASSIGN_OR_RETURN(
       const int stopped,
       ranks_.AnyOf(progress.is_stopped() ? StopSignals::caught() : 0));
   if (stopped != 0) return std::optional<Evaluation>();
-  return std::optional(evaluation);
+  if (counts == nullptr) return std::optional(std::move(evaluation));
+  if (!ranks_.alone()) STOWAGE_RETURN_IF_ERROR(ranks_.Sum(counts->sums()));
+  for (const Metric metric : metrics_) {
+    evaluation.metrics.emplace_back(MetricName(metric), counts->Value(metric));
+  }
+  return std::optional(std::move(evaluation));
 }
 
 RunReporter::RunReporter(const Options& options)
@@ -92,7 +100,9 @@ void RunReporter::OnEvaluation(int64_t step,
     Json json = {{"step", step}, {"validation_loss", evaluation->loss}};
     if (options_.reads_text) json["perplexity"] = std::exp(evaluation->loss);
     if (evaluation->accuracy) json["accuracy"] = *evaluation->accuracy;
-    if (evaluation->macro_f1) json["macro_f1"] = *evaluation->macro_f1;
+    for (const auto& [name, value] : evaluation->metrics) {
+      json[std::string(name)] = value;
+    }
     PrintJson(json);
     return;
   }
@@ -101,8 +111,8 @@ void RunReporter::OnEvaluation(int64_t step,
   if (evaluation->accuracy) {
     std::cerr << "  accuracy " << Fixed(100 * *evaluation->accuracy, 1) << " %";
   }
-  if (evaluation->macro_f1) {
-    std::cerr << "  macro F1 " << Fixed(*evaluation->macro_f1, 3);
+  for (const auto& [name, value] : evaluation->metrics) {
+    std::cerr << "  " << name << " " << Fixed(value, 4);
   }
   std::cerr << std::endl;
 }

@@ -27,6 +27,7 @@
 #include "tools/task.h"
 #include "tools/train_files.h"
 #include "train/checkpoint_series.h"
+#include "train/metrics.h"
 #include "train/run.h"
 #include "train/run_log.h"
 #include "train/training.h"
@@ -36,9 +37,14 @@ namespace stowage::tools {
 /// All arguments must outlive what is made of them.
 class TaskData : public RunData {
  public:
-  /// Evaluates by the program "evaluate", `evaluation_batch` examples at a time.
-  TaskData(Task& task, int64_t evaluation_batch, RankRun& ranks)
-      : task_(task), evaluation_batch_(evaluation_batch), ranks_(ranks) {}
+  /// Evaluates by the program "evaluate", `evaluation_batch` examples at a time, with these
+  /// metrics.
+  TaskData(Task& task, int64_t evaluation_batch, RankRun& ranks,
+           const std::vector<Metric>& metrics)
+      : task_(task),
+        evaluation_batch_(evaluation_batch),
+        ranks_(ranks),
+        metrics_(metrics) {}
 
   size_t ShapeOf(int64_t step) override { return task_.ShapeOf(step); }
   Status WriteBatch(Runner& step, int64_t number) override {
@@ -54,6 +60,7 @@ class TaskData : public RunData {
   Task& task_;
   const int64_t evaluation_batch_;
   RankRun& ranks_;
+  const std::vector<Metric>& metrics_;
 };
 
 class RunReporter : public RunObserver {

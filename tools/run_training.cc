@@ -122,6 +122,11 @@ Status SetByData(const TrainFlags& flags, const StepSpec& spec,
         StrCat("[eval-every] nothing is held out to evaluate on every ",
                flags.eval_every, " steps; give --hold-out")};
   }
+  if (!spec.metrics.empty() && !task.has_held_out()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[metrics] nothing is held out to count ",
+                        flags.metrics, " on; give --hold-out")};
+  }
   if (!flags.epochs) return {};
   STOWAGE_ASSIGN_OR_RETURN(const int64_t steps,
                            StepsOfEpochs(*flags.epochs, examples, batch));
@@ -233,6 +238,7 @@ Status TrainingCommand::Load() {
   STOWAGE_ASSIGN_OR_RETURN(run_, ReadTrainFlags(flags_, spec_));
   STOWAGE_ASSIGN_OR_RETURN(task_, LoadTaskOf(spec_, flags_, ranks_));
   STOWAGE_RETURN_IF_ERROR(SetByData(flags_, spec_, *task_, &run_));
+  if (!spec_.metrics.empty()) task_->CountClasses(spec_.classes);
   if (flags_.dry_run) {
     trial_.emplace(std::initializer_list<std::string>{
         flags_.save_adapter, flags_.save_merged, flags_.log});
@@ -476,7 +482,7 @@ Status TrainingCommand::ShowBefore(TaskData& data) {
 }
 
 int TrainingCommand::TakeSteps() {
-  TaskData data(*task_, evaluation_batch_, ranks_);
+  TaskData data(*task_, evaluation_batch_, ranks_, spec_.metrics);
   RunReporter reporter({.run = run_,
                         .done = done_,
                         .memory = memory_,

@@ -60,10 +60,13 @@ class TextTask : public Task {
     const auto size = static_cast<size_t>(batch * seq_);
     const std::span tokens = std::span(tokens_).first(size);
     const std::span targets = std::span(targets_).first(size);
-    return MeanLoss(share_, evaluate, batches, progress, [&](int64_t i) {
-      ReadTextBatch(data_.held_out(), batch, seq_, i, tokens, targets);
-      return Write(evaluate, tokens, targets);
-    });
+    return MeanLoss(
+        share_, evaluate, batches, progress,
+        [&](int64_t i) {
+          ReadTextBatch(data_.held_out(), batch, seq_, i, tokens, targets);
+          return Write(evaluate, tokens, targets);
+        },
+        [&] { return CountStep(evaluate); });
   }
 
   int64_t train_examples() const override {
@@ -157,16 +160,18 @@ class DigitsTask : public Task {
     ClassifierScore score(batch);
     STOWAGE_ASSIGN_OR_RETURN(
         const std::vector<Score> scores,
-        ScoreAll(share_, size / batch, progress,
-                 [&](int64_t i) -> Result<Score> {
-                   ReadDigits(data_.held_out, batch, i * batch,
-                              std::span(x_).first(
-                                  static_cast<size_t>(batch * kDigitPixels)),
-                              y);
-                   STOWAGE_RETURN_IF_ERROR(
-                       Write(evaluate, {.first = 0, .count = batch}));
-                   return score.Step(evaluate, y);
-                 }));
+        ScoreAll(
+            share_, size / batch, progress,
+            [&](int64_t i) -> Result<Score> {
+              ReadDigits(data_.held_out, batch, i * batch,
+                         std::span(x_).first(
+                             static_cast<size_t>(batch * kDigitPixels)),
+                         y);
+              STOWAGE_RETURN_IF_ERROR(
+                  Write(evaluate, {.first = 0, .count = batch}));
+              return score.Step(evaluate, y);
+            },
+            [&] { return CountStep(evaluate); }));
     return score.Mean(scores);
   }
 
@@ -230,12 +235,14 @@ class ImageTask : public Task {
     ClassifierScore score(std::ssize(y));
     STOWAGE_ASSIGN_OR_RETURN(
         const std::vector<Score> scores,
-        ScoreAll(share_, size / batch, progress,
-                 [&](int64_t i) -> Result<Score> {
-                   STOWAGE_RETURN_IF_ERROR(ReadImages(*data_, i * batch, x, y));
-                   STOWAGE_RETURN_IF_ERROR(Write(evaluate, x, y));
-                   return score.Step(evaluate, y);
-                 }));
+        ScoreAll(
+            share_, size / batch, progress,
+            [&](int64_t i) -> Result<Score> {
+              STOWAGE_RETURN_IF_ERROR(ReadImages(*data_, i * batch, x, y));
+              STOWAGE_RETURN_IF_ERROR(Write(evaluate, x, y));
+              return score.Step(evaluate, y);
+            },
+            [&] { return CountStep(evaluate); }));
     return score.Mean(scores);
   }
 
@@ -308,6 +315,20 @@ bool IsExample(std::string_view text) {
 }
 
 }  // namespace
+
+Status Task::CountStep(const Runner& evaluate) {
+  if (!counts_) return {};
+  constexpr std::array<std::string_view, 3> kNames = {
+      "predictions", "label_classes", "label_ranks"};
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    const ValueInfo& value =
+        evaluate.graph().value(*evaluate.graph().Find(kNames[i]));
+    outputs_[i].resize(static_cast<size_t>(value.type.shape.num_elements()));
+    STOWAGE_RETURN_IF_ERROR(evaluate.Read(kNames[i], &outputs_[i]));
+  }
+  counts_->Add(outputs_[0], outputs_[1], outputs_[2]);
+  return {};
+}
 
 int64_t DividingBatch(int64_t size, int64_t limit) {
   int64_t batch = std::min(size, limit);
@@ -412,15 +433,20 @@ Status TakeStep(Runner& runner) {
 
 Result<Evaluation> MeanLoss(const TaskShare& share, Runner& evaluate,
                             int64_t batches, WorkProgress& progress,
-                            const std::function<Status(int64_t)>& write) {
-  STOWAGE_ASSIGN_OR_RETURN(
-      const std::vector<Score> scores,
-      ScoreAll(share, batches, progress, [&](int64_t i) -> Result<Score> {
-        STOWAGE_RETURN_IF_ERROR(write(i));
-        STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
-        STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
-        return Score{loss, 0};
-      }));
+                            const std::function<Status(int64_t)>& write,
+                            const std::function<Status()>& count) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Score> scores,
+                           ScoreAll(
+                               share, batches, progress,
+                               [&](int64_t i) -> Result<Score> {
+                                 STOWAGE_RETURN_IF_ERROR(write(i));
+                                 STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
+                                 STOWAGE_ASSIGN_OR_RETURN(
+                                     const float loss,
+                                     evaluate.ReadScalar("loss"));
+                                 return Score{loss, 0};
+                               },
+                               count));
   double sum = 0;
   for (const Score& score : scores) sum += score[0];
   return Evaluation{.loss = sum / static_cast<double>(batches),

@@ -28,6 +28,7 @@
 #include "tools/model_flags.h"
 #include "tools/progress.h"
 #include "tools/stop_signals.h"
+#include "train/metrics.h"
 #include "train/run.h"
 
 namespace stowage::tools {
@@ -91,6 +92,12 @@ class Task {
     return {};
   }
 
+  /// Counts labels by class in evaluations from now on, by a program of WithPredictions
+  /// (train/metrics.h).
+  void CountClasses(int64_t classes) { counts_.emplace(classes); }
+  /// What this rank has counted since it was cleared; null unless it counts.
+  ClassCounts* counts() { return counts_ ? &*counts_ : nullptr; }
+
   /// From now on each rank takes all steps of an evaluation itself.
   void EvaluateAlone() { share_ = {}; }
   /// From now on all ranks take equally many of them.
@@ -105,7 +112,14 @@ class Task {
   virtual std::string_view token_name() const = 0;  // for people, short
 
  protected:
+  /// Counts the labels of a step of an evaluation, if they are to be counted.
+  Status CountStep(const Runner& evaluate);
+
   TaskShare share_;  // of evaluations
+
+ private:
+  std::optional<ClassCounts> counts_;
+  std::array<std::vector<int32_t>, 3> outputs_;  // of WithPredictions
 };
 
 /// Calls take(step, whether it counts) for this rank's steps of an evaluation: those whose
@@ -137,16 +151,19 @@ Status TakeShare(const TaskShare& share, int64_t steps, WorkProgress& progress,
 using Score = std::array<double, 2>;
 
 /// The scores of all steps of an evaluation, shared as TakeShare does; those before a
-/// signal. Errors: those of `score` and of the share.
+/// signal. `count` is called behind each step that counts. Errors: those of `score`,
+/// `count` and the share.
 template <typename F>
-Result<std::vector<Score>> ScoreAll(const TaskShare& share, int64_t steps,
-                                    WorkProgress& progress, F&& score) {
+Result<std::vector<Score>> ScoreAll(
+    const TaskShare& share, int64_t steps, WorkProgress& progress, F&& score,
+    const std::function<Status()>& count = [] { return Status(); }) {
   std::vector<Score> scores(static_cast<size_t>(steps));
   STOWAGE_RETURN_IF_ERROR(TakeShare(
       share, steps, progress, [&](int64_t step, bool counts) -> Status {
         STOWAGE_ASSIGN_OR_RETURN(const Score own, score(step));
-        if (counts) scores[static_cast<size_t>(step)] = own;
-        return {};
+        if (!counts) return {};
+        scores[static_cast<size_t>(step)] = own;
+        return count();
       }));
   if (progress.is_stopped()) return scores;
   // The others' are 0 here, and to add 0 changes nothing.
@@ -165,10 +182,12 @@ int64_t DividingBatch(int64_t size, int64_t limit);
 Status TakeStep(Runner& runner);
 
 /// The mean of the losses of `batches` steps of an evaluation, shared as ScoreAll does;
-/// `write` gives step i its inputs. Errors: those of `write`, a step and the share.
-Result<Evaluation> MeanLoss(const TaskShare& share, Runner& evaluate,
-                            int64_t batches, WorkProgress& progress,
-                            const std::function<Status(int64_t)>& write);
+/// `write` gives step i its inputs, `count` is as of ScoreAll. Errors: those of `write`,
+/// `count`, a step and the share.
+Result<Evaluation> MeanLoss(
+    const TaskShare& share, Runner& evaluate, int64_t batches,
+    WorkProgress& progress, const std::function<Status(int64_t)>& write,
+    const std::function<Status()>& count = [] { return Status(); });
 
 /// The task of the model on the data in `path`, which the spec may hold already.
 /// Errors: those of TextData and DigitsData; rows of digits for a model of other

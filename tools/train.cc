@@ -21,7 +21,10 @@ Result<StepSpec> ReadTrainSpec(const TrainFlags& flags) {
                  "[train] --save-onnx has no place for adapters; leave "
                  "--lora-rank away, or --save-weights them"};
   }
-  return ReadStep("train", flags, flags.onnx, flags.arrays);
+  STOWAGE_ASSIGN_OR_RETURN(StepSpec spec,
+                           ReadStep("train", flags, flags.onnx, flags.arrays));
+  STOWAGE_RETURN_IF_ERROR(SetMetrics(flags, &spec));
+  return spec;
 }
 
 int RunTrain(const TrainFlags& flags) {

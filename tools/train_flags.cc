@@ -1,5 +1,7 @@
 #include "tools/train_flags.h"
 
+#include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "runtime/checkpoint.h"
 #include "tools/flags.h"
 #include "train/device.h"
+#include "train/metrics.h"
 
 namespace stowage::tools {
 namespace {
@@ -100,6 +103,40 @@ Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
 
 }  // namespace
 
+Status SetMetrics(const TrainFlags& flags, StepSpec* spec) {
+  if (flags.metrics.empty()) return {};
+  std::string_view rest = flags.metrics;
+  while (true) {
+    const size_t comma = rest.find(',');
+    STOWAGE_ASSIGN_OR_RETURN(const Metric metric,
+                             ParseMetric(rest.substr(0, comma)));
+    if (std::ranges::find(spec->metrics, metric) != spec->metrics.end()) {
+      return InvalidArgumentError("[metrics] ", MetricName(metric),
+                                  " is given twice in ", Quoted(flags.metrics));
+    }
+    spec->metrics.push_back(metric);
+    if (comma == std::string_view::npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  STOWAGE_ASSIGN_OR_RETURN(
+      const Graph graph,
+      ModelOf(*spec, ModelPurpose::kEvaluate)(*spec->options.batch));
+  const std::optional<int64_t> classes = ClassesOf(graph);
+  if (!classes) {
+    return InvalidArgumentError(
+        "[metrics] ", Quoted(flags.metrics), " of ", Quoted(spec->info.name),
+        ": its loss is no cross-entropy of logits that it keeps; leave "
+        "--metrics away");
+  }
+  for (const Metric metric : spec->metrics) {
+    if (metric != Metric::kTop5 || *classes >= 5) continue;
+    return InvalidArgumentError("[metrics] top5 is of 5 classes or more; ",
+                                Quoted(spec->info.name), " has ", *classes);
+  }
+  spec->classes = *classes;
+  return {};
+}
+
 Result<WeightRules> ReadWeightRules(const TrainFlags& flags) {
   WeightRules rules{.transpose = flags.init_transpose,
                     .allow_missing = flags.init_allow_missing,
@@ -144,6 +181,11 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
                   "Params that the file may lack; they begin as the seed says");
   options.AddEach("--init-allow-unused", &flags->init_allow_unused,
                   "Tensors of the file that no param needs to take");
+  options.Group("run");
+  options.Add("--metrics", &flags->metrics,
+              StrCat("What evaluations of a classifier count by class beside "
+                     "the loss, as accuracy,f1_macro: ",
+                     MetricChoices(), "; default: none"));
   options.Group("output");
   options.AddOutput(
       "--save-weights", &flags->save_weights,
@@ -181,6 +223,7 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
                                    "--stop-at",
                                    "--eval-every",
                                    "--patience",
+                                   "--metrics",
                                    "--check",
                                    "--on-nonfinite"}) {
     options.Exclude("--fit-optimizer", unused);

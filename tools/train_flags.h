@@ -37,6 +37,7 @@ struct TrainFlags : RunFlags {
   int64_t keep_last = 1;
   int64_t eval_every = 0;  // 0: never on the way
   int64_t patience = 0;    // 0: without end
+  std::string metrics;     // of evaluations, a list
   std::string log;
   std::string on_nonfinite = "stop";
   std::optional<int64_t> sample;
@@ -73,6 +74,11 @@ Status SetSteps(const TrainFlags& flags, int64_t steps, RunSpec* run);
 
 /// The steps of --epochs over so many examples, the last batch filled up.
 Result<int64_t> StepsOfEpochs(int64_t epochs, int64_t examples, int64_t batch);
+
+/// The metrics of --metrics, for evaluations of `spec`, which has an ONNX file's data
+/// already. Errors, kInvalidArgument: one that there is not, or is given twice, one of five
+/// classes where there are fewer; a model whose loss is no cross-entropy.
+Status SetMetrics(const TrainFlags& flags, StepSpec* spec);
 
 /// The rules for --init. Error: a rename that is none.
 Result<WeightRules> ReadWeightRules(const TrainFlags& flags);

@@ -59,8 +59,10 @@ Json ToJson(const TrainResults& results) {
   if (evaluation && evaluation->accuracy) {
     json["accuracy"] = *evaluation->accuracy;
   }
-  if (evaluation && evaluation->macro_f1) {
-    json["macro_f1"] = *evaluation->macro_f1;
+  if (evaluation) {
+    for (const auto& [name, value] : evaluation->metrics) {
+      json[std::string(name)] = value;
+    }
   }
   if (results.history != nullptr && results.history->best_step > 0) {
     json["best_validation_loss"] = results.history->best_loss;
@@ -116,8 +118,8 @@ std::string Headline(const TrainResults& results) {
       add(StrCat("held-out accuracy ", Fixed(100 * *evaluation->accuracy, 1),
                  " %"));
     }
-    if (evaluation->macro_f1) {
-      add(StrCat("macro F1 ", Fixed(*evaluation->macro_f1, 3)));
+    for (const auto& [name, value] : evaluation->metrics) {
+      add(StrCat("held-out ", name, " ", Fixed(value, 4)));
     }
   }
   if (results.run.skipped > 0) {

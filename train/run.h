@@ -34,6 +34,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "nn/schedule.h"
@@ -74,12 +76,12 @@ struct RunSpec {
 };
 
 /// The loss of what is held out, by the averaged weights where the step keeps averages
-/// (TrainOptions::ema), and of a classifier the share of right answers, 0..1, and, where it
-/// is known, the mean over labels of F1.
+/// (TrainOptions::ema), and of a classifier the share of right answers, 0..1.
 struct Evaluation {
   double loss = 0;
   std::optional<double> accuracy = {};
-  std::optional<double> macro_f1 = {};
+  /// Other metrics that were asked for, by name (train/metrics.h).
+  std::vector<std::pair<std::string_view, double>> metrics = {};
 };
 
 /// One step.

@@ -87,10 +87,10 @@ TEST_CASE("labels of texts are learnt, and judged by accuracy and macro F1") {
         doctest::Approx(0.693).epsilon(0.1));
   CHECK(done["validation_loss"] < 0.1);
   CHECK(done["accuracy"] == 1);
-  CHECK(done["macro_f1"] == 1);
+  CHECK(done["f1_macro"] == 1);
   CHECK(AllocatedNothing(done));
   const auto evaluation = std::ranges::find_if(
-      lines, [](const Json& line) { return line.contains("macro_f1"); });
+      lines, [](const Json& line) { return line.contains("f1_macro"); });
   REQUIRE(evaluation != lines.end());
   CHECK((*evaluation)["step"] == 30);
   CHECK_FALSE(evaluation->contains("perplexity"));
@@ -218,7 +218,7 @@ TEST_CASE("a run that was stopped goes on to the same losses, with dropouts") {
   const std::vector<Json> rest = Run(arguments({"--resume", checkpoint}));
   std::ranges::copy(Losses(rest), std::back_inserter(losses));
   CHECK(losses == Losses(whole));
-  CHECK(rest.back()["macro_f1"] == whole.back()["macro_f1"]);
+  CHECK(rest.back()["f1_macro"] == whole.back()["f1_macro"]);
   const Outcome other = RunStowage(
       arguments({"--resume", checkpoint, "--classifier-dropout", "0"}));
   CHECK(Contains(other.err, "resume: classifier-dropout was 0.3, is 0\n"));

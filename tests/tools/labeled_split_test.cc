@@ -11,7 +11,6 @@
 #include "base/input_file.h"
 #include "base/strings.h"
 #include "text/text.h"
-#include "tools/classify_task.h"
 
 namespace stowage::tools {
 namespace {
@@ -76,18 +75,6 @@ TEST_CASE("what a model cannot read is refused with its line") {
                  "tokens of type 1, and the model has 1 token types"));
   CHECK(contains(error_of({"so", "a film and"}, {.seq = 4, .drops = true}),
                  "has 2 texts, of which 1 fit sequences of 4 tokens"));
-}
-
-TEST_CASE("macro F1 is the mean of the F1 of the labels that come up") {
-  // Label 0: p 1, r 1/2; label 1: p 2/3, r 1; label 2 never comes up; label 3 is predicted
-  // once, and never true.
-  const std::vector<int32_t> truth = {0, 0, 1, 1, 0, 0};
-  const std::vector<int32_t> predicted = {0, 0, 1, 1, 1, 3};
-  const double f1_of_0 = 2 * 1 * 0.5 / 1.5;
-  const double f1_of_1 = 2 * (2.0 / 3) * 1 / (2.0 / 3 + 1);
-  CHECK(MacroF1(truth, predicted, 5) ==
-        doctest::Approx((f1_of_0 + f1_of_1 + 0) / 3));
-  CHECK(MacroF1(truth, truth, 5) == doctest::Approx(1));
 }
 
 }  // namespace

@@ -103,6 +103,7 @@ const std::map<std::string, Words>& Values() {
       {"--loss-scale", {"8"}},
       {"--lr", {"0.5"}},
       {"--merged-type", {"q8_0"}},
+      {"--metrics", {"accuracy,f1_macro"}},
       {"--micro-batches", {"2"}},
       {"--min-lr", {"1e-6"}},
       {"--model", {"mlp"}},

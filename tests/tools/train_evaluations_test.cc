@@ -173,6 +173,61 @@ std::vector<Strings> RowsOf(const std::string& path) {
   return rows;
 }
 
+TEST_CASE("--metrics adds metrics to each evaluation, by name") {
+  const std::vector<Json> lines =
+      TrainMlp({"--metrics", "f1_micro,top5,f1_macro,mean_iou", "--eval-every",
+                "3", "--lr", "0.01"});
+  const std::vector<Json> plain =
+      TrainMlp({"--eval-every", "3", "--lr", "0.01"});
+  int evaluations = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (!lines[i].contains("validation_loss")) continue;
+    ++evaluations;
+    CHECK(lines[i]["validation_loss"] == plain[i]["validation_loss"]);
+    const auto value = [&](const char* name) {
+      return lines[i].at(name).get<double>();
+    };
+    // With one label for each row, F1 by the sums is the accuracy.
+    CHECK(value("f1_micro") == doctest::Approx(value("accuracy")));
+    CHECK(value("accuracy") == plain[i]["accuracy"].get<double>());
+    CHECK(value("top5") > value("accuracy"));
+    CHECK(value("top5") < 1);
+    CHECK(value("mean_iou") < value("f1_macro"));
+    CHECK(value("f1_macro") > 0);
+    CHECK(!plain[i].contains("f1_macro"));
+  }
+  CHECK(evaluations == 3);  // behind steps 3 and 6, and the last line
+}
+
+TEST_CASE("metrics that a model does not have are refused") {
+  struct Row {
+    Strings options;
+    const char* message;
+  };
+  const Row rows[] = {
+      {{"--metrics", "f1"},
+       "[metrics] there is no metric \"f1\"; expected accuracy, top5"},
+      {{"--metrics", "top5,top5"}, "[metrics] top5 is given twice in"},
+      {{"--metrics", "accuracy,"}, "[metrics] there is no metric \"\""}};
+  for (const Row& row : rows) {
+    const Outcome outcome = RunStowage(Mlp(row.options));
+    INFO(row.message, " / ", outcome.err);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err.find(row.message) != std::string::npos);
+  }
+}
+
+TEST_CASE("metrics of a loss that keeps no logits are refused") {
+  const Outcome outcome = RunStowage(
+      {"train", "--model", "gpt2-124m", "--seq", "8", "--batch", "1", "--data",
+       WriteTemp("text.txt", SomeText()), "--metrics", "accuracy"});
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.find("[metrics] \"accuracy\" of \"gpt2-124m\": its loss is "
+                         "no cross-entropy of logits that it keeps") !=
+        std::string::npos);
+}
+
 TEST_CASE("a log has a row for each step, with what --json prints") {
   const std::string path = TempPath("run.csv");
   const std::vector<Json> lines =

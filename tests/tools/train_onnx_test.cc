@@ -308,6 +308,12 @@ TEST_CASE("what is held out judges the model that was trained") {
   CHECK(end["validation_loss"].get<double>() ==
         doctest::Approx(judged.loss).epsilon(1e-5));
   CHECK(end["accuracy"].get<double>() == doctest::Approx(judged.accuracy));
+  // Metrics are counted in the same two batches.
+  const Json counted = LastLine(with({"--data", data, "--hold-out", "0.43",
+                                      "--metrics", "f1_micro,mean_iou"}));
+  CHECK(counted["validation_loss"] == end["validation_loss"]);
+  CHECK(counted["f1_micro"].get<double>() == doctest::Approx(judged.accuracy));
+  CHECK(counted["mean_iou"].get<double>() <= judged.accuracy);
   // The rest is what it learns from, and judging changes nothing of that.
   const std::string rest =
       Npz("rest.npz", Rows(all.x, 0, 8), Rows(all.labels, 0, 8));
@@ -677,6 +683,8 @@ TEST_CASE("what a run of an ONNX file lacks is told") {
        "batches of 3"},
       {{"train", "--model", "mlp", "--data", kData, "--hold-out", "0.1"},
        "--hold-out applies where --onnx is given"},
+      {Command(kNet, 1, {"--metrics", "accuracy"}),
+       "[metrics] nothing is held out to count accuracy on; give --hold-out"},
       {Command(kNet, 1, {"--dim", "batch"}), "[dim] \"batch\" is not NAME=N"},
       {Command(kNet, 1, {"--dim", "batch=0"}),
        "[dim] \"0\" is no size of at least 1"},
