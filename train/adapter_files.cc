@@ -297,12 +297,11 @@ bool IsOfHead(std::string_view module, const EncoderNames& classifier) {
   if (module == "score") return true;   // of decoders; PEFT always names it
   if (module == "dense") return false;  // of all blocks, too
   for (std::string_view part : {classifier.head_dense, classifier.head_out}) {
-    while (!classifier.prefix.starts_with(part)) {
+    while (!part.empty() && StrCat(part, ".") != classifier.prefix) {
       if (part == module || part.ends_with(StrCat(".", module))) return true;
-      part = part.substr(0, std::min(part.rfind('.'), part.size()));
-      if (part.find('.') == std::string_view::npos) break;
+      const size_t dot = part.rfind('.');
+      part = part.substr(0, dot == std::string_view::npos ? 0 : dot);
     }
-    if (part == module) return true;
   }
   return false;
 }

@@ -9,11 +9,12 @@ texts, as Hugging Face's transformers and PEFT train them.
 Of each model: encoders/<name>/ is its folder, and encoders/training.csv has, a line each,
 the logits of a batch of 3 before training, and the losses of four steps of AdamW at 0.01
 without decay, in double: of all weights, and of adapters of rank 4 and alpha 6 with the
-head; and the rates of the dropouts of a training step, in order. Example b has 9, 5 and 7
+head; of bert the logits with the adapter in encoders/bert-adapter; and the rates of the dropouts of a training step, in order. Example b has 9, 5 and 7
 tokens; its token t is 5 + (7 t + 11 b) mod 27, with type 1 from token 3 on, and its label is b
 mod 3. bert-base and roberta-base are bare encoders, without a head but for the pooler. bert,
 roberta and bert-base have tokenizers, whose encodings of texts and pairs are in
-encodings.json.
+encodings.json; the evaluation of bert is that of every tenth row of rows.tsv: loss, accuracy, macro
+F1.
 """
 
 import json
@@ -137,7 +138,8 @@ TEXTS = [("The film is good.", None), ("It rains.", "The street is wet."),
          ("a good film and so very long a film and not dull", None),
          ("a good film and so very long a film", "it is not dull"),
          ("not dull", "a good film and so very long a film and it is"),
-         ("a good film and so very long", "it is not good and not long ."), ("", "so"), ("no", "")]
+         ("a good film and so very long", "it is not good and not long ."),
+         ("a good film and so very long", "it is not good and not long"), ("", "so"), ("no", "")]
 
 
 def write_tokenizers():
@@ -186,6 +188,48 @@ def adapted(model, name):
     return model
 
 
+def save_adapter(load):
+    """An adapter of BERT's queries with the head that PEFT trains if nothing else is said: the
+    classifier without the pooler. Returns the logits of the batch."""
+    model = peft.get_peft_model(load(), peft.LoraConfig(
+        r=2, lora_alpha=3, task_type="SEQ_CLS", target_modules=["query"]))
+    random = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.requires_grad:
+                p.copy_(torch.randn(p.shape, generator=random) * 0.3)
+    folder = OUT / "bert-adapter"
+    shutil.rmtree(folder, ignore_errors=True)
+    logits = model.eval()(**batch("bert")).logits.flatten().tolist()
+    model.float().save_pretrained(folder)
+    (folder / "README.md").unlink()
+    config = json.loads((folder / "adapter_config.json").read_text())
+    config["base_model_name_or_path"] = "bert"
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+    return logits
+
+
+def evaluate(model):
+    """Writes 100 rows with labels; returns the mean loss of every tenth, accuracy and macro F1."""
+    rows = [(" ".join(WORDS[(3 * i + i * i + 5 * k) % 22] for k in range(2 + i % 9)).replace("##", ""),
+             (i * i + i // 7) % 3) for i in range(100)]
+    (OUT / "rows.tsv").write_text(
+        "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
+    tokenizer = word_piece()
+    loss, pairs = 0, []
+    for text, label in rows[9::10]:
+        logits = model(torch.tensor([tokenizer.encode(text).ids])).logits[0]
+        loss += -logits.log_softmax(-1)[label].item() / 10
+        pairs.append((label, logits.argmax().item()))
+    f1 = []
+    for label in sorted({label for pair in pairs for label in pair}):
+        both = sum(pair == (label, label) for pair in pairs)
+        precision = both / max(1, sum(guess == label for _, guess in pairs))
+        recall = both / max(1, sum(truth == label for truth, _ in pairs))
+        f1.append(2 * precision * recall / max(precision + recall, 1e-9))
+    return [loss, sum(truth == guess for truth, guess in pairs) / 10, sum(f1) / len(f1)]
+
+
 def main():
     OUT.mkdir(exist_ok=True)
     with open(OUT / "training.csv", "w", encoding="ascii") as out:
@@ -204,6 +248,9 @@ def main():
             write(name, "losses", losses(load(), name))
             write(name, "losses of adapters", losses(adapted(load(), name).eval(), name))
             write(name, "dropouts", dropouts(OUT / name))
+            if name == "bert":
+                write(name, "logits of an adapter", save_adapter(load))
+                write(name, "evaluation", evaluate(load()))
     torch.manual_seed(9)
     config = hf.BertConfig(**SIZES)
     config.num_labels = 2

@@ -340,6 +340,56 @@ TEST_CASE("an adapter is kept with the head that was trained beside it") {
   }
 }
 
+TEST_CASE("an adapter of PEFT's is read with the classifier beside it") {
+  const std::string folder = kFolder + "bert-adapter";
+  const auto rules = ReadAdapterRules(folder, &BertNames());
+  REQUIRE_MESSAGE(rules.ok(), rules.error().message);
+  CHECK(rules->rank == 2);
+  const FineTuning tuning = Open("bert", *rules);
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  Training training = Start(tuning, *cpu, 9);
+  const Status loaded = LoadAdapter(tuning, folder, training.step());
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
+  CHECK(Difference(Logits(training, 9),
+                   Golden("bert", "logits of an adapter")) < 1e-5);
+  // A pooler that is new has no weights but the adapter's.
+  const FineTuning bare =
+      Open("roberta-base", *rules, NoDropout({"a", "b", "c"}));
+  Training of_bare = Start(bare, *cpu, 9);
+  const Status lacks = LoadAdapter(bare, folder, of_bare.step());
+  REQUIRE(!lacks.ok());
+  CHECK(Contains(lacks.error().message, "lacks \"base_model.model."));
+}
+
+TEST_CASE("what is trained whole beside the head is refused by name") {
+  const auto read = [](const std::string& module, const EncoderNames& names) {
+    const std::string folder = TempPath("modules");
+    std::filesystem::create_directories(folder);
+    std::ofstream(AdapterConfigPath(folder))
+        << R"({"peft_type": "LORA", "r": 2, "lora_alpha": 3, "target_modules": )"
+        << R"(["query"], "modules_to_save": [")" << module << "\"]}";
+    const auto rules = ReadAdapterRules(folder, &names);
+    return rules.ok() ? std::string() : rules.error().message;
+  };
+  const EncoderNames& bert = BertNames();
+  for (const std::string module :
+       {"classifier", "score", "pooler", "pooler.dense", "bert.pooler",
+        "bert.pooler.dense"}) {
+    CAPTURE(module);
+    CHECK(read(module, bert).empty());
+  }
+  for (const std::string module :
+       {"dense", "embeddings", "bert", "bert.encoder", "oler"}) {
+    CAPTURE(module);
+    CHECK(Contains(read(module, bert),
+                   "has \"" + module + "\" in modules_to_save"));
+  }
+  const EncoderNames& roberta = EncoderFamilies()[1];
+  CHECK(read("classifier", roberta).empty());
+  CHECK(read("classifier.out_proj", roberta).empty());
+  CHECK(Contains(read("pooler", roberta), "has \"pooler\""));
+}
+
 TEST_CASE("weights are kept by the names that transformers has") {
   for (const std::string& name : kNames) {
     INFO(name);
