@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -14,9 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/input_file.h"
 #include "base/strings.h"
-#include "formats/json_values.h"
 #include "formats/safetensors.h"
 #include "formats/weights_file.h"
 #include "math/small_floats.h"
@@ -29,17 +26,9 @@
 namespace stowage {
 namespace {
 
-constexpr std::string_view kConfig = "adapter_config.json";
-constexpr std::string_view kWeights = "adapter_model.safetensors";
 constexpr std::string_view kAlphaNote = "stowage.lora_alpha";
 constexpr std::string_view kStabilizedNote = "stowage.use_rslora";
 constexpr std::string_view kLabelsNote = "stowage.labels";
-constexpr std::string_view kDown = ".lora_A.weight";
-constexpr std::string_view kPrefix = "base_model.model.";
-
-std::string Within(const std::string& folder, std::string_view file) {
-  return (std::filesystem::path(folder) / file).string();
-}
 
 Error Invalid(std::string_view message,
               ErrorCode code = ErrorCode::kInvalidArgument) {
@@ -52,7 +41,7 @@ bool IsGpt2(const FineTuning& tuning) {
 
 // What PEFT calls a param of an adapter.
 std::string PeftName(const FineTuning& tuning, std::string_view param) {
-  return StrCat(kPrefix, tuning.base().PublishedName(param));
+  return StrCat(kPeftPrefix, tuning.base().PublishedName(param));
 }
 
 std::string StabilizedNote(const FineTuning& tuning) {
@@ -92,9 +81,9 @@ std::set<std::string> TargetModules(
     const FineTuning& tuning, const std::vector<const ValueInfo*>& params) {
   std::set<std::string> layers, words;
   for (const ValueInfo* param : params) {
-    if (!param->name.ends_with(kDown)) continue;
+    if (!param->name.ends_with(kPeftDown)) continue;
     std::string layer = tuning.base().PublishedName(param->name);
-    layer.resize(layer.size() - kDown.size());
+    layer.resize(layer.size() - kPeftDown.size());
     words.insert(layer.substr(layer.rfind('.') + 1));
     layers.insert(std::move(layer));
   }
@@ -156,14 +145,6 @@ std::string ConfigText(const FineTuning& tuning,
 
 }  // namespace
 
-std::string AdapterWeightsPath(const std::string& folder) {
-  return folder.empty() ? "" : Within(folder, kWeights);
-}
-
-std::string AdapterConfigPath(const std::string& folder) {
-  return folder.empty() ? "" : Within(folder, kConfig);
-}
-
 Result<AdapterFiles> AdapterFiles::Claim(const std::string& folder) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
@@ -173,9 +154,9 @@ Result<AdapterFiles> AdapterFiles::Claim(const std::string& folder) {
                    ErrorCode::kIo);
   }
   STOWAGE_ASSIGN_OR_RETURN(OutputFile config,
-                           OutputFile::Claim(Within(folder, kConfig)));
+                           OutputFile::Claim(AdapterConfigPath(folder)));
   STOWAGE_ASSIGN_OR_RETURN(OutputFile weights,
-                           OutputFile::Claim(Within(folder, kWeights)));
+                           OutputFile::Claim(AdapterWeightsPath(folder)));
   return AdapterFiles(std::move(config), std::move(weights));
 }
 
@@ -254,178 +235,24 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
 
 namespace {
 
-// What a layer is called here, of its name in GPT2LMHeadModel or another model.
-std::string OurLayer(std::string_view layer) {
-  constexpr std::string_view kTransformer = "transformer.";
-  if (layer.starts_with(kTransformer)) layer.remove_prefix(kTransformer.size());
-  return std::string(layer);
-}
-
 // Whether the base has values for a param.
 bool HasInBase(const PretrainedModel& base, std::string_view param) {
   return std::ranges::find(base.params(), param, &PretrainedParam::name) !=
          base.params().end();
 }
 
-// The layers that have adapters in the file of weights of `folder`.
-Result<std::vector<std::string>> LayersOf(const std::string& folder) {
-  STOWAGE_ASSIGN_OR_RETURN(const WeightsFile file,
-                           WeightsFile::Open(Within(folder, kWeights)));
-  std::vector<std::string> layers;
-  for (const WeightTensor& tensor : file.tensors()) {
-    std::string_view name = tensor.name;
-    if (!name.starts_with(kPrefix) || !name.ends_with(kDown)) continue;
-    name.remove_prefix(kPrefix.size());
-    name.remove_suffix(kDown.size());
-    layers.push_back(OurLayer(name));
-  }
-  if (!layers.empty()) return layers;
-  return file.Fail("has no \"lora_A.weight\" of any layer");
-}
-
-// Whether PEFT's `init_lora_weights` of that name changes the base that an adapter is
-// beside; PEFT does so again when it loads the adapter.
-bool ChangesBase(std::string_view start) {
-  constexpr std::string_view kKeepIt[] = {"gaussian", "orthogonal", "eva",
-                                          "mica"};
-  return std::ranges::find(kKeepIt, start) == std::end(kKeepIt);
-}
-
-// Whether a module of "modules_to_save" is of the head of `classifier` alone: a layer of it,
-// by its name or the end of it, or a module that holds one.
-bool IsOfHead(std::string_view module, const EncoderNames& classifier) {
-  if (module == "score") return true;   // of decoders; PEFT always names it
-  if (module == "dense") return false;  // of all blocks, too
-  for (std::string_view part : {classifier.head_dense, classifier.head_out}) {
-    while (!part.empty() && StrCat(part, ".") != classifier.prefix) {
-      if (part == module || part.ends_with(StrCat(".", module))) return true;
-      const size_t dot = part.rfind('.');
-      part = part.substr(0, dot == std::string_view::npos ? 0 : dot);
-    }
-  }
-  return false;
-}
-
-// The error of the first module that is trained whole and is not of the head.
-Status CheckModulesToSave(const JsonValues& config, const std::string& path,
-                          const EncoderNames& classifier) {
-  for (int64_t i = 0;; ++i) {
-    const auto module = config.Text(StrCat("modules_to_save.", i));
-    if (!module.ok()) return {};
-    if (IsOfHead(*module, classifier)) continue;
-    return Invalid(StrCat(Quoted(path), " has ", Quoted(*module),
-                          " in modules_to_save; the layers of the head, ",
-                          Quoted(classifier.head_dense), " and ",
-                          Quoted(classifier.head_out),
-                          ", are those that are trained whole"),
-                   ErrorCode::kUnsupported);
-  }
-}
-
 }  // namespace
-
-Result<LoraRules> ReadAdapterRules(const std::string& folder,
-                                   const EncoderNames* classifier) {
-  const std::string path = Within(folder, kConfig);
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  const auto fail = [&](std::string_view what,
-                        ErrorCode code = ErrorCode::kInvalidArgument) {
-    return Invalid(StrCat(Quoted(path), " ", what), code);
-  };
-  const Result<JsonValues> config = JsonValues::Parse(text);
-  if (!config.ok()) return fail(config.error().message);
-  const auto kind = config->Text("peft_type");
-  if (!kind.ok() || *kind != "LORA") {
-    return fail(StrCat("is of type ", kind.ok() ? *kind : "none",
-                       "; only LORA is read"),
-                ErrorCode::kUnsupported);
-  }
-  // Whatever is not plainly off, as 1 and "true" are.
-  for (const char* flag : {"use_qalora", "lora_bias"}) {
-    const auto value = config->Bool(flag);
-    if ((value.ok() && *value) || (!value.ok() && config->Has(flag))) {
-      return fail(StrCat("has ", flag, ", which is not supported"),
-                  ErrorCode::kUnsupported);
-    }
-  }
-  if (classifier != nullptr) {
-    STOWAGE_RETURN_IF_ERROR(CheckModulesToSave(*config, path, *classifier));
-  }
-  for (const std::string_view part :
-       {"modules_to_save", "rank_pattern", "alpha_pattern", "layer_replication",
-        "target_parameters", "trainable_token_indices", "kasa_config",
-        "arrow_config", "monteclora_config", "velora_config", "use_bdlora",
-        // aLoRA's adapter counts behind these tokens alone.
-        "alora_invocation_tokens"}) {
-    if (classifier != nullptr && part == "modules_to_save") continue;
-    if (config->Has(part) || config->HasBelow(part)) {
-      return fail(StrCat("has ", part, ", which is not supported"),
-                  ErrorCode::kUnsupported);
-    }
-  }
-  const auto start = config->Text("init_lora_weights");
-  if (start.ok() && ChangesBase(*start)) {
-    return fail(StrCat("began by ", *start,
-                       ", which takes what an adapter begins with out of the "
-                       "base; PEFT's save_pretrained writes one for the base "
-                       "as it was, with path_initial_model_for_weight_"
-                       "conversion"),
-                ErrorCode::kUnsupported);
-  }
-  const auto bias = config->Text("bias");
-  if (config->Has("bias") && (!bias.ok() || *bias != "none")) {
-    return fail(bias.ok() ? StrCat("trains biases (", *bias,
-                                   "), which is not supported")
-                          : bias.error().message,
-                ErrorCode::kUnsupported);
-  }
-  LoraRules rules{.targets = {}};
-  const auto rank = config->Int("r");
-  const auto alpha = config->Real("lora_alpha");
-  if (!rank.ok()) return fail(rank.error().message);
-  if (!alpha.ok()) return fail(alpha.error().message);
-  for (const auto& [flag, rule] :
-       {std::pair("use_rslora", &rules.rank_stabilized),
-        std::pair("use_dora", &rules.dora)}) {
-    const auto value = config->Bool(flag);
-    if (!value.ok() && config->Has(flag)) return fail(value.error().message);
-    *rule = value.ok() && *value;
-  }
-  rules.rank = *rank;
-  rules.alpha = *alpha;
-  const auto dropout = config->Real("lora_dropout");
-  if (!dropout.ok() && config->Has("lora_dropout")) {
-    return fail(dropout.error().message);
-  }
-  if (dropout.ok()) rules.dropout = *dropout;
-  const auto has = [&](std::string_view name) {
-    return config->Has(name) || config->HasBelow(name);
-  };
-  if (!has("target_modules"))
-    return fail("names no layers in \"target_modules\"");
-  if (config->Has("target_modules") || has("exclude_modules") ||
-      has("layers_to_transform")) {
-    STOWAGE_ASSIGN_OR_RETURN(rules.targets, LayersOf(folder));
-    return rules;
-  }
-  for (int64_t i = 0;; ++i) {
-    const auto layer = config->Text(StrCat("target_modules.", i));
-    if (!layer.ok()) break;
-    rules.targets.push_back(OurLayer(*layer));
-  }
-  return rules;
-}
 
 Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
                    Runner& runner) {
   STOWAGE_ASSIGN_OR_RETURN(const WeightsFile file,
-                           WeightsFile::Open(Within(folder, kWeights)));
+                           WeightsFile::Open(AdapterWeightsPath(folder)));
   const std::string alpha = StrCat(tuning.options().lora->alpha);
   const std::string* const saved = file.Note(kAlphaNote);
   if (saved != nullptr && *saved != alpha) {
     return file.Fail(StrCat("holds weights of lora_alpha ", *saved,
                             ", and the adapter counts by ", alpha, "; where ",
-                            kConfig,
+                            kAdapterConfig,
                             " says so, the two were not saved together, "
                             "and lora_alpha ",
                             *saved, " there is right"));
@@ -433,7 +260,8 @@ Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
   const std::string* const stabilized = file.Note(kStabilizedNote);
   if (stabilized != nullptr && *stabilized != StabilizedNote(tuning)) {
     return file.Fail(StrCat("holds weights of use_rslora ", *stabilized,
-                            ", and ", kConfig, " has ", StabilizedNote(tuning),
+                            ", and ", kAdapterConfig, " has ",
+                            StabilizedNote(tuning),
                             ": the two were not saved together, and ",
                             *stabilized, " there is right"));
   }

@@ -16,17 +16,11 @@
 
 #include "base/output_file.h"
 #include "base/result.h"
-#include "nn/encoder.h"
-#include "nn/lora.h"
 #include "runtime/session.h"
+#include "train/adapter_rules.h"  // IWYU pragma: export
 #include "train/fine_tuning.h"
 
 namespace stowage {
-
-/// The file of the weights in an adapter's folder, and the one that says how they count;
-/// "" for "".
-std::string AdapterWeightsPath(const std::string& folder);
-std::string AdapterConfigPath(const std::string& folder);
 
 /// The two files of an adapter that will be written.
 class AdapterFiles {
@@ -49,19 +43,6 @@ class AdapterFiles {
 /// kNotFinite, with the files untouched, where a weight is NaN or infinite.
 Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
                    const AdapterFiles& files);
-
-/// What adapter_config.json of `folder` says. Its layers are those that it lists by name,
-/// in whole or the end behind a dot. Where PEFT chose them in another way, by a regular
-/// expression, "all-linear", layers left out or blocks by number, they are those that the
-/// file of weights beside it has. Errors: kNotFound, kIo; kInvalidArgument for a file
-/// without a rank or layers; kUnsupported, naming it, for what is no plain LoRA: another
-/// kind of adapter, layers that are trained whole, ranks of their own, biases, single
-/// tokens and bare parameters, aLoRA, QALoRA, BD-LoRA, MonteCLoRA, VeLoRA, KaSA, Arrow, a
-/// start that changes the base (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA). Beside an
-/// encoder that classifies texts, given as `classifier`, the layers of its head may be
-/// trained whole, and "score", which PEFT names beside them whether or not it is there.
-Result<LoraRules> ReadAdapterRules(const std::string& folder,
-                                   const EncoderNames* classifier = nullptr);
 
 /// Gives the adapter's params of `runner` the weights in `folder`. Errors: kNotFound,
 /// kIo; kInvalidArgument for a tensor that is missing or of another shape, and for one
