@@ -167,7 +167,7 @@ namespace {
 TensorType SavedType(const FineTuning& tuning, const ValueInfo& param) {
   if (tuning.pissa() == nullptr || !IsLoraParam(param.name)) return param.type;
   const Shape& shape = param.type.shape;
-  return {DType::kF32, param.name.ends_with(kDown)
+  return {DType::kF32, param.name.ends_with(kPeftDown)
                            ? Shape{2 * shape[0], shape[1]}
                            : Shape{shape[0], 2 * shape[1]}};
 }
@@ -188,7 +188,7 @@ Status WriteParam(const FineTuning& tuning, const Runner& runner,
   STOWAGE_ASSIGN_OR_RETURN(const LoraMatrices lora,
                            ReadLoraMatrices(tuning, runner, *beside));
   return write(std::as_bytes(
-      std::span(param.name.ends_with(kDown) ? lora.down : lora.up)));
+      std::span(param.name.ends_with(kPeftDown) ? lora.down : lora.up)));
 }
 
 }  // namespace
