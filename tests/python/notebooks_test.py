@@ -63,7 +63,7 @@ class NotebooksTest(support.TestCase):
     def test_fine_tune_a_language_model(self):
         printed, shown = self.executed("fine_tune_a_language_model.ipynb")
         self.assertIn("code: from", printed)
-        self.looked_at(shown, maps=[2])
+        self.looked_at(shown, maps=[3])  # of the step, evaluation and validation
 
     def test_compare_two_plans(self):
         printed, shown = self.executed("compare_two_plans.ipynb")
