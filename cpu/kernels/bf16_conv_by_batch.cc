@@ -108,6 +108,8 @@ void PackFilters(const Operands& o, int64_t group, int64_t row, int64_t rows,
   const int64_t to_deeper = (o.to_x ? sides.rows : 1) * taps;
   const uint16_t* const from =
       o.filters + group * sides.rows * sides.depth * taps + row * to_row;
+  // Pairs that are on their way: their places are too far apart to be foreseen.
+  const int64_t ahead = o.to_x ? 32 : 16;
   for (int64_t q = 0; q < pairs; ++q) {
     const bool is_whole = 2 * q + 1 < sides.depth;
     for (int64_t tap = 0; tap < taps; tap += kLanes) {
@@ -116,6 +118,8 @@ void PackFilters(const Operands& o, int64_t group, int64_t row, int64_t rows,
       __m512i square[kLanes];
       for (int64_t r = 0; r < kLanes; ++r) {
         const uint16_t* const at = from + r * to_row + 2 * q * to_deeper + tap;
+        __builtin_prefetch(at + ahead * to_deeper);
+        __builtin_prefetch(at + (ahead + 1) * to_deeper);
         square[r] = r < rows ? PairsOf(at, is_whole ? at + to_deeper : nullptr,
                                        first_taps)
                              : _mm512_setzero_si512();
@@ -225,6 +229,33 @@ void PutChannelsLast(const ConvGeometry& g, int64_t channels, int64_t places,
       if (!is_alone) continue;
       for (int64_t c = 0; c < piece; ++c) line[2 * c + 1] = 0;
     }
+  }
+}
+
+// A row of sums (tap, channel), where taps are kTile apart, to (channel, tap).
+void PutTapsLast(int64_t channels, int64_t taps, const uint16_t* sums,
+                 uint16_t* to) {
+  if (taps > kLanes) {
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t tap = 0; tap < taps; ++tap) *to++ = sums[tap * kTile + c];
+    }
+    return;
+  }
+  for (int64_t c = 0; c < channels; c += kLanes) {
+    __m512i square[kLanes] = {};
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      square[tap] = _mm512_cvtepu16_epi32(_mm256_loadu_si256(
+          reinterpret_cast<const __m256i*>(sums + tap * kTile + c)));
+    }
+    Transpose16(square);
+    // Each channel's taps are written over what the one before has written beyond its own.
+    const int64_t count = std::min(kLanes, channels - c);
+    uint16_t line[kLanes * kLanes];
+    for (int64_t i = 0; i < count; ++i) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(line + i * taps),
+                          _mm512_cvtepi32_epi16(square[i]));
+    }
+    to = std::copy_n(line, count * taps, to);
   }
 }
 
@@ -341,12 +372,9 @@ void Bf16WeightGradByBatch(const ConvGeometry& g, const uint16_t* x,
       Round(rows * kPairsColumns, tile + tap * kTile, rounded + tap * kTile);
     }
     for (int64_t r = 0; r < rows; ++r) {
-      uint16_t* to =
-          dw + ((group * g.filters + row + r) * g.channels + column) * taps;
-      for (int64_t c = 0; c < columns; ++c) {
-        const uint16_t* from = rounded + r * kPairsColumns + c;
-        for (int64_t tap = 0; tap < taps; ++tap) *to++ = from[tap * kTile];
-      }
+      PutTapsLast(
+          columns, taps, rounded + r * kPairsColumns,
+          dw + ((group * g.filters + row + r) * g.channels + column) * taps);
     }
   });
 }
