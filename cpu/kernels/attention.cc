@@ -18,6 +18,7 @@
 
 #include "base/bytes.h"
 #include "cpu/kernel.h"
+#include "cpu/kernels/attention_tiles.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
@@ -28,121 +29,6 @@
 
 namespace stowage::cpu {
 namespace {
-
-constexpr int64_t kTile = 64;
-constexpr int64_t kGroup = 16;
-
-// One head of one batch entry of a (B, T, H, D) operand: T rows of D.
-template <typename T>
-Rows<T> Head(const TensorView& x, int64_t batch, int64_t head) {
-  return {x.as<T>() + batch * x.strides[0] + head * x.strides[2], x.strides[1]};
-}
-
-// One head of one batch entry of a bias (B, H, T, S), or of its gradient: T rows of S,
-// the same where it has one entry, head or row for all.
-template <typename T>
-Rows<T> BiasHead(const TensorView& x, int64_t batch, int64_t head) {
-  const auto step = [&](int axis) {
-    return x.shape()[axis] == 1 ? 0 : x.strides[axis];
-  };
-  return {x.as<T>() + batch * step(0) + head * step(1), step(2)};
-}
-
-template <typename T>
-Strided<T> AsStrided(Rows<const T> x) {
-  return {x.data, x.row, 1};
-}
-template <typename T>
-Strided<T> Transposed(Rows<const T> x) {
-  return {x.data, 1, x.row};
-}
-template <typename T>
-Rows<const T> ReadOnly(Rows<T> x) {
-  return {x.data, x.row, x.padded};
-}
-
-// Positions [begin, end); none where end <= begin.
-struct Range {
-  int64_t begin, end;
-
-  bool empty() const { return end <= begin; }
-  int64_t count() const { return std::max<int64_t>(0, end - begin); }
-};
-
-// The segments of one batch entry: where that of each position begins and ends; null where
-// there are none.
-struct Segments {
-  const int32_t* begins = nullptr;
-  const int32_t* ends = nullptr;
-
-  // What positions [first, end) and others of their segments have of `range`.
-  Range Within(Range range, int64_t first, int64_t end) const {
-    if (begins == nullptr || end <= first) return range;
-    return {std::max<int64_t>(range.begin, begins[first]),
-            std::min<int64_t>(range.end, ends[end - 1])};
-  }
-};
-
-// What the queries of one batch entry read: keys below `keys`, within the band and of
-// their segments.
-struct Reads {
-  int64_t queries, keys;
-  AttentionBand band;
-  Segments segments = {};
-
-  // Of the keys, those that one of `these` queries reads, and of the queries
-  // those that read one of `these` keys. Nothing that a range has is left out of
-  // its hull: the first query reads the first keys, the last the last.
-  Range Keys(Range these) const {
-    return segments.Within({std::max<int64_t>(0, these.begin + band.low),
-                            std::min(keys, these.end + band.high)},
-                           these.begin, these.end);
-  }
-  Range Queries(Range these) const {
-    return segments.Within({std::max<int64_t>(0, these.begin - band.high),
-                            std::min(queries, these.end - band.low)},
-                           these.begin, these.end);
-  }
-};
-
-// A tile of scores: queries [query, query + queries), keys [key, key + keys).
-struct Tile {
-  int64_t query, queries;
-  int64_t key, keys;
-  AttentionBand band;
-  Segments segments = {};
-
-  // Columns of the tile that its rows [row, row + rows) see, at least one of
-  // them; rows that its columns are seen by.
-  Range Columns(int64_t row, int64_t rows) const {
-    const int64_t first = query + row;
-    const Range read = segments.Within(
-        {first + band.low, first + rows + band.high}, first, first + rows);
-    return {std::clamp<int64_t>(read.begin - key, 0, keys),
-            std::clamp<int64_t>(read.end - key, 0, keys)};
-  }
-  Range Rows(int64_t column, int64_t columns) const {
-    const int64_t first = key + column;
-    const Range readers =
-        segments.Within({first - band.high, first + columns - band.low}, first,
-                        first + columns);
-    return {std::clamp<int64_t>(readers.begin - query, 0, queries),
-            std::clamp<int64_t>(readers.end - query, 0, queries)};
-  }
-  // Of the first row that sees least to the right and the last that sees least
-  // to the left: whether all see all.
-  bool whole() const {
-    return Columns(0, 1).end == keys && Columns(queries - 1, 1).begin == 0;
-  }
-  // Rows, or columns, handled together: all, or small groups at an edge.
-  int64_t group() const { return whole() ? kTile : kGroup; }
-};
-
-// The columns of a group of rows, from where a register may begin.
-Range GroupColumns(const Tile& tile, int64_t row, int64_t rows) {
-  const Range seen = tile.Columns(row, rows);
-  return {seen.begin / kGroup * kGroup, seen.end};
-}
 
 // scores (queries, keys) = x (T, D) times other^T, given as (D, kTile).
 template <typename T>
@@ -191,111 +77,6 @@ void SumOverQueries(const Tile& tile, int64_t depth, const T* weights,
   }
 }
 
-// Rows of zeros.
-template <typename T>
-void Clear(Range rows, int64_t depth, Rows<T> x) {
-  for (int64_t row = rows.begin; row < rows.end; ++row) {
-    std::fill_n(x.At(row, 0).data, depth, T(0));
-  }
-}
-
-template <typename T>
-void ScaleRow(int64_t n, T factor, T* row) {
-  ForEachVec<T>(
-      n, [&](auto at) { at.Store(row, at.Load(row) * Vec<T>::All(factor)); });
-}
-
-// Rows of scores are worked on in whole registers: what these hold beside the
-// columns seen is set to `rest`. Returns the columns of the registers.
-template <typename T>
-Range FillToRegisters(Range seen, T rest, T* row) {
-  constexpr int64_t kLanes = Vec<T>::kLanes;
-  const Range all = {seen.begin / kLanes * kLanes,
-                     CeilDiv(seen.end, kLanes) * kLanes};
-  std::fill(row + all.begin, row + seen.begin, rest);
-  std::fill(row + seen.end, row + all.end, rest);
-  return all;
-}
-
-// Zeros in all columns of a row but `kept`.
-template <typename T>
-void ClearOthers(Range kept, T* row) {
-  std::fill(row, row + kept.begin, T(0));
-  std::fill(row + kept.end, row + kTile, T(0));
-}
-
-// Scores s of the columns seen become scale s + bias.
-template <typename T>
-void AddBias(Range seen, T scale, const T* bias, T* row) {
-  if (seen.empty()) return;
-  const Vec<T> scales = Vec<T>::All(scale);
-  bias += seen.begin;
-  row += seen.begin;
-  ForEachVec<T>(seen.count(), [&](auto at) {
-    at.Store(row, MulAdd(at.Load(row), scales, at.Load(bias)));
-  });
-}
-
-// Scores s of the columns seen become cap tanh(scale s / cap), and `slopes`, if they are
-// wanted, the derivatives of that by scale s.
-template <typename T>
-void CapScores(Range seen, T scale, T cap, T* row, T* slopes) {
-  if (seen.empty()) return;
-  const Vec<T> factor = Vec<T>::All(scale / cap), caps = Vec<T>::All(cap);
-  row += seen.begin;
-  if (slopes != nullptr) slopes += seen.begin;
-  ForEachVec<T>(seen.count(), [&](auto at) {
-    const Vec<T> bent = Tanh(at.Load(row) * factor);
-    at.Store(row, bent * caps);
-    if (slopes != nullptr) {
-      at.Store(slopes, Vec<T>::All(1) - bent * bent);
-    }
-  });
-}
-
-// row *= x in the columns seen.
-template <typename T>
-void MultiplyRow(Range seen, const T* x, T* row) {
-  if (seen.empty()) return;
-  x += seen.begin;
-  row += seen.begin;
-  ForEachVec<T>(seen.count(),
-                [&](auto at) { at.Store(row, at.Load(row) * at.Load(x)); });
-}
-
-// Turns one row of scores into weights exp(scale s - largest) in place, zeros
-// where nothing is seen; `largest` and `total` run on over the tiles. Returns by
-// how much what was summed before must be scaled.
-template <typename T>
-T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
-  constexpr T kLowest = -std::numeric_limits<T>::infinity();
-  if (seen.empty()) {
-    std::fill(row, row + kTile, T(0));
-    return 1;
-  }
-  const Vec<T> scales = Vec<T>::All(scale);
-  const Range all = FillToRegisters(seen, kLowest, row);
-  Vec<T> top = Vec<T>::All(kLowest);
-  for (int64_t j = all.begin; j < all.end; j += Vec<T>::kLanes) {
-    top = Larger(top, Vec<T>::Load(row + j));
-  }
-  // The scale is positive. NaN comes out as NaN, by its weight.
-  const T before = *largest;
-  *largest = std::max(before, LargestLane(top) * scale);
-  // Of a row that a bias has kept from all keys so far, everything is 0.
-  const Vec<T> shift = Vec<T>::All(*largest == kLowest ? T(0) : *largest);
-  Vec<T> sum = Vec<T>::Zero();
-  for (int64_t j = all.begin; j < all.end; j += Vec<T>::kLanes) {
-    const Vec<T> weight = Exp(Vec<T>::Load(row + j) * scales - shift);
-    weight.Store(row + j);
-    sum += weight;
-  }
-  ClearOthers(all, row);
-  const T correction = before == kLowest ? T(0) : std::exp(before - *largest);
-  *total = *total * correction + SumLanes(sum);
-  return correction;
-}
-
 // Elements of scratch a thread.
 constexpr int64_t ForwardScratch(int64_t depth) {
   return (depth + kTile) * kTile;
@@ -303,92 +84,6 @@ constexpr int64_t ForwardScratch(int64_t depth) {
 constexpr int64_t GradScratch(int64_t depth) {
   return 2 * ForwardScratch(depth);
 }
-
-// Behind the operands that there always are.
-AttentionOptionals Optionals(const Launch& launch, size_t always) {
-  return OptionalsBehind(
-      always, launch.inputs.size(),
-      [&](size_t i) -> const TensorType& { return launch.inputs[i].type; });
-}
-// Or null.
-const int32_t* KeyLengths(const Launch& launch, size_t always) {
-  const size_t i = Optionals(launch, always).key_lengths;
-  return i == 0 ? nullptr : launch.inputs[i].as<const int32_t>();
-}
-// Those of every batch entry, one after the other; null where there are none.
-const int32_t* AllSegments(const Launch& launch, size_t always) {
-  const size_t i = Optionals(launch, always).segments;
-  return i == 0 ? nullptr : launch.inputs[i].as<const int32_t>();
-}
-const TensorView* Bias(const Launch& launch, size_t always) {
-  const size_t i = Optionals(launch, always).bias;
-  return i == 0 ? nullptr : &launch.inputs[i];
-}
-// Of one head; data is null where there is no bias.
-template <typename T>
-Rows<const T> BiasHeadOrNone(const TensorView* bias, int64_t batch,
-                             int64_t head) {
-  if (bias == nullptr) return {nullptr, 0};
-  return BiasHead<const T>(*bias, batch, head);
-}
-
-// What the queries of an operand q read of the keys of k, as far as that is the same for
-// all batch entries; and what those of one read.
-class AllReads : public Reads {
- public:
-  AllReads(const Launch& launch, size_t always)
-      : AllReads(launch.inputs[0].shape(), launch.inputs[1].shape(),
-                 *launch.attrs) {
-    lengths_ = KeyLengths(launch, always);
-    all_segments_ = AllSegments(launch, always);
-  }
-  Reads Of(int64_t batch) const {
-    Reads reads = *this;
-    if (lengths_ != nullptr) reads.keys = lengths_[batch];
-    if (all_segments_ != nullptr) {
-      const int32_t* begins = all_segments_ + 2 * batch * queries;
-      reads.segments = {begins, begins + queries};
-    }
-    return reads;
-  }
-
- private:
-  AllReads(const Shape& q, const Shape& k, const Attrs& attrs)
-      : Reads{q[1], k[1], BandOf(q, k, attrs)} {}
-
-  const int32_t* lengths_ = nullptr;
-  const int32_t* all_segments_ = nullptr;
-};
-
-// Of one query, from one key on; null where there is no bias.
-template <typename T>
-const T* BiasAt(const Rows<const T>& bias, int64_t query, int64_t key) {
-  return bias.data == nullptr ? nullptr : bias.At(query, key).data;
-}
-
-// What is done to scores before the softmax: the scale, the softcap, the bias.
-template <typename T>
-struct Scaling {
-  explicit Scaling(const Launch& launch)
-      : scale(static_cast<T>(launch.attrs->Float("scale"))),
-        cap(static_cast<T>(launch.attrs->FloatOr("softcap", 0))) {}
-
-  // The cap and the bias of one row of scores, of which the latter may be null. Returns
-  // the factor that is left to do. `slopes` is null or, under a cap, gets its
-  // derivatives.
-  T Apply(Range seen, const T* bias, T* row, T* slopes) const {
-    T left = scale;
-    if (cap > 0) {
-      CapScores(seen, left, cap, row, slopes);
-      left = 1;
-    }
-    if (bias == nullptr) return left;
-    AddBias(seen, left, bias, row);
-    return 1;
-  }
-
-  T scale, cap;
-};
 
 template <typename T>
 void RunForward(const Launch& launch, ThreadPool& pool) {
@@ -460,35 +155,6 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
   });
 }
 
-// scores become probabilities P, and d_weights (the gradient of P) that of the
-// scores, times d_scale: d_scale * P * (dP - delta).
-template <typename T>
-void ProbabilitiesAndGradient(Range seen, T scale, T d_scale, T log_sum_exp,
-                              T delta, T* scores, T* d_weights) {
-  constexpr T kInfinity = std::numeric_limits<T>::infinity();
-  if (seen.empty()) {
-    std::fill(scores, scores + kTile, T(0));
-    std::fill(d_weights, d_weights + kTile, T(0));
-    return;
-  }
-  const Vec<T> scales = Vec<T>::All(scale);
-  const Vec<T> d_scales = Vec<T>::All(d_scale);
-  // Of a query that a bias keeps from all keys, every P is 0.
-  const Vec<T> shift =
-      Vec<T>::All(log_sum_exp == -kInfinity ? kInfinity : log_sum_exp);
-  const Vec<T> deltas = Vec<T>::All(delta);
-  const Range all = FillToRegisters(seen, -kInfinity, scores);
-  FillToRegisters(seen, T(0), d_weights);
-  for (int64_t j = all.begin; j < all.end; j += Vec<T>::kLanes) {
-    const Vec<T> p = Exp(Vec<T>::Load(scores + j) * scales - shift);
-    p.Store(scores + j);
-    const Vec<T> d_p = Vec<T>::Load(d_weights + j);
-    (p * (d_p - deltas) * d_scales).Store(d_weights + j);
-  }
-  ClearOthers(all, scores);
-  ClearOthers(all, d_weights);
-}
-
 template <typename T>
 T Dot(int64_t n, const T* a, const T* b) {
   Vec<T> sum = Vec<T>::Zero();
@@ -538,23 +204,6 @@ void TileGradient(const Tile& tile, int64_t depth, const GradHead<T>& head,
                              d_weights + row * kTile);
     if (is_bent) MultiplyRow(seen, slopes, d_weights + row * kTile);
   }
-}
-
-// dq, dk and dv: results of their own, or side by side in one.
-std::array<TensorView, 3> Gradients(const Launch& launch) {
-  if (launch.op != OpKind::kAttentionQkvGrad) {
-    return {launch.outputs[0], launch.outputs[1], launch.outputs[2]};
-  }
-  const TensorView& all = launch.outputs[0];
-  std::array<TensorView, 3> parts;
-  std::byte* data = all.data;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const TensorType& type = launch.inputs[i].type;
-    const int64_t depth = type.shape[3];
-    parts[i] = {data, type, {all.strides[0], all.strides[1], depth, 1}};
-    data += type.shape[2] * depth * SizeOf(type.dtype);
-  }
-  return parts;
 }
 
 template <typename T>
@@ -726,33 +375,6 @@ void RunBiasGrad(const Launch& launch, ThreadPool& pool) {
       }
     }
   });
-}
-
-// Whether segments lie side by side and cover all positions.
-bool AreSegments(const int32_t* begins, const int32_t* ends, int64_t length) {
-  for (int64_t first = 0; first < length; first = ends[first]) {
-    const int64_t end = ends[first];
-    if (begins[first] != first || end <= first || end > length) return false;
-    for (int64_t i = first + 1; i < end; ++i) {
-      if (begins[i] != first || ends[i] != end) return false;
-    }
-  }
-  return true;
-}
-
-// Whether every key length is one, and all segments are.
-bool LengthsInRange(const Launch& launch, size_t always) {
-  const Shape& q = launch.inputs[0].shape();
-  if (const int32_t* segments = AllSegments(launch, always)) {
-    for (int64_t batch = 0; batch < q[0]; ++batch, segments += 2 * q[1]) {
-      if (!AreSegments(segments, segments + q[1], q[1])) return false;
-    }
-  }
-  const int32_t* lengths = KeyLengths(launch, always);
-  if (lengths == nullptr) return true;
-  const int64_t keys = launch.inputs[1].shape()[1];
-  return std::all_of(lengths, lengths + launch.inputs[0].shape()[0],
-                     [keys](int32_t n) { return n >= 1 && n <= keys; });
 }
 
 StepCode RunAttention(const Launch& launch, ThreadPool& pool) noexcept {

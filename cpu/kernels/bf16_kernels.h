@@ -18,10 +18,11 @@
 #ifdef STOWAGE_CPU_BF16_PAIRS
 
 /// Calls what(op) for each op that has such a kernel.
-#define STOWAGE_CPU_BF16_KERNELS(what)                                        \
-  what(Conv) what(ConvTranspose) what(ConvWeightGrad) what(EpilogueMatMul)    \
-      what(FusedMatMul) what(LinearCrossEntropy) what(LinearCrossEntropyGrad) \
-          what(MatMul)
+#define STOWAGE_CPU_BF16_KERNELS(what)                                  \
+  what(Attention) what(AttentionGrad) what(AttentionQkvGrad) what(Conv) \
+      what(ConvTranspose) what(ConvWeightGrad) what(EpilogueMatMul)     \
+          what(FusedMatMul) what(LinearCrossEntropy)                    \
+              what(LinearCrossEntropyGrad) what(MatMul)
 
 namespace stowage::cpu {
 

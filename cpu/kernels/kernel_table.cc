@@ -10,13 +10,13 @@ namespace stowage::cpu {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr std::string_view kVectors = "AVX-512";
+[[maybe_unused]] constexpr std::string_view kVectors = "AVX-512";
 #elif defined(__AVX2__) && defined(__FMA__)
-constexpr std::string_view kVectors = "AVX2";
+[[maybe_unused]] constexpr std::string_view kVectors = "AVX2";
 #elif defined(__aarch64__)
-constexpr std::string_view kVectors = "NEON";
+[[maybe_unused]] constexpr std::string_view kVectors = "NEON";
 #else
-constexpr std::string_view kVectors = "SSE";
+[[maybe_unused]] constexpr std::string_view kVectors = "SSE";
 #endif
 
 constexpr std::array<const CpuKernel*, kNumOps> kOfOps = {

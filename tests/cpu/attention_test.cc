@@ -19,12 +19,14 @@ namespace stowage {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+// Probabilities may be rounded to bf16 before they are multiplied.
+constexpr Precision kBf16 = {DType::kBF16, 0x1p-6};
 
 TEST_CASE("attention over tiles, head groups and odd head sizes") {
   struct Case {
     int64_t batch, length, heads, key_heads, depth;
   };
-  for (const Precision p : {kF32, kF64}) {
+  for (const Precision p : {kF32, kF64, kBf16}) {
     for (const Case c : {Case{2, 1, 2, 2, 3}, Case{1, 5, 2, 1, 8},
                          Case{2, 64, 3, 3, 32}, Case{1, 65, 4, 2, 33},
                          Case{2, 150, 4, 1, 20}, Case{1, 200, 2, 2, 64}}) {
@@ -80,7 +82,7 @@ TEST_CASE("attention keeps to its mask, whatever edge of it a tile has") {
       {150, 150, 2, 1, 8, true, 0, {20, 129}},
       {70, 200, 2, 2, 8, true, 40, {180, 165}},
   };
-  for (const Precision p : {kF32, kF64}) {
+  for (const Precision p : {kF32, kF64, kBf16}) {
     // The same tiles have the same edges in both.
     if (p.dtype == DType::kF64 && !testing::TakesAllInstances()) continue;
     for (const Case& c : cases) {

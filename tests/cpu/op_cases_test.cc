@@ -79,6 +79,9 @@ bool IsByPairs(OpKind op, DType half) {
   const cpu::KernelTable& table = *cpu::RunningCpuTarget().kernels;
   if (table.vectors != "AVX512-BF16") return false;
   switch (op) {
+    case OpKind::kAttention:
+    case OpKind::kAttentionGrad:
+    case OpKind::kAttentionQkvGrad:
     case OpKind::kConv:
     case OpKind::kConvTranspose:
     case OpKind::kConvWeightGrad:
