@@ -168,7 +168,7 @@ void ComposeAll(std::vector<Mark>* all) {
 }
 
 bool IsAscii(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) { return c >= 0; });
+  return std::ranges::all_of(text, [](unsigned char c) { return c < 0x80; });
 }
 
 }  // namespace
