@@ -7,55 +7,62 @@
 #include "cpu/kernels/dispatch.h"
 #include "math/small_floats.h"
 
-#ifdef __F16C__
+#if defined(__F16C__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace stowage::cpu {
 namespace {
 
-#ifdef __F16C__
-// Eight at a time, by the processor's own conversion.
+// A few f16 at a time, by the processor's own conversions where it has them.
+#if defined(__F16C__)
 constexpr int64_t kLanes = 8;
+void WidenLanes(const uint16_t* x, float* y) {
+  const auto* packed = reinterpret_cast<const __m128i*>(x);
+  _mm256_storeu_ps(y, _mm256_cvtph_ps(_mm_loadu_si128(packed)));
+}
+void NarrowLanes(const float* x, uint16_t* y) {
+  const __m128i packed =
+      _mm256_cvtps_ph(_mm256_loadu_ps(x), _MM_FROUND_TO_NEAREST_INT);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(y), packed);
+}
+#elif defined(__aarch64__)
+constexpr int64_t kLanes = 4;
+void WidenLanes(const uint16_t* x, float* y) {
+  vst1q_f32(y, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x))));
+}
+void NarrowLanes(const float* x, uint16_t* y) {
+  vst1_u16(y, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(x))));
+}
+#else
+constexpr int64_t kLanes = 1;
+void WidenLanes(const uint16_t* x, float* y) { *y = math::HalfToFloat(*x); }
+void NarrowLanes(const float* x, uint16_t* y) { *y = math::FloatToHalf(*x); }
+#endif
 
 void WidenHalves(int64_t n, const uint16_t* x, float* y) {
-  const auto widen = [](const uint16_t* from, float* to) {
-    const auto* packed = reinterpret_cast<const __m128i*>(from);
-    _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128(packed)));
-  };
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) widen(x + i, y + i);
+  for (; i + kLanes <= n; i += kLanes) WidenLanes(x + i, y + i);
   if (i == n) return;
   uint16_t from[kLanes] = {};
   float to[kLanes];
   std::copy_n(x + i, n - i, from);
-  widen(from, to);
+  WidenLanes(from, to);
   std::copy_n(to, n - i, y + i);
 }
 
 void NarrowHalves(int64_t n, const float* x, uint16_t* y) {
-  const auto narrow = [](const float* from, uint16_t* to) {
-    const __m128i packed =
-        _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), packed);
-  };
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) narrow(x + i, y + i);
+  for (; i + kLanes <= n; i += kLanes) NarrowLanes(x + i, y + i);
   if (i == n) return;
   float from[kLanes] = {};
   uint16_t to[kLanes];
   std::copy_n(x + i, n - i, from);
-  narrow(from, to);
+  NarrowLanes(from, to);
   std::copy_n(to, n - i, y + i);
 }
-#else
-void WidenHalves(int64_t n, const uint16_t* x, float* y) {
-  for (int64_t i = 0; i < n; ++i) y[i] = math::HalfToFloat(x[i]);
-}
-void NarrowHalves(int64_t n, const float* x, uint16_t* y) {
-  for (int64_t i = 0; i < n; ++i) y[i] = math::FloatToHalf(x[i]);
-}
-#endif
 
 }  // namespace
 
