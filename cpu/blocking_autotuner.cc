@@ -25,14 +25,16 @@ constexpr ChoicesKind kKind = {.room = "cpu",
 // Another one wherever a candidate means something else, or its times may be others.
 constexpr std::string_view kLoops = "loops 1";
 
-// As Linux calls it; where it has no name for it, choices are of "a processor".
+// As Linux calls it, or on ARM the number of its part; where it has neither, choices are
+// of "a processor".
 std::string ProcessorName() {
   std::ifstream info("/proc/cpuinfo");
-  constexpr std::string_view kStart = "model name";
   for (std::string line; std::getline(info, line);) {
     const size_t colon = line.find(": ");
-    if (!line.starts_with(kStart) || colon == std::string::npos) continue;
-    return line.substr(colon + 2);
+    if (colon == std::string::npos) continue;
+    if (line.starts_with("model name") || line.starts_with("CPU part")) {
+      return line.substr(colon + 2);
+    }
   }
   return "a processor";
 }
