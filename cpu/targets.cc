@@ -7,9 +7,12 @@
 #include "base/strings.h"
 #include "cpu/kernels/kernel_table.h"
 
-#ifdef STOWAGE_CPU_TARGETS
+#if defined(STOWAGE_CPU_TARGETS) && defined(__x86_64__)
+#define STOWAGE_CPU_LEVELS 1
 extern "C" const stowage::cpu::KernelTable stowage_cpu_kernels_v3;
 extern "C" const stowage::cpu::KernelTable stowage_cpu_kernels_v4;
+#else
+#define STOWAGE_CPU_LEVELS 0
 #endif
 
 namespace stowage::cpu {
@@ -17,14 +20,36 @@ namespace {
 
 constexpr char kVariable[] = "STOWAGE_CPU_TARGET";
 
+#if defined(__aarch64__)
+constexpr std::string_view kArchitecture = "AArch64";
+#else
+constexpr std::string_view kArchitecture = "x86-64";
+#endif
+
+// Targets of builds for other processors than the build machine's, and the option that
+// makes such a build.
+struct PortableTarget {
+  std::string_view name;
+  std::string_view architecture;
+  std::string_view option;
+};
+constexpr std::array kPortableTargets = {
+    PortableTarget{"v2", "x86-64", "--config=portable"},
+    PortableTarget{"v3", "x86-64", "--config=portable"},
+    PortableTarget{"v4", "x86-64", "--config=portable"},
+    PortableTarget{"v4-bf16", "x86-64", "--config=portable"},
+    PortableTarget{"armv8", "AArch64", "--config=armv8"}};
+
 // The lowest target, for which the rest of the build is compiled, too.
-#if defined(STOWAGE_CPU_TARGETS) && !defined(__AVX__)
+#if STOWAGE_CPU_LEVELS && !defined(__AVX__)
 constexpr std::string_view kBaseline = "v2";
+#elif defined(STOWAGE_CPU_TARGETS) && defined(__aarch64__)
+constexpr std::string_view kBaseline = "armv8";
 #else
 constexpr std::string_view kBaseline = "native";
 #endif
 
-#ifdef STOWAGE_CPU_TARGETS
+#if STOWAGE_CPU_LEVELS
 // clang 14 knows no levels. Of their parts it lacks f16c, lzcnt and movbe, which all
 // processors with AVX2, FMA and BMI2 have.
 #ifdef __clang__
@@ -55,6 +80,18 @@ std::string Names(std::span<const CpuTarget> targets, bool all) {
   return names;
 }
 
+// Which builds have a target of this name, which this one lacks; empty if none.
+std::string WhichBuildsHave(std::string_view name) {
+  const auto known =
+      std::ranges::find(kPortableTargets, name, &PortableTarget::name);
+  if (known == kPortableTargets.end()) return "";
+  if (known->architecture != kArchitecture) {
+    return StrCat(" (", name, " is for ", known->architecture,
+                  ", this build for ", kArchitecture, ")");
+  }
+  return StrCat(" (a build with ", known->option, " has ", name, ")");
+}
+
 const CpuTarget* HighestThatRuns(std::span<const CpuTarget> targets) {
   const CpuTarget* highest = nullptr;
   for (const CpuTarget& target : targets) {
@@ -74,7 +111,7 @@ const std::string& VariableOnce() {
 }  // namespace
 
 std::span<const CpuTarget> CpuTargets() {
-#ifdef STOWAGE_CPU_TARGETS
+#if STOWAGE_CPU_LEVELS
   static const std::array targets = {
       CpuTarget{kBaseline, &stowage_cpu_kernels, true},
       CpuTarget{"v3", &stowage_cpu_kernels_v3, RunsV3()},
@@ -98,14 +135,10 @@ Result<const CpuTarget*> ChooseCpuTarget(std::span<const CpuTarget> targets,
       by_variable ? StrCat(kVariable, " is ", Quoted(name), ": ") : "";
   const auto found = std::ranges::find(targets, name, &CpuTarget::name);
   if (found == targets.end()) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        StrCat("[cpu-target] ", asked, "there is no CPU target ", Quoted(name),
-               " in this build; expected ", Names(targets, /*all=*/true),
-               targets.size() > 1
-                   ? ""
-                   : " (a build with --config=portable has v2, v3, v4 and "
-                     "v4-bf16)")};
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[cpu-target] ", asked, "there is no CPU target ",
+                        Quoted(name), " in this build; expected ",
+                        Names(targets, /*all=*/true), WhichBuildsHave(name))};
   }
   if (!found->runs) {
     return Error{ErrorCode::kInvalidArgument,

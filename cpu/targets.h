@@ -6,7 +6,8 @@
 // The default build has one target, "native": the processor that the compiler's flags name
 // (-march=native). A build with --config=portable has four: "v2", "v3" and "v4", the levels of
 // the x86-64 psABI with SSE4.2, AVX2 and AVX-512, and "v4-bf16", which is "v4" but for matmuls
-// and convolutions of bf16, by AVX512-BF16 (cpu/kernels/bf16_gemm.h). Each process runs the highest one that its
+// and convolutions of bf16, by AVX512-BF16 (cpu/kernels/bf16_gemm.h). One with --config=armv8
+// has "armv8", which every AArch64 processor runs, with NEON. Each process runs the highest one that its
 // processor has, unless the environment variable STOWAGE_CPU_TARGET names another.
 // CpuOptions::target names one for a single backend.
 //
@@ -38,8 +39,8 @@ std::span<const CpuTarget> CpuTargets();
 
 /// The target called `name`. Of an empty name: the one that STOWAGE_CPU_TARGET names, which
 /// is read once, or without it the highest that this processor runs.
-/// Errors, kInvalidArgument, list the names that work: an unknown name; a target that this
-/// processor cannot run.
+/// Errors, kInvalidArgument, list the names that work: an unknown name, or one of another
+/// architecture; a target that this processor cannot run.
 Result<const CpuTarget*> FindCpuTarget(std::string_view name = {});
 
 /// FindCpuTarget for any list of targets and any value of the variable.

@@ -395,9 +395,9 @@ def log_plan(plan: Plan) -> None:
 
 def cpu_target() -> str:
     """Returns the active CPU target of this process: "native", or in a wheel the highest of "v2",
-    "v3", "v4" (the levels of x86-64) and "v4-bf16" that the processor supports. The environment variable
-    STOWAGE_CPU_TARGET selects another one before the first use; raises InvalidArgument if it is not
-    available."""
+    "v3", "v4" (the levels of x86-64) and "v4-bf16" that the processor supports, and on AArch64
+    "armv8". The environment variable STOWAGE_CPU_TARGET selects another one before the first use;
+    raises InvalidArgument if it is not available."""
     return _core.cpu_target()
 
 

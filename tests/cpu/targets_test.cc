@@ -59,11 +59,31 @@ TEST_CASE("an unknown target is refused, with the names of this build") {
   CHECK(Chosen("", "AVX2") ==
         "[cpu-target] STOWAGE_CPU_TARGET is \"AVX2\": there is no CPU target "
         "\"AVX2\" in this build; expected v2, v3, v4");
-  const auto one = ChooseCpuTarget(std::span(kTargets).first(1), "v3", "");
-  REQUIRE(!one.ok());
-  CHECK(one.error().message ==
-        "[cpu-target] there is no CPU target \"v3\" in this build; expected "
-        "v2 (a build with --config=portable has v2, v3, v4 and v4-bf16)");
+}
+
+TEST_CASE("a target of other builds is refused with what has it") {
+  const auto chosen = [](std::string_view name) {
+    constexpr std::array kNative = {CpuTarget{.name = "native", .runs = true}};
+    const auto found = ChooseCpuTarget(kNative, name, "");
+    REQUIRE(!found.ok());
+    CHECK(found.error().code == ErrorCode::kInvalidArgument);
+    return found.error().message;
+  };
+  const std::string no_v3 =
+      "[cpu-target] there is no CPU target \"v3\" in this build; expected "
+      "native ";
+  const std::string no_armv8 =
+      "[cpu-target] there is no CPU target \"armv8\" in this build; expected "
+      "native ";
+#if defined(__aarch64__)
+  CHECK(chosen("v3") == no_v3 + "(v3 is for x86-64, this build for AArch64)");
+  CHECK(chosen("armv8") ==
+        no_armv8 + "(a build with --config=armv8 has armv8)");
+#else
+  CHECK(chosen("v3") == no_v3 + "(a build with --config=portable has v3)");
+  CHECK(chosen("armv8") ==
+        no_armv8 + "(armv8 is for AArch64, this build for x86-64)");
+#endif
 }
 
 TEST_CASE("a target that the processor cannot run is refused by name") {

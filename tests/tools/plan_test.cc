@@ -620,7 +620,8 @@ TEST_CASE("train takes the plan that was made for its CPU target") {
       "--model", "gpt-nano", "--batch", "2",         "--seq",
       "8",       "--device", "cpu",     "--threads", "1"};
   int targets = 0;
-  for (const std::string target : {"native", "v2", "v3", "v4", "v4-bf16"}) {
+  for (const std::string target :
+       {"native", "v2", "v3", "v4", "v4-bf16", "armv8"}) {
     INFO(target);
     const std::string folder = TempPath(StrCat("plans_", target));
     std::vector<std::string> plan = {"plan", "--cpu-target", target,

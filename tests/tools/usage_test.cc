@@ -26,6 +26,7 @@ TEST_CASE("--version prints the version and the CPU target that runs") {
   static const std::regex expected(
       "stowage 0\\.1\\.0\n"
       "CPU kernels: (native \\((SSE|AVX2|AVX-512|AVX512-BF16|NEON)\\)|"
+      "armv8 \\(NEON\\)|"
       "(v2 \\(SSE|v3 \\(AVX2|v4 \\(AVX-512|v4-bf16 \\(AVX512-BF16)\\) "
       "of (v2|native), v3, v4, v4-bf16)\n");
   INFO(outcome.out);
