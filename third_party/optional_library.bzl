@@ -18,14 +18,12 @@ another source without it, which says so when it is called.
 The environment variable STOWAGE_WITHOUT names libraries that are not looked for,
 separated by commas; --config=nolibs sets it to all of them. STOWAGE_SYSTEM changes when
 libraries are installed or removed (tools/bazel), so that the next build looks again.
+STOWAGE_MULTIARCH is what Debian calls another architecture than this machine's, such as
+"aarch64-linux-gnu", for which a cross compiler builds: a library counts if it is there for
+that one. --config=aarch64 sets it.
 """
 
-_ROOTS = [
-    "/usr/include",
-    "/usr/include/x86_64-linux-gnu",
-    "/usr/include/aarch64-linux-gnu",
-    "/usr/local/include",
-]
+_MULTIARCH = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
 
 _DEFS = """\"\"\"Whether {name} was found.\"\"\"
 
@@ -50,13 +48,25 @@ cc_library(
 """
 
 def _find(ctx, header):
-    for root in _ROOTS:
+    other = ctx.os.environ.get("STOWAGE_MULTIARCH", "")
+    roots = ["/usr/include/" + name for name in ([other] if other else _MULTIARCH)]
+    for root in ["/usr/include"] + roots + ([] if other else ["/usr/local/include"]):
         if ctx.path(root + "/" + header).exists:
             return root + "/" + header
     return None
 
+def _missing_of(ctx, multiarch):
+    """What a cross compiler would not find to link; headers are often of any architecture."""
+    files = [
+        "/usr/lib/%s/lib%s.so" % (multiarch, option[2:])
+        for option in ctx.attr.linkopts
+    ]
+    return [file for file in files if not ctx.path(file).exists]
+
 def _optional_library_impl(ctx):
     missing = [header for header in ctx.attr.headers if not _find(ctx, header)]
+    if ctx.os.environ.get("STOWAGE_MULTIARCH"):
+        missing += _missing_of(ctx, ctx.os.environ["STOWAGE_MULTIARCH"])
     missing += [program for program in ctx.attr.programs if not ctx.which(program)]
     if ctx.name in ctx.os.environ.get("STOWAGE_WITHOUT", "").split(","):
         why = "STOWAGE_WITHOUT names it"
@@ -89,7 +99,7 @@ optional_library = repository_rule(
         "programs": attr.string_list(doc = "Commands that a build with it runs."),
     },
     configure = True,
-    environ = ["STOWAGE_SYSTEM", "STOWAGE_WITHOUT"],
+    environ = ["STOWAGE_MULTIARCH", "STOWAGE_SYSTEM", "STOWAGE_WITHOUT"],
     local = True,
     doc = "A library of this system, or a note that there is none.",
 )

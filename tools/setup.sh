@@ -9,10 +9,13 @@
 #   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format,
 #                             cmake, make and pkg-config, by which programs are built
 #                             outside of Bazel, python3-venv, where the wheel is tried,
-#                             chromium, in which pages are tested, and qemu-user, for
-#                             processors that this machine is not
+#                             chromium, in which pages are tested, and qemu-user and a
+#                             compiler for AArch64, for processors that this machine is not
 #   tools/setup.sh --nightly  also what .ci/nightly needs: compilers for Cortex-M, RISC-V and
 #                             WebAssembly, qemu-system-arm, node, Coq and OCaml
+#   tools/setup.sh --aarch64  what a build needs, and what --config=aarch64 does: the cross
+#                             compiler, qemu-user, and the optional libraries for arm64, which
+#                             becomes a foreign architecture of dpkg. --nightly has it, too
 set -euo pipefail
 
 missing=()
@@ -63,7 +66,7 @@ fi
 if [[ ${1-} == --checks || ${1-} == --nightly ]]; then
   need_command git git
   need_command clang clang
-  need libclang-rt-dev /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-x86_64.a
+  need libclang-rt-dev /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-*.a
   need_command lld ld.lld
   need_command clang-format clang-format clang-format-14
   need python3-venv /usr/lib/python3*/ensurepip/__init__.py
@@ -83,6 +86,16 @@ if [[ ${1-} == --nightly ]]; then
   need_command nodejs node
   need_command coq coqc
   need_command ocaml-nox ocamlopt
+fi
+if [[ ${1-} == --@(aarch64|checks|nightly) ]]; then
+  need_command g++-aarch64-linux-gnu aarch64-linux-gnu-g++
+  need_command qemu-user qemu-aarch64
+fi
+if [[ ${1-} == --aarch64 || ${1-} == --nightly ]]; then
+  for library in zlib1g:z libpng:png16 libjpeg:jpeg libprotobuf:protobuf-lite libpcre2:pcre2-8; do
+    need "${library%:*}-dev:arm64" "/usr/lib/aarch64-linux-gnu/lib${library#*:}.so"
+  done
+  need libpython3-dev:arm64 /usr/include/aarch64-linux-gnu/python3*/pyconfig.h
 fi
 
 [[ ${#missing[@]} == 0 ]] && exit
@@ -105,6 +118,9 @@ apt() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
     -o Dpkg::Use-Pty=0 "$@" </dev/null >&2
 }
+if [[ ${missing[*]} == *:arm64* && $(dpkg --print-foreign-architectures) != *arm64* ]]; then
+  "${as_root[@]}" dpkg --add-architecture arm64
+fi
 apt update || echo "[setup] apt-get update failed; trying with the lists at hand" >&2
 apt install --no-install-recommends "${missing[@]}"
 if ! command -v nvcc >/dev/null && [[ ! -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]; then

@@ -6,8 +6,10 @@
 //
 // All of them, except in programs built with the address or thread sanitizer. Those run
 // ten times as long, and look for faults of memory and races, which the first graphs that
-// take a path show as well as the next four hundred: there it is one in twenty. Where
-// STOWAGE_ALL_INSTANCES is set, as by .ci/nightly, they take all, too.
+// take a path show as well as the next four hundred: there it is one in twenty. So it is
+// where STOWAGE_FEW_INSTANCES is set, as for an emulated processor, on which they run tens
+// of times as long. Where STOWAGE_ALL_INSTANCES is set, as by .ci/nightly, they take all,
+// too.
 //
 //   for (int64_t seed = 0; seed < Instances(400); ++seed) { ... }
 //   CHECK(found > Instances(1000));
