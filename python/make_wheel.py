@@ -1,9 +1,11 @@
 """Puts the package's files into a wheel.
 
-    make_wheel.py --version 0.1.0 --module _core.so [--command stowage] [--out DIR] FILE...
+    make_wheel.py --version 0.1.0 --module _core.so [--command stowage] [--machine aarch64]
+        [--out DIR] FILE...
 
 FILEs are the package's sources. The module gets the name that this Python, which it must
-have been built for, looks for. Libraries of the system that module and command need go
+have been built for, looks for, on a MACHINE as `uname -m` calls it: this one's, or another's
+that qemu-MACHINE emulates. Libraries of the system that module and command need go
 with them, into stowage/libs/, where both look, and so do their licenses; save those of glibc and
 g++, which every Linux has that is no older than the wheel's tag says. Equal files give equal
 wheels. Prints the wheel's path.
@@ -14,6 +16,7 @@ import base64
 import hashlib
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -26,7 +29,10 @@ from wheel_platform import needed_versions, platform_tag
 EARLIEST_PYTHON = "3.9"
 # What a wheel for Linux may expect (PEP 600).
 OF_THE_SYSTEM = re.compile(
-    r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)\.so\.\d+$")
+    r"(ld-linux-x86-64|ld-linux-aarch64|libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)"
+    r"\.so\.\d+$")
+# What lists libraries of another machine's files.
+LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip can tell
 
 METADATA = """\
@@ -48,10 +54,12 @@ def run(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def libraries_of(file):
+def libraries_of(file, machine):
     """Paths of the libraries that go with it, by the names it asks for."""
+    listed = run("ldd", file) if machine == platform.machine() else run(
+        "qemu-" + machine, LOADERS[machine], "--list", file)
     found = {}
-    for name, path in re.findall(r"(\S+) => (/\S+|not found)", run("ldd", file)):
+    for name, path in re.findall(r"(\S+) => (/\S+|not found)", listed):
         if path == "not found":
             raise ValueError(f"{file} asks for {name}, which this system does not have")
         if not OF_THE_SYSTEM.search(name):
@@ -87,6 +95,7 @@ def main():
     parser.add_argument("--command")
     parser.add_argument("--readme")
     parser.add_argument("--license")
+    parser.add_argument("--machine", default=platform.machine(), choices=sorted(LOADERS))
     parser.add_argument("--out", default=".")
     parser.add_argument("files", nargs="+")
     given = parser.parse_args()
@@ -97,22 +106,23 @@ def main():
         contents[name] = (pathlib.Path(path).read_bytes(), mode)
 
     binaries = [given.module] + ([given.command] if given.command else [])
-    put("stowage/_core" + sysconfig.get_config_var("EXT_SUFFIX"), given.module, 0o755)
+    suffix = sysconfig.get_config_var("EXT_SUFFIX").replace(platform.machine(), given.machine)
+    put("stowage/_core" + suffix, given.module, 0o755)
     if given.command:
         put("stowage/bin/stowage", given.command, 0o755)
     for path in given.files:
         put("stowage/" + path.rpartition("stowage/")[2], path)
     libraries = {}
     for binary in binaries:
-        libraries.update(libraries_of(binary))
+        libraries.update(libraries_of(binary, given.machine))
     for name, path in sorted(libraries.items()):
         put("stowage/libs/" + name, path, 0o755)
 
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     # "cpython-313-x86_64-linux-gnu", or "cpython-313t-..." of a Python without the GIL.
     abi = "cp" + sysconfig.get_config_var("SOABI").split("-")[1]
-    platform = platform_tag(needed_versions([*binaries, *libraries.values()]))
-    tag = f"{python}-{abi}-{platform}"
+    system = platform_tag(needed_versions([*binaries, *libraries.values()]), given.machine)
+    tag = f"{python}-{abi}-{system}"
     info = f"stowage-{given.version}.dist-info/"
     readme = pathlib.Path(given.readme).read_text("utf-8") if given.readme else ""
     texts = {

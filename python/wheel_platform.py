@@ -39,11 +39,11 @@ def needed_versions(files):
     return newest
 
 
-def platform_tag(needed):
-    """The tag of an x86-64 wheel whose files need these versions."""
+def platform_tag(needed, machine="x86_64"):
+    """The tag of a wheel whose files need these versions, for machines of `uname -m`'s name."""
     for policy in POLICIES:
         if all(version <= policy[library] for library, version in needed.items()
                if library != "GLIBC"):
             glibc = max(policy["GLIBC"], needed.get("GLIBC", (0, 0)))
-            return f"manylinux_{glibc[0]}_{glibc[1]}_x86_64"
+            return f"manylinux_{glibc[0]}_{glibc[1]}_{machine}"
     raise ValueError(f"no system is known that has {needed}; the newest has {POLICIES[-1]}")

@@ -39,6 +39,8 @@ class WheelsTest(unittest.TestCase):
             ({"GCC": (12, 0)}, "2_35"),
         ]:
             self.assertEqual(wheel_platform.platform_tag(needed), f"manylinux_{tag}_x86_64")
+        self.assertEqual(wheel_platform.platform_tag({"GLIBC": (2, 34)}, "aarch64"),
+                         "manylinux_2_34_aarch64")
         with self.assertRaises(ValueError) as caught:
             wheel_platform.platform_tag({"GLIBCXX": (3, 4, 99)})
         self.assertIn("(3, 4, 99)", str(caught.exception))
