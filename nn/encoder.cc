@@ -169,7 +169,8 @@ class EncoderNet {
     return dropouts_.ApplyAt(RateOf(config_.dropout.hidden), x);
   }
 
-  // q, k, v (B, T, heads, D) -> (B, T, heads, D).
+  // q, k, v (B, T, heads, D) -> (B, T, heads, D). A dropout needs the probabilities as a value
+  // of the graph; without one, the op stores none.
   Value Attend(Value q, Value k, Value v, Value lengths) const {
     const double rate = RateOf(config_.dropout.attention);
     if (rate == 0) return Attention(q, k, v, {.key_lengths = lengths});

@@ -33,7 +33,8 @@ namespace stowage {
 
 enum class EncoderActivation { kGeluErf, kGeluTanh, kRelu, kSilu, kTanh };
 
-/// What Hugging Face's models of a family call their params, and what their heads are.
+/// The names of the params of Hugging Face's models of a family, and the parts that differ
+/// between families.
 struct EncoderNames {
   std::string_view family;  // config.json's "model_type"
   std::string_view

@@ -1,4 +1,4 @@
-// What config.json says of an encoder.
+// Reads the config.json of an encoder.
 
 #include <optional>
 #include <string>

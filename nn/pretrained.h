@@ -48,7 +48,7 @@ int64_t RowsOf(const Shape& shape);
 /// Names, for messages: "a", "b", "c", "d", "e" and 3 more.
 std::string Named(std::span<const std::string> names);
 
-/// What is chosen of an encoder that classifies texts; the rest is as its files say.
+/// The choices for an encoder that classifies texts; its files decide the rest.
 struct ClassifierOptions {
   /// Names of the labels, in the order of the logits; empty: those of the file's head.
   std::vector<std::string> labels = {};

@@ -18,7 +18,7 @@ namespace stowage::text {
 Status ReadPostProcessor(const nlohmann::json& processor,
                          TokenizerParts* parts);
 
-/// What it puts around one text and around two, with the types of their tokens. Errors
+/// The special tokens that it puts around one text and around two, with types. Errors
 /// likewise; kUnsupported for several that put something there, one behind the other.
 Result<TextTemplate> ReadTextTemplate(const nlohmann::json& processor);
 

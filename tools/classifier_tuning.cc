@@ -1,4 +1,4 @@
-// What a run of `stowage finetune --objective classify` reads.
+// Reads the model and the texts of `stowage finetune --objective classify`.
 
 #include <initializer_list>
 #include <string>

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TOOLS_LABELED_SPLIT_H_
 #define STOWAGE_TOOLS_LABELED_SPLIT_H_
 
-// The texts of a run that trains a classifier: as tokens, with the number of their label,
-// and which of them are held out.
+// The texts of a run that trains a classifier: their tokens and labels, split into a training
+// and a validation set.
 //
 //   Result<LabeledSplit> split = SplitLabeledTexts(texts, labels, tokenizer, joins,
 //                                                  {.seq = 128}, "films.csv");

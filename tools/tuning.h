@@ -89,10 +89,10 @@ Positions CountPositions(const Tuning& tuning);
 /// that the objective does not suit.
 Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq);
 
-// What reading it has in common for language models and for classifiers.
+// Parts of ReadTuning that language models and classifiers share.
 
-/// What --full, --adapter and the options of adapters ask for. `encoder` is that of a
-/// classifier, or null. Errors: those of ReadAdapterRules; a rate of LoRA+ that is no number
+/// Sets the adapters that --full, --adapter and the options of adapters ask for. `encoder` is
+/// that of a classifier, or null. Errors: those of ReadAdapterRules; a rate of LoRA+ that is no number
 /// above 0.
 Status ReadAdapterFlags(const TuningFlags& flags, const EncoderNames* encoder,
                         FineTuningOptions* options);

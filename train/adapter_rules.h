@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TRAIN_ADAPTER_RULES_H_
 #define STOWAGE_TRAIN_ADAPTER_RULES_H_
 
-// What the folder of an adapter says of it, as Hugging Face's PEFT keeps it: which layers have
-// one, of which rank, and how much it counts.
+// The settings of an adapter in a folder of Hugging Face's PEFT: the layers that have one, its
+// rank, and how much it counts.
 //
 //   Result<LoraRules> rules = ReadAdapterRules("tuned");
 //   rules->rank, rules->alpha, rules->targets
@@ -17,7 +17,7 @@
 namespace stowage {
 
 inline constexpr std::string_view kAdapterConfig = "adapter_config.json";
-/// What PEFT's names of params begin with, and those of lora_A end with.
+/// The beginning of PEFT's names of params, and the end of those of lora_A.
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 inline constexpr std::string_view kPeftDown = ".lora_A.weight";
 

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kWeightsName = "model.safetensors";
 constexpr std::string_view kConfigName = "config.json";
-// What transformers reads of a tokenizer beside tokenizer.json.
+// Files of a tokenizer that transformers reads beside tokenizer.json.
 constexpr std::string_view kBesideTokenizer[] = {"tokenizer_config.json",
                                                  "special_tokens_map.json",
                                                  "added_tokens.json",

@@ -2,7 +2,7 @@
 #define STOWAGE_TRAIN_CLASSIFIER_FOLDER_H_
 
 // A classifier of texts as Hugging Face's transformers keeps it: a folder with
-// model.safetensors, config.json and the tokenizer. What is written here,
+// model.safetensors, config.json and the tokenizer, which
 // AutoModelForSequenceClassification.from_pretrained loads.
 //
 //   Result<ClassifierFolder> folder =
