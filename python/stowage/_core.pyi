@@ -42,7 +42,7 @@ class Model:
     _initial: Callable[[], Dict[str, Any]]
     _holds_for: Callable[[int], bool]
     _ignored_label: int
-    _classes: int
+    _classes: List[int]
     _name_of: Callable[[Any], Optional[str]]
     _param_names: Callable[[], List[str]]
     @property

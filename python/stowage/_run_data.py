@@ -282,7 +282,7 @@ class Validation:
                                   "expected arrays, or an iterable such as a list or a DataLoader")
 
     def _classes(self, trainer: Trainer) -> int:
-        classes = trainer._classes or self.core.classes()
+        classes = trainer._classes[0] if trainer._classes else self.core.classes()
         if classes is None:
             raise Unsupported(f"[metrics] {self.counted} are of a model whose loss is a "
                               "cross-entropy, and the model's is not")

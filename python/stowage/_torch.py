@@ -186,6 +186,7 @@ class TorchModule:
         self.batch = batch_of(torch, args, kwargs)
         self.input_names = input_names
         self.exports: Dict[Tuple[bool, bool, int], Any] = {}
+        self.classes: List[int] = []  # of a cross-entropy, once a graph is built
         statistics = self._statistics()
         _expect_free_names(module)
         exported = self.exported(True, self.batch)
@@ -280,7 +281,7 @@ class TorchModule:
                                  canonicalize=True, validate=validate if is_judged else None)
         if self.loss.kind == "cross_entropy":
             made._ignored_label = IGNORED
-            made._classes = self._classes()
+            made._classes = self.classes
         made._frozen = self._frozen()
         made._initial = self._initial
         # By which an object of torch.optim is understood; kept, so that an id stays a param's.
@@ -388,11 +389,6 @@ class TorchModule:
 
     # --- Losses ---
 
-    def _classes(self) -> int:
-        """The classes of a cross-entropy."""
-        output = self._judged(self.exported(True, self.batch)).meta["val"].shape
-        return int(output[class_axis(output, self._labels_shape(output))])
-
     def _loss_value(self, lowering: Any, output: Any, validates: bool) -> Any:
         from stowage._aten import losses
         from stowage._aten.table import Traced
@@ -412,6 +408,7 @@ class TorchModule:
             rank = len(output.shape)
             if axis != rank - 1:
                 output = output.permuted([i for i in range(rank) if i != axis] + [axis])
+            self.classes[:] = [output.shape[-1]]
             if validates:
                 _output_predictions(lowering, output.value, labels)
             return losses.kept_cross_entropy(lowering, output, Traced(labels)).value

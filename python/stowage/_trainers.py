@@ -168,7 +168,7 @@ class Trainer:
         self._core = _core.Trainer(self._plan._core, opened, seed)
         self._holds_for: Optional[Callable[[int], bool]] = getattr(made, "_holds_for", None)
         self._ignored_label: Optional[int] = getattr(made, "_ignored_label", None)
-        self._classes: Optional[int] = getattr(made, "_classes", None)
+        self._classes: List[int] = getattr(made, "_classes", [])
         initial = getattr(made, "_initial", None)
         if initial is not None:
             self._core.write(initial())
