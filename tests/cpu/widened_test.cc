@@ -127,6 +127,16 @@ TEST_CASE("other kernels compute in f32 on copies") {
   }
 }
 
+TEST_CASE("rows with many updates are summed in f32, and rounded once") {
+  for (const DType half : {DType::kF16, DType::kBF16}) {
+    CheckAgainstF32Kernels(MakeGraph("scatter_add", [&](GraphBuilder& g) {
+      g.Output("y", ScatterAdd(g.Input("table", half, {9, 331}),
+                               g.Input("rows", DType::kI32, {200}),
+                               g.Input("updates", half, {200, 331})));
+    }));
+  }
+}
+
 // What `node` asks for with two threads.
 Bytes Scratch(const Graph& graph, const Node& node) {
   OpArgsStorage storage;
