@@ -123,7 +123,7 @@ TEST_CASE("what is held out is judged as transformers judges it") {
       CHECK(std::abs(done[loss].get<double>() - golden[0]) < 1e-5);
     }
     CHECK(done["accuracy"].get<double>() == doctest::Approx(golden[1]));
-    CHECK(done["macro_f1"].get<double>() == doctest::Approx(golden[2]));
+    CHECK(done["f1_macro"].get<double>() == doctest::Approx(golden[2]));
   }
 }
 
