@@ -69,9 +69,11 @@ echo "[wheel] $(basename "$wheel"): $bytes bytes"
 "$python" -m venv --system-site-packages "$work/venv"  # for this Python's NumPy
 "$work/venv/bin/python" -m pip install --quiet --no-index "$wheel"
 package=$(cd "$work" && venv/bin/python -c 'import stowage; print(stowage.__path__[0])')
-# What Python itself needs stays.
-kept=$(ldd "$python" \
-  "$("$python" -c 'import sysconfig; print(sysconfig.get_path("platstdlib"))')"/lib-dynload/*.so)
+# What Python itself needs stays. Its modules of other architectures may lie beside its own.
+modules=$("$python" -c 'import sysconfig
+print(sysconfig.get_path("platstdlib"), "lib-dynload/*" + sysconfig.get_config_var("EXT_SUFFIX"),
+      sep="/")')
+kept=$(ldd "$python" $modules)
 files=()
 for library in "$package"/libs/*; do
   name=$(basename "$library")
