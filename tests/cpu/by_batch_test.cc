@@ -1,7 +1,7 @@
 // Kernels that hold the images of a batch in registers: convolutions of small maps, and
 // batch_norm where a channel has few elements. Batches are wider than the widest
 // registers and fill no whole number of them; maps, channels and filters have ragged
-// ends of every kind.
+// ends of every kind. Beside them, convolutions whose maps are read as one line.
 
 #include <doctest/doctest.h>
 
@@ -44,6 +44,28 @@ void CheckConvolution(const Case& c) {
                                     c.options));
     });
   }
+}
+
+TEST_CASE("convolutions whose dimensions are joined to one line") {
+  const std::vector<Case> cases = {
+      // So many channels that a task of the filters' gradient takes several images.
+      {"of small maps", {7, 600, 3, 3}, {140, 600, 1, 1}, {}},
+      {"of maps that a band holds part of",
+       {2, 19, 23, 29},
+       {21, 19, 1, 1},
+       {}},
+      {"in groups", {3, 12, 6, 7}, {18, 4, 1, 1}, {.groups = 3}},
+      {"of inner dimensions alone",
+       {2, 5, 4, 6, 7},
+       {6, 5, 3, 1, 1},
+       {.padding = {1, 0, 0}}},
+      {"of outer dimensions alone",
+       {2, 5, 4, 6, 7},
+       {6, 5, 1, 1, 3},
+       {.padding = {0, 0, 1}}},
+      {"not with a stride", {3, 9, 7, 8}, {11, 9, 1, 1}, {.stride = 2}},
+      {"not with padding", {3, 9, 7, 8}, {11, 9, 1, 1}, {.padding = 1}}};
+  for (const Case& c : cases) CheckConvolution(c);
 }
 
 TEST_CASE("convolutions of small maps, by the images of a batch") {
