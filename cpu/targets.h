@@ -7,8 +7,8 @@
 // (-march=native). A build with --config=portable has four: "v2", "v3" and "v4", the levels of
 // the x86-64 psABI with SSE4.2, AVX2 and AVX-512, and "v4-bf16", which is "v4" but for matmuls
 // and convolutions of bf16, by AVX512-BF16 (cpu/kernels/bf16_gemm.h). One with --config=armv8
-// has "armv8", which every AArch64 processor runs, with NEON. Each process runs the highest one that its
-// processor has, unless the environment variable STOWAGE_CPU_TARGET names another.
+// has "armv8", which every AArch64 processor runs, with NEON. Each process runs the highest
+// one that its processor has, unless the environment variable STOWAGE_CPU_TARGET names another.
 // CpuOptions::target names one for a single backend.
 //
 // Results of a target are the same bits for any plan and any number of threads. Two targets

@@ -215,7 +215,8 @@ StepCode RunConvByPairs(const Launch& launch, ThreadPool& pool) noexcept {
   const TensorView& x = launch.inputs[0];
   const TensorView& w = launch.inputs[1];
   const TensorView& y = launch.outputs[0];
-  const ConvGeometry g(x.shape(), w.shape(), y.shape(), *launch.attrs);
+  const ConvGeometry g =
+      GeometryOf(x.shape(), w.shape(), y.shape(), *launch.attrs);
   const auto* from = x.as<const uint16_t>();
   const auto* filters = w.as<const uint16_t>();
   if (TakesByBatch<float>(g)) {
@@ -242,7 +243,8 @@ StepCode RunConvTransposeByPairs(const Launch& launch,
   const TensorView& dy = launch.inputs[0];
   const TensorView& w = launch.inputs[1];
   const TensorView& x = launch.outputs[0];
-  const ConvGeometry g(x.shape(), w.shape(), dy.shape(), *launch.attrs);
+  const ConvGeometry g =
+      GeometryOf(x.shape(), w.shape(), dy.shape(), *launch.attrs);
   const auto* from = dy.as<const uint16_t>();
   const auto* filters = w.as<const uint16_t>();
   if (TakesByBatch<float>(g)) {
@@ -278,7 +280,8 @@ StepCode RunConvWeightGradByPairs(const Launch& launch,
   const TensorView& x = launch.inputs[0];
   const TensorView& dy = launch.inputs[1];
   const TensorView& dw = launch.outputs[0];
-  const ConvGeometry g(x.shape(), dw.shape(), dy.shape(), *launch.attrs);
+  const ConvGeometry g =
+      GeometryOf(x.shape(), dw.shape(), dy.shape(), *launch.attrs);
   const auto run =
       TakesByBatch<float>(g) ? Bf16WeightGradByBatch : Bf16WeightGrad;
   run(g, x.as<const uint16_t>(), dy.as<const uint16_t>(), dw.as<uint16_t>(),
@@ -288,8 +291,8 @@ StepCode RunConvWeightGradByPairs(const Launch& launch,
 
 Bytes ConvWorkspace(const OpArgs& args, std::span<const TensorType> results,
                     int threads) {
-  const ConvGeometry g(args.shape(0), args.shape(1), results[0].shape,
-                       args.attrs);
+  const ConvGeometry g =
+      GeometryOf(args.shape(0), args.shape(1), results[0].shape, args.attrs);
   if (TakesByBatch<float>(g)) {
     return Bf16ConvByBatchScratch(g, /*to_x=*/false, threads);
   }
@@ -298,8 +301,8 @@ Bytes ConvWorkspace(const OpArgs& args, std::span<const TensorType> results,
 }
 Bytes ConvTransposeWorkspace(const OpArgs& args,
                              std::span<const TensorType> results, int threads) {
-  const ConvGeometry g(results[0].shape, args.shape(1), args.shape(0),
-                       args.attrs);
+  const ConvGeometry g =
+      GeometryOf(results[0].shape, args.shape(1), args.shape(0), args.attrs);
   if (TakesByBatch<float>(g)) {
     return Bf16ConvByBatchScratch(g, /*to_x=*/true, threads);
   }
@@ -314,8 +317,8 @@ Bytes ConvTransposeWorkspace(const OpArgs& args,
 Bytes ConvWeightGradWorkspace(const OpArgs& args,
                               std::span<const TensorType> results,
                               int threads) {
-  const ConvGeometry g(args.shape(0), results[0].shape, args.shape(1),
-                       args.attrs);
+  const ConvGeometry g =
+      GeometryOf(args.shape(0), results[0].shape, args.shape(1), args.attrs);
   return TakesByBatch<float>(g) ? Bf16WeightGradByBatchScratch(g, threads)
                                 : Bf16WeightGradScratch(g, threads);
 }
@@ -332,7 +335,8 @@ bool SupportsConv(const OpArgs& args) {
   const auto shape = [&](int place) {
     return place == 2 ? (*results)[0].shape : args.shape(place);
   };
-  const ConvGeometry g(shape(kX), shape(kW), shape(kY), args.attrs);
+  const ConvGeometry g =
+      GeometryOf(shape(kX), shape(kW), shape(kY), args.attrs);
   return !IsDepthwise(g) && !TakesDepthwiseByBatch<float>(g);
 }
 

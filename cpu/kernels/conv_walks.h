@@ -42,10 +42,12 @@ inline int64_t Product(const Walks& walks, int64_t Walk::*size) {
   return product;
 }
 
-/// The same convolution where each element of a dimension meets itself alone, so that
-/// neighbouring dimensions of that kind are one: a map of a convolution by one element is a
-/// single line.
-inline ConvGeometry WithLongLines(ConvGeometry g) {
+/// The geometry of a convolution by its shapes. Neighbouring dimensions along which each
+/// element meets itself alone are one: a map of a convolution by one element is a single
+/// line. Precondition: that of ConvGeometry.
+inline ConvGeometry GeometryOf(const Shape& x, const Shape& w, const Shape& y,
+                               const Attrs& attrs) {
+  ConvGeometry g(x, w, y, attrs);
   const auto meets_itself = [](const ConvDim& dim) {
     return dim.kernel == 1 && dim.stride == 1 && dim.before == 0 &&
            dim.in == dim.out;
@@ -131,7 +133,7 @@ inline bool MeetThemselves(const Walks& walks) {
   });
 }
 
-/// Whether a source's maps are single lines (WithLongLines) whose elements meet themselves.
+/// Whether a source's maps are single lines (GeometryOf) whose elements meet themselves.
 inline bool AreLongLines(const Walks& walks) {
   return MeetThemselves(walks) && walks[0].count == 1 && walks[1].count == 1;
 }

@@ -212,8 +212,8 @@ void RunConvOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& x = launch.inputs[0];
   const TensorView& w = launch.inputs[1];
   const TensorView& y = launch.outputs[0];
-  const ConvGeometry g = WithLongLines(
-      ConvGeometry(x.shape(), w.shape(), y.shape(), *launch.attrs));
+  const ConvGeometry g =
+      GeometryOf(x.shape(), w.shape(), y.shape(), *launch.attrs);
   if (TakesDepthwiseByBatch<T>(g)) {
     return DepthwiseByBatch(g, /*to_x=*/false, x.as<const T>(), w.as<const T>(),
                             y.as<T>(), launch.workspace.data(), pool);
@@ -249,8 +249,8 @@ void RunConvTransposeOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& dy = launch.inputs[0];
   const TensorView& w = launch.inputs[1];
   const TensorView& x = launch.outputs[0];
-  const ConvGeometry g = WithLongLines(
-      ConvGeometry(x.shape(), w.shape(), dy.shape(), *launch.attrs));
+  const ConvGeometry g =
+      GeometryOf(x.shape(), w.shape(), dy.shape(), *launch.attrs);
   if (TakesDepthwiseByBatch<T>(g)) {
     return DepthwiseByBatch(g, /*to_x=*/true, dy.as<const T>(), w.as<const T>(),
                             x.as<T>(), launch.workspace.data(), pool);
@@ -303,8 +303,8 @@ void RunConvWeightGradOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& x = launch.inputs[0];
   const TensorView& dy = launch.inputs[1];
   const TensorView& dw = launch.outputs[0];
-  const ConvGeometry g = WithLongLines(
-      ConvGeometry(x.shape(), dw.shape(), dy.shape(), *launch.attrs));
+  const ConvGeometry g =
+      GeometryOf(x.shape(), dw.shape(), dy.shape(), *launch.attrs);
   std::byte* const scratch = launch.workspace.data();
   if (TakesDepthwiseByBatch<T>(g)) {
     DepthwiseWeightGradByBatch(g, x.as<const T>(), dy.as<const T>(), dw.as<T>(),
@@ -341,8 +341,8 @@ StepCode RunConvWeightGrad(const Launch& launch, ThreadPool& pool) noexcept {
 
 Bytes ConvWorkspace(const OpArgs& args, std::span<const TensorType> results,
                     int threads) {
-  const ConvGeometry g = WithLongLines(
-      ConvGeometry(args.shape(0), args.shape(1), results[0].shape, args.attrs));
+  const ConvGeometry g =
+      GeometryOf(args.shape(0), args.shape(1), results[0].shape, args.attrs);
   return OnFloat(args.type(0).dtype, [&](auto zero) {
     using T = decltype(zero);
     if (TakesDepthwiseByBatch<T>(g)) {
@@ -357,8 +357,8 @@ Bytes ConvWorkspace(const OpArgs& args, std::span<const TensorType> results,
 }
 Bytes ConvTransposeWorkspace(const OpArgs& args,
                              std::span<const TensorType> results, int threads) {
-  const ConvGeometry g = WithLongLines(
-      ConvGeometry(results[0].shape, args.shape(1), args.shape(0), args.attrs));
+  const ConvGeometry g =
+      GeometryOf(results[0].shape, args.shape(1), args.shape(0), args.attrs);
   return OnFloat(args.type(0).dtype, [&](auto zero) {
     using T = decltype(zero);
     if (TakesDepthwiseByBatch<T>(g)) {
@@ -380,8 +380,8 @@ Bytes ConvTransposeWorkspace(const OpArgs& args,
 Bytes ConvWeightGradWorkspace(const OpArgs& args,
                               std::span<const TensorType> results,
                               int threads) {
-  const ConvGeometry g = WithLongLines(
-      ConvGeometry(args.shape(0), results[0].shape, args.shape(1), args.attrs));
+  const ConvGeometry g =
+      GeometryOf(args.shape(0), results[0].shape, args.shape(1), args.attrs);
   return OnFloat(args.type(0).dtype, [&](auto zero) -> Bytes {
     using T = decltype(zero);
     if (TakesDepthwiseByBatch<T>(g)) {
