@@ -77,6 +77,12 @@ class RunResult(NamedTuple):
     best_loss: Optional[float]
     """That loss."""
 
+    def __repr__(self) -> str:
+        best = "" if self.best_step is None else f", best {self.best_loss:.6g} at {self.best_step}"
+        last = f", loss {self.steps[-1].loss:.6g}" if self.steps else ""
+        return (f"<stowage.RunResult {len(self.steps)} steps up to {self.last_step}{last}{best}, "
+                f"ended by {self.stopped}>")
+
     @property
     def losses(self) -> List[float]:
         """The loss of each step."""
@@ -208,8 +214,8 @@ def fit(trainer: Trainer, data: TrainData, *, steps: Optional[int], epochs: Opti
     run = _core.Run(trainer._core, "" if save is None else os.fspath(save), keep_last,
                     eval_data is not None, resume, "" if log is None else os.fspath(log))
     if run.done() > steps or (run.done() == steps and not run.is_resumed()):
-        raise InvalidArgument(f"[fit] {run.done()} steps are taken, and the run has {steps}, which "
-                              "are those of all calls together")
+        raise InvalidArgument(f"[fit] the trainer has taken {run.done()} steps, and the run has "
+                              f"{steps}; steps and epochs count those of all calls together")
     if rate is not None:
         trainer.lr = rate
     batches.begin(run.done(), run.is_resumed())

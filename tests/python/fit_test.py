@@ -275,7 +275,7 @@ class ResumingTest(support.TestCase):
                             other.fit, batches(9), steps=9, save=path)
                 self.assertEqual(values(other), before)
             with trainer() as run:
-                self.raises(stowage.InvalidArgument, "4 steps are taken, and the run has 3",
+                self.raises(stowage.InvalidArgument, "taken 4 steps, and the run has 3;",
                             run.fit, batches(3), steps=3, save=path)
             with open(path, "rb") as file:
                 self.assertEqual(file.read(), saved)
@@ -745,7 +745,7 @@ class RefusalsTest(support.TestCase):
             self.raises(stowage.InvalidArgument, "{'x': 9, 'y': 8} examples", run.fit, (x, y[:8]),
                         steps=1)
             run.fit(batches(2), steps=2)
-            self.raises(stowage.InvalidArgument, "2 steps are taken, and the run has 2", run.fit,
+            self.raises(stowage.InvalidArgument, "taken 2 steps, and the run has 2;", run.fit,
                         batches(2), steps=2)
 
 
