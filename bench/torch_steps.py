@@ -150,9 +150,9 @@ def row(name, threads):
         for way, each in workers.items():
             each.stdin.write("go\n")
             each.stdin.flush()
-            told = json.loads(each.stdout.readline())
-            times[way] += told["ms"]
-            peaks[way] = told["peak"] / 1e6
+            reply = json.loads(each.stdout.readline())
+            times[way] += reply["ms"]
+            peaks[way] = reply["peak"] / 1e6
     for each in workers.values():
         each.stdin.close()
         each.wait()

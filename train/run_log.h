@@ -12,7 +12,7 @@
 //   log.End();
 //   if (!log.status().ok()) Print(log.status().error().message);
 //
-// An observer of a program's own calls it with what it is told. A file is CSV:
+// A program's own observer forwards its calls. A file is CSV:
 //
 //   step,epoch,loss,lr,grad_norm,step_seconds,tokens_per_second,arena_bytes,budget_bytes,validation_loss
 //
