@@ -11,7 +11,6 @@
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
-#include "tests/cpu/check_graph.h"
 #include "tests/cpu/run_graph.h"
 #include "tests/support/instances.h"
 

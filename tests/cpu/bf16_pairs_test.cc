@@ -21,7 +21,6 @@
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "math/small_floats.h"
-#include "tests/cpu/check_graph.h"
 #include "tests/cpu/run_graph.h"
 #include "tests/support/interpret.h"
 

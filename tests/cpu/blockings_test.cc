@@ -19,7 +19,6 @@
 #include "ir/attrs.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
-#include "tests/cpu/check_graph.h"
 #include "tests/cpu/run_graph.h"
 #include "tests/support/elements.h"
 

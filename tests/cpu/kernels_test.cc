@@ -13,7 +13,6 @@
 #include "cpu/kernel.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
-#include "tests/cpu/check_graph.h"
 #include "tests/cpu/run_graph.h"
 
 namespace stowage {

@@ -4,10 +4,21 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <limits>
+#include <random>
 #include <type_traits>
 #include <vector>
+
+#include "cpu/kernels/dynamic_codes.h"
+#include "cpu/kernels/half_floats.h"
+#include "ir/dtype.h"
+#include "math/moment_codes.h"
+#include "math/small_floats.h"
 
 namespace stowage::cpu {
 namespace {
@@ -145,6 +156,152 @@ TEST_CASE("a square is transposed") {
   TransposeSquare(&from[0][0], kLanes + 3, &to[0][0], kLanes + 1);
   for (int i = 0; i < kLanes; ++i) {
     for (int j = 0; j < kLanes; ++j) CHECK(to[j][i] == from[i][j]);
+  }
+}
+
+float Number(DType half, uint16_t bits) {
+  return half == DType::kF16 ? math::HalfToFloat(bits)
+                             : math::BFloat16ToFloat(bits);
+}
+uint16_t Bits(DType half, float x) {
+  return half == DType::kF16 ? math::FloatToHalf(x) : math::FloatToBFloat16(x);
+}
+bool Same(float a, float b) {
+  return (std::isnan(a) && std::isnan(b)) ||
+         std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+}
+
+TEST_CASE("every 16-bit number is widened exactly, at any stride") {
+  for (const DType half : {DType::kF16, DType::kBF16}) {
+    for (const int64_t stride : {1, 3}) {
+      std::vector<uint16_t> x(static_cast<size_t>(65536 * stride));
+      for (size_t i = 0; i < 65536; ++i) {
+        x[i * static_cast<size_t>(stride)] = static_cast<uint16_t>(i);
+      }
+      std::vector<float> y(65536);
+      Widen(half, 65536, reinterpret_cast<const std::byte*>(x.data()), stride,
+            y.data());
+      int wrong = 0;
+      for (size_t i = 0; i < 65536; ++i) {
+        wrong += !Same(y[i], Number(half, static_cast<uint16_t>(i)));
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("f32 is narrowed to the nearest, ties to even") {
+  std::vector<float> x = {0.0f,
+                          -0.0f,
+                          65504,
+                          65519,
+                          65520,
+                          -65520,
+                          0x1p-14f,
+                          0x1p-24f,
+                          0x1p-25f,
+                          0x1.8p-25f,
+                          0x1p-149f,
+                          2049,
+                          2051,
+                          257,
+                          259,
+                          std::numeric_limits<float>::max(),
+                          std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()};
+  std::mt19937 random(3);
+  while (x.size() < 100'000) {
+    x.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
+  }
+  for (const DType half : {DType::kF16, DType::kBF16}) {
+    std::vector<uint16_t> y(x.size());
+    Narrow(half, static_cast<int64_t>(x.size()), x.data(),
+           reinterpret_cast<std::byte*>(y.data()));
+    int wrong = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      wrong += !Same(Number(half, y[i]), Number(half, Bits(half, x[i])));
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("nothing is written behind the last element") {
+  for (const DType half : {DType::kF16, DType::kBF16}) {
+    for (size_t n = 0; n < 40; ++n) {
+      const std::vector<uint16_t> halves(n, 0x3C00);
+      std::vector<float> wide(n + 1, -5);
+      Widen(half, static_cast<int64_t>(n),
+            reinterpret_cast<const std::byte*>(halves.data()), 1, wide.data());
+      CHECK(wide[n] == -5);
+      std::vector<uint16_t> narrow(n + 1, 0x1234);
+      Narrow(half, static_cast<int64_t>(n), wide.data(),
+             reinterpret_cast<std::byte*>(narrow.data()));
+      CHECK(narrow[n] == 0x1234);
+      narrow.pop_back();
+      CHECK(narrow == halves);
+    }
+  }
+}
+
+// Floats of all magnitudes and signs; with each number of the code, and each middle
+// between two, the floats on both sides.
+template <typename Code>
+std::vector<float> Numbers() {
+  std::vector<float> numbers = {0.0f, -0.0f, 2.0f, -2.0f};
+  for (const float special : {std::numeric_limits<float>::infinity(),
+                              std::numeric_limits<float>::quiet_NaN(),
+                              std::numeric_limits<float>::denorm_min()}) {
+    numbers.push_back(special);
+    numbers.push_back(-special);
+  }
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 40'503) {
+    numbers.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  }
+  const auto beside = [&](float x) {
+    for (uint32_t ulps = 0; ulps < 7; ++ulps) {
+      const float near =
+          std::bit_cast<float>(std::bit_cast<uint32_t>(x) + ulps - 3);
+      numbers.push_back(near);
+      numbers.push_back(-near);
+    }
+  };
+  for (int code = 1; code < 128; ++code) {
+    const float number = Code::Decode(static_cast<uint8_t>(code));
+    const float next = Code::Decode(static_cast<uint8_t>(code + 1));
+    beside(number);
+    beside(0.5f * (number + next));
+  }
+  return numbers;
+}
+
+template <typename Code>
+void CheckCodes() {
+  const std::vector<float> numbers = Numbers<Code>();
+  for (const float inverse : {1.0f, 0.37f, 0.0f}) {
+    std::vector<uint8_t> codes(numbers.size());
+    EncodeDynamic<Code>(numbers.data(), static_cast<int64_t>(numbers.size()),
+                        inverse, codes.data());
+    int64_t differ = 0;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      differ += codes[i] != Code::Encode(numbers[i] * inverse) ? 1 : 0;
+    }
+    CHECK(differ == 0);
+  }
+}
+
+TEST_CASE("whole blocks have the bytes that their numbers have one by one") {
+  SUBCASE("signed") { CheckCodes<math::SignedDynamicCode>(); }
+  SUBCASE("not signed") { CheckCodes<math::DynamicCode>(); }
+}
+
+TEST_CASE("no more is written than there are numbers") {
+  const std::vector<float> numbers(40, 1.0f);
+  for (int64_t count = 0; count < 40; ++count) {
+    std::vector<uint8_t> codes(41, 77);
+    EncodeDynamic<math::DynamicCode>(numbers.data(), count, 1.0f, codes.data());
+    CHECK(codes[static_cast<size_t>(count)] == 77);
+    if (count > 0) CHECK(codes[static_cast<size_t>(count) - 1] == 255);
   }
 }
 

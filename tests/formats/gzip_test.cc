@@ -64,5 +64,30 @@ TEST_CASE("a raw stream holds as many bytes as it is said to") {
         "fewer");
 }
 
+// By numpy.savez_compressed: x = zeros((4, 5)), b = [True, False].
+constexpr std::string_view kNpzDeflated =
+    "504b03042d00000008000000210033bfd215ffffffffffffffff05001400782e6e707901"
+    "001000200100000000000049000000000000009bec17ea1b10c9c850c650ad9e925a9c5c"
+    "a46ea5a06e9366a1aea3a09e965f54529498179f5f94920a12774bcc294e058a17672416"
+    "a402f91a263a0aa69a3a0ab50a64032e86410e00504b03042d000000080000002100ee19"
+    "bb5dffffffffffffffff05001400622e6e70790100100082000000000000004600000000"
+    "0000009bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a05e9364a8aea3a09e965f5452"
+    "9498179f5f94920a12774bcc294e058a17672416a402f91a463a9a3a0ab50a14002e4606"
+    "00504b01022d032d00000008000000210033bfd215490000002001000005000000000000"
+    "0000000000800100000000782e6e7079504b01022d032d000000080000002100ee19bb5d"
+    "4600000082000000050000000000000000000000800180000000622e6e7079504b050600"
+    "0000000200020066000000fd0000000000";
+
+TEST_CASE("the arrays of numpy.savez_compressed are read") {
+  const auto arrays = ParseNpz(FromHex(kNpzDeflated), "a.npz");
+  REQUIRE_MESSAGE(arrays.ok(), arrays.error().message);
+  REQUIRE(arrays->size() == 2);
+  CHECK((*arrays)[0].name == "x");
+  CHECK((*arrays)[0].array.type == TensorType{DType::kF64, {4, 5}});
+  CHECK(ValuesOf<double>((*arrays)[0].array) == std::vector<double>(20));
+  CHECK((*arrays)[1].array.type == TensorType{DType::kBool, {2}});
+  CHECK((*arrays)[1].array.bytes == std::string("\1\0", 2));
+}
+
 }  // namespace
 }  // namespace stowage

@@ -9,8 +9,8 @@ that recomputation has to add, by Checkmate's integer program (Jain et al., MLSy
 proven within the time limit has no rows.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install highspy numpy
-    bazel build //tests/planner/fit/recompute:milp_problems
-    bazel-bin/tests/planner/fit/recompute/milp_problems > /tmp/problems.tsv
+    bazel build //tests/planner/fit:milp_problems
+    bazel-bin/tests/planner/fit/milp_problems > /tmp/problems.tsv
     /tmp/venv/bin/python tests/goldens/make_recompute_goldens.py /tmp/problems.tsv \\
         > tests/goldens/recompute_milp.csv
 

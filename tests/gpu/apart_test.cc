@@ -1,5 +1,4 @@
-// Checks in processes of their own: whatever one of them does, it costs its own rows
-// alone.
+// Checks in processes of their own: a check that fails in any way costs only its own rows.
 
 #include "tests/gpu/apart.h"
 
@@ -26,7 +25,7 @@ namespace {
 const std::vector<std::string> kNames = {"device", "ops f32", "ops bf16",
                                          "growth", "attention"};
 
-// A file that is not there yet.
+// The path of a file that does not exist yet.
 std::string NewFile() {
   const char* const folder = std::getenv("TEST_TMPDIR");
   const std::string path =
@@ -55,7 +54,7 @@ bool Sleep() {
   while (true) pause();
 }
 
-// What a broken check does after its row, and how its end tells.
+// A broken check's action after its first row, and the report of its end.
 struct Fault {
   std::function<bool(const CheckReport&)> act;
   std::string how;
@@ -107,45 +106,45 @@ const std::map<std::string, Fault>& Faults() {
 }
 
 TEST_CASE("a check that goes wrong costs its own rows alone") {
+  size_t number = 0;
   for (const auto& named : Faults()) {
-    const auto& kind = named.first;
-    const auto& fault = named.second;
-    for (const std::string& broken : kNames) {
-      CAPTURE(kind);
-      CAPTURE(broken);
-      const std::string path = NewFile();
-      // A flood of rows is long to write; what it takes is no matter.
-      const double timeout = kind == "flood of rows" ? 60 : 0.5;
-      const ApartResult result =
-          RunApart({broken}, {.timeout = timeout, .lines = path},
-                   [&, &act = fault.act](const std::string& name,
-                                         const CheckReport& report) {
-                     report.Row({.name = name, .figure = "before"});
-                     return act(report);
-                   });
-      const ApartResult others =
-          RunApart(kNames, {.timeout = 60, .skip = {broken}, .lines = path},
-                   [](const std::string& name, const CheckReport& report) {
-                     report.Row({.name = name, .figure = "right"});
-                     return true;
-                   });
-      REQUIRE(result.written);
-      CHECK(result.rows.front().figure == "before");
-      CHECK(result.rows.back().status == CheckStatus::kFailed);
-      CHECK(result.died.size() == (fault.dies ? 1 : 0));
-      CHECK(others.rows.size() == kNames.size() - 1);
-      CHECK(others.skipped == std::vector<std::string>{broken});
-      size_t ends = 0;
-      for (const nlohmann::json& line : LinesOf(path)) {
-        if (!line.contains("end")) continue;
-        const std::string how = line["how"];
-        CHECK(how == (ends == 0               ? fault.how
-                      : line["end"] == broken ? "skipped"
-                                              : "ok"));
-        ++ends;
-      }
-      CHECK(ends == kNames.size() + 1);
+    const std::string& kind = named.first;
+    const Fault& fault = named.second;
+    // Each check breaks by some of the faults.
+    const std::string& broken = kNames[number++ % kNames.size()];
+    CAPTURE(kind);
+    CAPTURE(broken);
+    const std::string path = NewFile();
+    // A flood of rows takes long to write; its time does not matter.
+    const double timeout = kind == "flood of rows" ? 60 : 0.5;
+    const ApartResult result = RunApart(
+        {broken}, {.timeout = timeout, .lines = path},
+        [&act = fault.act](const std::string& name, const CheckReport& report) {
+          report.Row({.name = name, .figure = "before"});
+          return act(report);
+        });
+    const ApartResult others =
+        RunApart(kNames, {.timeout = 60, .skip = {broken}, .lines = path},
+                 [](const std::string& name, const CheckReport& report) {
+                   report.Row({.name = name, .figure = "right"});
+                   return true;
+                 });
+    REQUIRE(result.written);
+    CHECK(result.rows.front().figure == "before");
+    CHECK(result.rows.back().status == CheckStatus::kFailed);
+    CHECK(result.died.size() == (fault.dies ? 1 : 0));
+    CHECK(others.rows.size() == kNames.size() - 1);
+    CHECK(others.skipped == std::vector<std::string>{broken});
+    size_t ends = 0;
+    for (const nlohmann::json& line : LinesOf(path)) {
+      if (!line.contains("end")) continue;
+      const std::string how = line["how"];
+      CHECK(how == (ends == 0               ? fault.how
+                    : line["end"] == broken ? "skipped"
+                                            : "ok"));
+      ++ends;
     }
+    CHECK(ends == kNames.size() + 1);
   }
 }
 

@@ -15,7 +15,6 @@
 #include "ir/op_kind.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
-#include "tests/gpu/kernel_leaves.h"
 #include "tests/gpu/run_graph.h"
 #include "tests/support/elements.h"
 #include "tests/support/interpret.h"

@@ -17,7 +17,6 @@
 #include "ir/ops.h"
 #include "ir/weight_type.h"
 #include "runtime/kernel.h"
-#include "tests/gpu/kernel_leaves.h"
 #include "tests/gpu/run_graph.h"
 
 namespace stowage {

@@ -16,7 +16,7 @@
 #include "gpu/known_attention_algorithms.h"
 #include "nn/models.h"
 #include "planner/packing/packer.h"
-#include "tests/gpu/branch_cost.h"
+#include "tests/gpu/device_bench.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/random_control_flow.h"
 #include "tests/support/run_steps.h"

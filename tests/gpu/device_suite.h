@@ -37,7 +37,6 @@
 #include "gpu/gpu_backend.h"
 #include "runtime/backend.h"
 #include "tests/gpu/attention_check.h"
-#include "tests/gpu/branch_cost.h"
 #include "tests/gpu/check_rows.h"
 #include "tests/gpu/device_bench.h"
 #include "tests/gpu/op_check.h"

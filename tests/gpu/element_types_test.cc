@@ -14,7 +14,6 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "ir/weight_type.h"
-#include "tests/gpu/kernel_leaves.h"
 #include "tests/gpu/run_graph.h"
 #include "tests/support/elements.h"
 

@@ -28,7 +28,6 @@
 #include "report/traffic.h"
 #include "runtime/kernel.h"
 #include "runtime/program.h"
-#include "tests/gpu/kernel_leaves.h"
 #include "tests/gpu/run_graph.h"
 
 namespace stowage {

@@ -13,7 +13,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "gpu/emulator/emulated_queue.h"
 #include "gpu/queue.h"
 
 namespace stowage::testing {
@@ -34,6 +37,37 @@ void RunTestGrid(const gpu::KernelCall& call, const GridOptions& options);
 
 /// Whether tests try every order of threads; or few, since they are slow.
 bool TakesAllOrders();
+
+// A queue that runs each grid by RunTestGrid when it is enqueued; matmuls are plain loops.
+//
+//   GridQueue queue({.seed = 3});
+//   kernel.enqueue(launch, queue);
+//   CHECK(!queue.has_fault());
+
+class GridQueue final : public gpu::EmulatedQueue {
+ public:
+  explicit GridQueue(const GridOptions& options = {}) : options_(options) {}
+
+  void Launch(const gpu::KernelCall& call) override {
+    ++grids_;
+    RunTestGrid(call, options_);
+  }
+  /// What is launched from here on may touch this and the fault's word, and nothing
+  /// else; at first, anything.
+  void set_memory(std::vector<std::span<std::byte>> memory) {
+    memory_ = std::move(memory);
+    memory_.emplace_back(reinterpret_cast<std::byte*>(fault().word),
+                         sizeof(*fault().word));
+    options_.memory = memory_;
+  }
+  /// Kernels that were launched.
+  int64_t kernels() const { return grids_; }
+
+ private:
+  GridOptions options_;
+  std::vector<std::span<std::byte>> memory_;
+  int64_t grids_ = 0;
+};
 
 }  // namespace stowage::testing
 

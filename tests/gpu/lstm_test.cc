@@ -10,7 +10,6 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
-#include "tests/gpu/kernel_leaves.h"
 #include "tests/gpu/run_graph.h"
 
 namespace stowage {

@@ -15,7 +15,6 @@
 #include "ir/op_def.h"
 #include "ir/ops.h"
 #include "runtime/kernel.h"
-#include "tests/gpu/kernel_leaves.h"
 #include "tests/gpu/run_graph.h"
 
 namespace stowage {

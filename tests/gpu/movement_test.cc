@@ -16,7 +16,7 @@
 #include "gpu/kernel.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
-#include "tests/gpu/grid_queue.h"
+#include "tests/gpu/grid_runner.h"
 #include "tests/gpu/launch_builder.h"
 #include "tests/gpu/run_graph.h"
 

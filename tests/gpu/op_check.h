@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_GPU_OP_CHECK_H_
 #define STOWAGE_TESTS_GPU_OP_CHECK_H_
 
-// The op test table on a device: every row a planned program of one op in a
-// session, against the interpreter.
+// The op test table on a device: each row is planned as a program of one op, run in a session
+// and compared with the interpreter.
 //
 //   CheckRow row{.name = "ops bf16"};
 //   CheckOps(DType::kBF16, {}, *backend, &row);
@@ -43,11 +43,29 @@ struct OpCheckOptions {
 
 /// Cases of the table with `real` as the type of real operands. One agrees with the
 /// interpreter within its tolerance, and gives the same bytes as a replay, op by op in a
-/// poisoned arena, and with operands off their alignment (tests/gpu/off_alignment.h): but
+/// poisoned arena, and with operands off their alignment (tests/gpu/op_check.h): but
 /// for products of a library and attention, which may be computed in another way there
 /// and have to agree within the tolerance alone.
 void CheckOps(DType real, const OpCheckOptions& options, Backend& backend,
               CheckRow* row);
+
+// The same graph with operands that begin off every alignment but that of their elements:
+// a leaf is a view into a longer one, some elements behind its start. Kernels that load
+// several elements at once do so where addresses allow it, and no bit may show whether
+// they did.
+//
+//   STOWAGE_ASSIGN_OR_RETURN(const OffAlignment off, PutOffAlignment(graph, leaves));
+//   RunOnce(off.graph, off.leaves, backend);
+
+struct OffAlignment {
+  Graph graph;
+  Tensors leaves;
+  int moved = 0;  // leaves that are such views
+};
+
+/// `graph` with the same outputs, and what its leaves hold. Moved are all leaves that lie
+/// on the device and that no node writes.
+Result<OffAlignment> PutOffAlignment(const Graph& graph, const Tensors& leaves);
 
 }  // namespace stowage::testing
 

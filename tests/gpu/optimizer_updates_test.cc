@@ -16,7 +16,7 @@
 #include "gpu/kernel.h"
 #include "ir/partial_sums.h"
 #include "math/split_master.h"
-#include "tests/gpu/grid_queue.h"
+#include "tests/gpu/grid_runner.h"
 #include "tests/gpu/launch_builder.h"
 
 namespace stowage {

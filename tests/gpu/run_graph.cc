@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <random>
 #include <span>
 #include <utility>
 #include <vector>
@@ -20,7 +22,6 @@
 #include "ir/op_kind.h"
 #include "ir/uses.h"
 #include "runtime/kernel.h"
-#include "tests/gpu/grid_queue.h"
 #include "tests/gpu/grid_runner.h"
 #include "tests/support/elements.h"
 #include "tests/support/instances.h"
@@ -409,6 +410,38 @@ int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
     }
   }
   return runs;
+}
+
+double ToleranceOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBF16:
+      return 0x1p-7;
+    case DType::kF16:
+      return 0x1p-10;
+    default:
+      return 1e-5;
+  }
+}
+
+Tensors RandomLeaves(const Graph& graph, const LeafRange& range,
+                     uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Tensors leaves;
+  for (const ValueInfo& value : graph.values()) {
+    if (!value.is_leaf()) continue;
+    std::vector<double>& elements = leaves[value.name];
+    for (int64_t i = 0; i < value.type.shape.num_elements(); ++i) {
+      const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;
+      const double x =
+          IsFloat(value.type.dtype)
+              ? range.low + uniform * (range.high - range.low)
+              : std::floor(uniform * static_cast<double>(range.index_limit));
+      std::byte stored[8];
+      EncodeElement(value.type.dtype, x, stored);
+      elements.push_back(DecodeElement(value.type.dtype, stored));
+    }
+  }
+  return leaves;
 }
 
 }  // namespace stowage

@@ -2,21 +2,26 @@
 #define STOWAGE_TESTS_GPU_RUN_GRAPH_H_
 
 // Runs graphs on the GPU kernels alone, as the program was linked in the emulator or
-// on PTX (tests/gpu/grid_runner.h): no plan, no session, no GPU. Every value that owns bytes has memory of its own, full of NaN before
-// it is written and between guards; so has every workspace.
+// on PTX (tests/gpu/grid_runner.h): no plan, no session, no GPU. Every value that owns bytes,
+// and every workspace, has memory of its own between guards, full of NaN before it is written.
 //
 //   GpuRun run = RunInEmulator(graph, leaves, {.seed = 7});
 //   run.values["y0"];
 //
 //   CheckAgainstInterpreter(graph, leaves, 1e-5);
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "gpu/attention_algorithms.h"
+#include "ir/builder.h"
+#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "tests/support/interpret.h"
 
@@ -66,6 +71,44 @@ GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
 /// how many runs that took.
 int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                             double tolerance);
+
+// Graphs and leaves for tests of kernels. Leaves hold numbers that the element type represents
+// exactly, so that only the kernel rounds.
+//
+//   const Graph graph = MakeGraph("softmax", [](GraphBuilder& g) {
+//     g.Output("y", Softmax(g.Input("x", DType::kBF16, {3, 7})));
+//   });
+//   CheckAgainstInterpreter(graph, RandomLeaves(graph),
+//                           ToleranceOf(DType::kBF16));
+
+/// The element types that GPU kernels compute with.
+inline constexpr std::array kComputedDTypes = {DType::kF32, DType::kBF16,
+                                               DType::kF16};
+
+/// Of a result that is computed in f32 and rounded to `dtype` once, relative to
+/// its largest element: in 16 bits the distance of neighbours, for near a tie the
+/// interpreter may round to the other one.
+double ToleranceOf(DType dtype);
+
+struct LeafRange {
+  double low = -1;
+  double high = 1;
+  int64_t index_limit = 1;  // integers are in [0, index_limit)
+};
+
+/// Uniform numbers for every leaf; the same for the same arguments.
+Tensors RandomLeaves(const Graph& graph, const LeafRange& range = {},
+                     uint64_t seed = 1);
+
+/// The graph that `build` makes of a builder.
+template <typename F>
+Graph MakeGraph(const std::string& name, F&& build) {
+  GraphBuilder g(name);
+  build(g);
+  Result<Graph> graph = g.Finish();
+  STOWAGE_CHECK(graph.ok());
+  return *std::move(graph);
+}
 
 }  // namespace stowage
 

@@ -10,7 +10,6 @@
 #include "gpu/kernel.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
-#include "tests/gpu/kernel_leaves.h"
 #include "tests/gpu/run_graph.h"
 
 namespace stowage {

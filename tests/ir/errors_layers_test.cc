@@ -11,14 +11,13 @@
 #include "ir/dtype.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "tests/ir/error_rows.h"
-#include "tests/ir/typed_inputs.h"
+#include "tests/ir/op_rows.h"
 
 namespace stowage {
 namespace {
 
-using Values = std::vector<Value>;
 using L = std::vector<int64_t>;
+using Values = std::vector<Value>;
 
 // An epilogue_matmul of a (2, 3) and b (3, 5), on operands of these shapes.
 void Epilogue(GraphBuilder& g, const std::vector<Shape>& operands, int64_t bias,

@@ -15,14 +15,13 @@
 #include "ir/graph.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "tests/ir/error_rows.h"
-#include "tests/ir/typed_inputs.h"
+#include "tests/ir/op_rows.h"
 
 namespace stowage {
 namespace {
 
-using Values = std::vector<Value>;
 using L = std::vector<int64_t>;
+using Values = std::vector<Value>;
 
 TEST_CASE("an error ends with the caller's file and line") {
   GraphBuilder g("errors");

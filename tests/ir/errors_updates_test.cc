@@ -8,8 +8,7 @@
 #include "ir/dtype.h"
 #include "ir/ops.h"
 #include "ir/partial_sums.h"
-#include "tests/ir/error_rows.h"
-#include "tests/ir/typed_inputs.h"
+#include "tests/ir/op_rows.h"
 
 namespace stowage {
 namespace {

@@ -2,13 +2,17 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ir/axis_groups.h"
 #include "ir/graph.h"
 #include "ir/legalize.h"
 #include "ir/text.h"
+#include "ir/uses.h"
 
 namespace stowage {
 namespace {
@@ -163,6 +167,117 @@ TEST_CASE("Operations of a graph are the sum over its nodes; views have none") {
   CHECK(NodeFlops(graph, graph.node(1)) == 2 * 4 * 6 * 3);
   CHECK(NodeFlops(graph, graph.node(2)) == 4 * 3);
   CHECK(GraphFlops(graph) == 2 * 4 * 6 * 3 + 4 * 3);
+}
+
+// Whether the last node of a graph with these lines may be written over the value
+// called `over`.
+bool MayTakeOver(std::string_view lines, std::string_view over) {
+  const Result<Graph> graph = ParseGraph("stowage-ir 1\ngraph \"g\" {\n" +
+                                         std::string(lines) + "\n}\n");
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const auto root = graph->Find(over);
+  REQUIRE(root.has_value());
+  const Layouts layouts = ComputeLayouts(*graph);
+  const Node& node = graph->nodes().back();
+  return InPlace(*graph, layouts, node).MayTakeOver(layouts, node, *root);
+}
+
+TEST_CASE("a result may take over an operand, and one that is read twice") {
+  CHECK(MayTakeOver("x: f32(4, 4) = input\ny: f32(4, 4) = neg(x)", "x"));
+  CHECK(MayTakeOver("x: f32(4, 4) = input\ny: f32(4, 4) = add(x, x)", "x"));
+}
+
+TEST_CASE("nothing takes over what the node does not read") {
+  CHECK(!MayTakeOver("x: f32(4) = input\nu: f32(4) = input\ny: f32(4) = neg(x)",
+                     "u"));
+}
+
+TEST_CASE("the kernel must be able to, for every operand in the same content") {
+  CHECK(
+      !MayTakeOver("x: f32(4, 4) = input\n"
+                   "y: f32(4, 4) = matmul(x, x) {transpose_a=0, "
+                   "transpose_b=0}",
+                   "x"));
+  // A layer norm reads x before it writes, gamma after.
+  const std::string leaves =
+      "x: f32(4) = input\ng: f32(4) = input\nb: f32(4) = input\n";
+  const std::string results =
+      "y: f32(4), mean: f32(), rstd: f32() = layer_norm";
+  CHECK(MayTakeOver(leaves + results + "(x, g, b) {eps=1e-05}", "x"));
+  CHECK(!MayTakeOver(leaves + results + "(x, g, b) {eps=1e-05}", "g"));
+  CHECK(!MayTakeOver(leaves + results + "(x, x, b) {eps=1e-05}", "x"));
+}
+
+TEST_CASE("the bytes must be as many") {
+  CHECK(!MayTakeOver("x: f32(4) = input\ny: bf16(4) = cast(x) {dtype=bf16}",
+                     "x"));
+  CHECK(MayTakeOver("x: f32(4) = input\ny: i32(4) = cast(x) {dtype=i32}", "x"));
+}
+
+TEST_CASE("every view of it must cover it whole and in order") {
+  const std::string x = "x: f32(4, 4) = input\n";
+  CHECK(MayTakeOver(x + "v: f32(16) = reshape(x) {shape=[16]}\n"
+                        "y: f32(16) = neg(v)",
+                    "x"));
+  CHECK(!MayTakeOver(x + "v: f32(4, 4) = permute(x) {order=[1, 0]}\n"
+                         "y: f32(4, 4) = add(x, v)",
+                     "x"));
+  CHECK(!MayTakeOver(x + "v: f32(2, 4) = slice(x) {axis=0, start=0, end=2, "
+                         "step=1}\n"
+                         "y: f32(2, 4) = neg(v)",
+                     "x"));
+  // As many bytes as the result has, but half of what they lie in.
+  CHECK(!MayTakeOver(x + "v: f32(2, 4) = slice(x) {axis=0, start=0, end=2, "
+                         "step=1}\n"
+                         "w: f32(2, 2, 4) = broadcast(v) {shape=[2, 2, 4]}\n"
+                         "y: f32(2, 2, 4) = neg(w)",
+                     "x"));
+}
+
+TEST_CASE("a view has nothing to write") {
+  CHECK(!MayTakeOver(
+      "x: f32(4, 4) = input\nv: f32(16) = reshape(x) {shape=[16]}", "x"));
+}
+
+AxisGroups Groups(const Shape& shape, std::initializer_list<int64_t> reduced) {
+  return AxisGroups(shape, std::vector<int64_t>(reduced));
+}
+
+void CheckSimple(const AxisGroups& groups, int64_t outer, int64_t reduced,
+                 int64_t inner) {
+  CHECK(groups.simple());
+  CHECK(groups.outer() == outer);
+  CHECK(groups.reduced() == reduced);
+  CHECK(groups.inner() == inner);
+  CHECK(groups.kept() == outer * inner);
+}
+
+TEST_CASE("neighbouring axes of one kind are one group") {
+  CheckSimple(Groups({8, 3, 4, 5}, {1, 2}), 8, 12, 5);
+  CheckSimple(Groups({2, 4, 3, 5}, {2, 3}), 8, 15, 1);
+  CheckSimple(Groups({2, 4, 3, 5}, {1, 0}), 1, 8, 15);
+}
+
+TEST_CASE("an axis of size 1 joins no group and parts none") {
+  CheckSimple(Groups({8, 3, 1, 4, 5}, {1, 3}), 8, 12, 5);
+  CheckSimple(Groups({8, 1, 5}, {1}), 40, 1, 1);
+  CheckSimple(Groups({1, 1}, {0}), 1, 1, 1);
+}
+
+TEST_CASE("all axes, or none, may be reduced") {
+  CheckSimple(AxisGroups::AllReduced({2, 3, 4}), 1, 24, 1);
+  CheckSimple(AxisGroups::AllReduced({}), 1, 1, 1);
+  CheckSimple(Groups({2, 3, 4}, {}), 24, 1, 1);
+}
+
+TEST_CASE("groups that alternate have a size and a stride each") {
+  const AxisGroups groups = Groups({2, 3, 4, 5, 6}, {0, 2, 3});
+  CHECK(!groups.simple());
+  CHECK(!groups.inner_is_reduced);
+  CHECK(groups.reduced_dims == Shape{2, 20});
+  CHECK(groups.reduced_strides == Strides{360, 6});
+  CHECK(groups.kept_dims == Shape{3, 6});
+  CHECK(groups.kept_strides == Strides{120, 1});
 }
 
 }  // namespace

@@ -14,8 +14,7 @@
 #include "ir/ops.h"
 #include "ir/shape.h"
 #include "ir/windows.h"
-#include "tests/ir/error_rows.h"
-#include "tests/ir/typed_inputs.h"
+#include "tests/ir/op_rows.h"
 
 namespace stowage {
 namespace {

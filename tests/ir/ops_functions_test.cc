@@ -15,11 +15,12 @@
 #include "ir/op_kind.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
-#include "tests/ir/typed_inputs.h"
+#include "tests/ir/op_rows.h"
 
 namespace stowage {
 namespace {
 
+using Kinds = std::vector<OpKind>;
 using Values = std::vector<Value>;
 
 Values Only(Value value) { return {value}; }
@@ -29,8 +30,6 @@ std::vector<OpKind> Ops(const Graph& graph) {
   for (const Node& node : graph.nodes()) ops.push_back(node.op);
   return ops;
 }
-
-using Kinds = std::vector<OpKind>;
 
 TEST_CASE("binary functions broadcast only the operands that need it") {
   struct BroadcastRow {

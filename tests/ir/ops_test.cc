@@ -16,7 +16,7 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
-#include "tests/ir/type_rows.h"
+#include "tests/ir/op_rows.h"
 
 namespace stowage {
 namespace {

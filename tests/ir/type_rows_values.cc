@@ -7,8 +7,7 @@
 #include "ir/dtype.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
-#include "tests/ir/type_rows.h"
-#include "tests/ir/typed_inputs.h"
+#include "tests/ir/op_rows.h"
 
 namespace stowage {
 namespace {

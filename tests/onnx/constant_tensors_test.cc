@@ -16,7 +16,6 @@
 #include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
 #include "tests/onnx/linear_model.h"
-#include "tests/onnx/wire.h"
 
 namespace stowage {
 namespace {

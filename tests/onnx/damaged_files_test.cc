@@ -15,7 +15,6 @@
 #include "base/strings.h"
 #include "onnx/onnx.pb.h"
 #include "tests/onnx/linear_model.h"
-#include "tests/onnx/wire.h"
 #include "tests/tools/run_stowage.h"
 
 namespace stowage::testing {

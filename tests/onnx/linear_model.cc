@@ -4,7 +4,6 @@
 #include <fstream>
 
 #include "base/strings.h"
-#include "tests/onnx/wire.h"
 
 namespace stowage {
 

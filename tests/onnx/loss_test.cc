@@ -21,7 +21,6 @@
 #include "onnx/onnx_step.h"
 #include "tests/onnx/linear_model.h"
 #include "tests/onnx/run_onnx.h"
-#include "tests/onnx/wire.h"
 
 namespace stowage {
 namespace {

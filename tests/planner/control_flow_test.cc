@@ -15,7 +15,6 @@
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
 #include "tests/planner/planned_bodies.h"
-#include "tests/planner/stream_lines.h"
 
 namespace stowage {
 namespace {

@@ -12,7 +12,6 @@
 #include "ir/control_flow.h"
 #include "ir/ops.h"
 #include "tests/planner/planned_bodies.h"
-#include "tests/planner/stream_lines.h"
 
 namespace stowage {
 namespace {

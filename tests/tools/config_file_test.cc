@@ -9,9 +9,8 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "tests/tools/json_lines.h"
 #include "tests/tools/run_stowage.h"
-#include "tests/tools/train_mlp.h"
+#include "tests/tools/stowage_json.h"
 #include "tools/options.h"
 
 namespace stowage::tools {

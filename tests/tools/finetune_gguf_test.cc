@@ -10,8 +10,8 @@
 
 #include "base/strings.h"
 #include "formats/weights_file.h"
-#include "tests/tools/json_lines.h"
 #include "tests/tools/run_stowage.h"
+#include "tests/tools/stowage_json.h"
 
 namespace stowage::testing {
 namespace {

@@ -14,9 +14,8 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "tests/tools/json_lines.h"
-#include "tests/tools/letters_tokenizer.h"
 #include "tests/tools/run_stowage.h"
+#include "tests/tools/stowage_json.h"
 
 namespace stowage::testing {
 namespace {

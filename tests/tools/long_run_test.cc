@@ -13,8 +13,8 @@
 #include <string>
 
 #include "base/strings.h"
-#include "tests/tools/json_lines.h"
 #include "tests/tools/run_stowage.h"
+#include "tests/tools/stowage_json.h"
 
 namespace stowage::testing {
 namespace {

@@ -14,8 +14,8 @@
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "tests/support/instances.h"
-#include "tests/tools/plan_as_json.h"
 #include "tests/tools/run_stowage.h"
+#include "tests/tools/stowage_json.h"
 
 namespace stowage::testing {
 namespace {

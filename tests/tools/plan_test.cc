@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "tests/tools/plan_as_json.h"
 #include "tests/tools/run_stowage.h"
+#include "tests/tools/stowage_json.h"
 
 namespace stowage::testing {
 namespace {

@@ -20,8 +20,8 @@
 #include "onnx/onnx.h"
 #include "tests/onnx/linear_model.h"
 #include "tests/onnx/run_onnx.h"
-#include "tests/tools/json_lines.h"
 #include "tests/tools/run_stowage.h"
+#include "tests/tools/stowage_json.h"
 
 namespace stowage::testing {
 namespace {

@@ -21,9 +21,8 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "tests/tools/json_lines.h"
 #include "tests/tools/run_stowage.h"
-#include "tests/tools/train_mlp.h"
+#include "tests/tools/stowage_json.h"
 
 namespace stowage::testing {
 namespace {

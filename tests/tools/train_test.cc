@@ -16,9 +16,8 @@
 #include "base/strings.h"
 #include "formats/array.h"
 #include "formats/npy.h"
-#include "tests/tools/json_lines.h"
 #include "tests/tools/run_stowage.h"
-#include "tests/tools/train_mlp.h"
+#include "tests/tools/stowage_json.h"
 
 namespace stowage::testing {
 namespace {

@@ -13,7 +13,7 @@
 #include "tests/gpu/ptx/ptx_block.h"
 #include "tests/gpu/ptx/ptx_mbarriers.h"
 #include "tests/gpu/ptx/ptx_memory.h"
-#include "tests/gpu/ptx/ptx_operations.h"
+#include "tests/gpu/ptx/ptx_module.h"
 #include "tests/gpu/ptx/ptx_order.h"
 #include "tests/gpu/ptx/ptx_warp.h"
 

@@ -18,9 +18,7 @@
 #include "tests/gpu/ptx/ptx_machine.h"
 #include "tests/gpu/ptx/ptx_module.h"
 #include "tests/gpu/ptx/ptx_numbers.h"
-#include "tests/gpu/ptx/written_copy.h"
 #include "tests/gpu/ptx/written_kernel.h"
-#include "tests/gpu/ptx/written_product.h"
 
 namespace stowage::testing::ptx {
 namespace {

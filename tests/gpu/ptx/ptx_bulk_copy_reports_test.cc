@@ -12,9 +12,7 @@
 #include "base/strings.h"
 #include "gpu/emulator/tensor_map_codec.h"
 #include "gpu/tensor_map.h"
-#include "tests/gpu/ptx/written_copy.h"
 #include "tests/gpu/ptx/written_kernel.h"
-#include "tests/gpu/ptx/written_product.h"
 
 namespace stowage::testing::ptx {
 namespace {

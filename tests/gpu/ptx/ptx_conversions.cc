@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "tests/gpu/ptx/ptx_lanes.h"
+#include "tests/gpu/ptx/ptx_module.h"
 #include "tests/gpu/ptx/ptx_numbers.h"
-#include "tests/gpu/ptx/ptx_operations.h"
 #include "tests/gpu/ptx/ptx_warp.h"
 
 namespace stowage::testing::ptx {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -15,13 +16,27 @@
 #include "base/strings.h"
 #include "gpu/queue.h"
 #include "tests/gpu/grid_runner.h"
-#include "tests/gpu/ptx/cuda_registry.h"
 #include "tests/gpu/ptx/ptx_machine.h"
 #include "tests/gpu/ptx/ptx_module.h"
 
 namespace stowage::testing {
+
 namespace ptx {
 namespace {
+
+// The name in the PTX of each function of the host that stands for a kernel. Objects of nvcc
+// register them when the program starts (__cudaRegisterFunction below); written before main()
+// alone, so any thread may read it afterwards.
+std::map<const void*, std::string>& KernelNames() {
+  static auto& names = *new std::map<const void*, std::string>;
+  return names;
+}
+
+// Empty where the function is no kernel: "_ZN7stowage3gpu...11SoftmaxRowsI...".
+std::string NameOfKernel(const void* function) {
+  const auto found = KernelNames().find(function);
+  return found == KernelNames().end() ? std::string() : found->second;
+}
 
 // The kernels of the program, and what has become of them. Threads share it: a kernel is
 // read when it is first asked for, under the lock, and never written again.
@@ -130,3 +145,36 @@ bool TakesAllOrders() {
 }
 
 }  // namespace stowage::testing
+
+// The part of the CUDA runtime that objects of nvcc call when a program starts, as
+// crt/host_runtime.h of the toolkit declares it; unused pointers are void*. Nothing can be
+// launched through it.
+extern "C" {
+
+void** __cudaRegisterFatBinary(void*) {
+  static void* handle = nullptr;
+  return &handle;
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+void __cudaRegisterFunction(void**, const char* function, char*,
+                            const char* name, int, void*, void*, void*, void*,
+                            int*) {
+  stowage::testing::ptx::KernelNames()[function] = name;
+}
+
+// Called by the functions of the host that launch kernels; ours are not called.
+unsigned __cudaPopCallConfiguration(void*, void*, void*, void*) {
+  STOWAGE_CHECK(!"a kernel was called as a function");
+  return 0;
+}
+int __cudaGetKernel(void*, const void*) {
+  STOWAGE_CHECK(!"a kernel was called as a function");
+  return 0;
+}
+int __cudaLaunchKernel() {
+  STOWAGE_CHECK(!"a kernel was called as a function");
+  return 0;
+}
+
+}  // extern "C"

@@ -29,9 +29,9 @@
 #include <vector>
 
 #include "tests/gpu/ptx/ptx_block.h"
-#include "tests/gpu/ptx/ptx_clock.h"
 #include "tests/gpu/ptx/ptx_memory.h"
 #include "tests/gpu/ptx/ptx_module.h"
+#include "tests/gpu/ptx/ptx_order.h"
 #include "tests/gpu/ptx/ptx_warp.h"
 
 namespace stowage::testing::ptx {

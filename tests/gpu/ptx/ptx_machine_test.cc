@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "tests/gpu/ptx/ptx_module.h"
 #include "tests/gpu/ptx/ptx_numbers.h"
-#include "tests/gpu/ptx/ptx_operations.h"
 #include "tests/gpu/ptx/written_kernel.h"
 
 namespace stowage::testing::ptx {

@@ -10,7 +10,7 @@
 #include "base/strings.h"
 #include "tests/gpu/ptx/ptx_block.h"
 #include "tests/gpu/ptx/ptx_memory.h"
-#include "tests/gpu/ptx/ptx_operations.h"
+#include "tests/gpu/ptx/ptx_module.h"
 #include "tests/gpu/ptx/ptx_order.h"
 
 namespace stowage::testing::ptx {

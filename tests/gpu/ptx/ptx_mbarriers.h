@@ -25,7 +25,7 @@
 #include <map>
 #include <string>
 
-#include "tests/gpu/ptx/ptx_clock.h"
+#include "tests/gpu/ptx/ptx_order.h"
 #include "tests/gpu/ptx/ptx_warp.h"
 
 namespace stowage::testing::ptx {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "tests/gpu/ptx/written_copy.h"
 #include "tests/gpu/ptx/written_kernel.h"
 
 namespace stowage::testing::ptx {

@@ -9,7 +9,7 @@
 
 #include "base/strings.h"
 #include "tests/gpu/ptx/ptx_block.h"
-#include "tests/gpu/ptx/ptx_operations.h"
+#include "tests/gpu/ptx/ptx_module.h"
 #include "tests/gpu/ptx/ptx_warp.h"
 
 namespace stowage::testing::ptx {

@@ -5,8 +5,10 @@
 #include <cctype>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -595,6 +597,31 @@ Result<const Kernel*> Module::Find(const std::string& name) {
     entry.kernel = std::move(kernel);
   }
   return static_cast<const Kernel*>(entry.kernel.get());
+}
+
+const std::vector<Operation>& Operations() {
+  static const std::vector<Operation> all = [] {
+    std::vector<Operation> joined = ArithmeticOperations();
+    for (auto table :
+         {ConversionOperations(), WarpOperations(), WarpgroupOperations(),
+          MemoryOperations(), MbarrierOperations(), BulkCopyOperations()}) {
+      std::ranges::move(table, std::back_inserter(joined));
+    }
+    return joined;
+  }();
+  return all;
+}
+
+const Operation* FindOperation(std::string_view name) {
+  static const auto by_name = [] {
+    std::unordered_map<std::string_view, const Operation*> map;
+    for (const Operation& operation : Operations()) {
+      map[operation.name] = &operation;
+    }
+    return map;
+  }();
+  const auto found = by_name.find(name);
+  return found == by_name.end() ? nullptr : found->second;
 }
 
 }  // namespace stowage::testing::ptx

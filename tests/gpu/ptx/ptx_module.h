@@ -5,8 +5,8 @@
 // immediates become places in two blocks of bytes, names of instructions become
 // functions, labels become indices. What is read is what kernels of ours contain:
 // entries with one param, .reg and .shared declarations, labels, guards, vectors
-// of operands, tensors with their coordinates, scopes, calls of the one function that a driver gives and our kernels call.
-// Anything else is an error that quotes it. A module is for one thread at a time, since
+// of operands, tensors with their coordinates, scopes, calls of the one driver function that
+// our kernels call. Anything else is an error that quotes it. A module is for one thread at a time, since
 // Find reads into it; what it returns does not change.
 //
 //   Module module;
@@ -135,6 +135,21 @@ class Module {
   std::vector<std::unique_ptr<std::string>> texts_;
   std::map<std::string, Entry> entries_;
 };
+
+// The operations of the PTX ISA, in seven tables, each in the file that its comment names.
+// Where the ISA leaves a result open, the exact one is avoided: an approximation is off by up
+// to its bound, by a hash of its argument, so that no test depends on one device's results.
+
+std::vector<Operation> ArithmeticOperations();  // ptx_arithmetic.cc
+std::vector<Operation> ConversionOperations();  // ptx_conversions.cc
+std::vector<Operation> WarpOperations();        // ptx_warp_operations.cc
+std::vector<Operation> WarpgroupOperations();   // ptx_warpgroups.cc
+std::vector<Operation> MemoryOperations();      // ptx_memory_operations.cc
+std::vector<Operation> MbarrierOperations();    // ptx_mbarriers.cc
+std::vector<Operation> BulkCopyOperations();    // ptx_bulk_copies.cc
+
+/// All seven tables.
+const std::vector<Operation>& Operations();
 
 }  // namespace stowage::testing::ptx
 

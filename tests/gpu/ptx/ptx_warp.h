@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_WARP_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_WARP_H_
 
-// What an instruction sees: the registers of 32 lanes, which of the lanes execute
-// it, and the block around them. A register that a lane never wrote, or computed of
-// one, is reported where it matters: as an address, as what is stored, as a guard, and
-// by what lanes do together.
+// The state that an instruction works on: the registers of 32 lanes, the mask of the lanes that
+// execute it, and their block. A register that a lane never wrote, or a value computed from
+// one, is reported where it is an address, is stored, guards an instruction, or is exchanged
+// between lanes.
 //
 //   const uint32_t* a = warp.Read<uint32_t>(in.slots[1]);
 //   ...
@@ -15,6 +15,9 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "tests/gpu/ptx/ptx_module.h"
 
@@ -101,6 +104,85 @@ struct Warp {
   void CheckUnwritten(const Slot& slot);
   /// Notes, where there are products, that a register was written (ptx_warpgroups.cc).
   void NoteChange(const Slot& slot);
+};
+
+// Operations of single lanes: a function of elements, applied to the 32 lanes of its operands
+// and named in a table.
+//
+//   LaneTable table;
+//   table.Two<uint32_t, uint32_t, uint32_t, Add>("add.u32");
+//   return table.Take();
+
+template <typename T>
+using Unsigned =
+    std::conditional_t<sizeof(T) == 8, uint64_t,
+                       std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>;
+
+template <typename D, typename A, typename F>
+void Map1(Warp& warp, const Instruction& in) {
+  const A* a = warp.Read<A>(in.slots[1]);
+  alignas(64) D d[kLanes];
+  for (int i = 0; i < kLanes; ++i) d[i] = static_cast<D>(F()(a[i]));
+  warp.Write(in.slots[0], d);
+}
+
+template <typename D, typename A, typename B, typename F>
+void Map2(Warp& warp, const Instruction& in) {
+  const A* a = warp.Read<A>(in.slots[1]);
+  const B* b = warp.Read<B>(in.slots[2]);
+  alignas(64) D d[kLanes];
+  for (int i = 0; i < kLanes; ++i) d[i] = static_cast<D>(F()(a[i], b[i]));
+  warp.Write(in.slots[0], d);
+}
+
+template <typename D, typename A, typename C, typename F>
+void Map3(Warp& warp, const Instruction& in) {
+  const A* a = warp.Read<A>(in.slots[1]);
+  const A* b = warp.Read<A>(in.slots[2]);
+  const C* c = warp.Read<C>(in.slots[3]);
+  alignas(64) D d[kLanes];
+  for (int i = 0; i < kLanes; ++i) d[i] = static_cast<D>(F()(a[i], b[i], c[i]));
+  warp.Write(in.slots[0], d);
+}
+
+template <typename T>
+constexpr uint8_t Size() {
+  return sizeof(T);
+}
+
+/// Operations of lanes on their own: their results are what their operands are
+/// (Operation::lane_wise).
+class LaneTable {
+ public:
+  template <typename D, typename A, typename F>
+  void One(const std::string& name) {
+    rows_.push_back({name, Map1<D, A, F>, Flow::kNext, {Size<D>(), Size<A>()}});
+  }
+  template <typename D, typename A, typename B, typename F>
+  void Two(const std::string& name) {
+    rows_.push_back({name,
+                     Map2<D, A, B, F>,
+                     Flow::kNext,
+                     {Size<D>(), Size<A>(), Size<B>()}});
+  }
+  template <typename D, typename A, typename C, typename F>
+  void Three(const std::string& name) {
+    rows_.push_back({name,
+                     Map3<D, A, C, F>,
+                     Flow::kNext,
+                     {Size<D>(), Size<A>(), Size<A>(), Size<C>()}});
+  }
+  void Row(const std::string& name, Handler run, std::vector<uint8_t> widths) {
+    rows_.push_back({name, run, Flow::kNext, std::move(widths)});
+  }
+
+  std::vector<Operation> Take() {
+    for (Operation& row : rows_) row.lane_wise = true;
+    return std::move(rows_);
+  }
+
+ private:
+  std::vector<Operation> rows_;
 };
 
 }  // namespace stowage::testing::ptx

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "tests/gpu/ptx/ptx_block.h"
+#include "tests/gpu/ptx/ptx_module.h"
 #include "tests/gpu/ptx/ptx_numbers.h"
-#include "tests/gpu/ptx/ptx_operations.h"
 #include "tests/gpu/ptx/ptx_warp.h"
 
 namespace stowage::testing::ptx {

@@ -14,8 +14,8 @@
 #include "base/strings.h"
 #include "tests/gpu/ptx/ptx_block.h"
 #include "tests/gpu/ptx/ptx_memory.h"
+#include "tests/gpu/ptx/ptx_module.h"
 #include "tests/gpu/ptx/ptx_numbers.h"
-#include "tests/gpu/ptx/ptx_operations.h"
 
 namespace stowage::testing::ptx {
 namespace {

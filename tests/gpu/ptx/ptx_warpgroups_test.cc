@@ -15,7 +15,6 @@
 #include "base/strings.h"
 #include "tests/gpu/ptx/ptx_numbers.h"
 #include "tests/gpu/ptx/written_kernel.h"
-#include "tests/gpu/ptx/written_product.h"
 
 namespace stowage::testing::ptx {
 namespace {

@@ -131,6 +131,190 @@ uint64_t Word(T x) {
   return word;
 }
 
+// Parts of kernels that copy tensors to shared memory and wait for the copies. Thread 0 alone
+// does what "the first" does; places are bytes of dynamic shared memory.
+//
+//   Run(kSetUp + Init(0, 1) + kFenceInit + kMeet + Expect(0, 2048) +
+//       CopyTensor(1024, {0, 8}, 0) + Await(0, 0) + StoreShared(1024, 2048))
+
+// %r30 is where shared memory begins, %rd15 the first tensor map; %p8: it is the first.
+inline const std::string kSetUp =
+    "\tmov.u32 \t%r30, stowage_dynamic_shared;\n"
+    "\tmov.b64 \t%rd14, test_param_0;\n"
+    "\tadd.s64 \t%rd14, %rd14, 64;\n"
+    "\tcvta.param.u64 \t%rd15, %rd14;\n"
+    "\tsetp.eq.u32 \t%p8, %r0, 0;\n";
+inline const std::string kMeet = "\tbar.sync \t0;\n";
+inline const std::string kFirst = "\t@%p8 ";
+
+inline std::string Place(size_t at) { return StrCat("[%r30+", at, "]"); }
+
+inline std::string Init(size_t at, int arrivals) {
+  return StrCat(kFirst, "mbarrier.init.shared::cta.b64 \t", Place(at), ", ",
+                arrivals, ";\n");
+}
+inline const std::string kFenceInit =
+    kFirst + "fence.mbarrier_init.release.cluster;\n";
+// The first arrives, and expects bytes.
+inline std::string Expect(size_t at, int bytes) {
+  return StrCat(kFirst, "mbarrier.arrive.expect_tx.shared::cta.b64 \t_, ",
+                Place(at), ", ", bytes, ";\n");
+}
+// All do, each for itself.
+inline std::string Arrive(size_t at) {
+  return StrCat("\tmbarrier.arrive.release.cta.shared::cta.b64 \t_, ",
+                Place(at), ";\n");
+}
+
+// Until the phase of this parity is over.
+inline std::string Await(size_t at, const std::string& parity) {
+  return StrCat(
+      "\t{\n\t.reg .pred \tdone;\nLAB_WAIT:\n"
+      "\tmbarrier.try_wait.parity.shared::cta.b64 \tdone, ",
+      Place(at), ", ", parity,
+      ";\n\t@done bra \tDONE;\n\tbra \tLAB_WAIT;\nDONE:\n\t}\n");
+}
+inline std::string Await(size_t at, int parity) {
+  return Await(at, StrCat(parity));
+}
+
+// "%rd15, {%r1, 0}"
+inline std::string Tensor(const std::vector<int>& first,
+                          const std::string& map = "%rd15") {
+  std::string text = map + ", {";
+  for (size_t i = 0; i < first.size(); ++i) {
+    text += StrCat(i == 0 ? "" : ", ", first[i]);
+  }
+  return text + "}";
+}
+// The first copies a box of the map from this element on, and signals.
+inline std::string CopyTensor(size_t to, const std::vector<int>& first,
+                              size_t signal, const std::string& map = "%rd15") {
+  return StrCat(kFirst, "cp.async.bulk.tensor.", first.size(),
+                "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes \t",
+                Place(to), ", [", Tensor(first, map), "], ", Place(signal),
+                ";\n");
+}
+// Or bytes of `in`.
+inline std::string CopyBytes(size_t to, size_t from, size_t bytes,
+                             size_t signal) {
+  return StrCat(
+      kFirst,
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes \t",
+      Place(to), ", [%rd1+", from, "], ", bytes, ", ", Place(signal), ";\n");
+}
+
+// To `out`, by 16 bytes a thread.
+inline std::string StoreShared(size_t from, size_t bytes) {
+  return StrCat(R"({
+	mul.lo.u32 	%r31, %r0, 16;
+	mov.u32 	%r32, %ntid.x;
+	mul.lo.u32 	%r32, %r32, 16;
+NEXT:
+	setp.ge.u32 	%p7, %r31, )",
+                bytes, R"(;
+	@%p7 bra 	STORED;
+	cvt.u64.u32 	%rd17, %r31;
+	add.s64 	%rd17, %rd17, %rd2;
+	add.s32 	%r33, %r31, %r30;
+	ld.shared.v4.u32 	{%r34, %r35, %r36, %r37}, [%r33+)",
+                from, R"(];
+	st.global.v4.u32 	[%rd17], {%r34, %r35, %r36, %r37};
+	add.s32 	%r31, %r31, %r32;
+	bra.uni 	NEXT;
+STORED:
+	}
+)");
+}
+
+// Parts of kernels whose warpgroups multiply matrices in shared memory.
+//
+//   Run(FillShared(4096) + Fenced() + Registers(64) + kFence + Multiply(64, ...) + kWait)
+
+// The first bytes of `in`, to shared memory, by 16 bytes a thread. %r1 is where shared
+// memory begins, in each part.
+inline std::string FillShared(size_t bytes) {
+  return StrCat(R"(
+	mov.u32 	%r1, stowage_dynamic_shared;
+	mov.u32 	%r20, %ntid.x;
+	shl.b32 	%r20, %r20, 4;
+	shl.b32 	%r21, %r0, 4;
+$L_fill:
+	setp.ge.u32 	%p7, %r21, )",
+                bytes, R"(;
+	@%p7 bra 	$L_filled;
+	cvt.u64.u32 	%rd17, %r21;
+	add.s64 	%rd17, %rd17, %rd1;
+	add.s32 	%r22, %r21, %r1;
+	ld.global.v4.u32 	{%r23, %r24, %r25, %r26}, [%rd17];
+	st.shared.v4.u32 	[%r22], {%r23, %r24, %r25, %r26};
+	add.s32 	%r21, %r21, %r20;
+	bra.uni 	$L_fill;
+$L_filled:
+)");
+}
+
+inline const std::string kProxyFence = "\tfence.proxy.async;\n";
+inline const std::string kBarrier = "\tbar.sync 0;\n";
+inline const std::string kFence = "\twgmma.fence.sync.aligned;\n";
+inline const std::string kCommit = "\twgmma.commit_group.sync.aligned;\n";
+inline std::string WaitFor(int groups) {
+  return StrCat("\twgmma.wait_group.sync.aligned ", groups, ";\n");
+}
+inline const std::string kEnd = kCommit + WaitFor(0);
+
+// The fields of a descriptor but for where shared memory begins, which is added:
+// %rd10 + number.
+struct Descriptor {
+  uint64_t start = 0, leading = 0, stride = 0, base = 0;
+  uint64_t swizzle = 0;  // 0: none, 1: 128, 2: 64, 3: 32 bytes
+};
+inline std::string Describe(int number, const Descriptor& d) {
+  const uint64_t bits = (d.start >> 4) | (d.leading >> 4) << 16 |
+                        (d.stride >> 4) << 32 | d.base << 49 | d.swizzle << 62;
+  return StrCat(
+      "\tmov.u32 \t%r1, stowage_dynamic_shared;\n"
+      "\tcvt.u64.u32 \t%rd17, %r1;\n"
+      "\tshr.u64 \t%rd17, %rd17, 4;\n"
+      "\tadd.s64 \t%rd1",
+      number, ", %rd17, ", static_cast<int64_t>(bits), ";\n");
+}
+
+// Registers NAME0 ... of floats.
+inline std::string Accumulators(int columns, const std::string& name = "%d") {
+  return StrCat("\t.reg .f32 \t", name, "<", columns / 2, ">;\n");
+}
+inline std::string SetAccumulators(int columns, const std::string& value,
+                                   const std::string& name = "%d") {
+  std::string text;
+  for (int i = 0; i < columns / 2; ++i) {
+    text += StrCat("\tmov.f32 \t", name, i, ", ", value, ";\n");
+  }
+  return text;
+}
+// To `out`, or from %rd16, one behind the other: those of a thread, then of the next.
+inline std::string StoreAccumulators(int columns,
+                                     const std::string& name = "%d") {
+  std::string text = StrCat("\tmul.wide.u32 \t%rd17, %r0, ", columns * 2,
+                            ";\n\tadd.s64 \t%rd17, %rd17, %rd2;\n");
+  for (int i = 0; i < columns / 2; ++i) {
+    text += StrCat("\tst.global.f32 \t[%rd17+", 4 * i, "], ", name, i, ";\n");
+  }
+  return text;
+}
+
+// wgmma.mma_async of what follows the accumulators: "%rd10, %rd11, 1, 1, 1, 0, 0".
+inline std::string Multiply(int columns, const std::string& operands,
+                            const std::string& type = "bf16",
+                            const std::string& name = "%d") {
+  std::string text = StrCat("\twgmma.mma_async.sync.aligned.m64n", columns,
+                            "k16.f32.", type, ".", type, " \t{");
+  for (int i = 0; i < columns / 2; ++i) {
+    text += StrCat(i == 0 ? "" : ", ", name, i);
+  }
+  return StrCat(text, "}, ", operands, ";\n");
+}
+
 }  // namespace stowage::testing::ptx
 
 #endif  // STOWAGE_TESTS_GPU_PTX_WRITTEN_KERNEL_H_
