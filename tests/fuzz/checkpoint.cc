@@ -2,6 +2,8 @@
 // is refused leaves every value as it was, one that loads gives every value the
 // bytes that the file has under its name.
 
+#include "runtime/checkpoint.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -25,9 +27,8 @@
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
-#include "runtime/checkpoint.h"
 #include "runtime/session.h"
-#include "tests/fuzz/check.h"
+#include "tests/fuzz/fuzz.h"
 
 using namespace stowage;
 using stowage::testing::Check;
@@ -193,9 +194,7 @@ void Load(Session& session, const std::string& file) {
   }
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(checkpoint)(const uint8_t* data, size_t size) {
   static Memory memory;
   static Session session = Open(memory);
   const std::string file(reinterpret_cast<const char*>(data), size);
@@ -205,3 +204,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace

@@ -1,16 +1,22 @@
-#ifndef STOWAGE_TESTS_FUZZ_FOLDER_H_
-#define STOWAGE_TESTS_FUZZ_FOLDER_H_
+#ifndef STOWAGE_TESTS_FUZZ_FUZZ_H_
+#define STOWAGE_TESTS_FUZZ_FUZZ_H_
 
-// A folder for parsers that open their files by name. The files are in memory alone;
-// the folder has links to them, and goes when the program ends.
+// Fuzz targets by name. A program holds those of one source; the environment variable FUZZ
+// selects the one that libFuzzer runs.
 //
-//   static Folder folder;
-//   folder.Write("config.json", text);
-//   WeightsFile::Open(folder.path());
+//   FUZZ_TARGET(graph_text)(const uint8_t* data, size_t size) {
+//     ...
+//     Check(ParseGraph(ToText(*graph)).ok());
+//     return 0;
+//   }
+//
+//   FUZZ=graph_text plans_fuzz tests/fuzz/corpus/graph_text
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -18,10 +24,29 @@
 #include <string_view>
 
 #include "base/strings.h"
-#include "tests/fuzz/check.h"
+
+/// Declares and registers a target; its parameters and body follow. Returns 0, or -1 for an
+/// input that the corpus should not keep.
+#define FUZZ_TARGET(name)                                                \
+  int Fuzz_##name(const uint8_t*, size_t);                               \
+  const ::stowage::testing::FuzzTarget kFuzz_##name(#name, Fuzz_##name); \
+  int Fuzz_##name
 
 namespace stowage::testing {
 
+struct FuzzTarget {
+  using Function = int (*)(const uint8_t*, size_t);
+
+  FuzzTarget(const char* name, Function function);
+};
+
+/// Ends the program, which libFuzzer reports as a finding, unless `holds`.
+inline void Check(bool holds) {
+  if (!holds) std::abort();
+}
+
+/// A folder for parsers that open files by name. Files are in memory; the folder has links to
+/// them, and is removed when the program ends.
 class Folder {
  public:
   Folder() {
@@ -60,4 +85,4 @@ class Folder {
 
 }  // namespace stowage::testing
 
-#endif  // STOWAGE_TESTS_FUZZ_FOLDER_H_
+#endif  // STOWAGE_TESTS_FUZZ_FUZZ_H_
