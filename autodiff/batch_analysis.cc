@@ -11,10 +11,9 @@
 #include "base/index.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
-#include "ir/dtype.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -7,7 +7,6 @@
 
 #include "base/strings.h"
 #include "ir/attrs.h"
-#include "ir/custom_op.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
 
@@ -448,7 +447,7 @@ Rule::Values Rule::OfExamples(const BatchValue& x) {
     default:
       break;
   }
-  if (CustomIndex(op_) && CustomOpDef(op_).per_example) {
+  if (CustomIndex(op_) && GetOpDef(op_).per_example) {
     if (!AllAlong(0)) return Mixed("has its examples in another axis");
     Values results = PerExample(x.runs);
     const bool are_first =

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

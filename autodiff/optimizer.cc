@@ -12,9 +12,9 @@
 #include "base/glob.h"
 #include "base/hash.h"
 #include "base/strings.h"
-#include "ir/dtype.h"
+#include "ir/element_groups.h"
 #include "ir/ops.h"
-#include "ir/partial_sums.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -21,8 +21,8 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 
@@ -53,7 +53,7 @@ Result<MicroBatchedStep> BuildRankStep(
 // one leaves at once, and in place; small ones wait in a bucket, are joined when it is
 // full, and leave together. So a gradient dies as its bucket leaves. What is done with a
 // bucket's sums is done as the next one leaves: the bucket travels while the gradients
-// of the next are made (ir/exchanges.h).
+// of the next are made (ir/uses.h).
 //
 //   GradientBuckets buckets(ranks, /*wants_squares=*/false, &g, [&](Summed s) { ... });
 //   buckets.Add("w", w, gradient);  // for each
@@ -119,7 +119,7 @@ class GradientBuckets {
 //
 // What a layer reads is gathered a layer ahead, in front of the node of the same phase
 // that reads a matrix before it does: so it travels while that one computes
-// (ir/exchanges.h), and takes the memory of two layers' weights. What was gathered serves
+// (ir/uses.h), and takes the memory of two layers' weights. What was gathered serves
 // readers that follow one another closely; those of another phase, or farther away, gather
 // anew.
 //

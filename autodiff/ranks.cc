@@ -3,7 +3,7 @@
 #include "autodiff/optimizer.h"
 #include "base/errors.h"
 #include "base/strings.h"
-#include "ir/partial_sums.h"
+#include "ir/element_groups.h"
 
 namespace stowage {
 std::string_view ShardingName(Sharding sharding) {

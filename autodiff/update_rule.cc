@@ -7,11 +7,10 @@
 
 #include "base/errors.h"
 #include "base/strings.h"
-#include "ir/dtype.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -8,9 +8,9 @@
 #include "base/errors.h"
 #include "base/glob.h"
 #include "base/strings.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -19,7 +19,7 @@
 #include "autodiff/optimizer.h"
 #include "autodiff/train_options.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/strings.h"
-#include "ir/custom_op.h"
+#include "ir/op_def.h"
 
 namespace stowage {
 namespace {

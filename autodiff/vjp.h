@@ -121,7 +121,7 @@ constexpr Vjp Differentiable(Vjp::Rule rule) { return {.rule = rule}; }
 /// The derivative of an op. One of the program's own that was given none refuses.
 const Vjp& GetVjp(OpKind op);
 
-/// Gives the program's own `op` (ir/custom_op.h) a derivative: Differentiable(rule),
+/// Gives the program's own `op` (ir/op_def.h) a derivative: Differentiable(rule),
 /// Vjp{} where no gradient flows, or a refusal with its reason. The rule emits
 /// nodes, of this library's ops or the program's. Error: `op` is not one that
 /// DefineOp gave.

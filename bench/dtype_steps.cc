@@ -19,7 +19,7 @@
 #include "base/check.h"
 #include "bench/must.h"
 #include "cpu/cpu_backend.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "nn/models.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"

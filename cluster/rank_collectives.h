@@ -22,7 +22,7 @@
 
 #include "base/result.h"
 #include "cluster/link.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "runtime/backend.h"
 
 namespace stowage::cluster {

@@ -3,12 +3,12 @@
 // The scores of one query are in scratch memory, so that a kernel needs S numbers, or 2 S
 // for the gradient, whatever the batch and the number of queries.
 
+#include "ir/attention.h"
+
 #include <cmath>
 
 #include "compile/ops.h"
 #include "compile/products.h"
-#include "ir/attention_band.h"
-#include "ir/attention_operands.h"
 
 namespace stowage::compile {
 namespace {

@@ -5,7 +5,7 @@
 #include "base/strings.h"
 #include "compile/helper_texts.h"
 #include "compile/kernel.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::compile {
 namespace {

@@ -32,7 +32,7 @@
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::compile {
 

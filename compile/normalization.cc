@@ -2,7 +2,7 @@
 
 #include "compile/ops.h"
 #include "compile/products.h"
-#include "ir/partial_sums.h"
+#include "ir/element_groups.h"
 #include "ir/windows.h"
 
 namespace stowage::compile {

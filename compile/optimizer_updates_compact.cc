@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "compile/ops.h"
-#include "ir/partial_sums.h"
+#include "ir/element_groups.h"
 
 namespace stowage::compile {
 namespace {

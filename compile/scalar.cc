@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "base/strings.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::compile {
 namespace {

@@ -2,7 +2,7 @@
 #define STOWAGE_CPU_CPU_H_
 
 // The package's umbrella header: sessions on the CPU, and what a kernel of a program's own op
-// (ir/custom_op.h) is made of.
+// (ir/op_def.h) is made of.
 //
 //   const std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});
 

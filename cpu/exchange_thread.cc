@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/index.h"
 #include "ir/bodies.h"
-#include "ir/exchanges.h"
+#include "ir/uses.h"
 #include "runtime/control_flow.h"
 #include "runtime/floats.h"
 #include "runtime/launch_accesses.h"

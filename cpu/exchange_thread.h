@@ -23,8 +23,8 @@
 #include "cpu/blocking.h"
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
-#include "ir/exchanges.h"
 #include "ir/graph.h"
+#include "ir/uses.h"
 #include "runtime/backend.h"
 #include "runtime/host_file.h"
 #include "runtime/kernel.h"
@@ -70,7 +70,7 @@ class ExchangeThread {
   std::thread thread_;
 };
 
-// Which launches have to wait for exchanges that are under way (ir/exchanges.h).
+// Which launches have to wait for exchanges that are under way (ir/uses.h).
 //
 // A launch must not run beside an exchange of which it reads or overwrites a result, or
 // scratch, or overwrites an operand (runtime/launch_accesses.h). Exchanges land in the

@@ -7,8 +7,8 @@
 #include "cpu/targets.h"
 #include "cpu/widened.h"
 #include "ir/bodies.h"
-#include "ir/custom_op.h"
 #include "ir/layout.h"
+#include "ir/op_def.h"
 
 namespace stowage::cpu {
 namespace {

@@ -31,10 +31,10 @@
 #include "cpu/blocking.h"
 #include "cpu/thread_pool.h"
 #include "ir/attrs.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
+#include "ir/tensor_type.h"
 #include "runtime/backend.h"
 #include "runtime/kernel.h"
 
@@ -111,7 +111,7 @@ const CpuKernel& GetKernel(OpKind op, const KernelTable& table);
 /// The same of the target that this process runs (RunningCpuTarget).
 const CpuKernel& GetKernel(OpKind op);
 
-/// Gives the program's own `op` (ir/custom_op.h) a kernel; a view needs none. Error:
+/// Gives the program's own `op` (ir/op_def.h) a kernel; a view needs none. Error:
 /// `op` is not one that DefineOp gave.
 Status DefineKernel(OpKind op, const CpuKernel& kernel);
 

@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "cpu/kernel.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::cpu {
 

@@ -14,8 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "ir/dtype.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -28,7 +28,7 @@
 #include "base/bytes.h"
 #include "base/input_file.h"
 #include "base/result.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "ir/weight_type.h"
 
 namespace stowage {

@@ -28,7 +28,7 @@
 #include "base/output_file.h"
 #include "base/result.h"
 #include "formats/gguf.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "ir/weight_type.h"
 
 namespace stowage {

@@ -20,7 +20,7 @@
 #include "base/input_file.h"
 #include "base/result.h"
 #include "formats/array.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -29,7 +29,7 @@
 #include "base/result.h"
 #include "formats/gguf.h"
 #include "formats/json_values.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

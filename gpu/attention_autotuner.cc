@@ -11,11 +11,9 @@
 #include "gpu/attention_trial.h"
 #include "gpu/kernels/attention_sources.h"
 #include "gpu/known_attention_algorithms.h"
-#include "ir/attention_band.h"
-#include "ir/attention_operands.h"
-#include "ir/dtype.h"
+#include "ir/attention.h"
 #include "ir/op_kind.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::gpu {
 namespace {

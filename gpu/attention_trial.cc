@@ -19,10 +19,9 @@
 #include "gpu/kernel.h"
 #include "gpu/known_attention_algorithms.h"
 #include "gpu/queue.h"
-#include "ir/attention_operands.h"
-#include "ir/dtype.h"
+#include "ir/attention.h"
 #include "ir/op_kind.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "math/small_floats.h"
 #include "runtime/autotune_cache.h"
 

@@ -9,7 +9,7 @@
 #include "gpu/graph_choice.h"
 #include "gpu/queue.h"
 #include "gpu/step_graphs.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "runtime/kernel.h"
 
 namespace stowage::gpu {

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "gpu/simt.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::gpu {
 

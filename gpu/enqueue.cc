@@ -7,8 +7,8 @@
 #include "gpu/kernel.h"
 #include "gpu/step_record.h"
 #include "ir/attrs.h"
-#include "ir/exchanges.h"
 #include "ir/op_def.h"
+#include "ir/uses.h"
 #include "runtime/control_flow.h"
 
 namespace stowage::gpu {

@@ -11,7 +11,7 @@
 
 #include "gpu/device.h"
 #include "gpu/queue.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::gpu {
 

@@ -4,8 +4,8 @@
 
 #include "base/strings.h"
 #include "ir/bodies.h"
-#include "ir/custom_op.h"
 #include "ir/layout.h"
+#include "ir/op_def.h"
 
 namespace stowage::gpu {
 namespace {

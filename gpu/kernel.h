@@ -67,7 +67,7 @@ inline constexpr Bytes kSlotAlignment = 256;
 /// `enqueue`.
 const GpuKernel& GetKernel(OpKind op);
 
-/// Gives the program's own `op` (ir/custom_op.h) a kernel; a view needs none. Error:
+/// Gives the program's own `op` (ir/op_def.h) a kernel; a view needs none. Error:
 /// `op` is not one that DefineOp gave.
 Status DefineKernel(OpKind op, const GpuKernel& kernel);
 

@@ -24,7 +24,7 @@
 #include "base/check.h"
 #include "gpu/attention_algorithms.h"
 #include "gpu/tensor_map.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 struct Launch;  // runtime/kernel.h

@@ -20,7 +20,7 @@
 
 #include "base/bytes.h"
 #include "gpu/queue.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::gpu {
 

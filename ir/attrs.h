@@ -17,7 +17,7 @@
 #include <variant>
 #include <vector>
 
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "ir/layout.h"
-#include "ir/legalize.h"
 #include "ir/verify.h"
 
 namespace stowage {

@@ -7,11 +7,11 @@
 #include "base/index.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
-#include "ir/dtype.h"
 #include "ir/graph_copy.h"
 #include "ir/layout.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

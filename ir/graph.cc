@@ -3,16 +3,30 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <mutex>
+#include <set>
+#include <string>
 
 #include "base/check.h"
 #include "base/strings.h"
 
 namespace stowage {
+
 namespace {
 constexpr std::array<std::string_view, 9> kRoleNames = {
     "param",    "input",      "saved",    "state", "cache",
     "constant", "activation", "gradient", "output"};
 }  // namespace
+
+SourceLoc KeptSourceLoc(std::string_view file, int line) {
+  if (line < 1) return {};
+  static std::mutex mutex;
+  static auto* const files = new std::set<std::string, std::less<>>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto kept = files->find(file);
+  if (kept == files->end()) kept = files->emplace(file).first;
+  return {kept->c_str(), line};
+}
 
 std::string_view RoleName(Role role) {
   return kRoleNames[static_cast<size_t>(role)];

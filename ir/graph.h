@@ -3,26 +3,22 @@
 
 // The IR: an immutable, verified list of nodes over values.
 //
-// A *value* is an edge: a typed tensor with a unique name. A leaf value (param,
-// input, saved, state, cache) has no producer; every other value is a result of
-// exactly one *node*, one op instance. Nodes stand in execution order, inputs
-// before uses, so the position of a node in nodes() is its *time*. A view is a
-// value that owns no bytes (ir/layout.h says where it lies). Update nodes write
-// in place: the result is the new content of a param, a state, a cache or a
-// reloaded value, and no later node may read the old one.
+// A *value* is an edge: a typed tensor with a unique name. A leaf value (param, input,
+// saved, state, cache) has no producer; every other value is a result of exactly one
+// *node*, an instance of an op. Nodes are in execution order, inputs before uses, so the
+// position of a node in nodes() is its *time*. A view is a value that owns no bytes
+// (ir/layout.h). Update nodes write in place: the result is the new content of a param, a
+// state, a cache or a reloaded value, and no later node may read the old one.
 //
-// A param, a state, or the result of `offload` may lie in the host's memory, outside the
-// arena. Only `reload` and `offload_update` read such values: whoever computes with
-// one reloads it first.
+// A param, a state or the result of `offload` may be in host memory, outside the arena.
+// Only `reload` and `offload_update` read such values; other ops read a reloaded copy.
 //
-// Graphs are made by GraphBuilder (ir/builder.h), by passes, by ParseGraph
-// (ir/text.h) or by GraphFromBytes (ir/graph_bytes.h); each verifies what it
-// makes, so a Graph in hand is well formed and every kernel can take the strides
-// it will see. Ids are positions and may
-// change when a pass rewrites a graph: from outside, name values by their
-// names.
+// Graphs are made by GraphBuilder (ir/builder.h), by passes, by ParseGraph (ir/text.h) and
+// by GraphFromBytes (ir/graph_bytes.h). Each verifies its result, so every Graph is well
+// formed and its kernels accept the strides of their operands. Ids are positions and may
+// change when a pass rewrites a graph; code outside a graph addresses values by name.
 //
-// Nodes of control flow hold graphs of their own (ir/bodies.h).
+// Control-flow nodes hold graphs (ir/bodies.h).
 //
 //   ValueId loss = *graph.Find("loss");
 //   graph.value(loss).type.shape;  graph.value(loss).producer;
@@ -40,22 +36,40 @@
 #include "base/result.h"
 #include "ir/attrs.h"
 #include "ir/op_kind.h"
-#include "ir/shape.h"
-#include "ir/source_loc.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
+
+/// A place in the user's source. Errors name it, and every value keeps it, so that a report
+/// can attribute memory to the lines of the model.
+///
+///   Value Linear(Value x, SourceLoc loc = SourceLoc::Current());
+struct SourceLoc {
+  const char* file = "";
+  int line = 0;  // from 1; 0: no place
+
+  bool is_known() const { return line > 0; }
+
+  static constexpr SourceLoc Current(const char* file = __builtin_FILE(),
+                                     int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+/// A SourceLoc that was read from a file; unknown if the line is below 1. Each file
+/// name is kept once, until the process ends.
+SourceLoc KeptSourceLoc(std::string_view file, int line);
 
 using ValueId = int32_t;
 using NodeId = int32_t;
 inline constexpr NodeId kNoNode = -1;
 
-/// What a value is for. Leaves: kParam (trained, persists), kInput (the caller
-/// writes it before a step), kSaved (a forward value that a backward graph
-/// reads), kState (optimizer memory, persists), kCache (what runs of a program
-/// leave to its next ones, as the keys and values of a text that is read token by
-/// token; lost, as inputs are, when a program without it is used). Results:
-/// kConstant (of `constant`), kGradient, kActivation, kOutput (an activation that
-/// outlives the step).
+/// The purpose of a value. Leaves: kParam (trained, persists), kInput (written by the
+/// caller before a step), kSaved (a forward value that a backward graph reads), kState
+/// (optimizer state, persists), kCache (kept from one run of a program to the next, such as
+/// the keys and values of decoding; lost, like inputs, when another program runs). Results:
+/// kConstant (of `constant`), kGradient, kActivation, kOutput (an activation that outlives
+/// the step).
 enum class Role : uint8_t {
   kParam,
   kInput,
@@ -107,12 +121,12 @@ struct ValueInfo {
   int result = 0;         // which result of the producer
   Init init = {};         // params and states
   bool on_host = false;   // in the host's memory, outside the arena
-  SourceLoc source = {};  // the user's line that made it, or what it is for
+  SourceLoc source = {};  // the line of the user's source that made it
 
   bool is_leaf() const { return producer == kNoNode; }
 };
 
-/// Which part of a training step a node belongs to.
+/// The part of a training step to which a node belongs.
 enum class Phase : uint8_t { kForward, kBackward, kUpdate };
 std::string_view PhaseName(Phase phase);
 
@@ -133,11 +147,11 @@ struct GraphOutput {
   ValueId value = 0;
 };
 
-/// Copies share what they hold, until one of them is changed: to copy a graph takes no
-/// time and no memory. One that was moved from may only be assigned to or destroyed.
+/// Copies share their contents until one of them is changed, so that copying takes constant
+/// time and memory. A moved-from graph may only be assigned to or destroyed.
 class Graph {
  public:
-  Graph();  // of no name and no values
+  Graph();  // without name and values
 
   const std::string& name() const { return parts_->name; }
   std::span<const ValueInfo> values() const { return parts_->values; }
@@ -159,13 +173,12 @@ class Graph {
   /// Leaves of one role, in the order they were declared.
   std::vector<ValueId> Leaves(Role role) const;
 
-  /// Where a value comes from, for people: it changes nothing that the graph
-  /// means, nor Equal.
+  /// Sets where a value comes from in the user's source. Equal ignores it.
   void SetSource(ValueId id, SourceLoc source) {
     Own().values[static_cast<size_t>(id)].source = source;
   }
 
-  /// For people: `"fc2"` (forward), `backward of "fc2"`, `update of "fc2.w"`.
+  /// A description for reports: `"fc2"` (forward), `backward of "fc2"`, `update of "fc2.w"`.
   std::string Describe(NodeId id) const;
 
  private:
@@ -174,7 +187,7 @@ class Graph {
   friend Result<Graph> GraphFromBytes(std::string_view bytes, int depth);
   friend struct GraphTestPeer;  // tests/support: breaks graphs to test Verify
   struct NameHash {
-    using is_transparent = void;  // finds a view without making a string
+    using is_transparent = void;  // looks up a string_view without a copy
     size_t operator()(std::string_view name) const {
       return std::hash<std::string_view>()(name);
     }
@@ -188,16 +201,16 @@ class Graph {
     std::unordered_map<std::string, ValueId, NameHash, std::equal_to<>> by_name;
   };
 
-  // To change: no other graph's from here on.
+  // The contents, no longer shared, for changing them.
   Parts& Own();
 
   std::shared_ptr<Parts> parts_;
 };
 
-Graph Legalize(Graph graph);  // ir/legalize.h
+Graph Legalize(Graph graph);  // ir/layout.h
 
-/// Whether two graphs are the same, values, nodes, names, attributes and order;
-/// source lines aside.
+/// Whether two graphs have the same values, nodes, names, attributes and order; source
+/// lines are ignored.
 bool Equal(const Graph& a, const Graph& b);
 
 }  // namespace stowage

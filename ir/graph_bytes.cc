@@ -16,8 +16,8 @@
 #include "base/parallel.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
+#include "ir/graph.h"
 #include "ir/op_kind.h"
-#include "ir/source_loc.h"
 #include "ir/verify.h"
 
 namespace stowage {

@@ -6,36 +6,9 @@
 #include <utility>
 
 #include "base/strings.h"
-#include "ir/custom_op.h"
 #include "ir/op_kind.h"
 
 namespace stowage {
-
-std::string OpArgs::Describe(int i) const {
-  return StrCat(Quoted(names[static_cast<size_t>(i)]), " is ",
-                type(i).ToString());
-}
-
-Error OpArgs::Fail(std::string_view message) const {
-  return Error{ErrorCode::kInvalidArgument,
-               StrCat("[", OpName(op), "] ", message)};
-}
-
-bool AcceptAnyStrides(const OpArgs&, int, const Strides&) { return true; }
-
-// The table of all ops, apart from ir/op_def.cc so that the definitions in
-// ir/ops/ can use the latter without a cycle of libraries.
-
-const OpDef& GetOpDef(OpKind op) {
-  if (CustomIndex(op)) return CustomOpDef(op);
-  static constexpr std::array<const OpDef*, kNumOps> kDefs = {
-#define STOWAGE_OP(kind, name) &op_defs::kind,
-#include "ir/ops.def"
-#undef STOWAGE_OP
-  };
-  return *kDefs[static_cast<size_t>(op)];
-}
-
 namespace {
 
 constexpr std::array<std::string_view, kNumOps> kNames = {
@@ -54,8 +27,7 @@ CustomNames& Custom() {
   return names;
 }
 
-}  // namespace
-
+// The kind of one more op; nothing when there are kMaxCustomOps already.
 std::optional<OpKind> AddCustomOpKind(std::string_view name) {
   CustomNames& custom = Custom();
   const size_t index = custom.count;
@@ -63,6 +35,41 @@ std::optional<OpKind> AddCustomOpKind(std::string_view name) {
   custom.names[index] = name;
   custom.count = index + 1;
   return static_cast<OpKind>(static_cast<size_t>(kNumOps) + index);
+}
+
+constinit std::array<OpDef, kMaxCustomOps> custom_defs;
+
+bool IsName(std::string_view name) {
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  if (name.empty() || !is_letter(name[0])) return false;
+  for (const char c : name) {
+    if (!is_letter(c) && !(c >= '0' && c <= '9') && c != '_') return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string OpArgs::Describe(int i) const {
+  return StrCat(Quoted(names[static_cast<size_t>(i)]), " is ",
+                type(i).ToString());
+}
+
+Error OpArgs::Fail(std::string_view message) const {
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[", OpName(op), "] ", message)};
+}
+
+bool AcceptAnyStrides(const OpArgs&, int, const Strides&) { return true; }
+
+const OpDef& GetOpDef(OpKind op) {
+  if (const auto index = CustomIndex(op)) return custom_defs[*index];
+  static constexpr std::array<const OpDef*, kNumOps> kDefs = {
+#define STOWAGE_OP(kind, name) &op_defs::kind,
+#include "ir/ops.def"
+#undef STOWAGE_OP
+  };
+  return *kDefs[static_cast<size_t>(op)];
 }
 
 std::string_view OpName(OpKind op) {
@@ -89,6 +96,42 @@ std::optional<OpKind> FindOp(std::string_view name) {
     return static_cast<OpKind>(static_cast<size_t>(kNumOps) + i);
   }
   return std::nullopt;
+}
+
+Result<OpKind> DefineOp(std::string_view name, const OpDef& def) {
+  const auto fail = [&](std::string_view what) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[define_op] ", Quoted(name), " ", what)};
+  };
+  if (!IsName(name)) {
+    return fail(
+        "is no name for an op; expected lower case letters, digits and "
+        "underscores, the first a letter");
+  }
+  if (FindOp(name)) return fail("is the name of an op already");
+  if (def.infer == nullptr) {
+    return fail("is defined without infer, which gives its results' types");
+  }
+  if (def.view != nullptr && (def.updates > 0 || def.may_overwrite != 0)) {
+    return fail("is defined as a view that writes");
+  }
+  const std::optional<OpKind> op = AddCustomOpKind(name);
+  if (!op) {
+    return fail(StrCat("is one op too many: ", kMaxCustomOps,
+                       " are defined, which is the most"));
+  }
+  custom_defs[*CustomIndex(*op)] = def;
+  return *op;
+}
+
+Result<size_t> CustomOpIndex(OpKind op, std::string_view what) {
+  const std::optional<size_t> index = CustomIndex(op);
+  if (index && custom_defs[*index].infer != nullptr) return *index;
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[define_op] a ", what, " is given for ",
+                      index ? "an op that is not defined"
+                            : StrCat(OpName(op), ", which has its own"),
+                      "; expected an op that DefineOp gave")};
 }
 
 }  // namespace stowage

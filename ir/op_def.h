@@ -1,13 +1,27 @@
 #ifndef STOWAGE_IR_OP_DEF_H_
 #define STOWAGE_IR_OP_DEF_H_
 
-// What the IR knows of an op: how result types follow from operand types, which
-// results are views, what may be overwritten, which strides a kernel takes, how
-// many floating-point operations it costs. One OpDef an op, defined in
-// ir/ops/<family>.cc under the name declared below; GetOpDef finds it.
+// The definition of an op in the IR: its shape rule, which results are views, which
+// operands a kernel may overwrite, which strides it accepts, and its operation count.
+// Each op of ir/ops.def has one OpDef, in ir/ops/<family>.cc; GetOpDef finds it.
 //
 //   const OpDef& def = GetOpDef(OpKind::kMatMul);
 //   Result<std::vector<TensorType>> types = def.infer(args);
+//
+// A program may define ops of its own by four definitions: the OpDef (DefineOp), the
+// derivative (autodiff/vjp.h), the CPU kernel (cpu/kernel.h) and, to run on a GPU, the
+// GPU kernel (gpu/kernel.h). Such an op is checked, printed, parsed, differentiated,
+// planned and recomputed like any other. docs/own_ops.md defines one.
+//
+//   const OpKind kHuber = *DefineOp(
+//       "huber", {.num_inputs = 2, .infer = InferHuber, .flops = HuberFlops});
+//   const Status kHuberGrad = DefineVjp(kHuber, Differentiable(HuberRule));
+//   const Status kHuberRuns = cpu::DefineKernel(kHuber, {.run = RunHuber});
+//
+//   Value loss = ReduceMean(Apply(kHuber, {guess, truth}, {{"delta", 1.0}}));
+//
+// Define ops before the first graph is built, from one thread: in initializers of
+// globals, as above, or first in main.
 
 #include <array>
 #include <optional>
@@ -19,16 +33,16 @@
 #include "base/result.h"
 #include "ir/attrs.h"
 #include "ir/op_kind.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 
-/// No op but `split` and `sum_partials` has more results; an Emit that fails returns so
-/// many inert ones.
+/// Only `split` and `sum_partials` may have more results. A failed Emit returns this many
+/// inert values.
 inline constexpr int kMaxResults = 8;
 inline constexpr int kAnyNumber = -1;
 
-/// The operands of an op that is being typed.
+/// The operands and attributes that a shape rule sees.
 struct OpArgs {
   OpKind op;
   std::span<const TensorType> types;
@@ -44,16 +58,15 @@ struct OpArgs {
   Error Fail(std::string_view message) const;
 };
 
-/// Where a view lies in its root: strides in elements, distance of its first
-/// element from the root's in elements.
+/// The position of a view in its root: strides, and the offset of its first element, in
+/// elements.
 struct ViewLayout {
   Strides strides;
   int64_t offset = 0;
   friend bool operator==(const ViewLayout&, const ViewLayout&) = default;
 };
 
-/// Whether input `i` is in a set of inputs, where bit k stands for input k: no
-/// input beyond the 32nd is.
+/// Whether bit `i` of a set of inputs is set. The set holds inputs 0 to 31.
 constexpr bool HasInput(uint32_t inputs, size_t i) {
   return i < 32 && (inputs >> i & 1) != 0;
 }
@@ -84,26 +97,26 @@ struct OpDef {
   using AcceptsFn = bool (*)(const OpArgs&, int i, const Strides& strides);
   AcceptsFn accepts = nullptr;
 
-  /// Inputs that the kernels can write result 0 over, when both are contiguous
-  /// and of one byte size (bit i = input i). Where it may be: ir/uses.h.
+  /// Inputs (bit i = input i) that the kernels can overwrite with result 0, where both are
+  /// contiguous and of one byte size. The rule for a graph is InPlace (ir/uses.h).
   uint32_t may_overwrite = 0;
 
   /// The first `updates` results are the new contents of the first `updates`
   /// inputs and always share their bytes (optimizer updates).
   int updates = 0;
 
-  /// Inputs that must lie in the host's memory (bit i = input i); all others lie
-  /// in the arena. Whether the results lie there.
+  /// Inputs (bit i = input i) that must be in host memory; all others are in the arena.
+  /// `results_on_host`: the results are in host memory too.
   uint32_t host_inputs = 0;
   bool results_on_host = false;
 
-  /// Whether every rank of a step must run it, in one order: so that it never runs
-  /// again, and nothing decides rank by rank whether it runs.
+  /// Every rank must run it, in the same order: it is never recomputed and never stands
+  /// under a condition that may differ between ranks.
   bool collective = false;
 
-  /// Of a program's own op (ir/custom_op.h): whether element i of the first axis, example
-  /// i, of every result follows from example i of the operands that have this axis alone.
-  /// A batch is split through an op that says so (autodiff/batch_rules.h).
+  /// For a program's own op: example i (element i of the first axis) of every result
+  /// depends on example i of the operands alone, so that a batch may be split through the
+  /// op (autodiff/batch_analysis.h).
   bool per_example = false;
 
   bool is_view() const { return view != nullptr; }
@@ -124,6 +137,16 @@ namespace op_defs {
 #include "ir/ops.def"
 #undef STOWAGE_OP
 }  // namespace op_defs
+
+/// Defines an op called `name` in the text form, in errors and in plan files: lower case
+/// letters, digits and underscores, the first a letter. Errors: any other name; the name
+/// of an existing op; a definition without `infer`; a view that updates or overwrites;
+/// more than kMaxCustomOps ops.
+Result<OpKind> DefineOp(std::string_view name, const OpDef& def);
+
+/// The index of `op` in a table of kMaxCustomOps entries; an error unless DefineOp
+/// returned it. `what` names the table's entries in the error: "derivative", "CPU kernel".
+Result<size_t> CustomOpIndex(OpKind op, std::string_view what);
 
 }  // namespace stowage
 

@@ -1,8 +1,10 @@
 #ifndef STOWAGE_IR_OP_KIND_H_
 #define STOWAGE_IR_OP_KIND_H_
 
-// The enum of ops and their names, both generated from ir/ops.def. Kinds past the
-// last of the list are ops that the program has defined itself (ir/custom_op.h).
+// The enum of ops and their names, both generated from ir/ops.def. Kinds past the end of
+// the list are ops that the program has defined (DefineOp, ir/op_def.h).
+//
+//   OpName(OpKind::kMatMul) == "matmul";  FindOp("matmul") == OpKind::kMatMul
 
 #include <cstddef>
 #include <cstdint>
@@ -23,21 +25,17 @@ inline constexpr int kNumOps = 0
 #undef STOWAGE_OP
     ;
 
-/// Ops that a program may define beside those of the list.
+/// How many ops a program may define beside those of the list.
 inline constexpr int kMaxCustomOps = 128;
 static_assert(kNumOps + kMaxCustomOps <= 65536);
 
-/// Which of the program's own ops this is, from 0; nothing for one of the list.
-/// Rooms that keep a table by op keep one of kMaxCustomOps entries for them.
+/// The index, from 0, among the ops that the program has defined; nothing for an op of the
+/// list. Packages with a table by op have kMaxCustomOps further entries.
 constexpr std::optional<size_t> CustomIndex(OpKind op) {
   const int kind = static_cast<int>(op);
   if (kind < kNumOps) return std::nullopt;
   return static_cast<size_t>(kind - kNumOps);
 }
-
-/// A kind for one more op of the program, called `name`; nothing when there are
-/// kMaxCustomOps already. DefineOp (ir/custom_op.h) calls this.
-std::optional<OpKind> AddCustomOpKind(std::string_view name);
 
 /// "matmul", "gelu_tanh", ...
 std::string_view OpName(OpKind op);

@@ -11,6 +11,7 @@
 // Shapes are written (M, K); "..." is any number of leading dimensions. Axes
 // may be negative, counting from the end.
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -19,7 +20,7 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/partial_sums.h"
+#include "ir/element_groups.h"
 #include "ir/weight_type.h"
 #include "ir/windows.h"
 
@@ -260,6 +261,16 @@ Value LogSoftmax(Value x, int64_t axis = -1, STOWAGE_LOC);
 /// y, dy (..., C) -> dx; y is the forward result.
 Value SoftmaxGrad(Value y, Value dy, STOWAGE_LOC);
 Value LogSoftmaxGrad(Value y, Value dy, STOWAGE_LOC);
+
+/// The size of a vocabulary from which on the built-in and the imported models compute
+/// logits in chunks: the logits are then the largest value of a step.
+inline constexpr int64_t kLargeVocabulary = 8192;
+
+/// The default `chunk` of LinearCrossEntropy for `rows` rows: a quarter, but at least 256,
+/// which keep a device busy, and at most 4,096.
+inline int64_t LogitChunk(int64_t rows) {
+  return std::clamp<int64_t>((rows + 3) / 4, 256, 4096);
+}
 
 /// Mean over rows of -log softmax(logits)[label]; logits (..., V), labels (...)
 /// of i32 or i64 in [0, V). A step whose label is out of range reports it.
@@ -624,7 +635,7 @@ AdamWSplitResults AdamWBf16SplitUpdate(Value w, Value delta, Value m, Value v,
                                        STOWAGE_LOC);
 struct Moments8Bit {
   Value m, v;              // u8, of the weight's shape
-  Value m_scale, v_scale;  // f32, of MomentScales of it (ir/partial_sums.h)
+  Value m_scale, v_scale;  // f32, of MomentScales of it (ir/element_groups.h)
 };
 struct AdamW8BitResults {
   Value w, delta;  // delta: none for f32 weights
@@ -661,7 +672,7 @@ Value JoinWeight(Value w, Value delta, STOWAGE_LOC);
 /// Puts x (f32) in the place of that weight, bit for bit.
 SplitWeight SplitUpdate(Value w, Value delta, Value x, STOWAGE_LOC);
 
-// --- Ops of a program's own (ir/custom_op.h) ---
+// --- Ops of a program's own (ir/op_def.h) ---
 
 /// Result 0 of an op that DefineOp gave; `operands` are at least one.
 Value Apply(OpKind op, std::initializer_list<Value> operands, Attrs attrs = {},

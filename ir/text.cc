@@ -1,5 +1,6 @@
 #include "ir/text.h"
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -154,6 +155,95 @@ std::string GraphText(const Graph& graph, int indent) {
   }
   return StrCat(out, margin, "}");
 }
+
+// --- Graphviz ---------------------------------------------------------------
+
+// `text` in double quotes; newlines become Graphviz's line breaks.
+std::string DotLabel(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      if (c == '"' || c == '\\') out += '\\';
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string_view PhaseColour(Phase phase) {
+  static constexpr std::array<std::string_view, 3> kColours = {
+      "#cfe2f3", "#fce5cd", "#d9ead3"};
+  return kColours[static_cast<size_t>(phase)];
+}
+
+// Writes a graph's nodes and edges; `prefix` makes its names differ from those of others.
+class DotWriter {
+ public:
+  explicit DotWriter(const Graph& graph, std::string prefix = {})
+      : graph_(graph), prefix_(std::move(prefix)) {}
+
+  std::string Write() const {
+    std::string out;
+    for (ValueId id = 0; id < graph_.num_values(); ++id) {
+      if (graph_.value(id).is_leaf()) out += Leaf(id);
+    }
+    for (NodeId id = 0; id < graph_.num_nodes(); ++id)
+      out += NodeStatements(id);
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+      const GraphOutput& output = graph_.outputs()[i];
+      const std::string name = StrCat(prefix_, "o", i);
+      out +=
+          StrCat("  ", name, " [shape=plaintext, label=", DotLabel(output.name),
+                 "];\n", Edge(output.value, name));
+    }
+    return out;
+  }
+
+ private:
+  std::string Leaf(ValueId id) const {
+    const ValueInfo& value = graph_.value(id);
+    return StrCat("  ", prefix_, "v", id, " [shape=ellipse, label=",
+                  DotLabel(StrCat(value.on_host ? "host " : "",
+                                  RoleName(value.role), "\n", value.name)),
+                  "];\n");
+  }
+
+  // A node, its operands and its bodies, each in a box.
+  std::string NodeStatements(NodeId id) const {
+    const Node& node = graph_.node(id);
+    const std::string name = StrCat(prefix_, "n", id);
+    const std::string_view style =
+        GetOpDef(node.op).is_view() ? "filled,dashed" : "filled";
+    std::string out = StrCat(
+        "  ", name, " [shape=box, style=\"", style, "\", fillcolor=\"",
+        PhaseColour(node.phase), "\", label=",
+        DotLabel(StrCat(id, ": ", OpName(node.op), "\n", graph_.Describe(id))),
+        "];\n");
+    for (const ValueId input : node.inputs) out += Edge(input, name);
+    int count = 0;
+    for (const auto& body : BodiesOf(node)) {
+      const std::string box = StrCat(name, "b", count++);
+      out += StrCat("  subgraph cluster_", box,
+                    " {\n  label=", DotLabel(body->name()), ";\n",
+                    DotWriter(*body, box).Write(), "  }\n");
+    }
+    return out;
+  }
+
+  std::string Edge(ValueId id, const std::string& to) const {
+    const ValueInfo& value = graph_.value(id);
+    const std::string from =
+        value.is_leaf() ? StrCat("v", id) : StrCat("n", value.producer);
+    return StrCat("  ", prefix_, from, " -> ", to, " [label=",
+                  DotLabel(StrCat(value.name, ": ", value.type.ToString())),
+                  "];\n");
+  }
+
+  const Graph& graph_;
+  const std::string prefix_;
+};
 
 // --- Parsing ----------------------------------------------------------------
 
@@ -547,6 +637,13 @@ std::string AttrsText(const Attrs& attrs) { return AttrsTextAt(attrs, 0); }
 
 std::string ToText(const Graph& graph) {
   return StrCat(kTextMagic, " ", kVersion, "\n", GraphText(graph, 0), "\n");
+}
+
+std::string ToDot(const Graph& graph) {
+  return StrCat("digraph ", DotLabel(graph.name()), " {\n",
+                "  node [fontname=\"Helvetica\"];\n",
+                "  edge [fontname=\"Helvetica\", fontsize=9];\n",
+                DotWriter(graph).Write(), "}\n");
 }
 
 Result<Graph> ParseGraph(std::string_view text) { return Parser(text).Parse(); }

@@ -1,17 +1,30 @@
 #include "ir/uses.h"
 
+#include <algorithm>
 #include <numeric>
 
+#include "base/index.h"
 #include "ir/op_def.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
-
 namespace {
 
-// Of a node that is at work: its operands may lie in one root.
+// Appends the node being visited, unless another operand in the same root has done so.
 void AddOnce(NodeId node, std::vector<NodeId>* nodes) {
   if (nodes->empty() || nodes->back() != node) nodes->push_back(node);
+}
+
+// The first node after `node` that reads one of its results; else `none`.
+NodeId FirstReader(const Graph& graph, const Uses& uses, const Layouts& layouts,
+                   NodeId node, NodeId none) {
+  NodeId first = none;
+  for (const ValueId result : graph.node(node).results) {
+    const auto readers = uses.readers(layouts[Index(result)].root);
+    const auto reader = std::ranges::upper_bound(readers, node);
+    if (reader != readers.end()) first = std::min(first, *reader);
+  }
+  return first;
 }
 
 }  // namespace
@@ -67,6 +80,33 @@ InPlace::InPlace(const Graph& graph, const Layouts& layouts, const Node& node) {
       operands_ |= uint32_t{1} << i;
     }
   }
+}
+
+bool IsExchange(OpKind op) {
+  switch (op) {
+    case OpKind::kAllReduce:
+    case OpKind::kReduceScatter:
+    case OpKind::kAllGather:
+    case OpKind::kAllGatherUpdate:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::vector<Exchange> ExchangesOf(const Graph& graph, const Uses& uses,
+                                  const Layouts& layouts) {
+  std::vector<Exchange> exchanges;
+  const NodeId end = graph.num_nodes();
+  for (NodeId n = 0; n < end; ++n) {
+    if (!IsExchange(graph.node(n).op)) continue;
+    if (std::ssize(exchanges) >= kExchangesUnderWay) {
+      NodeId& lands = (exchanges.end() - kExchangesUnderWay)->lands;
+      lands = std::min(lands, n);
+    }
+    exchanges.push_back({n, FirstReader(graph, uses, layouts, n, end)});
+  }
+  return exchanges;
 }
 
 }  // namespace stowage

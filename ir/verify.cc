@@ -13,7 +13,6 @@
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/layout.h"
-#include "ir/legalize.h"
 #include "ir/op_def.h"
 
 namespace stowage {

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "ir/attrs.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

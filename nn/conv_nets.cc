@@ -7,9 +7,8 @@
 
 #include "base/strings.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "nn/initializers.h"
 #include "nn/layers.h"
 #include "nn/model_options.h"

@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "ir/weight_type.h"
 #include "nn/published_model.h"
 

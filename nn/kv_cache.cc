@@ -3,9 +3,8 @@
 #include <limits>
 
 #include "base/strings.h"
-#include "ir/dtype.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -5,10 +5,9 @@
 
 #include "base/strings.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "nn/initializers.h"
 #include "nn/model_options.h"
 #include "nn/model_parts.h"

@@ -23,9 +23,9 @@
 
 #include "base/result.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "nn/kv_cache.h"
 #include "nn/model_options.h"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "nn/preference.h"
 
 namespace stowage {

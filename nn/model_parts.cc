@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include "ir/dtype.h"
-#include "ir/logit_chunk.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "nn/model_options.h"
 
 namespace stowage {

@@ -71,7 +71,7 @@ Value LastToken(Value x);
 ///
 /// The logits are the largest value of a step if the vocabulary is large, so
 /// from kLargeVocabulary tokens on a loss makes them by chunks of LogitChunk's rows
-/// (ir/logit_chunk.h), unless `options.logit_chunk` says otherwise. The batch decides and
+/// (ir/ops.h), unless `options.logit_chunk` says otherwise. The batch decides and
 /// no budget does: other chunks add up gradients in another order, and the last bits of a
 /// loss would depend on it.
 ///

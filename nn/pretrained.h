@@ -34,7 +34,7 @@
 #include "base/result.h"
 #include "formats/weights_file.h"
 #include "ir/graph.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "nn/gguf_rows.h"
 #include "nn/model_options.h"
 #include "nn/published_model.h"

@@ -9,7 +9,7 @@
 #include "ir/graph_copy.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "nn/experts.h"
 
 namespace stowage {

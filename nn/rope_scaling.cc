@@ -8,9 +8,8 @@
 
 #include "base/check.h"
 #include "base/strings.h"
-#include "ir/dtype.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "math/rope.h"
 
 namespace stowage {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "formats/array.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -11,8 +11,7 @@
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "formats/numbers.h"
-#include "ir/dtype.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "onnx/shapes.h"
 #include "onnx/tensor.h"
 

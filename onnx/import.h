@@ -16,7 +16,7 @@
 #include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "onnx/build_options.h"
 #include "onnx/onnx.pb.h"
 

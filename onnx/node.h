@@ -25,8 +25,8 @@
 #include "base/result.h"
 #include "formats/array.h"
 #include "ir/builder.h"
-#include "ir/shape.h"
-#include "ir/source_loc.h"
+#include "ir/graph.h"
+#include "ir/tensor_type.h"
 #include "onnx/build_options.h"
 #include "onnx/onnx.pb.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/result.h"
 #include "formats/array.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "onnx/node.h"
 
 namespace stowage::onnx {

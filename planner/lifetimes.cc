@@ -8,7 +8,6 @@
 #include "base/index.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
-#include "ir/exchanges.h"
 #include "ir/op_def.h"
 #include "ir/uses.h"
 

@@ -7,9 +7,9 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/strings.h"
+#include "ir/element_groups.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
-#include "ir/partial_sums.h"
 #include "ir/text.h"
 
 namespace stowage {

@@ -17,8 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/dtype.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "python/dlpack.h"
 
 namespace stowage::python {

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 #include "train/step_builder.h"
 
 namespace stowage::python {

@@ -12,7 +12,7 @@
 #include "base/errors.h"
 #include "base/strings.h"
 #include "cpu/targets.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "python/errors.h"
 #include "python/of_this_process.h"
 #include "report/report.h"

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/strings.h"
 #include "formats/array.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "python/arrays.h"
 #include "python/errors.h"
 #include "python/of_this_process.h"

@@ -8,7 +8,7 @@
 #include "base/strings.h"
 #include "ir/layout.h"
 #include "ir/op_kind.h"
-#include "ir/parameter_count.h"
+#include "ir/weight_type.h"
 #include "planner/lifetimes.h"
 #include "report/report_json.h"
 #include "report/text.h"

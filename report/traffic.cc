@@ -14,7 +14,7 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "planner/lifetimes.h"
 #include "report/text.h"
 

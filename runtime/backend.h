@@ -20,7 +20,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "planner/lifetimes.h"
 #include "runtime/kernel.h"
 #include "runtime/program.h"

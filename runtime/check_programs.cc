@@ -14,7 +14,7 @@
 #include "ir/bodies.h"
 #include "ir/graph.h"
 #include "ir/op_def.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "planner/plan.h"
 #include "planner/validate_plan.h"
 

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/strings.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "runtime/initial_values.h"
 
 namespace stowage {

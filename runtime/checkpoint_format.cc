@@ -10,7 +10,7 @@
 
 #include "base/output_file.h"
 #include "base/strings.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "runtime/floats.h"
 #include "runtime/initial_values.h"
 

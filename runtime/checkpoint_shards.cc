@@ -16,7 +16,7 @@
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "formats/safetensors.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "runtime/checkpoint_file.h"
 #include "runtime/checkpoint_format.h"
 #include "runtime/initial_values.h"

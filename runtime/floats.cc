@@ -9,8 +9,8 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 #include "math/small_floats.h"
 
 namespace stowage {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "runtime/session.h"
 
 namespace stowage {

@@ -11,7 +11,7 @@
 
 #include "ir/attrs.h"
 #include "ir/graph.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -8,7 +8,7 @@
 #include "autodiff/optimizer.h"
 #include "base/errors.h"
 #include "base/strings.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "tools/command.h"
 #include "tools/flags.h"
 #include "tools/model_flags.h"

@@ -15,7 +15,7 @@
 #include "autodiff/train_options.h"
 #include "base/result.h"
 #include "formats/array.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "nn/image_data.h"
 #include "nn/lora.h"
 #include "nn/models.h"

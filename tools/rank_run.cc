@@ -20,7 +20,7 @@
 #include "base/hash.h"
 #include "base/strings.h"
 #include "base/version.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/stop_signals.h"

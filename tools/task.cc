@@ -14,7 +14,7 @@
 #include "base/strings.h"
 #include "formats/json_text.h"
 #include "formats/json_values.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "nn/digits_data.h"
 #include "nn/image_data.h"
 #include "nn/text_data.h"

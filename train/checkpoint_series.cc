@@ -18,7 +18,7 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "planner/plan_memory.h"
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_shards.h"

@@ -30,8 +30,8 @@
 
 #include "autodiff/optimizer.h"
 #include "base/result.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 #include "nn/lora.h"
 #include "nn/model_options.h"
 #include "nn/preference.h"

@@ -2,7 +2,7 @@
 #define STOWAGE_TRAIN_GRADIENT_CHECK_H_
 
 // Whether a graph's gradient is the derivative of what it computes: for ops and
-// derivatives of one's own (ir/custom_op.h), and for anything else.
+// derivatives of one's own (ir/op_def.h), and for anything else.
 //
 //   GraphBuilder g("huber");
 //   const Value x = g.Input("x", DType::kF64, {5});

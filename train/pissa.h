@@ -19,7 +19,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "nn/lora.h"
 #include "nn/pretrained.h"
 #include "train/lora_matrices.h"

@@ -1,7 +1,8 @@
+#include "ir/attention.h"
+
 #include <cstddef>
 
 #include "autodiff/vjp.h"
-#include "ir/attention_operands.h"
 #include "ir/ops.h"
 
 namespace stowage {

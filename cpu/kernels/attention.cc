@@ -11,6 +11,8 @@
 // dv in a fixed order; the probabilities are recomputed from log_sum_exp. Gradient
 // of the bias: a task is one tile of it.
 
+#include "ir/attention.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -23,8 +25,6 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/vec.h"
-#include "ir/attention_band.h"
-#include "ir/attention_operands.h"
 #include "ir/op_kind.h"
 
 namespace stowage::cpu {

@@ -18,8 +18,7 @@
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/vec.h"
-#include "ir/attention_band.h"
-#include "ir/attention_operands.h"
+#include "ir/attention.h"
 #include "ir/op_kind.h"
 #include "runtime/kernel.h"
 

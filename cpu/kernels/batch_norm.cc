@@ -16,7 +16,7 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/rows.h"
 #include "cpu/kernels/vec.h"
-#include "ir/lines.h"
+#include "ir/element_groups.h"
 #include "ir/windows.h"
 
 namespace stowage::cpu {

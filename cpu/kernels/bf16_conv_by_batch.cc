@@ -13,7 +13,7 @@
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/conv_meetings.h"
 #include "cpu/kernels/half_floats.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::cpu {
 namespace {

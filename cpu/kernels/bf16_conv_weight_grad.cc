@@ -16,7 +16,7 @@
 #include "cpu/kernels/conv_weight_tasks.h"
 #include "cpu/kernels/half_floats.h"
 #include "cpu/kernels/vec.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "math/small_floats.h"
 
 namespace stowage::cpu {

@@ -28,8 +28,8 @@
 #include "cpu/kernels/conv_gather.h"
 #include "cpu/kernels/half_floats.h"
 #include "cpu/kernels/product.h"
-#include "ir/dtype.h"
 #include "ir/op_def.h"
+#include "ir/tensor_type.h"
 #include "ir/windows.h"
 
 namespace stowage::cpu {

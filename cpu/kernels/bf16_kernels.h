@@ -13,7 +13,7 @@
 #include "cpu/kernel.h"
 #include "cpu/kernels/bf16_gemm.h"
 #include "cpu/kernels/dispatch.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 #ifdef STOWAGE_CPU_BF16_PAIRS
 

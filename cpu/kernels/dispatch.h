@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "ir/dtype.h"
 #include "ir/op_def.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::cpu {
 

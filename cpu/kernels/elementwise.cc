@@ -9,7 +9,7 @@
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/half_floats.h"
 #include "cpu/kernels/strided.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::cpu::internal {
 namespace {

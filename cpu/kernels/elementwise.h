@@ -23,7 +23,7 @@
 #include "cpu/kernels/vec.h"
 #include "cpu/thread_pool.h"
 #include "ir/attrs.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "runtime/kernel.h"
 
 namespace stowage::cpu {

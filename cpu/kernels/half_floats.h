@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::cpu {
 

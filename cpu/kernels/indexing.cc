@@ -16,7 +16,7 @@
 #include "cpu/kernels/movement.h"
 #include "cpu/kernels/strided.h"
 #include "cpu/kernels/vec.h"
-#include "ir/lines.h"
+#include "ir/element_groups.h"
 
 namespace stowage::cpu {
 

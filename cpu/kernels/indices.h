@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "cpu/kernels/strided.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "runtime/kernel.h"
 
 namespace stowage::cpu {

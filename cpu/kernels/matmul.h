@@ -27,9 +27,8 @@
 #include "cpu/kernels/half_floats.h"
 #include "cpu/kernels/product.h"
 #include "cpu/thread_pool.h"
-#include "ir/dtype.h"
 #include "ir/op_def.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "runtime/kernel.h"
 
 namespace stowage::cpu {

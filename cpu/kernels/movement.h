@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "cpu/thread_pool.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::cpu {
 

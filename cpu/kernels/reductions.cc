@@ -23,8 +23,7 @@
 #include "cpu/kernels/rows.h"
 #include "cpu/kernels/strided.h"
 #include "cpu/kernels/vec.h"
-#include "ir/axis_groups.h"
-#include "ir/lines.h"
+#include "ir/element_groups.h"
 
 namespace stowage::cpu {
 

@@ -11,7 +11,7 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/rows.h"
 #include "cpu/kernels/vec.h"
-#include "ir/partial_sums.h"
+#include "ir/element_groups.h"
 
 namespace stowage::cpu {
 namespace {

@@ -18,7 +18,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::cpu {
 

@@ -1,6 +1,8 @@
 // attention and its gradients: which kernels compute them, and o . d_o,
 // which all gradients need.
 
+#include "ir/attention.h"
+
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -15,12 +17,9 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
-#include "ir/attention_band.h"
-#include "ir/attention_operands.h"
-#include "ir/dtype.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "runtime/kernel.h"
 
 namespace stowage::gpu {

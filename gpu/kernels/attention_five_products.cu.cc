@@ -24,7 +24,7 @@
 #include "gpu/kernels/fragments.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::gpu {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "gpu/queue.h"
 #include "gpu/simt.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::gpu {
 
@@ -29,7 +29,7 @@ struct AttentionParams {
   const int32_t* key_lengths = nullptr;  // (B), or null; see KeysOf
   FaultSlot fault;
   int batch = 0, queries = 0, keys = 0, heads = 0, key_heads = 0, depth = 0;
-  /// Query t reads keys from t + low to t + high (ir/attention_band.h).
+  /// Query t reads keys from t + low to t + high (ir/attention.h).
   int low = 0, high = 0;
   float scale = 1;
   /// Whether every row of every operand starts at a multiple of 16 bytes: 1 or 0.

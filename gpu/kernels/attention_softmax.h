@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "gpu/kernels/attention_params.h"
 #include "gpu/simt.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::gpu {
 

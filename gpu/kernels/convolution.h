@@ -13,7 +13,7 @@
 
 #include "gpu/kernels/conv_walks.h"
 #include "gpu/queue.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "ir/windows.h"
 
 namespace stowage::gpu {

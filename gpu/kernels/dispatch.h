@@ -13,8 +13,8 @@
 
 #include "base/check.h"
 #include "gpu/simt.h"
-#include "ir/dtype.h"
 #include "ir/op_def.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::gpu {
 

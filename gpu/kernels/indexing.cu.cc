@@ -13,7 +13,7 @@
 #include "gpu/kernels/totals.h"
 #include "gpu/kernels/walk.h"
 #include "gpu/simt.h"
-#include "ir/lines.h"
+#include "ir/element_groups.h"
 
 namespace stowage::gpu {
 namespace {

@@ -10,7 +10,7 @@
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/simt.h"
-#include "ir/lines.h"
+#include "ir/element_groups.h"
 #include "ir/windows.h"
 
 namespace stowage::gpu {

@@ -28,8 +28,8 @@
 #include "gpu/kernels/elementwise.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
+#include "ir/element_groups.h"
 #include "ir/op_kind.h"
-#include "ir/partial_sums.h"
 #include "math/optimizer.h"
 #include "runtime/kernel.h"
 

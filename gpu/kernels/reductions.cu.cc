@@ -17,7 +17,7 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/rows.h"
 #include "gpu/simt.h"
-#include "ir/axis_groups.h"
+#include "ir/element_groups.h"
 
 namespace stowage::gpu {
 namespace {

@@ -16,7 +16,7 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/rows.h"
 #include "gpu/simt.h"
-#include "ir/partial_sums.h"
+#include "ir/element_groups.h"
 
 namespace stowage::gpu {
 namespace {

@@ -7,7 +7,7 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/totals.h"
 #include "gpu/simt.h"
-#include "ir/lines.h"
+#include "ir/element_groups.h"
 
 namespace stowage::gpu {
 namespace {

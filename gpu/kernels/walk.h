@@ -21,7 +21,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "math/portable.h"
 
 namespace stowage::gpu {

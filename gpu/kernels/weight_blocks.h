@@ -15,7 +15,7 @@
 
 #include "base/bytes.h"
 #include "gpu/queue.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "runtime/block_matrix.h"
 
 namespace stowage::gpu {

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "ir/canonicalize/expressions.h"
-#include "ir/logit_chunk.h"
 #include "ir/ops.h"
 
 namespace stowage::canonical {

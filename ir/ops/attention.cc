@@ -1,12 +1,12 @@
 // attention, its gradient, and rotary embeddings.
 
+#include "ir/attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
 #include "base/strings.h"
-#include "ir/attention_band.h"
-#include "ir/attention_operands.h"
 #include "ir/op_def.h"
 #include "ir/ops/shape_rules.h"
 

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "base/strings.h"
+#include "ir/element_groups.h"
 #include "ir/op_def.h"
 #include "ir/ops/shape_rules.h"
-#include "ir/partial_sums.h"
 
 namespace stowage::op_defs {
 namespace {

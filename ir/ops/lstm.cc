@@ -13,7 +13,7 @@
 #include "base/strings.h"
 #include "ir/op_def.h"
 #include "ir/ops/shape_rules.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::op_defs {
 namespace {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "ir/dtype.h"
 #include "ir/fused.h"
 #include "ir/op_def.h"
 #include "ir/ops/shape_rules.h"
+#include "ir/tensor_type.h"
 #include "ir/weight_type.h"
 
 namespace stowage::op_defs {

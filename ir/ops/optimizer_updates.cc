@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "ir/dtype.h"
+#include "ir/element_groups.h"
 #include "ir/op_def.h"
 #include "ir/ops/shape_rules.h"
-#include "ir/partial_sums.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::op_defs {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
-#include "ir/partial_sums.h"
+#include "ir/element_groups.h"
 #include "ir/weight_type.h"
 
 namespace stowage::op_defs {

@@ -19,9 +19,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "ir/dtype.h"
 #include "ir/op_def.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::op_defs {
 
@@ -89,7 +88,7 @@ TypesResult Typed(const OpArgs& args, std::vector<TensorType> types);
 DType StatisticsType(DType dtype);
 
 /// Of the gradient of a norm: no attribute but "parts", which may be there
-/// (ir/partial_sums.h).
+/// (ir/element_groups.h).
 Status CheckPartsAttr(const OpArgs& args);
 /// What it gives for a param along the last axis of operand 0, x, whose rank is at least 1:
 /// the sum over rows, or partial sums, at most one a row. CheckPartsAttr must have passed.

@@ -6,10 +6,10 @@
 
 #include "base/strings.h"
 #include "formats/numbers.h"
+#include "ir/composites.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/statistics.h"
 #include "onnx/ops.h"
 #include "onnx/ops/common.h"
 #include "onnx/tensor.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "ir/composites.h"
 #include "ir/ops.h"
-#include "ir/statistics.h"
 #include "onnx/ops.h"
 #include "onnx/ops/common.h"
 

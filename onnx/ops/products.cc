@@ -8,7 +8,7 @@
 
 #include "base/strings.h"
 #include "formats/numbers.h"
-#include "ir/einsum.h"
+#include "ir/composites.h"
 #include "ir/ops.h"
 #include "onnx/ops.h"
 #include "onnx/ops/common.h"

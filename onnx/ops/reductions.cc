@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "base/strings.h"
+#include "ir/composites.h"
 #include "ir/ops.h"
-#include "ir/statistics.h"
 #include "onnx/ops.h"
 
 namespace stowage::onnx {

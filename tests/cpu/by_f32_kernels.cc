@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::testing {
 namespace {

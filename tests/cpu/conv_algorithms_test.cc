@@ -13,10 +13,9 @@
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "planner/plan_memory.h"
 #include "tests/cpu/run_graph.h"
 

@@ -1,7 +1,5 @@
 // Exchanges between ranks that are under way while a step goes on.
 
-#include "ir/exchanges.h"
-
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -22,12 +20,11 @@
 #include "cpu/kernel.h"
 #include "ir/builder.h"
 #include "ir/control_flow.h"
-#include "ir/custom_op.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "ir/uses.h"
 #include "planner/lifetimes.h"
 #include "planner/plan_memory.h"

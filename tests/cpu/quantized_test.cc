@@ -11,9 +11,9 @@
 
 #include "formats/gguf.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "ir/weight_type.h"
 #include "tests/cpu/run_graph.h"
 

@@ -11,10 +11,9 @@
 
 #include "base/strings.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "tests/cpu/run_graph.h"
 
 namespace stowage {

@@ -11,7 +11,6 @@
 
 #include "cpu/kernel.h"
 #include "ir/builder.h"
-#include "ir/custom_op.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"

@@ -13,10 +13,10 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "tests/support/op_cases.h"
 
 namespace stowage::testing {
@@ -33,7 +33,7 @@ it stands in a row, out of the set in the column T: *float* is f32, f64, f16 or 
 f64, else f32: what statistics are kept in. *dtype* is the attribute of that name.
 These are the types that a graph may have; README.md says in which of them a backend
 computes. An operand or attribute with a question mark may be left out; dots stand for
-any number. With *parts*, dgamma and dbeta are S, of so many rows (`ir/partial_sums.h`).
+any number. With *parts*, dgamma and dbeta are S, of so many rows (`ir/element_groups.h`).
 
 In memory, a *view* owns no bytes, a result *over* operands may be written over one
 of them that has as many bytes and dies there, and an *update* is the new content of

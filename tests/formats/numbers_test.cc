@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "formats/array.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 namespace {

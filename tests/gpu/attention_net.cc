@@ -13,7 +13,7 @@
 #include "ir/builder.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "tests/support/files.h"
 
 namespace stowage::testing {

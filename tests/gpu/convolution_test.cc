@@ -10,11 +10,11 @@
 #include <string>
 
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
+#include "tests/gpu/kernel_leaves.h"
 #include "tests/gpu/run_graph.h"
 #include "tests/support/elements.h"
 #include "tests/support/interpret.h"

@@ -10,9 +10,9 @@
 
 #include "base/strings.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "ir/weight_type.h"
 #include "tests/gpu/run_graph.h"
 #include "tests/support/elements.h"

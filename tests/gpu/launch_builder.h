@@ -18,7 +18,7 @@
 
 #include "ir/attrs.h"
 #include "ir/op_kind.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "runtime/kernel.h"
 #include "tests/support/elements.h"
 

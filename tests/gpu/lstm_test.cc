@@ -6,10 +6,9 @@
 #include <cstdint>
 
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "tests/gpu/run_graph.h"
 
 namespace stowage {

@@ -5,9 +5,9 @@
 #include <doctest/doctest.h>
 
 #include "cpu/cpu_backend.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"
+#include "ir/tensor_type.h"
 #include "tests/gpu/op_check.h"
 #include "tests/gpu/run_graph.h"
 #include "tests/support/elements.h"

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 #include "runtime/backend.h"
 #include "tests/gpu/check_rows.h"
 #include "tests/support/interpret.h"

@@ -14,7 +14,7 @@
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
 #include "gpu/kernel.h"
-#include "ir/partial_sums.h"
+#include "ir/element_groups.h"
 #include "math/split_master.h"
 #include "tests/gpu/grid_runner.h"
 #include "tests/gpu/launch_builder.h"

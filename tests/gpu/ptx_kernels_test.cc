@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "tests/gpu/ptx/ptx_grids.h"
 #include "tests/gpu/run_graph.h"
 

@@ -13,7 +13,7 @@
 
 #include "gpu/graph_choice.h"
 #include "gpu/queue.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "tests/gpu/grid_runner.h"
 
 namespace stowage::gpu {

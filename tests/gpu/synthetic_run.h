@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 #include "nn/model_options.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"

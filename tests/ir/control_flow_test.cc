@@ -11,7 +11,7 @@
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/builder.h"
-#include "ir/einsum.h"
+#include "ir/composites.h"
 #include "ir/graph_bytes.h"
 #include "ir/layout.h"
 #include "ir/ops.h"

@@ -1,8 +1,6 @@
 // Ops that a program defines itself: their names, their types, and what becomes of
 // graphs that hold them. What it takes to run one is in tests/laws/own_ops_test.cc.
 
-#include "ir/custom_op.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
@@ -12,9 +10,10 @@
 #include "ir/builder.h"
 #include "ir/graph_bytes.h"
 #include "ir/layout.h"
+#include "ir/op_def.h"
 #include "ir/ops.h"
-#include "ir/parameter_count.h"
 #include "ir/text.h"
+#include "ir/weight_type.h"
 
 namespace stowage {
 namespace {

@@ -1,5 +1,3 @@
-#include "ir/einsum.h"
-
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/composites.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {

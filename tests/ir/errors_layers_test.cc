@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "tests/ir/op_rows.h"
+#include "tests/ir/typed_inputs.h"
 
 namespace stowage {
 namespace {

@@ -11,11 +11,12 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "tests/ir/op_rows.h"
+#include "tests/ir/typed_inputs.h"
 
 namespace stowage {
 namespace {

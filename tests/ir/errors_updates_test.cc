@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/dtype.h"
+#include "ir/element_groups.h"
 #include "ir/ops.h"
-#include "ir/partial_sums.h"
+#include "ir/tensor_type.h"
 #include "tests/ir/op_rows.h"
+#include "tests/ir/typed_inputs.h"
 
 namespace stowage {
 namespace {

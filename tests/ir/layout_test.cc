@@ -10,7 +10,6 @@
 
 #include "ir/axis_groups.h"
 #include "ir/graph.h"
-#include "ir/legalize.h"
 #include "ir/text.h"
 #include "ir/uses.h"
 

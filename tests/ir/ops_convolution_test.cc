@@ -8,11 +8,10 @@
 
 #include "ir/attrs.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "ir/windows.h"
 #include "tests/ir/op_rows.h"
 

@@ -8,14 +8,14 @@
 #include "base/result.h"
 #include "ir/attrs.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "tests/ir/op_rows.h"
+#include "tests/ir/typed_inputs.h"
 
 namespace stowage {
 namespace {

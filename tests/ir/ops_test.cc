@@ -11,11 +11,11 @@
 
 #include "ir/attrs.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
+#include "ir/tensor_type.h"
 #include "tests/ir/op_rows.h"
 
 namespace stowage {

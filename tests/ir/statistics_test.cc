@@ -1,5 +1,3 @@
-#include "ir/statistics.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -11,6 +9,7 @@
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
+#include "ir/composites.h"
 #include "ir/ops.h"
 #include "tests/support/interpret.h"
 #include "train/gradient_check.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/einsum.h"
+#include "ir/composites.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "tests/support/graph_peer.h"

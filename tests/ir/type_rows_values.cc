@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "tests/ir/op_rows.h"
+#include "tests/ir/typed_inputs.h"
 
 namespace stowage {
 namespace {

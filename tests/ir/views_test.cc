@@ -11,11 +11,10 @@
 
 #include "base/result.h"
 #include "ir/attrs.h"
-#include "ir/dtype.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 namespace {

@@ -15,9 +15,9 @@
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
 #include "ir/control_flow.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 

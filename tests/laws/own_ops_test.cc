@@ -18,7 +18,7 @@
 #include "cpu/cpu_backend.h"
 #include "cpu/kernel.h"
 #include "ir/builder.h"
-#include "ir/custom_op.h"
+#include "ir/op_def.h"
 #include "ir/ops.h"
 #include "nn/layers.h"
 #include "planner/plan_memory.h"

@@ -14,7 +14,7 @@
 #include "autodiff/train_options.h"
 #include "autodiff/train_step.h"
 #include "ir/graph.h"
-#include "ir/parameter_count.h"
+#include "ir/weight_type.h"
 #include "nn/gpt.h"
 #include "nn/llama.h"
 #include "nn/recurrent.h"

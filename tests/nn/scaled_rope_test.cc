@@ -11,7 +11,7 @@
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "ir/graph.h"
-#include "ir/parameter_count.h"
+#include "ir/weight_type.h"
 #include "nn/llama.h"
 #include "nn/rope_scaling.h"
 #include "planner/plan_memory.h"

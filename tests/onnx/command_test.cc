@@ -14,7 +14,7 @@
 #include "base/strings.h"
 #include "formats/array.h"
 #include "formats/npy.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "onnx/onnx.pb.h"
 #include "tests/onnx/linear_model.h"
 #include "tests/tools/run_stowage.h"

@@ -2,8 +2,8 @@
 
 #include "base/strings.h"
 #include "formats/numbers.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 #include "onnx/onnx.h"
 #include "onnx/tensor.h"
 #include "tests/onnx/run_onnx.h"

@@ -14,7 +14,7 @@
 
 #include "base/result.h"
 #include "formats/array.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "onnx/onnx.pb.h"
 
 namespace stowage {

@@ -12,10 +12,9 @@
 #include <vector>
 
 #include "formats/array.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
 #include "tests/onnx/linear_model.h"

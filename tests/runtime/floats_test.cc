@@ -12,8 +12,8 @@
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 

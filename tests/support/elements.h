@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "ir/dtype.h"
 #include "ir/layout.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -15,9 +15,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "tests/support/interpret.h"
 
 namespace stowage::interpret {

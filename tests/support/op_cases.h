@@ -18,10 +18,9 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "ir/dtype.h"
+#include "ir/element_groups.h"
 #include "ir/ops.h"
-#include "ir/partial_sums.h"
+#include "ir/tensor_type.h"
 #include "tests/support/op_case_table.h"
 
 namespace stowage::testing {

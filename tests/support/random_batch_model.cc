@@ -6,9 +6,9 @@
 
 #include "base/strings.h"
 #include "ir/builder.h"
+#include "ir/composites.h"
 #include "ir/control_flow.h"
 #include "ir/ops.h"
-#include "ir/statistics.h"
 #include "nn/conv_nets.h"
 #include "nn/layers.h"
 #include "nn/losses.h"

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <random>
 
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::testing {
 

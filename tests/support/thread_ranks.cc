@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/check.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "math/small_floats.h"
 
 namespace stowage::testing {

@@ -12,8 +12,8 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "math/small_floats.h"
 #include "tests/support/golden_rows.h"
 

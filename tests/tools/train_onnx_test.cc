@@ -16,7 +16,7 @@
 #include "formats/array.h"
 #include "formats/npy.h"
 #include "formats/numbers.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "onnx/onnx.h"
 #include "tests/onnx/linear_model.h"
 #include "tests/onnx/run_onnx.h"

@@ -28,7 +28,7 @@
 #include "formats/safetensors.h"
 #include "formats/weights_file.h"
 #include "ir/graph.h"
-#include "ir/parameter_count.h"
+#include "ir/weight_type.h"
 #include "math/small_floats.h"
 #include "nn/gpt.h"
 #include "nn/lora.h"

@@ -14,7 +14,7 @@
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
 #include "runtime/checkpoint_shards.h"

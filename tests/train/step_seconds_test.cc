@@ -2,9 +2,9 @@
 
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "train/step_planner.h"
 
 namespace stowage {

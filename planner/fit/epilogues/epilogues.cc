@@ -10,13 +10,12 @@
 #include "base/index.h"
 #include "ir/attrs.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/graph_copy.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::fit {
 

@@ -14,12 +14,12 @@
 #include "base/strings.h"
 #include "ir/attrs.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
+#include "ir/element_groups.h"
 #include "ir/graph_copy.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
-#include "ir/partial_sums.h"
+#include "ir/tensor_type.h"
 #include "planner/lifetimes.h"
 
 namespace stowage::fit {

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_PLANNER_FIT_FUSE_LATE_SUMS_H_
 #define STOWAGE_PLANNER_FIT_FUSE_LATE_SUMS_H_
 
-// The last sums of the gradients of many norms as one node (ir/partial_sums.h):
+// The last sums of the gradients of many norms as one node (ir/element_groups.h):
 //
 //   before                              after
 //   dh, dg1, db1 = layer_norm_grad(..)  dh, p1, q1 = layer_norm_grad(..) {parts}

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/index.h"
-#include "ir/exchanges.h"
 #include "ir/uses.h"
 
 namespace stowage::fit {

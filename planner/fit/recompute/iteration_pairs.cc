@@ -7,7 +7,7 @@
 #include "base/index.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "planner/fit/cost.h"
 
 namespace stowage::fit {

@@ -17,7 +17,7 @@
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::fit {
 

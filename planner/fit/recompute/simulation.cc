@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "ir/exchanges.h"
 #include "ir/graph_copy.h"
 #include "ir/op_def.h"
+#include "ir/uses.h"
 
 namespace stowage::fit {
 
@@ -333,7 +333,7 @@ int32_t Simulation::BufferToTakeOver(const Item& item, int32_t time) const {
   return -1;
 }
 
-// As ExchangesOf (ir/exchanges.h), on instances.
+// As ExchangesOf (ir/uses.h), on instances.
 void Simulation::FindLandings() {
   landings_.clear();
   const auto end = static_cast<int32_t>(now_.items.size());

@@ -175,7 +175,7 @@ class Simulation {
     bool is_view = false;
     bool is_reload = false;
     bool is_output = false;    // a result is one of the graph
-    bool is_exchange = false;  // ir/exchanges.h
+    bool is_exchange = false;  // ir/uses.h
   };
   struct ValueFacts {
     Bytes slot = 0;  // bytes rounded up; 0 on the host

@@ -19,7 +19,7 @@
 #include "ir/control_flow.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "ir/text.h"
 
 namespace stowage {

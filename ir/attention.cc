@@ -1,4 +1,4 @@
-#include "ir/attention_band.h"
+#include "ir/attention.h"
 
 #include <algorithm>
 

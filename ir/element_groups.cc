@@ -1,4 +1,4 @@
-#include "ir/axis_groups.h"
+#include "ir/element_groups.h"
 
 #include <algorithm>
 #include <array>

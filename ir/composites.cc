@@ -1,8 +1,8 @@
-#include "ir/einsum.h"
+#include "ir/composites.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,116 +12,33 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "ir/bodies.h"
-#include "ir/op_def.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
-
 namespace {
 
-// `text` in double quotes; newlines become Graphviz's line breaks.
-std::string Label(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '\n') {
-      out += "\\n";
-    } else {
-      if (c == '"' || c == '\\') out += '\\';
-      out += c;
-    }
+// Drops the reduced axes, of size 1, of `kept`, unless `keep`. Precondition: the axes are
+// in range.
+Value WithoutOnes(Value kept, const Axes& axes, bool keep, SourceLoc loc) {
+  if (keep || !kept.ok()) return kept;
+  std::vector<bool> is_reduced(static_cast<size_t>(kept.rank()), axes.empty());
+  for (const int64_t axis : axes) {
+    is_reduced[static_cast<size_t>(axis < 0 ? axis + kept.rank() : axis)] =
+        true;
   }
-  return out + '"';
+  Shape shape;
+  for (int i = 0; i < kept.rank(); ++i) {
+    if (!is_reduced[static_cast<size_t>(i)]) shape.push_back(kept.dim(i));
+  }
+  return Reshape(kept, shape, loc);
 }
-
-std::string_view Colour(Phase phase) {
-  static constexpr std::array<std::string_view, 3> kColours = {
-      "#cfe2f3", "#fce5cd", "#d9ead3"};
-  return kColours[static_cast<size_t>(phase)];
-}
-
-// Writes a graph's nodes and edges; `prefix` tells its names from those of others.
-class DotWriter {
- public:
-  explicit DotWriter(const Graph& graph, std::string prefix = {})
-      : graph_(graph), prefix_(std::move(prefix)) {}
-
-  std::string Write() const {
-    std::string out;
-    for (ValueId id = 0; id < graph_.num_values(); ++id) {
-      if (graph_.value(id).is_leaf()) out += Leaf(id);
-    }
-    for (NodeId id = 0; id < graph_.num_nodes(); ++id) out += NodeText(id);
-    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
-      const GraphOutput& output = graph_.outputs()[i];
-      const std::string name = StrCat(prefix_, "o", i);
-      out += StrCat("  ", name, " [shape=plaintext, label=", Label(output.name),
-                    "];\n", Edge(output.value, name));
-    }
-    return out;
-  }
-
- private:
-  std::string Leaf(ValueId id) const {
-    const ValueInfo& value = graph_.value(id);
-    return StrCat("  ", prefix_, "v", id, " [shape=ellipse, label=",
-                  Label(StrCat(value.on_host ? "host " : "",
-                               RoleName(value.role), "\n", value.name)),
-                  "];\n");
-  }
-
-  // A node, what it reads, and its bodies in boxes of their own.
-  std::string NodeText(NodeId id) const {
-    const Node& node = graph_.node(id);
-    const std::string name = StrCat(prefix_, "n", id);
-    const std::string_view style =
-        GetOpDef(node.op).is_view() ? "filled,dashed" : "filled";
-    std::string out = StrCat(
-        "  ", name, " [shape=box, style=\"", style, "\", fillcolor=\"",
-        Colour(node.phase), "\", label=",
-        Label(StrCat(id, ": ", OpName(node.op), "\n", graph_.Describe(id))),
-        "];\n");
-    for (const ValueId input : node.inputs) out += Edge(input, name);
-    int count = 0;
-    for (const auto& body : BodiesOf(node)) {
-      const std::string box = StrCat(name, "b", count++);
-      out += StrCat("  subgraph cluster_", box,
-                    " {\n  label=", Label(body->name()), ";\n",
-                    DotWriter(*body, box).Write(), "  }\n");
-    }
-    return out;
-  }
-
-  std::string Edge(ValueId id, const std::string& to) const {
-    const ValueInfo& value = graph_.value(id);
-    const std::string from =
-        value.is_leaf() ? StrCat("v", id) : StrCat("n", value.producer);
-    return StrCat("  ", prefix_, from, " -> ", to, " [label=",
-                  Label(StrCat(value.name, ": ", value.type.ToString())),
-                  "];\n");
-  }
-
-  const Graph& graph_;
-  const std::string prefix_;
-};
-
-}  // namespace
-
-std::string ToDot(const Graph& graph) {
-  return StrCat("digraph ", Label(graph.name()), " {\n",
-                "  node [fontname=\"Helvetica\"];\n",
-                "  edge [fontname=\"Helvetica\", fontsize=9];\n",
-                DotWriter(graph).Write(), "}\n");
-}
-
-namespace {
 
 bool Has(std::string_view labels, char label) {
   return labels.find(label) != std::string_view::npos;
 }
 
-// The labels of `of` that `f` takes, in their order.
+// The labels of `of` for which `f` holds, in their order.
 template <typename F>
 std::string Chosen(std::string_view of, F&& f) {
   std::string chosen;
@@ -129,7 +46,7 @@ std::string Chosen(std::string_view of, F&& f) {
   return chosen;
 }
 
-// A tensor, and the letter of each of its axes.
+// A tensor and the letter of each of its axes.
 struct Term {
   Value value;
   std::string labels;
@@ -140,7 +57,7 @@ class Contraction {
   Contraction(std::map<char, int64_t> sizes, SourceLoc loc)
       : sizes_(std::move(sizes)), loc_(loc) {}
 
-  // Sums over the axes whose letters `kept` has not.
+  // Sums over the axes whose letters are not in `kept`.
   Term Reduce(const Term& term, std::string_view kept) const {
     Axes axes;
     for (size_t i = 0; i < term.labels.size(); ++i) {
@@ -161,7 +78,7 @@ class Contraction {
     return Permute(term.value, order, loc_);
   }
 
-  // One product, of which the letters in `kept` remain.
+  // One matmul, whose result has the letters in `kept`.
   Term Multiply(const Term& left, const Term& right,
                 std::string_view kept) const {
     const Term a = Reduce(left, StrCat(right.labels, kept));
@@ -222,7 +139,7 @@ std::vector<std::string> SplitAtCommas(std::string_view text) {
   return parts;
 }
 
-// What is wrong with letters that name the axes of one tensor; or nothing.
+// An error about letters that name the axes of one tensor, or "".
 std::string WrongLabels(std::string_view labels) {
   for (size_t i = 0; i < labels.size(); ++i) {
     if (std::isalpha(static_cast<unsigned char>(labels[i])) == 0) {
@@ -238,6 +155,59 @@ std::string WrongLabels(std::string_view labels) {
 }
 
 }  // namespace
+
+Value Variance(Value x, const Axes& axes, int64_t correction, bool keep,
+               SourceLoc loc) {
+  if (!x.ok()) return x;
+  const Value mean = ReduceMean(x, axes, /*keep=*/true, loc);
+  if (!mean.ok()) return mean;
+  const int64_t count = x.shape().num_elements() / mean.shape().num_elements();
+  if (correction < 0 || correction >= count) {
+    return x.builder()->Fail(
+        StrCat("[variance] correction ", correction, " for ", count,
+               " numbers; expected at least 0 and fewer than they are"),
+        loc);
+  }
+  const Value sum = ReduceSum(Square(Sub(x, mean, loc), loc), axes, keep, loc);
+  return MulScalar(sum, 1 / static_cast<double>(count - correction), loc);
+}
+
+Value LogSumExp(Value x, const Axes& axes, bool keep, SourceLoc loc) {
+  if (!x.ok()) return x;
+  Value most = StopGradient(ReduceMax(x, axes, /*keep=*/true, loc), loc);
+  if (!most.ok()) return most;
+  // Infinities stay what they are where nothing is taken out.
+  const Value zero = Fill(*x.builder(), 0, x.dtype(), {}, loc);
+  most = Where(IsNan(Sub(most, most, loc), loc), zero, most, loc);
+  const Value rest = Exp(Sub(x, most, loc), loc);
+  const Value log = Log(ReduceSum(rest, axes, /*keep=*/true, loc), loc);
+  return WithoutOnes(Add(log, most, loc), axes, keep, loc);
+}
+
+Value Root(Value x, double p, SourceLoc loc) {
+  if (!x.ok()) return x;
+  const auto number = [&](double value) {
+    return Fill(*x.builder(), value, x.dtype(), {}, loc);
+  };
+  const Value is_zero = Equal(x, number(0), loc);
+  const Value some = Where(is_zero, number(1), x, loc);
+  return Where(is_zero, number(0),
+               p == 2 ? Sqrt(some, loc) : Pow(some, number(1 / p), loc), loc);
+}
+
+Value Norm(Value x, double p, const Axes& axes, bool keep, SourceLoc loc) {
+  if (!x.ok()) return x;
+  if (!(p >= 1)) {
+    return x.builder()->Fail(
+        StrCat("[norm] p is ", p, "; expected a number of at least 1"), loc);
+  }
+  if (std::isinf(p)) return ReduceMax(Abs(x, loc), axes, keep, loc);
+  if (p == 1) return ReduceSum(Abs(x, loc), axes, keep, loc);
+  const Value power =
+      p == 2 ? Square(x, loc)
+             : Pow(Abs(x, loc), Fill(*x.builder(), p, x.dtype(), {}, loc), loc);
+  return Root(ReduceSum(power, axes, keep, loc), p, loc);
+}
 
 Value Einsum(std::string_view equation, std::span<const Value> operands,
              SourceLoc loc) {

@@ -1,12 +1,14 @@
-#ifndef STOWAGE_IR_SHAPE_H_
-#define STOWAGE_IR_SHAPE_H_
+#ifndef STOWAGE_IR_TENSOR_TYPE_H_
+#define STOWAGE_IR_TENSOR_TYPE_H_
 
-// Static shapes and strides, at most kMaxRank dimensions, held inline: copying
-// one never allocates, so kernels may pass them by value.
+// The type of a tensor: element type, shape and strides.
 //
-//   Shape s{32, 784};
-//   s.num_elements() == 25088;  s.ToString() == "(32, 784)"
-//   ContiguousStrides(s) == Strides{784, 1}
+//   TensorType type{DType::kBF16, {32, 784}};
+//   type.bytes() == 50176;  type.ToString() == "bf16(32, 784)"
+//   ContiguousStrides(type.shape) == Strides{784, 1}
+//
+// Shapes are static and have at most kMaxRank dimensions, held inline: copying one never
+// allocates, so kernels pass them by value.
 
 #include <array>
 #include <cstdint>
@@ -14,17 +16,105 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.h"
-#include "ir/dtype.h"
+#include "base/result.h"
 
 namespace stowage {
 
+/// Element types. Kernels compute in f32 and f64, and in f16 and bf16 where the backend
+/// supports it; i32 and i64 index; i16 holds the low half of the f32 master copy of bf16
+/// weights (math/split_master.h); u8 and bool hold bytes and masks.
+enum class DType : uint8_t {
+  kF32,
+  kF64,
+  kF16,
+  kBF16,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kBool
+};
+
+inline constexpr std::array kAllDTypes = {
+    DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI16,
+    DType::kI32, DType::kI64, DType::kU8,  DType::kBool};
+
+/// Bytes of one element.
+constexpr Bytes SizeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kI64:
+      return 8;
+    case DType::kF32:
+    case DType::kI32:
+      return 4;
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kI16:
+      return 2;
+    case DType::kU8:
+    case DType::kBool:
+      return 1;
+  }
+  return 0;
+}
+
+/// f32, f64, f16 or bf16.
+constexpr bool IsFloat(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 ||
+         dtype == DType::kBF16;
+}
+
+/// i32 or i64.
+constexpr bool IsIndex(DType dtype) {
+  return dtype == DType::kI32 || dtype == DType::kI64;
+}
+
+/// "f32", "bf16", "bool", ...
+std::string_view DTypeName(DType dtype);
+
+/// The inverse of DTypeName. Error kInvalidArgument for any other text.
+Result<DType> ParseDType(std::string_view name);
+
+/// The dtype whose elements are C++ type T: DTypeOf<float>() == DType::kF32.
+template <typename T>
+constexpr DType DTypeOf();
+template <>
+constexpr DType DTypeOf<float>() {
+  return DType::kF32;
+}
+template <>
+constexpr DType DTypeOf<double>() {
+  return DType::kF64;
+}
+template <>
+constexpr DType DTypeOf<int16_t>() {
+  return DType::kI16;
+}
+template <>
+constexpr DType DTypeOf<int32_t>() {
+  return DType::kI32;
+}
+template <>
+constexpr DType DTypeOf<int64_t>() {
+  return DType::kI64;
+}
+template <>
+constexpr DType DTypeOf<uint8_t>() {
+  return DType::kU8;
+}
+template <>
+constexpr DType DTypeOf<bool>() {
+  return DType::kBool;
+}
+
 inline constexpr int kMaxRank = 8;
 
-/// A fixed-capacity list of 64-bit integers: dimensions or strides. `rank()` is
-/// what was asked for; a builder refuses more than kMaxRank, of which only the
-/// first kMaxRank are kept.
+/// A list of 64-bit integers, dimensions or strides, of fixed capacity. Only the first
+/// kMaxRank are kept; rank() counts all, so that a builder can refuse more.
 class Dims {
  public:
   Dims() = default;
@@ -92,7 +182,7 @@ class Shape : public Dims {
   std::optional<int64_t> CheckedNumElements() const;
 };
 
-/// What a value is made of.
+/// Element type and shape.
 struct TensorType {
   DType dtype = DType::kF32;
   Shape shape;
@@ -112,4 +202,4 @@ bool IsContiguous(const Shape& shape, const Strides& strides);
 
 }  // namespace stowage
 
-#endif  // STOWAGE_IR_SHAPE_H_
+#endif  // STOWAGE_IR_TENSOR_TYPE_H_
