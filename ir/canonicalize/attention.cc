@@ -1,9 +1,8 @@
-// Attention (Vaswani et al. 2017) by hand: softmax(scale q k^T + masks) v, where the scale
-// stands at the scores or at q and k, and masks are added or chosen by where. So torch's
-// exporters leave scaled_dot_product_attention, and so models write it. A mask of constants
-// that keeps later keys from a query, or those outside a window, becomes an attribute, so
-// that none is stored; any other is a bias. A value that is kept from all keys by -inf has
-// zeros in both: exporters put them in place of NaN.
+// Attention (Vaswani et al. 2017) as models and torch's exporters write it:
+// softmax(scale q k^T + masks) v. The scale multiplies the scores or q and k, and masks are
+// added or selected by where. A constant mask that hides later keys, or those outside a
+// window, becomes an attribute, so that no mask is stored; any other mask is a bias. A query
+// that -inf hides from all keys gets weights of zero, which exporters put in place of NaN.
 
 #include <algorithm>
 #include <cfloat>
@@ -19,18 +18,18 @@
 #include "base/index.h"
 #include "ir/canonicalize/expressions.h"
 #include "ir/canonicalize/layout.h"
-#include "ir/canonicalize/narrow.h"
 #include "ir/ops.h"
 
 namespace stowage::canonical {
 namespace {
 
-constexpr double kNever = -1e4;  // added to a score, what keeps a key away
+constexpr double kNever =
+    -1e4;  // a number that hides a key when added to its score
 constexpr double kModest =
     -100;  // that f32 adds to a score and keeps most of both
 constexpr int kMaxScoresDepth = 8;
 
-// What is done to scores: added, or where a condition does not hold set to kNever.
+// An operation on scores: an addition, or setting them to kNever where a condition fails.
 struct Mask {
   ValueId value = 0;
   bool is_condition = false;
@@ -97,7 +96,7 @@ std::optional<Scores> ScoresOf(const Expressions& e, ValueId id, int depth) {
   }
 }
 
-// The weights of values: a softmax, behind it zeros in place of NaN.
+// The weights of values: a softmax, perhaps with zeros in place of NaN.
 const Node* Weights(const Expressions& e, ValueId id) {
   if (const Node* guard = e.Made(id, OpKind::kWhere)) {
     const Node* isnan = e.Made(guard->inputs[0], OpKind::kNotEqual);
@@ -113,8 +112,8 @@ const Node* Weights(const Expressions& e, ValueId id) {
   return e.uses(id) == 1 ? e.Made(id, OpKind::kSoftmax) : nullptr;
 }
 
-// Which keys a mask of constants lets each query read, a table of queries and keys that is
-// the same for all examples and heads; nothing of other masks.
+// The keys that a constant mask lets each query read, as a table of queries and keys that
+// is the same for all examples and heads; nothing for other masks.
 std::optional<std::vector<bool>> ReadBy(const Expressions& e, const Mask& mask,
                                         int64_t queries, int64_t keys) {
   const Narrow* narrow = NarrowOf(e, mask.value);
@@ -144,7 +143,7 @@ struct Pattern {
   int64_t window = 0;
 };
 
-// Such a table as an attribute of attention.
+// The attributes of attention that equal such a table.
 std::optional<Pattern> PatternOf(const std::vector<bool>& reads,
                                  int64_t queries, int64_t keys) {
   const int64_t table = queries * keys;
@@ -191,7 +190,7 @@ std::vector<std::vector<int>> InOrder(const Layout& layout, bool features_first,
   return {layout.axes[0], positions, heads, features};
 }
 
-// Whether a value is made of an input of the graph, as a mask of padding is.
+// Whether a value depends on an input of the graph, as a padding mask does.
 bool DependsOnInput(const Graph& graph, ValueId id) {
   std::vector<ValueId> open = {id};
   std::set<ValueId> seen;
@@ -208,8 +207,8 @@ bool DependsOnInput(const Graph& graph, ValueId id) {
   return false;
 }
 
-// Whether every query has a key that a mask of constants leaves as it is: so that what it
-// hides has a weight of zero, whatever is put in place of it.
+// Whether a constant mask leaves every query a key with an unchanged score. The hidden keys
+// then have a weight of zero whatever replaces their scores.
 bool LeavesAKey(const Narrow& narrow, const Mask& mask, bool of_all) {
   const int64_t keys = narrow.dims.back();
   const auto count = std::ssize(narrow.numbers);
@@ -227,8 +226,8 @@ bool LeavesAKey(const Narrow& narrow, const Mask& mask, bool of_all) {
   return true;
 }
 
-// What is in the way of a mask as a bias, "" if nothing is. The weights of a query that all
-// its keys are kept from depend on how: by a number they are even, or as if none were.
+// Why a mask cannot be a bias, or "". The weights of a query whose keys are all hidden depend
+// on how: after a finite number they are uniform, or as if no key were hidden.
 std::string_view WhyNoBias(const Expressions& e, const Mask& mask,
                            bool is_causal) {
   const bool is_exact = mask.is_condition && mask.never == -INFINITY;
@@ -250,7 +249,7 @@ std::string_view WhyNoBias(const Expressions& e, const Mask& mask,
   return "";
 }
 
-// The bias of attention that a mask is: of rank 4, with keys.
+// A mask as the bias of attention: of rank 4, with keys.
 Value BiasOf(Value mask, const Mask& kind, bool is_given, DType dtype,
              int64_t keys, size_t rank) {
   GraphBuilder& g = *mask.builder();

@@ -20,7 +20,8 @@ namespace {
 using canonical::Expressions;
 using canonical::Match;
 
-// A gate is made of what a round before has found; behind attention permutations cancel.
+// A gate needs the activation that an earlier round has found, and permutations cancel only
+// after attention has been found.
 constexpr int kMaxRounds = 4;
 
 using Matches = std::vector<std::optional<Match>>;  // by node
@@ -53,7 +54,7 @@ std::optional<Match> MatchNode(const Expressions& e, NodeId id) {
   return {};
 }
 
-// Nodes that outputs and whatever is written in place need.
+// Nodes that outputs or in-place updates depend on.
 std::vector<bool> Needed(const Graph& graph, const Matches& matches) {
   std::vector<bool> needed(static_cast<size_t>(graph.num_nodes()));
   std::vector<ValueId> open;

@@ -10,7 +10,7 @@
 namespace stowage::canonical {
 namespace {
 
-// Of formulas that are looked through, so that none takes long.
+// Limits on the size of a formula, which bound the time per value.
 constexpr int kMaxFactors = 8;
 constexpr int kMaxDepth = 16;
 constexpr int kMaxSteps = 64;

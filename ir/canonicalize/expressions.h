@@ -1,8 +1,8 @@
 #ifndef STOWAGE_IR_CANONICALIZE_EXPRESSIONS_H_
 #define STOWAGE_IR_CANONICALIZE_EXPRESSIONS_H_
 
-// What a value of a graph is as a formula: a number, a product, a polynomial. Formulas are
-// compared as such, so that it does not matter in which order a user has multiplied.
+// Values of a graph as formulas: a number, a product, a polynomial, a table of constants.
+// Patterns compare formulas, so that the order of a user's multiplications does not matter.
 //
 //   const Expressions e(graph);
 //   e.Factors(y);         // 0.5 * x * (1 + erf(...))
@@ -24,7 +24,7 @@
 
 namespace stowage::canonical {
 
-/// A number times values of one shape, over others.
+/// number * product(values) / product(divisors); all values have one shape.
 struct Product {
   double number = 1;
   std::vector<ValueId> values, divisors;
@@ -33,9 +33,14 @@ struct Product {
 /// Coefficients of 1, x, x^2 and x^3.
 using Polynomial = std::array<double, 4>;
 
-/// What a value of constants holds (ir/canonicalize/narrow.h).
+/// The elements of a value that depends on constants alone, without repetition: an axis along
+/// which all elements are equal has size 1. A causal mask that is computed from positions
+/// for each example is a table of queries and keys.
+///
+///   const auto mask = NarrowOf(e, id);  // where(less_equal(keys, queries), 0, -1e9)
+///   mask->dims;                         // {1, 1, 1024, 1024} of (64, 1, 1024, 1024)
 struct Narrow {
-  std::vector<int64_t> dims;    // of the value's rank; 1 where all are the same
+  std::vector<int64_t> dims;    // of the value's rank
   std::vector<double> numbers;  // booleans are 0 and 1
 };
 
@@ -44,27 +49,27 @@ class Expressions {
   explicit Expressions(const Graph& graph);
 
   const Graph& graph() const { return graph_; }
-  /// The node that makes a value, if it is of this op.
+  /// The producer of a value if it is of this op, else null.
   const Node* Made(ValueId id, OpKind op) const;
-  /// How many nodes and outputs read a value.
+  /// The number of nodes and outputs that read a value.
   int uses(ValueId id) const { return uses_[static_cast<size_t>(id)]; }
 
-  /// What a value repeats along axes: the operand of its broadcast, or itself.
+  /// The operand of the broadcast that made a value, or the value itself.
   ValueId Unrepeated(ValueId id) const;
-  /// The number that all elements of a value are.
+  /// The number to which all elements of a value are equal, if there is one.
   std::optional<double> Number(ValueId id) const;
-  /// A value as a product, through products and divisions.
+  /// A value as a product, looking through multiplications and divisions.
   Product Factors(ValueId id) const;
-  /// The operand other than a number of a sum with one, and the number.
+  /// value + number.
   struct Shifted {
     ValueId value;
     double number;
   };
   std::optional<Shifted> SumWithNumber(ValueId id) const;
-  /// A value as a polynomial in `x`; nothing of what is none, or of more than cubes.
+  /// A value as a polynomial in `x` of degree at most 3, if it is one.
   std::optional<Polynomial> PolynomialIn(ValueId id, ValueId x) const;
 
-  /// That a pattern was almost found at `id`, but for what `why` says.
+  /// Records that a pattern almost matched at `id`; `why` names the obstacle.
   void Miss(std::string_view pattern, ValueId id, std::string_view why) const;
   const std::vector<std::string>& misses() const { return misses_; }
   std::map<ValueId, std::optional<Narrow>>& narrows() const { return narrows_; }
@@ -80,24 +85,28 @@ class Expressions {
   mutable std::map<ValueId, std::optional<Narrow>> narrows_;  // by NarrowOf
 };
 
-/// Whether two numbers are the same constant, to what f32 has of it.
+/// Whether two numbers are the same constant to the precision of f32.
 bool IsNear(double a, double b);
 
-/// What is below the root, if a product has one factor that is 1 / sqrt(...), repeated or
-/// not; the factor is taken from it. The root may be a divisor, rsqrt or a reciprocal.
+/// The table of a value. Null if it depends on a leaf or on an op that masks are not made
+/// of, or has more than 2^24 elements. Linear in the nodes and elements; cached in `e`.
+const Narrow* NarrowOf(const Expressions& e, ValueId id);
+
+/// Removes the one factor 1 / sqrt(v), broadcast or not, from `product` and returns v;
+/// nothing if there is no such factor. The root may be a divisor, an rsqrt or a reciprocal.
 std::optional<ValueId> TakeBelowRoot(const Expressions& e, Product* product);
 
-/// Whether a value is, repeated or not, a number for each feature of the last axis.
+/// Whether a value, broadcast or not, has one number for each feature of the last axis.
 bool IsOfFeatures(const Expressions& e, ValueId id, int64_t features);
 
-/// What takes the place of a node's first result.
+/// The replacement of a node's first result.
 struct Match {
-  std::string_view pattern;  // empty: not counted
+  std::string_view pattern;  // name in Canonicalized::found; empty: not counted
   std::vector<ValueId> operands;
   std::function<Value(GraphBuilder&, std::span<const Value>)> emit;
 };
 
-/// The op that node `id` completes, if it completes one.
+/// The canonical op that node `id` completes, if it completes one.
 std::optional<Match> MatchGelu(const Expressions& e, NodeId id);
 std::optional<Match> MatchSilu(const Expressions& e, NodeId id);
 std::optional<Match> MatchGate(const Expressions& e, NodeId id);
@@ -106,13 +115,14 @@ std::optional<Match> MatchMish(const Expressions& e, NodeId id);
 std::optional<Match> MatchHardSwish(const Expressions& e, NodeId id);
 std::optional<Match> MatchRmsNorm(const Expressions& e, NodeId id);
 std::optional<Match> MatchLayerNorm(const Expressions& e, NodeId id);
-/// The same of a sum, which adds beta.
+/// For a sum that adds beta to a layer norm.
 std::optional<Match> MatchLayerNormShift(const Expressions& e, NodeId id);
-/// A convolution whose filters see all of an image at once: a linear layer.
+/// A convolution whose filters cover the whole image: a linear layer.
 std::optional<Match> MatchLinearConv(const Expressions& e, NodeId id);
 std::optional<Match> MatchLinearCrossEntropy(const Expressions& e, NodeId id);
 std::optional<Match> MatchAttention(const Expressions& e, NodeId id);
-/// A permutation of a permutation, and a copy of one whose order is what it was.
+/// A permutation of a permutation, such as between attention, whose heads come after the
+/// positions, and code that has them before; a copy of an attention's result.
 std::optional<Match> MatchPermutation(const Expressions& e, NodeId id);
 
 }  // namespace stowage::canonical

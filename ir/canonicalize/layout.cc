@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/index.h"
+#include "ir/canonicalize/expressions.h"
 #include "ir/ops.h"
 
 namespace stowage::canonical {
@@ -38,13 +41,13 @@ void Cut(Layout* layout, int part, int64_t size) {
   cut(layout->of_source);
 }
 
-// Nothing where an axis would end within a part that does not divide so.
+// Nothing if an axis would end inside a part that it does not divide.
 std::optional<Layout> Reshaped(Layout layout, const Shape& shape) {
   std::vector<int> flat;
   for (const auto& axis : layout.axes) {
     flat.insert(flat.end(), axis.begin(), axis.end());
   }
-  layout.axes = {flat};  // so that a cut is seen in the one list
+  layout.axes = {flat};  // one list, in which Cut inserts
   size_t next = 0;
   std::vector<std::vector<int>> axes;
   for (const int64_t size : shape) {
@@ -181,6 +184,31 @@ Value Arranged(const Layout& layout, const std::vector<std::vector<int>>& axes,
     source = Permute(source, order);
   }
   return source.shape() == result ? source : Reshape(source, result);
+}
+
+std::optional<Match> MatchPermutation(const Expressions& e, NodeId id) {
+  const Node& node = e.graph().node(id);
+  const ValueId x = node.inputs[0];
+  if (node.op == OpKind::kCopy) {
+    // The exporter copied so that a reshape could view it; ours needs no copy.
+    if (e.Made(x, OpKind::kAttention) == nullptr) return {};
+    return Match{
+        "", {x}, [](GraphBuilder&, auto operands) { return operands[0]; }};
+  }
+  if (node.op != OpKind::kPermute) return {};
+  const Node* inner = e.Made(x, OpKind::kPermute);
+  if (inner == nullptr) return {};
+  const auto& first = inner->attrs.Ints("order");
+  Axes order;
+  bool is_same = true;
+  for (const int64_t axis : node.attrs.Ints("order")) {
+    order.push_back(first[static_cast<size_t>(axis)]);
+    is_same = is_same && order.back() == std::ssize(order) - 1;
+  }
+  return Match{
+      "", {inner->inputs[0]}, [order, is_same](GraphBuilder&, auto operands) {
+        return is_same ? operands[0] : Permute(operands[0], order);
+      }};
 }
 
 }  // namespace stowage::canonical

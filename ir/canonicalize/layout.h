@@ -1,9 +1,10 @@
 #ifndef STOWAGE_IR_CANONICALIZE_LAYOUT_H_
 #define STOWAGE_IR_CANONICALIZE_LAYOUT_H_
 
-// How a value lies over another that it was made of by nothing but reshapes, permutations,
-// repetitions and products with numbers. Exporters spell one permutation of a tensor of
-// heads in many such nodes; what counts is which axis of the source each axis is.
+// How a value arranges the elements of another that it was made of by reshapes,
+// permutations, broadcasts and multiplications by constants alone. Exporters express one
+// permutation of attention heads by many such nodes; a pattern only needs to know which
+// axis of the source each axis is.
 //
 //   const Layout k = LayoutOf(e, transposed);  // permute(reshape(copy(permute(x))))
 //   k.source;                                  // x
@@ -19,30 +20,30 @@
 
 namespace stowage::canonical {
 
-/// Part of an axis, that no reshape on the way has cut.
+/// A part of an axis that no reshape has cut.
 struct Part {
   int64_t size = 1;
-  bool repeated = false;  // by a broadcast: the source has no such part
+  bool repeated = false;  // by a broadcast; the source has no such part
 };
 
 struct Layout {
   ValueId source = 0;
-  double factor = 1;  // the value is so many times the source
+  double factor = 1;  // value = factor * source
   std::vector<Part> parts = {};
-  /// Parts of each axis of the value, and of the source, the first varies slowest. Axes of
-  /// one element have none.
+  /// Indices into `parts`, by axis of the value and for the whole source; the first varies
+  /// slowest. Axes of one element have no part.
   std::vector<std::vector<int>> axes = {};
   std::vector<int> of_source = {};
 };
 
-/// Of a value of the graph; its own source where it was made in another way.
+/// The layout of a value; it is its own source if another op made it.
 Layout LayoutOf(const Expressions& e, ValueId id);
 
-/// The elements of one axis: of its parts, repeated ones left out.
+/// The number of elements of one axis, without repeated parts.
 int64_t SizeOf(const Layout& layout, const std::vector<int>& axis);
-/// Whether each part of the source is in one of `axes`, and none that is repeated.
+/// Whether `axes` contain every part of the source once and no repeated part.
 bool IsWhole(const Layout& layout, const std::vector<std::vector<int>>& axes);
-/// The source with these axes. Precondition: IsWhole.
+/// The source, permuted and reshaped to these axes. Precondition: IsWhole.
 Value Arranged(const Layout& layout, const std::vector<std::vector<int>>& axes,
                Value source);
 

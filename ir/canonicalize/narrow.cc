@@ -1,5 +1,3 @@
-#include "ir/canonicalize/narrow.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "base/index.h"
+#include "ir/canonicalize/expressions.h"
 
 namespace stowage::canonical {
 namespace {
@@ -35,7 +34,7 @@ std::optional<std::vector<double>> Decoded(const std::string& data,
   return numbers;
 }
 
-// Without what repeats itself along an axis.
+// Drops the repetition along each axis.
 Narrow WithoutRepetition(Narrow wide) {
   for (size_t axis = 0; axis < wide.dims.size(); ++axis) {
     const int64_t size = wide.dims[axis];
@@ -93,7 +92,7 @@ std::optional<Narrow> OfConstant(const Node& node, const TensorType& type) {
       {{type.shape.begin(), type.shape.end()}, *std::move(numbers)});
 }
 
-// The same elements under another shape, where axes of one element come and go.
+// The same elements in another shape that adds or drops axes of one element.
 std::optional<Narrow> ReshapedNarrow(Narrow narrow, const Shape& from,
                                      const Shape& to) {
   std::vector<int64_t> dims;
@@ -116,7 +115,7 @@ std::optional<Narrow> ReshapedNarrow(Narrow narrow, const Shape& from,
 
 using Function = std::function<double(const double*)>;
 
-// Of each element of up to three operands, which repeat themselves as NumPy's do.
+// A function of the elements of up to three operands, broadcast as in NumPy.
 std::optional<Narrow> Elementwise(const std::vector<Narrow>& operands,
                                   const Function& f) {
   Narrow y{operands[0].dims, {}};

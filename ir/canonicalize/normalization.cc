@@ -1,10 +1,12 @@
-// Layer norm (Ba et al. 2016) by hand, over the last axis:
+// RMS norm (Zhang & Sennrich 2019) and layer norm (Ba et al. 2016) over the last axis, as
+// models and exporters write them:
 //
+//   x / sqrt(mean(x^2) + eps) gamma
 //   (x - mean(x)) / sqrt(variance(x) + eps) gamma + beta
 //
-// with the root below or as rsqrt, gamma and beta of one number for each feature, or none.
-// The variance is the mean of squares of x - mean(x), or mean(x^2) - mean(x)^2, as Flax has
-// it. TensorFlow's form is x r + (beta - mean(x) r), with r = gamma / sqrt(...).
+// with a division or rsqrt, and gamma and beta of one number for each feature, or none. The
+// variance is the mean of (x - mean(x))^2 or, in Flax, mean(x^2) - mean(x)^2. TensorFlow's
+// form is x r + (beta - mean(x) r), with r = gamma / sqrt(...).
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +20,21 @@
 namespace stowage::canonical {
 namespace {
 
-// What a value is the mean of, over the last axis, which stays; nothing if it is none.
+// eps, if a value is mean(x^2) + eps over the last axis, which is kept as 1.
+std::optional<double> EpsOfMean(const Expressions& e, ValueId id, ValueId x) {
+  const auto sum = e.SumWithNumber(id);
+  if (!sum || sum->number <= 0) return {};
+  const Node* mean = e.Made(sum->value, OpKind::kReduceMean);
+  if (mean == nullptr || mean->attrs.Int("keep") != 1) return {};
+  const auto& axes = mean->attrs.Ints("axes");
+  const int rank = e.graph().value(x).type.shape.rank();
+  if (axes.size() != 1 || axes[0] != rank - 1) return {};
+  const auto squares = e.PolynomialIn(mean->inputs[0], x);
+  if (!squares || *squares != Polynomial{0, 0, 1, 0}) return {};
+  return sum->number;
+}
+
+// x, if a value is the mean of x over the last axis, which is kept as 1.
 std::optional<ValueId> MeanOf(const Expressions& e, ValueId id) {
   const Product product = e.Factors(e.Unrepeated(id));
   if (product.values.size() != 1 || !product.divisors.empty()) return {};
@@ -112,6 +128,44 @@ Match Norm(const Expressions& e, ValueId x, std::optional<ValueId> gamma,
 }
 
 }  // namespace
+
+std::optional<Match> MatchRmsNorm(const Expressions& e, NodeId id) {
+  const Graph& graph = e.graph();
+  const Node& node = graph.node(id);
+  Product product = e.Factors(node.results[0]);
+  const std::optional<ValueId> below = TakeBelowRoot(e, &product);
+  if (!below || product.number != 1 || product.values.empty() ||
+      product.values.size() > 2) {
+    return {};
+  }
+  const TensorType& type = graph.value(node.results[0]).type;
+  if (type.shape.rank() < 1) return {};
+  const int64_t features = type.shape.back();
+  for (size_t i = 0; i < product.values.size(); ++i) {
+    const ValueId x = product.values[i];
+    if (graph.value(x).type != type) continue;
+    const auto eps = EpsOfMean(e, *below, x);
+    if (!eps) continue;
+    if (product.values.size() == 1) {
+      return Match{
+          "rms_norm",
+          {x},
+          [eps, features, dtype = type.dtype](GraphBuilder& g, auto operands) {
+            return RmsNorm(operands[0], Fill(g, 1, dtype, {features}), *eps);
+          }};
+    }
+    const ValueId gamma = e.Unrepeated(product.values[1 - i]);
+    if (!IsOfFeatures(e, gamma, features)) return {};
+    return Match{
+        "rms_norm", {x, gamma}, [eps, features](GraphBuilder&, auto operands) {
+          const Value flat = operands[1].rank() == 1
+                                 ? operands[1]
+                                 : Reshape(operands[1], {features});
+          return RmsNorm(operands[0], flat, *eps);
+        }};
+  }
+  return {};
+}
 
 std::optional<Match> MatchLayerNorm(const Expressions& e, NodeId id) {
   const Graph& graph = e.graph();
