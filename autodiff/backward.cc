@@ -1,11 +1,17 @@
 #include "autodiff/backward.h"
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
-#include "autodiff/sweep.h"
+#include "autodiff/vjp.h"
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/builder.h"
+#include "ir/control_flow.h"
 #include "ir/graph_copy.h"
 #include "ir/op_def.h"
 
@@ -33,7 +39,7 @@ Result<ValueId> FindLoss(const Graph& forward, std::string_view name) {
   return *loss;
 }
 
-// The leaves to differentiate by, in the order asked for.
+// The leaves to differentiate by, in the order of `names`.
 Result<std::vector<ValueId>> FindWrt(const Graph& forward,
                                      const std::vector<std::string>& names) {
   std::vector<ValueId> wrt;
@@ -73,8 +79,7 @@ Result<std::vector<ValueId>> FindWrt(const Graph& forward,
   return wrt;
 }
 
-// A model may write its states, and what it makes itself; its params are for the
-// update.
+// A model may write its states and its own values, but only the update writes params.
 Status RefuseUpdatesOfParams(const Graph& forward) {
   for (const Node& node : forward.nodes()) {
     for (int r = 0; r < GetOpDef(node.op).updates; ++r) {
@@ -91,7 +96,7 @@ Status RefuseUpdatesOfParams(const Graph& forward) {
   return {};
 }
 
-// `graph` without the leaves that nothing reads, as a finished graph.
+// `graph` without unread leaves, finished.
 Result<Graph> WithoutUnreadLeaves(const Graph& graph) {
   std::vector<bool> is_read(static_cast<size_t>(graph.num_values()), false);
   const auto mark = [&](ValueId id) {
@@ -115,7 +120,7 @@ Result<Graph> WithoutUnreadLeaves(const Graph& graph) {
   return g.Finish();
 }
 
-// The nodes of the backward graph that `wrt` need, in `g`, whose cotangents are kept.
+// Emits into `g` the nodes of the backward graph that `wrt` need, and keeps the cotangents.
 Status SweepFrom(const Graph& forward, std::string_view loss,
                  const std::vector<ValueId>& wrt, Cotangents* cotangents,
                  GraphBuilder* g) {
@@ -130,6 +135,93 @@ Status SweepFrom(const Graph& forward, std::string_view loss,
   Sweep(forward, &values, cotangents, g);
   if (g->error()) return *g->error();
   return {};
+}
+
+using Names = std::vector<std::string>;
+
+// The loop whose results would include `name` (SavedInLoopName), or kNoNode; `inner` is the
+// name of the value in its body.
+NodeId LoopOf(const Graph& graph, std::string_view name, std::string* inner) {
+  NodeId found = kNoNode;
+  size_t longest = 0;
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op != OpKind::kLoop) continue;
+    const std::string suffix =
+        SavedInLoopName("", graph.value(node.results[0]).name);
+    if (suffix.size() <= longest || !name.ends_with(suffix)) continue;
+    found = id;
+    longest = suffix.size();
+    *inner = std::string(name.substr(0, name.size() - suffix.size()));
+  }
+  return found;
+}
+
+Result<Graph> WithSaved(const Graph& graph, const Names& names);
+
+// Appends loop `id` with further results that stack `saved` of its body.
+Status CopyLoop(const Graph& graph, NodeId id, const Names& saved,
+                GraphCopy* copy, GraphBuilder* g) {
+  const Node& node = graph.node(id);
+  const std::string& loop = graph.value(node.results[0]).name;
+  STOWAGE_ASSIGN_OR_RETURN(const Graph body,
+                           WithSaved(*BodiesOf(node).front(), saved));
+  std::vector<ValueId> outputs;
+  for (const GraphOutput& output : body.outputs()) {
+    outputs.push_back(output.value);
+  }
+  Names names;
+  for (const ValueId result : node.results) {
+    names.push_back(graph.value(result).name);
+  }
+  for (const std::string& value : saved) {
+    const auto found = body.Find(value);
+    if (!found) continue;  // the linker says what is missing
+    outputs.push_back(*found);
+    names.push_back(SavedInLoopName(value, loop));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(Graph saving,
+                           MakeBody(body, LeavesOf(body), outputs));
+  Attrs attrs = node.attrs;
+  attrs.Set("bodies",
+            SubGraphs{std::make_shared<const Graph>(std::move(saving))});
+  std::vector<Value> inputs;
+  for (const ValueId input : node.inputs) inputs.push_back((*copy)[input]);
+  copy->SetOrigin(id);
+  const std::vector<Value> results =
+      g->EmitNamed(node.op, inputs, attrs, names);
+  if (g->error()) return *g->error();
+  for (size_t r = 0; r < node.results.size(); ++r) {
+    const ValueInfo& info = graph.value(node.results[r]);
+    g->SetRole(results[r],
+               info.role == Role::kOutput ? Role::kActivation : info.role);
+    copy->Map(node.results[r], results[r]);
+  }
+  return {};
+}
+
+Result<Graph> WithSaved(const Graph& graph, const Names& names) {
+  std::map<NodeId, Names> saved;  // by loop
+  for (const std::string& name : names) {
+    std::string inner;
+    if (graph.Find(name)) continue;
+    const NodeId loop = LoopOf(graph, name, &inner);
+    if (loop != kNoNode) saved[loop].push_back(inner);
+  }
+  if (saved.empty()) return graph;
+  GraphBuilder g(graph.name());
+  GraphCopy copy(graph, &g);
+  copy.DeclareLeaves();
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    const auto more = saved.find(id);
+    if (more == saved.end()) {
+      copy.CopyNode(id);
+    } else {
+      STOWAGE_RETURN_IF_ERROR(CopyLoop(graph, id, more->second, &copy, &g));
+    }
+  }
+  copy.DeclareOutputs();
+  return g.Finish();
 }
 
 }  // namespace
@@ -171,6 +263,18 @@ Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
   }
   if (g.error()) return *g.error();
   return WithoutUnreadLeaves(g.graph());
+}
+
+std::string SavedInLoopName(std::string_view value, std::string_view loop) {
+  return StrCat(value, "@", loop);
+}
+
+Result<Graph> SaveInLoops(const Graph& forward, const Graph& backward) {
+  Names names;
+  for (const ValueId id : backward.Leaves(Role::kSaved)) {
+    names.push_back(backward.value(id).name);
+  }
+  return WithSaved(forward, names);
 }
 
 }  // namespace stowage

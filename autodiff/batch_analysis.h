@@ -1,15 +1,23 @@
 #ifndef STOWAGE_AUTODIFF_BATCH_ANALYSIS_H_
 #define STOWAGE_AUTODIFF_BATCH_ANALYSIS_H_
 
-// Whether a model may take its batch in micro-batches, proved from its graph.
+// Proves from a model's graph whether its batch may be split into micro-batches.
 //
-// The model is built for the whole batch and for a micro-batch, and the two graphs are
-// read side by side, node by node, by the rules of autodiff/batch_rules.h. A loss that is
-// a sum or a mean over the examples can be split, and so can a quotient of sums whose
-// denominator depends on inputs alone, as that of a masked mean does: sum(loss * mask) /
-// sum(mask), a cross-entropy with ignored labels or class weights. Such denominators are
-// *totals*: they are summed over all micro-batches before the first of them runs, and are
-// the same in all (autodiff/split_model.h).
+// The model is built for the whole batch and for a micro-batch, and the two graphs are read
+// side by side, node by node. A rule for each op (batch_rules.cc) sees one node of both
+// graphs and the kinds of its operands, and derives how the whole batch's result follows
+// from the results of all micro-batches:
+//
+//   matmul(x per example, w same)    per example
+//   reduce_sum(x per example)        sum, if it reduces the examples' axis
+//   div(sum, same)                   sum
+//   softmax(x per example)           mixed, if it runs along the examples' axis
+//
+// A loss that is a sum or a mean over the examples can be split, and so can a quotient of
+// sums whose denominator depends on inputs alone, such as that of a masked mean,
+// sum(loss * mask) / sum(mask), or of a cross-entropy with ignored labels or class weights.
+// Such denominators are *totals*: they are summed over all micro-batches before the first
+// one runs, and are equal in all (autodiff/split_model.h).
 //
 //   const BatchAnalysis analysis = AnalyzeBatch(whole, part);
 //   analysis.values[Index(*part.Find("loss"))].kind == BatchKind::kSum;
@@ -18,43 +26,100 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "autodiff/batch_rules.h"
 #include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 
-// Along which dimension each input of a model is cut where its batch is taken in
-// micro-batches, and where in it a micro-batch lies. Found by comparing shapes.
-//
-//   BatchAxes axes(whole, whole);
-//   for each micro-batch: STOWAGE_RETURN_IF_ERROR(axes.Add(micro_batch));
-//                   ... axes.Part(micro_batch, input, whole_input) ...
-//   STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
+/// How a value of the whole batch follows from those of its micro-batches.
+enum class BatchKind : uint8_t {
+  kSame,        // equal in all of them
+  kPerExample,  // a slice from each
+  kSum,
+  kMean,  // weighted by the share of the examples
+  kMax,   // elementwise
+  kMixed,
+};
 
-/// Where the micro-batches of `part`, which is all or some of the batch `whole`, lie in its
-/// inputs.
+struct BatchValue {
+  BatchKind kind = BatchKind::kSame;
+  /// kPerExample: the examples' axis, and how many times it holds the batch: 2 for two
+  /// concatenated batches. A micro-batch has a slice of the axis if that is 1.
+  int axis = 0;
+  int64_t runs = 1;
+  /// kPerExample: whether all slices along the axis are equal.
+  bool is_uniform = false;
+  /// Whether it depends on inputs and constants alone, so that it can be computed before the
+  /// first micro-batch.
+  bool of_inputs = true;
+  /// kSame: a constant that differs in the micro-batch's graph (1 / examples); that of the
+  /// whole batch is used.
+  bool is_whole_constant = false;
+  /// kSame: the zeros at which a loop's sum begins, which are also a sum and a mean.
+  bool is_zero = false;
+  /// kMixed: "softmax runs along the examples".
+  std::string why = {};
+  bool is_named = false;  // `why` names the value at which mixing began
+
+  bool is_whole_axis() const { return runs == 1 || is_uniform; }
+};
+
+/// One node in both graphs.
+struct BatchNode {
+  const Node& part;
+  const Node& whole;
+  std::span<const BatchValue> operands;
+  std::span<const TensorType> operand_types, whole_operand_types;
+  std::span<const TensorType> result_types, whole_result_types;
+};
+
+/// The kinds of a node's results, and how its operands must be changed for them to hold.
+struct BatchRuling {
+  std::vector<BatchValue> results;
+  /// Operands that must be multiplied by the micro-batch's share.
+  std::vector<int> by_share = {};
+};
+
+/// The rule of a node without bodies.
+BatchRuling ApplyBatchRule(const BatchNode& node);
+
+/// A kMixed value.
+BatchValue MixedBecause(std::string why);
+
+/// The one axis in which the types of a value in both graphs differ; -1 if they are equal,
+/// -2 if they differ otherwise.
+int ExamplesAxis(const TensorType& part, const TensorType& whole);
+
+/// The axis along which each input is cut into micro-batches, and the slice of each
+/// micro-batch, found by comparing shapes. `part` is all or some of the batch `whole`.
+///
+///   BatchAxes axes(whole, whole);
+///   for each micro-batch: STOWAGE_RETURN_IF_ERROR(axes.Add(micro_batch));
+///                   ... axes.Part(micro_batch, input, whole_input) ...
+///   STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
 class BatchAxes {
  public:
   /// Both must outlive this.
   BatchAxes(const Graph& whole, const Graph& part)
       : whole_(whole), part_(part) {}
 
-  /// Notes where `micro_batch`, the next one, lies. Error: it is not a part.
+  /// Adds the next micro-batch. Error: it is not a part of the batch.
   Status Add(const Graph& micro_batch);
   /// Error: the micro-batches do not make up the part.
   Status CheckComplete() const;
 
   /// The last added micro-batch's share of the batch.
   double weight() const { return weight_; }
-  /// What stands in it for the leaf `id` of `micro_batch`, given the whole's.
+  /// The value of the leaf `id` of the last added micro-batch: a slice of `whole`.
   Value Part(const Graph& micro_batch, ValueId id, Value whole) const;
-  /// Whether all inputs that are cut are so along their first axis.
+  /// Whether every input that is cut is cut along its first axis.
   bool are_first() const {
     return std::ranges::all_of(
         splits_, [](const auto& split) { return split.second.axis == 0; });
@@ -81,52 +146,51 @@ class BatchAxes {
   double weight_ = 1;
 };
 
-/// A value of a micro-batch's graph that depends on inputs alone and whose whole is wanted:
-/// the sum, mean or maximum of the micro-batches' values.
+/// A value of a micro-batch's graph that depends on inputs alone and is needed for the whole
+/// batch: the sum, mean or maximum of the micro-batches' values.
 struct BatchTotal {
   ValueId value = 0;
   BatchKind kind = BatchKind::kSum;
 };
 
-/// A constant that is another in the graph of the whole batch.
+/// A constant that differs in the graph of the whole batch.
 struct BatchConstant {
   ValueId value = 0;        // of the micro-batch's graph
   ValueId whole_value = 0;  // of the whole batch's
 };
 
-/// An operand of a node that counts by the micro-batch's share of the examples.
+/// An operand of a node that is weighted by the micro-batch's share of the examples.
 struct ByShare {
   NodeId node = 0;
   int operand = 0;
 };
 
 struct BatchAnalysisOptions {
-  /// Whether whoever puts micro-batches together can take the larger of two values.
+  /// Whether the caller can join micro-batches by the maximum of their values.
   bool has_max = true;
-  /// Whether what depends on inputs alone is known of the whole batch.
+  /// Whether values that depend on inputs alone can be computed for the whole batch first.
   bool has_totals = true;
-  /// Whether an operand can be made to count by the share of the examples (ByShare).
+  /// Whether an operand can be weighted by the share of the examples (ByShare).
   bool has_shares = true;
-  /// Whether micro-batches may change results: what a node mixes counts as each
-  /// micro-batch's own, or as their mean, so that what follows from it is known.
+  /// Whether micro-batches may change results: a mixed value is taken per micro-batch, or as
+  /// the mean of them, so that the analysis continues.
   bool allows_change = false;
 };
 
 struct BatchAnalysis {
   std::vector<BatchValue> values;  // by ValueId of the micro-batch's graph
-  /// In the order in which they are made: later ones may read earlier ones.
+  /// In execution order: later ones may depend on earlier ones.
   std::vector<BatchTotal> totals = {};
   std::vector<BatchConstant> constants = {};
   std::vector<ByShare> by_share = {};
   BatchAnalysisOptions options = {};
-  /// Params, states and caches that the model writes itself.
+  /// Params, states and caches that the model writes.
   std::vector<ValueId> written = {};
 };
 
-/// How the values of `whole` follow from those of graphs like `part`, which is the same
-/// model for fewer examples. Where the graphs are not made of the same nodes, but for
-/// copies, everything behind the first difference is mixed. Linear in the nodes, times the
-/// depth of loops in loops.
+/// How the values of `whole` follow from those of graphs like `part`, the same model for
+/// fewer examples. If their nodes differ other than by copies, everything after the first
+/// difference is mixed. Linear in the nodes, times the depth of nested loops.
 BatchAnalysis AnalyzeBatch(const Graph& whole, const Graph& part,
                            const BatchAnalysisOptions& options = {});
 
@@ -136,8 +200,8 @@ struct BatchObstacle {
   std::string why;
 };
 
-/// What keeps `part`, of which this is the analysis, from being a micro-batch; nothing
-/// where every output follows from those of micro-batches.
+/// The outputs and written values of `part`, of which this is the analysis, that do not
+/// follow from those of micro-batches; empty if the batch may be split.
 std::vector<BatchObstacle> ObstaclesToSplit(const Graph& part,
                                             const BatchAnalysis& analysis,
                                             std::string_view loss);

@@ -1,10 +1,9 @@
-#include "autodiff/batch_rules.h"
-
 #include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "autodiff/batch_analysis.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
 #include "ir/op_def.h"

@@ -1,21 +1,65 @@
 #include "autodiff/linker.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "autodiff/backward.h"
-#include "autodiff/dropout_ids.h"
 #include "autodiff/optimizer.h"
-#include "autodiff/saved_in_loops.h"
+#include "base/check.h"
 #include "base/errors.h"
 #include "base/glob.h"
 #include "base/strings.h"
+#include "ir/bodies.h"
+#include "ir/builder.h"
+#include "ir/graph_copy.h"
 #include "ir/layout.h"
 #include "ir/ops.h"
 #include "ir/uses.h"
 
 namespace stowage {
+namespace {
+
+std::vector<Trained> FindTrained(const Graph& forward, const Graph& backward) {
+  const Layouts layouts = ComputeLayouts(backward);
+  const Uses uses(backward, layouts);
+  std::vector<Trained> trained;
+  const size_t prefix = GradientName("").size();
+  for (const GraphOutput& output : backward.outputs()) {
+    const std::string name = output.name.substr(prefix);
+    NodeId last = backward.value(output.value).producer;
+    if (const std::optional<ValueId> leaf = backward.Find(name)) {
+      last = std::max(last, uses.last_use(*leaf));
+    }
+    trained.push_back({*forward.Find(name), output.value, last});
+  }
+  return trained;
+}
+
+// Error: a pattern of `gradients` matches no trained param.
+Status CheckGradients(const Graph& forward, const std::vector<Trained>& trained,
+                      const TrainOptions& options) {
+  for (const std::string& pattern : options.gradients) {
+    const auto matches = [&](const Trained& t) {
+      return GlobMatches(pattern, forward.value(t.param).name);
+    };
+    if (std::ranges::any_of(trained, matches)) continue;
+    return InvalidArgumentError(
+        "[autodiff] pattern ", Quoted(pattern),
+        " of the gradients to give out matches none of the ", trained.size(),
+        " params that are trained, such as ",
+        Quoted(forward.value(trained.front().param).name));
+  }
+  return {};
+}
+
+bool HasId(OpKind op) {
+  return op == OpKind::kDropout || op == OpKind::kRandomUniform ||
+         op == OpKind::kRandomNormal;
+}
+
+}  // namespace
 
 Linker::Linker(const Graph& forward, const Graph& backward,
                std::string_view loss, GraphBuilder* g,
@@ -34,8 +78,8 @@ bool Linker::IsSeed(const ValueInfo& info) const {
   return info.role == Role::kInput && info.name == GradientName(loss_);
 }
 
-// Nothing where the loss is something else, or where anything reads the loss or
-// the losses of rows: readers come before the gradient, or are not known here.
+// Nothing if the loss is another op's, or if anything reads the loss or the losses of rows:
+// such readers come before the gradient or are unknown here.
 std::optional<Linker::FusedLoss> Linker::FindFusedLoss() const {
   const std::optional<ValueId> id = forward_.Find(loss_);
   if (!id || forward_.value(*id).is_leaf()) return std::nullopt;
@@ -181,43 +225,6 @@ void Linker::CopyNode(GraphCopy& copy, const Node& node, NodeId id) {
 
 void Linker::DeclareOutputs() { forward_copy_.DeclareOutputs(); }
 
-namespace {
-
-std::vector<Trained> FindTrained(const Graph& forward, const Graph& backward) {
-  const Layouts layouts = ComputeLayouts(backward);
-  const Uses uses(backward, layouts);
-  std::vector<Trained> trained;
-  const size_t prefix = GradientName("").size();
-  for (const GraphOutput& output : backward.outputs()) {
-    const std::string name = output.name.substr(prefix);
-    NodeId last = backward.value(output.value).producer;
-    if (const std::optional<ValueId> leaf = backward.Find(name)) {
-      last = std::max(last, uses.last_use(*leaf));
-    }
-    trained.push_back({*forward.Find(name), output.value, last});
-  }
-  return trained;
-}
-
-// That every pattern of `gradients` is for a param that is trained.
-Status CheckGradients(const Graph& forward, const std::vector<Trained>& trained,
-                      const TrainOptions& options) {
-  for (const std::string& pattern : options.gradients) {
-    const auto matches = [&](const Trained& t) {
-      return GlobMatches(pattern, forward.value(t.param).name);
-    };
-    if (std::ranges::any_of(trained, matches)) continue;
-    return InvalidArgumentError(
-        "[autodiff] pattern ", Quoted(pattern),
-        " of the gradients to give out matches none of the ", trained.size(),
-        " params that are trained, such as ",
-        Quoted(forward.value(trained.front().param).name));
-  }
-  return {};
-}
-
-}  // namespace
-
 Result<Differentiated> Differentiate(const Graph& forward,
                                      std::string_view loss,
                                      const TrainOptions& options) {
@@ -239,15 +246,53 @@ void CopyBackward(const Differentiated& model, Linker& linker,
   for (size_t i = 0; i < model.trained.size(); ++i) {
     ready.emplace(model.trained[i].last, i);
   }
-  const auto tell = [&](NodeId id) {
+  const auto report = [&](NodeId id) {
     const auto [begin, end] = ready.equal_range(id);
     for (auto it = begin; it != end; ++it) made(it->second);
   };
-  tell(kNoNode);
+  report(kNoNode);
   for (NodeId id = 0; id < model.backward.num_nodes(); ++id) {
     linker.CopyBackwardNode(id);
-    tell(id);
+    report(id);
   }
+}
+
+int64_t DropoutIds(const Graph& graph) {
+  int64_t ids = 0;
+  for (const Node& node : graph.nodes()) {
+    if (HasId(node.op)) {
+      ids = std::max(ids, node.attrs.Int("id") + 1);
+    }
+    for (const auto& body : BodiesOf(node)) {
+      ids = std::max(ids, DropoutIds(*body));
+    }
+  }
+  return ids;
+}
+
+Attrs WithDropoutIdsFrom(const Node& node, int64_t first) {
+  Attrs attrs = node.attrs;
+  if (HasId(node.op)) attrs.Set("id", attrs.Int("id") + first);
+  if (BodiesOf(node).empty()) return attrs;
+  SubGraphs bodies;
+  for (const auto& body : BodiesOf(node)) {
+    if (DropoutIds(*body) == 0) {
+      bodies.push_back(body);
+      continue;
+    }
+    GraphBuilder g(body->name());
+    GraphCopy copy(*body, &g);
+    copy.DeclareLeaves();
+    for (NodeId id = 0; id < body->num_nodes(); ++id) {
+      copy.CopyNode(id, WithDropoutIdsFrom(body->node(id), first));
+    }
+    copy.DeclareOutputs();
+    Result<Graph> copied = g.Finish();
+    STOWAGE_CHECK(copied.ok());
+    bodies.push_back(std::make_shared<const Graph>(*std::move(copied)));
+  }
+  attrs.Set("bodies", std::move(bodies));
+  return attrs;
 }
 
 }  // namespace stowage

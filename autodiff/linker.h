@@ -1,24 +1,23 @@
 #ifndef STOWAGE_AUTODIFF_LINKER_H_
 #define STOWAGE_AUTODIFF_LINKER_H_
 
-// Joins a forward graph and its backward graph in one builder: the saved leaves
-// of the backward graph become the forward values themselves, the seed a number.
-// The forward part is copied at once, the backward part node by node, as the
-// caller asks for, who may put updates between them.
+// Links a forward graph and its backward graph in one builder: the saved leaves of the
+// backward graph become the forward values themselves, the seed a number. The forward part
+// is copied at once, the backward part node by node, so that the caller may put updates
+// between them.
 //
-// A linear_cross_entropy that is the loss, and that nothing else reads, is left
-// out of the forward part: its gradient makes the loss on its way.
+// A linear_cross_entropy that is the loss, and that nothing else reads, is left out of the
+// forward part, because its gradient op computes the loss too. States that the forward
+// graph writes hold their new content from then on; if the backward graph reads an old
+// content, the linker copies it first.
 //
-// States that the forward graph writes hold their new content from then on. Where
-// the backward graph reads an old one, a copy of it waits for that.
-//
-//   Linker linker(forward, backward, "loss", &g);
+//   STOWAGE_ASSIGN_OR_RETURN(const Differentiated model,
+//                            Differentiate(forward, "loss", options));
+//   Linker linker(model.forward, model.backward, "loss", &g);
 //   linker.DeclareLeaves();
 //   linker.CopyForward();
 //   STOWAGE_RETURN_IF_ERROR(linker.WireUp());
-//   for (NodeId id = 0; id < backward.num_nodes(); ++id) {
-//     linker.CopyBackwardNode(id);
-//   }
+//   CopyBackward(model, linker, [&](size_t i) { /* gradient of model.trained[i] */ });
 //   linker.DeclareOutputs();
 
 #include <cstddef>
@@ -30,8 +29,9 @@
 #include <string_view>
 #include <vector>
 
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/result.h"
+#include "ir/attrs.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/graph_copy.h"
@@ -39,14 +39,13 @@
 
 namespace stowage {
 
-/// How a part of a batch differs from a whole one.
+/// How the copy of a micro-batch differs from the copy of a whole batch.
 struct MicroBatch {
-  std::string suffix = {};    // of the names of what its nodes make
+  std::string suffix = {};    // of the names of its nodes' results
   int64_t first_dropout = 0;  // added to the ids of its dropouts
 };
 
-/// What the gradient of a loss begins as, the seed: this number, and times `scale`, an
-/// f32 scalar, if there is one.
+/// The seed, the gradient of the loss: a number, times `scale`, an f32 scalar, if given.
 struct LossGradient {
   double value = 1;
   Value scale = {};
@@ -60,21 +59,19 @@ class Linker {
 
   /// Declares the forward graph's leaves.
   void DeclareLeaves();
-  /// Or lets `value` stand for one of them.
+  /// Uses `value` for a leaf instead of declaring it.
   void MapLeaf(ValueId leaf, Value value) { forward_copy_.Map(leaf, value); }
 
-  /// Appends the forward graph's nodes, save a loss that the backward graph
-  /// makes.
+  /// Appends the forward graph's nodes, except a loss that the backward graph computes.
   void CopyForward();
 
-  /// Lets forward values stand for the backward graph's leaves, and a fill, or one
-  /// times the scale, for the seed. Error: the backward graph reads a value that the forward graph
-  /// does not have, or has of another type.
+  /// Maps the backward graph's leaves to forward values, and the seed to a fill, times the
+  /// scale if there is one. Error: the forward graph lacks a value that the backward graph
+  /// reads, or has it with another type.
   Status WireUp(const LossGradient& seed = {});
 
-  /// Appends one node of the backward graph; to be called in order. A constant
-  /// that the forward graph has too is not made twice: constants live as long
-  /// as the step.
+  /// Appends one node of the backward graph; to be called in order. A constant that the
+  /// forward graph has too is not repeated: constants are live for the whole step.
   void CopyBackwardNode(NodeId id);
 
   /// Declares the forward graph's outputs. All nodes must be there.
@@ -82,15 +79,14 @@ class Linker {
 
   Value forward(ValueId id) const { return forward_copy_[id]; }
   Value backward(ValueId id) const { return backward_copy_[id]; }
-  /// What a leaf of the forward graph holds in the end, if that graph writes it.
+  /// The final content of a leaf of the forward graph, which may have written it.
   Value last_content(ValueId leaf) const;
 
  private:
-  // What the backward graph reads and a forward node overwrites, by node.
+  // Values that the backward graph reads, by the forward node that overwrites them.
   using Overwritten = std::multimap<NodeId, ValueId>;
 
-  // A linear_cross_entropy whose loss is what is differentiated, and its
-  // gradient, which makes the same loss.
+  // The linear_cross_entropy of the loss, and its gradient, which computes the same loss.
   struct FusedLoss {
     NodeId forward;
     NodeId backward;
@@ -114,26 +110,17 @@ class Linker {
   std::map<ValueId, Value> old_contents_;  // copies for the backward graph
 };
 
-// A model's graph and its backward graph, ready to be linked into a step, and which
-// params it trains.
-//
-//   STOWAGE_ASSIGN_OR_RETURN(const Differentiated model,
-//                            Differentiate(forward, "loss", options));
-//   Linker linker(model.forward, model.backward, "loss", &g);
-//   ... linker.CopyForward(), linker.WireUp() ...
-//   CopyBackward(model, linker, [&](size_t i) { /* model.trained[i] is there */ });
-
-/// A param to train, and the last backward node (kNoNode: none) that makes its
-/// gradient or reads what the update overwrites.
+/// A param to train, and the last backward node (kNoNode: none) that computes its gradient
+/// or reads what the update overwrites.
 struct Trained {
   ValueId param;     // in the forward graph
   ValueId gradient;  // in the backward graph
   NodeId last;
 };
 
-/// Differentiated once, however often it runs.
+/// A model's forward and backward graph, ready to be linked into a step any number of times.
 struct Differentiated {
-  Graph forward;  // which saves in its loops what backward reads
+  Graph forward;  // its loops return what backward reads (SaveInLoops)
   Graph backward;
   std::vector<Trained>
       trained;  // in one order for all micro-batches of a batch
@@ -145,10 +132,20 @@ Result<Differentiated> Differentiate(const Graph& forward,
                                      std::string_view loss,
                                      const TrainOptions& options);
 
-/// Copies the backward nodes by `linker`; `made` is told of each gradient, as an index
-/// of model.trained, once it is there and nothing will read its param any more.
+/// Copies the backward nodes by `linker`. Calls `made(i)` once the gradient of
+/// model.trained[i] has been emitted and nothing will read its param any more.
 void CopyBackward(const Differentiated& model, Linker& linker,
                   const std::function<void(size_t)>& made);
+
+/// One more than the largest id of a dropout, random_uniform or random_normal in `graph` and
+/// its bodies. Copies of a graph in one step draw from different ids:
+///
+///   copy.CopyNode(id, WithDropoutIdsFrom(node, first));
+///   first += DropoutIds(graph);
+int64_t DropoutIds(const Graph& graph);
+
+/// The attributes of `node`, with `first` added to its id and to those in its bodies.
+Attrs WithDropoutIdsFrom(const Node& node, int64_t first);
 
 }  // namespace stowage
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "autodiff/dropout_ids.h"
 #include "autodiff/linker.h"
 #include "base/errors.h"
 #include "base/strings.h"

@@ -2,10 +2,10 @@
 #define STOWAGE_AUTODIFF_MICRO_BATCHES_IN_TURN_H_
 
 // Micro-batches of a batch one after the other: forward and backward of each on one timeline,
-// their outputs put together, their states handed on, and their gradients told to
-// whoever adds them up.
+// their outputs joined, their states passed on, and their gradients given to a callback that
+// accumulates them.
 //
-//   MicroBatchesInTurn loop(whole, whole, micro-batches, "loss", {}, options, &g);
+//   MicroBatchesInTurn loop(whole, whole, micro_batches, "loss", {}, options, &g);
 //   STOWAGE_RETURN_IF_ERROR(loop.Run(MicroBatches::kAll, &updater, add, [] {}));
 //   return FinishMicroBatches(g, loop.begins(), loop.counts());
 
@@ -20,9 +20,8 @@
 #include "autodiff/batch_analysis.h"
 #include "autodiff/linker.h"
 #include "autodiff/micro_batches.h"
-#include "autodiff/ranks.h"
 #include "autodiff/split_model.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "autodiff/updater.h"
 #include "base/result.h"
 #include "ir/builder.h"
@@ -31,24 +30,18 @@
 
 namespace stowage {
 
-// What a step gives out whose batch is taken in micro-batches: the outputs of the micro-batches
-// put together to those of the batch.
-//
-// How an output follows from those of the micro-batches is known (autodiff/batch_analysis.h). One
-// with a dimension that is the batch's is joined from its parts, in one buffer that is
-// there from the start. Means are added up by the micro-batches' shares, sums as they are; of a
-// maximum the largest stays, and of what is equal in all micro-batches, or of a state, the last
-// micro-batch's.
-//
-// Where the micro-batches are those of one rank, they are put together to the outputs of its
-// part of the batch; means and sums are then added up over the ranks.
-//
-//   MicroBatchOutputs outputs(whole, whole, model, "loss", &g);
-//   outputs.Begin(first_micro_batch);
-//   for each micro-batch: outputs.Add(micro_batch, share, linker);  // after its forward part
-//                   outputs.AddLoss(micro_batch, share, linker);
-//   STOWAGE_RETURN_IF_ERROR(outputs.Finish());
-
+/// The outputs of a step in micro-batches. autodiff/batch_analysis.h derives how each follows
+/// from those of the micro-batches: an output with the batch's dimension is joined from its
+/// parts in one buffer, means are added up by the micro-batches' shares, sums unweighted, a
+/// maximum keeps the largest, and a state or a value that is equal in all micro-batches is
+/// the last one's. For the micro-batches of one rank these are the outputs of its part of
+/// the batch; means and sums are then added up over the ranks.
+///
+///   MicroBatchOutputs outputs(whole, whole, model, "loss", &g);
+///   outputs.Begin(first_micro_batch);
+///   for each micro-batch: outputs.Add(micro_batch, share, linker);  // after its forward part
+///                   outputs.AddLoss(micro_batch, share, linker);
+///   STOWAGE_RETURN_IF_ERROR(outputs.Finish());
 class MicroBatchOutputs {
  public:
   /// All must outlive this. The micro-batches, which `model` knows, make up `part` of the batch
@@ -57,29 +50,29 @@ class MicroBatchOutputs {
                     const SplitModel& model, std::string_view loss,
                     GraphBuilder* g);
 
-  /// Decides by any of the micro-batches how outputs are put together, and emits what has
-  /// to be there before the first. Errors: an output that the micro-batch lacks or that
-  /// differs in more than one dimension; a sum or mean of bools, or mean of integers.
+  /// Decides how outputs are joined, given any of the micro-batches, and emits their buffers.
+  /// Errors: an output that the micro-batch lacks or that differs in more than one dimension;
+  /// a sum or mean of bools, or a mean of integers.
   Status Begin(const Graph& micro_batch);
-  /// The same for a micro-batch that stands for all: what adds up begins as leaves of role
-  /// saved, "sum:<output>". Returns what the parts of outputs are put into, by name:
-  /// fills called "joined:<output>".
+  /// The same for a micro-batch that stands for all: sums begin as leaves of role saved,
+  /// "sum:<output>". Returns the names of the fills that joined outputs are written to,
+  /// "joined:<output>".
   Result<std::vector<std::string>> BeginRepeated(const Graph& micro_batch);
 
-  /// Whether all outputs that are joined are so along their first axis.
+  /// Whether every joined output is joined along its first axis.
   bool join_first() const;
 
-  /// Adds the outputs of `micro_batch`, which is `share` of the batch, but for its loss:
-  /// as soon as `linker` has copied the forward graph, since parts die with it.
+  /// Adds the outputs, except the loss, of `micro_batch`, which is `share` of the batch; to
+  /// be called as soon as `linker` has copied the forward graph, so that the parts die early.
   /// Error: an output with another share of its dimension.
   Status Add(const Graph& micro_batch, double share, const Linker& linker);
-  /// Adds the loss, which may have been made on the way back.
+  /// Adds the loss, which the backward part may have computed.
   void AddLoss(const Graph& micro_batch, double share, const Linker& linker);
-  /// Goes past a micro-batch that is not built.
+  /// Skips a micro-batch that is not built.
   void Skip(const Graph& micro_batch);
 
-  /// Declares the outputs, of which so many ranks have each a part. Error: the parts do
-  /// not make up the whole.
+  /// Declares the outputs, each split over `ranks` ranks. Error: the parts do not make up
+  /// the whole.
   Status Finish(int64_t ranks = 1);
 
  private:
@@ -95,7 +88,7 @@ class MicroBatchOutputs {
   Result<Made> Decide(const GraphOutput& output,
                       const Graph& micro_batch) const;
   bool IsLoss(const Made& made) const;
-  // The part of `micro_batch`; marks what is emitted next as being for it.
+  // The part of `micro_batch`; sets the origin of the nodes that follow.
   Value PartOf(const Made& made, const Graph& micro_batch, const Linker& linker,
                Phase phase);
   int64_t PlacesOf(const Made& made, const Graph& micro_batch) const;
@@ -110,7 +103,7 @@ class MicroBatchOutputs {
   std::vector<Made> made_;
 };
 
-/// A gradient that a micro-batch has made, when nothing will read its param any more.
+/// A gradient of a micro-batch, reported when nothing will read its param any more.
 struct Gradient {
   std::string name;  // of the param
   Value param;
@@ -119,7 +112,7 @@ struct Gradient {
   bool is_first, is_last;  // micro-batch
 };
 
-/// Everything of a step but what becomes of the gradients.
+/// Emits the step up to the gradients, which a callback takes.
 class MicroBatchesInTurn {
  public:
   /// The micro-batches make up `part` of the batch `whole`, or all of it. All must outlive
@@ -139,14 +132,14 @@ class MicroBatchesInTurn {
         ranks_(ranks),
         outputs_(whole, part, model_, loss, g) {}
 
-  /// `add` takes each gradient, `end_micro_batch` is called after each micro-batch. The ranks
-  /// before this one have drawn dropouts for as many micro-batches each. Errors: those of
-  /// Differentiate; micro-batches that do not make up the part, or an output of it.
+  /// `add` takes each gradient; `end_micro_batch` is called after each micro-batch. Dropout
+  /// ids start after those of the lower ranks, with as many micro-batches each. Errors: those
+  /// of Differentiate; micro-batches that do not make up the part or an output of it.
   Status Run(MicroBatches which, Updater* updater,
              const std::function<void(const Gradient&)>& add,
              const std::function<void()>& end_micro_batch);
 
-  /// Of the micro-batches that Run has built, for FinishMicroBatches.
+  /// The arguments of FinishMicroBatches, after Run.
   const std::vector<NodeId>& begins() const { return begins_; }
   const std::vector<int64_t>& counts() const { return counts_; }
 
@@ -163,10 +156,8 @@ class MicroBatchesInTurn {
   SplitModel model_;
   const Ranks ranks_;
   MicroBatchOutputs outputs_;
-  std::map<std::string, Value>
-      states_;  // as the micro-batches so far left them
-  std::vector<NodeId>
-      begins_;  // of the micro-batches, as long as the graph grows
+  std::map<std::string, Value> states_;  // after the micro-batches so far
+  std::vector<NodeId> begins_;           // in the builder's numbering
   std::vector<int64_t> counts_;
 };
 

@@ -139,7 +139,7 @@ std::vector<std::string> StateNames(const Optimizer& optimizer,
 /// Whether updates round by chance, and so read a seed.
 bool ReadsSeed(const Optimizer& optimizer);
 
-/// Whether a block of a param, cut as BlockElements has it (autodiff/ranks.h), can be
+/// Whether a block of a param, cut as BlockElements has it (autodiff/train_step.h), can be
 /// updated by itself, as a param, to the same bits.
 bool UpdatesByBlocks(const Optimizer& optimizer);
 

@@ -10,7 +10,7 @@
 #include "autodiff/backward.h"
 #include "autodiff/linker.h"
 #include "autodiff/micro_batches_in_turn.h"
-#include "autodiff/ranks.h"
+#include "autodiff/train_step.h"
 #include "autodiff/updater.h"
 #include "base/index.h"
 #include "base/strings.h"

@@ -16,8 +16,7 @@
 #include <vector>
 
 #include "autodiff/micro_batches.h"
-#include "autodiff/ranks.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/builder.h"

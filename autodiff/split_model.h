@@ -1,10 +1,13 @@
 #ifndef STOWAGE_AUTODIFF_SPLIT_MODEL_H_
 #define STOWAGE_AUTODIFF_SPLIT_MODEL_H_
 
-// A model as its micro-batches run it. What they cannot know alone, the totals of
-// autodiff/batch_analysis.h, are leaves, "total:<value>", which are made of the inputs of
-// all micro-batches before the first of them; and where a sum over the examples meets a
-// mean, the mean counts by the micro-batch's share.
+// Models whose batch is split: the graph that a micro-batch runs in a training step, and the
+// programs that evaluate many examples in parts.
+//
+// A micro-batch does not know the totals of autodiff/batch_analysis.h, such as the sum of a
+// mask over the whole batch. They become leaves, "total:<value>", computed from the inputs
+// of all micro-batches before the first one runs. Where a sum over the examples meets a
+// mean, the mean is weighted by the micro-batch's share.
 //
 //   sum(loss * mask) / sum(mask)    of a batch of 8, as two micro-batches:
 //
@@ -15,49 +18,58 @@
 //   for each micro-batch: STOWAGE_RETURN_IF_ERROR(model.Add(micro_batch));
 //   STOWAGE_RETURN_IF_ERROR(model.EmitTotals(leaf, &g));
 //   ... model.graph(micro_batch), model.total(leaf) ...
+//
+// An evaluation in parts has two programs: one computes the totals, the other reads them.
+//
+//   SplitEvaluation split = *SplitForEvaluation(model(1000), model(8), 8.0 / 1000);
+//   for (const EvaluationTotal& total : split.totals) {
+//     ... run split.totals_graph on each part, join `total.output` by `total.kind`
+//     (JoinPart), and write it to the input `total.input` of both graphs ...
+//   }
+//   ... run split.graph on each part, and join its outputs by split.outputs ...
 
 #include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "autodiff/batch_analysis.h"
-#include "autodiff/ranks.h"
+#include "autodiff/train_step.h"
 #include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
 
 namespace stowage {
 
-/// What nodes that make totals say that they are for (Node::origin).
+/// Node::origin of the nodes that compute totals.
 inline constexpr std::string_view kTotals = "totals";
 
-/// The graph that runs in the place of `micro_batch`, which is `share` of the batch: what
-/// it cannot know (totals, constants of the whole batch) are inputs, TotalName, and what
-/// counts by the share does. It has all outputs, and `loss`.
+/// `micro_batch`, which is `share` of the batch, as a step runs it: totals and constants of
+/// the whole batch are inputs (TotalName), and operands in analysis.by_share are multiplied
+/// by the share. It has all outputs and `loss`.
 Result<Graph> RewriteMicroBatch(const Graph& micro_batch,
                                 const BatchAnalysis& analysis, double share,
                                 std::string_view loss);
 
-/// The name of the input that stands for `value` of a micro-batch.
+/// The name of the input that replaces `value` of a micro-batch.
 std::string TotalName(const Graph& micro_batch, ValueId value);
 
-/// What `analysis` says that a micro-batch cannot know: totals, then constants.
+/// The values of `analysis` that a micro-batch cannot know: totals, then constants.
 std::vector<ValueId> UnknownTo(const BatchAnalysis& analysis);
 
-/// By node: whether one of `wanted` follows from it. What is `known`, by value, needs no
-/// node.
+/// By node: whether one of `wanted` depends on it. Values that are `known` need no node.
 std::vector<bool> NodesFor(const Graph& graph, std::vector<ValueId> wanted,
                            const std::vector<bool>& known);
 
 class SplitModel {
  public:
   /// The micro-batches make up `part` of the batch `whole`, or all of it; other ranks have
-  /// the rest. With `allows_change`, outputs are split that micro-batches change. All
-  /// graphs must outlive this.
+  /// the rest. `allows_change`: TrainOptions::allow_batch_change. All graphs must outlive
+  /// this.
   SplitModel(const Graph& whole, const Graph& part, std::string_view loss,
              const Ranks& ranks, bool allows_change)
       : whole_(whole),
@@ -66,30 +78,29 @@ class SplitModel {
         allows_change_(allows_change),
         axes_(whole, part) {}
 
-  /// Notes the next micro-batch. Errors: it is not a part; kUnsupported for one that
-  /// changes an output, with the value where that begins.
+  /// Adds the next micro-batch. Errors: it is not a part of the batch; kUnsupported if it
+  /// would change an output, naming the first value that differs.
   Status Add(const Graph& micro_batch);
 
-  /// Whether there is anything that one micro-batch cannot know.
+  /// Whether there are totals or constants of the whole batch.
   bool has_totals() const;
 
-  /// Emits the totals, whose nodes have the origin kTotals, given what stands for a leaf
-  /// of `whole` by its name.
+  /// Emits the totals, from nodes of origin kTotals; `leaf` maps the name of a leaf of
+  /// `whole` to its value.
   void EmitTotals(const std::function<Value(std::string_view)>& leaf,
                   GraphBuilder* g);
 
-  /// The graph that runs in the place of `micro_batch`.
+  /// The graph that a step runs for `micro_batch` (RewriteMicroBatch).
   const Graph& graph(const Graph& micro_batch) const {
     return models_.at(&micro_batch).graph;
   }
-  /// How an output follows from those of the micro-batches. Mixed counts as a mean.
+  /// How an output follows from those of the micro-batches; a mean for kMixed.
   BatchKind KindOf(const Graph& micro_batch, std::string_view output) const;
-  /// What the gradient of the loss of a micro-batch counts for that is `share` of the
-  /// batch.
+  /// The weight of the loss's gradient for a micro-batch that is `share` of the batch.
   double LossWeight(const Graph& micro_batch, double share) const {
     return KindOf(micro_batch, loss_) == BatchKind::kSum ? 1 : share;
   }
-  /// What stands for a leaf that a graph has for a total; nothing for other leaves.
+  /// The value of a leaf that stands for a total; nothing for other leaves.
   std::optional<Value> total(std::string_view leaf) const;
 
  private:
@@ -97,7 +108,7 @@ class SplitModel {
     BatchAnalysis analysis;
     Graph graph = {};
   };
-  // A micro-batch, and where in the inputs it lies.
+  // A micro-batch and its slices of the inputs.
   struct Place {
     const Graph& micro_batch;
     BatchAxes axes;
@@ -114,6 +125,42 @@ class SplitModel {
   std::vector<Place> places_;
   std::map<std::string, Value, std::less<>> totals_;  // by leaf
 };
+
+/// A value that depends on the inputs of all parts alone.
+struct EvaluationTotal {
+  std::string input;   // of both graphs, which reads it
+  std::string output;  // of totals_graph, for one part
+  /// How the parts' values are joined; kSame: take any.
+  BatchKind kind = BatchKind::kSum;
+  int round = 0;  // it reads only totals of lower rounds
+  friend bool operator==(const EvaluationTotal&,
+                         const EvaluationTotal&) = default;
+};
+
+/// How an output for all examples follows from those of the parts.
+struct EvaluationOutput {
+  BatchKind kind = BatchKind::kMean;
+  std::string why = {};  // kMixed: the reason
+};
+
+struct SplitEvaluation {
+  Graph graph;         // for one part, with the totals as inputs
+  Graph totals_graph;  // if there are totals
+  std::vector<EvaluationTotal> totals = {};  // by rising round
+  std::map<std::string, EvaluationOutput, std::less<>> outputs = {};
+};
+
+/// Joins `next`, the elements of a part's value, to `so_far`, the joined elements of the parts
+/// before, empty before the first. Means, and kMixed, are weighted by the part's `share` of
+/// the examples. Precondition: every part has as many elements.
+void JoinPart(BatchKind kind, double share, std::span<const double> next,
+              std::vector<double>* so_far);
+
+/// How `part` evaluates `whole`, the same model for `1 / share` times as many examples. An
+/// output that does not follow from those of the parts is kMixed. Errors: those of building
+/// the graphs. Linear in the nodes (AnalyzeBatch).
+Result<SplitEvaluation> SplitForEvaluation(const Graph& whole,
+                                           const Graph& part, double share);
 
 }  // namespace stowage
 

@@ -17,7 +17,7 @@
 //       .learning_rate = 1e-4};
 //
 // A rule that is one op, with `updates` in its definition, saves the copy that Set
-// is: ir/op_def.h. It cannot be skipped (autodiff/train_options.h), as what is written
+// is: ir/op_def.h. It cannot be skipped (autodiff/train_step.h), as what is written
 // by Set and Lerp can.
 
 #include <functional>

@@ -17,7 +17,7 @@
 
 #include "autodiff/linker.h"
 #include "autodiff/optimizer.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "ir/builder.h"
 #include "ir/tensor_type.h"
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
-#include "autodiff/ranks.h"
+#include "autodiff/train_step.h"
 #include "bench/must.h"
 #include "ir/graph.h"
 #include "ir/tensor_type.h"

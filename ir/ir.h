@@ -22,6 +22,7 @@
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
+#include "ir/ops/shape_rules.h"
 #include "ir/tensor_type.h"
 #include "ir/text.h"
 #include "ir/uses.h"

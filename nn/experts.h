@@ -13,7 +13,7 @@
 // times `per_token` rows, so a plan holds for every routing.
 //
 // A token's output depends on no other token, so micro-batches compute what the whole batch
-// does. The analysis of the batch (autodiff/batch_rules.h) does not see it, since the sort
+// does. The analysis of the batch (autodiff/batch_analysis.h) does not see it, since the sort
 // mixes tokens, and asks for TrainOptions::allow_batch_change.
 
 #include <cstdint>

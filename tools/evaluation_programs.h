@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-#include "autodiff/split_evaluation.h"
+#include "autodiff/split_model.h"
 #include "base/result.h"
 #include "tools/model_flags.h"
 #include "tools/task.h"

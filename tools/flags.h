@@ -10,8 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/ranks.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/result.h"
 #include "nn/schedule.h"
 #include "planner/packing/packer.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/result.h"
 #include "formats/array.h"
 #include "ir/tensor_type.h"

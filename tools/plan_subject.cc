@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/ranks.h"
+#include "autodiff/train_step.h"
 #include "base/errors.h"
 #include "base/strings.h"
 #include "ir/text.h"

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "autodiff/ranks.h"
+#include "autodiff/train_step.h"
 #include "base/result.h"
 #include "tools/model_flags.h"
 #include "tools/rank_run.h"

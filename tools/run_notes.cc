@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/hash.h"
 #include "base/input_file.h"
 #include "base/run_files.h"

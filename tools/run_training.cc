@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "autodiff/batch_analysis.h"
-#include "autodiff/ranks.h"
+#include "autodiff/train_step.h"
 #include "base/errors.h"
 #include "base/memory.h"
 #include "base/strings.h"

@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "autodiff/split_evaluation.h"
+#include "autodiff/split_model.h"
 #include "base/result.h"
 #include "nn/text_data.h"
 #include "runtime/session.h"
@@ -72,7 +72,7 @@ class Task {
                                       WorkProgress& progress) = 0;
 
   /// Examples whose evaluation follows from those of their parts as SplitForEvaluation
-  /// (autodiff/split_evaluation.h) says; 0 where every output is the mean of the parts'.
+  /// (autodiff/split_model.h) says; 0 where every output is the mean of the parts'.
   virtual int64_t EvaluationExamples() const { return 0; }
   /// Takes how it follows, and makes its totals by a program that takes `batch` examples
   /// a step; null where there are none. Precondition: EvaluationExamples() > 0. Errors:

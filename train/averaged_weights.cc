@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/memory.h"
 #include "formats/array.h"
 #include "formats/numbers.h"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/ranks.h"
+#include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/strings.h"

@@ -31,7 +31,7 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/ranks.h"
+#include "autodiff/train_step.h"
 #include "base/output_file.h"
 #include "base/result.h"
 #include "ir/graph.h"

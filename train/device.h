@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "autodiff/optimizer.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"

@@ -12,8 +12,7 @@
 #include <functional>
 #include <string>
 
-#include "autodiff/ranks.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/fit/micro_batches/micro_batches.h"

@@ -17,8 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/ranks.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"

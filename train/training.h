@@ -34,8 +34,7 @@
 #include <vector>
 
 #include "autodiff/batch_analysis.h"
-#include "autodiff/ranks.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "planner/fit/cost.h"

@@ -4,7 +4,7 @@
 // emits for the forward body: cotangents of what is handed on are carried, those of what
 // is stacked are sliced, gradients of sliced operands are stacked and those of whole ones
 // summed. What it reads of the forward body is handed back by the forward loop, stacked
-// (autodiff/saved_in_loops.h), and sliced here.
+// (autodiff/backward.h), and sliced here.
 //
 // The gradient of a cond is a cond on the same index. Each of its bodies makes again
 // what it reads of its forward body, so that nothing is kept for branches that do not
@@ -19,8 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/saved_in_loops.h"
-#include "autodiff/sweep.h"
+#include "autodiff/backward.h"
 #include "autodiff/vjp.h"
 #include "base/strings.h"
 #include "ir/bodies.h"

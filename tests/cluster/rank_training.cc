@@ -20,8 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/ranks.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/hash.h"
 #include "base/result.h"
 #include "base/strings.h"

@@ -13,11 +13,10 @@
 
 #include "base/strings.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
+#include "ir/element_groups.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
-#include "ir/partial_sums.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "math/small_floats.h"
 #include "math/split_master.h"
 #include "tests/cpu/run_graph.h"

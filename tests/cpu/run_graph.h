@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 #include "runtime/kernel.h"
 #include "tests/support/interpret.h"
 

@@ -16,7 +16,7 @@
 
 #include "cpu/kernels/dynamic_codes.h"
 #include "cpu/kernels/half_floats.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "math/moment_codes.h"
 #include "math/small_floats.h"
 

@@ -8,8 +8,7 @@
 
 #include "formats/safetensors.h"
 #include "formats/weights_file.h"
-#include "ir/dtype.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "nn/llama.h"
 #include "nn/lora.h"
 #include "nn/pretrained.h"

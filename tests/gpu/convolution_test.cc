@@ -14,7 +14,6 @@
 #include "ir/op_kind.h"
 #include "ir/ops.h"
 #include "ir/tensor_type.h"
-#include "tests/gpu/kernel_leaves.h"
 #include "tests/gpu/run_graph.h"
 #include "tests/support/elements.h"
 #include "tests/support/interpret.h"

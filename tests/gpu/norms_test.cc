@@ -13,11 +13,10 @@
 #include "base/strings.h"
 #include "gpu/kernel.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "tests/gpu/run_graph.h"
 
 namespace stowage {

@@ -17,7 +17,7 @@
 #include "ir/layout.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "ir/uses.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"

@@ -1,8 +1,6 @@
 // Ranks whose steps run on GPUs give the bits of one GPU that takes as many micro-batches, as the
 // CPU's do (tests/laws/ranks_test.cc), whatever streams their exchanges run beside.
 
-#include "autodiff/ranks.h"
-
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -10,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "cluster/link.h"
 #include "ir/builder.h"

@@ -21,8 +21,8 @@
 #include "base/check.h"
 #include "gpu/attention_algorithms.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {

@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/train_options.h"
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"

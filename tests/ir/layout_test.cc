@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/axis_groups.h"
+#include "ir/element_groups.h"
 #include "ir/graph.h"
 #include "ir/text.h"
 #include "ir/uses.h"

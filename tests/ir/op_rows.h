@@ -16,9 +16,8 @@
 
 #include "base/result.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

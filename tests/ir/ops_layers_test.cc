@@ -10,11 +10,10 @@
 
 #include "base/result.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "ir/windows.h"
 #include "tests/ir/op_rows.h"
 #include "tests/support/interpret.h"

@@ -7,7 +7,6 @@
 #include "ir/ops.h"
 #include "ir/tensor_type.h"
 #include "tests/ir/op_rows.h"
-#include "tests/ir/typed_inputs.h"
 
 namespace stowage {
 namespace {

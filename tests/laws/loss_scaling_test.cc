@@ -20,7 +20,6 @@
 
 #include "autodiff/micro_batches.h"
 #include "autodiff/optimizer.h"
-#include "autodiff/train_options.h"
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"

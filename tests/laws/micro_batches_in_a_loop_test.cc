@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "cpu/cpu_backend.h"
 #include "ir/bodies.h"

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/split_evaluation.h"
+#include "autodiff/split_model.h"
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "ir/builder.h"

@@ -1,8 +1,6 @@
 // N ranks give, bit for bit, the losses and weights of one rank that takes N micro-batches, in
 // every sharding, whatever the optimizations.
 
-#include "autodiff/ranks.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "autodiff/train_step.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"

@@ -11,9 +11,9 @@
 
 #include "autodiff/backward.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "ir/tensor_type.h"
 #include "nn/conv_nets.h"
 #include "nn/initializers.h"
 #include "runtime/initial_values.h"

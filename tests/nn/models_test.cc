@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
-#include "autodiff/train_options.h"
 #include "autodiff/train_step.h"
 #include "ir/graph.h"
 #include "ir/weight_type.h"

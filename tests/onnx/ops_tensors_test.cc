@@ -12,8 +12,7 @@
 
 #include "formats/array.h"
 #include "formats/numbers.h"
-#include "ir/dtype.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "onnx/onnx.pb.h"
 #include "tests/onnx/one_op.h"
 

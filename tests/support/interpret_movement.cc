@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "ir/dtype.h"
-#include "ir/shape.h"
+#include "ir/tensor_type.h"
 #include "tests/support/interpret_call.h"
 
 namespace stowage::interpret {

@@ -10,8 +10,8 @@
 #include <limits>
 #include <vector>
 
-#include "ir/dtype.h"
 #include "ir/op_kind.h"
+#include "ir/tensor_type.h"
 #include "tests/support/interpret_call.h"
 
 namespace stowage::interpret {

@@ -16,8 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/ranks.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "runtime/backend.h"
 #include "train/step_builder.h"
 

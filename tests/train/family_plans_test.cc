@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "ir/graph.h"
 #include "nn/experts.h"
 #include "nn/llama.h"

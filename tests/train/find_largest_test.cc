@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/errors.h"
 #include "base/strings.h"
 #include "nn/nn.h"

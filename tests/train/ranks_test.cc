@@ -1,7 +1,5 @@
 // Trainings of several ranks: what each keeps and sends, and what it starts from.
 
-#include "autodiff/ranks.h"
-
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
+#include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
 #include "ir/graph.h"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/strings.h"

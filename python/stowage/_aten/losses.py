@@ -15,7 +15,7 @@ NO_BLOCKS = -1  # of a matrix of plain numbers
 
 def _chunk(rows: int) -> int:
     """Rows of logits that exist at a time, by the rule of the built-in models (LogitChunk,
-    ir/logit_chunk.h)."""
+    ir/ops.h)."""
     return max(256, min(-(-rows // 4), 4096))
 
 

@@ -10,7 +10,7 @@
 #include <functional>
 #include <string_view>
 
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "ir/graph.h"
 #include "nn/model_options.h"
 #include "planner/fit/micro_batches/micro_batches.h"

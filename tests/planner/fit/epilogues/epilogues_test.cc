@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/train_options.h"
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "ir/builder.h"

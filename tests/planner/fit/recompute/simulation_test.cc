@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autodiff/rank_step.h"
-#include "autodiff/ranks.h"
+#include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/builder.h"
