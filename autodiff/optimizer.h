@@ -69,14 +69,14 @@ struct Adam {
 /// in full, 8; rounded stochastically to bf16, 4; in eight bits with a scale for each
 /// 256 elements, 2.03, by the dynamic code of Dettmers et al. 2022, as in bitsandbytes'
 /// AdamW8bit, or companded, as in Gonzalez Ortiz et al. 2026, FlashOptim
-/// (math/moment_codes.h). As in bitsandbytes, params of less than
+/// (math/optimizer.h). As in bitsandbytes, params of less than
 /// kMinElementsIn8Bit elements keep theirs in full whatever the code.
 enum class Moments : uint8_t { kFull, kBf16, kDynamic8, kCompanded8 };
 inline constexpr int64_t kMinElementsIn8Bit = 4096;
 
 /// Decoupled decay (Loshchilov & Hutter 2019), bias correction from the step
 /// input. A bf16 param is the upper part of an f32 weight, or of its first 24 bits,
-/// whose rest, 16 or 8 bits, is a state (math/split_master.h); its moments in full
+/// whose rest, 16 or 8 bits, is a state (math/optimizer.h); its moments in full
 /// are f32. An f16 param is as UpdatesInF32 says. All others compute and keep everything
 /// in the param's type. Moments that
 /// are not kept in full are for params in f32 and bf16.

@@ -81,7 +81,7 @@ struct UpdateRule {
   double learning_rate = 1e-3;  // to start from
   double decay = 0;             // what `update` makes of it
   /// Whether a bf16 param is the upper part of an f32 one, which the rule is given, and
-  /// whose other 16 bits are a state, "<param>.delta" (math/split_master.h). In bf16
+  /// whose other 16 bits are a state, "<param>.delta" (math/optimizer.h). In bf16
   /// most of what a small learning rate changes would be lost by rounding.
   bool splits_bf16 = false;
 };

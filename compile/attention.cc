@@ -236,7 +236,7 @@ void WriteAttentionBiasGrad(Kernel& k) {
   });
 }
 
-// Angles in double, without whole turns, as math/rope.h.
+// Angles in double, without whole turns, as math/trigonometry.h.
 void WriteRope(Kernel& k) {
   const Tensor &x = k.in(0), &y = k.out(0);
   const int64_t dims = k.Int("dims"), pairs = dims / 2;

@@ -1,5 +1,5 @@
 // Numbers in fewer bits, in C: the formulas of math/small_floats.h, math/weight_blocks.h,
-// math/split_master.h, math/stochastic_rounding.h and math/moment_codes.h.
+// math/optimizer.h, math/random.h and math/optimizer.h.
 
 #include "compile/helper_texts.h"
 

@@ -1,4 +1,4 @@
-// Functions of numbers, in C: the formulas of math/activations.h and math/philox.h, and those
+// Functions of numbers, in C: the formulas of math/activations.h and math/random.h, and those
 // of initial values.
 
 #include "compile/helper_texts.h"

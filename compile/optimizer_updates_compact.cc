@@ -1,6 +1,6 @@
 // Updates of numbers that are kept in two parts or in fewer bits: AdamW's and momentum's
 // formulas on f32 numbers that are joined or decoded, and then split, rounded stochastically
-// or encoded (math/split_master.h, math/stochastic_rounding.h, math/moment_codes.h).
+// or encoded (math/optimizer.h, math/random.h, math/optimizer.h).
 
 #include <algorithm>
 #include <array>

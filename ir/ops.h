@@ -599,7 +599,7 @@ struct AdamWSplitResults {
   Value w, delta, m, v;
 };
 /// AdamWUpdate in f32 of the f32 weight that w (bf16) and delta (i16) are
-/// together, or, where delta is u8, of its upper 24 bits (math/split_master.h); m and v
+/// together, or, where delta is u8, of its upper 24 bits (math/optimizer.h); m and v
 /// f32, g bf16.
 AdamWSplitResults AdamWSplitUpdate(Value w, Value delta, Value m, Value v,
                                    Value g, Value lr, Value step, Value scale,
@@ -616,7 +616,7 @@ struct AdamWOptions {
   double decay = 0.01;
 };
 /// AdamWUpdate with moments of bf16, which are rounded up or down by chance, so that
-/// they are right on average (math/stochastic_rounding.h). `seed` is an i64 scalar;
+/// they are right on average (math/random.h). `seed` is an i64 scalar;
 /// updates of one seed with other ids are rounded by other numbers, and element i by the
 /// number of element first + i, so that a block is rounded as it is in the whole.
 struct RoundingNumbers {
@@ -641,7 +641,7 @@ struct AdamW8BitResults {
   Value w, delta;  // delta: none for f32 weights
   Moments8Bit moments;
 };
-/// AdamWUpdate with moments of eight bits (math/moment_codes.h).
+/// AdamWUpdate with moments of eight bits (math/optimizer.h).
 AdamW8BitResults AdamW8BitUpdate(Value w, const Moments8Bit& moments, Value g,
                                  Value lr, Value step, Value scale,
                                  const AdamWOptions& options, MomentCode code,
@@ -667,7 +667,7 @@ MomentumSplitResults MomentumBf16SplitUpdate(
 struct SplitWeight {
   Value w, delta;
 };
-/// The f32 weight that w (bf16) and delta (i16) are together (math/split_master.h).
+/// The f32 weight that w (bf16) and delta (i16) are together (math/optimizer.h).
 Value JoinWeight(Value w, Value delta, STOWAGE_LOC);
 /// Puts x (f32) in the place of that weight, bit for bit.
 SplitWeight SplitUpdate(Value w, Value delta, Value x, STOWAGE_LOC);

@@ -108,8 +108,7 @@ STOWAGE_HOST_DEVICE inline T HardSwishDerivative(T x) {
   return Select(x <= T(-3), T(0), Select(T(3) <= x, T(1), inner));
 }
 
-/// The derivative of Elu from its output y: scale where y is above 0, else
-/// y + scale alpha.
+/// The derivative of Elu from its output y: scale if y > 0, else y + scale alpha.
 template <typename T>
 STOWAGE_HOST_DEVICE inline T EluDerivativeFromOutput(T y, T alpha, T scale) {
   return Select(T(0) < y, scale, y + scale * alpha);

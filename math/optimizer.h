@@ -1,23 +1,27 @@
 #ifndef STOWAGE_MATH_OPTIMIZER_H_
 #define STOWAGE_MATH_OPTIMIZER_H_
 
-// Optimizer steps of one element, as templates over the number type (see
-// math/portable.h). What is the same for all elements of a step is computed
-// once, in double, and rounded once.
+// Optimizer updates of one element, as templates over the number type
+// (math/portable.h), and the compact formats of weights and moments: split master
+// weights (SplitMaster) and 8-bit moments (SignedDynamicCode and the other codes).
+// Constants of a step are computed once, in double, and rounded once.
 //
 //   const auto k = math::AdamWConstants::At(step, lr, 0.9, 0.999, 1e-8, 0.01);
 //   math::AdamWStep(k, g, &w, &m, &v);
+//
+//   const math::SplitMaster parts = math::Split(0.1f);
+//   math::Join(parts) == 0.1f;  // bit for bit
 
 #include <cmath>
 #include <cstdint>
 
 #include "math/portable.h"
+#include "math/small_floats.h"
 
 namespace stowage::math {
 
-/// Whether this number, which multiplies a gradient or says how far a state moves, means
-/// that nothing changes at all: an infinite one, which nothing else is. NaN is no such
-/// number, and spreads.
+/// True if `scale`, a factor of a gradient or of a state's change, is infinite: the update
+/// is then skipped. NaN does not skip the update, and propagates.
 template <typename T>
 STOWAGE_HOST_DEVICE inline bool SkipsUpdate(T scale) {
   return scale - scale != T(0) && scale == scale;
@@ -38,9 +42,8 @@ STOWAGE_HOST_DEVICE inline void MomentumStep(T lr, T momentum, T decay, T g,
   *w = *w - lr * *velocity;
 }
 
-/// Nesterov's, in the form that looks ahead by the next step's velocity (Sutskever et
-/// al. 2013):  velocity = momentum velocity + d;  w -= lr (d + momentum velocity),
-/// with d = g + decay w.
+/// Nesterov's momentum (Sutskever et al. 2013):  velocity = momentum velocity + d;
+/// w -= lr (d + momentum velocity), with d = g + decay w.
 template <typename T>
 STOWAGE_HOST_DEVICE inline void NesterovStep(T lr, T momentum, T decay, T g,
                                              T* w, T* velocity) {
@@ -69,8 +72,8 @@ STOWAGE_HOST_DEVICE inline void AdagradStep(T lr, T eps, T decay, T g, T* w,
   *w = *w - lr * d / (Sqrt(*v) + eps);
 }
 
-/// 1 - beta^t, without cancellation where beta is next to 1; and without pow,
-/// which GPU compilers do not inline. beta in [0, 1), t at least 1.
+/// 1 - beta^t without cancellation for beta close to 1, and without pow, which GPU
+/// compilers do not inline. beta in [0, 1), t >= 1.
 STOWAGE_HOST_DEVICE inline double OneMinusPower(double beta, double t) {
   return -std::expm1(t * std::log(beta));
 }
@@ -107,6 +110,202 @@ STOWAGE_HOST_DEVICE inline void AdamWStep(const AdamWConstants& k, T g, T* w,
   const T root = Sqrt(*v * T(k.v_correction));
   *w = T(k.keep) * *w - T(k.rate) * *m / (root + T(k.eps));
 }
+
+/// A float weight in two parts: a bf16 number, which the model computes with, and a
+/// 16-bit integer, which the optimizer adds to restore the float exactly. Together they
+/// take four bytes; a float master beside a bf16 weight takes six.
+///
+/// The bf16 part is the upper half of the float's bits, rounded to nearest with ties away
+/// from zero; the integer is the rounding error, in [-2^15, 2^15), so it fits for every
+/// finite float. (With ties to even it could be 2^15.)
+///
+/// Finite floats from 0x1.FFp127 on round up to infinity and have a negative integer. An
+/// infinite bf16 part is therefore infinity if the integer is 0, else a finite float. NaN
+/// becomes a quiet NaN with the integer 0.
+struct SplitMaster {
+  uint16_t weight;  // the bits of a bf16
+  int16_t delta;    // bits of the float - (weight << 16)
+};
+
+/// Splits `master`.
+STOWAGE_HOST_DEVICE inline SplitMaster Split(float master) {
+  const uint32_t bits = FloatBits(master);
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) return {FloatToBFloat16(master), 0};
+  const auto weight = static_cast<uint16_t>((bits + 0x8000) >> 16);
+  // The lower half as a signed number is the distance to the rounded upper half.
+  return {weight, static_cast<int16_t>(static_cast<uint16_t>(bits))};
+}
+
+/// Restores the float. Precondition: both parts are of one Split; set `delta` to 0 after
+/// replacing the weight.
+STOWAGE_HOST_DEVICE inline float Join(SplitMaster parts) {
+  const auto delta = static_cast<uint32_t>(int32_t{parts.delta});
+  return BitsFloat((uint32_t{parts.weight} << 16) + delta);
+}
+
+/// The same in three bytes: an 8-bit integer keeps the upper 24 bits of the float, rounded
+/// to nearest, with a relative error of at most 2^-16 (compare Gonzalez Ortiz et al. 2026,
+/// "FlashOptim", whose integers are fractions of the distance to the next bf16).
+struct ShortSplitMaster {
+  uint16_t weight;  // the bits of a bf16
+  uint8_t delta;    // an int8_t: (bits of the float - (weight << 16)) / 256
+};
+
+/// Splits the 24-bit float nearest to `master`, ties away from zero.
+STOWAGE_HOST_DEVICE inline ShortSplitMaster SplitShort(float master) {
+  const uint32_t bits = FloatBits(master);
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) return {FloatToBFloat16(master), 0};
+  const SplitMaster parts = Split(BitsFloat((bits + 0x80) & 0xFFFFFF00));
+  return {parts.weight, static_cast<uint8_t>(parts.delta / 256)};
+}
+
+/// Restores the 24-bit float.
+STOWAGE_HOST_DEVICE inline float JoinShort(ShortSplitMaster parts) {
+  const auto delta =
+      static_cast<int16_t>(static_cast<int8_t>(parts.delta) * 256);
+  return Join(SplitMaster{parts.weight, delta});
+}
+
+// 8-bit optimizer moments. The elements of a block share a scale, the largest magnitude in
+// the block; a byte encodes element / scale, in [-1, 1] for a first moment and in [0, 1]
+// for a second.
+//
+//   const float inverse = InverseOf(scale);
+//   m_byte = SignedCompandedCode::Encode(m * inverse);
+//   m = scale * SignedCompandedCode::Decode(m_byte);
+//
+// Dynamic codes (Dettmers, Lewis, Shleifer & Zettlemoyer 2022, "8-bit optimizers via
+// block-wise quantization"; the table of create_dynamic_map in bitsandbytes): seven
+// decades, each with twice as many numbers as the one below. Decade i of 0 to 6 has
+// n = 2^i numbers (2^(i+1) without a sign), 10^(i-6) (0.1 + 0.9 (k + 1/2) / n) for
+// 0 <= k < n. 0 and 1 are also numbers; -1 is not. An element is encoded as the nearest
+// number.
+//
+// Companded codes (Gonzalez Ortiz et al. 2026, "FlashOptim", arXiv 2602.23349): equal
+// steps on a curve that is steep near 0. First moment: round(127 z), z = 2x / (1 + |x|),
+// x = z / (2 - |z|). Second moment: round(255 sqrt(x)).
+//
+// In both, byte 0 decodes to 0, so zero states stay zero for any scale. Unlike in those
+// papers, a nonzero second moment is never encoded as 0, because an update divides by its
+// root. A non-finite element makes its block's scale, and so the whole block, non-finite.
+// Values above 1, which rounding can produce, are encoded as 1, and NaN as 0.
+
+/// 1 / scale, or 0 for a block that is all 0 or non-finite. Infinite for a scale below
+/// 2^-128; a nonzero element is then encoded as 1.
+STOWAGE_HOST_DEVICE inline float InverseOf(float scale) {
+  return scale > 0 ? 1 / scale : 0.0f;
+}
+
+namespace internal {
+
+// The magnitudes of the dynamic codes: kMore is 0 for the signed code, 1 for the unsigned,
+// which has twice as many numbers per decade.
+template <int kMore>
+struct DynamicMagnitudes {
+  static constexpr int kOne = (128 << kMore) - kMore;  // the index of 1
+  static constexpr int kDecades = 7;
+
+  // Loops always run over all decades, so that the threads of a warp do not diverge, and
+  // divisions by powers of two are multiplications, which are exact.
+
+  // Number j in ascending order; decade i begins at j = 2^(i + kMore) - kMore.
+  STOWAGE_HOST_DEVICE static constexpr float Number(int j) {
+    if (j == 0) return 0;
+    if (j == kOne) return 1;
+    const int at = j + kMore;
+    int n = 64 << kMore;
+    float of_one = 1.0f / static_cast<float>(n);
+    float power = 1;  // exact
+    for (int decade = 1; decade < kDecades; ++decade) {
+      const bool is_below = n > at;
+      n = is_below ? n / 2 : n;
+      of_one = is_below ? of_one * 2 : of_one;
+      power = is_below ? power * 10 : power;
+    }
+    const float middle = static_cast<float>(at - n) + 0.5f;
+    return (0.1f + 0.9f * middle * of_one) / power;
+  }
+
+  // The index of the number nearest to x; the lower one on a tie. Numbers are the centers
+  // of cells, so it is that of x's cell, except at the ends of decades.
+  STOWAGE_HOST_DEVICE static constexpr int Nearest(float x) {
+    if (!(x > 0)) return 0;
+    if (x >= 1) return kOne;
+    int n = 64 << kMore;
+    float in_decade = x;
+    for (int decade = 1; decade < kDecades; ++decade) {
+      const bool is_below = in_decade < 0.1f;
+      n = is_below ? n / 2 : n;
+      in_decade = is_below ? in_decade * 10 : in_decade;
+    }
+    const float cell =
+        (in_decade - 0.1f) * (static_cast<float>(n) * (1 / 0.9f));
+    int k = cell > 0 ? static_cast<int>(cell) : 0;
+    if (k > n - 1) k = n - 1;
+    const int j = n - kMore + k;
+    if (k == 0 && x - Number(j - 1) <= Number(j) - x) return j - 1;
+    if (j + 1 == kOne && 1 - x < x - Number(j)) return kOne;
+    return j;
+  }
+};
+
+}  // namespace internal
+
+/// Dynamic code of a first moment: signed bytes; 1 is encoded as -128.
+struct SignedDynamicCode {
+  STOWAGE_HOST_DEVICE static uint8_t Encode(float x) {
+    using Magnitudes = internal::DynamicMagnitudes<0>;
+    int j = Magnitudes::Nearest(x < 0 ? -x : x);
+    if (x < 0) j = j == Magnitudes::kOne ? 1 - j : -j;
+    return static_cast<uint8_t>(j);
+  }
+  STOWAGE_HOST_DEVICE static constexpr float Decode(uint8_t code) {
+    using Magnitudes = internal::DynamicMagnitudes<0>;
+    if (code == Magnitudes::kOne) return 1;
+    const int j = static_cast<int8_t>(code);
+    return j < 0 ? -Magnitudes::Number(-j) : Magnitudes::Number(j);
+  }
+};
+
+/// Dynamic code of a second moment.
+struct DynamicCode {
+  STOWAGE_HOST_DEVICE static uint8_t Encode(float x) {
+    const int j = internal::DynamicMagnitudes<1>::Nearest(x);
+    return static_cast<uint8_t>(j == 0 && x > 0 ? 1 : j);
+  }
+  STOWAGE_HOST_DEVICE static constexpr float Decode(uint8_t code) {
+    return internal::DynamicMagnitudes<1>::Number(code);
+  }
+};
+
+/// Companded code of a first moment: signed bytes.
+struct SignedCompandedCode {
+  STOWAGE_HOST_DEVICE static uint8_t Encode(float x) {
+    const float magnitude = x < 0 ? -x : x;
+    if (!(magnitude > 0)) return 0;
+    const float z = magnitude < 1 ? 2 * magnitude / (1 + magnitude) : 1.0f;
+    const int j = static_cast<int>(127 * z + 0.5f);
+    return static_cast<uint8_t>(x < 0 ? -j : j);
+  }
+  STOWAGE_HOST_DEVICE static constexpr float Decode(uint8_t code) {
+    const float z =
+        static_cast<float>(static_cast<int8_t>(code)) * (1.0f / 127);
+    return z / (2 - (z < 0 ? -z : z));
+  }
+};
+
+/// Companded code of a second moment.
+struct CompandedCode {
+  STOWAGE_HOST_DEVICE static uint8_t Encode(float x) {
+    if (!(x > 0)) return 0;
+    const int j = x < 1 ? static_cast<int>(255 * Sqrt(x) + 0.5f) : 255;
+    return static_cast<uint8_t>(j == 0 ? 1 : j);
+  }
+  STOWAGE_HOST_DEVICE static constexpr float Decode(uint8_t code) {
+    const float root = static_cast<float>(code) * (1.0f / 255);
+    return root * root;
+  }
+};
 
 }  // namespace stowage::math
 

@@ -1,9 +1,8 @@
 #ifndef STOWAGE_MATH_PORTABLE_H_
 #define STOWAGE_MATH_PORTABLE_H_
 
-// What lets one formula serve both processors: the mark for functions that a
-// GPU compiler must also compile, and the elementary functions under one set of
-// names.
+// Formulas that compile for the CPU and for GPUs: the function mark STOWAGE_HOST_DEVICE,
+// and elementary functions under one set of names for all number types.
 //
 // A formula is a template over the number type T and calls Exp, Tanh, ...
 // without a namespace. For float and double it gets the functions below; for a
@@ -32,7 +31,7 @@ STOWAGE_HOST_DEVICE inline double Erfc(double x) { return ::erfc(x); }
 STOWAGE_HOST_DEVICE inline float Sqrt(float x) { return ::sqrtf(x); }
 STOWAGE_HOST_DEVICE inline double Sqrt(double x) { return ::sqrt(x); }
 
-/// What is left of x / y, exactly, with the sign of y: in [0, y) or (y, 0].
+/// The exact remainder of x / y with the sign of y: in [0, y) or (y, 0].
 STOWAGE_HOST_DEVICE inline float Remainder(float x, float y) {
   const float rest = ::fmodf(x, y);
   return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;

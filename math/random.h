@@ -1,25 +1,84 @@
 #ifndef STOWAGE_MATH_RANDOM_H_
 #define STOWAGE_MATH_RANDOM_H_
 
-// Random numbers out of the words of Philox (math/philox.h). Fractions are exact,
-// and so the same bits on every processor; normal numbers round as its logarithm
-// does.
+// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror & Shaw, "Parallel
+// random numbers: as easy as 1, 2, 3", 2011), and the uniform numbers, normal numbers and
+// stochastic rounding that are built on it. Philox is a pure function from a 128-bit
+// counter and a 64-bit key to four 32-bit words. There is no state, so the number of any
+// element can be computed on any processor, at any time, any number of times.
+//
+// The key holds the seed and the op's id, the counter the step and the element.
 //
 //   const Philox4 words = Philox4x32(
 //       RandomCounter(RandomStream::kUniform, step, quad), DropoutKey(seed, id));
-//   float y = Fraction<float, 24>(words.word[0]);   // of element 4 * quad
+//   const float y = Fraction<float, 24>(words.word[0]);  // of element 4 * quad
+//
+// Fractions are exact, so they are the same bits on every processor; normal numbers round
+// as the processor's logarithm does.
 
 #include <cmath>
 #include <cstdint>
 
-#include "math/philox.h"
 #include "math/portable.h"
+#include "math/small_floats.h"
 #include "math/trigonometry.h"
 
 namespace stowage::math {
 
-/// What tells counters of one key apart: two bits that no step reaches. Dropout's
-/// are 0; kRounding is for math/stochastic_rounding.h.
+inline constexpr uint32_t kPhiloxMultiplier0 = 0xD2511F53;
+inline constexpr uint32_t kPhiloxMultiplier1 = 0xCD9E8D57;
+inline constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9;  // golden ratio
+inline constexpr uint32_t kPhiloxWeyl1 = 0xBB67AE85;  // sqrt(3) - 1
+inline constexpr int kPhiloxRounds = 10;
+
+struct Philox4 {
+  uint32_t word[4];
+};
+struct PhiloxKey {
+  uint32_t word[2];
+};
+
+/// The four random words of a counter.
+STOWAGE_HOST_DEVICE inline Philox4 Philox4x32(Philox4 counter, PhiloxKey key) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t product0 = uint64_t{kPhiloxMultiplier0} * counter.word[0];
+    const uint64_t product1 = uint64_t{kPhiloxMultiplier1} * counter.word[2];
+    counter = {
+        {static_cast<uint32_t>(product1 >> 32) ^ counter.word[1] ^ key.word[0],
+         static_cast<uint32_t>(product1),
+         static_cast<uint32_t>(product0 >> 32) ^ counter.word[3] ^ key.word[1],
+         static_cast<uint32_t>(product0)}};
+    key.word[0] += kPhiloxWeyl0;
+    key.word[1] += kPhiloxWeyl1;
+  }
+  return counter;
+}
+
+/// The key of an op: the seed, with the id spread over its upper half. For one seed, ids
+/// below 2^32 give distinct keys.
+STOWAGE_HOST_DEVICE inline PhiloxKey DropoutKey(int64_t seed, int64_t id) {
+  const uint64_t bits = static_cast<uint64_t>(seed);
+  const uint32_t spread = static_cast<uint32_t>(id) * 0x9E3779B1u;  // odd
+  return {{static_cast<uint32_t>(bits),
+           static_cast<uint32_t>(bits >> 32) ^ spread}};
+}
+
+/// The counter of elements 4 * `quad` to 4 * `quad` + 3 at a step; element
+/// 4 * quad + i takes word i.
+STOWAGE_HOST_DEVICE inline Philox4 DropoutCounter(int64_t step, int64_t quad) {
+  const uint64_t s = static_cast<uint64_t>(step);
+  const uint64_t q = static_cast<uint64_t>(quad);
+  return {{static_cast<uint32_t>(q), static_cast<uint32_t>(q >> 32),
+           static_cast<uint32_t>(s), static_cast<uint32_t>(s >> 32)}};
+}
+
+/// An element is kept when its word is at least this: when word / 2^32 >= p,
+/// exactly. p in [0, 1).
+inline uint64_t DropoutThreshold(double p) {
+  return static_cast<uint64_t>(std::ceil(p * 4294967296.0));
+}
+
+/// Separates the counters of one key: the two highest bits of the step. Dropout's are 0.
 enum class RandomStream : uint32_t { kRounding = 1, kUniform = 2, kNormal = 3 };
 
 /// The counter of elements 4 * `quad` to 4 * `quad` + 3 at a step.
@@ -30,15 +89,15 @@ STOWAGE_HOST_DEVICE inline Philox4 RandomCounter(RandomStream stream,
   return counter;
 }
 
-/// The word's upper `kBits`, as many as N holds, as a fraction: in [0, 1).
+/// The upper kBits of the word as a fraction in [0, 1). Precondition: N holds kBits exactly.
 template <typename N, int kBits>
 STOWAGE_HOST_DEVICE inline N Fraction(uint32_t word) {
   constexpr N kUnit = N(1) / static_cast<N>(uint64_t{1} << kBits);
   return static_cast<N>(word >> (32 - kBits)) * kUnit;
 }
 
-/// Two independent normal numbers (Box & Muller 1958) of two words. Of 24 bits
-/// each: neither is farther than 5.8 from 0.
+/// Two independent normal numbers from two words (Box & Muller 1958). With 24 bits each,
+/// their magnitude is at most 5.8.
 STOWAGE_HOST_DEVICE inline void NormalPair(uint32_t a, uint32_t b, float* x,
                                            float* y) {
   const float u = static_cast<float>((a >> 8) + 1) * 0x1p-24f;  // in (0, 1]
@@ -52,6 +111,28 @@ inline void NormalPair(uint32_t a, uint32_t b, double* x, double* y) {
   const double angle = Fraction<double, 24>(b) * 6.283185307179586477;
   *x = radius * std::cos(angle);
   *y = radius * std::sin(angle);
+}
+
+/// The words for stochastic rounding of elements 4 * `quad` to 4 * `quad` + 3, one each:
+///
+///   const uint32_t word = RoundingWords(key, step, element / 4).word[element % 4];
+///   m = StochasticBFloat16(new_m, word & 0xFFFF);
+///   v = StochasticBFloat16(new_v, word >> 16);
+STOWAGE_HOST_DEVICE inline Philox4 RoundingWords(PhiloxKey key, int64_t step,
+                                                 int64_t quad) {
+  return Philox4x32(RandomCounter(RandomStream::kRounding, step, quad), key);
+}
+
+/// Rounds x to one of its two bf16 neighbours, with probabilities such that the expected
+/// value is x (Gupta et al. 2015, "Deep learning with limited numerical precision"). A
+/// moving average thus accumulates changes below half its last bit, which rounding to
+/// nearest would lose. `random` is uniform in [0, 2^16): x is rounded away from zero if its
+/// lower 16 bits plus `random` are at least 2^16. Infinity and NaN are preserved.
+STOWAGE_HOST_DEVICE inline uint16_t StochasticBFloat16(float x,
+                                                       uint32_t random) {
+  const uint32_t bits = FloatBits(x);
+  if ((bits & 0x7FFFFFFF) >= 0x7F800000) return FloatToBFloat16(x);
+  return static_cast<uint16_t>((bits + random) >> 16);
 }
 
 }  // namespace stowage::math

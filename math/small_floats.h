@@ -1,9 +1,8 @@
 #ifndef STOWAGE_MATH_SMALL_FLOATS_H_
 #define STOWAGE_MATH_SMALL_FLOATS_H_
 
-// The 16-bit floating-point formats as bit patterns, to and from float; what is
-// not representable rounds to the nearest, ties to even (IEEE 754). NaN stays
-// NaN.
+// Conversions between float and the bit patterns of the 16-bit formats f16 and bf16.
+// Numbers round to nearest, ties to even (IEEE 754); NaN stays NaN.
 //
 //   math::FloatToHalf(65504.0f) == 0x7BFF;  math::HalfToFloat(0x3C00) == 1.0f
 
@@ -67,9 +66,8 @@ STOWAGE_HOST_DEVICE inline uint16_t FloatToHalf(float x) {
   return static_cast<uint16_t>(sign | (rounded >> 13));
 }
 
-/// From double in one rounding: through a float whose last bit is sticky (round
-/// to odd; Boldo & Melquiond 2008), so that the second rounding sees whether
-/// anything was cut off.
+/// `x` rounded to odd (Boldo & Melquiond 2008): the float's last bit is sticky, so that
+/// rounding it again, to 16 bits, gives what one rounding of the double would.
 STOWAGE_HOST_DEVICE inline float RoundToOddFloat(double x) {
   const float nearest = static_cast<float>(x);
   const double back = nearest;

@@ -1,12 +1,13 @@
 #ifndef STOWAGE_MATH_TRIGONOMETRY_H_
 #define STOWAGE_MATH_TRIGONOMETRY_H_
 
-// sin and cos of any float, however large, without tables or arrays: a GPU keeps
-// arrays that it indexes in memory, and CUDA's own functions have one. Every
-// step is exact or rounded once (fmaf), so that all processors compute the same
-// bits.
+// sin and cos of any float, and the angles of rotary position embeddings. Every step is
+// exact or rounded once (fmaf), so all processors compute the same bits. There are no
+// arrays: a GPU keeps indexed arrays in memory, and CUDA's own functions use one.
 //
-//   float y = math::Sin(1e30f);
+//   const float y = math::Sin(1e30f);
+//   const double turns = math::RopeTurns(10000, 64, pair);  // once
+//   const double angle = math::RopeAngle(position, turns);
 //
 // The angle is reduced to [-pi/4, pi/4] by whole quarter turns: below 2^16 with
 // pi/2 in three parts (Cody & Waite 1980), above by multiplying with the bits of
@@ -92,7 +93,7 @@ STOWAGE_HOST_DEVICE inline float SinOfReduced(float angle, uint32_t quarters) {
 
 }  // namespace internal
 
-/// NaN for infinities.
+/// The sine of x in radians; NaN for infinities. Cos likewise.
 STOWAGE_HOST_DEVICE inline float Sin(float x) {
   if (::fabsf(x) < 0x1p-12f) return x;  // to a fifth of a unit; keeps -0
   const internal::ReducedAngle reduced = internal::ReduceAngle(x);
@@ -101,6 +102,23 @@ STOWAGE_HOST_DEVICE inline float Sin(float x) {
 STOWAGE_HOST_DEVICE inline float Cos(float x) {
   const internal::ReducedAngle reduced = internal::ReduceAngle(x);
   return internal::SinOfReduced(reduced.angle, reduced.quarters + 1);
+}
+
+/// The rotation of pair `pair` per position in rotary embeddings of `dims` elements (Su et
+/// al. 2021), in turns: base^(-2 pair / dims) / (2 pi).
+inline double RopeTurns(double base, int64_t dims, int64_t pair) {
+  constexpr double kTwoPi = 6.283185307179586477;
+  const double power =
+      -2 * static_cast<double>(pair) / static_cast<double>(dims);
+  return std::pow(base, power) / kTwoPi;
+}
+
+/// position * turns as an angle in [-pi, pi]. Whole turns are removed in double, so the
+/// angle is as precise in f32 at position 100,000 as at position 1.
+STOWAGE_HOST_DEVICE inline double RopeAngle(int32_t position, double turns) {
+  constexpr double kTwoPi = 6.283185307179586477;
+  const double turned = static_cast<double>(position) * turns;
+  return (turned - ::rint(turned)) * kTwoPi;
 }
 
 }  // namespace stowage::math

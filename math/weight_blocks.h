@@ -1,15 +1,14 @@
 #ifndef STOWAGE_MATH_WEIGHT_BLOCKS_H_
 #define STOWAGE_MATH_WEIGHT_BLOCKS_H_
 
-// The block formats in which files of weights hold numbers (ir/weight_types.def), one
+// Decoders of the quantized block formats of weight files (ir/weight_types.def), one
 // function each: from the bytes of a block to its numbers.
 //
 //   float row[32];
 //   math::Q4_1(bytes, [&](int i, float number) { row[i] = number; });
 //
-// Blocks lie one after the other, without gaps, little-endian; d and m are f16, and
-// q[i] is what the block has for its number i. A nibble is four bits of a byte, the low
-// one first.
+// Blocks follow each other without gaps, little-endian; d and m are f16, and q[i] is the
+// stored integer of number i. A nibble is four bits of a byte, the low one first.
 //
 //   type  numbers bytes  fields, in this order                       number i
 //   Q4_0       32    18  d, nibbles[16]                              d (q - 8)
@@ -51,8 +50,8 @@
 // hold 5 digits each, the last 4 hold 4 digits. e2m1 is a float of a sign, two bits of
 // exponent and one of mantissa (OCP Microscaling Formats 1.0).
 //
-// Every number is the float nearest to what the block says, as all products above are
-// exact, with and without fused multiply-adds.
+// Every number is the float nearest to the encoded value: all products above are exact,
+// with and without fused multiply-adds.
 
 #include <cstdint>
 #include <cstring>
@@ -75,7 +74,7 @@ STOWAGE_HOST_DEVICE inline float LoadHalf(const uint8_t* from) {
   return HalfToFloat(Load<uint16_t>(from));
 }
 
-// 32 numbers d q + m of 16 bytes of nibbles.
+// Decodes 32 numbers d q + m from 16 bytes of nibbles.
 template <typename Put>
 STOWAGE_HOST_DEVICE inline void Nibbles(const uint8_t* nibbles, float d,
                                         float m, Put put) {
@@ -87,7 +86,7 @@ STOWAGE_HOST_DEVICE inline void Nibbles(const uint8_t* nibbles, float d,
   }
 }
 
-// The same with a fifth bit.
+// Nibbles with a fifth bit in `high`.
 template <typename Put>
 STOWAGE_HOST_DEVICE inline void HighNibbles(const uint8_t* nibbles,
                                             uint32_t high, float d, float m,
@@ -106,7 +105,7 @@ STOWAGE_HOST_DEVICE inline void HighNibbles(const uint8_t* nibbles,
 struct ScaleAndMinimum {
   float scale, minimum;
 };
-// Of the g-th 32 numbers of a block of Q4_K or Q5_K.
+// The scale and minimum of the g-th 32 numbers of a Q4_K or Q5_K block.
 STOWAGE_HOST_DEVICE inline ScaleAndMinimum ScaleOf(const uint8_t* scales,
                                                    int g) {
   if (g < 4) {
@@ -118,7 +117,7 @@ STOWAGE_HOST_DEVICE inline ScaleAndMinimum ScaleOf(const uint8_t* scales,
           static_cast<float>((both >> 4) | (scales[g] >> 6 << 4))};
 }
 
-// `high` is null where no number has a fifth bit.
+// Decodes a Q4_K block (`high` is null) or a Q5_K block.
 template <typename Put>
 STOWAGE_HOST_DEVICE inline void KNibbles(const uint8_t* from,
                                          const uint8_t* high,
@@ -144,7 +143,7 @@ STOWAGE_HOST_DEVICE inline float LevelOf(int q) {
   return static_cast<float>(static_cast<int8_t>(eight >> (8 * (q & 7)) & 255));
 }
 
-// 32 numbers d kLevels[q] of 16 bytes of nibbles.
+// Decodes 32 numbers d kLevels[q] from 16 bytes of nibbles.
 template <typename Put>
 STOWAGE_HOST_DEVICE inline void Levels(const uint8_t* nibbles, float d,
                                        Put put) {
@@ -170,7 +169,7 @@ STOWAGE_HOST_DEVICE inline int TwiceE2M1(int q) {
   return q < 8 ? magnitude : -magnitude;
 }
 
-// 2^(e - 128), half of what an exponent of MXFP4 is; subnormal for e < 2.
+// 2^(e - 128), half the power of an MXFP4 exponent; subnormal for e < 2.
 STOWAGE_HOST_DEVICE inline float HalfPower(uint32_t e) {
   const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
   float power;

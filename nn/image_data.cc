@@ -17,7 +17,7 @@
 #include "formats/image.h"
 #include "formats/npy.h"
 #include "formats/numbers.h"
-#include "math/philox.h"
+#include "math/random.h"
 #include "math/small_floats.h"
 #include "nn/random.h"
 

@@ -10,7 +10,7 @@
 #include "base/strings.h"
 #include "ir/ops.h"
 #include "ir/tensor_type.h"
-#include "math/rope.h"
+#include "math/trigonometry.h"
 
 namespace stowage {
 

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "math/philox.h"
+#include "math/random.h"
 #include "math/small_floats.h"
 
 namespace stowage {

@@ -9,7 +9,6 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/half_floats.h"
-#include "math/philox.h"
 #include "math/random.h"
 #include "math/small_floats.h"
 
@@ -171,7 +170,7 @@ constinit const CpuKernel RandomNormal = {
 
 }  // namespace kernels
 
-// dropout: the mask is computed where it is used (math/philox.h), never stored.
+// dropout: the mask is computed where it is used (math/random.h), never stored.
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "math/moment_codes.h"
+#include "math/optimizer.h"
 
 namespace stowage::cpu {
 namespace {

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_CPU_KERNELS_DYNAMIC_CODES_H_
 #define STOWAGE_CPU_KERNELS_DYNAMIC_CODES_H_
 
-// Bytes of the dynamic code (math/moment_codes.h) for many numbers: the same as that
+// Bytes of the dynamic code (math/optimizer.h) for many numbers: the same as that
 // code's, one by one, but without branches, so that compilers make vectors of it.
 //
 // The code rises with its argument, so that each of its numbers is nearest to all floats

@@ -21,7 +21,7 @@
 #include "ir/fused.h"
 #include "ir/op_kind.h"
 #include "ir/weight_type.h"
-#include "math/split_master.h"
+#include "math/optimizer.h"
 #include "runtime/block_matrix.h"
 
 namespace stowage::cpu {

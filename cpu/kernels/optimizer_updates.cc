@@ -15,14 +15,13 @@
 #include "cpu/kernels/dynamic_codes.h"
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/vec.h"
+#include "ir/dtype.h"
 #include "ir/element_groups.h"
+#include "ir/partial_sums.h"
 #include "ir/tensor_type.h"
-#include "math/moment_codes.h"
 #include "math/optimizer.h"
-#include "math/philox.h"
+#include "math/random.h"
 #include "math/small_floats.h"
-#include "math/split_master.h"
-#include "math/stochastic_rounding.h"
 
 namespace stowage::cpu {
 

@@ -2,8 +2,6 @@
 // workspace, and serve all heads and, where positions are those of every example,
 // the whole batch.
 
-#include "math/rope.h"
-
 #include <algorithm>
 #include <cstdint>
 
@@ -11,6 +9,7 @@
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/vec.h"
+#include "math/trigonometry.h"
 
 namespace stowage::cpu {
 namespace {

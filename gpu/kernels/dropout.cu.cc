@@ -1,9 +1,9 @@
-// dropout: the mask is computed where it is used (math/philox.h), never stored.
+// dropout: the mask is computed where it is used (math/random.h), never stored.
 
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/elementwise.h"
-#include "math/philox.h"
+#include "math/random.h"
 
 namespace stowage::gpu {
 namespace {

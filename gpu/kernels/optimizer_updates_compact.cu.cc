@@ -13,13 +13,12 @@
 #include "gpu/kernels/optimizer_updates.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
+#include "ir/dtype.h"
 #include "ir/element_groups.h"
+#include "ir/partial_sums.h"
 #include "ir/tensor_type.h"
-#include "math/moment_codes.h"
 #include "math/optimizer.h"
-#include "math/philox.h"
-#include "math/split_master.h"
-#include "math/stochastic_rounding.h"
+#include "math/random.h"
 #include "runtime/kernel.h"
 
 namespace stowage::gpu {

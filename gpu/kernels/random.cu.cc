@@ -9,7 +9,6 @@
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/simt.h"
-#include "math/philox.h"
 
 namespace stowage::gpu {
 namespace {

@@ -2,8 +2,6 @@
 // angles once: a pack of elements and the pack of their partners where heads
 // consist of whole packs, single pairs elsewhere.
 
-#include "math/rope.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <string>

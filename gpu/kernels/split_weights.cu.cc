@@ -7,8 +7,8 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/elementwise.h"
 #include "gpu/simt.h"
+#include "math/optimizer.h"
 #include "math/small_floats.h"
-#include "math/split_master.h"
 
 namespace stowage::gpu {
 namespace {

@@ -308,7 +308,7 @@ constinit const OpDef QuantizedGather = {.num_inputs = 2,
                                          .infer = InferQuantizedGather};
 
 // join_weight, split_update: an f32 weight that is kept as a bf16 number and the 16 bits
-// that this lacks (math/split_master.h).
+// that this lacks (math/optimizer.h).
 
 namespace {
 

@@ -181,7 +181,7 @@ Status CheckWeightType(const OpArgs& args, DType dtype) {
       StrCat(Operand(args, 0, "w"), "; expected ", DTypeName(dtype)));
 }
 
-// The weight is w and delta together, math/split_master.h: all of an f32, or its
+// The weight is w and delta together, math/optimizer.h: all of an f32, or its
 // upper 24 bits.
 Result<Updated> CheckSplit(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckWeightType(args, DType::kBF16));

@@ -14,8 +14,8 @@
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
+#include "math/optimizer.h"
 #include "math/small_floats.h"
-#include "math/split_master.h"
 #include "tests/autodiff/built_step.h"
 #include "tests/support/interpret.h"
 

@@ -15,7 +15,7 @@
 #include "cpu/thread_pool.h"
 #include "gpu/kernel.h"
 #include "ir/element_groups.h"
-#include "math/split_master.h"
+#include "math/optimizer.h"
 #include "tests/gpu/grid_runner.h"
 #include "tests/gpu/launch_builder.h"
 

@@ -17,7 +17,7 @@
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "gpu/gpu_needs.h"
-#include "math/philox.h"
+#include "math/random.h"
 #include "nn/gpt.h"
 #include "nn/layers.h"
 #include "nn/models.h"

@@ -1,9 +1,9 @@
-#include "math/philox.h"
-
 #include <doctest/doctest.h>
 
 #include <set>
 #include <utility>
+
+#include "math/random.h"
 
 namespace stowage::math {
 namespace {
