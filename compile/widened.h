@@ -3,7 +3,7 @@
 
 // Nodes of bf16 and f16 whose op adds up into its results: they compute on f32 copies of
 // their operands and results, in scratch memory, and round once at the end. So does the CPU
-// backend (cpu/widened.h).
+// backend (cpu/kernel.h).
 //
 //   static void layer_norm_2(const bf16 *x0, ..., bf16 *y0, f32 *scratch) {
 //     for (...) scratch[i] = bfloat16_to_float(x0[i]);

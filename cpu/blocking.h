@@ -1,15 +1,15 @@
 #ifndef STOWAGE_CPU_BLOCKING_H_
 #define STOWAGE_CPU_BLOCKING_H_
 
-// How a matrix product is cut: into strips of columns, tasks of rows, and whether a strip
-// of the second operand is copied to where its rows follow each other. Every element is
-// the same chain of multiply-adds however that is done, so no choice here shows in a bit;
-// where the chain itself is cut, every so many of k, is no part of it.
+// The blocking of a matmul: the width of its strips of columns, the rows of its tasks, and
+// whether a contiguous strip of the second operand is packed; and the autotuner that
+// measures which blocking is the fastest for a shape on this processor. A blocking never
+// changes a bit of the result: every element is the same chain of multiply-adds.
 //
-// Which is the fastest depends on the processor and on the shape, and can be measured: a
-// kernel that multiplies says by a BlockingTrial what to time.
-//
-//   Product<T>(pool, m, n, k, a, b, c, /*accumulate=*/false, scratch, {.packs = false});
+//   BlockingAutotuner autotuner = BlockingAutotuner::Open(folder, "AVX2");
+//   const Blocking blocking = autotuner.Choose(trial, pool);
+//   if (!autotuner.note().empty()) std::cerr << autotuner.note() << '\n';
+//   Product<T>(pool, m, n, k, a, b, c, /*accumulate=*/false, scratch, blocking);
 
 #include <array>
 #include <cstddef>
@@ -29,66 +29,58 @@
 
 namespace stowage::cpu {
 
-/// What is left at its default is done as it is where nothing was measured.
 struct Blocking {
   int strip = 0;          // registers of a strip of columns; 0: kStripVecs
-  int64_t task_rows = 0;  // of a task, at most; 0: RowsPerTask
-  bool packs = true;      // copies a strip of rows that lie contiguously, too
+  int64_t task_rows = 0;  // the most rows of a task; 0: RowsPerTask
+  bool packs = true;      // packs strips of contiguous rows, too
 
   friend bool operator==(const Blocking&, const Blocking&) = default;
 };
 
-/// What the choice of a blocking depends on: the size of an element, threads, sizes,
-/// strides.
+/// Determines a blocking: the size of an element, threads, sizes, strides.
 inline constexpr size_t kBlockingKeyNumbers = 9;
 using BlockingKey = std::array<int64_t, kBlockingKeyNumbers>;
 
-/// A product, or a part of one that is large, on memory of its own.
+/// A matmul, or a part of a large one, on its own memory.
 struct BlockingTrial {
   BlockingKey key = {};
-  std::vector<Blocking> candidates;  // the default first, and one more at least
+  std::vector<Blocking> candidates;  // at least two, the default first
   Bytes bytes = 0;                   // of memory, aligned to a cache line
   std::function<void(std::byte* memory, const Blocking&, ThreadPool&)> run;
 };
 
-/// The most that a trial may take: what needs more keeps the default.
+/// The memory limit of a trial; shapes that need more use the default.
 inline constexpr Bytes kMaxTrialBytes = Bytes{16} << 20;
-/// Multiply-adds of one run of a trial, at most, for each thread: two thirds of a
-/// millisecond where a core makes 50 of them in a nanosecond.
+/// The most multiply-adds of one run of a trial per thread: two thirds of a millisecond at
+/// 50 per nanosecond and core.
 inline constexpr int64_t kTrialWork = int64_t{1} << 25;
-/// With fewer, the differences are those of one run from the next.
+/// With fewer multiply-adds, noise exceeds the differences between candidates.
 inline constexpr int64_t kMinTrialWork = int64_t{1} << 20;
 
-// Which blocking each product of a program has: the fastest of a trial's candidates, timed
-// when a shape is bound for the first time, and then kept in a file of one processor, one
-// vector extension and one version of our loops (runtime/autotune_cache.h), since it means
-// nothing to others. Since no choice shows in a bit, a file that cannot be read or written
-// is no reason to stop: shapes are timed for this autotuner alone then.
-//
-//   BlockingAutotuner autotuner = BlockingAutotuner::Open(folder, "AVX2");
-//   const Blocking blocking = autotuner.Choose(trial, pool);
-//   if (!autotuner.note().empty()) std::cerr << autotuner.note() << '\n';
-
+/// Times the candidates of a shape when it is first bound, and keeps the fastest in a file
+/// for one processor, one vector extension and one version of the loops
+/// (runtime/autotune_cache.h). If the file cannot be read or written, shapes are timed for
+/// this autotuner only.
 class BlockingAutotuner {
  public:
-  /// How long what it calls takes, in seconds.
+  /// The seconds that a call of its argument takes.
   using Stopwatch = std::function<double(const std::function<void()>&)>;
-  /// By the system's clock.
+  /// The stopwatch by the system's clock.
   static double Seconds(const std::function<void()>& run);
 
-  /// Reads what is kept in `folder`, which need not be there, for kernels that compute by
-  /// the vector extension `vectors` (KernelTable).
+  /// Reads the file of `folder`, which need not exist, for kernels that use the vector
+  /// extension `vectors` (KernelTable).
   static BlockingAutotuner Open(const std::string& folder,
                                 std::string_view vectors,
                                 Stopwatch stopwatch = Seconds);
 
-  /// What was chosen for the trial's key, is kept for it, or is the fastest, which is kept
-  /// then. A kept one that is no candidate, as of a program from before the candidates
-  /// changed, counts as none. It allocates the trial's memory, and frees it; where there is
-  /// none, the default is taken. Time: that of some runs of the trial for each candidate.
+  /// The blocking chosen earlier for the trial's key, or that of the file if it is among the
+  /// candidates, or else the fastest candidate, which is then kept. Allocates and frees the
+  /// trial's memory; if it cannot, returns the default. Takes some runs of the trial per
+  /// candidate.
   Blocking Choose(const BlockingTrial& trial, ThreadPool& pool);
 
-  /// Why choices are not kept, a line for people; empty: they are.
+  /// Why choices are not kept, in one line; empty if they are.
   const std::string& note() const { return note_; }
 
  private:
@@ -96,13 +88,12 @@ class BlockingAutotuner {
       : stopwatch_(std::move(stopwatch)) {}
 
   std::optional<Blocking> Kept(const BlockingTrial& trial) const;
-  // None where there is no memory for it.
+  // None if there is no memory for the trial.
   std::optional<Blocking> Fastest(const BlockingTrial& trial,
                                   ThreadPool& pool) const;
   void Keep(const BlockingTrial& trial, const Blocking& blocking);
 
-  std::optional<AutotuneCache>
-      kept_;  // none where it cannot be read or written
+  std::optional<AutotuneCache> kept_;  // none if it cannot be read or written
   std::map<BlockingKey, Blocking> chosen_;
   std::string note_;
   Stopwatch stopwatch_;

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_CPU_CPU_H_
 #define STOWAGE_CPU_CPU_H_
 
-// The package's umbrella header: sessions on the CPU, and what a kernel of a program's own op
-// (ir/op_def.h) is made of.
+// The package's umbrella header: the CPU backend, its targets, and kernels for custom ops
+// (ir/op_def.h).
 //
 //   const std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});
 

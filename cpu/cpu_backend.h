@@ -1,11 +1,9 @@
 #ifndef STOWAGE_CPU_CPU_BACKEND_H_
 #define STOWAGE_CPU_CPU_BACKEND_H_
 
-// The default backend: kernels over Eigen's vector packets on a small pool of threads.
-//
-// Work is split by shape, never by thread count, so results are bit-identical
-// for any number of threads. A step allocates nothing: kernels take their
-// scratch from the plan.
+// The default backend: kernels on Eigen's vector packets and a thread pool. Work is divided
+// by shape, never by thread count, so results are bit-identical for any number of threads.
+// A step allocates nothing: the plan provides the kernels' scratch.
 //
 //   std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});
 
@@ -18,29 +16,26 @@
 namespace stowage {
 
 struct CpuOptions {
-  int threads = 0;  // the caller's included; 0: one per hardware thread
-  /// Looks at every result for NaN and infinity, and ends the step with kNonFinite
-  /// at the first; slow. For finding what diverges.
+  int threads = 0;  // including the caller's; 0: one per hardware thread
+  /// Checks every result for NaN and infinity, and ends the step with kNonFinite at the
+  /// first. Slow; for debugging.
   bool check = false;
-  /// The CPU target whose kernels it plans and runs with (cpu/targets.h); empty: that of
-  /// this process. An unknown target, or one that this processor cannot run, is an error
-  /// that Supports and Bind return for every graph.
+  /// The CPU target to plan and run with (cpu/targets.h); empty: that of this process. For
+  /// an unknown target, or one that this processor cannot run, Supports and Bind return an
+  /// error for every graph.
   std::string target = {};
-  /// What joins this rank to the others of a step; null: there is one rank. Must
-  /// outlive the backend.
+  /// The collectives of this rank; null: there is one rank. Must outlive the backend.
   Collectives* collectives = nullptr;
-  /// The folder where blockings of products are kept. The first time that a shape is
-  /// bound, the ways to cut it are timed, in up to 16 MiB that are freed before the first
-  /// step; bits are the same with any. Empty: no time is taken, and nothing kept.
+  /// The folder of the autotuned blockings of matmuls. When a shape is bound for the first
+  /// time, its candidates are timed, in up to 16 MiB that are freed before the first step;
+  /// a blocking changes no bit. Empty: no autotuning.
   std::string blocking_folder = {};
-  /// The folder of the files in which host memory lies (runtime/host_file.h), which are
-  /// read and written beside the launches that do not wait for them. Empty: host memory
-  /// is memory.
+  /// The folder of the files that hold host memory (runtime/host_file.h); they are read and
+  /// written asynchronously. Empty: host memory is in RAM.
   std::string offload_folder = {};
-  /// Told, a line for people, why nothing is kept there: a folder that cannot be written, a
-  /// file that is damaged; then shapes are timed for this backend alone. And how many
-  /// threads there are, where the system gives fewer; and that the folder of host memory is
-  /// itself in memory. Null: nobody is.
+  /// Receives warnings, one line each: why blockings are not kept (a folder that cannot be
+  /// written, a damaged file), that the system gives fewer threads, that offload_folder is
+  /// itself in RAM. May be null.
   std::function<void(const std::string&)> note = {};
 };
 

@@ -1,19 +1,15 @@
 #ifndef STOWAGE_CPU_THREAD_POOL_H_
 #define STOWAGE_CPU_THREAD_POOL_H_
 
-// Threads that kernels share. The caller is one of them: a pool of 1 starts
-// none.
+// The threads that kernels share. The caller is one of them: a pool of 1 starts none.
 //
-// A kernel cuts its work into chunks that depend on shapes alone and computes
-// each chunk the same way whoever runs it, so results do not depend on the
-// number of threads or on timing. Chunks are dealt out in contiguous ranges,
-// one a thread (the same rows stay in the same core's cache from one kernel to
-// the next); a thread that is done takes chunks from the others, so one that is
-// late, or asleep, holds nobody up.
+// A kernel divides its work into chunks by shape alone and computes each chunk in the same
+// way on any thread, so results do not depend on the number of threads or on timing. Each
+// thread is given a contiguous range of chunks, which keeps the same rows in the same core's
+// cache from kernel to kernel; a thread that is done steals chunks from the others.
 //
-// Between calls the workers spin for some tens of microseconds, since the next
-// kernel of a step follows at once, and then sleep. ParallelFor allocates
-// nothing and takes no lock.
+// Between calls the workers spin for some tens of microseconds and then sleep. ParallelFor
+// allocates nothing and takes no lock.
 //
 //   ThreadPool pool(4);
 //   pool.ParallelFor(chunks, [&](int64_t chunk, int thread) { ... });
@@ -31,23 +27,22 @@ class ThreadPool {
  public:
   static constexpr int kMaxThreads = 256;
 
-  /// `threads` in [1, kMaxThreads], counting the caller; values outside are
-  /// moved to the nearest bound. Where the system refuses to start that many,
-  /// the pool works with those it got.
+  /// `threads`, including the caller, is clamped to [1, kMaxThreads]. If the system starts
+  /// fewer, the pool works with those.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  /// As asked for; thread numbers in ParallelFor are below it.
+  /// The requested number of threads; thread numbers in ParallelFor are below it.
   int threads() const { return threads_; }
-  /// How many of them there are, the caller included: fewer where the system gave no more.
+  /// The number of running threads, including the caller.
   int started() const { return started_ + 1; }
 
-  /// Calls f(chunk, thread) once for every chunk in [0, chunks), and returns
-  /// when all have returned. `thread` is the number of the thread that runs the
-  /// chunk, for scratch; no two calls run on one number at a time. Calls must
-  /// not be nested, and one thread at a time may call.
+  /// Calls f(chunk, thread) once for every chunk in [0, chunks), and returns when all calls
+  /// have returned. `thread` numbers the calling thread; no two concurrent calls have the
+  /// same number, so it can index scratch. Calls must not be nested, and only one thread at
+  /// a time may call.
   template <typename F>
   void ParallelFor(int64_t chunks, F&& f) {
     if (threads_ == 1 || chunks <= 1) {
@@ -66,10 +61,9 @@ class ThreadPool {
  private:
   using ChunkFn = void (*)(void* context, int64_t chunk, int thread);
 
-  // Chunks of one thread that nobody has taken yet: the next in the upper half,
-  // the end in the lower, so that one atomic operation takes one. Whoever takes
-  // a chunk knows that the job is alive, and so that job_ may be read, until it
-  // counts the chunk as done.
+  // The chunks of one thread that are not yet taken: the next in the upper half, the end in
+  // the lower, so that one atomic operation takes a chunk. The job stays alive, and job_
+  // readable, until every taken chunk is counted as done.
   struct alignas(64) Range {
     std::atomic<uint64_t> bounds{0};
   };

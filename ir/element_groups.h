@@ -85,7 +85,7 @@ inline std::optional<int64_t> PartsOf(const Attrs& attrs) {
   return attrs.Int("parts");
 }
 
-/// Elements of an 8-bit moment (math/moment_codes.h) that share a scale: elements
+/// Elements of an 8-bit moment (math/optimizer.h) that share a scale: elements
 /// kMomentBlock * i and on have scale i. The size is that of bitsandbytes.
 inline constexpr int64_t kMomentBlock = 256;
 

@@ -25,7 +25,7 @@ namespace stowage {
 
 /// Element types. Kernels compute in f32 and f64, and in f16 and bf16 where the backend
 /// supports it; i32 and i64 index; i16 holds the low half of the f32 master copy of bf16
-/// weights (math/split_master.h); u8 and bool hold bytes and masks.
+/// weights (math/optimizer.h); u8 and bool hold bytes and masks.
 enum class DType : uint8_t {
   kF32,
   kF64,

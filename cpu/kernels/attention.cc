@@ -87,72 +87,38 @@ constexpr int64_t GradScratch(int64_t depth) {
 
 template <typename T>
 void RunForward(const Launch& launch, ThreadPool& pool) {
-  const TensorView& q = launch.inputs[0];
-  const TensorView& k = launch.inputs[1];
-  const TensorView& v = launch.inputs[2];
-  const TensorView& o = launch.outputs[0];
+  const AttentionSizes sizes(launch);
+  const int64_t depth = sizes.depth;
   const TensorView* all_bias = Bias(launch, kAttentionOperands);
   const AllReads all_reads(launch, kAttentionOperands);
-  const int64_t length = q.shape()[1];
-  const int64_t heads = q.shape()[2];
-  const int64_t depth = q.shape()[3];
-  const int64_t heads_per_key = heads / k.shape()[2];
   const Scaling<T> scaling(launch);
-  const int64_t tiles = CeilDiv(length, kTile);
 
-  pool.ParallelFor(q.shape()[0] * heads * tiles, [&](int64_t task, int thread) {
-    const int64_t batch = task / tiles / heads;
-    const int64_t head = task / tiles % heads;
-    const Rows<const T> queries = Head<const T>(q, batch, head);
-    const Rows<const T> keys = Head<const T>(k, batch, head / heads_per_key);
-    const Rows<const T> values = Head<const T>(v, batch, head / heads_per_key);
-    const Rows<const T> bias = BiasHeadOrNone<T>(all_bias, batch, head);
-    const Rows<T> result = Head<T>(o, batch, head);
-    T* log_sum_exp =
-        launch.outputs[1].as<T>() + (batch * heads + head) * length;
-    T* keys_t = reinterpret_cast<T*>(launch.workspace.data()) +
-                thread * ForwardScratch(depth);
-    T* weights = keys_t + depth * kTile;
-
-    const Reads reads = all_reads.Of(batch);
-    Tile tile;
-    tile.band = reads.band;
-    tile.segments = reads.segments;
-    tile.query = task % tiles * kTile;
-    tile.queries = std::min(kTile, length - tile.query);
-    const Range these = {tile.query, tile.query + tile.queries};
-    const Range read = reads.Keys(these);
-    if (read.empty()) Clear<T>(these, depth, result);
-    T largest[kTile];
-    T total[kTile];
-    std::fill(largest, largest + kTile, -std::numeric_limits<T>::infinity());
-    std::fill(total, total + kTile, T(0));
-    const int64_t first_key = read.begin / kTile * kTile;
-    for (tile.key = first_key; tile.key < read.end; tile.key += kTile) {
-      tile.keys = std::min(kTile, reads.keys - tile.key);
-      Pack<T>(depth, tile.keys, Transposed<T>(keys.At(tile.key, 0)), keys_t,
-              kTile);
-      Scores<T>(tile, depth, queries, keys_t, weights);
-      for (int64_t row = 0; row < tile.queries; ++row) {
-        const Range seen = tile.Columns(row, 1);
-        const T scale =
-            scaling.Apply(seen, BiasAt(bias, tile.query + row, tile.key),
-                          weights + row * kTile, /*slopes=*/nullptr);
-        const T correction = OnlineSoftmax(seen, scale, weights + row * kTile,
-                                           &largest[row], &total[row]);
-        if (tile.key > first_key && correction != 1) {
-          ScaleRow(depth, correction, result.At(tile.query + row, 0).data);
-        }
-      }
-      SumOverKeys<T>(tile, depth, weights, values, result,
-                     /*accumulate=*/tile.key > first_key);
-    }
-    for (int64_t row = 0; row < tile.queries; ++row) {
-      log_sum_exp[tile.query + row] = largest[row] + std::log(total[row]);
-      if (total[row] == 0) continue;  // no key: zeros already
-      ScaleRow(depth, 1 / total[row], result.At(tile.query + row, 0).data);
-    }
-  });
+  ForQueryTiles(
+      sizes, pool,
+      [&](int64_t batch, int64_t head, const Tile& queries_tile, int thread) {
+        const int64_t key_head = head / sizes.heads_per_key;
+        const auto queries = Head<const T>(launch.inputs[0], batch, head);
+        const auto keys = Head<const T>(launch.inputs[1], batch, key_head);
+        const auto values = Head<const T>(launch.inputs[2], batch, key_head);
+        const Rows<T> result = Head<T>(launch.outputs[0], batch, head);
+        T* keys_t = reinterpret_cast<T*>(launch.workspace.data()) +
+                    thread * ForwardScratch(depth);
+        T* weights = keys_t + depth * kTile;
+        ForwardTile<T>(
+            all_reads.Of(batch), queries_tile, depth, scaling,
+            BiasHeadOrNone<T>(all_bias, batch, head), weights,
+            result.At(queries_tile.query, 0),
+            launch.outputs[1].as<T>() +
+                (batch * sizes.heads + head) * sizes.length,
+            [&](const Tile& tile) {
+              Pack<T>(depth, tile.keys, Transposed<T>(keys.At(tile.key, 0)),
+                      keys_t, kTile);
+              Scores<T>(tile, depth, queries, keys_t, weights);
+            },
+            [&](const Tile& tile, bool accumulate) {
+              SumOverKeys<T>(tile, depth, weights, values, result, accumulate);
+            });
+      });
 }
 
 template <typename T>
@@ -181,114 +147,86 @@ GradHead<T> GradHeadOf(const Launch& launch, const TensorView* bias,
               launch.inputs[4].as<const T>() + (batch * q[2] + head) * q[1]};
 }
 
-// Of one tile: the probabilities, and the gradient of the unscaled scores or,
-// if `of_bias`, that of the bias.
+// The probabilities of one tile, and the gradient of the unscaled scores or, with `of_bias`,
+// of the bias.
 template <typename T>
 void TileGradient(const Tile& tile, int64_t depth, const GradHead<T>& head,
                   const T* keys_t, const T* values_t, const Scaling<T>& scaling,
                   bool of_bias, T* weights, T* d_weights) {
-  T slopes[kTile];
-  const bool is_bent = scaling.cap > 0 && !of_bias;
   Scores<T>(tile, depth, head.queries, keys_t, weights);
   Scores<T>(tile, depth, head.d_result, values_t, d_weights);
-  for (int64_t row = 0; row < tile.queries; ++row) {
-    const int64_t at = tile.query + row;
-    const Range seen = tile.Columns(row, 1);
-    T* scores = weights + row * kTile;
-    const T scale = scaling.Apply(seen, BiasAt(head.bias, at, tile.key), scores,
-                                  is_bent ? slopes : nullptr);
-    const T delta =
-        Dot(depth, head.result.At(at, 0).data, head.d_result.At(at, 0).data);
-    ProbabilitiesAndGradient(seen, scale, of_bias ? T(1) : scaling.scale,
-                             head.log_sum_exp[at], delta, scores,
-                             d_weights + row * kTile);
-    if (is_bent) MultiplyRow(seen, slopes, d_weights + row * kTile);
-  }
+  GradOfTile<T>(
+      tile, scaling, head.bias, head.log_sum_exp, of_bias,
+      [&](int64_t query) {
+        return Dot(depth, head.result.At(query, 0).data,
+                   head.d_result.At(query, 0).data);
+      },
+      weights, d_weights);
 }
 
 template <typename T>
 void RunGrad(const Launch& launch, ThreadPool& pool) {
   const std::array<TensorView, 3> gradients = Gradients(launch);
-  const TensorView& dq_all = gradients[0];
-  const TensorView& dk_all = gradients[1];
-  const TensorView& dv_all = gradients[2];
-  const TensorView& q = launch.inputs[0];
-  const TensorView& k = launch.inputs[1];
+  const AttentionSizes sizes(launch);
+  const int64_t depth = sizes.depth;
   const TensorView* bias = Bias(launch, kAttentionGradOperands);
   const AllReads all_reads(launch, kAttentionGradOperands);
-  const int64_t length = q.shape()[1];
-  const int64_t heads = q.shape()[2];
-  const int64_t depth = q.shape()[3];
-  const int64_t key_heads = k.shape()[2];
-  const int64_t heads_per_key = heads / key_heads;
   const Scaling<T> scaling(launch);
 
-  pool.ParallelFor(q.shape()[0] * key_heads, [&](int64_t task, int thread) {
-    const int64_t batch = task / key_heads;
-    const int64_t key_head = task % key_heads;
-    const auto keys = Head<const T>(k, batch, key_head);
-    const auto values = Head<const T>(launch.inputs[2], batch, key_head);
-    const Rows<T> dk = Head<T>(dk_all, batch, key_head);
-    const Rows<T> dv = Head<T>(dv_all, batch, key_head);
-    T* keys_t = reinterpret_cast<T*>(launch.workspace.data()) +
-                thread * GradScratch(depth);
-    T* values_t = keys_t + depth * kTile;
-    T* weights = values_t + depth * kTile;
-    T* d_weights = weights + kTile * kTile;
+  pool.ParallelFor(
+      sizes.batches * sizes.key_heads, [&](int64_t task, int thread) {
+        const int64_t batch = task / sizes.key_heads;
+        const int64_t key_head = task % sizes.key_heads;
+        const auto keys = Head<const T>(launch.inputs[1], batch, key_head);
+        const auto values = Head<const T>(launch.inputs[2], batch, key_head);
+        const Rows<T> dk = Head<T>(gradients[1], batch, key_head);
+        const Rows<T> dv = Head<T>(gradients[2], batch, key_head);
+        T* keys_t = reinterpret_cast<T*>(launch.workspace.data()) +
+                    thread * GradScratch(depth);
+        T* values_t = keys_t + depth * kTile;
+        T* weights = values_t + depth * kTile;
+        T* d_weights = weights + kTile * kTile;
 
-    const Reads reads = all_reads.Of(batch);
-    const Range unread = {reads.keys, all_reads.keys};
-    Clear<T>(unread, depth, dk);
-    Clear<T>(unread, depth, dv);
-    Tile tile;
-    tile.band = reads.band;
-    tile.segments = reads.segments;
-    // Tiles of queries, each with the first tile of keys that it reads.
-    const auto of_queries = [&](int64_t query) {
-      return Range{query, std::min(query + kTile, length)};
-    };
-    const auto first_key = [&](int64_t query) {
-      return reads.Keys(of_queries(query)).begin / kTile * kTile;
-    };
-    for (int64_t query = 0; query < length; query += kTile) {
-      if (!reads.Keys(of_queries(query)).empty()) continue;
-      for (int64_t i = 0; i < heads_per_key; ++i) {
-        Clear<T>(of_queries(query), depth,
-                 Head<T>(dq_all, batch, key_head * heads_per_key + i));
-      }
-    }
-    for (tile.key = 0; tile.key < reads.keys; tile.key += kTile) {
-      tile.keys = std::min(kTile, reads.keys - tile.key);
-      const Range these = {tile.key, tile.key + tile.keys};
-      const Range readers = reads.Queries(these);
-      if (readers.empty()) {
-        Clear<T>(these, depth, dk);
-        Clear<T>(these, depth, dv);
-        continue;
-      }
-      Pack<T>(depth, tile.keys, Transposed<T>(keys.At(tile.key, 0)), keys_t,
-              kTile);
-      Pack<T>(depth, tile.keys, Transposed<T>(values.At(tile.key, 0)), values_t,
-              kTile);
-      bool first = true;  // of the tiles that add to dk and dv
-      for (int64_t i = 0; i < heads_per_key; ++i) {
-        const int64_t number = key_head * heads_per_key + i;
-        const GradHead<T> head = GradHeadOf<T>(launch, bias, batch, number);
-        const Rows<T> dq = Head<T>(dq_all, batch, number);
-        for (tile.query = readers.begin / kTile * kTile;
-             tile.query < readers.end; tile.query += kTile) {
-          tile.queries = std::min(kTile, length - tile.query);
-          TileGradient(tile, depth, head, keys_t, values_t, scaling,
-                       /*of_bias=*/false, weights, d_weights);
-          SumOverQueries<T>(tile, depth, weights, head.d_result, dv, !first);
-          SumOverQueries<T>(tile, depth, d_weights, head.queries, dk, !first);
-          SumOverKeys<T>(tile, depth, d_weights, keys, dq,
-                         /*accumulate=*/tile.key > first_key(tile.query));
-          first = false;
+        const Reads reads = all_reads.Of(batch);
+        // Tiles of queries, each with the first tile of keys that it reads.
+        const auto of_queries = [&](int64_t query) {
+          return Range{query, std::min(query + kTile, sizes.length)};
+        };
+        const auto first_key = [&](int64_t query) {
+          return reads.Keys(of_queries(query)).begin / kTile * kTile;
+        };
+        const auto dq = [&](int64_t head) {
+          return Head<T>(gradients[0], batch,
+                         key_head * sizes.heads_per_key + head);
+        };
+        for (int64_t query = 0; query < sizes.length; query += kTile) {
+          if (!reads.Keys(of_queries(query)).empty()) continue;
+          for (int64_t i = 0; i < sizes.heads_per_key; ++i) {
+            Clear<T>(of_queries(query), depth, dq(i));
+          }
         }
-      }
-    }
-  });
+        ForGradTiles<T>(
+            reads, sizes, all_reads.keys, dk, dv,
+            [&](const Tile& tile) {
+              Pack<T>(depth, tile.keys, Transposed<T>(keys.At(tile.key, 0)),
+                      keys_t, kTile);
+              Pack<T>(depth, tile.keys, Transposed<T>(values.At(tile.key, 0)),
+                      values_t, kTile);
+            },
+            [&](const Tile& tile, int64_t i, bool accumulate) {
+              const GradHead<T> head = GradHeadOf<T>(
+                  launch, bias, batch, key_head * sizes.heads_per_key + i);
+              TileGradient(tile, depth, head, keys_t, values_t, scaling,
+                           /*of_bias=*/false, weights, d_weights);
+              SumOverQueries<T>(tile, depth, weights, head.d_result, dv,
+                                accumulate);
+              SumOverQueries<T>(tile, depth, d_weights, head.queries, dk,
+                                accumulate);
+              SumOverKeys<T>(tile, depth, d_weights, keys, dq(i),
+                             /*accumulate=*/tile.key > first_key(tile.query));
+            },
+            [](const Tile&) {});
+      });
 }
 
 // row += x.

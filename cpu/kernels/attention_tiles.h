@@ -1,8 +1,10 @@
 #ifndef STOWAGE_CPU_KERNELS_ATTENTION_TILES_H_
 #define STOWAGE_CPU_KERNELS_ATTENTION_TILES_H_
 
-// What the kernels of attention have in common (attention.cc, bf16_attention.cc): which keys
-// a query reads, tiles of scores, and what is done to the rows of a tile between its matmuls.
+// The parts of attention that do not depend on how its matmuls are computed, which
+// attention.cc (f32, f64) and bf16_attention.cc (bf16 by pairs) share: which keys a query
+// reads, tiles of scores, the softmax and its gradient on the rows of a tile, and the loops
+// over tiles.
 //
 //   const AllReads all_reads(launch, kAttentionOperands);
 //   const Reads reads = all_reads.Of(batch);
@@ -18,6 +20,7 @@
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/vec.h"
+#include "cpu/thread_pool.h"
 #include "ir/attention.h"
 #include "ir/op_kind.h"
 #include "runtime/kernel.h"
@@ -358,6 +361,135 @@ void ProbabilitiesAndGradient(Range seen, T scale, T d_scale, T log_sum_exp,
   }
   ClearOthers(all, scores);
   ClearOthers(all, d_weights);
+}
+
+/// The sizes of a launch of attention or its gradients.
+struct AttentionSizes {
+  explicit AttentionSizes(const Launch& launch)
+      : batches(launch.inputs[0].shape()[0]),
+        length(launch.inputs[0].shape()[1]),
+        heads(launch.inputs[0].shape()[2]),
+        depth(launch.inputs[0].shape()[3]),
+        key_heads(launch.inputs[1].shape()[2]),
+        heads_per_key(heads / key_heads) {}
+
+  int64_t batches, length, heads, depth;  // length: queries
+  int64_t key_heads, heads_per_key;
+};
+
+/// f(batch, head, tile, thread) for each tile of queries of each head, in parallel. The tile
+/// has no keys yet.
+template <typename F>
+void ForQueryTiles(const AttentionSizes& sizes, ThreadPool& pool, const F& f) {
+  const int64_t tiles = CeilDiv(sizes.length, kTile);
+  pool.ParallelFor(
+      sizes.batches * sizes.heads * tiles, [&](int64_t task, int thread) {
+        Tile tile;
+        tile.query = task % tiles * kTile;
+        tile.queries = std::min(kTile, sizes.length - tile.query);
+        f(task / tiles / sizes.heads, task / tiles % sizes.heads, tile, thread);
+      });
+}
+
+/// The forward pass of one tile of queries. For each tile of keys, in order, scores(tile)
+/// computes scores into `weights` (queries, kTile), which become softmax weights, and
+/// add(tile, accumulate) adds weights times values to `sums` (queries, depth).
+/// `log_sum_exp` is that of the head's query 0, as is `bias`.
+template <typename T, typename ScoresFn, typename AddFn>
+void ForwardTile(const Reads& reads, Tile tile, int64_t depth,
+                 const Scaling<T>& scaling, const Rows<const T>& bias,
+                 T* weights, Rows<T> sums, T* log_sum_exp,
+                 const ScoresFn& scores, const AddFn& add) {
+  tile.band = reads.band;
+  tile.segments = reads.segments;
+  const Range read = reads.Keys({tile.query, tile.query + tile.queries});
+  if (read.empty()) Clear<T>({0, tile.queries}, depth, sums);
+  T largest[kTile];
+  T total[kTile];
+  std::fill(largest, largest + kTile, -std::numeric_limits<T>::infinity());
+  std::fill(total, total + kTile, T(0));
+  const int64_t first_key = read.begin / kTile * kTile;
+  for (tile.key = first_key; tile.key < read.end; tile.key += kTile) {
+    tile.keys = std::min(kTile, reads.keys - tile.key);
+    scores(tile);
+    for (int64_t row = 0; row < tile.queries; ++row) {
+      const Range seen = tile.Columns(row, 1);
+      const T scale =
+          scaling.Apply(seen, BiasAt(bias, tile.query + row, tile.key),
+                        weights + row * kTile, /*slopes=*/nullptr);
+      const T correction = OnlineSoftmax(seen, scale, weights + row * kTile,
+                                         &largest[row], &total[row]);
+      if (tile.key > first_key && correction != 1) {
+        ScaleRow(depth, correction, sums.At(row, 0).data);
+      }
+    }
+    add(tile, /*accumulate=*/tile.key > first_key);
+  }
+  for (int64_t row = 0; row < tile.queries; ++row) {
+    log_sum_exp[tile.query + row] = largest[row] + std::log(total[row]);
+    if (total[row] == 0) continue;  // no key: zeros already
+    ScaleRow(depth, 1 / total[row], sums.At(row, 0).data);
+  }
+}
+
+/// Turns the scores of a tile, `weights`, into probabilities, and `d_weights`, the gradient
+/// of the probabilities, into that of the unscaled scores or, with `of_bias`, of the bias.
+/// `delta(query)` is the dot product of the query's result and its gradient.
+template <typename T, typename DeltaFn>
+void GradOfTile(const Tile& tile, const Scaling<T>& scaling,
+                const Rows<const T>& bias, const T* log_sum_exp, bool of_bias,
+                const DeltaFn& delta, T* weights, T* d_weights) {
+  T slopes[kTile];
+  const bool is_capped = scaling.cap > 0 && !of_bias;
+  for (int64_t row = 0; row < tile.queries; ++row) {
+    const int64_t query = tile.query + row;
+    const Range seen = tile.Columns(row, 1);
+    T* const scores = weights + row * kTile;
+    const T scale = scaling.Apply(seen, BiasAt(bias, query, tile.key), scores,
+                                  is_capped ? slopes : nullptr);
+    ProbabilitiesAndGradient(seen, scale, of_bias ? T(1) : scaling.scale,
+                             log_sum_exp[query], delta(query), scores,
+                             d_weights + row * kTile);
+    if (is_capped) MultiplyRow(seen, slopes, d_weights + row * kTile);
+  }
+}
+
+/// The tiles that add to dk and dv of one key head of one batch entry, and zeros for keys
+/// that no query reads. For each tile of keys, in order: pack(tile), then add(tile, head,
+/// accumulate) for each of its `heads` query heads and each tile of queries that reads it,
+/// then done(tile).
+template <typename E, typename PackFn, typename AddFn, typename DoneFn>
+void ForGradTiles(const Reads& reads, const AttentionSizes& sizes,
+                  int64_t all_keys, Rows<E> dk, Rows<E> dv, const PackFn& pack,
+                  const AddFn& add, const DoneFn& done) {
+  const auto clear = [&](Range keys) {
+    Clear<E>(keys, sizes.depth, dk);
+    Clear<E>(keys, sizes.depth, dv);
+  };
+  clear({reads.keys, all_keys});
+  Tile tile;
+  tile.band = reads.band;
+  tile.segments = reads.segments;
+  for (tile.key = 0; tile.key < reads.keys; tile.key += kTile) {
+    tile.keys = std::min(kTile, reads.keys - tile.key);
+    const Range these = {tile.key, tile.key + tile.keys};
+    const Range readers = reads.Queries(these);
+    if (readers.empty()) {
+      clear(these);
+      continue;
+    }
+    pack(tile);
+    bool accumulate = false;
+    for (int64_t head = 0; head < sizes.heads_per_key; ++head) {
+      for (tile.query = readers.begin / kTile * kTile; tile.query < readers.end;
+           tile.query += kTile) {
+        tile.queries = std::min(kTile, sizes.length - tile.query);
+        add(tile, head, accumulate);
+        accumulate = true;
+      }
+    }
+    done(tile);
+  }
 }
 
 /// dq, dk and dv: results of their own, or side by side in one.

@@ -2,7 +2,7 @@
 // in attention.cc. Scores and their softmax are f32; probabilities and the gradients of
 // scores are rounded to bf16 before they are multiplied; sums over tiles are f32 in scratch and
 // rounded once. A bias, which few models have, is added by the kernels for f32 on copies
-// (cpu/widened.h).
+// (cpu/kernel.h).
 
 #include "cpu/kernels/bf16_gemm.h"
 
@@ -17,9 +17,9 @@
 #include "base/bytes.h"
 #include "cpu/kernel.h"
 #include "cpu/kernels/attention_tiles.h"
-#include "cpu/kernels/bf16_kernels.h"
 #include "cpu/kernels/chunks.h"
-#include "cpu/kernels/half_floats.h"
+#include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/kernel_table.h"
 #include "cpu/kernels/vec.h"
 #include "ir/tensor_type.h"
 
@@ -166,76 +166,43 @@ void RoundRows(int64_t count, int64_t depth, const float* from,
 }
 
 void RunForward(const Launch& launch, ThreadPool& pool) {
-  const TensorView& q = launch.inputs[0];
-  const TensorView& k = launch.inputs[1];
-  const TensorView& v = launch.inputs[2];
-  const TensorView& o = launch.outputs[0];
+  const AttentionSizes sizes(launch);
+  const int64_t depth = sizes.depth;
   const AllReads all_reads(launch, kAttentionOperands);
-  const int64_t length = q.shape()[1];
-  const int64_t heads = q.shape()[2];
-  const int64_t depth = q.shape()[3];
-  const int64_t heads_per_key = heads / k.shape()[2];
   const Scaling<float> scaling(launch);
-  const int64_t tiles = CeilDiv(length, kTile);
   const TileScratch layout(depth, kTile);
 
-  pool.ParallelFor(q.shape()[0] * heads * tiles, [&](int64_t task, int thread) {
-    const int64_t batch = task / tiles / heads;
-    const int64_t head = task / tiles % heads;
-    const Elements queries = HeadOf(q, batch, head);
-    const Elements keys = HeadOf(k, batch, head / heads_per_key);
-    const Elements values = HeadOf(v, batch, head / heads_per_key);
-    const Rows<uint16_t> result = Head<uint16_t>(o, batch, head);
-    float* const log_sum_exp =
-        launch.outputs[1].as<float>() + (batch * heads + head) * length;
-    std::byte* const scratch =
-        launch.workspace.data() + thread * layout.bytes();
-    float* const weights = layout.scores(scratch);
-    float* const sums = layout.queries(scratch);
-
-    const Reads reads = all_reads.Of(batch);
-    Tile tile;
-    tile.band = reads.band;
-    tile.segments = reads.segments;
-    tile.query = task % tiles * kTile;
-    tile.queries = std::min(kTile, length - tile.query);
-    const Range these = {tile.query, tile.query + tile.queries};
-    const Range read = reads.Keys(these);
-    if (read.empty()) std::fill_n(sums, tile.queries * depth, 0.0f);
-    float largest[kTile];
-    float total[kTile];
-    std::fill(largest, largest + kTile,
-              -std::numeric_limits<float>::infinity());
-    std::fill(total, total + kTile, 0.0f);
-    const int64_t first_key = read.begin / kTile * kTile;
-    for (tile.key = first_key; tile.key < read.end; tile.key += kTile) {
-      tile.keys = std::min(kTile, reads.keys - tile.key);
-      const PairColumns columns =
-          PackColumns(depth, tile.keys, Transposed(keys.At(tile.key, 0)),
-                      layout.keys(scratch));
-      Scores(tile, depth, queries, columns, layout, scratch, weights);
-      for (int64_t row = 0; row < tile.queries; ++row) {
-        const Range seen = tile.Columns(row, 1);
-        const float scale =
-            scaling.Apply(seen, /*bias=*/nullptr, weights + row * kTile,
-                          /*slopes=*/nullptr);
-        const float correction = OnlineSoftmax(
-            seen, scale, weights + row * kTile, &largest[row], &total[row]);
-        if (tile.key > first_key && correction != 1) {
-          ScaleRow(depth, correction, sums + row * depth);
-        }
-      }
-      Round(tile.queries * kTile, weights, layout.rounded(scratch));
-      SumOverKeys(tile, depth, layout.rounded(scratch), values, {sums, depth},
-                  /*accumulate=*/tile.key > first_key, layout, scratch);
-    }
-    for (int64_t row = 0; row < tile.queries; ++row) {
-      log_sum_exp[tile.query + row] = largest[row] + std::log(total[row]);
-      if (total[row] == 0) continue;  // no key: zeros already
-      ScaleRow(depth, 1 / total[row], sums + row * depth);
-    }
-    RoundRows(tile.queries, depth, sums, result.At(tile.query, 0));
-  });
+  ForQueryTiles(
+      sizes, pool,
+      [&](int64_t batch, int64_t head, const Tile& queries_tile, int thread) {
+        const int64_t key_head = head / sizes.heads_per_key;
+        const Elements queries = HeadOf(launch.inputs[0], batch, head);
+        const Elements keys = HeadOf(launch.inputs[1], batch, key_head);
+        const Elements values = HeadOf(launch.inputs[2], batch, key_head);
+        std::byte* const scratch =
+            launch.workspace.data() + thread * layout.bytes();
+        float* const weights = layout.scores(scratch);
+        const Rows<float> sums = {layout.queries(scratch), depth};
+        ForwardTile<float>(
+            all_reads.Of(batch), queries_tile, depth, scaling,
+            /*bias=*/{nullptr, 0}, weights, sums,
+            launch.outputs[1].as<float>() +
+                (batch * sizes.heads + head) * sizes.length,
+            [&](const Tile& tile) {
+              const PairColumns columns = PackColumns(
+                  depth, tile.keys, Transposed(keys.At(tile.key, 0)),
+                  layout.keys(scratch));
+              Scores(tile, depth, queries, columns, layout, scratch, weights);
+            },
+            [&](const Tile& tile, bool accumulate) {
+              Round(tile.queries * kTile, weights, layout.rounded(scratch));
+              SumOverKeys(tile, depth, layout.rounded(scratch), values, sums,
+                          accumulate, layout, scratch);
+            });
+        RoundRows(queries_tile.queries, depth, sums.data,
+                  Head<uint16_t>(launch.outputs[0], batch, head)
+                      .At(queries_tile.query, 0));
+      });
 }
 
 float DotOf(int64_t n, const uint16_t* a, const uint16_t* b) {
@@ -267,49 +234,41 @@ struct HeadGradient {
   const float* log_sum_exp;
 };
 
-// Of one tile, rounded: the probabilities, and the gradient of the unscaled scores.
+// The probabilities of one tile and the gradient of the unscaled scores, rounded.
 void TileGradient(const Tile& tile, int64_t depth, const HeadGradient& head,
                   const PairColumns& keys, const PairColumns& values,
                   const Scaling<float>& scaling, const TileScratch& layout,
                   std::byte* scratch) {
-  float slopes[kTile];
   float* const weights = layout.scores(scratch);
   float* const d_weights = layout.d_scores(scratch);
-  const bool is_bent = scaling.cap > 0;
   Scores(tile, depth, head.queries, keys, layout, scratch, weights);
   Scores(tile, depth, head.d_result, values, layout, scratch, d_weights);
-  for (int64_t row = 0; row < tile.queries; ++row) {
-    const int64_t at = tile.query + row;
-    const Range seen = tile.Columns(row, 1);
-    float* const scores = weights + row * kTile;
-    const float scale = scaling.Apply(seen, /*bias=*/nullptr, scores,
-                                      is_bent ? slopes : nullptr);
-    const float delta =
-        DotOf(depth, head.result.At(at, 0).data, head.d_result.At(at, 0).data);
-    ProbabilitiesAndGradient(seen, scale, scaling.scale, head.log_sum_exp[at],
-                             delta, scores, d_weights + row * kTile);
-    if (is_bent) MultiplyRow(seen, slopes, d_weights + row * kTile);
-  }
+  GradOfTile<float>(
+      tile, scaling, /*bias=*/{nullptr, 0}, head.log_sum_exp, /*of_bias=*/false,
+      [&](int64_t query) {
+        return DotOf(depth, head.result.At(query, 0).data,
+                     head.d_result.At(query, 0).data);
+      },
+      weights, d_weights);
   Round(tile.queries * kTile, weights, layout.rounded(scratch));
   Round(tile.queries * kTile, d_weights, layout.d_rounded(scratch));
 }
 
 void RunGrad(const Launch& launch, ThreadPool& pool) {
   const std::array<TensorView, 3> gradients = Gradients(launch);
-  const TensorView& q = launch.inputs[0];
-  const TensorView& k = launch.inputs[1];
+  const AttentionSizes sizes(launch);
+  const int64_t length = sizes.length;
+  const int64_t depth = sizes.depth;
   const AllReads all_reads(launch, kAttentionGradOperands);
-  const int64_t length = q.shape()[1];
-  const int64_t depth = q.shape()[3];
-  const int64_t key_heads = k.shape()[2];
-  const int64_t heads_per_key = q.shape()[2] / key_heads;
   const Scaling<float> scaling(launch);
-  const TileScratch layout(depth, heads_per_key * length);
+  const TileScratch layout(depth, sizes.heads_per_key * length);
 
-  pool.ParallelFor(q.shape()[0] * key_heads, [&](int64_t task, int thread) {
-    const int64_t batch = task / key_heads;
-    const int64_t key_head = task % key_heads;
-    const Elements keys = HeadOf(k, batch, key_head);
+  pool.ParallelFor(sizes.batches * sizes.key_heads, [&](int64_t task,
+                                                        int thread) {
+    const int64_t batch = task / sizes.key_heads;
+    const int64_t key_head = task % sizes.key_heads;
+    const int64_t first_head = key_head * sizes.heads_per_key;
+    const Elements keys = HeadOf(launch.inputs[1], batch, key_head);
     const Elements values = HeadOf(launch.inputs[2], batch, key_head);
     const Rows<uint16_t> dk = Head<uint16_t>(gradients[1], batch, key_head);
     const Rows<uint16_t> dv = Head<uint16_t>(gradients[2], batch, key_head);
@@ -318,55 +277,38 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
     const Rows<float> d_keys = {layout.d_keys(scratch), depth};
     const Rows<float> d_values = {layout.d_values(scratch), depth};
     float* const d_queries = layout.queries(scratch);
-    std::fill_n(d_queries, heads_per_key * length * depth, 0.0f);
+    std::fill_n(d_queries, sizes.heads_per_key * length * depth, 0.0f);
 
-    const Reads reads = all_reads.Of(batch);
-    const Range unread = {reads.keys, all_reads.keys};
-    Clear<uint16_t>(unread, depth, dk);
-    Clear<uint16_t>(unread, depth, dv);
-    Tile tile;
-    tile.band = reads.band;
-    tile.segments = reads.segments;
-    for (tile.key = 0; tile.key < reads.keys; tile.key += kTile) {
-      tile.keys = std::min(kTile, reads.keys - tile.key);
-      const Range these = {tile.key, tile.key + tile.keys};
-      const Range readers = reads.Queries(these);
-      if (readers.empty()) {
-        Clear<uint16_t>(these, depth, dk);
-        Clear<uint16_t>(these, depth, dv);
-        continue;
-      }
-      const PairColumns of_keys =
-          PackColumns(depth, tile.keys, Transposed(keys.At(tile.key, 0)),
-                      layout.keys(scratch));
-      const PairColumns of_values =
-          PackColumns(depth, tile.keys, Transposed(values.At(tile.key, 0)),
-                      layout.values(scratch));
-      bool first = true;  // of the tiles that add to dk and dv
-      for (int64_t i = 0; i < heads_per_key; ++i) {
-        const HeadGradient head(launch, batch, key_head * heads_per_key + i);
-        for (tile.query = readers.begin / kTile * kTile;
-             tile.query < readers.end; tile.query += kTile) {
-          tile.queries = std::min(kTile, length - tile.query);
+    PairColumns of_keys = {}, of_values = {};
+    ForGradTiles<uint16_t>(
+        all_reads.Of(batch), sizes, all_reads.keys, dk, dv,
+        [&](const Tile& tile) {
+          of_keys =
+              PackColumns(depth, tile.keys, Transposed(keys.At(tile.key, 0)),
+                          layout.keys(scratch));
+          of_values =
+              PackColumns(depth, tile.keys, Transposed(values.At(tile.key, 0)),
+                          layout.values(scratch));
+        },
+        [&](const Tile& tile, int64_t i, bool accumulate) {
+          const HeadGradient head(launch, batch, first_head + i);
           TileGradient(tile, depth, head, of_keys, of_values, scaling, layout,
                        scratch);
           SumOverQueries(tile, depth, layout.rounded(scratch), head.d_result,
-                         d_values, !first, layout, scratch);
+                         d_values, accumulate, layout, scratch);
           SumOverQueries(tile, depth, layout.d_rounded(scratch), head.queries,
-                         d_keys, !first, layout, scratch);
+                         d_keys, accumulate, layout, scratch);
           SumOverKeys(tile, depth, layout.d_rounded(scratch), keys,
                       {d_queries + (i * length + tile.query) * depth, depth},
                       /*accumulate=*/true, layout, scratch);
-          first = false;
-        }
-      }
-      RoundRows(tile.keys, depth, d_keys.data, dk.At(tile.key, 0));
-      RoundRows(tile.keys, depth, d_values.data, dv.At(tile.key, 0));
-    }
-    for (int64_t i = 0; i < heads_per_key; ++i) {
-      RoundRows(
-          length, depth, d_queries + i * length * depth,
-          Head<uint16_t>(gradients[0], batch, key_head * heads_per_key + i));
+        },
+        [&](const Tile& tile) {
+          RoundRows(tile.keys, depth, d_keys.data, dk.At(tile.key, 0));
+          RoundRows(tile.keys, depth, d_values.data, dv.At(tile.key, 0));
+        });
+    for (int64_t i = 0; i < sizes.heads_per_key; ++i) {
+      RoundRows(length, depth, d_queries + i * length * depth,
+                Head<uint16_t>(gradients[0], batch, first_head + i));
     }
   });
 }

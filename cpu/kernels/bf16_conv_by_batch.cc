@@ -1,6 +1,5 @@
-#include "cpu/kernels/bf16_conv_by_batch.h"
-
 #include "cpu/kernels/bf16_gemm.h"
+#include "cpu/kernels/convolution.h"
 
 #ifdef STOWAGE_CPU_BF16_PAIRS
 
@@ -9,10 +8,9 @@
 #include <algorithm>
 #include <array>
 
-#include "cpu/kernels/avx512_transpose.h"
 #include "cpu/kernels/chunks.h"
-#include "cpu/kernels/conv_meetings.h"
-#include "cpu/kernels/half_floats.h"
+#include "cpu/kernels/conv_walks.h"
+#include "cpu/kernels/dispatch.h"
 #include "ir/tensor_type.h"
 
 namespace stowage::cpu {

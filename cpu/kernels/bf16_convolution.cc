@@ -1,6 +1,6 @@
 // conv, conv_transpose and conv_weight_grad of bf16 by pairs (bf16_gemm.h): the same ways to
 // make them as in convolution.cc, but for groups of one channel, which are no matmuls and
-// run in f32 (cpu/widened.h).
+// run in f32 (cpu/kernel.h).
 //
 // Slabs hold bf16. The pairs of a strip of columns are gathered from two rows at a time,
 // neighbours among (channel, element of the kernel), and filters are read in place where
@@ -18,16 +18,12 @@
 
 #include "base/bytes.h"
 #include "cpu/kernel.h"
-#include "cpu/kernels/bf16_conv_by_batch.h"
-#include "cpu/kernels/bf16_conv_weight_grad.h"
-#include "cpu/kernels/bf16_kernels.h"
 #include "cpu/kernels/chunks.h"
-#include "cpu/kernels/conv_by_batch.h"
-#include "cpu/kernels/conv_depthwise.h"
-#include "cpu/kernels/conv_depthwise_by_batch.h"
-#include "cpu/kernels/conv_gather.h"
-#include "cpu/kernels/half_floats.h"
-#include "cpu/kernels/product.h"
+#include "cpu/kernels/conv_bands.h"
+#include "cpu/kernels/convolution.h"
+#include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/kernel_table.h"
+#include "cpu/kernels/parallel_gemm.h"
 #include "ir/op_def.h"
 #include "ir/tensor_type.h"
 #include "ir/windows.h"

@@ -7,8 +7,6 @@
 #include <array>
 #include <cstring>
 
-#include "cpu/kernels/avx512_transpose.h"
-
 namespace stowage::cpu {
 namespace {
 

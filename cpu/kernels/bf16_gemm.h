@@ -1,26 +1,29 @@
 #ifndef STOWAGE_CPU_KERNELS_BF16_GEMM_H_
 #define STOWAGE_CPU_KERNELS_BF16_GEMM_H_
 
-// The inner loops of matmuls of bf16 by VDPBF16PS (AVX512-BF16), which multiplies pairs of
+// The inner loops of bf16 matmuls by VDPBF16PS (AVX512-BF16), which multiplies pairs of
 // 16-bit elements and adds them to f32 sums.
 //
-// Operands are read as pairs of elements that are neighbours along k: those of a are
-// broadcast, those of b fill a register with sixteen columns. Rows of a that are contiguous
-// along k are read in place; everything else is packed into pairs first, a block of
-// kPairsDepth of k at a time. Where k is odd, the last pair is filled with zeros in both
-// operands.
+// Operands are read as pairs of neighbours along k: pairs of a are broadcast, pairs of b
+// fill a register with sixteen columns. Rows of a that are contiguous along k are read in
+// place; other operands are packed into pairs, kPairsDepth of k at a time. For odd k, the
+// last pair is completed with zeros in both operands.
 //
-// Every element of c is one chain over the pairs of a block, with k rising, whatever the
-// tile or the thread: an instruction adds the product of the second elements of a pair to
-// the sum, then that of the first, each time in one rounding to the nearest, ties to even.
-// It reads subnormal elements as zeros and gives zeros for subnormal sums, whatever the
-// processor's rounding mode and exception masks; NaN and infinities are those of f32.
-// These loops are compiled wherever there is AVX-512, and run where the processor has
-// AVX512-BF16, too (cpu/targets.h).
+// Every element of c is one chain over the pairs of a block in order of k, whatever the tile
+// or the thread. The instruction adds the product of the second elements of a pair to the
+// sum, then that of the first, each with one rounding to nearest, ties to even. It reads
+// subnormal elements as zeros and flushes subnormal sums to zero, whatever the processor's
+// rounding mode and exception masks; NaN and infinities are those of f32. These loops are
+// compiled wherever there is AVX-512, and run if the processor also has AVX512-BF16
+// (cpu/targets.h).
 //
 //   const PairRows rows = PackRows(m, k, a, packed_a);
 //   const PairColumns columns = PackColumns(k, n, b, packed_b);
 //   MultiplyPairs(m, n, Pairs(k), rows, columns, sums, Into::kNew);
+
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 #include <algorithm>
 #include <cstdint>
@@ -58,7 +61,7 @@ struct PairColumns {
   int64_t row;
 };
 
-/// Elements that PackRows writes for m rows and a depth of k, at most.
+/// The most elements that PackRows writes for m rows and a depth of k.
 constexpr int64_t PackedRowsElements(int64_t m, int64_t k) {
   return CeilDiv(m, kPanelRows) * (Pairs(k) * 2 * kPanelRows + 32);
 }
@@ -67,7 +70,7 @@ constexpr int64_t PackedColumnsPairs(int64_t k, int64_t n) {
   return Pairs(k) * CeilDiv(n, 16) * 16;
 }
 
-/// The rows of a (m, k) in place where their pairs lie so, else packed.
+/// The rows of a (m, k) as pairs: in place if contiguous along k, else packed.
 PairRows PackRows(int64_t m, int64_t k, Strided<const uint16_t> a,
                   uint16_t* packed);
 
@@ -78,6 +81,43 @@ PairColumns PackColumns(int64_t k, int64_t n, Strided<const uint16_t> b,
 /// a (m, 2 pairs) b (2 pairs, n) into c (m, n); m >= 1, 1 <= n <= kPairsColumns.
 void MultiplyPairs(int64_t m, int64_t n, int64_t pairs, PairRows a,
                    PairColumns b, Rows<float> c, Into into);
+
+#ifdef __AVX512F__
+
+/// Transposes a square of 16 x 16 elements of 32 bits in registers: row i becomes column i.
+/// (TransposeSquare of vec.h transposes squares in memory.)
+inline void Transpose16(__m512i (&rows)[16]) {
+  __m512i halves[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    halves[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+    halves[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+  }
+  // Row 4 i + c holds columns c, c + 4, c + 8 and c + 12 of rows 4 i to 4 i + 3.
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    rows[i] = _mm512_unpacklo_epi64(halves[i], halves[i + 2]);
+    rows[i + 1] = _mm512_unpackhi_epi64(halves[i], halves[i + 2]);
+    rows[i + 2] = _mm512_unpacklo_epi64(halves[i + 1], halves[i + 3]);
+    rows[i + 3] = _mm512_unpackhi_epi64(halves[i + 1], halves[i + 3]);
+  }
+  constexpr int kEven = 0x88, kOdd = 0xdd;
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512i even_top = _mm512_shuffle_i32x4(rows[c], rows[4 + c], kEven);
+    const __m512i odd_top = _mm512_shuffle_i32x4(rows[c], rows[4 + c], kOdd);
+    const __m512i even_low =
+        _mm512_shuffle_i32x4(rows[8 + c], rows[12 + c], kEven);
+    const __m512i odd_low =
+        _mm512_shuffle_i32x4(rows[8 + c], rows[12 + c], kOdd);
+    rows[c] = _mm512_shuffle_i32x4(even_top, even_low, kEven);
+    rows[4 + c] = _mm512_shuffle_i32x4(odd_top, odd_low, kEven);
+    rows[8 + c] = _mm512_shuffle_i32x4(even_top, even_low, kOdd);
+    rows[12 + c] = _mm512_shuffle_i32x4(odd_top, odd_low, kOdd);
+  }
+}
+
+#endif  // __AVX512F__
 
 }  // namespace stowage::cpu
 

@@ -15,11 +15,11 @@
 #include "base/bytes.h"
 #include "cpu/kernel.h"
 #include "cpu/kernels/bf16_gemm.h"
-#include "cpu/kernels/bf16_kernels.h"
 #include "cpu/kernels/chunks.h"
-#include "cpu/kernels/half_floats.h"
+#include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/kernel_table.h"
 #include "cpu/kernels/matmul.h"
-#include "cpu/kernels/product.h"
+#include "cpu/kernels/parallel_gemm.h"
 #include "cpu/thread_pool.h"
 
 #ifdef STOWAGE_CPU_BF16_PAIRS

@@ -14,19 +14,19 @@
 
 namespace stowage::cpu {
 
-/// Elements of a chunk of elementwise work: a few microseconds of it, several
-/// times what handing a chunk to a thread costs.
+/// Elements of a chunk of elementwise work: a few microseconds, several times the cost of
+/// giving a chunk to a thread.
 inline constexpr int64_t kChunkElements = 16384;
 
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// How many rows of `columns` elements make a chunk.
+/// Rows of `columns` elements per chunk.
 constexpr int64_t RowsPerChunk(int64_t columns) {
   return std::max<int64_t>(1, kChunkElements / std::max<int64_t>(1, columns));
 }
 
-/// Chunks of rows of which each has partial sums of its own for every column: at
-/// most 32, so that the sums stay small beside the rows.
+/// Chunks of rows, each with its own partial sums of every column: at most 32, so that the
+/// sums stay small compared to the rows.
 struct RowSumChunks {
   RowSumChunks(int64_t of_rows, int64_t of_columns)
       : columns(of_columns),
@@ -39,7 +39,7 @@ struct RowSumChunks {
   int64_t count;
 };
 
-/// The first of the rows of a part, where `parts` share them evenly.
+/// The first row of a part, if `rows` are divided evenly among `parts`.
 constexpr int64_t FirstRowOfPart(int64_t part, int64_t parts, int64_t rows) {
   return rows / parts * part + std::min(part, rows % parts);
 }

@@ -1,10 +1,11 @@
 #ifndef STOWAGE_CPU_KERNELS_CONV_BANDS_H_
 #define STOWAGE_CPU_KERNELS_CONV_BANDS_H_
 
-// How the elements of a convolution's result are cut into what one task works on at a
-// time: few enough that what they meet of a source fits a cache.
+// Bands of a convolution's result: the elements that a task computes at a time, few enough
+// that the source elements they meet fit a cache; and conv and conv_transpose as a matmul
+// whose columns are gathered from such bands.
 //
-//   const Bands bands(walks, g.images, channels, /*most=*/128, /*unit=*/16);
+//   const Bands bands = GatherBands(g, walks, channels, /*strip=*/32);
 //   for (int64_t i = 0; i < bands.count(); ++i) Work(bands.At(i));
 
 #include <algorithm>
@@ -13,16 +14,19 @@
 
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/conv_walks.h"
+#include "cpu/kernels/gemm.h"
+#include "cpu/thread_pool.h"
+#include "ir/windows.h"
 
 namespace stowage::cpu {
 
-/// What a task works on: some images, some lines of one, or part of a line.
+/// Some images, some lines of an image, or part of a line.
 struct Band {
   Walks walks;  // of its elements
   int64_t first_image, images;
 
   int64_t columns() const { return images * Product(walks, &Walk::count); }
-  /// Where its first element lies in a channel of the result.
+  /// The place of its first element in a channel of the result.
   int64_t to_first() const {
     return (walks[0].to_first * walks[1].to_size + walks[1].to_first) *
                walks[2].to_size +
@@ -38,8 +42,8 @@ struct Band {
   }
 };
 
-/// Cuts columns, the elements of all images in one run, into bands of at most `most`, a
-/// multiple of `unit` where lines allow it.
+/// Divides columns, the elements of all images in order, into bands of at most `most`
+/// columns, a multiple of `unit` if the lines allow it.
 class Bands {
  public:
   Bands(const Walks& walks, int64_t images, int64_t channels, int64_t most,
@@ -71,9 +75,9 @@ class Bands {
     }
   }
 
-  /// Columns of a band, at most.
+  /// The most columns of a band.
   int64_t columns() const { return First().columns(); }
-  /// Of one channel's slabs, at most.
+  /// The most elements of one channel's slabs.
   int64_t SlabElements() const {
     const Band first = First();
     return first.images * Slab(first.walks).size();
@@ -115,9 +119,9 @@ class Bands {
     band.walks[cut_ == Cut::kLines ? 1 : 2].count = at_once_;
     return band;
   }
-  // Lines of a plane that are cut each by itself.
+  // Lines of a plane that are divided separately.
   int64_t Rows() const { return cut_ == Cut::kInLines ? walks_[1].count : 1; }
-  // Elements of a walk from `begin` on, `count` at most.
+  // Restricts a walk to at most `count` elements from `begin` on.
   static void Keep(Walk* walk, int64_t begin, int64_t count) {
     walk->first += begin * walk->step;
     walk->to_first += begin * walk->to_step;
@@ -128,12 +132,12 @@ class Bands {
   int64_t images_;
   Cut cut_;
   int64_t at_once_;     // images, lines or elements of a band
-  int64_t pieces_ = 1;  // of what is cut
+  int64_t pieces_ = 1;  // bands of a plane or of a line
 };
 
-/// Fills the slabs of a band's images, for `channels` channels from `first` on, of `all`
-/// there are: channel after channel, of each the images. Each slab is written a little
-/// beyond its end. Finds the places of all taps.
+/// Fills the slabs of a band's images for `channels` channels from `first` on, out of `all`:
+/// channel by channel, each image by image. Each slab is written up to a register beyond its
+/// end. Sets `offsets` to the places of all taps.
 template <typename T>
 void FillSlabs(const Band& band, const Slab& slab, const T* source,
                const T* source_end, int64_t first, int64_t channels,
@@ -159,6 +163,119 @@ void FillSlabs(const Band& band, const Slab& slab, const T* source,
       slabs += slab.size();
     }
   }
+}
+
+/// Rows of a task of a GatheredProduct.
+inline constexpr int64_t kMaxConvRows = 256;
+
+/// A matmul with a gathered operand: for every group,
+/// to (rows, elements) = filters (rows, channels * taps) times gathered columns.
+template <typename T>
+struct GatheredProduct {
+  const ConvGeometry& g;
+  Walks walks;
+  const T* source;
+  const T* source_end;
+  int64_t channels, rows;  // of a group
+  Strided<T> filters;      // of group 0
+  int64_t filters_stride;  // to the next group's
+  T* to;
+
+  int64_t taps() const { return Product(walks, &Walk::taps); }
+  int64_t depth() const { return channels * taps(); }
+};
+
+/// The columns of a GatheredProduct in bands of up to eight strips of `strip` columns.
+inline Bands GatherBands(const ConvGeometry& g, const Walks& walks,
+                         int64_t channels, int64_t strip) {
+  return Bands(walks, g.images, channels, 8 * strip, strip);
+}
+
+/// `count` neighbouring columns, from column `to` on, that are neighbours in a slab from
+/// place `from` on.
+struct Run {
+  int64_t from, to, count;
+};
+
+/// Finds the runs of columns [column, column + n) of a band whose images' slabs are
+/// `image_size` apart, and returns their number.
+inline int64_t FindRuns(const Band& band, const Slab& slab, int64_t image_size,
+                        int64_t column, int64_t n, Run* runs) {
+  const Run* const first = runs;
+  Cursor at(band.walks, column);
+  for (int64_t done = 0; done < n; at.NextLine(band.walks)) {
+    const int64_t count = std::min(n - done, band.walks[2].count - at.w);
+    *runs++ = {at.image * image_size + slab.Position(at.d, at.h, at.w), done,
+               count};
+    done += count;
+  }
+  return runs - first;
+}
+
+/// Copies a strip of results, in rows of `pitch`, to their places.
+template <typename T>
+void Scatter(const GatheredProduct<T>& product, const Band& band,
+             int64_t first_channel, int64_t rows, int64_t column, int64_t n,
+             const T* results, int64_t pitch) {
+  const Walks& walks = band.walks;
+  const int64_t channel_size = Product(walks, &Walk::to_size);
+  Cursor at(walks, column);
+  for (int64_t done = 0; done < n; at.NextLine(walks)) {
+    const int64_t count = std::min(n - done, walks[2].count - at.w);
+    const int64_t d = walks[0].to_first + at.d * walks[0].to_step;
+    const int64_t h = walks[1].to_first + at.h * walks[1].to_step;
+    const int64_t w = walks[2].to_first + at.w * walks[2].to_step;
+    const int64_t step = walks[2].to_step;
+    const int64_t all_channels = product.g.groups * product.rows;
+    T* to = product.to +
+            ((band.first_image + at.image) * all_channels + first_channel) *
+                channel_size +
+            (d * walks[1].to_size + h) * walks[2].to_size + w;
+    for (int64_t row = 0; row < rows; ++row) {
+      const T* from = results + row * pitch + done;
+      T* line = to + row * channel_size;
+      if (step == 1) {
+        std::copy_n(from, count, line);
+      } else {
+        for (int64_t i = 0; i < count; ++i) line[i * step] = from[i];
+      }
+    }
+    done += count;
+  }
+}
+
+/// Packs the filters of a phase, group by group: rows are x's channels, columns (filter,
+/// tap), in small blocks of both for the cache's sake. Sets `places` to the taps' places in
+/// the kernel; it has an element per tap.
+template <typename T>
+void PackFilters(const ConvGeometry& g, const Walks& walks, const T* w,
+                 int64_t* places, T* packed, ThreadPool& pool) {
+  constexpr int64_t kBlock = 16;
+  const int64_t taps = Product(walks, &Walk::taps);
+  const int64_t kernel = g.kernel_size();
+  const int64_t blocks = CeilDiv(g.channels, kBlock);
+  Tap tap(walks, 0);
+  for (int64_t t = 0; t < taps; ++t) {
+    places[t] = KernelPlace(g, walks, tap);
+    tap.Next(walks);
+  }
+  pool.ParallelFor(g.groups * blocks, [&](int64_t task, int) {
+    const int64_t group = task / blocks;
+    const int64_t begin = task % blocks * kBlock;
+    const int64_t end = std::min(g.channels, begin + kBlock);
+    const T* from = w + group * g.filters * g.channels * kernel;
+    T* to = packed + group * g.channels * g.filters * taps;
+    for (int64_t first = 0; first < g.filters; first += kBlock) {
+      const int64_t last = std::min(g.filters, first + kBlock);
+      for (int64_t c = begin; c < end; ++c) {
+        T* line = to + (c * g.filters + first) * taps;
+        for (int64_t f = first; f < last; ++f) {
+          const T* filter = from + (f * g.channels + c) * kernel;
+          for (int64_t t = 0; t < taps; ++t) *line++ = filter[places[t]];
+        }
+      }
+    }
+  });
 }
 
 }  // namespace stowage::cpu

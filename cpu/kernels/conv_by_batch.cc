@@ -1,12 +1,11 @@
-#include "cpu/kernels/conv_by_batch.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
-#include "cpu/kernels/conv_meetings.h"
+#include "cpu/kernels/conv_walks.h"
+#include "cpu/kernels/convolution.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/vec.h"
 

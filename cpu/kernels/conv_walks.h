@@ -1,23 +1,26 @@
 #ifndef STOWAGE_CPU_KERNELS_CONV_WALKS_H_
 #define STOWAGE_CPU_KERNELS_CONV_WALKS_H_
 
-// Where the elements of a convolution's result meet those of its source, and how
-// what they meet is brought into rows that registers can be loaded from.
+// Which elements of a convolution's result and source meet, and slabs: source elements
+// rearranged into rows from which registers can be loaded.
 //
 // conv and conv_transpose are walks over a source. With a stride, the result of
-// conv_transpose falls into phases: elements whose place leaves the same rest by
-// the stride meet the same elements of the kernel, at neighbouring places of the
-// source, so each phase is a walk of its own that skips no element.
+// conv_transpose divides into phases: elements whose places are equal modulo the stride meet
+// the same elements of the kernel, at neighbouring places of the source, so each phase is
+// one walk that skips no element.
 //
 //   ForPhases(g, [&](const Walks& walks) { ... });
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
 
+#include "base/bytes.h"
+#include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/vec.h"
 #include "ir/windows.h"
@@ -43,7 +46,7 @@ inline int64_t Product(const Walks& walks, int64_t Walk::*size) {
 }
 
 /// The geometry of a convolution by its shapes. Neighbouring dimensions along which each
-/// element meets itself alone are one: a map of a convolution by one element is a single
+/// element meets only itself are merged: a map of a convolution by one element is a single
 /// line. Precondition: that of ConvGeometry.
 inline ConvGeometry GeometryOf(const Shape& x, const Shape& w, const Shape& y,
                                const Attrs& attrs) {
@@ -62,7 +65,7 @@ inline ConvGeometry GeometryOf(const Shape& x, const Shape& w, const Shape& y,
   return g;
 }
 
-/// y's elements over x.
+/// The walk of y's elements over x.
 inline Walks ForwardWalks(const ConvGeometry& g) {
   Walks walks;
   for (size_t i = 0; i < walks.size(); ++i) {
@@ -78,9 +81,8 @@ inline Walks ForwardWalks(const ConvGeometry& g) {
   return walks;
 }
 
-/// x's elements over dy: those whose place leaves the rest `phase` by the stride.
-/// They meet the kernel's elements k for which phase + before - k * dilation
-/// divides by it.
+/// The walk over dy of x's elements at places equal to `phase` modulo the stride. They meet
+/// the kernel's elements k for which the stride divides phase + before - k * dilation.
 inline Walk BackwardWalk(const ConvDim& dim, int64_t phase) {
   const int64_t common = std::gcd(dim.dilation, dim.stride);
   const int64_t period = dim.stride / common;
@@ -104,7 +106,7 @@ inline Walk BackwardWalk(const ConvDim& dim, int64_t phase) {
       .kernel_step = period};
 }
 
-/// Phases along a dimension: those that have elements.
+/// The phases along a dimension that have elements.
 inline int64_t Phases(const ConvDim& dim) {
   return std::min(dim.stride, dim.in);
 }
@@ -125,7 +127,7 @@ void ForPhases(const ConvGeometry& g, F&& f) {
   }
 }
 
-/// Whether element i of every dimension meets element i of the source alone.
+/// Whether element i of every dimension meets only element i of the source.
 inline bool MeetThemselves(const Walks& walks) {
   return std::all_of(walks.begin(), walks.end(), [](const Walk& walk) {
     return walk.taps == 1 && walk.step == 1 && walk.first == 0 &&
@@ -148,7 +150,7 @@ struct Cursor {
         h(element / walks[2].count % walks[1].count),
         w(element % walks[2].count) {}
 
-  // To the start of the next line.
+  // Moves to the start of the next line.
   void NextLine(const Walks& walks) {
     w = 0;
     if (++h < walks[1].count) return;
@@ -192,8 +194,8 @@ inline int64_t KernelPlace(const ConvGeometry& g, const Walks& walks,
 /// Bytes of a register.
 inline constexpr int64_t kRegisterBytes = Vec<float>::kLanes * sizeof(float);
 
-/// Copies n elements, and may write up to a register's more, which then are of
-/// no meaning; nothing is read at `end` or behind it.
+/// Copies n elements; may write up to a register of unspecified elements beyond them. Reads
+/// nothing at or beyond `end`.
 template <typename T>
 void CopyBeyond(const T* from, const T* end, int64_t n, T* to) {
   constexpr int64_t kCount = kRegisterBytes / sizeof(T);
@@ -204,8 +206,8 @@ void CopyBeyond(const T* from, const T* end, int64_t n, T* to) {
   for (; i < n; ++i) to[i] = from[i];
 }
 
-/// `count` elements of a line, `step` apart, the first at `place`; those outside
-/// [0, size) are 0. Writes on as CopyBeyond does, and reads nothing at `end`.
+/// Copies `count` elements of a line, `step` apart, from `place` on; those outside [0, size)
+/// are 0. Writes and reads beyond the ends as CopyBeyond does.
 template <typename T>
 void GatherLine(const T* line, const T* end, int64_t place, int64_t step,
                 int64_t size, int64_t count, T* to) {
@@ -227,13 +229,12 @@ void GatherLine(const T* line, const T* end, int64_t place, int64_t step,
   for (int64_t i = stop; i < count; ++i) to[i] = T(0);
 }
 
-/// One channel of a source as whole lines with zeros around them, cut into the
-/// phases of the walk's steps, so that what a tap meets for neighbouring elements
-/// of the result lies in neighbouring places. Where taps lie so far apart that more
-/// would lie between them than they meet, each tap has a phase of its own, which holds
-/// what it meets and nothing else. An element (d, h, w) is at Position(d, h, w), and tap
-/// t meets it at Offset(t) from there. Lines may be longer than the result's; what lies
-/// between them is of no meaning.
+/// One channel of a source as whole lines padded with zeros, divided into the phases of the
+/// walk's steps, so that the elements a tap meets for neighbouring results are neighbours.
+/// If taps are so far apart that a phase would hold more elements than they meet, each tap
+/// has its own phase with only those. Result (d, h, w) is at Position(d, h, w), and meets
+/// tap t at Offset(t) from there. Lines may be longer than the result's; the elements
+/// between them are unspecified.
 class Slab {
  public:
   explicit Slab(const Walks& walks) : walks_(walks) {
@@ -253,15 +254,15 @@ class Slab {
     }
   }
 
-  /// Of all phases. Reads of up to a register's elements before the end of the
-  /// last result may reach beyond: there must be as many more.
+  /// Elements of all phases. Allocate a register's elements more: registers loaded at the
+  /// last results reach beyond the end.
   int64_t size() const {
     return phases_[0] * phases_[1] * phases_[2] * phase_size();
   }
   int64_t Position(int64_t d, int64_t h, int64_t w) const {
     return (d * length_[1] + h) * length_[2] + w;
   }
-  /// One past the last element's.
+  /// One past the position of the last element.
   int64_t positions() const {
     return Position(walks_[0].count - 1, walks_[1].count - 1,
                     walks_[2].count - 1) +
@@ -279,7 +280,7 @@ class Slab {
     return phase * phase_size() + place;
   }
 
-  /// From the channel that begins at `source`, in a tensor that ends at `end`.
+  /// Fills the slab from the channel at `source`, in a tensor that ends at `end`.
   template <typename T>
   void Fill(const T* source, const T* end, T* slab) const {
     for (int64_t phase_d = 0; phase_d < phases_[0]; ++phase_d) {
@@ -323,6 +324,86 @@ class Slab {
   std::array<int64_t, kConvDims> lowest_, phases_, length_;
   std::array<bool, kConvDims> by_tap_;
 };
+
+// Convolutions by batch (convolution.h): which elements of small maps meet, and scratch.
+//
+//   Scratch shared(launch.workspace.data());
+//   auto* const meetings = shared.Take<int64_t>(places * taps);
+//   FindMeetings(g, /*to_x=*/false, meetings);
+
+/// Rows of a task, and the least number of tasks.
+inline constexpr int64_t kTaskRows = 16;
+inline constexpr int64_t kMinTasks = 16;
+
+template <typename T>
+Bytes BytesOf(int64_t elements) {
+  return AlignUp(elements * static_cast<Bytes>(sizeof(T)), kWorkspaceAlignment);
+}
+
+/// Allocates consecutive aligned arrays from scratch.
+class Scratch {
+ public:
+  explicit Scratch(std::byte* at) : at_(at) {}
+
+  template <typename T>
+  T* Take(int64_t elements) {
+    T* const taken = reinterpret_cast<T*>(at_);
+    at_ += BytesOf<T>(elements);
+    return taken;
+  }
+
+ private:
+  std::byte* at_;
+};
+
+/// The sizes of a group's source and result.
+struct Sides {
+  Sides(const ConvGeometry& g, bool to_x)
+      : depth(to_x ? g.filters : g.channels),
+        rows(to_x ? g.channels : g.filters),
+        from_places(to_x ? g.out_size() : g.in_size()),
+        to_places(to_x ? g.in_size() : g.out_size()) {}
+
+  int64_t depth, rows;             // channels of the source, of the result
+  int64_t from_places, to_places;  // elements of a map
+};
+
+/// Sets meetings[place * taps + tap] to the element of the source that element `place` of
+/// the result's map meets at `tap`, or -1.
+inline void FindMeetings(const ConvGeometry& g, bool to_x, int64_t* meetings) {
+  const auto [d, h, w] = g.dims;
+  const int64_t taps = g.kernel_size();
+  std::fill_n(meetings, Sides(g, to_x).to_places * taps, int64_t{-1});
+  const auto place = [](const ConvDim& dim, int64_t out, int64_t tap) {
+    const int64_t at = out * dim.stride - dim.before + tap * dim.dilation;
+    return at < dim.in ? at : -1;
+  };
+  for (int64_t out = 0; out < g.out_size(); ++out) {
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const int64_t in_d =
+          place(d, out / (h.out * w.out), tap / (h.kernel * w.kernel));
+      const int64_t in_h =
+          place(h, out / w.out % h.out, tap / w.kernel % h.kernel);
+      const int64_t in_w = place(w, out % w.out, tap % w.kernel);
+      if (in_d < 0 || in_h < 0 || in_w < 0) continue;
+      const int64_t in = (in_d * h.in + in_h) * w.in + in_w;
+      if (to_x) {
+        meetings[in * taps + tap] = out;
+      } else {
+        meetings[out * taps + tap] = in;
+      }
+    }
+  }
+}
+
+/// Whether any element of the result meets the source at `tap`.
+inline bool Meets(const int64_t* meetings, int64_t places, int64_t taps,
+                  int64_t tap) {
+  for (int64_t i = 0; i < places; ++i) {
+    if (meetings[i * taps + tap] >= 0) return true;
+  }
+  return false;
+}
 
 }  // namespace stowage::cpu
 

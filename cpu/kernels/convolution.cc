@@ -19,6 +19,8 @@
 // Every element of a result is one chain of multiply-adds in an order that shapes
 // alone decide.
 
+#include "cpu/kernels/convolution.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -27,15 +29,10 @@
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/conv_bands.h"
-#include "cpu/kernels/conv_by_batch.h"
-#include "cpu/kernels/conv_depthwise.h"
-#include "cpu/kernels/conv_depthwise_by_batch.h"
-#include "cpu/kernels/conv_gather.h"
 #include "cpu/kernels/conv_walks.h"
-#include "cpu/kernels/conv_weight_grad.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
-#include "cpu/kernels/product.h"
+#include "cpu/kernels/parallel_gemm.h"
 #include "cpu/kernels/vec.h"
 #include "ir/windows.h"
 

@@ -8,7 +8,6 @@
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/elementwise.h"
-#include "cpu/kernels/half_floats.h"
 #include "math/random.h"
 #include "math/small_floats.h"
 

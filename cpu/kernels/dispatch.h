@@ -1,14 +1,18 @@
 #ifndef STOWAGE_CPU_KERNELS_DISPATCH_H_
 #define STOWAGE_CPU_KERNELS_DISPATCH_H_
 
-// From element types at run time to element types in C++, and the rules for
-// CpuKernel::supports that go with them.
+// Element types: dispatch from a run-time DType to a C++ type, rules for
+// CpuKernel::supports, and conversions between 16-bit floats and f32.
 //
 //   return OnFloat(x.dtype(), [&](auto zero) {
 //     using T = decltype(zero);
 //     ...
 //   });
+//
+//   Widen(DType::kBF16, n, x, /*stride=*/1, wide);
+//   Narrow(DType::kBF16, n, wide, y);
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/check.h"
@@ -24,7 +28,7 @@ inline bool IsHalf(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-/// The type that elements of `dtype` are computed in: f32 for f16 and bf16.
+/// The type in which elements of `dtype` are computed: f32 for f16 and bf16.
 inline DType ComputedIn(DType dtype) {
   return IsHalf(dtype) ? DType::kF32 : dtype;
 }
@@ -43,7 +47,7 @@ auto OnFloat(DType dtype, F&& f) {
   return f(double{});
 }
 
-/// f of a zero of the element type, of any but f16 and bf16; bool as uint8_t.
+/// f(T()) with the element type T, uint8_t for bool. Precondition: neither f16 nor bf16.
 template <typename F>
 auto OnNumber(DType dtype, F&& f) {
   switch (dtype) {
@@ -67,7 +71,7 @@ auto OnNumber(DType dtype, F&& f) {
   STOWAGE_CHECK(false);
 }
 
-/// f of an unsigned integer as wide as the element type, for moving elements.
+/// f(T()) with the unsigned integer type of the element's size, for moving elements.
 template <typename F>
 auto OnWidth(DType dtype, F&& f) {
   switch (SizeOf(dtype)) {
@@ -90,6 +94,18 @@ auto OnIndex(DType dtype, F&& f) {
   if (dtype == DType::kI32) return f(int32_t{});
   return f(int64_t{});
 }
+
+// Runs of f16 and bf16 elements to f32, in which they are computed with, and back.
+//
+//   Widen(DType::kBF16, n, x, /*stride=*/1, wide);
+//   Narrow(DType::kBF16, n, wide, y);
+
+/// The n elements of type `half`, f16 or bf16, that lie `stride` elements apart
+/// from `x` on; exact.
+void Widen(DType half, int64_t n, const std::byte* x, int64_t stride, float* y);
+
+/// n contiguous elements of type `half`, f16 or bf16: the nearest, ties to even.
+void Narrow(DType half, int64_t n, const float* x, std::byte* y);
 
 }  // namespace stowage::cpu
 

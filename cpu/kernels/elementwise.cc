@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "cpu/kernels/chunks.h"
-#include "cpu/kernels/half_floats.h"
+#include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/strided.h"
 #include "ir/tensor_type.h"
 

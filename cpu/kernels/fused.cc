@@ -15,15 +15,13 @@
 
 #include "cpu/blocking.h"
 #include "cpu/kernel.h"
-#include "cpu/kernels/bf16_kernels.h"
 #include "cpu/kernels/bf16_matmul.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/gemm.h"
-#include "cpu/kernels/half_floats.h"
 #include "cpu/kernels/kernel_table.h"
 #include "cpu/kernels/matmul.h"
-#include "cpu/kernels/product.h"
+#include "cpu/kernels/parallel_gemm.h"
 #include "cpu/kernels/vec.h"
 #include "ir/op_kind.h"
 

@@ -1,18 +1,18 @@
 #ifndef STOWAGE_CPU_KERNELS_GEMM_H_
 #define STOWAGE_CPU_KERNELS_GEMM_H_
 
-// The inner loops of every matrix product: a block of up to kBlockRows rows by
-// one strip of a few registers of columns, held in registers while k runs.
+// The inner loops of matmuls: a block of up to kBlockRows rows by one strip of a few
+// registers of columns, held in registers over k.
 //
-// Eigen's own product is not used. It wants its packing blocks from the heap
-// (or, with its internals bent, from us), and on the shapes of a small transformer it is
-// slower than these loops (docs/measurements/2026-11-27-cpu-products.md): rows of a need
-// no packing, for they are read one number at a time by broadcast.
+// Eigen's matmul is not used: it allocates its packing blocks on the heap, and on the shapes
+// of a small transformer it is slower than these loops
+// (docs/measurements/2026-11-27-cpu-products.md), which read rows of a by broadcast, without
+// packing.
 //
-// Every element of c is a chain of multiply-adds with k rising, whatever the strip or
-// block it falls in: one that begins at 0, one that goes on from c, or one of its own
-// whose sum is added to c (Into). So how a product is tiled, and how tiles are dealt to
-// threads, never shows in the result; where k is cut does, unless chains go on.
+// Every element of c is one chain of multiply-adds in order of k, whatever strip or block
+// contains it: a chain that begins at 0, one that continues from c, or a separate one whose
+// sum is added to c (Into). The bits of a result therefore do not depend on tile sizes or
+// threads; they depend on where k is split, unless chains continue.
 //
 //   MultiplyStrip<T>(m, n, k, a, b, c, Into::kNew);
 
@@ -49,20 +49,20 @@ struct Rows {
   }
 };
 
-/// What becomes of what c holds.
+/// How a result is combined with the previous value of c.
 enum class Into {
   kNew,    // c = a b
-  kChain,  // c + a b, the chain of each element goes on from c
-  kSum,  // c + a b, each rounded before they are added: the errors of long sums are
-         // those of their parts
+  kChain,  // c + a b; the chain of each element continues from c
+  kSum,  // c + a b, each rounded before they are added, which keeps the errors of long
+         // sums those of their parts
 };
-/// Chains that go on, or begin.
+/// Chains that continue from c, or begin at 0.
 inline Into Chains(bool accumulate) {
   return accumulate ? Into::kChain : Into::kNew;
 }
 
-/// What is added to every element of c when it is done, in this order, each sum
-/// rounded: a row, the same for all rows, and a matrix. Either may be absent.
+/// Terms added to every complete element of c, in this order, each sum rounded: a row, the
+/// same for all rows, and a matrix. Either may be absent.
 template <typename T>
 struct Finish {
   const T* row = nullptr;
@@ -78,9 +78,9 @@ struct Finish {
 
 namespace internal {
 
-// Of 32 registers 8 x 3 sums, 3 of b and one of a would be the most, of 16, 4 x 3. With
-// AVX-512, 8 x 2 are as many as keep the multipliers busy, and few enough that one block
-// is begun while the last one ends; rows of a power of 2 are whole strips more often.
+// 32 registers hold at most 8 x 3 sums, 3 registers of b and one of a; 16 hold 4 x 3. With
+// AVX-512, 8 x 2 sums keep the multipliers busy and let one block begin while the previous
+// one ends; rows whose length is a power of 2 are also whole strips more often.
 #if defined(__AVX512F__)
 inline constexpr int kBlockRows = 8;
 inline constexpr int kStripVecs = 2;
@@ -95,7 +95,7 @@ inline constexpr int kMaxStripVecs = 3;
 
 }  // namespace internal
 
-/// Columns of a strip, as they are where nothing else is chosen (cpu/blocking.h).
+/// Columns of a strip by default (cpu/blocking.h).
 template <typename T>
 inline constexpr int64_t kStripColumns = internal::kStripVecs* Vec<T>::kLanes;
 /// Columns of a strip, at most.

@@ -8,7 +8,7 @@
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
-#include "cpu/kernels/product.h"
+#include "cpu/kernels/parallel_gemm.h"
 
 namespace stowage::cpu {
 namespace {

@@ -3,8 +3,7 @@
 #include <array>
 #include <string_view>
 
-#include "cpu/kernels/bf16_kernels.h"
-#include "cpu/widened.h"
+#include "cpu/kernel.h"
 
 namespace stowage::cpu {
 namespace {
@@ -55,3 +54,13 @@ constinit const stowage::cpu::KernelTable STOWAGE_CPU_KERNEL_TABLE =
 #endif
 };
 #endif
+
+namespace stowage::cpu::kernels {
+
+// loop and cond have no kernel: LaunchList runs their bodies. stand_in has none either; a
+// session refuses it.
+constinit const CpuKernel Loop = {};
+constinit const CpuKernel Cond = {};
+constinit const CpuKernel StandIn = {};
+
+}  // namespace stowage::cpu::kernels

@@ -1,31 +1,86 @@
 #ifndef STOWAGE_CPU_KERNELS_KERNEL_TABLE_H_
 #define STOWAGE_CPU_KERNELS_KERNEL_TABLE_H_
 
-// The table of the kernels of one compilation. The sources of cpu/kernels are compiled once
-// for each CPU target (cpu/targets.h), and what is compiled for one target runs by the
-// kernels of that target alone.
+// The table of the kernels of one CPU target, and the kernels that replace others in the
+// table of a target with AVX512-BF16. The sources of cpu/kernels are compiled once for each
+// CPU target (cpu/targets.h); a kernel calls kernels of its own target only.
 //
 //   const CpuKernel::BlockFn block = OwnKernel(OpKind::kGeluTanhGrad).block;
 
-#include "cpu/kernel.h"
-#include "ir/op_kind.h"
+#include <span>
 
-// The table's name, by which the library finds it; that of the baseline where a build has
-// several (cpu/BUILD).
+#include "cpu/kernel.h"
+#include "cpu/kernels/bf16_gemm.h"
+#include "cpu/kernels/dispatch.h"
+#include "ir/op_kind.h"
+#include "ir/tensor_type.h"
+
+// The name of the table's symbol; cpu/BUILD sets it for targets besides the baseline.
 #ifndef STOWAGE_CPU_KERNEL_TABLE
 #define STOWAGE_CPU_KERNEL_TABLE stowage_cpu_kernels
 #endif
 
-/// With the name that objects have for it, which the linker is given (cpu/cpu_target.bzl).
+/// extern "C", since the linker is given its name (cpu/cpu_target.bzl).
 extern "C" const stowage::cpu::KernelTable STOWAGE_CPU_KERNEL_TABLE;
 
 namespace stowage::cpu {
 
-/// The kernel of an op in this table, for kernels that run by others.
+/// The kernel of an op in this target's table, for kernels that call others.
 inline const CpuKernel& OwnKernel(OpKind op) {
   return GetKernel(op, STOWAGE_CPU_KERNEL_TABLE);
 }
 
 }  // namespace stowage::cpu
+
+// Kernels that multiply pairs of bf16 elements (bf16_gemm.h). Each replaces its op's kernel
+// in the table of a target with AVX512-BF16, and calls that kernel for all other types.
+//
+//   constinit const CpuKernel Attention =
+//       Bf16Kernel<kernels::Attention, RunByPairs, WorkspaceByPairs>();
+
+#ifdef STOWAGE_CPU_BF16_PAIRS
+
+/// Calls what(op) for each op with such a kernel.
+#define STOWAGE_CPU_BF16_KERNELS(what)                                  \
+  what(Attention) what(AttentionGrad) what(AttentionQkvGrad) what(Conv) \
+      what(ConvTranspose) what(ConvWeightGrad) what(EpilogueMatMul)     \
+          what(FusedMatMul) what(LinearCrossEntropy)                    \
+              what(LinearCrossEntropyGrad) what(MatMul)
+
+namespace stowage::cpu {
+
+/// CpuKernel::supports of kernels of f32, f64 and bf16.
+inline bool SupportsBf16(const OpArgs& args) {
+  const DType dtype = args.type(0).dtype;
+  return dtype == DType::kBF16 || IsComputedFloat(dtype);
+}
+
+/// The kernel kOther with kRun and kWorkspace for an operand 0 of bf16.
+template <const CpuKernel& kOther, CpuKernel::RunFn kRun,
+          CpuKernel::WorkspaceFn kWorkspace>
+constexpr CpuKernel Bf16Kernel(CpuKernel::SupportsFn supports = SupportsBf16) {
+  CpuKernel kernel;
+  kernel.run = [](const Launch& launch, ThreadPool& pool) noexcept {
+    const bool is_bf16 = launch.inputs[0].dtype() == DType::kBF16;
+    return (is_bf16 ? kRun : kOther.run)(launch, pool);
+  };
+  kernel.workspace = [](const OpArgs& args, std::span<const TensorType> results,
+                        int threads) {
+    const bool is_bf16 = args.type(0).dtype == DType::kBF16;
+    return (is_bf16 ? kWorkspace : kOther.workspace)(args, results, threads);
+  };
+  kernel.supports = supports;
+  return kernel;
+}
+
+namespace bf16_kernels {
+#define STOWAGE_CPU_BF16_KERNEL(op) extern const CpuKernel op;
+STOWAGE_CPU_BF16_KERNELS(STOWAGE_CPU_BF16_KERNEL)
+#undef STOWAGE_CPU_BF16_KERNEL
+}  // namespace bf16_kernels
+
+}  // namespace stowage::cpu
+
+#endif  // STOWAGE_CPU_BF16_PAIRS
 
 #endif  // STOWAGE_CPU_KERNELS_KERNEL_TABLE_H_

@@ -1,7 +1,5 @@
 // copy, concat, reload and offload, and the strided copy under them.
 
-#include "cpu/kernels/movement.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>

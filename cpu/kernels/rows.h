@@ -1,12 +1,16 @@
 #ifndef STOWAGE_CPU_KERNELS_ROWS_H_
 #define STOWAGE_CPU_KERNELS_ROWS_H_
 
-// Sums and maxima of one contiguous row, for the kernels that work along the
-// last axis.
+// Reductions of one contiguous row, for kernels along the last axis: sums, maxima, and the
+// loss of a row of logits with its gradient.
 //
 //   T largest = RowMax(n, x);
 //   T total = RowSum<T>(n, [&](auto at) { return Exp(at.Load(x)); });
+//
+//   const T lse = LogSumExp(n, x);
+//   LogitsGrad(n, x, lse, label, dloss / rows, dx);
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -14,7 +18,7 @@
 
 namespace stowage::cpu {
 
-/// The largest element, to shift exponents by; anything when one is NaN.
+/// The largest element; unspecified if one is NaN.
 template <typename T>
 T RowMax(int64_t n, const T* x) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
@@ -23,9 +27,8 @@ T RowMax(int64_t n, const T* x) {
   return LargestLane(top);
 }
 
-/// The sum of the registers term(place), whose lanes outside the row must be 0.
-/// Runs of 64 registers are summed by themselves, so rounding errors stay small
-/// for long rows.
+/// The sum of the registers term(place), whose lanes outside the row must be 0. Runs of 64
+/// registers are summed separately, which keeps rounding errors of long rows small.
 template <typename T, typename F>
 T RowSum(int64_t n, F&& term) {
   constexpr int kBlock = 64;
@@ -41,6 +44,28 @@ T RowSum(int64_t n, F&& term) {
     }
   });
   return SumLanes(total + sum);
+}
+
+/// log(sum(exp(x))), computed after subtracting the largest element.
+template <typename T>
+T LogSumExp(int64_t n, const T* x) {
+  constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  const T largest = RowMax(n, x);
+  const Vec<T> shift = Vec<T>::All(largest);
+  const T total =
+      RowSum<T>(n, [&](auto at) { return Exp(at.Load(x, kLowest) - shift); });
+  return largest + std::log(total);
+}
+
+/// dx = factor (softmax(x) - onehot(label)); dx may be x.
+template <typename T>
+void LogitsGrad(int64_t n, const T* x, T log_sum_exp, int64_t label, T factor,
+                T* dx) {
+  const Vec<T> shift = Vec<T>::All(log_sum_exp);
+  ForEachVec<T>(n, [&](auto at) {
+    at.Store(dx, Exp(at.Load(x) - shift) * Vec<T>::All(factor));
+  });
+  dx[label] -= factor;
 }
 
 }  // namespace stowage::cpu

@@ -7,9 +7,9 @@
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
-#include "cpu/kernels/cross_entropy_rows.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/rows.h"
+#include "cpu/kernels/strided.h"
 #include "cpu/kernels/vec.h"
 
 namespace stowage::cpu {

@@ -1,12 +1,12 @@
 #ifndef STOWAGE_CPU_KERNELS_STRIDED_H_
 #define STOWAGE_CPU_KERNELS_STRIDED_H_
 
-// Walks over strided operands in the row-major order of a shape.
+// Strided operands: walks over them in the row-major order of a shape, copies, and checks
+// of indices.
 //
-// Dimensions that lie one after the other in every operand are merged, so that
-// what is contiguous becomes one run, and a bias added to rows becomes runs of
-// a row's length. Element numbers count in the row-major order of the shape: a
-// range of them is a chunk of work.
+// Dimensions that are contiguous in every operand are merged: contiguous operands become
+// one run, and a bias added to rows becomes runs of a row's length. Elements are numbered
+// in the row-major order of the shape; a range of numbers is a chunk of work.
 //
 //   StridedWalk<2> walk(shape, {&a.strides, &b.strides});
 //   walk.Runs(begin, end, [&](int64_t index, const auto& offsets, int64_t n) {
@@ -16,9 +16,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
+#include "base/bytes.h"
+#include "cpu/thread_pool.h"
 #include "ir/tensor_type.h"
+#include "runtime/kernel.h"
 
 namespace stowage::cpu {
 
@@ -92,8 +97,8 @@ class StridedWalk {
 
  private:
   size_t Last() const { return static_cast<size_t>(rank_ - 1); }
-  // Whether an axis of `dim` elements, `steps` apart, is for every operand the
-  // inside of the last axis kept so far.
+  // Whether an axis of `dim` elements, `steps` apart, continues the last axis so far for
+  // every operand.
   bool Continues(const Offsets& steps, int64_t dim) const {
     for (size_t k = 0; k < steps.size(); ++k) {
       if (steps_[Last()][k] != steps[k] * dim) return false;
@@ -112,6 +117,58 @@ class StridedWalk {
   std::array<int64_t, kMaxRank> dims_ = {};
   std::array<Offsets, kMaxRank> steps_ = {};
 };
+
+/// Whether all indices are in [0, size). Kernels check all indices before they write.
+template <typename Index>
+bool InRange(const Index* indices, int64_t count, int64_t size) {
+  bool good = true;
+  for (int64_t i = 0; i < count; ++i) {
+    good &= indices[i] >= 0 && indices[i] < size;
+  }
+  return good;
+}
+
+/// The same for a view, whose repeated elements are checked once.
+template <typename Index>
+bool InRange(const TensorView& indices, int64_t size) {
+  Shape shape = indices.shape();
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (indices.strides[axis] == 0) shape[axis] = 1;
+  }
+  const StridedWalk<1> walk(shape, {&indices.strides});
+  bool good = true;
+  walk.Runs(0, shape.num_elements(),
+            [&](int64_t, const auto& offsets, int64_t count) {
+              const Index* index = indices.as<const Index>() + offsets[0];
+              for (int64_t i = 0; i < count; ++i) {
+                const Index each = index[i * walk.inner(0)];
+                good &= each >= 0 && each < size;
+              }
+            });
+  return good;
+}
+
+/// Strides over the first element of each line along `axis`: `strides` with 0 at `axis`.
+inline Strides StepsToLines(Strides strides, int64_t axis) {
+  strides[static_cast<int>(axis)] = 0;
+  return strides;
+}
+
+/// Copies the elements of `shape`, each `width` bytes (1, 2, 4 or 8), between any strides,
+/// in parallel. No element of `to` may overlap one of `from`.
+void CopyStrided(const Shape& shape, Bytes width, const std::byte* from,
+                 const Strides& from_strides, std::byte* to,
+                 const Strides& to_strides, ThreadPool& pool);
+
+/// to += x; integers wrap around.
+template <typename T>
+void AddTo(T& to, T x) {
+  if constexpr (std::is_integral_v<T>) {
+    to = static_cast<T>(static_cast<uint64_t>(to) + static_cast<uint64_t>(x));
+  } else {
+    to += x;
+  }
+}
 
 }  // namespace stowage::cpu
 

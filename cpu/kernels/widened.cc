@@ -1,14 +1,12 @@
-#include "cpu/widened.h"
-
 #include <algorithm>
 #include <array>
 #include <span>
 #include <vector>
 
 #include "base/bytes.h"
+#include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
-#include "cpu/kernels/half_floats.h"
 #include "cpu/kernels/kernel_table.h"
 #include "cpu/kernels/strided.h"
 #include "ir/layout.h"

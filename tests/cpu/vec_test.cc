@@ -14,10 +14,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "cpu/kernels/dynamic_codes.h"
-#include "cpu/kernels/half_floats.h"
+#include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/optimizer_updates.h"
 #include "ir/tensor_type.h"
-#include "math/moment_codes.h"
+#include "math/optimizer.h"
 #include "math/small_floats.h"
 
 namespace stowage::cpu {

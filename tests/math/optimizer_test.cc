@@ -10,8 +10,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "math/moment_codes.h"
-
 namespace stowage::math {
 namespace {
 

@@ -7,8 +7,8 @@
 #include <initializer_list>
 #include <limits>
 
-#include "math/split_master.h"
-#include "math/stochastic_rounding.h"
+#include "math/optimizer.h"
+#include "math/random.h"
 
 namespace stowage::math {
 namespace {

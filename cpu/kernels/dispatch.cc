@@ -1,10 +1,9 @@
-#include "cpu/kernels/half_floats.h"
+#include "cpu/kernels/dispatch.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
-#include "cpu/kernels/dispatch.h"
 #include "math/small_floats.h"
 
 #if defined(__F16C__)

@@ -1,3 +1,5 @@
+#include "cpu/blocking.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -9,7 +11,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "cpu/blocking.h"
 #include "runtime/autotune_cache.h"
 
 namespace stowage::cpu {
@@ -22,11 +23,11 @@ constexpr ChoicesKind kKind = {.room = "cpu",
                                .says = "how products are cut",
                                .shows_in_bits = false};
 
-// Another one wherever a candidate means something else, or its times may be others.
+// Change this when the meaning or the speed of a candidate changes.
 constexpr std::string_view kLoops = "loops 1";
 
-// As Linux calls it, or on ARM the number of its part; where it has neither, choices are
-// of "a processor".
+// The model name that Linux reports, on ARM the part number, or "a processor" if there is
+// neither.
 std::string ProcessorName() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {

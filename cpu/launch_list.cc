@@ -1,4 +1,4 @@
-#include "cpu/exchange_thread.h"
+#include "cpu/launch_list.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,26 +1,31 @@
-#ifndef STOWAGE_CPU_KERNELS_PRODUCT_H_
-#define STOWAGE_CPU_KERNELS_PRODUCT_H_
+#ifndef STOWAGE_CPU_KERNELS_PARALLEL_GEMM_H_
+#define STOWAGE_CPU_KERNELS_PARALLEL_GEMM_H_
 
-// Whole matrix products on the thread pool, cut into (chunk of rows, strip of
-// columns). Each task packs its own strip of b, which costs a few percent of the
-// task and saves a second pass with a barrier. The scratch is one strip a
-// thread, however large the product.
+// Matmuls on the thread pool, of floats and of quantized weights, and the trial by which the
+// blocking of a matmul is tuned.
+//
+// A matmul is divided into tasks (chunk of rows, strip of columns). Each task packs its own
+// strip of b, which costs a few percent of the task and saves a second pass with a barrier.
+// The scratch is one strip per thread, however large the matmul.
 //
 //   const int64_t strip = StripElements<T>(k);  // scratch: strip * threads
 //   Product<T>(pool, m, n, k, a, b, c, /*accumulate=*/false, scratch);
 //
-// A Blocking says how else it is cut. What is packed is never wider than kStripColumns, so
-// that scratch is the same for all of them.
+// A Blocking changes how the matmul is divided. Packed strips are at most kStripColumns
+// wide, so the scratch is the same for every Blocking.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
 #include "cpu/blocking.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/thread_pool.h"
+#include "ir/weight_type.h"
+#include "runtime/block_matrix.h"
 
 namespace stowage::cpu {
 
@@ -28,7 +33,7 @@ namespace stowage::cpu {
 template <typename T>
 inline constexpr int64_t kBlockDepth = 1024 / static_cast<int64_t>(sizeof(T));
 
-/// Elements of a packed strip for products of that depth (k).
+/// Elements of a packed strip for matmuls of that depth (k).
 template <typename T>
 constexpr int64_t StripElements(int64_t depth) {
   return std::min(depth, kBlockDepth<T>) * kStripColumns<T>;
@@ -36,7 +41,7 @@ constexpr int64_t StripElements(int64_t depth) {
 
 inline constexpr int64_t kMaxTaskRows = 256;
 
-/// Columns of a strip. Where strips are packed, at most those that scratch is planned for.
+/// Columns of a strip; for packed strips at most kStripColumns.
 template <typename T>
 int64_t StripColumns(const Blocking& blocking) {
   if (blocking.strip == 0) return kStripColumns<T>;
@@ -44,15 +49,15 @@ int64_t StripColumns(const Blocking& blocking) {
   return blocking.packs ? std::min(columns, kStripColumns<T>) : columns;
 }
 
-/// Rows of c that are made at once.
+/// Rows of c that are computed at once.
 inline constexpr int64_t kTileRows = 8;
 
-/// Rows of a task: many, so that a packed strip is used often, but enough tasks
-/// to go round among the threads.
+/// Rows of a task: many, so that a packed strip is reused often, but few enough for at least
+/// two tasks per thread.
 inline int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk,
                            int threads) {
   constexpr int64_t kMin = 32;
-  // Of 8 tasks, one that begins late leaves little to wait for.
+  // With 8 tasks, one that begins late delays the end only a little.
   const int64_t tasks = std::max(8, 2 * threads);
   int64_t chunk = kMaxTaskRows;
   while (chunk > kMin && CeilDiv(rows, chunk) * tasks_per_row_chunk < tasks)
@@ -121,6 +126,52 @@ void Product(ThreadPool& pool, int64_t m, int64_t n, int64_t k, Strided<T> a,
   });
 }
 
+// By what a product's blocking is found: the product itself, or a part of it, with the
+// strides of its operands, on other memory.
+//
+//   std::optional<BlockingTrial> trial = ProductTrial(m, n, k, a, b, pool.threads());
+
+/// The trial of a (m, k) b (k, n), or a part of it, on other memory with the same strides;
+/// the elements of a and b are not read. None for matmuls below kMinTrialWork, parts that
+/// span more than kMaxTrialBytes, and shapes with a single candidate.
+template <typename T>
+std::optional<BlockingTrial> ProductTrial(int64_t m, int64_t n, int64_t k,
+                                          const Strided<T>& a,
+                                          const Strided<T>& b, int threads);
+
+extern template std::optional<BlockingTrial> ProductTrial(int64_t, int64_t,
+                                                          int64_t,
+                                                          const Strided<float>&,
+                                                          const Strided<float>&,
+                                                          int);
+extern template std::optional<BlockingTrial> ProductTrial(
+    int64_t, int64_t, int64_t, const Strided<double>&, const Strided<double>&,
+    int);
+
+// Matmuls with quantized weights, stored in rows of blocks as in their files. A task
+// dequantizes a few thousand numbers at a time into its thread's scratch, and multiplies
+// those: the bits are those of a matmul with all numbers as floats.
+//
+//   const BlockMatrix w(launch.inputs[1], *launch.attrs);
+//   QuantizedProduct<T>(pool, m, x, w, /*transposed=*/true, y, scratch);
+
+/// Dequantizes numbers [first, first + count) of a row. Precondition: whole blocks.
+template <typename T>
+void ReadNumbers(const BlockMatrix& w, int64_t row, int64_t first,
+                 int64_t count, T* to);
+
+/// Elements of scratch per thread of QuantizedProduct with blocks of `type`.
+template <typename T>
+int64_t QuantizedScratch(WeightType type);
+
+/// y = x w^T with x (m, columns) and y (m, rows), or, not transposed, y = x w with
+/// x (m, rows) and y (m, columns). `scratch` has QuantizedScratch elements for each
+/// thread of the pool.
+template <typename T>
+void QuantizedProduct(ThreadPool& pool, int64_t m, Strided<T> x,
+                      const BlockMatrix& w, bool transposed, Rows<T> y,
+                      T* scratch);
+
 }  // namespace stowage::cpu
 
-#endif  // STOWAGE_CPU_KERNELS_PRODUCT_H_
+#endif  // STOWAGE_CPU_KERNELS_PARALLEL_GEMM_H_

@@ -1,0 +1,153 @@
+#ifndef STOWAGE_CPU_LAUNCH_LIST_H_
+#define STOWAGE_CPU_LAUNCH_LIST_H_
+
+// The launches of a program and how they run: in order on the caller's thread, with
+// collectives and copies to and from the file of host memory (runtime/host_file.h) running
+// asynchronously on a thread of their own.
+//
+//   LaunchList list(graph, launches, {.kernels = &kernels, .pool = &pool, .ranks = &ranks});
+//   StepCode code = list.Run(0, launches.size(), &failed);
+//
+// Below, an exchange is such an asynchronous launch, and it has landed once it has run.
+// Exchanges land in the order in which they begin. A launch must not run concurrently with
+// an exchange if it reads or overwrites the exchange's result or scratch, or overwrites its
+// operand (runtime/launch_accesses.h); so one number per launch, of exchanges that must have
+// landed before it runs, describes all dependencies. Results are the same bits as without a
+// thread.
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "cpu/blocking.h"
+#include "cpu/kernel.h"
+#include "cpu/thread_pool.h"
+#include "ir/graph.h"
+#include "ir/uses.h"
+#include "runtime/backend.h"
+#include "runtime/host_file.h"
+#include "runtime/kernel.h"
+
+namespace stowage::cpu {
+
+/// The thread on which exchanges run, one after the other. Allocates nothing after
+/// construction. One thread at a time may call Begin and Land.
+///
+///   ExchangeThread exchanges(ranks);
+///   exchanges.Begin({.kernel = kernel.run_among_ranks, .launch = &launch});
+///   ...
+///   StepCode code = exchanges.Land(exchanges.begun());
+class ExchangeThread {
+ public:
+  /// `ranks` must outlive this; while an exchange is running, only this thread uses it.
+  explicit ExchangeThread(Collectives& ranks);
+  /// Waits for all exchanges.
+  ~ExchangeThread();
+  ExchangeThread(const ExchangeThread&) = delete;
+  ExchangeThread& operator=(const ExchangeThread&) = delete;
+
+  struct Task {
+    CpuKernel::AmongRanksFn kernel = nullptr;  // of a collective
+    const Launch* launch = nullptr;
+    HostFile* host = nullptr;  // of a copy
+  };
+  /// Queues `task`. At most kExchangesUnderWay may have begun and not landed. After one has
+  /// failed, the others fail without running.
+  void Begin(const Task& task) noexcept;
+  uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
+
+  /// Waits until the first `count` exchanges have landed. Returns the code of the first
+  /// exchange that failed, failed(), or kOk.
+  StepCode Land(uint64_t count) noexcept;
+  const Launch* failed() const { return failed_.load(); }
+
+ private:
+  void Work();
+
+  Collectives& ranks_;
+  std::array<Task, kExchangesUnderWay> tasks_;  // a ring by number
+  std::atomic<uint64_t> begun_{0};
+  std::atomic<uint64_t> landed_{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<const Launch*> failed_{nullptr};  // set before `code_`
+  std::atomic<StepCode> code_{StepCode::kOk};
+  std::thread thread_;
+};
+
+/// Whether launches of `op` are exchanges, with or without a file of host memory.
+bool RunsBeside(OpKind op, bool host_is_file);
+
+/// Per launch of `graph`, the number of exchanges before it that must have landed before it
+/// runs. Before an exchange begins, all but the latest kExchangesUnderWay - 1 must have
+/// landed; before a node with an exchange in a body, all. Takes time linear in the launches
+/// times the exchanges under way at each.
+std::vector<size_t> ExchangesToLand(const Graph& graph,
+                                    std::span<const Launch> launches,
+                                    bool host_is_file);
+
+/// The resources of a LaunchList, which must outlive it.
+struct RunsWith {
+  const KernelTable* kernels = nullptr;
+  ThreadPool* pool = nullptr;
+  Collectives* ranks = nullptr;
+  /// Null: exchanges run synchronously.
+  ExchangeThread* exchanges = nullptr;
+  /// The file of host memory; null: host memory is in RAM.
+  HostFile* host = nullptr;
+  /// Whether a non-finite result ends the run with kNonFinite.
+  bool check = false;
+};
+
+/// Launches with their kernels, chosen once, and the lists of the bodies of loops and
+/// conds. Running allocates nothing.
+class LaunchList {
+ public:
+  LaunchList(const Graph& graph, std::span<const Launch> launches,
+             const RunsWith& with);
+
+  /// Chooses the blockings of all launches, including those in bodies; until then they are
+  /// the default.
+  void ChooseBlockings(BlockingAutotuner& autotuner);
+
+  /// Runs launches [first, last) in order, and waits for all exchanges among them. On
+  /// failure *failed is the launch's index in this list; for a launch in a body, that of the
+  /// node with the body.
+  StepCode Run(size_t first, size_t last, size_t* failed) const noexcept;
+
+  /// Runs launch `index`; in its bodies, fills dead values that are not in a file with
+  /// `poison`. A collective continues during the launches that follow, until the last is
+  /// run.
+  StepCode RunPoisoned(size_t index, uint8_t poison,
+                       size_t* failed) const noexcept;
+
+ private:
+  using Poison = std::optional<uint8_t>;
+
+  StepCode RunInOrder(size_t index, Poison poison,
+                      size_t* failed) const noexcept;
+  StepCode Land(uint64_t count, size_t* failed) const noexcept;
+  StepCode RunOne(size_t index, Poison poison) const noexcept;
+  StepCode RunLoop(size_t index, Poison poison) const noexcept;
+  StepCode RunCond(size_t index, Poison poison) const noexcept;
+  // Runs body `body` of launch `index`.
+  StepCode RunBody(size_t index, size_t body, Poison poison) const noexcept;
+
+  std::span<const Launch> launches_;
+  std::vector<CpuKernel> kernels_;
+  std::vector<Blocking> blockings_;              // by launch
+  std::vector<std::vector<LaunchList>> bodies_;  // by launch
+  RunsWith with_;
+  // By launch, if there is an exchange thread.
+  std::vector<size_t> exchanges_before_;
+  std::vector<size_t> to_land_;  // ExchangesToLand
+};
+
+}  // namespace stowage::cpu
+
+#endif  // STOWAGE_CPU_LAUNCH_LIST_H_
