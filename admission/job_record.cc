@@ -6,9 +6,8 @@
 #include <ctime>
 #include <system_error>
 
-#include "base/check.h"
-#include "base/errors.h"
 #include "base/hash.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage {

@@ -15,8 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/check.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage {

@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
-#include "base/errors.h"
-#include "base/index.h"
+#include "base/bytes.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/op_def.h"

@@ -7,9 +7,7 @@
 
 #include "autodiff/backward.h"
 #include "autodiff/optimizer.h"
-#include "base/check.h"
-#include "base/errors.h"
-#include "base/glob.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/builder.h"

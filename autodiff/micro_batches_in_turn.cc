@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "autodiff/linker.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/ops.h"
 

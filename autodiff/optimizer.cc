@@ -8,9 +8,8 @@
 #include <optional>
 #include <variant>
 
-#include "base/errors.h"
-#include "base/glob.h"
 #include "base/hash.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/element_groups.h"
 #include "ir/ops.h"

@@ -178,7 +178,7 @@ Value EmitClipScale(Value norm, double max_norm);
 
 // Params that are trained otherwise than the rest: without weight decay, by a
 // learning rate of their own, or not at all. A group names its params by a
-// pattern (base/glob.h), and the first group whose pattern matches a param's
+// pattern (base/strings.h), and the first group whose pattern matches a param's
 // name is the one that applies to it. A param that no pattern matches keeps the
 // optimizer's own settings. The updates are those of PyTorch's param groups,
 // where `decay` is a group's weight_decay and its lr is `lr_scale` times the

@@ -12,7 +12,7 @@
 #include "autodiff/micro_batches_in_turn.h"
 #include "autodiff/train_step.h"
 #include "autodiff/updater.h"
-#include "base/index.h"
+#include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/graph.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/graph_copy.h"

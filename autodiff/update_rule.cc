@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"

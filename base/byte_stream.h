@@ -1,13 +1,12 @@
 #ifndef STOWAGE_BASE_BYTE_STREAM_H_
 #define STOWAGE_BASE_BYTE_STREAM_H_
 
-// Numbers and strings as bytes, for files that a program reads back. Integers take
-// as many bytes as they need, seven bits each, the lowest first (LEB128, DWARF 5,
-// section 7.6); signed ones alternate (0, -1, 1, ...), so that small ones stay
-// short. Reals are their bits.
+// Serializes numbers and strings to bytes. Integers are variable-length (LEB128, DWARF 5,
+// section 7.6), signed ones in zigzag order (0, -1, 1, ...), so that small magnitudes are
+// short. Reals are stored as their bits.
 //
-// A reader never reads past the end: what is damaged reads as zeros from there on,
-// and status() says where it went wrong first, so that callers ask once.
+// A reader never reads past the end. After the first error all reads return zero, and
+// status() reports that error, so callers check once.
 //
 //   ByteWriter out;
 //   out.Unsigned(300);  out.Text("fc2");
@@ -37,14 +36,14 @@ class ByteWriter {
     const auto bits = static_cast<uint64_t>(value);
     Unsigned(value < 0 ? ~(bits << 1) : bits << 1);
   }
-  /// A size, an index or anything else that is at least 0.
+  /// A size or an index.
   void Count(size_t value) { Unsigned(value); }
   void Real(double value);
   void Text(std::string_view text) {
     Unsigned(text.size());
     bytes_.append(text);
   }
-  /// The text itself where it is new to this writer, else which one it was.
+  /// Writes the text itself the first time, later its number.
   void Interned(std::string_view text);
 
   const std::string& bytes() const& { return bytes_; }
@@ -57,8 +56,8 @@ class ByteWriter {
 
 class ByteReader {
  public:
-  /// Reads `bytes`, which must outlive this and what Text and Interned return.
-  /// Errors open with `room`.
+  /// Reads `bytes`, which must outlive this object and the views that Text and Interned
+  /// return. `room` is the prefix of errors.
   ByteReader(std::string_view bytes, std::string_view room)
       : bytes_(bytes), room_(room) {}
 
@@ -72,18 +71,18 @@ class ByteReader {
     const uint64_t bits = Unsigned();
     return static_cast<int64_t>((bits & 1) == 0 ? bits >> 1 : ~(bits >> 1));
   }
-  /// A signed integer from `least` to `most`; `least` where it is not.
+  /// A signed integer in [least, most]. Returns `least` on an error.
   int64_t Int(int64_t least, int64_t most, std::string_view what) {
     const int64_t value = Signed();
     if (value >= least && value <= most) return value;
     FailRange(value, least, most, what);
     return least;
   }
-  /// An integer below `end`; 0 where it is not.
+  /// An integer below `end`. Returns 0 on an error.
   size_t Below(size_t end, std::string_view what) {
     return Check(Unsigned(), end, what);
   }
-  /// How many things follow, each of at least one byte.
+  /// The number of items that follow, each of at least one byte.
   size_t Count(std::string_view what) {
     const uint64_t value = Unsigned();
     return Check(value, bytes_.size() - at_ + 1, what);
@@ -94,9 +93,9 @@ class ByteReader {
 
   bool ok() const { return error_.empty(); }
   bool AtEnd() const { return at_ == bytes_.size(); }
-  /// The first thing that was wrong. Errors: kInvalidArgument.
+  /// The first error, kInvalidArgument.
   Status status() const;
-  /// Records that something is wrong here, unless something was before.
+  /// Records an error at this position, unless there was one before.
   void Fail(std::string_view what);
 
  private:

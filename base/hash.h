@@ -1,8 +1,8 @@
 #ifndef STOWAGE_BASE_HASH_H_
 #define STOWAGE_BASE_HASH_H_
 
-// FNV-1a, 64 bits: the digest of graph texts and checkpoint bytes; and XXH64, for
-// megabytes that are read at every start. They tell accidents apart, not attacks.
+// Non-cryptographic 64-bit hashes: FNV-1a for graph texts and checkpoints, and XXH64 for
+// large files. They detect accidental changes, not attacks.
 //
 //   Fnv1a hash;
 //   hash.Update(header);  hash.Update(bytes);

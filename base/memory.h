@@ -1,12 +1,11 @@
 #ifndef STOWAGE_BASE_MEMORY_H_
 #define STOWAGE_BASE_MEMORY_H_
 
-// How much memory this process can still have, as Linux tells it. A block that is
-// larger than that can often be allocated all the same, and the process is killed
-// without a word when it is written to; so ask first.
+// The memory that is available to this process on Linux. Because of overcommit, allocating
+// a larger block often succeeds, and the process is killed when it writes to it; large
+// allocations are therefore checked first.
 //
-//   Status there = CheckMemory("an arena", 8'000'000'000);
-//   if (!there.ok()) return there.error();
+//   STOWAGE_RETURN_IF_ERROR(CheckMemory("an arena", 8'000'000'000));
 
 #include <optional>
 #include <string>
@@ -19,36 +18,34 @@ namespace stowage {
 
 struct MemoryLeft {
   Bytes bytes = 0;
-  std::string of;  // whose: the machine's, or that of a cgroup with its limit
+  std::string of;  // the machine, or a cgroup with its limit
 };
 
-/// The least of what the machine has (MemAvailable and free swap) and what the
-/// cgroups of this process, of version 1 or 2, still allow; file caches count as
-/// free. Absent where the system does not tell. `root` is where /proc and /sys
-/// are.
+/// The minimum of the machine's available memory (MemAvailable and free swap) and the
+/// remainders of the limits of this process's cgroups, version 1 or 2; file caches count as
+/// free. Absent if the system does not report it. `root` is the folder of /proc and /sys.
 std::optional<MemoryLeft> FindMemoryLeft(const std::string& root = "");
 
 struct CgroupLimit {
   Bytes bytes = 0;
-  std::string file;  // it is read from: "/sys/fs/cgroup/jobs/memory.max"
+  std::string file;  // its source: "/sys/fs/cgroup/jobs/memory.max"
 };
 
-/// The smallest memory limit of the cgroups of this process, of version 1 or 2, and of those
-/// around them. Absent where none has a limit. `root` as above.
+/// The smallest memory limit of this process's cgroups, version 1 or 2, and their
+/// ancestors. Absent if none has a limit.
 std::optional<CgroupLimit> FindCgroupLimit(const std::string& root = "");
 
-/// Gives what the heap holds and nobody uses back to the system, where its library can:
-/// what a search for a plan took, before an arena is taken.
+/// Returns the heap's free memory to the system, if the C library supports it. Called
+/// between planning and allocating an arena.
 void ReturnFreeMemory();
 
-/// Lets blocks of 128 KiB and more always be the system's own, which go back to it when
-/// they are freed. glibc's heap otherwise takes larger and larger ones among the small
-/// once some were freed, and what a search took is then held by the little that lives
-/// on between. For programs, before they allocate much; a library leaves that to them.
+/// Fixes glibc's mmap threshold at 128 KiB, so that larger blocks return to the system when
+/// they are freed. By default the threshold grows, and blocks of a finished search stay in
+/// the fragmented heap. For programs, at their start; the library never calls it.
 void KeepLargeBlocksApart();
 
-/// Error kDevice, with the numbers, when `bytes` more cannot be had. `what` it is
-/// opens the message: "an arena". Blocks below 1 MiB are not asked about.
+/// Error kDevice, with the numbers, if `bytes` more are not available. `what` is the
+/// subject of the message: "an arena". Blocks below 1 MiB always pass.
 Status CheckMemory(std::string_view what, Bytes bytes,
                    const std::string& root = "");
 

@@ -1,11 +1,10 @@
 #ifndef STOWAGE_BASE_PARALLEL_H_
 #define STOWAGE_BASE_PARALLEL_H_
 
-// Work that falls into independent parts, on all of the machine's threads. Which
-// thread does which part is not known; where parts share nothing, the result does
-// not depend on it.
+// Runs independent work items on all hardware threads. The assignment of items to threads
+// is unspecified; if items share nothing, the result does not depend on it.
 //
-//   ForEachInParallel(variants.size(), [&](size_t k) { variants[k]->Search(); });
+//   ForEachInParallel(candidates.size(), [&](size_t k) { candidates[k]->Search(); });
 
 #include <algorithm>
 #include <atomic>
@@ -16,13 +15,13 @@
 
 namespace stowage {
 
-/// How many parts are worked on at once: the machine's threads, at least 1.
+/// The number of hardware threads, at least 1.
 inline size_t ParallelParts() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-/// Calls `work(k)` once for every k below `count`, and returns when all are done.
-/// `work` must be safe to call from several threads, and throws nothing.
+/// Calls `work(k)` once for every k below `count`, and returns when all calls have. `work`
+/// must be thread-safe and must not throw.
 template <typename Work>
 void ForEachInParallel(size_t count, const Work& work) {
   std::atomic<size_t> next = 0;
@@ -34,7 +33,7 @@ void ForEachInParallel(size_t count, const Work& work) {
     try {
       helpers.emplace_back(take);
     } catch (const std::system_error&) {
-      break;  // no more threads are to be had: those that are there do the work
+      break;  // the threads that did start do the work
     }
   }
   take();

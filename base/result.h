@@ -1,18 +1,19 @@
 #ifndef STOWAGE_BASE_RESULT_H_
 #define STOWAGE_BASE_RESULT_H_
 
-// Result<T>: a value, or the user's error. Stowage throws nothing; every call
-// that a user can get wrong returns a Result whose Error names the actual
-// values:
+// Errors. A mistake of the user is an Error in a Result<T>, which holds a value or an error;
+// Stowage throws nothing. A violated invariant is a bug in Stowage: STOWAGE_CHECK aborts.
+// Every message names the actual values:
 //
-//   [op or room] what is wrong: actual values; what was expected; what to do.
+//   [op or package] what is wrong: actual values; what was expected; what to do.
 //
 //   Result<Bytes> budget = ParseBytes("64MiB");
 //   if (!budget.ok()) return budget.error();
-//   Use(*budget);
+//   if (*budget < 1) return InvalidArgumentError("[plan] a budget of ", *budget, " bytes");
+//   STOWAGE_CHECK(slot.end() <= *budget);
 //
 // Reading the value of a failed Result is a bug in the caller and aborts. A program that
-// has nothing else to do with an error ends by it:
+// only prints its errors can exit on the first one:
 //
 //   const Bytes budget = ParseBytes("64MiB").OrDie();
 
@@ -21,11 +22,25 @@
 #include <utility>
 #include <variant>
 
-#include "base/check.h"
+#include "base/strings.h"
+
+namespace stowage::internal {
+
+/// Prints "file:line: check failed: `condition`: this is a bug in Stowage" to
+/// stderr and aborts. The one place where the library writes to a stream.
+[[noreturn]] void CheckFailed(const char* condition, const char* file,
+                              int line);
+
+}  // namespace stowage::internal
+
+#define STOWAGE_CHECK(condition) \
+  (static_cast<bool>(condition)  \
+       ? static_cast<void>(0)    \
+       : ::stowage::internal::CheckFailed(#condition, __FILE__, __LINE__))
 
 namespace stowage {
 
-/// Whose fault, and of what kind. The command line maps these to exit codes.
+/// The kind of an error. The command line maps these to exit codes.
 enum class ErrorCode {
   kInvalidArgument,  // a shape, a name, a number or a file's contents is wrong
   kBudgetTooSmall,   // the plan needs more bytes than the budget or capacity
@@ -33,8 +48,8 @@ enum class ErrorCode {
   kNotFound,         // no such name, model or file
   kDevice,           // no such device, or the device failed
   kIo,               // the operating system refused to read or write
-  kNotFinite,        // training has made NaN or infinity
-  kRankLost,         // another rank of a run is gone, or the link to it
+  kNotFinite,        // training computed NaN or infinity
+  kRankLost,         // another rank of the run, or the link to it, is lost
 };
 
 /// "invalid argument", "budget too small", ...
@@ -44,6 +59,22 @@ struct Error {
   ErrorCode code = ErrorCode::kInvalidArgument;
   std::string message;  // one sentence, no newline
 };
+
+/// Errors whose messages are StrCat of the arguments.
+template <typename... Args>
+Error InvalidArgumentError(const Args&... args) {
+  return {ErrorCode::kInvalidArgument, StrCat(args...)};
+}
+
+template <typename... Args>
+Error UnsupportedError(const Args&... args) {
+  return {ErrorCode::kUnsupported, StrCat(args...)};
+}
+
+template <typename... Args>
+Error DeviceError(const Args&... args) {
+  return {ErrorCode::kDevice, StrCat(args...)};
+}
 
 /// Prints the error on stderr and ends the program with exit code 1.
 [[noreturn]] void DieOf(const Error& error);
@@ -76,7 +107,7 @@ class [[nodiscard]] Result {
   const T& operator*() const& { return value(); }
   T& operator*() & { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
-  /// The value; of an error, the end of the program (DieOf).
+  /// The value; on an error, exits the program (DieOf).
   T OrDie() && {
     if (!ok()) DieOf(error());
     return std::move(*this).value();
@@ -101,7 +132,7 @@ class [[nodiscard]] Result<void> {
     STOWAGE_CHECK(!ok());
     return *error_;
   }
-  /// Of an error, the end of the program (DieOf).
+  /// On an error, exits the program (DieOf).
   void OrDie() const {
     if (!ok()) DieOf(error());
   }

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_BASE_SANITIZERS_H_
 #define STOWAGE_BASE_SANITIZERS_H_
 
-// What g++ and clang each say in a way of their own: which sanitizers a file is
-// compiled with. The macros are 0 or 1.
+// The sanitizers that a file is compiled with, for g++ and clang alike. The macros are 0 or
+// 1.
 //
 //   #if STOWAGE_ASAN
 //   #include <sanitizer/asan_interface.h>
@@ -26,7 +26,7 @@
 #define STOWAGE_TSAN 0
 #endif
 
-// Whether malloc is the sanitizer's.
+// 1 if malloc is the sanitizer's.
 #if STOWAGE_ASAN || STOWAGE_TSAN || STOWAGE_HAS_FEATURE(memory_sanitizer)
 #define STOWAGE_SANITIZER_HAS_MALLOC 1
 #else

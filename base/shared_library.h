@@ -1,8 +1,8 @@
 #ifndef STOWAGE_BASE_SHARED_LIBRARY_H_
 #define STOWAGE_BASE_SHARED_LIBRARY_H_
 
-// Libraries that are looked for when a program runs, so that it starts where
-// they are not installed.
+// Libraries that are opened at run time (dlopen), so that a program starts on machines
+// without them.
 //
 //   const std::vector<std::string> places = {"libmpi.so.40", "/opt/mpi/libmpi.so"};
 //   Result<SharedLibrary> library = OpenSharedLibrary(
@@ -17,26 +17,26 @@
 
 namespace stowage {
 
-/// Loaded until the program ends.
+/// A library, loaded until the program ends.
 struct SharedLibrary {
   void* handle = nullptr;
   std::string path;  // of the file
 
-  /// The address of `symbol`; null when it has none.
+  /// The address of `symbol`, or null.
   void* Find(const char* symbol) const;
 };
 
 struct SharedLibraryOptions {
-  std::string_view room = {};  // that errors begin with
-  std::string_view cure = {};  // what to do where there is none
-  /// Whether libraries that are loaded later see its symbols, as plugins of its
-  /// own may need to.
+  std::string_view room = {};  // prefix of errors
+  std::string_view cure = {};  // the remedy that errors suggest
+  /// Makes its symbols visible to libraries that are loaded later (RTLD_GLOBAL), such as
+  /// its own plugins.
   bool global = false;
 };
 
-/// Opens the first of `places` that can be: a path, or a name that the loader
-/// looks for. Error kDevice naming `name` and every place, and of a file that is
-/// there, why it cannot be loaded.
+/// Opens the first of `places` that loads: each is a path, or a name for the loader's
+/// search. Error kDevice naming `name`, every place, and why an existing file does not
+/// load.
 Result<SharedLibrary> OpenSharedLibrary(const std::string& name,
                                         std::span<const std::string> places,
                                         const SharedLibraryOptions& options);

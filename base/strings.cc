@@ -2,7 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
 
 namespace stowage {
 namespace internal {
@@ -54,7 +59,7 @@ std::string WithoutControls(std::string_view text) {
   };
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F, of which terminals take U+009B as they take ESC [.
+    // U+0080 to U+009F: terminals treat U+009B as ESC [.
     const bool is_c1 = byte == 0xc2 && i + 1 < text.size() &&
                        static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
                        static_cast<unsigned char>(text[i + 1]) <= 0x9f;
@@ -72,6 +77,69 @@ std::string WithoutControls(std::string_view text) {
 
 std::string Quoted(std::string_view name) {
   return StrCat('"', WithoutControls(name), '"');
+}
+
+namespace {
+
+// Returns whether the pattern matches. Calls begin(position in the text) at each star, and
+// end(position) whenever the end of the last star's match moves.
+template <typename Begin, typename End>
+bool Match(std::string_view pattern, std::string_view text, Begin begin,
+           End end) {
+  // Each star first matches nothing. On a mismatch the last star takes one more character;
+  // an earlier star never has to, since the last one reaches all that it could.
+  size_t p = 0;
+  size_t t = 0;
+  size_t after_star = std::string_view::npos;  // npos: none yet
+  size_t star_end = 0;  // the end of the last star's match
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      after_star = ++p;
+      star_end = t;
+      begin(t);
+    } else if (p < pattern.size() &&
+               (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (after_star != std::string_view::npos) {
+      p = after_star;
+      t = ++star_end;
+      end(t);
+    } else {
+      return false;
+    }
+  }
+  for (; p < pattern.size() && pattern[p] == '*'; ++p) begin(t);
+  return p == pattern.size();
+}
+
+}  // namespace
+
+bool GlobMatches(std::string_view pattern, std::string_view text) {
+  return Match(
+      pattern, text, [](size_t) {}, [](size_t) {});
+}
+
+std::optional<std::string> GlobRewrite(std::string_view pattern,
+                                       std::string_view replacement,
+                                       std::string_view text) {
+  std::vector<std::pair<size_t, size_t>> stars;
+  const bool matches = Match(
+      pattern, text, [&](size_t begin) { stars.emplace_back(begin, begin); },
+      [&](size_t end) { stars.back().second = end; });
+  if (!matches) return std::nullopt;
+  std::string out;
+  size_t star = 0;
+  for (const char c : replacement) {
+    if (c != '*') {
+      out += c;
+      continue;
+    }
+    STOWAGE_CHECK(star < stars.size());
+    const auto [begin, end] = stars[star++];
+    out += text.substr(begin, end - begin);
+  }
+  return out;
 }
 
 }  // namespace stowage

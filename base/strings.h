@@ -1,13 +1,14 @@
 #ifndef STOWAGE_BASE_STRINGS_H_
 #define STOWAGE_BASE_STRINGS_H_
 
-// The few string helpers that error messages and text forms need (C++20's
-// <format> is absent from the compilers we support).
+// Strings: concatenation, formatting and quoting for messages, and glob patterns over names.
+// (The supported compilers lack C++20's <format>.)
 //
 //   Error{code, StrCat("[plan] batch ", batch, " is below 1")}
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -38,8 +39,8 @@ void AppendAny(std::string* out, const T& value) {
 
 }  // namespace internal
 
-/// The arguments one after the other: strings as they are, integers in decimal,
-/// doubles in the shortest form that parses back equal, bools as true/false.
+/// Concatenates the arguments: strings unchanged, integers in decimal, doubles in the
+/// shortest form that parses back equal, bools as true or false.
 template <typename... Args>
 std::string StrCat(const Args&... args) {
   std::string out;
@@ -47,20 +48,36 @@ std::string StrCat(const Args&... args) {
   return out;
 }
 
-/// Whether `text` ends in `ending`, which is in small letters, whatever the case of its ASCII
-/// letters: EndsWithAnyCase("A.NPZ", ".npz").
+/// Returns whether `text` ends in `ending`, ignoring ASCII case; `ending` is in lower case:
+/// EndsWithAnyCase("A.NPZ", ".npz").
 bool EndsWithAnyCase(std::string_view text, std::string_view ending);
 
 /// `value` with `decimals` digits after the point: Fixed(71.26, 1) == "71.3".
 std::string Fixed(double value, int decimals);
 
-/// `text` for people: control characters, but for ends of lines and tabs, as "\x1b", so that
-/// names of files and values move no cursor and colour nothing (CWE-150).
+/// `text` with control characters, except newlines and tabs, escaped as "\x1b", so that
+/// names from files cannot control a terminal (CWE-150).
 std::string WithoutControls(std::string_view text);
 
-/// The name in double quotes, for error messages, without controls:
-/// Quoted("h") == "\"h\"".
+/// The name in double quotes, control characters escaped: Quoted("h") == "\"h\"".
 std::string Quoted(std::string_view name);
+
+/// Returns whether `pattern` matches all of `text`: `*` matches any sequence of bytes, also
+/// an empty one or one with dots or slashes, `?` matches one byte, and all others match
+/// themselves. There is no escape. O(pattern * text) time, no memory.
+///
+///   GlobMatches("h.*.bias", "h.0.attn.bias");  // true
+///   GlobMatches("bias", "h.0.attn.bias");      // false
+bool GlobMatches(std::string_view pattern, std::string_view text);
+
+/// `replacement` with its stars replaced by the texts that the stars of `pattern` match, in
+/// order, each as short as possible. Absent if the pattern does not match. Precondition:
+/// the replacement has at most as many stars as the pattern.
+///
+///   GlobRewrite("layers.*.q.*", "h.*.attn.*", "layers.3.q.bias");  // h.3.attn.bias
+std::optional<std::string> GlobRewrite(std::string_view pattern,
+                                       std::string_view replacement,
+                                       std::string_view text);
 
 }  // namespace stowage
 

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_BASE_VERSION_H_
 #define STOWAGE_BASE_VERSION_H_
 
-// What this library calls itself; MODULE.bazel says the same.
+// The version of this library, as in MODULE.bazel.
 
 #include <string_view>
 

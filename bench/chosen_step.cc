@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "autodiff/train_step.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "bench/must.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"

@@ -18,7 +18,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
 #include "ir/builder.h"

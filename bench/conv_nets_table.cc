@@ -24,7 +24,7 @@
 #include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "cpu/cpu_backend.h"
 #include "ir/graph.h"
 #include "nn/model_options.h"

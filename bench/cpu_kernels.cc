@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"

@@ -16,7 +16,7 @@
 
 #include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "bench/must.h"
 #include "cpu/cpu_backend.h"
 #include "ir/tensor_type.h"

@@ -16,8 +16,7 @@
 #include <cstring>
 #include <iostream>
 
-#include "base/input_file.h"
-#include "base/output_file.h"
+#include "base/files.h"
 #include "text/text.h"
 
 namespace {

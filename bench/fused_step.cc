@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "autodiff/train_step.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
 #include "planner/fit/cost.h"

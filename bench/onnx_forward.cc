@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/array.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "autodiff/train_step.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/graph.h"
 #include "nn/models.h"
 #include "planner/fit/order/order.h"

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/shared_library.h"
 #include "base/strings.h"
 #include "cluster/link.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "math/small_floats.h"
 
 namespace stowage::cluster {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "cluster/link.h"
 

@@ -7,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "compile/constants.h"
 #include "compile/file_writer.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "compile/ops.h"
 #include "compile/scalar.h"
 #include "ir/fused.h"

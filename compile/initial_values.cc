@@ -3,8 +3,8 @@
 #include <set>
 #include <string_view>
 
-#include "base/check.h"
 #include "base/hash.h"
+#include "base/result.h"
 #include "compile/helpers.h"
 #include "compile/kernel.h"
 #include "compile/step_writer.h"

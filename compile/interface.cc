@@ -4,7 +4,7 @@
 #include <map>
 #include <string_view>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/layout.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 
 namespace stowage::compile {
 namespace {

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "compile/ops.h"
 
 namespace stowage::compile {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/bodies.h"
 #include "planner/stream.h"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "runtime/autotune_cache.h"
 
 namespace stowage::cpu {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "base/check.h"
-#include "base/index.h"
+#include "base/bytes.h"
+#include "base/result.h"
 #include "ir/bodies.h"
 #include "ir/uses.h"
 #include "runtime/control_flow.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/tensor_type.h"
 
 namespace stowage {

@@ -11,8 +11,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/check.h"
 #include "base/memory.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/gguf_writer.h"
 #include "math/weight_blocks.h"

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "ir/tensor_type.h"
 #include "ir/weight_type.h"

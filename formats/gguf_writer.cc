@@ -5,8 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "base/check.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage {

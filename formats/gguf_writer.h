@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "formats/gguf.h"
 #include "ir/tensor_type.h"

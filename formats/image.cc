@@ -1,8 +1,8 @@
 #include "formats/image.h"
 
 #include "base/bytes.h"
-#include "base/check.h"
 #include "base/memory.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/image_decoders.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/json_text.h"
 

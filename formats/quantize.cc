@@ -6,8 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/check.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/quantize_k.h"
 #include "math/small_floats.h"

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/npy.h"
 

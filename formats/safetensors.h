@@ -17,7 +17,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "formats/array.h"
 #include "ir/tensor_type.h"

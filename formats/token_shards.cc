@@ -10,9 +10,8 @@
 #include <system_error>
 #include <utility>
 
-#include "base/check.h"
-#include "base/errors.h"
 #include "base/hash.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/npy.h"
 

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/result.h"
 
 namespace stowage {

@@ -6,10 +6,9 @@
 #include <system_error>
 #include <utility>
 
-#include "base/check.h"
-#include "base/errors.h"
+#include "base/files.h"
 #include "base/hash.h"
-#include "base/input_file.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/safetensors.h"
 

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "formats/gguf.h"
 #include "formats/json_values.h"

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "gpu/attention_trial.h"
 #include "gpu/kernels/attention_sources.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/shared_library.h"
 #include "base/strings.h"
 #include "gpu/cuda_stopwatch.h"

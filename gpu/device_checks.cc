@@ -1,6 +1,6 @@
 #include "gpu/device_checks.h"
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage::gpu {

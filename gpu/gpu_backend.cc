@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "gpu/attention_autotuner.h"
 #include "gpu/gpu_executable.h"

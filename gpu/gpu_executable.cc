@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "gpu/attention_algorithms.h"
 #include "gpu/attention_autotuner.h"

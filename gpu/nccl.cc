@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/shared_library.h"
 #include "base/strings.h"
 #include "gpu/nvidia_libraries.h"

@@ -21,7 +21,7 @@
 #include <type_traits>
 
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/attention_algorithms.h"
 #include "gpu/tensor_map.h"
 #include "ir/tensor_type.h"

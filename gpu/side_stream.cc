@@ -1,6 +1,6 @@
 #include "gpu/side_stream.h"
 
-#include "base/check.h"
+#include "base/result.h"
 
 namespace stowage::gpu {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "gpu/kernel.h"
 

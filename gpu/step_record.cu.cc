@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/chosen_body.h"
 #include "gpu/simt.h"
 

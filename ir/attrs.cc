@@ -1,6 +1,6 @@
 #include "ir/attrs.h"
 
-#include "base/check.h"
+#include "base/result.h"
 
 namespace stowage {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/layout.h"
 #include "ir/verify.h"

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/graph_copy.h"

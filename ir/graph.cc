@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage {

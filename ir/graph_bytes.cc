@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/byte_stream.h"
-#include "base/index.h"
+#include "base/bytes.h"
 #include "base/parallel.h"
 #include "base/strings.h"
 #include "ir/bodies.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/attrs.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"

@@ -44,7 +44,7 @@
 #include <span>
 #include <vector>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/errors.h"
-#include "base/index.h"
+#include "base/bytes.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/layout.h"

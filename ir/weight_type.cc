@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"
 

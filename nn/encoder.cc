@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"

@@ -1,6 +1,6 @@
 #include "nn/experts.h"
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "nn/layers.h"
 

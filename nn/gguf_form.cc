@@ -7,8 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/check.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "nn/llama.h"
 #include "nn/lora.h"

@@ -8,7 +8,7 @@
 #include <system_error>
 #include <variant>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/json_values.h"
 #include "nn/llama_families.h"

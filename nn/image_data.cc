@@ -9,10 +9,10 @@
 #include <utility>
 #include <variant>
 
-#include "base/check.h"
+#include "base/files.h"
 #include "base/hash.h"
-#include "base/input_file.h"
 #include "base/memory.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/image.h"
 #include "formats/npy.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"

@@ -6,8 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "base/errors.h"
-#include "base/glob.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/graph_copy.h"
 #include "ir/op_kind.h"

@@ -69,7 +69,7 @@ struct LoraRules {
   bool dora = false;
   /// Which layers to adapt, each by its name or the end of it behind a dot, as PEFT's
   /// target_modules are: "q_proj" is "model.layers.0.self_attn.q_proj", and "proj" is
-  /// not. Patterns (base/glob.h) stand for several, and may be of weights, too:
+  /// not. Patterns (base/strings.h) stand for several, and may be of weights, too:
   /// "*_proj.weight". Of what matches, all that is no matrix is left as it is, and of what
   /// matches a pattern, a table whose rows are read, as an embedding's are.
   std::vector<std::string> targets = {"*"};

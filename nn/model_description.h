@@ -15,7 +15,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/errors.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/json_values.h"

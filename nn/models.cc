@@ -3,7 +3,7 @@
 #include <array>
 #include <string>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "nn/models/model_list.h"
 

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage {

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
 #include "ir/builder.h"

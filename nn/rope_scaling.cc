@@ -6,7 +6,7 @@
 #include <numbers>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/ops.h"
 #include "ir/tensor_type.h"

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/check.h"
-#include "base/input_file.h"
+#include "base/files.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "nn/random.h"
 

@@ -74,7 +74,7 @@ struct OnnxBuildOptions {
   /// does, but for those that need weights which the loss leaves out: all its params are
   /// trained for that loss.
   bool trained_outputs = false;
-  /// Patterns of names (base/glob.h) of tensors that are weights, though they look like
+  /// Patterns of names (base/strings.h) of tensors that are weights, though they look like
   /// constants (OnnxModel::tensors).
   std::vector<std::string> trainable = {};
   /// With `shapes` of another batch than the file's: where a Reshape or an Expand has a

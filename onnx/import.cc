@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/array.h"
 #include "ir/ops.h"

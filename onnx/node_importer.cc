@@ -5,8 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/errors.h"
-#include "base/glob.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "ir/ops.h"

@@ -12,8 +12,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/glob.h"
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "onnx/constant_tensors.h"
 #include "onnx/import.h"

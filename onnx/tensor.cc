@@ -8,8 +8,7 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "base/input_file.h"
-#include "base/run_files.h"
+#include "base/files.h"
 #include "base/strings.h"
 
 namespace stowage::onnx {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/op_def.h"

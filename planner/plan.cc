@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/check.h"
 #include "base/hash.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/element_groups.h"
 #include "ir/op_def.h"

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "base/bytes.h"
-#include "base/index.h"
 #include "planner/lifetimes.h"
 #include "planner/packing/caching_allocator.h"
 

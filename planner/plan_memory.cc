@@ -11,9 +11,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/check.h"
-#include "base/errors.h"
-#include "base/index.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/op_def.h"

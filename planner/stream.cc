@@ -7,7 +7,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/bodies.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "cpu/targets.h"
 #include "ir/tensor_type.h"

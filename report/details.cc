@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/graph_copy.h"
 #include "ir/layout.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "report/text.h"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/json_text.h"
 #include "report/numbers.h"

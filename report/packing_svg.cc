@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "report/svg.h"
 #include "report/text.h"

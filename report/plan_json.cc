@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/errors.h"
-#include "base/index.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/json_text.h"
 #include "ir/bodies.h"

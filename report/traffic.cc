@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/graph.h"

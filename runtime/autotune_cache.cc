@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
-#include "base/input_file.h"
+#include "base/files.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage {

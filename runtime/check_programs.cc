@@ -9,7 +9,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/graph.h"

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "runtime/checkpoint_format.h"
 #include "runtime/initial_values.h"
@@ -30,7 +30,7 @@
 namespace stowage {
 
 /// Writes every param and state of `runner`'s graph but those of `base`, `step` and
-/// `notes`. Atomic: the file is replaced completely or is unchanged (base/output_file.h).
+/// `notes`. Atomic: the file is replaced completely or is unchanged (base/files.h).
 /// A run that saves more than once, or late, claims the file first. Errors: kIo;
 /// kNotFinite, with the file unchanged, if a written param or state holds NaN or
 /// infinity; kInvalidArgument for a step below 0 or above kMaxCheckpointStep, or a note

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/check.h"
 #include "base/hash.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/tensor_type.h"
 #include "runtime/initial_values.h"

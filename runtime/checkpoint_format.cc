@@ -8,7 +8,7 @@
 #include <system_error>
 #include <unordered_set>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "ir/tensor_type.h"
 #include "runtime/floats.h"

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "runtime/checkpoint_format.h"
 #include "runtime/initial_values.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "ir/bodies.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"

@@ -15,9 +15,9 @@
 #include <system_error>
 #include <utility>
 
-#include "base/check.h"
+#include "base/bytes.h"
 #include "base/hash.h"
-#include "base/index.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage {

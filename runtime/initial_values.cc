@@ -6,8 +6,8 @@
 #include <numbers>
 #include <vector>
 
-#include "base/check.h"
 #include "base/hash.h"
+#include "base/result.h"
 #include "math/random.h"
 #include "math/small_floats.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/index.h"
+#include "base/bytes.h"
 
 namespace stowage {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "math/small_floats.h"
 #include "runtime/check_programs.h"

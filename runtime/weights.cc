@@ -7,8 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/check.h"
-#include "base/glob.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/safetensors.h"
 #include "math/small_floats.h"

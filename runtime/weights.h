@@ -15,7 +15,7 @@
 //
 //   SaveWeights(runner, "out.safetensors");  // runtime/checkpoint.h
 //
-// Patterns are those of base/glob.h. Elements are cast from any float type to the
+// Patterns are those of base/strings.h. Elements are cast from any float type to the
 // param's. A matrix that only fits transposed is an error unless a rule transposes it. A
 // square one fits both ways, and the file does not show which is meant: frameworks that
 // keep weights as (out, in), like PyTorch's Linear, need the rule for square ones too.

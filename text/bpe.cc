@@ -5,8 +5,8 @@
 #include <functional>
 #include <queue>
 
-#include "base/errors.h"
 #include "base/hash.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "text/byte_alphabet.h"
 #include "text/utf8.h"

@@ -1,6 +1,6 @@
 #include "text/charsmap.h"
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "text/utf8.h"
 
 namespace stowage::text {

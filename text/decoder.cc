@@ -3,7 +3,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "text/byte_alphabet.h"
 
 namespace stowage::text {

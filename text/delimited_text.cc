@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/errors.h"
+#include "base/result.h"
 
 namespace stowage {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "text/sentence_piece.h"
 

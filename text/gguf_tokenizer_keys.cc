@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/errors.h"
-#include "base/input_file.h"
+#include "base/files.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/gguf.h"
 #include "formats/json_values.h"

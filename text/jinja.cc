@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "text/jinja_functions.h"
 #include "text/jinja_parser.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage::jinja {

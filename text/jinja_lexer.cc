@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "text/jinja_value.h"
 #include "text/utf8.h"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "text/jinja_lexer.h"
 

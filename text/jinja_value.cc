@@ -4,7 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "text/utf8.h"
 

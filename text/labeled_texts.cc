@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/json_text.h"
 #include "text/delimited_text.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "text/normal_forms.h"
 #include "text/unicode.h"
 #include "text/utf8.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "text/tokenizer_json.h"
 
 namespace stowage::text {

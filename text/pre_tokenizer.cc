@@ -3,7 +3,7 @@
 #include <functional>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 

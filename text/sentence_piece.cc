@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 
 namespace stowage {
 namespace {

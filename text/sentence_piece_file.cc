@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 
 namespace stowage {
 namespace {

@@ -5,8 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/check.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "formats/json_text.h"
 #include "text/post_processor.h"
 

@@ -3,7 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "text/tokenizer.h"
 
 namespace stowage::text {

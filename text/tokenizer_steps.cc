@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "text/tokenizer_json.h"
 
 namespace stowage::text {

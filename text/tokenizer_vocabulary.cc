@@ -1,6 +1,6 @@
 #include "text/tokenizer_vocabulary.h"
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "text/tokenizer.h"
 
 namespace stowage::text {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "text/byte_alphabet.h"
 #include "text/utf8.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 
 namespace stowage::text {
 namespace {

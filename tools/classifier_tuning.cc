@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
-#include "base/errors.h"
-#include "base/input_file.h"
+#include "base/files.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/weights_file.h"
 #include "nn/published_model.h"

@@ -15,7 +15,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/run_files.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "tools/stop_signals.h"
 

@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 
 namespace stowage::tools {

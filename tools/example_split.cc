@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "nn/random.h"
 

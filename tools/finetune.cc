@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/tensor_type.h"
 #include "tools/command.h"

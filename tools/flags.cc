@@ -12,7 +12,7 @@
 
 #include "autodiff/optimizer.h"
 #include "base/bytes.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "nn/losses.h"
 #include "planner/packing/problem.h"

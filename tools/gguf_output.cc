@@ -3,8 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "base/check.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/gguf_writer.h"
 #include "nn/gguf_form.h"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "runtime/session.h"
 #include "tools/train_flags.h"

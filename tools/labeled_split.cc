@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage::tools {

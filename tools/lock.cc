@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "report/memory_changes.h"
 #include "report/memory_lock.h"

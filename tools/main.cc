@@ -15,8 +15,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/files.h"
 #include "base/memory.h"
-#include "base/run_files.h"
 #include "base/strings.h"
 #include "tools/command.h"
 #include "tools/options.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "nn/text_data.h"

@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
-#include "base/errors.h"
-#include "base/input_file.h"
+#include "base/files.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/gguf.h"
 #include "formats/json_values.h"

@@ -17,8 +17,7 @@
 
 #include "autodiff/backward.h"
 #include "autodiff/optimizer.h"
-#include "base/errors.h"
-#include "base/glob.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/npy.h"
 #include "formats/numbers.h"

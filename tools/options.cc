@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/errors.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "base/version.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "planner/packing/csv.h"
 #include "planner/packing/packer.h"

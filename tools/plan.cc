@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/errors.h"
-#include "base/run_files.h"
+#include "base/files.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/canonicalize/canonicalize.h"
 #include "planner/certificate.h"

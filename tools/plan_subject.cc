@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autodiff/train_step.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/text.h"
 #include "tools/command.h"

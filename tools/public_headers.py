@@ -6,7 +6,7 @@
 HEADERS is a file with a line `name<TAB>path` for each header there is: the name by
 which the repository includes it, and where it lies. Copied are the headers that
 ROOTS names, one a line, and all that these include, directly or not. `ir/graph.h`
-becomes OUT/PREFIX/ir/graph.h, and in it `#include "base/check.h"` becomes
+becomes OUT/PREFIX/ir/graph.h, and in it `#include "base/result.h"` becomes
 `#include "PREFIX/base/check.h"`.
 """
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "tools/command.h"
 #include "tools/options.h"

@@ -21,9 +21,8 @@
 #include <vector>
 
 #include "admission/ledger.h"
-#include "base/check.h"
-#include "base/errors.h"
 #include "base/memory.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "report/plan_json.h"
 #include "tools/command.h"

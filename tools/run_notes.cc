@@ -15,9 +15,8 @@
 
 #include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
+#include "base/files.h"
 #include "base/hash.h"
-#include "base/input_file.h"
-#include "base/run_files.h"
 #include "base/strings.h"
 #include "formats/token_shards.h"
 #include "nn/schedule.h"

@@ -13,8 +13,8 @@
 
 #include "autodiff/batch_analysis.h"
 #include "autodiff/train_step.h"
-#include "base/errors.h"
 #include "base/memory.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "report/report.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autodiff/batch_analysis.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "nn/random.h"
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/errors.h"
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/memory.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/json_text.h"
 #include "formats/json_values.h"

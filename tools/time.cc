@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/run_files.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "planner/fit/cost.h"

@@ -11,8 +11,8 @@
 #include <system_error>
 #include <vector>
 
+#include "base/files.h"
 #include "base/hash.h"
-#include "base/run_files.h"
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_format.h"

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "runtime/backend.h"
 #include "runtime/checkpoint.h"

@@ -7,7 +7,7 @@
 
 #include "autodiff/optimizer.h"
 #include "base/bytes.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
 #include "tools/flags.h"

@@ -10,8 +10,8 @@
 #include <utility>
 #include <variant>
 
-#include "base/errors.h"
-#include "base/input_file.h"
+#include "base/files.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/weights_file.h"
 #include "nn/published_model.h"

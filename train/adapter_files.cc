@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/safetensors.h"
 #include "formats/weights_file.h"

@@ -14,7 +14,7 @@
 
 #include <string>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "runtime/session.h"
 #include "train/adapter_rules.h"  // IWYU pragma: export

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "formats/json_values.h"
 #include "formats/weights_file.h"

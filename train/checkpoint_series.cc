@@ -15,7 +15,7 @@
 
 #include "autodiff/train_step.h"
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/tensor_type.h"

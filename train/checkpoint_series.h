@@ -32,7 +32,7 @@
 #include <vector>
 
 #include "autodiff/train_step.h"
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "runtime/backend.h"

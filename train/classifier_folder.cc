@@ -5,8 +5,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/check.h"
-#include "base/input_file.h"
+#include "base/files.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "nn/encoder.h"
 #include "train/merged_weights.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/gguf.h"
 #include "ir/op_kind.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage {

@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/gguf.h"
 #include "runtime/check_programs.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "runtime/floats.h"

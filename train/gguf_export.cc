@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/check.h"
 #include "base/parallel.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "formats/quantize.h"
 #include "formats/weights_file.h"

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "formats/gguf_writer.h"
 #include "nn/gguf_form.h"

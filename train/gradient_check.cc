@@ -7,7 +7,7 @@
 
 #include "autodiff/backward.h"
 #include "autodiff/train_step.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "planner/plan_memory.h"
 

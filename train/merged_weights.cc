@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "formats/safetensors.h"
 #include "math/small_floats.h"
 #include "nn/experts.h"

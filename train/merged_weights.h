@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "nn/pretrained.h"
 #include "runtime/session.h"

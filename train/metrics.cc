@@ -5,8 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "base/errors.h"
-#include "base/index.h"
+#include "base/bytes.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/graph_copy.h"

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "cpu/singular_vectors.h"
 #include "formats/gguf.h"

@@ -20,10 +20,8 @@
 
 #include "base/byte_stream.h"
 #include "base/bytes.h"
-#include "base/check.h"
-#include "base/errors.h"
 #include "base/hash.h"
-#include "base/index.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/graph_bytes.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "runtime/backend.h"
 #include "train/averaged_weights.h"

@@ -1,7 +1,7 @@
 #include "train/run_checkpoints.h"
 
-#include "base/errors.h"
-#include "base/output_file.h"
+#include "base/files.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/strings.h"
 
 namespace stowage {

@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "report/tensorboard.h"
 #include "train/run.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "autodiff/rank_step.h"
-#include "base/errors.h"
-#include "base/index.h"
+#include "base/bytes.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "planner/fit/fit.h"
 #include "planner/fit/offload/offload.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "math/small_floats.h"
 
 #if defined(__F16C__)

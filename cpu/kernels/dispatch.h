@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/op_def.h"
 #include "ir/tensor_type.h"
 

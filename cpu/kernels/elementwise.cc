@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/strided.h"

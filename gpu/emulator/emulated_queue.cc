@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/emulator/tensor_map_codec.h"
 #include "math/activations.h"
 #include "math/small_floats.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "gpu/emulator/block.h"
 #include "gpu/emulator/bulk_copies.h"

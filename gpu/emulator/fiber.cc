@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/sanitizers.h"
 
 #if STOWAGE_ASAN

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/emulator/block.h"
 #include "gpu/emulator/bulk_copies.h"
 

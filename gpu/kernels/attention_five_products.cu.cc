@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/kernels/attention_key_sums.h"
 #include "gpu/kernels/attention_params.h"
 #include "gpu/kernels/attention_softmax.h"

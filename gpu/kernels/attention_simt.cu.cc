@@ -10,7 +10,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/kernels/attention_params.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/queue.h"

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/kernels/attention_params.h"
 #include "gpu/simt.h"
 #include "ir/tensor_type.h"

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/kernels/rows.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"

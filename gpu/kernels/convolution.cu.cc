@@ -13,7 +13,7 @@
 #include <limits>
 #include <string>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/conv_meetings.h"

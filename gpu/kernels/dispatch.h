@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/simt.h"
 #include "ir/op_def.h"
 #include "ir/tensor_type.h"

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/indices.h"

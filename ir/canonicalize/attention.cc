@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "ir/canonicalize/expressions.h"
 #include "ir/canonicalize/layout.h"
 #include "ir/ops.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "ir/bodies.h"
 #include "ir/builder.h"
 #include "ir/canonicalize/expressions.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "base/strings.h"
 
 namespace stowage::canonical {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "ir/canonicalize/expressions.h"
 #include "ir/ops.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "ir/canonicalize/expressions.h"
 
 namespace stowage::canonical {

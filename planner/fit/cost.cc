@@ -7,8 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "base/check.h"
 #include "base/hash.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
 #include "ir/bodies.h"

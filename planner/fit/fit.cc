@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "planner/fit/epilogues/epilogues.h"
 #include "planner/fit/fuse/fuse.h"

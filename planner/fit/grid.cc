@@ -6,9 +6,9 @@
 #include <span>
 #include <utility>
 
-#include "base/check.h"
-#include "base/index.h"
+#include "base/bytes.h"
 #include "base/parallel.h"
+#include "base/result.h"
 #include "ir/bodies.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"

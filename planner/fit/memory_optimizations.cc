@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
-#include "base/index.h"
+#include "base/bytes.h"
+#include "base/result.h"
 #include "ir/bodies.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"

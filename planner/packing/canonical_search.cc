@@ -5,7 +5,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "base/check.h"
+#include "base/result.h"
 
 namespace stowage::packing {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "planner/packing/best_fit.h"
 #include "planner/packing/part.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "planner/packing/pack_part.h"
 
 namespace stowage::packing {

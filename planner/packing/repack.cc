@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "planner/packing/restarts.h"
 #include "planner/packing/validate.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage::packing {

@@ -1,5 +1,3 @@
-#include "base/output_file.h"
-
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -20,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/files.h"
 #include "base/strings.h"
 #include "tests/support/files.h"
 

@@ -1,13 +1,10 @@
-#include "base/run_files.h"
-
 #include <doctest/doctest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 
-#include "base/input_file.h"
-#include "base/output_file.h"
+#include "base/files.h"
 #include "tests/support/files.h"
 
 namespace stowage {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "compile/compile.h"
 #include "ir/layout.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/sanitizers.h"
 #include "cpu/blocking.h"
 #include "cpu/kernel.h"

@@ -10,7 +10,7 @@
 
 #include "autodiff/backward.h"
 #include "autodiff/vjp.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/layout.h"

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "formats/weights_file.h"
 #include "tests/formats/gguf_bytes.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "gpu/kernels/attention_params.h"
 #include "ir/builder.h"

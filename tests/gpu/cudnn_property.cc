@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/shared_library.h"
 #include "base/strings.h"
 #include "gpu/nvidia_libraries.h"

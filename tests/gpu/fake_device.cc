@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "gpu/device_checks.h"
 #include "gpu/emulator/emulated_queue.h"

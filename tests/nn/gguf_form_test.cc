@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "formats/weights_file.h"
 #include "nn/gguf_keys.h"

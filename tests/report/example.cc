@@ -1,6 +1,6 @@
 #include "tests/report/example.h"
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 

@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "base/check.h"
+#include "base/result.h"
 
 namespace stowage::testing {
 

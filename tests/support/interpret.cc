@@ -6,7 +6,7 @@
 #include <functional>
 #include <limits>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/op_def.h"
 #include "tests/support/interpret_call.h"
 

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/graph.h"
 #include "ir/tensor_type.h"
 #include "tests/support/interpret.h"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "tests/support/interpret.h"
 #include "tests/support/interpret_call.h"
 

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"

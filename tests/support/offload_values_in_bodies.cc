@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
-#include "base/index.h"
+#include "base/bytes.h"
 #include "base/result.h"
 #include "ir/attrs.h"
 #include "ir/bodies.h"

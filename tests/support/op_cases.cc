@@ -5,7 +5,7 @@
 #include <random>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/attrs.h"
 #include "ir/graph.h"
 #include "tests/support/op_case_table.h"

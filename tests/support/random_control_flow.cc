@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/builder.h"

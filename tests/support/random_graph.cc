@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "autodiff/train_step.h"
-#include "base/check.h"
 #include "base/hash.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "runtime/session.h"
 #include "tests/support/random_graph.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <thread>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/tensor_type.h"
 #include "math/small_floats.h"
 

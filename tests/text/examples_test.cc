@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "text/text.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "formats/weights_file.h"
 #include "tests/support/files.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "text/charsmap.h"
 #include "text/normal_forms.h"
 #include "text/sentence_piece_normalizer.h"

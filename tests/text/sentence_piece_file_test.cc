@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "text/text.h"
 
 namespace stowage {

@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "tests/text/gguf_tokenizer_bytes.h"
 #include "text/text.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/files.h"
 #include "base/hash.h"
-#include "base/input_file.h"
 #include "base/strings.h"
 #include "text/text.h"
 #include "text/tokenizer_steps.h"

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "tests/tools/run_stowage.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "text/text.h"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/input_file.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "tests/tools/run_stowage.h"
 #include "tests/tools/stowage_json.h"

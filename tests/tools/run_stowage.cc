@@ -11,7 +11,7 @@
 #include <fstream>
 #include <regex>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage::testing {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"

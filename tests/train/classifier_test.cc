@@ -18,8 +18,7 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
-#include "base/input_file.h"
-#include "base/output_file.h"
+#include "base/files.h"
 #include "cpu/cpu_backend.h"
 #include "formats/gguf_writer.h"
 #include "formats/weights_file.h"

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "autodiff/train_step.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "nn/nn.h"
 #include "train/training.h"

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "formats/gguf.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/index.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
 #include "ir/builder.h"

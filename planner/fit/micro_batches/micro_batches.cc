@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/bytes.h"
 #include "base/hash.h"
-#include "base/index.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
 #include "ir/builder.h"

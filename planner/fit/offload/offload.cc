@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/index.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
 #include "ir/bodies.h"

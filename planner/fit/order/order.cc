@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "base/check.h"
-#include "base/index.h"
+#include "base/result.h"
 #include "ir/attrs.h"
 #include "ir/bodies.h"
 #include "ir/builder.h"

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "planner/fit/min_cut.h"
 
 namespace stowage::fit {

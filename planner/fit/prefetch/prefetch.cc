@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
-#include "base/index.h"
+#include "base/bytes.h"
+#include "base/result.h"
 #include "ir/attrs.h"
 #include "ir/bodies.h"
 #include "ir/builder.h"

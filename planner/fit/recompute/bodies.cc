@@ -9,7 +9,6 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "base/index.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
 #include "ir/bodies.h"

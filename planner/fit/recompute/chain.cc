@@ -7,9 +7,9 @@
 #include <span>
 #include <string>
 
-#include "base/check.h"
+#include "base/bytes.h"
 #include "base/hash.h"
-#include "base/index.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/op_def.h"
 #include "ir/uses.h"

@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/index.h"
 #include "ir/graph.h"
 #include "ir/uses.h"
 #include "planner/fit/recompute/simulation.h"

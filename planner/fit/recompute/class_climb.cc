@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "planner/fit/recompute/chain.h"
 
 namespace stowage::fit {

@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/hash.h"
-#include "base/index.h"
 #include "ir/op_def.h"
 
 namespace stowage::fit {

@@ -10,7 +10,7 @@
 #include <span>
 #include <utility>
 
-#include "base/index.h"
+#include "base/bytes.h"
 
 namespace stowage::fit {
 namespace {

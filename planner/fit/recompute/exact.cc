@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "ir/uses.h"
 
 namespace stowage::fit {

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "base/bytes.h"
-#include "base/index.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/tensor_type.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
 #include "ir/bodies.h"

@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "base/check.h"
-#include "base/index.h"
+#include "base/bytes.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/layout.h"
 #include "planner/fit/recompute/exact.h"

@@ -6,8 +6,8 @@
 #include <span>
 #include <utility>
 
-#include "base/check.h"
-#include "base/index.h"
+#include "base/bytes.h"
+#include "base/result.h"
 #include "planner/fit/recompute/chain.h"
 #include "planner/fit/recompute/class_climb.h"
 #include "planner/fit/recompute/classes.h"

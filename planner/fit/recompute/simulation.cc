@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/graph_copy.h"
 #include "ir/op_def.h"
 #include "ir/uses.h"

@@ -34,7 +34,6 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/index.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/layout.h"

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "gpu/queue.h"

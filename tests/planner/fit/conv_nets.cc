@@ -8,7 +8,6 @@
 
 #include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
-#include "base/check.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"

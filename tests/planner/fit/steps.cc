@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "autodiff/train_step.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"

@@ -12,7 +12,6 @@
 
 #include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
-#include "base/check.h"
 #include "base/result.h"
 #include "ir/bodies.h"
 #include "ir/builder.h"

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "autodiff/train_step.h"
-#include "base/check.h"
+#include "base/bytes.h"
 #include "base/hash.h"
-#include "base/index.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/layout.h"

@@ -13,7 +13,6 @@
 
 #include "autodiff/train_step.h"
 #include "base/bytes.h"
-#include "base/index.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
