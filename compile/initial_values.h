@@ -4,7 +4,7 @@
 // The body of the function that fills params and states before the first step.
 //
 // Elements are the same functions of seed, name and index as those of Session::Initialize
-// (runtime/initial_values.h), so that a compiled step starts where the library's does.
+// (runtime/values.h), so that a compiled step starts where the library's does.
 //
 //   first_normal_f32(AT(f32, arena + 0), 100352, 0x1F2E..., 0.05, seed);  /* fc1.w */
 

@@ -9,8 +9,8 @@
 #include "ir/bodies.h"
 #include "ir/uses.h"
 #include "runtime/control_flow.h"
-#include "runtime/floats.h"
-#include "runtime/launch_accesses.h"
+#include "runtime/program.h"
+#include "runtime/values.h"
 
 namespace stowage::cpu {
 namespace {

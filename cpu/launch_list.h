@@ -11,7 +11,7 @@
 // Below, an exchange is such an asynchronous launch, and it has landed once it has run.
 // Exchanges land in the order in which they begin. A launch must not run concurrently with
 // an exchange if it reads or overwrites the exchange's result or scratch, or overwrites its
-// operand (runtime/launch_accesses.h); so one number per launch, of exchanges that must have
+// operand (runtime/program.h); so one number per launch, of exchanges that must have
 // landed before it runs, describes all dependencies. Results are the same bits as without a
 // thread.
 

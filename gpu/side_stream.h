@@ -9,7 +9,7 @@
 //
 // A launch begins when all that was enqueued before it is done, on a stream of its own.
 // A later one waits for those before it beside which it may not run
-// (runtime/launch_accesses.h): it would read what has not come yet, or write over what
+// (runtime/program.h): it would read what has not come yet, or write over what
 // has not gone. Launches of a side stream go one after the other, as through one link.
 //
 //   SideStream copies(device, compute, side, events);
@@ -26,7 +26,7 @@
 #include "base/result.h"
 #include "gpu/device.h"
 #include "runtime/kernel.h"
-#include "runtime/launch_accesses.h"
+#include "runtime/program.h"
 
 namespace stowage::gpu {
 

@@ -30,7 +30,7 @@
 #include "python/evaluation_parts.h"
 #include "python/plans.h"
 #include "runtime/backend.h"
-#include "runtime/checkpoint_format.h"
+#include "runtime/checkpoint_file.h"
 #include "runtime/weights.h"
 #include "train/averaged_weights.h"
 #include "train/step_inputs.h"

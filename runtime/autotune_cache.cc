@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "NVIDIA H100 80GB HBM3" as a part of a file's name.
+// "NVIDIA H100 80GB HBM3" in the form for a file's name.
 std::string NamePart(std::string_view text) {
   std::string part;
   for (const char c : text) {
@@ -50,7 +50,7 @@ bool ReadNumbers(std::string_view* line, int base,
   return true;
 }
 
-// A line ends in ";", so that none is a beginning of another.
+// A line ends in ";", so that no line is a prefix of another.
 bool ReadLine(std::string_view line, AutotuneCache::Key* key,
               AutotuneCache::Choice* choice) {
   return ReadNumbers(&line, 10, key) && ReadNumbers(&line, 16, choice) &&
@@ -71,7 +71,7 @@ std::string LineOf(const AutotuneCache::Key& key,
   return line + ";\n";
 }
 
-// A file that is open and locked, for as long as this lives.
+// A file that is open and locked for the lifetime of this object.
 class LockedFile {
  public:
   explicit LockedFile(const std::string& path)
@@ -90,7 +90,8 @@ class LockedFile {
 
   bool ok() const { return ok_; }  // else errno says why
 
-  // Writes `text` at `at`, where the file ends from then on. False: see errno.
+  // Writes `text` at `at` and truncates the file behind it. On failure returns false and
+  // sets errno.
   bool EndWith(size_t at, std::string_view text) const {
     if (ftruncate(file_, static_cast<off_t>(at)) != 0) return false;
     while (!text.empty()) {

@@ -22,7 +22,7 @@ namespace stowage {
 
 namespace {
 
-// That `plan` has the scratch that the backend wants, in bodies too.
+// Checks that `plan` has the workspace that the backend requires, in bodies too.
 Status CheckScratch(const Graph& graph, const Plan& plan,
                     const Backend& backend, std::string_view program) {
   auto body_plan = plan.bodies.begin();
@@ -46,7 +46,7 @@ Status CheckScratch(const Graph& graph, const Plan& plan,
   return {};
 }
 
-// A plan that is for its graph, obeys the laws and has the backend's scratch.
+// Checks that a plan is for its graph, is valid and has the backend's workspace.
 Status CheckProgram(const SessionProgram& program, const Backend& backend) {
   const Graph& graph = program.graph;
   const Plan& plan = program.plan;
@@ -80,7 +80,7 @@ Status CheckProgram(const SessionProgram& program, const Backend& backend) {
   return {};
 }
 
-// Programs must agree on where the caches lie that they have in common.
+// Checks that programs place the caches that they share at the same addresses.
 Status CheckCaches(const std::vector<SessionProgram>& programs) {
   struct Place {
     TensorType type;
@@ -109,7 +109,7 @@ Status CheckCaches(const std::vector<SessionProgram>& programs) {
   return {};
 }
 
-// All programs must agree on the shared regions.
+// Checks that all programs agree on the shared regions.
 Status CheckShared(const std::vector<SessionProgram>& programs) {
   struct Place {
     TensorType type;
@@ -163,7 +163,7 @@ Status CheckShared(const std::vector<SessionProgram>& programs) {
                                   "; plan them with one WeightLayout");
     }
   }
-  // Values of different names must lie apart, in whichever programs they are.
+  // Values of different names must not overlap, in any programs.
   std::map<std::tuple<bool, Bytes, std::string_view>, const Place*> by_address;
   for (const auto& [name, place] : places) {
     by_address.emplace(

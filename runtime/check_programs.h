@@ -13,8 +13,8 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "runtime/backend.h"
+#include "runtime/program.h"
 #include "runtime/session.h"
-#include "runtime/session_program.h"
 
 namespace stowage {
 

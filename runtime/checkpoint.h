@@ -1,11 +1,9 @@
 #ifndef STOWAGE_RUNTIME_CHECKPOINT_H_
 #define STOWAGE_RUNTIME_CHECKPOINT_H_
 
-// Params, optimizer state and step number in one file of the safetensors layout: eight
-// bytes of header length (little endian), a JSON header with every tensor's type, shape
-// and offset, then the bytes. Other tools can read the weights; a digest of the whole in
-// the metadata detects a flipped bit. Notes of the run that saved it (its seed, its data,
-// ...) are metadata too.
+// Checkpoints: params, optimizer state and step number in one file of the safetensors
+// layout, so that other tools can read the weights. A digest in the metadata detects a
+// flipped bit. Notes of the run that saved it (its seed, its data, ...) are metadata too.
 //
 //   Status saved = SaveCheckpoint(runner, "model.safetensors", /*step=*/300);
 //   Result<int64_t> step = LoadCheckpoint(runner, "model.safetensors");
@@ -13,19 +11,28 @@
 // Params that no step changes and that another file has, such as the base model of
 // adapters, may be left out (CheckpointBase): the checkpoint then records that file.
 //
-// Several ranks may save together, each its own shard (runtime/checkpoint_shards.h):
-// `path` is then an index. All functions that read checkpoints accept either.
+// Several ranks can save together: each writes a shard with its part of every param and
+// state, then one writes the index of all shards (runtime/checkpoint_file.h). No rank holds
+// or writes more than its part. Until the new index atomically replaces the old one, the
+// old checkpoint is valid. All ranks must see the folder of the shards. All functions that
+// read checkpoints accept a file or an index.
+//
+//   Result<uint64_t> shard = SaveShard(step, values, "run.safetensors", 400);
+//   ...                                       // the digests of all ranks
+//   Status saved = SaveShardIndex(step, values, digests, file, 400, notes);
+//   Status removed = RemoveUnusedShards("run.safetensors");
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/files.h"
 #include "base/result.h"
-#include "runtime/checkpoint_format.h"
-#include "runtime/initial_values.h"
+#include "runtime/checkpoint_file.h"
 #include "runtime/session.h"
+#include "runtime/values.h"
 
 namespace stowage {
 
@@ -54,7 +61,7 @@ Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 /// kInvalidArgument if its content is corrupt.
 Status CheckCheckpoint(const std::string& path);
 
-/// Writes the params, and the model's own states (runtime/weight_source.h), under their
+/// Writes the params, and the model's own states (runtime/weights.h), under their
 /// names, for other programs: a safetensors file, or an NPZ if the path ends in .npz or
 /// .NPZ, which holds less than 4 GiB and no bf16 (NpzBytes' errors). Atomic and refused
 /// as SaveCheckpoint is.
@@ -83,6 +90,33 @@ Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path,
 Result<int64_t> LoadCheckpoint(Runner& step, const RankValues& values,
                                const std::string& path,
                                const CheckpointBase& base = {});
+
+/// Creates the folder of the shards of `path`, and a file in it that shows that this rank
+/// can write there; `sign`, a random number common to all ranks, distinguishes it from
+/// those of other runs. Rank 0 then checks that it sees the files of all, and that they
+/// can be removed. Errors: kIo.
+Status PrepareShards(const std::string& path, int64_t rank, int64_t sign);
+Status CheckSigns(const std::string& path, int64_t ranks, int64_t sign);
+void RemoveSign(const std::string& path, int64_t rank, int64_t sign);
+
+/// Writes the shard of this rank, or rewrites it. Returns its digest. Errors: those of
+/// SaveCheckpoint.
+Result<uint64_t> SaveShard(const Runner& step, const RankValues& values,
+                           const std::string& path, int64_t number,
+                           const CheckpointBase& base = {});
+
+/// Replaces `file` by the index of these shards, by rank. Errors: those of SaveCheckpoint
+/// but kNotFinite; kIo if a shard is not visible from here.
+Status SaveShardIndex(const Runner& step, const RankValues& values,
+                      std::span<const uint64_t> shards, const OutputFile& file,
+                      const std::string& path, int64_t number,
+                      const RunNotes& notes = {},
+                      const CheckpointBase& base = {});
+
+/// Removes the shards of `path` that no index beside it refers to, and leftovers of
+/// killed ranks. No rank may be writing there. Files that cannot be removed stay. Error:
+/// a file beside it may be an index and cannot be read; nothing is removed.
+Status RemoveUnusedShards(const std::string& path);
 
 }  // namespace stowage
 

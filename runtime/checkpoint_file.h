@@ -1,9 +1,8 @@
 #ifndef STOWAGE_RUNTIME_CHECKPOINT_FILE_H_
 #define STOWAGE_RUNTIME_CHECKPOINT_FILE_H_
 
-// An open checkpoint: its metadata, its tensors, and their bytes, which are checked
-// before any of them is used. It is one file, or shards of several ranks; readers need
-// not know which, and only the required shards are read.
+// The format of checkpoints, and CheckpointFile, an open one: its metadata, its tensors,
+// and their bytes, which are checked before any of them is used.
 //
 //   Result<CheckpointFile> file = CheckpointFile::Open("run.safetensors");
 //   std::vector<ByteRange> wanted = ...;  // of each tensor
@@ -11,6 +10,17 @@
 //   Status read = file->Read(*checked, [&](size_t tensor, Bytes begin, auto part) {
 //     return runner.WritePart(file->tensors()[tensor].name, dtype, begin, part);
 //   });
+//
+// A whole checkpoint is one safetensors file, whose metadata are step, number of params,
+// notes and a digest of all of it. A sharded one is an index, a safetensors file without
+// tensors: its metadata also hold the header of the whole file, the elements of each
+// tensor's blocks, and the digest of each shard's header. The shards are in a folder
+// beside it. Shard r holds the r-th block of each tensor, flat, and a digest of each;
+// empty blocks are left out. A shard's name has the digest of its header and so of all of
+// it: equal names mean equal content.
+//
+//   run.safetensors                                           the index
+//   run.safetensors.shards/400.2-of-4.9f86d081884c7d65.safetensors
 
 #include <cstddef>
 #include <cstdint>
@@ -23,11 +33,122 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "base/result.h"
 #include "formats/safetensors.h"
-#include "runtime/checkpoint_format.h"
+#include "ir/graph.h"
 
 namespace stowage {
+
+/// Notes of a run, by name.
+using RunNotes = std::vector<std::pair<std::string, std::string>>;
+
+/// A checkpoint's metadata.
+struct CheckpointInfo {
+  int64_t step = 0;
+  int64_t shards = 0;  // 0: it is one file
+  RunNotes notes;
+  std::string digest = {};  // of its content
+
+  /// The note of that name, or null.
+  const std::string* Find(std::string_view name) const {
+    for (const auto& [key, text] : notes) {
+      if (key == name) return &text;
+    }
+    return nullptr;
+  }
+};
+
+/// Params that checkpoints leave out: they never change, and a resumed run loads them
+/// again from their origin.
+struct CheckpointBase {
+  std::vector<std::string> params = {};  // by name
+  /// Identifies the files that they come from; not empty if there are params.
+  std::string content = {};
+};
+
+/// The maximum step of a checkpoint.
+inline constexpr int64_t kMaxCheckpointStep = 1'000'000'000'000'000;
+
+inline constexpr std::string_view kWholeFormat = "stowage-checkpoint-1";
+inline constexpr std::string_view kShardedFormat =
+    "stowage-sharded-checkpoint-1";
+inline constexpr std::string_view kShardFormat = "stowage-checkpoint-shard-1";
+
+// Metadata of checkpoints other than notes.
+inline constexpr std::string_view kFormatKey = "format";
+inline constexpr std::string_view kStepKey = "step";
+inline constexpr std::string_view kParamsKey = "params";
+inline constexpr std::string_view kBaseKey = "base";
+inline constexpr std::string_view kDigestKey = "fnv1a64";
+// For an index: the header of the whole file, the elements of blocks in the order of its
+// tensors, the digests of the shards' headers, and the folder's name.
+inline constexpr std::string_view kWholeKey = "stowage.whole";
+inline constexpr std::string_view kBlocksKey = "stowage.blocks";
+inline constexpr std::string_view kShardsKey = "stowage.shards";
+inline constexpr std::string_view kFolderKey = "stowage.folder";
+// For a shard: the digests of its blocks.
+inline constexpr std::string_view kBlockDigestsKey = "xxh64";
+
+/// Returns whether the name is reserved, so that no note may have it.
+bool IsOwnName(std::string_view name);
+
+/// The inverse of HexDigest. Error if the text is not a digest.
+Result<uint64_t> ParseHexDigest(std::string_view text);
+/// Joins words with a space between them, and splits them.
+std::string Joined(const std::vector<std::string>& words);
+std::vector<std::string> Split(std::string_view text);
+
+/// The digest of everything in a checkpoint but the data: step, number of params, base,
+/// notes, names, types and ranges, and the fields of an index.
+Fnv1a BeginDigest(const SafetensorsHeader& header);
+/// The digest of a block, by its parts of kPartBytes, each with the digest of those
+/// before it; 0 for an empty one.
+uint64_t DigestOn(uint64_t before, std::span<const std::byte> part);
+/// Identifies a shard.
+uint64_t DigestOfShard(const SafetensorsHeader& header);
+
+/// Bytes of a tensor that one file has.
+struct Piece {
+  size_t tensor = 0;
+  Bytes begin = 0;  // in the tensor
+  Bytes size = 0;
+  Bytes at = 0;  // in the file's data
+};
+/// The contents of the shard of `rank`: of each tensor the block of that many elements.
+/// Linear.
+std::vector<Piece> PiecesOfShard(const std::vector<SafeTensor>& tensors,
+                                 const std::vector<int64_t>& blocks,
+                                 int64_t rank);
+
+/// "run.safetensors.shards", for the file that `path` resolves to (ResolvedPath); the
+/// path of an entry of that name beside that file; the name of a shard in it, and whether
+/// a name is one.
+std::string ShardFolderName(const std::string& path);
+std::string Beside(const std::string& path, const std::string& name);
+std::string ShardName(int64_t step, int64_t rank, int64_t ranks,
+                      uint64_t digest);
+bool IsShardName(std::string_view name);
+
+/// Tensors like these values, one after the other.
+SafetensorsHeader HeaderOf(const Graph& graph,
+                           const std::vector<ValueId>& values);
+
+/// The contents of a checkpoint of `graph` at `path`, and its header without the digest.
+struct SavedValues {
+  std::vector<ValueId> values;
+  SafetensorsHeader header;
+};
+/// Errors, kInvalidArgument: a step below 0 or above kMaxCheckpointStep, or a note with a
+/// reserved name.
+Result<SavedValues> ValuesToSave(const Graph& graph, const std::string& path,
+                                 int64_t step, const RunNotes& notes,
+                                 const CheckpointBase& base);
+
+/// Error kNotFinite if an element is NaN or infinite in a part, beginning at byte
+/// `begin`, of the program's value of that name.
+Status CheckFinitePart(std::string_view program, const ValueInfo& value,
+                       Bytes begin, std::span<const std::byte> part);
 
 /// A half-open range of bytes of a tensor; empty if both are equal.
 struct ByteRange {
@@ -41,6 +162,8 @@ struct CheckedBytes {
   std::vector<std::vector<uint64_t>> hashes;
 };
 
+/// A checkpoint that is open, one file or shards of several ranks; only the shards that
+/// hold wanted bytes are read.
 class CheckpointFile {
  public:
   /// Reads the header, of one file or of an index. Errors: kNotFound, kIo;

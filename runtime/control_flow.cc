@@ -124,8 +124,8 @@ void ControlFlow::AddBody(const Graph& graph, const Plan& plan) {
   body->graph = &graph;
   ResolvedLaunches& resolved = body->resolved;
   ResolveLaunches(graph, plan, workspace_, host_workspace_.data(), &resolved);
-  // Values in an outside buffer lie with the output in it, or else with the leaf, save
-  // leaves, and views of these, which lie with the leaf.
+  // Values in an outside buffer are placed with its output, if there is one, else with its
+  // leaf; leaves and views of leaves always with the leaf.
   const Layouts layouts = ComputeLayouts(graph);
   const std::vector<ValueId> leaves = LeavesOf(graph);
   std::vector<size_t> slot_of(plan.buffers.size(), 0);

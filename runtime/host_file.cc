@@ -27,7 +27,7 @@ std::string Reason(int error) {
   return std::error_code(error, std::generic_category()).message();
 }
 
-// A file that has no name, or loses it at once.
+// Creates a file without a name, or unlinks it immediately.
 int OpenNameless(const std::string& folder) {
   const int descriptor =
       open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -160,7 +160,7 @@ bool HostFile::Check(Bytes at, std::span<const std::byte> block) noexcept {
   return Fail("reading", at, 0);
 }
 
-// Whole blocks.
+// Copies whole blocks.
 bool HostFile::ReadBlocks(Bytes at, std::span<std::byte> to) noexcept {
   if (!ReadWhole(at, to)) return false;
   for (; !to.empty(); to = to.subspan(Index(kBlock)), at += kBlock) {

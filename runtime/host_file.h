@@ -1,18 +1,16 @@
 #ifndef STOWAGE_RUNTIME_HOST_FILE_H_
 #define STOWAGE_RUNTIME_HOST_FILE_H_
 
-// Host memory that lies in a file: the disk tier of offload. A plan gives the values that
+// Host memory in a file: the disk tier of offload. A plan gives the values that
 // it keeps outside the arena offsets in host memory (planner/plan.h); here an offset is a
 // position in a file, and `reload` and `offload` read and write there.
 //
-// The file is allocated whole when it is made, so that a full disk is an error before the
-// first step, and has no name, so that it is gone with the process however that ends. It
-// is scratch, never a checkpoint. Bytes are kept in blocks of 4 KiB with a digest each
-// (XXH64), which every read checks.
+// The file is fully allocated when it is created, so that a full disk is an error before
+// the first step, and has no name, so that it disappears with the process. It is scratch,
+// never a checkpoint. Each block of 4 KiB has a digest (XXH64), which every read checks.
 //
-// Programs address host memory by pointers. Those of a file are addresses that are
-// reserved and cannot be accessed: an access that does not go through this class is a
-// fault at once, not a wrong number.
+// Programs address host memory by pointers. Those of a file are reserved, inaccessible
+// addresses: an access that bypasses this class is a fault at once, not a wrong number.
 //
 //   Result<std::unique_ptr<HostFile>> file = HostFile::Create("/scratch", 1 << 30, 256);
 //   if (!(*file)->Write((*file)->base() + 4096, bytes)) return (*file)->failure();
@@ -29,7 +27,7 @@
 
 namespace stowage {
 
-/// For one thread at a time. Nothing but Create allocates or throws.
+/// For one thread at a time. Only Create allocates or throws.
 class HostFile {
  public:
   /// A file of `bytes` zeros in `folder`, its addresses at a multiple of `alignment`, a
@@ -46,16 +44,16 @@ class HostFile {
   bool Contains(const std::byte* at) const {
     return at >= base_ && at < base_ + bytes_;
   }
-  /// Whether the folder itself lies in memory (tmpfs), where a file saves none.
+  /// True if the folder is in memory (tmpfs), so that a file there saves none.
   bool is_in_memory() const { return is_in_memory_; }
 
-  // Copies to and from the bytes from address `at` on; false once any has failed.
-  // Precondition: these are bytes of the file.
+  // Copies to and from the bytes at address `at`; false once any has failed.
+  // Precondition: the bytes are in the file.
   bool Write(const std::byte* at, std::span<const std::byte> from) noexcept;
   bool Read(const std::byte* at, std::span<std::byte> to) noexcept;
   bool Fill(const std::byte* at, Bytes bytes, uint8_t value) noexcept;
 
-  /// Why a copy failed: the first that did.
+  /// The reason of the first copy that failed.
   std::string failure() const;
 
  private:
@@ -78,9 +76,9 @@ class HostFile {
   size_t reserved_bytes_ = 0;
   std::byte* base_ = nullptr;
   std::vector<uint64_t> digests_;  // per block
-  std::vector<std::byte> block_;   // one, of which a part is copied
+  std::vector<std::byte> block_;   // scratch for partial blocks
 
-  // Of the first failure; no text: it may be no time to allocate.
+  // The first failure, without text, since copies must not allocate.
   const char* doing_ = nullptr;
   Bytes failed_at_ = 0;
   int error_ = 0;  // errno; 0: the digest differs

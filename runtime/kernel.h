@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <span>
 
+#include "base/bytes.h"
 #include "ir/attrs.h"
 #include "ir/graph.h"
 #include "ir/tensor_type.h"
+#include "ir/weight_type.h"
 
 namespace stowage {
 
@@ -55,6 +57,26 @@ struct Launch {
   std::span<const TensorView> outputs;
   std::span<std::byte> workspace;  // as many bytes as the backend requested
   ControlFlow* control = nullptr;  // for a loop or a cond: its bodies
+};
+
+// A matrix in its file's layout, in rows of blocks (ir/weight_type.h), as kernels see it.
+//
+//   const BlockMatrix w(launch.inputs[1], *launch.attrs);
+//   w.data + row * w.row_bytes
+
+struct BlockMatrix {
+  /// `bytes` is u8(rows, bytes of a row), and the attribute "blocks" a type.
+  BlockMatrix(const TensorView& bytes, const Attrs& attrs)
+      : type(static_cast<WeightType>(attrs.Int("blocks"))),
+        rows(bytes.shape()[0]),
+        columns(*NumbersOf(type, bytes.shape()[1])),
+        row_bytes(bytes.shape()[1]),
+        data(bytes.data) {}
+
+  WeightType type;
+  int64_t rows, columns;  // in elements
+  Bytes row_bytes;
+  const std::byte* data;
 };
 
 }  // namespace stowage

@@ -1,14 +1,19 @@
 #ifndef STOWAGE_RUNTIME_PROGRAM_H_
 #define STOWAGE_RUNTIME_PROGRAM_H_
 
-// A graph and its plan, resolved to a flat list of launches with final addresses. Views
-// are resolved to strides and offsets of operands.
+// Programs: a graph and its plan as given to a session, and as resolved to a flat list of
+// launches with final addresses, in which views are strides and offsets of operands.
+// LaunchAccesses determines which launches may overlap.
+//
+//   SessionProgram{"train", step, plan}
 //
 //   Result<Program> program = Program::Resolve(graph, plan, arena, host);
 //   program->launches();  // run them in order
 
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -18,6 +23,13 @@
 #include "runtime/kernel.h"
 
 namespace stowage {
+
+/// An argument of Session::Create.
+struct SessionProgram {
+  std::string name;
+  Graph graph;
+  Plan plan;
+};
 
 class Program {
  public:
@@ -52,6 +64,34 @@ class Program {
   };
   explicit Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
   std::unique_ptr<State> state_;
+};
+
+/// The bytes that a launch accesses: those of its operands, results and workspace. Values
+/// do not suffice to decide which launches may overlap, since a plan reuses the bytes of
+/// dead ones.
+///
+///   const LaunchAccesses copy(reload), next(relu);
+///   if (!next.MayRunBeside(copy)) Wait();
+class LaunchAccesses {
+ public:
+  explicit LaunchAccesses(const Launch& launch);
+
+  /// Returns whether neither writes bytes that the other reads or writes. Linear in the
+  /// product of their numbers of operands and results.
+  bool MayRunBeside(const LaunchAccesses& other) const;
+
+ private:
+  // Addresses, half-open: from the first to the last byte that a view reaches.
+  struct Range {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+  };
+  using Ranges = std::vector<Range>;
+
+  static Range RangeOf(const TensorView& view);
+  static bool Meet(const Ranges& some, const Ranges& others);
+
+  Ranges reads_, writes_;
 };
 
 }  // namespace stowage

@@ -1,18 +1,16 @@
 #ifndef STOWAGE_RUNTIME_RUNTIME_H_
 #define STOWAGE_RUNTIME_RUNTIME_H_
 
-// The package's umbrella header: sessions over one arena, checkpoints, other programs'
+// The umbrella header of runtime/: sessions over one arena, checkpoints, other programs'
 // weights, and the interface of a backend.
 
-#include "runtime/backend.h"            // IWYU pragma: export
-#include "runtime/check_programs.h"     // IWYU pragma: export
-#include "runtime/checkpoint.h"         // IWYU pragma: export
-#include "runtime/checkpoint_shards.h"  // IWYU pragma: export
-#include "runtime/floats.h"             // IWYU pragma: export
-#include "runtime/initial_values.h"     // IWYU pragma: export
-#include "runtime/kernel.h"             // IWYU pragma: export
-#include "runtime/program.h"            // IWYU pragma: export
-#include "runtime/session.h"            // IWYU pragma: export
-#include "runtime/weights.h"            // IWYU pragma: export
+#include "runtime/backend.h"         // IWYU pragma: export
+#include "runtime/check_programs.h"  // IWYU pragma: export
+#include "runtime/checkpoint.h"      // IWYU pragma: export
+#include "runtime/kernel.h"          // IWYU pragma: export
+#include "runtime/program.h"         // IWYU pragma: export
+#include "runtime/session.h"         // IWYU pragma: export
+#include "runtime/values.h"          // IWYU pragma: export
+#include "runtime/weights.h"         // IWYU pragma: export
 
 #endif  // STOWAGE_RUNTIME_RUNTIME_H_

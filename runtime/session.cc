@@ -4,29 +4,132 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "base/strings.h"
+#include "ir/graph.h"
 #include "math/small_floats.h"
+#include "planner/plan.h"
+#include "runtime/backend.h"
 #include "runtime/check_programs.h"
 #include "runtime/control_flow.h"
-#include "runtime/initial_values.h"
-#include "runtime/session_state.h"
+#include "runtime/program.h"
+#include "runtime/values.h"
 
 namespace stowage {
 
+// The values that must be written before a step runs.
+struct RequiredInput {
+  ValueId value;
+  bool written = false;
+};
+
+// The state of a step, kept for the last kStepsInFlight of them.
+struct KeptStep {
+  StepCode code = StepCode::kOk;
+  NodeId failed_node = kNoNode;
+  std::vector<float> scalars;  // Program::scalars()
+};
+
+struct Runner::State {
+  std::string name;
+  Program program;
+  std::unique_ptr<Executable> executable;
+  Session::State* session = nullptr;
+  std::vector<RequiredInput> inputs;
+  std::vector<ValueId> caches;
+  // Params and states that have never been given values, by name.
+  std::set<std::string_view> unset;
+  uint64_t started = 0;  // steps
+  uint64_t settled = 0;  // those of them whose status is in `kept`
+  std::array<KeptStep, kStepsInFlight> kept;
+  // True if the arena holds the results of the last step.
+  bool stepped = false;
+  // For poisoning: the buffers that die after each launch, by the launch's index.
+  std::vector<std::vector<int32_t>> deaths;
+  NodeId failed_node = kNoNode;
+  std::span<double> seconds = {};  // by node, while a step is timed
+
+  KeptStep& Kept(uint64_t step) { return kept[step % kStepsInFlight]; }
+  // Returns whether a step can be waited for.
+  bool Knows(uint64_t step) const {
+    return step >= 1 && step <= started && started - step < kStepsInFlight;
+  }
+  Status Poison(const PlannedBuffer& buffer);
+  // Checks that a param or state to be read was ever given values.
+  Status CheckSet(const ValueInfo& value) const;
+  // The param or state called `name`, if it has `bytes` bytes from `begin` on.
+  Result<ValueId> FindPart(std::string_view name, DType dtype, Bytes begin,
+                           size_t bytes, std::string_view asked) const;
+  void RunNow(KeptStep* step) noexcept;
+  StepCode RunPoisoned(size_t* failed) noexcept;
+  StepCode RunTimed(size_t* failed) noexcept;
+  void NoteFailure(StepCode code, size_t failed, KeptStep* step) noexcept;
+  // Waits for all steps up to `last`.
+  void Settle(uint64_t last) noexcept;
+  // Returns whether the arena holds the cache's contents of earlier runs.
+  bool Keeps(ValueId cache) const;
+};
+
+struct Session::State {
+  Backend* backend = nullptr;
+  std::byte* arena = nullptr;
+  Bytes arena_bytes = 0;
+  std::byte* host = nullptr;  // the host memory; null: none is needed
+  Bytes host_bytes = 0;
+  Bytes alignment = 1;
+  bool owned = false;
+  bool poison = false;
+  std::vector<Runner> runners;
+  // The program whose inputs, activations and outputs the unshared part of the arena
+  // holds.
+  Runner::State* occupant = nullptr;
+  // Names of its caches that have contents.
+  std::set<std::string_view> caches;
+
+  ~State();
+  // Waits until the host memory can be read.
+  void Settle();
+  // Writes a persistent value, once no step uses it.
+  Status CopyIn(const ValueInfo& value, std::byte* to,
+                std::span<const std::byte> data);
+  // Reads contiguous bytes at `from`, once no step uses them.
+  Status CopyOut(const ValueInfo& value, std::span<std::byte> to,
+                 const std::byte* from);
+  // Records that the param or state called `name` has values, in all programs. Contents
+  // of caches were computed with the old values.
+  void MarkSet(std::string_view name);
+  // Records that it has no values.
+  void MarkUnset(std::string_view name);
+  // Gives the unshared part of the arena to `runner`; the previous program loses it,
+  // except caches that `runner` also has.
+  void Occupy(Runner::State* runner);
+};
+
 namespace {
 
-// Copies a strided view to contiguous, row-major `host`, by way of a copy of all
-// bytes between its first and its last element.
+Error SessionError(std::string_view message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[session] ", message)};
+}
+
+// NaN in every float type, -1 in integers.
+constexpr uint8_t kPoison = 0xFF;
+
+// Copies a strided view to contiguous, row-major `host`, through a copy of all bytes from
+// its first to its last element.
 Status CopyOutStrided(Backend& backend, const TensorView& view,
                       std::span<std::byte> host) {
   const Shape& shape = view.shape();
@@ -49,7 +152,7 @@ Status CopyOutStrided(Backend& backend, const TensorView& view,
   return {};
 }
 
-// Whether a value is in the regions that all programs share.
+// Returns whether a value is in the regions that all programs share.
 bool IsPersistent(const ValueInfo& value) {
   return value.is_leaf() &&
          (value.role == Role::kParam || value.role == Role::kState);
@@ -72,11 +175,11 @@ std::optional<ElementBytes> WholeElement(std::optional<int64_t> whole) {
   return BytesOf(static_cast<T>(*whole));
 }
 
-// A number as an element of a type; nothing where the type does not have it. `whole` is
-// `real` where that is a whole number.
+// A number as an element of a type; absent if the type cannot hold it. `whole` is `real` if
+// that is an integer.
 std::optional<ElementBytes> ElementOf(DType dtype, double real,
                                       std::optional<int64_t> whole) {
-  // Rounded to odd, so that rounding once more is rounding once.
+  // Rounding to odd avoids double rounding.
   const float odd = math::RoundToOddFloat(real);
   const auto finite = [&](float stored, ElementBytes bytes) {
     const bool is_lost = std::isfinite(real) && !std::isfinite(stored);
@@ -525,8 +628,6 @@ void Session::Initialize(uint64_t seed) {
   }
 }
 
-// The steps of a runner: how they start, run, are waited for and explained.
-
 Status Runner::State::Poison(const PlannedBuffer& buffer) {
   const Bytes address = program.plan().AddressOf(buffer);
   if (!IsOnHost(buffer.region)) {
@@ -624,7 +725,7 @@ void Runner::State::RunNow(KeptStep* step) noexcept {
 
 StepCode Runner::State::RunPoisoned(size_t* failed) noexcept {
   const Plan& plan = program.plan();
-  // Where all is views nothing is launched, yet inputs take their places.
+  // A program of views alone has no launches, but its inputs must still be copied.
   if (program.launches().empty()) return executable->Run(0, 0, failed);
   for (size_t i = 0; i < program.launches().size(); ++i) {
     const StepCode code = executable->RunPoisoned(i, kPoison, failed);
@@ -640,7 +741,7 @@ StepCode Runner::State::RunPoisoned(size_t* failed) noexcept {
 
 StepCode Runner::State::RunTimed(size_t* failed) noexcept {
   using Clock = std::chrono::steady_clock;
-  // Where all is views nothing is launched, yet inputs take their places.
+  // A program of views alone has no launches, but its inputs must still be copied.
   if (program.launches().empty()) return executable->Run(0, 0, failed);
   Clock::time_point before = Clock::now();
   for (size_t i = 0; i < program.launches().size(); ++i) {

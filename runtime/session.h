@@ -41,7 +41,7 @@
 #include "planner/plan.h"
 #include "runtime/backend.h"
 #include "runtime/program.h"
-#include "runtime/session_program.h"  // IWYU pragma: export
+#include "runtime/program.h"  // IWYU pragma: export
 
 namespace stowage {
 

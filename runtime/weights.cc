@@ -7,15 +7,71 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/safetensors.h"
 #include "math/small_floats.h"
 #include "runtime/check_programs.h"
-#include "runtime/floats.h"
-#include "runtime/weight_source.h"
+#include "runtime/values.h"
 
 namespace stowage {
+
+Result<WeightSource> WeightSource::Open(const std::string& path,
+                                        std::string_view room) {
+  STOWAGE_ASSIGN_OR_RETURN(TensorFile file, TensorFile::Open(path, room));
+  std::optional<CheckpointFile> checkpoint;
+  if (!file.is_npz()) {
+    STOWAGE_ASSIGN_OR_RETURN(checkpoint, CheckpointFile::OpenIfOne(path));
+  }
+  return WeightSource(std::move(file), std::move(checkpoint));
+}
+
+const std::vector<SafeTensor>& WeightSource::tensors() const {
+  return checkpoint_ ? checkpoint_->tensors() : file_.tensors();
+}
+
+std::optional<int64_t> WeightSource::params() const {
+  if (!checkpoint_) return std::nullopt;
+  return checkpoint_->params();
+}
+
+Status WeightSource::Read(size_t i, std::span<std::byte> to) const {
+  if (!checkpoint_ || !checkpoint_->is_sharded()) {
+    return file_.Read(tensors()[i], to);
+  }
+  std::vector<ByteRange> wanted(tensors().size());
+  wanted[i] = {0, static_cast<Bytes>(to.size())};
+  STOWAGE_ASSIGN_OR_RETURN(const CheckedBytes checked,
+                           checkpoint_->Check(std::move(wanted)));
+  return checkpoint_->Read(
+      checked,
+      [&](size_t, Bytes begin, std::span<const std::byte> part) -> Status {
+        std::ranges::copy(part, to.begin() + begin);
+        return {};
+      });
+}
+
+Status WeightSource::Check() const {
+  if (!checkpoint_) return {};
+  const Result<CheckedBytes> checked =
+      checkpoint_->Check(checkpoint_->Everything());
+  return checked.ok() ? Status() : checked.error();
+}
+
+std::vector<ValueId> WeightValues(const Graph& graph) {
+  std::vector<bool> is_of_model(Index(graph.num_values()), false);
+  for (const Node& node : graph.nodes()) {
+    if (node.phase != Phase::kForward) continue;
+    for (const ValueId input : node.inputs) is_of_model[Index(input)] = true;
+  }
+  std::vector<ValueId> values = graph.Leaves(Role::kParam);
+  for (const ValueId id : graph.Leaves(Role::kState)) {
+    if (is_of_model[Index(id)]) values.push_back(id);
+  }
+  return values;
+}
+
 namespace {
 
 constexpr size_t kMaxNamed = 5;  // of what is wrong, in a message
@@ -45,7 +101,7 @@ std::vector<std::string> NamesOf(const std::vector<SafeTensor>& tensors) {
   return names;
 }
 
-// Sets (*matched)[i] where rule i renames it.
+// Applies the rules; sets (*matched)[i] if rule i renames it.
 std::string Renamed(std::string name, const std::vector<RenameRule>& rules,
                     std::vector<bool>* matched) {
   for (size_t i = 0; i < rules.size(); ++i) {
@@ -77,7 +133,7 @@ double ElementAt(DType dtype, const std::byte* data, int64_t index) {
   }
 }
 
-// Rounded once, to the nearest.
+// Casts with one rounding, to nearest.
 void PutElement(DType dtype, double value, std::byte* data, int64_t index) {
   std::byte* const at = data + index * SizeOf(dtype);
   const auto write = [&](auto element) {
@@ -97,14 +153,14 @@ void PutElement(DType dtype, double value, std::byte* data, int64_t index) {
   }
 }
 
-// A tensor of the file for a param.
+// A param and its tensor in the file.
 struct Match {
   const SafeTensor* tensor = nullptr;
   ValueId param = 0;
   bool transposed = false;
 };
 
-// What a file's tensors are called here.
+// The names of a file's tensors after renaming.
 struct NamedTensor {
   const SafeTensor* tensor = nullptr;
   std::string name;
@@ -141,7 +197,7 @@ Result<std::vector<NamedTensor>> NameTensors(const WeightSource& file,
   return named;
 }
 
-// That each pattern matches something, lest a misspelt one change nothing unnoticed.
+// Checks that each pattern matches something: a misspelt one would be ignored silently.
 Status CheckPatterns(const WeightSource& file, const Graph& graph,
                      const std::vector<ValueId>& params,
                      const WeightRules& rules) {
@@ -172,7 +228,8 @@ Status CheckPatterns(const WeightSource& file, const Graph& graph,
                "tensors of the file");
 }
 
-// Whether the tensor is the param's transposed, where its type can be the param's.
+// Returns whether the tensor must be transposed to be the param's. Error: its type fits
+// neither way.
 Result<bool> CheckType(const WeightSource& file, const NamedTensor& found,
                        const ValueInfo& param, bool transpose) {
   if (!found.tensor->foreign.empty()) {
@@ -217,7 +274,7 @@ size_t IndexOf(const SafeTensor& tensor, const WeightSource& file) {
   return static_cast<size_t>(&tensor - file.tensors().data());
 }
 
-// Reads a tensor as its param wants it.
+// Reads a tensor in the type and layout of its param.
 Status Convert(const WeightSource& file, const Match& match,
                const ValueInfo& param, std::vector<std::byte>* data) {
   const TensorType& from = match.tensor->type;

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_RUNTIME_WEIGHTS_H_
 #define STOWAGE_RUNTIME_WEIGHTS_H_
 
-// Loads weights from other programs' files. Any safetensors or NPZ file can give the
-// params of a program their values: tensors are matched to params by name, and rules
-// describe other names or layouts. The model's own states, such as a batch norm's running
-// statistics, count as params here (runtime/weight_source.h).
+// Loads weights from files: a safetensors file or an NPZ of any program, or a checkpoint.
+// Tensors are matched to params by name, and rules describe other names or layouts. The
+// model's own states, such as a batch norm's running statistics, count as params here; an
+// optimizer's states do not.
 //
 //   session.Initialize(/*seed=*/1);        // an optimizer's states, what is missing
 //   Result<LoadedWeights> loaded = LoadWeights(
@@ -15,20 +15,69 @@
 //
 //   SaveWeights(runner, "out.safetensors");  // runtime/checkpoint.h
 //
-// Patterns are those of base/strings.h. Elements are cast from any float type to the
-// param's. A matrix that only fits transposed is an error unless a rule transposes it. A
-// square one fits both ways, and the file does not show which is meant: frameworks that
-// keep weights as (out, in), like PyTorch's Linear, need the rule for square ones too.
+// Patterns are those of GlobMatches (base/strings.h). Elements are cast from any float type
+// to the param's. A matrix that only fits transposed is an error unless a rule transposes
+// it. A square one fits both ways, and the file does not show which is meant: frameworks
+// that keep weights as (out, in), like PyTorch's Linear, need the rule for square ones too.
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "formats/safetensors.h"
+#include "ir/graph.h"
+#include "runtime/checkpoint_file.h"
 #include "runtime/session.h"
 
 namespace stowage {
+
+/// The tensors of a file of weights: a safetensors file or an NPZ (formats/safetensors.h),
+/// or a checkpoint, whole or in shards, which distinguishes params from states.
+///
+///   Result<WeightSource> source = WeightSource::Open("run.safetensors", "weights");
+///   for (const SafeTensor& tensor : source->tensors()) { ... }
+///   Status read = source->Read(0, bytes);
+class WeightSource {
+ public:
+  /// `room` is the prefix of errors. Errors: those of TensorFile::Open and
+  /// CheckpointFile::Open.
+  static Result<WeightSource> Open(const std::string& path,
+                                   std::string_view room);
+
+  const std::vector<SafeTensor>& tensors() const;
+  /// The number of params in a checkpoint; they precede the states.
+  std::optional<int64_t> params() const;
+
+  /// Reads tensors()[i], checked if it is in shards. Precondition: `to` has its size.
+  /// Errors: kIo; those of CheckpointFile::Check.
+  Status Read(size_t i, std::span<std::byte> to) const;
+  /// Checks that a checkpoint is as saved; does nothing for other files.
+  Status Check() const;
+
+  /// An error of this file: `[room] "path" message`.
+  Error Fail(std::string_view message,
+             ErrorCode code = ErrorCode::kInvalidArgument) const {
+    return file_.Fail(message, code);
+  }
+
+ private:
+  WeightSource(TensorFile file, std::optional<CheckpointFile> checkpoint)
+      : file_(std::move(file)), checkpoint_(std::move(checkpoint)) {}
+
+  TensorFile file_;  // of shards, the index
+  std::optional<CheckpointFile> checkpoint_;
+};
+
+/// The values of a trained model: the params of `graph`, then those of its states that a
+/// node of the forward phase reads or writes, each in the order of declaration. Linear in
+/// operands.
+std::vector<ValueId> WeightValues(const Graph& graph);
 
 /// Renames tensors of the file that match `from` to `to`, whose stars take the text
 /// matched by those of `from`.

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/floats.h"
+#include "runtime/values.h"
 #include "tools/example_split.h"
 #include "train/fine_tuning.h"
 #include "train/metrics.h"

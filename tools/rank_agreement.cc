@@ -10,7 +10,7 @@
 #include "ir/graph.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
-#include "runtime/checkpoint_format.h"
+#include "runtime/checkpoint_file.h"
 #include "tools/run_notes.h"
 #include "tools/tuning.h"
 

@@ -20,7 +20,7 @@
 #include "base/strings.h"
 #include "formats/token_shards.h"
 #include "nn/schedule.h"
-#include "runtime/checkpoint_format.h"
+#include "runtime/checkpoint_file.h"
 #include "text/text.h"
 #include "tools/tuning.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "runtime/checkpoint_format.h"
+#include "runtime/checkpoint_file.h"
 #include "tools/model_flags.h"
 #include "tools/train_flags.h"
 #include "train/run.h"

@@ -19,8 +19,8 @@
 
 #include "base/result.h"
 #include "report/html.h"
-#include "runtime/initial_values.h"
 #include "runtime/session.h"
+#include "runtime/values.h"
 #include "tools/model_flags.h"
 #include "tools/progress.h"
 #include "tools/rank_run.h"

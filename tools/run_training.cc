@@ -18,7 +18,7 @@
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "report/report.h"
-#include "runtime/initial_values.h"
+#include "runtime/values.h"
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/dry_run.h"

@@ -19,8 +19,7 @@
 #include "math/small_floats.h"
 #include "runtime/check_programs.h"
 #include "runtime/checkpoint.h"
-#include "runtime/floats.h"
-#include "runtime/initial_values.h"
+#include "runtime/values.h"
 #include "train/lora_matrices.h"
 
 namespace stowage {

@@ -21,8 +21,7 @@
 #include "ir/tensor_type.h"
 #include "planner/plan_memory.h"
 #include "runtime/checkpoint.h"
-#include "runtime/checkpoint_shards.h"
-#include "runtime/initial_values.h"
+#include "runtime/values.h"
 
 namespace stowage {
 

@@ -14,7 +14,7 @@
 #include "ir/op_kind.h"
 #include "ir/weight_type.h"
 #include "nn/lora.h"
-#include "runtime/floats.h"
+#include "runtime/values.h"
 
 namespace stowage {
 namespace {

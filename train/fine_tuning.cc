@@ -13,7 +13,7 @@
 #include "base/strings.h"
 #include "formats/gguf.h"
 #include "runtime/check_programs.h"
-#include "runtime/floats.h"
+#include "runtime/values.h"
 #include "train/dora.h"
 #include "train/pissa.h"
 

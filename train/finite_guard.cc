@@ -6,8 +6,7 @@
 
 #include "base/memory.h"
 #include "base/strings.h"
-#include "runtime/floats.h"
-#include "runtime/initial_values.h"
+#include "runtime/values.h"
 
 namespace stowage {
 

@@ -12,7 +12,7 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "ir/graph.h"
-#include "runtime/floats.h"
+#include "runtime/values.h"
 
 namespace stowage {
 

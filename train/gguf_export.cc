@@ -16,7 +16,7 @@
 #include "nn/llama_families.h"
 #include "nn/lora.h"
 #include "runtime/checkpoint.h"
-#include "runtime/floats.h"
+#include "runtime/values.h"
 #include "train/lora_matrices.h"
 #include "train/merged_weights.h"
 

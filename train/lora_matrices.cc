@@ -7,7 +7,7 @@
 
 #include "nn/gpt.h"
 #include "nn/lora.h"
-#include "runtime/floats.h"
+#include "runtime/values.h"
 #include "train/fine_tuning.h"
 #include "train/pissa.h"
 

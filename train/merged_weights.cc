@@ -13,8 +13,7 @@
 #include "nn/experts.h"
 #include "nn/lora.h"
 #include "runtime/checkpoint.h"
-#include "runtime/floats.h"
-#include "runtime/initial_values.h"
+#include "runtime/values.h"
 
 namespace stowage {
 namespace {

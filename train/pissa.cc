@@ -14,7 +14,7 @@
 #include "ir/weight_type.h"
 #include "math/small_floats.h"
 #include "nn/gpt.h"
-#include "runtime/floats.h"
+#include "runtime/values.h"
 
 namespace stowage {
 namespace {

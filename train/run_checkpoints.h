@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/result.h"
-#include "runtime/checkpoint_format.h"
+#include "runtime/checkpoint_file.h"
 #include "train/checkpoint_series.h"
 #include "train/finite_guard.h"
 #include "train/run.h"

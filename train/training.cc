@@ -12,7 +12,7 @@
 #include "planner/fit/fit.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/fit/tiles/tiles.h"
-#include "runtime/initial_values.h"
+#include "runtime/values.h"
 
 namespace stowage {
 namespace {

@@ -18,7 +18,7 @@
 #include "ir/op_kind.h"
 #include "ir/weight_type.h"
 #include "math/optimizer.h"
-#include "runtime/block_matrix.h"
+#include "runtime/kernel.h"
 
 namespace stowage::cpu {
 

@@ -16,7 +16,7 @@
 #include "base/bytes.h"
 #include "gpu/queue.h"
 #include "ir/tensor_type.h"
-#include "runtime/block_matrix.h"
+#include "runtime/kernel.h"
 
 namespace stowage::gpu {
 

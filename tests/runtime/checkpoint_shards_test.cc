@@ -1,8 +1,6 @@
 // Checkpoints of several ranks: whatever number saved it, and whatever they split, any
 // other number takes the same values from it.
 
-#include "runtime/checkpoint_shards.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -32,8 +30,8 @@
 #include "math/small_floats.h"
 #include "planner/plan_memory.h"
 #include "runtime/checkpoint.h"
-#include "runtime/initial_values.h"
 #include "runtime/session.h"
+#include "runtime/values.h"
 #include "runtime/weights.h"
 #include "tests/support/files.h"
 

@@ -20,7 +20,7 @@
 #include "ir/ops.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
-#include "runtime/initial_values.h"
+#include "runtime/values.h"
 #include "tests/support/files.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/wrapped_backend.h"

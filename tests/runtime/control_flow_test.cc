@@ -15,7 +15,6 @@
 #include "ir/op_kind.h"
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
-#include "runtime/launch_accesses.h"
 #include "runtime/program.h"
 
 namespace stowage {

@@ -1,5 +1,3 @@
-#include "runtime/floats.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -16,6 +14,7 @@
 #include "ir/tensor_type.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
+#include "runtime/values.h"
 
 namespace stowage {
 namespace {

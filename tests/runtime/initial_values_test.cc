@@ -1,10 +1,10 @@
-#include "runtime/initial_values.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#include "runtime/values.h"
 
 namespace stowage {
 namespace {

@@ -20,7 +20,7 @@
 #include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
-#include "runtime/floats.h"
+#include "runtime/values.h"
 #include "tests/runtime/session_fixture.h"
 
 namespace stowage {

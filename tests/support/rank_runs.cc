@@ -15,8 +15,8 @@
 #include "ir/op_def.h"
 #include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
-#include "runtime/initial_values.h"
 #include "runtime/session.h"
+#include "runtime/values.h"
 
 namespace stowage::testing {
 namespace {

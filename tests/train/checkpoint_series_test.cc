@@ -17,9 +17,8 @@
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
 #include "runtime/checkpoint.h"
-#include "runtime/checkpoint_shards.h"
-#include "runtime/initial_values.h"
 #include "runtime/session.h"
+#include "runtime/values.h"
 #include "tests/support/files.h"
 #include "train/finite_guard.h"
 

@@ -15,8 +15,8 @@
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
 #include "planner/plan_memory.h"
-#include "runtime/floats.h"
 #include "runtime/session.h"
+#include "runtime/values.h"
 #include "train/training.h"
 
 namespace stowage {

@@ -22,7 +22,7 @@
 #include "formats/quantize.h"
 #include "formats/weights_file.h"
 #include "nn/model_options.h"
-#include "runtime/floats.h"
+#include "runtime/values.h"
 #include "tests/support/files.h"
 #include "train/fine_tuning.h"
 #include "train/merged_weights.h"

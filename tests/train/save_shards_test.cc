@@ -17,9 +17,9 @@
 #include "ir/tensor_type.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
-#include "runtime/checkpoint_shards.h"
-#include "runtime/initial_values.h"
+#include "runtime/checkpoint.h"
 #include "runtime/session.h"
+#include "runtime/values.h"
 #include "tests/support/thread_ranks.h"
 #include "train/checkpoint_series.h"
 

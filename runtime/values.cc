@@ -1,13 +1,21 @@
-#include "runtime/initial_values.h"
+#include "runtime/values.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
+#include <functional>
 #include <numbers>
+#include <optional>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "base/result.h"
+#include "base/strings.h"
+#include "ir/graph.h"
+#include "ir/tensor_type.h"
 #include "math/random.h"
 #include "math/small_floats.h"
 
@@ -17,7 +25,7 @@ namespace {
 
 constexpr Bytes kPart = 1 << 20;  // handed on at a time
 
-// Two uniform numbers in (0, 1) of a counter's four words, 53 bits each.
+// Two uniform numbers in (0, 1), of 53 bits each, from a counter's four words.
 struct UniformPair {
   double first, second;
 };
@@ -37,15 +45,15 @@ UniformPair Uniforms(uint64_t seed, uint64_t stream, uint64_t index) {
           uniform(words.word[2], words.word[3])};
 }
 
-// Of mean 0 and deviation 1 (Box & Muller 1958).
+// A standard normal number (Box & Muller 1958).
 double Normal(uint64_t seed, uint64_t stream, uint64_t index) {
   const UniformPair u = Uniforms(seed, stream, index);
   return std::sqrt(-2 * std::log(u.first)) *
          std::cos(2 * std::numbers::pi * u.second);
 }
 
-// The first of so many draws that lies within two deviations; each draw misses with
-// a chance of 4.6 %. What tells the draws apart is above every index.
+// A normal number truncated at two deviations: the first draw within them. Each draw is
+// rejected with probability 4.6 %. The draw's number is in counter bits above every index.
 double TruncatedNormal(uint64_t seed, uint64_t stream, uint64_t index) {
   constexpr uint64_t kDraws = 32;
   for (uint64_t draw = 0; draw < kDraws; ++draw) {
@@ -76,9 +84,9 @@ double Element(const Init& init, uint64_t seed, uint64_t stream,
   STOWAGE_CHECK(false);
 }
 
-// An orthogonal tensor, row-major: normal vectors, each freed of what it has of those
-// before it (Gram and Schmidt), twice, since once leaves rounding errors that grow
-// with the number of vectors. All directions are then equally likely.
+// An orthogonal tensor, row-major: normal vectors, orthogonalized by Gram-Schmidt twice,
+// since one pass leaves rounding errors that grow with the number of vectors. All directions
+// are equally likely.
 std::vector<double> Orthogonal(const Shape& shape, double gain, uint64_t seed,
                                uint64_t stream) {
   const int64_t rows = shape[0];
@@ -226,6 +234,149 @@ Status ReadInParts(
                        value.name, value.type.dtype, begin, part));
                    return take(begin, part);
                  });
+}
+
+namespace {
+
+// Converts through a buffer of a few thousand elements of T.
+template <typename T, typename Convert>
+Status WriteAs(Runner& runner, std::string_view name, DType dtype,
+               int64_t first, std::span<const float> numbers, Convert convert) {
+  std::array<T, 4096> part;
+  while (!numbers.empty()) {
+    const size_t count = std::min(numbers.size(), part.size());
+    std::ranges::transform(numbers.first(count), part.begin(), convert);
+    STOWAGE_RETURN_IF_ERROR(
+        runner.WritePart(name, dtype, first * SizeOf(dtype),
+                         std::as_bytes(std::span(part).first(count))));
+    first += static_cast<int64_t>(count);
+    numbers = numbers.subspan(count);
+  }
+  return {};
+}
+
+// Converts from elements of T.
+template <typename T, typename Convert>
+Result<std::vector<float>> ReadAs(const Runner& runner, std::string_view name,
+                                  const TensorType& type, Convert convert) {
+  std::vector<T> elements(static_cast<size_t>(type.shape.num_elements()));
+  STOWAGE_RETURN_IF_ERROR(runner.ReadBytes(
+      name, type.dtype, std::as_writable_bytes(std::span(elements))));
+  std::vector<float> numbers(elements.size());
+  std::ranges::transform(elements, numbers.begin(), convert);
+  return numbers;
+}
+
+// The dtype of the value; f32 if there is none, which is an error later.
+TensorType TypeOf(const Runner& runner, std::string_view name) {
+  const std::optional<ValueId> id = runner.graph().Find(name);
+  return id ? runner.graph().value(*id).type : TensorType{DType::kF32, {}};
+}
+
+Error NoFloats(std::string_view name, DType dtype) {
+  return {ErrorCode::kInvalidArgument,
+          StrCat("[session] ", Quoted(name), " is of ", DTypeName(dtype),
+                 ", no type of floats")};
+}
+
+}  // namespace
+
+Status WriteFloats(Runner& runner, std::string_view name, int64_t first,
+                   std::span<const float> numbers) {
+  const DType dtype = TypeOf(runner, name).dtype;
+  switch (dtype) {
+    case DType::kF32:
+      return runner.WritePart(name, dtype, first * SizeOf(dtype),
+                              std::as_bytes(numbers));
+    case DType::kF64:
+      return WriteAs<double>(runner, name, dtype, first, numbers,
+                             [](float x) { return double{x}; });
+    case DType::kF16:
+      return WriteAs<uint16_t>(runner, name, dtype, first, numbers,
+                               math::FloatToHalf);
+    case DType::kBF16:
+      return WriteAs<uint16_t>(runner, name, dtype, first, numbers,
+                               math::FloatToBFloat16);
+    default:
+      return NoFloats(name, dtype);
+  }
+}
+
+Result<std::vector<float>> ReadFloats(const Runner& runner,
+                                      std::string_view name) {
+  const TensorType type = TypeOf(runner, name);
+  switch (type.dtype) {
+    case DType::kF32:
+      return ReadAs<float>(runner, name, type, std::identity());
+    case DType::kF64:
+      return ReadAs<double>(runner, name, type,
+                            [](double x) { return static_cast<float>(x); });
+    case DType::kF16:
+      return ReadAs<uint16_t>(runner, name, type, math::HalfToFloat);
+    case DType::kBF16:
+      return ReadAs<uint16_t>(runner, name, type, math::BFloat16ToFloat);
+    default:
+      return NoFloats(name, type.dtype);
+  }
+}
+
+namespace {
+
+// A float is finite unless all bits of its exponent are set.
+template <typename Bits>
+std::optional<int64_t> Find(std::span<const std::byte> data, Bits exponent) {
+  const size_t size = data.size() / sizeof(Bits);
+  for (size_t i = 0; i < size; ++i) {
+    Bits bits;
+    std::memcpy(&bits, data.data() + i * sizeof(Bits), sizeof(Bits));
+    if ((bits & exponent) == exponent) return static_cast<int64_t>(i);
+  }
+  return std::nullopt;
+}
+
+template <typename T>
+T At(std::span<const std::byte> data, int64_t index) {
+  T value;
+  std::memcpy(&value, data.data() + static_cast<size_t>(index) * sizeof(T),
+              sizeof(T));
+  return value;
+}
+
+}  // namespace
+
+std::optional<int64_t> FindNonFinite(DType dtype,
+                                     std::span<const std::byte> data) {
+  switch (dtype) {
+    case DType::kF32:
+      return Find<uint32_t>(data, 0x7F800000);
+    case DType::kF64:
+      return Find<uint64_t>(data, 0x7FF0000000000000);
+    case DType::kF16:
+      return Find<uint16_t>(data, 0x7C00);
+    case DType::kBF16:
+      return Find<uint16_t>(data, 0x7F80);
+    case DType::kI16:
+    case DType::kI32:
+    case DType::kI64:
+    case DType::kU8:
+    case DType::kBool:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::string FloatText(DType dtype, std::span<const std::byte> data,
+                      int64_t index) {
+  switch (dtype) {
+    case DType::kF64:
+      return StrCat(At<double>(data, index));
+    case DType::kF16:
+      return StrCat(math::HalfToFloat(At<uint16_t>(data, index)));
+    case DType::kBF16:
+      return StrCat(math::BFloat16ToFloat(At<uint16_t>(data, index)));
+    default:
+      return StrCat(At<float>(data, index));
+  }
 }
 
 }  // namespace stowage
