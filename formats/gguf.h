@@ -1,19 +1,28 @@
 #ifndef STOWAGE_FORMATS_GGUF_H_
 #define STOWAGE_FORMATS_GGUF_H_
 
-// The header of a GGUF file, version 2 or 3: metadata, which is typed values by key,
-// and a table of tensors, whose bytes follow it in the file. Only the header is loaded,
-// a window at a time until its end is known, and kept as it is: values are decoded when
-// they are asked for, and texts are views into it. So a vocabulary of 100,000 tokens is
-// 100,000 views, and no copies.
+// Reads and writes GGUF files (ggml's docs/gguf.md), and dequantizes their tensors. A file
+// is metadata, typed values by key, a table of tensors, and the tensors' bytes.
+//
+// Reading (version 2 or 3) loads the header alone and keeps it as bytes: values are decoded
+// on access and texts are views, so a vocabulary of 100,000 tokens is 100,000 views and no
+// copies. Sizes in a header are checked against the file before memory is allocated for
+// them.
 //
 //   Result<GgufHeader> header = ReadGgufHeader(file);
 //   Result<std::string_view> family = header->Text("general.architecture");
 //   for (const GgufTensor& tensor : header->tensors()) { ... }
+//   Dequantize(tensor.type, bytes, row);
 //
-// Nothing that a header states is believed before the file is seen to be large enough
-// for it: reading takes no more than a few times the bytes that are there. The format is
-// described in ggml's docs/gguf.md; layouts of numbers in formats/gguf.h.
+// Writing (version 3) takes one tensor at a time, so that a file may be larger than memory.
+//
+//   GgufMetadata metadata = GgufMetadata::Of(base_header);    // or none
+//   metadata.Set("general.file_type", uint32_t{15});
+//   metadata.SetArray<float>("tokenizer.ggml.scores", scores);
+//   Status written = WriteGguf(*OutputFile::Claim("tuned.gguf"), metadata, tensors,
+//                              [&](size_t i, const OutputFile::WritePart& write) {
+//                                return write(bytes_of_tensor_i);   // in parts, if large
+//                              });
 
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +32,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/bytes.h"
@@ -33,7 +43,7 @@
 
 namespace stowage {
 
-/// Types of values, by their numbers in the file.
+/// The types of values, numbered as in the file.
 enum class GgufKind : uint32_t {
   kU8,
   kI8,
@@ -50,9 +60,9 @@ enum class GgufKind : uint32_t {
   kF64
 };
 
-/// A value of the metadata, as it lies in the header.
+/// A value of the metadata, by its position in the header.
 struct GgufValue {
-  GgufKind kind = GgufKind::kU8;  // of an array, that of its elements
+  GgufKind kind = GgufKind::kU8;  // for an array, of its elements
   bool is_array = false;
   uint64_t count = 1;  // elements
   Bytes begin = 0;     // of the first, in the file
@@ -64,8 +74,7 @@ struct GgufValue {
 struct GgufTensor {
   std::string name;
   WeightType type = WeightType::kF32;
-  /// Row-major, the last dimension the one whose neighbours lie side by side, as
-  /// everywhere here; the file names its dimensions in the opposite order.
+  /// Row-major; the file lists the dimensions in the opposite order.
   Shape shape;
   Bytes begin = 0;  // in the file
   Bytes bytes = 0;
@@ -73,16 +82,15 @@ struct GgufTensor {
 
 class GgufHeader {
  public:
-  /// Reads bytes of the file from `offset` on, as many as `to` has.
+  /// Reads to.size() bytes of the file from `offset` on.
   using ReadAt = std::function<Status(Bytes offset, std::span<std::byte> to)>;
 
-  /// Parses the header of a file of so many bytes, in n log n of its length. Errors:
-  /// `read`'s, kDevice where there is no memory for it, kUnsupported for another version,
-  /// byte order or type of numbers, and kInvalidArgument, saying where and naming the
-  /// values, for a file that is none or ends too early, counts or lengths beyond its
-  /// end, a type that there is not, a key or a tensor that comes twice, an alignment that
-  /// is no power of two, rows that are no whole blocks, tensors that overlap, begin off
-  /// the alignment or end after the file.
+  /// Parses the header of a file of that size, in O(n log n) of the header's length.
+  /// Errors: those of `read`; kDevice if memory is insufficient; kUnsupported for another
+  /// version, byte order or type of numbers; kInvalidArgument, naming position and values,
+  /// for a file that is not GGUF or is truncated, counts or lengths beyond its end, an
+  /// unknown type, a duplicate key or tensor, an alignment that is not a power of two, rows
+  /// that are not whole blocks, tensors that overlap, are misaligned or end after the file.
   static Result<GgufHeader> Parse(Bytes file_bytes, const ReadAt& read);
 
   uint32_t version() const { return version_; }
@@ -95,10 +103,9 @@ class GgufHeader {
   /// The value under `key`, or null.
   const GgufValue* Find(std::string_view key) const;
 
-  // The value under `key`. Errors: kNotFound where there is none, kInvalidArgument where
-  // it is something else; integers of any width are Int, where 63 bits hold them, and
-  // floats of any width are Real. What Text and Texts return points into this header,
-  // and stays where it is when the header is moved.
+  // The value under `key`. Errors: kNotFound if it is absent, kInvalidArgument if it has
+  // another type. Int accepts integers of any width that fit 63 bits, Real floats of any
+  // width. Text and Texts return views into this header, which survive moving it.
   Result<std::string_view> Text(std::string_view key) const;
   Result<int64_t> Int(std::string_view key) const;
   Result<double> Real(std::string_view key) const;
@@ -106,7 +113,7 @@ class GgufHeader {
   Result<std::vector<std::string_view>> Texts(std::string_view key) const;
   Result<std::vector<int64_t>> Ints(std::string_view key) const;
   Result<std::vector<double>> Reals(std::string_view key) const;
-  /// The bytes of a value of values(), as they lie in the file; a view, too.
+  /// The bytes of a value of values(), as in the file; also a view.
   std::string_view BytesOf(const GgufValue& value) const;
 
  private:
@@ -123,23 +130,120 @@ class GgufHeader {
   std::vector<GgufTensor> tensors_;
 };
 
-/// Whether the file begins as GGUF files do. Error kIo.
+/// Returns whether the file has the magic of GGUF. Error kIo.
 Result<bool> IsGguf(const InputFile& file);
 
 /// The header of a file. Errors: GgufHeader::Parse's, and the file's kIo.
 Result<GgufHeader> ReadGgufHeader(const InputFile& file);
 
-// Numbers of a file of weights, whatever its type, as floats.
-//
-//   std::vector<float> row(576);
-//   Dequantize(WeightType::kQ4_1, bytes, row);   // bytes: 18 blocks of 20 bytes
-//
-// The types are in ir/weight_type.h, what their blocks say in math/weight_blocks.h.
-
-/// The numbers of whole blocks as floats. Every one is the float nearest to what the
-/// block says. Precondition: `bytes` are those of as many numbers as `to` has.
+/// Converts whole blocks of any type (ir/weight_type.h, math/weight_blocks.h) to floats, each
+/// correctly rounded. Precondition: `bytes` are the blocks of to.size() numbers.
+///
+///   std::vector<float> row(576);
+///   Dequantize(WeightType::kQ4_1, bytes, row);   // bytes: 18 blocks of 20 bytes
 void Dequantize(WeightType type, std::span<const std::byte> bytes,
                 std::span<float> to);
+
+/// Typed values by key, in the order in which they were first set.
+class GgufMetadata {
+ public:
+  /// A copy of all values of a file.
+  static GgufMetadata Of(const GgufHeader& header);
+
+  /// Sets or replaces a value. T is a number, bool or std::string_view, and determines the
+  /// kind.
+  template <typename T>
+  void Set(std::string_view key, T value) {
+    Put(key, KindOf<T>(), /*is_array=*/false, 1, BytesOfOne(value));
+  }
+  void Set(std::string_view key, const char* value) {
+    Set(key, std::string_view(value));
+  }
+  void Set(std::string_view key, const std::string& value) {
+    Set(key, std::string_view(value));
+  }
+  /// As above, for an array.
+  template <typename T>
+  void SetArray(std::string_view key, std::span<const T> values) {
+    std::string bytes;
+    for (const T& value : values) bytes += BytesOfOne(value);
+    Put(key, KindOf<T>(), /*is_array=*/true, values.size(), std::move(bytes));
+  }
+
+  /// Sets all values that `other` has.
+  void SetAll(const GgufMetadata& other);
+
+  bool Has(std::string_view key) const { return places_.contains(key); }
+  /// Removes a value, if there is one. Linear.
+  void Remove(std::string_view key);
+
+  size_t size() const { return entries_.size(); }
+  /// "general.alignment", or 32, the default.
+  Bytes alignment() const;
+  /// All keys, types and values as encoded in files.
+  std::string Format() const;
+
+ private:
+  struct Entry {
+    std::string key;
+    GgufKind kind = GgufKind::kU8;
+    bool is_array = false;
+    uint64_t count = 1;
+    std::string bytes;  // of the values
+  };
+
+  template <typename T>
+  static constexpr GgufKind KindOf() {
+    if constexpr (std::is_same_v<T, bool>) return GgufKind::kBool;
+    if constexpr (std::is_same_v<T, uint8_t>) return GgufKind::kU8;
+    if constexpr (std::is_same_v<T, int8_t>) return GgufKind::kI8;
+    if constexpr (std::is_same_v<T, uint16_t>) return GgufKind::kU16;
+    if constexpr (std::is_same_v<T, int16_t>) return GgufKind::kI16;
+    if constexpr (std::is_same_v<T, uint32_t>) return GgufKind::kU32;
+    if constexpr (std::is_same_v<T, int32_t>) return GgufKind::kI32;
+    if constexpr (std::is_same_v<T, uint64_t>) return GgufKind::kU64;
+    if constexpr (std::is_same_v<T, int64_t>) return GgufKind::kI64;
+    if constexpr (std::is_same_v<T, float>) return GgufKind::kF32;
+    if constexpr (std::is_same_v<T, double>) return GgufKind::kF64;
+    return GgufKind::kText;
+  }
+  template <typename T>
+  static std::string BytesOfOne(const T& value) {
+    if constexpr (KindOf<T>() == GgufKind::kText) {
+      const std::string_view text = value;
+      return BytesOfOne(uint64_t{text.size()}) + std::string(text);
+    } else {
+      return {reinterpret_cast<const char*>(&value), sizeof(value)};
+    }
+  }
+  void Put(std::string_view key, GgufKind kind, bool is_array, uint64_t count,
+           std::string bytes);
+
+  std::vector<Entry> entries_;
+  std::map<std::string, size_t, std::less<>> places_;
+};
+
+/// A tensor to write. Rows are whole blocks.
+struct GgufTensorToWrite {
+  std::string name;
+  WeightType type = WeightType::kF32;
+  Shape shape;
+
+  Bytes bytes() const { return BytesOf(type, shape.num_elements()); }
+};
+
+/// Replaces the file. `write_tensor` is called for each tensor, in order, and passes its
+/// bytes to its second argument. Errors, with the file unchanged: those of `write_tensor`;
+/// kIo; kInvalidArgument, with the name, for a tensor of more than four dimensions or a
+/// duplicate name.
+Status WriteGguf(
+    const OutputFile& file, const GgufMetadata& metadata,
+    std::span<const GgufTensorToWrite> tensors,
+    const std::function<Status(size_t tensor, const OutputFile::WritePart&)>&
+        write_tensor);
+
+/// The number of a type in GGUF files.
+uint32_t GgufNumberOf(WeightType type);
 
 }  // namespace stowage
 

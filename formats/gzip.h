@@ -1,8 +1,8 @@
 #ifndef STOWAGE_FORMATS_GZIP_H_
 #define STOWAGE_FORMATS_GZIP_H_
 
-// What zlib has compressed: .gz files, and the members of .npz files. In a build
-// without zlib both are refused, and the error names the package.
+// Decompression by zlib: .gz files, and the members of .npz files. In a build without zlib
+// both are errors that name the package to install.
 //
 //   if (IsGzip(bytes)) bytes = *Gunzip(bytes, "labels.gz");
 
@@ -14,16 +14,16 @@
 
 namespace stowage {
 
-/// Whether the bytes begin as those of a .gz file do.
+/// Returns whether the bytes have the magic of a .gz file.
 bool IsGzip(std::string_view bytes);
 
-/// What the file holds, of one member or several. `origin` names it in errors,
-/// kInvalidArgument: it ends early, is damaged, is followed by something else or
-/// holds more than 2^31 - 1 bytes. kUnsupported without zlib.
+/// The content of a .gz file of one member or several. `origin` names the file in errors,
+/// kInvalidArgument: it is truncated, damaged, followed by other bytes or holds more than
+/// 2^31 - 1 bytes. kUnsupported without zlib.
 Result<std::string> Gunzip(std::string_view bytes, std::string_view origin);
 
-/// `size` bytes from a raw deflate stream (RFC 1951) that takes all of `bytes`.
-/// Errors as Gunzip's, and where the stream holds fewer or more bytes.
+/// The content, of `size` bytes, of a raw deflate stream (RFC 1951). Errors as Gunzip's, and
+/// if the stream has another size or does not end with `bytes`.
 Result<std::string> Inflate(std::string_view bytes, Bytes size,
                             std::string_view origin);
 

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_FORMATS_IMAGE_H_
 #define STOWAGE_FORMATS_IMAGE_H_
 
-// Images: PNG by libpng and JPEG by libjpeg-turbo, where the build has them.
+// Decodes PNG (by libpng) and JPEG (by libjpeg-turbo), if the build has the libraries.
 //
 //   Result<Image> cat = DecodeImage(bytes, /*channels=*/3, "cat.jpg");
 
@@ -18,11 +18,10 @@ struct Image {
   std::vector<uint8_t> pixels;  // (channels, height, width), row-major
 };
 
-/// The image in `bytes`, by what they begin with, in grey (1 channel) or in red,
-/// green and blue (3), whichever the file has; what is transparent lies over
-/// black. `origin` names the file in errors, kInvalidArgument: neither a PNG nor a
-/// JPEG, one that ends early or is damaged, one of more than 2^28 pixels.
-/// kUnsupported in a build without the library. Precondition: 1 or 3 channels.
+/// The image in `bytes`, a PNG or JPEG by its first bytes, converted to grey (1 channel) or
+/// RGB (3) as by Pillow's convert; alpha is dropped. `origin` names the file in errors,
+/// kInvalidArgument: neither a PNG nor a JPEG, truncated, damaged, or of more than 2^28
+/// pixels. kUnsupported in a build without the library. Precondition: 1 or 3 channels.
 Result<Image> DecodeImage(std::string_view bytes, int64_t channels,
                           std::string_view origin);
 

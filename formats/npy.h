@@ -1,11 +1,16 @@
 #ifndef STOWAGE_FORMATS_NPY_H_
 #define STOWAGE_FORMATS_NPY_H_
 
-// NPY, NumPy's file of one array (NEP 1): a magic, a version, a header that is a
-// Python dictionary, and the elements.
+// Files of arrays: NumPy's NPY, one array (NEP 1), and NPZ, a ZIP archive of NPY files,
+// stored (numpy.savez) or deflated (numpy.savez_compressed, which requires zlib); and IDX,
+// the format of MNIST (yann.lecun.com/exdb/mnist).
 //
 //   Result<Array> x = ParseNpy(bytes, "x.npy");
 //   Result<std::string> back = NpyBytes(*x);
+//   Result<std::vector<NamedArray>> arrays = ParseNpz(bytes, "batches.npz");
+//   Result<Array> labels = ParseIdx(bytes, "train-labels-idx1-ubyte");
+//
+// `origin` names the file in errors, which are kInvalidArgument unless stated.
 
 #include <cstddef>
 #include <span>
@@ -19,58 +24,40 @@
 
 namespace stowage {
 
-/// What a file says of its elements, which begin at byte `begin`.
+/// The header of an NPY file.
 struct NpyHeader {
   std::string type;  // as NumPy writes it: "<f4", "|u1"
   bool by_columns = false;
   Shape shape;
-  size_t begin = 0;
+  size_t begin = 0;  // of the elements, in bytes
 };
 
-/// The header at the start of `bytes`, which may end behind it. `origin` names the file in
-/// errors, kInvalidArgument: no NPY file, of another version, or a header that is cut or
-/// has other keys.
+/// Parses the header at the start of `bytes`, which may end after it. Errors: not an NPY
+/// file, an unknown version, a truncated header or one with other keys.
 Result<NpyHeader> ReadNpyHeader(std::string_view bytes,
                                 std::string_view origin);
 
-/// The array in `bytes`, of version 1, 2 or 3: little-endian f16, f32, f64, i16,
-/// i32, i64, u8 or bool. An array in Fortran's order is put into rows. `origin`
-/// names the file in errors, kInvalidArgument, with what is there and what was
-/// expected.
+/// The array in a file of version 1, 2 or 3: little-endian f16, f32, f64, i16, i32, i64, u8
+/// or bool. An array in Fortran order is transposed to row-major.
 Result<Array> ParseNpy(std::string_view bytes, std::string_view origin);
 
-/// A file of version 1.0 as NumPy writes it. Error kUnsupported for bf16, for which
-/// NumPy has no type.
+/// A file of version 1.0, as NumPy writes it. Error kUnsupported for bf16, which NumPy
+/// lacks.
 Result<std::string> NpyBytes(const Array& array);
 
-// IDX, the format of MNIST and its relatives (yann.lecun.com/exdb/mnist): two
-// zero bytes, a byte for the type, one for the rank, dimensions as big-endian
-// 32-bit numbers, and the elements.
-//
-//   Result<Array> labels = ParseIdx(bytes, "train-labels-idx1-ubyte");
-
-/// The array in `bytes`, which a .gz may have compressed. `origin` names the file
-/// in errors, kInvalidArgument, with what is there and what was expected: it is no
-/// IDX file, its type has none here (8-bit integers with sign), it has no element
-/// or too many, or its size is not what its dimensions say. Gunzip's too.
+/// The array in an IDX file, which may be compressed by gzip. Errors: not an IDX file, a
+/// signed 8-bit type, no elements or too many, a size that does not match the dimensions;
+/// those of Gunzip.
 Result<Array> ParseIdx(std::string_view bytes, std::string_view origin);
 
-// NPZ, NumPy's file of several arrays: a ZIP archive of NPY files, stored
-// (numpy.savez) or deflated (numpy.savez_compressed, which takes zlib).
-//
-//   Result<std::vector<NamedArray>> arrays = ParseNpz(bytes, "batches.npz");
-
-/// The arrays in `bytes`, in the order of the archive, by their names without
-/// ".npy". `origin` names the file in errors, kInvalidArgument: no archive, one
-/// that ends early, contradicts itself or is of a kind that is not read (several
-/// disks, ZIP64, encrypted), a name that comes twice, a checksum that differs; and
-/// those of ParseNpy and Inflate.
+/// The arrays of an NPZ file, in order, by their names without ".npy". Errors: not a ZIP
+/// archive, one that is truncated, inconsistent or not supported (several disks, ZIP64,
+/// encrypted), a duplicate name, a wrong checksum; those of ParseNpy and Inflate.
 Result<std::vector<NamedArray>> ParseNpz(std::string_view bytes,
                                          std::string_view origin);
 
-/// An archive as numpy.savez writes it, stored. Errors: a name that comes twice
-/// or is longer than 65,531 bytes, more than 65,534 arrays, 4 GiB or more, and
-/// NpyBytes'.
+/// An NPZ file, stored, as numpy.savez writes it. Errors: a duplicate name or one longer
+/// than 65,531 bytes, more than 65,534 arrays, 4 GiB or more; those of NpyBytes.
 Result<std::string> NpzBytes(std::span<const NamedArray> arrays);
 
 }  // namespace stowage

@@ -1,13 +1,19 @@
 #ifndef STOWAGE_FORMATS_SAFETENSORS_H_
 #define STOWAGE_FORMATS_SAFETENSORS_H_
 
-// The header of a safetensors file: JSON that names every tensor's type, shape
-// and byte range in the data that follows it. This reader is strict, as the
-// format asks: ranges must cover the data exactly, without gaps or overlaps. A tensor
-// of a type that there is not here is in the way of nobody who does not ask for it.
+// Files of named tensors. SafetensorsFile is an open safetensors file: its header, JSON that
+// names every tensor's type, shape and byte range, is parsed and checked, and tensors are
+// read on demand. TensorFile also reads NumPy's NPZ, which may be compressed, as a whole.
+//
+//   Result<SafetensorsFile> file = SafetensorsFile::Open("w.safetensors", "weights");
+//   for (const SafeTensor& tensor : file->header().tensors) { ... }
+//   Status read = file->Read(tensor, bytes);
 //
 //   {"__metadata__":{"step":"300"},"w":{"dtype":"F32","shape":[2,3],
 //    "data_offsets":[0,24]}}
+//
+// As the format requires, ranges must cover the data exactly, without gaps or overlaps. A
+// tensor of an unsupported type is an error only for callers that use it.
 
 #include <cstddef>
 #include <span>
@@ -29,9 +35,8 @@ struct SafeTensor {
   TensorType type;
   Bytes begin = 0;  // in the data, half-open
   Bytes end = 0;
-  /// What the file says it is, "F8_E4M3(2, 3)", where no type here can be that: of
-  /// another dtype, of no elements, of too many dimensions. Else empty; `type` is
-  /// meant only then.
+  /// For a tensor that TensorType cannot represent (another dtype, no elements, too many
+  /// dimensions), its type in the file, "F8_E4M3(2, 3)"; `type` is then invalid. Else empty.
   std::string foreign = {};
 };
 
@@ -47,42 +52,34 @@ struct SafetensorsHeader {
 /// tensor is foreign.
 std::string FormatSafetensorsHeader(const SafetensorsHeader& header);
 
-/// What a file begins with, before its data: the header's length, and the header.
+/// The start of a file, before its data: the header's length, and the header.
 std::string SafetensorsPrefix(const SafetensorsHeader& header);
 
-/// Parses and checks a header for `data_bytes` bytes of data, in n log n of its
-/// length. Errors name the position in the header, or the tensor whose range is
-/// wrong.
+/// Parses and checks a header for `data_bytes` bytes of data, in O(n log n) of its length.
+/// Errors name the position in the header, or the tensor with a wrong range.
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
                                                  Bytes data_bytes);
 
-// A safetensors file that is open: its header, checked, and its tensors' bytes on
-// demand, so that what is in a file is known before any of it is loaded.
-//
-//   Result<SafetensorsFile> file = SafetensorsFile::Open("w.safetensors", "weights");
-//   for (const SafeTensor& tensor : file->header().tensors) { ... }
-//   Status read = file->Read(tensor, bytes);
-
+/// A safetensors file that is open for reading.
 class SafetensorsFile {
  public:
-  /// Opens the file and parses its header. `room` opens the messages of errors:
-  /// kNotFound; kIo for what cannot be read or is no regular file;
-  /// kInvalidArgument for a header that is none.
+  /// Opens the file and parses its header. `room` is the prefix of errors: those of
+  /// InputFile::Open, and kInvalidArgument for an invalid header.
   static Result<SafetensorsFile> Open(const std::string& path,
                                       std::string_view room,
                                       FileUse use = FileUse::kNoted);
 
   const std::string& path() const { return file_.path(); }
   const SafetensorsHeader& header() const { return header_; }
-  /// Of all tensors.
+  /// The size of all tensors.
   Bytes data_bytes() const { return data_bytes_; }
-  /// Where they begin, in the file.
+  /// The offset of the tensors in the file.
   Bytes data_begin() const { return data_begin_; }
 
-  /// The open file, for who reads it himself from here on.
+  /// The open file.
   InputFile TakeFile() && { return std::move(file_); }
 
-  /// Reads bytes of the data, from `begin` on: as many as `to` has. Errors kIo.
+  /// Reads to.size() bytes of the data from `begin` on. Error kIo.
   Status Read(Bytes begin, std::span<std::byte> to) const;
   /// Reads a tensor of the header. Precondition: `to` has its size.
   Status Read(const SafeTensor& tensor, std::span<std::byte> to) const;
@@ -103,22 +100,14 @@ class SafetensorsFile {
   SafetensorsHeader header_;
 };
 
-// Named tensors in a file that is open, whichever of the two formats holds them that
-// keep nothing else: safetensors, or NumPy's NPZ, known by its first bytes. What is in
-// the file is known before any of it is used. Tensors of a safetensors file are read on
-// demand; an NPZ file, which may be compressed, is read whole.
-//
-//   Result<TensorFile> file = TensorFile::Open("w.npz", "weights");
-//   for (const SafeTensor& tensor : file->tensors()) { ... }
-//   Status read = file->Read(file->tensors()[0], bytes);
-
+/// A safetensors file or an NPZ, by its first bytes.
 class TensorFile {
  public:
-  /// `room` opens the messages of errors: those of SafetensorsFile::Open and ParseNpz.
+  /// `room` is the prefix of errors: those of SafetensorsFile::Open and ParseNpz.
   static Result<TensorFile> Open(const std::string& path,
                                  std::string_view room);
 
-  /// In the order of the file. Places of tensors are a safetensors file's alone.
+  /// In the order of the file. `begin` and `end` are valid for a safetensors file.
   const std::vector<SafeTensor>& tensors() const;
   bool is_npz() const { return std::holds_alternative<Npz>(file_); }
 

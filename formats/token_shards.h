@@ -1,8 +1,8 @@
 #ifndef STOWAGE_FORMATS_TOKEN_SHARDS_H_
 #define STOWAGE_FORMATS_TOKEN_SHARDS_H_
 
-// Files of tokens, as pre-training scripts write them: one file or the shards of a corpus.
-// They are read in place: a corpus may be larger than memory.
+// Token files as pre-training scripts write them: one file or the shards of a corpus. They
+// are read on demand, so a corpus may be larger than memory.
 //
 //   Result<TokenShards> tokens = TokenShards::Open("fineweb10B", 50257);
 //   const auto place = TokenShards::Place(tokens->train(), 1025, i);
@@ -14,9 +14,9 @@
 // - nanoGPT: u16 without a header, in a file called *.bin.
 // - NumPy: a *.npy of rank 1, of u16, u32, i32 or i64 (build-nanogpt).
 //
-// Of a folder all *.bin and *.npy files are read, in the order of their names. Those with
-// "val", "valid", "validation", "test" or "eval" as a word of their name are held out; if
-// there are none, the last tenth of the last file is.
+// A folder stands for all its *.bin and *.npy files in the order of their names. Those with
+// "val", "valid", "validation", "test" or "eval" as a word of their name are the validation
+// set; if there are none, it is the last tenth of the last file.
 
 #include <cstdint>
 #include <span>
@@ -31,40 +31,39 @@ namespace stowage {
 
 class TokenShards {
  public:
-  /// Some tokens of one file.
+  /// Consecutive tokens of one file.
   struct Part {
     size_t file = 0;
     int64_t begin = 0, tokens = 0;
   };
 
-  /// Whether `path` names files of tokens: a folder that has some, or a *.bin or *.npy
-  /// file.
+  /// Returns whether `path` is a *.bin or *.npy file, or a folder with such files.
   static bool Reads(const std::string& path);
 
-  /// Opens the file, or those of the folder. `vocabulary` bounds the tokens that Read accepts.
+  /// Opens the file, or those of the folder. Read accepts tokens in [0, vocabulary).
   /// Errors: kNotFound and kIo; kInvalidArgument for a header of another version or
   /// another number of tokens than the file has, an array of another type or rank, a
-  /// file that is no whole number of tokens, and for held-out files alone.
+  /// file that is not a whole number of tokens, and for validation files alone.
   static Result<TokenShards> Open(const std::string& path, int64_t vocabulary);
 
   const std::vector<Part>& train() const { return train_; }
   const std::vector<Part>& held_out() const { return held_out_; }
   size_t files() const { return files_.size(); }
-  /// Files, their format and their tokens, on one line.
+  /// The files, their format and number of tokens, in one line.
   std::string Describe() const;
   /// A digest of the names and sizes of all files, and of the first and last mebibyte of
   /// each. Error kIo.
   Result<uint64_t> Digest() const;
 
-  /// Windows of `size` tokens that begin at any token of a part, none across two parts:
-  /// how many there are, and window `index`.
+  /// The number of windows of `size` tokens that begin at any token of a part, none across
+  /// two parts, and window `index` of them.
   static int64_t CountPlaces(std::span<const Part> parts, int64_t size);
   static Part Place(std::span<const Part> parts, int64_t size, int64_t index);
-  /// The same of windows side by side, of which the last token is the first of the next.
+  /// The same for adjacent windows, whose last token is the first of the next.
   static int64_t CountWindows(std::span<const Part> parts, int64_t size);
   static Part Window(std::span<const Part> parts, int64_t size, int64_t index);
 
-  /// Reads the tokens of `part` to `to`, which has as many. Errors: kIo;
+  /// Reads the tokens of `part` to `to`, of the same size. Errors: kIo;
   /// kInvalidArgument, naming file and position, for a token outside the vocabulary.
   Status Read(const Part& part, std::span<int32_t> to) const;
 

@@ -1,13 +1,13 @@
 #ifndef STOWAGE_FORMATS_WEIGHTS_FILE_H_
 #define STOWAGE_FORMATS_WEIGHTS_FILE_H_
 
-// The weights of a model as others publish them, whatever holds them: a GGUF file, or the
-// first of the shards that it is split into ("-00001-of-00003.gguf"), a safetensors file, or a folder as Hugging Face lays it out, with config.json and
-// model.safetensors, or model.safetensors.index.json and the files that it names (which
-// may be opened by the index, too).
+// Published weights of a model: a GGUF file, or the first of its shards
+// ("-00001-of-00003.gguf"), a safetensors file, or a folder in the layout of Hugging Face,
+// with config.json and model.safetensors, or model.safetensors.index.json, which may also be
+// opened itself, and the files that it names.
 //
-// Opening reads headers alone. A tensor is then read where the caller wants it, in whole
-// or in part, as it lies or as floats; beside that no more than a window of 64 KiB.
+// Opening reads headers alone. A tensor is then read into the caller's memory, in whole or
+// in part, as stored or as floats, with a buffer of at most 64 KiB.
 //
 //   Result<WeightsFile> file = WeightsFile::Open("SmolLM2-135M-Instruct.Q4_1.gguf");
 //   const WeightTensor* tensor = file->Find("token_embd.weight");
@@ -28,7 +28,7 @@
 #include "base/files.h"
 #include "base/result.h"
 #include "formats/gguf.h"
-#include "formats/json_values.h"
+#include "formats/json.h"
 #include "ir/tensor_type.h"
 
 namespace stowage {
@@ -37,10 +37,10 @@ struct WeightTensor {
   std::string name;
   WeightType type = WeightType::kF32;
   Shape shape = {};
-  /// What the file says it is, "I64(4)", where no WeightType can be that: then `type`
-  /// and `shape` mean nothing.
+  /// For a tensor that no WeightType represents, its type in the file, "I64(4)"; `type` and
+  /// `shape` are then invalid. Else empty.
   std::string foreign = {};
-  size_t file = 0;  // of those that are open
+  size_t file = 0;  // index of the open file
   Bytes begin = 0;  // in it
   Bytes bytes = 0;
 
@@ -50,13 +50,12 @@ struct WeightTensor {
 
 class WeightsFile {
  public:
-  /// Opens what is at `path`: a folder, or a file of either format, known by its first
-  /// bytes, or an index by its name; of a safetensors file, config.json is looked for
-  /// beside it. Errors: kNotFound
-  /// for a path, a shard or a file of a folder that is not there, kIo, kUnsupported,
-  /// GgufHeader::Parse's; kInvalidArgument for a damaged file, an index that names a
-  /// file in another folder, a tensor that its file lacks or that another file has too, a
-  /// shard of GGUF that is not the first or is of another split.
+  /// Opens a folder, a file of either format, recognized by its first bytes, or an index, by
+  /// its name. The config.json of a safetensors file is searched for beside it. Errors:
+  /// kNotFound for a missing path, shard or file of a folder; kIo; kUnsupported; those of
+  /// GgufHeader::Parse; kInvalidArgument for a damaged file, an index that names a file in
+  /// another folder, a tensor that its file lacks or that two files have, a GGUF shard that
+  /// is not the first or belongs to another split.
   static Result<WeightsFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -65,25 +64,24 @@ class WeightsFile {
   /// The tensor of that name, or null.
   const WeightTensor* Find(std::string_view name) const;
 
-  /// The note under `key` in the metadata of a safetensors file, or null.
+  /// The value of `key` in the metadata of a safetensors file, or null.
   const std::string* Note(std::string_view key) const;
 
-  /// What describes the model: the header of a GGUF file, that of its first shard, or
-  /// config.json; null where there is none.
+  /// The description of the model: the header of a GGUF file or its first shard, or
+  /// config.json; null if there is none.
   const GgufHeader* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
   const JsonValues* config() const { return config_ ? &*config_ : nullptr; }
 
-  /// What tells its content from another's: the bytes of its files and the XXH64 of
-  /// the XXH64s of their mebibytes. Reads all of them, a mebibyte at a time. Error kIo.
+  /// Identifies the content: the size of its files and the XXH64 of the XXH64s of their
+  /// mebibytes. Reads all files, a mebibyte at a time. Error kIo.
   Result<std::string> Content() const;
 
-  /// Reads bytes of a tensor as they lie, from `begin` on: as many as `to` has.
-  /// Precondition: the tensor has them. Error kIo.
+  /// Reads to.size() stored bytes of a tensor from `begin` on. Precondition: they exist.
+  /// Error kIo.
   Status ReadBytes(const WeightTensor& tensor, Bytes begin,
                    std::span<std::byte> to) const;
-  /// Reads numbers of a tensor as floats, from number `first` on: as many as `to` has.
-  /// Preconditions: the tensor has them and is not foreign; they are whole blocks. Error
-  /// kIo.
+  /// Reads to.size() elements of a tensor as floats, from element `first` on.
+  /// Preconditions: they exist and are whole blocks; the tensor is not foreign. Error kIo.
   Status ReadFloats(const WeightTensor& tensor, int64_t first,
                     std::span<float> to) const;
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "formats/json_values.h"
+#include "formats/json.h"
 #include "nn/config_values.h"
 #include "nn/llama_families.h"
 #include "nn/model_description.h"

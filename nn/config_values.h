@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "formats/json_values.h"
+#include "formats/json.h"
 #include "formats/weights_file.h"
 #include "nn/model_description.h"
 

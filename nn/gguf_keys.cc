@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "formats/json_values.h"
+#include "formats/json.h"
 #include "nn/llama_families.h"
 #include "nn/model_description.h"
 #include "nn/rope_scaling.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "formats/gguf_writer.h"
+#include "formats/gguf.h"
 #include "nn/pretrained.h"
 
 namespace stowage {

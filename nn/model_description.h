@@ -17,7 +17,7 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "formats/json_values.h"
+#include "formats/json.h"
 #include "formats/weights_file.h"
 #include "nn/llama.h"
 #include "nn/llama_families.h"

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "formats/array.h"
-#include "formats/numbers.h"
 #include "onnx/import.h"
 #include "onnx/tensor.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "formats/numbers.h"
+#include "formats/array.h"
 #include "ir/tensor_type.h"
 #include "onnx/shapes.h"
 #include "onnx/tensor.h"

@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "formats/numbers.h"
+#include "formats/array.h"
 #include "onnx/tensor.h"
 
 namespace stowage::onnx {

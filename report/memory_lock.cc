@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "formats/json_text.h"
+#include "formats/json.h"
 #include "report/numbers.h"
 
 namespace stowage {

@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/strings.h"
-#include "formats/json_text.h"
+#include "formats/json.h"
 #include "ir/bodies.h"
 #include "ir/graph.h"
 #include "ir/layout.h"

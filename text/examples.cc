@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/strings.h"
-#include "formats/json_text.h"
+#include "formats/json.h"
 
 namespace stowage {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/gguf.h"
-#include "formats/json_values.h"
+#include "formats/json.h"
 #include "text/sentence_piece_file.h"
 #include "text/tokenizer_file.h"
 

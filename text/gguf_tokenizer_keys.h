@@ -16,7 +16,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "formats/gguf_writer.h"
+#include "formats/gguf.h"
 
 namespace stowage {
 

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "formats/json_text.h"
+#include "formats/json.h"
 #include "text/delimited_text.h"
 
 namespace stowage {

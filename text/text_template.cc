@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "formats/json_text.h"
+#include "formats/json.h"
 #include "text/post_processor.h"
 
 namespace stowage {

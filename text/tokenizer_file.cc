@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/gguf.h"
-#include "formats/json_text.h"
+#include "formats/json.h"
 #include "text/gguf_tokenizer.h"
 #include "text/post_processor.h"
 #include "text/sentence_piece_file.h"

@@ -5,7 +5,7 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "formats/gguf_writer.h"
+#include "formats/gguf.h"
 #include "nn/gguf_form.h"
 #include "text/gguf_tokenizer_keys.h"
 

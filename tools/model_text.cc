@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/gguf.h"
-#include "formats/json_values.h"
+#include "formats/json.h"
 
 namespace stowage::tools {
 

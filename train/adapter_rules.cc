@@ -8,7 +8,7 @@
 
 #include "base/files.h"
 #include "base/strings.h"
-#include "formats/json_values.h"
+#include "formats/json.h"
 #include "formats/weights_file.h"
 
 namespace stowage {

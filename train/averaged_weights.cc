@@ -9,7 +9,6 @@
 #include "autodiff/train_step.h"
 #include "base/memory.h"
 #include "formats/array.h"
-#include "formats/numbers.h"
 #include "ir/graph.h"
 
 namespace stowage {

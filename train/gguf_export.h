@@ -24,7 +24,7 @@
 
 #include "base/files.h"
 #include "base/result.h"
-#include "formats/gguf_writer.h"
+#include "formats/gguf.h"
 #include "nn/gguf_form.h"
 #include "nn/gguf_rows.h"
 #include "nn/pretrained.h"

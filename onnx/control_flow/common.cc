@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/strings.h"
-#include "formats/numbers.h"
+#include "formats/array.h"
 #include "ir/attrs.h"
 #include "ir/control_flow.h"
 #include "ir/op_kind.h"

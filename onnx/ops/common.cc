@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "formats/numbers.h"
+#include "formats/array.h"
 #include "ir/ops.h"
 #include "onnx/node.h"
 #include "onnx/ops.h"

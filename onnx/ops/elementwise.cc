@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/strings.h"
-#include "formats/numbers.h"
+#include "formats/array.h"
 #include "ir/composites.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/strings.h"
-#include "formats/numbers.h"
+#include "formats/array.h"
 #include "ir/ops.h"
 #include "onnx/ops.h"
 #include "onnx/ops/common.h"

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "base/strings.h"
-#include "formats/numbers.h"
+#include "formats/array.h"
 #include "ir/control_flow.h"
 #include "ir/ops.h"
 #include "onnx/ops.h"

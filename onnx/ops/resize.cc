@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "formats/numbers.h"
+#include "formats/array.h"
 #include "ir/ops.h"
 #include "onnx/ops.h"
 #include "onnx/ops/common.h"

@@ -1,5 +1,3 @@
-#include "formats/gguf_writer.h"
-
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "formats/gguf.h"
 #include "formats/weights_file.h"
 #include "tests/formats/gguf_bytes.h"
 

@@ -1,9 +1,9 @@
-#include "formats/json_values.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
 #include <utility>
+
+#include "formats/json.h"
 
 namespace stowage {
 namespace {

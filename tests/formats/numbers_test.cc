@@ -1,5 +1,3 @@
-#include "formats/numbers.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "formats/array.h"
 #include "formats/npy.h"
-#include "formats/numbers.h"
 #include "tests/support/files.h"
 
 namespace stowage {

@@ -9,7 +9,6 @@
 
 #include "base/strings.h"
 #include "formats/array.h"
-#include "formats/numbers.h"
 #include "ir/graph.h"
 #include "ir/tensor_type.h"
 #include "onnx/onnx.h"

@@ -1,7 +1,7 @@
 #include "tests/onnx/one_op.h"
 
 #include "base/strings.h"
-#include "formats/numbers.h"
+#include "formats/array.h"
 #include "ir/graph.h"
 #include "ir/tensor_type.h"
 #include "onnx/onnx.h"

@@ -17,7 +17,6 @@
 #include "cpu/cpu_backend.h"
 #include "formats/array.h"
 #include "formats/npy.h"
-#include "formats/numbers.h"
 #include "ir/tensor_type.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"

@@ -15,7 +15,6 @@
 #include "base/strings.h"
 #include "formats/array.h"
 #include "formats/npy.h"
-#include "formats/numbers.h"
 #include "ir/tensor_type.h"
 #include "onnx/onnx.h"
 #include "tests/onnx/linear_model.h"

@@ -16,7 +16,6 @@
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "formats/array.h"
-#include "formats/numbers.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "tests/support/files.h"

@@ -20,7 +20,7 @@
 #include "autodiff/optimizer.h"
 #include "base/files.h"
 #include "cpu/cpu_backend.h"
-#include "formats/gguf_writer.h"
+#include "formats/gguf.h"
 #include "formats/weights_file.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"

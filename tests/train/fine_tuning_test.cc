@@ -24,7 +24,6 @@
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "formats/gguf.h"
-#include "formats/gguf_writer.h"
 #include "formats/safetensors.h"
 #include "formats/weights_file.h"
 #include "ir/graph.h"

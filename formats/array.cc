@@ -1,4 +1,4 @@
-#include "formats/numbers.h"
+#include "formats/array.h"
 
 #include <cmath>
 #include <cstring>
@@ -19,8 +19,7 @@ T ElementAt(const Array& array, int64_t i) {
   return value;
 }
 
-// As a To: a double, or an int64_t, which is the nearest to zero of those next to it,
-// the outermost for what lies beyond, 0 for NaN.
+// Converts to a double, or to an int64_t: truncated, saturated, 0 for NaN.
 template <typename To, typename From>
 To Converted(From number) {
   if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
@@ -116,7 +115,7 @@ Array ArrayOfNumbers(DType dtype, const Shape& shape,
   return array;
 }
 
-// As a type of reals has it.
+// The value rounded to a float type.
 double Rounded(DType dtype, double value) {
   const auto narrow = static_cast<float>(value);
   switch (dtype) {
@@ -131,7 +130,7 @@ double Rounded(DType dtype, double value) {
   }
 }
 
-// Where element i lies: "7, 0, 3".
+// The indices of element i: "7, 0, 3".
 std::string PlaceOf(int64_t i, const Shape& shape) {
   std::string place;
   for (int d = shape.rank() - 1; d >= 0; --d) {
