@@ -13,7 +13,7 @@
 #include "autodiff/linker.h"
 #include "autodiff/optimizer.h"
 #include "autodiff/updater.h"
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/element_groups.h"

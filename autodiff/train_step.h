@@ -80,7 +80,7 @@ struct TrainOptions {
   /// that the norm above does not include it.
   std::vector<ParamGroup> groups = {};
   /// Params whose gradients are outputs of the step, by patterns of their names
-  /// (base/glob.h): "grad:<param>", of the whole batch and before any clipping.
+  /// (base/strings.h): "grad:<param>", of the whole batch and before any clipping.
   std::vector<std::string> gradients = {};
   /// Whether micro-batches or ranks may change an output or a value that the model writes,
   /// as they do where examples are normalized by their batch: the loss is then the mean of

@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/graph_copy.h"
 #include "ir/layout.h"

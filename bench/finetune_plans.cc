@@ -23,7 +23,6 @@
 #include "bench/must.h"
 #include "ir/graph.h"
 #include "nn/llama.h"
-#include "nn/llama_families.h"
 #include "nn/lora.h"
 #include "nn/quantized_params.h"
 #include "planner/fit/memory_optimizations.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/index.h"
+#include "base/bytes.h"
 #include "ir/op_def.h"
 #include "ir/tensor_type.h"
 

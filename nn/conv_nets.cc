@@ -9,7 +9,6 @@
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "ir/tensor_type.h"
-#include "nn/initializers.h"
 #include "nn/layers.h"
 #include "nn/model_options.h"
 #include "nn/model_parts.h"

@@ -12,7 +12,7 @@
 #include "base/strings.h"
 #include "formats/gguf.h"
 #include "ir/tensor_type.h"
-#include "nn/llama_families.h"
+#include "nn/llama.h"
 #include "nn/model_description.h"
 #include "nn/rope_scaling.h"
 

@@ -6,7 +6,6 @@
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
-#include "nn/kv_cache.h"
 #include "nn/layers.h"
 #include "nn/model_options.h"
 #include "nn/model_parts.h"

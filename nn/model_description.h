@@ -1,12 +1,14 @@
 #ifndef STOWAGE_NN_MODEL_DESCRIPTION_H_
 #define STOWAGE_NN_MODEL_DESCRIPTION_H_
 
-// Checks that the readers of a published model's description share, one for GGUF's metadata
-// and one for config.json (nn/published_model.h).
+// Shared by the readers of a published model's description (nn/published_model.h): GGUF
+// metadata, config.json of decoders, and of encoders. The base classes have typed access to
+// values, with errors that name the file and the value.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -20,20 +22,19 @@
 #include "formats/json.h"
 #include "formats/weights_file.h"
 #include "nn/llama.h"
-#include "nn/llama_families.h"
 #include "nn/published_model.h"
 
 namespace stowage {
 
-// What descriptions of a model have in common, in whatever form a file has them.
+// Checks that do not depend on the format.
 class Description {
  protected:
-  // Sizes above this are no model's; their products stay within 63 bits.
+  // Upper bound of sizes, so that their products fit 63 bits.
   static constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 
   explicit Description(const WeightsFile& file) : file_(file) {}
 
-  // A value, or `otherwise` where there is none.
+  // A value, or `otherwise` if it is absent.
   template <typename T>
   static Result<T> ValueOr(Result<T> value, T otherwise) {
     if (!value.ok() && value.error().code == ErrorCode::kNotFound) {
@@ -54,7 +55,7 @@ class Description {
   Error Unsupported(std::string_view what) const {
     return file_.Fail(StrCat("has ", what), ErrorCode::kUnsupported);
   }
-  // Says which file an error of a value is of.
+  // Adds the file to an error about a value.
   Error In(const Error& error) const {
     return file_.Fail(StrCat("cannot be taken: ", error.message));
   }
@@ -64,7 +65,7 @@ class Description {
     return file_.Fail(StrCat("has a ", Quoted(name), " of ", *size,
                              "; expected 1 to ", kMaxSize));
   }
-  // Each layer has tensors; so no more are built than the file can fill.
+  // Bounds the layers by the tensors of the file.
   Status CheckLayers(int64_t layers) const {
     const int64_t tensors = std::ssize(file_.tensors());
     if (layers <= tensors) return {};
@@ -79,7 +80,7 @@ class Description {
     return file_.Fail(StrCat("has a ", what, " of ", number,
                              "; expected a finite number above 0"));
   }
-  // So are there heads: factors of rope are computed for each of their pairs.
+  // Bounds the head size by the largest tensor; rotary factors are computed per pair.
   Status CheckHeads(const LlamaConfig& config) const {
     int64_t most = 0;
     const WeightTensor* foreign = nullptr;
@@ -104,30 +105,65 @@ class Description {
   const WeightsFile& file_;
 };
 
-/// By GGUF's metadata. Precondition: the file has them.
+// Access to a config.json.
+class ConfigValues : public Description {
+ public:
+  /// Precondition: the file has a config.json.
+  explicit ConfigValues(const WeightsFile& file)
+      : Description(file), config_(*file.config()) {}
+
+ protected:
+  Result<int64_t> Size(std::string_view name) const {
+    return CheckSize(name, config_.Int(name));
+  }
+  Result<int64_t> SizeOr(std::string_view name, int64_t otherwise) const {
+    return CheckSize(name, ValueOr(config_.Int(name), otherwise));
+  }
+  Result<double> RealOr(std::string_view name, double otherwise) const {
+    auto value = ValueOr(config_.Real(name), otherwise);
+    if (!value.ok()) return In(value.error());
+    return value;
+  }
+  Result<bool> BoolOr(std::string_view name, bool otherwise) const {
+    auto value = ValueOr(config_.Bool(name), otherwise);
+    if (!value.ok()) return In(value.error());
+    return value;
+  }
+  // Checks that a string is one of `known`.
+  Status OneOf(std::string_view name, std::string_view otherwise,
+               std::initializer_list<std::string_view> known) const {
+    const auto value = ValueOr(config_.Text(name), std::string(otherwise));
+    if (!value.ok()) return In(value.error());
+    if (std::ranges::find(known, *value) != known.end()) return {};
+    return Unsupported(StrCat("a ", Quoted(name), " of ", Quoted(*value),
+                              "; here it is ", Quoted(*known.begin())));
+  }
+  Status MustBe(std::string_view name, bool expected) const {
+    STOWAGE_ASSIGN_OR_RETURN(const bool value, BoolOr(name, expected));
+    if (value == expected) return {};
+    return Unsupported(StrCat("a ", Quoted(name), " of ", value,
+                              ", which no model here knows"));
+  }
+
+  const JsonValues& config_;
+};
+
+/// Describes a GGUF file. Precondition: file.gguf().
 Result<PublishedModel> DescribeByGguf(const WeightsFile& file);
 
-/// Where config.json has rope's parameters: a path that ends in a dot. Of models whose
-/// layers differ, those of layers of full attention.
+/// The path of rope's parameters in config.json, with a final dot. If layers differ, those
+/// of layers with full attention.
 std::string PathOfRope(const JsonValues& config);
 
-/// Sets what config.json says of rope. Precondition: the file has one; the config has the
-/// sizes of heads.
-Status FindConfigRope(const WeightsFile& file, const LlamaFamily& family,
-                      LlamaConfig* config);
-
-/// The architectures that DescribeEncoder knows, without what stands behind all of their names,
-/// "ForSequenceClassification", "Model", "ForMaskedLM" or "ForPreTraining".
+/// The architectures of encoders, without the suffix "ForSequenceClassification", "Model",
+/// "ForMaskedLM" or "ForPreTraining".
 std::vector<std::string> EncoderArchitectures();
 
-/// By config.json, if the architecture is that of an encoder: with a head that classifies
-/// texts, or with none, or with one that predicts tokens, which is left aside. Precondition:
-/// the file has one.
+/// Describes an encoder by config.json; absent for another architecture. The head may
+/// classify texts, be missing, or predict tokens, which is ignored. Precondition:
+/// file.config().
 std::optional<Result<PublishedModel>> DescribeEncoder(
     const WeightsFile& file, std::string_view architecture);
-
-/// By config.json. Precondition: the file has one.
-Result<PublishedModel> DescribeByConfig(const WeightsFile& file);
 
 }  // namespace stowage
 

@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 #include "ir/tensor_type.h"
-#include "nn/preference.h"
+#include "nn/losses.h"
 
 namespace stowage {
 
@@ -79,7 +79,7 @@ struct ModelOptions {
   std::optional<PreferenceRules> preference = {};
   /// Only for generating, and only for models of text: the program reads the `seq` next
   /// tokens of texts of at most so many, which it takes up where its run before left
-  /// off, from caches of its own (nn/kv_cache.h). Its logits are those behind the last
+  /// off, from caches of its own (nn/layers.h). Its logits are those behind the last
   /// token, (batch, vocabulary); a model with attention has one more input, the i32
   /// scalar "position", the tokens that were read before. At least seq. Absent: the
   /// program reads whole texts of `seq` tokens, and has logits behind each.

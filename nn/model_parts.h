@@ -15,7 +15,6 @@
 #include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
-#include "nn/kv_cache.h"
 #include "nn/layers.h"
 #include "nn/model_options.h"
 

@@ -18,7 +18,7 @@
 // Params are called as Hugging Face's models call them (nn/llama.h; GPT-2's without
 // "transformer.", nn/gpt.h), whatever the file calls them, and rows stand in Hugging
 // Face's order, with Hugging Face's numbers. GGUF files of some architectures have others
-// (nn/gguf_rows.h). Reading puts rows back one by one, which no block of numbers notices;
+// (nn/gguf_form.h). Reading puts rows back one by one, which no block of numbers notices;
 // so adapters and merged weights fit what others have of the same model.
 
 #include <cstddef>
@@ -35,7 +35,7 @@
 #include "formats/weights_file.h"
 #include "ir/graph.h"
 #include "ir/tensor_type.h"
-#include "nn/gguf_rows.h"
+#include "nn/gguf_form.h"
 #include "nn/model_options.h"
 #include "nn/published_model.h"
 
@@ -62,7 +62,7 @@ struct PretrainedParam {
   std::string name;
   Shape shape;
   /// Of WeightsFile::tensors(): one that holds the param, or one of each expert, in order
-  /// (nn/experts.h).
+  /// (nn/layers.h).
   std::vector<size_t> tensors = {};
   GgufRows in_file = {};  // how a GGUF file holds the rows
 

@@ -1,15 +1,15 @@
 #ifndef STOWAGE_NN_PUBLISHED_MODEL_H_
 #define STOWAGE_NN_PUBLISHED_MODEL_H_
 
-// What a file of published weights says of its model: the family, and its sizes.
+// The family and sizes of the model in a file of published weights.
 //
 //   Result<PublishedModel> model = DescribeModel(*WeightsFile::Open("Qwen2.5-0.5B"));
 //   std::get<LlamaConfig>(model->config).kv_heads == 2
 //
-// The families are those of nn/llama_families.h and, of config.json, GPT-2 and the encoders
-// of nn/encoder.h, which have no labels where the file has no head for them. What such a
-// model has that ours cannot do, be it another activation or another way of
-// scaling rope, is an error that names it and never passed over.
+// The families are those of nn/llama.h and, by config.json, GPT-2 and the encoders of
+// nn/encoder.h; an encoder without a classification head has no labels. A setting that the
+// models here do not support, such as another activation or scaling of rope, is an error
+// that names it and never ignored.
 
 #include <string>
 #include <variant>
@@ -24,16 +24,17 @@ namespace stowage {
 
 struct PublishedModel {
   std::string family;  // LlamaFamily::name, "gpt2" or EncoderNames::family
-  /// Of the family's name. A Llama's weights are (out, in), as the files have them.
+  /// The config's name is the family's. A Llama's weights are laid out (out, in), as in the
+  /// files.
   std::variant<LlamaConfig, GptConfig, EncoderConfig> config;
-  /// Dropouts by which config.json trains it, which graphs of language models do not
-  /// have: "attn_pdrop 0.1, resid_pdrop 0.1"; empty where there are none.
+  /// Dropouts in config.json, which graphs of language models ignore: "attn_pdrop 0.1,
+  /// resid_pdrop 0.1"; empty if there are none.
   std::string dropouts = {};
 };
 
-/// Errors, naming the file and the value: kUnsupported for another architecture and for
-/// what ours cannot do; kInvalidArgument for a description that is absent, lacks a size
-/// or contradicts the file's tensors; kIo.
+/// Errors, naming the file and the value: kUnsupported for another architecture or an
+/// unsupported setting; kInvalidArgument for a description that is missing, lacks a size or
+/// contradicts the file's tensors; kIo.
 Result<PublishedModel> DescribeModel(const WeightsFile& file);
 
 }  // namespace stowage

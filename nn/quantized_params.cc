@@ -10,7 +10,7 @@
 #include "ir/op_kind.h"
 #include "ir/ops.h"
 #include "ir/tensor_type.h"
-#include "nn/experts.h"
+#include "nn/layers.h"
 
 namespace stowage {
 namespace {

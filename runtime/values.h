@@ -23,8 +23,8 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 #include "runtime/session.h"
 
 namespace stowage {

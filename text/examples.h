@@ -9,7 +9,7 @@
 //                 {"role": "assistant", "content": "Hi"}]}     every answer is
 //   {"text": "Once upon a time"}                               all of it is
 //
-// Preferences (nn/preference.h) are learnt from pairs of answers, or from answers that are
+// Preferences (nn/losses.h) are learnt from pairs of answers, or from answers that are
 // good or bad. A prompt and answers are texts or lists of messages; without a prompt it is
 // the messages that both conversations begin with.
 //

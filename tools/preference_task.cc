@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "nn/preference.h"
+#include "nn/losses.h"
 #include "train/fine_tuning.h"
 #include "train/step_builder.h"
 
@@ -174,7 +174,7 @@ class PreferenceTask : public Task {
     return {};
   }
 
-  // KTO's losses and margins by the mean over all examples (nn/preference.h).
+  // KTO's losses and margins by the mean over all examples (nn/losses.h).
   void JudgeTogether(const std::vector<size_t>& judged,
                      std::vector<double>& results) const {
     const auto above = [&](size_t i, size_t which) {

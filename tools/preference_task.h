@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TOOLS_PREFERENCE_TASK_H_
 #define STOWAGE_TOOLS_PREFERENCE_TASK_H_
 
-// Batches of preferences (nn/preference.h): pairs of answers to one prompt, or answers that
+// Batches of preferences (nn/losses.h): pairs of answers to one prompt, or answers that
 // are good or bad.
 
 #include <cstdint>

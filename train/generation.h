@@ -3,7 +3,7 @@
 
 // Text from a language model while it trains, by two programs in the arena of the
 // training step: one reads a token and gives the logits of the next, the other reads
-// many at once, of a prompt. They share the caches of nn/kv_cache.h, so a text is read
+// many at once, of a prompt. They share the caches of nn/layers.h, so a text is read
 // once, however long it grows; where the caches lie, the step keeps its activations.
 //
 //   spec.programs = GenerationPrograms(model_of, /*positions=*/1024);

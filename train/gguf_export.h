@@ -26,7 +26,6 @@
 #include "base/result.h"
 #include "formats/gguf.h"
 #include "nn/gguf_form.h"
-#include "nn/gguf_rows.h"
 #include "nn/pretrained.h"
 #include "runtime/session.h"
 #include "train/fine_tuning.h"

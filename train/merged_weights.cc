@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "formats/safetensors.h"
 #include "math/small_floats.h"
-#include "nn/experts.h"
+#include "nn/layers.h"
 #include "nn/lora.h"
 #include "runtime/checkpoint.h"
 #include "runtime/values.h"

@@ -25,7 +25,6 @@
 #include "cpu/kernels/rows.h"
 #include "cpu/kernels/strided.h"
 #include "cpu/kernels/vec.h"
-#include "cpu/kernels/weight_blocks.h"
 #include "ir/attrs.h"
 #include "ir/weight_type.h"
 #include "runtime/kernel.h"

@@ -25,7 +25,7 @@
 #include "cpu/kernels/gemm.h"
 #include "cpu/thread_pool.h"
 #include "ir/weight_type.h"
-#include "runtime/block_matrix.h"
+#include "runtime/kernel.h"
 
 namespace stowage::cpu {
 

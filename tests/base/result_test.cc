@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "base/check.h"
 #include "tests/support/death.h"
 
 namespace stowage {

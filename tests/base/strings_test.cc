@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/glob.h"
 #include "base/result.h"
 
 namespace stowage {

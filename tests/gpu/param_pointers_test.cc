@@ -27,7 +27,6 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/check.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "gpu/attention_algorithms.h"

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/attention_algorithms.h"
 #include "ir/builder.h"
 #include "ir/graph.h"

@@ -15,7 +15,7 @@
 #include "base/files.h"
 #include "base/strings.h"
 #include "formats/weights_file.h"
-#include "nn/gguf_keys.h"
+#include "nn/pretrained.h"
 #include "tests/support/files.h"
 
 namespace stowage {

@@ -1,7 +1,5 @@
 // Texts that are read in parts give the logits of texts that are read whole.
 
-#include "nn/kv_cache.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -18,6 +16,7 @@
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
 #include "nn/gpt.h"
+#include "nn/layers.h"
 #include "nn/llama.h"
 #include "nn/model_options.h"
 #include "nn/models.h"

@@ -15,8 +15,7 @@
 #include "ir/ops.h"
 #include "ir/tensor_type.h"
 #include "nn/conv_nets.h"
-#include "nn/initializers.h"
-#include "runtime/initial_values.h"
+#include "runtime/values.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {

@@ -1,5 +1,3 @@
-#include "nn/preference.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -11,6 +9,7 @@
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "nn/losses.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {

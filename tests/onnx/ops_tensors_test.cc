@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "formats/array.h"
-#include "formats/numbers.h"
 #include "ir/tensor_type.h"
 #include "onnx/onnx.pb.h"
 #include "tests/onnx/one_op.h"

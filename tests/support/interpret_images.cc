@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/op_kind.h"
 #include "tests/support/interpret_call.h"
 

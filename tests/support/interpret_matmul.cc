@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "formats/gguf.h"
 #include "ir/weight_type.h"
 #include "tests/support/interpret.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "ir/tensor_type.h"
 #include "tests/support/interpret_call.h"
 

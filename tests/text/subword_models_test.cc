@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "text/bpe.h"
 #include "text/byte_alphabet.h"

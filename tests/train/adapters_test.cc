@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
@@ -31,8 +31,8 @@
 #include "nn/model_options.h"
 #include "planner/plan.h"
 #include "runtime/backend.h"
-#include "runtime/floats.h"
 #include "runtime/session.h"
+#include "runtime/values.h"
 #include "train/adapter_files.h"
 #include "train/dora.h"
 #include "train/fine_tuning.h"

@@ -1,4 +1,4 @@
-// Tiny models of the families of decoders (nn/llama_families.h), from Hugging Face's folders
+// Tiny models of the families of decoders (nn/llama.h), from Hugging Face's folders
 // and from GGUF files, against transformers (tests/goldens/make_family_goldens.py).
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@
 #include "formats/weights_file.h"
 #include "ir/graph.h"
 #include "nn/gguf_form.h"
-#include "nn/llama_families.h"
+#include "nn/llama.h"
 #include "nn/model_options.h"
 #include "nn/pretrained.h"
 #include "planner/fit/memory_optimizations.h"

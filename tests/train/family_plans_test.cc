@@ -11,9 +11,8 @@
 
 #include "autodiff/train_step.h"
 #include "ir/graph.h"
-#include "nn/experts.h"
+#include "nn/layers.h"
 #include "nn/llama.h"
-#include "nn/llama_families.h"
 #include "nn/lora.h"
 #include "nn/quantized_params.h"
 #include "planner/fit/memory_optimizations.h"

@@ -1,4 +1,4 @@
-// What config.json and GGUF's metadata of the families of decoders (nn/llama_families.h) say
+// What config.json and GGUF's metadata of the families of decoders (nn/llama.h) say
 // that models here, or GGUF files, cannot have.
 
 #include <doctest/doctest.h>
