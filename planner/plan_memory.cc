@@ -17,7 +17,7 @@
 #include "ir/op_def.h"
 #include "ir/uses.h"
 #include "planner/packing/validate.h"
-#include "planner/plan_figures.h"
+#include "planner/plan.h"
 
 namespace stowage {
 

@@ -22,7 +22,7 @@
 #include "ir/text.h"
 #include "planner/lifetimes.h"
 #include "planner/packing/packer.h"
-#include "planner/plan_figures.h"
+#include "planner/plan.h"
 #include "planner/validate_plan.h"
 
 namespace stowage {
