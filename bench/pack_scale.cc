@@ -28,11 +28,10 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "planner/packing/csv.h"
+#include "planner/packing/free_space.h"
 #include "planner/packing/packer.h"
 #include "planner/packing/part.h"
 #include "planner/packing/problem.h"
-#include "planner/packing/repack.h"
 #include "planner/packing/validate.h"
 
 namespace {

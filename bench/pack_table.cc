@@ -21,7 +21,6 @@
 #include <utility>
 #include <vector>
 
-#include "planner/packing/csv.h"
 #include "planner/packing/packer.h"
 #include "planner/packing/problem.h"
 #include "planner/packing/validate.h"

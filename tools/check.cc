@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "planner/packing/csv.h"
+#include "planner/packing/problem.h"
 #include "planner/packing/validate.h"
 #include "report/plan_json.h"
 #include "tools/command.h"

@@ -7,8 +7,8 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "planner/packing/csv.h"
 #include "planner/packing/packer.h"
+#include "planner/packing/problem.h"
 #include "planner/packing/validate.h"
 #include "report/packing_svg.h"
 #include "tools/command.h"

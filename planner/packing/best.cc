@@ -7,8 +7,7 @@
 
 #include "base/bytes.h"
 #include "planner/packing/canonical_search.h"
-#include "planner/packing/pack_part.h"
-#include "planner/packing/restarts.h"
+#include "planner/packing/greedy.h"
 
 namespace stowage::packing {
 

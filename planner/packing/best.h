@@ -1,18 +1,18 @@
 #ifndef STOWAGE_PLANNER_PACKING_BEST_H_
 #define STOWAGE_PLANNER_PACKING_BEST_H_
 
-// The best packer: greedy first; when that misses the goal, a complete search
-// (planner/packing/canonical_search.h) under restarts (planner/packing/restarts.h), as far as
-// the effort goes. The goal is the capacity, when there is one, and the lower
-// bound otherwise. The search asks for the goal first: the tighter the
-// capacity, the sooner wrong turns show. When it can neither reach the goal nor
-// prove that nothing does, it closes in from above by bisection.
+// The best packer: greedy first; if that misses the goal, a complete search with restarts
+// (planner/packing/canonical_search.h) of limited effort. The goal is the capacity, or else
+// the lower bound. The goal is tried first: a tight capacity prunes more. If it is neither
+// reached nor refuted, bisection closes in on it from above. Problems with very many
+// conflicts are left to the greedy packer, with more effort.
 //
 //   BestPacking best = PackBest(problem, ComputeLowerBound(problem).bytes, {});
 //   best.proven;  // no packing is lower than this
 //
-// Problems with very many conflicts are left to the greedy packer with more
-// rounds of mending.
+// If no packing fits a capacity although the live bytes at every time would, FindMisfit names
+// a small set of buffers that cannot fit together. It is a deletion filter: buffers are left
+// out as long as a complete search still refutes the rest.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,22 +23,13 @@
 
 namespace stowage::packing {
 
-// Who is to blame when no packing fits a capacity although the bytes alive at
-// every time would: a small set of buffers that cannot fit together. It is
-// found with a deletion filter: leave out some, and when a complete search
-// still finds nothing for the rest, they had no part in it.
-//
-//   const Misfit misfit = FindMisfit(problem, capacity, effort);
-//   BufferName(problem, misfit.buffers[0]);  // one of those that clash
-
 struct Misfit {
-  std::vector<size_t> buffers;  // ascending; they cannot fit together
-  bool irreducible = false;     // without any one of them, the rest would fit
+  std::vector<size_t> buffers;  // ascending
+  bool irreducible = false;     // any proper subset would fit
 };
 
-/// The misfit of a problem of which a complete search has shown that no packing
-/// is `capacity` bytes high or less. Stops short of an irreducible set when
-/// `effort` steps of searching do not do, and at the deadline.
+/// The misfit of a problem that a complete search has proven not to fit `capacity`. The set
+/// may be reducible after `effort` steps or at the deadline.
 Misfit FindMisfit(const Problem& problem, Bytes capacity, int64_t effort,
                   Deadline deadline = {});
 
@@ -51,7 +42,7 @@ struct BestPacking {
   Solution solution;
   std::string method;  // "search", or the order of the greedy packer
   Bytes proven = 0;    // no packing is lower; at least the lower bound
-  Misfit misfit;       // when `proven` is above the capacity but `bound` is not
+  Misfit misfit;       // if `proven` is above the capacity but the bound is not
 };
 
 /// Packs a problem that passes CheckProblem and whose lower bound is `bound`.

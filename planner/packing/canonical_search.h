@@ -1,17 +1,15 @@
 #ifndef STOWAGE_PLANNER_PACKING_CANONICAL_SEARCH_H_
 #define STOWAGE_PLANNER_PACKING_CANONICAL_SEARCH_H_
 
-// A complete search for a packing no higher than a capacity. It finds one, or
-// proves that there is none, or runs out of the effort it was given.
+// A complete search for a packing no higher than a capacity. It finds one, proves that there
+// is none, or runs out of effort.
 //
-// Of all packings at or below the capacity, one has the smallest sum of
-// offsets. In it every buffer stands on the floor, on another buffer or on a
-// fixed one, and no buffer would fit lower down. Only such canonical packings
-// are searched, from the bottom up: take the buffer that could stand lowest;
-// either it stands there, or something that is not yet placed goes under it. In
-// the second case it is lifted: its offset is at least the lowest end of those
-// that could go under it, and one of them must begin too low to leave a gap that
-// it would fit in.
+// Of all packings within the capacity, one has the smallest sum of offsets. In it every
+// buffer rests on the floor or on another buffer, and none would fit lower. Only such
+// canonical packings are searched, from the bottom up: the buffer with the lowest possible
+// offset is either placed there, or an unplaced buffer goes under it. In the second case it
+// is lifted: its offset is at least the lowest end of the buffers that could go under it,
+// and one of these must begin too low to leave a gap that it would fit in.
 //
 //   address ^  b is lowest, at 1. Either it stays there, or it is lifted, and
 //     3 |      then c or d must go under it. With neither left, the second case
@@ -19,14 +17,18 @@
 //     1 |aabbdd
 //       +--------> time
 //
-// In every column of time the buffers not yet placed, taken in order of the
-// lowest offset each can have, must fit below the capacity; otherwise nothing
-// below this point of the search can succeed. Wherever no unplaced buffer
-// crosses from one column to the next, the two sides are solved on their own.
+// In every column of time the unplaced buffers, in order of their lowest possible offsets,
+// must fit below the capacity; otherwise the branch fails. Where no unplaced buffer crosses
+// from one column to the next, the two sides are solved independently.
+//
+//   RestartingSearch search(problem);
+//   if (search.Try(capacity, effort) == CanonicalSearch::Outcome::kFound) search.solution();
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
@@ -35,12 +37,12 @@
 
 namespace stowage::packing {
 
-/// A buffer as the search sees it; never of size zero.
+/// A buffer of the search; never of size zero.
 struct SearchItem {
   ColumnRange range;
   Bytes size = 0;
   Bytes alignment = 1;
-  std::optional<Bytes> offset = {};  // given when its placement is fixed
+  std::optional<Bytes> offset = {};  // where it is fixed
 };
 
 class CanonicalSearch {
@@ -51,12 +53,12 @@ class CanonicalSearch {
     kStopped,     // the effort or the time ran out
   };
 
-  /// Takes time and memory in proportion to the pairs of items that conflict.
+  /// Time and memory are proportional to the pairs of items that conflict.
   explicit CanonicalSearch(std::vector<SearchItem> items, int32_t columns);
 
-  /// Searches for a packing of height at most `capacity`. Of items that could
-  /// stand equally low, the one with the higher priority goes first. `effort`
-  /// bounds the steps of this run, a measure that is the same on every machine.
+  /// Searches for a packing of height at most `capacity`. Of items with equal lowest offsets,
+  /// the one with the higher priority is placed first. `effort` bounds the steps of this run,
+  /// which are the same on every machine.
   Outcome Run(Bytes capacity, const std::vector<double>& priorities,
               int64_t effort, Deadline deadline = {});
 
@@ -145,6 +147,46 @@ class CanonicalSearch {
   std::vector<double> conflicts_;
   double bump_ = 1;
 };
+
+/// CanonicalSearch with restarts. Its run time varies by factors of thousands with the order
+/// in which equal candidates are tried, and no order is good for all problems. Runs of
+/// limited effort therefore go through a portfolio of orders, by lifetime, size, random noise
+/// and how often a buffer was in a conflict before. The limits follow the sequence of Luby,
+/// Sinclair and Zuckerman (1993), 1 1 2 1 1 2 4 ...: a small search space is exhausted in the
+/// end. The random numbers are the same in every process.
+class RestartingSearch {
+ public:
+  /// For a problem that passes CheckProblem. Time and memory are proportional to
+  /// CountConflicts.
+  explicit RestartingSearch(const Problem& problem);
+
+  /// Searches for a packing of height at most `capacity`, in at most about
+  /// `effort` steps. The conflicts of earlier calls guide later ones.
+  CanonicalSearch::Outcome Try(Bytes capacity, int64_t effort,
+                               Deadline deadline = {});
+
+  /// The packing found last.
+  const Solution& solution() const { return solution_; }
+
+  /// The steps of all calls so far.
+  int64_t steps() const { return search_.steps(); }
+
+ private:
+  void Prioritize(int64_t run);
+  void TakeSolution();
+
+  const Problem& problem_;
+  std::vector<size_t> buffers_;  // of the items
+  CanonicalSearch search_;
+  int64_t short_run_ = 0;
+  int64_t runs_ = 0;
+  std::vector<double> priorities_;
+  std::mt19937_64 random_;
+  Solution solution_;
+};
+
+/// How many pairs of buffers conflict. O(n log n).
+int64_t CountConflicts(const Problem& problem);
 
 }  // namespace stowage::packing
 

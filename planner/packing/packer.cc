@@ -9,8 +9,8 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "planner/packing/best.h"
+#include "planner/packing/greedy.h"
 #include "planner/packing/part.h"
-#include "planner/packing/restarts.h"
 #include "planner/packing/validate.h"
 
 namespace stowage::packing {

@@ -1,15 +1,14 @@
 #ifndef STOWAGE_PLANNER_PACKING_PACKER_H_
 #define STOWAGE_PLANNER_PACKING_PACKER_H_
 
-// The one door to all packers: check the problem, pack it, say how good the
-// packing is, and, when a capacity is given and missed, say why.
+// The entry point to all packers: checks the problem, packs it, reports how good the packing
+// is, and explains a capacity that is exceeded.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(Packing packing, Pack(problem));
-//   packing.solution.offsets[3];  // where buffer 3 stands
+//   packing.solution.offsets[3];  // of buffer 3
 //   packing.optimal;              // no packing is lower
 //
-// Equal problems give equal packings, on every machine, unless a deadline cuts
-// the best packer off.
+// Equal problems give equal packings on every machine, unless a deadline passes.
 
 #include <optional>
 #include <string>
@@ -22,8 +21,8 @@ namespace stowage::packing {
 
 enum class Packer {
   kLinear,  // no reuse: the baseline (planner/packing/part.h)
-  kGreedy,  // lowest gap first, in several orders (planner/packing/restarts.h)
-  kBest,  // greedy, then a complete search for seconds (planner/packing/best.h)
+  kGreedy,  // lowest gap first, in several orders (planner/packing/greedy.h)
+  kBest,  // greedy, then a complete search of some seconds (planner/packing/best.h)
 };
 
 /// "linear", "greedy", "best".
@@ -34,33 +33,29 @@ Result<Packer> ParsePacker(std::string_view name);
 
 struct PackOptions {
   Packer packer = Packer::kGreedy;
-  Deadline deadline = {};  // when kBest is to look no further, if ever
+  Deadline deadline = {};  // of kBest
 };
 
 struct Packing {
   Solution solution;
-  Bytes lower_bound =
-      0;  // no packing is lower: see planner/packing/validate.h; or
-          // higher, when kBest has searched all below in vain
+  // No packing is lower: of planner/packing/validate.h, or higher if kBest has refuted more.
+  Bytes lower_bound = 0;
   bool optimal = false;  // the height is the lower bound
-  std::string packer;    // "linear", "greedy: pressure", ... which one won
+  std::string packer;    // "linear", "greedy: pressure", ...
 };
 
-/// Packs `problem`. kBest is never higher than kGreedy unless its deadline passes;
-/// with a capacity it is content to fit it, without one it looks for the lowest
-/// packing. Errors:
-/// kInvalidArgument when CheckProblem finds fault; kBudgetTooSmall when the
-/// problem has a capacity and the packing is higher, naming the capacity, the
-/// height, the lower bound and, when it is known that no packing fits, the
-/// buffers that cause it.
+/// Packs `problem`. kBest is never higher than kGreedy unless its deadline passes; it stops
+/// at the capacity, or without one at the lower bound. Errors: kInvalidArgument of
+/// CheckProblem; kBudgetTooSmall if the packing exceeds the capacity, with the capacity, the
+/// height, the lower bound and, if it is proven that no packing fits, the buffers at fault.
 Result<Packing> Pack(const Problem& problem, const PackOptions& options = {});
 
 struct PackAttempt {
   Packing packing;
-  std::optional<Error> refusal;  // why it does not fit the capacity
+  std::optional<Error> refusal;  // if it exceeds the capacity
 };
 
-/// The same, which gives the packing even when it is higher than the capacity.
+/// The same, but returns the packing even if it exceeds the capacity.
 Result<PackAttempt> TryPack(const Problem& problem,
                             const PackOptions& options = {});
 

@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "planner/packing/pack_part.h"
+#include "planner/packing/greedy.h"
 
 namespace stowage::packing {
 

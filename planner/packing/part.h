@@ -1,10 +1,9 @@
 #ifndef STOWAGE_PLANNER_PACKING_PART_H_
 #define STOWAGE_PLANNER_PACKING_PART_H_
 
-// What the greedy packer packs at once: items in columns of time, above a floor. The
-// whole problem is a part, and so is each of the stretches it is divided into
-// (planner/packing/part.h) and each window that is packed anew
-// (planner/packing/pack_part.h).
+// A part is the input of the greedy packer: items in columns of time, above a floor. The
+// whole problem is a part, and so are the independent ranges of columns that PackDivided
+// finds, and the windows that are repacked (planner/packing/greedy.h).
 //
 //   Part part{.columns = 2};
 //   part.items.push_back({.range = {0, 1}, .size = 64});
@@ -20,11 +19,10 @@
 
 namespace stowage::packing {
 
-// Time, compressed to what matters to a packer. Between a birth and the next
-// death lies a largest set of buffers alive together; every other live set is
-// part of one of these. There is one column for each, so two buffers conflict
-// exactly when they share a column, and there are at most as many columns as
-// buffers.
+// Columns compress time. The buffers live between a birth and the next death are a maximal
+// live set; every other live set is a subset of one. There is one column for each maximal
+// set, so two buffers conflict exactly if they share a column, and there are at most as many
+// columns as buffers.
 //
 //   bbbbb                     columns: {a, b} {b, c}
 //   aa ccc                    a [0, 1)   b [0, 2)   c [1, 2)
@@ -45,7 +43,7 @@ struct Columns {
 /// The columns of a problem that passes CheckProblem. O(n log n).
 Columns ComputeColumns(const Problem& problem);
 
-/// A buffer as it is packed; never of size zero. Sizes and offsets are in bytes.
+/// A buffer to pack; never of size zero. Sizes and offsets are in bytes.
 struct Item {
   /// The offset of an item that may go anywhere.
   static constexpr Bytes kFree = -1;
@@ -53,12 +51,12 @@ struct Item {
   ColumnRange range;
   Bytes size = 0;
   Bytes alignment = 1;
-  Bytes offset = kFree;  // given when its placement is fixed
+  Bytes offset = kFree;  // or where it is fixed
   Time lower = 0;
   Time upper = 0;
 };
 
-/// Items that are packed by themselves, above a floor, in columns from 0 on.
+/// Items in columns from 0 on, all above `floor`.
 struct Part {
   std::vector<Item> items;
   int32_t columns = 0;
@@ -71,29 +69,23 @@ struct PartPacking {
   std::string order;  // as GreedyPacking::order
 };
 
-/// Whether the item is alive in every column of the part.
+/// Whether the item is live in every column of the part.
 bool IsLasting(const Part& part, const Item& item);
 
-/// Which item goes first where all that matters is padding: the coarsest
-/// alignment, and what fills its units before what does not.
+/// Orders items by the padding that they cause: the coarsest alignment first, and sizes that
+/// are multiples of it before others.
 bool WastesLess(const Item& a, const Item& b);
 
-// Takes parts apart before they are packed. Where only what lasts reaches from one
-// column to the next, the stretches on the two sides are packed on their own, and
-// equal stretches, as the steps of an unrolled loop are, once.
-
-/// Packs all items of a part as PackPart does, its stretches apart, to which `work`
-/// is dealt by their share of the items. O(n log n), and `work`.
+/// Packs all items of a part as PackPart does, but divided: if only items that are live in
+/// every column cross from one column to the next, the two sides are packed independently,
+/// and equal sides, such as the iterations of an unrolled loop, once. Each side gets its
+/// share of `work` by items. O(n log n), and `work`.
 PartPacking PackDivided(const Part& part, Bytes target, int64_t work,
                         Deadline deadline);
 
-// The baseline packer: no reuse at all. Every buffer gets bytes of its own, one
-// after the other, in the gaps between the fixed buffers and above them. What
-// the other packers save is counted from here, and when a bug is suspected in a
-// plan, packing linearly tells whether reuse has a part in it.
-
-/// Packs a problem that passes CheckProblem, in the order of the buffers; no
-/// buffer shares a byte with another that is not fixed. O(n log n).
+/// The baseline without reuse: packs a problem that passes CheckProblem in the order of the
+/// buffers, each at addresses that no other buffer has, between and above the fixed ones.
+/// Savings are relative to it. O(n log n).
 Solution PackLinearly(const Problem& problem);
 
 }  // namespace stowage::packing

@@ -17,7 +17,6 @@
 #include "ir/ops.h"
 #include "ir/text.h"
 #include "planner/fit/cost.h"
-#include "planner/packing/csv.h"
 #include "planner/packing/packer.h"
 #include "planner/packing/problem.h"
 #include "planner/packing/validate.h"

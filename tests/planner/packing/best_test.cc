@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "planner/packing/canonical_search.h"
-#include "planner/packing/pack_part.h"
+#include "planner/packing/greedy.h"
 #include "planner/packing/packer.h"
 #include "planner/packing/problem.h"
-#include "planner/packing/restarts.h"
 #include "planner/packing/validate.h"
 #include "tests/planner/packing/packing_oracle.h"
 #include "tests/planner/packing/planted.h"

@@ -1,5 +1,3 @@
-#include "planner/packing/csv.h"
-
 #include <doctest/doctest.h>
 
 #include <random>

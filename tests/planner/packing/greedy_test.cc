@@ -1,3 +1,5 @@
+#include "planner/packing/greedy.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "planner/packing/problem.h"
-#include "planner/packing/restarts.h"
 #include "planner/packing/validate.h"
 #include "tests/planner/packing/packing_oracle.h"
 

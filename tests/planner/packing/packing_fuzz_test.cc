@@ -13,7 +13,6 @@
 #include "planner/packing/best.h"
 #include "planner/packing/packer.h"
 #include "planner/packing/problem.h"
-#include "planner/packing/repack.h"
 #include "planner/packing/validate.h"
 #include "tests/planner/packing/packing_oracle.h"
 #include "tests/support/instances.h"
@@ -153,19 +152,6 @@ TEST_CASE("Every packer packs 20,000 random problems without a fault") {
     };
     REQUIRE(height(Packer::kGreedy) <= height(Packer::kLinear));
     REQUIRE(height(Packer::kBest) <= height(Packer::kGreedy));
-    if (problem.buffers.empty()) continue;
-
-    // And a change or two are followed.
-    Repacker repacker(problem, packings[Packer::kGreedy].solution);
-    for (int change = 0; change < 2; ++change) {
-      const auto last = static_cast<int64_t>(problem.buffers.size()) - 1;
-      const auto index = static_cast<size_t>(Uniform(random, 0, last));
-      Buffer changed = repacker.problem().buffers[index];
-      changed.size = Uniform(random, 0, 1000);
-      changed.upper = changed.lower + Uniform(random, 1, 9);
-      if (!repacker.Change(index, changed).ok()) continue;  // it was fixed
-      REQUIRE(IsGoodPacking(repacker.problem(), repacker.solution()));
-    }
   }
 }
 

@@ -6,10 +6,9 @@
 #include <set>
 #include <vector>
 
-#include "planner/packing/best_fit.h"
+#include "planner/packing/free_space.h"
 #include "planner/packing/part.h"
 #include "planner/packing/problem.h"
-#include "planner/packing/repack.h"
 #include "tests/planner/packing/packing_oracle.h"
 
 namespace stowage::packing {

@@ -1,4 +1,4 @@
-#include "planner/packing/pack_part.h"
+#include "planner/packing/greedy.h"
 
 #include <algorithm>
 #include <bit>
@@ -15,9 +15,8 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/strings.h"
-#include "planner/packing/best_fit.h"
+#include "planner/packing/free_space.h"
 #include "planner/packing/part.h"
-#include "planner/packing/repack.h"
 
 namespace stowage::packing {
 namespace {
@@ -517,6 +516,60 @@ class Greedy {
 PartPacking PackPart(const Part& part, Bytes target, int64_t work,
                      Deadline deadline) {
   return Greedy(part, target, work, deadline).Run();
+}
+
+namespace {
+
+// Packs all buffers that take bytes; the others go to offset 0 or where they are
+// fixed.
+GreedyPacking PackAll(const Problem& problem, Bytes target, int64_t work,
+                      Deadline deadline) {
+  const Columns columns = ComputeColumns(problem);
+  GreedyPacking packing;
+  std::vector<Bytes>& offsets = packing.solution.offsets;
+  Bytes& height = packing.solution.height;
+  offsets.resize(problem.buffers.size());
+  Part all;
+  all.columns = columns.count;
+  std::vector<uint32_t> indices;
+  for (size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Buffer& b = problem.buffers[i];
+    if (b.offset) {
+      offsets[i] = *b.offset;
+      height = std::max(height, *b.offset + b.size);
+    }
+    if (b.size == 0) continue;
+    all.items.push_back({.range = columns.ranges[i],
+                         .size = b.size,
+                         .alignment = b.alignment,
+                         .offset = b.offset.value_or(Item::kFree),
+                         .lower = b.lower,
+                         .upper = b.upper});
+    indices.push_back(static_cast<uint32_t>(i));
+  }
+  if (indices.empty()) return packing;
+  PartPacking best = PackDivided(all, target, work, deadline);
+  for (size_t k = 0; k < indices.size(); ++k) {
+    offsets[indices[k]] = best.offsets[k];
+  }
+  height = std::max(height, best.height);
+  packing.order = std::move(best.order);
+  return packing;
+}
+
+}  // namespace
+
+GreedyPacking PackGreedily(const Problem& problem, Bytes target, int64_t work,
+                           Deadline deadline) {
+  GreedyPacking best = PackAll(problem, target, work, deadline);
+  // Padding and fixed buffers can make reuse the worse choice.
+  if (best.solution.height > target) {
+    Solution linear = PackLinearly(problem);
+    if (linear.height < best.solution.height) {
+      best = {std::move(linear), "no reuse"};
+    }
+  }
+  return best;
 }
 
 }  // namespace stowage::packing
