@@ -8,8 +8,8 @@
 #include "base/hash.h"
 #include "base/result.h"
 #include "base/strings.h"
-#include "text/byte_alphabet.h"
-#include "text/utf8.h"
+#include "text/unicode.h"
+#include "text/vocabulary.h"
 
 namespace stowage::text {
 namespace {
@@ -19,7 +19,7 @@ constexpr size_t kShort =
 
 }  // namespace
 
-// By id, whether no text becomes it.
+// By id, whether the token is never produced.
 std::vector<bool> Bpe::Apart() const {
   std::vector<bool> apart(static_cast<size_t>(size()));
   for (const int32_t id : options_.apart) apart[static_cast<size_t>(id)] = true;
@@ -50,7 +50,7 @@ Result<Bpe::Ids> Bpe::Place(const std::vector<std::string>& tokens) {
   return id_of;
 }
 
-// Keeps the token where it is a unit: a byte or a character.
+// Records the token if it is a unit: a byte or a character.
 void Bpe::AddUnit(std::string_view token, int32_t id, bool is_apart) {
   if (options_.characters) {
     if (const auto byte = ByteOfToken(token)) byte_ids_[*byte] = id;
@@ -117,7 +117,7 @@ Result<Bpe> Bpe::Create(const std::vector<std::string>& tokens,
   return bpe;
 }
 
-// What stands for a character in merges.
+// The unit of a character in merges.
 int32_t Bpe::UnitOf(std::string_view character) const {
   const char32_t code = FirstCharacter(character).code;
   const auto found = character_ids_.find(code);
@@ -125,7 +125,7 @@ int32_t Bpe::UnitOf(std::string_view character) const {
   return by_scores_ ? size() + static_cast<int32_t>(code) : -1;
 }
 
-// The merges that give a token: of all its two parts that are tokens or characters.
+// Adds the merges that result in a token: one for each split into two units or tokens.
 void Bpe::AddSplits(std::string_view token, const Merge& merge,
                     const Ids& id_of, std::vector<Merge>* merges) const {
   const auto symbol = [&](std::string_view part) {
@@ -196,7 +196,7 @@ size_t Bpe::WordSlot(std::string_view word) const {
   return slot;
 }
 
-// A token that its own bytes merge to need not be merged again.
+// Fills the table of words that are one token when merged.
 void Bpe::KeepWholeWords() {
   words_.assign(std::bit_ceil(2 * static_cast<size_t>(size()) + 2), -1);
   const std::vector<bool> apart = Apart();
@@ -278,7 +278,7 @@ void Bpe::AppendCharacters(std::string_view word,
   if (waits) ids->push_back(*options_.unknown);
 }
 
-// Once all is merged, characters without a token become bytes, or unknown.
+// After merging, replaces characters without a token by bytes or `unknown`.
 void Bpe::ReplaceUnits(std::vector<int32_t>* ids, size_t begin) const {
   const auto first = ids->begin() + static_cast<ptrdiff_t>(begin);
   if (std::none_of(first, ids->end(),
@@ -318,7 +318,7 @@ void Bpe::MergeWord(std::string_view word, std::vector<int32_t>* ids) const {
   if (by_scores_) ReplaceUnits(ids, begin);
 }
 
-// Looks at all pairs for each merge.
+// Scans all pairs for each merge.
 void Bpe::MergeShort(std::vector<int32_t>* ids, size_t begin) const {
   int32_t* const word = ids->data() + begin;
   size_t count = ids->size() - begin;
@@ -343,8 +343,8 @@ void Bpe::MergeShort(std::vector<int32_t>* ids, size_t begin) const {
   ids->resize(begin + count);
 }
 
-// Keeps the pairs in a heap. What is in it for a token that has changed since is
-// skipped: a token's place holds another id then, or none.
+// Keeps the pairs in a heap. Entries of tokens that have changed since are stale, and are
+// recognized by the id at their place.
 void Bpe::MergeLong(std::vector<int32_t>* ids, size_t begin) const {
   const size_t count = ids->size() - begin;
   int32_t* const word = ids->data() + begin;

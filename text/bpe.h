@@ -1,15 +1,15 @@
 #ifndef STOWAGE_TEXT_BPE_H_
 #define STOWAGE_TEXT_BPE_H_
 
-// Byte pair encoding (R. Sennrich et al., 2016): a word's units are tokens, and of all
-// neighbours those are merged that come first in the list of merges, the leftmost
-// first, until none is in it.
+// Byte pair encoding (R. Sennrich et al., 2016): a word begins as a list of units, and of all
+// adjacent pairs the one that is first in the list of merges is merged, leftmost first, until
+// no pair is in the list.
 //
-// The units of GPT-2 and its kind are bytes, and tokens are written in an alphabet of 256
-// printable characters, one for each byte: "Ġthe" is " the". Those of SentencePiece are
-// characters; one without a token is its bytes, "<0xE2>" and so on, or unknown. Its files
-// have scores in place of merges: of the pairs that together are a token, that of the
-// highest score is merged first.
+// GPT-2's units are bytes, and its tokens are written in an alphabet of 256 printable
+// characters: "Ġthe" is " the" (text/vocabulary.h). SentencePiece's units are characters; one
+// without a token becomes its bytes, "<0xE2>" and so on, or unknown. SentencePiece has scores
+// instead of merges: the pair whose concatenation is the token of the highest score is merged
+// first.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(Bpe bpe, Bpe::Create(tokens, merges, {}));
 //   bpe.Encode(" the", &ids);
@@ -24,30 +24,30 @@
 #include <vector>
 
 #include "base/result.h"
-#include "text/token_texts.h"
+#include "text/vocabulary.h"
 
 namespace stowage::text {
 
-/// The longest token that Bpe::ByScores takes, in bytes.
+/// The maximum length of a token for Bpe::ByScores, in bytes.
 inline constexpr size_t kMaxScoredToken = 512;
 
 struct BpeOptions {
-  // A word that is a token is that token, however merges would go.
+  // A word that is a token becomes it, without merging.
   bool ignore_merges = false;
-  // Takes the place of units that have no token, which are left out without one.
+  // Replaces units without a token; absent: they are dropped.
   std::optional<int32_t> unknown = std::nullopt;
-  bool fuse_unknown = false;   // of several units in a row
+  bool fuse_unknown = false;   // one `unknown` for a run of such units
   bool characters = false;     // units are characters, else bytes
-  bool byte_fallback = false;  // a character without a token is its bytes
-  // Ids that no text becomes, as those of control tokens.
+  bool byte_fallback = false;  // a character without a token becomes its bytes
+  // Ids that are never produced, such as those of control tokens.
   std::vector<int32_t> apart = {};
 };
 
 class Bpe {
  public:
-  /// `tokens` by id, "" where an id has none; `merges` as "left right", the first
-  /// merged first. Errors kInvalidArgument: two ids with one token, a merge that is
-  /// no pair, of what is no token or to what is none.
+  /// `tokens` by id, "" for an unused id; `merges` as "left right", in order of priority.
+  /// Errors kInvalidArgument: two ids with one token; a merge that is not a pair, or whose
+  /// parts or result are not tokens.
   static Result<Bpe> Create(const std::vector<std::string>& tokens,
                             const std::vector<std::string>& merges,
                             const BpeOptions& options);
@@ -62,10 +62,10 @@ class Bpe {
   /// Appends the tokens of one word. O(n log n) for n bytes.
   void Encode(std::string_view word, std::vector<int32_t>* ids) const;
 
-  /// How many ids there are; some may be without a token.
+  /// The number of ids, unused ones included.
   int32_t size() const { return texts_.size(); }
-  /// The bytes that the token stands for; what is not in the alphabet stands for
-  /// itself. Empty where the id has no token. Precondition: 0 <= id < size().
+  /// The bytes of the token: decoded from the byte alphabet, or the token itself if it is
+  /// not in the alphabet. Empty for an unused id. Precondition: 0 <= id < size().
   std::string_view Bytes(int32_t id) const { return texts_[id]; }
 
  private:
@@ -110,11 +110,11 @@ class Bpe {
   std::unordered_map<char32_t, int32_t> character_ids_;
   std::vector<Merge> merges_;
   int merge_shift_ = 63;
-  // Words that are one token, by their bytes: most of a text. -1: free.
+  // A hash table of words that are one token, which most of a text is. -1: free.
   std::vector<int32_t> words_;
   size_t longest_word_ = 0;
-  // Characters without a token may be parts of merges: their unit is size() and their
-  // code, until all is merged.
+  // Characters without a token may take part in merges: until merging ends, their unit is
+  // size() plus their code.
   bool by_scores_ = false;
   BpeOptions options_;
 };

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/result.h"
-#include "text/byte_alphabet.h"
+#include "text/vocabulary.h"
 
 namespace stowage::text {
 namespace {
@@ -24,7 +24,7 @@ std::string WithReplaced(std::string_view text, std::string_view from,
   return out;
 }
 
-// Bytes in a row are one token, so that what follows sees characters.
+// Merges a run of byte tokens to one, so that later steps see whole characters.
 std::vector<std::string> WithBytes(std::vector<std::string> tokens) {
   std::vector<std::string> out;
   bool after_byte = false;
@@ -52,7 +52,7 @@ std::vector<std::string> JoinedTokens(const std::vector<std::string>& tokens,
   return {std::move(all)};
 }
 
-// As sentencepiece drops the space that it puts before a text.
+// Strips the space that sentencepiece puts before a text.
 void DecodePieces(const DecoderStep& step, std::vector<std::string>* tokens) {
   constexpr std::string_view kSpace = "▁";
   bool is_begin = step.first;
@@ -120,7 +120,7 @@ std::string Decoded(const DecoderStep& step, std::string token, bool is_first,
   }
 }
 
-// How much longer a text may become: steps that each double it would fill any memory.
+// The maximum growth of a text: steps that each double it would exhaust memory.
 constexpr size_t kMaxDecodedGrowth = 256;
 
 size_t TotalBytes(const std::vector<std::string>& tokens) {

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TEXT_DECODER_H_
 #define STOWAGE_TEXT_DECODER_H_
 
-// Makes text of tokens as they are written in a vocabulary: steps, each of which takes
-// the list that the one before it gives; what is left is joined. Llama 2's put spaces in
-// place of "▁", bytes in place of "<0x0A>", and take the first space away.
+// Decodes tokens to text: a list of steps, each of which rewrites the list of token texts
+// that the step before returns; the last list is concatenated. Llama 2's steps replace "▁" by
+// a space and "<0x0A>" by its byte, and strip the first space.
 //
 //   Decode({{.kind = DecoderKind::kReplace, .pattern = "▁", .content = " "},
 //           {.kind = DecoderKind::kByteFallback},
@@ -21,19 +21,18 @@ namespace stowage {
 
 /// The names are those of tokenizer.json.
 enum class DecoderKind {
-  kReplace,       // the text `pattern` by `content`
-  kByteFallback,  // "<0x0A>" and its like by their bytes
-  kFuse,          // joins all
-  kStrip,  // the text `pattern` up to so many times at the `left` and `right`
-  kMetaspace,  // `pattern` by a space; of the first token by nothing, with `first`
-  kWordPiece,  // joins what begins with `pattern` to what is before it; with
-               // `cleanup` no spaces stand before punctuation
-  kSuffix,     // BPEDecoder: `pattern` by a space, but of the last token
-  kSpaces,     // none: a space between tokens
-  kToken,      // a token that is `pattern` by `content`
-  kSentencePiece,  // "▁" by a space; with `first`, of the first token by nothing
-                   // where it begins with one, with `cleanup` of all up to the
-                   // first text
+  kReplace,       // replaces the text `pattern` by `content`
+  kByteFallback,  // replaces "<0x0A>" and its like by their bytes
+  kFuse,          // concatenates all tokens to one
+  kStrip,  // strips `pattern` at most `left` times at the beginning, `right` at the end
+  kMetaspace,  // replaces `pattern` by a space, or by "" in the first token if `first`
+  kWordPiece,  // joins tokens that begin with `pattern` to the one before; `cleanup` removes
+               // spaces before punctuation
+  kSuffix,  // BPEDecoder: replaces `pattern` by a space, or by "" in the last token
+  kSpaces,  // no decoder in the file: a space between tokens
+  kToken,   // replaces a token equal to `pattern` by `content`
+  kSentencePiece,  // replaces "▁" by a space; strips one at the start of the first token if
+                   // `first`, of all tokens up to the first text if `cleanup`
 };
 
 struct DecoderStep {
@@ -48,12 +47,12 @@ struct DecoderStep {
 
 namespace text {
 
-/// Errors: kUnsupported for more than 64 steps; kInvalidArgument for an empty pattern
-/// that something is looked for by.
+/// Errors: kUnsupported for more than 64 steps; kInvalidArgument for an empty pattern in a
+/// step that searches for it.
 Status CheckDecoder(const std::vector<DecoderStep>& steps);
 
-/// Precondition: CheckDecoder. Linear in the bytes of the tokens, times the number of
-/// steps. Error kInvalidArgument where the text is more than 256 times as long.
+/// Linear in the bytes of the tokens times the number of steps. Error kInvalidArgument if the
+/// text grows more than 256-fold. Precondition: CheckDecoder.
 Result<std::string> Decode(const std::vector<DecoderStep>& steps,
                            std::vector<std::string> tokens);
 

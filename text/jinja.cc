@@ -7,8 +7,8 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "text/jinja_functions.h"
 #include "text/jinja_parser.h"
+#include "text/jinja_value.h"
 
 namespace stowage::jinja {
 

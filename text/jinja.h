@@ -1,18 +1,27 @@
 #ifndef STOWAGE_TEXT_JINJA_H_
 #define STOWAGE_TEXT_JINJA_H_
 
-// Templates in Jinja, as far as chat templates of published models use it, rendered as
-// transformers renders them: Jinja 3.1 in a sandbox, with trim_blocks, lstrip_blocks,
-// break and continue, raise_exception, and undefined values that are empty.
+// Jinja templates, as far as chat templates of published models use them, rendered as
+// transformers renders them: Jinja 3.1 in a sandbox, with trim_blocks, lstrip_blocks, break
+// and continue, raise_exception, and undefined values that are empty.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const jinja::Template hello,
 //                            jinja::Template::Parse("Hello {{ name | trim }}!"));
 //   STOWAGE_ASSIGN_OR_RETURN(const std::string text,
 //                            hello.Render({{"name", std::string(" you ")}}));
 //
-// What this code does not know is an error and never passed over: a tag when the template
-// is parsed, a filter, a test, a method or an operator on values that it does not take when
-// it is reached. A template that does too much ends with an error.
+// An unknown tag is an error when the template is parsed; an unknown filter, test, method or
+// operator when it is reached. Steps and memory of rendering are limited.
+//
+// ChatTemplate renders a conversation as the text that a model was trained on:
+//
+//   STOWAGE_ASSIGN_OR_RETURN(
+//       ChatTemplate chat,
+//       ChatTemplate::Parse(jinja, {{"bos_token", "<s>"}, {"eos_token", "</s>"}}));
+//   STOWAGE_ASSIGN_OR_RETURN(
+//       std::string prompt,
+//       chat.Format({{"user", "Hello"}}, {.open_answer = true}));
+//   tokenizer.Encode(prompt, {.special = true, .add_prefix = false});
 
 #include <memory>
 #include <string>
@@ -27,13 +36,13 @@ namespace stowage::jinja {
 
 class Template {
  public:
-  /// Errors, which name the line: kInvalidArgument for what is no Jinja, kUnsupported for
-  /// what is not known here.
+  /// Errors, with the line: kInvalidArgument for invalid syntax, kUnsupported for syntax that
+  /// is not implemented.
   static Result<Template> Parse(std::string_view source);
 
-  /// The text for these variables. Errors: kInvalidArgument where the template raises an
-  /// exception, or Python would; kUnsupported for what is not known here, and for more
-  /// than 4 million steps or 64 MiB and 1,024 times the bytes of `variables` in strings.
+  /// Renders the template. Errors: kInvalidArgument if the template raises an exception, or
+  /// Python would; kUnsupported for unknown filters and the like, for more than 4 million
+  /// steps, and for strings of more than 64 MiB plus 1,024 times the bytes of `variables`.
   Result<std::string> Render(
       std::vector<std::pair<std::string, Value>> variables) const;
 
@@ -48,49 +57,34 @@ class Template {
 
 namespace stowage {
 
-// A conversation as the text that a model was trained on. Files hold a program in Jinja
-// for that, the chat template, which is rendered as transformers renders it
-// (text/jinja.h).
-//
-//   STOWAGE_ASSIGN_OR_RETURN(
-//       ChatTemplate chat,
-//       ChatTemplate::Parse(jinja, {{"bos_token", "<s>"}, {"eos_token", "</s>"}}));
-//   STOWAGE_ASSIGN_OR_RETURN(
-//       std::string prompt,
-//       chat.Format({{"user", "Hello"}}, {.open_answer = true}));
-//   tokenizer.Encode(prompt, {.special = true, .add_prefix = false});
-
 struct ChatMessage {
   std::string role;  // "system", "user" or "assistant"
   std::string content;
 };
 
 struct ChatOptions {
-  bool open_answer = false;  // the text ends where an assistant's answer begins
-  /// Whether thoughts may come before an answer; if not, the template's variable
-  /// `enable_thinking` is false, and else it is undefined.
+  bool open_answer = false;  // the template's add_generation_prompt
+  /// If false, the template's variable `enable_thinking` is false; else it is undefined.
   bool thinking = true;
 };
 
 class ChatTemplate {
  public:
-  /// The special tokens that templates write: "bos_token" and the text of it.
+  /// The special tokens that templates use: "bos_token" with its text, and so on.
   using Tokens = std::vector<std::pair<std::string, std::string>>;
 
-  /// Errors, with the template's beginning and the line: kInvalidArgument for what is no
-  /// Jinja, kUnsupported for a tag or an expression that is not known (text/jinja.h).
+  /// Errors: those of jinja::Template::Parse, with the beginning of the template.
   static Result<ChatTemplate> Parse(std::string_view jinja, Tokens tokens = {});
 
-  /// The conversation as text, special tokens included. There are no tools, no documents
-  /// and no clock: a template that would write today's date writes its own. Errors:
-  /// kInvalidArgument for no messages where no answer is opened, an unknown role, and
-  /// where the template raises an exception, as for roles that do not alternate;
-  /// kUnsupported where it does what is not known.
+  /// The conversation as text, special tokens included, without tools and documents. There
+  /// is no clock: a template that writes today's date falls back to its own. Errors:
+  /// kInvalidArgument for no messages without `open_answer`, and an unknown role; those of
+  /// jinja::Template::Render, such as an exception for roles that do not alternate.
   Result<std::string> Format(const std::vector<ChatMessage>& messages,
                              const ChatOptions& options = {}) const;
 
-  /// What it writes behind an answer, white space before it left out: "<|im_end|>\n".
-  /// Errors as Format, and kUnsupported where it does not write what answers say.
+  /// The text after an answer, without leading white space: "<|im_end|>\n". Errors: those of
+  /// Format; kUnsupported if the template does not write the answer's content.
   Result<std::string> AfterAnswer() const;
 
  private:

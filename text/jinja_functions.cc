@@ -1,5 +1,3 @@
-#include "text/jinja_functions.h"
-
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -8,6 +6,7 @@
 
 #include "base/result.h"
 #include "base/strings.h"
+#include "text/jinja_value.h"
 
 namespace stowage::jinja {
 namespace {

@@ -1,13 +1,12 @@
-#include "text/jinja_lexer.h"
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "base/result.h"
 #include "base/strings.h"
+#include "text/jinja_parser.h"
 #include "text/jinja_value.h"
-#include "text/utf8.h"
+#include "text/unicode.h"
 
 namespace stowage::jinja {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "text/jinja_lexer.h"
 
 namespace stowage::jinja {
 namespace {

@@ -1,9 +1,12 @@
 #ifndef STOWAGE_TEXT_JINJA_PARSER_H_
 #define STOWAGE_TEXT_JINJA_PARSER_H_
 
-// The syntax tree of a template in Jinja, parsed as Jinja 3.1 does with trim_blocks and
-// lstrip_blocks.
+// The tokens and the syntax tree of a Jinja template, as Jinja 3.1 parses it with trim_blocks
+// and lstrip_blocks: comments, and white space around tags, are dropped.
+//
+//   STOWAGE_ASSIGN_OR_RETURN(const Body body, Parse("Hello {{ name }}!"));
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +17,28 @@
 #include "text/jinja_value.h"
 
 namespace stowage::jinja {
+
+struct Token {
+  enum class Kind {
+    kData,  // text outside of tags
+    kOutputBegin,
+    kOutputEnd,
+    kBlockBegin,
+    kBlockEnd,
+    kName,
+    kInteger,
+    kReal,
+    kString,  // text is its value
+    kOperator,
+    kEnd,  // of the template
+  };
+  Kind kind;
+  std::string text;
+  int64_t line;
+};
+
+/// Error kInvalidArgument, with the line.
+Result<std::vector<Token>> Tokenize(std::string_view source);
 
 struct Expression {
   enum class Kind {
@@ -56,7 +81,7 @@ struct Statement {
     kSet,     // names[0] or names[0].text = expressions[0]
     kSetBlock,  // names[0] = what bodies[0] writes
     kMacro,  // text, names of params, their defaults, which may be null; bodies[0]
-    kScope,  // bodies[0]: a block for which variables are its own
+    kScope,  // bodies[0], with variables of its own
     kBreak,
     kContinue,
   };
@@ -67,8 +92,8 @@ struct Statement {
   std::vector<Body> bodies = {};
 };
 
-/// Errors: kInvalidArgument for what is no Jinja, kUnsupported for what is not read here;
-/// both say in which line.
+/// Errors, with the line: kInvalidArgument for invalid syntax, kUnsupported for syntax that
+/// is not implemented.
 Result<Body> Parse(std::string_view source);
 
 }  // namespace stowage::jinja

@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "text/utf8.h"
+#include "text/unicode.h"
 
 namespace stowage::jinja {
 namespace {

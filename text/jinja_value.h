@@ -1,8 +1,14 @@
 #ifndef STOWAGE_TEXT_JINJA_VALUE_H_
 #define STOWAGE_TEXT_JINJA_VALUE_H_
 
-// The values that a template in Jinja computes with, and what Python makes of them:
-// their truth, equality, order and text.
+// The values that a Jinja template computes with, with Python's truth, equality, order and
+// text, and the filters, tests, methods and operators on them. An unknown filter, test or
+// method is an error only when it is called: chat templates have parts for tools.
+//
+//   Result<Value> text = ApplyFilter("trim", std::string(" a "), {});  // "a"
+//
+// Errors of all functions: kUnsupported for names and arguments that are not implemented;
+// kInvalidArgument where Python raises an exception.
 
 #include <cstddef>
 #include <cstdint>
@@ -81,9 +87,6 @@ double NumberOf(const Value& value);
 /// As `a == b`.
 bool Equal(const Value& a, const Value& b);
 
-// Errors: kUnsupported where Python has an answer and this code none; kInvalidArgument
-// where Python raises an exception.
-
 /// As `str(value)`.
 Result<std::string> TextOf(const Value& value);
 /// As `a < b`.
@@ -96,11 +99,40 @@ Result<int64_t> LengthOf(const Value& value);
 /// As `json.dumps(value, ensure_ascii=False)`.
 Result<std::string> JsonOf(const Value& value);
 
-/// The characters of UTF-8, one after the other.
+/// The characters of `text`, which is UTF-8.
 std::vector<std::string_view> Characters(std::string_view text);
-/// Without white space, as str.strip has it, at either end or one of them.
+/// As str.strip, lstrip or rstrip.
 std::string_view Strip(std::string_view text, bool left = true,
                        bool right = true);
+
+struct Arguments {
+  std::vector<Value> values = {};
+  std::vector<std::pair<std::string, Value>> named = {};
+
+  /// The argument at a position or of a name; null if it is not given.
+  const Value* Find(size_t position, std::string_view name) const;
+};
+
+/// `of | name(arguments)`.
+Result<Value> ApplyFilter(std::string_view name, const Value& of,
+                          const Arguments& arguments);
+/// `of is name(arguments)`.
+Result<bool> ApplyTest(std::string_view name, const Value& of,
+                       const Arguments& arguments);
+/// `of.name(arguments)`.
+Result<Value> CallMethod(std::string_view name, const Value& of,
+                         const Arguments& arguments);
+
+/// `of.name`, not called.
+Result<Value> AttributeOf(const Value& of, std::string_view name);
+/// `of[index]`.
+Result<Value> ItemOf(const Value& of, const Value& index);
+/// `of[begin:end:step]`; an omitted bound is None.
+Result<Value> SliceOf(const Value& of, const Value& begin, const Value& end,
+                      const Value& step);
+/// Arithmetic, and concatenation of strings and lists by + and ~.
+Result<Value> Operate(std::string_view operation, const Value& left,
+                      const Value& right);
 
 }  // namespace stowage::jinja
 

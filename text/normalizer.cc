@@ -6,19 +6,16 @@
 #include <utility>
 
 #include "base/result.h"
-#include "text/normal_forms.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace stowage::text {
 namespace {
 
 constexpr size_t kMaxNormalizers = 64;
-// How much longer a text may become: steps that each double it would fill any memory.
+// The maximum growth of a text: steps that each double it would exhaust memory.
 constexpr size_t kMaxGrowth = 256;
 
-// What a step makes of a text: the begin of it counts as moved where characters before it
-// are left out.
+// The result of a step; its beginning has moved if characters before it were removed.
 class Rewrite {
  public:
   Rewrite(std::string* out, bool* is_moved) : out_(out), is_moved_(is_moved) {
@@ -35,7 +32,7 @@ class Rewrite {
   bool* is_moved_;
 };
 
-// U+200B to U+200F and the like are white space to it; see the authors' NMT.
+// Nmt treats U+200B to U+200F and the like as white space.
 std::optional<char32_t> Nmt(char32_t c) {
   if ((c >= 0x1 && c <= 0x8) || c == 0xB || (c >= 0xE && c <= 0x1F) ||
       c == 0x7F || c == 0x8F || c == 0x9F) {
@@ -110,9 +107,8 @@ std::string_view WithoutSpace(const NormalizerStep& step, std::string_view text,
   return text;
 }
 
-// A short grapheme cluster with a rule for its start becomes what that rule says, as a
-// whole; of others each character does. This is how `tokenizers` has come to agree with
-// SentencePiece on many languages.
+// A short grapheme cluster is replaced as a whole by the rule for its beginning, if there is
+// one; else each character by its own. This is `tokenizers`' approximation of SentencePiece.
 void ReplaceClusters(const Charsmap& charsmap, std::string_view text,
                      std::string* out) {
   constexpr size_t kLongest = 5;
@@ -157,8 +153,8 @@ Status ReplaceAll(const NormalizerStep& step, std::string_view text,
     if (found == WordPattern::Found::kNo) begin = end = text.size();
     *out += text.substr(from, begin - from);
     if (found == WordPattern::Found::kYes) {
-      // As in `tokenizers`, what takes the place of several characters stands at the
-      // last of them.
+      // As in `tokenizers`, a replacement of several characters has the position of the
+      // last.
       if (begin == 0 &&
           (step.content.empty() || FirstCharacter(text).bytes < end)) {
         work->is_moved = true;

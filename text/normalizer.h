@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TEXT_NORMALIZER_H_
 #define STOWAGE_TEXT_NORMALIZER_H_
 
-// Rewrites a text before it is cut into words: steps, each of which takes what the one
-// before it gives. Llama 2's put "▁" before a text and in place of its spaces, BERT's
-// leave out accents and write all in lower case.
+// Normalizes a text before it is split into words: a list of steps, each of which rewrites the
+// result of the one before. Llama 2's steps put "▁" before a text and in place of spaces;
+// BERT's strip accents and lower-case.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       Normalizer normalizer,
@@ -32,17 +32,17 @@ enum class NormalizerKind {
   kNfkc,
   kNfkd,
   kLowercase,
-  kStripAccents,    // leaves out all marks
-  kNmt,             // leaves out control characters; others become spaces
-  kReplace,         // the text `pattern` by `content`
-  kReplacePattern,  // what the expression `pattern` matches by `content`
-  kPrepend,         // `content` to what is not empty
-  kStrip,           // white space at the `left` and the `right`
-  kClean,  // BERT: leaves out control characters; white space is a space
-  kSpaceIdeographs,  // BERT: a space before and after each
-  kStripNonspacing,  // BERT: leaves out nonspacing marks, after kNfd
-  kSentencePiece,    // by `rules`
-  kPrecompiled,      // by the charsmap of `rules`, as `tokenizers` reads it
+  kStripAccents,     // removes all marks
+  kNmt,              // removes control characters or replaces them by spaces
+  kReplace,          // replaces the text `pattern` by `content`
+  kReplacePattern,   // replaces matches of the regular expression `pattern` by `content`
+  kPrepend,          // prepends `content` to a text that is not empty
+  kStrip,            // strips white space at the `left` and the `right`
+  kClean,            // BERT: removes control characters, makes white space spaces
+  kSpaceIdeographs,  // BERT: puts a space before and after each
+  kStripNonspacing,  // BERT: removes nonspacing marks, after kNfd
+  kSentencePiece,    // applies `rules`
+  kPrecompiled,      // applies the charsmap of `rules`, as `tokenizers` does
 };
 
 struct NormalizerStep {
@@ -58,32 +58,32 @@ namespace text {
 
 class Normalizer {
  public:
-  /// Errors as WordPattern's and SentencePieceNormalizer's; kInvalidArgument for an
-  /// empty pattern; kUnsupported for
-  /// more than 64 steps.
+  /// Errors: those of WordPattern and SentencePieceNormalizer; kInvalidArgument for an empty
+  /// pattern; kUnsupported for more than 64 steps.
   static Result<Normalizer> Create(std::vector<NormalizerStep> steps);
 
-  /// What one thread needs to normalize.
+  /// The scratch memory of one thread.
   struct Work {
     std::vector<WordPattern::Search> searches;
     std::string buffers[2];
     bool is_moved = false;
     bool goes_on = false;
-    size_t limit = 0;  // to the bytes of the result
+    size_t limit = 0;  // of the result, in bytes
   };
   Work NewWork() const;
 
-  /// The normal form of `text`, which is well-formed: itself, or in `work` until the next
-  /// call. Nothing is put before a text that `goes_on` from another. Sets `work->is_moved`
-  /// where its first character does not come from the first one of `text`. Error kInvalidArgument where a pattern takes too many steps, or the
-  /// result is more than 256 times as long.
+  /// The normal form of `text`: `text` itself, or in `work` until the next call. Nothing is
+  /// prepended to a text that `goes_on` from another. Sets `work->is_moved` if the first
+  /// character does not come from the first one of `text`. Error kInvalidArgument if a
+  /// pattern takes too many steps, or the text grows more than 256-fold. Precondition: `text`
+  /// is well-formed.
   Result<std::string_view> Run(std::string_view text, bool goes_on,
                                Work* work) const;
 
  private:
   struct Step {
     NormalizerStep step;
-    size_t search = 0;  // which of the searches
+    size_t search = 0;  // index in Work::searches
     SentencePieceNormalizer pieces = {};
     Charsmap charsmap = {};
   };

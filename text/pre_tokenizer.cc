@@ -5,7 +5,6 @@
 
 #include "base/result.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace stowage {
 
@@ -18,7 +17,7 @@ Result<std::vector<PreTokenizerStep>> PreTokenizerSteps(std::string_view name) {
   if (name == "smollm" || name == "refact") {
     return Steps{{R"(\p{N})"}, {kGpt2Pattern}};
   }
-  // All as their tokenizer.json has them.
+  // As in the models' tokenizer.json.
   constexpr std::string_view kContraction = R"((?i:'s|'t|'re|'ve|'m|'ll|'d))";
   constexpr std::string_view kWord = R"(|[^\r\n\p{L}\p{N}]?\p{L}+|)";
   constexpr std::string_view kRest =
@@ -54,12 +53,12 @@ Result<std::vector<PreTokenizerStep>> PreTokenizerSteps(std::string_view name) {
 namespace text {
 namespace {
 
-// Each step cuts within what the one before has cut, one call within another.
+// The maximum number of steps, which are nested calls.
 constexpr size_t kMaxSteps = 64;
 
 using Found = WordPattern::Found;
 
-// A stretch of text that one step takes.
+// A match of a step in the text.
 struct Span {
   size_t begin = 0, end = 0;
 };
@@ -75,7 +74,7 @@ size_t RunLength(std::string_view text, const Holds& holds) {
   return end;
 }
 
-// The first character at or after `from` that `holds`.
+// The offset of the first character at or after `from` for which `holds` is true.
 template <typename Holds>
 Found FindCharacter(std::string_view text, size_t from, const Holds& holds,
                     Span* span) {
@@ -86,7 +85,7 @@ Found FindCharacter(std::string_view text, size_t from, const Holds& holds,
   return Found::kYes;
 }
 
-// Letters and the like, else what is neither such nor white space.
+// A run of word characters, or of characters that are neither word characters nor spaces.
 Found FindWord(std::string_view text, size_t from, Span* span) {
   const size_t begin = from + LeadingSpace(text.substr(from));
   if (begin == text.size()) return Found::kNo;
@@ -107,7 +106,7 @@ Found FindLiteral(std::string_view text, std::string_view literal, size_t from,
   return Found::kYes;
 }
 
-// With `mark` in place of each space, and before it where `prefix` says so.
+// `text` with `mark` in place of each space, and before it if `prefix` says so.
 std::string WithMetaspace(std::string_view piece, const PreTokenizerStep& step,
                           const PreTokenizer::Place& place) {
   std::string marked;
@@ -137,7 +136,7 @@ Status CheckStep(const PreTokenizerStep& step) {
       "least a character");
 }
 
-// The pieces that a step's matches and what is between them make.
+// Makes pieces of a step's matches and the text between them.
 class Parts {
  public:
   using PassOn = std::function<Status(const Span&)>;
@@ -158,7 +157,7 @@ class Parts {
     return {};
   }
 
-  // Passes on the part that waits to be joined by the next one.
+  // Passes on the pending part, which the next one may have joined.
   Status Finish() {
     const bool removed = step_.behavior == SplitBehavior::kRemoved && matched_;
     if (waiting_.end == 0 || removed) return {};

@@ -1,12 +1,13 @@
 #ifndef STOWAGE_TEXT_PRE_TOKENIZER_H_
 #define STOWAGE_TEXT_PRE_TOKENIZER_H_
 
-// Cuts text into the words within which tokens are merged: steps, each of which cuts
-// the pieces of the one before it.
+// Splits text into the words within which tokens are merged: a list of steps, each of which
+// splits the pieces of the one before it.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(std::vector<PreTokenizerStep> steps,
 //                            PreTokenizerSteps("smollm"));
 //   STOWAGE_ASSIGN_OR_RETURN(PreTokenizer words, PreTokenizer::Create(steps));
+//   PreTokenizer::Searches searches = words.NewSearches();
 //   STOWAGE_RETURN_IF_ERROR(words.ForEachWord(text, {}, &searches,
 //                                             [](std::string_view word) {}));
 
@@ -21,50 +22,50 @@
 
 namespace stowage {
 
-/// What becomes of the parts of a piece that a pattern matches.
+/// The treatment of the matches of a step, by tokenizer.json's names.
 enum class SplitBehavior {
-  kIsolated,            // each is a piece of its own
-  kRemoved,             // they are left out
+  kIsolated,            // each is a piece
+  kRemoved,             // dropped
   kMergedWithPrevious,  // each ends the piece before it
   kMergedWithNext,      // each begins the piece after it
-  kContiguous,          // neighbours are one piece
+  kContiguous,          // adjacent matches are one piece
 };
 
-/// How a step cuts, by tokenizer.json's names.
+/// The kind of a step, by tokenizer.json's names.
 enum class PreTokenizerKind {
-  kPattern,      // Split, at what an expression matches
-  kLiteral,      // Split, at a text
-  kWhiteSpace,   // WhitespaceSplit, at each white space
-  kPunctuation,  // Punctuation, at each character of it
-  kWords,        // Whitespace, at runs of letters and the like and of all else
-  kMetaspace,    // puts a text in place of spaces, and before pieces
+  kPattern,      // Split at matches of a regular expression
+  kLiteral,      // Split at a text
+  kWhiteSpace,   // WhitespaceSplit: at each white space character
+  kPunctuation,  // Punctuation: at each punctuation character
+  kWords,        // Whitespace: at runs of word characters, and of other characters
+  kMetaspace,    // replaces spaces by `pattern`, and prepends it to pieces
 };
 
-/// Which pieces a Metaspace puts its text before, unless they begin with it.
+/// The pieces to which a Metaspace prepends its text, unless they begin with it.
 enum class MetaspacePrefix {
   kNever,
-  kFirst,  // that of the begin of the text
+  kFirst,  // the piece at the beginning of the text
   kAlways,
 };
 
 struct PreTokenizerStep {
-  // Of kPattern, empty: a space goes before each piece that has none there.
+  // If it is empty with kPattern, a space is prepended to each piece that has none.
   std::string pattern = {};
   SplitBehavior behavior = SplitBehavior::kIsolated;
-  bool invert = false;  // what the pattern does not match counts as matched
+  bool invert = false;  // the text between matches counts as matched
   PreTokenizerKind kind = PreTokenizerKind::kPattern;
   MetaspacePrefix prefix = MetaspacePrefix::kAlways;
 };
 
-/// The pattern of GPT-2, which tokenizer.json calls ByteLevel.
+/// The pattern of GPT-2, tokenizer.json's ByteLevel.
 extern const char* const kGpt2Pattern;
 
-/// The steps that GGUF files name: "gpt-2", "llama-bpe", "qwen2", "smollm", ... Error
-/// kUnsupported, with the names that are known, for any other.
+/// The steps of a name in GGUF files: "gpt-2", "llama-bpe", "qwen2", "smollm", ... Error
+/// kUnsupported, with the known names, for another one.
 Result<std::vector<PreTokenizerStep>> PreTokenizerSteps(std::string_view name);
 
-/// Whether GGUF's tokenizers of that name take a word that is a token without merging, and
-/// put a token before each text, if their files do not say it.
+/// Whether GGUF's tokenizers of that name take a word that is a token without merging, and by
+/// default prepend bos to each text.
 constexpr bool IgnoresMerges(std::string_view name) {
   return name == "llama-bpe" || name == "tekken";
 }
@@ -73,24 +74,23 @@ namespace text {
 
 class PreTokenizer {
  public:
-  /// Errors as WordPattern's; kUnsupported for more than 64 steps.
+  /// Errors: those of WordPattern; kUnsupported for more than 64 steps.
   static Result<PreTokenizer> Create(
       const std::vector<PreTokenizerStep>& steps);
 
-  /// What one thread needs to cut.
+  /// The scratch memory of one thread.
   using Searches = std::vector<WordPattern::Search>;
   Searches NewSearches() const;
 
-  // Where a text stands in a whole one.
+  // The position of a text in the whole one.
   struct Place {
     bool is_begin = true;
-    bool goes_on =
-        false;  // from another text, so that no space is put before it
+    bool goes_on = false;  // continues another text: no space is prepended
   };
 
-  /// Calls `take` with each word of `text`, which is well-formed, in order; a word
-  /// lies in `text` or lives until `take` returns. Error kInvalidArgument where a
-  /// pattern takes too many steps.
+  /// Calls `take` with each word of `text` in order; the word is valid until `take` returns.
+  /// Error kInvalidArgument if a pattern takes too many steps. Precondition: `text` is
+  /// well-formed.
   Status ForEachWord(std::string_view text, const Place& place,
                      Searches* searches,
                      const std::function<void(std::string_view)>& take) const;
@@ -98,7 +98,7 @@ class PreTokenizer {
  private:
   struct Step {
     PreTokenizerStep step;
-    size_t search = 0;  // which of the searches
+    size_t search = 0;  // index in Searches
   };
   using Take = std::function<void(std::string_view)>;
   Status Cut(size_t step, std::string_view piece, const Place& place,

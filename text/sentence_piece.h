@@ -1,15 +1,17 @@
 #ifndef STOWAGE_TEXT_SENTENCE_PIECE_H_
 #define STOWAGE_TEXT_SENTENCE_PIECE_H_
 
-// What SentencePiece's models consist of, in their own numbers, as their files and GGUF
-// files hold it.
+// SentencePiece's models: the contents of tokenizer.model or spiece.model, which is a
+// ModelProto (sentencepiece_model.proto) in protobuf's wire format, parsed here without
+// protobuf. GGUF files hold the same lists (text/gguf_tokenizer.h).
 //
-//   SentencePieceModel model{.pieces = {"<unk>", "▁a"}, .scores = {0, -1}, .types = {2, 1}};
+//   STOWAGE_ASSIGN_OR_RETURN(SentencePieceModel model, ParseSentencePieceModel(bytes));
 //   STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts, PartsOf(std::move(model)));
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -17,12 +19,12 @@
 
 namespace stowage {
 
-/// Types of pieces, by their numbers in files.
+/// Types of pieces, with their numbers in files.
 enum class PieceType : int32_t {
   kNormal = 1,
-  kUnknown,      // what has no piece
-  kControl,      // which no text becomes, as "<s>"
-  kUserDefined,  // found in a text before all else
+  kUnknown,      // stands for text without a piece
+  kControl,      // never made from text, such as "<s>"
+  kUserDefined,  // matched before all other pieces
   kUnused,
   kByte,  // "<0x0A>"
 };
@@ -34,21 +36,26 @@ struct SentencePieceModel {
   bool is_unigram = false;  // else byte pair encoding
   bool byte_fallback = true;
   SentencePieceRules rules = {};
-  // What an unknown piece is decoded to; nothing: its own text.
+  // The text that an unknown piece is decoded to; absent: the piece's own text.
   std::optional<std::string> unknown_text = std::nullopt;
-  // What begins and ends a text where a reader of the model says so; -1: none.
+  // The ids that may begin and end a text, if the reader adds them; -1: none.
   int32_t bos = -1;
   int32_t eos = -1;
-  // Unknown and user-defined pieces are found in the text as it is, each followed by a new
-  // begin, as llama.cpp has it; else user-defined ones in the normalized text, as
-  // SentencePiece.
+  // Unknown and user-defined pieces are matched in the raw text, and the text after each is
+  // normalized like the beginning of a text, as in llama.cpp; else user-defined ones are
+  // matched in the normalized text, as in SentencePiece.
   bool is_raw = false;
 };
 
-/// The parts of such a tokenizer. Its control tokens are added tokens, and special. Errors:
-/// kInvalidArgument: other numbers of scores or types than of pieces; kUnsupported: a type
-/// of no number above, and an unused piece where not `is_raw`.
+/// The parts of the tokenizer. Control pieces become special added tokens. Errors:
+/// kInvalidArgument if the numbers of scores, types and pieces differ; kUnsupported for an
+/// unknown type, and for an unused piece unless `is_raw`.
 Result<TokenizerParts> PartsOf(SentencePieceModel model);
+
+/// Parses a ModelProto; takes memory of a few times its size. Errors: kInvalidArgument for a
+/// malformed message, with the offset, and more than kMaxTokens pieces; kUnsupported for
+/// models of words and of characters, white space as a suffix, and a denormalizer.
+Result<SentencePieceModel> ParseSentencePieceModel(std::string_view bytes);
 
 }  // namespace stowage
 

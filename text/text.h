@@ -5,15 +5,13 @@
 //
 //   Result<Tokenizer> tokenizer = ReadTokenizer("tokenizer.json");
 
-#include "text/examples.h"             // IWYU pragma: export
-#include "text/gguf_tokenizer.h"       // IWYU pragma: export
-#include "text/gguf_tokenizer_keys.h"  // IWYU pragma: export
-#include "text/jinja.h"                // IWYU pragma: export
-#include "text/labeled_texts.h"        // IWYU pragma: export
-#include "text/sentence_piece.h"       // IWYU pragma: export
-#include "text/sentence_piece_file.h"  // IWYU pragma: export
-#include "text/text_template.h"        // IWYU pragma: export
-#include "text/tokenizer.h"            // IWYU pragma: export
-#include "text/tokenizer_file.h"       // IWYU pragma: export
+#include "text/examples.h"        // IWYU pragma: export
+#include "text/gguf_tokenizer.h"  // IWYU pragma: export
+#include "text/jinja.h"           // IWYU pragma: export
+#include "text/labeled_texts.h"   // IWYU pragma: export
+#include "text/sentence_piece.h"  // IWYU pragma: export
+#include "text/text_template.h"   // IWYU pragma: export
+#include "text/tokenizer.h"       // IWYU pragma: export
+#include "text/tokenizer_file.h"  // IWYU pragma: export
 
 #endif  // STOWAGE_TEXT_TEXT_H_

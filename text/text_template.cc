@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "formats/json.h"
-#include "text/post_processor.h"
+#include "text/tokenizer_json.h"
 
 namespace stowage {
 namespace {

@@ -1,18 +1,20 @@
 #include "text/tokenizer.h"
 
+#include <bit>
 #include <cmath>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "base/hash.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "text/bpe.h"
-#include "text/byte_alphabet.h"
-#include "text/tokenizer_digest.h"
-#include "text/unigram.h"
-#include "text/utf8.h"
-#include "text/word_piece.h"
+#include "text/piece_models.h"
+#include "text/unicode.h"
+#include "text/vocabulary.h"
 
 namespace stowage {
 namespace {
@@ -23,6 +25,76 @@ using text::Normalizer;
 using text::PreTokenizer;
 using text::Unigram;
 using text::WordPiece;
+
+// The hash of all parts, each hashed after its length.
+class PartsDigest {
+ public:
+  void Add(std::string_view part) {
+    digest_ = Xxh64(part, Xxh64(StrCat(part.size()), digest_));
+  }
+  template <typename... Numbers>
+  void AddNumbers(const Numbers&... numbers) {
+    Add(StrCat("", StrCat(numbers, ",")...));
+  }
+  void Add(const AddedToken& token) {
+    Add(token.text);
+    AddNumbers(token.id, token.special, token.strip_left, token.strip_right,
+               token.single_word, token.normalized, token.is_normal);
+  }
+  void Add(const PreTokenizerStep& step) {
+    Add(step.pattern);
+    AddNumbers(static_cast<int>(step.behavior), step.invert,
+               static_cast<int>(step.kind), static_cast<int>(step.prefix));
+  }
+  void Add(const NormalizerStep& step) {
+    Add(step.pattern);
+    Add(step.content);
+    AddNumbers(static_cast<int>(step.kind), step.left, step.right,
+               step.rules.add_space, step.rules.collapse_spaces,
+               step.rules.escape_spaces);
+    Add(step.rules.charsmap);
+    AddAll(step.rules.kept);
+  }
+  void Add(const DecoderStep& step) {
+    Add(step.pattern);
+    Add(step.content);
+    AddNumbers(static_cast<int>(step.kind), step.left, step.right, step.first,
+               step.cleanup);
+  }
+  void Add(int32_t id) { AddNumbers(id); }
+  void Add(double score) { AddNumbers(std::bit_cast<int64_t>(score)); }
+  template <typename T>
+  void AddAll(const std::vector<T>& parts) {
+    AddNumbers(parts.size());
+    for (const T& part : parts) Add(part);
+  }
+  uint64_t digest() const { return digest_; }
+
+ private:
+  uint64_t digest_ = 0;
+};
+
+// Equal for equal parts, whatever the file format.
+uint64_t DigestOf(const TokenizerParts& parts) {
+  PartsDigest digest;
+  digest.AddAll(parts.tokens);
+  digest.AddAll(parts.merges);
+  digest.AddAll(parts.added);
+  digest.AddAll(parts.pre_tokenizer);
+  digest.AddAll(parts.normalizer);
+  digest.AddAll(parts.decoder);
+  digest.AddAll(parts.prefix);
+  digest.AddAll(parts.suffix);
+  digest.AddAll(parts.scores);
+  digest.AddAll(parts.apart);
+  digest.AddNumbers(static_cast<int>(parts.model), parts.ignore_merges,
+                    parts.unknown.value_or(-1), parts.fuse_unknown,
+                    parts.byte_fallback, parts.is_single,
+                    std::bit_cast<int64_t>(parts.least_score.value_or(0)),
+                    parts.max_word_characters);
+  digest.Add(parts.word_prefix);
+  return digest.digest();
+}
 
 // Gives the added tokens places among the tokens; those that take new ones are apart.
 Status PlaceAdded(TokenizerParts* parts) {
@@ -252,7 +324,7 @@ Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
   }
   STOWAGE_RETURN_IF_ERROR(CheckScores(parts));
   STOWAGE_RETURN_IF_ERROR(PlaceAdded(&parts));
-  const uint64_t digest = text::DigestOf(parts);
+  const uint64_t digest = DigestOf(parts);
   STOWAGE_RETURN_IF_ERROR(CheckParts(parts));
   STOWAGE_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer,
                            PreTokenizer::Create(parts.pre_tokenizer));

@@ -25,10 +25,10 @@
 #include <vector>
 
 #include "base/result.h"
-#include "text/added_tokens.h"   // IWYU pragma: export
 #include "text/decoder.h"        // IWYU pragma: export
 #include "text/normalizer.h"     // IWYU pragma: export
 #include "text/pre_tokenizer.h"  // IWYU pragma: export
+#include "text/vocabulary.h"     // IWYU pragma: export
 
 namespace stowage {
 

@@ -1,8 +1,7 @@
 #ifndef STOWAGE_TEXT_TOKENIZER_FILE_H_
 #define STOWAGE_TEXT_TOKENIZER_FILE_H_
 
-// Tokenizers of files: tokenizer.json, as Hugging Face's libraries write it, SentencePiece's
-// models, and GGUF.
+// Reads tokenizers from files: Hugging Face's tokenizer.json, SentencePiece's models, GGUF.
 //
 //   Result<Tokenizer> tokenizer = ReadTokenizer("SmolLM2/tokenizer.json");
 //   tokenizer = ReadTokenizer("llama-2/tokenizer.model");
@@ -16,23 +15,26 @@
 
 namespace stowage {
 
-/// The tokenizer of a tokenizer.json; of a SentencePiece model, whose name has ".model" in
-/// it, with the bos and the eos that a tokenizer_config.json beside it adds; of a folder's, or
-/// beside a safetensors file or an index of some, tokenizer.json, tokenizer.model or
-/// spiece.model, the first that is there; or of a GGUF file, known by its first bytes, of
-/// which it reads the header alone. Errors, with the file's name: those of InputFile::Open, ReadFile,
-/// ParseTokenizerParts, ParseSentencePieceModel, PartsOf and Tokenizer::Create; of a GGUF file
-/// those of ReadGgufHeader, GgufTokenizerOf and PartsOf.
+/// Reads the tokenizer of `path`, which is one of
+///  - a tokenizer.json;
+///  - a SentencePiece model, with ".model" in its name; a tokenizer_config.json beside it says
+///    whether bos and eos are added;
+///  - a folder, a safetensors file or its index: the first of tokenizer.json, tokenizer.model
+///    and spiece.model in the folder;
+///  - a GGUF file, recognized by its first bytes, of which only the header is read.
+/// Errors, with the file's name: those of InputFile::Open, ReadFile, ReadGgufHeader,
+/// ParseTokenizerParts, ParseSentencePieceModel, GgufTokenizerOf, PartsOf and
+/// Tokenizer::Create.
 Result<Tokenizer> ReadTokenizer(const std::string& path);
 
-/// Of that tokenizer, the file, which need not be there, and the parts; errors likewise, without
-/// the file's name.
+/// The file that ReadTokenizer reads; it may be missing.
 std::string TokenizerFileOf(const std::string& path);
+/// The parts of that tokenizer. Errors as above, without the file's name.
 Result<TokenizerParts> ReadTokenizerParts(const std::string& path);
 
-/// The parts of a tokenizer, of the contents of such a file. Errors:
-/// kInvalidArgument: no JSON, or what should be there is missing, of another type or
-/// too large; kUnsupported, with its name: a part that is not known (docs/tokens.md).
+/// Parses a tokenizer.json. Errors: kInvalidArgument for invalid JSON, and values that are
+/// missing, of another type or too large; kUnsupported, with its name, for an unknown part
+/// (docs/tokens.md).
 Result<TokenizerParts> ParseTokenizerParts(std::string_view json);
 
 }  // namespace stowage

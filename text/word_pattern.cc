@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/strings.h"
-#include "text/utf8.h"
+#include "text/unicode.h"
 
 namespace stowage::text {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/strings.h"
 #include "formats/gguf.h"
 #include "nn/gguf_form.h"
-#include "text/gguf_tokenizer_keys.h"
+#include "text/gguf_tokenizer.h"
 
 namespace stowage::tools {
 namespace {

@@ -18,7 +18,7 @@
 #include "nn/image_data.h"
 #include "nn/text_data.h"
 #include "text/text.h"
-#include "text/utf8.h"
+#include "text/unicode.h"
 #include "tools/command.h"
 #include "tools/shard_task.h"
 #include "train/step_builder.h"

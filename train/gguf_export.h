@@ -13,7 +13,7 @@
 // asked for, their types; a tensor that has no adapter and keeps its type is copied byte for
 // byte. Others are W + alpha / rank B A in floats, and quantized once (formats/quantize.h).
 // A base of Hugging Face's gets the keys and names that llama.cpp's converter gives it
-// (nn/gguf_form.h), and its tokenizer's keys from the caller (text/gguf_tokenizer_keys.h).
+// (nn/gguf_form.h), and its tokenizer's keys from the caller (text/gguf_tokenizer.h).
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,3 @@
-#include "text/gguf_tokenizer_keys.h"
-
 #include <doctest/doctest.h>
 
 #include <filesystem>

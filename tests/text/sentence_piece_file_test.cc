@@ -1,5 +1,3 @@
-#include "text/sentence_piece_file.h"
-
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -9,6 +7,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "text/sentence_piece.h"
 #include "text/text.h"
 
 namespace stowage {

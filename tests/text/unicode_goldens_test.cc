@@ -11,8 +11,8 @@
 #include "base/hash.h"
 #include "base/strings.h"
 #include "text/text.h"
-#include "text/tokenizer_steps.h"
-#include "text/utf8.h"
+#include "text/tokenizer_json.h"
+#include "text/unicode.h"
 
 namespace stowage::text {
 namespace {

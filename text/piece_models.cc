@@ -1,4 +1,4 @@
-#include "text/unigram.h"
+#include "text/piece_models.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/result.h"
-#include "text/byte_alphabet.h"
-#include "text/utf8.h"
+#include "text/unicode.h"
+#include "text/vocabulary.h"
 
 namespace stowage::text {
 namespace {
@@ -47,8 +47,8 @@ Result<Unigram> Unigram::Create(const std::vector<std::string>& tokens,
   return unigram;
 }
 
-// As sentencepiece keeps sums of 32 bits near zero: what comes after a place counts from
-// there. `end` is the last place that is reached.
+// Makes scores in [begin, end] relative to that of `begin`, as sentencepiece does to keep
+// 32-bit sums near zero.
 template <typename Real>
 void Unigram::Rebase(size_t begin, size_t end, std::vector<Best<Real>>* best) {
   const Real offset = (*best)[begin].score;
@@ -92,7 +92,7 @@ std::vector<Unigram::Best<Real>> Unigram::FindBest(
   return best;
 }
 
-// Several unknown characters in a row may together be a piece.
+// A run of unknown characters may itself be a piece.
 void Unigram::AppendUnknown(std::string_view text,
                             std::vector<int32_t>* ids) const {
   if (const int32_t id = trie_.Find(text); id >= 0) {
@@ -142,6 +142,82 @@ void Unigram::Encode(std::string_view word, std::vector<int32_t>* ids) const {
   } else {
     EncodeBy<double>(word, ids);
   }
+}
+
+namespace {
+
+// The id of the longest token that `rest` begins with; sets `*bytes` to its length.
+int32_t LongestStart(const Trie& trie, std::string_view rest, size_t* bytes) {
+  int32_t longest = -1;
+  uint32_t node = Trie::kRoot;
+  for (size_t i = 0; i < rest.size(); ++i) {
+    node = trie.Child(node, static_cast<unsigned char>(rest[i]));
+    if (node == Trie::kNone) break;
+    if (trie.Id(node) < 0) continue;
+    longest = trie.Id(node);
+    *bytes = i + 1;
+  }
+  return longest;
+}
+
+bool HasMoreCharacters(std::string_view word, int32_t count) {
+  for (const char c : word) {
+    if ((static_cast<unsigned char>(c) & 0xC0u) != 0x80u && count-- == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<WordPiece> WordPiece::Create(const std::vector<std::string>& tokens,
+                                    const WordPieceOptions& options) {
+  WordPiece pieces;
+  pieces.texts_ = TokenTexts(tokens);
+  pieces.options_ = options;
+  std::vector<bool> apart(tokens.size());
+  for (const int32_t id : options.apart) apart[static_cast<size_t>(id)] = true;
+  std::vector<Trie::Entry> begins, goes_on;
+  for (int32_t id = 0; id < pieces.size(); ++id) {
+    const std::string_view text = pieces.texts_[id];
+    if (text.size() > kMaxWordPiece) {
+      return UnsupportedError("[text] the token ", id, " has ", text.size(),
+                              " bytes; at most ", kMaxWordPiece,
+                              " are read of WordPiece");
+    }
+    if (text.empty() || apart[static_cast<size_t>(id)]) continue;
+    begins.emplace_back(text, id);
+    if (text.starts_with(options.prefix) &&
+        text.size() > options.prefix.size()) {
+      goes_on.emplace_back(text.substr(options.prefix.size()), id);
+    }
+  }
+  pieces.begins_ = Trie(std::move(begins));
+  pieces.goes_on_ = Trie(std::move(goes_on));
+  return pieces;
+}
+
+// Appends the tokens of the word; false if it cannot be split into tokens.
+bool WordPiece::AppendTokens(std::string_view word,
+                             std::vector<int32_t>* ids) const {
+  if (HasMoreCharacters(word, options_.max_characters)) return false;
+  for (size_t begin = 0; begin < word.size();) {
+    size_t bytes = 0;
+    const int32_t id = LongestStart(begin == 0 ? begins_ : goes_on_,
+                                    word.substr(begin), &bytes);
+    if (id < 0) return false;
+    ids->push_back(id);
+    begin += bytes;
+  }
+  return true;
+}
+
+void WordPiece::Encode(std::string_view word, std::vector<int32_t>* ids) const {
+  const size_t before = ids->size();
+  if (AppendTokens(word, ids)) return;
+  ids->resize(before);
+  if (options_.unknown) ids->push_back(*options_.unknown);
 }
 
 }  // namespace stowage::text
