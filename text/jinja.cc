@@ -23,7 +23,7 @@ constexpr int64_t kMaxRange = 100'000;  // as Jinja's sandbox has it
 
 enum class Flow { kNext, kBreak, kContinue };
 
-// Variables of a block; those of `parent` are seen too.
+// The variables of a block, in which those of `parent` are visible.
 struct Scope {
   std::vector<std::pair<std::string, Value>> variables = {};
   const Scope* parent = nullptr;
@@ -75,7 +75,7 @@ class Evaluator {
   }
 
  private:
-  // --- statements -----------------------------------------------------------
+  // Statements.
 
   Result<Flow> RunBody(const Body& body, Scope& scope, std::string* out) {
     for (const auto& statement : body) {
@@ -191,7 +191,7 @@ class Evaluator {
     return Flow::kNext;
   }
 
-  // Sets a loop's variables: one, or as many as the item has parts.
+  // Sets the loop variables: one, or one for each part of the item.
   Status Bind(const Statement& loop, const Value& item, Scope& scope) {
     if (loop.names.size() == 1) {
       scope.Set(loop.names[0], item);
@@ -209,7 +209,7 @@ class Evaluator {
     return {};
   }
 
-  // --- expressions ----------------------------------------------------------
+  // Expressions.
 
   Result<Value> Evaluate(const Expression& of, const Scope& scope) {
     STOWAGE_ASSIGN_OR_RETURN(Value value, Compute(of, scope));
@@ -333,7 +333,7 @@ class Evaluator {
 
   Result<Value> Call(const Expression& call, const Scope& scope) {
     const Expression& callee = *call.parts[0];
-    // Of a namespace's attribute no method is meant.
+    // A call of a namespace's attribute is no method call.
     const bool method = callee.kind == Expression::Kind::kAttribute;
     STOWAGE_ASSIGN_OR_RETURN(
         const Value of, Evaluate(method ? *callee.parts[0] : callee, scope));
@@ -471,7 +471,7 @@ class Evaluator {
     return Value(Undefined{std::string(name)});
   }
 
-  // A namespace in another value might hold itself, and is never freed then.
+  // A namespace in another value could contain itself, and would never be freed.
   static Status CheckHeld(const Value& value) {
     if (!Is<Namespace>(value)) return {};
     return UnsupportedError("a namespace in another value");

@@ -19,7 +19,7 @@ Error UndefinedError(const Value& value) {
                               " is undefined");
 }
 
-// What Python's dict and str have as methods.
+// The methods of Python's dict and str.
 constexpr std::array<std::string_view, 11> kDictMethods = {
     "clear", "copy",    "fromkeys",   "get",    "items", "keys",
     "pop",   "popitem", "setdefault", "update", "values"};
@@ -47,7 +47,7 @@ Result<std::string> StringOf(const Value* argument, std::string_view of) {
                           argument == nullptr ? "nothing" : KindOf(*argument));
 }
 
-// Whether each character is of ASCII, whose case needs no table.
+// Whether all characters are ASCII, whose case needs no table.
 Status CheckAscii(std::string_view text, std::string_view of) {
   if (std::ranges::all_of(text, [](char c) { return (c & 0x80) == 0; })) {
     return {};
@@ -188,7 +188,7 @@ Result<Value> CallStringMethod(std::string_view name, const std::string& text,
   return UnsupportedError("the method ", Quoted(name), " of a string");
 }
 
-// map, select, reject, selectattr, rejectattr: generators over what they keep.
+// map, select, reject, selectattr, rejectattr: generators over the items kept.
 Result<Value> Chosen(std::string_view name, const Value& of,
                      const Arguments& arguments) {
   STOWAGE_ASSIGN_OR_RETURN(const ListPointer list, Iterate(of));
@@ -233,7 +233,7 @@ Result<Value> Chosen(std::string_view name, const Value& of,
   return Value(Generator{std::make_shared<const List>(std::move(kept))});
 }
 
-// A position as Python counts it; below 0 or beyond the size where there is none.
+// A position from Python's index; below 0 or at least the size if it is out of range.
 int64_t Position(int64_t index, int64_t size) {
   return index < 0 ? index + size : index;
 }
@@ -470,7 +470,7 @@ Result<Value> SliceOf(const Value& of, const Value& begin, const Value& end,
   }
   const int64_t by = Is<None>(step) ? 1 : std::get<int64_t>(step);
   if (by == 0) return InvalidArgumentError("a slice in steps of 0");
-  // Bounds beyond either end are that end, as Python's slice.indices has it.
+  // Bounds beyond either end are clamped, as in Python's slice.indices.
   const auto bound = [&](const Value& value, int64_t otherwise) {
     if (Is<None>(value)) return otherwise;
     return std::clamp<int64_t>(Position(std::get<int64_t>(value), size),

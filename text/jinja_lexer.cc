@@ -22,7 +22,7 @@ bool IsLetter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-// Every line ends with \n, and the last one without.
+// Normalizes line ends to \n, and removes one at the end.
 std::string Normalized(std::string_view source) {
   std::string out;
   for (size_t i = 0; i < source.size(); ++i) {
@@ -109,8 +109,8 @@ class Lexer {
   void SkipSpace() {
     Advance(std::min(source_.find_first_not_of(kSpace, at_), source_.size()));
   }
-  // Consumes the end of a tag if it is here: '-' before it takes the white space behind
-  // it, and a block takes the end of its line.
+  // Consumes the end of a tag if it is next: '-' before it removes the white space after it,
+  // and a block removes a line end.
   bool TakeEnd(std::string_view end) {
     const bool sign =
         Rest().starts_with('-') || (Rest().starts_with('+') && end != "}}");
@@ -214,7 +214,7 @@ class Lexer {
     return {};
   }
 
-  // As Python reads it, which leaves a backslash that means nothing.
+  // As Python reads it: an unknown escape keeps its backslash.
   Status ReadString(char quote) {
     constexpr std::string_view kEscapes = "abfnrtv", kMeant = "\a\b\f\n\r\t\v";
     std::string value;

@@ -89,10 +89,10 @@ class Parser {
     return Fail(StrCat("expected the end of a tag and not ", Here()));
   }
 
-  // --- statements -----------------------------------------------------------
+  // Statements.
 
-  // Up to a tag of one of the names, which is not consumed beyond its name; or, without
-  // names, to the template's end.
+  // Parses up to a tag of one of the names, and consumes its name; without names, up to the
+  // end of the template.
   Result<Body> ReadBody(std::initializer_list<std::string_view> ends) {
     const DepthGuard deeper(&depth_);
     if (depth_ > kMaxDepth) return NotRead("it nests too deep");
@@ -132,7 +132,7 @@ class Parser {
     to->expressions.push_back(*std::move(expression));
     return {};
   }
-  // A body and what follows its end tag's name.
+  // A body, and its end tag.
   Status AppendBody(std::initializer_list<std::string_view> ends,
                     Statement* to) {
     STOWAGE_ASSIGN_OR_RETURN(Body body, ReadBody(ends));
@@ -250,7 +250,7 @@ class Parser {
     return macro;
   }
 
-  // --- expressions, from what binds least -----------------------------------
+  // Expressions, in ascending order of precedence.
 
   Parsed ReadExpression() {
     const DepthGuard deeper(&depth_);
@@ -318,7 +318,7 @@ class Parser {
                 std::move(right));
   }
 
-  // Of operators that bind alike, the left one first.
+  // Binary operators of one precedence, which are left-associative.
   Parsed ReadBinary(std::span<const std::string_view> operations,
                     Parsed (Parser::*operand)()) {
     STOWAGE_ASSIGN_OR_RETURN(Pointer left, (this->*operand)());
@@ -388,8 +388,7 @@ class Parser {
     return test;
   }
 
-  // The call of a filter, a test or a function, with what is in brackets if there are
-  // any.
+  // The call of a filter, a test or a function, with its arguments if there are parentheses.
   Parsed ReadArguments(ExpressionKind kind, std::string_view name, Pointer of,
                        bool has_list) {
     auto call = std::make_unique<Expression>(Expression{.kind = kind});
@@ -520,7 +519,7 @@ class Parser {
             .kind = dict ? ExpressionKind::kDict : ExpressionKind::kList}));
   }
 
-  // What follows in a list, a dict or a tuple, which is a list here.
+  // The rest of a list, a dict, or a tuple, which becomes a list.
   Parsed ReadItems(std::string_view end, std::unique_ptr<Expression> items) {
     while (!TakeOperator(end)) {
       if (!items->parts.empty()) {

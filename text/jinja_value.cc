@@ -11,7 +11,7 @@
 namespace stowage::jinja {
 namespace {
 
-// As str.isspace has it: Unicode's White_Space, and four separators of ASCII.
+// As str.isspace: Unicode's White_Space, and four separators of ASCII.
 bool IsSpace(char32_t code) {
   return text::IsWhiteSpace(code) || (code >= 0x1c && code <= 0x1f);
 }
@@ -224,7 +224,7 @@ std::string_view Strip(std::string_view text, bool left, bool right) {
     text.remove_prefix(first.bytes);
   }
   while (right && !text.empty()) {
-    // The last character begins at the last byte that continues none.
+    // The last character begins at the last byte that is not a continuation.
     size_t begin = text.size() - 1;
     while (begin > 0 &&
            (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) {

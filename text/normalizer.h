@@ -32,13 +32,13 @@ enum class NormalizerKind {
   kNfkc,
   kNfkd,
   kLowercase,
-  kStripAccents,     // removes all marks
-  kNmt,              // removes control characters or replaces them by spaces
-  kReplace,          // replaces the text `pattern` by `content`
-  kReplacePattern,   // replaces matches of the regular expression `pattern` by `content`
-  kPrepend,          // prepends `content` to a text that is not empty
-  kStrip,            // strips white space at the `left` and the `right`
-  kClean,            // BERT: removes control characters, makes white space spaces
+  kStripAccents,  // removes all marks
+  kNmt,           // removes control characters or replaces them by spaces
+  kReplace,       // replaces the text `pattern` by `content`
+  kReplacePattern,  // replaces matches of the regular expression `pattern` by `content`
+  kPrepend,  // prepends `content` to a text that is not empty
+  kStrip,    // strips white space at the `left` and the `right`
+  kClean,    // BERT: removes control characters, makes white space spaces
   kSpaceIdeographs,  // BERT: puts a space before and after each
   kStripNonspacing,  // BERT: removes nonspacing marks, after kNfd
   kSentencePiece,    // applies `rules`

@@ -37,8 +37,8 @@ enum class PreTokenizerKind {
   kLiteral,      // Split at a text
   kWhiteSpace,   // WhitespaceSplit: at each white space character
   kPunctuation,  // Punctuation: at each punctuation character
-  kWords,        // Whitespace: at runs of word characters, and of other characters
-  kMetaspace,    // replaces spaces by `pattern`, and prepends it to pieces
+  kWords,  // Whitespace: at runs of word characters, and of other characters
+  kMetaspace,  // replaces spaces by `pattern`, and prepends it to pieces
 };
 
 /// The pieces to which a Metaspace prepends its text, unless they begin with it.

@@ -22,7 +22,7 @@ int64_t AddedBy(const std::vector<TextTemplate::Piece>& pieces) {
   return added;
 }
 
-// How many tokens of each of two texts are kept of `most`.
+// The number of tokens of each of two texts to keep, `most` in all.
 std::array<int64_t, 2> LongestFirst(int64_t first, int64_t second,
                                     int64_t most) {
   if (first + second <= most) return {first, second};

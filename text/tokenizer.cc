@@ -96,7 +96,7 @@ uint64_t DigestOf(const TokenizerParts& parts) {
   return digest.digest();
 }
 
-// Gives the added tokens places among the tokens; those that take new ones are apart.
+// Puts the added tokens among the tokens; those at new ids are never made by the model.
 Status PlaceAdded(TokenizerParts* parts) {
   std::vector<std::string>* const tokens = &parts->tokens;
   const std::vector<AddedToken>& added = parts->added;
@@ -106,7 +106,7 @@ Status PlaceAdded(TokenizerParts* parts) {
       return InvalidArgumentError("[text] the added token ", token.id,
                                   " is empty");
     }
-    // Else it could be found within a character, and leave the patterns what is none.
+    // Otherwise it could match within a character, and leave ill-formed text.
     std::string well_formed;
     if (text::WellFormed(token.text, &well_formed) != token.text) {
       return InvalidArgumentError(
@@ -134,8 +134,7 @@ Status PlaceAdded(TokenizerParts* parts) {
   return {};
 }
 
-// Byte pair encoding has merges, or scores by which all that may merge; unigram models
-// have scores.
+// Byte pair encoding needs merges or scores; unigram models need scores.
 Status CheckScores(const TokenizerParts& parts) {
   if (parts.tokens.empty() && parts.model == TokenizerModel::kWordPiece) {
     return InvalidArgumentError(
@@ -254,7 +253,7 @@ Result<Model> ModelOf(const TokenizerParts& parts) {
   return Model(std::move(bpe));
 }
 
-// Writes those that are looked for in normalized text as it has them.
+// Normalizes the added tokens that are matched in normalized text.
 Status NormalizeAdded(const Normalizer& normalizer,
                       std::vector<AddedToken>* added) {
   Normalizer::Work work = normalizer.NewWork();
@@ -301,7 +300,7 @@ struct Tokenizer::Data {
   uint64_t digest = 0;
 };
 
-// The bytes of a word that none of its tokens stands for: what the others leave.
+// The number of bytes of a word that its tokens do not represent.
 int64_t Tokenizer::Data::WithoutToken(std::string_view word,
                                       std::span<const int32_t> ids) const {
   const bool is_pieces = std::holds_alternative<WordPiece>(model);

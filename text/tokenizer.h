@@ -1,20 +1,19 @@
 #ifndef STOWAGE_TEXT_TOKENIZER_H_
 #define STOWAGE_TEXT_TOKENIZER_H_
 
-// Text to tokens and back, with the ids that PyPI's `tokenizers` gives: byte pair encoding
-// of bytes, as GPT-2, Llama 3 and Qwen have it, and of characters, as Llama 2, Mistral and
-// Gemma; unigram models, as T5 and XLM-R; and
-// WordPiece, as BERT.
+// Encodes text to tokens and decodes tokens to text, with the ids of PyPI's `tokenizers`.
+// Models: byte pair encoding of bytes (GPT-2, Llama 3, Qwen) and of characters (Llama 2,
+// Mistral, Gemma), unigram models (T5, XLM-R), WordPiece (BERT).
 //
-// A text goes through parts: added tokens are found in it, what is between them is
-// normalized and cut into words, and the model makes tokens of each word.
+// Encoding finds added tokens in the text, normalizes the text between them, splits it into
+// words, and applies the model to each word.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer("tokenizer.json"));
 //   STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.Encode("Once upon"));
 //   STOWAGE_ASSIGN_OR_RETURN(std::string text, tokenizer.Decode(ids));
 //
-// docs/tokens.md tells what is read and what is not. A build without PCRE2 makes no
-// tokenizer: the error names the package.
+// docs/tokens.md lists the supported tokenizers. A build without PCRE2 has none that splits
+// by a pattern: the error names the package.
 
 #include <cstdint>
 #include <memory>
@@ -32,10 +31,10 @@
 
 namespace stowage {
 
-/// Ids are below this; the largest vocabularies have a few hundred thousand.
+/// The upper bound of ids; the largest vocabularies have a few hundred thousand.
 inline constexpr int32_t kMaxTokens = 1 << 20;
-/// The ids of so many tokens are below this: vocabularies have few gaps, and a table by
-/// id takes no more than the tokens do.
+/// The upper bound of the ids of so many tokens: vocabularies have few unused ids, so that a
+/// table by id stays as small as the tokens.
 inline constexpr int32_t IdsOf(size_t tokens) {
   return tokens < static_cast<size_t>(kMaxTokens) / 2 - 512
              ? static_cast<int32_t>(2 * tokens + 1024)
@@ -44,52 +43,54 @@ inline constexpr int32_t IdsOf(size_t tokens) {
 
 enum class TokenizerModel {
   kByteBpe,  // byte pair encoding of bytes, tokens in the byte alphabet
-  kBpe,      // of characters
+  kBpe,      // byte pair encoding of characters
   kUnigram,
   kWordPiece,
 };
 
-/// What a tokenizer consists of, however a file says it.
+/// The parts of a tokenizer, independent of the file format.
 struct TokenizerParts {
-  std::vector<std::string> tokens =
-      {};  // by id, in the byte alphabet where there is one; "": none
-  std::vector<std::string> merges = {};  // "left right", the first merged first
-  std::vector<AddedToken> added = {};    // may be tokens besides, or replace ""
+  // By id, "" for an unused one; of kByteBpe in the byte alphabet.
+  std::vector<std::string> tokens = {};
+  std::vector<std::string> merges = {};  // "left right", in order of priority
+  std::vector<AddedToken> added =
+      {};  // at ids of `tokens` that are equal or ""
   std::vector<PreTokenizerStep> pre_tokenizer = {};
   std::vector<NormalizerStep> normalizer = {};
-  bool ignore_merges = false;        // a word that is a token is that token
-  std::vector<int32_t> prefix = {};  // of every text
-  std::vector<int32_t> suffix = {};
+  bool ignore_merges = false;        // a word that is a token becomes it
+  std::vector<int32_t> prefix = {};  // before every text
+  std::vector<int32_t> suffix = {};  // after every text
   std::optional<int32_t> unknown =
-      std::nullopt;           // in place of what has no token
-  bool fuse_unknown = false;  // one in place of several in a row
+      std::nullopt;           // replaces text without a token
+  bool fuse_unknown = false;  // one for a run of unknown units
   TokenizerModel model = TokenizerModel::kByteBpe;
-  bool byte_fallback =
-      false;  // "<0x0A>" and so on in place of unknown characters
-  std::vector<DecoderStep> decoder = {};  // of kByteBpe: none
-  // By id: of kUnigram, logarithms of probabilities; of kBpe in place of merges: of the
-  // pairs that together are a token, that of the highest score is merged first.
+  bool byte_fallback = false;  // unknown characters become "<0x0A>" and so on
+  std::vector<DecoderStep> decoder = {};  // empty for kByteBpe
+  // By id. kUnigram: log probabilities. kBpe without merges: the pair whose concatenation is
+  // the token of the highest score is merged first.
   std::vector<double> scores = {};
-  bool is_single = false;  // of kUnigram: sums have 32 bits, else 64
-  // Of kUnigram: an unknown character has 10 less; nothing: the least of all.
+  // kUnigram: sums are in 32 bits, else in 64.
+  bool is_single = false;
+  // kUnigram: an unknown character scores 10 less; absent: the least of all scores.
   std::optional<double> least_score = std::nullopt;
-  std::string word_prefix =
-      "##";  // of kWordPiece: tokens that go on with a word
-  int32_t max_word_characters = 100;  // of kWordPiece: longer words are unknown
-  // Ids that no text becomes but by added tokens, as those of control tokens.
+  // kWordPiece: the prefix of tokens that continue a word.
+  std::string word_prefix = "##";
+  // kWordPiece: longer words are unknown.
+  int32_t max_word_characters = 100;
+  // Ids that only added tokens produce, such as those of control tokens.
   std::vector<int32_t> apart = {};
 };
 
 struct EncodeOptions {
-  // Whether special tokens in the text are tokens, or text like any other.
+  // Whether special tokens in the text are tokens, or plain text.
   bool special = true;
-  // Whether what the tokenizer puts before and after every text is added.
+  // Whether the tokenizer's prefix and suffix are added.
   bool add_prefix = true;
-  // The token that the text goes on from, as an answer from its prompt: no space is put
-  // before it then, unless that is an added token. Nothing: the text is a whole one.
+  // The token that the text continues, for example an answer after its prompt: no space is
+  // prepended, unless it is an added token. Absent: the text is a whole one.
   std::optional<int32_t> after = std::nullopt;
-  // Where the bytes of the text, as the tokenizer normalizes it, that no token stands for
-  // are counted, if it is not null: unknown tokens, and what is left out.
+  // If not null, receives the number of bytes of the normalized text without a token: unknown
+  // or dropped.
   int64_t* without_token = nullptr;
 };
 
@@ -99,42 +100,41 @@ struct DecodeOptions {
 
 class Tokenizer {
  public:
-  /// Errors: kInvalidArgument: no merges and no scores, scores or ids that do not fit the
-  /// tokens, an added token that is no UTF-8, and what Bpe, Normalizer, PreTokenizer and
-  /// CheckDecoder refuse; kUnsupported, as theirs.
+  /// Errors: kInvalidArgument for neither merges nor scores, scores or ids that do not match
+  /// the tokens, an added token that is not UTF-8; those of Bpe, Normalizer, PreTokenizer and
+  /// CheckDecoder.
   static Result<Tokenizer> Create(TokenizerParts parts);
 
-  /// The tokens of `text`. Bytes that are no UTF-8 count as U+FFFD, as WellFormed has
-  /// it; what has no token is left out where there is no unknown token. About
-  /// linear. May be called by several threads at once. Error kInvalidArgument where a
-  /// pattern of the tokenizer's file takes too many steps, or its normalizer makes a text
-  /// hundreds of times as long.
+  /// The tokens of `text`. Ill-formed UTF-8 counts as U+FFFD (text::WellFormed); text without
+  /// a token is dropped if there is no unknown token. About linear; thread-safe. Error
+  /// kInvalidArgument if a pattern of the tokenizer takes too many steps, or the normalizer
+  /// makes the text hundreds of times as long.
   Result<std::vector<int32_t>> Encode(std::string_view text,
                                       const EncodeOptions& options = {}) const;
 
-  /// How many tokens Encode gives.
+  /// The number of tokens that Encode returns.
   Result<int64_t> Count(std::string_view text,
                         const EncodeOptions& options = {}) const;
 
-  /// The bytes that the tokens stand for: those of a single token may be no UTF-8.
-  /// Error kInvalidArgument for an id that has no token, or as text::Decode.
+  /// The text of the tokens; that of a part of them may be ill-formed UTF-8. Errors:
+  /// kInvalidArgument for an unused id; those of text::Decode.
   Result<std::string> Decode(std::span<const int32_t> ids,
                              const DecodeOptions& options = {}) const;
 
-  /// What Encode adds before and after every text.
+  /// The tokens that Encode adds before and after every text.
   std::span<const int32_t> prefix() const;
   std::span<const int32_t> suffix() const;
 
   /// One more than the largest id.
   int32_t size() const;
-  /// Ids below it that are no tokens, which files may leave out. Linear.
+  /// The ids below size() without a token. Linear.
   std::vector<int32_t> unused() const;
-  /// Of all that it consists of, however a file says it: two tokenizers with one digest
-  /// make the same tokens of a text, and the same text of tokens (base/hash.h).
+  /// A hash of all parts, independent of the file format: tokenizers with one digest encode
+  /// and decode alike (base/hash.h).
   uint64_t digest() const;
-  /// The token in place of what has none.
+  /// The token that replaces text without a token.
   std::optional<int32_t> unknown() const;
-  /// The id of an added token, as "<|im_end|>".
+  /// The id of an added token, such as "<|im_end|>".
   std::optional<int32_t> FindAdded(std::string_view text) const;
 
  private:

@@ -167,7 +167,7 @@ Result<std::string> ReadCharsmap(const Json& part) {
           i);
     }
     bits = bits << 6 | static_cast<uint32_t>(digit);
-    // Of four digits, all but the first end a byte.
+    // Of four digits, all but the first complete a byte.
     if (i % 4 != 0)
       bytes += static_cast<char>(bits >> (6 - 2 * (i % 4)) & 0xFF);
   }
@@ -421,7 +421,7 @@ Status ReadDecoder(const Json& decoder, bool by_bytes, TokenizerParts* parts) {
 
 namespace {
 
-// The ids of a piece of a template; nothing where it is the text.
+// The ids of a special token of a template.
 Result<std::vector<int32_t>> TemplateIds(const Json& piece,
                                          const Json& processor) {
   const Json& name = Member(Member(piece, "SpecialToken"), "id");
@@ -446,12 +446,12 @@ Result<std::vector<int32_t>> TemplateIds(const Json& piece,
   return all;
 }
 
-// What one processor puts around a text.
+// The tokens that a processor puts around a text.
 struct Around {
   std::vector<int32_t> before, after;
 };
 
-// What TemplateProcessing puts around a text.
+// The tokens that TemplateProcessing puts around a text.
 Result<Around> ReadTemplate(const Json& processor) {
   Around around;
   bool after = false;
@@ -493,7 +493,7 @@ Result<Around> ReadClsAndSep(const Json& processor) {
   return Around{{cls}, {sep}};
 }
 
-// The type of a piece's tokens; 0 where it says none.
+// The type of a piece's tokens; 0 by default.
 Result<int32_t> TypeIdOf(const Json& piece) {
   const Json& id = Member(piece, "type_id");
   if (id.is_null()) return 0;
@@ -580,7 +580,7 @@ Status ReadPostProcessor(const Json& processor, TokenizerParts* parts) {
                               "BertProcessing, RobertaProcessing, ByteLevel or "
                               "a Sequence of them");
     }
-    // Each puts its own around what the one before it gives.
+    // Each processor puts its tokens around the result of the one before it.
     parts->prefix.insert(parts->prefix.begin(), around.before.begin(),
                          around.before.end());
     parts->suffix.insert(parts->suffix.end(), around.after.begin(),

@@ -18,9 +18,9 @@ namespace {
 
 constexpr size_t kLongestPattern = 65'535;
 
-// Steps of PCRE2's, a few nanoseconds each. A place in a text takes up to kEasySteps as
-// it is. Those that take more, such as the begin of a thousand spaces, share what is
-// allowed to a text: time is then linear in its bytes, whatever the pattern.
+// Limits of PCRE2's match steps, a few nanoseconds each. Every offset may take kEasySteps.
+// Offsets that take more, such as the first of a thousand spaces, share a limit for the whole
+// text, so that the time is linear in its bytes for any pattern.
 constexpr int64_t kEasySteps = 1000;
 constexpr int64_t kFreeSteps = 10'000'000;
 constexpr int64_t kStepsPerByte = 64;
@@ -48,7 +48,7 @@ constexpr std::string_view kNewNumbers =
     R"(\x{1ccf0}-\x{1ccf9}\x{1d2c0}-\x{1d2d3}\x{1e4f0}-\x{1e4f9})"
     R"(\x{1e5f1}-\x{1e5fa})";
 
-// Writes a pattern of Oniguruma's as one of PCRE2's.
+// Translates a pattern from Oniguruma's syntax to PCRE2's.
 class Translation {
  public:
   explicit Translation(std::string_view pattern) : pattern_(pattern) {}
@@ -93,7 +93,7 @@ class Translation {
                    "Oniguruma and PCRE2 both read alike")};
   }
 
-  // A class of these characters, or what is not among them.
+  // A class of these characters, or its complement.
   void Class(size_t bytes, std::string_view members, bool negated) {
     at_ += bytes;
     if (in_class_) {
@@ -207,7 +207,7 @@ struct WordPattern::Search::State {
     steps += kStepsPerByte * static_cast<int64_t>(bytes);
   }
 
-  // PCRE2's answer: a match that begins at or after `from`, and not after `last`.
+  // PCRE2's result: a match that begins in [from, last].
   int Run(std::string_view text, size_t from, size_t last, int64_t limit) {
     pcre2_set_match_limit(context, static_cast<uint32_t>(limit));
     pcre2_set_offset_limit(context, last);
@@ -224,7 +224,7 @@ struct WordPattern::Search::State {
     return run();
   }
 
-  // A match that begins at `at`, with as many steps as it takes and there are.
+  // A match that begins at `at`, within the steps that are left.
   int RunHard(std::string_view text, size_t at) {
     int found = PCRE2_ERROR_MATCHLIMIT;
     for (int64_t limit = 4 * kEasySteps;
@@ -239,7 +239,7 @@ struct WordPattern::Search::State {
     while (true) {
       const int found = Run(text, from, PCRE2_UNSET, kEasySteps);
       if (found != PCRE2_ERROR_MATCHLIMIT) return found;
-      // Some place is hard. Which one, the places tell one by one; behind it, all go on.
+      // Some offset is hard: try them one by one; after it, continue with all.
       bool was_hard = false;
       while (!was_hard) {
         int here = Run(text, from, from, kEasySteps);
@@ -268,7 +268,7 @@ WordPattern::Found WordPattern::Search::Find(std::string_view text, size_t from,
   const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(state_->match);
   *begin = range[0];
   *end = range[1];
-  // \K can give a range that goes backwards.
+  // \K can return a range whose end is before its beginning.
   if (*end <= *begin || *begin < from) return Found::kTooHard;
   state_->Passed(*end - from);
   return Found::kYes;
