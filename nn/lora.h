@@ -28,7 +28,7 @@
 //
 // where |w|^2 of a frozen W is a constant of the step, "<layer>.lora_squared_norm" (out), a
 // frozen param, and A W^T (rank, out) is one more matmul by W, in its blocks if it lies so.
-// The magnitudes are "<layer>.lora_magnitude_vector" (out). StartDora (train/dora.h) gives
+// The magnitudes are "<layer>.lora_magnitude_vector" (out). StartDora (train/lora_weights.h) gives
 // both their values; without them, results are NaN.
 
 #include <cstdint>

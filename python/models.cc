@@ -16,7 +16,7 @@
 #include "ir/canonicalize/canonicalize.h"
 #include "python/errors.h"
 #include "python/graphs.h"
-#include "train/metrics.h"
+#include "train/evaluation.h"
 
 namespace stowage::python {
 namespace {

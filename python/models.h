@@ -42,7 +42,7 @@ struct Model {
   /// Params that are not trained, and names that no param has.
   std::vector<std::string> frozen = {};
 
-  /// The program of validation losses, and of metrics (train/metrics.h) where the loss is a
+  /// The program of validation losses, and of metrics (train/evaluation.h) where the loss is a
   /// cross-entropy. Its graphs are kUnsupported where there is no loss.
   ModelFn Validation() const;
 

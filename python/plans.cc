@@ -18,8 +18,8 @@
 #include "report/report.h"
 #include "tools/frontier.h"
 #include "train/device.h"
-#include "train/find_largest.h"
 #include "train/plan_cache.h"
+#include "train/step_memory.h"
 
 namespace stowage::python {
 namespace {

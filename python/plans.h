@@ -19,6 +19,7 @@
 #include "planner/lifetimes.h"
 #include "python/models.h"
 #include "python/of_this_process.h"
+#include "train/optimizer_choice.h"
 #include "train/training.h"
 
 namespace stowage::python {

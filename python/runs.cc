@@ -8,8 +8,8 @@
 #include "base/strings.h"
 #include "python/errors.h"
 #include "runtime/checkpoint.h"
-#include "train/averaged_weights.h"
-#include "train/metrics.h"
+#include "train/evaluation.h"
+#include "train/state_backup.h"
 
 namespace stowage::python {
 namespace {

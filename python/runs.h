@@ -24,7 +24,7 @@
 #include "base/strings.h"
 #include "python/arrays.h"
 #include "python/trainers.h"
-#include "train/checkpoint_series.h"
+#include "train/evaluation.h"
 #include "train/run.h"
 #include "train/run_checkpoints.h"
 #include "train/run_log.h"

@@ -16,7 +16,7 @@
 #include "python/of_this_process.h"
 #include "runtime/checkpoint.h"
 #include "train/device.h"
-#include "train/metrics.h"
+#include "train/evaluation.h"
 
 namespace stowage::python {
 namespace {

@@ -32,8 +32,7 @@
 #include "runtime/backend.h"
 #include "runtime/checkpoint_file.h"
 #include "runtime/weights.h"
-#include "train/averaged_weights.h"
-#include "train/step_inputs.h"
+#include "train/state_backup.h"
 #include "train/training.h"
 
 namespace stowage::python {
@@ -106,7 +105,7 @@ class Trainer {
   const std::vector<ProgramInput>& step_inputs() const {
     return step_inputs_.inputs;
   }
-  /// Of the labels of "validate" (ClassesOf, train/metrics.h).
+  /// Of the labels of "validate" (ClassesOf, train/evaluation.h).
   std::optional<int64_t> Classes();
   /// ExampleAxes of the step's inputs.
   std::vector<int64_t> StepAxes() const {
@@ -154,7 +153,7 @@ class Trainer {
   template <typename F>
   void OutOfTurn(F&& f);
 
-  /// Gives params the values of their averages (train/averaged_weights.h), and their own
+  /// Gives params the values of their averages (train/state_backup.h), and their own
   /// again. Meanwhile nothing changes params, and no checkpoint is saved. Raises
   /// InvalidArgument where there are no averages, or where they are used already.
   void UseAverages();

@@ -14,6 +14,7 @@
 #include "planner/fit/memory_optimizations.h"
 #include "report/text.h"
 #include "tools/command.h"
+#include "train/step_memory.h"
 
 namespace stowage::tools {
 

@@ -15,7 +15,7 @@
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
 #include "planner/lifetimes.h"
-#include "train/device.h"
+#include "train/step_memory.h"
 #include "train/training.h"
 
 namespace stowage::tools {

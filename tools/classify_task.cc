@@ -10,8 +10,8 @@
 
 #include "runtime/values.h"
 #include "tools/example_split.h"
+#include "train/evaluation.h"
 #include "train/fine_tuning.h"
-#include "train/metrics.h"
 #include "train/step_builder.h"
 
 namespace stowage::tools {

@@ -13,7 +13,7 @@ namespace stowage::tools {
 
 /// The task of the labeled texts of `tuning`, which must outlive it. An evaluation gives the
 /// mean cross-entropy of the validation set, its accuracy and its Metric::kF1Macro
-/// (train/metrics.h). Precondition: the tuning has labeled texts.
+/// (train/evaluation.h). Precondition: the tuning has labeled texts.
 std::unique_ptr<Task> MakeClassifyTask(const Tuning& tuning, int64_t batch,
                                        uint64_t seed, const TaskShare& share);
 

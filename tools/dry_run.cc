@@ -16,7 +16,7 @@
 #include "tools/train_results.h"
 #include "tools/tuning.h"
 #include "train/device.h"
-#include "train/step_inputs.h"
+#include "train/training.h"
 
 namespace stowage::tools {
 

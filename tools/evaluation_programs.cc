@@ -11,7 +11,7 @@
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "tools/token_task.h"
-#include "train/metrics.h"
+#include "train/evaluation.h"
 
 namespace stowage::tools {
 

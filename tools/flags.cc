@@ -16,7 +16,7 @@
 #include "base/strings.h"
 #include "nn/losses.h"
 #include "planner/packing/problem.h"
-#include "train/device.h"
+#include "train/optimizer_choice.h"
 #include "train/step_builder.h"
 
 namespace stowage::tools {

@@ -17,8 +17,8 @@
 #include "nn/text_data.h"
 #include "tools/command.h"
 #include "tools/tuning.h"
-#include "train/device.h"
 #include "train/fine_tuning.h"
+#include "train/optimizer_choice.h"
 
 namespace stowage::tools {
 namespace {

@@ -25,7 +25,7 @@
 #include "text/text.h"
 #include "tools/flags.h"
 #include "tools/options.h"
-#include "train/metrics.h"
+#include "train/evaluation.h"
 #include "train/training.h"
 
 namespace stowage::tools {

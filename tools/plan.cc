@@ -32,6 +32,7 @@
 #include "tools/progress.h"
 #include "train/device.h"
 #include "train/step_builder.h"
+#include "train/step_memory.h"
 #include "train/train.h"
 
 namespace stowage::tools {

@@ -21,7 +21,7 @@
 #include "tools/flags.h"
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
-#include "train/find_largest.h"
+#include "train/step_memory.h"
 #include "train/step_planner.h"
 #include "train/training.h"
 

@@ -23,6 +23,7 @@
 #include "runtime/checkpoint_file.h"
 #include "text/text.h"
 #include "tools/tuning.h"
+#include "train/optimizer_choice.h"
 
 namespace stowage::tools {
 

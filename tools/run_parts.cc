@@ -10,7 +10,7 @@
 #include "tools/command.h"
 #include "tools/heap_counter.h"
 #include "tools/stop_signals.h"
-#include "train/averaged_weights.h"
+#include "train/state_backup.h"
 
 namespace stowage::tools {
 

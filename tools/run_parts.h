@@ -26,9 +26,10 @@
 #include "tools/rank_run.h"
 #include "tools/task.h"
 #include "tools/train_files.h"
-#include "train/checkpoint_series.h"
-#include "train/metrics.h"
+#include "train/evaluation.h"
+#include "train/rank_checkpoints.h"
 #include "train/run.h"
+#include "train/run_checkpoints.h"
 #include "train/run_log.h"
 #include "train/training.h"
 

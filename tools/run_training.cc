@@ -34,9 +34,9 @@
 #include "tools/train_files.h"
 #include "tools/train_results.h"
 #include "tools/tuning.h"
-#include "train/averaged_weights.h"
-#include "train/checkpoint_series.h"
 #include "train/run.h"
+#include "train/run_checkpoints.h"
+#include "train/state_backup.h"
 #include "train/step_builder.h"
 #include "train/train.h"
 

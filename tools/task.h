@@ -28,7 +28,7 @@
 #include "tools/model_flags.h"
 #include "tools/progress.h"
 #include "tools/stop_signals.h"
-#include "train/metrics.h"
+#include "train/evaluation.h"
 #include "train/run.h"
 
 namespace stowage::tools {
@@ -93,7 +93,7 @@ class Task {
   }
 
   /// Counts labels by class in evaluations from now on, by a program of WithPredictions
-  /// (train/metrics.h).
+  /// (train/evaluation.h).
   void CountClasses(int64_t classes) { counts_.emplace(classes); }
   /// What this rank has counted since it was cleared; null unless it counts.
   ClassCounts* counts() { return counts_ ? &*counts_ : nullptr; }

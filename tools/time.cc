@@ -21,6 +21,7 @@
 #include "tools/options.h"
 #include "tools/progress.h"
 #include "tools/task.h"
+#include "train/device.h"
 #include "train/train.h"
 
 namespace stowage::tools {

@@ -20,8 +20,7 @@
 #include "text/tokenizer_file.h"
 #include "tools/command.h"
 #include "tools/run_notes.h"
-#include "train/checkpoint_series.h"
-#include "train/merged_weights.h"
+#include "train/merged_model.h"
 #include "train/run_checkpoints.h"
 
 namespace stowage::tools {

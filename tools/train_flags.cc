@@ -11,8 +11,8 @@
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
 #include "tools/flags.h"
-#include "train/device.h"
-#include "train/metrics.h"
+#include "train/evaluation.h"
+#include "train/optimizer_choice.h"
 
 namespace stowage::tools {
 namespace {

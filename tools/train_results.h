@@ -16,7 +16,7 @@
 #include "tools/budget.h"
 #include "tools/progress.h"
 #include "tools/tuning.h"
-#include "train/finite_guard.h"
+#include "train/evaluation.h"
 #include "train/run.h"
 
 namespace stowage::tools {

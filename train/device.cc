@@ -1,110 +1,28 @@
 #include "train/device.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
+#include <array>
+#include <chrono>
 #include <filesystem>
-#include <map>
 #include <optional>
-#include <set>
 #include <system_error>
 #include <utility>
-#include <variant>
+#include <vector>
 
-#include "autodiff/backward.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/targets.h"
 #include "gpu/gpu.h"
+#include "ir/bodies.h"
+#include "ir/builder.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+#include "ir/ops.h"
+#include "planner/plan_memory.h"
 #include "runtime/host_file.h"
+#include "runtime/session.h"
 
 namespace stowage {
-
-bool IsOfModel(const Optimizer& optimizer, const TrainingDefaults& defaults) {
-  const Result<Optimizer> own = ParseOptimizer(defaults.optimizer);
-  return own.ok() && own->index() == optimizer.index();
-}
-
-Result<Optimizer> ChooseOptimizer(std::string_view name,
-                                  const TrainingDefaults& defaults) {
-  const std::string_view chosen = name.empty() ? defaults.optimizer : name;
-  STOWAGE_ASSIGN_OR_RETURN(Optimizer optimizer, ParseOptimizer(chosen));
-  if (!IsOfModel(optimizer, defaults)) return optimizer;
-  if (AdamW* adamw = std::get_if<AdamW>(&optimizer)) {
-    adamw->beta1 = defaults.beta1;
-    adamw->beta2 = defaults.beta2;
-  }
-  std::visit([&](auto& kind) { kind.decay = defaults.decay; }, optimizer);
-  return optimizer;
-}
-
-Result<Optimizer> WithMomentum(Optimizer optimizer, double momentum) {
-  if (!(momentum >= 0 && momentum < 1)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[momentum] ", momentum,
-                        " is out of range; expected at least 0 and below 1")};
-  }
-  if (const Sgd* const sgd = std::get_if<Sgd>(&optimizer)) {
-    if (momentum == 0) return optimizer;
-    return Optimizer(Momentum{.momentum = momentum, .decay = sgd->decay});
-  }
-  if (!MomentumOf(optimizer)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[momentum] ", OptimizerName(optimizer),
-                        " has no momentum to set to ", momentum,
-                        "; sgd, momentum, momentum-bf16, nesterov and muon "
-                        "have one")};
-  }
-  std::visit(
-      [&](auto& kind) {
-        if constexpr (requires { kind.momentum; }) kind.momentum = momentum;
-      },
-      optimizer);
-  return optimizer;
-}
-
-Result<Optimizer> WithDecay(Optimizer optimizer, double decay) {
-  if (!(decay >= 0 && std::isfinite(decay))) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[weight-decay] ", decay,
-                        " is out of range; expected a finite number of at "
-                        "least 0")};
-  }
-  std::visit([&](auto& kind) { kind.decay = decay; }, optimizer);
-  return optimizer;
-}
-
-double DecayOf(const Optimizer& optimizer) {
-  return std::visit([](const auto& kind) { return kind.decay; }, optimizer);
-}
-
-std::optional<double> MomentumOf(const Optimizer& optimizer) {
-  return std::visit(
-      [](const auto& kind) -> std::optional<double> {
-        if constexpr (requires { kind.momentum; }) return kind.momentum;
-        return std::nullopt;
-      },
-      optimizer);
-}
-
-Result<std::optional<LossScaling>> ChooseLossScaling(std::string_view text,
-                                                     DType dtype) {
-  using Scaling = std::optional<LossScaling>;
-  const bool is_by_type = text.empty() && dtype == DType::kF16;
-  if (text == "dynamic" || is_by_type) return Scaling(LossScaling{});
-  if (text == "none" || text.empty()) return Scaling();
-  LossScaling fixed = {.is_dynamic = false};
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, fixed.init_scale);
-  if (parsed.ec != std::errc() || parsed.ptr != end ||
-      !CheckLossScaling(fixed).ok()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[loss-scale] ", Quoted(text),
-                        " is neither dynamic, none, nor a number above 0 "
-                        "that f32 has, and the inverse of")};
-  }
-  return Scaling(fixed);
-}
 
 namespace {
 
@@ -118,7 +36,7 @@ bool IsHalf(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-// On any device: f64 is for checks.
+// The same for all devices: f64 is for checks.
 Status CheckTrainsIn(DType dtype) {
   if (dtype == DType::kF32 || IsHalf(dtype)) return {};
   return Error{ErrorCode::kUnsupported,
@@ -151,7 +69,7 @@ Result<std::string> OffloadFolder(OffloadChoice choice,
     const auto temporary = std::filesystem::temp_directory_path(error);
     folder = error ? "." : temporary.string();
   }
-  // Planning may take minutes: what it is for is tried before.
+  // Planning may take minutes: fail before it if the folder cannot be used.
   constexpr Bytes kSome = 4096;
   const auto file = HostFile::Create(folder, kSome, kSome);
   if (!file.ok()) return file.error();
@@ -165,8 +83,8 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
   }
   STOWAGE_RETURN_IF_ERROR(CheckTrainsIn(flags.dtype));
   ChosenDevice chosen;
-  // Ranks would time beside one another, each for itself: on GPUs the last to write would
-  // have the next run's bits, and on CPUs of one host all would be slowed down.
+  // Ranks do not autotune: on GPUs the last to write the cache would determine the next run's
+  // bits, and on CPUs of one host their measurements would disturb each other.
   const std::string folder =
       flags.collectives == nullptr ? flags.choice_folder : "";
   std::string reason;
@@ -194,7 +112,7 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
       chosen.why = StrCat("device: ", chosen.backend->description());
       return chosen;
     }
-    // What is wrong with a file of algorithms is no reason to compute elsewhere.
+    // An invalid autotune cache is no reason to compute on another device.
     if (!automatic || gpu.error().code != ErrorCode::kDevice) {
       return gpu.error();
     }
@@ -235,37 +153,84 @@ Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,
                      .device = cpu->planned_for()};
 }
 
-ParamBytes MeasureParamBytes(const Graph& graph, const Plan& plan) {
-  ParamBytes bytes = {.weights = plan.regions.weights,
-                      .states = plan.regions.state + plan.regions.host_state};
-  for (const ValueId param : graph.Leaves(Role::kParam)) {
-    const ValueInfo& info = graph.value(param);
-    if (!info.on_host) continue;
-    const Bytes slot = AlignUp(info.type.bytes(), plan.alignment);
-    bytes.weights += slot;
-    bytes.states -= slot;
-  }
-  std::set<int32_t> gradients;  // their buffers
-  for (const ValueId param : graph.Leaves(Role::kParam)) {
-    const ValueInfo& info = graph.value(param);
-    bytes.params += info.type.shape.num_elements();
-    const std::optional<ValueId> gradient = graph.Find(GradientName(info.name));
-    if (gradient) {
-      gradients.insert(plan.buffer_of[static_cast<size_t>(*gradient)]);
+namespace {
+
+// Seconds of a run of what `build` makes, the median of a few.
+template <typename Build>
+Result<double> Seconds(Backend& backend, Build&& build) {
+  using Clock = std::chrono::steady_clock;
+  GraphBuilder g("rates");
+  g.Output("y", build(g));
+  STOWAGE_ASSIGN_OR_RETURN(Graph graph, g.Finish());
+  STOWAGE_ASSIGN_OR_RETURN(Plan plan,
+                           PlanMemory(graph, {.device = backend.Needs()}));
+  std::vector<SessionProgram> programs;
+  programs.push_back({"rates", std::move(graph), std::move(plan)});
+  STOWAGE_ASSIGN_OR_RETURN(Session session,
+                           Session::Create(std::move(programs), backend));
+  session.Initialize(/*seed=*/0);
+  Runner& runner = session.front();
+  std::array<double, 7> seconds;
+  runner.Step();  // finds the pages and the clock of the device
+  for (double& of_run : seconds) {
+    const Clock::time_point start = Clock::now();
+    if (const StepCode code = runner.Step(); code != StepCode::kOk) {
+      return runner.Explain(code);
     }
+    of_run = std::chrono::duration<double>(Clock::now() - start).count();
   }
-  std::map<Time, Bytes> changes;
-  for (const int32_t buffer : gradients) {
-    const PlannedBuffer& planned = plan.buffers[static_cast<size_t>(buffer)];
-    changes[planned.lower] += planned.size;
-    changes[planned.upper] -= planned.size;
-  }
-  Bytes live = 0;
-  for (const auto& [time, change] : changes) {
-    live += change;
-    bytes.gradients = std::max(bytes.gradients, live);
-  }
+  std::ranges::nth_element(seconds, seconds.begin() + 3);
+  return std::max(seconds[3], 1e-9);
+}
+
+double BytesOf(const Graph& graph, const Node& node) {
+  double bytes = 0;
+  const auto add = [&](const auto& values) {
+    for (const ValueId id : values) {
+      bytes += static_cast<double>(graph.value(id).type.bytes());
+    }
+  };
+  add(node.inputs);
+  add(node.results);
   return bytes;
+}
+
+}  // namespace
+
+Result<DeviceRates> MeasureRates(Backend& backend, DType dtype) {
+  constexpr int64_t kRows = 256, kDepth = 512, kColumns = 1536;
+  STOWAGE_ASSIGN_OR_RETURN(
+      const double product, Seconds(backend, [&](GraphBuilder& g) {
+        return MatMul(g.Param("a", dtype, {kRows, kDepth}),
+                      g.Param("b", dtype, {kColumns, kDepth}), false, true);
+      }));
+  constexpr Bytes kVector = Bytes{16} << 20;
+  const int64_t elements = kVector / SizeOf(dtype);
+  STOWAGE_ASSIGN_OR_RETURN(const double sum,
+                           Seconds(backend, [&](GraphBuilder& g) {
+                             return Add(g.Param("a", dtype, {elements}),
+                                        g.Param("b", dtype, {elements}));
+                           }));
+  return DeviceRates{
+      .flops_per_second =
+          2.0 * static_cast<double>(kRows * kDepth * kColumns) / product,
+      .bytes_per_second = 3.0 * static_cast<double>(kVector) / sum};
+}
+
+double StepSeconds(const Graph& graph, const DeviceRates& rates) {
+  double seconds = 0;
+  for (const Node& node : graph.nodes()) {
+    if (GetOpDef(node.op).is_view()) continue;
+    double of_bodies = 0;  // the longest of them
+    for (const auto& body : BodiesOf(node)) {
+      of_bodies = std::max(of_bodies, StepSeconds(*body, rates));
+    }
+    seconds += static_cast<double>(IterationsOf(node)) * of_bodies;
+    if (!BodiesOf(node).empty()) continue;
+    seconds += std::max(NodeFlops(graph, node) / rates.flops_per_second,
+                        BytesOf(graph, node) / rates.bytes_per_second);
+  }
+  return seconds;
 }
 
 }  // namespace stowage

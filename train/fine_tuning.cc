@@ -14,7 +14,7 @@
 #include "formats/gguf.h"
 #include "runtime/check_programs.h"
 #include "runtime/values.h"
-#include "train/dora.h"
+#include "train/lora_weights.h"
 #include "train/pissa.h"
 
 namespace stowage {

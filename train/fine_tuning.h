@@ -43,7 +43,7 @@
 
 namespace stowage {
 
-class PissaStarts;  // train/pissa.h
+class PissaStarts;  // train/lora_weights.h
 
 /// Everything but adapters (nn/lora.h) frozen, for TrainOptions::groups. The learning rate
 /// of lora_B, and as in PEFT of magnitudes with `dora`, is `plus` times that of lora_A (LoRA+,
@@ -55,7 +55,7 @@ struct FineTuningOptions {
   /// "all-linear", which are all linear layers but the head.
   std::optional<LoraRules> lora = LoraRules{.targets = {}};
   double lora_plus = 1;  // of LoraGroups
-  /// Adapters begin as PiSSA's, and the base as what is left (train/pissa.h); matrices with
+  /// Adapters begin as PiSSA's, and the base as what is left (train/lora_weights.h); matrices with
   /// an adapter are of `dtype` then.
   bool pissa = false;
   /// Of activations, and of params that are not in blocks.
@@ -93,7 +93,7 @@ class FineTuning {
   std::vector<ParamGroup> groups() const;
 
   /// Gives the base's params of `runner` the file's weights, or none (AllOrNone in
-  /// runtime/check_programs.h), and adapters what they begin with by DoRA (train/dora.h) or
+  /// runtime/check_programs.h), and adapters what they begin with by DoRA (train/lora_weights.h) or
   /// PiSSA. Errors: kIo; those of Runner::WritePart, StartDora and PissaStarts::Of.
   Status LoadBase(Runner& runner) const;
 

@@ -15,7 +15,8 @@
 #include "nn/lora.h"
 #include "runtime/checkpoint.h"
 #include "runtime/values.h"
-#include "train/lora_matrices.h"
+#include "train/lora_weights.h"
+#include "train/merged_model.h"
 #include "train/merged_weights.h"
 
 namespace stowage {
@@ -334,7 +335,7 @@ Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
   metadata.Set("general.quantization_version", kQuantizationVersion);
   metadata.Set("adapter.type", "lora");
   const LoraRules& rules = *tuning.options().lora;
-  // Of PiSSA's adapters there are two beside the original base (train/lora_matrices.h).
+  // Of PiSSA's adapters there are two beside the original base (train/lora_weights.h).
   const int64_t rank = rules.rank * (tuning.pissa() == nullptr ? 1 : 2);
   // llama.cpp divides it by the rank.
   metadata.Set(

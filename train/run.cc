@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "runtime/backend.h"
-#include "train/averaged_weights.h"
+#include "train/state_backup.h"
 
 namespace stowage {
 

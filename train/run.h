@@ -40,8 +40,7 @@
 #include "base/result.h"
 #include "nn/schedule.h"
 #include "runtime/session.h"
-#include "train/finite_guard.h"
-#include "train/step_inputs.h"
+#include "train/evaluation.h"
 #include "train/training.h"
 
 namespace stowage {
@@ -80,7 +79,7 @@ struct RunSpec {
 struct Evaluation {
   double loss = 0;
   std::optional<double> accuracy = {};
-  /// Other metrics that were asked for, by name (train/metrics.h).
+  /// Other metrics that were asked for, by name (train/evaluation.h).
   std::vector<std::pair<std::string_view, double>> metrics = {};
 };
 
@@ -206,7 +205,7 @@ struct RunResult {
   Status saved = {};
 };
 
-/// Evaluates after `step`, with the averaged weights (train/averaged_weights.h) where the
+/// Evaluates after `step`, with the averaged weights (train/state_backup.h) where the
 /// step keeps averages. Error kNotFinite if the loss is NaN or infinite; those of the
 /// data.
 Result<std::optional<Evaluation>> EvaluateRun(Training& training, RunData& data,

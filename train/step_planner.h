@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TRAIN_STEP_PLANNER_H_
 #define STOWAGE_TRAIN_STEP_PLANNER_H_
 
-// Fits a step into a budget (planner/fit/fit.h), or finds in a cache what was found
-// before for the very same question.
+// Fits a step into a budget (planner/fit/fit.h), or returns the cached result of an equal
+// question.
 //
 //   StepPlanner planner({.build = OfGraph(step),
 //                        .sources = [&] { return std::vector{step}; },
@@ -30,25 +30,25 @@
 
 namespace stowage {
 
-/// Which step to plan, and how.
+/// The step to plan, and the options.
 struct StepQuestion {
   StepBuilder build = {};
-  /// All graphs that `build` builds from; asked for only where there is a cache.
+  /// All graphs from which `build` builds; called only with a cache.
   std::function<Result<std::vector<Graph>>()> sources = {};
-  /// What else the steps that `build` builds depend on, as text.
+  /// Everything else on which the results of `build` depend, as text.
   std::string settings = {};
   FitOptions fit = {};
   std::optional<Bytes> budget = {};
-  /// Where they are given, optimizations are priced in time (FitOptions::cost).
+  /// If given, the cost of optimizations is time (FitOptions::cost).
   std::optional<OpTimes> op_times = {};
-  /// Not asked where the packer has a deadline or `fit` a cost of its own.
+  /// Unused if the packer has a deadline or `fit` a custom cost.
   std::optional<PlanCache> cache = {};
 };
 
 struct PlannedStep {
   FittedStep step;
   CacheUse cache = CacheUse::kOff;
-  std::string cache_note = {};  // what was wrong with an entry
+  std::string cache_note = {};  // the error of a cache entry
 };
 
 class StepPlanner {
@@ -56,14 +56,14 @@ class StepPlanner {
   /// The backend of the question's options must outlive this.
   explicit StepPlanner(StepQuestion question);
 
-  /// What StepFitter::Fit says of the budget. What a cache kept is validated like
-  /// any other plan, and planned anew where it is damaged.
+  /// The result of StepFitter::Fit for the budget. A cached plan is validated like any other,
+  /// and planned anew if it is damaged.
   Result<PlannedStep> Plan();
 
-  /// The smallest budget that Plan would not refuse; kept in the cache, too.
+  /// The smallest budget that Plan does not refuse; cached, too.
   Result<Bytes> SmallestBudget();
 
-  /// For frontiers, the step as given, and the smallest budgets of other optimizations.
+  /// For frontiers, the unmodified step, and the smallest budgets of other optimizations.
   StepFitter& fitter() { return fitter_; }
   const StepQuestion& question() const { return question_; }
 
@@ -76,31 +76,6 @@ class StepPlanner {
   StepFitter fitter_;
   std::string written_ = {};  // the question, once it has been written
 };
-
-// About how long a step takes, before it has run: by the operations and bytes of its
-// nodes, and by how many of them a device does in a second, which a product and a sum
-// tell in a few hundredths of a second.
-//
-//   STOWAGE_ASSIGN_OR_RETURN(const DeviceRates rates,
-//                            MeasureRates(*backend, DType::kF32));
-//   const double seconds = StepSeconds(plan.step.graph, rates);
-//
-// It is a guess: every product is taken to be as fast as the one that was timed, and all
-// else to wait for memory. Times of the ops themselves (planner/fit/cost.h) say more.
-
-struct DeviceRates {
-  double flops_per_second = 1;
-  double bytes_per_second = 1;
-};
-
-/// Runs a product of matrices of a small transformer's sizes and a sum of two vectors of
-/// 16 MiB on the device, in an element type. Errors: those of Session::Create and of the
-/// device.
-Result<DeviceRates> MeasureRates(Backend& backend, DType dtype);
-
-/// Seconds of one run of `graph`, node after node: each as long as its operations or its
-/// bytes take, whichever is longer. Views take none.
-double StepSeconds(const Graph& graph, const DeviceRates& rates);
 
 }  // namespace stowage
 

@@ -37,6 +37,7 @@
 #include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
+#include "ir/graph.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
 #include "planner/fit/memory_optimizations.h"
@@ -215,6 +216,35 @@ Result<Training> Train(TrainingSpec spec, Backend& backend);
 /// As above, on a working device: a GPU, else the CPU (train/device.h). Errors also of
 /// OffloadFolder, which says where a step that offloads to disk keeps its file.
 Result<Training> Train(TrainingSpec spec, const DeviceFlags& device = {});
+
+/// The inputs of a training step besides its batch: the learning rate "lr"; the number "step",
+/// by which some optimizers correct their moments; the "seed" of random ops. A graph reads
+/// some of them.
+///
+///   const StepInputs inputs(training.step().graph());
+///   Status written = inputs.Write(training.step(), {.step = 7, .lr = 3e-4, .seed = 1});
+class StepInputs {
+ public:
+  struct Values {
+    int64_t step = 1;  // counts from 1
+    double lr = 0;
+    int64_t seed = 1;
+  };
+
+  /// Writes nothing.
+  StepInputs() = default;
+  /// The inputs that `graph` reads.
+  explicit StepInputs(const Graph& graph);
+
+  /// Whether `input` is one of the three, rather than a part of the batch.
+  static bool Includes(const ValueInfo& input);
+
+  /// Writes them to `runner`, a program of that graph. Errors: those of Runner::Write.
+  Status Write(Runner& runner, const Values& values) const;
+
+ private:
+  bool reads_lr_ = false, reads_step_ = false, reads_seed_ = false;
+};
 
 }  // namespace stowage
 

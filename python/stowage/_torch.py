@@ -433,7 +433,7 @@ class TorchModule:
 
 
 def _output_predictions(lowering: Any, logits: Any, labels: Any) -> None:
-    """The outputs of WithPredictions (train/metrics.h), of logits (..., C) and labels (...)."""
+    """The outputs of WithPredictions (train/evaluation.h), of logits (..., C) and labels (...)."""
     zeros = lowering.fill(labels.shape, 0, "i64")
     safe = ops.where(ops.less(labels, zeros), zeros, labels)
     axis = len(labels.shape)

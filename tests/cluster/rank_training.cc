@@ -35,7 +35,7 @@
 #include "planner/fit/memory_optimizations.h"
 #include "planner/plan.h"
 #include "runtime/session.h"
-#include "train/checkpoint_series.h"
+#include "train/rank_checkpoints.h"
 #include "train/step_builder.h"
 
 namespace stowage {

@@ -1,5 +1,3 @@
-#include "train/averaged_weights.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -21,7 +19,7 @@
 #include "tests/support/files.h"
 #include "train/run.h"
 #include "train/run_checkpoints.h"
-#include "train/step_inputs.h"
+#include "train/state_backup.h"
 #include "train/training.h"
 
 namespace stowage {

@@ -1,5 +1,3 @@
-#include "train/checkpoint_series.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -20,7 +18,8 @@
 #include "runtime/session.h"
 #include "runtime/values.h"
 #include "tests/support/files.h"
-#include "train/finite_guard.h"
+#include "train/run_checkpoints.h"
+#include "train/state_backup.h"
 
 namespace stowage {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "autodiff/optimizer.h"
 #include "base/result.h"
-#include "train/device.h"
+#include "train/optimizer_choice.h"
 
 namespace stowage {
 namespace {

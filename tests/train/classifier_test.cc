@@ -33,7 +33,7 @@
 #include "train/adapter_files.h"
 #include "train/fine_tuning.h"
 #include "train/gguf_export.h"
-#include "train/merged_weights.h"
+#include "train/merged_model.h"
 #include "train/training.h"
 
 namespace stowage {

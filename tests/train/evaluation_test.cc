@@ -1,3 +1,5 @@
+#include "train/evaluation.h"
+
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -11,8 +13,7 @@
 #include "ir/ops.h"
 #include "nn/models.h"
 #include "tests/support/interpret.h"
-#include "train/finite_guard.h"
-#include "train/metrics.h"
+#include "train/state_backup.h"
 
 namespace stowage {
 namespace {

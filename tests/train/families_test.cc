@@ -30,7 +30,7 @@
 #include "tests/train/changed_folder.h"
 #include "train/fine_tuning.h"
 #include "train/gguf_export.h"
-#include "train/merged_weights.h"
+#include "train/merged_model.h"
 #include "train/training.h"
 
 namespace stowage {

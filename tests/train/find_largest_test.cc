@@ -1,5 +1,3 @@
-#include "train/find_largest.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -14,6 +12,7 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "nn/nn.h"
+#include "train/step_memory.h"
 #include "train/training.h"
 
 namespace stowage {

@@ -34,7 +34,7 @@
 #include "nn/model_options.h"
 #include "tests/support/wrapped_backend.h"
 #include "train/adapter_files.h"
-#include "train/merged_weights.h"
+#include "train/merged_model.h"
 #include "train/training.h"
 
 namespace stowage {

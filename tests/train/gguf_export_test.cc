@@ -25,7 +25,7 @@
 #include "runtime/values.h"
 #include "tests/support/files.h"
 #include "train/fine_tuning.h"
-#include "train/merged_weights.h"
+#include "train/merged_model.h"
 #include "train/training.h"
 
 namespace stowage {

@@ -20,6 +20,7 @@
 #include "runtime/checkpoint.h"
 #include "tests/support/files.h"
 #include "tests/support/wrapped_backend.h"
+#include "train/evaluation.h"
 #include "train/run_checkpoints.h"
 #include "train/training.h"
 

@@ -21,7 +21,7 @@
 #include "runtime/session.h"
 #include "runtime/values.h"
 #include "tests/support/thread_ranks.h"
-#include "train/checkpoint_series.h"
+#include "train/rank_checkpoints.h"
 
 namespace stowage {
 namespace {

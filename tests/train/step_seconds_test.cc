@@ -5,6 +5,7 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "ir/tensor_type.h"
+#include "train/device.h"
 #include "train/step_planner.h"
 
 namespace stowage {

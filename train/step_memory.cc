@@ -1,21 +1,26 @@
-#include "train/find_largest.h"
+#include "train/step_memory.h"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
+#include <set>
 
+#include "autodiff/backward.h"
 #include "base/result.h"
 #include "base/strings.h"
 
 namespace stowage {
 namespace {
 
-// A value, in multiples, and what it needs; nothing where the model does not take it.
+// A value, in multiples, and its need; absent if the model refuses the value.
 struct Point {
   int64_t at = 0;
   std::optional<Bytes> need = {};
 };
 
-// Where the line through two points has `budget`; nothing where it does not rise.
+// The value at which the line through two points reaches `budget`; absent if the line does
+// not rise.
 std::optional<int64_t> Where(const Point& a, const Point& b, Bytes budget) {
   if (!a.need || !b.need || *b.need <= *a.need) return std::nullopt;
   const double slope =
@@ -26,7 +31,7 @@ std::optional<int64_t> Where(const Point& a, const Point& b, Bytes budget) {
                    : std::nullopt;
 }
 
-// How many values behind a refused one are looked at.
+// The number of values tried after a refused one.
 constexpr int64_t kBehind = 2;
 
 class Search {
@@ -151,6 +156,39 @@ Result<Largest> FindLargest(
                                 "; expected at least one, above 0");
   }
   return Search(need_of, budget, options).Run();
+}
+
+ParamBytes MeasureParamBytes(const Graph& graph, const Plan& plan) {
+  ParamBytes bytes = {.weights = plan.regions.weights,
+                      .states = plan.regions.state + plan.regions.host_state};
+  for (const ValueId param : graph.Leaves(Role::kParam)) {
+    const ValueInfo& info = graph.value(param);
+    if (!info.on_host) continue;
+    const Bytes slot = AlignUp(info.type.bytes(), plan.alignment);
+    bytes.weights += slot;
+    bytes.states -= slot;
+  }
+  std::set<int32_t> gradients;  // their buffers
+  for (const ValueId param : graph.Leaves(Role::kParam)) {
+    const ValueInfo& info = graph.value(param);
+    bytes.params += info.type.shape.num_elements();
+    const std::optional<ValueId> gradient = graph.Find(GradientName(info.name));
+    if (gradient) {
+      gradients.insert(plan.buffer_of[static_cast<size_t>(*gradient)]);
+    }
+  }
+  std::map<Time, Bytes> changes;
+  for (const int32_t buffer : gradients) {
+    const PlannedBuffer& planned = plan.buffers[static_cast<size_t>(buffer)];
+    changes[planned.lower] += planned.size;
+    changes[planned.upper] -= planned.size;
+  }
+  Bytes live = 0;
+  for (const auto& [time, change] : changes) {
+    live += change;
+    bytes.gradients = std::max(bytes.gradients, live);
+  }
+  return bytes;
 }
 
 }  // namespace stowage
