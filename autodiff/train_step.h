@@ -73,7 +73,7 @@ struct TrainOptions {
   /// param: a state "<param>.ema", in f32 or the param's f64. The first update sets it to
   /// the param, later ones to decay * average + (1 - decay) * param, as torch's
   /// AveragedModel with get_ema_multi_avg_fn(decay) does. A skipped step changes none.
-  /// train/averaged_weights.h evaluates with them.
+  /// train/state_backup.h evaluates with them.
   std::optional<double> ema = std::nullopt;
   /// Params with their own decay or learning rate, and frozen ones; the first group that
   /// matches a param's name applies. A frozen param is treated like one not in `wrt`, so

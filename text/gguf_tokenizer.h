@@ -22,7 +22,6 @@
 
 #include "base/result.h"
 #include "formats/gguf.h"
-#include "formats/gguf_writer.h"
 #include "text/tokenizer.h"
 
 namespace stowage {

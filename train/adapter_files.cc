@@ -43,7 +43,7 @@ Error InvalidRules(std::string_view message,
   return {code, StrCat("[adapter] ", message)};
 }
 
-// What a layer is called here, of its name in GPT2LMHeadModel or another model.
+// This library's name of a layer of GPT2LMHeadModel or another model.
 std::string OurLayer(std::string_view layer) {
   constexpr std::string_view kTransformer = "transformer.";
   if (layer.starts_with(kTransformer)) layer.remove_prefix(kTransformer.size());
@@ -78,16 +78,16 @@ Result<std::vector<std::string>> LayersOf(const std::string& folder) {
   return file.Fail("has no \"lora_A.weight\" of any layer");
 }
 
-// Whether PEFT's `init_lora_weights` of that name changes the base that an adapter is
-// beside; PEFT does so again when it loads the adapter.
+// Whether PEFT's `init_lora_weights` of that name changes the base, which PEFT does again when
+// it loads the adapter.
 bool ChangesBase(std::string_view start) {
   constexpr std::string_view kKeepIt[] = {"gaussian", "orthogonal", "eva",
                                           "mica"};
   return std::ranges::find(kKeepIt, start) == std::end(kKeepIt);
 }
 
-// Whether a module of "modules_to_save" is of the head of `classifier` alone: a layer of it,
-// by its name or the end of it, or a module that holds one.
+// Whether a module of "modules_to_save" is part of the head of `classifier`: a layer of it, by
+// its name or a suffix, or a module that contains one.
 bool IsOfHead(std::string_view module, const EncoderNames& classifier) {
   if (module == "score") return true;   // of decoders; PEFT always names it
   if (module == "dense") return false;  // of all blocks, too
@@ -226,7 +226,7 @@ bool IsGpt2(const FineTuning& tuning) {
   return std::holds_alternative<GptConfig>(tuning.base().model().config);
 }
 
-// What PEFT calls a param of an adapter.
+// PEFT's name of a param of an adapter.
 std::string PeftName(const FineTuning& tuning, std::string_view param) {
   return StrCat(kPeftPrefix, tuning.base().PublishedName(param));
 }
@@ -250,7 +250,7 @@ LoraRules SavedRules(const FineTuning& tuning) {
   return rules;
 }
 
-// Those of a classifier's head, which is trained whole, are kept with the adapter's.
+// The params to save: the adapter's, and those of a classifier's head.
 std::vector<const ValueInfo*> AdapterParams(const FineTuning& tuning,
                                             const Graph& graph) {
   std::vector<const ValueInfo*> params;

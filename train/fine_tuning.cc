@@ -15,13 +15,12 @@
 #include "runtime/check_programs.h"
 #include "runtime/values.h"
 #include "train/lora_weights.h"
-#include "train/pissa.h"
 
 namespace stowage {
 
 namespace {
 
-// What is read at a time, but for rows that are longer.
+// The bytes read at a time; a longer row is read whole.
 constexpr Bytes kWindow = 256 * 1024;
 
 // The type of params of which a file's numbers are the very bytes; absent: there is

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TRAIN_FINE_TUNING_H_
 #define STOWAGE_TRAIN_FINE_TUNING_H_
 
-// A published model that goes on learning: all of its weights, or low-rank
-// adapters beside them (nn/lora.h), which take a hundredth of the states. Beside
-// adapters the base is frozen, and its matrices lie in the arena as they lie in the
-// file, in four bits a number if that is what the file has (nn/pretrained.h).
+// Fine-tunes a published model: all of its weights, or low-rank adapters beside them
+// (nn/lora.h), whose states are a hundred times smaller. Beside adapters the base is frozen,
+// and its matrices stay in the format of the file, for example in four bits a number
+// (nn/pretrained.h).
 //
 //   Result<FineTuning> tuning = FineTuning::Open("SmolLM2-135M.Q4_1.gguf",
 //                                                {.lora = LoraRules{.rank = 8}});
@@ -16,8 +16,8 @@
 //   training->Initialize(/*seed=*/1);
 //   Status loaded = tuning->LoadBase(training->step());
 //
-// Loading reads the file once, a few hundred kilobytes at a time, into the arena: there
-// is never a second copy.
+// Loading reads the file once, a few hundred kilobytes at a time, into the arena; there is
+// never a second copy.
 
 #include <cstddef>
 #include <cstdint>
@@ -45,65 +45,66 @@ namespace stowage {
 
 class PissaStarts;  // train/lora_weights.h
 
-/// Everything but adapters (nn/lora.h) frozen, for TrainOptions::groups. The learning rate
-/// of lora_B, and as in PEFT of magnitudes with `dora`, is `plus` times that of lora_A (LoRA+,
-/// Hayou et al. 2024).
+/// Param groups that freeze everything but adapters, for TrainOptions::groups. The learning
+/// rate of lora_B, and as in PEFT of magnitudes with `dora`, is `plus` times that of lora_A
+/// (LoRA+, Hayou et al. 2024).
 std::vector<ParamGroup> LoraGroups(double plus = 1, bool dora = false);
 
 struct FineTuningOptions {
-  /// Absent: every weight is trained. Without targets: those that PEFT calls
-  /// "all-linear", which are all linear layers but the head.
+  /// Absent: every weight is trained. Without targets: PEFT's "all-linear", all linear layers
+  /// but the head.
   std::optional<LoraRules> lora = LoraRules{.targets = {}};
-  double lora_plus = 1;  // of LoraGroups
-  /// Adapters begin as PiSSA's, and the base as what is left (train/lora_weights.h); matrices with
-  /// an adapter are of `dtype` then.
+  double lora_plus = 1;  // `plus` of LoraGroups
+  /// Adapters begin by PiSSA (train/lora_weights.h); matrices with an adapter then have type
+  /// `dtype`.
   bool pissa = false;
-  /// Of activations, and of params that are not in blocks.
+  /// The type of activations, and of params that are not quantized.
   DType dtype = DType::kF32;
   bool weighted_targets = false;  // ModelOptions::weighted_targets
   bool packed = false;            // ModelOptions::packed
   std::optional<PreferenceRules> preference = {};  // ModelOptions::preference
   /// Absent: the model predicts tokens. Else it is an encoder that classifies texts
-  /// (PretrainedModel::OpenClassifier). Without targets, adapters are beside all linear
-  /// layers of its blocks; the head is trained whole, as PEFT's modules_to_save are.
+  /// (PretrainedModel::OpenClassifier). Without targets, all linear layers of its blocks have
+  /// adapters; the head is trained whole, like PEFT's modules_to_save.
   std::optional<ClassifierOptions> classifier = {};
 };
 
 class FineTuning {
  public:
-  /// Errors: those of PretrainedModel::Open, of ModelOf's graphs and of CheckPissa; PiSSA
-  /// without adapters, or with DoRA's.
+  /// Errors: those of PretrainedModel::Open, ModelOf's graphs and CheckPissa; PiSSA without
+  /// adapters, or with DoRA.
   static Result<FineTuning> Open(const std::string& path,
                                  const FineTuningOptions& options = {});
 
   const PretrainedModel& base() const { return *base_; }
-  /// With the targets filled in.
+  /// The options, with the targets filled in.
   const FineTuningOptions& options() const { return options_; }
 
-  /// The graph for a purpose, for a number of examples of `seq` tokens, with a cache of
-  /// ModelOptions::cache where one is given. May outlive this. Errors of the graphs:
-  /// those of PretrainedModel::Build, WithLora and WithQuantizedParams.
+  /// Builds graphs for a purpose, for examples of `seq` tokens, with a key-value cache of
+  /// `cache` positions if given (ModelOptions::cache). May outlive this. Errors of the
+  /// function: those of PretrainedModel::Build, WithLora and WithQuantizedParams.
   ModelFn ModelOf(ModelPurpose purpose, int64_t seq,
                   std::optional<int64_t> cache = {}) const;
 
-  /// What adapters began with by PiSSA; null without.
+  /// The initial adapters of PiSSA; null without it.
   PissaStarts* pissa() const { return pissa_.get(); }
 
-  /// LoraGroups, before them the head of a classifier; empty without adapters.
+  /// LoraGroups, preceded by the head of a classifier; empty without adapters.
   std::vector<ParamGroup> groups() const;
 
-  /// Gives the base's params of `runner` the file's weights, or none (AllOrNone in
-  /// runtime/check_programs.h), and adapters what they begin with by DoRA (train/lora_weights.h) or
-  /// PiSSA. Errors: kIo; those of Runner::WritePart, StartDora and PissaStarts::Of.
+  /// Sets the base's params of `runner` to the file's weights, all or none (AllOrNone in
+  /// runtime/check_programs.h), and adapters to the initial values of DoRA or PiSSA
+  /// (train/lora_weights.h). Errors: kIo; those of Runner::WritePart, StartDora and
+  /// PissaStarts::Of.
   Status LoadBase(Runner& runner) const;
 
-  /// What checkpoints of the adapters leave out: the base, told by what its files hold.
-  /// Nothing where every weight is trained. Reads the files. Error kIo.
+  /// The part that checkpoints of adapters omit: the base, identified by the content of its
+  /// files, which are read. Empty if every weight is trained. Error kIo.
   Result<CheckpointBase> BaseOfCheckpoints() const;
 
-  /// Whether a param of that name is trained.
+  /// Whether the param is trained.
   bool IsTrained(std::string_view param) const;
-  /// Elements that are trained, and bytes that are frozen.
+  /// The number of trained elements, and the bytes of frozen params.
   int64_t trainable_params() const;
   Bytes frozen_bytes() const;
 
@@ -114,7 +115,7 @@ class FineTuning {
   Result<Graph> Build(ModelPurpose purpose, int64_t batch, int64_t seq,
                       std::optional<int64_t> cache = {}) const;
 
-  /// Whether a param is of a head, which is trained whole beside adapters.
+  /// Whether the param is of a head, which is trained whole beside adapters.
   bool IsTrainedHead(std::string_view param) const;
 
   std::shared_ptr<const PretrainedModel> base_;

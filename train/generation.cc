@@ -38,7 +38,7 @@ struct Weights {
   double temperature;
 };
 
-// What a token is drawn from.
+// The tokens to draw from.
 struct Candidates {
   std::vector<int32_t> ids = {};
   std::vector<double> weights = {};
@@ -54,8 +54,8 @@ Candidates All(const Weights& weights) {
   return all;
 }
 
-// Those that top_k and top_p leave: mostly a few of very many, which are taken from a
-// heap, the likeliest first, of equals the first.
+// The tokens that top_k and top_p keep, mostly few of many: taken from a heap, the most
+// probable first, of equals the first.
 Candidates Likeliest(const Weights& weights, const Sampler& sampler) {
   std::vector<int32_t> heap = weights.ids();
   const auto comes_later = [&](int32_t a, int32_t b) {

@@ -17,7 +17,6 @@
 #include "runtime/values.h"
 #include "train/lora_weights.h"
 #include "train/merged_model.h"
-#include "train/merged_weights.h"
 
 namespace stowage {
 namespace {

@@ -1,19 +1,19 @@
 #ifndef STOWAGE_TRAIN_GGUF_EXPORT_H_
 #define STOWAGE_TRAIN_GGUF_EXPORT_H_
 
-// What was tuned, as GGUF files, which llama.cpp and what is built on it run: the model
-// with its adapters merged, or the adapters alone.
+// Writes tuned models as GGUF files for llama.cpp: the model with its adapters merged, or the
+// adapters alone.
 //
 //   Result<GgufExport> merged = GgufExport::Plan(tuning, *ParseGgufMix("q4_k_m"), tokenizer);
-//   ...  // training; what cannot be written is known before
+//   ...  // training; Plan has found all errors of the formats
 //   Status saved = merged->Write(tuning, training.step(), *OutputFile::Claim("tuned.gguf"));
 //   saved = SaveAdapterGguf(tuning, training.step(), *OutputFile::Claim("adapter.gguf"));
 //
-// A base that is a GGUF file keeps its metadata, its tensors' order and, unless a mix is
-// asked for, their types; a tensor that has no adapter and keeps its type is copied byte for
-// byte. Others are W + alpha / rank B A in floats, and quantized once (formats/quantize.h).
-// A base of Hugging Face's gets the keys and names that llama.cpp's converter gives it
-// (nn/gguf_form.h), and its tokenizer's keys from the caller (text/gguf_tokenizer.h).
+// A base that is a GGUF file keeps its metadata, the order of its tensors and, unless a mix is
+// given, their types; a tensor without an adapter whose type stays is copied byte for byte.
+// Others are W + alpha / rank B A in floats, quantized once (formats/quantize.h). A Hugging
+// Face base gets the keys and names of llama.cpp's converter (nn/gguf_form.h), and the
+// tokenizer's keys from the caller (text/gguf_tokenizer.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -34,31 +34,33 @@ namespace stowage {
 
 class GgufExport {
  public:
-  /// What a file of this base holds, by the types of `mix`; without, those of a base that is
-  /// a GGUF file, and f16 for others. The values of `tokenizer` are added. Errors:
-  /// kUnsupported for a classifier (nn/encoder.h); those of AddGgufKeys; kNotFinite, naming the tensor, where the base has NaN or infinity in what
-  /// is quantized, which is read for that; kIo. Precondition: the tuning has adapters.
+  /// Determines the contents of the file, with the types of `mix`; without, those of a base
+  /// that is a GGUF file, and f16 for others. The keys of `tokenizer` are added. Errors:
+  /// kUnsupported for a classifier (nn/encoder.h); those of AddGgufKeys; kNotFinite, with the
+  /// tensor's name, if the base has NaN or infinity in weights to quantize, which are read;
+  /// kIo. Precondition: the tuning has adapters.
   static Result<GgufExport> Plan(const FineTuning& tuning,
                                  const std::optional<GgufMix>& mix,
                                  const GgufMetadata& tokenizer);
 
   const std::vector<GgufTensorToWrite>& tensors() const { return tensors_; }
 
-  /// Writes it by all of the machine's threads, a few rows of each at a time; of a tensor
-  /// that GGUF files hold transposed, all rows. Errors, which name the tensor, with the file untouched: kNotFinite; kInvalidArgument
-  /// for numbers too large for their type; kIo. Precondition: the tuning of Plan.
+  /// Writes the file with all threads of the machine, a few rows of each tensor at a time; of
+  /// a tensor that GGUF stores transposed, all rows. Errors, with the tensor's name and the
+  /// file unchanged: kNotFinite; kInvalidArgument for numbers too large for their type; kIo.
+  /// Precondition: the tuning of Plan.
   Status Write(const FineTuning& tuning, const Runner& runner,
                const OutputFile& file) const;
 
  private:
-  // Where a tensor's numbers come from.
+  // The source of a tensor's numbers: a param, a tensor of the file, or `numbers`.
   struct Source {
-    std::optional<size_t> param = {};  // of the base's params()
+    std::optional<size_t> param = {};  // index in the base's params()
     std::optional<size_t> tensor =
-        {};  // of its file's tensors(), as it lies there
+        {};  // index in its file's tensors(), copied unchanged
     bool is_transposed = false;
     GgufRows rows = {};
-    std::vector<float> numbers = {};  // else these
+    std::vector<float> numbers = {};
   };
 
   void AddTensorsOfGguf(const PretrainedModel& base,
@@ -74,14 +76,14 @@ class GgufExport {
   std::vector<Source> sources_;  // of each tensor
 };
 
-/// Error kUnsupported: an adapter that llama.cpp cannot apply, as DoRA's or a classifier's.
+/// Error kUnsupported: an adapter that llama.cpp cannot apply, such as DoRA or a classifier's.
 /// Precondition: the tuning has adapters.
 Status CheckGgufAdapter(const FineTuning& tuning);
 
 /// Writes the adapter of `runner` as llama.cpp reads it beside a GGUF file of the base:
-/// tensors called NAME.lora_a and NAME.lora_b, in f32. Precondition: the tuning has adapters.
-/// Errors: those of CheckGgufAdapter; kIo; kNotFinite, with the file untouched, where a weight
-/// is NaN or infinite.
+/// tensors NAME.lora_a and NAME.lora_b in f32. Errors: those of CheckGgufAdapter; kIo;
+/// kNotFinite, with the file unchanged, for a weight that is NaN or infinite. Precondition:
+/// the tuning has adapters.
 Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
                        const OutputFile& file);
 

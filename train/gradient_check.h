@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TRAIN_GRADIENT_CHECK_H_
 #define STOWAGE_TRAIN_GRADIENT_CHECK_H_
 
-// Whether a graph's gradient is the derivative of what it computes: for ops and
-// derivatives of one's own (ir/op_def.h), and for anything else.
+// Compares gradients with central differences, for custom ops and derivatives
+// (ir/op_def.h) or any graph.
 //
 //   GraphBuilder g("huber");
 //   const Value x = g.Input("x", DType::kF64, {5});
@@ -25,17 +25,15 @@
 namespace stowage {
 
 struct GradientCheckOptions {
-  /// How far to either side the loss is looked at.
+  /// The distance h of the differences.
   double step = 1e-5;
-  /// Most that the two may differ by, relative to the larger of 1 and the
-  /// difference quotient. With the step above, differences of a smooth function
-  /// are good to about 1e-9.
+  /// The maximum difference, relative to the larger of 1 and the difference quotient. With the
+  /// step above, quotients of a smooth function are exact to about 1e-9.
   double tolerance = 1e-7;
-  /// Of the random leaves, in [-1, 1), and directions.
+  /// The seed of the random leaves, in [-1, 1), and directions.
   uint64_t seed = 1;
-  /// Writes what must not be random, labels and indices for example, after all
-  /// float leaves have been written; a leaf of f64 that it writes is checked around
-  /// what it wrote. May be empty.
+  /// Writes leaves that must not be random, such as labels and indices, after all float leaves
+  /// have been written. A float leaf that it writes is checked at that value. May be empty.
   std::function<Status(Runner&)> write = {};
 };
 
@@ -43,15 +41,14 @@ struct GradientCheckOptions {
 struct CheckedGradient {
   std::string leaf;
   double gradient = 0;    // by the backward graph
-  double difference = 0;  // by the loss at both sides: (f(x+h) - f(x-h)) / 2h
+  double difference = 0;  // (f(x+h) - f(x-h)) / 2h
 };
 
-/// Differentiates `forward` by all its params and inputs of a float type, runs it
-/// on `backend`, and compares each gradient, along a random direction, with central
-/// differences: 2 runs a leaf, and one. Errors: those of BuildBackward, PlanMemory
-/// and Session::Create; kInvalidArgument for a float leaf that is not f64, where
-/// rounding would hide what is looked for, for an output `loss` that is missing, and
-/// for a gradient that differs, with its leaf and both values.
+/// Differentiates `forward` by all its float params and inputs, runs it on `backend`, and
+/// compares each gradient, along a random direction, with a central difference: two runs per
+/// leaf, and one more. Errors: those of BuildBackward, PlanMemory and Session::Create;
+/// kInvalidArgument for a float leaf that is not f64, where rounding would hide errors, for a
+/// missing output `loss`, and for a gradient that differs, with its leaf and both values.
 Result<std::vector<CheckedGradient>> CheckGradients(
     const Graph& forward, std::string_view loss, Backend& backend,
     const GradientCheckOptions& options = {});

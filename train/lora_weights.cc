@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "cpu/singular_vectors.h"
 #include "formats/gguf.h"
@@ -21,7 +21,7 @@
 #include "math/small_floats.h"
 #include "nn/gpt.h"
 #include "nn/lora.h"
-#include "runtime/floats.h"
+#include "runtime/values.h"
 #include "train/fine_tuning.h"
 
 namespace stowage {
@@ -113,7 +113,7 @@ void ToFloats(const LayerWeight& weight, std::span<const std::byte> bytes,
   }
 }
 
-// Of each output the sum of its weights' squares.
+// For each output, the sum of its weights' squares.
 Result<std::vector<double>> SquaredNorms(const LayerWeight& weight,
                                          const Runner& runner) {
   constexpr Bytes kWindow = 256 * 1024;

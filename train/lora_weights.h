@@ -25,8 +25,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 #include "nn/lora.h"
 #include "nn/pretrained.h"
 #include "runtime/session.h"

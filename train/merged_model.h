@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/output_file.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "nn/pretrained.h"
 #include "runtime/session.h"

@@ -12,9 +12,9 @@
 #include <string_view>
 
 #include "autodiff/optimizer.h"
-#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "base/result.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "nn/models.h"
 
 namespace stowage {

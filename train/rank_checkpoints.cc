@@ -5,13 +5,12 @@
 #include <string_view>
 
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 #include "planner/plan_memory.h"
 #include "runtime/checkpoint.h"
-#include "runtime/checkpoint_shards.h"
 
 namespace stowage {
 

@@ -31,13 +31,13 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/ranks.h"
+#include "autodiff/train_step.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "runtime/backend.h"
-#include "runtime/checkpoint_format.h"
-#include "runtime/initial_values.h"
+#include "runtime/checkpoint_file.h"
 #include "runtime/session.h"
+#include "runtime/values.h"
 
 namespace stowage {
 

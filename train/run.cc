@@ -169,8 +169,8 @@ Result<int64_t> StepLoop::RunTo(int64_t last) {
   return settled;
 }
 
-// Whether a step is to stand, the same at all ranks: what they split may be finite in
-// the blocks of some alone, and a step that only some undo is no step of all.
+// Whether all ranks keep the step: split values may be finite on some ranks only, and all must
+// undo the same steps.
 Result<bool> StepLoop::IsFiniteEverywhere(bool loss_is_finite) {
   if (parts_.peers == nullptr || !loss_is_finite) return loss_is_finite;
   STOWAGE_ASSIGN_OR_RETURN(const bool finite, guard_->IsFinite());

@@ -2,8 +2,7 @@
 #define STOWAGE_TRAIN_RUN_H_
 
 // Runs a training from its first step to its last: batches, learning rates by a schedule,
-// evaluations, early stopping, checkpoints. The command, Python and C++ programs take
-// their steps by it.
+// evaluations, early stopping, checkpoints. The command, Python and C++ programs share it.
 //
 //   class Digits : public RunData {
 //    public:
@@ -24,9 +23,9 @@
 //           {.data = data, .saver = &*checkpoints}, *start);
 //   if (result.ok()) Print(result->evaluation->loss);
 //
-// The same program, called again, goes on from the checkpoint, with the bits of a run
-// that was never interrupted. Clipping, weight decay, loss scaling and gradient
-// accumulation are of the step (TrainOptions), not of the run.
+// The same program, called again, continues from the checkpoint, and gets the bits of an
+// uninterrupted run. Clipping, weight decay, loss scaling and gradient accumulation belong to
+// the step (TrainOptions), not to the run.
 
 #include <cstddef>
 #include <cstdint>
@@ -54,10 +53,10 @@ struct RunSpec {
   /// The learning rate of each step, asked for once before it, in place of `schedule`;
   /// empty: the schedule's.
   std::function<double(int64_t step)> rate = {};
-  int64_t seed = 1;  // of dropouts and of stochastic rounding
-  /// Steps between checkpoints, and between evaluations that count for `patience`; 0:
-  /// behind the last step alone, where both are always due. What is held out is evaluated
-  /// before each checkpoint, too, which may be the best.
+  int64_t seed = 1;  // of dropout and stochastic rounding
+  /// Steps between checkpoints, and between evaluations that count for `patience`; 0: only
+  /// after the last step, where both are always due. The validation set is also evaluated
+  /// before each checkpoint, which may be the best.
   int64_t save_every = 0;
   int64_t eval_every = 0;
   /// Stops after so many evaluations without a lower loss; 0: never.
@@ -74,12 +73,12 @@ struct RunSpec {
   }
 };
 
-/// The loss of what is held out, by the averaged weights where the step keeps averages
-/// (TrainOptions::ema), and of a classifier the share of right answers, 0..1.
+/// The result on the validation set, by the averaged weights if the step keeps averages
+/// (TrainOptions::ema).
 struct Evaluation {
   double loss = 0;
-  std::optional<double> accuracy = {};
-  /// Other metrics that were asked for, by name (train/evaluation.h).
+  std::optional<double> accuracy = {};  // of a classifier, 0 to 1
+  /// Other metrics, by name (train/evaluation.h).
   std::vector<std::pair<std::string_view, double>> metrics = {};
 };
 
@@ -87,10 +86,10 @@ struct Evaluation {
 struct StepFigures {
   int64_t step = 0;  // counts from 1
   double epoch = 0;  // passes over the training data, this step included
-  double loss = 0;   // NaN of a skipped step without one
+  double loss = 0;   // NaN if a skipped step has none
   double lr = 0;
-  std::optional<double> grad_norm = {};   // where gradients are clipped by it
-  std::optional<double> loss_scale = {};  // where it is dynamic
+  std::optional<double> grad_norm = {};   // if gradients are clipped by norm
+  std::optional<double> loss_scale = {};  // if it is dynamic
   double seconds = 0;
   int64_t tokens = 0;
   double tokens_per_second = 0;
@@ -117,17 +116,17 @@ class RunData {
   /// Writes the batch of step `number`, a function of that number alone, to the inputs
   /// of `step` other than "lr", "step" and "seed".
   virtual Status WriteBatch(Runner& step, int64_t number) = 0;
-  /// Tokens, or examples, of a batch of that shape; 0: not known.
+  /// Tokens or examples in a batch of that shape; 0: unknown.
   virtual int64_t tokens_per_step(size_t /*shape*/) const { return 0; }
-  /// Whether Evaluate has anything to evaluate.
+  /// Whether there is a validation set.
   virtual bool has_held_out() const { return false; }
-  /// Evaluates what is held out. Absent if a stop interrupts it.
+  /// Evaluates the validation set. Absent if a stop interrupts it.
   virtual Result<std::optional<Evaluation>> Evaluate(Training& /*training*/) {
     return std::optional<Evaluation>();
   }
 };
 
-/// What a run reports. Every function has a default that does nothing unless it says
+/// Receives the events of a run. By default, functions do nothing unless documented
 /// otherwise.
 class RunObserver {
  public:
@@ -138,32 +137,32 @@ class RunObserver {
   virtual void OnSkipped(const StepFigures& /*figures*/,
                          const std::string& /*why*/,
                          std::string_view /*outcome*/) {}
-  /// After `step`; `counts` if the evaluation is one of those of eval_every, by which
-  /// the run may stop early.
+  /// After `step`; `counts` if the evaluation is one of eval_every's, by which the run may stop
+  /// early.
   virtual void OnEvaluation(int64_t /*step*/,
                             const std::optional<Evaluation>& /*evaluation*/,
                             bool /*counts*/) {}
-  /// A checkpoint before the last step was not written: returns OK to go on without it.
-  /// The default ends the run.
+  /// A checkpoint before the last step was not written: returns OK to continue without it, or
+  /// an error to end the run. The default returns `error`.
   virtual Status OnUnsaved(const Error& error) { return error; }
-  /// Asked before every step: a number other than 0, such as that of a signal, ends the
-  /// run behind the steps that were started.
+  /// Called before every step: a number other than 0, such as a signal's, ends the run after
+  /// the steps that were started.
   virtual int StopAsked() { return 0; }
-  /// Whether OnStep reads params or states: then no step begins before it has returned,
-  /// also on a device that works beside the host.
+  /// Whether OnStep reads params or states: then no step begins before it has returned, on
+  /// asynchronous devices too.
   virtual bool reads_values() const { return false; }
-  /// Allocations of the process so far, if they are counted.
+  /// The number of heap allocations of the process, if they are counted.
   virtual std::optional<int64_t> HeapAllocations() { return std::nullopt; }
 };
 
-/// Where the checkpoints of a run are saved.
+/// Saves the checkpoints of a run.
 class RunSaver {
  public:
   virtual ~RunSaver() = default;
 
-  /// Saves the values behind `step`: the newest, unless `best_alone`, and the best, if
-  /// `held_out_loss` is given and the lowest. Error kNotFinite: a value is NaN or
-  /// infinite, and nothing is saved.
+  /// Saves the values after `step`: as the newest unless `best_alone`, and as the best if
+  /// `held_out_loss` is given and the lowest. Error kNotFinite: a value is NaN or infinite, and
+  /// nothing is saved.
   virtual Status Save(Training& training, int64_t step,
                       const EvaluationHistory& history,
                       std::optional<double> held_out_loss, bool best_alone) = 0;
@@ -174,13 +173,13 @@ class RunPeers {
  public:
   virtual ~RunPeers() = default;
 
-  /// The lowest rank's number that is not 0, the same at all; 0 if there is none. Every
-  /// rank must call it equally often. Error kRankLost.
+  /// Collective: the number of the lowest rank whose `own` is not 0; 0 if there is none. Error
+  /// kRankLost.
   virtual Result<int> AnyOf(int own) = 0;
   virtual int64_t bytes_sent() const = 0;
 };
 
-/// All that takes part in a run; what is null is left out. Must outlive the run.
+/// The participants of a run, which must outlive it; null pointers are skipped.
 struct RunParts {
   RunData& data;
   RunObserver* observer = nullptr;
@@ -188,7 +187,7 @@ struct RunParts {
   RunPeers* peers = nullptr;
 };
 
-/// Steps and evaluations before those of a run that goes on.
+/// The steps and evaluations before a resumed run.
 struct RunStart {
   int64_t done = 0;
   EvaluationHistory history = {};
@@ -196,26 +195,26 @@ struct RunStart {
 
 struct RunResult {
   int64_t last_step = 0;
-  int stopped = 0;           // by StopAsked
-  bool stops_early = false;  // by its patience
+  int stopped = 0;           // the number that StopAsked returned
+  bool stops_early = false;  // by RunSpec::patience
   std::optional<Evaluation> evaluation = {};
   EvaluationHistory history = {};
   RunFigures figures = {};
-  /// Of the checkpoint behind the last step: the run is complete without it.
+  /// The status of the checkpoint after the last step; the run is complete without it.
   Status saved = {};
 };
 
-/// Evaluates after `step`, with the averaged weights (train/state_backup.h) where the
-/// step keeps averages. Error kNotFinite if the loss is NaN or infinite; those of the
+/// Evaluates after `step`, with the averaged weights if the step keeps averages
+/// (train/state_backup.h). Errors: kNotFinite if the loss is NaN or infinite; those of the
 /// data.
 Result<std::optional<Evaluation>> EvaluateRun(Training& training, RunData& data,
                                               int64_t step);
 
-/// Takes the steps behind `start` up to spec.last_step(). Params and states must have
-/// values. Errors: kInvalidArgument for steps out of order, and for evaluations without
-/// anything held out; kNotFinite, naming the step, if its loss is NaN or infinite and such
-/// steps are not skipped, or if 10 steps in a row were skipped (50, if each lowers a
-/// dynamic loss scale); those of the runner and the parts.
+/// Takes the steps after `start` up to spec.last_step(). Errors: kInvalidArgument for steps out
+/// of order, and for evaluations without a validation set; kNotFinite, with the step, if its
+/// loss is NaN or infinite and such steps are not skipped, or if 10 steps in a row were skipped
+/// (50, if each lowers a dynamic loss scale); those of the runner and the parts. Precondition:
+/// params and states have values.
 Result<RunResult> Run(Training& training, const RunSpec& spec,
                       const RunParts& parts, const RunStart& start = {});
 

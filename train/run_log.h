@@ -1,8 +1,7 @@
 #ifndef STOWAGE_TRAIN_RUN_LOG_H_
 #define STOWAGE_TRAIN_RUN_LOG_H_
 
-// Logs a run (train/run.h), a row for each step, written as soon as it is known: as CSV, or
-// for TensorBoard.
+// Logs a run (train/run.h), a row for each step, written at once: as CSV, or for TensorBoard.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(RunLog log, RunLog::Open("run.csv"));
 //   STOWAGE_RETURN_IF_ERROR(
@@ -12,15 +11,14 @@
 //   log.End();
 //   if (!log.status().ok()) Print(log.status().error().message);
 //
-// A program's own observer forwards its calls. A file is CSV:
+// A program's own observer forwards its calls. A file is CSV with these columns; missing and
+// non-finite values are empty, and a resumed run appends:
 //
 //   step,epoch,loss,lr,grad_norm,step_seconds,tokens_per_second,arena_bytes,budget_bytes,validation_loss
 //
-// What a step does not have, or is not finite, is empty. A resumed run appends its steps.
-//
-// A folder, which is there or whose name ends in "/", gets an event file of TensorBoard
-// (report/tensorboard.h) with scalars of these names. A resumed run adds a file of its own,
-// and what the earlier ones have of later steps does not count.
+// A folder, which exists or whose name ends in "/", gets an event file of TensorBoard
+// (report/tensorboard.h) with scalars of these names. A resumed run adds a file, which
+// supersedes later steps of the earlier ones.
 
 #include <cstdint>
 #include <fstream>
@@ -45,28 +43,28 @@ class RunLog : public RunObserver {
     std::optional<Bytes> budget = {};
   };
 
-  /// Claims the file, or makes the folder. Errors: those of OutputFile::Claim; kIo for a
-  /// folder that cannot be made.
+  /// Claims the file, or creates the folder. Errors: those of OutputFile::Claim; kIo if the
+  /// folder cannot be created.
   static Result<RunLog> Open(const std::string& path);
 
-  /// Begins behind step `done` of `run`: with a new log where that is 0, else behind the rows of
-  /// the log that is there up to that step; later rows, which the run takes again, go.
-  /// Errors: kIo; kInvalidArgument for a file that is no log.
+  /// Begins after step `done` of `run`: with a new log if that is 0, else after the row of that
+  /// step; later rows, whose steps the run takes again, are removed. Errors: kIo;
+  /// kInvalidArgument for a file that is no log.
   Status Begin(int64_t done, const RunSpec& run, const Memory& memory);
 
-  /// Adds the row of a step, which waits for its evaluation if one is due.
+  /// Adds the row of a step; it stays open until its evaluation if one is due.
   void OnStep(const StepFigures& figures) override;
   void OnSkipped(const StepFigures& figures, const std::string& /*why*/,
                  std::string_view /*outcome*/) override {
     OnStep(figures);
   }
-  /// Ends the row that waits.
+  /// Ends the open row.
   void OnEvaluation(int64_t step, const std::optional<Evaluation>& evaluation,
                     bool counts) override;
-  /// Ends the row of a step whose evaluation a stop has left out; nothing if none waits.
+  /// Ends a row that is open because a stop omitted its evaluation.
   void End() { EndRow(std::nullopt); }
 
-  /// Error kIo once a row could not be written: the run goes on without the rest.
+  /// Error kIo if a row could not be written: the run continues without the rest of the log.
   Status status() const;
 
  private:
@@ -82,7 +80,7 @@ class RunLog : public RunObserver {
   Memory memory_;
   std::optional<OutputFile> file_;  // absent for a folder
   std::ofstream out_;
-  std::optional<int64_t> waits_;  // the step whose row has no end yet
+  std::optional<int64_t> waits_;  // the step of the open row
 };
 
 }  // namespace stowage

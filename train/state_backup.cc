@@ -10,8 +10,7 @@
 #include "base/memory.h"
 #include "formats/array.h"
 #include "ir/graph.h"
-#include "runtime/floats.h"
-#include "runtime/initial_values.h"
+#include "runtime/values.h"
 
 namespace stowage {
 

@@ -13,7 +13,7 @@
 namespace stowage {
 namespace {
 
-// Of two, the last updates params on its way back; a loop does so after it.
+// With two micro-batches, the last updates params in its backward pass; a loop updates after it.
 constexpr int64_t kMinInLoop = 3;
 
 // A batch in micro-batches as equal as can be.

@@ -34,7 +34,7 @@ void WriteScratch(const Graph& graph, const DeviceNeeds& device,
   }
 }
 
-// What the kernels of a device need for `graph`, and what they fuse of it.
+// Writes the workspace that kernels need for `graph`, and the ops that they fuse.
 void WriteNeeds(const Graph& graph, const PlanOptions& options,
                 ByteWriter* out) {
   const DeviceNeeds& device = options.device;
@@ -85,8 +85,7 @@ StepPlanner::StepPlanner(StepQuestion question)
     : question_(std::move(question)),
       fitter_(question_.build, FitOptionsOf(question_)) {}
 
-// What a deadline cuts short is not the same twice, and a function of one's own for
-// costs cannot be told from another.
+// The results of a deadline vary, and custom cost functions cannot be compared.
 bool StepPlanner::HasCache() const {
   const bool has_own_cost = question_.fit.cost && !question_.op_times;
   return question_.cache && !question_.fit.plan.deadline && !has_own_cost;

@@ -120,7 +120,7 @@ Result<Graph> OverOwnWeights(Graph forward, const Ranks& ranks) {
   return ShardWeights(forward, ranks.ranks);
 }
 
-// What plans depend on beside graphs and optimizations.
+// Everything that plans depend on besides graphs and optimizations.
 std::string SettingsOf(const TrainingSpec& spec) {
   const Ranks& ranks = spec.ranks;
   return StrCat(spec.training.allow_batch_change ? "changed " : "", "batch ",
@@ -348,7 +348,7 @@ std::string TrainingPlan::Explain() const {
                        " bytes; on the host: ", host_bytes(), " bytes\n");
 }
 
-// What was here ends with `other`: the session first, then its backend.
+// The old members are destroyed with `other`: the session first, then its backend.
 Training& Training::operator=(Training other) noexcept {
   std::swap(why_, other.why_);
   std::swap(owned_, other.owned_);

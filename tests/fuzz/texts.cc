@@ -14,7 +14,7 @@
 #include "text/gguf_tokenizer.h"
 #include "text/jinja.h"
 #include "text/labeled_texts.h"
-#include "text/sentence_piece_file.h"
+#include "text/sentence_piece.h"
 #include "text/text_template.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_file.h"

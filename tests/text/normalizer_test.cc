@@ -7,10 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "text/charsmap.h"
-#include "text/normal_forms.h"
 #include "text/sentence_piece_normalizer.h"
-#include "text/utf8.h"
+#include "text/unicode.h"
 
 namespace stowage::text {
 namespace {

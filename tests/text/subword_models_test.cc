@@ -8,10 +8,9 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "text/bpe.h"
-#include "text/byte_alphabet.h"
 #include "text/decoder.h"
-#include "text/unigram.h"
-#include "text/word_piece.h"
+#include "text/piece_models.h"
+#include "text/vocabulary.h"
 
 namespace stowage::text {
 namespace {

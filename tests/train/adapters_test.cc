@@ -34,11 +34,10 @@
 #include "runtime/session.h"
 #include "runtime/values.h"
 #include "train/adapter_files.h"
-#include "train/dora.h"
 #include "train/fine_tuning.h"
 #include "train/gguf_export.h"
-#include "train/merged_weights.h"
-#include "train/pissa.h"
+#include "train/lora_weights.h"
+#include "train/merged_model.h"
 #include "train/training.h"
 
 namespace stowage {
