@@ -4,7 +4,7 @@
 
     stowage_workspace()
 
-docs/using.md lists the repositories. (MODULE.bazel does the same for Bazel 7 and
+docs/tutorials/using.md lists the repositories. (MODULE.bazel does the same for Bazel 7 and
 later.)
 """
 

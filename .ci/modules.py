@@ -71,11 +71,11 @@ def complaints():
         yield f"MODULE.bazel uses {ours.repos}, libraries.bzl declares {libraries}"
     builtin = declared("third_party/bazel_builtin.bzl",
                        "bazel_builtin_repositories")
-    with open("docs/using.md", encoding="utf-8") as page:
+    with open("docs/tutorials/using.md", encoding="utf-8") as page:
         text = page.read()
     for name in libraries + builtin:
         if f"`@{name}`" not in text:
-            yield f"docs/using.md does not name @{name}"
+            yield f"docs/tutorials/using.md does not name @{name}"
 
 
 def main():

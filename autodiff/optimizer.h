@@ -99,7 +99,7 @@ struct NamedOptimizer {
   std::string_view name;
   Optimizer optimizer;
 };
-/// All of them (docs/optimizers.md has the table).
+/// All of them (docs/reference/optimizers.md has the table).
 const std::vector<NamedOptimizer>& NamedOptimizers();
 
 /// What NamedOptimizers calls an optimizer of this kind and with states of these types,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """torchvision's resnet18 trained by Stowage from Python, beside torch: the example of
-docs/python.md, and what it must hold.
+docs/tutorials/python.md, and what it must hold.
 
     pip install dist/stowage-*.whl torch torchvision
     python bench/python_resnet18.py

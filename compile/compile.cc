@@ -82,7 +82,7 @@ Status CheckCanBeWritten(const Graph& graph, const CompileOptions& options) {
     list += (list.empty() ? "" : ", ") + each;
   }
   return InvalidArgumentError("[compile] not available in C: ", list,
-                              "; docs/embedded.md lists what is");
+                              "; docs/guides/embedded.md lists what is");
 }
 
 // That a program beside the step finds params and states where the step has them.

@@ -28,16 +28,16 @@ struct GpuOptions {
   /// host, which takes a device of those that it sees.
   int device = 0;
   /// The file of cuBLASLt, or its folder; empty: it is looked for, see
-  /// docs/gpu.md.
+  /// docs/guides/gpu.md.
   std::string matmul_library;
   /// Where the algorithms of matrix products are kept, once the library's proposals were
   /// timed, and the ways of attention, so that other processes compute the same bits;
-  /// empty: the first proposals and ways are taken (docs/gpu.md).
+  /// empty: the first proposals and ways are taken (docs/guides/gpu.md).
   std::string algorithm_folder;
   /// Runs every step op by op, waits after each, and names the op at which the
   /// device failed or the first result that is not finite. Slow.
   bool check = false;
-  /// The ways in which attention of 16 bits may be computed (docs/gpu.md), as far as the
+  /// The ways in which attention of 16 bits may be computed (docs/guides/gpu.md), as far as the
   /// device has them. Several, to which products of warps are added, are compared with
   /// these where a program is bound, and the fastest that agrees is kept for each shape;
   /// one alone is taken untried; of none, products of warps. Empty: those that a device of

@@ -23,7 +23,7 @@ struct KnownWay {
 
 // By AttentionAlgorithm.
 constexpr KnownWay kKnownWays[] = {
-    // Its products ran on an H100 and an H200 (docs/measurements/2026-11-26-h200.md); for
+    // Its products ran on an H100 and an H200 (docs/archive/2026-11-26-h200.md); for
     // other devices the same PTX is compiled.
     {"warps", Anywhere, Anywhere},
     // Its products no device has run (docs/measurements/PENDING.md).

@@ -3,7 +3,7 @@
 
 // The models that the command line knows by name, with the sizes and the
 // training settings they start from. nn/models.def lists them, and each is
-// described in a file of nn/models/ (docs/adding_a_model.md).
+// described in a file of nn/models/ (docs/guides/adding_a_model.md).
 //
 //   Result<ModelInfo> info = FindModel("gpt-nano");
 //   Result<Graph> forward = BuildModel(info->name, ModelPurpose::kTrain);

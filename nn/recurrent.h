@@ -106,7 +106,7 @@ struct TextLstmConfig {
 
 /// Windows of so many positions or more, a multiple of kSegment, run through a loop over
 /// segments of kSegment, so that a window takes the memory of one segment where iterations
-/// may be made again (docs/budgets.md). Not where there are dropouts or caches, nor in
+/// may be made again (docs/explanation/budgets.md). Not where there are dropouts or caches, nor in
 /// types of 16 bits, in which gradients of segments would be rounded as they add up.
 inline constexpr int64_t kSegment = 64;
 inline constexpr int64_t kMinInSegments = 512;

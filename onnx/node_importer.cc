@@ -85,7 +85,7 @@ Status NodeImporter::CheckModel() const {
     return UnsupportedError(
         "[onnx] ", Quoted(path_),
         " has ops that are not known: ", ToText(missing),
-        "; docs/onnx_ops.md lists those that are, and with stand-ins "
+        "; docs/reference/onnx_ops.md lists those that are, and with stand-ins "
         "the file "
         "can be planned");
   }

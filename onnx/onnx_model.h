@@ -7,7 +7,7 @@
 // Tensors of floats of the file become params under their names, those that a batch
 // norm follows its statistics in become states, and all else that the file holds
 // becomes constants. Arithmetic on shapes is done once, when the graph is built.
-// docs/onnx.md tells the rest, docs/onnx_ops.md the ops.
+// docs/guides/onnx.md tells the rest, docs/reference/onnx_ops.md the ops.
 //
 //   Result<OnnxModel> model = ReadOnnx("resnet18.onnx");
 //   Result<Graph> forward = model->Build({.dims = {{"batch", 32}}});

@@ -2,7 +2,7 @@
 #define STOWAGE_ONNX_OPS_H_
 
 // ONNX's ops that can be imported: onnx/ops.def lists them, and onnx/ops/ has the
-// conversion of each into ops of a graph, one file a family. docs/onnx_ops.md is made
+// conversion of each into ops of a graph, one file a family. docs/reference/onnx_ops.md is made
 // from this table.
 //
 //   const ImportedOp* op = FindOp("", "Conv");

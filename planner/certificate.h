@@ -2,7 +2,7 @@
 #define STOWAGE_PLANNER_CERTIFICATE_H_
 
 // Certificates: what a plan or a refusal claims, with all that is needed to check it
-// without Stowage. docs/certificates.md defines the text and the claims;
+// without Stowage. docs/guides/certificates.md defines the text and the claims;
 // tools/check_certificate.py checks them.
 //
 // The certificate of a plan claims that every value has its bytes in the arena, that no

@@ -263,7 +263,8 @@ void BindGraphs(py::module_& module) {
           "What the graph is for. A training step has a scalar \"loss\".")
       .def("emit", &Emit, py::arg("op"), py::arg("operands"),
            py::arg("attributes"),
-           "The results of an op by its name in docs/ops.md, with all of its\n"
+           "The results of an op by its name in docs/reference/ops.md, with "
+           "all of its\n"
            "attributes, as the functions of stowage.ops call it.");
   module.def("broadcast", &Broadcast, py::arg("a"), py::arg("b"));
 }

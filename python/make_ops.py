@@ -79,7 +79,7 @@ written (M, K); "..." is any number of leading dimensions. Attributes are given 
 axes may be negative, counting from the end, and what is one number for each spatial
 dimension may be one for all of them. Binary ops broadcast their operands as NumPy does. What
 does not fit raises stowage.InvalidArgument, which names the op, the operands and their
-shapes; docs/ops.md has the types that each op takes.
+shapes; docs/reference/ops.md has the types that each op takes.
 
     h = ops.relu(ops.add(ops.matmul(x, w1), b1))
 """

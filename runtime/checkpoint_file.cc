@@ -264,7 +264,7 @@ Status CheckpointFile::ReadHeader() {
         StrCat("is not of the format ", Quoted(kWholeFormat), " or ",
                Quoted(kShardedFormat),
                "; only files that Stowage saved can be resumed, the weights "
-               "of others can be loaded (docs/runs_and_weights.md)"));
+               "of others can be loaded (docs/guides/runs_and_weights.md)"));
   }
   const std::optional<int64_t> step_number = NumberIn(*step);
   if (!step_number || *step_number < 0 || *step_number > kMaxCheckpointStep) {

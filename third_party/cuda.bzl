@@ -255,7 +255,7 @@ def _cuda_repository_impl(ctx):
 
     if wish == "1":
         fail(("[third_party] no CUDA toolkit that can be used: %s; expected CUDA 12.0 or later with nvcc, the static runtime and the headers of cuBLAS. " +
-              "Install one (docs/gpu.md says how), name it in CUDA_HOME, or build with --config=nocuda.") % "; ".join(reasons))
+              "Install one (docs/guides/gpu.md says how), name it in CUDA_HOME, or build with --config=nocuda.") % "; ".join(reasons))
     _write(ctx, "no toolkit that can be used: " + "; ".join(reasons))
 
 cuda_repository = repository_rule(

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the wheel of the Python package (docs/python.md).
+# Builds the wheel of the Python package (docs/tutorials/python.md).
 #
 #   tools/build_wheel.sh [--out DIR] [--native | --aarch64] [--python PYTHON]...
 #       [BAZEL'S OPTION]...

@@ -3,7 +3,7 @@
 
     tools/check_certificate.py step.certificate
 
-It reads what `stowage plan --certificate` wrote; docs/certificates.md defines the format
+It reads what `stowage plan --certificate` wrote; docs/guides/certificates.md defines the format
 and the claims. Nothing derived is trusted: lifetimes are computed from the order and the
 uses, sums from the sizes, and what must run before or after a node from the edges.
 

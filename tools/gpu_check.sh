@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the GPU of this machine, and measures it: one table at the end, one JSON
-# file beside it. docs/gpu.md says what each row means.
+# file beside it. docs/guides/gpu.md says what each row means.
 set -euo pipefail
 
 usage() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs Stowage for builds other than Bazel's: headers, one static library, and
-# what find_package(Stowage) and pkg-config read (docs/using.md).
+# what find_package(Stowage) and pkg-config read (docs/tutorials/using.md).
 #
 #   tools/install.sh --prefix DIR [BAZEL'S OPTION]...
 #

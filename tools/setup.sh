@@ -124,5 +124,5 @@ fi
 apt update || echo "[setup] apt-get update failed; trying with the lists at hand" >&2
 apt install --no-install-recommends "${missing[@]}"
 if ! command -v nvcc >/dev/null && [[ ! -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]; then
-  echo "[setup] no CUDA toolkit: GPU code will not be built; docs/gpu.md says how to get one" >&2
+  echo "[setup] no CUDA toolkit: GPU code will not be built; docs/guides/gpu.md says how to get one" >&2
 fi

@@ -159,7 +159,7 @@ struct PlannedGraph {
   Plan plan;  // for `graph`
 };
 
-/// `graph` with what `options.device` does in one node made one node (docs/fusion.md),
+/// `graph` with what `options.device` does in one node made one node (docs/explanation/fusion.md),
 /// and its plan. Inputs, params, states, caches and outputs keep their names, types and
 /// order; what lies between may be gone. Which epilogues there are does not depend on the
 /// plan, and what else is fused shows in no bit: so a graph computes the same in every

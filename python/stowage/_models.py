@@ -76,7 +76,7 @@ def model(
       another, as in "cross_entropy:logits"; or the name of an output that is a loss. `dims` are
       sizes of named dimensions, `shapes` whole shapes of inputs; `trainable` are patterns of
       tensors that train although they look like constants of the model's code, such as masks and
-      scalars (docs/onnx.md);
+      scalars (docs/guides/onnx.md);
     - a function of a ``GraphBuilder`` and a number of examples that builds a graph with an output
       "loss" op by op (``stowage.ops``). `evaluate` builds one with other outputs, with the same
       params in the same order.

@@ -353,7 +353,8 @@ class Plan:
     def traffic(self, device: Optional[str] = None) -> Traffic:
         """The memory traffic of a step, counted from its nodes: launches, read_bytes, written_bytes
         and flops of each family of ops. With a `device`, by a name such as "h100" or by its rates
-        as "GB/s:GFLOP/s", also roofline_seconds, a lower bound for any kernel (docs/fusion.md).
+        as "GB/s:GFLOP/s", also roofline_seconds, a lower bound for any kernel
+        (docs/explanation/fusion.md).
         Raises InvalidArgument for an unknown device."""
         figures, text = self._core.traffic(device)
         return Traffic(json.loads(figures), text)
@@ -403,7 +404,7 @@ def cpu_target() -> str:
 
 def optimizers() -> Dict[str, Dict[str, float]]:
     """Returns the optimizers by name, each with its settings and their defaults; "lr" is the
-    default learning rate. docs/optimizers.md has their formulas and states."""
+    default learning rate. docs/reference/optimizers.md has their formulas and states."""
     return _core.optimizers()
 
 

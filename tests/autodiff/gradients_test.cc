@@ -264,7 +264,7 @@ TEST_CASE("the gradient of a remainder's divisor is that of the whole part") {
   CHECK(y["grad:b"] == std::vector<double>{-3, 3, -2});
 }
 
-// docs/ops.md tells these limits; tests/docs/op_table.cc has the words.
+// docs/reference/ops.md tells these limits; tests/docs/op_table.cc has the words.
 TEST_CASE(
     "gradients of logarithms, roots and reciprocals are infinite at poles") {
   constexpr double kInf = std::numeric_limits<double>::infinity();

@@ -1,4 +1,4 @@
-(* Reads certificates (docs/certificates.md) and prints "accepted: FILE" or "rejected: FILE:
+(* Reads certificates (docs/guides/certificates.md) and prints "accepted: FILE" or "rejected: FILE:
    why", a line each. All that decides is extracted from checker.v, as checker.ml; this
    reads the lines, and is not proven.
 

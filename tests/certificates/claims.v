@@ -1,4 +1,4 @@
-(* What certificates of plans and refusals claim, and what is in them. docs/certificates.md
+(* What certificates of plans and refusals claim, and what is in them. docs/guides/certificates.md
    has the same in words. Values are numbered from 0 by their place in the certificate, nodes
    by their place in the order of the plan. *)
 

@@ -285,7 +285,7 @@ TEST_CASE("all that cannot be written is named in one message") {
   CHECK(message.starts_with("[compile] not available in C: "));
   for (const char* const part :
        {"orthogonal initial values (1: \"x\")",
-        "all_reduce (1: ", "reduce_scatter (1: ", "docs/embedded.md"}) {
+        "all_reduce (1: ", "reduce_scatter (1: ", "docs/guides/embedded.md"}) {
     CHECK_MESSAGE(message.find(part) != std::string::npos, message);
   }
 }

@@ -44,7 +44,7 @@ types alone. *Zero* is a derivative that is zero wherever there is one: no gradi
 flows, silently. *None* is an error where a gradient would have to flow. Where a
 derivative does not exist or is infinite, the column says what comes out.
 
-This page is made by `bazel run //tests/docs:write_op_table > docs/ops.md` and
+This page is made by `bazel run //tests/docs:write_op_table > docs/reference/ops.md` and
 checked by `tests/docs/op_table_test.cc`.
 )";
 

@@ -1,4 +1,4 @@
-// docs/ops.md says what the ops are now.
+// docs/reference/ops.md says what the ops are now.
 
 #include "tests/docs/op_table.h"
 
@@ -20,11 +20,12 @@ std::string RowOf(const std::string& table, std::string_view op) {
   return table.substr(begin + 1, table.find('\n', begin + 1) - begin - 1);
 }
 
-TEST_CASE("docs/ops.md is the table of the ops as they are") {
+TEST_CASE("docs/reference/ops.md is the table of the ops as they are") {
   const bool same =
-      ReadAll("docs/ops.md") == MakeOpTable(ReadAll("ir/ops.def"));
-  CHECK_MESSAGE(
-      same, "bazel run //tests/docs:write_op_table > docs/ops.md refreshes it");
+      ReadAll("docs/reference/ops.md") == MakeOpTable(ReadAll("ir/ops.def"));
+  CHECK_MESSAGE(same,
+                "bazel run //tests/docs:write_op_table > docs/reference/ops.md "
+                "refreshes it");
 }
 
 TEST_CASE("every op has a row") {

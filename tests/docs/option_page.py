@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""docs/options.md, made of what the command's help says.
+"""docs/reference/options.md, made of what the command's help says.
 
-    tests/docs/option_page.py STOWAGE > docs/options.md
-    tests/docs/option_page.py STOWAGE --check docs/options.md
+    tests/docs/option_page.py STOWAGE > docs/reference/options.md
+    tests/docs/option_page.py STOWAGE --check docs/reference/options.md
 """
 
 import re

@@ -34,7 +34,8 @@ TEST_CASE("the README's code is examples/train_gpt2.cc, word for word") {
 }
 
 TEST_CASE("using.md has examples/quickstart.cc, word for word") {
-  const std::vector<std::string> blocks = CodeIn(ReadAll("docs/using.md"));
+  const std::vector<std::string> blocks =
+      CodeIn(ReadAll("docs/tutorials/using.md"));
   CHECK(std::ranges::count(blocks, ReadAll("examples/quickstart.cc")) == 1);
 }
 
@@ -44,7 +45,7 @@ TEST_CASE("the README has at most 200 lines") {
 
 TEST_CASE("runs_and_weights.md has examples/run.cc, word for word") {
   const std::vector<std::string> blocks =
-      CodeIn(ReadAll("docs/runs_and_weights.md"));
+      CodeIn(ReadAll("docs/guides/runs_and_weights.md"));
   REQUIRE(blocks.size() == 1);
   CHECK(blocks[0] == ReadAll("examples/run.cc"));
 }

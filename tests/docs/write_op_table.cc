@@ -1,4 +1,6 @@
-// Prints docs/ops.md: bazel run //tests/docs:write_op_table > docs/ops.md
+// Prints docs/reference/ops.md:
+//
+//   bazel run //tests/docs:write_op_table > docs/reference/ops.md
 
 #include <fstream>
 #include <iostream>

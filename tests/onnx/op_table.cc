@@ -12,7 +12,8 @@ std::string OnnxOpTable() {
       "ONNX "
       "files\nknow, of ONNX's own domain; functions that a file brings itself "
       "are "
-      "written out.\n[onnx.md](onnx.md) tells what becomes of a file.\n\n",
+      "written out.\n[onnx.md](../guides/onnx.md) tells what becomes of a "
+      "file.\n\n",
       "The operator sets are those whose definition of the op is known; a file "
       "may "
       "ask for\nany of them. Of each op, elements may be of the types that the "
@@ -21,7 +22,8 @@ std::string OnnxOpTable() {
       "shape "
       "depends on.\n\n",
       "This page is made by `bazel run //tests/onnx:write_op_table > "
-      "docs/onnx_ops.md` and\nchecked by `tests/onnx/op_table_test.cc`.\n\n",
+      "docs/reference/onnx_ops.md` and\nchecked by "
+      "`tests/onnx/op_table_test.cc`.\n\n",
       "| op | operator sets | limits |\n|---|---|---|\n");
   for (const onnx::ImportedOp& op : onnx::ImportedOps()) {
     const int64_t newest =

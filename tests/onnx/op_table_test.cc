@@ -8,11 +8,11 @@
 namespace stowage {
 namespace {
 
-TEST_CASE("docs/onnx_ops.md tells of the ops that there are") {
-  std::ifstream file("docs/onnx_ops.md");
+TEST_CASE("docs/reference/onnx_ops.md tells of the ops that there are") {
+  std::ifstream file("docs/reference/onnx_ops.md");
   std::stringstream text;
   text << file.rdbuf();
-  // bazel run //tests/onnx:write_op_table > docs/onnx_ops.md
+  // bazel run //tests/onnx:write_op_table > docs/reference/onnx_ops.md
   CHECK(text.str() == OnnxOpTable());
 }
 

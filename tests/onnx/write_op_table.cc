@@ -1,4 +1,4 @@
-// Prints docs/onnx_ops.md.
+// Prints docs/reference/onnx_ops.md.
 
 #include <iostream>
 

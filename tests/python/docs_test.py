@@ -1,5 +1,5 @@
-"""The examples of docs/python.md and of the README, as they stand there, and what the tables of
-that page name. Where torch is not installed, the module of an example is torchvision's as torch
+"""The examples of docs/tutorials/python.md and of the README, as they stand there, and what the
+tables of that page name. Where torch is not installed, the module of an example is torchvision's as torch
 has exported it (tests/goldens/make_resnet18_goldens.py)."""
 
 import builtins
@@ -60,8 +60,8 @@ class DocsTest(support.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.addCleanup(os.chdir, os.getcwd())
-        self.page = text_of("docs/python.md")
-        self.examples = examples("docs/python.md")
+        self.page = text_of("docs/tutorials/python.md")
+        self.examples = examples("docs/tutorials/python.md")
         self.of_readme = examples("README.md")
         os.chdir(folder.name)
 

@@ -1,4 +1,5 @@
-"""Runs: Trainer.fit takes the steps, evaluates, saves and resumes as docs/python.md says."""
+"""Runs: Trainer.fit takes the steps, evaluates, saves and resumes as
+docs/tutorials/python.md says."""
 
 import csv
 import importlib.util

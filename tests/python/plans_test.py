@@ -193,7 +193,7 @@ class PlansTest(support.TestCase):
 
     def test_all_optimizers_and_all_their_settings_are_listed(self):
         listed = stowage.optimizers()
-        # docs/optimizers.md has a row of each.
+        # docs/reference/optimizers.md has a row of each.
         self.assertLessEqual({"sgd", "momentum", "adamw", "adamw8bit", "lion", "adafactor",
                               "muon"}, set(listed))
         self.assertEqual(listed["sgd"], {"lr": 0.1, "decay": 0})

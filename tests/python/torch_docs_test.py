@@ -1,4 +1,4 @@
-"""The examples of docs/importing.md, as they stand there. Runs where torch is installed, and
+"""The examples of docs/guides/importing.md, as they stand there. Runs where torch is installed, and
 the one of transformers where that is (tests/using/torch.sh)."""
 
 import importlib.util
@@ -22,7 +22,7 @@ if importlib.util.find_spec("torch"):
 class TorchDocsTest(support.TestCase):
     def setUp(self):
         torch.manual_seed(0)
-        with open("docs/importing.md", encoding="utf-8") as file:
+        with open("docs/guides/importing.md", encoding="utf-8") as file:
             self.examples = re.findall(r"^```python\n(.*?)^```", file.read(), re.M | re.S)
 
     def run_example(self, words, **names):

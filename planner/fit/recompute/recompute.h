@@ -10,7 +10,7 @@
 // by a bit.
 //
 // The choices for all budgets are searched at once, so that a larger budget
-// never costs more: see planner/fit/recompute/search.h for how, docs/budgets.md
+// never costs more: see planner/fit/recompute/search.h for how, docs/explanation/budgets.md
 // for the whole. Which of them a budget takes, planner/fit/variant.h decides.
 //
 //   RecomputeChoices choices(step, {}, {});
