@@ -11,7 +11,7 @@
 // A program may define ops of its own by four definitions: the OpDef (DefineOp), the
 // derivative (autodiff/vjp.h), the CPU kernel (cpu/kernel.h) and, to run on a GPU, the
 // GPU kernel (gpu/kernel.h). Such an op is checked, printed, parsed, differentiated,
-// planned and recomputed like any other. docs/own_ops.md defines one.
+// planned and recomputed like any other. docs/guides/own_ops.md defines one.
 //
 //   const OpKind kHuber = *DefineOp(
 //       "huber", {.num_inputs = 2, .infer = InferHuber, .flops = HuberFlops});

@@ -12,7 +12,7 @@
 //   STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.Encode("Once upon"));
 //   STOWAGE_ASSIGN_OR_RETURN(std::string text, tokenizer.Decode(ids));
 //
-// docs/tokens.md lists the supported tokenizers. A build without PCRE2 has none that splits
+// docs/guides/tokens.md lists the supported tokenizers. A build without PCRE2 has none that splits
 // by a pattern: the error names the package.
 
 #include <cstdint>

@@ -34,7 +34,7 @@ Result<TokenizerParts> ReadTokenizerParts(const std::string& path);
 
 /// Parses a tokenizer.json. Errors: kInvalidArgument for invalid JSON, and values that are
 /// missing, of another type or too large; kUnsupported, with its name, for an unknown part
-/// (docs/tokens.md).
+/// (docs/guides/tokens.md).
 Result<TokenizerParts> ParseTokenizerParts(std::string_view json);
 
 }  // namespace stowage

@@ -6,7 +6,7 @@
 //
 // Eigen's matmul is not used: it allocates its packing blocks on the heap, and on the shapes
 // of a small transformer it is slower than these loops
-// (docs/measurements/2026-11-27-cpu-products.md), which read rows of a by broadcast, without
+// (docs/archive/2026-11-27-cpu-products.md), which read rows of a by broadcast, without
 // packing.
 //
 // Every element of c is one chain of multiply-adds in order of k, whatever strip or block
