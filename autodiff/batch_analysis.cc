@@ -90,6 +90,15 @@ Value BatchAxes::Part(const Graph& micro_batch, ValueId id, Value whole) const {
   return Slice(whole, it->second.axis, it->second.start, it->second.end);
 }
 
+Value BatchAxes::Part(Value whole, int axis) const {
+  const auto& [name, split] = *splits_.begin();
+  const int64_t examples =
+      whole_.value(*whole_.Find(name)).type.shape[split.axis];
+  const int64_t size = whole.shape()[axis];
+  return Slice(whole, axis, size * split.start / examples,
+               size * split.end / examples);
+}
+
 namespace {
 
 constexpr ValueId kNoValue = -1;
@@ -146,6 +155,7 @@ class Analyzer {
       }
       Visit(p, whole_.node(w++));
     }
+    made_.whole = std::move(whole_of_);
     return std::move(made_);
   }
 

@@ -119,6 +119,9 @@ class BatchAxes {
   double weight() const { return weight_; }
   /// The value of the leaf `id` of the last added micro-batch: a slice of `whole`.
   Value Part(const Graph& micro_batch, ValueId id, Value whole) const;
+  /// The slice of `whole` for that micro-batch, where `whole` has every example of the batch
+  /// along `axis`.
+  Value Part(Value whole, int axis) const;
   /// Whether every input that is cut is cut along its first axis.
   bool are_first() const {
     return std::ranges::all_of(
@@ -179,6 +182,9 @@ struct BatchAnalysisOptions {
 
 struct BatchAnalysis {
   std::vector<BatchValue> values;  // by ValueId of the micro-batch's graph
+  /// By ValueId of the micro-batch's graph: the same value in the whole batch's graph, or -1
+  /// behind the first difference.
+  std::vector<ValueId> whole = {};
   /// In execution order: later ones may depend on earlier ones.
   std::vector<BatchTotal> totals = {};
   std::vector<BatchConstant> constants = {};

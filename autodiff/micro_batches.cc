@@ -1,6 +1,8 @@
 #include "autodiff/micro_batches.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -125,7 +127,7 @@ Result<RepeatedMicroBatch> BuildRepeatedMicroBatch(
     std::string_view loss, const TrainOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckTrainOptions(whole, options));
   STOWAGE_RETURN_IF_ERROR(CheckRepeats(micro_batch));
-  SplitModel model(whole, whole, loss, {}, options.allow_batch_change);
+  SplitModel model(whole, whole, loss, {}, options);
   for (int64_t i = 0; i < times; ++i) {
     STOWAGE_RETURN_IF_ERROR(model.Add(micro_batch));
   }
@@ -158,7 +160,7 @@ Result<RepeatedMicroBatch> BuildRepeatedMicroBatch(
 
   BatchAxes axes(whole, whole);
   STOWAGE_RETURN_IF_ERROR(axes.Add(micro_batch));
-  if (!axes.are_first() || !outputs.join_first()) {
+  if (!axes.are_first() || !outputs.join_first() || !model.are_cached_first()) {
     return NoRepeat(micro_batch,
                     "has its examples in another dimension than the first");
   }
@@ -166,7 +168,7 @@ Result<RepeatedMicroBatch> BuildRepeatedMicroBatch(
   for (ValueId id = 0; id < graphs.forward.num_values(); ++id) {
     const ValueInfo& info = graphs.forward.value(id);
     if (!info.is_leaf()) continue;
-    const std::optional<Value> total = model.total(info.name);
+    const std::optional<Value> total = model.total(info.name, axes);
     linker.MapLeaf(id, total ? *total
                              : axes.Part(graphs.forward, id,
                                          leaves[*whole.Find(info.name)]));
@@ -193,6 +195,9 @@ Result<RepeatedMicroBatch> BuildRepeatedMicroBatch(
   STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
   STOWAGE_RETURN_IF_ERROR(outputs.Finish());
 
+  std::vector<std::string> cut = axes.Names();
+  std::ranges::move(model.CachedNames(g), std::back_inserter(cut));
+
   const NodeId updates = g.graph().num_nodes();
   updater.GiveOut(gradients);
   if (UpdatesWait(options)) {
@@ -211,7 +216,7 @@ Result<RepeatedMicroBatch> BuildRepeatedMicroBatch(
   return RepeatedMicroBatch{.graph = std::move(step.graph),
                             .first = first > 0 ? step.begins[1] : 0,
                             .updates = step.begins.back(),
-                            .cut = axes.Names(),
+                            .cut = std::move(cut),
                             .joined = joined};
 }
 

@@ -33,6 +33,9 @@ TensorType MicroBatchOutputs::PartType(const Made& made) const {
 
 Result<MicroBatchOutputs::Made> MicroBatchOutputs::Decide(
     const GraphOutput& output, const Graph& micro_batch) const {
+  if (model_.IsWholeOutput(output.name)) {
+    return Made{.output = output, .kind = Kind::kWhole};
+  }
   const ValueInfo& whole = whole_.value(output.value);
   const std::optional<ValueId> id = micro_batch.Find(output.name);
   if (!id) {
@@ -116,6 +119,8 @@ Result<std::vector<std::string>> MicroBatchOutputs::BeginRepeated(
     if (made.kind == Kind::kJoined) {
       joined.push_back(StrCat("joined:", name));
       g_.Name(joined.back(), made.value);
+    } else if (made.kind == Kind::kWhole) {
+      continue;
     } else if (made.kind == Kind::kMax || made.kind == Kind::kLast) {
       return Error{
           ErrorCode::kUnsupported,
@@ -159,7 +164,7 @@ Value MicroBatchOutputs::PartOf(const Made& made, const Graph& micro_batch,
 Status MicroBatchOutputs::Add(const Graph& micro_batch, double share,
                               const Linker& linker) {
   for (Made& made : made_) {
-    if (IsLoss(made)) continue;
+    if (IsLoss(made) || made.kind == Kind::kWhole) continue;
     const Value part = PartOf(made, micro_batch, linker, Phase::kForward);
     if (made.kind == Kind::kLast) made.value = part;
     if (made.kind == Kind::kSum) AddTo(part, &made.value);
@@ -189,7 +194,7 @@ Status MicroBatchOutputs::Add(const Graph& micro_batch, double share,
 void MicroBatchOutputs::AddLoss(const Graph& micro_batch, double share,
                                 const Linker& linker) {
   for (Made& made : made_) {
-    if (!IsLoss(made)) continue;
+    if (!IsLoss(made) || made.kind == Kind::kWhole) continue;
     const Value part = PartOf(made, micro_batch, linker, Phase::kBackward);
     if (made.kind == Kind::kSum) {
       AddTo(part, &made.value);
@@ -207,6 +212,10 @@ void MicroBatchOutputs::Skip(const Graph& micro_batch) {
 
 Status MicroBatchOutputs::Finish(int64_t ranks) {
   for (Made& made : made_) {
+    if (made.kind == Kind::kWhole) {
+      g_.Output(made.output.name, *model_.whole_output(made.output.name));
+      continue;
+    }
     const TensorType type = PartType(made);
     if (made.kind == Kind::kJoined && made.taken != type.shape[made.axis]) {
       return InvalidArgumentError("[autodiff] the micro-batches make ",
@@ -235,7 +244,7 @@ void MicroBatchesInTurn::MapLeaves(const Graph& micro_batch, Linker* linker) {
   for (ValueId id = 0; id < micro_batch.num_values(); ++id) {
     if (!micro_batch.value(id).is_leaf()) continue;
     const std::string& name = micro_batch.value(id).name;
-    if (const std::optional<Value> total = model_.total(name)) {
+    if (const std::optional<Value> total = model_.total(name, axes_)) {
       linker->MapLeaf(id, *total);
       continue;
     }

@@ -34,8 +34,9 @@ namespace stowage {
 /// from those of the micro-batches: an output with the batch's dimension is joined from its
 /// parts in one buffer, means are added up by the micro-batches' shares, sums unweighted, a
 /// maximum keeps the largest, and a state or a value that is equal in all micro-batches is
-/// the last one's. For the micro-batches of one rank these are the outputs of its part of
-/// the batch; means and sums are then added up over the ranks.
+/// the last one's. An output that compares examples is computed before the micro-batches
+/// (autodiff/gradient_cache.h). For the micro-batches of one rank these are the outputs of its
+/// part of the batch; means and sums are then added up over the ranks.
 ///
 ///   MicroBatchOutputs outputs(whole, whole, model, "loss", &g);
 ///   outputs.Begin(first_micro_batch);
@@ -76,7 +77,7 @@ class MicroBatchOutputs {
   Status Finish(int64_t ranks = 1);
 
  private:
-  enum class Kind : uint8_t { kMean, kSum, kMax, kJoined, kLast };
+  enum class Kind : uint8_t { kMean, kSum, kMax, kJoined, kLast, kWhole };
   struct Made {
     GraphOutput output;  // of whole
     Kind kind = Kind::kMean;
@@ -128,7 +129,7 @@ class MicroBatchesInTurn {
         g_(*g),
         leaves_(part, g),
         axes_(whole, part),
-        model_(whole, part, loss, ranks, options.allow_batch_change),
+        model_(whole, part, loss, ranks, options),
         ranks_(ranks),
         outputs_(whole, part, model_, loss, g) {}
 

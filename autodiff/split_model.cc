@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "autodiff/linker.h"
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/builder.h"
@@ -13,10 +14,9 @@
 namespace stowage {
 namespace {
 
-Status ExpectNone(const Graph& whole, const Graph& micro_batch,
-                  const std::vector<BatchObstacle>& obstacles,
-                  std::string_view loss) {
-  if (obstacles.empty()) return {};
+Error Changed(const Graph& whole, const Graph& micro_batch,
+              const std::vector<BatchObstacle>& obstacles,
+              std::string_view loss) {
   const BatchObstacle& first = obstacles.front();
   return Error{ErrorCode::kUnsupported,
                StrCat("[micro-batches] graph ", Quoted(whole.name()),
@@ -227,38 +227,64 @@ Status SplitModel::Add(const Graph& micro_batch) {
   STOWAGE_RETURN_IF_ERROR(axes_.Add(micro_batch));
   places_.push_back({.micro_batch = micro_batch, .axes = axes_});
   if (models_.contains(&micro_batch)) return {};
-  Model model = {.analysis = AnalyzeBatch(whole_, micro_batch,
-                                          {.has_max = ranks_.ranks == 1,
-                                           .allows_change = allows_change_})};
-  if (!allows_change_) {
-    STOWAGE_RETURN_IF_ERROR(ExpectNone(
-        whole_, micro_batch,
-        ObstaclesToSplit(micro_batch, model.analysis, loss_), loss_));
-  }
-  const auto kinds = [this](const Graph& graph, const BatchAnalysis& analysis) {
-    std::vector<BatchKind> all;
-    for (const BatchTotal& total : analysis.totals) all.push_back(total.kind);
+  STOWAGE_ASSIGN_OR_RETURN(Model model, ModelOf(micro_batch));
+  const auto kinds = [this](const Graph& graph, const Model& of) {
+    const BatchAnalysis& analysis = of.analysis;
+    std::vector<std::string> all;
+    const auto add = [&](BatchKind kind, std::string_view name) {
+      all.push_back(StrCat(static_cast<int>(kind), " ", name));
+    };
+    for (const BatchTotal& total : analysis.totals) add(total.kind, "");
     for (const GraphOutput& output : graph.outputs()) {
-      all.push_back(analysis.values[Index(output.value)].kind);
+      add(analysis.values[Index(output.value)].kind, "");
     }
     if (const auto loss = graph.Find(loss_)) {
-      all.push_back(analysis.values[Index(*loss)].kind);
+      add(analysis.values[Index(*loss)].kind, "");
+    }
+    if (of.cache) {
+      for (const CachedGradient& each : of.cache->gradients) {
+        add(each.kind, each.leaf);
+      }
     }
     return all;
   };
   const Graph& first = places_.front().micro_batch;
-  if (!models_.empty() && kinds(first, models_.at(&first).analysis) !=
-                              kinds(micro_batch, model.analysis)) {
+  if (!models_.empty() &&
+      kinds(first, models_.at(&first)) != kinds(micro_batch, model)) {
     return Error{ErrorCode::kUnsupported,
                  StrCat("[micro-batches] graph ", Quoted(whole_.name()),
                         " sums other values up for micro-batches of another "
                         "size")};
   }
-  STOWAGE_ASSIGN_OR_RETURN(
-      model.graph,
-      RewriteMicroBatch(micro_batch, model.analysis, axes_.weight(), loss_));
   models_.emplace(&micro_batch, std::move(model));
   return {};
+}
+
+Result<SplitModel::Model> SplitModel::ModelOf(const Graph& micro_batch) const {
+  const double share = axes_.weight();
+  Model model = {
+      .analysis = AnalyzeBatch(whole_, micro_batch,
+                               {.has_max = ranks_.ranks == 1,
+                                .allows_change = options_.allow_batch_change})};
+  STOWAGE_ASSIGN_OR_RETURN(
+      model.graph,
+      RewriteMicroBatch(micro_batch, model.analysis, share, loss_));
+  if (options_.allow_batch_change) return model;
+  const std::vector<BatchObstacle> obstacles =
+      ObstaclesToSplit(micro_batch, model.analysis, loss_);
+  if (obstacles.empty()) return model;
+  if (ranks_.ranks == 1) {
+    Result<GradientCache> cache =
+        CacheGradients(whole_, micro_batch, model.graph, model.analysis,
+                       obstacles, share, loss_, options_);
+    if (cache.ok()) {
+      model.graph = cache->micro_batch;
+      model.cache = *std::move(cache);
+      return model;
+    }
+    if (cache.error().code != ErrorCode::kUnsupported) return cache.error();
+  }
+  return Changed(whole_, micro_batch, obstacles, loss_);
 }
 
 bool SplitModel::has_totals() const {
@@ -277,10 +303,41 @@ BatchKind SplitModel::KindOf(const Graph& micro_batch,
   return is_found ? kind : BatchKind::kMean;
 }
 
-std::optional<Value> SplitModel::total(std::string_view leaf) const {
-  const auto it = totals_.find(leaf);
-  if (it == totals_.end()) return std::nullopt;
+std::optional<Value> SplitModel::total(std::string_view leaf,
+                                       const BatchAxes& axes) const {
+  if (const auto it = totals_.find(leaf); it != totals_.end()) {
+    return it->second;
+  }
+  const auto it = cached_.find(leaf);
+  if (it == cached_.end()) return std::nullopt;
+  const Cached& cached = it->second;
+  return cached.axis < 0 ? cached.value : axes.Part(cached.value, cached.axis);
+}
+
+bool SplitModel::IsWholeOutput(std::string_view output) const {
+  if (!has_cache()) return false;
+  const std::vector<std::string>& outputs =
+      models_.begin()->second.cache->outputs;
+  return std::ranges::find(outputs, output) != outputs.end();
+}
+
+std::optional<Value> SplitModel::whole_output(std::string_view output) const {
+  const auto it = whole_outputs_.find(output);
+  if (it == whole_outputs_.end()) return std::nullopt;
   return it->second;
+}
+
+std::vector<std::string> SplitModel::CachedNames(const GraphBuilder& g) const {
+  std::vector<std::string> names;
+  for (const auto& [leaf, cached] : cached_) {
+    if (cached.axis >= 0) names.push_back(g.info(cached.value).name);
+  }
+  return names;
+}
+
+bool SplitModel::are_cached_first() const {
+  return std::ranges::all_of(
+      cached_, [](const auto& each) { return each.second.axis <= 0; });
 }
 
 Value SplitModel::Combined(size_t total,
@@ -305,7 +362,13 @@ Value SplitModel::Combined(size_t total,
 
 void SplitModel::EmitTotals(const std::function<Value(std::string_view)>& leaf,
                             GraphBuilder* g) {
-  if (!has_totals()) return;
+  if (has_totals()) EmitPlainTotals(leaf, g);
+  if (has_cache()) EmitCache(leaf, g);
+  g->SetOrigin(Phase::kForward, "");
+}
+
+void SplitModel::EmitPlainTotals(
+    const std::function<Value(std::string_view)>& leaf, GraphBuilder* g) {
   g->SetOrigin(Phase::kForward, kTotals);
   struct Copied {
     GraphCopy copy;
@@ -376,7 +439,34 @@ void SplitModel::EmitTotals(const std::function<Value(std::string_view)>& leaf,
       totals_[TotalName(micro_batch, value)] = whole;
     }
   }
-  g->SetOrigin(Phase::kForward, "");
+}
+
+void SplitModel::EmitCache(const std::function<Value(std::string_view)>& leaf,
+                           GraphBuilder* g) {
+  std::vector<EncoderPart> parts;
+  for (const Place& place : places_) {
+    const Model& model = models_.at(&place.micro_batch);
+    parts.push_back({.encoder = model.cache->encoder,
+                     .axes = place.axes,
+                     .dropouts = DropoutIds(model.graph)});
+  }
+  const auto known = [&](std::string_view name) {
+    const auto total = totals_.find(name);
+    return total == totals_.end() ? std::nullopt
+                                  : std::optional<Value>(total->second);
+  };
+  const GradientCache& cache = *models_.at(&places_.front().micro_batch).cache;
+  const HeadValues made = EmitHead(cache, parts, leaf, known, g);
+  for (size_t i = 0; i < cache.gradients.size(); ++i) {
+    const CachedGradient& each = cache.gradients[i];
+    if (each.leaf.empty()) continue;
+    cached_[each.leaf] = {
+        .value = made.gradients[i],
+        .axis = each.kind == BatchKind::kPerExample ? each.axis : -1};
+  }
+  for (size_t i = 0; i < cache.outputs.size(); ++i) {
+    whole_outputs_[cache.outputs[i]] = made.outputs[i];
+  }
 }
 
 void JoinPart(BatchKind kind, double share, std::span<const double> next,

@@ -14,7 +14,11 @@
 //   total:m = sum(mask[0:4]) + sum(mask[4:8])
 //   loss    = sum(loss[0:4] * mask[0:4]) / total:m + sum(loss[4:8] * mask[4:8]) / total:m
 //
-//   SplitModel model(whole, whole, "loss", {});
+// A loss that compares examples with each other is made by gradient caching
+// (autodiff/gradient_cache.h): its gradients by the values of all micro-batches are
+// leaves, too, of which each micro-batch reads its part.
+//
+//   SplitModel model(whole, whole, "loss", {}, options);
 //   for each micro-batch: STOWAGE_RETURN_IF_ERROR(model.Add(micro_batch));
 //   STOWAGE_RETURN_IF_ERROR(model.EmitTotals(leaf, &g));
 //   ... model.graph(micro_batch), model.total(leaf) ...
@@ -38,6 +42,7 @@
 #include <vector>
 
 #include "autodiff/batch_analysis.h"
+#include "autodiff/gradient_cache.h"
 #include "autodiff/train_step.h"
 #include "base/result.h"
 #include "ir/builder.h"
@@ -68,14 +73,14 @@ std::vector<bool> NodesFor(const Graph& graph, std::vector<ValueId> wanted,
 class SplitModel {
  public:
   /// The micro-batches make up `part` of the batch `whole`, or all of it; other ranks have
-  /// the rest. `allows_change`: TrainOptions::allow_batch_change. All graphs must outlive
-  /// this.
+  /// the rest. `options`: allow_batch_change, and the params that are trained. All must
+  /// outlive this.
   SplitModel(const Graph& whole, const Graph& part, std::string_view loss,
-             const Ranks& ranks, bool allows_change)
+             const Ranks& ranks, const TrainOptions& options)
       : whole_(whole),
         loss_(loss),
         ranks_(ranks),
-        allows_change_(allows_change),
+        options_(options),
         axes_(whole, part) {}
 
   /// Adds the next micro-batch. Errors: it is not a part of the batch; kUnsupported if it
@@ -85,8 +90,8 @@ class SplitModel {
   /// Whether there are totals or constants of the whole batch.
   bool has_totals() const;
 
-  /// Emits the totals, from nodes of origin kTotals; `leaf` maps the name of a leaf of
-  /// `whole` to its value.
+  /// Emits the totals and the cached gradients, from nodes of origin kTotals; `leaf` maps the
+  /// name of a leaf of `whole` to its value.
   void EmitTotals(const std::function<Value(std::string_view)>& leaf,
                   GraphBuilder* g);
 
@@ -98,15 +103,31 @@ class SplitModel {
   BatchKind KindOf(const Graph& micro_batch, std::string_view output) const;
   /// The weight of the loss's gradient for a micro-batch that is `share` of the batch.
   double LossWeight(const Graph& micro_batch, double share) const {
-    return KindOf(micro_batch, loss_) == BatchKind::kSum ? 1 : share;
+    return has_cache() || KindOf(micro_batch, loss_) == BatchKind::kSum ? 1
+                                                                        : share;
   }
-  /// The value of a leaf that stands for a total; nothing for other leaves.
-  std::optional<Value> total(std::string_view leaf) const;
+  /// The value of a leaf that stands for a total, or for the part of a cached gradient that
+  /// belongs to the micro-batch last added to `axes`; nothing for other leaves.
+  std::optional<Value> total(std::string_view leaf,
+                             const BatchAxes& axes) const;
+
+  /// Whether gradients are cached (autodiff/gradient_cache.h).
+  bool has_cache() const {
+    return !models_.empty() && models_.begin()->second.cache.has_value();
+  }
+  /// Whether the head computes `output`, and its value, which EmitTotals emits.
+  bool IsWholeOutput(std::string_view output) const;
+  std::optional<Value> whole_output(std::string_view output) const;
+  /// The names of the cached gradients of which a micro-batch reads a part, and whether each
+  /// part is a slice of the first axis. Precondition: EmitTotals.
+  std::vector<std::string> CachedNames(const GraphBuilder& g) const;
+  bool are_cached_first() const;
 
  private:
   struct Model {
     BatchAnalysis analysis;
     Graph graph = {};
+    std::optional<GradientCache> cache = std::nullopt;
   };
   // A micro-batch and its slices of the inputs.
   struct Place {
@@ -114,16 +135,29 @@ class SplitModel {
     BatchAxes axes;
   };
 
+  // A cached gradient in the step; `axis` is that of the examples, or -1.
+  struct Cached {
+    Value value;
+    int axis = -1;
+  };
+
+  Result<Model> ModelOf(const Graph& micro_batch) const;
   Value Combined(size_t total, const std::vector<Value>& parts) const;
+  void EmitPlainTotals(const std::function<Value(std::string_view)>& leaf,
+                       GraphBuilder* g);
+  void EmitCache(const std::function<Value(std::string_view)>& leaf,
+                 GraphBuilder* g);
 
   const Graph& whole_;
   const std::string_view loss_;
   const Ranks ranks_;
-  const bool allows_change_;
+  const TrainOptions& options_;
   BatchAxes axes_;
   std::map<const Graph*, Model> models_;
   std::vector<Place> places_;
-  std::map<std::string, Value, std::less<>> totals_;  // by leaf
+  std::map<std::string, Value, std::less<>> totals_;   // by leaf
+  std::map<std::string, Cached, std::less<>> cached_;  // likewise
+  std::map<std::string, Value, std::less<>> whole_outputs_;
 };
 
 /// A value that depends on the inputs of all parts alone.

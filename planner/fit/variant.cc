@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "ir/bodies.h"
 #include "ir/layout.h"
-#include "ir/op_def.h"
+#include "ir/uses.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/memory_optimizations.h"
 #include "planner/fit/micro_batches/micro_batches.h"
@@ -67,6 +67,29 @@ NodeId MakerOf(const Graph& graph, const std::string& name) {
   return graph.value(*graph.Find(name)).producer;
 }
 
+// What is made once, before the first micro-batch, is not made again in one of them.
+void AlwaysKeepBefore(const SampledStep& step, std::vector<std::string>* kept) {
+  const Graph& graph = step.graph;
+  const auto is_before = [&](const Node& node) {
+    return !step.before.empty() && node.origin == step.before &&
+           node.phase == Phase::kForward;
+  };
+  if (std::ranges::none_of(graph.nodes(), is_before)) return;
+  const Layouts layouts = ComputeLayouts(graph);
+  const Uses uses(graph, layouts);
+  for (const Node& node : graph.nodes()) {
+    if (!is_before(node)) continue;
+    for (const ValueId id : node.results) {
+      // Others are kept as they are: recomputation drops no output, nothing on the host, and
+      // nothing that is overwritten.
+      if (layouts[Index(id)].root == id && !graph.value(id).on_host &&
+          !uses.is_output(id) && uses.overwriter(id) == kNoNode) {
+        kept->push_back(graph.value(id).name);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Variant>> Variant::Make(int64_t micro_batches,
@@ -90,19 +113,7 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t micro_batches,
       NamesInMicroBatches(step.graph, recompute.always_kept, micro_batches);
   recompute.always_recomputed = NamesInMicroBatches(
       step.graph, recompute.always_recomputed, micro_batches);
-  // What is made once for all micro-batches is of none of them.
-  for (const Node& node : step.graph.nodes()) {
-    if (step.before.empty() || node.origin != step.before ||
-        GetOpDef(node.op).is_view()) {
-      continue;
-    }
-    for (const ValueId id : node.results) {
-      const bool is_output =
-          std::ranges::count(step.graph.outputs(), id, &GraphOutput::value) > 0;
-      if (is_output) continue;
-      recompute.always_kept.push_back(step.graph.value(id).name);
-    }
-  }
+  AlwaysKeepBefore(step, &recompute.always_kept);
   // What iterations made again do not hand back has no name any more.
   std::erase_if(recompute.always_recomputed, [&](const std::string& name) {
     return !variant->in_bodies_.loops.empty() && given.Find(name) &&

@@ -96,6 +96,22 @@ Graph Masked(int64_t batch) {
   return Finished(g);
 }
 
+// Examples are compared with each other: gradients are cached.
+Graph Contrastive(int64_t batch) {
+  GraphBuilder g("contrastive");
+  const Value x = g.Input("x", DType::kF32, {batch, 6});
+  const Value z = Linear(Tanh(Linear(x, "fc1", 9)), "fc2", 5);
+  const Value scale = g.Param("scale", DType::kF32, {}, Init::Ones());
+  const Value scores = MatMul(z, Transpose(z));
+  const Value logits = Mul(scores, BroadcastTo(scale, scores.shape()));
+  g.Output(
+      "loss",
+      g.Name("loss", CrossEntropy(logits, Iota(g, DType::kI32, 0, 1, batch))));
+  g.Output("logits", logits);
+  g.Output("z", z);
+  return Finished(g);
+}
+
 struct Case {
   std::string name;
   std::function<Graph(int64_t)> model;
@@ -128,6 +144,7 @@ std::vector<Case> Cases() {
       {"gpt", TinyGpt, {}},
       {"recurrent", Recurrent, {}},
       {"masked", Masked, {}},
+      {"contrastive", Contrastive, {.clip_norm = 0.1}},
       {"frozen", TinyGpt, {.groups = {{.pattern = "wte", .frozen = true}}}},
   };
 }

@@ -1,6 +1,7 @@
 // A batch in micro-batches is the batch: 200 random models, whose losses are sums, means,
 // quotients and worse, give the losses, outputs and params of the whole batch to 1e-12 in
-// f64, or are refused. Which of them can be split is known by how they were made.
+// f64. Which of them follow from their parts, and which need gradient caching, is known by
+// how they were made.
 
 #include "autodiff/micro_batches.h"
 
@@ -74,10 +75,12 @@ double Difference(const Tensors& whole, const Tensors& split,
   return largest;
 }
 
-// Whether the batch of a model can be taken in so many micro-batches; if so, that they
-// make the batch.
-bool Splits(const std::function<Graph(int64_t batch)>& model, int64_t batch,
-            int64_t micro_batches, uint64_t seed) {
+enum class Taken { kRefused, kInParts, kByCache };
+
+// How the batch of a model is taken in so many micro-batches; if it is, that they make the
+// batch.
+Taken TakeApart(const std::function<Graph(int64_t batch)>& model, int64_t batch,
+                int64_t micro_batches, uint64_t seed) {
   const TrainOptions options = {.optimizer = Sgd{}};
   const Graph whole = model(batch);
   const Graph small = model(batch / micro_batches);
@@ -91,7 +94,7 @@ bool Splits(const std::function<Graph(int64_t batch)>& model, int64_t batch,
   if (!step.ok()) {
     CHECK_MESSAGE(step.error().code == ErrorCode::kUnsupported,
                   step.error().message);
-    return false;
+    return Taken::kRefused;
   }
   const Result<Graph> whole_step = BuildTrainStep(whole, "loss", options);
   REQUIRE_MESSAGE(whole_step.ok(), whole_step.error().message);
@@ -105,17 +108,29 @@ bool Splits(const std::function<Graph(int64_t batch)>& model, int64_t batch,
   const Tensors leaves = RandomLeaves(whole, seed);
   CHECK(Difference(Interpret(*whole_step, leaves),
                    Interpret(step->graph, leaves), names) < 1e-12);
-  return true;
+  // A head is differentiated before the first micro-batch.
+  const bool has_head =
+      std::ranges::any_of(step->graph.nodes(), [](const Node& node) {
+        return node.origin == kTotals && node.phase == Phase::kBackward;
+      });
+  return has_head ? Taken::kByCache : Taken::kInParts;
 }
 
-TEST_CASE("200 random models: micro-batches are the batch, or are refused") {
+// Whether its loss follows from those of micro-batches alone.
+bool Splits(const std::function<Graph(int64_t batch)>& model, int64_t batch,
+            int64_t micro_batches, uint64_t seed) {
+  return TakeApart(model, batch, micro_batches, seed) == Taken::kInParts;
+}
+
+TEST_CASE("200 random models: micro-batches are the batch") {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     const RandomBatchModel model = {.seed = seed, .is_split = seed % 4 != 3};
     const int64_t batch = 5 + static_cast<int64_t>(seed % 5);
     const int64_t micro_batches = 2 + static_cast<int64_t>(seed / 5 % 4);
-    CHECK(Splits([&](int64_t n) { return model.Build(n); }, batch,
-                 micro_batches, seed) == model.is_split);
+    CHECK(TakeApart([&](int64_t n) { return model.Build(n); }, batch,
+                    micro_batches, seed) ==
+          (model.is_split ? Taken::kInParts : Taken::kByCache));
   }
 }
 

@@ -35,6 +35,27 @@ def by_batch(g, batch):
     g.output("loss", ops.reduce_mean(ops.square(ops.tanh(ops.sub(h, mean)))))
 
 
+def with_exp(g, batch):
+    """A mean, and an output that is not the micro-batches'."""
+    x = g.input("x", "f32", (batch, 16))
+    h = ops.tanh(ops.matmul(x, g.param("w", "f32", (16, 64), init="normal", scale=0.2)))
+    loss = ops.reduce_mean(ops.square(h))
+    g.output("loss", loss)
+    g.output("exp", ops.exp(loss))
+
+
+def contrastive(g, batch):
+    """Pairs of x and y find each other, among all of the batch."""
+    w = g.param("w", "f32", (16, 256), init="normal", scale=0.2)
+    out = g.param("out", "f32", (256, 8), init="normal", scale=0.1)
+    z = [ops.matmul(ops.tanh(ops.matmul(g.input(n, "f32", (batch, 16)), w)), out)
+         for n in ("x", "y")]
+    scores = ops.matmul(z[0], ops.permute(z[1], order=[1, 0]))
+    own = ops.reduce_sum(ops.mul(z[0], z[1]), axes=[1])
+    g.output("loss", ops.reduce_mean(ops.sub(ops.log(ops.reduce_sum(ops.exp(scores), axes=[1])),
+                                             own)))
+
+
 def data():
     random = np.random.default_rng(0)
     x = random.standard_normal((BATCH, 16)).astype(np.float32)
@@ -101,14 +122,37 @@ class MicroBatchesTest(support.TestCase):
 
     def test_what_mixes_examples_is_not_split_unasked(self):
         options = {"optimizer": "sgd", "device": "cpu", "threads": 1}
-        whole = stowage.plan(by_batch, BATCH, **options)
-        with self.assertRaisesRegex(stowage.Unsupported, "spreads|back to them|would change"):
-            stowage.plan(by_batch, BATCH, optimizations={"micro_batches": 4}, **options)
+        whole = stowage.plan(with_exp, BATCH, **options)
+        with self.assertRaisesRegex(stowage.Unsupported, "would change \"exp\""):
+            stowage.plan(with_exp, BATCH, optimizations={"micro_batches": 4}, **options)
         with self.assertRaisesRegex(stowage.BudgetTooSmall, "in one micro-batch, since"):
-            stowage.plan(by_batch, BATCH, budget=whole.arena_bytes // 16, **options)
-        allowed = stowage.plan(by_batch, BATCH, optimizations={"micro_batches": 4},
+            stowage.plan(with_exp, BATCH, budget=whole.arena_bytes // 16, **options)
+        allowed = stowage.plan(with_exp, BATCH, optimizations={"micro_batches": 4},
                                allow_batch_change=True, **options)
         self.assertEqual(allowed.micro_batches, 4)
+
+    def test_a_contrastive_loss_is_the_batchs_in_micro_batches(self):
+        options = {"batch": BATCH, "optimizer": "sgd", "device": "cpu", "threads": 1}
+        x, y = (np.random.default_rng(s).standard_normal((BATCH, 16)).astype(np.float32)
+                for s in (1, 2))
+        for model in (contrastive, by_batch):
+            inputs = (x, y)[:1 if model is by_batch else 2]
+            arenas, losses, weights = [], [], []
+            for micro_batches in (1, 2, 16):
+                with stowage.Trainer(model, lr=0.1,
+                                     optimizations={"micro_batches": micro_batches},
+                                     **options) as trainer:
+                    arenas.append(trainer.plan.arena_bytes)
+                    losses.append([trainer.step(*inputs) for _ in range(3)])
+                    weights.append(trainer.state_dict())
+            for k in (1, 2):
+                np.testing.assert_allclose(losses[k], losses[0], rtol=1e-5)
+                for name, values in weights[0].items():
+                    np.testing.assert_allclose(weights[k][name], values, rtol=1e-4, atol=1e-6)
+            if model is contrastive:
+                self.assertLess(arenas[2], 0.5 * arenas[0])
+                planned = stowage.plan(model, budget=int(0.6 * arenas[0]), **options)
+                self.assertGreater(planned.micro_batches, 1)
 
     def test_evaluations_of_many_batches(self):
         x, y, mask = data()

@@ -367,7 +367,9 @@ Status Repeater::EmitLoop() {
                            MakeBody(body_.graph(), leaves_, outputs));
   std::string origin;
   for (const Node& node : from_.nodes()) {
-    if (origin.empty() && node.phase == Phase::kBackward) origin = node.origin;
+    if (origin.empty() && node.phase == Phase::kBackward && !IsBefore(node)) {
+      origin = node.origin;
+    }
   }
   to_.SetOrigin(Phase::kBackward, origin);
   const std::vector<Value> results = to_.EmitNamed(
