@@ -5,7 +5,7 @@
 // backend agree: lines along an axis, groups of reduced axes, partial sums over rows, blocks
 // that share the scale of an 8-bit moment, and the blocks of ranks.
 //
-//   Lines::Along({2, 3, 4, 5}, 1);              // outer 2, length 3, inner 20
+//   AxisLines::Along({2, 3, 4, 5}, 1);              // outer 2, length 3, inner 20
 //
 //   AxisGroups groups({8, 3, 4, 5}, axes);      // axes: 1, 2
 //   groups.simple();                            // (8, 12, 5)
@@ -27,12 +27,12 @@ namespace stowage {
 
 /// A contiguous tensor seen along one axis: lines of `length` elements, `inner` apart.
 /// Element i of line (o, c) is element (o * length + i) * inner + c.
-struct Lines {
+struct AxisLines {
   int64_t outer = 1, length = 1, inner = 1;
 
   /// Precondition: axis in [0, shape.rank()).
-  static Lines Along(const Shape& shape, int64_t axis) {
-    Lines lines;
+  static AxisLines Along(const Shape& shape, int64_t axis) {
+    AxisLines lines;
     for (int i = 0; i < shape.rank(); ++i) {
       (i < axis    ? lines.outer
        : i == axis ? lines.length

@@ -16,7 +16,7 @@
 #include "planner/packing/validate.h"
 #include "python/arrays.h"
 #include "python/errors.h"
-#include "report/packing_svg.h"
+#include "report/svg.h"
 
 namespace stowage::python {
 namespace {

@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/check.h"
 #include "base/strings.h"
+#include "ir/graph_copy.h"
+#include "ir/layout.h"
+#include "ir/uses.h"
 #include "planner/lifetimes.h"
 #include "report/page_files.h"
-#include "report/report_json.h"
 #include "report/text.h"
 
 namespace stowage {
@@ -18,7 +23,71 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A curve that a screen can show.
+BufferKind KindOfValue(const Graph& graph, const Uses& uses, ValueId id) {
+  const ValueInfo& value = graph.value(id);
+  if (value.role == Role::kSaved) return BufferKind::kSaved;
+  if (value.role == Role::kGradient) return BufferKind::kGradients;
+  if (value.name.find(kRunAgainSuffix) != std::string::npos) {
+    return BufferKind::kRecomputed;
+  }
+  const bool is_read_later = !uses.later_readers(id).empty();
+  if (value.is_leaf()) {
+    return is_read_later ? BufferKind::kSaved : BufferKind::kTemporary;
+  }
+  const Node& producer = graph.node(value.producer);
+  const bool is_reloaded = producer.op == OpKind::kReload;
+  switch (producer.phase) {
+    case Phase::kForward:
+      return is_read_later ? BufferKind::kSaved : BufferKind::kTemporary;
+    case Phase::kBackward:
+      return is_reloaded ? BufferKind::kSaved : BufferKind::kGradients;
+    case Phase::kUpdate:
+      return is_reloaded ? BufferKind::kState : BufferKind::kTemporary;
+  }
+  STOWAGE_CHECK(false);
+}
+
+// Among the values that use a buffer one after the other, the one that has it longest.
+ValueId LongestIn(const Graph& graph, std::span<const ValueId> values,
+                  Time upper) {
+  ValueId longest = values.front();
+  Time most = -1;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Time end = i + 1 < values.size()
+                         ? Time{graph.value(values[i + 1]).producer}
+                         : upper;
+    const Time length = end - graph.value(values[i]).producer;
+    if (length <= most) continue;
+    most = length;
+    longest = values[i];
+  }
+  return longest;
+}
+
+BufferKind KindOfBuffer(const Graph& graph, const Uses& uses,
+                        const PlannedBuffer& buffer,
+                        std::span<const ValueId> values) {
+  switch (buffer.region) {
+    case Region::kWeights:
+      return BufferKind::kWeights;
+    case Region::kState:
+      return BufferKind::kState;
+    case Region::kIo:
+      return BufferKind::kInputs;
+    case Region::kWorkspace:
+      return BufferKind::kScratch;
+    case Region::kHostState:
+    case Region::kHostOffload:
+    case Region::kOutside:
+      return BufferKind::kHost;
+    case Region::kActivations:
+      break;
+  }
+  if (values.empty()) return BufferKind::kTemporary;
+  return KindOfValue(graph, uses, LongestIn(graph, values, buffer.upper));
+}
+
+// Points of a loss curve that a screen can show.
 constexpr size_t kMaxPoints = 2000;
 
 Json Finite(double value) {
@@ -158,6 +227,65 @@ std::string Tables(const Page& page) {
 }
 
 }  // namespace
+
+std::string_view BufferKindName(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::kWeights:
+      return "weights";
+    case BufferKind::kState:
+      return "state";
+    case BufferKind::kInputs:
+      return "inputs";
+    case BufferKind::kSaved:
+      return "saved";
+    case BufferKind::kGradients:
+      return "gradients";
+    case BufferKind::kRecomputed:
+      return "recomputed";
+    case BufferKind::kTemporary:
+      return "temporary";
+    case BufferKind::kScratch:
+      return "scratch";
+    case BufferKind::kHost:
+      return "host";
+  }
+  STOWAGE_CHECK(false);
+}
+
+std::vector<BufferDetails> MakeDetails(const Graph& graph, const Plan& plan) {
+  const Layouts layouts = ComputeLayouts(graph);
+  const Uses uses(graph, layouts);
+  std::vector<std::vector<ValueId>> values(plan.buffers.size());
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    const auto v = static_cast<size_t>(id);
+    if (layouts[v].root != id) continue;
+    values[static_cast<size_t>(plan.buffer_of[v])].push_back(id);
+  }
+  std::vector<BufferDetails> details(plan.buffers.size());
+  for (size_t b = 0; b < details.size(); ++b) {
+    details[b].kind = KindOfBuffer(graph, uses, plan.buffers[b], values[b]);
+    std::vector<NodeId>& readers = details[b].readers;
+    for (const ValueId id : values[b]) {
+      const ValueInfo& value = graph.value(id);
+      details[b].values.push_back({.name = value.name,
+                                   .type = value.type.ToString(),
+                                   .made = value.producer,
+                                   .source = value.source});
+      const std::span<const NodeId> more = uses.readers(id);
+      readers.insert(readers.end(), more.begin(), more.end());
+    }
+    std::ranges::sort(readers);
+    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+  }
+  for (const auto* scratch_of : {&plan.workspace_of, &plan.host_workspace_of}) {
+    for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+      const int32_t scratch = (*scratch_of)[static_cast<size_t>(id)];
+      if (scratch < 0) continue;
+      details[static_cast<size_t>(scratch)].readers.push_back(id);
+    }
+  }
+  return details;
+}
 
 PageProgram DescribeProgram(std::string name, const Graph& graph,
                             const Plan& plan) {

@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/json.h"
+#include "ir/graph.h"
 #include "report/numbers.h"
+#include "report/text.h"
 
 namespace stowage {
 namespace {
@@ -26,7 +30,7 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// The line that made what is in each buffer: of the first value that lies in it.
+// By buffer: the source line of its first value.
 std::map<std::string, std::string> SourcesOf(const PlanFile& file) {
   std::map<std::string, std::string> sources;
   const auto note = [&](int32_t buffer, const SourceLoc& source) {
@@ -46,7 +50,7 @@ std::map<std::string, std::string> SourcesOf(const PlanFile& file) {
   return sources;
 }
 
-// What is live in the arena at a time, by name.
+// The buffers live in the arena at a time, by name.
 std::vector<LockedBuffer> LiveAt(
     const Report& report, Time time,
     const std::map<std::string, std::string>& sources) {
@@ -62,6 +66,118 @@ std::vector<LockedBuffer> LiveAt(
   }
   std::ranges::stable_sort(live, {}, &LockedBuffer::name);
   return live;
+}
+
+Error Damaged(const std::string& what) {
+  return InvalidArgumentError("[lock] ", what,
+                              "; expected a file that `stowage lock write` "
+                              "wrote");
+}
+
+// Reads fields of an object and checks that each exists and has its type.
+class Fields {
+ public:
+  Fields(const Json& json, std::string where)
+      : json_(json), where_(std::move(where)) {}
+
+  Result<std::string> Text(const char* name) const {
+    const auto found = json_.find(name);
+    if (found == json_.end() || !found->is_string()) {
+      return Damaged(StrCat(where_, " lacks a text ", Quoted(name)));
+    }
+    return found->get<std::string>();
+  }
+  Result<Bytes> Size(const char* name) const {
+    const auto found = json_.find(name);
+    if (found == json_.end() || !found->is_number_integer() ||
+        (!found->is_number_unsigned() && found->get<int64_t>() < 0) ||
+        found->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+      return Damaged(
+          StrCat(where_, " has no whole number from 0 on as ", Quoted(name)));
+    }
+    return found->get<Bytes>();
+  }
+  Result<const Json*> Objects(const char* name) const {
+    const auto found = json_.find(name);
+    const bool is_list = found != json_.end() && found->is_array();
+    if (!is_list || !std::ranges::all_of(*found, [](const Json& each) {
+          return each.is_object();
+        })) {
+      return Damaged(StrCat(where_, " lacks a list of objects ", Quoted(name)));
+    }
+    return &*found;
+  }
+
+ private:
+  const Json& json_;
+  const std::string where_;
+};
+
+Result<LockedPhase> ReadPhase(const Json& json, const std::string& program) {
+  LockedPhase phase;
+  const Fields fields(json, StrCat("a phase of ", Quoted(program)));
+  STOWAGE_ASSIGN_OR_RETURN(phase.phase, fields.Text("phase"));
+  STOWAGE_ASSIGN_OR_RETURN(phase.peak, fields.Size("peak_bytes"));
+  STOWAGE_ASSIGN_OR_RETURN(const Json* live, fields.Objects("live"));
+  for (const Json& each : *live) {
+    const Fields buffer(each, StrCat("a buffer of ", Quoted(program)));
+    LockedBuffer read;
+    STOWAGE_ASSIGN_OR_RETURN(read.name, buffer.Text("name"));
+    STOWAGE_ASSIGN_OR_RETURN(read.bytes, buffer.Size("bytes"));
+    STOWAGE_ASSIGN_OR_RETURN(read.source, buffer.Text("source"));
+    phase.live.push_back(std::move(read));
+  }
+  return phase;
+}
+
+// Buffers by name; those of one name, as in two micro-batches, are added up.
+std::map<std::string, LockedBuffer> ByName(
+    const std::vector<LockedBuffer>& live) {
+  std::map<std::string, LockedBuffer> by_name;
+  for (const LockedBuffer& buffer : live) {
+    const auto [entry, is_new] = by_name.emplace(buffer.name, buffer);
+    if (!is_new) entry->second.bytes += buffer.bytes;
+  }
+  return by_name;
+}
+
+std::vector<GrownBuffer> GrownIn(const std::vector<LockedBuffer>& locked,
+                                 const std::vector<LockedBuffer>& now) {
+  const std::map<std::string, LockedBuffer> before = ByName(locked);
+  std::vector<GrownBuffer> grown;
+  for (const auto& [name, buffer] : ByName(now)) {
+    const auto was = before.find(name);
+    const Bytes bytes = was == before.end() ? 0 : was->second.bytes;
+    if (buffer.bytes <= bytes) continue;
+    grown.push_back({.name = name,
+                     .before = bytes,
+                     .now = buffer.bytes,
+                     .source = buffer.source});
+  }
+  std::ranges::stable_sort(grown, std::greater<>(), [](const GrownBuffer& b) {
+    return b.now - b.before;
+  });
+  return grown;
+}
+
+const LockedPhase* FindPhase(const LockedProgram& program,
+                             const std::string& phase) {
+  const auto found =
+      std::ranges::find(program.phases, phase, &LockedPhase::phase);
+  return found == program.phases.end() ? nullptr : &*found;
+}
+
+std::string Difference(Bytes before, Bytes now) {
+  const Bytes more = now - before;
+  return StrCat(more < 0 ? "-" : "+", more < 0 ? -more : more);
+}
+
+std::string Title(const ChangedFigure& change) {
+  const bool is_phase = !change.figure.ends_with("_bytes");
+  const std::string what =
+      is_phase ? StrCat("peak of ", change.figure)
+               : change.figure.substr(0, change.figure.find('_'));
+  return StrCat(change.program, ": ", what);
 }
 
 }  // namespace
@@ -131,72 +247,6 @@ std::string ToText(const MemoryLock& lock) {
   return text + "]}\n";
 }
 
-namespace {
-
-Error Damaged(const std::string& what) {
-  return InvalidArgumentError("[lock] ", what,
-                              "; expected a file that `stowage lock write` "
-                              "wrote");
-}
-
-// Fields of an object, each there and of its type.
-class Fields {
- public:
-  Fields(const Json& json, std::string where)
-      : json_(json), where_(std::move(where)) {}
-
-  Result<std::string> Text(const char* name) const {
-    const auto found = json_.find(name);
-    if (found == json_.end() || !found->is_string()) {
-      return Damaged(StrCat(where_, " lacks a text ", Quoted(name)));
-    }
-    return found->get<std::string>();
-  }
-  Result<Bytes> Size(const char* name) const {
-    const auto found = json_.find(name);
-    if (found == json_.end() || !found->is_number_integer() ||
-        (!found->is_number_unsigned() && found->get<int64_t>() < 0) ||
-        found->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-      return Damaged(
-          StrCat(where_, " has no whole number from 0 on as ", Quoted(name)));
-    }
-    return found->get<Bytes>();
-  }
-  Result<const Json*> Objects(const char* name) const {
-    const auto found = json_.find(name);
-    const bool is_list = found != json_.end() && found->is_array();
-    if (!is_list || !std::ranges::all_of(*found, [](const Json& each) {
-          return each.is_object();
-        })) {
-      return Damaged(StrCat(where_, " lacks a list of objects ", Quoted(name)));
-    }
-    return &*found;
-  }
-
- private:
-  const Json& json_;
-  const std::string where_;
-};
-
-Result<LockedPhase> ReadPhase(const Json& json, const std::string& program) {
-  LockedPhase phase;
-  const Fields fields(json, StrCat("a phase of ", Quoted(program)));
-  STOWAGE_ASSIGN_OR_RETURN(phase.phase, fields.Text("phase"));
-  STOWAGE_ASSIGN_OR_RETURN(phase.peak, fields.Size("peak_bytes"));
-  STOWAGE_ASSIGN_OR_RETURN(const Json* live, fields.Objects("live"));
-  for (const Json& each : *live) {
-    const Fields buffer(each, StrCat("a buffer of ", Quoted(program)));
-    LockedBuffer read;
-    STOWAGE_ASSIGN_OR_RETURN(read.name, buffer.Text("name"));
-    STOWAGE_ASSIGN_OR_RETURN(read.bytes, buffer.Size("bytes"));
-    STOWAGE_ASSIGN_OR_RETURN(read.source, buffer.Text("source"));
-    phase.live.push_back(std::move(read));
-  }
-  return phase;
-}
-
-}  // namespace
-
 Result<MemoryLock> ParseMemoryLock(std::string_view text) {
   if (const Status checked = CheckJsonText(text, kMaxLockLevels);
       !checked.ok()) {
@@ -237,6 +287,130 @@ Result<MemoryLock> ParseMemoryLock(std::string_view text) {
     lock.programs.push_back(std::move(program));
   }
   return lock;
+}
+
+Result<MemoryChanges> CompareLocks(const MemoryLock& locked,
+                                   const MemoryLock& now) {
+  for (const LockedProgram& program : now.programs) {
+    if (Find(locked, program.name) != nullptr) continue;
+    return InvalidArgumentError("[lock] the lock has no program ",
+                                Quoted(program.name),
+                                "; write it again with this one");
+  }
+  MemoryChanges changes;
+  for (const LockedProgram& was : locked.programs) {
+    const LockedProgram* const is = Find(now, was.name);
+    if (is == nullptr) {
+      return InvalidArgumentError("[lock] the lock has a program ",
+                                  Quoted(was.name),
+                                  ", and no plan of it is given; give ",
+                                  was.name, "=PLAN, or write the lock again");
+    }
+    if (is->device != was.device || is->alignment != was.alignment) {
+      return InvalidArgumentError(
+          "[lock] ", Quoted(was.name), " is planned for ", is->device,
+          " with slots aligned to ", is->alignment,
+          ", and the lock is of a plan for ", was.device, " aligned to ",
+          was.alignment,
+          ", whose kernels' scratch differs; plan for that one "
+          "(--device, --threads), or write the lock again");
+    }
+    const auto compare = [&](std::string figure, Bytes before, Bytes after,
+                             std::vector<GrownBuffer> buffers) {
+      if (before == after) return;
+      changes.grew |= after > before;
+      changes.figures.push_back({.program = was.name,
+                                 .figure = std::move(figure),
+                                 .before = before,
+                                 .now = after,
+                                 .buffers = std::move(buffers)});
+    };
+    compare("arena_bytes", was.arena, is->arena, {});
+    compare("host_bytes", was.host, is->host, {});
+    for (const Phase phase : kLockedPhases) {
+      const std::string name(PhaseName(phase));
+      const LockedPhase none;
+      const LockedPhase* before = FindPhase(was, name);
+      const LockedPhase* after = FindPhase(*is, name);
+      if (before == nullptr) before = &none;
+      if (after == nullptr) after = &none;
+      compare(name, before->peak, after->peak,
+              after->peak > before->peak ? GrownIn(before->live, after->live)
+                                         : std::vector<GrownBuffer>());
+    }
+  }
+  return changes;
+}
+
+std::string ToText(const MemoryChanges& changes, size_t limit) {
+  std::string text;
+  for (const ChangedFigure& change : changes.figures) {
+    text += StrCat(WithoutControls(Title(change)), " ",
+                   WithCommas(change.before), " -> ", WithCommas(change.now),
+                   " bytes (", Difference(change.before, change.now), ")\n");
+    for (size_t i = 0; i < std::min(limit, change.buffers.size()); ++i) {
+      const GrownBuffer& buffer = change.buffers[i];
+      text += StrCat("  ", Difference(buffer.before, buffer.now), "  ",
+                     WithoutControls(buffer.name),
+                     buffer.before == 0 ? ", new" : "",
+                     buffer.source.empty() ? "" : ", made at ",
+                     WithoutControls(buffer.source), "\n");
+    }
+    if (change.buffers.size() > limit) {
+      text += StrCat("  and ", change.buffers.size() - limit, " more\n");
+    }
+  }
+  return text;
+}
+
+Json ToJson(const MemoryChanges& changes) {
+  Json json = {{"grew", changes.grew}, {"changes", Json::array()}};
+  for (const ChangedFigure& change : changes.figures) {
+    Json buffers = Json::array();
+    for (const GrownBuffer& buffer : change.buffers) {
+      buffers.push_back({{"name", buffer.name},
+                         {"before", buffer.before},
+                         {"now", buffer.now},
+                         {"source", buffer.source}});
+    }
+    json["changes"].push_back({{"program", change.program},
+                               {"figure", change.figure},
+                               {"before", change.before},
+                               {"now", change.now},
+                               {"buffers", std::move(buffers)}});
+  }
+  return json;
+}
+
+std::string ToHtml(const MemoryChanges& changes) {
+  std::string page =
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+      "<title>Memory of steps, compared with the lock</title>\n<style>"
+      "body{font-family:sans-serif;margin:2em}table{border-collapse:collapse}"
+      "td,th{padding:.2em .8em;text-align:right}td:first-child,th:first-child,"
+      "td:last-child,th:last-child{text-align:left}"
+      ".figure{border-top:1px solid #999;font-weight:bold}"
+      ".more{color:#b00}.less{color:#070}</style></head><body>\n";
+  page += changes.figures.empty()
+              ? "<p>Nothing changed.</p>\n"
+              : "<table><tr><th>what</th><th>before</th><th>now</th>"
+                "<th>difference</th><th>made at</th></tr>\n";
+  const auto row = [&](std::string_view style, const std::string& what,
+                       Bytes before, Bytes now, const std::string& source) {
+    page += StrCat(
+        "<tr class=\"", style, "\"><td>", XmlEscaped(what), "</td><td>",
+        WithCommas(before), "</td><td>", WithCommas(now), "</td><td class=\"",
+        now > before ? "more" : "less", "\">", Difference(before, now),
+        "</td><td>", XmlEscaped(source), "</td></tr>\n");
+  };
+  for (const ChangedFigure& change : changes.figures) {
+    row("figure", Title(change), change.before, change.now, "");
+    for (const GrownBuffer& buffer : change.buffers) {
+      row("buffer", buffer.name, buffer.before, buffer.now, buffer.source);
+    }
+  }
+  if (!changes.figures.empty()) page += "</table>\n";
+  return page + "</body></html>\n";
 }
 
 }  // namespace stowage

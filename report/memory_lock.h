@@ -8,7 +8,11 @@
 //   MemoryLock lock = {.programs = {LockProgram("train", plan_file)}};
 //   std::string text = ToText(lock);                  // memory.lock
 //   Result<MemoryLock> locked = ParseMemoryLock(text);
-//   Result<MemoryChanges> changes = CompareLocks(*locked, lock);  // memory_changes.h
+//   Result<MemoryChanges> changes = CompareLocks(*locked, lock);
+//   std::cout << ToText(*changes);
+//   //   train: peak of forward 409,600 -> 410,624 bytes (+1024)
+//   //     +1024  h, made at model.cc:12
+//   return changes->grew ? 1 : 0;
 //
 // The file is JSON with a line for each buffer, so that a review shows what changed:
 //
@@ -22,6 +26,7 @@
 // Workspace of kernels depends on the device and its threads: a plan file names its
 // device, and plans for different ones are not compared.
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,6 +87,41 @@ std::string ToText(const MemoryLock& lock);
 /// Reads the output of ToText. Error kInvalidArgument for anything else, naming the
 /// problem.
 Result<MemoryLock> ParseMemoryLock(std::string_view text);
+
+/// A buffer that grew, or is new.
+struct GrownBuffer {
+  std::string name;
+  Bytes before = 0, now = 0;
+  std::string source = {};
+};
+
+/// A figure that changed.
+struct ChangedFigure {
+  std::string program;
+  std::string figure;  // "arena_bytes", "host_bytes", "forward", ...
+  Bytes before = 0, now = 0;
+  /// For a phase whose peak rose: the largest growth first.
+  std::vector<GrownBuffer> buffers = {};
+};
+
+struct MemoryChanges {
+  std::vector<ChangedFigure> figures;
+  bool grew = false;  // true if any figure grew
+};
+
+/// The changes from `locked` to `now`, program by program. Errors kInvalidArgument: a
+/// program that one of them lacks, or that was planned for another device or alignment;
+/// the message names it.
+Result<MemoryChanges> CompareLocks(const MemoryLock& locked,
+                                   const MemoryLock& now);
+
+/// The changes as text: a line for each figure, and for at most `limit` buffers of each
+/// phase; "" if nothing changed.
+std::string ToText(const MemoryChanges& changes, size_t limit = 10);
+/// {"grew": ..., "changes": [{"program", "figure", "before", "now", "buffers"}, ...]}.
+nlohmann::ordered_json ToJson(const MemoryChanges& changes);
+/// A self-contained page with a table of all changes.
+std::string ToHtml(const MemoryChanges& changes);
 
 }  // namespace stowage
 

@@ -10,12 +10,12 @@
 #include "ir/op_kind.h"
 #include "ir/weight_type.h"
 #include "planner/lifetimes.h"
-#include "report/report_json.h"
 #include "report/text.h"
 
 namespace stowage {
-
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 Bytes& Field(RegionBytes& regions, Region region) {
   switch (region) {
@@ -57,6 +57,33 @@ std::vector<RegionBytes> LiveBytes(const Plan& plan, size_t nodes) {
   }
   live.resize(nodes);
   return live;
+}
+
+std::string FigureRow(std::string_view figure, std::string_view a,
+                      std::string_view b, std::string_view difference) {
+  return StrCat("| ", PadRight(figure, 18), " | ", PadLeft(a, 15), " | ",
+                PadLeft(b, 15), " | ", PadLeft(difference, 18), " |\n");
+}
+
+std::string FigureRule(char c) {
+  return StrCat("|", std::string(77, c), "|\n");
+}
+
+std::string BytesRow(std::string_view figure, Bytes a, Bytes b) {
+  const Bytes more = b - a;
+  std::string difference = StrCat(more > 0   ? "+"
+                                  : more < 0 ? "-"
+                                             : "",
+                                  FormatBytes(more < 0 ? -more : more));
+  if (a != 0)
+    difference += StrCat(", ", Fixed(Report::Percent(more, a), 1), " %");
+  return FigureRow(figure, FormatBytes(a), FormatBytes(b), difference);
+}
+
+std::string CountRow(std::string_view figure, size_t a, size_t b) {
+  const int64_t more = static_cast<int64_t>(b) - static_cast<int64_t>(a);
+  return FigureRow(figure, StrCat(a), StrCat(b),
+                   StrCat(more > 0 ? "+" : "", more));
 }
 
 }  // namespace
@@ -109,38 +136,59 @@ Report MakeReport(const Graph& graph, const Plan& plan) {
   return report;
 }
 
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-std::string FigureRow(std::string_view figure, std::string_view a,
-                      std::string_view b, std::string_view difference) {
-  return StrCat("| ", PadRight(figure, 18), " | ", PadLeft(a, 15), " | ",
-                PadLeft(b, 15), " | ", PadLeft(difference, 18), " |\n");
+Json FiguresJson(const Report& report, size_t peak_limit) {
+  Json regions = Json::object();
+  for (const Region region : kRegions) {
+    regions[std::string(RegionName(region))] = BytesOf(report.regions, region);
+  }
+  Json live = Json::array();
+  const size_t count = std::min(peak_limit, report.peak_live.size());
+  for (size_t i = 0; i < count; ++i) {
+    const ReportBuffer& buffer =
+        report.buffers[static_cast<size_t>(report.peak_live[i])];
+    live.push_back({{"name", buffer.name},
+                    {"bytes", buffer.size},
+                    {"region", RegionName(buffer.region)}});
+  }
+  Json json = Json::object();
+  json["graph"] = report.graph_name;
+  json["params"] = report.params;
+  json["flops"] = report.flops;
+  json["arena_bytes"] = report.arena;
+  json["host_bytes"] = report.host;
+  json["lower_bound_bytes"] = report.lower_bound;
+  json["no_reuse_bytes"] = report.no_reuse;
+  json["caching_allocator_bytes"] = report.caching_allocator;
+  json["saved_bytes"] = report.saved();
+  json["regions"] = std::move(regions);
+  json["nodes"] = report.nodes.size();
+  json["buffers"] = report.buffers.size();
+  json["views"] = report.views;
+  json["in_place"] = report.in_place;
+  json["peak_time"] = report.peak_time;
+  json["peak_node"] = report.peak_node;
+  json["peak_live"] = std::move(live);
+  json["packer"] = report.packer;
+  json["order"] = report.order;
+  json["optimal"] = report.optimal;
+  return json;
 }
 
-std::string FigureRule(char c) {
-  return StrCat("|", std::string(77, c), "|\n");
+std::string ToJson(const Report& report) {
+  Json json = FiguresJson(report, report.peak_live.size());
+  json["alignment"] = report.alignment;
+  Json timeline = Json::array();
+  for (const ReportBuffer& buffer : report.buffers) {
+    timeline.push_back({{"name", buffer.name},
+                        {"region", RegionName(buffer.region)},
+                        {"address", buffer.address},
+                        {"bytes", buffer.size},
+                        {"lower", buffer.lower},
+                        {"upper", buffer.upper}});
+  }
+  json["timeline"] = std::move(timeline);
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
-
-std::string BytesRow(std::string_view figure, Bytes a, Bytes b) {
-  const Bytes more = b - a;
-  std::string difference = StrCat(more > 0   ? "+"
-                                  : more < 0 ? "-"
-                                             : "",
-                                  FormatBytes(more < 0 ? -more : more));
-  if (a != 0)
-    difference += StrCat(", ", Fixed(Report::Percent(more, a), 1), " %");
-  return FigureRow(figure, FormatBytes(a), FormatBytes(b), difference);
-}
-
-std::string CountRow(std::string_view figure, size_t a, size_t b) {
-  const int64_t more = static_cast<int64_t>(b) - static_cast<int64_t>(a);
-  return FigureRow(figure, StrCat(a), StrCat(b),
-                   StrCat(more > 0 ? "+" : "", more));
-}
-
-}  // namespace
 
 std::string ComparisonText(const NamedReport& a, const NamedReport& b) {
   const Report& x = *a.report;

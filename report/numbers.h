@@ -1,8 +1,8 @@
 #ifndef STOWAGE_REPORT_NUMBERS_H_
 #define STOWAGE_REPORT_NUMBERS_H_
 
-// The figures of a plan as plain numbers. Every output (table, map, JSON, SVG, trace) is
-// printed from this struct and computes nothing of its own.
+// The figures of a plan as plain numbers and as JSON. Every output (table, map, JSON, SVG,
+// trace) is printed from this struct and computes nothing of its own.
 //
 // All sizes are bytes. Times are positions in the schedule, intervals half-open. A view
 // counts zero, padding to the alignment counts as used, weights count once, and the arena
@@ -11,6 +11,7 @@
 //   Report report = MakeReport(step, *plan);
 //   std::cout << ToText(report);
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -97,16 +98,28 @@ inline constexpr Region kRegions[] = {Region::kWeights, Region::kState,
                                       Region::kIo, Region::kActivations,
                                       Region::kWorkspace};
 
-// Compares the figures of two plans, with the difference of the second.
-//
-//   std::cout << ComparisonText({"kept", &kept}, {"recomputed", &recomputed});
+/// The figures as one object under the names that `stowage plan --json` prints; `peak_live`
+/// holds the `peak_limit` largest.
+///
+///   {"graph": "mlp", "params": 2410, "arena_bytes": 71680, ...,
+///    "peak_live": [{"name": "h1", "bytes": 4096, "region": "activations"}],
+///    ...}
+nlohmann::ordered_json FiguresJson(const Report& report, size_t peak_limit);
 
+/// The figures with everything that is live at the peak, and every buffer's name, region,
+/// address, bytes and lifetime under `timeline`. Ends with a newline.
+std::string ToJson(const Report& report);
+
+/// A plan to compare with another.
 struct NamedReport {
   std::string name;
   const Report* report;
 };
 
-/// A table of at most 79 columns; longer names are cut.
+/// The figures of two plans, with the difference of the second, as a table of at most 79
+/// columns; longer names are cut.
+///
+///   std::cout << ComparisonText({"kept", &kept}, {"recomputed", &recomputed});
 std::string ComparisonText(const NamedReport& a, const NamedReport& b);
 
 /// {"plans": [{"name": ..., figures}, ...], "difference": {"arena_bytes": ...}}, where a

@@ -5,15 +5,12 @@
 // table, a character map, JSON, an image, a page or a trace; comparison of two plans; the
 // stream of a step; its memory traffic; plan files.
 
-#include "report/details.h"         // IWYU pragma: export
-#include "report/html.h"            // IWYU pragma: export
-#include "report/memory_changes.h"  // IWYU pragma: export
-#include "report/memory_lock.h"     // IWYU pragma: export
-#include "report/numbers.h"         // IWYU pragma: export
-#include "report/plan_json.h"       // IWYU pragma: export
-#include "report/report_json.h"     // IWYU pragma: export
-#include "report/svg.h"             // IWYU pragma: export
-#include "report/text.h"            // IWYU pragma: export
-#include "report/traffic.h"         // IWYU pragma: export
+#include "report/html.h"         // IWYU pragma: export
+#include "report/memory_lock.h"  // IWYU pragma: export
+#include "report/numbers.h"      // IWYU pragma: export
+#include "report/plan_json.h"    // IWYU pragma: export
+#include "report/svg.h"          // IWYU pragma: export
+#include "report/text.h"         // IWYU pragma: export
+#include "report/traffic.h"      // IWYU pragma: export
 
 #endif  // STOWAGE_REPORT_REPORT_H_

@@ -1,10 +1,16 @@
 #include "report/svg.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/check.h"
 #include "base/strings.h"
 #include "planner/lifetimes.h"
 #include "report/text.h"
@@ -12,6 +18,14 @@
 namespace stowage {
 
 namespace {
+
+// Attributes that the images share: for right-aligned texts, other small texts,
+// headings, and the area under live bytes.
+constexpr std::string_view kEndsHere = "text-anchor=\"end\" fill=\"#444\"";
+constexpr std::string_view kQuiet = "fill=\"#444\"";
+constexpr std::string_view kLiveBytes =
+    "fill=\"#76b7b2\" fill-opacity=\".6\" stroke=\"#2a7f79\"";
+constexpr std::string_view kHeading = "font-size=\"17\" font-weight=\"bold\"";
 
 std::string Number(double value) { return Fixed(value, 2); }
 
@@ -243,5 +257,269 @@ class Drawing {
 }  // namespace
 
 std::string ToSvg(const Report& report) { return Drawing(report).Draw(); }
+
+namespace {
+
+using packing::Buffer;
+using packing::Packing;
+using packing::Problem;
+using packing::Time;
+
+// The page, in SVG units.
+constexpr double kPackingWidth = 1200;
+constexpr double kPackingLeft = 90;
+constexpr double kPackingRight = 20;
+constexpr double kPackingTop = 64;
+constexpr double kPackingMapHeight = 560;
+constexpr double kPackingGap = 24;  // between the map and the curve
+constexpr double kPackingCurveHeight = 110;
+constexpr double kPackingBottom = 30;
+constexpr double kPackingPlotWidth =
+    kPackingWidth - kPackingLeft - kPackingRight;
+constexpr double kPackingPlotRight = kPackingLeft + kPackingPlotWidth;
+constexpr double kPackingCurveTop =
+    kPackingTop + kPackingMapHeight + kPackingGap;
+constexpr double kPackingHeight =
+    kPackingCurveTop + kPackingCurveHeight + kPackingBottom;
+
+// Neighbours differ in colour, mostly.
+constexpr std::array<std::string_view, 7> kColours = {
+    "#4e79a7", "#f28e2b", "#59a14f", "#b07aa1",
+    "#76b7b2", "#edc948", "#e15759"};
+constexpr std::string_view kFixedColour = "#9c9c9c";
+
+class PackingDrawing {
+ public:
+  PackingDrawing(const Problem& problem, const Packing& packing)
+      : problem_(problem), packing_(packing) {
+    STOWAGE_CHECK(packing.solution.offsets.size() == problem.buffers.size());
+    Bytes top = packing.solution.height;
+    if (problem.capacity) top = std::max(top, *problem.capacity);
+    top_ = std::max(1.0, static_cast<double>(top));
+    if (problem.buffers.empty()) return;
+    first_ = problem.buffers[0].lower;
+    last_ = problem.buffers[0].upper;
+    for (const Buffer& b : problem.buffers) {
+      first_ = std::min(first_, b.lower);
+      last_ = std::max(last_, b.upper);
+    }
+  }
+
+  std::string Draw() {
+    Heading();
+    Axes();
+    for (size_t i = 0; i < problem_.buffers.size(); ++i) DrawBuffer(i);
+    if (problem_.capacity) {
+      Level("capacity", Y(static_cast<double>(*problem_.capacity)), "#d62728");
+    }
+    Curve();
+    return canvas_.Finish();
+  }
+
+ private:
+  double X(Time time) const {
+    const double span =
+        std::max(1.0, static_cast<double>(last_) - static_cast<double>(first_));
+    return kPackingLeft + kPackingPlotWidth * ((static_cast<double>(time) -
+                                                static_cast<double>(first_)) /
+                                               span);
+  }
+  double Y(double address) const {
+    return kPackingTop + kPackingMapHeight * (1 - address / top_);
+  }
+  double CurveY(double bytes) const {
+    return kPackingCurveTop + kPackingCurveHeight * (1 - bytes / top_);
+  }
+
+  void Level(std::string_view kind, double y, std::string_view colour) {
+    canvas_.Line(kind, {kPackingLeft, y}, {kPackingPlotRight, y}, colour);
+  }
+
+  void Heading() {
+    canvas_.Text(
+        {kPackingLeft, 24}, kHeading,
+        StrCat(WithCommas(static_cast<int64_t>(problem_.buffers.size())),
+               " buffers"));
+    canvas_.Text(
+        {kPackingLeft, 44}, kQuiet,
+        StrCat("height ", packing_.solution.height, " bytes, lower bound ",
+               packing_.lower_bound, packing_.optimal ? ": optimal" : "", "; ",
+               packing_.packer));
+  }
+
+  void Axes() {
+    constexpr int kLines = 5;
+    for (int i = 0; i <= kLines; ++i) {
+      const double address = top_ * i / kLines;
+      Level("grid", Y(address), "#ddd");
+      canvas_.Text({kPackingLeft - 6, Y(address) + 4}, kEndsHere,
+                   FormatBytes(static_cast<Bytes>(address)));
+    }
+    canvas_.Text({kPackingLeft, kPackingHeight - 8}, kQuiet,
+                 StrCat("time ", first_));
+    canvas_.Text({kPackingPlotRight, kPackingHeight - 8}, kEndsHere,
+                 StrCat("time ", last_));
+  }
+
+  void DrawBuffer(size_t i) {
+    const Buffer& b = problem_.buffers[i];
+    if (b.size == 0) return;
+    const Bytes offset = packing_.solution.offsets[i];
+    const double bottom = static_cast<double>(offset);
+    const double top = bottom + static_cast<double>(b.size);
+    canvas_.Rectangle(
+        "buffer",
+        {.x = X(b.lower),
+         .y = Y(top),
+         .width = X(b.upper) - X(b.lower),
+         .height = Y(bottom) - Y(top)},
+        b.offset ? kFixedColour : kColours[i % kColours.size()],
+        StrCat(BufferName(problem_, i), "\n", FormatBytes(b.size), " (", b.size,
+               " bytes) at ", offset, b.offset ? ", fixed" : "", "\nlives ",
+               Interval(b.lower, b.upper)));
+  }
+
+  // Live bytes over time, a step at each birth and death.
+  void Curve() {
+    std::map<Time, Bytes> changes;
+    for (const Buffer& b : problem_.buffers) {
+      changes[b.lower] += b.size;
+      changes[b.upper] -= b.size;
+    }
+    std::vector<Point> points = {{kPackingLeft, CurveY(0)}};
+    Bytes live = 0;
+    for (const auto& [time, change] : changes) {
+      points.push_back({X(time), CurveY(static_cast<double>(live))});
+      live += change;
+      points.push_back({X(time), CurveY(static_cast<double>(live))});
+    }
+    points.push_back({kPackingPlotRight, CurveY(0)});
+    canvas_.Polygon("live", points, kLiveBytes, "live bytes");
+    const double y = CurveY(static_cast<double>(packing_.solution.height));
+    Level("height", y, "#222");
+    canvas_.Text({kPackingLeft - 6, y + 4}, kEndsHere, "height");
+    canvas_.Text({kPackingLeft - 6, CurveY(0) + 4}, kEndsHere, "live bytes");
+  }
+
+  const Problem& problem_;
+  const Packing& packing_;
+  Time first_ = 0;
+  Time last_ = 1;
+  double top_ = 1;
+  Canvas canvas_{kPackingWidth, kPackingHeight};
+};
+
+}  // namespace
+
+std::string ToSvg(const packing::Problem& problem,
+                  const packing::Packing& packing) {
+  return PackingDrawing(problem, packing).Draw();
+}
+
+namespace {
+
+// The page, in SVG units.
+constexpr double kFrontierWidth = 900;
+constexpr double kFrontierHeight = 520;
+constexpr double kFrontierLeft = 80;
+constexpr double kFrontierRight = kFrontierWidth - 40;
+constexpr double kFrontierTop = 70;
+constexpr double kFrontierBottom = kFrontierHeight - 50;
+
+class FrontierDrawing {
+ public:
+  FrontierDrawing(const FrontierLabels& labels,
+                  std::span<const FrontierMark> marks)
+      : labels_(labels), marks_(marks) {
+    for (const FrontierMark& mark : marks) {
+      most_bytes_ = std::max(most_bytes_, static_cast<double>(mark.budget));
+      most_ = std::max(most_, mark.percent);
+    }
+  }
+
+  std::string Draw() {
+    Heading();
+    Axes();
+    Bound();
+    Steps();
+    for (const FrontierMark& mark : marks_) {
+      const Point at = {X(mark.budget), Y(mark.percent)};
+      canvas_.Rectangle("mark", {at.x - 3, at.y - 3, 6, 6}, "#4e79a7",
+                        mark.note);
+    }
+    return canvas_.Finish();
+  }
+
+ private:
+  double X(double bytes) const {
+    return kFrontierLeft +
+           (kFrontierRight - kFrontierLeft) * bytes / most_bytes_;
+  }
+  double X(Bytes bytes) const { return X(static_cast<double>(bytes)); }
+  // Even steps are equal ratios of 1 + percent.
+  double Y(double percent) const {
+    return kFrontierBottom - (kFrontierBottom - kFrontierTop) *
+                                 std::log1p(percent) / std::log1p(most_);
+  }
+
+  void Heading() {
+    canvas_.Text({kFrontierLeft, 24}, kHeading, labels_.title);
+    canvas_.Text({kFrontierLeft, 44}, kQuiet,
+                 StrCat("budget to the right, ", labels_.cost,
+                        " upwards; dashed: no plan can need less"));
+  }
+
+  void Axes() {
+    for (const double percent : {0, 1, 3, 10, 30, 100, 300, 1000}) {
+      if (percent > most_) break;
+      canvas_.Line("grid", {kFrontierLeft, Y(percent)},
+                   {kFrontierRight, Y(percent)}, "#ddd");
+      canvas_.Text({kFrontierLeft - 6, Y(percent) + 4}, kEndsHere,
+                   StrCat(percent, " %"));
+    }
+    constexpr int kLines = 4;
+    for (int i = 0; i <= kLines; ++i) {
+      const double bytes = most_bytes_ * i / kLines;
+      canvas_.Line("grid", {X(bytes), kFrontierTop},
+                   {X(bytes), kFrontierBottom}, "#ddd");
+      canvas_.Text({X(bytes), kFrontierBottom + 18},
+                   "text-anchor=\"middle\" fill=\"#444\"",
+                   FormatBytes(static_cast<Bytes>(bytes)));
+    }
+  }
+
+  // From the largest budget down: each holds to the next smaller one.
+  void Steps() {
+    std::vector<Point> points;
+    for (const FrontierMark& mark : marks_) {
+      if (!points.empty()) points.push_back({points.back().x, Y(mark.percent)});
+      points.push_back({X(mark.budget), Y(mark.percent)});
+    }
+    canvas_.Polyline("found", points, "#4e79a7", "stroke-width=\"2\"");
+  }
+
+  void Bound() {
+    std::vector<Point> points;
+    for (const FrontierMark& mark : marks_) {
+      if (!mark.least_percent) continue;
+      points.push_back({X(mark.budget), Y(*mark.least_percent)});
+    }
+    if (points.empty()) return;
+    canvas_.Polyline("bound", points, "#d62728", "stroke-dasharray=\"4 3\"");
+  }
+
+  const FrontierLabels& labels_;
+  const std::span<const FrontierMark> marks_;
+  double most_bytes_ = 1;
+  double most_ = 1;
+  Canvas canvas_{kFrontierWidth, kFrontierHeight};
+};
+
+}  // namespace
+
+std::string FrontierToSvg(const FrontierLabels& labels,
+                          std::span<const FrontierMark> marks) {
+  return FrontierDrawing(labels, marks).Draw();
+}
 
 }  // namespace stowage

@@ -19,8 +19,9 @@
 #include "report/text.h"
 
 namespace stowage {
-
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kProducts = "products";
 constexpr std::string_view kAttention = "attention";
@@ -255,6 +256,27 @@ std::string RowText(const TrafficRow& row, bool has_device) {
   return text + "\n";
 }
 
+Json TrafficRowJson(const TrafficRow& row, bool has_device) {
+  Json json = {{"launches", row.launches},
+               {"read_bytes", row.read},
+               {"written_bytes", row.written},
+               {"flops", row.flops}};
+  if (has_device) json["roofline_seconds"] = row.seconds;
+  return json;
+}
+
+constexpr int kProcess = 1;
+
+Json Metadata(const char* what, int thread, std::string_view name) {
+  return {{"ph", "M"},
+          {"pid", kProcess},
+          {"tid", thread},
+          {"name", what},
+          {"args", {{"name", name}}}};
+}
+
+int ThreadOf(Phase phase) { return static_cast<int>(phase) + 1; }
+
 }  // namespace
 
 const std::vector<RatedDevice>& RatedDevices() {
@@ -339,23 +361,27 @@ std::string ToText(const Traffic& traffic) {
   return text;
 }
 
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-constexpr int kProcess = 1;
-
-Json Metadata(const char* what, int thread, std::string_view name) {
-  return {{"ph", "M"},
-          {"pid", kProcess},
-          {"tid", thread},
-          {"name", what},
-          {"args", {{"name", name}}}};
+Json TrafficJson(const Traffic& traffic) {
+  const bool has_device = traffic.device.has_value();
+  Json json = Json::object();
+  json["total_bytes"] = traffic.total.moved();
+  json["total"] = TrafficRowJson(traffic.total, has_device);
+  json["without_products_and_attention"] =
+      TrafficRowJson(traffic.rest, has_device);
+  json["families"] = Json::object();
+  for (const TrafficRow& row : traffic.families) {
+    json["families"][row.family] = TrafficRowJson(row, has_device);
+  }
+  if (has_device) {
+    const RatedDevice& rates = *traffic.device;
+    json["device"] = {{"name", rates.name},
+                      {"bytes_per_second", rates.bytes_per_second},
+                      {"flops_16_bit_per_second", rates.flops_16_bit},
+                      {"flops_f32_per_second", rates.flops_f32},
+                      {"source", rates.source}};
+  }
+  return json;
 }
-
-int ThreadOf(Phase phase) { return static_cast<int>(phase) + 1; }
-
-}  // namespace
 
 std::string ToChromeTrace(const Report& report) {
   Json events = Json::array();

@@ -17,6 +17,7 @@
 //   const Traffic traffic = CountTraffic(step, *ParseRatedDevice("h100"));
 //   traffic.total.read + traffic.total.written;  traffic.total.seconds;
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -74,13 +75,15 @@ Traffic CountTraffic(const Graph& graph,
 /// A table, a line a family.
 std::string ToText(const Traffic& traffic);
 
-// The plan as a trace that ui.perfetto.dev and chrome://tracing open: one row of slices
-// for each phase of the step, one slice for each node, and a counter of live bytes with
-// one series for each region. A plan has no clock, so each node is drawn as one
-// microsecond.
-//
-// The format is the "JSON Object Format" of the Trace Event Format document.
+/// The memory traffic of a step: `total_bytes`, read and written; `total`,
+/// `without_products_and_attention`, and under `families` each family by its name, most
+/// bytes first; with the roofline's seconds and `device`, if given.
+nlohmann::ordered_json TrafficJson(const Traffic& traffic);
 
+/// The plan as a trace that ui.perfetto.dev and chrome://tracing open ("JSON Object Format"
+/// of the Trace Event Format document): one row of slices for each phase of the step, one
+/// slice for each node, and a counter of live bytes with one series for each region. A plan
+/// has no clock, so each node is drawn as one microsecond.
 std::string ToChromeTrace(const Report& report);
 
 }  // namespace stowage

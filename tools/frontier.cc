@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "report/frontier_svg.h"
+#include "report/svg.h"
 #include "report/text.h"
 
 namespace stowage::tools {

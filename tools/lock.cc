@@ -8,7 +8,6 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "report/memory_changes.h"
 #include "report/memory_lock.h"
 #include "report/plan_json.h"
 #include "tools/command.h"

@@ -10,7 +10,7 @@
 #include "planner/packing/packer.h"
 #include "planner/packing/problem.h"
 #include "planner/packing/validate.h"
-#include "report/packing_svg.h"
+#include "report/svg.h"
 #include "tools/command.h"
 #include "tools/flags.h"
 #include "tools/options.h"

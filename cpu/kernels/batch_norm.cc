@@ -459,7 +459,7 @@ template <int64_t (*kRows)(ChannelWindow), typename F>
 StepCode ForStrips(const Launch& launch, ThreadPool& pool, const F& f) {
   const TensorView& x = launch.inputs[0];
   const Attrs& attrs = *launch.attrs;
-  const Lines lines = Lines::Along(x.shape(), 1);
+  const AxisLines lines = AxisLines::Along(x.shape(), 1);
   const ChannelWindow window = WindowOf(attrs, x.shape());
   const Bytes bytes = ScratchBytes(kRows(window), x.dtype());
   const int64_t strips = CeilDiv(lines.inner, kStrip);

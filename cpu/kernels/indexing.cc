@@ -63,7 +63,7 @@ StepCode RunPutAdd(const Launch& launch, ThreadPool& pool) noexcept {
   const Strides lines = StepsToLines(y.strides, axis);
   const StridedWalk<3> walk(indices.shape(),
                             {&indices.strides, &updates.strides, &lines});
-  const Lines to = Lines::Along(y.shape(), axis);
+  const AxisLines to = AxisLines::Along(y.shape(), axis);
   const int64_t part = to.length * to.inner;
   const int64_t put = indices.size() / to.outer;
   return OnIndex(indices.dtype(), [&](auto index_zero) {

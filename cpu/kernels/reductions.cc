@@ -528,7 +528,8 @@ void SumStrip(const T* x, T* y, int64_t length, int64_t inner, int64_t count,
 StepCode RunCumSum(const Launch& launch, ThreadPool& pool) noexcept {
   const TensorView& x = launch.inputs[0];
   const TensorView& y = launch.outputs[0];
-  const Lines lines = Lines::Along(x.shape(), launch.attrs->Int("axis"));
+  const AxisLines lines =
+      AxisLines::Along(x.shape(), launch.attrs->Int("axis"));
   const Direction direction = {launch.attrs->Int("exclusive") == 1,
                                launch.attrs->Int("reverse") == 1};
   const int64_t strips = CeilDiv(lines.inner, kStrip);

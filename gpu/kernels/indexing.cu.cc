@@ -122,7 +122,7 @@ void EnqueuePutAdd(const Launch& launch, Queue& queue) {
   const TensorView& updates = launch.inputs[2];
   const TensorView& y = launch.outputs[0];
   const auto axis = static_cast<int>(launch.attrs->Int("axis"));
-  const Lines of_y = Lines::Along(y.shape(), axis);
+  const AxisLines of_y = AxisLines::Along(y.shape(), axis);
   Shape lines = y.shape();
   lines[axis] = 1;
   const PutParams p = {

@@ -12,6 +12,7 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"
+#include "ir/ops/shape_rules.h"
 #include "ir/text.h"
 #include "ir/weight_type.h"
 

@@ -20,6 +20,7 @@
 #include "ir/builder.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"
+#include "ir/ops/shape_rules.h"
 #include "nn/layers.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"

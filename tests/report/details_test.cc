@@ -1,5 +1,3 @@
-#include "report/details.h"
-
 #include <doctest/doctest.h>
 
 #include <optional>
@@ -9,6 +7,7 @@
 
 #include "ir/text.h"
 #include "planner/plan_memory.h"
+#include "report/html.h"
 
 namespace stowage {
 namespace {

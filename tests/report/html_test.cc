@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "planner/plan_memory.h"
-#include "report/report_json.h"
+#include "report/numbers.h"
 #include "report/text.h"
 #include "tests/planner/fit/steps.h"
 #include "tests/report/example.h"

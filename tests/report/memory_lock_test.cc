@@ -10,7 +10,6 @@
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
-#include "report/memory_changes.h"
 #include "report/plan_json.h"
 
 namespace stowage {

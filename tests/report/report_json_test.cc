@@ -1,5 +1,3 @@
-#include "report/report_json.h"
-
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
