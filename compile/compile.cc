@@ -1,5 +1,6 @@
 #include "compile/compile.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,13 +10,12 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "compile/constants.h"
 #include "compile/file_writer.h"
-#include "compile/interface.h"
+#include "compile/initial_values.h"
 #include "compile/kernel.h"
+#include "compile/kernel_set.h"
 #include "compile/ops.h"
-#include "compile/refusals.h"
-#include "compile/widened.h"
+#include "ir/bodies.h"
 #include "ir/fused.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
@@ -73,9 +73,75 @@ Status CheckContents(const CProgram& step,
   return {};
 }
 
+// "" if the node can be written.
+std::string Refusal(const Node& node) {
+  if (GetOpDef(node.op).is_view() || !BodiesOf(node).empty()) return "";
+  const compile::COp op = compile::OpInC(node.op);
+  if (op.write == nullptr) return std::string(OpName(node.op));
+  return "";
+}
+
+class Refusals {
+ public:
+  explicit Refusals(const std::map<std::string, std::string>& contents)
+      : contents_(contents) {}
+
+  void AddGraph(const Graph& graph) {
+    for (const ValueInfo& value : graph.values()) {
+      const bool starts =
+          value.role == Role::kParam || value.role == Role::kState;
+      if (contents_.contains(value.name)) continue;
+      if (starts && value.init.kind == Init::Kind::kOrthogonal) {
+        Add("orthogonal initial values", value.name);
+      }
+    }
+    for (const Node& node : graph.nodes()) {
+      const std::string refusal = Refusal(node);
+      if (!refusal.empty()) {
+        Add(refusal,
+            node.results.empty() ? "" : graph.value(node.results.front()).name);
+      }
+      for (const auto& body : BodiesOf(node)) AddGraph(*body);
+    }
+  }
+
+  std::vector<std::string> Texts() const {
+    std::vector<std::string> texts;
+    for (const Kind& kind : kinds_) {
+      texts.push_back(StrCat(kind.text, " (", kind.count,
+                             kind.count == 1 ? ": " : ", the first is ",
+                             Quoted(kind.first), ")"));
+    }
+    return texts;
+  }
+
+ private:
+  struct Kind {
+    std::string text, first;
+    int count = 0;
+  };
+
+  void Add(const std::string& text, const std::string& name) {
+    auto at = std::ranges::find(kinds_, text, &Kind::text);
+    if (at == kinds_.end()) at = kinds_.insert(at, {text, name});
+    ++at->count;
+  }
+
+  const std::map<std::string, std::string>& contents_;
+  std::vector<Kind> kinds_;
+};
+
+// One text for each kind of op or initial value that cannot be written in C, in the order of
+// the graph and its bodies: "lstm (2, the first is \"h\")".
+std::vector<std::string> RefusalsOf(
+    const Graph& graph, const std::map<std::string, std::string>& contents) {
+  Refusals refusals(contents);
+  refusals.AddGraph(graph);
+  return refusals.Texts();
+}
+
 Status CheckCanBeWritten(const Graph& graph, const CompileOptions& options) {
-  const std::vector<std::string> refused =
-      compile::RefusalsOf(graph, options.contents);
+  const std::vector<std::string> refused = RefusalsOf(graph, options.contents);
   if (refused.empty()) return {};
   std::string list;
   for (const std::string& each : refused) {
@@ -85,7 +151,7 @@ Status CheckCanBeWritten(const Graph& graph, const CompileOptions& options) {
                               "; docs/guides/embedded.md lists what is");
 }
 
-// That a program beside the step finds params and states where the step has them.
+// Error: a param or state of `program` is not at the step's address.
 Status CheckShares(const CProgram& step, const CProgram& program) {
   for (const Role role : {Role::kParam, Role::kState}) {
     for (const ValueId id : program.graph.Leaves(role)) {

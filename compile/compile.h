@@ -34,34 +34,33 @@ namespace stowage {
 /// The alignment of slots for C: enough for vectors of 128 bits.
 inline constexpr Bytes kCAlignment = 16;
 
-/// The scratch memory of the kernels in C, and the ops that they fuse: plans of steps to be
-/// compiled are made with this.
+/// The workspace of the kernels in C and the ops that they fuse, for plans of steps to be
+/// compiled.
 DeviceNeeds NeedsOfC();
 
-/// The params of `names` that no node of `step` updates, for PlanOptions::outside: a plan has
-/// no memory for them, and the file has them as constants.
+/// The params of `names` that no node of `step` updates, for PlanOptions::outside: they take no
+/// memory of the plan, and the file has them as constants.
 std::set<std::string> FrozenParams(const Graph& step,
                                    const std::set<std::string>& names);
 
 struct CompileOptions {
-  /// What all names begin with: a C identifier.
+  /// The prefix of all names, a C identifier.
   std::string prefix = "step";
   /// The name under which the source includes the header.
   std::string header = "step.h";
-  /// Whether the application provides the arena, as a pointer that every function takes;
-  /// otherwise the file has it.
+  /// Whether the application passes the arena to every function, as a pointer; otherwise the
+  /// file defines it.
   bool caller_arena = false;
-  /// The bytes, row-major, of params and states that do not begin with their Init, by name:
-  /// weights of a file. The C file has them as data: what the plan has outside of the arena
-  /// (PlanOptions::outside) as constants that are read where they are, others as initial
-  /// values.
+  /// The bytes, row-major, of params and states that start from given weights instead of their
+  /// Init, by name. They become data of the C file: params outside the arena
+  /// (PlanOptions::outside) as constants, the others as initial values.
   std::map<std::string, std::string> contents = {};
 };
 
 struct CompiledStep {
   std::string source, header;
   Bytes arena = 0;   // of the plan
-  Bytes slow = 0;    // of what the plan offloads, a second block
+  Bytes slow = 0;    // of offloaded values, a second block
   Bytes flash = 0;   // of contents
   Bytes stack = 0;   // a bound, without the functions of math.h
   int kernels = 0;   // functions
@@ -75,17 +74,18 @@ struct CProgram {
   const Plan& plan;
 };
 
-/// Writes several programs over one arena, the training step first. Their params and states
-/// are its own: plans share its WeightLayout. A program's inputs are lost when another one
-/// runs, or gets inputs. Errors as below, and kInvalidArgument where a param is not of the
-/// step, or is at another address.
+/// Writes several programs over one arena, the training step first. The others share its
+/// params and states, by its WeightLayout. A program's inputs are lost when another one runs
+/// or gets inputs. Errors: those below, and kInvalidArgument if the step lacks a param or has
+/// it at another address.
 Result<CompiledStep> CompileToC(std::span<const CProgram> programs,
                                 const CompileOptions& options = {});
 
-/// Writes `graph`, planned by `plan`, as the program "step". Errors, kInvalidArgument: a prefix that is no C
-/// identifier; the plan is not for the graph, or has less scratch memory than NeedsOfC; ops,
-/// types or initial values that cannot be written in C, all of them in one message; contents
-/// that are not as long as their param, or lack one that is outside of the arena. Linear in nodes and in bytes of constants.
+/// Writes `graph`, planned by `plan`, as the program "step". Errors, kInvalidArgument: a
+/// prefix that is no C identifier; a plan that is not for the graph or has less workspace
+/// than NeedsOfC; ops, types or initial values that cannot be written in C, all in one
+/// message; contents of another length than their param, or missing for one outside the
+/// arena. Linear in nodes and in bytes of constants.
 Result<CompiledStep> CompileToC(const Graph& graph, const Plan& plan,
                                 const CompileOptions& options = {});
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/strings.h"
-#include "compile/helper_texts.h"
 #include "compile/kernel.h"
 #include "ir/tensor_type.h"
 

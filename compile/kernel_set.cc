@@ -1,9 +1,12 @@
 #include "compile/kernel_set.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "compile/ops.h"
-#include "compile/widened.h"
 
 namespace stowage::compile {
 namespace {
@@ -22,6 +25,12 @@ std::string TypesOf(const Graph& graph, const Node& node) {
   text += " ->";
   add(node.results);
   return text;
+}
+
+// The copies follow the workspace of the kernel itself.
+int64_t OwnScratch(const Kernel& kernel) {
+  const COp op = OpInC(kernel.op());
+  return op.scratch == nullptr ? 0 : op.scratch(kernel);
 }
 
 }  // namespace
@@ -58,6 +67,71 @@ KernelCall KernelSet::AddKernel(const Kernel& kernel,
   }
   call.name = at->second;
   return call;
+}
+
+bool IsWidened(const Graph& graph, const Node& node) {
+  if (OpInC(node.op).takes_16_bits) return false;
+  for (const auto* const ids : {&node.inputs, &node.results}) {
+    for (const ValueId id : *ids) {
+      if (Is16Bits(graph.value(id).type.dtype)) return true;
+    }
+  }
+  return false;
+}
+
+int64_t ScratchOf(const Graph& graph, const Node& node) {
+  const bool is_widened = IsWidened(graph, node);
+  int64_t elements = OwnScratch(Kernel(graph, node, nullptr, is_widened));
+  if (!is_widened) return elements;
+  for (const auto* const ids : {&node.inputs, &node.results}) {
+    for (const ValueId id : *ids) {
+      const TensorType& type = graph.value(id).type;
+      if (Is16Bits(type.dtype)) elements += type.shape.num_elements();
+    }
+  }
+  return elements;
+}
+
+void WriteWidened(Kernel& outer, const Kernel& inner, const std::string& name) {
+  int64_t used = OwnScratch(inner);
+  std::map<std::string, std::string> arguments;  // by the parameter of `inner`
+  arguments[std::string(kScratch)] = kScratch;
+  const auto place = [&](const Tensor& tensor) {
+    const Tensor copy(StrCat("(", kScratch, " + ", used, ")"),
+                      {DType::kF32, tensor.shape()},
+                      ContiguousStrides(tensor.shape()));
+    arguments[tensor.name()] = StrCat(kScratch, " + ", used);
+    used += tensor.size();
+    return copy;
+  };
+  const auto copy = [&](const Tensor& from, const Tensor& to) {
+    const std::array both = {&from, &to};
+    outer.ForElements(both, [&](std::span<const Expr> at) {
+      outer.Store(to, at[1], outer.Load(from, at[0]));
+    });
+  };
+  const std::vector<std::string> parameters = inner.UsedParameters();
+  const auto is_used = [&](const Tensor& tensor) {
+    return std::ranges::find(parameters, tensor.name()) != parameters.end();
+  };
+  for (size_t i = 0; i < outer.num_inputs(); ++i) {
+    if (!is_used(outer.in(i))) continue;
+    arguments[outer.in(i).name()] = outer.in(i).name();
+    if (Is16Bits(outer.in(i).dtype())) copy(outer.in(i), place(outer.in(i)));
+  }
+  std::vector<std::pair<Tensor, const Tensor*>> results;
+  for (size_t r = 0; r < outer.num_outputs(); ++r) {
+    if (!is_used(outer.out(r))) continue;
+    arguments[outer.out(r).name()] = outer.out(r).name();
+    if (!Is16Bits(outer.out(r).dtype())) continue;
+    results.emplace_back(place(outer.out(r)), &outer.out(r));
+  }
+  std::string list;
+  for (const std::string& parameter : parameters) {
+    list += (list.empty() ? "" : ", ") + arguments.at(parameter);
+  }
+  outer.Call(StrCat(name, "(", list, ")"), inner.can_fail());
+  for (const auto& [from, to] : results) copy(from, *to);
 }
 
 }  // namespace stowage::compile

@@ -2,8 +2,6 @@
 
 #include <optional>
 
-#include "compile/scalar.h"
-
 namespace stowage::compile {
 
 COp OpInC(OpKind op) {

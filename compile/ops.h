@@ -3,17 +3,19 @@
 
 // The ops that can be written in C, each with the function that writes its kernel.
 //
-// A family has a file of its own, <family>.cc, named as in ir/ops. Kernels follow the rules
-// of ir/op_def.h: they take the strides that `accepts` allows, and result 0 may be written
-// over any operand of `may_overwrite`.
+// Each family has a file, <family>.cc, named as in ir/ops. Kernels follow ir/op_def.h: they
+// accept the strides that `accepts` allows, and result 0 may overwrite any operand of
+// `may_overwrite`.
 //
 //   const COp op = OpInC(OpKind::kMatMul);
 //   if (op.write != nullptr) op.write(kernel);
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "compile/kernel.h"
+#include "ir/attrs.h"
 #include "ir/op_kind.h"
 
 namespace stowage::compile {
@@ -24,7 +26,7 @@ struct COp {
   /// Elements of `real` in scratch memory. Null: none.
   int64_t (*scratch)(const Kernel& k) = nullptr;
   /// Whether operands and results may be f16 or bf16: the function never reads back what it
-  /// has stored. Otherwise it gets f32 copies (compile/widened.h).
+  /// has stored. Otherwise it gets f32 copies (compile/kernel_set.h).
   bool takes_16_bits = false;
 };
 
@@ -37,6 +39,18 @@ void WriteCast(Kernel& k);
 void WriteGlu(Kernel& k);
 void WriteGluGrad(Kernel& k);
 void WriteFusedElementwise(Kernel& k);
+/// Whether ScalarExpr has an expression for `op`.
+bool IsScalarOp(OpKind op);
+
+/// An elementwise op as a C expression of one element, for the op itself, for fused chains and
+/// for the activations inside other ops; nothing for other ops. Arguments are evaluated
+/// several times, so they should be variables or elements. `dtype` is that of the operands;
+/// integers have only arithmetic and comparisons.
+///
+///   ScalarExpr(OpKind::kMul, attrs, {"a", "b"}, dtype, k);  // "a * b"
+std::optional<Expr> ScalarExpr(OpKind op, const Attrs& attrs,
+                               std::span<const Expr> args, DType dtype,
+                               const Kernel& k);
 /// `value` as a tensor of `dtype` would hold it: rounded, if that has 16 bits.
 Expr RoundedTo(DType dtype, const Expr& value);
 /// The chain of a fused node, on variables for the leaves of its program; `at` are the
@@ -115,9 +129,8 @@ void WriteLstmGrad(Kernel& k);
 int64_t ScratchOfLstmGrad(const Kernel& k);
 void WriteLstmWeightGrad(Kernel& k);
 
-void WriteUpdate(
-    Kernel& k);  // every optimizer with states of the weight's type
-void WriteCompactUpdate(Kernel& k);  // those with states of fewer bits
+void WriteUpdate(Kernel& k);  // optimizers with states of the weight's type
+void WriteCompactUpdate(Kernel& k);  // optimizers with low-precision states
 void WriteJoinWeight(Kernel& k);
 void WriteSplitUpdate(Kernel& k);
 

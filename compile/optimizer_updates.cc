@@ -1,18 +1,22 @@
-// Optimizers whose states are of f32 or f64, one element at a time: the formulas of
-// math/optimizer.h.
+// Updates of optimizers. Those with states of f32 or f64 follow math/optimizer.h, one element
+// at a time. Those with low-precision states compute in f32 on joined or decoded numbers,
+// and then split, round stochastically or encode them (math/split_master.h,
+// math/stochastic_rounding.h, math/moment_codes.h).
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "base/result.h"
 #include "compile/ops.h"
+#include "ir/element_groups.h"
 
 namespace stowage::compile {
 namespace {
 
-// How the operands of an update stand: w, states, g, lr[, step][, scale].
+// The operands of an update: w, states, g, lr[, step][, scale].
 struct UpdateRule {
   OpKind op;
   size_t states;
@@ -52,7 +56,7 @@ const UpdateRule& RuleOf(OpKind op) {
   STOWAGE_CHECK(false);
 }
 
-// Attributes as constants of the rule's names, those that it mentions.
+// Declares the attributes that the rule mentions as constants.
 void WriteUpdateConstants(Kernel& k, const UpdateRule& rule) {
   const auto constant = [&](std::string_view name, double value) {
     if (!Mentions(rule.lines, name)) return;
@@ -63,6 +67,160 @@ void WriteUpdateConstants(Kernel& k, const UpdateRule& rule) {
     constant(name, std::get<double>(value));
     constant(StrCat("one_minus_", name), 1 - std::get<double>(value));
   }
+}
+
+// The operands of an update: w[, delta], states, g, lr, step[, seed][, scale].
+struct CompactUpdate {
+  explicit CompactUpdate(const Kernel& k) : op(k.op()) {
+    is_coded =
+        op == OpKind::kAdamW8BitUpdate || op == OpKind::kAdamW8BitSplitUpdate;
+    is_momentum = op == OpKind::kMomentumBf16Update ||
+                  op == OpKind::kMomentumBf16SplitUpdate;
+    is_rounded = is_momentum || op == OpKind::kAdamWBf16Update ||
+                 op == OpKind::kAdamWBf16SplitUpdate;
+    is_split = op != OpKind::kAdamWBf16Update &&
+               op != OpKind::kAdamW8BitUpdate &&
+               op != OpKind::kMomentumBf16Update;
+    first = is_split ? 2 : 1;
+    g = first + (is_momentum ? 1 : is_coded ? 4 : 2);
+    lr = g + 1;
+    scale = lr + (is_rounded ? 3 : 2);
+    has_scale = k.num_inputs() > scale;
+  }
+
+  OpKind op;
+  bool is_coded, is_momentum, is_rounded, is_split, has_scale = false;
+  size_t first, g, lr, scale;  // operands; `first` of the states
+};
+
+std::string_view PartsSuffix(const Tensor& delta) {
+  return delta.dtype() == DType::kU8 ? "24" : "32";
+}
+
+Expr Joined(const Tensor& w, const Tensor& delta, const Expr& at) {
+  return StrCat("join_weight_", PartsSuffix(delta), "(", w.name(), "[", at,
+                "], ", delta.name(), "[", at, "])");
+}
+
+void StoreParts(Kernel& k, const Tensor& w, const Tensor& delta, const Expr& at,
+                const Expr& value) {
+  k.Line("split_weight_", PartsSuffix(delta), "(", value, ", &", w.name(), "[",
+         at, "], &", delta.name(), "[", at, "]);");
+}
+
+void WriteConstants(Kernel& k, const CompactUpdate& u) {
+  if (u.has_scale) {
+    k.Line("const real scale = ", k.Scalar(u.scale), ";");
+    k.Line("if (isinf(scale)) return;");
+  }
+  const auto attribute = [&](std::string_view name) {
+    return k.attrs().Float(name);
+  };
+  if (u.is_momentum) {
+    k.Line("const real lr = ", k.Scalar(u.lr), ";");
+    return;
+  }
+  k.Line("const double step = (double)", k.in(u.lr + 1).name(), "[0];");
+  k.Line("const double lr = (double)", k.in(u.lr).name(), "[0];");
+  k.Line("const real rate = (real)(lr / one_minus_power(",
+         StrCat(attribute("beta1")), ", step));");
+  k.Line("const real correction = (real)(1 / one_minus_power(",
+         StrCat(attribute("beta2")), ", step));");
+  k.Line("const real keep = (real)(1 - lr * ", StrCat(attribute("decay")),
+         ");");
+}
+
+// Updates the variables w, m and v, or w and m, the velocity.
+void WriteFormula(Kernel& k, const CompactUpdate& u) {
+  const auto real = [&](std::string_view name) {
+    return k.Real(k.attrs().Float(name));
+  };
+  if (u.is_momentum) {
+    k.Line("m = ", real("momentum"), " * m + (g + ", real("decay"), " * w);");
+    k.Line("w = w - lr * m;");
+    return;
+  }
+  const auto rest = [&](std::string_view name) {
+    return k.Real(1 - k.attrs().Float(name));
+  };
+  k.Line("m = ", real("beta1"), " * m + ", rest("beta1"), " * g;");
+  k.Line("v = ", real("beta2"), " * v + ", rest("beta2"), " * (g * g);");
+  k.Line("w = keep * w - rate * m / (sqrt@(v * correction) + ", real("eps"),
+         ");");
+}
+
+// The element's weight and gradient, as variables w and g.
+void LoadWeight(Kernel& k, const CompactUpdate& u, const Expr& i) {
+  k.Line("real w = ",
+         u.is_split ? Joined(k.in(0), k.in(1), i) : k.Load(k.in(0), i), ";");
+  k.Line("const real g = ", k.Load(k.in(u.g), i), u.has_scale ? " * scale" : "",
+         ";");
+}
+
+void StoreWeight(Kernel& k, const CompactUpdate& u, const Expr& i) {
+  u.is_split ? StoreParts(k, k.out(0), k.out(1), i, "w")
+             : k.Store(k.out(0), i, "w");
+}
+
+// --- 8-bit moments: by blocks of elements that share a scale ---
+
+std::array<std::string_view, 2> CodesOf(const Kernel& k) {
+  return k.Int("companded") != 0
+             ? std::array<std::string_view, 2>{"signed_companded", "companded"}
+             : std::array<std::string_view, 2>{"signed_dynamic", "dynamic"};
+}
+
+void WriteCodedBlock(Kernel& k, const CompactUpdate& u, const Expr& block,
+                     const Expr& begin, int64_t count) {
+  const std::array codes = CodesOf(k);
+  const Expr ms = k.Array("ms", {kMomentBlock});
+  const Expr vs = k.Array("vs", {kMomentBlock});
+  const auto of_block = [&](size_t state) {
+    return StrCat(k.in(u.first + state).name(), "[", block, "]");
+  };
+  k.Line("real m_largest = 0;");
+  k.Line("real v_largest = 0;");
+  k.For("j", count, [&](const Expr& j) {
+    k.Line("const dim_t i = ", Plus({begin, j}), ";");
+    LoadWeight(k, u, "i");
+    k.Line("real m = ", of_block(2), " * ", codes[0], "_decode(",
+           k.in(u.first).name(), "[i]);");
+    k.Line("real v = ", of_block(3), " * ", codes[1], "_decode(",
+           k.in(u.first + 1).name(), "[i]);");
+    WriteFormula(k, u);
+    StoreWeight(k, u, "i");
+    k.Line(ms, "[", j, "] = m;");
+    k.Line(vs, "[", j, "] = v;");
+    k.Line("m_largest = maximum@(m_largest, fabs@(m));");
+    k.Line("v_largest = maximum@(v_largest, fabs@(v));");
+  });
+  k.Line("const real m_inverse = m_largest > 0 ? 1 / m_largest : 0;");
+  k.Line("const real v_inverse = v_largest > 0 ? 1 / v_largest : 0;");
+  k.For("j", count, [&](const Expr& j) {
+    const Expr i = Plus({begin, j});
+    k.Line(k.out(u.first).name(), "[", i, "] = ", codes[0], "_encode(", ms, "[",
+           j, "] * m_inverse);");
+    k.Line(k.out(u.first + 1).name(), "[", i, "] = ", codes[1], "_encode(", vs,
+           "[", j, "] * v_inverse);");
+  });
+  k.Line(k.out(u.first + 2).name(), "[", block, "] = m_largest;");
+  k.Line(k.out(u.first + 3).name(), "[", block, "] = v_largest;");
+}
+
+void WriteCoded(Kernel& k, const CompactUpdate& u) {
+  const int64_t size = k.in(0).size();
+  const int64_t whole = size / kMomentBlock, rest = size % kMomentBlock;
+  if (whole > 0) {
+    k.For("block", whole, [&](const Expr& block) {
+      k.Block("", [&] {
+        WriteCodedBlock(k, u, block, Times(block, kMomentBlock), kMomentBlock);
+      });
+    });
+  }
+  if (rest == 0) return;
+  k.Block("", [&] {
+    WriteCodedBlock(k, u, StrCat(whole), StrCat(whole * kMomentBlock), rest);
+  });
 }
 
 }  // namespace
@@ -124,6 +282,51 @@ void WriteLerpUpdate(Kernel& k) {
     k.Store(k.out(0), at[1],
             StrCat("isinf(weight) ? from : (1 - weight) * from + weight * ",
                    k.Load(k.in(1), at[0])));
+  });
+}
+
+void WriteCompactUpdate(Kernel& k) {
+  const CompactUpdate u(k);
+  WriteConstants(k, u);
+  if (u.is_coded) return WriteCoded(k, u);
+  const size_t states = u.is_momentum ? 1 : 2;
+  if (u.is_rounded) k.Line("uint32_t words[4] = {0, 0, 0, 0};");
+  k.For("i", k.in(0).size(), [&](const Expr& i) {
+    LoadWeight(k, u, i);
+    k.Line("real m = ", k.Load(k.in(u.first), i), ";");
+    if (states == 2) k.Line("real v = ", k.Load(k.in(u.first + 1), i), ";");
+    WriteFormula(k, u);
+    StoreWeight(k, u, i);
+    if (!u.is_rounded) {
+      k.Store(k.out(u.first), i, "m");
+      k.Store(k.out(u.first + 1), i, "v");
+      return;
+    }
+    const int64_t first = k.Int("first");
+    k.Line("const int64_t element = ", first, " + (int64_t)", i, ";");
+    k.Block(StrCat("if (element % 4 == 0 || ", i, " == 0)"), [&] {
+      k.Line("random_words(", k.in(u.lr + 2).name(), "[0], ",
+             k.in(u.lr + 1).name(), "[0], ", static_cast<uint32_t>(k.Int("id")),
+             "U, 1U, element / 4, words);");
+    });
+    k.Line("const uint32_t word = words[element % 4];");
+    k.Line(k.out(u.first).name(), "[", i,
+           "] = stochastic_bfloat16(m, word & 0xFFFFU);");
+    if (states == 1) return;
+    k.Line(k.out(u.first + 1).name(), "[", i,
+           "] = stochastic_bfloat16(v, word >> 16);");
+  });
+}
+
+void WriteJoinWeight(Kernel& k) {
+  k.For("i", k.out(0).size(), [&](const Expr& i) {
+    k.Store(k.out(0), i, Joined(k.in(0), k.in(1), i));
+  });
+}
+
+void WriteSplitUpdate(Kernel& k) {
+  k.For("i", k.out(0).size(), [&](const Expr& i) {
+    StoreParts(k, k.out(0), k.out(1), i, k.Load(k.in(2), i));
   });
 }
 

@@ -1,5 +1,6 @@
 #include "compile/products.h"
 
+#include <cctype>
 #include <string_view>
 #include <vector>
 
@@ -91,7 +92,7 @@ void WriteRowBlocks(Kernel& k, const Product& p) {
   });
 }
 
-// The factor of which less is read again is in the inner loop.
+// The inner loop reads the factor of which less is read again.
 void WriteLaneBlocks(Kernel& k, const Product& p) {
   const auto block = [&](const Expr& i, const Expr& j0, int64_t columns) {
     const std::vector<Expr> sums = SumArrays(k, columns, kLanes);
@@ -144,6 +145,26 @@ Expr WriteSum(Kernel& k, int64_t count,
   }
   k.Line("const real ", sum, " = ", SumOfLanes(lanes), ";");
   return sum;
+}
+
+int64_t WeightRows::width() const {
+  const int64_t row = w_.shape()[1];
+  return is_quantized() ? *NumbersOf(static_cast<WeightType>(blocks_), row)
+                        : row;
+}
+
+void WeightRows::Decode(Kernel& k, const Expr& row, const Expr& to) const {
+  const BlockFormat& format = FormatOf(static_cast<WeightType>(blocks_));
+  std::string name = "decode_";
+  for (const char c : format.name) {
+    name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  k.For("block", width() / format.numbers, [&](const Expr& block) {
+    k.Line(name, "@(",
+           Plus({w_.name(), Times(row, w_.shape()[1]),
+                 Times(block, format.bytes)}),
+           ", ", Plus({to, Times(block, format.numbers)}), ");");
+  });
 }
 
 }  // namespace stowage::compile

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_COMPILE_PRODUCTS_H_
 #define STOWAGE_COMPILE_PRODUCTS_H_
 
-// Loops of a matrix product, blocked for registers.
+// Loops of a matmul, blocked for registers, and the decoding of its quantized weights.
 //
 // A block of sums is held in local arrays while a loop runs over k. Where rows of b are
 // contiguous, a block is several rows by several columns; where a and b are contiguous along
@@ -16,16 +16,18 @@
 #include <vector>
 
 #include "compile/kernel.h"
+#include "ir/weight_type.h"
 
 namespace stowage::compile {
 
+/// One matmul: m x k times k x n.
 struct Product {
   int64_t m = 1, n = 1, k = 1;
   /// The elements as `real`.
   std::function<Expr(const Expr& i, const Expr& l)> a;
   std::function<Expr(const Expr& l, const Expr& j)> b;
-  /// Writes the loops over k, if these are not one of `k` iterations; calls its argument
-  /// inside them. Not if is_along_k.
+  /// Writes the loops over k, unless they are one loop of `k` iterations, and calls its
+  /// argument inside them. Unused if is_along_k.
   std::function<void(const std::function<void(const Expr& l)>&)> for_k = {};
   /// Whether a and b are contiguous along k, and b is not along n.
   bool is_along_k = false;
@@ -35,16 +37,16 @@ struct Product {
 
 void WriteProduct(Kernel& k, const Product& product);
 
-/// Calls body(first, size) in loops over [0, count) in steps of `block`, and once more for what
-/// is left.
+/// Calls body(first, size) in a loop over [0, count) in steps of `block`, and once for the
+/// remainder.
 void ForBlocks(
     Kernel& k, std::string_view name, int64_t count, int64_t block,
     const std::function<void(const Expr& first, int64_t size)>& body);
 
-/// Declares `count` arrays of `size` sums, all 0; their names.
+/// Declares `count` arrays of `size` zeros and returns their names.
 std::vector<Expr> SumArrays(Kernel& k, int64_t count, int64_t size);
 
-/// Sums that are added up separately, so that a compiler may vectorize them.
+/// The number of partial sums in a vectorizable sum.
 inline constexpr int64_t kLanes = 8;
 /// Adds shared(i) * own(array, i) to each of the arrays, of kLanes sums, for i in [0, count).
 void AddToLanes(Kernel& k, std::span<const Expr> arrays, int64_t count,
@@ -56,6 +58,29 @@ Expr SumOfLanes(const Expr& lanes);
 /// Declares `sum`, the sum over i of term(i) in [0, count), in lanes if there are many.
 Expr WriteSum(Kernel& k, int64_t count,
               const std::function<Expr(const Expr& i)>& term);
+
+/// A matrix of floats or, if it is frozen, of quantized blocks (ir/weight_type.h), whose rows
+/// are decoded one at a time into workspace.
+///
+///   const WeightRows rows(w, k.Int("blocks"));
+///   rows.Decode(k, "j", "scratch");
+class WeightRows {
+ public:
+  /// `blocks` is a WeightType or kNoBlocks. `w` must outlive this.
+  WeightRows(const Tensor& w, int64_t blocks) : w_(w), blocks_(blocks) {}
+
+  bool is_quantized() const { return blocks_ != kNoBlocks; }
+  int64_t rows() const { return w_.shape()[0]; }
+  /// Numbers of a row.
+  int64_t width() const;
+
+  /// Writes the numbers of row `row`, which is quantized, to `to`, an address.
+  void Decode(Kernel& k, const Expr& row, const Expr& to) const;
+
+ private:
+  const Tensor& w_;
+  int64_t blocks_;
+};
 
 }  // namespace stowage::compile
 

@@ -6,12 +6,12 @@
 //   /* fc1: mlp.cc:12 */
 //   matmul_1(AT(f32, arena + 0), AT(f32, arena + 401408), AT(f32, arena + 532480));
 //
-// A loop is a for statement, a cond a chain of if statements; what is outside of a body is
-// behind pointers that are set for each iteration.
+// A loop is a for statement, a cond a chain of if statements; a body accesses memory outside
+// it through pointers that are set for each iteration.
 
 #include <string>
 
-#include "compile/constants.h"
+#include "compile/initial_values.h"
 #include "compile/kernel_set.h"
 #include "ir/graph.h"
 #include "planner/plan.h"
