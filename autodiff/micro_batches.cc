@@ -11,10 +11,9 @@
 
 #include "autodiff/backward.h"
 #include "autodiff/batch_analysis.h"
-#include "autodiff/linker.h"
 #include "autodiff/micro_batches_in_turn.h"
 #include "autodiff/split_model.h"
-#include "autodiff/updater.h"
+#include "autodiff/step_parts.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/graph_copy.h"

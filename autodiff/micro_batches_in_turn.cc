@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "autodiff/linker.h"
+#include "autodiff/step_parts.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "ir/ops.h"

@@ -18,11 +18,10 @@
 #include <vector>
 
 #include "autodiff/batch_analysis.h"
-#include "autodiff/linker.h"
 #include "autodiff/micro_batches.h"
 #include "autodiff/split_model.h"
+#include "autodiff/step_parts.h"
 #include "autodiff/train_step.h"
-#include "autodiff/updater.h"
 #include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "autodiff/backward.h"
-#include "autodiff/linker.h"
 #include "autodiff/micro_batches_in_turn.h"
+#include "autodiff/step_parts.h"
 #include "autodiff/train_step.h"
-#include "autodiff/updater.h"
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/builder.h"

@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "autodiff/backward.h"
-#include "autodiff/linker.h"
 #include "autodiff/optimizer.h"
-#include "autodiff/updater.h"
+#include "autodiff/step_parts.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"

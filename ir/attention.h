@@ -22,6 +22,7 @@
 //       [&](size_t i) -> const TensorType& { return launch.inputs[i].type; });
 //   if (at.bias != 0) Read(launch.inputs[at.bias]);
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -37,7 +38,21 @@ struct AttentionBand {
 
 /// q is (B, T, H, D) and k (B, S, G, D). Reads the attributes "causal" and "window"; a
 /// window of 0 is none.
-AttentionBand BandOf(const Shape& q, const Shape& k, const Attrs& attrs);
+inline AttentionBand BandOf(const Shape& q, const Shape& k,
+                            const Attrs& attrs) {
+  const int64_t queries = q[1];
+  const int64_t keys = k[1];
+  // A window of all keys and queries hides none.
+  const int64_t longest = keys + queries;
+  int64_t window = std::min(attrs.Int("window"), longest);
+  if (window == 0) window = longest;
+  const int64_t here = keys - queries;
+  AttentionBand band;
+  band.low = std::max(-queries, here - window + 1);
+  band.high =
+      attrs.Int("causal") == 1 ? here : std::min(keys - 1, here + window - 1);
+  return band;
+}
 
 inline constexpr size_t kAttentionOperands = 3;  // q, k, v
 /// Operands of both gradient ops: q, k, v, o, log_sum_exp, d_o.

@@ -17,7 +17,6 @@
 
 #include "base/bytes.h"
 #include "ir/canonicalize/expressions.h"
-#include "ir/canonicalize/layout.h"
 #include "ir/ops.h"
 
 namespace stowage::canonical {

@@ -1,5 +1,3 @@
-#include "ir/canonicalize/layout.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <optional>

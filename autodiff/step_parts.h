@@ -1,24 +1,21 @@
-#ifndef STOWAGE_AUTODIFF_LINKER_H_
-#define STOWAGE_AUTODIFF_LINKER_H_
+#ifndef STOWAGE_AUTODIFF_STEP_PARTS_H_
+#define STOWAGE_AUTODIFF_STEP_PARTS_H_
 
-// Links a forward graph and its backward graph in one builder: the saved leaves of the
-// backward graph become the forward values themselves, the seed a number. The forward part
-// is copied at once, the backward part node by node, so that the caller may put updates
-// between them.
-//
-// A linear_cross_entropy that is the loss, and that nothing else reads, is left out of the
-// forward part, because its gradient op computes the loss too. States that the forward
-// graph writes hold their new content from then on; if the backward graph reads an old
-// content, the linker copies it first.
+// The parts of which training steps are built: the Linker of forward and backward, and the
+// Updater of params with its LossScaler.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const Differentiated model,
 //                            Differentiate(forward, "loss", options));
 //   Linker linker(model.forward, model.backward, "loss", &g);
+//   Updater updater(options, &g);
 //   linker.DeclareLeaves();
+//   updater.DeclareInputs();
 //   linker.CopyForward();
-//   STOWAGE_RETURN_IF_ERROR(linker.WireUp());
+//   STOWAGE_RETURN_IF_ERROR(linker.WireUp(updater.Seed()));
 //   CopyBackward(model, linker, [&](size_t i) { /* gradient of model.trained[i] */ });
 //   linker.DeclareOutputs();
+//   if (UpdatesWait(options)) updater.Await(gradients);
+//   updater.Update(param, gradient);  // for each
 
 #include <cstddef>
 #include <cstdint>
@@ -29,12 +26,14 @@
 #include <string_view>
 #include <vector>
 
+#include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
 #include "base/result.h"
 #include "ir/attrs.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/graph_copy.h"
+#include "ir/tensor_type.h"
 #include "ir/uses.h"
 
 namespace stowage {
@@ -51,6 +50,15 @@ struct LossGradient {
   Value scale = {};
 };
 
+/// Links a forward graph and its backward graph in one builder: the saved leaves of the
+/// backward graph become the forward values themselves, the seed a number. The forward part
+/// is copied at once, the backward part node by node, so that the caller may put updates
+/// between them.
+///
+/// A linear_cross_entropy that is the loss, and that nothing else reads, is left out of the
+/// forward part, because its gradient op computes the loss too. States that the forward
+/// graph writes hold their new content from then on; if the backward graph reads an old
+/// content, the linker copies it first.
 class Linker {
  public:
   /// All but `micro_batch` must outlive this.
@@ -147,6 +155,91 @@ int64_t DropoutIds(const Graph& graph);
 /// The attributes of `node`, with `first` added to its id and to those in its bodies.
 Attrs WithDropoutIdsFrom(const Node& node, int64_t first);
 
+/// The loss scale of a training step as nodes: a state that the gradient of the loss starts
+/// from, that updates divide by, and that changes when all gradients are known. Its states
+/// are "loss_scale", f32, and "loss_scale.good_steps", i64, the good steps in a row, if the
+/// scale is dynamic, and "loss_scale.skipped", i64, the number of skipped steps. Its outputs
+/// are "update_skipped", f32, 1 or 0, and "new:loss_scale", if the scale is dynamic.
+///
+///   LossScaler scaler(*options.loss_scaling, &g);
+///   linker.WireUp(scaler.Seed(1));
+///   ... backward, and `good`, whether all gradients are finite ...
+///   Value factor = scaler.Inverse();  // of gradients, in updates
+///   Value step = scaler.UpdatesUpTo(g.Input("step", DType::kI64, {}));
+///   scaler.Settle(good);
+class LossScaler {
+ public:
+  /// Declares the states. Both must outlive this.
+  LossScaler(const LossScaling& scaling, GraphBuilder* g);
+
+  /// The seed for a loss of this weight.
+  LossGradient Seed(double weight) const;
+  /// 1 / scale, an f32 scalar.
+  Value Inverse();
+  /// The number of updates up to this one, for bias correction: `step`, the number of steps,
+  /// less the skipped ones.
+  Value UpdatesUpTo(Value step);
+
+  /// Emits the updates of the states; `good` is a bool scalar, true if all gradients are
+  /// finite. To be called after all reads of the states.
+  void Settle(Value good);
+
+ private:
+  void MoveScale(Value good);
+
+  const LossScaling& scaling_;
+  GraphBuilder& g_;
+  Value scale_ = {}, good_steps_ = {};  // if the scale is dynamic
+  Value skipped_;
+  Value inverse_ = {};
+};
+
+/// Emits the updates of params in a training step.
+class Updater {
+ public:
+  /// Both must outlive this.
+  Updater(const TrainOptions& options, GraphBuilder* g)
+      : options_(options), g_(*g) {}
+
+  /// Declares the inputs "lr", "step" and, if the optimizer reads one, "seed", unless the
+  /// model has them, and the states of a loss scale.
+  void DeclareInputs();
+
+  /// The seed for a loss of this weight.
+  LossGradient Seed(double weight = 1) const;
+
+  /// Updates `param` by `gradient`, of its shape.
+  void Update(Value param, Value gradient);
+  /// Updates a block of a param by as much of its gradient.
+  void Update(const ParamBlock& which, Value block, Value gradient);
+
+  /// Makes the updates that follow scale their gradients so that the norm of all is at most
+  /// options.clip_norm and without the loss scale, and with loss scaling update nothing if
+  /// that norm is not finite. For options that UpdatesWait.
+  void Await(const std::vector<Value>& gradients);
+  /// The same from the sums of squares of the gradients, f32 scalars, added up in this order.
+  void AwaitSquares(const std::vector<Value>& squares);
+
+  /// Declares the gradients of options.gradients as outputs, without the loss scale;
+  /// `gradients` has them by param.
+  void GiveOut(const std::map<std::string, Value>& gradients);
+
+ private:
+  Value ScaledRate(double scale);
+  /// Updates the average of `block` after its update.
+  void Average(Value block);
+  /// The weight of the param in this step's averages of that type.
+  Value AverageWeight(DType dtype);
+
+  const TrainOptions& options_;
+  GraphBuilder& g_;
+  UpdateInputs inputs_;
+  std::optional<LossScaler> scaler_;
+  std::map<double, Value> scaled_rates_;  // by scale
+  Value is_first_average_ = {};           // bool scalar
+  std::map<DType, Value> average_weights_;
+};
+
 }  // namespace stowage
 
-#endif  // STOWAGE_AUTODIFF_LINKER_H_
+#endif  // STOWAGE_AUTODIFF_STEP_PARTS_H_
