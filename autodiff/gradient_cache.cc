@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "autodiff/backward.h"
-#include "autodiff/linker.h"
 #include "autodiff/optimizer.h"
 #include "autodiff/split_model.h"
+#include "autodiff/step_parts.h"
 #include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/strings.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "autodiff/linker.h"
+#include "autodiff/step_parts.h"
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/builder.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "compile/helpers.h"
 #include "compile/initial_values.h"

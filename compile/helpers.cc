@@ -1,6 +1,6 @@
 // The text of the helpers follows math/small_floats.h, math/weight_blocks.h,
-// math/split_master.h, math/stochastic_rounding.h and math/moment_codes.h for low-precision
-// numbers, and math/activations.h and math/philox.h for functions.
+// math/optimizer.h, math/random.h and math/optimizer.h for low-precision
+// numbers, and math/activations.h and math/random.h for functions.
 
 #include "compile/helpers.h"
 

@@ -4,7 +4,7 @@
 // The kernels of a file: nodes whose functions have the same text share one.
 //
 // Nodes of bf16 and f16 whose op accumulates in its results are widened, as in the CPU
-// backend (cpu/widened.h): they compute on f32 copies of their operands and results, in
+// backend (cpu/kernel.h): they compute on f32 copies of their operands and results, in
 // workspace, and round once at the end.
 //
 //   static void layer_norm_2(const bf16 *x0, ..., bf16 *y0, f32 *scratch) {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "ir/graph_copy.h"
 #include "ir/layout.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "planner/lifetimes.h"
 #include "report/text.h"

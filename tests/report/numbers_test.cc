@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "report/report_json.h"
 #include "tests/report/example.h"
 
 namespace stowage {

@@ -10,9 +10,7 @@
 #include "base/strings.h"
 #include "planner/packing/packer.h"
 #include "planner/packing/problem.h"
-#include "report/frontier_svg.h"
 #include "report/numbers.h"
-#include "report/packing_svg.h"
 #include "tests/report/example.h"
 
 namespace stowage {

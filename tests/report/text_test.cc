@@ -10,7 +10,7 @@
 #include "ir/control_flow.h"
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
-#include "report/details.h"
+#include "report/html.h"
 #include "report/numbers.h"
 #include "tests/report/example.h"
 
