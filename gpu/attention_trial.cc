@@ -1,5 +1,3 @@
-#include "gpu/attention_trial.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,9 +13,9 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
+#include "gpu/attention_autotuner.h"
 #include "gpu/enqueue.h"
 #include "gpu/kernel.h"
-#include "gpu/known_attention_algorithms.h"
 #include "gpu/queue.h"
 #include "ir/attention.h"
 #include "ir/op_kind.h"

@@ -1,15 +1,14 @@
 #ifndef STOWAGE_GPU_BLOCK_REDUCE_H_
 #define STOWAGE_GPU_BLOCK_REDUCE_H_
 
-// Sums and maxima over a warp or a block, in an order that depends on the size
-// of the block alone: the same values give the same bits. Every thread gets the
-// result.
+// Sums and maxima over a warp or a block, in an order that depends only on the size of the
+// block: the same values give the same bits. Every thread gets the result.
 //
 //   STOWAGE_SHARED(float, scratch, kWarpSize);
 //   const float total = BlockSum(mine, &scratch[0]);
 //
-// They are called by all threads of a warp or block, none of which has
-// returned. Scratch may be used again at once, by another of these calls too.
+// All threads of the warp or block must call them; none may have returned. Scratch may be
+// reused at once.
 
 #include "gpu/simt.h"
 
@@ -54,7 +53,7 @@ STOWAGE_DEVICE T BlockMax(T v, T* scratch) {
   v = WarpMax(v);
   if (Lane() == 0) scratch[Warp()] = v;
   SyncThreads();
-  // What lanes beyond the last warp take does not change the maximum.
+  // Lanes beyond the last warp repeat element 0, which does not change the maximum.
   v = WarpMax(scratch[Lane() < BlockSize() / kWarpSize ? Lane() : 0]);
   SyncThreads();
   return v;

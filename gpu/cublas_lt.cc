@@ -11,10 +11,9 @@
 #include "base/result.h"
 #include "base/shared_library.h"
 #include "base/strings.h"
-#include "gpu/cuda_stopwatch.h"
+#include "gpu/cuda_calls.h"
 #include "gpu/device_checks.h"
 #include "gpu/kernel.h"
-#include "gpu/nvidia_libraries.h"
 #include "runtime/autotune_cache.h"
 
 // The functions that are used; each is looked up by its name.

@@ -1,15 +1,14 @@
 #ifndef STOWAGE_GPU_CUBLAS_LT_H_
 #define STOWAGE_GPU_CUBLAS_LT_H_
 
-// Matrix products by cuBLASLt, which is loaded when the program runs.
+// Matmuls by cuBLASLt, which is loaded when the program runs.
 //
-// The library's own handle (cublasHandle_t) is never used: it allocates on the
-// device behind the caller's back. Here all scratch is the caller's. For each
-// shape one algorithm is taken and kept, so a product is computed in the same way
-// every time: with a folder the fastest of those that are proposed, which later
-// processes find there (gpu/product_algorithms.h), without one the first that
-// fits. f32 is computed in f32, not in TF32; bf16 and f16 are summed in f32. Epilogues
-// are the library's own, which has none for some shapes and alignments.
+// cublasHandle_t is not used, since it allocates on the device; here all scratch is the
+// caller's. One algorithm is chosen and kept for each shape, so a matmul has the same bits
+// every time: with a folder, the fastest of the library's proposals, which later processes
+// find there (gpu/product_algorithms.h); without one, the first that fits. f32 is computed in
+// f32, not in TF32; bf16 and f16 are summed in f32. Epilogues are the library's, which lacks
+// some for some shapes and alignments.
 //
 //   Result<std::unique_ptr<CublasLt>> lt = CublasLt::Load("");
 //   (*lt)->KeepAlgorithms(folder, "NVIDIA H100 80GB HBM3");
@@ -41,15 +40,14 @@ class CublasLt {
   const std::string& path() const { return path_; }
   int version() const { return version_; }  // 130100
 
-  /// From now on algorithms are chosen by their times, and kept in `folder` for the
-  /// device of that name. Errors: those of ProductAlgorithms::Open.
+  /// From now on, times algorithms and keeps the choices in `folder` for the device of that
+  /// name. Errors: those of ProductAlgorithms::Open.
   Status KeepAlgorithms(const std::string& folder, std::string_view device);
 
-  /// Chooses an algorithm for the call's shape, strides and alignment within its
-  /// workspace, among those that the library also runs, and runs it; nothing when
-  /// that was done. Errors: kUnsupported for an epilogue that the library lacks;
-  /// kDevice; those of ProductAlgorithms::Keep; kInvalidArgument for an algorithm that
-  /// was kept and cannot be run.
+  /// Chooses an algorithm for the call's shape, strides and alignment that fits its
+  /// workspace, and runs it; does nothing if that was done. Errors: kUnsupported for an
+  /// epilogue that the library lacks; kDevice; those of ProductAlgorithms::Keep;
+  /// kInvalidArgument for a kept algorithm that cannot run.
   Status Prepare(const MatMulCall& call, cudaStream_t stream);
   bool IsPrepared(const MatMulCall& call) const;
   /// Precondition: prepared.
@@ -63,25 +61,25 @@ class CublasLt {
   CublasLt();
   Result<std::unique_ptr<Product>> Describe(const MatMulCall& call) const;
   Status DescribeEpilogue(const Product& product, const MatMulCall& call) const;
-  // Tells the product where the call's epilogue finds what it reads, and puts sums.
+  // Sets the addresses of the call's epilogue.
   Status SetEpilogueAddresses(const Product& product,
                               const MatMulCall& call) const;
-  // What the library proposes, its best guess first; at least one.
+  // The library's proposals, the best first; at least one.
   Result<std::vector<cublasLtMatmulAlgo_t>> Propose(
       const Product& product, const MatMulCall& call) const;
   // Whether the library still runs an algorithm that was kept.
   Status CheckKept(const Product& product,
                    const cublasLtMatmulAlgo_t& algorithm,
                    const MatMulCall& call) const;
-  // The algorithm that is kept for the call or, from now on, the fastest.
+  // The kept algorithm of the call, or else the fastest, which is then kept.
   Result<cublasLtMatmulAlgo_t> ChooseByTime(Product& product,
                                             const MatMulCall& call,
                                             cudaStream_t stream);
-  // The first that runs.
+  // The first proposal that runs.
   Result<cublasLtMatmulAlgo_t> ChooseFirst(Product& product,
                                            const MatMulCall& call,
                                            cudaStream_t stream) const;
-  // The product with its algorithm, which has run once.
+  // The shape with its algorithm, which has run once.
   Result<std::unique_ptr<Product>> Choose(const MatMulCall& call,
                                           cudaStream_t stream);
   Status Multiply(const Product& product, const MatMulCall& call,

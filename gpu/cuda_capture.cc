@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "gpu/cuda_error.h"
+#include "gpu/cuda_calls.h"
 #include "gpu/device_checks.h"
 
 namespace stowage::gpu {

@@ -1,13 +1,12 @@
 #ifndef STOWAGE_GPU_CUDA_CAPTURE_H_
 #define STOWAGE_GPU_CUDA_CAPTURE_H_
 
-// A CUDA graph that is captured from a stream, with branches as conditional nodes of it,
-// which CUDA has since 12.8.
+// A CUDA graph captured from a stream, with branches as conditional nodes (CUDA 12.8).
 //
-// A capture is cut where a part of the graph begins or ends: before a branch the capture
-// ends, the node is added behind what it has noted, each body is a capture of its own into
-// a graph that belongs to the node, and what follows the branch is captured into the graph
-// around it again, behind the node. So there is one capture at a time, on one stream.
+// The capture is split where a part of the graph begins or ends: before a branch the capture
+// ends and the conditional node is added after it; each body is captured into a graph of the
+// node; the work after the branch is captured into the surrounding graph again, after the
+// node. There is one capture at a time, on one stream.
 //
 //   CudaCapture capture;
 //   capture.Begin(stream);
@@ -35,7 +34,7 @@ namespace stowage::gpu {
 
 /// A graph that can be launched.
 struct CudaGraph {
-  /// Of one with branches, whose choices belong to it; else null.
+  /// The graph that owns the choices of branches; null without branches.
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
 
@@ -44,8 +43,8 @@ struct CudaGraph {
 
 class CudaCapture {
  public:
-  /// Error kUnsupported: CUDA of this build, or of a driver for `driver` (12080: 12.8), is
-  /// too old for branches in graphs.
+  /// Error kUnsupported: the CUDA version of this build or of the driver, `driver` (12080 for
+  /// 12.8), is too old for branches in graphs.
   static Status HasBranches(int driver);
 
   Status Begin(cudaStream_t stream);
@@ -57,7 +56,7 @@ class CudaCapture {
   Result<std::unique_ptr<CudaGraph>> End();
 
  private:
-  // A branch whose bodies are captured.
+  // A branch whose bodies are being captured.
   struct Branch {
     cudaGraph_t around = nullptr;
     cudaGraphNode_t node = nullptr;
@@ -72,8 +71,8 @@ class CudaCapture {
   cudaStream_t stream_ = nullptr;
   bool is_capturing_ = false;
   bool has_branches_ = false;
-  bool is_lost_ = false;        // the graph: nothing may be done to it
-  cudaGraph_t root_ = nullptr;  // of what was cut
+  bool is_lost_ = false;        // the graph must not be used
+  cudaGraph_t root_ = nullptr;  // the graph around all branches
   std::vector<Branch> open_;    // the outermost first
 };
 

@@ -10,9 +10,8 @@
 
 #include "base/strings.h"
 #include "gpu/cublas_lt.h"
+#include "gpu/cuda_calls.h"
 #include "gpu/cuda_capture.h"
-#include "gpu/cuda_error.h"
-#include "gpu/cuda_stopwatch.h"
 #include "gpu/cuda_tensor_map.h"
 #include "gpu/device_checks.h"
 #include "gpu/nccl.h"

@@ -1,9 +1,8 @@
 #ifndef STOWAGE_GPU_CUDA_DEVICE_H_
 #define STOWAGE_GPU_CUDA_DEVICE_H_
 
-// The GPU of this machine. CUDA's runtime is part of the program; its driver and
-// cuBLASLt are looked for when the device is opened, so a program with this in
-// it starts anywhere.
+// The GPU of this machine. CUDA's runtime is linked statically; the driver and cuBLASLt are
+// loaded when the device is opened, so the program starts on any machine.
 //
 //   Result<std::unique_ptr<gpu::Device>> device = gpu::OpenCudaDevice({});
 //   if (!device.ok()) Print(device.error().message);  // and use the CPU
@@ -18,22 +17,21 @@
 namespace stowage::gpu {
 
 struct CudaOptions {
-  int device = 0;  // its number, as the driver counts
+  int device = 0;  // the driver's number of the device
   /// The file of cuBLASLt, or its folder; empty: see PlacesOf
-  /// (gpu/nvidia_libraries.h).
+  /// (gpu/device_checks.h).
   std::string matmul_library;
-  /// Where the algorithms of products are kept, once they were chosen by their times
-  /// (gpu/product_algorithms.h). Empty: the library's first proposals are taken.
+  /// Where the autotuned algorithms of matmuls are kept (gpu/product_algorithms.h). Empty:
+  /// the library's first proposals are used.
   std::string algorithm_folder;
-  /// Several ranks: what has joined them so far. Their devices are joined by NCCL
-  /// (gpu/nccl.h), and `device` is the rank's number on its host, which takes a device
-  /// of those that it sees, over and over.
+  /// For several ranks: joins them while NCCL (gpu/nccl.h) joins their devices. `device` is
+  /// then the rank's number on its host, modulo the devices that it sees.
   Collectives* collectives = nullptr;
 };
 
-/// Errors, all kDevice: this build has no CUDA; no driver, or one that is too
-/// old; no such device, or one that is too old; cuBLASLt is missing or of another
-/// version. Those of ProductAlgorithms::Open and of Nccl::Join.
+/// Errors: kDevice if this build has no CUDA, the driver or the device is missing or too old,
+/// or cuBLASLt is missing or of another version; those of ProductAlgorithms::Open and of
+/// Nccl::Join.
 Result<std::unique_ptr<Device>> OpenCudaDevice(const CudaOptions& options);
 
 }  // namespace stowage::gpu

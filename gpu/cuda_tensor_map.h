@@ -1,9 +1,8 @@
 #ifndef STOWAGE_GPU_CUDA_TENSOR_MAP_H_
 #define STOWAGE_GPU_CUDA_TENSOR_MAP_H_
 
-// Tensor maps (gpu/tensor_map.h) as the driver encodes them. The function for that is the
-// driver's own, so it is looked for when a device is opened: no library is linked for it,
-// and drivers before CUDA 12.0 have none.
+// The driver's encoding of tensor maps (gpu/tensor_map.h). The driver's function is looked up
+// when a device is opened, so no library is linked for it; drivers before CUDA 12.0 have none.
 //
 //   const TensorMapEncoder encoder = TensorMapEncoder::Find();
 //   if (encoder.is_there()) STOWAGE_ASSIGN_OR_RETURN(map, encoder.Encode(spec));
@@ -15,7 +14,7 @@ namespace stowage::gpu {
 
 class TensorMapEncoder {
  public:
-  /// The driver's; none, where it has none.
+  /// The driver's encoder; is_there() is false if it has none.
   static TensorMapEncoder Find();
 
   bool is_there() const { return function_ != nullptr; }

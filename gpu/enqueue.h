@@ -1,7 +1,7 @@
 #ifndef STOWAGE_GPU_ENQUEUE_H_
 #define STOWAGE_GPU_ENQUEUE_H_
 
-// From launches to work on a stream.
+// Enqueues the launches of a program as work on the streams of a device.
 //
 //   DeviceQueue queue(device, stream, fault_word, DeviceQueue::Mode::kRun);
 //   EnqueueLaunches(program.launches(), queue);
@@ -14,10 +14,8 @@
 #include <utility>
 
 #include "base/result.h"
-#include "gpu/attention_algorithms.h"
 #include "gpu/device.h"
 #include "gpu/queue.h"
-#include "gpu/side_stream.h"
 #include "gpu/step_graphs.h"
 #include "gpu/tensor_map.h"
 #include "runtime/kernel.h"
@@ -25,14 +23,14 @@
 
 namespace stowage::gpu {
 
-/// A queue on a device's stream.
+/// A queue on a stream of a device.
 class DeviceQueue final : public Queue {
  public:
   enum class Mode {
-    kRun,      // gives the work to the stream
-    kPrepare,  // prepares the device for it: before a capture
+    kRun,      // enqueues the work on the stream
+    kPrepare,  // prepares the device for the work, before a capture
   };
-  /// `fault_word`: where kernels report, on the device.
+  /// `fault_word`: where kernels report faults, on the device.
   DeviceQueue(Device& device, Stream stream, uint32_t* fault_word, Mode mode)
       : device_(device), stream_(stream), word_(fault_word), mode_(mode) {}
 
@@ -48,41 +46,40 @@ class DeviceQueue final : public Queue {
   TensorMap Encode(const TensorMapSpec& spec) override;
   FaultSlot fault() const override { return {word_, launch_}; }
 
-  /// Who chooses the ways of attention; at first, nobody: the first is taken.
+  /// Chooses the algorithms of attention; without it, the first is used.
   using AttentionChoice = std::function<Result<AttentionAlgorithm>(
       const stowage::Launch&, AttentionAlgorithms)>;
   void set_attention(AttentionChoice choice) { attention_ = std::move(choice); }
 
-  /// Where a branch tells which body it has come to, in memory of the host as the device
-  /// sees it and as the host does; and, while a step is captured, what of: without it
-  /// the body that was chosen runs at once.
+  /// Where branches write the chosen body: host memory, by its address on the device and on
+  /// the host. `capture` is the step that is captured; without it a chosen body runs at once.
   void set_choice(uint32_t* on_device, const uint32_t* on_host,
                   StepGraphs* capture = nullptr) {
     chosen_on_device_ = on_device;
     chosen_ = on_host;
     capture_ = capture;
   }
-  /// One of so many bodies, each of which `give` gives to this queue, as the scalar
-  /// `index` chooses.
+  /// Enqueues a branch of `bodies` bodies, of which the scalar `index` selects one; give(i)
+  /// enqueues body i.
   void Branch(const TensorView& index, size_t bodies,
               const std::function<void(size_t)>& give);
-  /// What `give` gives to this queue, in a step that comes here without a bad index. Where
-  /// branches are in the graph; elsewhere a step with a bad choice does not come here.
+  /// Enqueues the work of `give` to run only in steps without a fault so far. For branches in
+  /// the graph; with branches taken by the host, a step with a fault ends earlier.
   void UnlessFault(const std::function<void()>& give);
-  /// Whether a branch in the graph was given before.
+  /// Whether a branch in the graph was enqueued before.
   bool goes_on_behind_branches() const { return goes_on_; }
 
-  /// The stream that what follows is given to.
+  /// The stream on which work is enqueued.
   Stream stream() const { return stream_; }
   void set_stream(Stream stream) { stream_ = stream; }
-  /// The launch to which what follows belongs.
+  /// The launch to which the following work belongs.
   void set_launch(size_t launch) { launch_ = static_cast<uint32_t>(launch); }
 
-  /// Keeps the first error, and that it befell the launch.
+  /// Keeps the first error and its launch.
   void Note(const Status& status);
-  /// The first error, as it was noted.
+  /// The first error as it was noted.
   const Status& status() const { return status_; }
-  /// The first error, with the node that it befell.
+  /// The first error, with the node that caused it.
   Status Finish(const Program& program) const;
 
  private:
@@ -90,7 +87,7 @@ class DeviceQueue final : public Queue {
     return capture_ != nullptr &&
            capture_->branches() == StepGraphs::Branches::kInGraph;
   }
-  // `choose` gives what sets the choice.
+  // `choose` enqueues the work that sets the choice.
   void BranchInGraph(const std::function<void(GraphChoice)>& choose,
                      size_t bodies, const std::function<void(size_t)>& give);
 
@@ -108,35 +105,34 @@ class DeviceQueue final : public Queue {
   uint32_t failed_ = 0;
 };
 
-/// Enqueues one launch: that of a loop as all launches of its body, in order, for each
-/// iteration, with the addresses of that iteration; that of a cond as a branch, to the launches of
-/// one body.
+/// Enqueues one launch. A loop is all launches of its body, in order, for each iteration with
+/// the addresses of that iteration; a cond is a branch to the launches of its bodies.
 void EnqueueLaunch(const Launch& launch, DeviceQueue& queue);
 
-/// Whether a branch is among the launches, or in what they repeat.
+/// Whether a branch is among the launches or in their bodies.
 bool HasBranches(std::span<const Launch> launches);
 
-/// The streams beside a queue's own, and what runs on each.
+/// The streams besides the queue's own.
 struct SideStreams {
   SideStream copies;     // between arena and host
   SideStream exchanges;  // between ranks
 
-  /// How many launches run on either; those in bodies once, since those of an iteration have
-  /// been waited for when the next one begins.
+  /// The launches that run on either stream. Those in bodies count once, since the launches
+  /// of an iteration have been waited for when the next one begins.
   static size_t CountCopies(std::span<const Launch> launches);
   static size_t CountExchanges(std::span<const Launch> launches);
 
-  /// Where `launch` runs; null: on the queue's own.
+  /// The stream on which `launch` runs; null: the queue's own.
   SideStream* Of(const Launch& launch);
   Status WaitBefore(const Launch& launch);
   Status WaitForAll();
 };
 
-/// Enqueues all launches in order; consecutive ones of an op whose kernel takes
-/// many in one call. Copies between arena and host, those in bodies too, and exchanges, go
-/// beside the others where `beside` is not null, and are waited for by whatever must come
-/// after them; those of a body by its end, which is that of each iteration. Behind
-/// branches in the graph, what outlives a step is not written in one with a fault.
+/// Enqueues all launches in order; consecutive launches of an op with enqueue_many in one
+/// call. With `beside`, copies between arena and host and exchanges, those in bodies too, run
+/// on its streams; launches that depend on them wait, and the end of a body waits for those
+/// of its iteration. After branches in the graph, a step with a fault does not write values
+/// that outlive it.
 void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
                      SideStreams* beside = nullptr);
 

@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "gpu/gpu_executable.h"
 #include "gpu/kernel.h"
-#include "gpu/staging.h"
 #include "gpu/step_record.h"
 #include "ir/layout.h"
 

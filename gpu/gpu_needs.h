@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_GPU_NEEDS_H_
 #define STOWAGE_GPU_GPU_NEEDS_H_
 
-// What a plan must hold for a GPU beside the values of its graph. No device is
-// needed to say so, nor a build with CUDA: a plan for a GPU can be made anywhere.
+// The requirements of a GPU on a plan: workspaces, reserve and fusions. They need neither a
+// device nor a build with CUDA, so a plan for a GPU can be made anywhere.
 //
 //   Plan plan = *PlanMemory(step, {.device = GpuNeeds()});
 
@@ -13,19 +13,19 @@
 
 namespace stowage {
 
-/// Scratch bytes of the kernel for `node`; 0 where there is none.
+/// Workspace bytes of the kernel for `node`; 0 if there is no kernel.
 Bytes GpuWorkspace(const Graph& graph, const Node& node);
 
-/// The step record, and two slots for the inputs of `graph`.
+/// Bytes of the step record and two slots for the inputs of `graph`.
 Bytes GpuReserve(const Graph& graph, Bytes alignment);
 
-/// What is run in one node.
+/// The fusions that the kernels support.
 Fusions GpuFusions();
 
-/// All of these, for PlanOptions::device: of any GPU, none of which need be there.
+/// All of these, for PlanOptions::device.
 DeviceNeeds GpuNeeds();
 
-/// Error kUnsupported naming the first node that there is no kernel for.
+/// Error kUnsupported naming the first node without a kernel.
 Status GpuSupports(const Graph& graph);
 
 }  // namespace stowage

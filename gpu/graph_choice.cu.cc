@@ -1,11 +1,37 @@
 #include "gpu/graph_choice.h"
 
-#include "gpu/chosen_body.h"
+#include "gpu/kernels/dispatch.h"
 #include "gpu/simt.h"
-#include "gpu/simt_choice.h"
 
 namespace stowage::gpu {
 namespace {
+
+// SetChoice(choice, body), by one thread: which body of a branch of the graph runs (NewChoice
+// in gpu/device.h).
+//
+// Drivers before CUDA 12.3 cannot load code that calls it, so only this source does. ptxas
+// leaves the call unresolved, as it does those of printf, and the driver resolves it; no
+// library is linked for it.
+
+#if !defined(__CUDACC__)
+
+// In the emulator a choice is an address.
+void SetChoice(uint64_t choice, uint32_t body) {
+  *reinterpret_cast<uint32_t*>(choice) = body;
+}
+
+#elif CUDART_VERSION >= 12080
+
+STOWAGE_DEVICE void SetChoice(uint64_t choice, uint32_t body) {
+  cudaGraphSetConditional(choice, body);
+}
+
+#else
+
+// Such a toolkit has no branches in graphs (HasBranches of gpu/cuda_capture.h).
+STOWAGE_DEVICE void SetChoice(uint64_t, uint32_t) {}
+
+#endif
 
 struct GraphChoiceParams {
   BodyIndex index;

@@ -1,17 +1,15 @@
 #ifndef STOWAGE_GPU_KERNEL_H_
 #define STOWAGE_GPU_KERNEL_H_
 
-// The table of GPU kernels: one entry an op, defined in gpu/kernels/ under the
-// name declared below. An op without an entry is a link error; views have an
-// entry whose `enqueue` is null, for they do no work, and so have stand_in, which
-// no program may hold; loop and cond, which are the launches of their bodies
-// (gpu/enqueue.h).
+// The table of GPU kernels: one entry per op, defined in gpu/kernels/ under the name declared
+// below. An op without an entry is a link error. `enqueue` is null for views, which do no
+// work; for loop and cond, which are the launches of their bodies (gpu/enqueue.h); and for
+// stand_in, which cannot run.
 //
-// A kernel is a pure function of its launch: the same operands give the same
-// bits wherever they lie. It computes in f32, whatever 16-bit type its operands
-// are stored in, adds in a fixed order, and needs no memory but its operands and
-// the workspace that it asks for here. Nothing of this needs a device: a plan
-// can be made on a machine that has none.
+// A kernel is a pure function of its launch: the same operands give the same bits at any
+// address. It computes in f32 for 16-bit operands, too, adds in a fixed order, and uses no
+// memory besides its operands and the workspace requested here. The table needs no device,
+// so plans can be made on any machine.
 //
 //   const GpuKernel& kernel = GetKernel(node.op);
 //   kernel.enqueue(launch, queue);
@@ -30,7 +28,7 @@
 namespace stowage::gpu {
 
 struct GpuKernel {
-  /// Enqueues one launch. Null for views, and for what can be planned only.
+  /// Enqueues one launch. Null for views and for ops that can only be planned.
   using EnqueueFn = void (*)(const Launch&, Queue&);
   EnqueueFn enqueue = nullptr;
 
@@ -39,51 +37,49 @@ struct GpuKernel {
                                 std::span<const TensorType> results);
   WorkspaceFn workspace = nullptr;
 
-  /// Whether `enqueue` takes operands of these types; asked before a launch is
-  /// made. Null: operand 0 of f32, f16 or bf16.
+  /// Whether `enqueue` takes operands of these types. Null: operand 0 is f32, f16 or bf16.
   using SupportsFn = bool (*)(const OpArgs&);
   SupportsFn supports = nullptr;
 
-  /// What of operands that `supports` accepts is too large for `enqueue`: "a head
-  /// of "q" has 300 elements; expected at most 256". Empty: nothing. Null: never.
+  /// Names a size of supported operands that is too large for `enqueue`: "a head of "q" has
+  /// 300 elements; expected at most 256". Empty: none. Null: none for any operands.
   using ExcessFn = std::string (*)(const OpArgs&);
   ExcessFn excess = nullptr;
 
-  /// What of the attributes `enqueue` does not do: "a softcap of 50". Empty: nothing.
-  /// Null: it does all.
+  /// Names an attribute that `enqueue` does not support: "a softcap of 50". Empty: none.
+  /// Null: none for any attributes.
   using LacksFn = std::string (*)(const OpArgs&);
   LacksFn lacks = nullptr;
 
-  /// Enqueues consecutive launches of this op in few grids; the results are
-  /// those of one at a time. Null: one at a time.
+  /// Enqueues consecutive launches of this op in few kernel launches, with the results of one
+  /// at a time. Null: one at a time.
   using EnqueueManyFn = void (*)(std::span<const Launch>, Queue&);
   EnqueueManyFn enqueue_many = nullptr;
 };
 
-/// Where slots and workspaces must start: what the matrix products want.
+/// The alignment of slots and workspaces, for the matmuls.
 inline constexpr Bytes kSlotAlignment = 256;
 
-/// The kernel of an op. One of the program's own that was given none has no
-/// `enqueue`.
+/// The kernel of an op. `enqueue` is null for a custom op without a kernel.
 const GpuKernel& GetKernel(OpKind op);
 
-/// Gives the program's own `op` (ir/op_def.h) a kernel; a view needs none. Error:
-/// `op` is not one that DefineOp gave.
+/// Defines the kernel of a custom op (ir/op_def.h); a view needs none. Error: `op` is not
+/// a custom op.
 Status DefineKernel(OpKind op, const GpuKernel& kernel);
 
-/// Whether there is a kernel for `node`. Error kUnsupported names the op, the
-/// node, and the element types or the size that there is none for.
+/// Whether there is a kernel for `node`. Error kUnsupported names the op, the node, and the
+/// unsupported element types or size.
 Status Supports(const Graph& graph, const Node& node);
 
-/// GpuKernel::lacks of kernels that take scores or logits as they are.
+/// GpuKernel::lacks of kernels without a softcap.
 std::string LacksSoftcap(const OpArgs& args);
 
-/// Whether `op` may be part of a fused_elementwise: what steps of training consist of,
-/// and whose code is short.
+/// Whether `op` may be part of a fused_elementwise: the ops of training steps with short
+/// code.
 bool FusesOp(OpKind op);
 
-/// Into how many partial sums the gradient of a norm adds up its rows (Fusions::sum_parts);
-/// 0 for other ops.
+/// The number of partial sums over rows of a norm's gradient (Fusions::sum_parts); 0 for
+/// other ops.
 int64_t SumPartsOf(const OpArgs& args);
 
 namespace kernels {

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "base/shared_library.h"
 #include "base/strings.h"
-#include "gpu/nvidia_libraries.h"
+#include "gpu/device_checks.h"
 
 namespace stowage::gpu {
 namespace {

@@ -1,12 +1,12 @@
 #ifndef STOWAGE_GPU_NCCL_H_
 #define STOWAGE_GPU_NCCL_H_
 
-// Messages between the GPUs of several ranks by NCCL, which is looked for when a program
-// runs on several.
+// Messages between the GPUs of several ranks by NCCL, which is loaded when a program runs on
+// several ranks.
 //
-// Of NCCL nothing is used but bytes from one rank to another: its own sums have no fixed
-// order, and ours have (gpu/kernels/collectives.cu.cc). The ranks find one another by
-// what has joined them already, such as MPI (cluster/team.h).
+// Only NCCL's sends and receives are used: its reductions have no fixed order, those of
+// gpu/kernels/collectives.cu.cc have. The ranks find each other through existing collectives,
+// such as MPI (cluster/team.h).
 //
 //   Result<std::unique_ptr<Nccl>> nccl = Nccl::Join(collectives, /*cuda=*/13);
 //   (*nccl)->Exchange(messages, stream);
@@ -23,10 +23,9 @@ namespace stowage::gpu {
 
 class Nccl {
  public:
-  /// Opens NCCL (PlacesOf) on the current device, and waits for all ranks of
-  /// `collectives`, each of which calls this. Errors: kRankLost; kDevice: a rank has no NCCL
-  /// or another version of it, told at every rank; NCCL's own, as of two ranks on one
-  /// GPU.
+  /// Opens NCCL (PlacesOf) on the current device, and waits for all ranks of `collectives`,
+  /// each of which calls this. Errors: kRankLost; kDevice, at every rank, if a rank has no
+  /// NCCL or another version; NCCL's own, such as for two ranks on one GPU.
   static Result<std::unique_ptr<Nccl>> Join(Collectives& collectives, int cuda);
   ~Nccl();
   Nccl(const Nccl&) = delete;
@@ -37,8 +36,8 @@ class Nccl {
   int version() const { return version_; }  // 22703
   const std::string& path() const { return path_; }
 
-  /// Gives all sends and receives of an exchange to `stream`, a cudaStream_t, in one
-  /// group. Error kDevice with what NCCL says.
+  /// Enqueues all sends and receives on `stream`, a cudaStream_t, in one group. Error kDevice
+  /// with NCCL's message.
   Status Exchange(std::span<const PeerMessages> messages, void* stream);
 
  private:

@@ -1,9 +1,8 @@
 #ifndef STOWAGE_GPU_PRODUCT_ALGORITHMS_H_
 #define STOWAGE_GPU_PRODUCT_ALGORITHMS_H_
 
-// By which of the matrix library's algorithms each product is computed, once the
-// proposals were timed: kept in a file of one device and one version of the library
-// (runtime/autotune_cache.h), since an algorithm means nothing to others.
+// The autotuned algorithms of the matmul library, kept in a file for one device and one
+// version of the library (runtime/autotune_cache.h).
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       ProductAlgorithms algorithms,
@@ -26,9 +25,9 @@
 
 namespace stowage::gpu {
 
-/// What the choice depends on: types, sizes, strides, epilogue, alignments and scratch.
+/// Determines the choice: types, sizes, strides, epilogue, alignments and scratch.
 using ProductKey = std::array<int64_t, 19>;
-/// An algorithm as the library describes it to itself.
+/// The library's opaque description of an algorithm.
 using ProductAlgorithm = std::array<uint64_t, 8>;
 
 class ProductAlgorithms {
@@ -40,7 +39,7 @@ class ProductAlgorithms {
 
   std::optional<ProductAlgorithm> Find(const ProductKey& key) const;
 
-  /// Keeps an algorithm, and returns what is kept: see AutotuneCache::Keep.
+  /// Keeps an algorithm, and returns the kept one: see AutotuneCache::Keep.
   Result<ProductAlgorithm> Keep(const ProductKey& key,
                                 const ProductAlgorithm& algorithm);
 

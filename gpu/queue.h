@@ -1,10 +1,10 @@
 #ifndef STOWAGE_GPU_QUEUE_H_
 #define STOWAGE_GPU_QUEUE_H_
 
-// What the host side of a kernel may ask of a device: grids of threads, matrix
-// products, fills and copies, and messages to and from other ranks' devices, one after
-// the other. A queue is filled once, when a program is bound, and what was put in is
-// replayed at every step; so nothing here may depend on what the arena holds.
+// A queue of work for a device, which the host side of a kernel fills: kernel launches,
+// matmuls, fills and copies, and messages to and from other ranks' devices, in order. A
+// queue is filled once, when a program is bound, and its contents are replayed at every step;
+// so nothing here may depend on the contents of the arena.
 //
 //   struct ScaleParams { float* x; int64_t n; float factor; };
 //   STOWAGE_KERNEL(256) Scale(STOWAGE_PARAMS(ScaleParams) p) { ... }
@@ -13,16 +13,17 @@
 //                {.x = BlocksFor(n, 256)}, 256);
 //
 // A kernel takes one struct of params by value, trivially copyable and at most
-// kMaxParamBytes: so that a queue can keep it, and an emulated device call it.
+// kMaxParamBytes, so that a queue can keep it and an emulated device can pass it.
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <type_traits>
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "gpu/attention_algorithms.h"
 #include "gpu/tensor_map.h"
 #include "ir/tensor_type.h"
 
@@ -32,32 +33,32 @@ struct Launch;  // runtime/kernel.h
 
 namespace stowage::gpu {
 
-/// Blocks of a grid.
+/// The blocks of a kernel launch.
 struct Grid {
   uint32_t x = 1, y = 1;
 };
 
 inline constexpr size_t kMaxParamBytes = 4000;  // CUDA takes 4096
-/// Blocks a grid may have along y.
+/// The most blocks along y.
 inline constexpr int64_t kMaxGridY = 65535;
 
-/// One grid. Blocks are one-dimensional.
+/// A kernel launch. Blocks are one-dimensional.
 struct KernelCall {
   const char* name = "";  // for errors and profiles; a literal
   const void* function = nullptr;
   const void* params = nullptr;  // copied by the queue
   size_t params_bytes = 0;
-  /// Calls `function` with the params, for devices that are emulated; they lie at a
-  /// multiple of 64 then, as a tensor map wants it.
+  /// Calls `function` with the params, for emulated devices; params are aligned to 64, as
+  /// tensor maps need.
   void (*invoke)(const void* function, const void* params) = nullptr;
   Grid grid;
   uint32_t threads = 0;         // a block, a multiple of 32
   uint32_t dynamic_shared = 0;  // bytes a block
 };
 
-/// A matrix as it lies in memory: rows are `stride` elements apart, their
-/// elements adjacent; `transposed` if the product wants its transpose; the
-/// matrices of a batch are `batch_stride` elements apart (0: one for all).
+/// A matrix in memory: rows of adjacent elements, `stride` elements apart; `transposed` if
+/// the matmul uses its transpose; the matrices of a batch are `batch_stride` elements apart
+/// (0: one for all).
 struct MatrixOperand {
   const std::byte* data = nullptr;
   int64_t stride = 0;
@@ -65,29 +66,27 @@ struct MatrixOperand {
   bool transposed = false;
 };
 
-/// What is done to a product's sums before they are rounded; of several, in this order.
-/// Last, sums of the operands, which are no part of the product. What is null is not
-/// there. Elements are of the product's type.
+/// Operations on the sums of a matmul before they are rounded, in this order, and sums of
+/// its operands. Null members are absent. Elements are of the matmul's type.
 struct MatMulEpilogue {
   const std::byte* bias = nullptr;    // n elements, added to every row
-  const std::byte* addend = nullptr;  // a matrix that lies as c does
-  const std::byte* gelu_x =
-      nullptr;  // such a one: times gelu_tanh's derivative there
-  /// Sums over k of the operands as the product reads them, rounded to the product's type:
-  /// of a's rows, m elements, and of b's columns, n elements. Results, not operands.
+  const std::byte* addend = nullptr;  // a matrix with c's layout
+  /// A matrix with c's layout: multiplied by gelu_tanh's derivative there.
+  const std::byte* gelu_x = nullptr;
+  /// Results: sums over k of the operands as the matmul reads them, of a's rows (m elements)
+  /// and of b's columns (n elements).
   std::byte* a_sums = nullptr;
   std::byte* b_sums = nullptr;
 
-  /// Whether there is more than an addend, which every library takes: the rest one may
-  /// lack.
+  /// Whether there is more than an addend, which every library supports.
   bool beyond_addend() const {
     return bias != nullptr || gelu_x != nullptr || a_sums != nullptr ||
            b_sums != nullptr;
   }
 };
 
-/// c (m, n) = a (m, k) b (k, n), or c += it, `batch` times; products of f16 and
-/// bf16 are summed in f32 and rounded once, behind the epilogue.
+/// c (m, n) = a (m, k) b (k, n), or c += a b, `batch` times. f16 and bf16 are summed in f32
+/// and rounded once, after the epilogue.
 struct MatMulCall {
   DType dtype = DType::kF32;  // of a, b and c: f32, f16 or bf16
   int64_t m = 0, n = 0, k = 0;
@@ -96,65 +95,121 @@ struct MatMulCall {
   std::byte* c = nullptr;
   int64_t c_stride = 0;
   int64_t c_batch_stride = 0;
-  bool accumulate = false;  // goes with no addend
+  bool accumulate = false;  // excludes an addend
   MatMulEpilogue epilogue = {};
   std::byte* workspace = nullptr;
   Bytes workspace_bytes = 0;
 };
 
-/// What this rank's device sends to that of another rank, and what it receives from
-/// there: bytes in the memory of both, none where a span is empty. The two ends of a
-/// message agree on its size.
+/// The messages to and from one other rank's device: bytes in device memory, none if a span
+/// is empty. Both ends of a message must agree on its size.
 struct PeerMessages {
   int peer = 0;  // its rank
   std::span<const std::byte> sent = {};
   std::span<std::byte> received = {};
 };
 
-/// What a fault word says while all indices of a step were in range.
+/// The value of a fault word while all indices of a step were in range.
 inline constexpr uint32_t kNoFault = 0xFFFFFFFF;
 
-/// Where a kernel reports that an index is out of range; see ReportFault in
-/// gpu/simt.h. The smallest launch index wins. What outlives a step is left as it
-/// is once the word is set.
+/// Where a kernel reports that an index is out of range (ReportFault in gpu/simt.h). The
+/// smallest launch index is kept. Once the word is set, a step no longer writes values that
+/// outlive it.
 struct FaultSlot {
   uint32_t* word = nullptr;
   uint32_t launch = 0;
 };
 
+/// The tensor-core algorithms of 16-bit attention and its gradient. All of them round alike,
+/// but they may add in different orders, so an algorithm is chosen once per launch and kept
+/// (gpu/attention_autotuner.h). Of equally fast ones the first is chosen.
+///
+/// A new algorithm is a name here, a row of the table in attention_autotuner.cc, and its
+/// functions in rows of the tables in gpu/kernels/attention.cu.cc.
+enum class AttentionAlgorithm : uint8_t {
+  kWarps,         // matmuls by warps (mma.sync), which every device has
+  kWarpgroups,    // matmuls by warpgroups (wgmma)
+  kFiveProducts,  // of the gradient only: by warps, each matmul computed once
+};
+inline constexpr int kNumAttentionAlgorithms = 3;
+
+/// A set of algorithms:
+///
+///   AttentionAlgorithms algorithms = {AttentionAlgorithm::kWarps};
+///   algorithms.Add(AttentionAlgorithm::kWarpgroups);
+///   algorithms.first() == AttentionAlgorithm::kWarps;
+class AttentionAlgorithms {
+ public:
+  constexpr AttentionAlgorithms() = default;
+  constexpr AttentionAlgorithms(
+      std::initializer_list<AttentionAlgorithm> algorithms) {
+    for (const AttentionAlgorithm algorithm : algorithms) Add(algorithm);
+  }
+
+  constexpr void Add(AttentionAlgorithm algorithm) { bits_ |= Bit(algorithm); }
+  constexpr bool Has(AttentionAlgorithm algorithm) const {
+    return (bits_ & Bit(algorithm)) != 0;
+  }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr int size() const { return std::popcount(bits_); }
+  /// Precondition: not empty.
+  constexpr AttentionAlgorithm first() const {
+    return static_cast<AttentionAlgorithm>(std::countr_zero(bits_));
+  }
+  constexpr AttentionAlgorithms operator&(AttentionAlgorithms other) const {
+    other.bits_ &= bits_;
+    return other;
+  }
+  /// The set as a number.
+  constexpr uint32_t bits() const { return bits_; }
+
+  friend constexpr bool operator==(AttentionAlgorithms,
+                                   AttentionAlgorithms) = default;
+
+ private:
+  static constexpr uint32_t Bit(AttentionAlgorithm algorithm) {
+    return uint32_t{1} << static_cast<uint32_t>(algorithm);
+  }
+  uint32_t bits_ = 0;
+};
+
+inline constexpr AttentionAlgorithms kAllAttentionAlgorithms = {
+    AttentionAlgorithm::kWarps, AttentionAlgorithm::kWarpgroups,
+    AttentionAlgorithm::kFiveProducts};
+static_assert(kAllAttentionAlgorithms.size() == kNumAttentionAlgorithms);
+
 class Queue {
  public:
   virtual ~Queue() = default;
 
-  // What fails is kept: the first error is returned when the program is bound.
+  // Errors are kept: the first is returned when the program is bound.
   virtual void Launch(const KernelCall& call) = 0;
   virtual void MatMul(const MatMulCall& call) = 0;
-  /// Whether MatMul takes the call: not every library has every epilogue. An addend by
-  /// itself is always taken. Whoever asks for a step asks before, in the same order.
+  /// Whether MatMul supports the call's epilogue; an addend alone is always supported. Call
+  /// this for every matmul of a step, in the same order, before the matmuls.
   virtual bool Takes(const MatMulCall& call) {
     return !call.epilogue.beyond_addend();
   }
   virtual void Fill(std::byte* to, uint8_t value, Bytes bytes) = 0;
   virtual void Copy(std::byte* to, const std::byte* from, Bytes bytes) = 0;
 
-  /// By which of `ways`, each of which takes it, a launch of attention is computed: for one
-  /// launch always by the same. Precondition: some way.
+  /// The algorithm by which to compute a launch of attention, always the same for one launch.
+  /// Precondition: `algorithms` is not empty, and each of them supports the launch.
   virtual AttentionAlgorithm ChooseAttention(const stowage::Launch&,
-                                             AttentionAlgorithms ways) {
-    return ways.first();
+                                             AttentionAlgorithms algorithms) {
+    return algorithms.first();
   }
-  /// An array as bulk copies are told of it (gpu/bulk_copy.h), for the params of a kernel;
-  /// what it is after an error does not matter, since nothing is launched then. Only where
-  /// the device has tensor maps.
+  /// Encodes the description of an array for bulk copies (gpu/warpgroup.h). Unspecified after
+  /// an error, since nothing is launched then. Precondition: the device has tensor maps.
   virtual TensorMap Encode(const TensorMapSpec&) {
     STOWAGE_CHECK(false);
     return {};
   }
 
-  /// This rank, of those whose step the queue is for.
+  /// The rank of the device.
   virtual int rank() const { return 0; }
-  /// Sends and receives all of it, at once: at most one entry for each other rank. All
-  /// ranks ask for the same exchanges in the same order. A queue for one rank has none.
+  /// Sends and receives all messages concurrently: at most one entry per other rank. All
+  /// ranks must call this in the same order. A single rank has no messages.
   virtual void Exchange(std::span<const PeerMessages> messages) {
     STOWAGE_CHECK(messages.empty());
   }
@@ -163,13 +218,13 @@ class Queue {
   virtual FaultSlot fault() const = 0;
 };
 
-/// Blocks of `threads` that give each of `n` items a thread; at least 1.
+/// The number of blocks of `threads` threads for `n` items; at least 1.
 constexpr uint32_t BlocksFor(int64_t n, int64_t threads) {
   const int64_t blocks = (n + threads - 1) / threads;
   return static_cast<uint32_t>(blocks < 1 ? 1 : blocks);
 }
 
-/// Enqueues one grid of `kernel`.
+/// Enqueues a launch of `kernel`.
 template <typename Params>
 void LaunchKernel(Queue& queue, const char* name, void (*kernel)(Params),
                   const std::type_identity_t<Params>& params, Grid grid,

@@ -1,11 +1,10 @@
 #ifndef STOWAGE_GPU_SIMT_H_
 #define STOWAGE_GPU_SIMT_H_
 
-// The words in which kernels are written: threads, warps, shared memory,
-// barriers, 16-byte loads, tensor-core products. nvcc turns them into CUDA; any
-// C++ compiler into calls of an emulation that runs a fiber per thread
-// (gpu/emulator/), so that the same source is tested without a GPU. Nothing
-// else of CUDA may appear in a kernel.
+// The device functions and macros in which kernels are written: threads, warps, shared
+// memory, barriers, 16-byte loads, tensor-core matmuls. nvcc compiles them to CUDA; any C++
+// compiler to calls of an emulator that runs a fiber per thread (gpu/emulator/), so that the
+// same source is tested without a GPU. A kernel must use nothing else of CUDA.
 //
 //   struct SumParams { const float* x; float* y; int64_t n; };
 //
@@ -19,7 +18,7 @@
 //     if (ThreadId() == 0) p.y[BlockId()] = sum;
 //   }
 //
-// Rules that both compilers need:
+// Rules for both compilers:
 //  - Warp functions are called by all 32 lanes of a warp, SyncThreads by all
 //    threads of a block that have not returned.
 //  - Blocks are one-dimensional, grids up to two. Nothing may be assumed of the
@@ -38,7 +37,7 @@ namespace stowage::gpu {
 
 inline constexpr int kWarpSize = 32;
 
-/// The 16-bit floating-point types as they lie in memory.
+/// The 16-bit floating-point types in memory.
 struct BF16 {
   uint16_t bits;
 };
@@ -64,16 +63,16 @@ struct alignas(16) Pack {
 
 // Both define, in namespace stowage::gpu:
 //
-//   STOWAGE_KERNEL(threads)       opens a kernel with at most so many threads a
-//                                 block, and, given a second number, at least so
-//                                 many blocks at once; may follow template <...>
+//   STOWAGE_KERNEL(threads)       declares a kernel with at most so many threads per
+//                                 block and, with a second number, at least so many
+//                                 resident blocks; may follow template <...>
 //   STOWAGE_PARAMS(T)             the type of a kernel's one parameter, by value
 //   STOWAGE_DEVICE                marks a function called by kernels
 //   STOWAGE_UNROLL                before a loop of constant length: unrolled, so
-//                                 that arrays it indexes can lie in registers
-//   STOWAGE_UNROLL_BY(n)          before a loop: n turns at a time
+//                                 that arrays it indexes can be in registers
+//   STOWAGE_UNROLL_BY(n)          before a loop: unrolled n times
 //   STOWAGE_SHARED(T, name, n)    n elements (a constant) shared by the block,
-//                                 at a multiple of 16 bytes; name[i] in [0, n)
+//                                 aligned to 16 bytes; name[i] in [0, n)
 //   T* DynamicShared<T>()         the bytes asked for at launch, 128-aligned
 //
 //   int ThreadId(), BlockSize(), Lane(), Warp()      x is the only dimension
@@ -90,8 +89,8 @@ struct alignas(16) Pack {
 //   Pack<T> LoadPack(const T*), void StorePack(T*, const Pack<T>&)
 //                                 at a multiple of 16 bytes
 //   Pack<T> LoadPackOnce(const T*), void StorePackOnce(T*, const Pack<T>&)
-//                                 likewise, of data that is used once: it does
-//                                 not displace other data from the caches
+//                                 likewise, for data that is used once: it does
+//                                 not evict other data from the caches
 //
 //   float ToFloat(T x); T FromFloat<T>(float x)     T: float, BF16, F16
 //                                 rounds to nearest, ties to even
@@ -107,7 +106,7 @@ struct alignas(16) Pack {
 //                                 d += a b
 //   void MultiplyAddF16(float d[4], const uint32_t a[4], const uint32_t b[2])
 //
-// Copies from global to shared memory that run on their own, 16 bytes each:
+// Asynchronous copies from global to shared memory, 16 bytes each:
 //
 //   void CopyAsyncZero16(void* shared, const void* global, bool valid)
 //                                 zeros when not valid; global is not read
@@ -119,11 +118,11 @@ struct alignas(16) Pack {
 //   float Reciprocal(float x)     1 / x, approximate: relative error below 2^-22; a
 //                                 subnormal x counts as 0, and so does such a result
 //
-//   int NotInAdvance(int x)       x, of which the compiler knows nothing: in a loop,
-//                                 what follows from it is computed each time, and
-//                                 takes no register in between
+//   int NotInAdvance(int x)       x, hidden from the optimizer: in a loop, values that
+//                                 depend on it are computed in every iteration, and
+//                                 take no register in between
 //
 //   void ReportFault(const FaultSlot& slot)
-//                                 notes that an index is out of range
+//                                 reports that an index is out of range
 
 #endif  // STOWAGE_GPU_SIMT_H_

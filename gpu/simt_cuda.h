@@ -1,7 +1,8 @@
 #ifndef STOWAGE_GPU_SIMT_CUDA_H_
 #define STOWAGE_GPU_SIMT_CUDA_H_
 
-// The words of gpu/simt.h in CUDA. Inline PTX is here and nowhere else.
+// The device functions of gpu/simt.h in CUDA. Only this file and gpu/warpgroup_cuda.h contain
+// inline PTX.
 // IWYU pragma: private, include "gpu/simt.h"
 
 #include <cuda_bf16.h>

@@ -1,32 +1,34 @@
 #ifndef STOWAGE_GPU_STEP_GRAPHS_H_
 #define STOWAGE_GPU_STEP_GRAPHS_H_
 
-// A step that was captured once and is launched for every step: one graph, where it has no
-// branches, or where graphs of the device hold them.
+// The graphs of a step, captured once and launched for every step: one graph if there are no
+// branches, or if the device supports branches in graphs (TryGraphBranches).
 //
-// Where they do not, a graph ends at each branch. Its last kernel tells the host which body
-// it is (EnqueueChoice in gpu/step_record.h); the host waits for that, launches what was
-// captured of this body, and goes on with what follows.
+// Otherwise a graph ends at each branch. Its last kernel writes the chosen body to host
+// memory (EnqueueChoice in gpu/step_record.h); the host waits for it, launches the graphs of
+// that body, and continues with the next graph.
 //
 //   stream   [graph: ... choice]          [body 1] [graph: ...]
 //   host                         reads 1
 //
-// A choice of no body ends the step there: of what follows, only the end is launched. In one
-// graph, no body runs, and what follows does; what outlives a step is left to whoever gives
-// it (DeviceQueue::UnlessFault in gpu/enqueue.h).
+// An invalid choice ends the step there: only the step's end is launched. In one graph no
+// body runs, but the rest of the step does; DeviceQueue::UnlessFault (gpu/enqueue.h) keeps it
+// from writing values that outlive the step.
 //
 //   StepGraphs graphs(device, stream, StepGraphs::Branches::kByHost);
 //   Status captured = graphs.Capture([&] {
-//     ...                                      // work given to the stream
+//     ...                                      // work on the stream
 //     graphs.Branch({}, 2, [&](size_t body) { ... });
 //     ...
 //     graphs.End();
-//     ...                                      // what tells the host of the step
+//     ...                                      // the step's report to the host
 //     return Status();
 //   });
 //   Status launched = graphs.Launch(chosen);
 //
-// Bodies may have branches of their own.
+// Bodies may contain branches.
+//
+// SideStream runs copies and exchanges concurrently with the kernels of a captured step.
 
 #include <cstddef>
 #include <cstdint>
@@ -34,19 +36,22 @@
 #include <span>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "gpu/device.h"
+#include "runtime/kernel.h"
+#include "runtime/launch_accesses.h"
 
 namespace stowage::gpu {
 
-/// Of a step whose branches the host takes. What the device keeps of each is not in the
-/// plan.
+/// The most graphs of a step whose branches the host takes; their memory on the device is not
+/// in the plan.
 inline constexpr size_t kMaxGraphs = 4096;
 
 class StepGraphs {
  public:
   enum class Branches {
-    kInGraph,  // of a device that has them (Device::HasBranches)
+    kInGraph,  // precondition: Device::HasBranches
     kByHost,
   };
   /// `device` must outlive this.
@@ -58,32 +63,29 @@ class StepGraphs {
 
   Branches branches() const { return branches_; }
 
-  /// Captures what `give` gives to the stream. Once. Errors: those of `give` and of the
-  /// device.
+  /// Captures the work that `give` enqueues on the stream. May be called once. Errors: those
+  /// of `give` and of the device.
   Status Capture(const std::function<Status()>& give);
-  /// While `give` gives, kInGraph: the choice of a branch to come, for what is given before
-  /// it to set.
+  /// In Capture, kInGraph: the choice of a later branch, which the work before it sets.
   Result<GraphChoice> NewChoice();
-  /// While `give` gives: one of so many bodies; `body` gives each of them to the stream, in
-  /// order, and what is given from here on follows. What was given so far has set `choice`
-  /// where the branch is in the graph, or ends with telling the host. Streams that have
-  /// joined the capture must have been waited for. Errors: those of the device,
-  /// kUnsupported for more than kMaxGraphs graphs in all, after which nothing must be given
-  /// any more.
+  /// In Capture: a branch of `bodies` bodies; body(i) enqueues each, in order. The work
+  /// before it has set `choice` (kInGraph) or ends by writing the choice to the host.
+  /// Precondition: streams that joined the capture have been waited for. Errors: the
+  /// device's; kUnsupported for more than kMaxGraphs graphs in all. After an error enqueue
+  /// nothing more.
   Status Branch(GraphChoice choice, size_t bodies,
                 const std::function<void(size_t)>& body);
 
-  /// While `give` gives: what follows is the end, which is launched in any case. Errors as
+  /// In Capture: the following work is the step's end, which is always launched. Errors as
   /// above.
   Status End();
 
-  /// Gives all of it to the stream. kByHost: and waits for each choice: `*chosen` is the
-  /// body that it came to, and the step ends where there is none of this number. Allocates
-  /// nothing.
+  /// Launches the step on the stream. With kByHost, waits for each choice: `*chosen` is the
+  /// chosen body, and the step ends if there is none of this number. Allocates nothing.
   Status Launch(const uint32_t* chosen) const;
 
  private:
-  // A graph, and the bodies of the branch that it ends with; none of the last one.
+  // A graph, and the bodies of the branch at its end; the last graph has none.
   struct Section {
     DeviceGraph graph;
     std::vector<std::vector<Section>> bodies = {};
@@ -94,7 +96,7 @@ class StepGraphs {
   Status BranchInGraph(GraphChoice choice, size_t bodies,
                        const std::function<void(size_t)>& body);
   Status BranchByHost(size_t bodies, const std::function<void(size_t)>& body);
-  // Whether each choice was one.
+  // Whether every choice was valid.
   Result<bool> Launch(std::span<const Section> sections,
                       const uint32_t* chosen) const;
   void Destroy(const std::vector<Section>& sections);
@@ -107,6 +109,68 @@ class StepGraphs {
   bool is_capturing_ = false;
   size_t graphs_ = 0;
   Status in_graph_;  // of the branches so far
+};
+
+inline constexpr Bytes kBranchTrialBytes = 64;
+
+/// Tests whether graphs of the device take branches correctly, since a wrong body would be a
+/// silent error: launches a graph of nested branches and one that a fault forbids on
+/// `stream`, with choices of each body and of none, and checks which bodies have run.
+/// `scratch` is device memory aligned to 64. Errors: kUnsupported if the device has no
+/// branches in graphs or other bodies run than were chosen; the device's. After an error the
+/// host takes the branches.
+Status TryGraphBranches(Device& device, Stream stream,
+                        std::span<std::byte, kBranchTrialBytes> scratch);
+
+/// Launches that run concurrently with the kernels of a captured step: copies between host
+/// memory and the arena, or exchanges between ranks.
+///
+///   compute stream   [kernels ...] fork [kernels ...] wait [reads the copy]
+///   side stream                     └── [reload] ───────┘
+///
+/// A launch begins when all work enqueued before it is done. A later launch waits for those
+/// with which it may not run concurrently (runtime/launch_accesses.h). Launches of one side
+/// stream run one after the other.
+///
+///   SideStream copies(device, compute, side, events);
+///   copies.Begin();  // all in the order of the launches
+///   device.Copy(to, from, bytes, copies.stream());
+///   copies.End(reload);
+///   copies.WaitBefore(relu);
+///   copies.WaitForAll();  // before the capture ends
+class SideStream {
+ public:
+  /// The beginning and the end of a launch.
+  static constexpr size_t kEventsOfALaunch = 2;
+
+  /// `events`: kEventsOfALaunch for each launch between two calls of WaitForAll.
+  SideStream(Device& device, Stream compute, Stream side,
+             std::span<const Event> events)
+      : device_(device), compute_(compute), side_(side), events_(events) {}
+
+  Stream stream() const { return side_; }
+
+  /// Work enqueued on the side stream from now on waits for all work on the compute stream.
+  Status Begin();
+  /// The work enqueued since Begin is `launch`.
+  Status End(const Launch& launch);
+  /// Makes the compute stream wait for launches with which `launch` may not run concurrently.
+  Status WaitBefore(const Launch& launch);
+  Status WaitForAll();
+
+ private:
+  struct Pending {
+    LaunchAccesses accesses;
+    Event done;
+  };
+
+  Status WaitFor(size_t count);
+
+  Device& device_;
+  const Stream compute_, side_;
+  const std::span<const Event> events_;
+  size_t used_ = 0;
+  std::vector<Pending> pending_;  // ended but not waited for
 };
 
 }  // namespace stowage::gpu

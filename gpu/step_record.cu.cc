@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/result.h"
-#include "gpu/chosen_body.h"
+#include "gpu/kernels/dispatch.h"
 #include "gpu/simt.h"
 
 namespace stowage::gpu {

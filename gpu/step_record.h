@@ -1,15 +1,14 @@
 #ifndef STOWAGE_GPU_STEP_RECORD_H_
 #define STOWAGE_GPU_STEP_RECORD_H_
 
-// The first and the last kernel of every step, what a branch asks the host, and the scan
-// of a debug run.
+// The first and the last kernel of every step, the kernel by which a branch asks the host,
+// and the scan for non-finite results of a debug run.
 //
-// A step's graph is launched again and again as it was captured; what differs
-// from step to step is in memory. The step record counts steps. Inputs arrive
-// in one of two slots, by turns, while the step before still reads the planned
-// places: BeginStep copies the slot of this step there. EndStep writes what the
-// caller wants to know into a ring in the host's memory, the step's number last,
-// and counts on.
+// A step's graph is captured once and launched for every step; all that varies from step to
+// step is in memory. The step record counts steps. Inputs arrive in two slots in turn, while
+// the previous step still reads the planned places: BeginStep copies this step's slot there.
+// EndStep writes the step's fault and scalars to a ring in host memory, the step's number
+// last, and increments the count.
 //
 //   reserve of a program   [StepRecord][slot 0][slot 1]
 //   pinned memory          [slot 0][slot 1][ring: an entry a step, by turns]
@@ -24,22 +23,20 @@
 
 namespace stowage::gpu {
 
-/// What a program keeps on the device between its steps.
+/// The state of a program on the device between its steps.
 struct StepRecord {
-  uint64_t step = 0;          // the one that runs, or will run next
-  uint32_t fault = kNoFault;  // the first launch that had a bad index
-  uint32_t non_finite = 0;    // 1: FindNonFinite, of a checked run, found some
+  uint64_t step = 0;          // that runs, or will run next
+  uint32_t fault = kNoFault;  // the first launch with an index out of range
+  uint32_t non_finite = 0;    // 1: FindNonFinite of a checked run found one
 };
 
-/// Before the first of two slots of `slot_bytes` in a program's reserve, and the
-/// whole reserve.
+/// The bytes before the two slots in a program's reserve, and the whole reserve.
 inline constexpr Bytes kRecordBytes = 256;
 constexpr Bytes ReserveBytes(Bytes slot_bytes) {
   return kRecordBytes + 2 * slot_bytes;
 }
 
-/// What a step tells the host. The scalars follow it; whether they are finite is
-/// seen in them.
+/// The report of a step to the host. The scalars follow it.
 struct RingEntry {
   uint64_t step = 0;  // written last
   uint32_t fault = kNoFault;
@@ -61,9 +58,9 @@ void EnqueueBeginStep(StepRecord* record, const std::byte* slots,
 void EnqueueEndStep(StepRecord* record, std::byte* ring, uint32_t entries,
                     std::span<const float* const> scalars, Queue& queue);
 
-/// Writes to *chosen, memory of the host as the device sees it, which of `bodies` bodies
-/// the scalar at `index`, of i32, i64 or bool, stands for, true being the second; where
-/// there is none of this number, `bodies`, and that the launch has a bad index.
+/// Writes to *chosen, in host memory by the device's address, the body that the scalar at
+/// `index` selects: i32, i64, or bool with true for body 1. If it is not in [0, bodies),
+/// writes `bodies` and reports a fault of the launch.
 void EnqueueChoice(DType dtype, const std::byte* index, size_t bodies,
                    uint32_t* chosen, Queue& queue);
 

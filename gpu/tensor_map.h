@@ -1,10 +1,10 @@
 #ifndef STOWAGE_GPU_TENSOR_MAP_H_
 #define STOWAGE_GPU_TENSOR_MAP_H_
 
-// What a device's tensor memory accelerator (TMA) is told of an array in global memory: where it
-// begins, how far its elements are apart along each dimension, and which box of them one
-// copy takes to shared memory. The host describes it, the driver encodes it in 128 bytes
-// that only the device reads, and a kernel is given those among its params.
+// Tensor maps: descriptions of an array in global memory for the tensor memory accelerator
+// (TMA), with its address, sizes and steps, and the box that one copy transfers to shared
+// memory. The host describes the array, the driver encodes the description in 128 bytes that
+// only the device reads, and a kernel receives those among its params.
 //
 //   // Rows of 64 elements of 16 bits, 4,096 bytes apart; 128 of them a copy.
 //   const TensorMapSpec spec = {.data = q,
@@ -15,7 +15,7 @@
 //                               .box = {64, 128},
 //                               .swizzle = 128};
 //
-// What a box has beyond the array's sizes, at either end, arrives as zeros.
+// Elements of a box outside the array arrive as zeros.
 
 #include <array>
 #include <cstddef>
@@ -25,11 +25,11 @@ namespace stowage::gpu {
 
 inline constexpr size_t kMaxTensorMapDims = 5;
 
-/// An array and a box of it. Dimensions are the innermost first; entries from `rank` on
-/// are 0. What the PTX ISA wants of it: `data` at a multiple of 16 bytes; each size from
-/// 1 to 2^32; steps[0] = element_bytes, each further step a multiple of 16 below 2^40,
-/// whatever the order of steps; each side of the box from 1 to 256; box[0] *
-/// element_bytes a multiple of 16, and no more than `swizzle` where that is not 0.
+/// An array and a box of it. Dimensions are the innermost first; entries from `rank` on are
+/// 0. The PTX ISA requires: `data` aligned to 16 bytes; sizes from 1 to 2^32; steps[0] =
+/// element_bytes, further steps multiples of 16 below 2^40, in any order; sides of the box
+/// from 1 to 256; box[0] * element_bytes a multiple of 16, at most `swizzle` unless that is
+/// 0.
 struct TensorMapSpec {
   const void* data = nullptr;
   int element_bytes = 0;                              // 2
@@ -37,14 +37,14 @@ struct TensorMapSpec {
   std::array<int64_t, kMaxTensorMapDims> sizes = {};  // elements
   std::array<int64_t, kMaxTensorMapDims> steps = {};  // bytes
   std::array<int, kMaxTensorMapDims> box = {};        // elements
-  /// Bytes of a row of the box in shared memory whose 16-byte chunks are exchanged: 32,
-  /// 64 or 128; 0 for none.
+  /// Bytes of a row of the box in shared memory whose 16-byte chunks are permuted: 32, 64 or
+  /// 128; 0 for no permutation.
   int swizzle = 0;
 
   bool operator==(const TensorMapSpec&) const = default;
 };
 
-/// What the driver makes of a TensorMapSpec.
+/// The driver's encoding of a TensorMapSpec.
 struct alignas(64) TensorMap {
   std::array<uint64_t, 16> words = {};
 };

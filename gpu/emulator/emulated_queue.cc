@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "gpu/emulator/tensor_map_codec.h"
+#include "gpu/emulator/bulk_copies.h"
 #include "math/activations.h"
 #include "math/small_floats.h"
 

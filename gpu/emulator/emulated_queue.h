@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_EMULATOR_EMULATED_QUEUE_H_
 #define STOWAGE_GPU_EMULATOR_EMULATED_QUEUE_H_
 
-// A queue on memory of the host: everything runs at once, kernels in the
-// emulator, matrix products as plain loops that sum in double precision.
+// A queue on host memory: all work runs at once, kernels in the emulator, matmuls as plain
+// loops that sum in double precision.
 //
 //   EmulatedQueue queue({.seed = 3});
 //   kernel.enqueue(launch, queue);
@@ -12,7 +12,6 @@
 #include <cstdint>
 
 #include "base/bytes.h"
-#include "gpu/attention_algorithms.h"
 #include "gpu/emulator/emulator.h"
 #include "gpu/queue.h"
 #include "gpu/tensor_map.h"
@@ -39,18 +38,18 @@ class EmulatedQueue : public Queue {
   TensorMap Encode(const TensorMapSpec& spec) override;
   FaultSlot fault() const override { return {&word_, launch_}; }
 
-  /// Says which launch is enqueued from here on; 0 at first.
+  /// Sets the launch that is enqueued from here on; 0 at first.
   void set_launch(uint32_t launch) { launch_ = launch; }
 
-  /// From now on products with an epilogue are not taken, but for an addend: what a kernel
-  /// does then is tested so.
+  /// From now on Takes refuses matmuls with an epilogue beyond an addend, to test the kernels'
+  /// fallback.
   void refuse_epilogues() { takes_epilogues_ = false; }
 
-  /// From now on attention is computed in this way, where it takes a launch.
+  /// From now on attention uses this algorithm where it supports a launch.
   void set_attention(AttentionAlgorithm way) { attention_ = way; }
 
   bool has_fault() const { return word_ != kNoFault; }
-  /// The first launch that had a fault.
+  /// The first launch with a fault.
   uint32_t faulty_launch() const { return word_; }
 
   int64_t kernels() const { return kernels_; }

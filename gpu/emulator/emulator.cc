@@ -10,7 +10,6 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "gpu/emulator/block.h"
 #include "gpu/emulator/bulk_copies.h"
 #include "gpu/emulator/context.h"
 #include "gpu/emulator/fiber.h"

@@ -1,17 +1,14 @@
 #ifndef STOWAGE_GPU_EMULATOR_EMULATOR_H_
 #define STOWAGE_GPU_EMULATOR_EMULATOR_H_
 
-// Runs grids of kernels that were compiled by an ordinary C++ compiler
-// (gpu/simt.h): a fiber per GPU thread, one block after the other. Where a
-// thread waits for others, in SyncThreads or in a function of its warp, another
-// one runs on, and which one is drawn by lot: a kernel that lacks a barrier
-// gives wrong results under some seed, though it may seem right in the natural
-// order.
+// Runs kernels compiled by an ordinary C++ compiler (gpu/simt.h): a fiber per GPU thread, one
+// block after the other. Where a thread waits for others, in SyncThreads or in a function of
+// its warp, another one runs, chosen at random: a kernel that lacks a barrier gives wrong
+// results under some seed, even if it is right in the natural order.
 //
-// What is reported, with the name of the kernel: an index outside a shared
-// array; bytes written beside one; an address that is not aligned; threads that
-// wait in different places, or for lanes that never come. Shared memory is full
-// of NaN when a block starts.
+// Errors are reported with the name of the kernel: an index outside a shared array; bytes
+// written next to one; a misaligned address; threads that wait in different places, or for
+// lanes that never come. Shared memory is full of NaN when a block starts.
 //
 //   EmulatorOptions options{.seed = 7};
 //   RunGrid(call, options);
@@ -28,11 +25,11 @@ struct EmulatorOptions {
   /// (CopyAsyncZero16, CopyBox) at once. Others: shuffled, and the bytes of such copies
   /// are NaN from the call to the CopyAsyncWait or AwaitBytes that waits for them.
   uint64_t seed = 0;
-  /// Lots are drawn for warps: one runs until all of its lanes wait for the block
-  /// or have returned.
+  /// Warps are chosen at random: one runs until all of its lanes wait for the block or have
+  /// returned.
   bool warp_by_warp = false;
-  /// Takes what is wrong with a kernel; the rest of its grid is then not run.
-  /// Null: it is printed, and the process aborts.
+  /// Receives the error of a kernel, the rest of whose launch is then not run. Null: the error
+  /// is printed, and the process aborts.
   std::string* report = nullptr;
 };
 

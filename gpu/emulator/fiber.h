@@ -1,9 +1,9 @@
 #ifndef STOWAGE_GPU_EMULATOR_FIBER_H_
 #define STOWAGE_GPU_EMULATOR_FIBER_H_
 
-// Execution on a stack of its own, left and entered by hand: how an emulated
-// GPU thread waits for the others. On x86-64 a switch is a dozen instructions;
-// elsewhere it is swapcontext. AddressSanitizer is told of every switch.
+// A fiber: execution on its own stack, entered and left explicitly, by which an emulated GPU
+// thread waits for others. On x86-64 a switch is a dozen instructions; elsewhere it is
+// swapcontext. AddressSanitizer is notified of every switch.
 //
 //   Fiber main, other(0);
 //   other.Start(Body);        // a function that never returns
@@ -18,20 +18,19 @@ class Fiber {
  public:
   using Body = void (*)();
 
-  /// Stands for the stack that is running already.
+  /// The fiber of the stack that is running already.
   Fiber();
-  /// A stack of its own. `index` tells fibers apart: it staggers where their
-  /// stacks begin, since stacks at multiples of one size would share the same
-  /// few sets of the cache.
+  /// A fiber with its own stack. `index` staggers where stacks begin: stacks at multiples of one
+  /// size would share the same few sets of the cache.
   explicit Fiber(size_t index);
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// The next switch to this fiber enters `body`, whatever it was doing.
+  /// The next switch to this fiber enters `body`.
   void Start(Body body);
 
-  /// Leaves `from`, which is running, until somebody switches to it.
+  /// Suspends the running fiber `from` until a switch back to it, and resumes `to`.
   static void Switch(Fiber& from, Fiber& to);
 
  private:

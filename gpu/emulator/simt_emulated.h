@@ -1,7 +1,7 @@
 #ifndef STOWAGE_GPU_EMULATOR_SIMT_EMULATED_H_
 #define STOWAGE_GPU_EMULATOR_SIMT_EMULATED_H_
 
-// The words of gpu/simt.h as calls of the emulator.
+// The device functions of gpu/simt.h as calls of the emulator.
 // IWYU pragma: private, include "gpu/simt.h"
 
 #include <cmath>
@@ -19,14 +19,14 @@
 #define STOWAGE_SHARED(T, name, n)                                        \
   static thread_local ::stowage::gpu::emulator::SharedArray<T, (n)> name; \
   name.Open(#name)
-// The place from which a word is called, as its last argument.
+// The place from which a device function is called, as its last argument.
 #define STOWAGE_SITE \
   const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 namespace stowage::gpu {
 namespace emulator {
 
-/// n elements that a block shares. Trivial, so that it needs no set-up.
+/// n elements that a block shares. Trivial, so that it needs no construction.
 template <typename T, int64_t n>
 struct SharedArray {
   T& operator[](int64_t i) {

@@ -1,12 +1,13 @@
 #ifndef STOWAGE_GPU_EMULATOR_WARPGROUP_EMULATED_H_
 #define STOWAGE_GPU_EMULATOR_WARPGROUP_EMULATED_H_
 
-// The words of gpu/warpgroup.h as calls of the emulator.
+// The device functions of gpu/warpgroup.h as calls of the emulator.
 // IWYU pragma: private, include "gpu/warpgroup.h"
 
 #include <cstdint>
 #include <type_traits>
 
+#include "gpu/emulator/bulk_copies.h"
 #include "gpu/emulator/warpgroup_products.h"
 
 namespace stowage::gpu {
@@ -73,6 +74,22 @@ void WarpgroupMultiply(float (&d)[n][4], const uint32_t (&a)[4],
   auto call = emulator::CallOf<T, right>(d, b, add);
   call.a = a;
   emulator::IssueProduct(call, {"WarpgroupMultiply", file, line});
+}
+
+inline void InitBarrier(CopyBarrier* barrier) {
+  emulator::InitBarrier(&barrier->bits);
+}
+inline void ExpectBytes(CopyBarrier* barrier, int bytes) {
+  emulator::ExpectBytes(&barrier->bits, bytes);
+}
+inline void CopyBox(void* shared, const TensorMap& map, BoxStart start,
+                    CopyBarrier* barrier) {
+  emulator::CopyBox(shared, map, start.at, &barrier->bits);
+}
+inline void AwaitBytes(CopyBarrier* barrier, int parity,
+                       const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
+  emulator::AwaitBytes(&barrier->bits, parity, {"AwaitBytes", file, line});
 }
 
 }  // namespace stowage::gpu

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "gpu/emulator/block.h"
 #include "gpu/emulator/bulk_copies.h"
+#include "gpu/emulator/context.h"
 
 namespace stowage::gpu::emulator {
 namespace {

@@ -1,12 +1,11 @@
 #ifndef STOWAGE_GPU_EMULATOR_WARPGROUP_PRODUCTS_H_
 #define STOWAGE_GPU_EMULATOR_WARPGROUP_PRODUCTS_H_
 
-// What the words of gpu/warpgroup.h call in an emulation. For warpgroup_emulated.h alone.
+// The emulator's matmuls of warpgroups, for warpgroup_emulated.h alone.
 //
-// A product is computed when its group is waited for, as late as can be: until then its
-// sums are NaN. What it reads must be then what it was when the product was issued. An
-// array is handed to products by a fence and comes back by a wait that names it; in
-// between a change of it is reported.
+// A matmul is computed when its group is awaited, as late as possible; until then its sums
+// are NaN. Its operands must not have changed since it was issued. A fence hands an array to
+// matmuls, and a wait that names it takes it back; a change in between is reported.
 
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +38,7 @@ void FenceProduct(const ProductArray& array);
 /// Waits for all threads of the warpgroup.
 void IssueProduct(ProductCall& call, const Site& site);
 void CommitProducts();
-/// Until at most so many groups are under way; then arrays may be taken back.
+/// Waits until at most `groups_left` groups are under way; then arrays may be taken back.
 void AwaitProducts(int groups_left);
 void TakeBack(const ProductArray& array);
 

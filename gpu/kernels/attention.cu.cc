@@ -10,7 +10,6 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "gpu/attention_algorithms.h"
 #include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/attention_params.h"

@@ -17,9 +17,7 @@
 #include <cstdint>
 
 #include "base/result.h"
-#include "gpu/kernels/attention_key_sums.h"
 #include "gpu/kernels/attention_params.h"
-#include "gpu/kernels/attention_softmax.h"
 #include "gpu/kernels/attention_tiles.h"
 #include "gpu/kernels/fragments.h"
 #include "gpu/queue.h"

@@ -1,13 +1,12 @@
 #ifndef STOWAGE_GPU_KERNELS_ATTENTION_PANELS_H_
 #define STOWAGE_GPU_KERNELS_ATTENTION_PANELS_H_
 
-// Tiles for attention by products of warpgroups (gpu/warpgroup.h): how they come, and the
-// products of them.
+// Tiles of attention by matmuls of warpgroups (gpu/warpgroup.h): their loads and matmuls.
 //
-// A block is two warpgroups. A tile of its own has 64 rows for each of them, and is a left
-// factor, or lies in registers as one; tiles of the other side are right factors of both.
-// They come by bulk copies (gpu/bulk_copy.h), which thread 0 starts, and are awaited at
-// barriers behind the tiles.
+// A block is two warpgroups. Its own tile has 64 rows for each warpgroup and is a left
+// factor, in shared memory or registers; tiles of the other side are right factors of both.
+// Tiles are loaded by bulk copies, which thread 0 starts, and awaited at barriers behind the
+// tiles.
 //
 //   if (ThreadId() == 0) {
 //     InitBarriers(barriers);
@@ -19,7 +18,6 @@
 
 #include <cstdint>
 
-#include "gpu/bulk_copy.h"
 #include "gpu/kernels/attention_tiles.h"
 #include "gpu/kernels/fragments.h"
 #include "gpu/simt.h"
@@ -32,7 +30,7 @@ inline constexpr int kPanelThreads = 2 * kWarpgroupSize;  // of a block
 inline constexpr int kOwnRows = 64;  // queries or keys of a warpgroup
 inline constexpr int kBlockRows = 2 * kOwnRows;
 
-/// Rows of kDepth elements: panels of so many columns, one behind the other.
+/// The panels of rows of kDepth elements: their columns and number.
 template <int kDepth>
 struct Panels {
   static constexpr int kWidth = kDepth < 64 ? kDepth : 64;
@@ -40,8 +38,8 @@ struct Panels {
   static constexpr int kRowBytes = 2 * kWidth;
 };
 
-/// Starts to load rows of a head, from `first` on, by one thread; those beyond the operand
-/// and elements beyond its depth arrive as zeros.
+/// Starts to load rows of a head from `first` on, by one thread; rows beyond the operand and
+/// elements beyond its depth arrive as zeros.
 template <int kRows, int kDepth, typename T>
 STOWAGE_DEVICE void LoadPanels(T* tile, const TensorMap& map, int batch,
                                int head, int first, CopyBarrier* arrival) {
@@ -53,9 +51,9 @@ STOWAGE_DEVICE void LoadPanels(T* tile, const TensorMap& map, int batch,
   }
 }
 
-/// Zeros for the rows of a tile from `first` on, which this thread has awaited; seen by
-/// products behind a SyncThreads. Such are keys that nobody reads: their weights are zero,
-/// but what is multiplied by these may be infinite or no number.
+/// Clears the rows of a tile from `first` on, which this thread has awaited; matmuls after a
+/// SyncThreads see the zeros. These are keys that no query reads: their weights are zero, but
+/// their values may be non-finite.
 template <int kRows, int kDepth, typename T>
 STOWAGE_DEVICE void ClearRows(T* tile, int first) {
   constexpr int kWidth = Panels<kDepth>::kWidth;
@@ -69,8 +67,8 @@ STOWAGE_DEVICE void ClearRows(T* tile, int first) {
   ProxyFence();
 }
 
-/// Behind the tiles: two barriers that the loads of tiles take in turn, and one for the
-/// block's own tiles.
+/// The barriers behind the tiles: two for the loads of tiles in turn, and one for the block's
+/// own tiles.
 inline constexpr int kBarriers = 3;
 STOWAGE_DEVICE void InitBarriers(CopyBarrier* barriers) {
   STOWAGE_UNROLL
@@ -87,7 +85,7 @@ STOWAGE_DEVICE void AwaitLoad(CopyBarrier* barriers, int load) {
   AwaitBytes(BarrierOf(barriers, load), load / 2 % 2);
 }
 
-/// Writes this warp's strip of sums to global memory; as StoreStrip.
+/// Writes this warp's strip of sums to global memory, like StoreStrip.
 template <int kRows, int kDepth, typename T>
 STOWAGE_DEVICE void StorePanels(const float (&sum)[kDepth / 8][4],
                                 const float (&factor)[2], T* tile, T* head,
@@ -103,7 +101,7 @@ STOWAGE_DEVICE void StorePanels(const float (&sum)[kDepth / 8][4],
   }
 }
 
-/// The rows of this warp in a tile of the block's own, as left factors.
+/// Loads the rows of this warp in the block's own tile as left factors.
 template <int kDepth, typename T>
 STOWAGE_DEVICE void LoadOwnRows(uint32_t (&a)[kDepth / 16][4], const T* tile) {
   constexpr int kWidth = Panels<kDepth>::kWidth;
@@ -116,7 +114,7 @@ STOWAGE_DEVICE void LoadOwnRows(uint32_t (&a)[kDepth / 16][4], const T* tile) {
   }
 }
 
-/// Where columns 16 k and on of a tile of kRows rows begin, in bytes.
+/// The byte where columns from 16 k on of a tile of kRows rows begin.
 template <int kRows, int kDepth>
 STOWAGE_DEVICE constexpr int ColumnsAt(int k) {
   constexpr int kWidth = Panels<kDepth>::kWidth;
@@ -162,7 +160,7 @@ STOWAGE_DEVICE void AddProduct(float (&sum)[kDepth / 8][4],
   }
 }
 
-/// Sums, rounded, as left factors of the next product.
+/// Rounds sums to left factors of the next matmul.
 template <typename T, int n>
 STOWAGE_DEVICE void PackSums(uint32_t (&a)[n][4],
                              const float (&sums)[2 * n][4]) {

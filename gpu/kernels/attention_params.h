@@ -1,9 +1,9 @@
 #ifndef STOWAGE_GPU_KERNELS_ATTENTION_PARAMS_H_
 #define STOWAGE_GPU_KERNELS_ATTENTION_PARAMS_H_
 
-// What the kernels of attention are given, and who enqueues them: the
-// tensor-core kernels for 16-bit operands with up to kTensorDepth elements a
-// row and no bias, others for the rest.
+// The params of the kernels of attention, and the functions that enqueue them: tensor-core
+// kernels for 16-bit operands with up to kTensorDepth elements a row and no bias, others for
+// the rest.
 
 #include <cstdint>
 
@@ -21,7 +21,7 @@ struct AttentionOperand {
 
 struct AttentionParams {
   AttentionOperand q, k, v, o, d_o;
-  /// o, or dq, dk and dv: heads lie side by side, in rows of so many elements.
+  /// o, or dq, dk and dv: heads are adjacent, in rows of so many elements.
   void* out[3] = {};
   int64_t out_row[3] = {};
   float* log_sum_exp = nullptr;          // (B, H, T); the gradient reads it
@@ -32,19 +32,19 @@ struct AttentionParams {
   /// Query t reads keys from t + low to t + high (ir/attention.h).
   int low = 0, high = 0;
   float scale = 1;
-  /// Whether every row of every operand starts at a multiple of 16 bytes: 1 or 0.
-  /// Behind a bool there would be padding, with stale bytes.
+  /// Whether every row of every operand is aligned to 16 bytes: 1 or 0; a bool would leave
+  /// padding with stale bytes.
   int packed = 0;
-  /// (B, H, T, S): steps are 0 where one entry, head or row is for all; or null.
+  /// (B, H, T, S), or null: steps are 0 for a single entry, head or row.
   AttentionOperand bias;
 };
 
-/// What the kernels without tensor cores take beside it.
+/// The additional params of kernels without tensor cores.
 struct SimtAttentionParams : AttentionParams {
   const int32_t* segments = nullptr;  // (B, 2, T), or null (ir/ops.h)
 };
 
-/// Of the gradient of the bias, out[0]: the steps, 0 where it is a sum.
+/// The steps of the gradient of the bias, out[0]; 0 along summed axes.
 struct AttentionBiasParams {
   SimtAttentionParams attention;
   int64_t batch = 0, row = 0, head = 0;
@@ -71,8 +71,7 @@ STOWAGE_DEVICE int64_t StatisticsOf(const AttentionParams& p, int batch,
   return (static_cast<int64_t>(batch) * p.heads + head) * p.queries;
 }
 
-/// How many keys there are to read. A length that cannot be is reported, and none
-/// are read.
+/// The number of keys to read. An invalid length is reported as a fault, and no key is read.
 STOWAGE_DEVICE int KeysOf(const AttentionParams& p, int batch) {
   if (p.key_lengths == nullptr) return p.keys;
   const int length = p.key_lengths[batch];
@@ -81,12 +80,12 @@ STOWAGE_DEVICE int KeysOf(const AttentionParams& p, int batch) {
   return 0;
 }
 
-/// Positions [begin, end), of which begin is the first of a tile of `rows`.
+/// Positions [begin, end), where begin is the first position of a tile.
 struct AttentionRange {
   int begin, end;
 };
-/// What some of the queries [first, first + rows) read, of `keys` keys, and what
-/// reads some of the keys [first, first + rows).
+/// The keys, of `keys`, that some of the queries [first, first + rows) read, and the queries
+/// that read some of the keys [first, first + rows).
 STOWAGE_DEVICE AttentionRange KeysRead(const AttentionParams& p, int keys,
                                        int first, int rows, int key_rows) {
   const int last = (first + rows < p.queries ? first + rows : p.queries) - 1;
@@ -108,7 +107,7 @@ struct AttentionReach {
   int first, last;
   STOWAGE_DEVICE bool Has(int i) const { return i >= first && i <= last; }
 };
-/// What a query reads, of `keys` keys, counted from `key` on; and what reads a key.
+/// The keys that a query reads, of `keys` keys, relative to `key`; the queries that read a key.
 STOWAGE_DEVICE AttentionReach KeysOfQuery(const AttentionParams& p, int keys,
                                           int query, int key) {
   const int last = query + p.high;
@@ -119,7 +118,7 @@ STOWAGE_DEVICE AttentionReach QueriesOfKey(const AttentionParams& p, int keys,
   return {key - p.high, key < keys ? key - p.low : -1};
 }
 
-/// Whether each of the queries, as far as there are, reads each of the keys.
+/// Whether each existing query of a tile reads each key of a tile.
 STOWAGE_DEVICE bool ReadAll(const AttentionParams& p, int keys, int first_query,
                             int query_rows, int first_key, int key_rows) {
   const int last_key = first_key + key_rows - 1;
@@ -131,28 +130,25 @@ STOWAGE_DEVICE bool ReadAll(const AttentionParams& p, int keys, int first_query,
 
 inline constexpr int64_t kTensorDepth = 128;
 
-/// What the gradient's kernels find in p.delta is made before.
+/// Computes p.delta, which the kernels of the gradient read.
 void EnqueueTensorAttention(DType dtype, const AttentionParams& p,
                             Queue& queue);
 void EnqueueTensorAttentionGrad(DType dtype, const AttentionParams& p,
                                 Queue& queue);
-/// The same by products of warpgroups, which devices of compute capability 9.0 have, of
-/// packed operands.
+/// The same by matmuls of warpgroups, for compute capability 9.0 and packed operands.
 void EnqueueWarpgroupAttention(DType dtype, const AttentionParams& p,
                                Queue& queue);
 void EnqueueWarpgroupAttentionGrad(DType dtype, const AttentionParams& p,
                                    Queue& queue);
-/// Whether the gradient can be made by five products: where no query reads a key behind
-/// itself, with a head of keys for each of queries and rows of 16, 32, ... elements, of 16
-/// bits, without a bias and without key lengths, for up to kMaxGridY entries. Where
-/// operands lie decides nothing.
+/// Whether the gradient can be computed by five matmuls: no query reads a later key, one key
+/// head per query head, rows of a multiple of 16 elements of 16 bits, no bias, no key
+/// lengths, at most kMaxGridY entries. Addresses do not matter.
 bool TakesFiveProducts(DType dtype, const AttentionParams& p);
-/// The gradient of what TakesFiveProducts takes, in one pass, with a block for each head of
-/// an entry.
+/// That gradient in one pass, with a block for each head of an entry.
 void EnqueueFiveProductAttentionGrad(DType dtype, const AttentionParams& p,
                                      Queue& queue);
-/// The same in f32, for f32 operands, for those with a bias or with segments and for rows
-/// of more elements, up to kSimtDepth.
+/// Attention and its gradients in f32, for f32 operands, for those with a bias or segments,
+/// and for rows of more elements, up to kSimtDepth.
 void EnqueueSimtAttention(DType dtype, const SimtAttentionParams& p,
                           Queue& queue);
 void EnqueueSimtAttentionGrad(DType dtype, const SimtAttentionParams& p,

@@ -11,9 +11,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "gpu/kernels/attention_key_sums.h"
 #include "gpu/kernels/attention_params.h"
-#include "gpu/kernels/attention_softmax.h"
 #include "gpu/kernels/attention_tiles.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"

@@ -1,33 +1,38 @@
 #ifndef STOWAGE_GPU_KERNELS_ATTENTION_TILES_H_
 #define STOWAGE_GPU_KERNELS_ATTENTION_TILES_H_
 
-// Tiles in shared memory and products of them by tensor cores, for attention.
+// Attention by tensor cores with warps: tiles in shared memory and their matmuls, the masks,
+// softmax and gradients between the matmuls, and a tile of queries' share of dk and dv.
 //
-// Tiles lie as gpu/kernels/fragments.h says. What lies beyond the sequence or beyond a
-// row's real elements is zero.
+// Tiles have the layout of gpu/kernels/fragments.h. Rows beyond the sequence and elements
+// beyond a row's depth are zero.
 //
-// A block of kWarps warps works on tiles of 16 kM kWarps rows. Each warp has kM
-// strips of 16 rows, a warp's strips lying kWarps strips apart: below a diagonal
-// all warps then have about the same to do. A strip's results lie in registers as
-// mma.m16n8k16 has them: float[4] for every 8 columns, of rows lane / 4 and
-// lane / 4 + 8, columns 2 (lane % 4) and the next.
+// A block of kWarps warps works on tiles of 16 kM kWarps rows. Each warp has kM strips of 16
+// rows, kWarps strips apart, which balances the warps below a diagonal. A strip is in
+// registers with the layout of mma.m16n8k16: float[4] for every 8 columns, of rows lane / 4
+// and lane / 4 + 8 (half 0 and 1), columns 2 (lane % 4) and the next. `query` and `key` are
+// those of half 0 and of a lane's first column.
 
+#include <cmath>
 #include <cstdint>
 
+#include "base/check.h"
+#include "gpu/kernels/attention_params.h"
 #include "gpu/kernels/fragments.h"
 #include "gpu/simt.h"
+#include "ir/dtype.h"
 
 namespace stowage::gpu {
 
-/// Starts to copy rows [first, first + kRows) of a head, `row_stride` apart, of
-/// which those below `length` exist, with `depth` elements each.
+/// Starts to copy rows [first, first + kRows) of a head, `row_stride` apart, with `depth`
+/// elements each; rows from `length` on do not exist.
 template <int kRows, int kDepth, int kThreads, typename T>
 STOWAGE_DEVICE void LoadTile(T* tile, const T* head, int64_t row_stride,
                              int first, int length, int depth, bool packed) {
   constexpr int kChunks = kDepth / 8;
   constexpr int kRowsAtOnce = kThreads / kChunks;
   static_assert(kRows % kRowsAtOnce == 0 && kRowsAtOnce % 8 == 0);
-  // A thread has the same chunk of several rows, all turned alike.
+  // A thread has the same chunk of several rows, all with the same permutation.
   const int row = ThreadId() / kChunks;
   const int chunk = ThreadId() % kChunks;
   T* to = tile + Swizzled<kDepth>(row, chunk);
@@ -52,23 +57,23 @@ STOWAGE_DEVICE void LoadTile(T* tile, const T* head, int64_t row_stride,
   }
 }
 
-/// Strips of 16 rows: which of a warp's kM have something to do.
+/// The strips of 16 rows, of a warp's kM, that have work.
 struct Strips {
   int begin, end;
   STOWAGE_DEVICE bool Has(int i) const { return i >= begin && i < end; }
 };
 
-/// Row of the tile where strip `i` of this warp begins.
+/// The row of the tile where strip `i` of this warp begins.
 template <int kWarps>
 STOWAGE_DEVICE int StripRow(int i) {
   return (i * kWarps + Warp()) * 16;
 }
 
-/// c (16 kM rows, kColumns) = a b^T, of a tile of a's rows and one of kColumns
-/// rows, which begin at these elements of shared memory.
+/// c (16 kM rows, kColumns) = a b^T, of a tile of a's rows and one of kColumns rows, which
+/// begin at these elements of shared memory.
 ///
-/// The chunks of one row differ by an exclusive or of their numbers' bits, so a
-/// lane's next address takes one instruction and no register that must be kept.
+/// The chunks of one row differ by an exclusive or of bits, so a lane's next address takes
+/// one instruction and no register.
 template <int kWarps, int kDepth, int kM, int kColumns, typename T>
 STOWAGE_DEVICE void MultiplyTiles(float (&c)[kM][kColumns / 8][4],
                                   const T* shared, int a_tile, int b_tile,
@@ -108,8 +113,8 @@ STOWAGE_DEVICE void MultiplyTiles(float (&c)[kM][kColumns / 8][4],
   }
 }
 
-/// sum (16 kM rows, kDepth) += weights (16 kM rows, kInner), rounded to T, times
-/// a tile of kInner rows.
+/// sum (16 kM rows, kDepth) += weights (16 kM rows, kInner), rounded to T, times a tile of
+/// kInner rows.
 template <int kDepth, int kM, int kInner, typename T>
 STOWAGE_DEVICE void AddWeighted(float (&sum)[kM][kDepth / 8][4],
                                 const float (&weights)[kM][kInner / 8][4],
@@ -142,10 +147,9 @@ STOWAGE_DEVICE void AddWeighted(float (&sum)[kM][kDepth / 8][4],
   }
 }
 
-/// Writes a strip's rows, kDepth / 8 times float[4], to global memory, rows lane / 4 times `factor[0]` and
-/// the others times `factor[1]`. On the way it uses the strip's rows of a tile,
-/// which no other warp may be using. `first` is the strip's first row of the
-/// sequence, `head` row 0.
+/// Writes a strip's rows, kDepth / 8 times float[4], to global memory: rows of half 0 times
+/// `factor[0]`, the others times `factor[1]`. Uses the strip's rows of a tile, which no other
+/// warp may use. `first` is the strip's first row of the sequence, `head` is row 0.
 template <int kDepth, typename T>
 STOWAGE_DEVICE void StoreStrip(const float (*sum)[4], const float (&factor)[2],
                                T* tile, int strip_row, T* head,
@@ -178,6 +182,264 @@ STOWAGE_DEVICE void StoreStrip(const float (*sum)[4], const float (&factor)[2],
       for (int e = 0; e < 8 && chunk * 8 + e < depth; ++e) to[e] = from[e];
     }
   }
+}
+
+// --- Between the matmuls: masks, the online softmax, probabilities recomputed from
+// log_sum_exp, and the gradient of scores ---
+
+inline constexpr float kLog2E = 1.4426950408889634f;
+
+STOWAGE_DEVICE int TilesOf(int length, int rows) {
+  return (length + rows - 1) / rows;
+}
+
+/// The tile of queries of this block. Tiles with the most keys come first.
+struct QueryTile {
+  int first_query, head, batch;
+};
+template <int kQueries>
+STOWAGE_DEVICE QueryTile QueryTileOf(const AttentionParams& p, int block) {
+  const int tiles = TilesOf(p.queries, kQueries);
+  return {(tiles - 1 - block % tiles) * kQueries, block / tiles % p.heads,
+          block / tiles / p.heads};
+}
+
+/// The state of a row of scores: the largest raw score so far, equal in the four lanes that
+/// share the row, and the sum of this lane's weights.
+struct OnlineRow {
+  float largest = -INFINITY;
+  float total = 0;
+};
+
+/// Sets scores of keys that a query does not read to -inf. Columns are keys.
+template <int n>
+STOWAGE_DEVICE void MaskScores(float (&s)[n][4], const AttentionParams& p,
+                               int keys, int query, int key) {
+  STOWAGE_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const AttentionReach reach = KeysOfQuery(p, keys, query + half * 8, key);
+    STOWAGE_UNROLL
+    for (int i = 0; i < n; ++i) {
+      STOWAGE_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        if (!reach.Has(i * 8 + e)) s[i][2 * half + e] = -INFINITY;
+      }
+    }
+  }
+}
+
+/// Turns the scores of one half of the rows into weights, in powers of 2, and returns the
+/// factor for earlier weights and their sums. With kMasked a row may have read no key so far;
+/// all its weights are then 0.
+template <bool kMasked, int n>
+STOWAGE_DEVICE float TakeScores(float (&s)[n][4], int half, float scale2,
+                                OnlineRow& row) {
+  float top = row.largest;
+  STOWAGE_UNROLL
+  for (int i = 0; i < n; ++i) {
+    top = fmaxf(top, fmaxf(s[i][2 * half], s[i][2 * half + 1]));
+  }
+  top = fmaxf(top, ShuffleXor(top, 1));
+  top = fmaxf(top, ShuffleXor(top, 2));
+  const float base = kMasked && top == -INFINITY ? 0 : top;
+  const float correction = Exp2((row.largest - base) * scale2);
+  row.largest = top;
+  const float shift = base * scale2;
+  float sum = row.total * correction;
+  STOWAGE_UNROLL
+  for (int i = 0; i < n; ++i) {
+    STOWAGE_UNROLL
+    for (int e = 2 * half; e < 2 * half + 2; ++e) {
+      s[i][e] = Exp2(s[i][e] * scale2 - shift);
+      sum += s[i][e];
+    }
+  }
+  row.total = sum;
+  return correction;
+}
+
+/// Multiplies one half of the rows by `factor`.
+template <int n>
+STOWAGE_DEVICE void ScaleRows(float (&sum)[n][4], int half, float factor) {
+  STOWAGE_UNROLL
+  for (int i = 0; i < n; ++i) {
+    sum[i][2 * half] *= factor;
+    sum[i][2 * half + 1] *= factor;
+  }
+}
+
+/// Returns the final factor of a row's sums, and stores its log-sum-exp if the query exists.
+STOWAGE_DEVICE float FinishRow(const OnlineRow& row, const AttentionParams& p,
+                               float* log_sum_exp, int query) {
+  float total = row.total;
+  total += ShuffleXor(total, 1);
+  total += ShuffleXor(total, 2);
+  if (Lane() % 4 == 0 && query < p.queries) {
+    log_sum_exp[query] = row.largest * p.scale + logf(total);
+  }
+  return total == 0 ? 0 : 1 / total;
+}
+
+/// The statistics of a query from which probabilities are computed: its log-sum-exp in powers
+/// of 2, and o . d_o. Those of queries beyond the sequence make every result 0.
+struct QueryStatistics {
+  float log2_sum;
+  float delta;
+};
+
+STOWAGE_DEVICE QueryStatistics LoadStatistics(const AttentionParams& p,
+                                              int batch, int head, int query) {
+  if (query >= p.queries) return {INFINITY, 0};
+  const int64_t at = StatisticsOf(p, batch, head) + query;
+  return {p.log_sum_exp[at] * kLog2E, p.delta[at]};
+}
+
+/// Turns scores into probabilities. Rows are queries, with the statistics of each half.
+template <bool kMasked, int n>
+STOWAGE_DEVICE void ToProbabilities(float (&s)[n][4],
+                                    const QueryStatistics (&statistics)[2],
+                                    const AttentionParams& p, int keys,
+                                    int query, int key) {
+  const float scale2 = p.scale * kLog2E;
+  STOWAGE_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const AttentionReach reach = KeysOfQuery(p, keys, query + half * 8, key);
+    STOWAGE_UNROLL
+    for (int i = 0; i < n; ++i) {
+      STOWAGE_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        float& x = s[i][2 * half + e];
+        const float power = x * scale2 - statistics[half].log2_sum;
+        x = kMasked && !reach.Has(i * 8 + e) ? 0 : Exp2(power);
+      }
+    }
+  }
+}
+
+/// The same for scores whose rows are keys; `statistics` are those of the columns from this
+/// lane's first, `query`, on.
+template <bool kMasked, int n>
+STOWAGE_DEVICE void ToProbabilitiesOfKeys(float (&s)[n][4],
+                                          const QueryStatistics* statistics,
+                                          const AttentionParams& p, int keys,
+                                          int key, int query) {
+  const float scale2 = p.scale * kLog2E;
+  STOWAGE_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const AttentionReach reach = QueriesOfKey(p, keys, key + half * 8);
+    STOWAGE_UNROLL
+    for (int i = 0; i < n; ++i) {
+      STOWAGE_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        float& x = s[i][2 * half + e];
+        const float power = x * scale2 - statistics[i * 8 + e].log2_sum;
+        x = kMasked && !reach.Has(query + i * 8 + e) ? 0 : Exp2(power);
+      }
+    }
+  }
+}
+
+/// Turns the gradient of probabilities into ds, that of scores, in place. Rows are queries.
+template <int n>
+STOWAGE_DEVICE void ToScoreGrads(float (&ds)[n][4], const float (&p)[n][4],
+                                 const QueryStatistics (&statistics)[2]) {
+  STOWAGE_UNROLL
+  for (int i = 0; i < n; ++i) {
+    STOWAGE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      ds[i][e] = p[i][e] * (ds[i][e] - statistics[e / 2].delta);
+    }
+  }
+}
+template <int n>
+STOWAGE_DEVICE void ToScoreGradsOfKeys(float (&ds)[n][4],
+                                       const float (&p)[n][4],
+                                       const QueryStatistics* statistics) {
+  STOWAGE_UNROLL
+  for (int i = 0; i < n; ++i) {
+    STOWAGE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      ds[i][e] = p[i][e] * (ds[i][e] - statistics[i * 8 + e % 2].delta);
+    }
+  }
+}
+
+template <int n>
+STOWAGE_DEVICE void SetZero(float (&sum)[n][4]) {
+  STOWAGE_UNROLL
+  for (int i = 0; i < n; ++i) {
+    STOWAGE_UNROLL
+    for (int e = 0; e < 4; ++e) sum[i][e] = 0;
+  }
+}
+
+/// f(T(), depth) with the constant depth to which rows are padded.
+template <int kDepth>
+struct DepthConstant {
+  static constexpr int value = kDepth;
+};
+template <typename F>
+void OnTypeAndDepth(DType dtype, int depth, F&& f) {
+  STOWAGE_CHECK(depth <= kTensorDepth);
+  const auto with = [&](auto zero) {
+    if (depth <= 32) return f(zero, DepthConstant<32>());
+    if (depth <= 64) return f(zero, DepthConstant<64>());
+    return f(zero, DepthConstant<128>());
+  };
+  if (dtype == DType::kBF16) return with(BF16{});
+  STOWAGE_CHECK(dtype == DType::kF16);
+  with(F16{});
+}
+
+// --- dk and dv: the rows of a block's tile of keys are in strips, whose sums stay in
+// registers while the tiles of queries pass. Scores and their gradients are transposed (a row
+// is a key), so they are left factors of the matmuls into dv and dk, and stay in registers. ---
+
+/// Adds one tile of queries to dk and dv of this block's keys. With kMasked some queries do
+/// not read some keys. dk lacks its factor, the scale.
+///
+/// Calls use(ds, strips) with the gradients of the scores, float[kM][kQueries / 8][4], valid
+/// in `strips`, before ds is added to dk; not at all if no strip of this warp is read.
+template <int kWarps, bool kMasked, int kDepth, int kQueries, int kM,
+          typename T, typename Use>
+STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],
+                               float (&dv)[kM][kDepth / 8][4], const T* shared,
+                               int k_tile, int v_tile, int q_tile, int d_o_tile,
+                               const QueryStatistics* statistics, int first_key,
+                               int first_query, int keys,
+                               const AttentionParams& params, Use&& use) {
+  Strips strips{0, kM};
+  if (kMasked) {  // these queries see none of the strips right of the diagonal
+    STOWAGE_UNROLL
+    for (int i = kM - 1; i >= 0; --i) {
+      if (first_key + StripRow<kWarps>(i) >
+          first_query + kQueries - 1 + params.high) {
+        strips.end = i;
+      }
+    }
+    if (strips.end == 0) return;
+  }
+  float p[kM][kQueries / 8][4];  // transposed: a row is a key
+  MultiplyTiles<kWarps, kDepth, kM, kQueries>(p, shared, k_tile, q_tile,
+                                              strips);
+  const int column = Lane() % 4 * 2;
+  STOWAGE_UNROLL
+  for (int i = 0; i < kM; ++i) {
+    if (!strips.Has(i)) continue;
+    ToProbabilitiesOfKeys<kMasked>(p[i], statistics + column, params, keys,
+                                   first_key + StripRow<kWarps>(i) + Lane() / 4,
+                                   first_query + column);
+  }
+  AddWeighted<kDepth, kM, kQueries>(dv, p, shared, d_o_tile, strips);
+  float ds[kM][kQueries / 8][4];
+  MultiplyTiles<kWarps, kDepth, kM, kQueries>(ds, shared, v_tile, d_o_tile,
+                                              strips);
+  STOWAGE_UNROLL
+  for (int i = 0; i < kM; ++i) {
+    ToScoreGradsOfKeys(ds[i], p[i], statistics + column);
+  }
+  use(ds, strips);
+  AddWeighted<kDepth, kM, kQueries>(dk, ds, shared, q_tile, strips);
 }
 
 }  // namespace stowage::gpu

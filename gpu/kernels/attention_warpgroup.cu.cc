@@ -5,16 +5,15 @@
 // A block is two warpgroups with 64 rows each, which share the tiles of the other side.
 // A warpgroup issues its next products before it computes with what the last ones
 // found: so the tensor cores work while exponentials are taken. Tiles come by bulk copies
-// (gpu/bulk_copy.h), which thread 0 starts a tile ahead; one SyncThreads a tile says that
+// (gpu/warpgroup.h), which thread 0 starts a tile ahead; one SyncThreads a tile says that
 // older ones may be written over.
 
 #include <cmath>
 #include <cstdint>
 
-#include "gpu/bulk_copy.h"
 #include "gpu/kernels/attention_panels.h"
 #include "gpu/kernels/attention_params.h"
-#include "gpu/kernels/attention_softmax.h"
+#include "gpu/kernels/attention_tiles.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
 #include "gpu/tensor_map.h"

@@ -14,7 +14,7 @@
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/elementwise.h"
-#include "gpu/kernels/movement.h"
+#include "gpu/kernels/walk.h"
 #include "math/small_floats.h"
 
 namespace stowage::gpu {

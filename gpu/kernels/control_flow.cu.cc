@@ -1,4 +1,5 @@
-// loop and cond are the launches of their bodies (gpu/enqueue.h).
+// loop, cond and stand_in have no kernel: loop and cond run the launches of their bodies
+// (gpu/enqueue.h), and a session refuses stand_in.
 
 #include "gpu/kernel.h"
 
@@ -6,5 +7,6 @@ namespace stowage::gpu::kernels {
 
 constinit const GpuKernel Loop = {};
 constinit const GpuKernel Cond = {};
+constinit const GpuKernel StandIn = {};
 
 }  // namespace stowage::gpu::kernels

@@ -1,14 +1,13 @@
 #ifndef STOWAGE_GPU_KERNELS_CONV_PRODUCTS_H_
 #define STOWAGE_GPU_KERNELS_CONV_PRODUCTS_H_
 
-// Products of tiles in shared memory, for convolutions: f32 by FMAs, 16-bit types by
-// tensor cores; sums are f32 in both.
+// Matmuls of tiles in shared memory for convolutions: f32 by FMAs, 16-bit types by tensor
+// cores, with f32 sums.
 //
-// A block makes kRows x kColumns sums, of tiles a and b that have kDepth numbers for
-// each row and each column. Threads fill tiles in one of two ways, by what lies side by
-// side in memory: by depth (GatherByDepth: lanes run over the depth) or by columns
-// (GatherByColumns). A gather holds what it has loaded until it is stored, so that
-// loads are under way while a product is made:
+// A block computes kRows x kColumns sums, of tiles a and b with kDepth numbers for each row
+// and each column. Threads fill a tile along the direction that is contiguous in memory: by
+// depth (GatherByDepth: lanes run over the depth) or by columns (GatherByColumns). A gather
+// holds its loads until they are stored, so that they overlap a matmul:
 //
 //   GatherByDepth<T, kRows> gather;
 //   gather.Load([&](int i, int e) { return ...; });
@@ -24,19 +23,19 @@ namespace stowage::gpu {
 
 inline constexpr int kConvThreads = 256;
 inline constexpr int kConvWarps = kConvThreads / kWarpSize;
-/// Steps whose tables there is room for: what warps look up, and what they work out.
+/// The steps for which tables have room: those that warps read, and those they compute.
 inline constexpr int kConvTables = 2 * kConvWarps;
 
-/// Blocks of a multiprocessor at once: of the largest tiles in f32 a thread keeps more
-/// than 128 registers.
+/// Resident blocks per multiprocessor: with the largest tiles in f32 a thread uses more than
+/// 128 registers.
 template <typename T, int kRows>
 inline constexpr int kConvBlocks = sizeof(T) == 4 && kRows == 128 ? 1 : 2;
 
-/// Of a tile: what is in shared memory at a time.
+/// The depth of a tile in shared memory.
 template <typename T>
 inline constexpr int kConvDepth = sizeof(T) == 2 ? 32 : 16;
 
-/// How a tile of kRows rows (or columns) lies in shared memory.
+/// The layout in shared memory of a tile of kRows rows (or columns).
 template <typename T, int kRows>
 struct ConvTile {
   static constexpr bool kTensor = sizeof(T) == 2;
@@ -53,11 +52,11 @@ struct ConvTile {
   }
 };
 
-// Where a thread's part lies is worked out anew each time (NotInAdvance): registers are
-// for the sums.
+// The place of a thread's part is recomputed each time (NotInAdvance), to leave registers for
+// the sums.
 
-/// Fills a tile whose rows lie along the depth in memory. A thread has kPer adjacent
-/// depths, the same for all of its rows.
+/// Fills a tile whose rows are contiguous along the depth. A thread has kPer adjacent depths,
+/// the same for all of its rows.
 template <typename T, int kRows>
 struct GatherByDepth {
   static constexpr int kPer = kConvDepth<T> / 16;
@@ -69,7 +68,7 @@ struct GatherByDepth {
     return NotInAdvance(ThreadId()) % 16 * kPer;
   }
 
-  /// value(i, e) is what row FirstRow() + i kApart has at depth FirstDepth() + e.
+  /// value(i, e) is row FirstRow() + i kApart at depth FirstDepth() + e.
   template <typename Fn>
   STOWAGE_DEVICE void Load(const Fn& value) {
     STOWAGE_UNROLL
@@ -95,8 +94,8 @@ struct GatherByDepth {
   T held[kCount][kPer];
 };
 
-/// Fills a tile whose columns are neighbours in memory. A thread has kCount adjacent
-/// depths of one column.
+/// Fills a tile whose columns are neighbours in memory. A thread has kCount adjacent depths of
+/// one column.
 template <typename T, int kColumns>
 struct GatherByColumns {
   static constexpr int kCount = kConvDepth<T> * kColumns / kConvThreads;
@@ -131,13 +130,13 @@ struct GatherByColumns {
   T held[kCount];
 };
 
-/// A thread's part of kRows x kColumns sums: kOwnRows rows of 2 kPairs columns, which
-/// are neighbours by twos.
+/// A thread's part of kRows x kColumns sums: kOwnRows rows of kPairs pairs of neighbouring
+/// columns.
 template <typename T, int kRows, int kColumns>
 struct ConvSums;
 
-/// By FMAs. A warp has kRows / 4 rows and kColumns / 2 columns; its threads have rows
-/// and columns by fours.
+/// By FMAs. A warp has kRows / 4 rows and kColumns / 2 columns; its threads have groups of
+/// four rows and four columns.
 template <int kRows, int kColumns>
 struct ConvSums<float, kRows, kColumns> {
   static constexpr int kOwnRows = kRows / 16;
@@ -227,7 +226,7 @@ struct ConvSums {
     }
   }
 
-  /// The chunks of one row differ by an exclusive or of their numbers' bits.
+  /// The chunks of one row differ by an exclusive or of bits.
   template <int kHalf>
   STOWAGE_DEVICE void AddHalf(const T* a, const T* b) {
     constexpr int kDepth = kConvDepth<T>;

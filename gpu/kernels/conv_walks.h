@@ -1,14 +1,13 @@
 #ifndef STOWAGE_GPU_KERNELS_CONV_WALKS_H_
 #define STOWAGE_GPU_KERNELS_CONV_WALKS_H_
 
-// Where the elements of a convolution's result meet those of its source, on the device.
+// Which elements of a convolution's result and source meet, on the device.
 //
-// A result's element meets the source in taps, one for each element of the kernel that
-// it is multiplied by. Along a dimension places are linear in element and tap. With a
-// stride, the result of conv_transpose falls into phases, elements whose place leaves
-// the same rest by the stride: these meet the same elements of the kernel, at
-// neighbouring places of the source, so that none of their products is with a zero
-// between.
+// An element of the result meets the source in taps, one for each element of the kernel that
+// multiplies it. Along a dimension, places are linear in element and tap. With a stride, the
+// result of conv_transpose divides into phases: elements whose places are equal modulo the
+// stride meet the same elements of the kernel, at neighbouring places of the source, so no
+// multiplication is by an inserted zero.
 //
 //   const ConvPart<kTransposed> part(shapes, phase);
 //   const Place element = part.walks.Element(i), tap = part.walks.Tap(t);
@@ -22,7 +21,7 @@
 
 namespace stowage::gpu {
 
-/// A ConvDim and a ConvGeometry, in numbers of 32 bits.
+/// A ConvDim and a ConvGeometry in 32-bit numbers.
 struct ConvAxis {
   int in, out, kernel, stride, dilation, before;
 };
@@ -72,14 +71,14 @@ struct Walk {
   }
 };
 
-/// y's elements over x.
+/// The walk of y's elements over x.
 STOWAGE_DEVICE Walk ForwardWalk(const ConvAxis& dim) {
   return {dim.out, dim.kernel, -dim.before, dim.stride, dim.dilation,
           dim.in,  0,          1,           0,          1};
 }
 
-/// x's elements of a phase over dy: they meet the kernel's elements k for which
-// phase + before - k * dilation divides by the stride.
+/// The walk over dy of x's elements of a phase: they meet the kernel's elements k for which
+/// the stride divides phase + before - k * dilation.
 STOWAGE_DEVICE Walk BackwardWalk(const ConvAxis& dim, int phase) {
   int common = dim.dilation;
   for (int rest = dim.stride; rest != 0;) {
@@ -126,8 +125,8 @@ struct Walks {
   }
   STOWAGE_DEVICE Place Tap(int t) const { return PlaceOf(t, h.taps, w.taps); }
 
-  // Where an element and a tap meet, in a channel of the source; below 0 where
-  // they do not.
+  // The place where an element and a tap meet, in a channel of the source; negative if they do
+  // not.
   STOWAGE_DEVICE int Meet(const Place& element, const Place& tap) const {
     const int at_d = d.Place(element.d, tap.d);
     const int at_h = h.Place(element.h, tap.h);
@@ -141,7 +140,7 @@ STOWAGE_DEVICE Walks ForwardWalks(const ConvShapes& s) {
   return {ForwardWalk(s.d), ForwardWalk(s.h), ForwardWalk(s.w)};
 }
 
-/// What a block has to do: a phase of a conv_transpose, or a conv.
+/// The work of a kernel: one phase of a conv_transpose, or a conv.
 template <bool kTransposed>
 struct ConvPart {
   ConvPart() = default;
@@ -165,7 +164,7 @@ struct ConvPart {
             BackwardWalk(s.w, at.w)};
   }
 
-  // Of the result, the element in its channel.
+  // The place of an element of the result in its channel.
   STOWAGE_DEVICE int ToPlace(const ConvShapes& s, int element) const {
     const Place at = walks.Element(element);
     const int h_size = kTransposed ? s.h.in : s.h.out;
@@ -176,7 +175,7 @@ struct ConvPart {
            walks.w.to_first + at.w * walks.w.to_step;
   }
 
-  // The filter between row `row` of a group and channel `channel` of the source.
+  // The filter of row `row` of a group and channel `channel` of the source.
   STOWAGE_DEVICE int64_t Filter(const ConvShapes& s, int group, int row,
                                 int channel, const Place& tap) const {
     const int filter = kTransposed ? channel : row;
@@ -189,6 +188,84 @@ struct ConvPart {
            (d * s.h.kernel + h) * s.w.kernel + w;
   }
 };
+
+// ConvPart's walks computed in advance, so that the address of an element of the source takes
+// an addition and a test.
+//
+// A place in the source is the sum of a number of the result's element and one of the tap.
+// Bits, one for each tap along each dimension, tell whether it is inside: an element has the
+// bits of taps along which it is outside, a tap has its three.
+//
+//   const ElementPlace element = PlaceOfElement(walks, i);
+//   const TapPlace tap = PlaceOfTap(walks, t);
+//   if ((element.outside & tap.bits) == 0) sum += channel[element.at + tap.at] * ...
+
+/// The bit that every element has: no element meets a tap with it.
+inline constexpr uint32_t kNowhere = uint32_t{1} << 31;
+
+struct ElementPlace {
+  int64_t at;
+  uint32_t outside;
+};
+struct TapPlace {
+  int at;
+  uint32_t bits;
+};
+
+/// Whether bits and places are large enough for a convolution. Host code.
+inline bool HasPlaces(const ConvGeometry& g) {
+  int64_t taps = 0;
+  double farthest = 0;
+  double in = 1, out = 1;  // elements of the dimensions behind
+  for (int i = kConvDims - 1; i >= 0; --i) {
+    const ConvDim& dim = g.dims[static_cast<size_t>(i)];
+    taps += dim.kernel;
+    const double reach =
+        static_cast<double>(dim.kernel) * static_cast<double>(dim.dilation);
+    farthest += reach * (in > out ? in : out);
+    in *= static_cast<double>(dim.in);
+    out *= static_cast<double>(dim.out);
+  }
+  return taps <= 31 && farthest < 1 << 29;
+}
+
+namespace internal {
+
+STOWAGE_DEVICE uint32_t OutsideAlong(const Walk& walk, int element) {
+  uint32_t outside = 0;
+  // nvcc 13.0 reports a step that only the loop uses as unused bytes of a load.
+  const int step = NotInAdvance(walk.tap_step);
+  int at = walk.Place(element, 0);
+  for (int tap = 0; tap < walk.taps; ++tap) {
+    if (!walk.Has(at)) outside |= uint32_t{1} << tap;
+    at += step;
+  }
+  return outside;
+}
+
+}  // namespace internal
+
+STOWAGE_DEVICE ElementPlace PlaceOfElement(const Walks& walks, int element) {
+  const Place at = walks.Element(element);
+  return {(int64_t{walks.d.Place(at.d, 0)} * walks.h.size +
+           walks.h.Place(at.h, 0)) *
+                  walks.w.size +
+              walks.w.Place(at.w, 0),
+          internal::OutsideAlong(walks.d, at.d) |
+              internal::OutsideAlong(walks.h, at.h) << walks.d.taps |
+              internal::OutsideAlong(walks.w, at.w)
+                  << (walks.d.taps + walks.h.taps) |
+              kNowhere};
+}
+
+STOWAGE_DEVICE TapPlace PlaceOfTap(const Walks& walks, int tap) {
+  const Place at = walks.Tap(tap);
+  return {(at.d * walks.d.tap_step * walks.h.size + at.h * walks.h.tap_step) *
+                  walks.w.size +
+              at.w * walks.w.tap_step,
+          uint32_t{1} << at.d | uint32_t{1} << (walks.d.taps + at.h) |
+              uint32_t{1} << (walks.d.taps + walks.h.taps + at.w)};
+}
 
 }  // namespace stowage::gpu
 

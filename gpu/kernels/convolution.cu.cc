@@ -16,7 +16,7 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "gpu/kernel.h"
-#include "gpu/kernels/conv_meetings.h"
+#include "gpu/kernels/conv_walks.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/simt.h"
 #include "ir/op_def.h"

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_KERNELS_DISPATCH_H_
 #define STOWAGE_GPU_KERNELS_DISPATCH_H_
 
-// From element types at run time to element types in C++, and the rules for
-// GpuKernel::supports that go with them. Host code.
+// Element types. Host code: dispatch from a run-time DType to a C++ type, and rules for
+// GpuKernel::supports. Device code: operands of indices, and sums of any numbers.
 //
 //   OnFloat(x.dtype(), [&](auto zero) {
 //     using T = decltype(zero);
@@ -10,15 +10,17 @@
 //   });
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/result.h"
 #include "gpu/simt.h"
 #include "ir/op_def.h"
 #include "ir/tensor_type.h"
+#include "runtime/kernel.h"
 
 namespace stowage::gpu {
 
-/// What kernels compute with: f32, f16 or bf16.
+/// Whether `dtype` is f32, f16 or bf16.
 inline bool IsComputedFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
@@ -83,6 +85,72 @@ auto OnIndex(DType dtype, F&& f) {
 /// Whether LoadPack and StorePack may start at `address`.
 inline bool IsPackAligned(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % 16 == 0;
+}
+
+// An operand of indices, i32 or i64, as kernels read it.
+
+struct Indices {
+  explicit Indices(const TensorView& view)
+      : data(view.data), bytes(static_cast<int>(SizeOf(view.dtype()))) {}
+  STOWAGE_DEVICE int64_t At(int64_t i) const {
+    return bytes == 8 ? static_cast<const int64_t*>(data)[i]
+                      : static_cast<const int32_t*>(data)[i];
+  }
+  const void* data;
+  int bytes;  // of one: 8 for i64, 4 for i32
+};
+
+/// The type in which numbers of T are summed: f32, or 64 bits, which wrap around, for
+/// integers.
+template <typename T>
+using Total = std::conditional_t<std::is_integral_v<T>, uint64_t, float>;
+
+template <typename T>
+STOWAGE_DEVICE Total<T> Widen(T x) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<uint64_t>(x);
+  } else {
+    return ToFloat(x);
+  }
+}
+template <typename T>
+STOWAGE_DEVICE T Narrow(Total<T> x) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(x);
+  } else {
+    return FromFloat<T>(x);
+  }
+}
+template <typename T>
+STOWAGE_DEVICE T AddTotal(T x, Total<T> more) {
+  return Narrow<T>(Widen(x) + more);
+}
+
+/// The index of a branch: a scalar of i32, i64 or bool in device memory that selects one of
+/// `bodies` bodies.
+struct BodyIndex {
+  const std::byte* data;
+  DType dtype;
+  int64_t bodies;
+  FaultSlot fault;
+};
+
+/// The selected body, 1 for true; `bodies`, with a fault of the launch, if the index is out
+/// of range. For one thread.
+STOWAGE_DEVICE uint32_t ChosenBody(const BodyIndex& index) {
+  int64_t body = 0;
+  if (index.dtype == DType::kI64) {
+    body = *reinterpret_cast<const int64_t*>(index.data);
+  } else if (index.dtype == DType::kI32) {
+    body = *reinterpret_cast<const int32_t*>(index.data);
+  } else {
+    body = *reinterpret_cast<const uint8_t*>(index.data) != 0 ? 1 : 0;
+  }
+  if (body < 0 || body >= index.bodies) {
+    ReportFault(index.fault);
+    body = index.bodies;
+  }
+  return static_cast<uint32_t>(body);
 }
 
 }  // namespace stowage::gpu

@@ -1,42 +1,99 @@
 #ifndef STOWAGE_GPU_KERNELS_ELEMENTWISE_H_
 #define STOWAGE_GPU_KERNELS_ELEMENTWISE_H_
 
-// The kernel under every elementwise op: y = f(operands...) for operands of one
-// shape and any strides, and a result that may lie over an operand of its size.
-//
-// A thread works on units: as many neighbouring elements as fit 16 bytes of the
-// widest type, where every operand lies so, or single elements elsewhere. An
-// operand that a row repeats (stride 0) is read once a unit, so that scalars,
-// biases and one number a row keep the wide path. Which it is, is found when the
-// launch is enqueued, since addresses are fixed by then.
-//
-// f takes numbers: float for f32, RoughFloat (which converts from and to float)
-// for bf16 and f16, integers as they are.
+// The kernel of elementwise ops: y = f(operands...) for operands of one shape and any
+// strides; the result may overwrite an operand of its size.
 //
 //   struct AddFn {
 //     template <typename N>
 //     STOWAGE_DEVICE N operator()(N a, N b) const { return a + b; }
 //   };
 //   EnqueueMap<AddFn, BF16, BF16, BF16>("add", queue, y, {&a, &b});
+//
+// A thread works on units: as many neighbouring elements as fit 16 bytes of the widest type,
+// if every operand is contiguous and aligned, else single elements. An operand that a row
+// repeats (stride 0) is read once per unit, so scalars, biases and one number per row keep
+// the wide path. The choice is made when the launch is enqueued, since addresses are then
+// fixed.
+//
+// f takes numbers: float for f32, RoughFloat (below) for bf16 and f16, integers as they are.
+// For ops with numbers among their attributes, f is made from the attributes:
+//
+//   struct ClampFn {
+//     explicit ClampFn(const Attrs& attrs)
+//         : min(Number(attrs, "min")), max(Number(attrs, "max")) {}
+//     STOWAGE_DEVICE float operator()(float x) const;
+//     float min, max;
+//   };
+//   constinit const GpuKernel Clamp = {.enqueue = EnqueueWithAttrs<ClampFn, 1>};
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "gpu/kernels/dispatch.h"
-#include "gpu/kernels/rough_float.h"
 #include "gpu/kernels/walk.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
+#include "ir/attrs.h"
 #include "ir/op_kind.h"
+#include "math/portable.h"
 #include "runtime/kernel.h"
 
 namespace stowage::gpu {
 
-/// n elements of T, moved as one: 16 bytes at most.
+/// A float for results that are rounded to 16 bits. Its Exp, Tanh and division take a fraction
+/// of the instructions of the accurate ones, which limit kernels that read few bytes per
+/// element. The formulas of math/activations.h, templates over the number type, find these
+/// functions by its namespace.
+///
+///   RoughFloat y = math::GeluTanh(RoughFloat(ToFloat(x)));
+///   FromFloat<BF16>(y);
+struct RoughFloat {
+  float value;
+
+  RoughFloat() = default;
+  STOWAGE_HOST_DEVICE constexpr RoughFloat(float x) : value(x) {}
+  STOWAGE_HOST_DEVICE constexpr explicit RoughFloat(double x)
+      : value(static_cast<float>(x)) {}
+  STOWAGE_HOST_DEVICE constexpr explicit RoughFloat(int x)
+      : value(static_cast<float>(x)) {}
+  STOWAGE_HOST_DEVICE constexpr operator float() const { return value; }
+};
+
+STOWAGE_DEVICE RoughFloat operator-(RoughFloat a) { return -a.value; }
+STOWAGE_DEVICE RoughFloat operator+(RoughFloat a, RoughFloat b) {
+  return a.value + b.value;
+}
+STOWAGE_DEVICE RoughFloat operator-(RoughFloat a, RoughFloat b) {
+  return a.value - b.value;
+}
+STOWAGE_DEVICE RoughFloat operator*(RoughFloat a, RoughFloat b) {
+  return a.value * b.value;
+}
+/// Relative error below 2^-21 if neither b nor 1 / b is subnormal.
+STOWAGE_DEVICE RoughFloat operator/(RoughFloat a, RoughFloat b) {
+  return a.value * Reciprocal(b.value);
+}
+
+/// Relative error below 2^-20 + |x| 2^-23.
+STOWAGE_DEVICE RoughFloat Exp(RoughFloat x) {
+  return Exp2(x.value * 1.44269504088896341f);  // 1 / log 2
+}
+/// Absolute error below 2^-19, without relative precision near 0, which formulas that add 1
+/// do not need.
+STOWAGE_DEVICE RoughFloat Tanh(RoughFloat x) {
+  return 1.0f - 2.0f * Reciprocal(1.0f + Exp(x + x).value);
+}
+STOWAGE_DEVICE RoughFloat Erfc(RoughFloat x) { return math::Erfc(x.value); }
+
+// --- Units ---
+
+/// n elements of T, moved as one: at most 16 bytes.
 template <typename T, int n>
 struct alignas(sizeof(T) * n) Elements {
   T value[n];
@@ -59,7 +116,7 @@ STOWAGE_DEVICE Pack<T> ToPack(const Elements<T, n>& x) {
 
 }  // namespace internal
 
-/// At a multiple of their size; `Once` as LoadPackOnce.
+/// Loads and stores of n elements, aligned to their size; `Once` as LoadPackOnce.
 template <typename T, int n>
 STOWAGE_DEVICE Elements<T, n> LoadElements(const T* from) {
   if constexpr (n == kPackSize<T>) {
@@ -93,7 +150,7 @@ STOWAGE_DEVICE void StoreElementsOnce(T* to, const Elements<T, n>& y) {
   }
 }
 
-/// What a kernel computes with, of an element, and back.
+/// Conversion of an element to the type computed in, and back.
 template <typename T>
 STOWAGE_DEVICE auto ToNumber(T x) {
   if constexpr (std::is_same_v<T, BF16> || std::is_same_v<T, F16>) {
@@ -111,7 +168,7 @@ STOWAGE_DEVICE T FromNumber(N y) {
   }
 }
 
-/// y = x: a copy, or a rounding to another float type.
+/// y = x, or x rounded to another float type.
 struct SameFn {
   template <typename N>
   STOWAGE_DEVICE N operator()(N x) const {
@@ -128,7 +185,7 @@ struct MapParams {
   uint32_t repeated;  // bit k: all elements of a unit are operand k's first
 };
 
-/// The unit of operand k at `offset`: n elements, or its first n times.
+/// The unit of operand k at `offset`: n elements, or the first repeated n times.
 template <int k, typename T, int n, typename Params>
 STOWAGE_DEVICE Elements<T, n> LoadOperand(const Params& p, int32_t offset) {
   const T* from = reinterpret_cast<const T*>(p.data[k]) + offset;
@@ -141,7 +198,7 @@ STOWAGE_DEVICE Elements<T, n> LoadOperand(const Params& p, int32_t offset) {
   return LoadElements<T, n>(from);
 }
 
-/// The offset in operand k of element `at`, one of the tail.
+/// The offset in operand k of element `at` of the tail.
 template <typename Params>
 STOWAGE_DEVICE int32_t TailOffset(const Params& p, int k, int32_t at) {
   return (p.repeated >> k & 1) != 0 ? 0 : at;
@@ -150,8 +207,8 @@ STOWAGE_DEVICE int32_t TailOffset(const Params& p, int k, int32_t at) {
 namespace internal {
 
 inline constexpr int kMapThreads = 256;
-// Units of a thread: enough bytes under way to keep the memory busy, and few
-// enough elements for the registers.
+// Units of a thread: enough loads under way to keep the memory busy, few enough elements for
+// the registers.
 constexpr int MapUnits(int width) {
   return width == 1 ? 4 : width == 16 ? 1 : 2;
 }
@@ -199,7 +256,7 @@ MapKernel(STOWAGE_PARAMS(MapParams<1 + sizeof...(In)>) p) {
   for (int i = 0; i < kUnits; ++i) {
     units[i] = first + static_cast<uint32_t>(i * kMapThreads);
   }
-  // Those of units past the end are not used.
+  // Those of units past the end are unused.
   int32_t offsets[kUnits][kOperands];
   p.walk.Locate(units, offsets);
 
@@ -228,8 +285,8 @@ MapKernel(STOWAGE_PARAMS(MapParams<1 + sizeof...(In)>) p) {
 
 }  // namespace internal
 
-/// Whether units of `width` elements can be moved as one: operand k is of
-/// `bytes[k]` an element and starts at data[k].
+/// Whether units of `width` elements can be moved as one, where operand k has elements of
+/// `bytes[k]` bytes and starts at data[k].
 template <int kOperands>
 bool TakesUnits(
     const StridedLoop<kOperands>& loop,
@@ -248,7 +305,7 @@ bool TakesUnits(
   return loop.rank == 1 || loop.dims[0] % width == 0;
 }
 
-/// The params of one grid: `loop` in units of `width` elements.
+/// The params of one kernel launch: `loop` in units of `width` elements.
 template <int kOperands>
 MapParams<kOperands> MapParamsOf(
     const StridedLoop<kOperands>& loop,
@@ -266,9 +323,8 @@ MapParams<kOperands> MapParamsOf(
   return p;
 }
 
-/// Calls f(params, wide) for the grids of an elementwise kernel: wide, in units
-/// of `width` elements, or in single ones. `first` of the result is the number
-/// of its first element.
+/// Calls f(params, wide) for the launches of an elementwise kernel: wide, in units of `width`
+/// elements, or in single ones. `first` is the number of the result's first element.
 template <int kOperands, typename F>
 void ForEachGrid(
     const TensorView& y,
@@ -295,9 +351,8 @@ void ForEachGrid(
                });
 }
 
-/// Enqueues y = F()(x...) for elements of the types Out and In...; y and the
-/// operands are of y's shape. Signed integers, of which there are few, go one by
-/// one: a kernel less for each.
+/// Enqueues y = F()(x...) for elements of the types Out and In...; y and the operands have
+/// y's shape. Signed integers always use single elements, which saves a kernel for each.
 template <typename F, typename Out, typename... In>
 void EnqueueMap(const char* name, Queue& queue, const TensorView& y,
                 const std::array<const TensorView*, sizeof...(In)>& x) {
@@ -320,8 +375,7 @@ void EnqueueMap(const char* name, Queue& queue, const TensorView& y,
       });
 }
 
-/// A GpuKernel::enqueue: result 0, of Out, is F of the first `kInputs`
-/// operands, of In.
+/// A GpuKernel::enqueue: result 0, of Out, is F of the first `kInputs` operands, of In.
 template <typename F, typename Out, typename In, int kInputs>
 void EnqueueLike(const Launch& launch, Queue& queue) {
   const char* name = OpName(launch.op).data();
@@ -334,7 +388,7 @@ void EnqueueLike(const Launch& launch, Queue& queue) {
   }
 }
 
-/// Likewise, for floats of any type, or for numbers of any but f64.
+/// The same for floats of any type, or for numbers of any type but f64.
 template <typename F, int kInputs>
 void EnqueueFloats(const Launch& launch, Queue& queue) {
   OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
@@ -347,6 +401,89 @@ void EnqueueNumbers(const Launch& launch, Queue& queue) {
   OnNumber(launch.outputs[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     EnqueueLike<F, T, T, kInputs>(launch, queue);
+  });
+}
+
+// --- Functions made from attributes: floats of any type, with two numbers ---
+
+inline float Number(const Attrs& attrs, std::string_view name) {
+  return static_cast<float>(attrs.Float(name));
+}
+
+template <typename F, int inputs>
+struct AttrsMapParams {
+  static constexpr int kInputs = inputs;
+  MapParams<1 + inputs> map;
+  F f;
+};
+
+namespace internal {
+
+inline constexpr int kAttrsMapThreads = 256;
+
+// One unit of n elements at the offsets of the operands.
+template <typename T, int n, typename Params>
+STOWAGE_DEVICE Elements<T, n> MapWithAttrs(const Params& p,
+                                           const int32_t* offset) {
+  const auto a = LoadOperand<1, T, n>(p.map, offset[1]);
+  Elements<T, n> y;
+  if constexpr (Params::kInputs == 1) {
+    for (int i = 0; i < n; ++i) {
+      y.value[i] = FromFloat<T>(p.f(ToFloat(a.value[i])));
+    }
+  } else {
+    const auto b = LoadOperand<2, T, n>(p.map, offset[2]);
+    for (int i = 0; i < n; ++i) {
+      y.value[i] = FromFloat<T>(p.f(ToFloat(a.value[i]), ToFloat(b.value[i])));
+    }
+  }
+  return y;
+}
+
+template <typename Params, typename T, int kWidth>
+STOWAGE_KERNEL(kAttrsMapThreads)
+AttrsMapKernel(STOWAGE_PARAMS(Params) p) {
+  constexpr int kInputs = Params::kInputs;
+  T* y = reinterpret_cast<T*>(p.map.data[0]);
+  const auto thread = static_cast<uint32_t>(ThreadId());
+  const uint32_t unit =
+      static_cast<uint32_t>(BlockId()) * kAttrsMapThreads + thread;
+  if (unit < p.map.units) {
+    int32_t offset[1][1 + kInputs];
+    p.map.walk.Locate({unit}, offset);
+    StoreElements(y + offset[0][0], MapWithAttrs<T, kWidth>(p, offset[0]));
+  }
+  if (kWidth > 1 && BlockId() == 0 && thread < p.map.tail) {
+    const auto at = static_cast<int32_t>(p.map.units * kWidth + thread);
+    int32_t offset[1 + kInputs];
+    for (int k = 0; k <= kInputs; ++k) offset[k] = TailOffset(p.map, k, at);
+    StoreElements(y + at, MapWithAttrs<T, 1>(p, offset));
+  }
+}
+
+}  // namespace internal
+
+/// A GpuKernel::enqueue: result 0 is F(attributes) of the first `kInputs` operands, one or
+/// two.
+template <typename F, int kInputs>
+void EnqueueWithAttrs(const Launch& launch, Queue& queue) {
+  std::array<const TensorView*, static_cast<size_t>(kInputs)> x;
+  for (size_t k = 0; k < x.size(); ++k) x[k] = &launch.inputs[k];
+  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    constexpr int kWidth = kPackSize<T>;
+    ForEachGrid<1 + kInputs>(
+        launch.outputs[0], x, kWidth,
+        [&](const MapParams<1 + kInputs>& map, bool wide, int64_t) {
+          using Params = AttrsMapParams<F, kInputs>;
+          const Params p = {map, F(*launch.attrs)};
+          LaunchKernel(queue, OpName(launch.op).data(),
+                       wide ? internal::AttrsMapKernel<Params, T, kWidth>
+                            : internal::AttrsMapKernel<Params, T, 1>,
+                       p,
+                       {.x = BlocksFor(map.units, internal::kAttrsMapThreads)},
+                       internal::kAttrsMapThreads);
+        });
   });
 }
 

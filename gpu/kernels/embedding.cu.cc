@@ -17,9 +17,7 @@
 #include "base/strings.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
-#include "gpu/kernels/indices.h"
 #include "gpu/kernels/rows.h"
-#include "gpu/kernels/totals.h"
 #include "gpu/kernels/walk.h"
 #include "gpu/simt.h"
 
@@ -311,11 +309,11 @@ struct Columns {
   }
   STOWAGE_DEVICE void AddTo(T* y) const {
     if constexpr (kWidth == 1) {
-      *y = Sum(*y, value[0]);
+      *y = AddTotal(*y, value[0]);
     } else {
       Pack<T> pack = LoadPack(y);
       for (int j = 0; j < kWidth; ++j) {
-        pack.value[j] = Sum(pack.value[j], value[j]);
+        pack.value[j] = AddTotal(pack.value[j], value[j]);
       }
       StorePack(y, pack);
     }

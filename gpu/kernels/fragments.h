@@ -1,12 +1,11 @@
 #ifndef STOWAGE_GPU_KERNELS_FRAGMENTS_H_
 #define STOWAGE_GPU_KERNELS_FRAGMENTS_H_
 
-// Tiles of 16-bit elements in shared memory, laid out for matrix loads, and the
-// tensor cores' products by element type.
+// Tiles of 16-bit elements in shared memory with the layout of matrix loads, and tensor-core
+// multiply-adds by element type.
 //
-// A tile has some rows of kDepth elements; rows have kDepth / 8 chunks of 16 bytes.
-// Chunks are stored where Swizzled says, so that the eight rows that one matrix load
-// reads lie in different banks:
+// A tile has rows of kDepth elements, in kDepth / 8 chunks of 16 bytes. Swizzled permutes the
+// chunks, so that the eight rows of one matrix load are in different banks:
 //
 //   LoadMatrix4(a, tile + Swizzled<32>(row, chunk));
 //   MultiplyAdd<BF16>(sum, a, b);
@@ -17,11 +16,11 @@
 
 namespace stowage::gpu {
 
-/// Where chunk `chunk` of row `row` begins, in elements.
+/// The element where chunk `chunk` of row `row` begins.
 template <int kDepth>
 STOWAGE_DEVICE int Swizzled(int row, int chunk) {
   static_assert(kDepth == 32 || kDepth == 64 || kDepth == 128);
-  // 128 bytes are all banks: one row, part of one, or two rows.
+  // 128 bytes span all banks: one row, part of one, or two rows.
   const int turn = kDepth == 32 ? row / 2 % 4 : row % 8;
   return row * kDepth + (chunk ^ turn) * 8;
 }
@@ -39,7 +38,7 @@ STOWAGE_DEVICE uint32_t PackTwo<F16>(float low, float high) {
          uint32_t{FromFloat<F16>(high).bits} << 16;
 }
 
-/// d += a b, of fragments of T (gpu/simt.h); a warp together.
+/// d += a b, of fragments of T (gpu/simt.h), by a warp.
 template <typename T>
 STOWAGE_DEVICE void MultiplyAdd(float d[4], const uint32_t a[4],
                                 const uint32_t b[2]);

@@ -10,7 +10,6 @@
 #include "base/strings.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
-#include "gpu/kernels/indices.h"
 #include "gpu/simt.h"
 
 namespace stowage::gpu {

@@ -12,7 +12,6 @@
 
 #include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
-#include "gpu/kernels/column_sums.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/rows.h"
 #include "gpu/simt.h"

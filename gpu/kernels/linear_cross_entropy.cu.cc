@@ -15,9 +15,8 @@
 #include <vector>
 
 #include "gpu/kernel.h"
-#include "gpu/kernels/cross_entropy.h"
 #include "gpu/kernels/matmul.h"
-#include "gpu/kernels/weight_blocks.h"
+#include "gpu/kernels/softmax.h"
 #include "gpu/queue.h"
 #include "ir/weight_type.h"
 

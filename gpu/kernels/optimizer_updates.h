@@ -1,16 +1,16 @@
 #ifndef STOWAGE_GPU_KERNELS_OPTIMIZER_UPDATES_H_
 #define STOWAGE_GPU_KERNELS_OPTIMIZER_UPDATES_H_
 
-// What kernels that update parameters share.
+// The kernel of optimizer updates, for any rule.
 //
-// A model has a hundred small parameters for each large one, so one grid updates
-// many: its params hold a table of tensors, in which each block finds its own.
-// Tensors with other settings, a learning rate elsewhere or another decay, are
-// in the same grid, as groups. What is the same for all elements of a step is
-// computed once a block, while the block's first elements are on their way.
+// A model has a hundred small params for each large one, so one kernel launch updates many:
+// its params contain a table of tensors, in which each block finds its own. Tensors with
+// other settings, such as another learning rate or decay, are in the same launch as groups.
+// Constants of a step are computed once per block, while the block's first elements are being
+// loaded.
 //
-// A step with a fault has no gradient worth the name: it updates nothing, as on
-// the CPU, where it ends before it comes here. Nor does a group whose scale says so.
+// A step with a fault updates nothing, as on the CPU, where the step ends before. A group
+// whose scale is infinite (SkipsUpdate) is not updated either.
 //
 //   constinit const GpuKernel SgdUpdate =
 //       updates::UpdateEntry<updates::EnqueueMany<updates::SgdRule>>();
@@ -43,8 +43,7 @@ inline constexpr int64_t kBlockElements = 8192;
 inline constexpr int kMaxGroups = 8;
 inline constexpr int kMaxSettings = 4;
 
-// Operands and attributes that tensors share; byte by byte the same or another
-// group.
+// Operands and attributes that tensors share, compared byte by byte.
 struct Group {
   const float* lr;
   const int64_t* step;            // null where the op has none
@@ -53,7 +52,7 @@ struct Group {
   double settings[kMaxSettings];  // the rule's
 };
 
-// What tells a tensor's roundings from those of others, where there are any.
+// Separates a tensor's stochastic roundings from those of others.
 struct RoundingId {
   int64_t first;  // element 0 is rounded by the number of this one
   uint32_t id;
@@ -69,7 +68,7 @@ struct Tensor : std::conditional_t<kRounds, RoundingId, NoRoundingId> {
   bool wide;  // all data aligned for units
 };
 
-// As many tensors as params have room for.
+// As many tensors as the params have room for.
 template <int kOperands, bool kRounds>
 struct UpdateParams {
   static constexpr size_t kMaxTensors =
@@ -105,7 +104,7 @@ STOWAGE_DEVICE float Scale(const Group& group) {
   return group.scale == nullptr ? 1.0f : *group.scale;
 }
 
-// Whether anything of the group is to be updated.
+// Whether the group is to be updated.
 STOWAGE_DEVICE bool IsUpdated(const Group& group) {
   return !math::SkipsUpdate(Scale(group));
 }
@@ -128,8 +127,8 @@ inline constexpr bool kUpdatesByBlock = std::is_base_of_v<UpdatedByBlock, Rule>;
 template <typename Rule>
 using ParamsOf = UpdateParams<Rule::kUpdated + 1, kRoundsByChance<Rule>>;
 
-// What the rules of Adam and AdamW share. The decay is part of the gradient, or of
-// the weight by itself (AdamW).
+// The part that Adam and AdamW share. The decay is part of the gradient, or is applied to the
+// weight separately (AdamW).
 template <bool kDecoupled>
 struct AdamOf {
   static constexpr bool kHasStep = true;
@@ -165,7 +164,7 @@ STOWAGE_DEVICE void UpdateUnit(const typename Rule::Constants& k,
   }
 }
 
-// The index of the last tensor that does not begin behind this block.
+// The index of the last tensor that begins at or before this block.
 template <typename Params>
 STOWAGE_DEVICE int TensorOfBlock(const Params& p) {
   int low = 0;
@@ -181,8 +180,8 @@ STOWAGE_DEVICE int TensorOfBlock(const Params& p) {
   return low;
 }
 
-// Updates `count` elements of a tensor from `begin` on, a multiple of n, if all is
-// well. `constants` is shared by the block and computed here.
+// Updates `count` elements of a tensor from `begin` on, a multiple of n, unless the group is
+// skipped. `constants` is shared by the block and computed here.
 template <typename Rule, int n, typename Its>
 STOWAGE_DEVICE void UpdateUnits(const Its& tensor, int64_t begin, int64_t count,
                                 bool well, const Group& group,
@@ -231,7 +230,7 @@ UpdateKernel(STOWAGE_PARAMS(ParamsOf<Rule>) p) {
   }
 }
 
-// The same by blocks of elements that share scales.
+// The same by blocks of elements with a common scale.
 template <typename Rule>
 STOWAGE_KERNEL(kThreads, 2)
 UpdateBlocksKernel(STOWAGE_PARAMS(ParamsOf<Rule>) p) {
@@ -274,7 +273,7 @@ inline bool AnyOverlap(std::span<const TensorView> a,
   }
   return false;
 }
-// Whether the two may not run at once.
+// Whether two launches must not run concurrently.
 inline bool Depend(const Launch& a, const Launch& b) {
   return AnyOverlap(a.outputs, b.inputs) || AnyOverlap(b.outputs, a.inputs);
 }
@@ -284,7 +283,7 @@ class Table {
  public:
   Table(const char* name, Queue& queue) : name_(name), queue_(queue) {}
 
-  // Enqueues the grid before, where `launch` does not go into it.
+  // Enqueues the pending launch if `launch` does not fit into it.
   void Add(std::span<const Launch> before, const Launch& launch) {
     const Group group = GroupOf(launch);
     const auto in_grid = before.last(static_cast<size_t>(params_.num_tensors));
@@ -354,7 +353,7 @@ class Table {
     return group;
   }
 
-  // The index of `group`, or of the next one.
+  // The index of `group`, or of a new one.
   int32_t Find(const Group& group) const {
     int32_t i = 0;
     while (i < params_.num_groups &&
@@ -369,7 +368,7 @@ class Table {
   ParamsOf<Rule> params_ = {};
 };
 
-// Launches of one rule, at least one, in few grids.
+// Launches of one rule, at least one, in few kernel launches.
 template <typename Rule>
 void EnqueueRule(std::span<const Launch> launches, Queue& queue) {
   Table<Rule> table(OpName(launches[0].op).data(), queue);
@@ -379,7 +378,7 @@ void EnqueueRule(std::span<const Launch> launches, Queue& queue) {
   table.Flush();
 }
 
-// Cuts the launches where the element type changes.
+// Divides the launches by element type.
 template <template <typename> typename Rule>
 void EnqueueMany(std::span<const Launch> launches, Queue& queue) {
   while (!launches.empty()) {

@@ -1,22 +1,25 @@
-// quantized_matmul, quantized_gather: a frozen matrix read in the bytes of its file.
+// Weights in other formats than the matmul's: quantized_matmul and quantized_gather read a
+// frozen matrix in the quantized blocks of its file; join_weight and split_update convert
+// between f32 and split master weights (math/optimizer.h).
 //
-// A product turns a panel of rows at a time into numbers, in the workspace, and
-// multiplies by those. Where w's rows are the depth of the product, the shares of its
-// panels are added to y as it is stored: in f16 and bf16 each panel but the first
-// rounds it once more.
+// quantized_matmul dequantizes a panel of rows at a time into the workspace and multiplies
+// by it. If w's rows are the depth of the matmul, the panels' shares are added to y as it is
+// stored: in f16 and bf16 every panel after the first rounds it once more.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/result.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
-#include "gpu/kernels/indices.h"
+#include "gpu/kernels/elementwise.h"
 #include "gpu/kernels/matmul.h"
-#include "gpu/kernels/weight_blocks.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
 #include "ir/weight_type.h"
+#include "math/optimizer.h"
+#include "math/small_floats.h"
 #include "math/weight_blocks.h"
 
 namespace stowage::gpu {
@@ -30,7 +33,7 @@ struct NumbersParams {
   int64_t count;  // of blocks
 };
 
-// What one format is, for templates.
+// The formats as types, for templates.
 #define STOWAGE_WEIGHT_TYPE(format, count, size)                     \
   struct Blocks##format {                                            \
     static constexpr int kNumbers = count;                           \
@@ -63,7 +66,7 @@ struct GatherParams {
   FaultSlot fault;
 };
 
-// A block a thread. A row whose index is out of range becomes zeros.
+// A thread per block. A row whose index is out of range becomes zeros.
 template <typename Format>
 STOWAGE_KERNEL(kThreads)
 GatherNumbers(STOWAGE_PARAMS(GatherParams) p) {
@@ -80,7 +83,7 @@ GatherNumbers(STOWAGE_PARAMS(GatherParams) p) {
       [to, good](int i, float number) { to[i] = good ? number : 0.0f; });
 }
 
-// f(BlocksQ4_1()) and the like.
+// Calls f with the format's type, such as BlocksQ4_1().
 template <typename F>
 void OnFormat(WeightType type, F&& f) {
   switch (type) {
@@ -91,7 +94,7 @@ void OnFormat(WeightType type, F&& f) {
   }
 }
 
-// Sizes, and where in the workspace things lie: a panel, the products' scratch.
+// Sizes and the layout of the workspace: a panel, then the matmuls' scratch.
 struct Work {
   Work(int64_t m, int64_t rows, int64_t columns, bool transposed, DType dtype)
       : panel_bytes(PanelBytes(rows, columns, dtype)),
@@ -180,12 +183,86 @@ void EnqueueNumbers(const BlockMatrix& w, int64_t first, int64_t count,
   });
 }
 
+namespace {
+
+// The float of a bf16, exact as a float, and its delta.
+struct JoinFn {
+  STOWAGE_DEVICE float operator()(RoughFloat weight, int16_t delta) const {
+    const uint32_t upper = math::FloatBits(static_cast<float>(weight));
+    return math::BitsFloat(upper + static_cast<uint32_t>(int32_t{delta}));
+  }
+};
+
+void EnqueueJoinWeight(const Launch& launch, Queue& queue) {
+  EnqueueMap<JoinFn, float, BF16, int16_t>(
+      "join_weight", queue, launch.outputs[0],
+      {&launch.inputs[0], &launch.inputs[1]});
+}
+
+constexpr int kSplitThreads = 256;
+
+struct SplitParams {
+  const float* x;
+  BF16* w;
+  int16_t* delta;
+  int64_t n;
+};
+
+// A thread splits kWidth neighbouring elements.
+template <int kWidth>
+STOWAGE_KERNEL(kSplitThreads)
+SplitKernel(STOWAGE_PARAMS(SplitParams) p) {
+  const int64_t i = (int64_t{BlockId()} * kSplitThreads + ThreadId()) * kWidth;
+  if (i >= p.n) return;
+  const auto x = LoadElementsOnce<float, kWidth>(p.x + i);
+  Elements<BF16, kWidth> w;
+  Elements<int16_t, kWidth> delta;
+  for (int e = 0; e < kWidth; ++e) {
+    const math::SplitMaster parts = math::Split(x.value[e]);
+    w.value[e] = {parts.weight};
+    delta.value[e] = parts.delta;
+  }
+  StoreElementsOnce(p.w + i, w);
+  StoreElementsOnce(p.delta + i, delta);
+}
+
+bool IsAligned(const TensorView& view, size_t bytes) {
+  return reinterpret_cast<uintptr_t>(view.data) % bytes == 0;
+}
+
+void EnqueueSplitUpdate(const Launch& launch, Queue& queue) {
+  const TensorView& x = launch.inputs[2];
+  const SplitParams params = {.x = x.as<const float>(),
+                              .w = launch.outputs[0].as<BF16>(),
+                              .delta = launch.outputs[1].as<int16_t>(),
+                              .n = x.size()};
+  const bool is_wide = params.n % 4 == 0 && IsAligned(x, 16) &&
+                       IsAligned(launch.outputs[0], 8) &&
+                       IsAligned(launch.outputs[1], 8);
+  const Grid grid = {
+      .x = BlocksFor(is_wide ? params.n / 4 : params.n, kSplitThreads)};
+  if (is_wide) {
+    LaunchKernel(queue, "split_update", SplitKernel<4>, params, grid,
+                 kSplitThreads);
+  } else {
+    LaunchKernel(queue, "split_update", SplitKernel<1>, params, grid,
+                 kSplitThreads);
+  }
+}
+
+}  // namespace
+
 namespace kernels {
 
 constinit const GpuKernel QuantizedMatMul = {.enqueue = EnqueueMatMul,
                                              .workspace = MatMulBytes};
 constinit const GpuKernel QuantizedGather = {.enqueue = EnqueueGather,
                                              .supports = SupportsAll};
+
+constinit const GpuKernel JoinWeight = {.enqueue = EnqueueJoinWeight,
+                                        .supports = SupportsAll};
+constinit const GpuKernel SplitUpdate = {.enqueue = EnqueueSplitUpdate,
+                                         .supports = SupportsAll};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

@@ -1,15 +1,18 @@
 // reduce_sum, reduce_mean, reduce_max, sum_squares, arg_max, of contiguous
 // operands.
 //
-// Neighbouring axes that are all reduced, or all kept, are one. What then has
-// the form (outer, reduced, inner), of floats, takes one of two fast paths: rows
-// (inner is 1) or columns. Both cut long sums into pieces, by shape alone, whose
-// results are partial sums in f32 that a second grid adds up. All else, integers
-// included, is one grid with a warp or a block an element.
+// Neighbouring axes that are all reduced, or all kept, are merged. Floats of the form
+// (outer, reduced, inner) take one of two fast paths: rows (inner is 1) or columns. Both
+// divide long sums, by shape alone, into partial sums in f32 that a second kernel adds up.
+// All other reductions, integers included, are one kernel with a warp or a block per
+// element. sum_partials adds up the partial sums of the gradients of norms.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
+#include <span>
 #include <type_traits>
 
 #include "gpu/block_reduce.h"
@@ -27,9 +30,9 @@ constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 template <typename T>
 inline constexpr bool kIsInteger = std::is_integral_v<T>;
 
-// What is computed with: f32, or 64 bits for integers.
+// The type computed in: f32, or 64 bits for integers.
 template <typename T>
-STOWAGE_DEVICE auto Widen(T x) {
+STOWAGE_DEVICE auto Widened(T x) {
   if constexpr (kIsInteger<T>) {
     return static_cast<int64_t>(x);
   } else {
@@ -37,7 +40,7 @@ STOWAGE_DEVICE auto Widen(T x) {
   }
 }
 template <typename T, typename Total>
-STOWAGE_DEVICE T Narrow(Total total, float factor) {
+STOWAGE_DEVICE T Narrowed(Total total, float factor) {
   if constexpr (kIsInteger<T>) {
     return static_cast<T>(total);
   } else {
@@ -79,7 +82,7 @@ struct SumOfSquares : Sum {
   }
 };
 
-// NaN where there is one.
+// NaN if any is.
 struct Largest {
   template <typename T>
   using Total = std::conditional_t<kIsInteger<T>, int64_t, float>;
@@ -117,7 +120,7 @@ AxisGroups GroupsOf(const Shape& shape, const Attrs& attrs) {
 
 // --- Rows: (outer, reduced) --------------------------------------------------
 
-// How rows are cut. A thread then adds up at most 128 elements.
+// How rows are divided, so that a thread sums at most 128 elements.
 struct RowPlan {
   explicit RowPlan(const AxisGroups& groups) {
     constexpr int64_t kShortest = 4096;
@@ -171,7 +174,7 @@ ReduceWarpRows(STOWAGE_PARAMS(RowParams) p) {
   const T* x = static_cast<const T*>(p.x) + row * p.n;
   const float total =
       R::OverWarp(ReduceOwn<R, kPacked>(x, p.n, Lane(), kWarpSize));
-  if (Lane() == 0) static_cast<Y*>(p.y)[row] = Narrow<Y>(total, p.factor);
+  if (Lane() == 0) static_cast<Y*>(p.y)[row] = Narrowed<Y>(total, p.factor);
 }
 
 template <typename R, typename T, typename Y, bool kPacked>
@@ -189,7 +192,7 @@ ReduceBlockRows(STOWAGE_PARAMS(RowParams) p) {
   if (p.partial != nullptr) {
     p.partial[BlockId()] = total;
   } else {
-    static_cast<Y*>(p.y)[row] = Narrow<Y>(total, p.factor);
+    static_cast<Y*>(p.y)[row] = Narrowed<Y>(total, p.factor);
   }
 }
 
@@ -235,8 +238,8 @@ void ReduceRows(const AxisGroups& groups, const Launch& launch, float factor,
 
 // --- Columns: (outer, reduced, inner) ----------------------------------------
 
-// Rows are cut into pieces where there are few columns, so that there is work
-// for all of the device; partial sums stay near 1 MiB.
+// Rows are divided if there are few columns, so that all of the device has work; partial
+// sums stay near 1 MiB.
 struct ColumnPlan {
   explicit ColumnPlan(const AxisGroups& groups) {
     constexpr int64_t kEnoughBlocks = 1024;
@@ -259,8 +262,7 @@ struct ColumnParams {
   float factor;
 };
 
-// A block takes a strip of 32 * kWidth columns of one piece; its warps take turns
-// at the rows.
+// A block sums a strip of 32 * kWidth columns of one piece; its warps take rows in turn.
 template <typename R, typename T, typename Y, int kWidth>
 STOWAGE_KERNEL(kRowThreads)
 ReduceColumns(STOWAGE_PARAMS(ColumnParams) p) {
@@ -316,7 +318,7 @@ ReduceColumns(STOWAGE_PARAMS(ColumnParams) p) {
     if (p.partial != nullptr) {
       p.partial[part * p.columns + to] = all;
     } else {
-      static_cast<Y*>(p.y)[part * p.columns + to] = Narrow<Y>(all, p.factor);
+      static_cast<Y*>(p.y)[part * p.columns + to] = Narrowed<Y>(all, p.factor);
     }
   }
 }
@@ -405,13 +407,14 @@ ReduceEach(STOWAGE_PARAMS(EachParams) p) {
     Total sum = R::template Start<Total>();
     const int64_t end = run + kRun * at.threads;
     for (int64_t i = run; i < (end < p.n ? end : p.n); i += at.threads) {
-      const Total value = static_cast<Total>(Widen(x[p.reduced.Offset(i)]));
+      const Total value = static_cast<Total>(Widened(x[p.reduced.Offset(i)]));
       sum = R::Add(sum, value);
     }
     total = R::Combine(total, sum);
   }
   total = at.of_block ? R::OverBlock(total, &scratch[0]) : R::OverWarp(total);
-  if (at.thread == 0) static_cast<T*>(p.y)[at.row] = Narrow<T>(total, p.factor);
+  if (at.thread == 0)
+    static_cast<T*>(p.y)[at.row] = Narrowed<T>(total, p.factor);
 }
 
 template <typename R, typename T>
@@ -492,8 +495,7 @@ struct ArgMaxParams {
   int64_t n;
 };
 
-// An element and its place; the first of equals is the larger, the first NaN the
-// largest of all.
+// An element and its place. Of equals the first is larger; the first NaN is the largest.
 template <typename V>
 struct Candidate {
   V value;
@@ -520,16 +522,16 @@ STOWAGE_DEVICE Candidate<V> BestOfWarp(Candidate<V> best) {
 template <typename T>
 STOWAGE_KERNEL(kRowThreads)
 ArgMaxRows(STOWAGE_PARAMS(ArgMaxParams) p) {
-  using V = decltype(Widen(T{}));
+  using V = decltype(Widened(T{}));
   STOWAGE_SHARED(V, values, kRowWarps);
   STOWAGE_SHARED(int32_t, indices, kRowWarps);
   const RowPlace at(p.n);
   if (at.row >= p.rows) return;  // of all of a warp
   const T* x = static_cast<const T*>(p.x) + at.row * p.n;
   // A thread without elements takes the row's first.
-  Candidate<V> best = {Widen(x[0]), 0};
+  Candidate<V> best = {Widened(x[0]), 0};
   for (int64_t i = at.thread; i < p.n; i += at.threads) {
-    const Candidate<V> next = {Widen(x[i]), static_cast<int32_t>(i)};
+    const Candidate<V> next = {Widened(x[i]), static_cast<int32_t>(i)};
     if (Beats(next, best)) best = next;
   }
   best = BestOfWarp(best);
@@ -558,7 +560,37 @@ void EnqueueArgMax(const Launch& launch, Queue& queue) {
   });
 }
 
+// --- sum_partials ------------------------------------------------------------
+
+constexpr size_t kMax = kMaxParamBytes / sizeof(ColumnSum);
+
+void EnqueueSumPartials(const Launch& launch, Queue& queue) {
+  for (size_t first = 0; first < launch.inputs.size(); first += kMax) {
+    std::array<ColumnSum, kMax> sums = {};
+    const size_t count = std::min(kMax, launch.inputs.size() - first);
+    for (size_t i = 0; i < count; ++i) {
+      const TensorView& partial = launch.inputs[first + i];
+      sums[i] = {.partial = partial.as<const float>(),
+                 .to = launch.outputs[first + i].data,
+                 .n = partial.shape()[1],
+                 .blocks = partial.shape()[0]};
+    }
+    OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+      EnqueueColumnSums<decltype(zero), kMax>(
+          "sum_partials", std::span(sums).first(count), queue);
+    });
+  }
+}
+
 }  // namespace
+
+int64_t SumPartsOf(const OpArgs& args) {
+  if (args.op != OpKind::kLayerNormGrad &&
+      args.op != OpKind::kLayerNormGradAdd && args.op != OpKind::kRmsNormGrad) {
+    return 0;
+  }
+  return SumBlocks(args.shape(0).num_elements() / args.shape(0).back());
+}
 
 namespace kernels {
 
@@ -574,6 +606,8 @@ constinit const GpuKernel SumSquares = {.enqueue = EnqueueSumSquares,
                                         .workspace = SumSquaresWorkspace};
 constinit const GpuKernel ArgMax = {.enqueue = EnqueueArgMax,
                                     .supports = SupportsNumbers};
+
+constinit const GpuKernel SumPartials = {.enqueue = EnqueueSumPartials};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

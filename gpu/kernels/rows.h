@@ -1,12 +1,14 @@
 #ifndef STOWAGE_GPU_KERNELS_ROWS_H_
 #define STOWAGE_GPU_KERNELS_ROWS_H_
 
-// How kernels go through contiguous rows: 16 bytes at a time, by one load where
-// rows start at multiples of 16 bytes (kPacked), element by element where they
-// do not. A thread takes the same elements either way, so sums do not depend on
-// where a row lies. For the same reason kernels say which products and sums are
-// rounded together (fmaf), and leave no others that a compiler might join in one
-// kernel and not in the other.
+// Contiguous rows: how kernels read them, and sums over rows for the gradients of a norm's
+// params.
+//
+// Rows are read 16 bytes at a time, by one load if they are aligned to 16 bytes (kPacked),
+// else element by element. A thread takes the same elements either way, so sums do not depend
+// on a row's address. For the same reason kernels state which multiplications and additions
+// are fused (fmaf), and leave none that a compiler could fuse in one kernel and not in the
+// other.
 //
 //   const T* row = p.x + r * p.n;
 //   for (int64_t i = Lane() * kPackSize<T>; i < p.n; i += 32 * kPackSize<T>) {
@@ -14,25 +16,28 @@
 //     ...
 //   }
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "base/check.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
 
 namespace stowage::gpu {
 
-/// Threads of a block that works on one row, or on as many rows as it has
-/// warps.
+/// Threads of a block that works on one row, or on as many rows as it has warps.
 inline constexpr int kRowThreads = 256;
 inline constexpr int kRowWarps = kRowThreads / kWarpSize;
 
-/// Elements up to which a row is a warp's.
+/// The most elements of a row that one warp takes.
 inline constexpr int64_t kMaxWarpRow = 1024;
 
-/// Where a thread of kRowThreads works: on which row, as which of how many. A row
-/// of up to kMaxWarpRow elements is a warp's, a longer one a block's.
+/// The work of a thread of kRowThreads: its row, its number, and the number of threads on the
+/// row. A row of up to kMaxWarpRow elements is a warp's, a longer one a block's.
 struct RowPlace {
   explicit STOWAGE_DEVICE RowPlace(int64_t n)
       : of_block(n > kMaxWarpRow),
@@ -44,12 +49,12 @@ struct RowPlace {
   int thread, threads;
 };
 
-/// The grid for rows of n elements; the last block may have warps without one.
+/// The grid for rows of n elements; the last block may have warps without a row.
 inline Grid RowGrid(int64_t rows, int64_t n) {
   return {.x = BlocksFor(rows, n > kMaxWarpRow ? 1 : kRowWarps)};
 }
 
-/// The elements of `row` from i on, kPackSize<T> of them; `fill` from n on.
+/// kPackSize<T> elements of `row` from i on; `fill` from n on.
 template <bool kPacked, typename T>
 STOWAGE_DEVICE Pack<T> LoadOfRow(const T* row, int64_t i, int64_t n, T fill) {
   if (kPacked && i + kPackSize<T> <= n) return LoadPack(row + i);
@@ -60,8 +65,7 @@ STOWAGE_DEVICE Pack<T> LoadOfRow(const T* row, int64_t i, int64_t n, T fill) {
   return pack;
 }
 
-/// The same where packed rows consist of whole packs (PacksAreWhole), in fewer
-/// registers.
+/// The same for packed rows of whole packs (PacksAreWhole), in fewer registers.
 template <bool kPacked, typename T>
 STOWAGE_DEVICE Pack<T> LoadOfWholeRow(const T* row, int64_t i, int64_t n,
                                       T fill) {
@@ -75,7 +79,7 @@ STOWAGE_DEVICE Pack<T> LoadOfWholeRow(const T* row, int64_t i, int64_t n,
   }
 }
 
-/// Puts a pack at i; what would lie from n on is left out.
+/// Stores a pack at i, without its elements from n on.
 template <bool kPacked, typename T>
 STOWAGE_DEVICE void StoreOfRow(T* row, int64_t i, int64_t n,
                                const Pack<T>& pack) {
@@ -95,31 +99,102 @@ STOWAGE_DEVICE void StoreOfWholeRow(T* row, int64_t i, int64_t n,
   }
 }
 
-/// a b, rounded before anything is added to it.
+/// a b, rounded: not fused with an addition.
 STOWAGE_DEVICE float RoundedProduct(float a, float b) {
   return fmaf(a, b, 0.0f);
 }
 
-/// e^x by the approximate Exp2. The relative error grows with |x| by 2^-24
-/// each; what is far below 1 is as exact as weights that are summed need.
+/// e^x by the approximate Exp2, with a relative error that grows by 2^-24 |x|; precise enough
+/// for weights that are summed.
 STOWAGE_DEVICE float FastExp(float x) {
   constexpr float kLog2E = 1.4426950408889634f;
   return Exp2(x * kLog2E);
 }
 
-/// Whether the rows, `stride` elements apart, of all `operands` start at
-/// multiples of 16 bytes.
+/// Whether the rows, `stride` elements apart, of all `operands` are aligned to 16 bytes.
 template <typename T, typename... Operands>
 bool RowsArePacked(int64_t rows, int64_t stride, const Operands*... operands) {
   return (IsPackAligned(operands) && ...) &&
          (rows == 1 || stride % kPackSize<T> == 0);
 }
 
-/// Whether besides they consist of whole packs, `n` elements one after the
-/// other.
+/// Whether the rows also consist of whole packs, and follow each other without gaps.
 template <typename T, typename... Operands>
 bool PacksAreWhole(int64_t n, const Operands*... operands) {
   return (IsPackAligned(operands) && ...) && n % kPackSize<T> == 0;
+}
+
+// Sums over rows: the blocks of a first kernel each write a sum of every column, and a second
+// one, here, adds those of all blocks in order, for one norm or for many with the same bits.
+//
+//   const int64_t blocks = SumBlocks(rows);  // of the first kernel
+//   const ColumnSum sums[] = {{partial, dgamma, n, blocks}};
+//   EnqueueColumnSums<T, 2>("dgamma", sums, queue);
+
+/// Blocks of the first kernel: enough for the device, few enough that the sums stay small
+/// compared to the operands.
+inline int64_t SumBlocks(int64_t rows) {
+  constexpr int64_t kMax = 512;
+  constexpr int64_t kRows = 8;  // of a block, at least
+  return std::clamp((rows + kRows - 1) / kRows, int64_t{1}, kMax);
+}
+
+/// The partial sums of one param's gradient, and its place.
+struct ColumnSum {
+  const float* partial;  // (blocks, n)
+  void* to;              // n elements
+  int64_t n;
+  int64_t blocks;
+};
+
+/// The sums of one launch, at most kMax.
+template <int kMax>
+struct ColumnSumsParams {
+  ColumnSum sums[kMax];
+};
+
+namespace internal {
+
+// A block adds 32 columns of sum number BlockIdY(). Its warps take the blocks of the first
+// kernel in turn.
+template <typename T, int kMax>
+STOWAGE_KERNEL(kRowThreads)
+AddColumnSums(STOWAGE_PARAMS(ColumnSumsParams<kMax>) p) {
+  STOWAGE_SHARED(float, of_warp, kRowThreads);
+  const ColumnSum& of = p.sums[BlockIdY()];
+  const int64_t column = int64_t{BlockId()} * kWarpSize + Lane();
+  const float* from = of.partial + column;
+  float sum = 0;
+  if (column < of.n) {
+    STOWAGE_UNROLL_BY(16)  // so many loads are under way at once
+    for (int64_t block = Warp(); block < of.blocks; block += kRowWarps) {
+      sum += from[block * of.n];
+    }
+  }
+  of_warp[ThreadId()] = sum;
+  SyncThreads();
+  if (Warp() != 0 || column >= of.n) return;
+  for (int warp = 1; warp < kRowWarps; ++warp) {
+    sum += of_warp[warp * kWarpSize + Lane()];
+  }
+  static_cast<T*>(of.to)[column] = FromFloat<T>(sum);
+}
+
+}  // namespace internal
+
+/// Adds the sums of all blocks, of each param, into elements of T. Precondition: 1 to kMax
+/// sums.
+template <typename T, int kMax>
+void EnqueueColumnSums(const char* name, std::span<const ColumnSum> sums,
+                       Queue& queue) {
+  STOWAGE_CHECK(!sums.empty() && sums.size() <= size_t{kMax});
+  ColumnSumsParams<kMax> params = {};
+  std::ranges::copy(sums, params.sums);
+  const int64_t widest = std::ranges::max_element(sums, {}, &ColumnSum::n)->n;
+  LaunchKernel(queue, name, internal::AddColumnSums<T, kMax>, params,
+               {.x = BlocksFor(widest, kWarpSize),
+                .y = static_cast<uint32_t>(sums.size())},
+               kRowThreads);
 }
 
 }  // namespace stowage::gpu

@@ -1,4 +1,4 @@
-// Elementwise kernels of one operand.
+// Elementwise kernels of one operand: arithmetic and activation functions.
 
 #include <cmath>
 #include <type_traits>
@@ -6,13 +6,14 @@
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/elementwise.h"
+#include "math/activations.h"
 #include "math/portable.h"
 #include "math/trigonometry.h"
 
 namespace stowage::gpu {
 namespace {
 
-// The type's own negation, but defined for the lowest value, which stays.
+// -x, and for the lowest value x itself.
 template <typename T>
 STOWAGE_DEVICE T Negated(T x) {
   using Unsigned = std::make_unsigned_t<T>;
@@ -34,7 +35,7 @@ struct AbsFn {
     return x;
   }
 };
-// 0 for NaN, as it is neither above nor below.
+// 0 for NaN.
 struct SignFn {
   template <typename N>
   STOWAGE_DEVICE N operator()(N x) const {
@@ -85,6 +86,68 @@ constexpr GpuKernel NumberKernel() {
   return {.enqueue = EnqueueNumbers<F, 1>, .supports = SupportsNumbers};
 }
 
+// --- Activation functions (math/activations.h) -------------------------------
+
+// NaN stays NaN.
+struct ReluFn {
+  STOWAGE_DEVICE float operator()(float x) const { return x <= 0 ? 0.0f : x; }
+};
+// Accurate in every type: RoughFloat's loses all digits near 0.
+struct TanhFn {
+  STOWAGE_DEVICE float operator()(float x) const { return math::Tanh(x); }
+};
+
+// f of x as the type `name`.
+#define STOWAGE_NUMBER_FN(name, expression)  \
+  struct name {                              \
+    template <typename N>                    \
+    STOWAGE_DEVICE N operator()(N x) const { \
+      return expression;                     \
+    }                                        \
+  };
+STOWAGE_NUMBER_FN(SiluFn, math::Silu(x))
+STOWAGE_NUMBER_FN(SigmoidFn, math::Sigmoid(x))
+STOWAGE_NUMBER_FN(GeluTanhFn, math::GeluTanh(x))
+STOWAGE_NUMBER_FN(GeluErfFn, math::GeluErf(x))
+STOWAGE_NUMBER_FN(HardSwishFn, math::HardSwish(x))
+#undef STOWAGE_NUMBER_FN
+// Accurate in every type: for negative x they are about as small as e^x.
+struct SoftplusFn {
+  STOWAGE_DEVICE float operator()(float x) const {
+    const float rest = ::log1pf(::expf(-::fabsf(x)));
+    return x <= 0 ? rest : x + rest;
+  }
+};
+struct MishFn {
+  STOWAGE_DEVICE float operator()(float x) const { return math::Mish(x); }
+};
+
+// NaN stays NaN.
+struct LeakyReluFn {
+  explicit LeakyReluFn(const Attrs& attrs)
+      : slope(Number(attrs, "slope")), unused(0) {}
+  STOWAGE_DEVICE float operator()(float x) const {
+    return x <= 0 ? x * slope : x;
+  }
+  float slope, unused;
+};
+struct EluFn {
+  explicit EluFn(const Attrs& attrs)
+      : alpha(Number(attrs, "alpha")), scale(Number(attrs, "scale")) {}
+  STOWAGE_DEVICE float operator()(float x) const {
+    return scale * (x <= 0 ? alpha * ::expm1f(x) : x);
+  }
+  float alpha, scale;
+};
+struct ClampFn {
+  explicit ClampFn(const Attrs& attrs)
+      : min(Number(attrs, "min")), max(Number(attrs, "max")) {}
+  STOWAGE_DEVICE float operator()(float x) const {
+    return x < min ? min : max < x ? max : x;
+  }
+  float min, max;
+};
+
 }  // namespace
 
 namespace kernels {
@@ -109,6 +172,21 @@ constinit const GpuKernel Ceil = {.enqueue = EnqueueFloats<CeilFn, 1>};
 constinit const GpuKernel Round = {.enqueue = EnqueueFloats<RoundFn, 1>};
 constinit const GpuKernel LogicalNot = {.enqueue = EnqueueNot,
                                         .supports = SupportsAll};
+
+constinit const GpuKernel Relu = {.enqueue = EnqueueFloats<ReluFn, 1>};
+constinit const GpuKernel Silu = {.enqueue = EnqueueFloats<SiluFn, 1>};
+constinit const GpuKernel Sigmoid = {.enqueue = EnqueueFloats<SigmoidFn, 1>};
+constinit const GpuKernel Tanh = {.enqueue = EnqueueFloats<TanhFn, 1>};
+constinit const GpuKernel GeluTanh = {.enqueue = EnqueueFloats<GeluTanhFn, 1>};
+constinit const GpuKernel GeluErf = {.enqueue = EnqueueFloats<GeluErfFn, 1>};
+constinit const GpuKernel Softplus = {.enqueue = EnqueueFloats<SoftplusFn, 1>};
+constinit const GpuKernel Mish = {.enqueue = EnqueueFloats<MishFn, 1>};
+constinit const GpuKernel HardSwish = {.enqueue =
+                                           EnqueueFloats<HardSwishFn, 1>};
+constinit const GpuKernel LeakyRelu = {.enqueue =
+                                           EnqueueWithAttrs<LeakyReluFn, 1>};
+constinit const GpuKernel Elu = {.enqueue = EnqueueWithAttrs<EluFn, 1>};
+constinit const GpuKernel Clamp = {.enqueue = EnqueueWithAttrs<ClampFn, 1>};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

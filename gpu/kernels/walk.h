@@ -1,13 +1,13 @@
 #ifndef STOWAGE_GPU_KERNELS_WALK_H_
 #define STOWAGE_GPU_KERNELS_WALK_H_
 
-// Walks over strided operands: which elements a thread works on.
+// Walks over strided operands: the elements of a thread, and strided copies.
 //
-// On the host, dimensions that lie one after the other in every operand are
-// merged, so that what is contiguous becomes one axis and a bias added to rows
-// two; then the loop is cut into pieces whose offsets fit 32 bits (nearly always
-// one). On the device, a unit of work, an element or a pack of them, becomes an
-// offset into every operand by a division per axis but the last.
+// On the host, dimensions that are contiguous in every operand are merged: contiguous
+// operands become one axis, a bias added to rows two. The loop is then divided into pieces
+// whose offsets fit 32 bits (nearly always one). On the device, the number of a unit of work,
+// an element or a pack of them, becomes an offset into every operand by a division per axis
+// but the last.
 //
 //   const auto loop = MergeAxes<3>(shape, {&y.strides, &a.strides, &b.strides});
 //   ForEachPiece(loop, [&](const StridedLoop<3>& piece, const auto& first) {
@@ -21,8 +21,10 @@
 #include <array>
 #include <cstdint>
 
+#include "gpu/queue.h"
 #include "ir/tensor_type.h"
 #include "math/portable.h"
+#include "runtime/kernel.h"
 
 namespace stowage::gpu {
 
@@ -46,8 +48,8 @@ struct Divisor {
   }
 };
 
-/// Dimensions and steps in elements, the innermost axis first; at least one
-/// axis. Operand 0 is the result.
+/// Dimensions and steps in elements, the innermost axis first; at least one axis. Operand 0
+/// is the result.
 template <int kOperands>
 struct StridedLoop {
   static constexpr size_t kCount = static_cast<size_t>(kOperands);
@@ -63,8 +65,7 @@ struct StridedLoop {
   }
 };
 
-/// The loop over `shape` with neighbouring axes merged where all operands
-/// allow.
+/// The loop over `shape` with neighbouring axes merged where all operands allow.
 template <int kOperands>
 StridedLoop<kOperands> MergeAxes(
     const Shape& shape,
@@ -93,11 +94,10 @@ StridedLoop<kOperands> MergeAxes(
   return loop;
 }
 
-/// Offsets and element numbers of a piece are below this.
+/// The bound of offsets and element numbers of a piece.
 inline constexpr int64_t kMaxReach = int64_t{1} << 31;
 
-/// f(piece, first) for pieces that cover the loop, with int64_t
-/// first[kOperands].
+/// Calls f(piece, first), with int64_t first[kOperands], for pieces that cover the loop.
 template <int kOperands, typename F>
 void ForEachPiece(
     const StridedLoop<kOperands>& loop, const F& f,
@@ -121,7 +121,7 @@ void ForEachPiece(
     f(loop, first);
     return;
   }
-  // Halves of whole packs: an even number of 16 elements, where there are.
+  // Halves of whole packs: a multiple of 16 elements, if there are as many.
   StridedLoop<kOperands> half = loop;
   const int64_t dim = loop.dims[widest];
   half.dims[widest] = dim > 32 ? dim / 32 * 16 : dim / 2;
@@ -134,16 +134,16 @@ void ForEachPiece(
   ForEachPiece(half, f, second);
 }
 
-/// A loop on the device, in units of one element or of several neighbours along
-/// the innermost axis.
+/// A loop on the device, in units of one element or of several neighbours along the innermost
+/// axis.
 template <int kOperands>
 struct Walk {
   int32_t rank = 1;
   Divisor dims[kMaxRank];  // in units; that of the last axis is not needed
   int32_t steps[kMaxRank][kOperands] = {};  // in elements
 
-  /// `width` elements a unit; where the rank is above 1, a divisor of dims[0].
-  /// Precondition: the loop is a piece of ForEachPiece.
+  /// `width` elements per unit; it divides dims[0] if the rank is above 1. Precondition: the
+  /// loop is a piece of ForEachPiece.
   static Walk Over(const StridedLoop<kOperands>& loop, int width) {
     Walk walk;
     walk.rank = loop.rank;
@@ -154,7 +154,7 @@ struct Walk {
             Divisor::Of(static_cast<uint32_t>(loop.dims[axis] / unit));
       }
       for (int k = 0; k < kOperands; ++k) {
-        // The step of an axis of one element may be anything; nothing reads it.
+        // The step of an axis of one element is arbitrary and never used.
         walk.steps[axis][k] = static_cast<int32_t>(loop.steps[axis][k] * unit);
       }
     }
@@ -188,6 +188,11 @@ struct Walk {
     }
   }
 };
+
+/// Enqueues y = x for one shape, one element type and any strides. y may be x if both are
+/// contiguous, else they must not overlap. `name` is a literal, for errors and profiles.
+void CopyStrided(const char* name, Queue& queue, const TensorView& y,
+                 const TensorView& x);
 
 }  // namespace stowage::gpu
 

@@ -1,11 +1,10 @@
-#include "gpu/attention_algorithms.h"
-
 #include <doctest/doctest.h>
 
 #include <utility>
 
+#include "gpu/attention_autotuner.h"
 #include "gpu/device.h"
-#include "gpu/known_attention_algorithms.h"
+#include "gpu/queue.h"
 
 namespace stowage::gpu {
 namespace {

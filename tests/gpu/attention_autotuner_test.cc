@@ -16,8 +16,8 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "gpu/attention_algorithms.h"
 #include "gpu/gpu_backend.h"
+#include "gpu/queue.h"
 #include "ir/graph.h"
 #include "ir/tensor_type.h"
 #include "planner/plan_memory.h"

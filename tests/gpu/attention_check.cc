@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "gpu/attention_autotuner.h"
 #include "gpu/gpu_backend.h"
-#include "gpu/known_attention_algorithms.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"

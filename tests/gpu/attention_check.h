@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "gpu/attention_algorithms.h"
+#include "gpu/queue.h"
 #include "runtime/backend.h"
 #include "tests/gpu/check_rows.h"
 

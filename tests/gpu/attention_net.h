@@ -15,7 +15,6 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "gpu/attention_algorithms.h"
 #include "gpu/kernels/attention_params.h"
 #include "gpu/queue.h"
 #include "ir/graph.h"

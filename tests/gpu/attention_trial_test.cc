@@ -1,8 +1,6 @@
 // What a trial of the ways of attention finds, on a device that tells of each kernel how
 // long it takes, and in which a way is right or wrong in one respect.
 
-#include "gpu/attention_trial.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,7 +16,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/strings.h"
-#include "gpu/attention_algorithms.h"
+#include "gpu/attention_autotuner.h"
 #include "gpu/kernels/attention_params.h"
 #include "gpu/queue.h"
 #include "ir/builder.h"

@@ -11,7 +11,7 @@
 
 #include "base/strings.h"
 #include "gpu/kernel.h"
-#include "gpu/kernels/weight_blocks.h"
+#include "gpu/kernels/matmul.h"
 #include "gpu/queue.h"
 #include "ir/builder.h"
 #include "ir/ops.h"

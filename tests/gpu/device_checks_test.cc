@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "gpu/nvidia_libraries.h"
 
 namespace stowage::gpu {
 namespace {

@@ -13,7 +13,6 @@
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
 #include "gpu/kernel.h"
-#include "gpu/kernels/rough_float.h"
 #include "gpu/kernels/walk.h"
 #include "ir/builder.h"
 #include "ir/ops.h"

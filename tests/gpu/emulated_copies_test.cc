@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "gpu/bulk_copy.h"
 #include "gpu/emulator/emulated_queue.h"
 #include "gpu/emulator/emulator.h"
 #include "gpu/simt.h"

@@ -14,8 +14,8 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "gpu/attention_algorithms.h"
 #include "gpu/kernel.h"
+#include "gpu/queue.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "gpu/attention_algorithms.h"
+#include "gpu/queue.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
