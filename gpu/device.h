@@ -43,7 +43,7 @@ struct DeviceGraph {
 };
 
 /// Selects which body of a branch in a graph runs. Kernels of the graph set it
-/// (gpu/graph_choice.h).
+/// (gpu/step_kernels.h).
 struct GraphChoice {
   uint64_t handle = 0;
 };

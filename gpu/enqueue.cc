@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "base/strings.h"
-#include "gpu/graph_choice.h"
 #include "gpu/kernel.h"
-#include "gpu/step_record.h"
+#include "gpu/step_kernels.h"
 #include "ir/attrs.h"
 #include "ir/op_def.h"
 #include "ir/uses.h"

@@ -16,7 +16,7 @@
 #include "gpu/kernel.h"
 #include "gpu/queue.h"
 #include "gpu/step_graphs.h"
-#include "gpu/step_record.h"
+#include "gpu/step_kernels.h"
 
 namespace stowage::gpu {
 namespace {

@@ -11,7 +11,7 @@
 //
 // The graph is BeginStep, the launches of the program, with copies to and from host memory
 // and exchanges between ranks running concurrently (gpu/step_graphs.h), and EndStep
-// (gpu/step_record.h). It contains addresses only; learning rate, step number and batch are
+// (gpu/step_kernels.h). It contains addresses only; learning rate, step number and batch are
 // inputs, so nothing is captured again. InputStaging copies the inputs of a step to the
 // device while the previous step runs.
 

@@ -1,7 +1,6 @@
-#include "gpu/graph_choice.h"
-
 #include "gpu/kernels/dispatch.h"
 #include "gpu/simt.h"
+#include "gpu/step_kernels.h"
 
 namespace stowage::gpu {
 namespace {

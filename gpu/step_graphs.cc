@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "gpu/enqueue.h"
-#include "gpu/graph_choice.h"
 #include "gpu/queue.h"
-#include "ir/dtype.h"
+#include "gpu/step_kernels.h"
+#include "ir/tensor_type.h"
 #include "runtime/kernel.h"
 
 namespace stowage::gpu {

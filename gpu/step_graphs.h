@@ -5,7 +5,7 @@
 // branches, or if the device supports branches in graphs (TryGraphBranches).
 //
 // Otherwise a graph ends at each branch. Its last kernel writes the chosen body to host
-// memory (EnqueueChoice in gpu/step_record.h); the host waits for it, launches the graphs of
+// memory (EnqueueChoice in gpu/step_kernels.h); the host waits for it, launches the graphs of
 // that body, and continues with the next graph.
 //
 //   stream   [graph: ... choice]          [body 1] [graph: ...]
@@ -40,7 +40,7 @@
 #include "base/result.h"
 #include "gpu/device.h"
 #include "runtime/kernel.h"
-#include "runtime/launch_accesses.h"
+#include "runtime/program.h"
 
 namespace stowage::gpu {
 
@@ -129,7 +129,7 @@ Status TryGraphBranches(Device& device, Stream stream,
 ///   side stream                     └── [reload] ───────┘
 ///
 /// A launch begins when all work enqueued before it is done. A later launch waits for those
-/// with which it may not run concurrently (runtime/launch_accesses.h). Launches of one side
+/// with which it may not run concurrently (runtime/program.h). Launches of one side
 /// stream run one after the other.
 ///
 ///   SideStream copies(device, compute, side, events);

@@ -17,9 +17,9 @@
 #include "cpu/kernels/bf16_gemm.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernel_table.h"
 #include "cpu/kernels/matmul.h"
-#include "cpu/kernels/parallel_gemm.h"
 #include "cpu/thread_pool.h"
 
 #ifdef STOWAGE_CPU_BF16_PAIRS

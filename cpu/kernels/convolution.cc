@@ -32,7 +32,6 @@
 #include "cpu/kernels/conv_walks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
-#include "cpu/kernels/parallel_gemm.h"
 #include "cpu/kernels/vec.h"
 #include "ir/windows.h"
 

@@ -21,7 +21,6 @@
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernel_table.h"
 #include "cpu/kernels/matmul.h"
-#include "cpu/kernels/parallel_gemm.h"
 #include "cpu/kernels/vec.h"
 #include "ir/op_kind.h"
 

@@ -21,7 +21,6 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/kernel_table.h"
-#include "cpu/kernels/parallel_gemm.h"
 #include "cpu/kernels/rows.h"
 #include "cpu/kernels/strided.h"
 #include "cpu/kernels/vec.h"

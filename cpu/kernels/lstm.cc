@@ -18,7 +18,6 @@
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
-#include "cpu/kernels/parallel_gemm.h"
 #include "cpu/kernels/vec.h"
 #include "math/activations.h"
 

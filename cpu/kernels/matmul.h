@@ -24,7 +24,6 @@
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
-#include "cpu/kernels/parallel_gemm.h"
 #include "cpu/thread_pool.h"
 #include "ir/op_def.h"
 #include "ir/tensor_type.h"

@@ -1,5 +1,3 @@
-#include "gpu/emulator/bulk_copies.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -12,6 +10,7 @@
 
 #include "base/strings.h"
 #include "gpu/emulator/context.h"
+#include "gpu/emulator/warpgroup.h"
 
 namespace stowage::gpu::emulator {
 namespace {

@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "gpu/emulator/bulk_copies.h"
-#include "gpu/emulator/warpgroup_products.h"
+#include "gpu/emulator/warpgroup.h"
 
 namespace stowage::gpu {
 

@@ -1,5 +1,3 @@
-#include "gpu/emulator/warpgroup_products.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -7,8 +5,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "gpu/emulator/bulk_copies.h"
 #include "gpu/emulator/context.h"
+#include "gpu/emulator/warpgroup.h"
 
 namespace stowage::gpu::emulator {
 namespace {

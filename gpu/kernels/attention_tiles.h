@@ -16,11 +16,11 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/kernels/attention_params.h"
 #include "gpu/kernels/fragments.h"
 #include "gpu/simt.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::gpu {
 

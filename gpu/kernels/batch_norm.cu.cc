@@ -17,7 +17,7 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/walk.h"
 #include "gpu/simt.h"
-#include "ir/lines.h"
+#include "ir/element_groups.h"
 #include "ir/windows.h"
 
 namespace stowage::gpu {

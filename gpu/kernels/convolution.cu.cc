@@ -1,10 +1,9 @@
-// conv, conv_transpose and conv_weight_grad: which of the ways of
-// gpu/kernels/convolution.h computes them, by shapes alone.
+// conv, conv_transpose and conv_weight_grad: the choice among the algorithms of
+// gpu/kernels/convolution.h, by shapes alone, and those without large tiles.
 //
-// By one element of the kernel, with every place of x meeting one of y, they are matrix
-// products of an image, y = w x and dx = w^T dy: those are the queue's, without scratch.
-// Where a group has few channels, a thread makes an element alone. All others are
-// products of gathered tiles.
+// A convolution by one element of the kernel in which every place of x meets one of y is a
+// matmul per image, y = w x and dx = w^T dy, by the queue and without scratch. If a group has
+// few channels, a thread computes an element. All others are matmuls of gathered tiles.
 
 #include "gpu/kernels/convolution.h"
 
@@ -18,6 +17,7 @@
 #include "gpu/kernel.h"
 #include "gpu/kernels/conv_walks.h"
 #include "gpu/kernels/dispatch.h"
+#include "gpu/queue.h"
 #include "gpu/simt.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kAddThreads = 256;
 
-// Fewer channels of a group than this leave most of a tile empty.
+// With fewer channels in a group, most of a tile would be empty.
 constexpr int64_t kFewChannels = 8;
 
 // --- conv and conv_transpose -------------------------------------------------
@@ -150,7 +150,7 @@ Bytes WeightGradWorkspace(const OpArgs& args,
   return pieces.count * results[0].shape.num_elements() * SizeOf(DType::kF32);
 }
 
-// Places in an image, in all filters, and beside an image are 32-bit numbers.
+// Places in an image, in all filters, and around an image are 32-bit numbers.
 std::string Excess(const OpArgs& args) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max() / 4;
   const bool makes_filters = args.op == OpKind::kConvWeightGrad;
@@ -178,7 +178,334 @@ std::string Excess(const OpArgs& args) {
   return excess;
 }
 
+// --- Small tiles: 64 x 64 with 4 x 4 results per thread, for kernels with more elements along
+// a dimension than conv_walks.h has bits for, and for gradients of few filters; and an element
+// per thread, for groups of few channels ---
+
+constexpr int kTile = 64;   // rows and columns of a block
+constexpr int kDepth = 16;  // of what is in shared memory at a time
+constexpr int kThreads = 256;
+constexpr int kAcross = kTile / 4;  // threads with 4 columns each
+constexpr int kPitch = kTile + 4;
+constexpr int kLoads = kTile * kDepth / kThreads;  // of a thread, for one tile
+static_assert(kThreads == kAcross * kTile / 4);
+
+// A thread computes four rows by four columns of a tile.
+struct Sums {
+  float at[4][4];
+};
+STOWAGE_DEVICE Sums Zeros() {
+  Sums sums;
+  STOWAGE_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    STOWAGE_UNROLL
+    for (int j = 0; j < 4; ++j) sums.at[i][j] = 0;
+  }
+  return sums;
+}
+STOWAGE_DEVICE int FirstRow() { return ThreadId() / kAcross * 4; }
+STOWAGE_DEVICE int FirstColumn() { return ThreadId() % kAcross * 4; }
+
+// sums += a b, of tiles with kDepth rows each.
+STOWAGE_DEVICE void AddProduct(Sums& sums, const float* a, const float* b) {
+  STOWAGE_UNROLL
+  for (int k = 0; k < kDepth; ++k) {
+    const Pack<float> x = LoadPack(a + k * kPitch + FirstRow());
+    const Pack<float> y = LoadPack(b + k * kPitch + FirstColumn());
+    STOWAGE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      STOWAGE_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        sums.at[i][j] = fmaf(x.value[i], y.value[j], sums.at[i][j]);
+      }
+    }
+  }
+}
+
+template <typename T, bool kTransposed>
+STOWAGE_KERNEL(kThreads)
+ConvTiles(STOWAGE_PARAMS(ConvParams) p) {
+  STOWAGE_SHARED(float, a, kDepth* kPitch);
+  STOWAGE_SHARED(float, b, kDepth* kPitch);
+  const ConvShapes& s = p.shapes;
+  // Blocks run over columns, rows, groups, phases.
+  const int64_t column_block = BlockId() % p.column_blocks;
+  const int64_t rest = BlockId() / p.column_blocks;
+  const int first_row = static_cast<int>(rest % p.row_blocks) * kTile;
+  const int group = static_cast<int>(rest / p.row_blocks % s.groups);
+  const ConvPart<kTransposed> part(
+      s, static_cast<int>(rest / p.row_blocks / s.groups));
+  const Walks& walks = part.walks;
+  const int elements = walks.elements();
+  const int64_t columns = s.images * elements;
+  const int64_t first_column = column_block * kTile;
+  if (first_column >= columns) return;  // phases are of different sizes
+  const int taps = walks.taps();
+  const int depth = part.depth_channels * taps;
+
+  // The column that this thread gathers, at depths ThreadId() / kTile + ...
+  const int64_t column = first_column + ThreadId() % kTile;
+  const bool exists = column < columns;
+  const Place element =
+      walks.Element(exists ? static_cast<int>(column % elements) : 0);
+  const T* source = static_cast<const T*>(p.source) +
+                    ((exists ? column / elements : 0) * s.groups + group) *
+                        part.depth_channels * part.source_size;
+  const T* filters = static_cast<const T*>(p.filters);
+
+  Sums sums = Zeros();
+  for (int k = 0; k < depth; k += kDepth) {
+    {
+      const int at = k + ThreadId() % kDepth;
+      const bool inside = at < depth;
+      const int channel = inside ? at / taps : 0;
+      const Place tap = walks.Tap(inside ? at % taps : 0);
+      STOWAGE_UNROLL
+      for (int i = 0; i < kLoads; ++i) {
+        const int row = ThreadId() / kDepth + i * (kThreads / kDepth);
+        float value = 0;
+        if (inside && first_row + row < part.rows) {
+          value = ToFloat(
+              filters[part.Filter(s, group, first_row + row, channel, tap)]);
+        }
+        a[ThreadId() % kDepth * kPitch + row] = value;
+      }
+    }
+    STOWAGE_UNROLL
+    for (int i = 0; i < kLoads; ++i) {
+      const int row = ThreadId() / kTile + i * (kThreads / kTile);
+      const int at = k + row;
+      float value = 0;
+      if (exists && at < depth) {
+        const int meet = walks.Meet(element, walks.Tap(at % taps));
+        if (meet >= 0) {
+          value = ToFloat(source[int64_t{at / taps} * part.source_size + meet]);
+        }
+      }
+      b[row * kPitch + ThreadId() % kTile] = value;
+    }
+    SyncThreads();
+    AddProduct(sums, &a[0], &b[0]);
+    SyncThreads();
+  }
+
+  STOWAGE_UNROLL
+  for (int j = 0; j < 4; ++j) {
+    const int64_t to_column = first_column + FirstColumn() + j;
+    if (to_column >= columns) continue;
+    const int64_t image = to_column / elements;
+    T* to = static_cast<T*>(p.to) +
+            (image * s.groups + group) * part.rows * part.to_size +
+            part.ToPlace(s, static_cast<int>(to_column % elements));
+    STOWAGE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int row = first_row + FirstRow() + i;
+      if (row < part.rows) {
+        to[int64_t{row} * part.to_size] = FromFloat<T>(sums.at[i][j]);
+      }
+    }
+  }
+}
+
+// The place in the source where element i of the result and element k of the kernel meet,
+// along one dimension; negative if they do not.
+template <bool kTransposed>
+STOWAGE_DEVICE int MeetAlong(const ConvAxis& dim, int i, int k) {
+  if (!kTransposed) {
+    const int at = i * dim.stride - dim.before + k * dim.dilation;
+    return at < dim.in ? at : -1;
+  }
+  const int scaled = i + dim.before - k * dim.dilation;
+  const int at = scaled / dim.stride;
+  return scaled >= 0 && scaled % dim.stride == 0 && at < dim.out ? at : -1;
+}
+
+// One element of the result per thread; blocks run over elements of a channel, then over
+// channels and images.
+template <typename T, bool kTransposed>
+STOWAGE_KERNEL(kThreads)
+ConvElements(STOWAGE_PARAMS(ConvParams) p) {
+  const ConvShapes& s = p.shapes;
+  const int64_t block = BlockId() / p.column_blocks;
+  const int number =
+      static_cast<int>(BlockId() % p.column_blocks) * kThreads + ThreadId();
+  const int rows = kTransposed ? s.channels : s.filters;
+  const int depth_channels = kTransposed ? s.filters : s.channels;
+  const int to_size = kTransposed ? s.in_size : s.out_size;
+  const int source_size = kTransposed ? s.out_size : s.in_size;
+  if (number >= to_size) return;
+  // Of the result: a channel of an image, which is a row of a group.
+  const int64_t group = block / rows;  // of an image
+  const int row = static_cast<int>(block % rows);
+  const Place element = kTransposed ? PlaceOf(number, s.h.in, s.w.in)
+                                    : PlaceOf(number, s.h.out, s.w.out);
+  const int h_size = kTransposed ? s.h.out : s.h.in;
+  const int w_size = kTransposed ? s.w.out : s.w.in;
+  const T* source =
+      static_cast<const T*>(p.source) + group * depth_channels * source_size;
+  // Filters of one row lie apart by so much, channel after channel.
+  const int64_t step = int64_t{kTransposed ? s.channels : 1} * s.kernel_size;
+  const T* filter = static_cast<const T*>(p.filters) +
+                    (group % s.groups * s.filters * s.channels +
+                     int64_t{row} * (kTransposed ? 1 : s.channels)) *
+                        s.kernel_size;
+  float sum = 0;
+  for (int c = 0; c < depth_channels; ++c) {
+    const T* weight = filter;
+    for (int d = 0; d < s.d.kernel; ++d) {
+      const int at_d = MeetAlong<kTransposed>(s.d, element.d, d);
+      for (int h = 0; h < s.h.kernel; ++h) {
+        const int at_h = MeetAlong<kTransposed>(s.h, element.h, h);
+        for (int w = 0; w < s.w.kernel; ++w, ++weight) {
+          const int at_w = MeetAlong<kTransposed>(s.w, element.w, w);
+          if (at_d < 0 || at_h < 0 || at_w < 0) continue;
+          sum = fmaf(ToFloat(source[(at_d * h_size + at_h) * w_size + at_w]),
+                     ToFloat(*weight), sum);
+        }
+      }
+    }
+    source += source_size;
+    filter += step;
+  }
+  static_cast<T*>(p.to)[block * to_size + number] = FromFloat<T>(sum);
+}
+
+template <typename T>
+STOWAGE_KERNEL(kThreads)
+WeightGradTiles(STOWAGE_PARAMS(ConvWeightGradParams) p) {
+  STOWAGE_SHARED(float, a, kDepth* kPitch);
+  STOWAGE_SHARED(float, b, kDepth* kPitch);
+  const ConvShapes& s = p.shapes;
+  // Blocks run over columns, rows, groups, pieces.
+  const int first_column =
+      static_cast<int>(BlockId() % p.column_blocks) * kTile;
+  const int64_t rest = BlockId() / p.column_blocks;
+  const int first_row = static_cast<int>(rest % p.row_blocks) * kTile;
+  const int group = static_cast<int>(rest / p.row_blocks % s.groups);
+  const int64_t piece = rest / p.row_blocks / s.groups;
+  const int64_t piece_tiles = p.piece_units * (ConvPieces::kUnit / kDepth);
+  const Walks walks = ForwardWalks(s);
+  const int columns = s.channels * s.kernel_size;
+
+  // The columns that this thread gathers.
+  Place taps[kLoads];
+  int64_t channels[kLoads];  // where they begin in the group; below 0: none
+  STOWAGE_UNROLL
+  for (int i = 0; i < kLoads; ++i) {
+    const int column =
+        first_column + ThreadId() / kDepth + i * (kThreads / kDepth);
+    taps[i] = walks.Tap(column % s.kernel_size);
+    channels[i] =
+        column < columns ? int64_t{column / s.kernel_size} * s.in_size : -1;
+  }
+
+  // The element of dy that this thread gathers next.
+  const int64_t first = piece * piece_tiles * kDepth + ThreadId() % kDepth;
+  int64_t image = first / s.out_size;
+  int element_number = static_cast<int>(first % s.out_size);
+
+  Sums sums = Zeros();
+  for (int64_t tile = 0; tile < piece_tiles; ++tile) {
+    const bool exists = image < s.images;
+    const Place element = walks.Element(element_number);
+    const T* x = static_cast<const T*>(p.x) +
+                 (image * s.groups + group) * s.channels * s.in_size;
+    const T* dy = static_cast<const T*>(p.dy) +
+                  (image * s.groups + group) * s.filters * s.out_size +
+                  element_number;
+    STOWAGE_UNROLL
+    for (int i = 0; i < kLoads; ++i) {
+      const int row = ThreadId() / kDepth + i * (kThreads / kDepth);
+      float of_a = 0;
+      if (exists && first_row + row < s.filters) {
+        of_a = ToFloat(dy[int64_t{first_row + row} * s.out_size]);
+      }
+      a[ThreadId() % kDepth * kPitch + row] = of_a;
+      float of_b = 0;
+      if (exists && channels[i] >= 0) {
+        const int meet = walks.Meet(element, taps[i]);
+        if (meet >= 0) of_b = ToFloat(x[channels[i] + meet]);
+      }
+      b[ThreadId() % kDepth * kPitch + row] = of_b;
+    }
+    SyncThreads();
+    AddProduct(sums, &a[0], &b[0]);
+    SyncThreads();
+    element_number += kDepth;
+    while (element_number >= s.out_size) {
+      element_number -= s.out_size;
+      ++image;
+    }
+  }
+
+  STOWAGE_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const int row = first_row + FirstRow() + i;
+    if (row >= s.filters) continue;
+    STOWAGE_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const int column = first_column + FirstColumn() + j;
+      if (column >= columns) continue;
+      const int64_t to = (int64_t{group} * s.filters + row) * columns + column;
+      if (p.pieces == 1) {
+        static_cast<T*>(p.dw)[to] = FromFloat<T>(sums.at[i][j]);
+      } else {
+        p.sums[piece * p.size + to] = sums.at[i][j];
+      }
+    }
+  }
+}
+
 }  // namespace
+
+template <bool kTransposed>
+void EnqueueConvElements(Queue& queue, const char* name, DType dtype,
+                         ConvParams params) {
+  const ConvShapes& s = params.shapes;
+  const int64_t rows = kTransposed ? s.channels : s.filters;
+  params.column_blocks =
+      CeilDiv(kTransposed ? s.in_size : s.out_size, kThreads);
+  const int64_t blocks = params.column_blocks * s.images * s.groups * rows;
+  OnFloat(dtype, [&](auto zero) {
+    LaunchKernel(queue, name, ConvElements<decltype(zero), kTransposed>, params,
+                 {.x = static_cast<uint32_t>(blocks)}, kThreads);
+  });
+}
+
+template <bool kTransposed>
+void EnqueuePlainConv(Queue& queue, const char* name, DType dtype,
+                      ConvParams params, ConvPhases phases) {
+  const ConvShapes& s = params.shapes;
+  params.column_blocks = CeilDiv(s.images * phases.elements, kTile);
+  params.row_blocks = CeilDiv(kTransposed ? s.channels : s.filters, kTile);
+  const int64_t blocks =
+      params.column_blocks * params.row_blocks * s.groups * phases.count;
+  OnFloat(dtype, [&](auto zero) {
+    LaunchKernel(queue, name, ConvTiles<decltype(zero), kTransposed>, params,
+                 {.x = static_cast<uint32_t>(blocks)}, kThreads);
+  });
+}
+
+void EnqueuePlainWeightGrad(Queue& queue, DType dtype,
+                            ConvWeightGradParams params) {
+  const ConvShapes& s = params.shapes;
+  params.column_blocks = CeilDiv(int64_t{s.channels} * s.kernel_size, kTile);
+  params.row_blocks = CeilDiv(s.filters, kTile);
+  const int64_t blocks =
+      params.column_blocks * params.row_blocks * s.groups * params.pieces;
+  OnFloat(dtype, [&](auto zero) {
+    LaunchKernel(queue, "conv_weight_grad", WeightGradTiles<decltype(zero)>,
+                 params, {.x = static_cast<uint32_t>(blocks)}, kThreads);
+  });
+}
+
+template void EnqueueConvElements<false>(Queue&, const char*, DType,
+                                         ConvParams);
+template void EnqueueConvElements<true>(Queue&, const char*, DType, ConvParams);
+template void EnqueuePlainConv<false>(Queue&, const char*, DType, ConvParams,
+                                      ConvPhases);
+template void EnqueuePlainConv<true>(Queue&, const char*, DType, ConvParams,
+                                     ConvPhases);
 
 namespace kernels {
 

@@ -7,8 +7,6 @@
 // rank. A block has 256 neighbours of a row, and reads the row 256 elements at a time into
 // shared memory. Comparisons are quadratic in the row, at one a cycle.
 
-#include "ir/lines.h"
-
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -18,6 +16,7 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/walk.h"
 #include "gpu/simt.h"
+#include "ir/element_groups.h"
 
 namespace stowage::gpu {
 namespace {

@@ -17,8 +17,7 @@
 
 #include "base/bytes.h"
 #include "gpu/queue.h"
-#include "ir/dtype.h"
-#include "runtime/block_matrix.h"
+#include "ir/tensor_type.h"
 #include "runtime/kernel.h"
 
 namespace stowage::gpu {

@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/check.h"
+#include "base/result.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"

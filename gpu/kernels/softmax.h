@@ -21,7 +21,7 @@
 #include "gpu/kernels/rows.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
-#include "ir/dtype.h"
+#include "ir/tensor_type.h"
 
 namespace stowage::gpu {
 

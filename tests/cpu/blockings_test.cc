@@ -14,7 +14,6 @@
 #include "base/strings.h"
 #include "cpu/blocking.h"
 #include "cpu/kernels/gemm.h"
-#include "cpu/kernels/parallel_gemm.h"
 #include "cpu/thread_pool.h"
 #include "ir/attrs.h"
 #include "ir/builder.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cluster/link.h"
-#include "gpu/emulator/emulated_queue.h"
+#include "gpu/emulator/emulator.h"
 #include "gpu/kernel.h"
 #include "ir/attrs.h"
 #include "ir/op_kind.h"

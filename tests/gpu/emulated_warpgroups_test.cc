@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "gpu/emulator/emulated_queue.h"
 #include "gpu/emulator/emulator.h"
 #include "gpu/simt.h"
 #include "gpu/warpgroup.h"

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "gpu/block_reduce.h"
-#include "gpu/emulator/emulated_queue.h"
 #include "gpu/simt.h"
 
 namespace stowage::gpu {

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "gpu/emulator/emulated_queue.h"
+#include "gpu/emulator/emulator.h"
 #include "gpu/queue.h"
 
 namespace stowage::testing {

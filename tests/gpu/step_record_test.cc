@@ -1,5 +1,3 @@
-#include "gpu/step_record.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -11,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "gpu/graph_choice.h"
 #include "gpu/queue.h"
+#include "gpu/step_kernels.h"
 #include "ir/tensor_type.h"
 #include "tests/gpu/grid_runner.h"
 

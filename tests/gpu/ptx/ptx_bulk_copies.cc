@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "gpu/emulator/bulk_copies.h"
+#include "gpu/emulator/warpgroup.h"
 #include "gpu/tensor_map.h"
 #include "tests/gpu/ptx/ptx_block.h"
 #include "tests/gpu/ptx/ptx_mbarriers.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "gpu/emulator/bulk_copies.h"
+#include "gpu/emulator/warpgroup.h"
 #include "gpu/tensor_map.h"
 #include "tests/gpu/ptx/written_kernel.h"
 

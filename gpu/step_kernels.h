@@ -1,8 +1,8 @@
-#ifndef STOWAGE_GPU_STEP_RECORD_H_
-#define STOWAGE_GPU_STEP_RECORD_H_
+#ifndef STOWAGE_GPU_STEP_KERNELS_H_
+#define STOWAGE_GPU_STEP_KERNELS_H_
 
-// The first and the last kernel of every step, the kernel by which a branch asks the host,
-// and the scan for non-finite results of a debug run.
+// The kernels of the runtime: the first and the last of every step, those that choose the
+// bodies of branches, and the scan for non-finite results of a debug run.
 //
 // A step's graph is captured once and launched for every step; all that varies from step to
 // step is in memory. The step record counts steps. Inputs arrive in two slots in turn, while
@@ -18,6 +18,7 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "gpu/device.h"
 #include "gpu/queue.h"
 #include "ir/tensor_type.h"
 
@@ -69,6 +70,20 @@ void EnqueueChoice(DType dtype, const std::byte* index, size_t bodies,
 void EnqueueFindNonFinite(DType dtype, const std::byte* x, int64_t n,
                           uint32_t* found, Queue& queue);
 
+// Choices of branches inside a graph (gpu/device.h):
+//
+//   EnqueueGraphChoice(DType::kI32, index, 3, choice, queue);  // body 0, 1 or 2
+//   EnqueueSoundChoice(choice, queue);  // body 0 in a step without a fault so far
+
+/// Sets `choice` to the body that the scalar at `index` selects: i32, i64, or bool with true
+/// for body 1. If it is not in [0, bodies), no body runs and the launch reports a fault.
+void EnqueueGraphChoice(DType dtype, const std::byte* index, size_t bodies,
+                        GraphChoice choice, Queue& queue);
+
+/// Sets the choice of a branch with one body, which runs if no launch of the step has
+/// reported a fault so far.
+void EnqueueSoundChoice(GraphChoice choice, Queue& queue);
+
 }  // namespace stowage::gpu
 
-#endif  // STOWAGE_GPU_STEP_RECORD_H_
+#endif  // STOWAGE_GPU_STEP_KERNELS_H_

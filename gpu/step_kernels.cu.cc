@@ -1,4 +1,4 @@
-#include "gpu/step_record.h"
+#include "gpu/step_kernels.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
-#ifndef STOWAGE_GPU_EMULATOR_BULK_COPIES_H_
-#define STOWAGE_GPU_EMULATOR_BULK_COPIES_H_
+#ifndef STOWAGE_GPU_EMULATOR_WARPGROUP_H_
+#define STOWAGE_GPU_EMULATOR_WARPGROUP_H_
 
-// The emulator's barriers and bulk copies, which warpgroup_emulated.h and the emulator call,
-// and its encoding of tensor maps.
+// The emulator's side of gpu/warpgroup.h: barriers and bulk copies, the encoding of tensor
+// maps, and matmuls of warpgroups.
 //
 // A copy arrives as late as possible: when a thread waits for its phase; until then its bytes
 // are NaN. In the natural order of threads it arrives at once. Either way only a thread that
@@ -49,6 +49,38 @@ std::optional<TensorMap> EncodeTensorMap(const TensorMapSpec& spec);
 /// None if EncodeTensorMap has not made `map`.
 std::optional<TensorMapSpec> DecodeTensorMap(const TensorMap& map);
 
+// Matmuls of warpgroups, for warpgroup_emulated.h alone. A matmul is computed when its group is awaited, as late as possible; until then its sums
+// are NaN. Its operands must not have changed since it was issued. A fence hands an array to
+// matmuls, and a wait that names it takes it back; a change in between is reported.
+
+/// An array of a thread: sums, or left factors.
+struct ProductArray {
+  void* at;
+  size_t bytes;
+  bool is_sums;
+};
+
+/// One call of WarpgroupMultiply, by one thread.
+struct ProductCall {
+  float (*to_float)(uint16_t);
+  int columns;
+  bool rows_of_b;
+  bool add;
+  float* d;
+  const uint32_t* a;  // null: in shared memory, where a_tile says
+  uint64_t a_tile, b_tile;
+};
+
+uint32_t SharedByteOf(const void* shared);
+void FenceProxies();
+void FenceProduct(const ProductArray& array);
+/// Waits for all threads of the warpgroup.
+void IssueProduct(ProductCall& call, const Site& site);
+void CommitProducts();
+/// Waits until at most `groups_left` groups are under way; then arrays may be taken back.
+void AwaitProducts(int groups_left);
+void TakeBack(const ProductArray& array);
+
 }  // namespace stowage::gpu::emulator
 
-#endif  // STOWAGE_GPU_EMULATOR_BULK_COPIES_H_
+#endif  // STOWAGE_GPU_EMULATOR_WARPGROUP_H_
