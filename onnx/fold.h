@@ -1,8 +1,8 @@
 #ifndef STOWAGE_ONNX_FOLD_H_
 #define STOWAGE_ONNX_FOLD_H_
 
-// Computes at import what is the same in every step: the arithmetic on shapes that
-// exporters write, up to a Reshape that wants to know its numbers.
+// Constant folding at import: the arithmetic on shapes that exporters write, whose results
+// are operands of a Reshape.
 //
 //   Result<std::optional<std::vector<Array>>> folded = Fold(node);
 //   if (folded.ok() && *folded) ...  // its results; no op in the graph
@@ -18,13 +18,13 @@
 
 namespace stowage::onnx {
 
-/// Elements that a folded result may have; a larger one is made by the step. So is what
-/// comes when so many bytes of a model have been folded.
+/// Limits of the elements of a folded result, and of the bytes of all results of a model;
+/// beyond them nodes are computed by the step.
 inline constexpr int64_t kMaxFolded = 1 << 16;
 inline constexpr Bytes kMaxFoldedBytes = 64 << 20;
 
-/// The results of a node that needs nothing but what is known; absent where the graph
-/// has to compute it. Errors: what is wrong with the node's attributes or operands.
+/// The results of a node whose operands are constants; absent if the graph must compute it.
+/// Errors: invalid attributes or operands.
 Result<std::optional<std::vector<Array>>> Fold(ImportedNode& node);
 
 }  // namespace stowage::onnx

@@ -17,20 +17,11 @@
 #include "formats/array.h"
 #include "ir/ops.h"
 #include "ir/tensor_type.h"
+#include "onnx/control_flow.h"
 #include "onnx/node.h"
 #include "onnx/node_importer.h"
 #include "onnx/parse_model.h"
-#include "onnx/scope.h"
 #include "onnx/tensor.h"
-
-namespace stowage {
-
-bool IsNameOfStep(std::string_view name) {
-  return name == "lr" || name == "step" || name == "seed" || name == "loss" ||
-         name == "labels";
-}
-
-}  // namespace stowage
 
 namespace stowage::onnx {
 

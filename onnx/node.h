@@ -1,8 +1,8 @@
 #ifndef STOWAGE_ONNX_NODE_H_
 #define STOWAGE_ONNX_NODE_H_
 
-// One node of an ONNX file on its way into a graph: its attributes and operands, as a
-// conversion (onnx/ops.h) asks for them.
+// A node of an ONNX file during its conversion (onnx/ops.h): access to its attributes and
+// operands.
 //
 //   Result<Values> ConvertGemm(ImportedNode& node) {
 //     Value y = MatMul(node.In(0), node.In(1), node.Int("transA", 0) != 0,
@@ -27,65 +27,64 @@
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/tensor_type.h"
-#include "onnx/build_options.h"
+#include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
 
 namespace stowage::onnx {
 
-/// Before this operator set, ops do not broadcast as all do since.
+/// The first operator set in which all ops broadcast by NumPy's rules.
 inline constexpr int64_t kUsualOpset = 7;
 
-/// The results of a node, in the file's order; inert where the file leaves one out.
+/// The results of a node, in the file's order; inert if the file omits one.
 using Values = std::vector<Value>;
 
-/// What a name in the file stands for.
+/// The meaning of a name in the file.
 struct Operand {
   std::string name = {};
   TensorType type = {};
-  /// Once it is in the graph.
+  /// Set once it is in the graph.
   Value value = {};
-  /// The tensor of the file that it is, if it is one.
+  /// Its tensor in the file, if any.
   const pb::TensorProto* initializer = nullptr;
-  /// What it holds, where that is known and has been asked for.
+  /// Its contents, if they are constant and were requested.
   std::shared_ptr<const Array> contents = {};
-  /// Whether it holds the same in every step: training changes no part of it.
+  /// True if it is constant over steps: it depends on no param or input.
   bool fixed = false;
-  bool kept = false;  // a state, which nodes of the graph overwrite
-  /// The parts of a sequence of tensors, which is no value of the graph.
+  bool kept = false;  // a state, which nodes update
+  /// The elements of a sequence of tensors, which is not a value of the graph.
   Values parts = {};
-  /// What it stands for in the graph around its body (onnx/node.h), if it is of there.
+  /// For a captured operand of a body, the operand of the enclosing graph.
   Operand* outer = nullptr;
 };
 
 class Body;
 
-/// What all nodes of a model share.
+/// State that all nodes of a model share.
 struct ImportContext {
   GraphBuilder* model = nullptr;
-  GraphBuilder* graph =
-      nullptr;              // that nodes go into: the model's, or a body's
-  Body* body = nullptr;     // whose graph that is, if it is one's
-  SourceLoc source = {};    // of the node of the model's graph
-  std::string path;         // of the file
-  bool training = false;    // of batch norms and dropouts
-  bool evaluation = false;  // with what batch norms have followed
+  GraphBuilder* graph = nullptr;  // the current one: the model's, or a body's
+  Body* body = nullptr;           // the current body, if any
+  SourceLoc source = {};          // of the node of the model's graph
+  std::string path;               // of the file
+  bool training = false;          // of batch norms and dropouts
+  bool evaluation = false;        // batch norms use running statistics
   std::optional<ResizedBatch> resized = {};
-  /// Inputs "seed" and "step", i64 scalars, made with the first random draw.
+  /// Inputs "seed" and "step", i64 scalars, declared by the first random draw.
   Operand seed = {}, step = {};
   int64_t draws = 0;
-  int64_t loops_tried_again = 0;  // written out where they could be no loops
-  Bytes folded = 0;               // of results that the import has computed
+  int64_t loops_tried_again = 0;  // unrolled after failing as loops
+  Bytes folded = 0;               // size of folded results
 };
 
 class ImportedNode {
  public:
-  /// `operands` are null where the file leaves one out.
+  /// An operand is null if the file omits it.
   ImportedNode(const pb::NodeProto& node, int64_t version,
                std::vector<Operand*> operands, ImportContext& context);
 
   GraphBuilder& graph() { return *context_.graph; }
   ImportContext& context() const { return context_; }
-  /// The operator set that the file asks for.
+  /// The operator set of the file.
   int64_t version() const { return version_; }
   const std::string& op() const { return node_.op_type(); }
   const pb::NodeProto& proto() const { return node_; }
@@ -94,41 +93,40 @@ class ImportedNode {
 
   int num_operands() const { return static_cast<int>(operands_.size()); }
   bool Has(int i) const { return i < num_operands() && operands_[At(i)]; }
-  /// Operand i as a value of the graph; inert where there is none, or after an error.
+  /// Operand i as a value of the graph; inert if there is none, or after an error.
   Value In(int i);
-  /// Operand i as a state that the model keeps from step to step, if it is a tensor of
-  /// floats of the file that no other node has taken for a param; else as In. Error,
-  /// kept by the graph: while training, one that is outside of the body the node is in.
+  /// Operand i as a state, if it is a float tensor of the file that no other node uses as a
+  /// param; else as In. Error, recorded in the graph: in training, one from outside of the
+  /// node's body.
   Value Keep(int i);
   bool IsKept(int i) const;
-  /// Its type. Preconditions of this and the next three: Has(i).
+  /// The type of operand i. Precondition of this and the next three: Has(i).
   const TensorType& Type(int i) const { return operands_[At(i)]->type; }
   const Shape& ShapeOf(int i) const { return Type(i).shape; }
   Operand& OperandAt(int i) const { return *operands_[At(i)]; }
-  /// What it holds, if that is the same in every step; else null.
+  /// The contents, if constant over steps; else null.
   const Array* Fixed(int i);
-  /// The numbers that it holds, as a plan must know them. Error: it depends on what
-  /// is computed.
+  /// The contents as numbers. Error: they are computed by the step.
   Result<std::vector<int64_t>> Ints(int i, std::string_view what);
   Result<std::vector<double>> Reals(int i, std::string_view what);
-  /// The same of a list that may instead be an attribute of that name, as older
-  /// operator sets have it; absent where the file has neither.
+  /// As above, for a list that older operator sets have as an attribute of that name; absent
+  /// if the file has neither.
   Result<std::optional<std::vector<int64_t>>> IntsOrAttribute(
       int i, std::string_view name);
-  /// The dimension that an axis means, counted from the end where below 0.
+  /// The dimension of an axis, which counts from the end if negative.
   Result<int64_t> Axis(int64_t axis, int rank) const;
 
-  /// What result 0 is, where it is a sequence.
+  /// Sets the elements of result 0, a sequence.
   void SetParts(Values parts) { parts_ = std::move(parts); }
   const Values& parts() const { return parts_; }
 
   int num_results() const { return node_.output_size(); }
-  /// Whether the file names result i.
+  /// Returns whether the file names result i.
   bool Wants(int i) const {
     return i < num_results() && !node_.output(i).empty();
   }
 
-  // --- Attributes; what the file leaves out is `otherwise` ---
+  // --- Attributes; `otherwise` is the default ---
 
   const pb::AttributeProto* Find(std::string_view name) const;
   int64_t Int(std::string_view name, int64_t otherwise) const;
@@ -141,7 +139,7 @@ class ImportedNode {
 
   /// `[onnx] node "conv1" (Conv) what`, kUnsupported.
   Error Unsupported(std::string_view what) const;
-  /// The same, kInvalidArgument.
+  /// As above, kInvalidArgument.
   Error Wrong(std::string_view what) const;
 
  private:
@@ -156,72 +154,68 @@ class ImportedNode {
   Values parts_;
 };
 
-/// The contents of an operand, read from the file when they are first asked for; null
-/// where they depend on what is computed.
+/// The contents of an operand, read from the file on first use; null if they are computed by
+/// the step.
 Result<const Array*> ContentsOf(Operand& operand, const std::string& path);
 
-/// The operand as a value of the graph: what it is already, a param where it is a
-/// tensor of floats of the file, a constant otherwise. Inert after an error, which
-/// the graph keeps.
+/// The operand as a value of the graph: the existing one, a new param for a float tensor of
+/// the file, else a new constant. Inert after an error, which the graph records.
 Value ValueOf(Operand& operand, ImportContext& context);
 
-/// The operand for another name to stand for, too: a param is declared once, under its
-/// own.
+/// The operand for an alias of its name. A param is declared once, under its own name.
 Operand Passed(Operand& operand, ImportContext& context);
 
-// The graph inside a node of control flow on its way into a graph: a builder of its
-// own, which nodes are converted into while it is there, and what it reads from outside.
-//
-// A body of ONNX reads any name that is in force around it; one of ours is handed what it
-// reads (ir/bodies.h). So a name found outside stands for an operand of the body's own,
-// which becomes a leaf when the body computes with it, and not when it only asks for its
-// type, or for what it is known to hold. Names found further out pass through all bodies
-// between.
-//
-//   Body body("loop", context);     // nodes go into it from here on
-//   Operand* x = body.Capture(outside);
-//   ...                             // ValueOf(*x, context) declares a leaf
-//   body.Leave();                   // and into the graph around it again
-//   for (const auto& [leaf, outer] : body.reads()) ...  // what to hand in
-
+/// A subgraph during its conversion: a builder, which receives nodes while the body is
+/// entered, and the outside operands that it reads.
+///
+/// An ONNX subgraph may read any visible name; a body of this IR has explicit operands
+/// (ir/bodies.h). A name from outside is captured as an operand of the body, which becomes a
+/// leaf when the body computes with it, but not when only its type or constant contents are
+/// used. Names from further out are captured by all bodies between.
+///
+///   Body body("loop", context);     // enters it
+///   Operand* x = body.Capture(outside);
+///   ...                             // ValueOf(*x, context) declares a leaf
+///   body.Leave();                   // back to the enclosing graph
+///   for (const auto& [leaf, outer] : body.reads()) ...  // operands of the node
 class Body {
  public:
   struct Read {
     Value leaf;      // of this body
-    Operand* outer;  // of the graph around it
+    Operand* outer;  // of the enclosing graph
   };
 
-  /// Enters the body; `context` must outlive this.
+  /// Enters the body. `context` must outlive this object.
   Body(const std::string& name, ImportContext& context);
-  /// Leaves it, where that has not been done.
+  /// Leaves it, if that has not been done.
   ~Body() { Leave(); }
   Body(const Body&) = delete;
   Body& operator=(const Body&) = delete;
 
-  /// Nodes go into the graph around the body from here on.
+  /// Returns to the enclosing graph.
   void Leave();
 
   GraphBuilder& graph() { return graph_; }
 
-  /// A leaf that the node hands in itself, called like `name` where that is free.
+  /// A leaf that the node supplies, called `name` if that is free.
   Value Leaf(const std::string& name, const TensorType& type);
 
-  /// Calls a value of the body so, where the name is free and it was not named before.
+  /// Names a value of the body, if the name is free and the value has none.
   void Name(const std::string& name, Value value);
 
-  /// What stands in here for an operand of the graph around this body; the same for
-  /// the same. It lives as long as the body.
+  /// The body's operand for one of the enclosing graph; one per operand. It lives as long as
+  /// the body.
   Operand* Capture(Operand* outer);
-  /// Likewise of an operand of the model's own graph, through all bodies around this.
+  /// As above, for an operand of the model's graph, through all enclosing bodies.
   Operand* CaptureOfModel(Operand* operand);
-  /// The leaf for an operand that Capture made.
+  /// The leaf for a captured operand.
   Value LeafFor(const Operand& captured);
-  /// The leaves of captured operands, in the order in which they were first read.
+  /// The leaves of captured operands, in the order of first use.
   const std::vector<Read>& reads() const { return reads_; }
 
-  /// Says that this is the body of a loop, and which iteration, an i64 scalar, is run.
+  /// Marks the body of a loop. `iteration` is an i64 scalar.
   void SetIteration(Value iteration, int64_t iterations);
-  /// The number by which nodes in here draw, another one in each iteration of each step.
+  /// The step number for random draws in this body, unique per step and iteration.
   Value StepOfDraws(Operand* step_of_model);
 
  private:
@@ -231,9 +225,8 @@ class Body {
   Body* const outer_;  // null within the model's own graph
   bool inside_ = true;
   std::deque<Operand> operands_;
-  std::unordered_map<const Operand*, Operand*>
-      captured_;                                      // by what it stands for
-  std::unordered_map<const Operand*, Value> leaves_;  // likewise
+  std::unordered_map<const Operand*, Operand*> captured_;  // by outer operand
+  std::unordered_map<const Operand*, Value> leaves_;       // likewise
   std::vector<Read> reads_;
   std::unordered_set<ValueId> named_;
   Value iteration_;

@@ -13,7 +13,7 @@
 #include "onnx/fold.h"
 #include "onnx/import.h"
 #include "onnx/ops.h"
-#include "onnx/opsets.h"
+#include "onnx/parse_model.h"
 #include "onnx/tensor.h"
 
 namespace stowage::onnx {

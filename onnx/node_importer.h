@@ -1,10 +1,9 @@
 #ifndef STOWAGE_ONNX_NODE_IMPORTER_H_
 #define STOWAGE_ONNX_NODE_IMPORTER_H_
 
-// The nodes of a model, one after the other, as nodes of a graph: names are looked up,
-// functions are written out, each node is folded or converted (onnx/fold.h,
-// onnx/ops.h), and those that hold graphs become loops and branches
-// (onnx/control_flow.h).
+// Converts the nodes of a model in order: names are resolved, functions inlined, each node is
+// folded or converted (onnx/fold.h, onnx/ops.h), and nodes with subgraphs become loops and
+// conds (onnx/control_flow.h).
 //
 //   NodeImporter nodes(model, path, options, &graph);
 //   Scope scope = nodes.ModelScope();
@@ -23,48 +22,43 @@
 
 #include "base/result.h"
 #include "ir/builder.h"
-#include "onnx/build_options.h"
 #include "onnx/control_flow.h"
 #include "onnx/node.h"
+#include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
 #include "onnx/ops.h"
-#include "onnx/opsets.h"
 #include "onnx/parse_model.h"
-#include "onnx/scope.h"
 #include "onnx/tensor.h"
 
 namespace stowage::onnx {
 
 class NodeImporter : private GraphImporter {
  public:
-  /// All must outlive this.
+  /// All arguments must outlive this object.
   NodeImporter(const pb::ModelProto& model, const std::string& path,
                const std::map<std::string, std::string>& constants,
                const OnnxBuildOptions& options, GraphBuilder* graph);
 
-  /// That nodes ask for operator sets and ops that are known, that no function calls
-  /// itself, and that nodes are not too many once functions are written out: before any
-  /// is, and takes memory.
+  /// Checks, before anything is converted, that operator sets and ops are known, that no
+  /// function is recursive, and the number of nodes after inlining.
   Status CheckModel() const;
 
-  /// The names of the model's own graph, none yet.
+  /// The scope of the model's graph, empty.
   Scope ModelScope() const { return {.opsets = &opsets_, .is_model = true}; }
-  /// What a value of the file is called in the graph (onnx/import.h).
+  /// The name of a value of the file in the graph (onnx/import.h).
   std::string NameInGraph(const std::string& name) const;
-  /// Gives an operand a name. Error: the name is taken.
+  /// Defines a name. Error: it is taken.
   Status Define(const std::string& name, Operand operand, Scope& scope);
-  /// Defines the tensors of `graph`, whose names `scope` are. Errors: onnx/tensor.h's.
+  /// Defines the tensors of `graph`, whose scope is `scope`. Errors: those of onnx/tensor.h.
   Status AddInitializers(const pb::GraphProto& graph, Scope& scope);
-  /// That each node of the model's own graph reads what `scope`, its inputs and
-  /// tensors, or a node before it has, and makes what none of them has: before any is
-  /// converted, and takes memory.
+  /// Checks, before anything is converted, that each node of the model's graph reads names
+  /// in `scope` or of earlier nodes, and defines new ones.
   Status CheckNames(const Scope& scope) const;
-  /// Converts all nodes, or those that are `needed`: of the others, names are defined.
+  /// Converts all nodes, or those that are `needed`; the names of others are defined.
   Status AddNodes(
       const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
       Scope& scope, const std::vector<bool>& needed = {});
-  /// The shapes of inputs are not those of the file, so that others than it declares
-  /// follow.
+  /// Disables the check of declared shapes, since inputs have other shapes than declared.
   void ShapesDiffer() { shapes_are_the_files_ = false; }
 
   ImportContext& context() { return context_; }
@@ -100,16 +94,16 @@ class NodeImporter : private GraphImporter {
   const FunctionTable functions_;
   const Opsets opsets_;
   ImportContext context_;
-  size_t depth_ = 0;  // of functions that are being written out
+  size_t depth_ = 0;  // of functions being inlined
   const DeclaredTypes declared_;
   bool shapes_are_the_files_ = true;
-  std::deque<Operand> operands_;  // at addresses that stay
-  // The names of the model's tensors as params, and those within its nodes that are some.
+  std::deque<Operand> operands_;  // at stable addresses
+  // The param names of the model's tensors, including those of subgraphs.
   std::unordered_map<const pb::TensorProto*, std::string> param_names_;
-  std::unordered_set<const pb::TensorProto*> constants_;  // that are no params
+  std::unordered_set<const pb::TensorProto*> constants_;  // not params
   std::unordered_set<std::string> tensor_names_;
   std::unordered_map<const pb::TensorProto*, Operand*> weights_within_;
-  // Of functions that were written out: operands point into them.
+  // Bodies of inlined functions; operands point into them.
   std::deque<google::protobuf::RepeatedPtrField<pb::NodeProto>> bodies_;
   std::unordered_set<ValueId> named_;
   int64_t nodes_ = 0;

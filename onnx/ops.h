@@ -1,9 +1,8 @@
 #ifndef STOWAGE_ONNX_OPS_H_
 #define STOWAGE_ONNX_OPS_H_
 
-// ONNX's ops that can be imported: onnx/ops.def lists them, and onnx/ops/ has the
-// conversion of each into ops of a graph, one file a family. docs/reference/onnx_ops.md is made
-// from this table.
+// The supported ops of ONNX: onnx/ops.def lists them, and onnx/ops/ has the conversion of
+// each to ops of the graph, one file per family. docs/reference/onnx_ops.md is generated from the list.
 //
 //   const ImportedOp* op = FindOp("", "Conv");
 //   Result<Values> results = op->convert(node);
@@ -11,31 +10,32 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
+#include "ir/builder.h"
 #include "onnx/node.h"
 
 namespace stowage::onnx {
 
-/// The operator sets of ONNX that are known here: from kUsualOpset on (onnx/node.h), and
-/// before it for those ops that are the same there.
+/// The supported operator sets: kUsualOpset (onnx/node.h) and later, and earlier ones for ops
+/// with the same definition there.
 inline constexpr int64_t kOldestOpset = 1;
 inline constexpr int64_t kNewestOpset = 28;
 
 struct ImportedOp {
   std::string_view name;
-  int operands = 0;  // at least so many
-  /// The first operator set whose definition of the op is known here.
+  int operands = 0;  // minimum number
+  /// The first operator set with the supported definition of the op.
   int64_t since = kUsualOpset;
-  /// The first operator set whose definition of the op is not known here; 0 where
-  /// all are.
+  /// The first later operator set with an unsupported definition; 0: none.
   int64_t changed = 0;
-  std::string_view limits;  // what of it is refused; "" for nothing
-  /// Null for one that holds graphs, which the importer of nodes converts.
+  std::string_view limits;  // unsupported uses; "": none
+  /// Null for an op with subgraphs (onnx/control_flow.h).
   Result<Values> (*convert)(ImportedNode& node) = nullptr;
 };
 
-/// All of them, by name, those that hold graphs among them.
+/// All ops, sorted by name.
 std::span<const ImportedOp> ImportedOps();
 
 /// The op of that domain and name, or null. ONNX's own domain is "" or "ai.onnx".
@@ -45,6 +45,32 @@ const ImportedOp* FindOp(std::string_view domain, std::string_view name);
   Result<Values> Convert##Name(ImportedNode& node);
 #include "onnx/ops.def"
 #undef STOWAGE_ONNX_OP
+
+// Helpers of several conversions.
+
+/// A scalar of x's element type; inert if x is.
+Value Like(Value x, double number);
+
+/// A constant vector of i64.
+Value ConstantInts(GraphBuilder& g, const std::vector<int64_t>& ints);
+
+/// `count` elements of x along `axis`, start, start + step, ..., for steps that a slice does
+/// not support.
+Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count);
+
+/// x's elements at these indices along `axis`.
+Value TakeAt(Value x, int axis, const std::vector<int64_t>& places);
+
+/// The keys of a node's random draws: the model's inputs "seed" and "step", which the first
+/// call declares, and a number per node.
+struct Draws {
+  Value seed, step;
+  int64_t id = 0;
+};
+Draws NextDraws(ImportedNode& node);
+
+/// v (channels), reshaped to broadcast along dimension 1 of a tensor of `rank` dimensions.
+Value PerChannel(Value v, int rank);
 
 }  // namespace stowage::onnx
 

@@ -1,12 +1,15 @@
 #ifndef STOWAGE_ONNX_PARSE_MODEL_H_
 #define STOWAGE_ONNX_PARSE_MODEL_H_
 
-// Parses the bytes of an ONNX file within bounded memory. A message of no fields takes two
-// bytes of a file and a hundred and fifty of memory, so the memory that the messages take
-// is read from their arena while they are parsed, and parsing stops at the limit.
+// The parsed file, before its nodes are converted: parsing within bounded memory, functions
+// that the file defines, the nodes that an output needs, operator sets, and unknown ops.
 //
 //   google::protobuf::Arena arena;
 //   Result<pb::ModelProto*> model = ParseModel(file, path, &arena);
+//   const FunctionTable functions(**model);
+//   const Opsets opsets = OpsetsOf((*model)->opset_import());
+//   const std::vector<bool> needed = NodesFor("logits", (*model)->graph().node());
+//   ToText(FindMissingOps(**model, functions))   // "com.microsoft.Attention (12 nodes)"
 
 #include <google/protobuf/arena.h>
 
@@ -24,22 +27,21 @@
 namespace stowage::onnx {
 
 /// The model, a message of `arena`, which must be new; `path` names the file in errors.
-/// kInvalidArgument: `bytes` are no ModelProto, end early, or hold more messages than the
-/// models of any exporter: they may take 32 times the file and 1 MiB of memory, 1 GiB at
-/// most, beside texts and weights, which take their size in the file.
+/// kInvalidArgument: `bytes` are not a ModelProto, are truncated, or have too many messages.
+/// An empty message takes two bytes of a file and 150 of memory, so messages, other than
+/// strings and weights, are limited to 32 times the file's size plus 1 MiB, at most 1 GiB.
 Result<pb::ModelProto*> ParseModel(std::string_view bytes,
                                    const std::string& path,
                                    google::protobuf::Arena* arena);
 
-// Functions that a file brings itself: ops made of others.
-//
-//   const FunctionTable functions(model);
-//   if (const pb::FunctionProto* function = functions.Find(node)) {
-//     for (const pb::NodeProto& inner : BodyOf(node, *function)) ...
-
+/// The functions that a file defines: ops composed of others.
+///
+///   const FunctionTable functions(model);
+///   if (const pb::FunctionProto* function = functions.Find(node)) {
+///     for (const pb::NodeProto& inner : BodyOf(node, *function)) ...
 class FunctionTable {
  public:
-  /// Of `model`, which must outlive this.
+  /// `model` must outlive this object.
   explicit FunctionTable(const pb::ModelProto& model);
 
   /// The function that a node calls, or null.
@@ -47,12 +49,12 @@ class FunctionTable {
 
   struct WrittenOut {
     int64_t nodes = 0;
-    /// A function that calls itself, by way of others too; null where none does.
+    /// A function that calls itself, directly or not; null if there is none.
     const pb::FunctionProto* recursive = nullptr;
   };
-  /// How many nodes these are once the functions that they call are written out,
-  /// branches that may not be taken included; `most` where they are more. Calls of a
-  /// function by itself, and deeper than `depth`, count as one node. Linear in the file.
+  /// The number of nodes after inlining functions, at most `most`, including branches that
+  /// may not be taken. Recursive calls, and calls nested deeper than `depth`, count as one
+  /// node. Linear in the file.
   WrittenOut CountWrittenOut(
       const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
       int64_t most, size_t depth) const;
@@ -64,27 +66,47 @@ class FunctionTable {
       functions_;
 };
 
-/// The nodes of a function as a call means them: with the call's attributes, or the
-/// function's defaults, where the body refers to them, and without the operands that
-/// the call leaves out.
+/// The nodes of a function for a call: references to attributes are replaced by the call's
+/// values or the function's defaults, and operands that the call omits are removed.
 google::protobuf::RepeatedPtrField<pb::NodeProto> BodyOf(
     const pb::NodeProto& call, const pb::FunctionProto& function);
 
-// Which nodes of a graph one of its values comes from: the rest is of no use to who
-// wants that value alone, as a loss does of a model with several outputs.
-//
-//   const std::vector<bool> needed = NodesFor("logits", model.graph().node());
-
-/// For each of `nodes`, which stand in execution order, whether `value` depends on it;
-/// what the graphs within a node read counts as read by the node. Linear in the nodes.
+/// For each of `nodes`, in execution order, whether `value` depends on it; a node also reads
+/// the values that its subgraphs read. Linear in the nodes.
 std::vector<bool> NodesFor(
     const std::string& value,
     const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes);
 
-/// All that the nodes among `nodes` that are `needed` may read.
+/// All values that the `needed` nodes may read.
 std::unordered_set<std::string_view> ReadBy(
     const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
     const std::vector<bool>& needed);
+
+/// The versions of the operator sets that a file imports, by domain; ONNX's own is "".
+using Opsets = std::map<std::string, int64_t>;
+
+/// Returns whether it is ONNX's own domain, "" or "ai.onnx".
+bool IsOnnxDomain(std::string_view domain);
+
+Opsets OpsetsOf(
+    const google::protobuf::RepeatedPtrField<pb::OperatorSetIdProto>& imports);
+
+/// Error kUnsupported for an unknown version of ONNX's own.
+Status CheckOpset(const Opsets& opsets);
+
+/// Unknown ops and their numbers of nodes, by name with the domain, or with the operator set
+/// that changed the op.
+using MissingOps = std::map<std::string, int>;
+
+/// The name of the op of `node` in MissingOps; "" if it is known.
+std::string MissingName(const pb::NodeProto& node, const Opsets& opsets,
+                        const FunctionTable& functions);
+
+/// All unknown ops of the model's graph, its subgraphs and functions.
+MissingOps FindMissingOps(const pb::ModelProto& model,
+                          const FunctionTable& functions);
+
+std::string ToText(const MissingOps& missing);
 
 }  // namespace stowage::onnx
 

@@ -1,9 +1,8 @@
 #ifndef STOWAGE_ONNX_SHAPES_H_
 #define STOWAGE_ONNX_SHAPES_H_
 
-// What the nodes that move elements mean: the shape after a Reshape, the elements that
-// a Slice takes. Read the same way where the graph moves them and where the import
-// does (onnx/fold.h).
+// The meaning of nodes that move elements: the shape after a Reshape, the elements of a
+// Slice. Shared by the conversions and by constant folding (onnx/fold.h).
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeAfterReshape(node));
 
@@ -18,12 +17,12 @@
 
 namespace stowage::onnx {
 
-/// Dimensions as a shape; 0 is allowed. Error: a negative one, too many, more elements
-/// than 63 bits count.
+/// Dimensions as a shape; 0 is allowed. Errors: a negative dimension, too many, more than
+/// 2^63 - 1 elements.
 Result<Shape> ShapeOfDims(const ImportedNode& node,
                           std::span<const int64_t> dims);
 
-/// The shape that both broadcast to, as NumPy has it. Error: there is none.
+/// The shape that both broadcast to by NumPy's rules. Error: there is none.
 Result<Shape> Broadcast(const ImportedNode& node, const Shape& a,
                         const Shape& b);
 
@@ -32,26 +31,25 @@ Result<Shape> ShapeAfterSqueeze(ImportedNode& node);
 Result<Shape> ShapeAfterUnsqueeze(ImportedNode& node);
 Result<Shape> ShapeAfterExpand(ImportedNode& node);
 
-/// What a ConstantOfShape makes: its shape, and the one number, a scalar, that it holds
-/// everywhere.
+/// The result of a ConstantOfShape: its shape, and its value, a scalar.
 struct FilledShape {
   Shape shape;
   Array value;
 };
 Result<FilledShape> FilledShapeOf(ImportedNode& node);
 
-/// The order of axes that a Transpose gives its result.
+/// The permutation of axes of a Transpose.
 Result<std::vector<int64_t>> OrderOf(ImportedNode& node);
 
-/// `count` elements of an axis, from `start` on, every `step`-th; a step may be below
-/// 0 and a count 0.
+/// `count` elements of an axis: start, start + step, ...; the step may be negative and the
+/// count 0.
 struct SliceOfAxis {
   int axis = 0;
   int64_t start = 0, step = 1, count = 0;
 };
 Result<std::vector<SliceOfAxis>> SlicesOf(ImportedNode& node);
 
-/// start, start + step, ...: what a Range makes.
+/// The result of a Range: start, start + step, ...
 struct RangeOfNumbers {
   double start = 0, step = 1;
   int64_t count = 0;

@@ -1,13 +1,14 @@
 #ifndef STOWAGE_ONNX_TENSOR_H_
 #define STOWAGE_ONNX_TENSOR_H_
 
-// Tensors as ONNX files hold them: element types by number, contents as raw bytes, as
-// lists of numbers, or in a file beside the model.
+// Tensors in ONNX files: element types, contents (raw bytes, lists of numbers, or an external
+// file), declared types of values, and which tensors are constants rather than weights.
 //
 //   Result<Array> weight = ReadTensor(model.graph().initializer(0), "models/a.onnx");
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,15 +21,14 @@
 
 namespace stowage::onnx {
 
-// Numbers as protobuf writes them: seven bits a byte, the lowest first, and a bit that
-// says whether more follow. A list of them is kept as the file has it, since a number of
-// one byte there takes eight in memory, and is read when it is wanted.
+// Lists of protobuf varints are kept encoded, since a number of one byte takes eight when
+// decoded, and are decoded on access.
 //
 //   std::string_view list = tensor.int64_data();
 //   while (const std::optional<uint64_t> number = TakeVarint(&list)) ...
 
-/// Takes a number off the front; absent where there is no whole one, of ten bytes at
-/// most, and then takes nothing.
+/// Decodes and removes the first number; absent, with nothing removed, if there is no
+/// complete one of at most ten bytes.
 inline std::optional<uint64_t> TakeVarint(std::string_view* bytes) {
   uint64_t value = 0;
   for (size_t i = 0; i < bytes->size() && i < 10; ++i) {
@@ -41,7 +41,7 @@ inline std::optional<uint64_t> TakeVarint(std::string_view* bytes) {
   return std::nullopt;
 }
 
-/// How many numbers a list holds; absent where it is not whole numbers alone.
+/// The length of a list; absent if it ends with an incomplete number.
 inline std::optional<int64_t> CountVarints(std::string_view list) {
   int64_t count = 0;
   for (; !list.empty(); ++count) {
@@ -50,58 +50,71 @@ inline std::optional<int64_t> CountVarints(std::string_view list) {
   return count;
 }
 
-/// The element type of that number in TensorProto.DataType. Error kUnsupported, with
-/// ONNX's name of it: 8 bits with a sign, unsigned of more than 8, strings, complex
-/// numbers and floats of 8 bits or less.
+/// The dtype of a TensorProto.DataType. Error kUnsupported, with ONNX's name of it, for i8,
+/// unsigned types other than u8, strings, complex numbers and floats of at most 8 bits.
 Result<DType> DTypeOfElement(int32_t data_type);
 
-/// The number of a dtype in TensorProto.DataType.
-int32_t ElementOfDType(DType dtype);
-
-/// What `tensor` is made of; a dimension may be 0 here. Errors: DTypeOfElement's; a
-/// negative dimension, more than kMaxRank of them, more bytes than 63 bits count.
+/// The type of `tensor`; a dimension may be 0. Errors: those of DTypeOfElement; a negative
+/// dimension, more than kMaxRank of them, a size beyond 63 bits.
 Result<TensorType> TypeOfTensor(const pb::TensorProto& tensor);
 
-/// That its contents have as many bytes as its shape takes, and those beside the file
-/// `model` a place within its folder, which is not looked at. Reads nothing, so that a
-/// tensor that nobody needs is checked, too. Errors, naming the tensor: those of
+/// Checks that the contents have the size of the shape, and that an external file is in the
+/// folder of the file `model`, without reading either. Errors, naming the tensor: those of
 /// ReadTensor.
 Status CheckTensor(const pb::TensorProto& tensor, const std::string& model);
 
-/// The file beside the file `model` that holds it; absent where it is within, or where its
-/// place is wrong (CheckTensor).
+/// The external file of the tensor; absent if it has none or an invalid one (CheckTensor).
 std::optional<std::string> FileOfTensor(const pb::TensorProto& tensor,
                                         const std::string& model);
 
-/// Its contents. Those beside the file `model` lie in a file within its folder; a link
-/// may lead from there to the folder that `model` is itself a link to. Errors, naming the
-/// tensor: TypeOfTensor's; another number of elements than the shape has; a file outside
-/// the folder, or one that ends before the tensor does. Allocates no more than what is
-/// there to be read.
+/// The contents of the tensor. An external file must be in the folder of the file `model`,
+/// or be a link to the folder that `model` links to. Errors, naming the tensor: those of
+/// TypeOfTensor; another number of elements than the shape's; an external file outside of
+/// the folder, or one that is too short. Allocates at most the size of the data.
 Result<Array> ReadTensor(const pb::TensorProto& tensor,
                          const std::string& model);
 
-/// Gives a tensor other contents, as many bytes as it has, within the model.
+/// Replaces the contents of a tensor, within the model, by as many bytes.
 void SetContents(std::string bytes, pb::TensorProto* tensor);
 
-// What a file declares of the values of its graph, which it need not.
-//
-//   const DeclaredTypes declared(model.graph());
-//   if (const auto type = declared.Find("h")) ...  // its elements and its shape
-
+/// The types that a file declares for values of its graph, which is optional.
+///
+///   const DeclaredTypes declared(model.graph());
+///   if (const auto type = declared.Find("h")) ...  // element type and shape
 class DeclaredTypes {
  public:
-  /// Of `graph`, which must outlive this.
+  /// `graph` must outlive this object.
   explicit DeclaredTypes(const pb::GraphProto& graph);
 
-  /// The type of the value of that name, read anew; absent where the file declares
-  /// none, or no tensor.
+  /// The type of the value of that name, decoded at each call; absent if the file declares
+  /// none, or not a tensor.
   std::optional<pb::TypeProto::Tensor> Find(const std::string& name) const;
 
  private:
   std::unordered_map<std::string, const pb::ValueInfoProto*> outputs_;
   std::unordered_map<std::string, const std::string*> others_;  // as bytes
 };
+
+/// The float tensors that are constants of the model's code rather than weights, with the
+/// kind of each, by their names in TensorsOf (onnx/import.h). Files do not distinguish them;
+/// recognized are
+///
+/// - a single number, of rank 0 or 1, with a name that an exporter has numbered, "val_155",
+///   "onnx::Mul_12", "/h.0/Constant_3_output_0", "model/scale/y:0", or with that of the
+///   function that created it, "zeros", "full_3";
+/// - a mask: zeros and one number of -100 or below, or several of -10,000 and below, or a
+///   lower triangle of ones;
+/// - frequencies of rotary embeddings, by the name "inv_freq", and tables in which each
+///   column is the sine or cosine of positions times an angle;
+///
+/// unless a matmul, convolution, norm or PReLU reads them, or a Gather reads a mask: an
+/// exporter may have folded weights under such a name. A tensor that cannot be read is not
+/// a constant. Reads each tensor at most once.
+///
+///   const auto constants = ConstantTensors(model.graph(), path);
+///   constants.at("val_161");  // "a mask"
+std::map<std::string, std::string> ConstantTensors(const pb::GraphProto& graph,
+                                                   const std::string& path);
 
 }  // namespace stowage::onnx
 

@@ -11,7 +11,6 @@
 #include "ir/op_kind.h"
 #include "ir/ops.h"
 #include "onnx/ops.h"
-#include "onnx/ops/common.h"
 #include "onnx/tensor.h"
 
 namespace stowage::onnx {

@@ -8,7 +8,6 @@
 #include "base/strings.h"
 #include "ir/ops.h"
 #include "onnx/ops.h"
-#include "onnx/ops/common.h"
 
 namespace stowage::onnx {
 namespace {

@@ -8,7 +8,6 @@
 #include "formats/array.h"
 #include "ir/ops.h"
 #include "onnx/ops.h"
-#include "onnx/ops/common.h"
 #include "onnx/shapes.h"
 #include "onnx/tensor.h"
 

@@ -11,7 +11,6 @@
 #include "ir/composites.h"
 #include "ir/ops.h"
 #include "onnx/ops.h"
-#include "onnx/ops/common.h"
 
 namespace stowage::onnx {
 

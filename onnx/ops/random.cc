@@ -4,7 +4,6 @@
 #include "base/strings.h"
 #include "ir/ops.h"
 #include "onnx/ops.h"
-#include "onnx/ops/common.h"
 #include "onnx/tensor.h"
 
 namespace stowage::onnx {

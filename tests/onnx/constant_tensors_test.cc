@@ -1,8 +1,6 @@
 // Tensors of floats that are constants of the model's code: they are no params, and train
 // only where that is asked for.
 
-#include "onnx/constant_tensors.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -15,6 +13,7 @@
 #include "ir/graph.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
+#include "onnx/tensor.h"
 #include "tests/onnx/linear_model.h"
 
 namespace stowage {

@@ -18,7 +18,6 @@
 #include "ir/tensor_type.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
-#include "onnx/onnx_step.h"
 #include "tests/onnx/linear_model.h"
 #include "tests/onnx/run_onnx.h"
 

@@ -11,6 +11,14 @@
 namespace stowage {
 namespace {
 
+// The TensorProto.DataType of a dtype: the inverse of DTypeOfElement.
+int32_t ElementOf(DType dtype) {
+  for (int32_t element = 1;; ++element) {
+    const Result<DType> known = onnx::DTypeOfElement(element);
+    if (known.ok() && *known == dtype) return element;
+  }
+}
+
 using onnx::pb::AttributeProto;
 using onnx::pb::ModelProto;
 using onnx::pb::NodeProto;
@@ -27,7 +35,7 @@ void AddInput(ModelProto& model, const NamedArray& array) {
   auto* const input = model.mutable_graph()->add_input();
   input->set_name(array.name);
   auto* const type = input->mutable_type()->mutable_tensor_type();
-  type->set_elem_type(onnx::ElementOfDType(array.array.type.dtype));
+  type->set_elem_type(ElementOf(array.array.type.dtype));
   for (const int64_t dim : array.array.type.shape) {
     type->mutable_shape()->add_dim()->set_dim_value(dim);
   }

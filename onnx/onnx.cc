@@ -1,6 +1,8 @@
-#include "onnx/onnx_model.h"
+#include "onnx/onnx.h"
 
+#ifdef STOWAGE_HAS_PROTOBUF
 #include <google/protobuf/arena.h>
+#endif
 
 #include <algorithm>
 #include <cstddef>
@@ -14,13 +16,18 @@
 
 #include "base/files.h"
 #include "base/strings.h"
-#include "onnx/constant_tensors.h"
+#include "ir/canonicalize/canonicalize.h"
+#ifdef STOWAGE_HAS_PROTOBUF
 #include "onnx/import.h"
 #include "onnx/onnx.pb.h"
 #include "onnx/parse_model.h"
 #include "onnx/tensor.h"
+#endif
 
 namespace stowage {
+
+#ifdef STOWAGE_HAS_PROTOBUF
+
 namespace {
 
 constexpr int64_t kOldestVersion = 3;
@@ -185,6 +192,154 @@ Result<OnnxModel> ParseOnnx(std::string_view bytes, const std::string& path) {
 Result<OnnxModel> ReadOnnx(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
   return ParseOnnx(bytes, path);
+}
+
+#else  // without protobuf
+
+namespace {
+
+Error Absent() {
+  return {ErrorCode::kUnsupported,
+          "[onnx] this build has no protobuf, by which ONNX files are read; "
+          "install libprotobuf-dev and protobuf-compiler and build again"};
+}
+
+}  // namespace
+
+struct OnnxModel::File {
+  std::string name;
+  std::vector<OnnxInput> inputs;
+  std::vector<std::string> outputs;
+};
+
+const std::string& OnnxModel::name() const { return file_->name; }
+std::span<const OnnxInput> OnnxModel::inputs() const { return file_->inputs; }
+std::span<const std::string> OnnxModel::outputs() const {
+  return file_->outputs;
+}
+std::vector<OnnxTensor> OnnxModel::tensors() const { return {}; }
+std::vector<std::string> OnnxModel::files() const { return {}; }
+Result<Graph> OnnxModel::Build(const OnnxBuildOptions&) const {
+  return Absent();
+}
+Status OnnxModel::ForEachWeight(
+    const Graph&, const std::function<Status(const NamedArray&)>&) const {
+  return Absent();
+}
+Result<std::string> OnnxModel::WithWeights(
+    const Graph&, const std::function<Status(NamedArray&)>&) const {
+  return Absent();
+}
+Result<std::string> OnnxModel::WithWeights(
+    const std::function<Result<bool>(NamedArray&)>&) const {
+  return Absent();
+}
+Result<OnnxModel> ReadOnnx(const std::string&) { return Absent(); }
+Result<OnnxModel> ParseOnnx(std::string_view, const std::string&) {
+  return Absent();
+}
+
+#endif  // STOWAGE_HAS_PROTOBUF
+
+bool IsNameOfStep(std::string_view name) {
+  return name == "lr" || name == "step" || name == "seed" || name == "loss" ||
+         name == "labels";
+}
+
+OnnxLoss ParseOnnxLoss(std::string_view text) {
+  constexpr std::pair<std::string_view, OnnxLossKind> kKinds[] = {
+      {"cross_entropy", OnnxLossKind::kCrossEntropy},
+      {"mse", OnnxLossKind::kMse},
+      {"bce", OnnxLossKind::kBce}};
+  for (const auto& [name, kind] : kKinds) {
+    if (!text.starts_with(name)) continue;
+    const std::string_view rest = text.substr(name.size());
+    if (rest.empty()) return {.kind = kind};
+    if (rest[0] == ':') {
+      return {.kind = kind, .output = std::string(rest.substr(1))};
+    }
+  }
+  return {.kind = OnnxLossKind::kOutput, .output = std::string(text)};
+}
+
+Result<Graph> OnnxStep::Build(int64_t examples, bool evaluation) const {
+  STOWAGE_ASSIGN_OR_RETURN(Canonicalized canonical,
+                           BuildCanonical(examples, evaluation));
+  return std::move(canonical.graph);
+}
+
+Result<Canonicalized> OnnxStep::BuildCanonical(int64_t examples,
+                                               bool evaluation) const {
+  OnnxBuildOptions of_batch = options;
+  of_batch.evaluation = evaluation;
+  if (labels_follow_batch) (*of_batch.loss->labels_shape)[0] = examples;
+  if (!batch_symbol.empty()) {
+    of_batch.dims[batch_symbol] = examples;
+  } else if (examples != batch) {
+    return Error{ErrorCode::kUnsupported,
+                 StrCat("[onnx] the file fixes its batch at ", batch,
+                        " examples and cannot take ", examples,
+                        "; export it with a dimension that has a name")};
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, model.Build(of_batch));
+  return Canonicalize(graph);
+}
+
+Result<Graph> OnnxStep::BuildResized(int64_t examples) const {
+  OnnxBuildOptions of_batch = options;
+  if (examples != batch) of_batch.resized = {.from = batch, .to = examples};
+  for (const OnnxInput& input : model.inputs()) {
+    std::vector<int64_t>& shape = of_batch.shapes[input.name];
+    if (shape.empty()) {
+      for (const OnnxDim& dim : input.dims) {
+        const auto known = of_batch.dims.find(dim.symbol);
+        shape.push_back(dim.size > 0 || known == of_batch.dims.end()
+                            ? dim.size
+                            : known->second);
+      }
+    }
+    if (!shape.empty() && shape[0] == batch) shape[0] = examples;
+  }
+  of_batch.dims.clear();  // which these shapes have
+  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, model.Build(of_batch));
+  STOWAGE_ASSIGN_OR_RETURN(Canonicalized canonical, Canonicalize(graph));
+  return std::move(canonical.graph);
+}
+
+Result<OnnxStep> SizeOnnxStep(OnnxModel model, OnnxBuildOptions options,
+                              std::optional<int64_t> batch) {
+  OnnxStep step{.model = std::move(model),
+                .options = std::move(options),
+                .batch_symbol = {}};
+  // Labels are no input of the file.
+  if (step.options.loss && step.options.shapes.contains("labels")) {
+    step.options.loss->labels_shape = step.options.shapes["labels"];
+    step.options.shapes.erase("labels");
+    step.labels_follow_batch = !step.options.loss->labels_shape->empty();
+  }
+  if (step.model.inputs().empty() || step.model.inputs()[0].dims.empty()) {
+    step.batch = batch.value_or(1);
+    return step;
+  }
+  const OnnxInput& first = step.model.inputs()[0];
+  const auto given = step.options.shapes.find(first.name);
+  if (given != step.options.shapes.end()) {
+    if (!given->second.empty()) step.batch = given->second[0];
+  } else if (first.dims[0].size > 0) {
+    step.batch = first.dims[0].size;
+  } else {
+    step.batch_symbol = first.dims[0].symbol;
+    const auto size = step.options.dims.find(step.batch_symbol);
+    step.batch =
+        size != step.options.dims.end() ? size->second : batch.value_or(1);
+  }
+  if (batch && *batch != step.batch) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[onnx] a batch of ", *batch,
+                        " contradicts the first dimension of input ",
+                        Quoted(first.name), ", ", step.batch)};
+  }
+  return step;
 }
 
 }  // namespace stowage

@@ -1,4 +1,4 @@
-#include "onnx/control_flow/common.h"
+#include "onnx/control_flow.h"
 
 #include <algorithm>
 #include <memory>
@@ -11,7 +11,6 @@
 #include "ir/control_flow.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "onnx/control_flow.h"
 
 namespace stowage::onnx {
 
