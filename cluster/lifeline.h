@@ -1,20 +1,19 @@
 #ifndef STOWAGE_CLUSTER_LIFELINE_H_
 #define STOWAGE_CLUSTER_LIFELINE_H_
 
-// Who of the ranks is alive. A message that does not come may be late, or its sender
-// dead; MPI does not say which, and may wait for ever. So every rank keeps a connection
-// of TCP to rank 0 beside MPI, on a thread of its own:
+// Failure detection between ranks. A missing message may be late or its sender dead; MPI
+// does not distinguish, and may wait forever. So every rank keeps a TCP connection to rank
+// 0, on its own thread:
 //
-//   a process that dies    its system closes the connection: known at once
-//   a host or a link that  nothing comes any more, also no beat, of which each end sends
-//   goes, a process that   one every `beat`: known after `lost_after`
-//   is stopped
-//   a rank that gives up   says so, and why
-//   a run that is stopped  goes on: who finds that its own clock has jumped waits anew
-//   and continued, whole
+//   a process dies           its system closes the connection: detected immediately
+//   a host or network fails, no heartbeat arrives, which each end sends every `beat`:
+//   a process is stopped     detected after `lost_after`
+//   a rank gives up          it sends a message with the reason
+//   the whole run is stopped a rank whose own clock has jumped restarts its timeout
+//   and continued
 //
-// Rank 0 tells all others. What is known is known to each rank's Exchange
-// (MpiLink::GiveUpWhen), and to whoever made the lifeline, by a call.
+// Rank 0 notifies all others. A failure ends each rank's Exchange (MpiLink::GiveUpWhen) and
+// is reported to LifelineOptions::on_end.
 //
 //   Result<std::unique_ptr<Lifeline>> line = Lifeline::Tie(
 //       collectives, {.on_end = [](const RankEnd& end) { Print(end.why); }});
@@ -37,44 +36,43 @@
 
 namespace stowage::cluster {
 
-/// How a rank ended before its time.
+/// The early end of a rank.
 struct RankEnd {
   int rank = 0;
-  bool lost = true;   // dead, stopped, or out of reach; else it gave up
-  int exit_code = 0;  // of one that gave up
-  std::string why;    // for people
+  bool lost = true;   // dead, stopped or unreachable; else it gave up
+  int exit_code = 0;  // if it gave up
+  std::string why;    // for messages
 };
 
 struct LifelineOptions {
   std::chrono::milliseconds beat{1000};
   std::chrono::milliseconds lost_after{20000};
-  /// Called once, on a thread of the lifeline, when another rank has ended before its
-  /// time; the first that is known of.
+  /// Called once, on the lifeline's thread, for the first early end of another rank.
   std::function<void(const RankEnd&)> on_end = {};
 };
 
 class Lifeline {
  public:
-  /// Connects all ranks to rank 0; each must call this. Errors, kDevice: sockets cannot
-  /// be had, or rank 0 cannot be reached at any address of its host, which are named.
+  /// Connects all ranks to rank 0; each must call this. Errors, kDevice: no sockets, or rank
+  /// 0 is unreachable at all addresses of its host, which are named.
   static Result<std::unique_ptr<Lifeline>> Tie(RankCollectives& collectives,
                                                const LifelineOptions& options);
 
-  /// Ends as if this rank had died.
+  /// To the others, this rank is then lost.
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
-  /// Whether a rank has ended before its time.
+  /// True once a rank has ended early.
   const std::atomic<bool>& broken() const { return broken_; }
 
-  /// Tells the others that this rank ends, with that exit code and message. From then on
-  /// nothing is told here. Where this is not rank 0, waits until that has ended, so that
-  /// it can say why before a launcher ends all; for some seconds at most.
+  /// Notifies the others that this rank ends, with the exit code and message, and stops
+  /// reporting failures here. On ranks other than 0, waits a few seconds at most for rank 0
+  /// to end, so that it can print the reason before a launcher kills all ranks.
   void GiveUp(int exit_code, const std::string& why);
 
-  /// This rank is done, and its end no loss. Returns when all are, or one has ended
-  /// before its time: false then.
+  /// Marks this rank as done, so that its end is not a failure. Returns true when all ranks
+  /// are done, false if one has ended early.
   bool Untie();
 
  private:
@@ -95,15 +93,15 @@ class Lifeline {
 
   const int rank_, ranks_;
   const LifelineOptions options_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // rank 0's: all; theirs: rank 0
+  std::vector<std::unique_ptr<Peer>> peers_;  // at rank 0 all, elsewhere rank 0
   std::atomic<bool> broken_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
-  // What the mutex guards, and sending.
+  // Guarded by the mutex, as is sending.
   bool is_done_ = false;  // this rank
   bool gave_up_ = false;
   bool all_done_ = false;   // all ranks
-  int wake_[2] = {-1, -1};  // a pipe whose end ends the thread
+  int wake_[2] = {-1, -1};  // a pipe; closing it ends the thread
   std::thread thread_;
 };
 

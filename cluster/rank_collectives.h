@@ -1,15 +1,14 @@
 #ifndef STOWAGE_CLUSTER_RANK_COLLECTIVES_H_
 #define STOWAGE_CLUSTER_RANK_COLLECTIVES_H_
 
-// Collectives over any link, with sums in rank order: ((v0 + v1) + v2) + ... So N
-// ranks get the bits that one rank gets that adds N micro-batches one after the other, on
-// every run, whichever message comes first.
+// Collectives over any link, with sums in rank order: ((v0 + v1) + v2) + ... So N ranks
+// compute the bits of one rank that adds N micro-batches in turn, on every run, whatever the
+// order of messages.
 //
-// A reduce-scatter is a direct exchange: each rank receives its block from all
-// others, and adds. Then an all-gather gives every rank's block to all others. A
-// rank sends 2 (N - 1) / N of the bytes that are reduced, which is the least that
-// an all-reduce can do with (Patarasuk and Yuan, "Bandwidth optimal all-reduce
-// algorithms for clusters of workstations", 2009); all links are busy at once.
+// An all-reduce is a reduce-scatter, in which each rank receives its block from all others
+// and adds, and an all-gather of the blocks. A rank sends 2 (N - 1) / N of the reduced
+// bytes, the lower bound of an all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce
+// algorithms for clusters of workstations", 2009); all links are used concurrently.
 //
 //   RankCollectives collectives(link);
 //   collectives.AllReduce(DType::kF32, gradients, scratch);
@@ -29,7 +28,7 @@ namespace stowage::cluster {
 
 class RankCollectives : public Collectives {
  public:
-  /// `link` must outlive this.
+  /// `link` must outlive this object.
   explicit RankCollectives(Link& link);
 
   int rank() const override { return link_.rank(); }
@@ -43,7 +42,7 @@ class RankCollectives : public Collectives {
   bool AllGather(std::span<const std::byte> block,
                  std::span<std::byte> values) noexcept override;
 
-  /// What rank 0 has in `values`, to all: a block to each rank, then an all-gather.
+  /// Copies rank 0's `values` to all ranks: a block to each, then an all-gather.
   bool Broadcast(std::span<std::byte> values) noexcept;
 
  private:
@@ -57,7 +56,7 @@ class RankCollectives : public Collectives {
   std::vector<const std::byte*> parts_;  // of a sum, by rank
 };
 
-/// The text of every rank, by rank, at every rank. Error kRankLost when one was lost.
+/// The texts of all ranks, by rank, at every rank. Error kRankLost.
 Result<std::vector<std::string>> GatherTexts(RankCollectives& collectives,
                                              const std::string& text);
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_CLUSTER_TEAM_H_
 #define STOWAGE_CLUSTER_TEAM_H_
 
-// This process as one of the ranks that a launcher has started: joined by MPI, and by
-// a lifeline, from here to the end of the run.
+// The ranks of a run, from the view of one process: joined by MPI and a lifeline, from Join
+// to the end of the run.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const Launch launch, ReadLaunch());
 //   if (launch.ranks > 1) {
@@ -31,7 +31,7 @@ namespace stowage::cluster {
 
 class Team {
  public:
-  /// Before the process has any other thread. Errors: those of MpiLink::Open and
+  /// To be called before the process has other threads. Errors: those of MpiLink::Open and
   /// Lifeline::Tie.
   static Result<std::unique_ptr<Team>> Join(const Launch& launch,
                                             const LifelineOptions& options);
@@ -40,13 +40,12 @@ class Team {
   Lifeline& lifeline() { return *lifeline_; }
   int rank() const { return link_->rank(); }
   int ranks() const { return link_->ranks(); }
-  /// To other ranks, by this one, so far.
+  /// The bytes that this rank has sent.
   int64_t bytes_sent() const { return link_->bytes_sent(); }
 
-  /// Waits until all ranks come here, and ends MPI. False where one has ended before
-  /// its time. MPI waits for all of them again, and for ever where one dies just then:
-  /// where it has not ended after `patience`, `on_late` is called on another thread, and
-  /// may end the process, of which nothing is left to do.
+  /// Waits until all ranks call this, and ends MPI. Returns false if one has ended early.
+  /// MPI itself waits for all ranks again, and forever if one dies meanwhile: after
+  /// `patience`, `on_late` is called on another thread, and may end the process.
   bool Part(const std::function<void()>& on_late,
             std::chrono::milliseconds patience = std::chrono::seconds(10));
 
@@ -58,22 +57,19 @@ class Team {
   std::unique_ptr<Lifeline> lifeline_;
 };
 
-/// Gives all ranks the params and states that rank 0's runner has. Errors: those of
-/// Runner::ReadBytes and WriteBytes; kRankLost when a rank was lost.
+/// Copies the params and states of rank 0's runner to all ranks. Errors: those of
+/// Runner::ReadBytes and WriteBytes; kRankLost.
 Status ShareValues(RankCollectives& collectives, Runner& runner);
 
-// What all ranks of a run must have in common, compared before the first step: ranks
-// with another program, other options or other data would not fail, they would learn
-// something else.
-//
-//   Status agreed = Agree(collectives, {{"program", version}, {"data", digest}});
-
-/// What is compared, by name, and what it is here, for people.
+/// Properties that all ranks must share, and their values on this rank.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// Compares the facts of all ranks, each of which must call this. Error
-/// kInvalidArgument, the same at all of them, naming the first rank that differs from
-/// rank 0, what of it does, and what both have; kRankLost when a rank was lost.
+/// Compares the facts of all ranks, each of which must call this, before the first step:
+/// ranks with another program, other options or other data would not fail but train
+/// wrongly. Error kInvalidArgument, equal on all ranks, naming the first rank that differs
+/// from rank 0, the fact, and both values; kRankLost.
+///
+///   Status agreed = Agree(collectives, {{"program", version}, {"data", digest}});
 Status Agree(RankCollectives& collectives, const Facts& facts);
 
 }  // namespace stowage::cluster

@@ -5,7 +5,7 @@
 //
 // Float tensors of the file become params under their names, the running statistics of batch
 // norms become states, and all other tensors constants. Arithmetic on shapes is evaluated
-// when the graph is built. docs/onnx.md describes the import, docs/onnx_ops.md the ops.
+// when the graph is built. docs/guides/onnx.md describes the import, docs/reference/onnx_ops.md the ops.
 //
 //   Result<OnnxModel> model = ReadOnnx("resnet18.onnx");
 //   Result<Graph> forward = model->Build({.dims = {{"batch", 32}}});
@@ -36,8 +36,8 @@
 #include "base/result.h"
 #include "formats/array.h"
 #include "ir/canonicalize/canonicalize.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/tensor_type.h"
 
 namespace stowage {
 

@@ -1,10 +1,9 @@
 #ifndef STOWAGE_PYTHON_ARRAYS_H_
 #define STOWAGE_PYTHON_ARRAYS_H_
 
-// Arrays of the caller's, in and out. What comes in is looked at where it lies, by the
-// buffer protocol (NumPy, array, bytes) or by DLPack (PyTorch, JAX), and not copied
-// here, unless i32 is wanted where NumPy and PyTorch make integers i64, or the other way;
-// what goes out is an array of NumPy's.
+// Arrays from and to Python. An incoming array is viewed in place, by the buffer protocol
+// (NumPy, array, bytes) or DLPack (PyTorch, JAX), and copied only to convert between i32 and
+// i64; an outgoing one is a NumPy array.
 //
 //   const ArrayView x(object, "x");
 //   x.CheckIs(TensorType{DType::kF32, {64, 10}});
@@ -13,22 +12,62 @@
 #include <pybind11/pybind11.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ir/tensor_type.h"
-#include "python/dlpack.h"
+
+// DLPack's C structures, version 0, as in capsules called "dltensor"
+// (https://dmlc.github.io/dlpack/latest/c_api.html); only the constants that are used.
+namespace stowage::python::dlpack {
+
+inline constexpr int32_t kCpu = 1;
+
+inline constexpr uint8_t kInt = 0;
+inline constexpr uint8_t kUInt = 1;
+inline constexpr uint8_t kFloat = 2;
+inline constexpr uint8_t kBfloat = 4;
+inline constexpr uint8_t kBool = 6;
+
+struct Device {
+  int32_t type;
+  int32_t id;
+};
+
+struct DataType {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+};
+
+struct Tensor {
+  void* data;
+  Device device;
+  int32_t ndim;
+  DataType dtype;
+  int64_t* shape;
+  int64_t* strides;  // in elements; null: as rows lie
+  uint64_t byte_offset;
+};
+
+struct ManagedTensor {
+  Tensor tensor;
+  void* manager;
+  void (*deleter)(ManagedTensor*);
+};
+
+}  // namespace stowage::python::dlpack
 
 namespace stowage::python {
 
-/// The bytes of an array, held until this is gone.
+/// A view of an array, which it keeps alive.
 class ArrayView {
  public:
-  /// Raises, naming `what` it is for: TypeError for what is no array; WrongDType for
-  /// elements that Stowage does not have; InvalidArgument for elements that do not lie
-  /// row by row, one after the other, for an array on another device, and for what its own
-  /// library does not give away.
+  /// Raises, naming `what`: TypeError for an object that is not an array; WrongDType for an
+  /// unsupported element type; InvalidArgument for an array that is not contiguous, is on
+  /// another device, or that its library refuses to export.
   ArrayView(pybind11::handle object, std::string what);
   ArrayView(ArrayView&& other) noexcept;
   ArrayView& operator=(ArrayView&&) = delete;
@@ -39,20 +78,20 @@ class ArrayView {
 
   /// Raises WrongDType or InvalidArgument unless the array is of that type.
   void CheckIs(const TensorType& expected) const;
-  /// The elements in the type that is wanted: where they lie, or, of i32 where i64 is
-  /// wanted and the other way, in `converted`. Raises as CheckIs does, and
-  /// InvalidArgument for a number that does not fit, with its place.
+  /// The elements as `wanted`: in place, or converted between i32 and i64 into `converted`.
+  /// Raises as CheckIs does, and InvalidArgument for a number that does not fit, with its
+  /// position.
   std::span<const std::byte> As(const TensorType& wanted,
                                 std::vector<std::byte>* converted) const;
 
  private:
-  /// Fills buffer_; false where the object refuses, as for elements that no buffer can
-  /// tell of, and offers DLPack, too.
+  /// Fills buffer_. Returns false if the object refuses, as for types that buffers lack, but
+  /// supports DLPack.
   bool GetBuffer(pybind11::handle object);
   void TakeBuffer();
   void TakeDlpack(pybind11::handle object);
-  /// What `f`, which asks the array's own library, returns. Raises InvalidArgument with the
-  /// words in which that library refuses.
+  /// Returns the result of `f`, which calls the array's library. Raises InvalidArgument with
+  /// the library's message if it throws.
   template <typename F>
   auto Given(F&& f) const;
   std::string MessageOfOther(const TensorType& expected) const;
@@ -61,20 +100,19 @@ class ArrayView {
   std::string what_;
   TensorType type_;
   std::span<const std::byte> data_ = {};
-  Py_buffer buffer_ = {};  // where obj is set
+  Py_buffer buffer_ = {};  // valid if obj is set
   dlpack::ManagedTensor* managed_ = nullptr;
 };
 
-/// The letter by which the buffer protocol calls a type. Raises Unsupported for bf16, which
-/// has none.
+/// The buffer protocol's format of a type. Raises Unsupported for bf16, which has none.
 char FormatOf(DType dtype);
 
-/// The elements of `data` as a new array; those of bf16 widened to float32. By what NumPy
-/// offers to Python: how its arrays lie in C differs between its versions.
+/// A new NumPy array of the elements; bf16 is widened to float32. Uses NumPy's Python API,
+/// since its C structures differ between versions.
 pybind11::object ToNumpy(const TensorType& type,
                          std::span<const std::byte> data);
 
-/// The way back: elements of float32 as bf16, each rounded to the nearest.
+/// Elements of float32 as bf16, rounded to nearest.
 std::vector<std::byte> RoundToBF16(std::span<const std::byte> floats);
 
 }  // namespace stowage::python

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PYTHON_ERRORS_H_
 #define STOWAGE_PYTHON_ERRORS_H_
 
-// Results as Python has them: a value, or an exception of stowage.errors with the
-// library's message, one class for each ErrorCode.
+// Converts Results to Python: a value, or an exception of stowage.errors with the library's
+// message, one class per ErrorCode. And calls without the GIL.
 //
 //   Bytes budget = ValueOf(ParseBytes(text));
 //   Plan plan = WithoutGil([&] { return planner.Plan(); });
@@ -16,7 +16,7 @@
 
 namespace stowage::python {
 
-/// Raises the class of stowage.errors that is called so, with `message`.
+/// Raises the exception class `type` of stowage.errors with `message`.
 /// Precondition: the caller holds the GIL.
 [[noreturn]] void Raise(const char* type, const std::string& message);
 /// Raises `error`, as the class of its code.
@@ -31,12 +31,11 @@ inline void ValueOf(const Status& status) {
   if (!status.ok()) Raise(status.error());
 }
 
-/// Waits for the GIL, which PyEval_SaveThread gave away. Does not return where the program
-/// ends meanwhile, without waiting for this thread (a "daemon").
+/// Acquires the GIL that PyEval_SaveThread released. Does not return if the interpreter exits
+/// meanwhile, as it may for daemon threads.
 void TakeGil(PyThreadState* thread);
 
-/// What `f` returns. Other threads of Python run meanwhile; `f` may not touch Python's
-/// objects, nor throw.
+/// Returns f() without the GIL; `f` must not use Python objects, nor throw.
 template <typename F>
 auto ResultWithoutGil(F&& f) {
   PyThreadState* const thread = PyEval_SaveThread();
@@ -45,7 +44,7 @@ auto ResultWithoutGil(F&& f) {
   return result;
 }
 
-/// The same, where `f` returns a Result, as above.
+/// As above, for an `f` that returns a Result: its value, or the exception.
 template <typename F>
 auto WithoutGil(F&& f) {
   return ValueOf(ResultWithoutGil(std::forward<F>(f)));

@@ -1,9 +1,8 @@
 #ifndef STOWAGE_PYTHON_GRAPHS_H_
 #define STOWAGE_PYTHON_GRAPHS_H_
 
-// Graphs that are built op by op in Python. Values are handles that keep their builder
-// alive; the functions of ops are made from ir/ops.def (python/make_ops.py) and end
-// here, in Emit.
+// Graphs built op by op in Python. Values are handles that keep their builder alive. The
+// functions of ops are generated from ir/ops.def (python/make_ops.py) and call Emit.
 
 #include <pybind11/pybind11.h>
 
@@ -19,9 +18,9 @@ class Builder {
  public:
   explicit Builder(const std::string& name) : builder_(name) {}
 
-  /// Raises InvalidArgument where the graph is finished.
+  /// Raises InvalidArgument if the graph is finished.
   GraphBuilder& Open();
-  /// Raises the first error of the building, if there is any.
+  /// Raises the first error of the builder, if any.
   void Check();
   Result<Graph> Finish();
 

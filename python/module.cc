@@ -1,4 +1,4 @@
-// The module stowage._core: the door of the package stowage to the library.
+// The extension module stowage._core, which the Python package wraps.
 
 #include <pybind11/pybind11.h>
 
@@ -8,7 +8,6 @@
 #include "base/version.h"
 #include "python/graphs.h"
 #include "python/models.h"
-#include "python/packings.h"
 #include "python/plans.h"
 #include "python/runs.h"
 #include "python/trainers.h"
@@ -21,6 +20,5 @@ PYBIND11_MODULE(_core, module) {
   python::BindPlans(module);
   python::BindTrainers(module);
   python::BindRuns(module);
-  python::BindPackings(module);
   module.def("return_free_memory", &stowage::ReturnFreeMemory);
 }

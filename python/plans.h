@@ -1,11 +1,25 @@
 #ifndef STOWAGE_PYTHON_PLANS_H_
 #define STOWAGE_PYTHON_PLANS_H_
 
-// A training step as it was planned, which is what `stowage.plan` returns and what a
-// Trainer opens: the planner with its answer, and the model that both are of.
+// Planned training steps, which `stowage.plan` returns and a Trainer opens: the planner, its
+// plan and the model. And the packing problem by itself.
+//
+// Objects with threads belong to the process that created them: a forked child has a copy of
+// their memory but not the threads, so that joining them would hang. OfThisProcess leaves
+// such an object alone in a child; TurnsOfThisProcess is a mutex that a child does not wait
+// for if a thread of its parent held it.
+//
+//   std::shared_ptr<Backend> backend = OfThisProcess(MakeCpuBackend({.threads = 2}));
+//
+//   if (!turns.Take()) return Error{...};  // held by a thread of the parent
+//   ...
+//   turns.Give();
 
 #include <pybind11/pybind11.h>
+#include <sys/types.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,13 +32,44 @@
 #include "base/bytes.h"
 #include "planner/lifetimes.h"
 #include "python/models.h"
-#include "python/of_this_process.h"
 #include "train/optimizer_choice.h"
 #include "train/training.h"
 
 namespace stowage::python {
 
-/// What a training is asked to be; each with the default of the library's own.
+/// Shares `object`, which is destroyed with its last owner in this process, never in a
+/// child.
+template <typename T>
+std::shared_ptr<T> OfThisProcess(std::unique_ptr<T> object) {
+  const pid_t process = getpid();
+  return {object.release(), [process](T* last) {
+            if (getpid() == process) delete last;
+          }};
+}
+
+/// A mutex for the threads of one process.
+class TurnsOfThisProcess {
+ public:
+  /// Locks. Returns false in a forked child if a thread of the parent held the lock.
+  bool Take() {
+    const pid_t process = getpid();
+    for (pid_t taken_by = 0;
+         !taken_by_.compare_exchange_strong(taken_by, process); taken_by = 0) {
+      if (taken_by != process) return false;
+      taken_by_.wait(taken_by);
+    }
+    return true;
+  }
+  void Give() {
+    taken_by_ = 0;
+    taken_by_.notify_one();
+  }
+
+ private:
+  std::atomic<pid_t> taken_by_ = 0;  // 0: unlocked
+};
+
+/// The arguments of `stowage.plan`, with the library's defaults.
 struct Request {
   std::optional<Bytes> budget = {};
   /// "auto", "none", or choices by name (OptimizationTable) beside "micro_batches".
@@ -37,15 +82,14 @@ struct Request {
   std::string loss_scale =
       {};  // as ChooseLossScaling has it, of the model's dtype
   std::vector<ParamGroup> groups = {};
-  /// Names of values that never run again, and of those that always do.
+  /// Names of values that are never, or always, recomputed.
   std::vector<std::string> recompute_keep = {}, recompute_always = {};
   bool allow_batch_change = false;
   std::string plan_cache = {};  // a folder; empty: none
-  bool evaluates = false;       // with the model's programs beside the step
+  bool evaluates = false;       // plans the model's other programs too
 };
 
-/// What TrainingPlanner is asked for `model`. Errors: an optimization, a choice or an optimizer
-/// that there is not.
+/// The spec for TrainingPlanner. Errors: an unknown memory optimization, choice or optimizer.
 Result<TrainingSpec> SpecOf(const Model& model, const Request& request);
 
 class PlannedTraining {
@@ -59,8 +103,8 @@ class PlannedTraining {
   const TrainingSpec& spec() const { return planner_.spec(); }
   const TrainingPlan& plan() const { return plan_; }
 
-  /// What `search` returns of the planner, a Result, as WithoutGil has it; threads take
-  /// turns. Raises Forked in a child that was forked while another thread was at it.
+  /// Calls `search(planner)` as WithoutGil does, one thread at a time. Raises Forked in a
+  /// child that was forked during another thread's search.
   template <typename F>
   auto Search(F&& search);
 
@@ -76,7 +120,7 @@ class PlannedTraining {
   TurnsOfThisProcess turns_;
 };
 
-/// Adds the classes Request and Plan, and what makes a plan.
+/// Adds the classes Request and Plan, and the functions that plan and pack.
 void BindPlans(pybind11::module_& module);
 
 }  // namespace stowage::python

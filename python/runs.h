@@ -1,12 +1,12 @@
 #ifndef STOWAGE_PYTHON_RUNS_H_
 #define STOWAGE_PYTHON_RUNS_H_
 
-// A run (train/run.h) whose batches, evaluations and callbacks are Python's, as
-// Trainer.fit takes it. Run calls what is here without the GIL; each call of Python takes
-// it, and gives the trainer's turn away meanwhile, so that callbacks may evaluate and read.
+// A run (train/run.h) with batches, evaluations and callbacks from Python, for Trainer.fit.
+// Run calls this class without the GIL; each Python call acquires it and releases the
+// trainer's lock meanwhile, so that callbacks may evaluate and read.
 //
-// Whatever Python raises, an interrupt too, ends the run behind the steps that were
-// started: they are saved, and then it is raised. The trainer stays usable.
+// An exception in Python, also an interrupt, ends the run after the started steps, which are
+// saved; then it is raised. The trainer remains usable.
 //
 //   PythonRun run(trainer, {.path = "run.safetensors"});
 //   py::dict result = run.Take(hooks, spec, /*validates=*/false, /*reads_values=*/true);
@@ -34,27 +34,26 @@ namespace stowage::python {
 class PythonRun : public RunData, public RunObserver, public RunSaver {
  public:
   struct Files {
-    std::string path = {};  // of the newest checkpoint; empty: nothing is saved
+    std::string path = {};  // of the newest checkpoint; empty: none
     SeriesOptions series = {};
     bool resumes = true;   // from the checkpoint at `path`, if there is one
     std::string log = {};  // of RunLog; empty: none
   };
 
-  /// Claims the files, and resumes. `trainer` must outlive this. Raises what
-  /// RunCheckpoints::Claim and Resume and RunLog::Open refuse, and InvalidArgument where the trainer has
-  /// taken other steps than the checkpoint.
+  /// Claims the files, and resumes. `trainer` must outlive this object. Raises the errors of
+  /// RunCheckpoints::Claim and Resume and RunLog::Open, and InvalidArgument if the trainer
+  /// has taken other steps than the checkpoint.
   PythonRun(Trainer& trainer, const Files& files);
 
   /// Steps before the first of the run.
   int64_t done() const { return start_.done; }
   bool is_resumed() const { return is_resumed_; }
 
-  /// Takes the steps of `spec`, whose learning rates are the trainer's. `hooks` has
-  /// batch(step), the arrays of a step in the order of its inputs; validate(), a loss and
-  /// an accuracy or None, if `validates`; on_step and on_evaluation, which return whether
-  /// the run is to end; and on_unsaved. `reads_values`: whether on_step
-  /// reads the trainer. Returns the fields of the result by name. Raises what a hook raised,
-  /// and Run's errors.
+  /// Takes the steps of `spec`, with the trainer's learning rates. `hooks` has batch(step),
+  /// the arrays of a step in the order of its inputs; if `validates`, validate(), a loss and
+  /// an accuracy or None; on_step and on_evaluation, which return True to end the run; and
+  /// on_unsaved. `reads_values` states that on_step reads the trainer. Returns the fields of
+  /// the result by name. Raises the exceptions of hooks, and Run's errors.
   pybind11::dict Take(const pybind11::object& hooks, RunSpec spec,
                       bool validates, bool reads_values);
 
@@ -79,17 +78,18 @@ class PythonRun : public RunData, public RunObserver, public RunSaver {
   int StopAsked() override;
   bool reads_values() const override { return reads_values_; }
 
-  /// Nothing where no step was taken: what is there stays.
+  /// Does nothing if no step was taken.
   Status Save(Training& training, int64_t step,
               const EvaluationHistory& history,
               std::optional<double> held_out_loss, bool best_alone) override;
 
  private:
-  /// Calls `f` with the GIL unless something was raised before. What it raises ends the run.
+  /// Calls `f` with the GIL, unless an exception is pending. An exception of `f` ends the
+  /// run.
   template <typename F>
   void Call(F&& f);
   void Fetch(int64_t step);
-  /// `skipped` is empty of a step that was not.
+  /// `skipped` is empty if the step was not skipped.
   void Report(const StepFigures& figures, const std::string& skipped);
 
   Trainer& trainer_;
@@ -101,12 +101,12 @@ class PythonRun : public RunData, public RunObserver, public RunSaver {
   pybind11::object hooks_;
   int64_t last_step_ = 0;
   bool validates_ = false, reads_values_ = false;
-  // The batch that was fetched last, and what it was converted to.
+  // The batch that was fetched last, and its converted arrays.
   std::vector<ArrayView> views_;
   std::vector<std::vector<std::byte>> converted_;
   std::vector<std::span<const std::byte>> data_;
   int64_t fetched_ = 0, written_ = 0;  // steps
-  double rate_ = 0;                    // of the step that was fetched
+  double rate_ = 0;                    // of the fetched step
   bool is_stopped_ = false;            // by a hook
   std::optional<pybind11::error_already_set> raised_;
 };

@@ -13,7 +13,7 @@
 #include "ir/tensor_type.h"
 #include "python/arrays.h"
 #include "python/errors.h"
-#include "python/of_this_process.h"
+#include "python/plans.h"
 #include "runtime/checkpoint.h"
 #include "train/device.h"
 #include "train/evaluation.h"

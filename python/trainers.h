@@ -1,10 +1,10 @@
 #ifndef STOWAGE_PYTHON_TRAINERS_H_
 #define STOWAGE_PYTHON_TRAINERS_H_
 
-// A training at work, as a Trainer of Python holds it. Beside train/training.h it knows
-// what a process of Python's may do to it: call it from several threads, which take
-// turns; fork, after which the child is refused and takes nothing apart, since threads do not
-// live on there; hold views of the arena, whose bytes stay for as long as there are any.
+// The C++ side of a Python Trainer. In addition to train/training.h it supports calls from
+// several threads, one at a time; forks, after which the child may not use it and releases
+// nothing, since its threads do not exist there; and views of the arena, which keep the bytes
+// alive.
 //
 //   Trainer trainer(plan, OpenDevice("cpu", "f32", 2), /*seed=*/1);
 //   trainer.set_rate({.schedule = {.peak = 0.1}});
@@ -27,7 +27,7 @@
 #include "ir/graph.h"
 #include "nn/schedule.h"
 #include "python/errors.h"
-#include "python/evaluation_parts.h"
+#include "python/models.h"
 #include "python/plans.h"
 #include "runtime/backend.h"
 #include "runtime/checkpoint_file.h"
@@ -37,13 +37,13 @@
 
 namespace stowage::python {
 
-/// An open device, and why it was chosen.
+/// An open device, and the reason for the choice.
 struct Device {
-  std::shared_ptr<Backend> backend;  // left alone in a forked child
+  std::shared_ptr<Backend> backend;  // OfThisProcess
   std::string why;
 };
 
-/// The memory of a session's programs, in the host's own.
+/// The arena of a session in host memory.
 class HostArena {
  public:
   static Result<std::shared_ptr<HostArena>> Make(
@@ -64,7 +64,7 @@ class HostArena {
   pid_t process_;
 };
 
-/// A param or state where it lies. While there is one, its trainer cannot be closed.
+/// A view of a param or state in the arena. While one exists, its trainer cannot be closed.
 struct ArenaValue {
   std::shared_ptr<HostArena> arena;
   TensorType type;
@@ -81,111 +81,110 @@ struct Rate {
 
 class Trainer {
  public:
-  /// Raises what Training::Open refuses. Params and states are as `seed` says, or as the
-  /// model's file has them.
+  /// Params and states are initialized by `seed`, or from the model's file. Raises the errors
+  /// of Training::Open.
   Trainer(std::shared_ptr<PlannedTraining> plan, const Device& device,
           uint64_t seed);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer();
 
-  /// One step on the inputs, in their order or by name; its loss. Raises InvalidArgument
-  /// for one that is missing or that there is not, and what ArrayView::CheckIs does.
+  /// Takes a step on the inputs, given by position or name, and returns its loss. Raises
+  /// InvalidArgument for a missing or unknown input, and the errors of ArrayView::CheckIs.
   float Step(const pybind11::args& inputs, const pybind11::kwargs& named);
-  /// A run of "evaluate" or "validate", a program beside the step; its outputs by name.
+  /// Runs the program "evaluate" or "validate"; returns its outputs by name.
   pybind11::dict Evaluate(const std::string& program,
                           const std::vector<pybind11::object>& inputs);
-  /// EvaluationParts (python/evaluation_parts.h) of such a program.
+  /// EvaluationParts (python/models.h) of such a program.
   pybind11::tuple EvaluationPartsOf(const std::string& program,
                                     bool is_partial);
-  /// The inputs that a caller gives to a program: of each its name, the type of its
-  /// elements and its dimensions.
+  /// The inputs that the caller supplies to a program: name, element type and dimensions.
   pybind11::list InputsOf(const std::string& program);
-  /// The same of the step itself.
+  /// As above, for the step.
   const std::vector<ProgramInput>& step_inputs() const {
     return step_inputs_.inputs;
   }
-  /// Of the labels of "validate" (ClassesOf, train/evaluation.h).
+  /// The number of classes of "validate" (ClassesOf, train/evaluation.h).
   std::optional<int64_t> Classes();
   /// ExampleAxes of the step's inputs.
   std::vector<int64_t> StepAxes() const {
     const TrainingSpec& spec = plan_->spec();
     return ExampleAxes(spec.model, spec.batch, step_inputs_.inputs);
   }
-  /// Examples at a time that the program takes; 0 where there is no such program.
+  /// The batch of the program; 0 if there is none of that name.
   int64_t evaluation_batch(const std::string& program) const {
     const auto found = programs_.find(program);
     return found == programs_.end() ? 0 : found->second.batch;
   }
 
-  /// Names of the model's own params and states: none of the optimizer's.
+  /// The names of the model's params and states, without the optimizer's.
   const std::vector<std::string>& weights() const { return weights_; }
   pybind11::object Read(const std::string& name);
-  /// Params and states by their names, once all of them are known to fit.
+  /// Writes params and states by name, after checking all of them.
   void Write(const std::map<std::string, pybind11::object>& arrays);
   ArenaValue View(const std::string& name);
 
-  /// Of the steps that begin from now on; zero before it is set.
+  /// The rate of steps from now on; initially zero.
   void set_rate(const Rate& rate) { rate_ = rate; }
-  /// Of the next step.
+  /// The rate of the next step.
   double rate() const { return RateAt(steps_ + 1); }
   double RateAt(int64_t step) const { return rate_.At(step); }
 
-  /// What the file at `path` has of the weights, by the rules.
+  /// Loads weights from the file at `path` by the rules.
   LoadedWeights LoadWeights(const std::string& path, const WeightRules& rules);
   void Save(const std::string& path);
   void SaveWeights(const std::string& path);
   int64_t Resume(const std::string& path);
   pybind11::bytes ToOnnx();
 
-  /// What checkpoints note of this.
+  /// The notes for checkpoints.
   RunNotes Notes() const;
   uint64_t seed() const { return seed_; }
-  /// Raises Closed, or Forked in a child of the process that made this.
+  /// Raises Closed, or Forked in a child of the process that created this object.
   void CheckUsable() const;
 
-  /// What `run` returns of the training, a Result, as WithoutGil has it, in one turn, in
-  /// which no other thread changes anything. The turn is given away in OutOfTurn alone.
+  /// Calls run(training) as WithoutGil does, holding the lock, which is released only in
+  /// OutOfTurn.
   template <typename F>
   auto InRun(F&& run);
-  /// Calls `f` in a run with the GIL and out of the run's turn, so that `f` may call what
-  /// takes one, such as Evaluate and Save.
+  /// Calls `f` during a run, with the GIL and without the run's lock, so that `f` may call
+  /// functions that lock, such as Evaluate and Save.
   template <typename F>
   void OutOfTurn(F&& f);
 
-  /// Gives params the values of their averages (train/state_backup.h), and their own
-  /// again. Meanwhile nothing changes params, and no checkpoint is saved. Raises
-  /// InvalidArgument where there are no averages, or where they are used already.
+  /// Replaces params by their averages (train/state_backup.h), and restores them.
+  /// Meanwhile params cannot change, and no checkpoint is saved. Raises InvalidArgument if
+  /// there are no averages, or they are in use.
   void UseAverages();
   void RestoreParams();
-  /// That a run does so for its evaluation; in a turn.
+  /// Marks a run's use of averages for an evaluation; holding the lock.
   void set_uses_averages(bool uses) { uses_averages_ = uses; }
 
   int64_t steps() const { return steps_; }
-  /// That so many were made before, by another program whose states this begins with.
+  /// Sets the number of steps taken before, by another program whose states were loaded.
   void SetSteps(int64_t steps) { steps_ = steps; }
   Bytes arena_bytes();
   std::string device();
   const std::shared_ptr<PlannedTraining>& plan() const { return plan_; }
-  /// Raises BufferError where views of the arena are alive.
+  /// Raises BufferError if views of the arena exist.
   void Close();
   bool is_closed() const { return training_ == nullptr; }
 
  private:
   struct ProgramInputs {
-    std::vector<ProgramInput> inputs;  // that a caller gives
+    std::vector<ProgramInput> inputs;  // supplied by the caller
     StepInputs others;
   };
   struct Beside {
     ProgramInputs inputs;
     int64_t batch = 0;
   };
-  /// What is done in a turn: kSaves reads what the next step is to go on from.
+  /// The purpose of locking; kSaves reads the state from which training continues.
   enum class Turn : uint8_t { kReads, kSaves, kChanges };
 
-  /// What `f` returns, a Result, as WithoutGil has it, in this thread's turn. Raises
-  /// Closed where another thread's close came before, and InvalidArgument where `f`
-  /// changes what a run under way does, or saves averages as if they were params.
+  /// Calls `f` as WithoutGil does, holding the lock. Raises Closed after another thread's
+  /// Close, and InvalidArgument if `f` would change state during a run, or save averages as
+  /// params.
   template <typename F>
   auto InTurn(Turn turn, F&& f);
   [[noreturn]] void RaiseNoTurn() const;
@@ -195,19 +194,19 @@ class Trainer {
 
   std::shared_ptr<PlannedTraining> plan_;
   std::shared_ptr<Backend> backend_;
-  // These two change only where the GIL and the turn are both held. The first is null on
-  // a device of its own memory.
+  // These two change only with both the GIL and the lock held. The arena is null on a
+  // device with its own memory.
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Training> training_;
   std::vector<std::string> weights_;
   ProgramInputs step_inputs_;
-  std::map<std::string, Beside> programs_;  // beside the step
+  std::map<std::string, Beside> programs_;  // other than the step
   uint64_t seed_;
-  Rate rate_ = {};  // changes, and is looked at, under the GIL alone
-  std::atomic<int64_t> steps_ = 0;  // changes in a turn; looked at without one
+  Rate rate_ = {};                  // guarded by the GIL
+  std::atomic<int64_t> steps_ = 0;  // written with the lock held
   pid_t process_;
   std::mutex turn_;
-  // These change in turns.
+  // Guarded by the lock.
   bool is_running_ = false;  // InRun
   bool uses_averages_ = false;
   std::unique_ptr<AveragedWeights> averaged_;  // of UseAverages

@@ -1,7 +1,5 @@
 // stowage ledger: the bytes that jobs hold or wait for.
 
-#include "admission/ledger.h"
-
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -10,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "admission/admission.h"
 #include "base/strings.h"
 #include "tools/command.h"
 #include "tools/options.h"

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "admission/ledger.h"
+#include "admission/admission.h"
 #include "base/memory.h"
 #include "base/result.h"
 #include "base/strings.h"

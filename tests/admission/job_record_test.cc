@@ -1,10 +1,9 @@
-#include "admission/job_record.h"
-
 #include <doctest/doctest.h>
 
 #include <limits>
 #include <string>
 
+#include "admission/admission.h"
 #include "base/strings.h"
 
 namespace stowage {

@@ -1,5 +1,3 @@
-#include "admission/ledger.h"
-
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -17,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "admission/admission.h"
 #include "base/strings.h"
 #include "tests/support/files.h"
 

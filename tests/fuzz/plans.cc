@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "admission/job_record.h"
+#include "admission/admission.h"
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/strings.h"
