@@ -17,6 +17,7 @@
 #include "base/base.h"            // IWYU pragma: export
 #include "compile/compile.h"      // IWYU pragma: export
 #include "cpu/cpu.h"              // IWYU pragma: export
+#include "data/data.h"            // IWYU pragma: export
 #include "formats/formats.h"      // IWYU pragma: export
 #include "gpu/gpu.h"              // IWYU pragma: export
 #include "ir/ir.h"                // IWYU pragma: export

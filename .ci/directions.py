@@ -29,10 +29,11 @@ ROOMS = {
     "onnx": ["base", "formats", "ir"],
     "text": ["base", "formats"],
     "nn": ["base", "formats", "ir", "math"],
+    "data": ["base", "formats", "math", "nn", "text"],
     "compile": ["base", "ir", "planner"],
     "report": ["base", "formats", "ir", "planner", "planner/packing"],
-    "train": ["autodiff", "base", "cluster", "cpu", "formats", "gpu", "ir", "math", "nn",
-              "planner", "planner/fit", "planner/packing", "report", "runtime"],
+    "train": ["autodiff", "base", "cluster", "cpu", "data", "formats", "gpu", "ir", "math",
+              "nn", "planner", "planner/fit", "planner/packing", "report", "runtime"],
 }
 
 # Headers of a library -> directories whose files may include them.
@@ -44,7 +45,7 @@ LIBRARIES = {
     r"(zlib|png|jpeglib|jerror)\.h": ["formats", "tests"],
     r"google/protobuf/.*|onnx/onnx\.pb\.h": ["onnx", "tests/onnx"],
     r"pcre2\.h": ["text"],
-    r"nlohmann/.*": ["formats", "report", "text", "train", "tools", "python", "tests",
+    r"nlohmann/.*": ["data", "formats", "report", "text", "train", "tools", "python", "tests",
                      "bench", "examples"],
     r"CLI/.*": ["tools", "bench", "examples", "tests/gpu"],
     r"doctest/.*": ["tests"],

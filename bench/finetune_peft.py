@@ -36,7 +36,7 @@ RANK, ALPHA, SEED, HELD_OUT = 8, 16, 1, 8
 
 
 class SplitMix64:
-    """nn/random.h."""
+    """data/batching.h."""
 
     def __init__(self, seed, step):
         self.state = seed

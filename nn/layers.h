@@ -303,7 +303,7 @@ bool IsOfExperts(std::string_view param);
 /// The number of elements of the params of Experts for width C.
 int64_t ExpertsParameterCount(const ExpertsOptions& options, int64_t width);
 
-// A classifier with two hidden layers and relu, for the 8 x 8 digits of nn/digits_data.h or
+// A classifier with two hidden layers and relu, for the 8 x 8 digits of data/digits_data.h or
 // for flattened images of any size.
 //
 //   Result<Graph> graph = BuildMlp(ModelPurpose::kTrain, {.batch = 64});

@@ -20,11 +20,14 @@
 
 namespace stowage {
 
-/// What a model learns from.
+/// The vocabulary of the character models (data/text_data.h).
+inline constexpr int64_t kTextVocabulary = 96;
+
+/// The kind of data that a model is trained on.
 enum class ModelData {
-  kImages,  // nn/image_data.h, nn/digits_data.h: inputs "x", "y"
-  kPixels,  // nn/image_data.h: the same, with a label for each pixel in "y"
-  kText,    // nn/text_data.h: inputs "tokens", and "targets" for a loss
+  kImages,  // data/image_data.h, data/digits_data.h: inputs "x", "y"
+  kPixels,  // data/image_data.h: the same, with a label for each pixel in "y"
+  kText,    // data/text_data.h: inputs "tokens", and "targets" for a loss
 };
 
 /// Settings that train the model well on the data that comes with the project.

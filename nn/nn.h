@@ -7,11 +7,10 @@
 //
 //   Result<Graph> forward = BuildModel("gpt-nano", ModelPurpose::kTrain);
 
+#include "data/image_data.h"
 #include "nn/conv_nets.h"
-#include "nn/digits_data.h"
 #include "nn/encoder.h"
 #include "nn/gpt.h"
-#include "nn/image_data.h"
 #include "nn/layers.h"
 #include "nn/llama.h"
 #include "nn/lora.h"
@@ -25,7 +24,6 @@
 #include "nn/recurrent.h"
 #include "nn/rope_scaling.h"
 #include "nn/schedule.h"
-#include "nn/text_data.h"
 #include "nn/vit.h"
 
 #endif  // STOWAGE_NN_NN_H_

@@ -1,14 +1,12 @@
 #ifndef STOWAGE_TEXT_TEXT_H_
 #define STOWAGE_TEXT_TEXT_H_
 
-// The package's umbrella header: tokenizers, and conversations as text.
+// The package's umbrella header: tokenizers, and chat templates.
 //
 //   Result<Tokenizer> tokenizer = ReadTokenizer("tokenizer.json");
 
-#include "text/examples.h"        // IWYU pragma: export
 #include "text/gguf_tokenizer.h"  // IWYU pragma: export
 #include "text/jinja.h"           // IWYU pragma: export
-#include "text/labeled_texts.h"   // IWYU pragma: export
 #include "text/sentence_piece.h"  // IWYU pragma: export
 #include "text/text_template.h"   // IWYU pragma: export
 #include "text/tokenizer.h"       // IWYU pragma: export

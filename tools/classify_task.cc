@@ -8,8 +8,9 @@
 #include <variant>
 #include <vector>
 
+#include "data/batching.h"
+#include "data/example_split.h"
 #include "runtime/values.h"
-#include "tools/example_split.h"
 #include "train/evaluation.h"
 #include "train/fine_tuning.h"
 #include "train/step_builder.h"

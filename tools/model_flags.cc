@@ -13,8 +13,8 @@
 
 #include "base/result.h"
 #include "base/strings.h"
+#include "data/text_data.h"
 #include "ir/graph.h"
-#include "nn/text_data.h"
 #include "tools/command.h"
 #include "tools/tuning.h"
 #include "train/fine_tuning.h"
@@ -325,7 +325,7 @@ Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
 
 namespace {
 
-// Whether the model's tokens are those of nn/text_data.h.
+// Whether the model's tokens are those of data/text_data.h.
 bool ReadsCharacters(const ModelInfo& info) {
   return info.data == ModelData::kText && info.vocabulary == kTextVocabulary;
 }

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "data/batching.h"
 #include "nn/losses.h"
 #include "train/fine_tuning.h"
 #include "train/step_builder.h"

@@ -18,7 +18,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/strings.h"
-#include "formats/token_shards.h"
+#include "data/token_shards.h"
 #include "nn/schedule.h"
 #include "runtime/checkpoint_file.h"
 #include "text/text.h"

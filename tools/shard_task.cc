@@ -10,7 +10,7 @@
 #include "autodiff/batch_analysis.h"
 #include "base/result.h"
 #include "base/strings.h"
-#include "nn/random.h"
+#include "data/batching.h"
 
 namespace stowage::tools {
 

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TOOLS_SHARD_TASK_H_
 #define STOWAGE_TOOLS_SHARD_TASK_H_
 
-// Batches of windows of tokens that files have already (formats/token_shards.h), read as
+// Batches of windows of tokens that files have already (data/token_shards.h), read as
 // they are needed.
 //
 //   Result<std::unique_ptr<Task>> task =
@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "base/result.h"
-#include "formats/token_shards.h"
+#include "data/token_shards.h"
 #include "tools/task.h"
 
 namespace stowage::tools {

@@ -22,7 +22,7 @@
 
 #include "autodiff/split_model.h"
 #include "base/result.h"
-#include "nn/text_data.h"
+#include "data/text_data.h"
 #include "runtime/session.h"
 #include "text/tokenizer.h"
 #include "tools/model_flags.h"
@@ -196,23 +196,8 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
                                        const std::string& path, uint64_t seed,
                                        const TaskShare& share = {});
 
-/// True where a file of this name holds JSON lines: .jsonl or .ndjson, in letters of any
-/// case.
-bool IsJsonLines(std::string_view path);
-
-/// That the file in `path` is none of those that hold tables or other files, as Parquet and
-/// ZIP archives, whose bytes may happen to be a text. Error kInvalidArgument.
-Status CheckIsNoContainer(std::string_view bytes, const std::string& path);
-
-/// The same, and that `text`, of the file in `path`, is text in UTF-8. Error
-/// kInvalidArgument with the byte where it is not.
-Status CheckIsText(std::string_view text, const std::string& path);
-
-/// A file's text that a tokenizer is to read. Errors: those of ReadFile; kInvalidArgument
-/// for what is no UTF-8 text, as UTF-16, with the byte, or holds other files, as a ZIP
-/// archive or Parquet; and for JSON whose
-/// strings would be learnt with their quotes: by its name, a first line that is an example
-/// of JSON lines, or a list of objects.
+/// Reads a text that a tokenizer encodes. Errors: those of ReadTextFile and CheckTrainingText
+/// (data/training_text.h).
 Result<std::string> ReadTrainingText(const std::string& path);
 
 /// Prints on stderr how many bytes of a text, called `what`, the tokenizer has no token for,

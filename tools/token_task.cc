@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "formats/token_shards.h"
+#include "data/batching.h"
+#include "data/text_data.h"
+#include "data/token_shards.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
-#include "nn/text_data.h"
 #include "text/text.h"
 #include "tools/classify_task.h"
 #include "tools/preference_task.h"

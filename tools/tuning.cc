@@ -13,6 +13,8 @@
 #include "base/files.h"
 #include "base/result.h"
 #include "base/strings.h"
+#include "data/batching.h"
+#include "data/training_text.h"
 #include "formats/weights_file.h"
 #include "nn/published_model.h"
 #include "tools/command.h"

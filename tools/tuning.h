@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "base/result.h"
-#include "formats/token_shards.h"
-#include "nn/text_data.h"
+#include "data/example_split.h"
+#include "data/labeled_texts.h"
+#include "data/text_data.h"
+#include "data/token_shards.h"
 #include "text/text.h"
-#include "tools/example_split.h"
-#include "tools/labeled_split.h"
 #include "train/fine_tuning.h"
 #include "train/generation.h"
 

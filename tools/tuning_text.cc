@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "data/batching.h"
 #include "tools/tuning.h"
 #include "train/fine_tuning.h"
 

@@ -2,9 +2,9 @@
 
 #include "nn/gpt.h"
 #include "nn/llama.h"
+#include "nn/models.h"
 #include "nn/models/model_list.h"
 #include "nn/recurrent.h"
-#include "nn/text_data.h"
 
 namespace stowage {
 

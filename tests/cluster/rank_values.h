@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "nn/random.h"
+#include "data/batching.h"
 
 namespace stowage::cluster {
 

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "data/token_shards.h"
 #include "formats/gguf.h"
 #include "formats/image.h"
 #include "formats/npy.h"
 #include "formats/safetensors.h"
-#include "formats/token_shards.h"
 #include "tests/formats/gguf_bytes.h"
 #include "tests/fuzz/fuzz.h"
 

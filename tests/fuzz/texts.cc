@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "data/examples.h"
+#include "data/labeled_texts.h"
 #include "tests/formats/gguf_bytes.h"
 #include "tests/fuzz/fuzz.h"
-#include "text/examples.h"
 #include "text/gguf_tokenizer.h"
 #include "text/jinja.h"
-#include "text/labeled_texts.h"
 #include "text/sentence_piece.h"
 #include "text/text_template.h"
 #include "text/tokenizer.h"

@@ -15,11 +15,11 @@
 
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
+#include "data/text_data.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "nn/layers.h"
 #include "nn/models.h"
-#include "nn/text_data.h"
 #include "planner/plan_memory.h"
 #include "report/plan_json.h"
 #include "tests/support/instances.h"

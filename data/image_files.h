@@ -1,0 +1,88 @@
+#ifndef STOWAGE_DATA_IMAGE_FILES_H_
+#define STOWAGE_DATA_IMAGE_FILES_H_
+
+// Reads the images and labels of a data set from its files (ImageData::Load lists the
+// layouts), and stores them in memory or as the files to decode.
+//
+//   STOWAGE_ASSIGN_OR_RETURN(ImageParts parts, ReadImageFiles("fashion", options));
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "data/image_data.h"
+#include "nn/model_options.h"
+
+namespace stowage {
+
+/// Images and labels, in memory or in files that are decoded at every Read.
+class ImageStore {
+ public:
+  using Files = std::vector<std::string>;
+  using Pixels = std::variant<std::vector<uint8_t>, std::vector<float>, Files>;
+
+  /// `pixels` are all images in order, or the file of each; each has `labels_each` labels.
+  ImageStore(const ImageShape& shape, Pixels pixels,
+             std::vector<int32_t> labels, int64_t labels_each)
+      : shape_(shape),
+        pixels_(std::move(pixels)),
+        labels_(std::move(labels)),
+        labels_each_(static_cast<size_t>(labels_each)) {}
+
+  const ImageShape& shape() const { return shape_; }
+  int64_t size() const {
+    return static_cast<int64_t>(labels_.size() / labels_each_);
+  }
+  std::span<const int32_t> labels(int64_t i) const {
+    return std::span(labels_).subspan(static_cast<size_t>(i) * labels_each_,
+                                      labels_each_);
+  }
+  /// Whether pixels are bytes, which are normalized.
+  bool has_bytes() const {
+    return !std::holds_alternative<std::vector<float>>(pixels_);
+  }
+
+  /// Writes image i, bytes as fractions of 255. Error: a file that cannot be decoded.
+  Status Read(int64_t i, std::span<float> x) const;
+
+  /// The pixels of a file. Error kInvalidArgument if its size is not the shape's.
+  static Result<std::vector<uint8_t>> Decode(const std::string& file,
+                                             const ImageShape& shape);
+
+ private:
+  const ImageShape shape_;
+  const Pixels pixels_;
+  const std::vector<int32_t> labels_;
+  const size_t labels_each_;
+};
+
+/// The training or the validation set of a path.
+struct ImagePart {
+  std::string origin;  // of the labels, for errors
+  ImageShape shape;    // without classes
+  ImageStore::Pixels pixels;
+  std::vector<int32_t> labels;
+  int64_t labels_each = 1;  // of each image
+  std::vector<std::string> left_out = {};
+
+  int64_t images() const { return std::ssize(labels) / labels_each; }
+};
+
+struct ImageParts {
+  ImagePart train;
+  std::optional<ImagePart> held_out;
+};
+
+/// Reads the images in `path`, as ImageData::Load describes. Errors, with the file: kNotFound,
+/// kIo; kInvalidArgument for files of another layout, shape or type.
+Result<ImageParts> ReadImageFiles(const std::string& path,
+                                  const ImageLoadOptions& options);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_DATA_IMAGE_FILES_H_
