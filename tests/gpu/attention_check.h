@@ -2,7 +2,7 @@
 #define STOWAGE_TESTS_GPU_ATTENTION_CHECK_H_
 
 // Attention and its gradient on a device in each way that it has on tensor cores
-// (docs/guides/gpu.md), beside one another, and what a trial of them chooses.
+// (docs/explanation/gpu_kernels.md), beside one another, and what a trial of them chooses.
 //
 //   const AttentionCheck check = {.batch = 16, .length = 1024, .heads = 12, .depth = 64};
 //   CheckRow row{.name = StrCat("attention ", AttentionName(check))};
