@@ -203,9 +203,8 @@ TEST_CASE("on Checkmate's own graphs its batches fit too" *
       MayFitForOneForward(vgg.checkmate_step(290), CheckmateBudget(vgg)));
 }
 
-TEST_CASE(
-    "a card of 16 GB holds the batches that docs/explanation/budgets.md tells" *
-    doctest::skip(!TakesAllInstances())) {
+TEST_CASE("a card of 16 GB holds the batches that docs/benchmarks.md lists" *
+          doctest::skip(!TakesAllInstances())) {
   struct Row {
     const char* net;
     int64_t batch;
