@@ -7,7 +7,6 @@
 //
 //   Result<Graph> forward = BuildModel("gpt-nano", ModelPurpose::kTrain);
 
-#include "data/image_data.h"
 #include "nn/conv_nets.h"
 #include "nn/encoder.h"
 #include "nn/gpt.h"
