@@ -39,10 +39,9 @@ class Value {
   GraphBuilder* builder() const { return builder_; }
   /// Precondition: ok().
   ValueId id() const;
-  // Of an inert value: f32(), so that model code which looks at shapes goes on
-  // until Finish() reports the error.
-  // By value: a reference would end with the next value of the builder, as in
-  // BroadcastTo(ReduceMean(x), x.shape()).
+  // f32() for an inert value, so that model code that reads shapes continues until Finish()
+  // reports the error. Returned by value: a reference would be invalidated by the builder's
+  // next value, as in BroadcastTo(ReduceMean(x), x.shape()).
   TensorType type() const;
   Shape shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
@@ -71,14 +70,14 @@ class GraphBuilder {
               Init init = Init::Zeros(), SourceLoc loc = SourceLoc::Current());
   Value Saved(std::string_view name, DType dtype, const Shape& shape,
               SourceLoc loc = SourceLoc::Current());
-  /// What is left from run to run, and zeros at first (Runner::ClearCaches).
+  /// Kept from run to run; zeros at first (Runner::ClearCaches).
   Value Cache(std::string_view name, DType dtype, const Shape& shape,
               SourceLoc loc = SourceLoc::Current());
-  /// A state that lies in the host's memory.
+  /// A state in host memory.
   Value HostState(std::string_view name, DType dtype, const Shape& shape,
                   Init init = Init::Zeros(),
                   SourceLoc loc = SourceLoc::Current());
-  /// A leaf like one of another graph, in all respects.
+  /// A copy of another graph's leaf.
   Value LeafLike(const ValueInfo& leaf, SourceLoc loc = SourceLoc::Current());
 
   /// Marks `value` as readable after a step, under `name`, which becomes the
@@ -87,12 +86,12 @@ class GraphBuilder {
   void Output(std::string_view name, Value value,
               SourceLoc loc = SourceLoc::Current());
 
-  /// Renames `value`; returns it. Names from outside are how values are found.
+  /// Renames `value` and returns it. Callers of a step address values by name.
   Value Name(std::string_view name, Value value,
              SourceLoc loc = SourceLoc::Current());
 
-  /// Appends a node. The free functions of ir/ops.h are the friendly form.
-  /// Returns its results, all inert when anything was wrong.
+  /// Appends a node and returns its results, all inert after an error. Models use the free
+  /// functions of ir/ops.h.
   std::vector<Value> Emit(OpKind op, std::span<const Value> inputs, Attrs attrs,
                           SourceLoc loc = SourceLoc::Current());
   /// Emit, with a name for every result instead of fresh ones; as many names as
@@ -101,14 +100,12 @@ class GraphBuilder {
                                Attrs attrs, std::span<const std::string> names,
                                SourceLoc loc = SourceLoc::Current());
 
-  /// What later nodes are marked as (Node::phase, Node::origin), and the user's
-  /// line that they and later leaves are for, in place of that of each call:
-  /// passes set it.
+  /// Sets Node::phase and Node::origin of later nodes and, if known, the source line of later
+  /// nodes and leaves, in place of that of each call. For passes.
   void SetOrigin(Phase phase, std::string_view origin, SourceLoc source = {});
   void SetRole(Value value, Role role);
 
-  /// Values whose names the builder chooses are not called so: `name` is for one that
-  /// comes later.
+  /// Reserves `name` for a later value: the builder does not choose it.
   void KeepFree(std::string_view name) { kept_free_.emplace(name); }
 
   /// Records an error if none is recorded yet; returns an inert value. For
@@ -146,7 +143,7 @@ class GraphBuilder {
   std::string origin_;
   std::optional<SourceLoc> source_;                    // of SetOrigin
   std::unordered_map<std::string, int64_t> counters_;  // for FreshName
-  std::unordered_set<std::string> kept_free_;          // likewise
+  std::unordered_set<std::string> kept_free_;          // for FreshName
   std::vector<bool> named_;  // per value: named by the user, not by FreshName
 };
 

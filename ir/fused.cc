@@ -61,7 +61,7 @@ bool MayBeFused(OpKind op) {
 
 FusedChain ChainOf(const Graph& program) {
   FusedChain chain;
-  ValueId before = 0;  // leaf 0, then what the step before made
+  ValueId before = 0;  // leaf 0, then the result of the step before
   for (const Node& node : program.nodes()) {
     FusedStep& step = chain.steps_[chain.num_steps_++];
     step = {.op = node.op,

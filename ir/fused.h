@@ -1,13 +1,13 @@
 #ifndef STOWAGE_IR_FUSED_H_
 #define STOWAGE_IR_FUSED_H_
 
-// Chains of elementwise ops as one node.
+// The operands of fused nodes: chains of elementwise ops, and matmuls with an epilogue.
 //
-// The attribute "program" of `fused_elementwise` and `fused_matmul` is a graph whose
-// nodes are the parts, in order. All its values are of one float type and one shape.
-// The first node works on leaf 0, every further node on the result of the one before;
-// what else they read are leaves. The first output is the result of the last node, and
-// others may be those of nodes before it:
+// The attribute "program" of `fused_elementwise` and `fused_matmul` is a graph whose nodes
+// are the fused ops, in order. All its values have one float type and one shape. The first
+// node reads leaf 0, every further node the result of the one before, and each may read one
+// more leaf. The first output is the result of the last node; others may be results of
+// earlier nodes:
 //
 //   graph "bias, gelu" {
 //     x0: f32(8, 512) = input
@@ -18,13 +18,19 @@
 //     output y1
 //   }
 //
-// Leaves stand for the operands of the node, by their order; of a `fused_matmul` leaf 0
-// stands for the product, and the others for what follows a and b. The result of every
-// part is rounded to the type, as it is where the parts stand alone: whether ops are
-// fused shows in no bit.
+// Leaves stand for the operands of the node, in order; for a `fused_matmul`, leaf 0 stands
+// for the matmul and the others for the operands after a and b. The result of every fused op
+// is rounded to the type as if the op stood alone, so that fusion changes no bit.
 //
 //   const FusedChain chain = ChainOf(ProgramOf(attrs));
 //   for (const FusedStep& step : chain.steps()) Apply(step.op, step.operand);
+//
+// The operands of `epilogue_matmul` are a, b, then a bias (N), an addend and x, both of the
+// result's shape, each if its flag is set. Or it has none of these, and result 1 is the sums
+// over k of a's rows (M) or of b's columns (N).
+//
+//   const EpilogueOperands at = EpilogueOperandsOf(*launch.attrs);
+//   if (at.bias != 0) Read(launch.inputs[at.bias]);
 
 #include <array>
 #include <cstddef>
@@ -41,20 +47,20 @@ inline constexpr size_t kMaxFusedSteps = 8;
 inline constexpr size_t kMaxFusedOperands = 5;  // leaves of a program
 inline constexpr size_t kMaxFusedResults = 3;
 
-/// Whether `op` may be a part: elementwise, of floats of one type alone.
+/// Whether `op` may be fused: elementwise, on floats of one type.
 bool MayBeFused(OpKind op);
 
 /// One node of a program.
 struct FusedStep {
   OpKind op = OpKind::kCopy;
   const Attrs* attrs = nullptr;
-  /// Whether it reads two values, and the leaf that it reads beside the chain's value;
-  /// -1 where both are the chain's.
+  /// Whether it reads two values, and the leaf that it reads besides the chain's value; -1 if
+  /// both are the chain's.
   bool is_binary = false;
   int operand = -1;
-  /// Whether the chain's value is the second of the two.
+  /// Whether the chain's value is its second operand.
   bool is_second = false;
-  /// Which result of the node it makes; -1: none.
+  /// The result of the node that it computes; -1: none.
   int result = -1;
 };
 
@@ -70,25 +76,17 @@ class FusedChain {
   size_t num_steps_ = 0;
 };
 
-/// The program of a node that OpDef::infer took.
+/// The program of a node that OpDef::infer has accepted.
 inline const Graph& ProgramOf(const Attrs& attrs) {
   return *attrs.Graphs("program").front();
 }
-/// Its steps. They point into it. Allocates nothing.
+/// The steps of a program, which point into it. Allocates nothing.
 FusedChain ChainOf(const Graph& program);
-
-// Which operands of `epilogue_matmul` are which: behind a and b stand a bias (N), an addend
-// and x, both of the product's shape, in this order, each where its flag says so. Or it has
-// none of them, and result 1 is the sums over k of one of the two: of a's rows (M) or of
-// b's columns (N).
-//
-//   const EpilogueOperands at = EpilogueOperandsOf(*launch.attrs);
-//   if (at.bias != 0) Read(launch.inputs[at.bias]);
 
 /// a and b.
 inline constexpr size_t kProductOperands = 2;
 
-/// Places among the operands; 0, where a stands, if there is none.
+/// Indices among the operands; 0, the index of a, for an absent one.
 struct EpilogueOperands {
   size_t bias = 0;
   size_t addend = 0;
@@ -96,7 +94,7 @@ struct EpilogueOperands {
   size_t count = kProductOperands;  // of all operands
 };
 
-/// By the flags "bias", "addend" and "gelu_grad", which must be there.
+/// Reads the attributes "bias", "addend" and "gelu_grad", which must exist.
 inline EpilogueOperands EpilogueOperandsOf(const Attrs& attrs) {
   EpilogueOperands at;
   if (attrs.Int("bias") == 1) at.bias = at.count++;
@@ -111,8 +109,8 @@ struct SummedOperand {
   int axis = 0;
 };
 
-/// By the flags "a_sums" and "b_sums", of which at most one is set, and by how that
-/// operand enters the product.
+/// Reads the attributes "a_sums" and "b_sums", of which at most one is set, and whether that
+/// operand is transposed.
 inline std::optional<SummedOperand> SummedOperandOf(const Attrs& attrs) {
   if (attrs.Int("a_sums") == 1) {
     return SummedOperand{0, attrs.Int("transpose_a") == 1 ? 0 : 1};

@@ -1,12 +1,12 @@
 #ifndef STOWAGE_IR_WINDOWS_H_
 #define STOWAGE_IR_WINDOWS_H_
 
-// Windows that slide along the spatial axes of a tensor (N, C, spatial...): what the
-// attributes kernel, stride, pad_before, pad_after and dilation mean, for the ops
-// that have them and for their kernels.
+// Geometry of sliding windows, padding and convolutions along the spatial axes of a tensor
+// (N, C, spatial...), for shape rules and kernels: the attributes kernel, stride, pad_before,
+// pad_after and dilation.
 //
-// Result o takes the elements o * stride - before + i * dilation, for i in
-// [0, kernel); those outside [0, in) are padding.
+// Result o reads the elements o * stride - before + i * dilation, for i in [0, kernel);
+// elements outside [0, in) are padding.
 //
 //   const WindowAxes axes = WindowAxesOf(attrs, x_shape, y_shape);
 //   for (int64_t o = 0; o < axes[2].out; ++o) {
@@ -27,13 +27,11 @@
 
 namespace stowage {
 
-// Settings of windows that slide along spatial dimensions: one number for all of
-// them, or one for each.
-//
-//   Conv(x, w, {.stride = 2, .padding = {1, 0}});
-
-/// `2`, or `{2, 1}`. Padding may also be given with those before each dimension and
-/// then those after each: `{1, 1, 0, 0}`.
+/// A setting of a window: one number for all spatial dimensions, `2`, or one for each,
+/// `{2, 1}`. Padding may also list the sizes before each dimension and then those after each:
+/// `{1, 1, 0, 0}`.
+///
+///   Conv(x, w, {.stride = 2, .padding = {1, 0}});
 class EachDimension {
  public:
   EachDimension(int64_t all) : values_{all} {}
@@ -41,8 +39,8 @@ class EachDimension {
   EachDimension(std::vector<int64_t> values) : values_(std::move(values)) {}
   const std::vector<int64_t>& values() const { return values_; }
 
-  /// For `dimensions`, at least one. A list of another length stays as it is, for
-  /// an op to refuse.
+  /// One number for each of `dimensions`, at least one. A list of another length is returned
+  /// unchanged, for an op to refuse.
   std::vector<int64_t> For(int dimensions) const {
     if (values_.size() != 1 || dimensions < 1) return values_;
     return std::vector<int64_t>(static_cast<size_t>(dimensions), values_[0]);
@@ -62,13 +60,8 @@ class EachDimension {
   std::vector<int64_t> values_;
 };
 
-// What `pad` puts around a tensor: where each element of its result comes from,
-// axis by axis.
-//
-//   SourceOfPadded({.in = 4, .before = 2}, PadMode::kReflect, 0) == 2
-
-/// What padding holds: one number, the elements mirrored at the outermost one, or
-/// the outermost one again and again.
+/// The content of padding: a constant, the elements mirrored at the outermost one, or the
+/// outermost one repeated.
 enum class PadMode : uint8_t { kConstant = 0, kReflect = 1, kEdge = 2 };
 
 struct PaddedAxis {
@@ -76,8 +69,8 @@ struct PaddedAxis {
   int64_t before = 0;
 };
 
-/// The element of [0, axis.in) that element i of the result repeats; below 0 where
-/// that is the constant.
+/// The element of [0, axis.in) that element i of the padded axis repeats; negative for the
+/// constant: SourceOfPadded({.in = 4, .before = 2}, PadMode::kReflect, 0) == 2.
 constexpr int64_t SourceOfPadded(const PaddedAxis& axis, PadMode mode,
                                  int64_t i) {
   const int64_t at = i - axis.before;
@@ -87,10 +80,10 @@ constexpr int64_t SourceOfPadded(const PaddedAxis& axis, PadMode mode,
   return at < 0 ? -at : 2 * (axis.in - 1) - at;
 }
 
-/// Spatial axes that a window may have.
+/// The most spatial axes that a window may have.
 inline constexpr int kMaxSpatialAxes = 3;
 
-/// The elements of a window that are no padding: numbers [first, end) of it.
+/// The elements [first, end) of a window that are not padding.
 struct Taps {
   int64_t first = 0;
   int64_t end = 0;
@@ -101,9 +94,9 @@ struct WindowAxis {
   int64_t kernel = 1, stride = 1, dilation = 1;
   int64_t before = 0, after = 0;
 
-  /// From the first element of a window to its last, both counted.
+  /// The distance from a window's first element to its last, plus 1.
   int64_t extent() const { return (kernel - 1) * dilation + 1; }
-  /// Where element i of window o lies; outside [0, in) it is padding.
+  /// The position of element i of window o; padding outside [0, in).
   int64_t Place(int64_t o, int64_t i) const {
     return o * stride - before + i * dilation;
   }
@@ -116,29 +109,14 @@ struct WindowAxis {
   }
 };
 
-/// The last spatial axis is the last of these; axes that the tensor does not have
-/// come first and have one element.
+/// The last spatial axis is the last of these; missing axes come first, with one element.
 using WindowAxes = std::array<WindowAxis, kMaxSpatialAxes>;
 
-/// The axes between x (N, C, spatial...) and y, one element of it a window. An
-/// attribute that is not there (dilation) is 1 everywhere. Precondition: the ops
-/// that have these attributes have checked them.
+/// The axes between x (N, C, spatial...) and y, of which each element is a window. A missing
+/// attribute "dilation" is 1. Precondition: the op's `infer` has accepted the attributes.
 WindowAxes WindowAxesOf(const Attrs& attrs, const Shape& x, const Shape& y);
 
-// What the three convolution ops have in common. Each works on an image x (N, C,
-// in...), on filters w (O, C / groups, kernel...) and on an image y (N, O, out...),
-// and makes one of the three from the other two: `conv` y, `conv_transpose` x,
-// `conv_weight_grad` w. They are tied by
-//
-//   y[n, o, i] = sum over c, k of x[n, c, i * stride - before + k * dilation] w[o, c, k]
-//
-// along every spatial dimension, where x is 0 outside and c runs over the channels
-// of o's group. There are always three spatial dimensions here: of fewer, the first
-// ones have size 1.
-//
-//   const ConvGeometry g(x.shape(), w.shape(), y.shape(), *launch.attrs);
-//   g.out[1] == y.shape()[2];  // of two dimensions
-
+/// Spatial dimensions of ConvGeometry.
 inline constexpr int kConvDims = 3;
 
 /// Along one spatial dimension.
@@ -148,6 +126,18 @@ struct ConvDim {
   int64_t before = 0;  // zeros in front of x
 };
 
+/// The geometry of the three convolution ops. Each works on an image x (N, C, in...), filters w
+/// (O, C / groups, kernel...) and an image y (N, O, out...), and computes one from the other
+/// two: `conv` y, `conv_transpose` x, `conv_weight_grad` w. They are related by
+///
+///   y[n, o, i] = sum over c, k of x[n, c, i * stride - before + k * dilation] w[o, c, k]
+///
+/// along every spatial dimension, where x is 0 outside and c runs over the channels of o's
+/// group. There are always three spatial dimensions here; missing ones come first, with size
+/// 1.
+///
+///   const ConvGeometry g(x.shape(), w.shape(), y.shape(), *launch.attrs);
+///   g.out[1] == y.shape()[2];  // of two dimensions
 struct ConvGeometry {
   /// Precondition: an op's `infer` has accepted these shapes and attributes.
   ConvGeometry(const Shape& x, const Shape& w, const Shape& y,
@@ -170,12 +160,11 @@ struct ConvGeometry {
   }
 };
 
-// The channels that local_response_norm adds up around each: of an even number, the
-// longer half lies behind, as ONNX's LRN has it.
-//
-//   ChannelWindow::Of(4, 96);    // 1 before and 2 after
-//   ChannelWindow::Of(99, 3);    // 2 and 2: there are no more
-
+/// The channels that local_response_norm sums around each; for an even number, the longer half
+/// comes after, as in ONNX's LRN.
+///
+///   ChannelWindow::Of(4, 96);    // 1 before and 2 after
+///   ChannelWindow::Of(99, 3);    // 2 and 2: there are no more
 struct ChannelWindow {
   int64_t before = 0, after = 0;
 
