@@ -1,6 +1,5 @@
 // The text of the helpers follows math/small_floats.h, math/weight_blocks.h,
-// math/optimizer.h, math/random.h and math/optimizer.h for low-precision
-// numbers, and math/activations.h and math/random.h for functions.
+// math/optimizer.h, math/activations.h and math/random.h.
 
 #include "compile/helpers.h"
 

@@ -1,7 +1,6 @@
 // Updates of optimizers. Those with states of f32 or f64 follow math/optimizer.h, one element
 // at a time. Those with low-precision states compute in f32 on joined or decoded numbers,
-// and then split, round stochastically or encode them (math/optimizer.h,
-// math/random.h, math/optimizer.h).
+// and then split, round stochastically or encode them (math/random.h).
 
 #include <algorithm>
 #include <array>
