@@ -1,9 +1,8 @@
 #ifndef STOWAGE_AUTODIFF_UPDATE_RULE_H_
 #define STOWAGE_AUTODIFF_UPDATE_RULE_H_
 
-// An update rule of a program's own: how a param follows from its gradient, written
-// in ops. It is emitted once for each param, and its states lie in the arena like
-// any optimizer's.
+// Update rules written in ops: a program's own, and the built-in Lion, Adafactor and Muon. A
+// rule is emitted once for each param, and its states are in the arena like any optimizer's.
 //
 //   // Lion (Chen et al. 2023).
 //   Optimizer lion = UpdateRule{
@@ -16,9 +15,8 @@
 //       },
 //       .learning_rate = 1e-4};
 //
-// A rule that is one op, with `updates` in its definition, saves the copy that Set
-// is: ir/op_def.h. It cannot be skipped (autodiff/train_step.h), as what is written
-// by Set and Lerp can.
+// A rule that is one op, with `updates` in its definition (ir/op_def.h), needs no copy by Set,
+// but cannot be skipped (LossScaling, autodiff/train_step.h), as Set and Lerp can.
 
 #include <functional>
 #include <string>
@@ -33,20 +31,20 @@ namespace stowage {
 
 struct UpdateRule;
 
-/// One param as a rule sees it.
+/// One param, for a rule.
 class ParamUpdate {
  public:
   ParamUpdate(Value of, Value by) : param(of), gradient(by), leaf_(of) {}
-  /// Of a bf16 param in two parts, of which `delta` is the other one, by an f32.
+  /// For a bf16 param whose f32 master weight `of` and `delta` hold; `by` is f32.
   ParamUpdate(Value of, Value delta, Value by);
 
-  const Value param;     // in f32, if it is in two parts
-  const Value gradient;  // of the same type; clipped, if the step clips
+  const Value param;     // in f32, if it is split
+  const Value gradient;  // of the same type, after clipping
   Value lr = {};         // f32 scalar, times the lr_scale of the param's group
   Value step = {};       // i64 scalar, 1 at the first step
-  double decay = 0;      // of the param's group, or the rule's
-  /// Bool scalar: whether the step is to update anything; Value() where it is, come what
-  /// may. Set and Lerp heed it.
+  double decay = 0;      // of the param's group, else the rule's
+  /// Bool scalar: whether the step updates anything, which Set and Lerp observe; Value():
+  /// always true.
   Value good = {};
 
   /// A state called "<param>.<suffix>", of the param's type unless one is given.
@@ -54,14 +52,14 @@ class ParamUpdate {
   Value State(std::string_view suffix, const TensorType& type,
               Init init = Init::Zeros());
 
-  /// Makes `content`, of the same type, the new content of the param or of a
-  /// state. What reads the old one comes before.
+  /// Makes `content`, of the same type, the new content of the param or of a state. All reads
+  /// of the old content must come before.
   void Set(Value target, Value content);
   /// Moves a state towards `x` by `weight`, as LerpUpdate does (ir/ops.h), and returns
   /// its new content.
   Value Lerp(Value state, Value x, Value weight);
 
-  /// The learning rate in the param's element type, which formulas are in.
+  /// The learning rate in the param's element type.
   Value LearningRate() const;
 
  private:
@@ -70,7 +68,7 @@ class ParamUpdate {
   void Note(Value written, Value leaf);
 
   Value leaf_;                        // of the graph
-  Value delta_ = {};                  // likewise, if the param is in two parts
+  Value delta_ = {};                  // of the graph, if the param is split
   std::vector<NodeId> writers_ = {};  // of Set and Lerp
 };
 
@@ -78,11 +76,11 @@ struct UpdateRule {
   std::string name = {};  // for messages and reports
   /// Emits the update; it must write the param.
   std::function<void(ParamUpdate&)> update = {};
-  double learning_rate = 1e-3;  // to start from
-  double decay = 0;             // what `update` makes of it
-  /// Whether a bf16 param is the upper part of an f32 one, which the rule is given, and
-  /// whose other 16 bits are a state, "<param>.delta" (math/optimizer.h). In bf16
-  /// most of what a small learning rate changes would be lost by rounding.
+  double learning_rate = 1e-3;  // the default
+  double decay = 0;             // for `update` to apply
+  /// Whether a bf16 param is the upper half of an f32 master weight, which the rule updates and
+  /// whose lower 16 bits are a state, "<param>.delta" (math/optimizer.h). In bf16 alone, most
+  /// updates of a small learning rate would be lost by rounding.
   bool splits_bf16 = false;
 };
 
@@ -90,22 +88,22 @@ struct UpdateRule {
 /// not finite or below 0.
 Status CheckUpdateRule(const UpdateRule& rule);
 
-/// Runs the rule. A rule that does not write the param is an error of the builder, and so
-/// is one that writes otherwise than by Set and Lerp where the step may be skipped.
+/// Runs the rule. Errors of the builder: a rule that does not write the param, or that writes
+/// other than by Set and Lerp in a step that may be skipped.
 void EmitUpdate(const UpdateRule& rule, ParamUpdate& update);
 
-// Optimizers that keep less than Adam's eight bytes of states for a param's four, made
-// of other ops, so that they run wherever these do and the planner places what they need
-// in between, as anything else of a step:
+// Built-in rules with fewer states than Adam, which has eight bytes for each f32 param. They
+// are composed of other ops, so that they run on every backend and their intermediate values
+// are planned like any others:
 //
 //   optimizer   states of a matrix (R, C)          of a vector (N)
 //   Lion        4 R C bytes                        4 N
 //   Muon        4 R C                              8 N (AdamW)
 //   Adafactor   4 (R + C)                          4 N
 //
-// Params of more than two axes, such as filters (O, I, 3, 3), count as matrices of their
-// first axis and the rest. Params are f32 or f64, or bf16 as the upper part of an f32 that
-// these compute with, whose other 16 bits are a state more (UpdateRule::splits_bf16).
+// Params of more than two axes, such as filters (O, I, 3, 3), count as matrices of the first
+// axis and the rest. Params are f32, f64 or, with one more state, split bf16
+// (UpdateRule::splits_bf16).
 //
 //   TrainOptions options{.optimizer = Adafactor{}};
 
@@ -118,14 +116,14 @@ struct Lion {
   double decay = 0;
 };
 
-/// Shazeer & Stern 2018, "Adafactor", in PyTorch's form. Of a matrix's mean squares
-/// only those of rows and columns are kept:
+/// Shazeer & Stern 2018, "Adafactor", in PyTorch's form. For a matrix, only the mean squares of
+/// rows and columns are kept:
 /// b = step^beta2_decay;  r += b (mean of g^2 over a row - r);
 /// c += b (mean of g^2 over a column - c);  v = r c / max(mean r, eps1); of a vector
 /// v += b (g^2 - v). u = g / sqrt(max(v, eps1^2));
 /// a = max(eps2, rms w) min(lr, 1 / sqrt(step));
 /// w -= lr decay w + a u / max(1, rms u / clip). eps1 is the machine epsilon of w's
-/// type. r and c are the states row_var and col_var, as PyTorch calls them.
+/// type. r and c are PyTorch's states row_var and col_var.
 struct Adafactor {
   double beta2_decay = -0.8;
   double eps2 = 1e-3;
@@ -133,10 +131,10 @@ struct Adafactor {
   double decay = 0;
 };
 
-/// Jordan et al. 2024, "Muon", with the scale of Liu et al. 2025, by which AdamW's
-/// learning rates serve: m += (1 - momentum) (g - m);  u = g + momentum (m - g);
+/// Jordan et al. 2024, "Muon", with the scale of Liu et al. 2025, which allows AdamW's
+/// learning rates: m += (1 - momentum) (g - m);  u = g + momentum (m - g);
 /// u = u / max(norm u, 1e-7), then `iterations` times u = a u + b s u + c s^2 u for
-/// s = u u^T (or its mirror image where R > C);
+/// s = u u^T (or transposed if R > C);
 /// w -= lr decay w + lr 0.2 sqrt(max(R, C)) u. The Newton-Schulz steps are in w's type.
 /// Vectors, and tables of which an op `gather` takes rows, are AdamW's, with beta1,
 /// beta2 and eps.
@@ -149,11 +147,12 @@ struct Muon {
   double decay = 0.1;
 };
 
-/// Whether Muon makes the param's momentum orthogonal: it is a matrix, or counts as one,
-/// and no table of which rows are taken. Linear in the nodes of its graph.
+/// Whether Muon orthogonalizes the param's momentum: it is a matrix, or counts as one, and no
+/// table of which an op `gather` takes rows. Linear in the nodes of its graph.
 bool TakesMatrix(Value param);
 
-/// As rules; that of Muon for params that TakesMatrix. Preconditions: constants in range.
+/// The optimizers as rules; Muon's is for params that TakesMatrix. Preconditions: constants in
+/// range.
 UpdateRule RuleOf(const Lion& lion);
 UpdateRule RuleOf(const Adafactor& adafactor);
 UpdateRule RuleOf(const Muon& muon);
