@@ -216,7 +216,7 @@ class Analyzer {
     std::vector<BatchValue> operands;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       operands.push_back(Of(node.inputs[i]));
-      // What the whole batch repeats by a broadcast that is not there for one example.
+      // The whole batch broadcasts a value that a single example uses directly.
       const int axis = ExamplesAxis(part_.value(node.inputs[i]).type,
                                     whole_.value(whole.inputs[i]).type);
       BatchValue& operand = operands.back();
@@ -298,7 +298,8 @@ class Analyzer {
     value->of_inputs = false;
   }
 
-  // What depends on inputs alone is the whole batch's before the first micro-batch.
+  // Values that depend on inputs alone are known for the whole batch before the first
+  // micro-batch.
   void MakeTotal(ValueId id, ValueId whole_value, BatchValue* value) {
     const bool is_total =
         value->of_inputs && options_.has_totals &&
@@ -377,7 +378,7 @@ bool IsAlike(const BatchValue& a, const BatchValue& b) {
          a.is_uniform == b.is_uniform;
 }
 
-// What a value is that is `a` in one iteration or branch and `b` in another.
+// The kind of a value that is `a` in one iteration or branch and `b` in another.
 BatchValue Joined(const BatchValue& a, const BatchValue& b) {
   if (a.kind == BatchKind::kMixed) return a;
   if (b.kind == BatchKind::kMixed) return b;
@@ -392,7 +393,7 @@ BatchValue Joined(const BatchValue& a, const BatchValue& b) {
                                a.axis == b.axis;
   if (are_of_examples && a.is_uniform) return as(b);
   if (are_of_examples && (b.is_uniform || a.runs == b.runs)) return as(a);
-  // What is the same in all micro-batches is their mean, too.
+  // A value that is the same in all micro-batches is also their mean.
   const auto is_one_of = [&](BatchKind x, BatchKind y) {
     return (a.kind == x && b.kind == y) || (a.kind == y && b.kind == x);
   };
@@ -402,7 +403,8 @@ BatchValue Joined(const BatchValue& a, const BatchValue& b) {
   return MixedBecause("it follows from the micro-batches in two ways");
 }
 
-// What a loop carries and sums up is found by running its body until nothing changes.
+// The kinds of carried and summed values are found by analysing the body until nothing
+// changes.
 std::vector<BatchValue> Analyzer::OfLoop(const BatchNode& node) const {
   if (const auto mixed = MixedOperand(node)) return *mixed;
   const LoopParts loop = PartsOfLoop(node.part);

@@ -33,8 +33,8 @@ bool IsElementwise(OpKind op) {
   }
 }
 
-// Whether an op's attributes may tell of the number of examples where its operands have
-// them: its result types do then, too, or it only says in how many steps it goes.
+// Whether an op's attributes may depend on the number of examples: its result types do too,
+// or the attribute is only a number of steps.
 bool MayTellExamples(OpKind op) {
   switch (op) {
     case OpKind::kReshape:
@@ -61,8 +61,8 @@ int64_t Before(const Shape& shape, int axis) {
   return count;
 }
 
-// Whether all elements of two constants, of so many bytes each, are equal: whoever reads a
-// state that begins at zeros from a file has them so.
+// Whether all elements of two constants, of `element` bytes each, are equal, as in the zero
+// initial states of imported files.
 bool AreOneNumber(std::string_view a, std::string_view b, size_t element) {
   const std::string_view first = a.substr(0, element);
   const auto is_it = [&](std::string_view data) {
@@ -472,7 +472,7 @@ Rule::Values Rule::Elementwise(const BatchValue& x) {
   return PerExample(x.runs, is_uniform);
 }
 
-// Elements stay in their order: so many come before the examples begin anew.
+// A reshape keeps the order of elements, and so the number of elements between examples.
 Rule::Values Rule::Reshaped(const BatchValue& x) {
   const Shape& to = n_.result_types[0].shape;
   const int axis = ExamplesAxis(n_.result_types[0], n_.whole_result_types[0]);
@@ -551,7 +551,7 @@ Rule::Values Rule::Reduced(const BatchValue& x) {
 
 Rule::Values Rule::Product() {
   const auto columns = [&](size_t i, const char* transposed) {
-    // The axis of operand i that the product sums over, for a the last.
+    // The axis of operand i that the matmul sums over; for a, the last.
     const bool swapped = attrs_.Int(transposed) == 1;
     return i == 0 ? rank(0) - (swapped ? 2 : 1) : rank(1) - (swapped ? 1 : 2);
   };
@@ -563,7 +563,7 @@ Rule::Values Rule::Product() {
   if (a_sums || b_sums) return Mixed("sums over the examples of one operand");
   if (IsPerExample(0) && IsSame(1)) return Kept(in(0));
   if (IsSame(0)) {
-    // Of b's columns, or of leading axes that a has, too.
+    // Along b's columns, or along leading axes that a has too.
     return Kept(in(1));
   }
   const bool are_leading = in(0).axis == in(1).axis &&

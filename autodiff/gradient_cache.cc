@@ -20,8 +20,8 @@
 namespace stowage {
 namespace {
 
-// Where the head reads the encoder: a value of both graphs. One that has the examples
-// `runs` times one behind the other is read in as many pieces, each with the examples once.
+// A value of both graphs that the head reads from the encoder. One that holds the batch `runs`
+// times, concatenated, is read in as many parts.
 struct Cut {
   ValueId part = 0;
   ValueId whole = 0;
@@ -31,7 +31,7 @@ struct Cut {
     const std::string name = StrCat("encoded:", graph.value(whole).name);
     return value.runs == 1 ? name : StrCat(name, "#", run + 1);
   }
-  // The run-th piece of `all`, which has the examples of a micro-batch or of all.
+  // Part `run` of `all`, a value of a micro-batch or of the whole batch.
   Value Piece(Value all, int64_t run) const {
     if (value.runs == 1) return all;
     const int64_t size = all.shape()[value.axis] / value.runs;
@@ -81,14 +81,14 @@ class Cutter {
  private:
   static constexpr ValueId kNone = -1;
 
-  // What the head takes again of the same elements, which are then kept once.
+  // Ops that the head repeats instead of saving their result beside their operand.
   static bool IsRearrangement(OpKind op) {
     return op == OpKind::kPermute || op == OpKind::kReshape ||
            op == OpKind::kBroadcast || op == OpKind::kCopy;
   }
 
-  // What micro-batches make of value `id`; nothing where the head makes it itself, as it
-  // does what depends on inputs or on params alone.
+  // The kind of value `id` if micro-batches compute it; nothing if the head does, as it does
+  // values that depend on inputs or on params alone.
   std::optional<BatchValue> OfEncoder(ValueId id) const {
     if (part_of_[Index(id)] == kNone) return std::nullopt;
     const BatchValue& value = analysis_.values[Index(part_of_[Index(id)])];

@@ -104,7 +104,7 @@ Error NoRepeat(const Graph& micro_batch, std::string_view why) {
              "examples")};
 }
 
-// That all micro-batches like `micro_batch` do the same with other examples.
+// Error: micro-batches like `micro_batch` differ in more than their examples.
 Status CheckRepeats(const Graph& micro_batch) {
   if (DropoutIds(micro_batch) > 0) {
     return NoRepeat(micro_batch, "draws dropouts, each micro-batch others");

@@ -299,7 +299,7 @@ Status MicroBatchesInTurn::Run(MicroBatches which, Updater* updater,
         continue;
       }
     }
-    // What is made before the first is its own.
+    // Nodes before the first micro-batch belong to it.
     begins_.push_back(is_first ? 0 : g_.graph().num_nodes());
     counts_.push_back(1);
     const std::string suffix =

@@ -19,7 +19,7 @@ namespace stowage {
 
 namespace {
 
-// Of std::visit.
+// Overloads for std::visit.
 template <typename... Cases>
 struct Overload : Cases... {
   using Cases::operator()...;
@@ -50,10 +50,10 @@ struct State {
 };
 using States = std::vector<State>;
 
-// How the param's own number is kept.
+// The format of a param's weight.
 enum class Weight { kWhole, kSplit };  // kSplit: bf16 and a delta
 
-// What there is of AdamW, and of momentum, for a param of that type.
+// The formats that AdamW and momentum support for a param of that type.
 Weight WeightOf(const AdamW&, DType param) {
   return param == DType::kBF16 ? Weight::kSplit : Weight::kWhole;
 }
@@ -109,8 +109,8 @@ States StatesOf(const Momentum& momentum, const TensorType& param) {
   return states;
 }
 
-// The states of a param of type `param`, or of such a block of one of so many elements,
-// in the order of the update's operands.
+// The states of a param of type `param`, or of a block of a param of `elements` elements, in
+// the order of the update's operands.
 States StatesOf(const Optimizer& optimizer, const TensorType& param,
                 int64_t elements) {
   return std::visit(
@@ -130,12 +130,12 @@ States StatesOf(const Optimizer& optimizer, const TensorType& param,
             return States{{".m", param}, {".v", param}};
           },
           [&](const AdamW& adamw) { return StatesOf(adamw, param, elements); },
-          // What rules keep they declare themselves.
+          // Rules declare their states themselves.
           [](const auto&) { return States{}; }},
       optimizer);
 }
 
-// What a param that is updated in f32 lacks.
+// The suffix of the state that completes a param to f32.
 constexpr std::string_view kRest = ".rest";
 
 // The type that an optimizer updates a param of `type` in.
@@ -179,7 +179,7 @@ bool TakesCompactStates(const Optimizer& optimizer, Value param) {
   return false;
 }
 
-// What tells the roundings of a block's states from those of others.
+// The random numbers of a block's roundings, which differ between params.
 RoundingNumbers NumbersOf(const ParamBlock& which) {
   Fnv1a hash;
   hash.Update(which.param);
@@ -281,7 +281,7 @@ void EmitRule(const UpdateRule& rule, Value param, Value gradient,
   EmitUpdate(rule, update);
 }
 
-// What the parts of an update are called in the step graph, where free.
+// Names the results of an update in the step graph, if the names are free.
 void NameNew(Value updated, std::string_view leaf) {
   if (!updated.ok()) return;
   GraphBuilder& g = *updated.builder();
@@ -289,8 +289,8 @@ void NameNew(Value updated, std::string_view leaf) {
   if (!g.Find(name)) g.Name(name, updated);
 }
 
-// Emits the one op that updates `param`, or the number that it stands for, whose states
-// are called "<name>.m" and so on, and returns the new content.
+// Emits the op that updates `param`, or its f32 number, with states called "<name>.m" and so
+// on, and returns the new content.
 Value EmitOp(const Optimizer& optimizer, const ParamBlock& which,
              const std::string& name, Value param, Value gradient,
              const UpdateInputs& inputs) {

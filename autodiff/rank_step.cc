@@ -24,7 +24,7 @@ namespace stowage {
 
 namespace {
 
-// That the step can be split so.
+// Error: the step cannot be sharded in this way.
 Status CheckSharding(const Ranks& ranks, const TrainOptions& options) {
   if (ranks.shard == Sharding::kNone) return {};
   if (options.ema) {
@@ -52,8 +52,8 @@ Status CheckSharding(const Ranks& ranks, const TrainOptions& options) {
              "sharding none")};
 }
 
-// What becomes of a rank's gradients: they are summed over all ranks, and the params
-// updated, whole or by blocks.
+// The use of a rank's gradients: they are summed over all ranks, and the params updated,
+// whole or by blocks.
 class RankUpdates {
  public:
   RankUpdates(const Ranks& ranks, const TrainOptions& options, Updater* updater,
@@ -150,7 +150,7 @@ Result<MicroBatchedStep> BuildRankStep(
   GraphBuilder g(StrCat(whole.name(), ".step"));
   Updater updater(options, &g);
   RankUpdates updates(ranks, options, &updater, &g);
-  // What is split leaves with every micro-batch, so that no whole sum waits for the next.
+  // Sharded gradients are reduced after every micro-batch, so that no whole sum stays live.
   const bool leaves_at_once = ranks.shard >= Sharding::kGradients &&
                               micro_batches.size() > 1 && !UpdatesWait(options);
   std::map<std::string, Value>
@@ -192,7 +192,7 @@ int64_t BlockOf(Value value, int64_t ranks) {
   return BlockElements(Elements(value), ranks);
 }
 
-// Of what is split by itself.
+// The granule of a value that is split by itself.
 int64_t GranuleOf(Value value) { return BlockGranule(Elements(value)); }
 
 // As rows, one a rank, with zeros at the end.
@@ -338,7 +338,7 @@ class WeightSharder {
     std::map<ValueId, Value> views = {};  // of `whole`
     std::deque<Value> ahead = {};
   };
-  // What has to be there when `reader` is.
+  // A param to gather before `reader`.
   struct Gather {
     ValueId param = 0;
     NodeId reader = kNoNode;
@@ -404,8 +404,8 @@ class WeightSharder {
     return end;
   }
 
-  // Begins what the readers behind `reader` will wait for: those of its phase, up to the
-  // next that reads a matrix.
+  // Starts the gathers for the readers after `reader`: those of its phase, up to the next that
+  // reads a matrix.
   void GatherAhead(NodeId reader) {
     const Phase phase = graph_.node(reader).phase;
     for (bool has_matrix = false; !has_matrix;) {
@@ -456,7 +456,7 @@ class WeightSharder {
     return {};
   }
 
-  // What was gathered for `reader` takes the place of what was gathered before.
+  // The params gathered for `reader` replace those gathered before.
   void TakeGathers(NodeId reader) {
     if (taken_ == gathers_.size() || gathers_[taken_].reader != reader) return;
     const size_t end = EndOfReader(taken_);
@@ -471,7 +471,7 @@ class WeightSharder {
     }
   }
 
-  // What stands for `id`, a split param or a view of one.
+  // The gathered value of `id`, a split param or a view of one.
   Value ViewOf(Split& split, ValueId id) {
     const ValueInfo& info = graph_.value(id);
     if (info.is_leaf()) return split.whole;
@@ -505,7 +505,7 @@ Result<Graph> ShardWeights(const Graph& graph, int64_t ranks) {
 
 namespace {
 
-// What a forward node writes in place that lasts: a state, if any.
+// The state that a forward node writes in place, if any.
 const ValueInfo* WrittenState(const Graph& graph, const Node& node) {
   if (node.phase != Phase::kForward) return nullptr;
   for (int r = 0; r < GetOpDef(node.op).updates; ++r) {

@@ -84,7 +84,7 @@ class TotalsBuilder {
         copy_.DeclareLeaf(input);
       } else if (const auto found = is_total_.find(input);
                  found != is_total_.end()) {
-        // Of all parts, from here on.
+        // From here on, the value for all parts.
         copy_.Map(input, g_.LeafLike({.name = found->second,
                                       .type = value.type,
                                       .role = Role::kInput,
@@ -197,7 +197,7 @@ Result<Graph> RewriteMicroBatch(const Graph& micro_batch,
     for (const auto& [operand, value] : unscaled) copy.Map(operand, value);
     for (const ValueId result : node.results) {
       if (!known[Index(result)]) continue;
-      // Of which the name is the leaf's, should it be an output.
+      // The leaf has the name, in case it is an output.
       g.Name(StrCat(micro_batch.value(result).name, "~part"), copy[result]);
       copy.Map(result, leaves[result]);
     }

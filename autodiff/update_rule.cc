@@ -80,7 +80,7 @@ Value ParamUpdate::Lerp(Value state, Value x, Value weight) {
   return written;
 }
 
-// That the new content of `leaf` is `written`.
+// Records `written` as the new content of `leaf`.
 void ParamUpdate::Note(Value written, Value leaf) {
   if (!written.ok()) return;
   GraphBuilder& g = *written.builder();

@@ -124,7 +124,7 @@ void WriteAttention(Kernel& k) {
       k.Line(kScratch, "[s] = score;");
       k.Line("largest = maximum@(largest, score);");
     });
-    // Of a query that reads no key all weights are 0.
+    // All weights of a query without keys are 0.
     k.Line("const real base = isinf(largest) ? 0 : largest;");
     k.Line("real total = 0;");
     const Expr sums = k.Array("sums", {a.width});
@@ -146,7 +146,7 @@ void WriteAttention(Kernel& k) {
 
 namespace {
 
-// Where the gradients of q, k and v are: results of their own, or columns of one.
+// The gradients of q, k and v: separate results, or columns of one.
 struct QkvGrad {
   Tensor q, k, v;
 

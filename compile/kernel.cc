@@ -239,7 +239,7 @@ void Kernel::Store(const Tensor& tensor, const Expr& at, const Expr& value) {
                                   : Line(element, " = ", value, ";");
     case DType::kF16:
     case DType::kBF16: {
-      // Of a double, the first of two roundings leaves the second one to decide.
+      // A double is rounded twice; the first rounding keeps what the second one needs.
       const std::string_view open =
           real_ == DType::kF64 ? "(round_to_odd(" : "(";
       return Line(

@@ -24,8 +24,8 @@ struct Cells {
   const bool reverse;
 };
 
-// What was before position `t`: of a sequence, or of the first state, (B, H). In `name` is
-// the address of example 0, in `name`_step the distance of examples.
+// The state before position `t`, from a sequence or the initial state (B, H). `name` holds the
+// address of example 0, `name`_step the distance of examples.
 struct Before {
   std::string_view name;
   const Tensor& first;

@@ -34,7 +34,7 @@ void WriteReduce(Kernel& k) {
   for (const int64_t axis : k.attrs().Ints("axes")) {
     reduced[static_cast<size_t>(axis)] = true;
   }
-  // Where what is kept lies in y, axes of size 1 or not.
+  // The strides of the kept axes in y, including axes of size 1.
   Strides kept = Strides::Filled(rank, 0);
   int64_t step = 1;
   for (int axis = rank - 1; axis >= 0; --axis) {

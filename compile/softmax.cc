@@ -50,12 +50,12 @@ struct Head {
   Expr Logit(const Expr& r, const Expr& j) const {
     return StrCat(kScratch, "[", Plus({Times(r, words), j}), "]");
   }
-  // Where a row of quantized blocks is decoded, behind the logits.
+  // The workspace, after the logits, for a decoded row of quantized blocks.
   Expr Decoded() const { return StrCat(kScratch, " + ", at_once * words); }
   Expr DecodedAt(const Expr& c) const {
     return StrCat(kScratch, "[", Plus({StrCat(at_once * words), c}), "]");
   }
-  // Of the sum that makes a logit.
+  // A logit from its sum.
   Expr Capped(const Kernel& k, const Expr& sum) const {
     if (softcap == 0) return sum;
     return StrCat(k.Real(softcap), " * tanh@((", sum, ") / ", k.Real(softcap),

@@ -96,7 +96,7 @@ WhileResults While(
 
 namespace {
 
-// A leaf of the body that stands for `outer`, of its name where that is free.
+// A leaf of the body that stands for `outer`, with its name if that is free.
 Value DeclareOperand(GraphBuilder& g, Value outer, const GraphBuilder& outside,
                      bool slice) {
   if (!outer.ok() || outer.builder() != &outside) return Value();

@@ -30,8 +30,8 @@ constexpr size_t kNumPhases = static_cast<size_t>(Phase::kUpdate) + 1;
 constexpr size_t kNumDTypes = kAllDTypes.size();
 constexpr size_t kMaxLine = std::numeric_limits<int>::max();
 
-// What stands for an op of the program's own, before its name; those of the list
-// are their numbers + 1, and 0 is a leaf.
+// The code of an op that the program defines, followed by its name. The code of an op of
+// the list is its number + 1; 0 is a leaf.
 constexpr size_t kCustomOp = static_cast<size_t>(kNumOps) + 1;
 
 // A number per kind of attribute: its place in AttrValue.
@@ -260,7 +260,7 @@ class GraphReader {
  private:
   static constexpr std::string_view kRoom = "graph bytes";
 
-  // The next of a kind of thing whose bytes stand where it first comes.
+  // The next item of a table whose entries are written at their first use.
   template <typename T, typename ReadFn>
   const T& Get(std::vector<T>* table, ReadFn read) {
     const size_t number = in_.Below(table->size() + 1, "a number in a table");

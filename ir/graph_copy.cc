@@ -65,7 +65,7 @@ void GraphCopy::CopyNode(NodeId id, const Attrs& attrs) {
       while (to_.Find(aside)) aside += "_";
       to_.Name(aside, results[later]);
     }
-    // Also where it has the name by chance, so that no output renames it.
+    // Also if it happens to have the name, so that no output renames it.
     const std::optional<Value> holder = to_.Find(name);
     if (!holder || (results[r].ok() && holder->id() == results[r].id())) {
       to_.Name(name, results[r]);

@@ -151,8 +151,8 @@ Graph Legalize(Graph graph) {
 
   std::vector<Node> nodes;
   std::unordered_map<ValueId, ValueId> copies;  // value -> its contiguous copy
-  // Old ids in their new order: values stand in the order of their producers,
-  // so a copy's result goes before the results of its first reader.
+  // Old ids in their new order: values are in the order of their producers, so a copy's
+  // result goes before the results of its first reader.
   std::vector<ValueId> order;
   const ValueId old_count = graph.num_values();
   ValueId moved = 0;

@@ -196,8 +196,8 @@ SplitWeight SplitUpdate(Value w, Value delta, Value x, SourceLoc loc) {
   return {results[0], results[1]};
 }
 
-// The functions of ir/ops.h whose matrix may lie in the blocks of its file: those of the
-// families `quantized` and `linear_cross_entropy`.
+// The functions of ir/ops.h whose matrix may be in quantized blocks: quantized_matmul,
+// quantized_gather and linear_cross_entropy.
 
 namespace {
 
@@ -277,7 +277,7 @@ RmsNormGrads RmsNormGrad(Value x, Value gamma, Value rstd, Value dy,
 
 Value Rope(Value x, Value positions, const RopeOptions& options,
            SourceLoc loc) {
-  // Of another rank there is no D; the op says what it wants.
+  // For another rank there is no D; the op reports the error.
   const int64_t all = x.ok() && x.rank() == 4 ? x.dim(3) : 0;
   const Attrs attrs = {{"base", options.base},
                        {"dims", options.dims == 0 ? all : options.dims},

@@ -40,8 +40,8 @@ Attrs WindowAttrs(Value x, const PoolWindow& window) {
   };
 }
 
-// Of what a convolution takes back to `in`, and `more` elements; 0, which the op
-// refuses, where 63 bits do not hold it.
+// The smallest size from which a convolution returns to `in`, plus `more`; 0, which the op
+// refuses, if it does not fit 63 bits.
 int64_t SmallestSize(int64_t in, int64_t kernel, int64_t stride,
                      int64_t dilation, int64_t before, int64_t after,
                      int64_t more) {
@@ -198,7 +198,7 @@ Value FailImage(std::string_view name, Value x, std::string_view expected,
       loc);
 }
 
-// x (N, C, H, W) with C = block^2 D, which stands for (b, b, D) or (D, b, b).
+// x (N, C, H, W) with C = block^2 D, in the order (b, b, D) or (D, b, b).
 Value BlocksToSpace(std::string_view name, Value x, int64_t block,
                     bool blocks_first, SourceLoc loc) {
   if (!x.ok()) return x;

@@ -47,7 +47,7 @@ std::string InitText(Init init) {
 std::string GraphText(const Graph& graph, int indent);
 
 struct AttrText {
-  int indent;  // levels, of the line that the attributes stand in
+  int indent;  // levels, of the line with the attributes
   std::string operator()(int64_t value) const { return StrCat(value); }
   std::string operator()(double value) const { return FloatText(value); }
   std::string operator()(DType value) const {

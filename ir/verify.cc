@@ -182,7 +182,7 @@ Status VerifyNode(const Graph& graph, NodeId id, ValueId* next) {
           MemoryName(def.results_on_host));
     }
     if (static_cast<int>(r) < def.updates) {
-      // What is kept is kept; a fill or a reloaded value may become an output.
+      // Persistent values keep their role; a fill or a reloaded value may become an output.
       const ValueInfo& old = graph.value(node.inputs[r]);
       const bool is_kept = IsLeafRole(old.role) || IsLeafRole(info.role);
       if (is_kept && info.role != old.role) {
@@ -205,7 +205,7 @@ Status VerifyNode(const Graph& graph, NodeId id, ValueId* next) {
   return {};
 }
 
-// What a body must be beyond a graph: each of its outputs has bytes of its own.
+// Error: two outputs of a body, or an output and a leaf, share bytes.
 Status VerifyBodies(const Graph& graph, NodeId id) {
   for (const auto& body : BodiesOf(graph.node(id))) {
     const auto fail = [&](ValueId value, std::string_view what) {
@@ -292,7 +292,7 @@ class UpdateVerifier {
       for (int r = 0; r < def.updates; ++r) {
         STOWAGE_RETURN_IF_ERROR(Update(id, static_cast<size_t>(r)));
       }
-      // The other operands of an update must not lie where it writes.
+      // The other operands of an update must not share the bytes that it writes.
       for (size_t i = static_cast<size_t>(def.updates);
            def.updates > 0 && i < node.inputs.size(); ++i) {
         const ValueId input = node.inputs[i];
@@ -327,7 +327,7 @@ class UpdateVerifier {
         " overwrites; read the update's result, or read earlier");
   }
 
-  // What a value that cannot be updated is, for people.
+  // A description of a value that cannot be updated.
   std::string Kind(ValueId id) const {
     const ValueInfo& info = graph_.value(id);
     if (info.is_leaf()) return StrCat("a leaf of role ", RoleName(info.role));

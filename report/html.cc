@@ -308,7 +308,7 @@ std::string ToHtml(const Page& page) {
       {"{{data}}", InScript(PageJson(page))},
       {"{{script}}", std::string(kPageScript)},
   };
-  // In the skeleton they stand in this order, each once.
+  // The skeleton has each of them once, in this order.
   std::string out;
   std::string_view rest = kPageSkeleton.substr(1);  // behind a line's end
   for (const auto& [mark, text] : parts) {

@@ -230,7 +230,7 @@ Result<std::vector<PlannedBuffer>> ReadBuffers(const Reader& file,
   return buffers;
 }
 
-// Where the user's source made each value; a file need not say.
+// Reads the source line of each value, which a file may omit.
 Status ReadSources(const Json& json, Graph* graph) {
   const auto found = json.find("sources");
   if (found == json.end()) return {};
@@ -266,7 +266,7 @@ Json ArrayOf(const List& list) {
   return array;
 }
 
-// What of the graph a judge of plans has to know, apart from what its ops compute.
+// The properties of the graph that a plan verifier needs.
 struct Facts {
   Json values = Json::array();
   Json nodes = Json::array();
@@ -319,7 +319,7 @@ Facts FactsOf(const Graph& graph) {
   return facts;
 }
 
-// That the file says of its graph what is so.
+// Error: the file's statements about its graph are wrong.
 Status CheckFacts(const Reader& file, const Graph& graph) {
   const Facts facts = FactsOf(graph);
   const std::pair<std::string_view, const Json*> parts[] = {
@@ -338,7 +338,7 @@ Status CheckFacts(const Reader& file, const Graph& graph) {
       if (nlohmann::json((*found)[i]) == nlohmann::json((*expected)[i])) {
         continue;
       }
-      // Names that are no UTF-8 stand in the file as JSON can have them.
+      // Names that are not UTF-8 are written as JSON permits.
       const Json written = Json::parse(
           (*expected)[i].dump(-1, ' ', false, Json::error_handler_t::replace));
       if (nlohmann::json((*found)[i]) == nlohmann::json(written)) continue;
@@ -489,8 +489,8 @@ Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
   return plan;
 }
 
-// What is wrong with the figures of the plans of bodies, at any depth, of which the packer
-// of the whole takes bounds.
+// Adds the violations in the figures of the plans of bodies, at any depth, which bound the
+// packing of the whole plan.
 void CheckBodies(const Plan& plan, std::vector<std::string>* violations) {
   for (const BodyPlan& body : plan.bodies) {
     const Plan& inner = body.plan;
@@ -503,7 +503,7 @@ void CheckBodies(const Plan& plan, std::vector<std::string>* violations) {
   }
 }
 
-// How many values a plan writes over others that it reads. Linear in the operands.
+// The number of values that a plan writes over their operands. Linear in the operands.
 int64_t CountInPlace(const PlanFile& file, const Layouts& layouts) {
   const std::vector<int32_t>& buffer_of = file.plan.buffer_of;
   int64_t count = 0;
@@ -544,10 +544,10 @@ bool IsAsWritten(std::string_view optimizations) {
   return true;
 }
 
-// What is wrong with the figures of a plan, which follow from its slots, and with the
-// names of what made it. What a step took before it was made to fit a budget stands in no
-// file: `no_reuse` is no less than the arena. Nor does what proves that a plan with bodies
-// cannot be smaller than it is.
+// The violations in the figures of a plan, which follow from its slots, and in the names of
+// its packer and order. A file has no figures of the step before it was fitted to a budget,
+// so `no_reuse` is only checked to be at least the arena; nor has it a proof that a plan with
+// bodies is optimal.
 std::vector<std::string> FigureViolations(const PlanFile& file) {
   const Plan& plan = file.plan;
   std::vector<std::string> violations;

@@ -205,7 +205,7 @@ class Drawing {
     const double bottom = static_cast<double>(buffer.address);
     const double top = bottom + static_cast<double>(buffer.size);
     const double x = X(static_cast<double>(buffer.lower));
-    // What lives on after the last node ends with the image.
+    // Buffers that outlive the last node end with the image.
     const double upper = std::min(static_cast<double>(buffer.upper), end_);
     canvas_.Rectangle("buffer",
                       {.x = x,

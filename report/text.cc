@@ -113,8 +113,8 @@ std::vector<size_t> Largest(const Report& report, int count) {
   return order;
 }
 
-// How much of the cell [at, at + 1) of `cells`, over a length of `whole`, the
-// range [begin, end) covers, between 0 and 1.
+// The fraction of the cell [at, at + 1) of `cells`, over a length of `whole`, that the range
+// [begin, end) covers.
 double Share(int64_t begin, int64_t end, int at, int cells, int64_t whole) {
   const double cell = static_cast<double>(whole) / cells;
   const double from = std::max(static_cast<double>(begin), at * cell);

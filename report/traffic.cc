@@ -29,7 +29,7 @@ constexpr std::string_view kCrossEntropy = "cross entropy";
 constexpr std::string_view kElementwise = "elementwise";
 constexpr std::string_view kOptimizer = "optimizer";
 
-// What a node counts as: all but products are known by their names.
+// The family of a node.
 std::string_view FamilyOf(OpKind op) {
   switch (op) {
     case OpKind::kMatMul:
@@ -196,8 +196,8 @@ class Counter {
         row.flops / rate);
   }
 
-  // What of the node is products, x w^T and its gradients, moves what the node does and
-  // the logits: written once, and read twice where there is a gradient.
+  // The node's matmuls, x w^T and its gradients, move the node's operands and results and the
+  // logits, which are written once, and read twice if there is a gradient.
   void AddLogits(const Graph& graph, const Node& node, const TrafficRow& row,
                  DType dtype, Rows* rows) const {
     const TensorType& x = graph.value(node.inputs[0]).type;

@@ -1,14 +1,12 @@
-// The reverse loop, and the branch taken back.
+// Gradients of loops and branches.
 //
-// The gradient of a loop is a loop that goes the other way. Its body is what the sweep
-// emits for the forward body: cotangents of what is handed on are carried, those of what
-// is stacked are sliced, gradients of sliced operands are stacked and those of whole ones
-// summed. What it reads of the forward body is handed back by the forward loop, stacked
-// (autodiff/backward.h), and sliced here.
+// The gradient of a loop is a loop in reverse order. Its body is the sweep over the forward
+// body: cotangents of carried and summed values are carried, those of stacked values are
+// sliced, gradients of sliced operands are stacked and those of whole ones summed. The
+// forward loop stacks the values that it reads (autodiff/backward.h), which are sliced here.
 //
-// The gradient of a cond is a cond on the same index. Each of its bodies makes again
-// what it reads of its forward body, so that nothing is kept for branches that do not
-// run.
+// The gradient of a cond is a cond on the same index. Each of its bodies recomputes the values
+// that it reads of its forward body, so that nothing is saved for branches that do not run.
 
 #include "ir/control_flow.h"
 
@@ -169,8 +167,8 @@ class LoopGradient {
     return complete;
   }
 
-  // What of the forward pass the body's gradient reads in its leaf `leaf`, as an
-  // operand of the backward loop; whether it is to be sliced.
+  // The forward value that the body's gradient reads in its leaf `leaf`, as an operand of the
+  // backward loop, and whether it is sliced.
   std::pair<Value, bool> Source(ValueId leaf) {
     const ValueInfo& info = g_->graph().value(leaf);
     const auto id = body().Find(info.name);
@@ -245,7 +243,7 @@ class LoopGradient {
       return;
     }
     if (next.empty() && sums.empty() && stacked.empty()) return;
-    // What it reads of the forward pass.
+    // The forward values that it reads.
     const std::vector<bool> read = ReadIn(g_->graph());
     std::vector<ValueId> outputs;
     for (const auto* list : {&next, &sums, &stacked}) {
@@ -314,7 +312,7 @@ class LoopGradient {
   const LoopParts loop_;
   const std::vector<ValueId> leaves_;
   std::vector<bool> wanted_;   // by leaf
-  std::vector<bool> arrives_;  // by value handed on: whether it has a cotangent
+  std::vector<bool> arrives_;  // by carried or summed value: has a cotangent
   std::optional<GraphBuilder> g_;
   std::optional<BodySweep> sweep_;
   std::vector<Value> seeds_;  // by output
@@ -512,10 +510,9 @@ void CondRule(VjpContext& v) {
 constinit const Vjp LoopVjp = Differentiable(LoopRule);
 constinit const Vjp CondVjp = Differentiable(CondRule);
 
-// The gradients of what only stands in for an op are stood in for, too. Which values
-// their formulas read is not known, so they read all that they may: the inputs, which
-// are thereby kept, and the results' gradients. An input's gradient is taken to cost
-// what the op does, as a product's is.
+// The gradient of a stand-in op is a stand-in too. Its formula is unknown, so it reads the
+// inputs, which are thereby saved, and the results' gradients. An input's gradient is assumed
+// to cost as much as the op, as for a matmul.
 constinit const Vjp StandInVjp = Differentiable([](VjpContext& v) {
   std::vector<Value> operands;
   for (int i = 0; i < v.num_inputs(); ++i) operands.push_back(v.input(i));

@@ -10,7 +10,7 @@ STOWAGE_ZERO_DERIVATIVE(Iota);
 STOWAGE_ZERO_DERIVATIVE(RandomUniform);
 STOWAGE_ZERO_DERIVATIVE(RandomNormal);
 
-// The same mask, made again from the same seed, step and id.
+// The same mask, recomputed from the same seed, step and id.
 constinit const Vjp DropoutVjp = Differentiable([](VjpContext& v) {
   v.Contribute(0, Dropout(v.cotangent(), v.input(1), v.input(2),
                           v.attrs().Float("p"), v.attrs().Int("id")));

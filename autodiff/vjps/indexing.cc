@@ -34,7 +34,7 @@ constinit const Vjp ScatterAddVjp = Differentiable([](VjpContext& v) {
   v.Contribute(2, Gather(v.cotangent(), v.input(1)));
 });
 
-// What was there before has no part in what is there now.
+// The old content does not affect the new one.
 constinit const Vjp AssignVjp =
     Differentiable([](VjpContext& v) { v.Contribute(1, v.cotangent()); });
 

@@ -7,7 +7,7 @@ namespace stowage {
 
 namespace {
 
-// The gradient of b as it enters the product, or transposed as b lies there.
+// The gradient of b, in b's own layout.
 Value ProductForB(Value a, Value dy, bool transpose_a, bool transpose_b) {
   return transpose_b ? MatMul(dy, a, true, transpose_a)     // N x M * M x K
                      : MatMul(a, dy, !transpose_a, false);  // K x M * M x N
@@ -70,7 +70,7 @@ STOWAGE_NON_DIFFERENTIABLE(EpilogueMatMul,
                            "epilogues are formed when steps are complete; "
                            "differentiate the graph of the parts");
 
-// Of x alone, by the same bytes read the other way round: nothing of forward is kept.
+// For x only, by the same matrix transposed: no forward value is saved.
 constinit const Vjp QuantizedMatMulVjp = Differentiable([](VjpContext& v) {
   const auto blocks = static_cast<WeightType>(v.attrs().Int("blocks"));
   const bool transposed = v.attrs().Int("transpose_w") != 0;

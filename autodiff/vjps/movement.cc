@@ -86,7 +86,7 @@ STOWAGE_ZERO_DERIVATIVE(StopGradient);
 constinit const Vjp CopyVjp =
     Differentiable([](VjpContext& v) { v.Contribute(0, v.cotangent()); });
 
-// A graph is differentiated first; what lies where is decided when it is planned.
+// A graph is differentiated before it is planned, which decides where values are placed.
 STOWAGE_NON_DIFFERENTIABLE(Reload, "offloading comes after differentiation");
 STOWAGE_NON_DIFFERENTIABLE(Offload, "offloading comes after differentiation");
 STOWAGE_NON_DIFFERENTIABLE(OffloadUpdate, "it overwrites what it reads");

@@ -13,8 +13,8 @@ namespace stowage {
 /// Zeros of a type, as a broadcast view of one element.
 Value Zeros(GraphBuilder& g, const TensorType& type);
 
-/// What input `i` has for a gradient so far, taken away from it, or zeros that may
-/// be written over: for rules that add to a few elements of it.
+/// Removes and returns the gradient of input `i` so far, or zeros that may be overwritten: for
+/// rules that add to a few elements of it.
 Value AccumulatedOrZeros(VjpContext& v, int i);
 
 /// Reshape, or `x` itself when it has the shape already.

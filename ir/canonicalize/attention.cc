@@ -150,7 +150,7 @@ std::optional<Pattern> PatternOf(const std::vector<bool>& reads,
     return Pattern{};
   }
   if (queries > keys) return {};
-  // A query stands at the key as far from the last as it is from the last query.
+  // The last query is aligned with the last key.
   int64_t window = 0;
   while (window < keys && reads[Index(table - 1 - window)]) ++window;
   const auto is_all = [&](auto&& holds) {
@@ -263,8 +263,8 @@ Value BiasOf(Value mask, const Mask& kind, bool is_given, DType dtype,
     const Value never = Fill(g, -INFINITY, dtype, shape);
     mask = kind.holds ? Where(mask, zeros, never) : Where(mask, never, zeros);
   } else if (is_given && sizes.back() > 1) {
-    // Of a query that is kept from all keys by -1e9 the weights are those without it, and
-    // f32 does not hold both.
+    // For a query from which -1e9 hides all keys, the weights are those without the mask;
+    // f32 cannot hold the sum of both.
     const Value largest = ReduceMax(mask, {3}, /*keep=*/true);
     const double lowest = dtype == DType::kF16 ? -65504.0 : -FLT_MAX;
     const Value finite =

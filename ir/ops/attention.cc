@@ -17,7 +17,7 @@ namespace stowage::op_defs {
 
 namespace {
 
-// That every query reads a key. The first is the one that reads fewest.
+// Error: a query reads no key. The first query reads fewest.
 Status CheckBand(const OpArgs& args) {
   const Shape& q = args.shape(0);
   const Shape& k = args.shape(1);
@@ -36,13 +36,13 @@ Status CheckBand(const OpArgs& args) {
              : StrCat("a window above ", q[1] - k[1])));
 }
 
-// How many operands there always are.
+// The number of required operands.
 int Always(OpKind op) {
   return static_cast<int>(op == OpKind::kAttention ? kAttentionOperands
                                                    : kAttentionGradOperands);
 }
 
-// Of the (B, H, T, S) scores, whose first three sizes may be 1.
+// Error: not of the scores' shape (B, H, T, S), where the first three sizes may be 1.
 Status CheckBias(const OpArgs& args, int i) {
   STOWAGE_RETURN_IF_ERROR(CheckSameDType(args, 0, "q", i, "bias"));
   const Shape& q = args.shape(0);
@@ -94,7 +94,7 @@ Status CheckAttentionOperands(const OpArgs& args) {
   const AttentionOptionals at = OptionalsBehind(
       static_cast<size_t>(count), args.types.size(),
       [&](size_t i) -> const TensorType& { return args.types[i]; });
-  // Where there must be a bias, or two operands, the first of them is one.
+  // If a bias is required, or there are two optional operands, the first one is the bias.
   if (at.bias != 0 || needs_bias || args.count() == count + 2) {
     STOWAGE_RETURN_IF_ERROR(CheckBias(args, count));
   }
@@ -160,8 +160,8 @@ TypesResult InferAttentionBiasGrad(const OpArgs& args) {
   return Typed(args, {args.type(Always(args.op))});
 }
 
-// Of the T by S square of scores, the area that the mask leaves: half for a causal
-// mask of T keys. Key lengths are not known here.
+// The number of scores that the mask leaves of T times S: half for a causal mask of T keys.
+// Key lengths are unknown here.
 double ScoresRead(const OpArgs& args) {
   const auto queries = static_cast<double>(args.shape(0)[1]);
   const auto keys = static_cast<double>(args.shape(1)[1]);

@@ -18,7 +18,7 @@ Status CheckRanks(const OpArgs& args) {
   return args.Fail(StrCat("ranks is ", ranks, "; expected at least 1"));
 }
 
-// What ranks add up: sums of small integers would not be worth their bytes.
+// Error: a type that ranks do not sum, such as small integers.
 Status CheckSummed(const OpArgs& args) {
   const DType dtype = args.type(0).dtype;
   if (IsFloat(dtype) || dtype == DType::kI32 || dtype == DType::kI64) return {};
@@ -65,7 +65,7 @@ TypesResult InferOwnBlock(const OpArgs& args) {
   return InferBlock(args);
 }
 
-// That operand `i` is a block of `whole`: flat, and no less than there must be.
+// Error: operand `i` is no block of `whole`: flat, and at least the smallest block.
 Status CheckBlock(const OpArgs& args, int i, const TensorType& whole) {
   const int64_t ranks = args.attrs.Int("ranks");
   const auto elements = whole.shape.CheckedNumElements();

@@ -37,7 +37,7 @@ Status CheckCount(const OpArgs& args, const Graph& body, std::string_view what,
                           what, "; expected ", expected));
 }
 
-// That leaves are inputs, which is what a body may have.
+// Error: a leaf of the body is no input.
 Status CheckLeaves(const OpArgs& args, const Graph& body) {
   for (const ValueId id : LeavesOf(body)) {
     if (body.value(id).role == Role::kInput) continue;
@@ -189,7 +189,7 @@ TypesResult InferCond(const OpArgs& args) {
   return Typed(args, std::move(types));
 }
 
-// Slices may lie anywhere, as long as each is contiguous; all else is contiguous.
+// Slices may be at any distance if each is contiguous; all else must be contiguous.
 bool AcceptSlices(const OpArgs& args, int i, const Strides& strides) {
   const auto operand = static_cast<size_t>(i);
   if (!PartsOfLoop(args.attrs, args.types.size()).is_sliced(operand)) {

@@ -95,8 +95,7 @@ Result<int64_t> Reach(const OpArgs& args, int i, int64_t kernel) {
                           " reaches over more elements than 63 bits count"));
 }
 
-// How many places there are for a kernel along spatial dimension i of an image
-// of `in`.
+// The number of positions of a kernel along spatial dimension i of an image of `in`.
 Result<int64_t> Places(const OpArgs& args, int i, int64_t in, int64_t kernel) {
   STOWAGE_ASSIGN_OR_RETURN(const int64_t reach, Reach(args, i, kernel));
   const auto padded = CheckedAdd(in, Padding(args, i));

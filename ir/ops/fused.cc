@@ -15,7 +15,7 @@
 namespace stowage::op_defs {
 namespace {
 
-// That `node` works on `before`, and else on leaves alone.
+// Whether `node` reads `before` and otherwise only leaves.
 bool GoesOn(const Graph& program, const Node& node, ValueId before) {
   bool reads_chain = false;
   for (const ValueId input : node.inputs) {
@@ -28,7 +28,8 @@ bool GoesOn(const Graph& program, const Node& node, ValueId before) {
   return reads_chain;
 }
 
-// That the attribute is one program of `operands` leaves of `type`, and what it makes.
+// Checks that the attribute is one program with `operands` leaves of `type`, and returns the
+// types of its results.
 TypesResult CheckProgram(const OpArgs& args, const TensorType& type,
                          size_t operands) {
   const SubGraphs& graphs = args.attrs.Graphs("program");
@@ -70,7 +71,7 @@ TypesResult CheckProgram(const OpArgs& args, const TensorType& type,
       return fail("has ", Quoted(name), ", made by ", OpName(node.op),
                   "; its nodes are elementwise ops of one float type");
     }
-    // The product is not kept.
+    // The matmul itself is no result.
     const bool reads_product = args.op == OpKind::kFusedMatMul && before != 0 &&
                                (node.inputs[0] == 0 || node.inputs.back() == 0);
     if (!GoesOn(program, node, before) || reads_product) {
@@ -161,7 +162,7 @@ double FusedMatMulFlops(const OpArgs& args,
   return MatMul.flops(args, results) + ProgramFlops(args);
 }
 
-// Of the others, what lies like the product, or is one row for all of its rows.
+// Chains of elementwise ops, by themselves and after a matmul (ir/fused.h).
 bool AcceptsFusedMatMul(const OpArgs& args, int i, const Strides& strides) {
   if (i < kFactors) return MatMul.accepts(args, i, strides);
   const Shape& shape = args.shape(i);

@@ -1,10 +1,9 @@
 // lstm, a whole sequence of an LSTM's cells (Hochreiter & Schmidhuber 1997, with the
 // forget gates of Gers et al. 2000), its gradient and that of its recurrent weights.
 //
-// What the inputs add to the gates, 4H numbers a position, is overwritten by the gates
-// themselves, which are all that the gradient reads beside c: 6H numbers a position
-// with h and c. Without the gates, the 4H of the inputs would be kept instead, and
-// the gradient would pay the product of all states once more.
+// The inputs' contribution to the gates, 4H numbers a position, is overwritten by the
+// activated gates, which the gradient reads besides h and c: 6H saved numbers a position.
+// Saving the inputs' 4H instead would cost the gradient the matmul of all states again.
 
 #include <span>
 #include <string>
@@ -79,7 +78,7 @@ TypesResult InferLstmWeightGrad(const OpArgs& args) {
   return Typed(args, {LstmWeightType(args)});
 }
 
-// One product of H for each of the gates' numbers.
+// One dot product of H for each of the gates' numbers.
 double ProductFlops(const OpArgs& args) {
   return Elements(args.type(0)) *
          (2 * static_cast<double>(args.shape(0)[2]) / kGates);

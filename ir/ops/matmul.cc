@@ -1,4 +1,4 @@
-// Matrix products, of quantized weights too, and how the two halves of a weight are joined.
+// Matmuls, with quantized weights too, and joining and splitting a master weight.
 
 #include <optional>
 #include <span>
@@ -24,7 +24,7 @@ bool Transposed(const OpArgs& args, int i) {
   return args.attrs.Int(i == 0 ? "transpose_a" : "transpose_b") == 1;
 }
 
-// Rows and columns of operand i as it enters the product.
+// Rows and columns of operand i, after transposition.
 int64_t Rows(const OpArgs& args, int i) {
   const Shape& shape = args.shape(i);
   return shape[shape.rank() - (Transposed(args, i) ? 1 : 2)];
@@ -38,7 +38,7 @@ Shape Batch(const Shape& shape) {
   return Shape(shape.span().first(static_cast<size_t>(shape.rank() - 2)));
 }
 
-// Of the product of the first two operands.
+// The type of the matmul of the first two operands.
 TypesResult InferProduct(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "a", DTypes::kFloat));
   STOWAGE_RETURN_IF_ERROR(CheckSameDType(args, 0, "a", 1, "b"));
@@ -241,7 +241,7 @@ TypesResult InferGroupedMatMulWeightGrad(const OpArgs& args) {
                   {args.shape(2)[0], args.shape(0)[1], args.shape(1)[1]}}});
 }
 
-// Of all rows in groups, which is the most.
+// As if all rows were in groups, the maximum.
 double GroupedMatMulFlops(const OpArgs& args, std::span<const TensorType>) {
   return 2 * Elements(args.type(0)) *
          static_cast<double>(args.shape(1).num_elements() /
@@ -293,7 +293,7 @@ TypesResult InferQuantizedGather(const OpArgs& args) {
   return Typed(args, {TensorType{DType::kF32, y}});
 }
 
-// Of the product; that of reading a block is not counted.
+// The matmul's; decoding blocks is not counted.
 double QuantizedMatMulFlops(const OpArgs& args,
                             std::span<const TensorType> results) {
   return 2 * Elements(results[0]) * static_cast<double>(args.shape(0).back());
@@ -312,7 +312,7 @@ constinit const OpDef QuantizedGather = {.num_inputs = 2,
 
 namespace {
 
-// That the first two operands are the parts of a weight.
+// Error: the first two operands are not the parts of a master weight.
 Status CheckParts(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 0, "w", {DType::kBF16, args.shape(0)},
                                     "the upper part of an f32"));

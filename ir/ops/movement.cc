@@ -40,8 +40,7 @@ TypesResult InferReshape(const OpArgs& args) {
   return Typed(args, {TensorType{args.type(0).dtype, shape}});
 }
 
-// A run of the input's dimensions that one dimension with one stride could
-// stand for.
+// Adjacent dimensions of the input that could be one dimension with one stride.
 struct Run {
   int64_t extent;
   int64_t stride;
@@ -235,7 +234,7 @@ std::optional<ViewLayout> ViewStopGradient(const OpArgs&, int,
 
 }  // namespace
 
-// A view's kernel is nothing at all, so it takes its input as it lies.
+// A view has no kernel, so it accepts any strides.
 constinit const OpDef Reshape = {
     .infer = InferReshape, .view = ViewReshape, .accepts = AcceptAnyStrides};
 constinit const OpDef Permute = {
@@ -344,7 +343,7 @@ Status CheckMode(const OpArgs& args, int64_t lowest) {
                           "1 (reflect) or 2 (edge)"));
 }
 
-// That `n` elements along an axis can be reflected.
+// Error: fewer than `n` elements along an axis to reflect.
 Status CheckReflection(const OpArgs& args, int axis, int64_t n) {
   if (args.attrs.Int("mode") != kReflect) return {};
   const auto at = static_cast<size_t>(axis);

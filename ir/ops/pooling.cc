@@ -14,7 +14,7 @@
 namespace stowage::op_defs {
 
 // max_pool, avg_pool and their gradients: windows along the spatial axes of
-// x (N, C, spatial...). What the attributes mean is told in ir/windows.h.
+// x (N, C, spatial...). ir/windows.h defines the attributes.
 
 namespace {
 
@@ -48,7 +48,7 @@ Status CheckEntries(const OpArgs& args, std::string_view name, int spatial,
   return {};
 }
 
-// How many windows there are along an axis whose `out` is not known yet.
+// The number of windows along an axis whose `out` is not known yet.
 Result<int64_t> CountWindows(const OpArgs& args, const WindowAxis& axis,
                              int number) {
   const int64_t padded = axis.in + axis.before + axis.after;

@@ -1,12 +1,11 @@
 #ifndef STOWAGE_IR_OPS_SHAPE_RULES_H_
 #define STOWAGE_IR_OPS_SHAPE_RULES_H_
 
-// What the ops' `infer` functions share: checks of attributes, element types
-// and shapes, each with an error that names the operand and its actual type.
+// Checks that ops' `infer` functions share: of attributes, element types and shapes, each with
+// an error that names the operand and its actual type.
 //
-// A graph may come from text, so nothing is taken for granted: an `infer` first
-// checks that its attributes are there and of their kind, then the operands,
-// then that the results' bytes can be counted.
+// A graph may come from text, so an `infer` first checks that its attributes exist and have
+// the right kinds, then the operands, then that the results' bytes fit 64 bits.
 //
 //   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"axis", AttrKind::kInt}}));
 //   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kFloat));
@@ -24,7 +23,7 @@
 
 namespace stowage::op_defs {
 
-/// What `infer` returns.
+/// The return type of `infer`.
 using TypesResult = Result<std::vector<TensorType>>;
 
 /// Kinds of attributes; a flag is an integer 0 or 1.
@@ -39,8 +38,8 @@ Status CheckAttrs(const OpArgs& args, std::initializer_list<AttrSpec> specs);
 /// The same, with a real attribute "softcap" above 0 if there is one.
 Status CheckAttrsAndSoftcap(const OpArgs& args, std::vector<AttrSpec> specs);
 
-/// That `holds`, which is said of the real attribute `name`; `expected` says it
-/// in words.
+/// Error unless `holds`, a condition on the real attribute `name` that `expected` states in
+/// words.
 Status CheckReal(const OpArgs& args, std::string_view name, bool holds,
                  std::string_view expected);
 /// The real attribute is finite and above 0; finite and at least 0; in [0, 1).
@@ -87,11 +86,10 @@ TypesResult Typed(const OpArgs& args, std::vector<TensorType> types);
 /// f64 for f64, else f32: what sums and statistics of an operand are kept in.
 DType StatisticsType(DType dtype);
 
-/// Of the gradient of a norm: no attribute but "parts", which may be there
-/// (ir/element_groups.h).
+/// For the gradient of a norm: no attribute except an optional "parts" (ir/element_groups.h).
 Status CheckPartsAttr(const OpArgs& args);
-/// What it gives for a param along the last axis of operand 0, x, whose rank is at least 1:
-/// the sum over rows, or partial sums, at most one a row. CheckPartsAttr must have passed.
+/// The type of its gradient of a param along the last axis of operand 0, x, of rank at least 1:
+/// the sum over rows, or partial sums, at most one a row. Precondition: CheckPartsAttr.
 Result<TensorType> ParamSumsType(const OpArgs& args);
 
 /// All dimensions but the last. Precondition: rank >= 1.
@@ -111,7 +109,7 @@ double FlopsPerOperandElement(const OpArgs& args, std::span<const TensorType>) {
   return kCount * Elements(args.type(0));
 }
 
-/// What an exponential, a logarithm or a trigonometric function counts as.
+/// The count of an exponential, a logarithm or a trigonometric function.
 inline constexpr int kTranscendentalFlops = 8;
 
 }  // namespace stowage::op_defs

@@ -116,7 +116,7 @@ Result<Shape> WeightShape(const OpArgs& args) {
   return args.shape(1);
 }
 
-// Of what both take: x, w, labels, and, from operand `weights` on, the weights.
+// Checks the operands of both: x, w, labels and, at index `weights`, the optional weights.
 Status CheckLinearLoss(const OpArgs& args, int weights) {
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kFloat));
   STOWAGE_RETURN_IF_ERROR(CheckRankAtLeast(args, 0, "x", 1));
@@ -178,15 +178,15 @@ TypesResult InferLinearCrossEntropyGrad(const OpArgs& args) {
   return Typed(args, std::move(results));
 }
 
-// What the products and the rest would cost with logits as a value: those of
-// `kProducts` matmuls and `kPasses` of cross_entropy and its gradient.
+// The operations as if logits were a value: `kProducts` matmuls, and `kPasses` of
+// cross_entropy and its gradient.
 template <int kProducts, int kPasses>
 double LinearLossFlops(const OpArgs& args,
                        std::span<const TensorType> results) {
   const auto width = static_cast<double>(args.shape(0).back());
   const double logits =
       Elements(args.type(0)) / width * static_cast<double>(args.shape(1)[0]);
-  // The gradient of w is one of the products.
+  // The gradient of w is one of the matmuls.
   const int products = kProducts - (kProducts == 3 && results.size() < 3);
   return products * 2 * logits * width +
          kPasses * (kTranscendentalFlops + 3) * logits;
