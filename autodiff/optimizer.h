@@ -175,7 +175,7 @@ Value EmitScaled(Value gradient, Value scale);
 Value EmitClipScale(Value norm, double max_norm);
 
 /// Params with other settings than the rest: another weight decay or learning rate, or frozen.
-/// A group names its params by a pattern (base/glob.h); the first group whose pattern matches
+/// A group names its params by a pattern (base/strings.h); the first group whose pattern matches
 /// a param's name applies, and a param without a match keeps the optimizer's settings. The
 /// updates are those of PyTorch's param groups, with `decay` as weight_decay and `lr_scale`
 /// times the step's lr as lr.

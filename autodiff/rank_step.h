@@ -108,8 +108,7 @@ class GradientBuckets {
   const bool wants_squares_;
   GraphBuilder& g_;
   const Take take_;
-  std::map<DType, std::vector<Waiting>>
-      waiting_;  // less than a bucket per type
+  std::map<DType, std::vector<Waiting>> waiting_;  // under a bucket per type
   Bucket under_way_;
 };
 

@@ -315,7 +315,7 @@ void Enqueue(const Launch& launch, Queue& queue) {
   const bool is_grad = launch.op == OpKind::kLocalResponseNormGrad;
   const TensorView& x = launch.inputs[0];
   const Attrs& attrs = *launch.attrs;
-  const Lines lines = Lines::Along(x.shape(), 1);
+  const AxisLines lines = AxisLines::Along(x.shape(), 1);
   const int64_t size = attrs.Int("size");
   const ChannelWindow window = ChannelWindow::Of(size, lines.length);
   const int64_t rows = RowsOf(launch.op, window);

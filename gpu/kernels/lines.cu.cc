@@ -77,7 +77,8 @@ ScanRows(STOWAGE_PARAMS(ScanParams) p) {
 
 void EnqueueCumSum(const Launch& launch, Queue& queue) {
   const TensorView& x = launch.inputs[0];
-  const Lines lines = Lines::Along(x.shape(), launch.attrs->Int("axis"));
+  const AxisLines lines =
+      AxisLines::Along(x.shape(), launch.attrs->Int("axis"));
   const ScanParams p = {
       .x = x.data,
       .y = launch.outputs[0].data,
