@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "base/bytes.h"
@@ -531,7 +529,7 @@ std::vector<BatchObstacle> ObstaclesToSplit(const Graph& part,
   const std::optional<ValueId> loss_value = part.Find(loss);
   std::vector<GraphOutput> outputs(part.outputs().begin(),
                                    part.outputs().end());
-  // A loss may be a value that is not given out.
+  // The loss may be a value that is no output.
   if (loss_value &&
       std::ranges::count(outputs, *loss_value, &GraphOutput::value) == 0) {
     outputs.push_back({.name = std::string(loss), .value = *loss_value});

@@ -4,7 +4,7 @@
 // Micro-batches for a loss that compares examples with each other, by gradient caching
 // (Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited
 // Setup"). A contrastive loss of B embeddings needs all of them, so the loss of a
-// micro-batch is another loss. The model is cut in two instead:
+// micro-batch would be another loss. Instead the model is cut in two:
 //
 //   encoder   computes what depends on one example: the embeddings of a micro-batch
 //   head      compares examples: the loss, from the embeddings of the whole batch
@@ -14,7 +14,7 @@
 // gradient of every embedding. The second pass is an ordinary step in micro-batches whose
 // loss is sum(embedding * gradient), the gradient a constant: by the chain rule, its
 // gradients add up to those of the whole batch. The activations of one micro-batch are
-// alive at a time; the price is one more forward pass.
+// live at a time; the overhead is one more forward pass.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(GradientCache cache,
 //                            CacheGradients(whole, part, analysis, share, "loss", {}));
@@ -38,29 +38,28 @@
 
 namespace stowage {
 
-/// A value that the head reads of the encoder, or a param whose gradient it makes.
+/// A value that the head reads from the encoder, or a param whose gradient it computes.
 struct CachedGradient {
   /// The output of the encoder, "encoded:<name>", or the param's name.
   std::string value = {};
-  /// The output of the head; empty where no gradient reaches the value.
+  /// The output of the head; empty if no gradient reaches the value.
   std::string gradient = {};
   /// The input of the micro-batch that reads the gradient.
   std::string leaf = {};
-  BatchKind kind =
-      BatchKind::kSame;  // kPerExample, kSum or kMean; kSame: a param
-  int axis = 0;          // kPerExample: that of the examples
+  /// kPerExample, kSum or kMean; kSame: a param.
+  BatchKind kind = BatchKind::kSame;
+  int axis = 0;  // kPerExample: the examples' axis
 };
 
 struct GradientCache {
-  /// Of a micro-batch: makes CachedGradient::value.
+  /// For a micro-batch: computes CachedGradient::value.
   Graph encoder;
-  /// Of the whole batch: makes `outputs` and CachedGradient::gradient.
+  /// For the whole batch: computes `outputs` and CachedGradient::gradient.
   Graph head;
   /// The encoder, whose loss is the sum of each value times its gradient.
   Graph micro_batch;
   std::vector<CachedGradient> gradients = {};
-  std::vector<std::string> outputs =
-      {};  // those of `whole` that compare examples
+  std::vector<std::string> outputs = {};  // of `whole`, that compare examples
 };
 
 /// Cuts a model whose loss is among the `obstacles` of `analysis`, that of `part` beside
@@ -72,25 +71,23 @@ Result<GradientCache> CacheGradients(
     const BatchAnalysis& analysis, const std::vector<BatchObstacle>& obstacles,
     double share, std::string_view loss, const TrainOptions& options);
 
-/// A micro-batch's encoder, where the micro-batch lies in the batch, and how many dropouts
-/// it draws.
+/// A micro-batch's encoder, its slice of the batch, and its number of dropouts.
 struct EncoderPart {
   const Graph& encoder;
   BatchAxes axes;
   int64_t dropouts = 0;
 };
 
-/// What the head makes, in the order of GradientCache: of a gradient that is none, an inert
-/// value.
+/// The head's results, in the order of GradientCache; an inert value for an empty gradient.
 struct HeadValues {
   std::vector<Value> gradients;
   std::vector<Value> outputs;
 };
 
-/// Emits the encoders of all micro-batches, in a loop where they are alike, and the head of
-/// `cache` behind them. `leaf` is what stands for a leaf of the whole batch, `known` for a
-/// total, or nothing. Nodes have the origin kTotals (autodiff/split_model.h). Dropouts are
-/// those that the same micro-batches draw when they are run for their gradients.
+/// Emits the encoders of all micro-batches, in a loop if they are alike, and then the head of
+/// `cache`. `leaf` maps a leaf of the whole batch to its value, `known` a total to its value
+/// or nothing. Nodes have the origin kTotals (autodiff/split_model.h). Dropouts are those
+/// that the same micro-batches draw when they run for their gradients.
 HeadValues EmitHead(
     const GradientCache& cache, std::span<const EncoderPart> parts,
     const std::function<Value(std::string_view)>& leaf,

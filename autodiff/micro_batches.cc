@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/backward.h"
 #include "autodiff/batch_analysis.h"
 #include "autodiff/micro_batches_in_turn.h"
 #include "autodiff/split_model.h"

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/backward.h"
 #include "autodiff/micro_batches_in_turn.h"
 #include "autodiff/step_parts.h"
 #include "autodiff/train_step.h"

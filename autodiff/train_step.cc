@@ -1,6 +1,5 @@
 #include "autodiff/train_step.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>

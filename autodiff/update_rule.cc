@@ -227,7 +227,7 @@ void UpdateAdafactor(const Adafactor& adafactor, ParamUpdate& u) {
 
 // The nearest matrix of orthogonal rows (or columns), about.
 Value Orthogonal(const ParamUpdate& u, Value x, int iterations) {
-  // Keller Jordan's, of the steepest slope at zero.
+  // Keller Jordan's coefficients, with the steepest slope at zero.
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
   constexpr double kEps = 1e-7;
   const bool is_tall = x.dim(0) > x.dim(1);

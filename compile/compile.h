@@ -18,7 +18,6 @@
 //   //   int code = mlp_step();
 //   //   printf("%f\n", *mlp_output_loss());
 
-#include <cstdint>
 #include <map>
 #include <set>
 #include <span>

@@ -13,7 +13,6 @@
 
 #include "compile/compile.h"
 #include "compile/initial_values.h"
-#include "ir/graph.h"
 #include "planner/plan.h"
 
 namespace stowage::compile {

@@ -1,7 +1,5 @@
 #include "compile/ops.h"
 
-#include <optional>
-
 namespace stowage::compile {
 
 COp OpInC(OpKind op) {

@@ -1,7 +1,5 @@
 // Pooling and resizing along the spatial axes of (N, C, spatial...).
 
-#include <algorithm>
-
 #include "compile/ops.h"
 #include "ir/windows.h"
 

@@ -1,6 +1,5 @@
 // Sums, means and maxima over axes, and what works along one axis.
 
-#include <algorithm>
 #include <string_view>
 
 #include "compile/ops.h"

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_IR_ATTRS_H_
 #define STOWAGE_IR_ATTRS_H_
 
-// The static arguments of a node: axes, flags, constants, the bodies of a loop. A
-// short list of named values in a fixed order, so that printing, parsing and equality
-// need no per-op code.
+// The static arguments of a node: axes, flags, constants, the bodies of a loop. They are a
+// short list of named values in a fixed order, so that printing, parsing and equality need
+// no code per op.
 //
 //   Attrs attrs{{"axis", int64_t{1}}, {"keep", int64_t{0}}};
 //   attrs.Int("axis") == 1
@@ -23,7 +23,7 @@ namespace stowage {
 
 class Graph;  // ir/graph.h
 
-/// Graphs inside a node (ir/bodies.h): never changed, shared by all copies of it.
+/// Graphs inside a node (ir/bodies.h): immutable, shared by all copies of the node.
 using SubGraphs = std::vector<std::shared_ptr<const Graph>>;
 
 /// Integers and flags; reals; element types; integer lists; raw bytes; graphs.
@@ -34,7 +34,7 @@ class Attrs {
  public:
   using Entry = std::pair<std::string, AttrValue>;
 
-  // Defined in attrs.cc: every file that includes this would compile them again.
+  // Defined in attrs.cc, so that not every includer compiles them.
   Attrs();
   Attrs(std::initializer_list<Entry> entries);
   Attrs(const Attrs& other);
@@ -46,7 +46,7 @@ class Attrs {
   void Set(std::string_view name, AttrValue value);
   /// The value under `name`, or null. Linear in the (short) list.
   const AttrValue* Find(std::string_view name) const;
-  /// The real value under `name`, or `otherwise` where there is none.
+  /// The real value under `name`, or `otherwise` if there is none.
   double FloatOr(std::string_view name, double otherwise) const;
 
   // Typed access. A missing name or another type is a bug in the op and aborts;
@@ -59,9 +59,8 @@ class Attrs {
   const SubGraphs& Graphs(std::string_view name) const;
 
   const std::vector<Entry>& entries() const { return entries_; }
-  /// The same names and values in the same order. Reals compare by their bits:
-  /// NaN equals itself, and -0 is not 0. Graphs compare by Equal: ir/graph.cc, which
-  /// knows them, defines this.
+  /// The same names and values in the same order. Reals compare by their bits: NaN equals
+  /// itself, and -0 is not 0. Graphs compare by Equal. Defined in graph.cc.
   friend bool operator==(const Attrs& a, const Attrs& b);
 
  private:

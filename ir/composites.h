@@ -11,7 +11,6 @@
 
 #include <initializer_list>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "ir/builder.h"

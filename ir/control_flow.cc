@@ -4,11 +4,9 @@
 #include <set>
 #include <utility>
 
-#include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/graph_copy.h"
-#include "ir/layout.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
 #include "ir/tensor_type.h"

@@ -91,7 +91,7 @@ struct Init {
     kOnes,
     kNormal,           // of the standard deviation `scale`
     kUniform,          // in [-scale, scale)
-    kTruncatedNormal,  // kNormal, drawn again beyond two standard deviations
+    kTruncatedNormal,  // kNormal, redrawn beyond two standard deviations
     kOrthogonal,       // see Orthogonal
     kConstant,         // `scale` everywhere
   };
@@ -105,9 +105,9 @@ struct Init {
   static Init TruncatedNormal(double stddev) {
     return {Kind::kTruncatedNormal, stddev};
   }
-  /// For at least two dimensions, the first as rows and the others as columns: the
-  /// rows, or the columns where these are fewer, are at right angles and `gain` long
-  /// (Saxe et al. 2014). Takes time with the square of the fewer.
+  /// For at least two dimensions, the first as rows and the others as columns: the rows, or the
+  /// columns if these are fewer, are orthogonal and of length `gain` (Saxe et al. 2014).
+  /// Quadratic in the smaller number.
   static Init Orthogonal(double gain = 1) { return {Kind::kOrthogonal, gain}; }
   static Init Constant(double value) { return {Kind::kConstant, value}; }
   friend bool operator==(const Init&, const Init&) = default;

@@ -16,7 +16,6 @@
 // copy. GraphBuilder::Finish, the autodiff passes and ParseGraph call it, so every finished
 // Graph is legal.
 
-#include <span>
 #include <vector>
 
 #include "ir/graph.h"

@@ -23,7 +23,6 @@
 // Define ops before the first graph is built, from one thread: in initializers of
 // globals, as above, or first in main.
 
-#include <array>
 #include <optional>
 #include <span>
 #include <string>

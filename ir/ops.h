@@ -16,7 +16,6 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "ir/builder.h"

@@ -1,7 +1,6 @@
 #include "ir/windows.h"
 
 #include <cstddef>
-#include <vector>
 
 namespace stowage {
 

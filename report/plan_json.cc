@@ -603,7 +603,7 @@ Json RegionsJson(const RegionBytes& bytes) {
   return regions;
 }
 
-// The plan, and what a judge must know of its graph.
+// The plan, and the properties of its graph that a verifier needs.
 void WritePlan(const Plan& plan, const Graph& graph, Json* to) {
   Json& json = *to;
   Json buffers = Json::array();

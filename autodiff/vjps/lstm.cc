@@ -3,8 +3,7 @@
 
 namespace stowage {
 
-// The activated gates are read instead of what the inputs added to them, in whose place
-// they are.
+// Reads the activated gates, which have overwritten the inputs' contribution.
 constinit const Vjp LstmVjp = Differentiable([](VjpContext& v) {
   if (v.has_cotangent(0)) {
     return v.Refuse("only h and c are differentiable, not the gates");

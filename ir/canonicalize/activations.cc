@@ -9,7 +9,6 @@
 //   hard swish (Howard et al. 2019)    x clamp(x + 3, 0, 6) / 6
 //   gates (Shazeer 2020)               activation(gate) up, of SiLU or GELU
 
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <numbers>

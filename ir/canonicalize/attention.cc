@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cfloat>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

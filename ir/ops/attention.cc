@@ -2,8 +2,6 @@
 
 #include "ir/attention.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "base/strings.h"

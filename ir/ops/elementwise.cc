@@ -18,7 +18,7 @@ TypesResult InferUnary(const OpArgs& args) {
   return Typed(args, {args.type(0)});
 }
 
-// Kernels read an element before they write it, hence the overwriting.
+// Kernels read an element before they write it, so that results may overwrite operands.
 template <DTypes kTypes, int kFlops>
 constexpr OpDef UnaryDef() {
   return {.infer = InferUnary<kTypes>,

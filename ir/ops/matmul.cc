@@ -11,7 +11,6 @@
 #include "ir/op_def.h"
 #include "ir/ops/shape_rules.h"
 #include "ir/tensor_type.h"
-#include "ir/weight_type.h"
 
 namespace stowage::op_defs {
 

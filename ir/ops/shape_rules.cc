@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <optional>
-#include <utility>
 #include <variant>
 
 #include "base/bytes.h"

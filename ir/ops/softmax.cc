@@ -101,11 +101,11 @@ constinit const OpDef CrossEntropyGrad = {
     .flops = FlopsPerOperandElement<kTranscendentalFlops + 3>,
     .may_overwrite = 0b1};
 
-// linear_cross_entropy and its gradient: the cross entropy of x w^T, where the
-// logits exist only as `chunk` rows at a time, in the kernel's scratch. Results:
-// the mean, and each row's loss before its weight. The gradient computes each
-// chunk's logits itself and gives the loss too, so that a training step needs
-// nothing of the forward op (autodiff/train_step.h). w is of floats, or frozen and in the bytes of its file.
+// linear_cross_entropy and its gradient: the cross-entropy of x w^T, whose logits exist for
+// `chunk` rows at a time, in the kernel's workspace. Results: the mean, and each row's loss
+// before its weight. The gradient computes each chunk's logits itself and returns the loss
+// too, so that a training step needs nothing of the forward op (autodiff/train_step.h). w is
+// of floats, or frozen and in quantized blocks.
 
 namespace {
 
