@@ -10,10 +10,8 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "compile/file_writer.h"
-#include "compile/initial_values.h"
+#include "compile/file_parts.h"
 #include "compile/kernel.h"
-#include "compile/kernel_set.h"
 #include "compile/ops.h"
 #include "ir/bodies.h"
 #include "ir/fused.h"

@@ -1,14 +1,12 @@
-#include "compile/initial_values.h"
-
 #include <set>
 #include <string_view>
 
 #include "base/hash.h"
 #include "base/result.h"
 #include "base/strings.h"
+#include "compile/file_parts.h"
 #include "compile/helpers.h"
 #include "compile/kernel.h"
-#include "compile/step_writer.h"
 
 namespace stowage::compile {
 namespace {

@@ -79,7 +79,7 @@ class Kernel {
  public:
   /// `layouts` are those of `graph`, which has the node; null where only types matter. A
   /// widened kernel has contiguous f32 copies of its bf16 and f16 operands and results
-  /// (compile/kernel_set.h).
+  /// (compile/file_parts.h).
   Kernel(const Graph& graph, const Node& node, const Layouts* layouts,
          bool is_widened = false);
 

@@ -1,11 +1,10 @@
-#include "compile/kernel_set.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "compile/file_parts.h"
 #include "compile/ops.h"
 
 namespace stowage::compile {
@@ -33,42 +32,7 @@ int64_t OwnScratch(const Kernel& kernel) {
   return op.scratch == nullptr ? 0 : op.scratch(kernel);
 }
 
-}  // namespace
-
-KernelCall KernelSet::Add(const Graph& graph, const Node& node,
-                          const Layouts& layouts) {
-  const std::string types = TypesOf(graph, node);
-  const bool is_widened = IsWidened(graph, node);
-  Kernel kernel(graph, node, &layouts, is_widened);
-  OpInC(node.op).write(kernel);
-  KernelCall call = AddKernel(kernel, types);
-  if (!is_widened) return call;
-  Kernel outer(graph, node, &layouts);
-  WriteWidened(outer, kernel, call.name);
-  return AddKernel(outer, types);
-}
-
-KernelCall KernelSet::AddKernel(const Kernel& kernel,
-                                const std::string& types) {
-  KernelCall call{.name = "",
-                  .parameters = kernel.UsedParameters(),
-                  .can_fail = kernel.can_fail(),
-                  .real = kernel.real()};
-  const std::string parameters = kernel.Parameters();
-  const std::string rest = StrCat("(", parameters.empty() ? "void" : parameters,
-                                  ") {\n", kernel.Body(), "}\n");
-  const OpKind op = kernel.op();
-  auto [at, is_new] = names_.try_emplace(StrCat(OpName(op), rest));
-  if (is_new) {
-    at->second = StrCat(OpName(op), "_", ++counts_[op]);
-    text_ += StrCat("/* ", types, " */\nstatic ",
-                    call.can_fail ? "int " : "void ", at->second, rest, "\n");
-    stack_ = std::max(stack_, kernel.stack());
-  }
-  call.name = at->second;
-  return call;
-}
-
+// Whether the node has to be widened.
 bool IsWidened(const Graph& graph, const Node& node) {
   if (OpInC(node.op).takes_16_bits) return false;
   for (const auto* const ids : {&node.inputs, &node.results}) {
@@ -79,19 +43,8 @@ bool IsWidened(const Graph& graph, const Node& node) {
   return false;
 }
 
-int64_t ScratchOf(const Graph& graph, const Node& node) {
-  const bool is_widened = IsWidened(graph, node);
-  int64_t elements = OwnScratch(Kernel(graph, node, nullptr, is_widened));
-  if (!is_widened) return elements;
-  for (const auto* const ids : {&node.inputs, &node.results}) {
-    for (const ValueId id : *ids) {
-      const TensorType& type = graph.value(id).type;
-      if (Is16Bits(type.dtype)) elements += type.shape.num_elements();
-    }
-  }
-  return elements;
-}
-
+// Writes the body of `outer`, a node that is widened: copies, a call of `name`, the
+// function of `inner`, and copies back.
 void WriteWidened(Kernel& outer, const Kernel& inner, const std::string& name) {
   int64_t used = OwnScratch(inner);
   std::map<std::string, std::string> arguments;  // by the parameter of `inner`
@@ -132,6 +85,55 @@ void WriteWidened(Kernel& outer, const Kernel& inner, const std::string& name) {
   }
   outer.Call(StrCat(name, "(", list, ")"), inner.can_fail());
   for (const auto& [from, to] : results) copy(from, *to);
+}
+
+}  // namespace
+
+KernelCall KernelSet::Add(const Graph& graph, const Node& node,
+                          const Layouts& layouts) {
+  const std::string types = TypesOf(graph, node);
+  const bool is_widened = IsWidened(graph, node);
+  Kernel kernel(graph, node, &layouts, is_widened);
+  OpInC(node.op).write(kernel);
+  KernelCall call = AddKernel(kernel, types);
+  if (!is_widened) return call;
+  Kernel outer(graph, node, &layouts);
+  WriteWidened(outer, kernel, call.name);
+  return AddKernel(outer, types);
+}
+
+KernelCall KernelSet::AddKernel(const Kernel& kernel,
+                                const std::string& types) {
+  KernelCall call{.name = "",
+                  .parameters = kernel.UsedParameters(),
+                  .can_fail = kernel.can_fail(),
+                  .real = kernel.real()};
+  const std::string parameters = kernel.Parameters();
+  const std::string rest = StrCat("(", parameters.empty() ? "void" : parameters,
+                                  ") {\n", kernel.Body(), "}\n");
+  const OpKind op = kernel.op();
+  auto [at, is_new] = names_.try_emplace(StrCat(OpName(op), rest));
+  if (is_new) {
+    at->second = StrCat(OpName(op), "_", ++counts_[op]);
+    text_ += StrCat("/* ", types, " */\nstatic ",
+                    call.can_fail ? "int " : "void ", at->second, rest, "\n");
+    stack_ = std::max(stack_, kernel.stack());
+  }
+  call.name = at->second;
+  return call;
+}
+
+int64_t ScratchOf(const Graph& graph, const Node& node) {
+  const bool is_widened = IsWidened(graph, node);
+  int64_t elements = OwnScratch(Kernel(graph, node, nullptr, is_widened));
+  if (!is_widened) return elements;
+  for (const auto* const ids : {&node.inputs, &node.results}) {
+    for (const ValueId id : *ids) {
+      const TensorType& type = graph.value(id).type;
+      if (Is16Bits(type.dtype)) elements += type.shape.num_elements();
+    }
+  }
+  return elements;
 }
 
 }  // namespace stowage::compile

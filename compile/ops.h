@@ -26,7 +26,7 @@ struct COp {
   /// Elements of `real` in scratch memory. Null: none.
   int64_t (*scratch)(const Kernel& k) = nullptr;
   /// Whether operands and results may be f16 or bf16: the function never reads back what it
-  /// has stored. Otherwise it gets f32 copies (compile/kernel_set.h).
+  /// has stored. Otherwise it gets f32 copies (compile/file_parts.h).
   bool takes_16_bits = false;
 };
 

@@ -1,11 +1,10 @@
-#include "compile/step_writer.h"
-
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "compile/file_parts.h"
 #include "ir/bodies.h"
 #include "planner/stream.h"
 
