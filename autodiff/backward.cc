@@ -176,7 +176,7 @@ Status CopyLoop(const Graph& graph, NodeId id, const Names& saved,
   }
   for (const std::string& value : saved) {
     const auto found = body.Find(value);
-    if (!found) continue;  // the linker says what is missing
+    if (!found) continue;  // the linker reports it
     outputs.push_back(*found);
     names.push_back(SavedInLoopName(value, loop));
   }

@@ -105,8 +105,8 @@ constexpr ValueId kNoValue = -1;
 // depends on sizes.
 class Analyzer {
  public:
-  // `leaves` are those of the graphs, in order. In a body nothing is a total: what is
-  // made before a step is made outside of its loops.
+  // `leaves` are those of the graphs, in order. A body has no totals, which are computed
+  // before the step, outside its loops.
   Analyzer(const Graph& whole, const Graph& part,
            std::vector<BatchValue> leaves, bool is_body,
            const BatchAnalysisOptions& options)

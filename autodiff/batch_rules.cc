@@ -245,7 +245,7 @@ Rule::Values Rule::OfSame() {
   return Mixed("makes something of the number of examples");
 }
 
-// Sums and means are linear in what micro-batches have.
+// Sums and means are linear in the micro-batches' values.
 Rule::Values Rule::OfTotals() {
   if (!(attrs_ == n_.whole.attrs) ||
       !std::ranges::equal(n_.result_types, n_.whole_result_types)) {
@@ -308,8 +308,7 @@ Rule::Values Rule::OfTotals() {
   return Mixed("is not linear in a sum, mean or maximum over the examples");
 }
 
-// A mean, and what is the same in all micro-batches, is a sum if each counts by its
-// share.
+// A mean, or a value that is the same in all micro-batches, is a sum weighted by share.
 Rule::Values Rule::AddTotals() {
   const BatchKind a = in(0).kind, b = in(1).kind;
   if (a == b && a != BatchKind::kMax) return All({.kind = a});

@@ -140,8 +140,8 @@ class CacheBuilder {
     return *rewritten_.Find(part_.value(cut.part).name);
   }
 
-  // The head, forward and backward. What it reads of the encoder are params to it, so that
-  // it is differentiated by them.
+  // The head, forward and backward. The encoder's values are its params, so that it is
+  // differentiated by them.
   Status BuildHead(const Cutter& cutter) {
     GraphBuilder g(StrCat(whole_.name(), ".head"));
     GraphCopy copy(whole_, &g);

@@ -22,7 +22,7 @@
 
 namespace stowage {
 
-// Finishing may put copies between nodes: what begins where is found by name.
+// Finishing may insert copies between nodes, so the first nodes are found by name.
 Result<MicroBatchedStep> FinishMicroBatches(GraphBuilder& g,
                                             const std::vector<NodeId>& begins,
                                             std::vector<int64_t> counts) {

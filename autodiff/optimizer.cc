@@ -43,7 +43,7 @@ Status CheckDecay(double decay) {
                       "a finite number of at least 0");
 }
 
-// A state of a param: what its name ends in, and its type.
+// A state of a param: the suffix of its name, and its type.
 struct State {
   std::string_view suffix;
   TensorType type;
@@ -333,9 +333,8 @@ Value EmitOp(const Optimizer& optimizer, const ParamBlock& which,
   return updated[0];
 }
 
-// The same of an f16 param as the f32 number that it and its rest make, which is in the
-// rest's place meanwhile. What is skipped stays, for that number is rounded to the param
-// again.
+// The update of an f16 param as the f32 sum of it and its rest, which overwrites the rest
+// meanwhile. A skipped update changes nothing, because the sum rounds to the same param.
 void EmitInF32(const Optimizer& optimizer, const ParamBlock& which, Value param,
                Value gradient, const UpdateInputs& inputs) {
   GraphBuilder& g = *param.builder();
@@ -630,8 +629,7 @@ Status CheckParamGroups(const Graph& graph,
 Result<std::vector<std::string>> WithoutFrozen(
     const Graph& graph, const std::vector<std::string>& wrt,
     std::span<const ParamGroup> groups) {
-  // Without groups nothing is frozen, and mistakes in `wrt` are left to whoever
-  // differentiates by it.
+  // Without groups nothing is frozen; BuildBackward reports mistakes in `wrt`.
   if (groups.empty()) return wrt;
   std::vector<std::string> names = wrt;
   if (names.empty()) {

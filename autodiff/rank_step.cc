@@ -329,8 +329,7 @@ class WeightSharder {
   }
 
  private:
-  // A param: its block, what was gathered of it for the reader at hand, and for later
-  // ones.
+  // A param: its block, and its gathered values for the current and for later readers.
   struct Split {
     Value block;
     Value whole = {};
@@ -365,8 +364,8 @@ class WeightSharder {
                "updated block by block")};
   }
 
-  // Views are taken of what is gathered, when they are read; the block is there, and has
-  // its new content, and nobody reads the whole of that.
+  // Whether `node` reads no split param as a whole: it takes the block, is a view (taken again
+  // from the gathered value) or gathers the new content.
   bool ReadsNothingWhole(const Node& node) const {
     if (node.inputs.empty()) return false;
     const ValueId of = node.inputs[0];

@@ -134,7 +134,7 @@ std::vector<ValueId> UnknownTo(const BatchAnalysis& analysis) {
   return values;
 }
 
-// By node: whether one of `wanted` follows from it. What is `known` needs no node.
+// By node: whether one of `wanted` depends on it. Values that are `known` need no node.
 std::vector<bool> NodesFor(const Graph& graph, std::vector<ValueId> wanted,
                            const std::vector<bool>& known) {
   std::vector<bool> nodes(Index(graph.num_nodes()), false);

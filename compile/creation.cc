@@ -20,8 +20,8 @@ Expr NumberOf(const Kernel& k, DType dtype, double value) {
   return integer == INT64_MIN ? "INT64_MIN" : StrCat(integer);
 }
 
-// Loops over elements 4 * quad + lane; `body` gets the element, its word and, for what
-// needs a pair, the lane.
+// Loops over elements 4 * quad + lane; `body` gets the element, its word and, for
+// values computed in pairs, the lane.
 void ForWords(
     Kernel& k, size_t seed, uint32_t stream, int64_t size,
     const std::function<void(const Expr& i, const Expr& lane)>& body) {
@@ -87,7 +87,7 @@ void WriteIota(Kernel& k) {
 
 void WriteRandomUniform(Kernel& k) {
   const bool is_f64 = k.real() == DType::kF64;
-  // As many bits as the type holds: what is cut off is not rounded.
+  // As many bits as the type holds; the rest is truncated.
   const DType dtype = k.out(0).dtype();
   const int bits = dtype == DType::kF16 ? 11 : dtype == DType::kBF16 ? 8 : 24;
   ForWords(k, 0, kUniformStream, k.out(0).size(),

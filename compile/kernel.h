@@ -116,8 +116,8 @@ class Kernel {
                    const std::function<void(std::span<const Expr>)>& body);
   /// `head` { body }.
   void Block(std::string_view head, const std::function<void()>& body);
-  /// Declares a local array of `real`, all zeros; returns its name. Such arrays are what a
-  /// kernel needs of the stack beyond scalars.
+  /// Declares a local array of `real`, all zeros; returns its name. These arrays and scalars
+  /// are all that a kernel has on the stack.
   Expr Array(std::string_view name, std::initializer_list<int64_t> sizes);
   /// A name that is not used in this kernel yet.
   std::string Fresh(std::string_view name);

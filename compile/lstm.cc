@@ -186,8 +186,8 @@ void WriteLstmGrad(Kernel& k) {
   });
 }
 
-// A product over all positions of all examples that have one before them, and what the first
-// states add.
+// One matmul over all positions of all examples that have a position before them, plus the
+// contribution of the initial states.
 void WriteLstmWeightGrad(Kernel& k) {
   const Cells cells(k);
   const Tensor &dgates = k.in(0), &h0 = k.in(1), &h = k.in(2), &dw = k.out(0);

@@ -209,8 +209,8 @@ int64_t ScratchOfLocalResponseNorm(const Kernel& k) {
 
 namespace {
 
-// For each place: scratch has x of all channels from `0`, and what the power is of from
-// `channels` on.
+// For each position: scratch holds x of all channels from 0 on, and the bases of the powers
+// from `channels` on.
 void ForPlaces(
     Kernel& k,
     const std::function<void(const std::function<Expr(const Expr& c)>& at)>&

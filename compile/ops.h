@@ -25,8 +25,8 @@ struct COp {
   void (*write)(Kernel& k) = nullptr;
   /// Elements of `real` in scratch memory. Null: none.
   int64_t (*scratch)(const Kernel& k) = nullptr;
-  /// Whether operands and results may be f16 or bf16: the function never reads back what it
-  /// has stored. Otherwise it gets f32 copies (compile/file_parts.h).
+  /// Whether operands and results may be f16 or bf16, because the function never reads its
+  /// results back. Otherwise it gets f32 copies (compile/file_parts.h).
   bool takes_16_bits = false;
 };
 
@@ -70,7 +70,7 @@ void WriteConcat(Kernel& k);
 void WritePad(Kernel& k);
 void WritePadGrad(Kernel& k);
 
-void WriteMatMul(Kernel& k);  // with and without what follows it in its node
+void WriteMatMul(Kernel& k);  // with and without fused ops
 void WriteGroupedMatMul(Kernel& k);
 void WriteGroupedMatMulWeightGrad(Kernel& k);
 

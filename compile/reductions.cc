@@ -1,4 +1,4 @@
-// Sums, means and maxima over axes, and what works along one axis.
+// Sums, means and maxima over axes, and ops along one axis.
 
 #include <string_view>
 

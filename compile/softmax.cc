@@ -135,7 +135,7 @@ void ForRowBlocks(
             });
 }
 
-// dx and dw of a block, from what logits have become: their gradients.
+// dx and dw of a block, from the gradients of its logits, which have replaced them.
 void WriteGradients(Kernel& k, const Head& head, const Expr& first,
                     int64_t count) {
   const Tensor& dx = k.out(1);

@@ -46,7 +46,7 @@ class StepWriter {
   }
 
  private:
-  // A pointer to what is outside of a body, for one iteration.
+  // A pointer to memory outside a body, for one iteration.
   struct Pointer {
     std::string name;
     std::string address;
@@ -175,7 +175,7 @@ class StepWriter {
       const Bytes step = strides[0] * SizeOf(graph.value(id).type.dtype);
       return StrCat(address, " + ", slice, " * ", step);
     };
-    // The addresses in the outer frame, before the inner one is there.
+    // The addresses in the outer frame, before the inner one exists.
     std::vector<std::string> operands, results, seconds;
     for (size_t o = 0; o < node.inputs.size(); ++o) {
       operands.push_back(outer_address(launch.operands[o].place));

@@ -176,7 +176,7 @@ Value LogSumExp(Value x, const Axes& axes, bool keep, SourceLoc loc) {
   if (!x.ok()) return x;
   Value most = StopGradient(ReduceMax(x, axes, /*keep=*/true, loc), loc);
   if (!most.ok()) return most;
-  // Infinities stay what they are where nothing is taken out.
+  // Infinities propagate if nothing is subtracted.
   const Value zero = Fill(*x.builder(), 0, x.dtype(), {}, loc);
   most = Where(IsNan(Sub(most, most, loc), loc), zero, most, loc);
   const Value rest = Exp(Sub(x, most, loc), loc);

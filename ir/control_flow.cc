@@ -15,7 +15,7 @@ namespace stowage {
 
 namespace {
 
-// The operands of a branch: what is carried, then what is whole.
+// The operands of a branch: carried, then whole ones.
 WhileValues ValuesOf(CondBody& branch, const WhileOperands& operands) {
   WhileValues values = {branch.builder(), {}, {}};
   const size_t carried = operands.carried.size();

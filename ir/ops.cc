@@ -416,7 +416,7 @@ Value Clamp(Value x, double min, double max, SourceLoc loc) {
   return Emit(OpKind::kClamp, Of({x}), {{"min", min}, {"max", max}}, loc);
 }
 
-// Three ops that each write over what they read: no more bytes than one would take.
+// Three ops, each in place of its operand, so that they take the bytes of one.
 Value HardSigmoid(Value x, double alpha, double beta, SourceLoc loc) {
   return Clamp(AddScalar(MulScalar(x, alpha, loc), beta, loc), 0, 1, loc);
 }

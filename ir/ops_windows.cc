@@ -379,7 +379,7 @@ Value Triu(Value x, int64_t diagonal, SourceLoc loc) {
   return Triangle("triu", x, diagonal, /*lower=*/false, loc);
 }
 
-// A new axis in front of each that is repeated, and one copy of what is then spread.
+// A new axis before each repeated one, broadcast, and one copy.
 Value Tile(Value x, const Axes& repeats, SourceLoc loc) {
   if (!x.ok()) return x;
   GraphBuilder& g = *x.builder();

@@ -276,7 +276,7 @@ class Parser {
                   const Name& word);
   Result<ResultDecl> ReadResultDecl(Name name);
   Result<TensorType> ReadType();
-  // Integers between commas up to `close`; what opens the list has been read.
+  // Integers between commas up to `close`, after the opening bracket.
   Result<std::vector<int64_t>> ReadInts(char close);
   Result<Init> ReadInit();
   Result<Attrs> ReadAttrs();
@@ -304,7 +304,7 @@ Result<TensorType> Parser::ReadType() {
   return TensorType{*dtype, Shape(dims)};
 }
 
-// Integers between commas up to `close`; what opens the list has been read.
+// Integers between commas up to `close`, after the opening bracket.
 Result<std::vector<int64_t>> Parser::ReadInts(char close) {
   std::vector<int64_t> values;
   if (scan_.Accept(close)) return values;

@@ -259,8 +259,8 @@ Status VerifyOutputs(const Graph& graph) {
   return {};
 }
 
-// Whether params, states and what was reloaded are written in place and never read
-// as they were.
+// Verifies that params, states and reloaded values are updated in place and that no node reads
+// an old content.
 class UpdateVerifier {
  public:
   explicit UpdateVerifier(const Graph& graph)
@@ -337,9 +337,8 @@ class UpdateVerifier {
                   Quoted(graph_.value(root).name));
   }
 
-  // Whether a value is in the bytes of something that can be updated, and is all
-  // of it: a param, a state, a cache, what was reloaded, a fill, an own block, or their
-  // new content.
+  // Whether a value has all the bytes of a root that can be updated: a param, a state, a cache,
+  // a reloaded value, a fill, an own_block, or their new content.
   bool MayBeUpdated(ValueId id) const {
     const ValueInfo& info = graph_.value(id);
     if (info.is_leaf()) {

@@ -216,7 +216,7 @@ std::string EscapedLines(std::string_view text) {
   return out;
 }
 
-// For whoever reads it without scripts.
+// Tables for readers without scripts.
 std::string Tables(const Page& page) {
   std::string out;
   for (const PageProgram& program : page.programs) {

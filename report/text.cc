@@ -147,8 +147,8 @@ struct Grid {
   }
 };
 
-// Each cell shows what covers most of it: buffers that share a sign count
-// together, and so does free space.
+// Each cell shows the sign that covers most of it; buffers that share a sign are added up, and
+// so is free space.
 Grid Draw(const Report& report, const std::vector<char>& sign_of, int rows,
           int columns) {
   const Time end = static_cast<Time>(report.nodes.size());

@@ -89,8 +89,8 @@ class LoopGradient {
     for (size_t i = 0; i < loop_.handed_on(); ++i) {
       arrives_.push_back(Wanted(i) && v_.has_cotangent(static_cast<int>(i)));
     }
-    // A cotangent that comes from a later iteration alone is seen once that of the
-    // value it comes through is there.
+    // A cotangent that comes only from a later iteration is found once the value through
+    // which it comes has one.
     while (!SweepBody()) {
     }
     if (v_.builder().error()) return;
@@ -103,8 +103,8 @@ class LoopGradient {
   ValueId LeafOf(size_t handed) const { return leaves_[loop_.leaf_of(handed)]; }
   bool Wanted(size_t handed) const { return wanted_[loop_.leaf_of(handed)]; }
 
-  // Leaves whose gradient matters: those of operands that need one, and what is handed
-  // on and depends on these.
+  // Finds the leaves whose gradient matters: those of operands that need one, and the
+  // carried and summed values that depend on these.
   void FindWanted() {
     wanted_.assign(leaves_.size(), false);
     for (size_t i = 0; i < loop_.operands(); ++i) {
@@ -321,8 +321,8 @@ class LoopGradient {
 
 // The gradient of one body, before its leaves are those of all.
 struct Branch {
-  Graph forward;                    // with what its own loops save
-  std::unique_ptr<GraphBuilder> g;  // what the sweep emitted
+  Graph forward;                    // with the values that its loops save
+  std::unique_ptr<GraphBuilder> g;  // of the sweep
   std::vector<Value> seeds;         // by result
   std::vector<Value> gradients;     // by operand that wants one, inert for none
 };

@@ -59,7 +59,8 @@ constinit const Vjp SliceVjp = Differentiable([](VjpContext& v) {
   const int64_t size = v.output_shape()[axis];
   // A step past the end leaves one element: no step is taken.
   const int64_t step = size == 1 ? 1 : v.attrs().Int("step");
-  const int64_t rest = shape[axis] - start;  // what the padded dy must cover
+  const int64_t rest =
+      shape[axis] - start;  // the length that the padded dy must cover
 
   Value dx = ReshapeTo(v.cotangent(), {outer, size, inner});
   if (step > 1) {
@@ -103,7 +104,7 @@ constinit const Vjp ConcatVjp = Differentiable([](VjpContext& v) {
   }
 });
 
-// A constant gets none: what is left is a view.
+// The padding gets no gradient; the rest is a view.
 constinit const Vjp PadVjp = Differentiable([](VjpContext& v) {
   const Axes& before = v.attrs().Ints("before");
   const Axes& after = v.attrs().Ints("after");

@@ -1,5 +1,5 @@
-// all_reduce, reduce_scatter, all_gather, all_gather_update, own_block: what the ranks
-// of a step do together.
+// The collectives of a step's ranks: all_reduce, reduce_scatter, all_gather,
+// all_gather_update, own_block.
 
 #include <cstdint>
 #include <limits>
@@ -26,7 +26,7 @@ Status CheckSummed(const OpArgs& args) {
       StrCat(Operand(args, 0, "x"), "; expected a float, i32 or i64"));
 }
 
-// This rank's block of what operand 0 is the whole of.
+// This rank's block of operand 0.
 TypesResult InferBlock(const OpArgs& args) {
   const int64_t ranks = args.attrs.Int("ranks");
   const int64_t granule = args.attrs.Int("granule");

@@ -94,7 +94,7 @@ TypesResult InferIota(const OpArgs& args) {
       StrCat("a number that ", DTypeName(dtype), " holds");
   STOWAGE_RETURN_IF_ERROR(CheckReal(
       args, "start", std::isfinite(start) && Holds(dtype, start), expected));
-  // Steps may be larger than what they lead to, or lead down.
+  // Steps may be larger than the range, or negative.
   const bool good =
       std::isfinite(step) && (IsFloat(dtype) || Holds(DType::kI64, step));
   STOWAGE_RETURN_IF_ERROR(CheckReal(

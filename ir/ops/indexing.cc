@@ -107,7 +107,7 @@ constinit const OpDef ScatterAdd = {.num_inputs = 3,
                                     .flops = ScatterAddFlops,
                                     .may_overwrite = 0b1};
 
-// assign, lerp_update, slice_update: what a program writes in place itself.
+// assign, lerp_update, slice_update: in-place writes.
 
 namespace {
 

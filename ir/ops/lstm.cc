@@ -29,7 +29,7 @@ Status CheckGates(const OpArgs& args, std::string_view label) {
       StrCat(Operand(args, 0, label), "; expected (batch, time, 4 hidden)"));
 }
 
-// The types of h, c and what is like them; of a state; of the weights.
+// The types of h, c and their gradients; of a state; of the weights.
 TensorType SequenceType(const OpArgs& args) {
   const Shape& gates = args.shape(0);
   return {args.type(0).dtype, {gates[0], gates[1], gates[2] / kGates}};
@@ -118,7 +118,7 @@ bool AcceptsLstmGrad(const OpArgs& args, int i, const Strides& strides) {
 
 }  // namespace
 
-// A position's gates over what the inputs add to them.
+// A position's gates overwrite the inputs' contribution to them.
 constinit const OpDef Lstm = {.num_inputs = 4,
                               .infer = InferLstm,
                               .flops = LstmFlops,

@@ -14,8 +14,8 @@
 
 namespace stowage::op_defs {
 
-// matmul: (..., M, K) times (..., K, N), or times one (K, N) for all; and the same with
-// what is done to its sums.
+// matmul: (..., M, K) times (..., K, N), or times one (K, N) for all; and the same
+// with an epilogue on its sums.
 
 namespace {
 
@@ -260,8 +260,7 @@ constinit const OpDef GroupedMatMulWeightGrad = {
     .infer = InferGroupedMatMulWeightGrad,
     .flops = GroupedMatMulWeightGradFlops};
 
-// quantized_matmul, quantized_gather: what reads a frozen matrix in the bytes of its
-// file.
+// quantized_matmul, quantized_gather: ops on a frozen matrix in quantized blocks.
 
 namespace {
 

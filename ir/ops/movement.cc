@@ -65,7 +65,7 @@ std::optional<ViewLayout> ViewReshape(const OpArgs& args, int,
   }
   ViewLayout layout = {Strides::Filled(to.rank(), 1), input.offset};
   size_t next_run = 0;
-  Run rest = {1, 1};  // of the run that is being cut, what is left
+  Run rest = {1, 1};  // the rest of the run that is being cut
   for (int i = to.rank() - 1; i >= 0; --i) {
     if (to[i] != 1 && rest.extent == 1) rest = runs[next_run++];
     if (rest.extent % to[i] != 0) return std::nullopt;

@@ -134,7 +134,7 @@ constinit const OpDef LayerNormGrad = {.num_inputs = 5,
                                        .flops = FlopsPerOperandElement<14>,
                                        .may_overwrite = 0b10000};
 
-// Likewise, or over what is added.
+// Likewise, or over the addend.
 constinit const OpDef LayerNormGradAdd = {.num_inputs = 6,
                                           .infer = InferLayerNormGrad,
                                           .flops = FlopsPerOperandElement<15>,
@@ -238,7 +238,7 @@ constinit const OpDef LocalResponseNorm = {
     .flops = [](const OpArgs& args,
                 std::span<const TensorType>) { return LocalFlops(args, 2, 3); },
     .may_overwrite = 0b1};
-// dx over x or dy: likewise, what it has made of those channels.
+// dx over x or dy, for the same reason.
 constinit const OpDef LocalResponseNormGrad = {
     .num_inputs = 2,
     .infer = InferLocalResponseNormGrad,

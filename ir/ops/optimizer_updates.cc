@@ -68,7 +68,7 @@ Status CheckUpdate(const OpArgs& args, std::initializer_list<Updated> updated,
   return {};
 }
 
-// The first `n` operands, which are what is updated.
+// The types of the first `n` operands, which are updated.
 TypesResult TypedAsFirst(const OpArgs& args, int n) {
   std::vector<TensorType> types;
   for (int i = 0; i < n; ++i) types.push_back(args.type(i));

@@ -84,8 +84,7 @@ Result<int64_t> CountWindows(const OpArgs& args, const WindowAxis& axis,
   return count;
 }
 
-// The type of what comes out for `x`, operand 0 or the attribute "shape" of a
-// gradient.
+// The type of the pooled `x`, which is operand 0 or the attribute "shape" of a gradient.
 Result<TensorType> PooledType(const OpArgs& args, const TensorType& x) {
   const int spatial = x.shape.rank() - 2;
   const bool dilates = args.attrs.Find("dilation") != nullptr;

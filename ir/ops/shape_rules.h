@@ -83,7 +83,7 @@ Result<Shape> ShapeAttr(const OpArgs& args);
 /// `types` as the result of `infer`, if their ranks and bytes are in bounds.
 TypesResult Typed(const OpArgs& args, std::vector<TensorType> types);
 
-/// f64 for f64, else f32: what sums and statistics of an operand are kept in.
+/// The type of sums and statistics of an operand: f64 for f64, else f32.
 DType StatisticsType(DType dtype);
 
 /// For the gradient of a norm: no attribute except an optional "parts" (ir/element_groups.h).
