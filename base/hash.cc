@@ -1,6 +1,7 @@
 #include "base/hash.h"
 
 #include <bit>
+#include <charconv>
 #include <cstdio>
 
 namespace stowage {
@@ -37,6 +38,12 @@ std::string HexDigest(uint64_t digest) {
   std::snprintf(text, sizeof(text), "%016llx",
                 static_cast<unsigned long long>(digest));
   return text;
+}
+
+std::string Hex(uint64_t value) {
+  char digits[16];
+  const auto end = std::to_chars(digits, digits + sizeof(digits), value, 16);
+  return std::string(digits, end.ptr);
 }
 
 uint64_t Xxh64(std::string_view text, uint64_t seed) {

@@ -35,6 +35,8 @@ class Fnv1a {
 
 /// 16 hexadecimal digits.
 std::string HexDigest(uint64_t digest);
+/// The same without leading zeros.
+std::string Hex(uint64_t value);
 
 /// XXH64 of `text`, eight bytes at a time (Y. Collet, xxHash fast digest algorithm,
 /// format 0.1.1). Linear.

@@ -1,7 +1,6 @@
 #include "report/plan_json.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/json.h"
@@ -41,12 +41,6 @@ constexpr Region kAllRegions[] = {Region::kWeights,    Region::kState,
                                   Region::kIo,         Region::kActivations,
                                   Region::kWorkspace,  Region::kHostState,
                                   Region::kHostOffload};
-
-std::string Hex(uint64_t value) {
-  char digits[16];
-  const auto end = std::to_chars(digits, digits + sizeof(digits), value, 16);
-  return std::string(digits, end.ptr);
-}
 
 // Reads the fields of one object; messages call the object `where`.
 class Reader {

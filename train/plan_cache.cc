@@ -38,12 +38,6 @@ namespace fs = std::filesystem;
 // <digest of both>"; then the key, and the content.
 constexpr std::string_view kMagic = "stowage-plan-cache 2 ";
 
-std::string Hex(uint64_t value) {
-  char digits[16];
-  const auto end = std::to_chars(digits, digits + sizeof(digits), value, 16);
-  return std::string(digits, end.ptr);
-}
-
 uint64_t DigestOf(std::string_view key, std::string_view content) {
   return Xxh64(content, Xxh64(key));
 }
