@@ -13,6 +13,7 @@
 #include "autodiff/micro_batches_in_turn.h"
 #include "autodiff/split_model.h"
 #include "autodiff/step_parts.h"
+#include "autodiff/vjp.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/graph_copy.h"

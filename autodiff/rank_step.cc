@@ -10,6 +10,7 @@
 #include "autodiff/micro_batches_in_turn.h"
 #include "autodiff/step_parts.h"
 #include "autodiff/train_step.h"
+#include "autodiff/vjp.h"
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/builder.h"
