@@ -14,7 +14,6 @@
 #include "planner/fit/micro_batches/micro_batches.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/fit/order/order.h"
-#include "planner/fit/prefetch/prefetch.h"
 #include "planner/fit/tiles/tiles.h"
 #include "planner/validate_plan.h"
 

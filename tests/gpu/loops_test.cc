@@ -21,7 +21,6 @@
 #include "planner/fit/fit.h"
 #include "planner/fit/micro_batches/micro_batches.h"
 #include "planner/fit/offload/offload.h"
-#include "planner/fit/prefetch/prefetch.h"
 #include "planner/fit/recompute/iterations.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"

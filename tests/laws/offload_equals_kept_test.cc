@@ -16,7 +16,6 @@
 #include "planner/fit/fit.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/fit/order/order.h"
-#include "planner/fit/prefetch/prefetch.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
 #include "tests/support/files.h"

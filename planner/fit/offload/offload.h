@@ -1,27 +1,28 @@
 #ifndef STOWAGE_PLANNER_FIT_OFFLOAD_OFFLOAD_H_
 #define STOWAGE_PLANNER_FIT_OFFLOAD_OFFLOAD_H_
 
-// Keeps parts of a training step in the host's memory, beside the arena.
+// Keeps parts of a training step in host memory.
 //
-// Optimizer memory is wanted once a step, by the update of its param; until
-// then it can lie elsewhere. What forward makes and backward reads can be
-// offloaded after its last reader in forward and reloaded before its first in
-// backward, and again before a later one where it would wait there, too. A param is
-// reloaded before the nodes that read it, one that is trained also before its update, and
-// offloaded after that; whether what forward has reloaded is reloaded again for backward
-// is left to recomputation (planner/fit/recompute):
+// An optimizer state is read once a step, by the update of its param. A forward value that
+// backward reads can be offloaded after its last reader in forward and reloaded before its
+// first in backward, and once more before a much later reader. A param is reloaded before the
+// nodes that read it; a trained one also before its update, and offloaded after it. Whether a
+// param that forward has reloaded is reloaded again for backward is left to recomputation.
 //
 //   m: f32(...) = state               m: f32(...) = host_state
 //   w, m' = momentum_update(w, m, g)  m~reloaded = reload(m)
 //                                     w, m' = momentum_update(w, m~reloaded, g)
 //                                     m~offloaded = offload_update(m, m')
 //
-// Bytes of the arena are bought with copies, not with operations. Nothing is
-// computed otherwise, so the results do not change by a bit. Which values to
-// move, planner/fit/offload/offload.h decides.
+// Offload trades copies for bytes of the arena. Nothing else changes, so results keep every
+// bit. SharesToTry lists the amounts to move, OffloadInBodies moves values inside the bodies of
+// loops and branches, MoveGiven follows the placement of another plan, and Prefetch moves
+// reloads up so that they overlap with kernels.
 //
 //   std::vector<Offloadable> all = FindOffloadable(step);
-//   Result<Graph> moved = Offload(step, std::span(all).first(3));
+//   for (const Share share : SharesToTry(all)) {
+//     Result<Graph> moved = Offload(step, Select(all, share, /*micro_batches=*/1));
+//   }
 
 #include <compare>
 #include <cstddef>
@@ -32,14 +33,16 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
+#include "planner/fit/cost.h"
 #include "planner/plan.h"
+#include "planner/plan_memory.h"
 
 namespace stowage::fit {
 
-/// A value that may lie in the host's memory.
+/// A value that can be kept in host memory.
 struct Offloadable {
   ValueId value = 0;
-  Bytes bytes = 0;  // copied there, and back, in every step
+  Bytes bytes = 0;  // copied each way in every step
   // Of a forward value: the nodes that read it before and after. A param or a state is
   // reloaded before `to`, and offloaded after `updated`, its last update, if it has one.
   NodeId from = kNoNode;
@@ -51,7 +54,7 @@ struct Offloadable {
   /// Of a param: those of `again` that it is always reloaded for.
   std::vector<NodeId> always = {};
 
-  /// Whether it is a param or a state, which lies there from step to step.
+  /// Whether it is a param or a state, which stays there from step to step.
   bool persists() const { return from == kNoNode; }
 };
 
@@ -80,52 +83,38 @@ Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
 /// what its bodies do in all iterations, of a branch the one in which they do most.
 Bytes BytesCopied(const Graph& graph, const Node& node);
 
-/// What a graph keeps on the host. Values of a loop's body count once for each iteration.
+/// Use of host memory by a graph. Values of a loop's body count once for each iteration.
 struct HostUse {
-  int values = 0;            // that lie there, states and others
-  Bytes bytes_per_step = 0;  // copied, there and back
+  int values = 0;            // on the host, states included
+  Bytes bytes_per_step = 0;  // copied, both ways
 };
 HostUse FindHostUse(const Graph& graph);
 
-/// The values that `node`, or its bodies, put there, counted in the same way.
+/// The values that `node`, or its bodies, offload, counted in the same way.
 int ValuesOffloaded(const Node& node);
 
-// What waits inside the bodies of loops and branches, in the host's memory.
-//
-// The body of a loop that goes back and makes its iterations again first is a small training
-// step of its own, as is that of the gradient of a branch (planner/fit/recompute/bodies.h).
-// What its forward part makes and its gradient reads can be offloaded and reloaded in it, as
-// in any step, which lowers the workspace of the node, and costs copies in every iteration. An
-// iteration offloads for itself alone.
+// The body of a backward loop that recomputes its iterations is a small training step of its
+// own, as is that of the gradient of a branch (planner/fit/recompute/bodies.h). Values that its
+// forward part makes and its gradient reads can be offloaded within the body, which lowers the
+// workspace of the node and costs copies in every iteration.
 //
 //   { a0 = tanh(...)                    { a0 = tanh(...)
 //     ...                                 a0~offloaded = offload(a0)
 //     da0 = tanh_grad(a0, ...) }          ...
 //                                         a0~reloaded = reload(a0~offloaded)
 //                                         da0 = tanh_grad(a0~reloaded, ...) }
-//
-//   if (WaitsInBodies(step)) {
-//     Result<Graph> moved = OffloadInBodies(step);
-//   }
 
 /// Whether a body of `graph`, at any depth, has something to move. Linear.
 bool WaitsInBodies(const Graph& graph);
 
-/// `graph` with all that waits in its bodies, at any depth, in the host's memory meanwhile:
-/// of each body all values that FindOffloadable lists, reloaded anew for readers that are
-/// far apart. Bodies that hold collectives stay as they are. Nodes keep their places,
+/// `graph` with all values that FindOffloadable lists of its bodies, at any depth, offloaded
+/// within the bodies, and reloaded anew for readers that are far apart. Bodies that hold collectives stay as they are. Nodes keep their places,
 /// values their names. Linear, but for sorting.
 Result<Graph> OffloadInBodies(const Graph& graph);
 
-// Params and states in the host's memory because another plan has them there.
-//
-// Programs over one arena share its weights and states, and what the first keeps on the
-// host is there for all of them. Another step reloads such a state before the first node
-// that uses it, and offloads it after the last that updates it; what only reads it never
-// offloads it. Params are reloaded as FindOffloadableParams says.
-//
-//   WeightLayout layout = WeightLayout::FromForward(step.graph, step.plan);
-//   Result<Graph> other = MoveGiven(shorter_step, layout);
+// Programs over one arena share its weights and states, on the host as well. Another step
+// reloads such a state before its first use, and offloads it after its last update. Params are
+// reloaded as FindOffloadableParams says.
 
 /// `graph` with those of its params and states on the host that `layout` has there.
 /// `places` are nodes of `graph`, and become the places where they stand in the new one.
@@ -134,18 +123,9 @@ Result<Graph> OffloadInBodies(const Graph& graph);
 Result<Graph> MoveGiven(const Graph& graph, const WeightLayout& layout,
                         std::span<NodeId> places = {});
 
-// How much of a step is kept in the host's memory.
-//
-// A copied byte has a price, as if no copy ran beside a kernel. So what a little
-// recomputation can do is left to it, and what it can do only by running whole
-// layers again, or not at all, is moved. How much is decided first, in a few
-// steps from nothing to everything; micro-batches and recomputation fit the step that is
-// left.
-//
-//   std::vector<Offloadable> all = FindOffloadable(step);
-//   for (const Share share : SharesToTry(all)) {
-//     Result<Graph> moved = Offload(step, Select(all, share, /*micro_batches=*/1));
-//   }
+// A copied byte is charged as if no copy overlapped with a kernel, so recomputation does what
+// it can do cheaply, and offload the rest. The amount to move is chosen first, in a few steps
+// from nothing to everything; micro-batches and recomputation then fit the remaining step.
 
 /// The first of the states, of the forward values 0, 1 or 2 halves of their bytes, and no
 /// params or all. Where the batch is in micro-batches, 2 halves in place of 1: all
@@ -153,9 +133,9 @@ Result<Graph> MoveGiven(const Graph& graph, const WeightLayout& layout,
 struct Share {
   size_t states = 0;
   int halves = 0;
-  bool again = false;   // values are reloaded anew (Offloadable::again)
-  bool inside = false;  // and so is all that waits in bodies (offload/bodies.h)
-  bool params = false;  // frozen ones
+  bool again = false;    // values are reloaded anew (Offloadable::again)
+  bool inside = false;   // values in bodies are offloaded too (OffloadInBodies)
+  bool params = false;   // frozen ones
   bool trained = false;  // and those that are trained
   friend auto operator<=>(const Share&, const Share&) = default;
 };
@@ -178,6 +158,35 @@ std::vector<Offloadable> SelectParams(std::vector<Offloadable> params,
 
 /// How many of `all` are states; they come first.
 size_t CountStates(std::span<const Offloadable> all);
+
+// A device copies while kernels run, but a reload right before its reader overlaps with
+// nothing. Each is therefore moved up until the nodes in between take as long as the copy; the
+// link carries one copy at a time:
+//
+//   before                 after
+//   ...                    m~reloaded = reload(m)       ┐ copied during
+//   dh = matmul(...)       dh = matmul(...)           │ these two
+//   dw = matmul(...)       dw = matmul(...)           ┘
+//   m~reloaded = reload(m)   w, m' = momentum_update(w, m~reloaded, dw)
+//   w, m' = momentum_update(w, m~reloaded, dw)
+//
+// A value that is reloaded early is live longer, so only memory that the budget leaves is used.
+// Reloads in a body of a loop or a branch are moved up within the body.
+
+struct Prefetched {
+  Graph graph;
+  Plan plan;
+  int moved = 0;  // reloads
+};
+
+/// `graph` with its reloads moved up, and a plan for it that fits `budget`, which
+/// `plan`, of `graph` by `options`, has to fit. `cost`: of every node, in one
+/// unit; of copies, what they take of the link. What bodies reload moves first, then
+/// the rest; of either, nothing where nothing can move, or nothing that moved was packed
+/// into the budget in a few attempts. Errors: those of PlanMemory. Linear, but for
+/// planning, and for the nodes that a reload moves past.
+Result<Prefetched> Prefetch(const Graph& graph, const Plan& plan, Bytes budget,
+                            const CostFn& cost, PlanOptions options);
 
 }  // namespace stowage::fit
 

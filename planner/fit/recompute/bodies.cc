@@ -17,7 +17,6 @@
 #include "ir/layout.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/recompute/recompute.h"
-#include "planner/fit/recompute/search.h"
 #include "planner/lifetimes.h"
 
 namespace stowage::fit {

@@ -1,5 +1,3 @@
-#include "planner/fit/fuse/late_sums.h"
-
 #include <doctest/doctest.h>
 
 #include <optional>

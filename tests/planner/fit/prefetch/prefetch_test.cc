@@ -1,5 +1,3 @@
-#include "planner/fit/prefetch/prefetch.h"
-
 #include <doctest/doctest.h>
 
 #include <string>

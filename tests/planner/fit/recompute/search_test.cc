@@ -1,5 +1,3 @@
-#include "planner/fit/recompute/search.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,7 +18,8 @@
 #include "ir/ops.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
-#include "planner/fit/recompute/classes.h"
+#include "planner/fit/recompute/climb.h"
+#include "planner/fit/recompute/recompute.h"
 #include "planner/fit/recompute/simulation.h"
 
 namespace stowage::fit {
