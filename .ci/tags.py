@@ -3,9 +3,11 @@
     .ci/tags.py          names the tests whose tag is missing, or has no reason
     .ci/tags.py --list   prints the tests that start such things, and by what
 
-A test needs the tag where its sources, or those of a library of tests/ that it is
-linked with, start threads, processes, sockets or signals, or look at a clock.
-.ci/repeat runs the tests so tagged many times, under load.
+A test needs the tag where its sources, or those of a library of tests/ that it is linked
+with, start threads, processes that run beside the test, sockets or signals, or look at a
+clock. A tool that the test only waits for, by std::system, popen or subprocess.run, needs no
+tag unless it has a time limit: a compiler, or a script that verifies a file. .ci/repeat runs the tests so tagged many
+times, under load.
 """
 
 import re
@@ -16,18 +18,18 @@ import xml.etree.ElementTree as ElementTree
 # What a source says that does it, by the file's ending.
 CPP = {
     "threads": r"std::j?thread\b|std::async\b|\bThreadPool\b(?!\s+\w+\(1\))|\.threads = [2-9]\b|\bint threads :",
-    "processes": r"\bv?fork\(|\bposix_spawnp?\(|\bpopen\(|\bsystem\(|\bexecv[pe]*\(",
+    "processes": r"\bv?fork\(|\bposix_spawnp?\(|\bexecv[pe]*\(",
     "sockets": r"\bsocket\(|\bsocketpair\(",
     "signals": r"\bkill\(|\braise\(|\bstd::signal\(|\bsigaction\(",
     "a clock": r"_clock::now\(|\bclock_gettime\(|\bsleep(_for|_until)?\(|\busleep\(",
 }
 SCRIPT = {
     "threads": r"\bthreading\b",
-    "processes": r"\bsubprocess\b|\bmpirun\b|\bmultiprocessing\b|\bos\.fork\b"
+    "processes": r"\bPopen\b|\bmpirun\b|\bmultiprocessing\b|\bos\.fork\b"
                  r"|\bnbclient\b| &$",
     "sockets": r"\bsocket\b",
     "signals": r"\bkill\b|\bsignal\b",
-    "a clock": r"\btime\.(time|monotonic|sleep|perf_counter)\b|\bsleep\b|\bSECONDS\b",
+    "a clock": r"\btime\.(time|monotonic|sleep|perf_counter)\b|\bsleep\b|\bSECONDS\b|\btimeout=",
 }
 TAG = "concurrent"
 

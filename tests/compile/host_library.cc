@@ -2,9 +2,14 @@
 
 #include <dlfcn.h>
 
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <set>
+#include <sstream>
+#include <string_view>
 
 #include "base/result.h"
 #include "base/strings.h"
@@ -83,6 +88,51 @@ GraphInC GraphInC::Of(const Graph& graph, const Plan& plan,
           .files = {{prefix + ".h", compiled->header},
                     {prefix + ".c", compiled->source}},
           .prefix = prefix};
+}
+
+namespace {
+
+bool IsLetter(char c) { return std::isalnum(c) != 0 || c == '_'; }
+
+// Names that lines beginning with "static" declare: of functions, arrays and constants.
+std::set<std::string, std::less<>> NamesLocalTo(const std::string& source) {
+  std::set<std::string, std::less<>> names = {"INDEX_OUT_OF_RANGE"};
+  std::istringstream lines(source);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("static ")) continue;
+    for (size_t at = 0, end = 0; at < line.size(); at = end + 1) {
+      for (end = at; end < line.size() && IsLetter(line[end]);) ++end;
+      const std::string name = line.substr(at, end - at);
+      const std::string_view rest = std::string_view(line).substr(end);
+      if (name.empty() || name == "_Alignas") continue;
+      if (!rest.starts_with('(') && !rest.starts_with('[') &&
+          !rest.starts_with(" =")) {
+        continue;
+      }
+      names.insert(name);
+      break;
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string SourceToJoin(const GraphInC& c) {
+  const std::string& source = c.files.at(c.prefix + ".c");
+  const auto names = NamesLocalTo(source);
+  std::string joined;
+  for (size_t at = 0, end = 0; at < source.size(); at = end) {
+    for (end = at; end < source.size() && IsLetter(source[end]);) ++end;
+    if (end == at) {
+      joined += source[end++];
+      continue;
+    }
+    const auto name = std::string_view(source).substr(at, end - at);
+    if (names.contains(name)) joined += c.prefix + "_";
+    joined += name;
+  }
+  return joined;
 }
 
 ArenaInC::ArenaInC(const GraphInC& c)

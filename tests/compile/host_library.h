@@ -64,6 +64,10 @@ struct GraphInC {
                      const std::map<std::string, std::string>& contents = {});
 };
 
+/// The source of a graph with its prefix before each name that is local to the file, so that the
+/// sources of several graphs can be joined. A joined source compiles in a fraction of the time.
+std::string SourceToJoin(const GraphInC& c);
+
 /// Memory of a GraphInC. It is full of NaN before it is written.
 class ArenaInC {
  public:
