@@ -1,5 +1,5 @@
-// tools/judge_plan.py, which shares no code with the validator, agrees with it: on
-// plans as they are made, and on plans with one thing wrong.
+// tools/judge_plan.py shares no code with the validator and agrees with it, on plans as they
+// are made and on plans with one thing wrong.
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -36,7 +38,40 @@ Verdict Judge(const std::string& path) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadAll(out)};
 }
 
-// What `stowage plan` makes of these words.
+// The exit codes and output of judge_plan.py for each file, by one interpreter, since starting
+// one takes longer than verifying a plan.
+std::vector<Verdict> Judge(const std::vector<std::string>& paths) {
+  const std::string script = WriteTemp("judge.py", R"(
+import contextlib, io, json, sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, "tools")
+import judge_plan
+for path in open(sys.argv[1]).read().split("\n"):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = judge_plan.main(["judge_plan.py", path])
+    print(json.dumps([code, out.getvalue()]))
+)");
+  std::string lines;
+  for (const std::string& path : paths) {
+    lines += (lines.empty() ? "" : "\n") + path;
+  }
+  const std::string list = WriteTemp("judged", lines);
+  const std::string out = TempPath("verdicts");
+  const int status = std::system(
+      StrCat("python3 '", script, "' '", list, "' >'", out, "' 2>&1").c_str());
+  REQUIRE_MESSAGE(status == 0, ReadAll(out));
+  std::vector<Verdict> verdicts;
+  std::istringstream text(ReadAll(out));
+  for (std::string line; std::getline(text, line);) {
+    const Json verdict = Json::parse(line);
+    verdicts.push_back({verdict[0], verdict[1]});
+  }
+  REQUIRE(verdicts.size() == paths.size());
+  return verdicts;
+}
+
+// A plan file that `stowage plan` writes for these arguments.
 std::string PlanFileOf(std::vector<std::string> words) {
   const std::string path = TempPath("step.plan");
   words.insert(words.begin(), "plan");
@@ -64,15 +99,24 @@ const std::vector<std::vector<std::string>>& Questions() {
   return kQuestions;
 }
 
-// The plan of the third question: in it values are made twice.
+// The content of the plan file of a question, planned once.
+const std::string& PlanTextOf(size_t question) {
+  static std::map<size_t, std::string> texts;
+  std::string& text = texts[question];
+  if (text.empty()) text = ReadAll(PlanFileOf(Questions()[question]));
+  return text;
+}
+
+// The plan of the third question, which recomputes values.
 const Json& Recomputed() {
-  static const Json plan = Json::parse(ReadAll(PlanFileOf(Questions()[2])));
+  static const Json plan = Json::parse(PlanTextOf(2));
   return plan;
 }
 
 TEST_CASE("plans as they are made are sound to both") {
-  for (const auto& question : Questions()) {
-    const std::string path = PlanFileOf(question);
+  for (size_t i = 0; i < Questions().size(); ++i) {
+    const auto& question = Questions()[i];
+    const std::string path = WriteTemp("made.plan", PlanTextOf(i));
     INFO(StrCat(question[1], " ", question.back()));
     CHECK(RunStowage({"check", path}).exit_code == 0);
     const Verdict verdict = Judge(path);
@@ -119,16 +163,20 @@ TEST_CASE("of plans with one thing wrong both say so, or neither") {
       j["buffers"][i]["region"] = is_io ? "weights" : "io";
     });
   }
-  int wrong = 0;
+  std::vector<std::string> paths;
   for (const auto& change : changes) {
     Json json = whole;
     change(json);
-    const std::string path = WriteTemp("changed.plan", json.dump());
-    const Outcome ours = RunStowage({"check", path});
+    paths.push_back(
+        WriteTemp(StrCat("changed", paths.size(), ".plan"), json.dump()));
+  }
+  const std::vector<Verdict> verdicts = Judge(paths);
+  int wrong = 0;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const Outcome ours = RunStowage({"check", paths[i]});
     REQUIRE(ours.exit_code <= 1);
-    const Verdict theirs = Judge(path);
-    CHECK_MESSAGE(theirs.exit_code == ours.exit_code,
-                  StrCat(ours.out, theirs.out));
+    CHECK_MESSAGE(verdicts[i].exit_code == ours.exit_code,
+                  StrCat(ours.out, verdicts[i].out));
     wrong += ours.exit_code;
   }
   CHECK(wrong > static_cast<int>(changes.size()) / 2);
@@ -177,7 +225,7 @@ TEST_CASE("the judge knows which operands may be overwritten") {
 }
 
 TEST_CASE("an arena above the budget of its plan is no valid plan") {
-  Json json = Json::parse(ReadAll(PlanFileOf(Questions()[0])));
+  Json json = Json::parse(PlanTextOf(0));
   const int64_t arena = json["arena_bytes"];
   const auto check = [&](int64_t budget) {
     json["budget_bytes"] = budget;
@@ -196,7 +244,7 @@ TEST_CASE("an arena above the budget of its plan is no valid plan") {
 // The validator reads where views lie off the graph; a file of another opinion it
 // refuses (exit code 2).
 TEST_CASE("the judge knows the bounds of views") {
-  Json json = Json::parse(ReadAll(PlanFileOf(Questions()[0])));
+  Json json = Json::parse(PlanTextOf(0));
   for (size_t value = 0; value < json["values"].size(); ++value) {
     Json& view = json["values"][value];
     if (view["root"] == value) continue;
@@ -224,48 +272,54 @@ TEST_CASE("the judge knows the budget") {
 
 // A plain step, one made to fit a budget, and one with a loop.
 TEST_CASE("check, report and the judge refuse the same figures") {
+  // Plan files, and the exit codes of check, the judge and report.
+  std::vector<std::string> paths, names;
+  std::vector<std::array<int, 3>> expected;
+  const auto add = [&](const Json& json, const std::string& name,
+                       std::array<int, 3> codes) {
+    paths.push_back(
+        WriteTemp(StrCat("figures", paths.size(), ".plan"), json.dump()));
+    names.push_back(name);
+    expected.push_back(codes);
+  };
   for (const size_t question : {size_t{0}, size_t{2}, size_t{5}}) {
-    const Json whole = Json::parse(ReadAll(PlanFileOf(Questions()[question])));
-    const auto exits = [](const Json& json) {
-      const std::string path = WriteTemp("figures.plan", json.dump());
-      return std::array{RunStowage({"check", path}).exit_code,
-                        Judge(path).exit_code,
-                        RunStowage({"report", path}).exit_code};
+    const Json whole = Json::parse(PlanTextOf(question));
+    add(whole, StrCat(question), {0, 0, 0});
+    const auto add_with = [&](const char* field, const Json& value,
+                              std::array<int, 3> codes) {
+      Json json = whole;
+      json[field] = value;
+      add(json, StrCat(question, " ", field), codes);
     };
-    CHECK(exits(whole) == std::array{0, 0, 0});
+    constexpr std::array<int, 3> kRefused = {1, 1, 2};
     for (const char* field : {"lower_bound_bytes", "peak_time",
                               "caching_allocator_bytes", "in_place", "views"}) {
-      Json json = whole;
-      const int64_t figure = json[field];
-      json[field] = figure > 0 ? figure - 1 : 1;
-      INFO(question, " ", field);
-      CHECK(exits(json) == std::array{1, 1, 2});
+      const int64_t figure = whole[field];
+      add_with(field, figure > 0 ? figure - 1 : 1, kRefused);
     }
-    Json json = whole;
-    json["no_reuse_bytes"] = json["arena_bytes"].get<int64_t>() - 1;
-    CHECK(exits(json) == std::array{1, 1, 2});
-    json = whole;
-    json["packer"] = "greediest: size";
-    CHECK(exits(json) == std::array{1, 1, 2});
-    json = whole;
-    json["host_bytes"] = json["host_bytes"].get<int64_t>() + 1;
-    CHECK(exits(json) == std::array{2, 1, 2});
+    add_with("no_reuse_bytes", whole["arena_bytes"].get<int64_t>() - 1,
+             kRefused);
+    add_with("packer", "greediest: size", kRefused);
+    add_with("host_bytes", whole["host_bytes"].get<int64_t>() + 1, {2, 1, 2});
     if (whole.contains("bodies")) {
-      json = whole;
+      Json json = whole;
       json["bodies"][0]["plan"]["lower_bound_bytes"] =
           std::numeric_limits<int64_t>::max();
-      CHECK(exits(json) == std::array{1, 1, 2});
+      add(json, StrCat(question, " a body's bound"), kRefused);
     }
     if (question != 0) continue;  // neither bodies nor optimizations
-    json = whole;
-    json["no_reuse_bytes"] = json["no_reuse_bytes"].get<int64_t>() + 1;
-    CHECK(exits(json) == std::array{1, 1, 2});
-    json = whole;
-    json["optimal"] = !json["optimal"].get<bool>();
-    CHECK(exits(json) == std::array{1, 1, 2});
-    json = whole;
-    json["order"] = "memory";
-    CHECK(exits(json) == std::array{1, 1, 2});
+    add_with("no_reuse_bytes", whole["no_reuse_bytes"].get<int64_t>() + 1,
+             kRefused);
+    add_with("optimal", !whole["optimal"].get<bool>(), kRefused);
+    add_with("order", "memory", kRefused);
+  }
+  const std::vector<Verdict> verdicts = Judge(paths);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    INFO(names[i]);
+    const std::array codes = {RunStowage({"check", paths[i]}).exit_code,
+                              verdicts[i].exit_code,
+                              RunStowage({"report", paths[i]}).exit_code};
+    CHECK(codes == expected[i]);
   }
 }
 
@@ -273,7 +327,7 @@ TEST_CASE("what is no plan file is no plan file") {
   CHECK(Judge("/nowhere").exit_code == 2);
   CHECK(Judge(WriteTemp("text", "hello")).exit_code == 2);
   CHECK(Judge(WriteTemp("list", "[1]")).exit_code == 2);
-  std::string twice = ReadAll(PlanFileOf(Questions()[0]));
+  std::string twice = PlanTextOf(0);
   twice.insert(1, "\"alignment\": 64, ");
   CHECK(Judge(WriteTemp("twice", twice)).exit_code == 2);
   CHECK(Judge(WriteTemp("old", R"({"format": "stowage-plan", "version": 2})"))
