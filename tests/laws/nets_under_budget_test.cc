@@ -15,6 +15,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <string>
@@ -22,12 +23,15 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
+#include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "cpu/cpu_backend.h"
 #include "nn/conv_nets.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
 #include "planner/fit/fit.h"
+#include "planner/fit/offload/offload.h"
+#include "planner/plan_memory.h"
 #include "runtime/backend.h"
 #include "runtime/session.h"
 #include "tests/support/instances.h"
@@ -148,6 +152,34 @@ TEST_CASE("every net trains in 40 % of its arena, and no bit changes") {
   for (const Net& net : Instances(Nets(), 3)) {
     CAPTURE(net.name);
     TrainTightly(net);
+  }
+}
+
+TEST_CASE(
+    "offloaded: the models' losses are the same to the bit in half the arena") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  for (const char* name : {"mlp", "gpt-nano"}) {
+    ModelOptions model{.batch = 4};
+    if (std::string_view(name) != "mlp") model.seq = 32;
+    const Graph forward = *BuildModel(name, ModelPurpose::kTrain, model);
+    const Graph step = *BuildTrainStep(forward, "loss");
+    const PlanOptions options{.device = cpu->Needs()};
+    const Bytes arena = PlanMemory(step, options)->arena_bytes();
+    const auto given = RunSteps(step, *cpu, {.steps = 20});
+    StepFitter fitter(OfGraph(step), {.plan = options});
+    const Bytes smallest = *fitter.SmallestBudget();
+    for (const Bytes budget : {arena / 2, smallest}) {
+      INFO(std::string(name), " in ", budget, " of ", arena);
+      const auto fitted = fitter.Fit(std::max(budget, smallest));
+      REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+      CHECK(fit::FindHostUse(fitted->graph).values > 0);
+      const auto run = RunSteps(fitted->graph, *cpu, {.steps = 20});
+      CHECK(Differences(run, given) == "");
+      const auto poisoned =
+          RunSteps(fitted->graph, *cpu, {.steps = 3, .poison = true});
+      const auto short_run = RunSteps(step, *cpu, {.steps = 3});
+      CHECK(Differences(poisoned, short_run) == "");
+    }
   }
 }
 

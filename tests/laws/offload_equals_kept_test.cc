@@ -10,9 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
-#include "nn/models.h"
 #include "planner/fit/fit.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/fit/order/order.h"
@@ -27,7 +25,6 @@ namespace stowage {
 namespace {
 
 using fit::BytesCopied;
-using fit::FindHostUse;
 using fit::FindOffloadable;
 using fit::FindOffloadableParams;
 using fit::Offload;
@@ -168,33 +165,6 @@ TEST_CASE("recomputed and reordered, moved steps still change no bit") {
   }
   CHECK(recomputed > Instances(30));
   CHECK(reloaded_again > Instances(10));
-}
-
-TEST_CASE("the models' losses are the same to the bit in half the arena") {
-  const auto cpu = MakeCpuBackend({.threads = 2});
-  for (const char* name : {"mlp", "gpt-nano"}) {
-    ModelOptions model{.batch = 4};
-    if (std::string_view(name) != "mlp") model.seq = 32;
-    const Graph forward = *BuildModel(name, ModelPurpose::kTrain, model);
-    const Graph step = *BuildTrainStep(forward, "loss");
-    const PlanOptions options{.device = cpu->Needs()};
-    const Bytes arena = PlanMemory(step, options)->arena_bytes();
-    const auto given = RunSteps(step, *cpu, {.steps = 20});
-    StepFitter fitter(OfGraph(step), {.plan = options});
-    const Bytes smallest = *fitter.SmallestBudget();
-    for (const Bytes budget : {arena / 2, smallest}) {
-      INFO(std::string(name), " in ", budget, " of ", arena);
-      const auto fitted = fitter.Fit(std::max(budget, smallest));
-      REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
-      CHECK(FindHostUse(fitted->graph).values > 0);
-      const auto run = RunSteps(fitted->graph, *cpu, {.steps = 20});
-      CHECK(Differences(run, given) == "");
-      const auto poisoned =
-          RunSteps(fitted->graph, *cpu, {.steps = 3, .poison = true});
-      const auto short_run = RunSteps(step, *cpu, {.steps = 3});
-      CHECK(Differences(poisoned, short_run) == "");
-    }
-  }
 }
 
 }  // namespace
