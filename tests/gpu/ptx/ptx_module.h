@@ -64,7 +64,7 @@ struct Operation {
 };
 inline constexpr uint8_t kPredicate = 1, kAddress = 100, kAnySize = 101;
 
-/// The operation of this name, or null (ptx_operations.h).
+/// The operation of this name, or null.
 const Operation* FindOperation(std::string_view name);
 
 inline constexpr uint32_t kConstant = 0xFFFFFFFF;
