@@ -11,7 +11,6 @@
 #include "cpu/targets.h"
 #include "ir/op_kind.h"
 #include "ir/tensor_type.h"
-#include "tests/cpu/by_f32_kernels.h"
 #include "tests/cpu/run_graph.h"
 #include "tests/support/instances.h"
 #include "tests/support/interpret.h"

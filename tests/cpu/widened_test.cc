@@ -14,7 +14,6 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"
-#include "tests/cpu/by_f32_kernels.h"
 #include "tests/cpu/run_graph.h"
 #include "tests/support/interpret.h"
 
@@ -32,7 +31,7 @@ Graph MakeGraph(const std::string& name,
 
 // Floats: multiples of 1/64 between 0 and 2, which all float types hold; integers
 // below 3.
-Tensors RandomLeaves(const Graph& graph) {
+Tensors SomeLeaves(const Graph& graph) {
   std::mt19937_64 random(7);
   Tensors leaves;
   for (const ValueInfo& value : graph.values()) {
@@ -49,7 +48,7 @@ Tensors RandomLeaves(const Graph& graph) {
 
 void CheckAgainstF32Kernels(const Graph& graph) {
   CAPTURE(graph.name());
-  const Tensors leaves = RandomLeaves(graph);
+  const Tensors leaves = SomeLeaves(graph);
   const CpuRun wide = RunOnCpu(testing::ByF32Kernels(graph), leaves);
   const CpuRun plain = RunOnCpu(graph, leaves);
   REQUIRE(wide.code == StepCode::kOk);

@@ -19,7 +19,7 @@
 #include "ir/tensor_type.h"
 #include "runtime/kernel.h"
 #include "tests/cluster/on_ranks.h"
-#include "tests/gpu/exchange_over.h"
+#include "tests/gpu/fake_device.h"
 #include "tests/gpu/grid_runner.h"
 #include "tests/gpu/launch_builder.h"
 #include "tests/support/elements.h"

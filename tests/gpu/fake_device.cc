@@ -12,7 +12,6 @@
 #include "gpu/emulator/emulator.h"
 #include "gpu/emulator/warpgroup.h"
 #include "gpu/kernel.h"
-#include "tests/gpu/exchange_over.h"
 #include "tests/gpu/grid_runner.h"
 
 namespace stowage::testing {

@@ -1,11 +1,10 @@
 #ifndef STOWAGE_TESTS_GPU_FAKE_DEVICE_H_
 #define STOWAGE_TESTS_GPU_FAKE_DEVICE_H_
 
-// A GPU in the memory of the host: kernels run as the program was linked, in the
-// emulator or on PTX (tests/gpu/grid_runner.h), matrix products as plain loops, and every call is counted. It insists on what a real one wants
-// (kernels prepared before they are launched, nothing but work in a capture,
-// operands of matrix products inside one allocation), and fails when it is told
-// to.
+// A GPU in the memory of the host. Kernels run as the program was linked, in the emulator or on
+// PTX (tests/gpu/grid_runner.h), matmuls as plain loops, and every call is counted. It enforces
+// a real device's rules (kernels are prepared before they are launched, a capture holds nothing
+// but work, operands of a matmul are inside one allocation), and fails where a test asks it to.
 //
 // A device belongs to one thread, which also does the work of its streams. Devices of
 // several ranks, each in a thread of its own, are joined by a link
@@ -37,6 +36,7 @@
 #include "cluster/link.h"
 #include "gpu/device.h"
 #include "gpu/gpu_backend.h"
+#include "gpu/queue.h"
 #include "gpu/tensor_map.h"
 #include "runtime/backend.h"
 
@@ -231,6 +231,19 @@ class FakeDevice final : public gpu::Device {
 /// The GPU backend on such a device, which belongs to it. Aborts on errors.
 std::unique_ptr<Backend> MakeFakeBackend(const FakeOptions& options,
                                          FakeDevice** device);
+
+/// Sends and receives the messages of ranks' devices over a link between threads. Returns false
+/// where the link fails.
+inline bool ExchangeOver(cluster::Link& link,
+                         std::span<const gpu::PeerMessages> messages) {
+  std::vector<cluster::Outgoing> outgoing;
+  std::vector<cluster::Incoming> incoming;
+  for (const gpu::PeerMessages& each : messages) {
+    outgoing.push_back({each.peer, each.sent});
+    incoming.push_back({each.peer, each.received});
+  }
+  return link.Exchange(outgoing, incoming);
+}
 
 }  // namespace stowage::testing
 
