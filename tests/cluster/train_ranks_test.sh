@@ -173,54 +173,51 @@ check_sharded() {
   grep -q -- '--save-as sharded needs a file' err || fail "shards to nowhere: $(cat err)"
 }
 
+# refused NAME CODE TEXT COMMAND...: the run ends by CODE and prints TEXT, if any. Its output
+# is in NAME.out and NAME.err.
+refused() {
+  local name=$1 expected=$2 text=$3 code=0
+  shift 3
+  "$@" > "$name.out" 2> "$name.err" || code=$?
+  [[ $code == "$expected" ]] || fail "$name: exit code $code: $(cat "$name.err")"
+  [[ -z $text ]] || grep -q -- "$text" "$name.err" ||
+    fail "$name: $(cat "$name.err")"
+}
+
+# Runs of two ranks, side by side, since mpirun takes seconds to end one that fails.
 check_refusals() {
+  local run runs=() first=("${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" : -n 1 "$stowage" train)
   sed 1d "$digits" > other.csv
-  local code=0
-  "${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" : \
-    -n 1 "$stowage" train "${mlp[@]}" --data other.csv > out 2> err || code=$?
-  [[ $code == 2 ]] || fail "other data: exit code $code: $(cat err)"
-  grep -q 'the ranks differ: the data of rank 1 is other.csv' err ||
-    fail "other data: $(cat err)"
-  # An option is the same however it is written; what is wrong with it is said once.
-  "${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" : \
-    -n 1 "$stowage" train --model=mlp "--data=$digits" --batch=22 --steps=6 --device=cpu \
-    > out 2> err ||
-    fail "options written otherwise: $(cat err)"
-  code=0
-  "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --lr fast > out 2> err || code=$?
-  [[ $code == 2 ]] || fail "no rate: exit code $code: $(cat err)"
-  [[ $(grep -c '"fast" is no number' err) == 1 ]] || fail "no rate: $(cat err)"
-  code=0
-  "${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" : \
-    -n 1 "$stowage" train "${mlp[@]}" --lr fast > out 2> err || code=$?
-  [[ $code == 2 ]] || fail "no rate at rank 1: exit code $code: $(cat err)"
-  grep -q 'rank 1: .*"fast" is no number' err || fail "no rate at rank 1: $(cat err)"
-  code=0
-  code=0
-  "${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" : \
-    -n 1 "$stowage" train "${mlp[@]}" --seed 2 > out 2> err || code=$?
-  [[ $code == 2 ]] || fail "another seed: exit code $code: $(cat err)"
-  grep -q 'the ranks differ: the options of rank 1 ' err || fail "another seed: $(cat err)"
-  code=0
   mkdir one other
   echo 'eval-every = 1' > one/run.toml
   echo 'eval-every = 2' > other/run.toml
-  "${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" --config one/run.toml : \
-    -n 1 "$stowage" train "${mlp[@]}" --config other/run.toml > out 2> err || code=$?
-  [[ $code == 2 ]] || fail "another configuration: exit code $code: $(cat err)"
-  grep -q 'the ranks differ: the options of rank 1 ' err ||
-    fail "another configuration: $(cat err)"
-  code=0
-  "${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" : \
-    -n 1 "$stowage" train "${mlp[@]}" --data nowhere.csv > out 2> err || code=$?
-  [[ $code == 2 ]] || fail "no data: exit code $code: $(cat err)"
-  grep -q 'stowage: rank 1: .*nowhere.csv' err || fail "no data: $(cat err)"
-  ! grep -q 'was lost' err || fail "no data: rank 0 tells what follows from it: $(cat err)"
-  code=0
-  "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --budget 100KB --json > out 2> err || code=$?
-  [[ $code == 1 ]] || fail "no room: exit code $code: $(cat err)"
-  grep -q 'budget 100.0 KB is below the' err || fail "no room: $(cat err)"
-  grep -q '"fits": *false' out || fail "no room: $(cat out)"
+  refused data 2 'the ranks differ: the data of rank 1 is other.csv' \
+    "${first[@]}" "${mlp[@]}" --data other.csv &
+  runs+=($!)
+  # An option is the same however it is written; an error in it is printed once.
+  refused spelling 0 '' \
+    "${first[@]}" --model=mlp "--data=$digits" --batch=22 --steps=6 --device=cpu &
+  runs+=($!)
+  refused rates 2 '"fast" is no number' "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --lr fast &
+  runs+=($!)
+  refused rate 2 'rank 1: .*"fast" is no number' "${first[@]}" "${mlp[@]}" --lr fast &
+  runs+=($!)
+  refused seed 2 'the ranks differ: the options of rank 1 ' "${first[@]}" "${mlp[@]}" --seed 2 &
+  runs+=($!)
+  refused configuration 2 'the ranks differ: the options of rank 1 ' \
+    "${mpi[@]}" -n 1 "$stowage" train "${mlp[@]}" --config one/run.toml : \
+    -n 1 "$stowage" train "${mlp[@]}" --config other/run.toml &
+  runs+=($!)
+  refused missing 2 'stowage: rank 1: .*nowhere.csv' \
+    "${first[@]}" "${mlp[@]}" --data nowhere.csv &
+  runs+=($!)
+  refused budget 1 'budget 100.0 KB is below the' \
+    "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --budget 100KB --json &
+  runs+=($!)
+  for run in "${runs[@]}"; do wait "$run"; done
+  [[ $(grep -c '"fast" is no number' rates.err) == 1 ]] || fail "rates: $(cat rates.err)"
+  ! grep -q 'was lost' missing.err || fail "rank 0 reports a lost rank: $(cat missing.err)"
+  grep -q '"fits": *false' budget.out || fail "budget: $(cat budget.out)"
 }
 
 # What each sharding trains with, whatever the budget leaves room for.

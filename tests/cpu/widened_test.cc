@@ -31,7 +31,7 @@ Graph MakeGraph(const std::string& name,
 
 // Floats: multiples of 1/64 between 0 and 2, which all float types hold; integers
 // below 3.
-Tensors SomeLeaves(const Graph& graph) {
+Tensors PositiveLeaves(const Graph& graph) {
   std::mt19937_64 random(7);
   Tensors leaves;
   for (const ValueInfo& value : graph.values()) {
@@ -48,7 +48,7 @@ Tensors SomeLeaves(const Graph& graph) {
 
 void CheckAgainstF32Kernels(const Graph& graph) {
   CAPTURE(graph.name());
-  const Tensors leaves = SomeLeaves(graph);
+  const Tensors leaves = PositiveLeaves(graph);
   const CpuRun wide = RunOnCpu(testing::ByF32Kernels(graph), leaves);
   const CpuRun plain = RunOnCpu(graph, leaves);
   REQUIRE(wide.code == StepCode::kOk);

@@ -146,7 +146,7 @@ class Oracle : public Machine {
 /// The CPU backend in a planned arena.
 class Cpu : public Machine {
  public:
-  explicit Cpu(const Graph& graph) : backend_(MakeCpuBackend({.threads = 2})) {
+  explicit Cpu(const Graph& graph) : backend_(MakeCpuBackend({.threads = 1})) {
     PlanOptions options;
     options.device = backend_->Needs();
     auto plan = PlanMemory(graph, options);
