@@ -1,5 +1,3 @@
-#include "tools/classify_task.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -11,6 +9,7 @@
 #include "data/batching.h"
 #include "data/example_split.h"
 #include "runtime/values.h"
+#include "tools/token_task.h"
 #include "train/evaluation.h"
 #include "train/fine_tuning.h"
 #include "train/step_builder.h"

@@ -1,5 +1,3 @@
-#include "tools/config_file.h"
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -8,6 +6,7 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "tools/options.h"
 
 namespace stowage::tools {
 namespace {

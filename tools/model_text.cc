@@ -1,5 +1,3 @@
-#include "tools/model_text.h"
-
 #include <array>
 #include <filesystem>
 #include <span>
@@ -12,6 +10,7 @@
 #include "base/strings.h"
 #include "formats/gguf.h"
 #include "formats/json.h"
+#include "tools/tuning.h"
 
 namespace stowage::tools {
 

@@ -1,15 +1,28 @@
-// stowage models: what --model may name.
+// stowage models lists the built-in models; stowage export-onnx writes an ONNX file with the
+// weights of a checkpoint.
 
 #include "nn/models.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
 
 #include "base/strings.h"
+#include "formats/array.h"
+#include "onnx/onnx.h"
 #include "report/text.h"
+#include "runtime/values.h"
+#include "runtime/weights.h"
 #include "tools/command.h"
 #include "tools/options.h"
+#include "tools/train_files.h"
 
 namespace stowage::tools {
 namespace {
@@ -64,6 +77,138 @@ void AddModels(Program& program) {
       PrintTable();
     }
     return kExitDone;
+  });
+}
+
+namespace {
+
+struct ExportFlags {
+  std::string onnx, checkpoint, output;
+};
+
+// The tensors of a file of weights, and which of them the model has to take.
+class Weights {
+ public:
+  static Result<Weights> Open(const std::string& path) {
+    STOWAGE_ASSIGN_OR_RETURN(WeightSource file,
+                             WeightSource::Open(path, "export-onnx"));
+    STOWAGE_RETURN_IF_ERROR(file.Check());
+    Weights weights(std::move(file));
+    const auto& tensors = weights.file_.tensors();
+    const std::optional<int64_t> params = weights.file_.params();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      // What stands behind a checkpoint's params may be its optimizer's.
+      const bool is_param = !params || static_cast<int64_t>(i) < *params;
+      weights.left_.emplace(tensors[i].name, Tensor{i, is_param});
+    }
+    return weights;
+  }
+
+  // Fills in the weight where there is a tensor of its name.
+  Result<bool> Give(NamedArray& weight) {
+    const auto found = left_.find(weight.name);
+    if (found == left_.end()) return false;
+    const SafeTensor& tensor = file_.tensors()[found->second.at];
+    const std::string has =
+        tensor.foreign.empty() ? tensor.type.ToString() : tensor.foreign;
+    if (!tensor.foreign.empty() || tensor.type != weight.array.type) {
+      return file_.Fail(StrCat("has ", Quoted(weight.name), " as ", has,
+                               "; the model's is ",
+                               weight.array.type.ToString()));
+    }
+    std::string& bytes = weight.array.bytes;
+    bytes.resize(static_cast<size_t>(tensor.type.bytes()));
+    const auto all = std::as_writable_bytes(std::span(bytes));
+    STOWAGE_RETURN_IF_ERROR(file_.Read(found->second.at, all));
+    if (const auto at = FindNonFinite(tensor.type.dtype, all)) {
+      return file_.Fail(
+          StrCat("has ", FloatText(tensor.type.dtype, all, *at), " at element ",
+                 *at, " of ", Quoted(weight.name)),
+          ErrorCode::kNotFinite);
+    }
+    left_.erase(found);
+    ++given_;
+    return true;
+  }
+
+  // Error: the model has taken none, or not all.
+  Status CheckGiven() const {
+    std::string name;
+    int64_t count = 0;
+    for (const auto& [left, tensor] : left_) {
+      if (!tensor.is_param) continue;
+      name = count++ == 0 ? left : std::min(name, left);
+    }
+    if (count == 0 && given_ > 0) return {};
+    return file_.Fail(
+        count == 0
+            ? "has no weights"
+            : StrCat("has ", count, " weights that the model has not, ",
+                     Quoted(name), " the first of them by name, and ", given_,
+                     " that it has; expected those of a run of "
+                     "this model"));
+  }
+
+  int64_t given() const { return given_; }
+
+ private:
+  struct Tensor {
+    size_t at = 0;
+    bool is_param = false;
+  };
+
+  explicit Weights(WeightSource file) : file_(std::move(file)) {}
+
+  WeightSource file_;
+  std::unordered_map<std::string, Tensor> left_;
+  int64_t given_ = 0;
+};
+
+Status Export(const ExportFlags& flags) {
+  STOWAGE_RETURN_IF_ERROR(CheckPaths(
+      {{"output", flags.output}},
+      {{"onnx", flags.onnx},
+       {"checkpoint", flags.checkpoint},
+       {"checkpoint (its shards)", ShardFolderOf(flags.checkpoint)}}));
+  STOWAGE_ASSIGN_OR_RETURN(const Output output, Output::Open(flags.output));
+  STOWAGE_ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(flags.onnx));
+  STOWAGE_ASSIGN_OR_RETURN(Weights weights, Weights::Open(flags.checkpoint));
+  STOWAGE_ASSIGN_OR_RETURN(const std::string bytes,
+                           model.WithWeights([&](NamedArray& weight) {
+                             return weights.Give(weight);
+                           }));
+  STOWAGE_RETURN_IF_ERROR(weights.CheckGiven());
+  STOWAGE_RETURN_IF_ERROR(output.Write(bytes));
+  std::cerr << "export-onnx: " << weights.given() << " weights of "
+            << flags.checkpoint << " are in " << flags.output << "\n";
+  return {};
+}
+
+}  // namespace
+
+void AddExportOnnx(Program& program) {
+  Options options = program.AddSubcommand(
+      "export-onnx", "Write an ONNX file again, with a checkpoint's weights",
+      "stowage export-onnx --onnx resnet18.onnx --checkpoint run.safetensors "
+      "-o trained.onnx");
+  const auto flags = std::make_shared<ExportFlags>();
+  options.Group("model");
+  options.Add("--onnx", &flags->onnx, "The file that was trained");
+  options.Require("--onnx");
+  options.Add("--checkpoint", &flags->checkpoint,
+              "What train saved of it, by --save, --save-weights or as the "
+              "best: weights under their names in the file. Those that it "
+              "lacks stay as they are");
+  options.Require("--checkpoint");
+  options.Group("output");
+  options.AddOutput(
+      "-o,--output", &flags->output,
+      "Write to this file, in which tensors that lay beside the model "
+      "are within");
+  options.Require("--output");
+  options.OnRun([flags] {
+    const Status done = Export(*flags);
+    return done.ok() ? kExitDone : Fail(done.error());
   });
 }
 

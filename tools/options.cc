@@ -20,7 +20,6 @@
 #include "cluster/launch.h"
 #include "cpu/targets.h"
 #include "tools/command.h"
-#include "tools/config_file.h"
 
 namespace stowage::tools {
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TOOLS_OPTIONS_H_
 #define STOWAGE_TOOLS_OPTIONS_H_
 
-// The subcommands of the program and their options. CLI11 reads them, which takes
-// longer to compile than anything here: options.cc alone includes it.
+// The subcommands of the program and their options, from the command line and from a TOML file
+// (--config). Only options.cc includes CLI11, which is slow to compile.
 //
 //   Program program("Stowage plans every byte.", "Exit codes: ...");
 //   const auto flags = std::make_shared<Flags>();
@@ -23,6 +23,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/result.h"
 
 namespace CLI {
 
@@ -112,7 +114,7 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   /// Declares the subcommand `name`, which shows `example` below its help and reads any
-  /// of its flags from --config (tools/config_file.h): those of no table, of its own and
+  /// of its flags from --config (tools/options.h): those of no table, of its own and
   /// of tables called as a group. Flags on the command line take their place.
   Options AddSubcommand(const std::string& name, const std::string& description,
                         const std::string& example);
@@ -137,19 +139,41 @@ class Program {
 /// was given. Empty before Program::Run.
 const std::vector<std::string>& GivenOptions();
 
-// The name that was meant, for messages about one that is not known.
-//
-//   NearestName("--clipnorm", {"--lr", "--clip-norm"});  // "--clip-norm"
-
-/// The name of `names` that `name` begins, or that differs from it by the fewest letters
-/// (Levenshtein 1966); empty where that is more than a third of them. Takes time for the
-/// product of the lengths.
+/// The name of `names` that begins with `name`, or differs from it by the fewest edits
+/// (Levenshtein 1966); "" if that is more than a third of its letters. Takes time proportional
+/// to the product of the lengths.
+///
+///   NearestName("--clipnorm", {"--lr", "--clip-norm"});  // "--clip-norm"
 std::string NearestName(std::string_view name,
                         std::span<const std::string> names);
 
-/// "; did you mean NAME?" of the nearest name, or nothing.
+/// "; did you mean NAME?" with the nearest name, or "".
 std::string DidYouMean(std::string_view name,
                        std::span<const std::string> names);
+
+/// An option in a TOML 1.0 file (toml.io):
+///
+///   model = "gpt-nano"          # --model gpt-nano
+///   no-decay = ["*.bias"]       # --no-decay '*.bias'
+///   json = true                 # --json
+///
+///   [train]                     # of one subcommand
+///   clip-norm = 1.0
+///
+/// Values are strings, decimal numbers, booleans, and arrays of these; the rest of TOML is
+/// refused: dotted keys, inline tables, arrays of tables, dates, multi-line strings.
+struct ConfigEntry {
+  std::string table;  // "" for none
+  std::string key = {};
+  std::vector<std::string> values = {};  // without quotes; "true" or "false"
+  bool is_array = false;
+  bool is_boolean = false;
+  int64_t line = 0;  // counts from 1
+};
+
+/// The entries of a file in order. Error kInvalidArgument, with the line: invalid or refused
+/// TOML, and duplicate keys.
+Result<std::vector<ConfigEntry>> ParseConfig(std::string_view text);
 
 }  // namespace stowage::tools
 

@@ -1,5 +1,3 @@
-#include "tools/preference_task.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,6 +9,7 @@
 
 #include "data/batching.h"
 #include "nn/losses.h"
+#include "tools/token_task.h"
 #include "train/fine_tuning.h"
 #include "train/step_builder.h"
 

@@ -1,17 +1,24 @@
-// stowage report: a plan file in the form asked for, or two of them compared.
+// stowage report prints a plan file or compares two; stowage check validates plan files, and
+// packings in CSV.
 
 #include "report/report.h"
 
 #include <array>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "base/strings.h"
+#include "planner/packing/problem.h"
+#include "planner/packing/validate.h"
+#include "report/plan_json.h"
 #include "tools/command.h"
 #include "tools/options.h"
 
@@ -59,7 +66,7 @@ Result<std::string> Print(const PlanFile& file, const ReportFlags& flags) {
                       "; expected text, json, svg, html, trace or stream")};
 }
 
-// What tells two plan files apart: where they have one name, their paths.
+// The names of two plan files; their paths if the names are equal.
 std::array<std::string, 2> NamesOf(const std::string& a, const std::string& b) {
   const std::filesystem::path x(a), y(b);
   if (x.filename() != y.filename()) {
@@ -160,6 +167,74 @@ void AddReport(Program& program) {
   options.AddOutput("-o,--output", &flags->output,
                     "Write to this file instead of stdout");
   options.OnRun([flags] { return RunReport(*flags); });
+}
+
+namespace {
+
+// Prints the violations; returns whether there are any.
+int PrintViolations(const std::vector<std::string>& violations,
+                    std::string_view subject) {
+  if (violations.empty()) {
+    std::cout << "valid: " << subject << '\n';
+    return kExitDone;
+  }
+  for (const std::string& violation : violations) {
+    std::cout << violation << '\n';
+  }
+  std::cerr << "stowage: not valid: " << subject << std::endl;
+  return kExitNo;
+}
+
+int CheckPlan(std::string_view text) {
+  const Result<PlanFile> file = PlanFromJson(text);
+  if (!file.ok()) return Fail(file.error());
+  const Plan& plan = file->plan;
+  return PrintViolations(
+      ViolationsOf(*file),
+      StrCat("plan of ", Quoted(plan.graph_name), ", ", plan.buffers.size(),
+             " buffers in ", plan.arena_bytes(), " bytes"));
+}
+
+int CheckPacking(std::string_view text) {
+  const Result<packing::PackedProblem> packed = packing::ParsePackingCsv(text);
+  if (!packed.ok()) return Fail(packed.error());
+  if (const Status status = packing::CheckProblem(packed->problem);
+      !status.ok()) {
+    return Fail(status.error());
+  }
+  std::vector<std::string> violations;
+  for (const packing::Violation& violation :
+       packing::Validate(packed->problem, packed->solution)) {
+    violations.push_back(violation.text);
+  }
+  return PrintViolations(violations,
+                         StrCat("packing of ", packed->problem.buffers.size(),
+                                " buffers, height ", packed->solution.height));
+}
+
+int RunCheck(const std::string& path) {
+  const Result<std::string> text = ReadTextFile(path);
+  if (!text.ok()) return Fail(text.error());
+  // A plan file is one JSON object; no CSV header begins with a brace.
+  const size_t first = text->find_first_not_of(" \t\r\n");
+  return first != std::string::npos && (*text)[first] == '{'
+             ? CheckPlan(*text)
+             : CheckPacking(*text);
+}
+
+}  // namespace
+
+void AddCheck(Program& program) {
+  Options options = program.AddSubcommand(
+      "check",
+      "Judge a plan file or a packing in CSV: exit 0 valid, 1 not valid",
+      "stowage check step.plan");
+  const auto path = std::make_shared<std::string>();
+  options.Group("data");
+  options.Add("file", path.get(),
+              "A file that `stowage plan -o` wrote, or CSV with offsets");
+  options.Require("file");
+  options.OnRun([path] { return RunCheck(*path); });
 }
 
 }  // namespace stowage::tools

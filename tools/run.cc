@@ -1,4 +1,5 @@
-// stowage run: a command that starts once its bytes are reserved.
+// stowage run starts a command once its bytes are reserved; stowage ledger lists the bytes that
+// jobs hold or wait for.
 
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,7 +46,7 @@ struct JobFlags {
   std::vector<std::string> command;
 };
 
-// Where a size comes from, for people.
+// The origin of a size, for messages.
 struct Size {
   Bytes bytes = 0;
   std::string of;
@@ -77,7 +79,7 @@ Result<Bytes> CapacityOf(const JobFlags& flags) {
   return limit->bytes;
 }
 
-// The file that a shell would run; the reason why there is none.
+// The file that a shell would run, or an error with the reason.
 Result<std::string> FindProgram(const std::string& name) {
   const auto can_run = [](const std::string& path) {
     std::error_code failed;
@@ -148,7 +150,7 @@ Result<Size> BytesOfPlan(const JobFlags& flags) {
               StrCat("the arena and the host bytes of ", Quoted(flags.plan))};
 }
 
-// The budget of a command of ours, as `stowage train --budget 1GiB`.
+// The budget of a stowage command, such as `stowage train --budget 1GiB`.
 Result<Size> BytesOfBudget(const JobFlags& flags) {
   constexpr std::string_view kWithBudgets[] = {"train", "finetune", "time"};
   const std::vector<std::string>& words = flags.command;
@@ -205,7 +207,7 @@ Result<Patience> PatienceOf(const std::string& wait) {
   return Patience(static_cast<int64_t>(std::ceil(seconds * 1000)));
 }
 
-// The command, as far as a record has space for it.
+// The command, truncated to the size of a record.
 std::string NameOfCommand(const std::vector<std::string>& words) {
   std::string name;
   for (const std::string& word : words) {
@@ -228,7 +230,7 @@ std::string NameOfCommand(const std::vector<std::string>& words) {
   return name.empty() ? "command" : name;
 }
 
-// Returns where it fails alone.
+// Returns only if it fails.
 Error BecomeCommand(const std::string& program,
                     std::vector<std::string> command) {
   std::vector<char*> words;
@@ -328,6 +330,92 @@ void AddRun(Program& program) {
               "without it, wait as long as it takes");
   options.AddCommand(&flags->command);
   options.OnRun([flags] { return RunJob(*flags); });
+}
+
+namespace {
+
+struct LedgerFlags {
+  std::string ledger;
+  bool json = false;
+};
+
+// The jobs of each resource, by their order of arrival; resources in that of their first.
+std::vector<std::vector<LedgerJob>> ByResource(
+    const std::vector<LedgerJob>& jobs) {
+  std::vector<std::vector<LedgerJob>> resources;
+  for (const LedgerJob& job : jobs) {
+    auto same = std::ranges::find_if(resources, [&](const auto& of_one) {
+      return of_one.front().resource == job.resource;
+    });
+    if (same == resources.end()) {
+      same = resources.insert(same, std::vector<LedgerJob>());
+    }
+    same->push_back(job);
+  }
+  return resources;
+}
+
+nlohmann::ordered_json LedgerJson(const std::vector<LedgerJob>& jobs) {
+  auto resources = nlohmann::ordered_json::array();
+  for (const std::vector<LedgerJob>& of_one : ByResource(jobs)) {
+    const LedgerJob& first = of_one.front();
+    const Bytes held = HeldBytes(of_one, first.resource);
+    auto list = nlohmann::ordered_json::array();
+    for (const LedgerJob& job : of_one) {
+      list.push_back({{"name", job.name},
+                      {"state", job.is_held ? "held" : "waiting"},
+                      {"bytes", job.bytes},
+                      {"since", FormatUtc(job.since)},
+                      {"process", job.process}});
+    }
+    resources.push_back({{"resource", first.resource},
+                         {"capacity_bytes", first.capacity},
+                         {"held_bytes", held},
+                         {"free_bytes", first.capacity - held},
+                         {"jobs", std::move(list)}});
+  }
+  return {{"resources", std::move(resources)}};
+}
+
+void PrintLedger(const std::vector<LedgerJob>& jobs) {
+  if (jobs.empty()) std::cout << "no job holds or waits\n";
+  for (const std::vector<LedgerJob>& of_one : ByResource(jobs)) {
+    const LedgerJob& first = of_one.front();
+    std::cout << WithoutControls(first.resource) << ": "
+              << FormatExactBytes(HeldBytes(of_one, first.resource)) << " of "
+              << FormatExactBytes(first.capacity) << " held\n";
+    for (const LedgerJob& job : of_one) {
+      std::cout << "  " << (job.is_held ? "held by " : "waiting ")
+                << DescribeJob(job) << '\n';
+    }
+  }
+}
+
+int RunLedger(const LedgerFlags& flags) {
+  const Result<std::vector<LedgerJob>> jobs = ReadLedger(flags.ledger);
+  if (!jobs.ok()) return Fail(jobs.error());
+  if (flags.json) {
+    PrintJson(LedgerJson(*jobs));
+  } else {
+    PrintLedger(*jobs);
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddLedger(Program& program) {
+  Options options = program.AddSubcommand(
+      "ledger", "List the bytes that jobs of `stowage run` hold or wait for",
+      "stowage ledger jobs.ledger");
+  const auto flags = std::make_shared<LedgerFlags>();
+  options.Group("data");
+  options.Add("ledger", &flags->ledger,
+              "The file that `stowage run --ledger` was given");
+  options.Require("ledger");
+  options.Group("output");
+  options.AddFlag("--json", &flags->json, "Print one JSON object");
+  options.OnRun([flags] { return RunLedger(*flags); });
 }
 
 }  // namespace stowage::tools

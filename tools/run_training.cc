@@ -19,20 +19,19 @@
 #include "ir/graph.h"
 #include "report/report.h"
 #include "runtime/values.h"
+#include "tools/arrays_task.h"
 #include "tools/budget.h"
 #include "tools/command.h"
-#include "tools/dry_run.h"
-#include "tools/evaluation_programs.h"
 #include "tools/flags.h"
 #include "tools/onnx_flags.h"
 #include "tools/progress.h"
-#include "tools/rank_agreement.h"
-#include "tools/run_parts.h"
+#include "tools/run_notes.h"
+#include "tools/sample.h"
 #include "tools/stop_signals.h"
 #include "tools/task.h"
 #include "tools/token_task.h"
 #include "tools/train_files.h"
-#include "tools/train_results.h"
+#include "tools/train_reports.h"
 #include "tools/tuning.h"
 #include "train/run.h"
 #include "train/run_checkpoints.h"
@@ -521,7 +520,7 @@ int TrainingCommand::Finish(const RunResult& result, FilesSaver& saver,
     return EndBadly(written.error());
   }
   // Each is tried, whatever became of those before.
-  if (TrainFiles::SavesForOthers(flags_)) {
+  if (ModelExports::AreWanted(flags_)) {
     written = Both(written, saver.SaveForOthers(*opened_, spec_));
   }
   if (files_->log() != nullptr)

@@ -1,18 +1,181 @@
 #ifndef STOWAGE_TOOLS_RUN_TRAINING_H_
 #define STOWAGE_TOOLS_RUN_TRAINING_H_
 
-// A training command from its options to its last line, whatever is trained: a model by
-// name, an ONNX file's, a published language model. Its steps are those of train/run.h.
+// A training command from its options to its last line, for a built-in model, an ONNX file's or
+// a published one, and the parts of its run (train/run.h): the data of a task, reports of
+// steps, checkpoints, and the programs beside the training step.
+//
+//   TaskData data(task, evaluation_batch, ranks, metrics);
+//   RunReporter reporter({.run = run, .memory = memory, ...});
+//   FilesSaver saver(files, ranks, values);
+//   Result<RunResult> result =
+//       Run(training, run, {.data = data, .observer = &reporter, .saver = &saver});
+//
+//   auto splits = std::make_shared<EvaluationSplits>(spec, task);
+//   training.programs = ProgramsBeside(spec, task, splits, sample_positions);
+//   Status prepared = PrepareEvaluation(*splits, batch, &task, &opened);
 
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autodiff/split_model.h"
+#include "base/result.h"
+#include "report/html.h"
+#include "runtime/session.h"
+#include "runtime/values.h"
 #include "tools/model_flags.h"
+#include "tools/progress.h"
 #include "tools/rank_run.h"
+#include "tools/task.h"
+#include "tools/train_files.h"
 #include "tools/train_flags.h"
+#include "train/evaluation.h"
+#include "train/rank_checkpoints.h"
+#include "train/run.h"
+#include "train/run_checkpoints.h"
+#include "train/run_log.h"
+#include "train/training.h"
 
 namespace stowage::tools {
 
-/// Plans the step of `spec` and takes the steps, with the other ranks there are; prints
-/// results, or why there are none. Returns the exit code.
+/// Plans the step of `spec`, takes the steps together with other ranks, and prints the results
+/// or the error. Returns the exit code.
 int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks);
+
+/// The data of a task. The arguments must outlive it.
+class TaskData : public RunData {
+ public:
+  /// Evaluates by the program "evaluate", `evaluation_batch` examples at a time, with these
+  /// metrics.
+  TaskData(Task& task, int64_t evaluation_batch, RankRun& ranks,
+           const std::vector<Metric>& metrics)
+      : task_(task),
+        evaluation_batch_(evaluation_batch),
+        ranks_(ranks),
+        metrics_(metrics) {}
+
+  size_t ShapeOf(int64_t step) override { return task_.ShapeOf(step); }
+  Status WriteBatch(Runner& step, int64_t number) override {
+    return task_.WriteBatch(step, number);
+  }
+  int64_t tokens_per_step(size_t shape) const override {
+    return task_.tokens_per_step(shape);
+  }
+  bool has_held_out() const override { return task_.has_held_out(); }
+  Result<std::optional<Evaluation>> Evaluate(Training& training) override;
+
+ private:
+  Task& task_;
+  const int64_t evaluation_batch_;
+  RankRun& ranks_;
+  const std::vector<Metric>& metrics_;
+};
+
+class RunReporter : public RunObserver {
+ public:
+  struct Options {
+    const RunSpec& run;
+    int64_t done = 0;  // steps before the first
+    MemoryFigures memory;
+    std::string_view token_name;
+    bool json = false;           // objects on stdout instead of lines on stderr
+    bool reads_text = false;     // the loss has a perplexity
+    bool shapes_differ = false;  // steps have different numbers of tokens
+    bool keeps_losses = false;   // of all steps, for the page of the run
+    RunLog* log = nullptr;
+  };
+  explicit RunReporter(const Options& options);
+
+  void OnStep(const StepFigures& figures) override;
+  void OnSkipped(const StepFigures& figures, const std::string& why,
+                 std::string_view outcome) override;
+  void OnEvaluation(int64_t step, const std::optional<Evaluation>& evaluation,
+                    bool counts) override;
+  /// Continues: a full disk may have space for the next checkpoint.
+  Status OnUnsaved(const Error& error) override;
+  int StopAsked() override;
+  std::optional<int64_t> HeapAllocations() override;
+
+  const std::vector<PageLoss>& losses() const { return losses_; }
+
+ private:
+  void PrintStep(const StepFigures& figures, bool skipped);
+
+  const Options options_;
+  Progress progress_;
+  std::vector<PageLoss> losses_;
+};
+
+class FilesSaver : public RunSaver {
+ public:
+  FilesSaver(TrainFiles& files, RankRun& ranks, const RankValues& values,
+             bool saves_checkpoints)
+      : files_(files),
+        ranks_(ranks),
+        values_(values),
+        saves_checkpoints_(saves_checkpoints) {}
+
+  /// Saves by TrainFiles, collectively if checkpoints have shards. Without checkpoints, only
+  /// checks that the values are finite.
+  Status Save(Training& training, int64_t step,
+              const EvaluationHistory& history,
+              std::optional<double> held_out_loss, bool best_alone) override;
+
+  /// Saves weights and adapters for other programs after the last step, averaged if the step
+  /// keeps averages.
+  Status SaveForOthers(Training& training, const StepSpec& spec);
+
+ private:
+  Result<Runner*> Gathered(Training& training,
+                           std::optional<WholeValues>* whole);
+
+  TrainFiles& files_;
+  RankRun& ranks_;
+  const RankValues& values_;
+  const bool saves_checkpoints_;
+};
+
+/// How an evaluation of the validation set combines from parts, for each number of examples in
+/// a part; each split is computed once.
+class EvaluationSplits {
+ public:
+  /// The arguments must outlive this.
+  EvaluationSplits(const StepSpec& spec, const Task& task);
+
+  /// Whether so many examples are a part; false for tasks without splits.
+  bool IsPart(int64_t examples) const;
+  /// The split into parts of `examples`. Errors: those of the graphs, for example of a file
+  /// that fixes its batch; kUnsupported if its totals differ from those of the first split.
+  const Result<SplitEvaluation>& Of(int64_t examples);
+  /// The split into the largest parts of at most `most` examples, and fewer than all.
+  const Result<SplitEvaluation>& OfAtMost(int64_t most);
+
+ private:
+  Result<SplitEvaluation> Find(int64_t examples) const;
+
+  const ModelFn evaluate_;
+  const Task& task_;
+  std::map<int64_t, Result<SplitEvaluation>> splits_;
+  std::optional<std::vector<EvaluationTotal>> totals_;
+};
+
+/// The programs beside the step of `spec`: evaluation, and generation of a sample. `task` must
+/// outlive them.
+std::vector<ProgramSpec> ProgramsBeside(
+    const StepSpec& spec, const Task& task,
+    const std::shared_ptr<EvaluationSplits>& splits, int64_t sample_positions);
+
+/// Sets the task's split of its evaluation into parts of `batch` examples; if there is none,
+/// prints that the evaluation is the mean of the parts. Errors: those of
+/// Task::PrepareEvaluation.
+Status PrepareEvaluation(EvaluationSplits& splits, int64_t batch, Task* task,
+                         Training* training);
 
 }  // namespace stowage::tools
 

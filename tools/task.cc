@@ -16,11 +16,10 @@
 #include "data/image_data.h"
 #include "data/text_data.h"
 #include "data/training_text.h"
-#include "formats/json.h"
 #include "ir/tensor_type.h"
 #include "text/text.h"
 #include "tools/command.h"
-#include "tools/shard_task.h"
+#include "tools/token_task.h"
 #include "train/step_builder.h"
 
 namespace stowage::tools {

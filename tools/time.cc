@@ -14,6 +14,7 @@
 #include "ir/graph.h"
 #include "planner/fit/cost.h"
 #include "runtime/session.h"
+#include "tools/arrays_task.h"
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/model_flags.h"

@@ -6,10 +6,13 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "autodiff/batch_analysis.h"
+#include "base/result.h"
 #include "base/strings.h"
 #include "data/batching.h"
 #include "data/text_data.h"
@@ -17,10 +20,7 @@
 #include "nn/model_options.h"
 #include "nn/models.h"
 #include "text/text.h"
-#include "tools/classify_task.h"
-#include "tools/preference_task.h"
 #include "tools/progress.h"
-#include "tools/shard_task.h"
 #include "tools/tuning.h"
 #include "train/fine_tuning.h"
 #include "train/generation.h"
@@ -242,143 +242,105 @@ Result<std::unique_ptr<Task>> MakeTokenTask(const Tuning& tuning, int64_t batch,
 
 namespace {
 
-Generator GeneratorOf(Training& training) {
-  return Generator(*training.Find("generate"), training.Find("prefill"));
-}
+class ShardTask : public Task {
+ public:
+  ShardTask(std::shared_ptr<const TokenShards> shards, int64_t batch,
+            int64_t seq, uint64_t seed, int64_t evaluation_batches,
+            const TaskShare& share)
+      : Task(share),
+        shards_(std::move(shards)),
+        part_(PartOfRank(batch, share.ranks, share.rank)),
+        batch_(batch),
+        seq_(seq),
+        seed_(seed),
+        evaluation_batches_(evaluation_batches),
+        places_(TokenShards::CountPlaces(shards_->train(), seq + 1)),
+        windows_(TokenShards::CountWindows(shards_->held_out(), seq + 1)),
+        window_(static_cast<size_t>(seq + 1)),
+        tokens_(static_cast<size_t>(batch * seq)),
+        targets_(tokens_.size()) {}
 
-Sampler SamplerOf(const StepSpec& spec) {
-  return spec.tuning ? spec.tuning->sampler : Sampler();
-}
-
-// Tokens that follow `text`.
-Result<std::vector<int32_t>> Write(Generator& generator,
-                                   std::span<const int32_t> text,
-                                   GenerationOptions options,
-                                   WorkProgress& progress) {
-  options.on_token = [&, length = options.length](int64_t drawn) {
-    progress.Show(drawn, length);
-  };
-  return generator.Continue(text, options);
-}
-
-Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
-                           Training& training) {
-  Generator generator = GeneratorOf(training);
-  GenerationOptions options{.length = flags.sample_length(),
-                            .sampler = SamplerOf(spec),
-                            .seed = static_cast<uint64_t>(flags.seed)};
-  const bool reads_characters = !spec.tuning && !spec.tokenizer;
-  WorkProgress writing("writing", reads_characters ? "characters" : "tokens");
-  if (reads_characters) {
-    const std::vector<int32_t> newline = {0};  // a line begins
-    options.tokens = kTextVocabulary;
-    STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> text,
-                             Write(generator, newline, options, writing));
-    return DecodeText(text);
+  Status WriteBatch(Runner& train, int64_t step) override {
+    SplitMix64 random(seed_, static_cast<uint64_t>(step));
+    // Each rank draws all rows, and reads its own.
+    for (int64_t row = 0; row < batch_; ++row) {
+      const int64_t place = random.Below(places_);
+      const int64_t own = row - part_.first;
+      if (own < 0 || own >= part_.count) continue;
+      STOWAGE_RETURN_IF_ERROR(
+          Read(TokenShards::Place(shards_->train(), seq_ + 1, place), own));
+    }
+    return Write(train, part_.count);
   }
-  if (spec.tokenizer) {
-    const Tokenizer& tokenizer = *spec.tokenizer;
-    options.tokens = tokenizer.size();
-    options.never = tokenizer.unused();
-    STOWAGE_ASSIGN_OR_RETURN(
-        std::vector<int32_t> newline,
-        tokenizer.Encode("\n", {.special = false, .add_prefix = false}));
-    if (newline.empty()) newline = {0};  // there is none
-    STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> text,
-                             Write(generator, newline, options, writing));
-    return tokenizer.Decode(text, {.skip_special = true});
+
+  int64_t EvaluationBatch(int64_t most) const override {
+    return std::min(most, windows_);
   }
-  const Tuning& tuning = *spec.tuning;
-  options.tokens = tuning.tokenizer.size();
-  options.never = tuning.tokenizer.unused();
-  options.ends = tuning.ends;
-  STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
-                           Write(generator, tuning.prompt, options, writing));
-  tokens.insert(tokens.begin(), tuning.prompt.begin(), tuning.prompt.end());
-  return tuning.tokenizer.Decode(tokens, {.skip_special = true});
-}
+
+  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
+                              WorkProgress& progress) override {
+    const int64_t batches = std::min(windows_ / batch, evaluation_batches_);
+    return MeanLoss(share_, evaluate, batches, progress,
+                    [&](int64_t i) -> Status {
+                      for (int64_t row = 0; row < batch; ++row) {
+                        STOWAGE_RETURN_IF_ERROR(
+                            Read(TokenShards::Window(shards_->held_out(),
+                                                     seq_ + 1, i * batch + row),
+                                 row));
+                      }
+                      return Write(evaluate, batch);
+                    });
+  }
+
+  int64_t train_examples() const override {
+    return TokenShards::CountWindows(shards_->train(), seq_ + 1);
+  }
+  int64_t tokens_per_step(size_t /*shape*/) const override {
+    return batch_ * seq_;
+  }
+  std::string_view token_name() const override { return "tok"; }
+
+ private:
+  // A window as tokens and, one later, as targets of a row.
+  Status Read(const TokenShards::Part& window, int64_t row) {
+    STOWAGE_RETURN_IF_ERROR(shards_->Read(window, window_));
+    std::copy_n(window_.begin(), seq_, tokens_.begin() + row * seq_);
+    std::copy_n(window_.begin() + 1, seq_, targets_.begin() + row * seq_);
+    return {};
+  }
+
+  Status Write(Runner& runner, int64_t rows) const {
+    const auto size = static_cast<size_t>(rows * seq_);
+    STOWAGE_RETURN_IF_ERROR(
+        runner.Write("tokens", std::span(tokens_).first(size)));
+    return runner.Write("targets", std::span(targets_).first(size));
+  }
+
+  const std::shared_ptr<const TokenShards> shards_;
+  const BatchPart part_;
+  const int64_t batch_, seq_;
+  const uint64_t seed_;
+  const int64_t evaluation_batches_;
+  const int64_t places_, windows_;  // of the two parts
+  std::vector<int32_t> window_, tokens_, targets_;
+};
 
 }  // namespace
 
-bool CannotDecode(const TrainFlags& flags, const StepSpec& spec) {
-  return !spec.tuning && spec.tokenizer == nullptr &&
-         TokenShards::Reads(flags.data);
-}
-
-int64_t SamplePositions(const TrainFlags& flags, const StepSpec& spec) {
-  if (spec.onnx || spec.info.data != ModelData::kText) return 0;
-  if (CannotDecode(flags, spec)) return 0;
-  if (spec.tuning && spec.tuning->classifies()) return 0;
-  return flags.chat || flags.sample_length() > 0 ? *spec.options.seq : 0;
-}
-
-std::vector<ProgramSpec> SamplePrograms(const StepSpec& spec,
-                                        int64_t positions) {
-  if (positions == 0) return {};
-  const auto model_of = [&](int64_t seq) {
-    StepSpec part = spec;
-    part.options.seq = seq;
-    part.options.cache = positions;
-    return ModelOf(part, ModelPurpose::kGenerate);
-  };
-  return GenerationPrograms(model_of, positions);
-}
-
-Status PrintSample(const TrainFlags& flags, const StepSpec& spec,
-                   Training& training, std::string_view before) {
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text,
-                           Sample(flags, spec, training));
-  const double temperature = SamplerOf(spec).temperature;
-  std::cout << before << " (temperature " << Fixed(temperature, 1) << "):\n"
-            << text << "\n\n";
-  return {};
-}
-
-Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training) {
-  constexpr int64_t kLongestAnswer = 512;  // tokens
-  const Tuning& tuning = *spec.tuning;
-  Generator generator = GeneratorOf(training);
-  GenerationOptions options{.length = kLongestAnswer,
-                            .sampler = tuning.sampler,
-                            .tokens = tuning.tokenizer.size(),
-                            .never = tuning.tokenizer.unused(),
-                            .ends = tuning.ends,
-                            .seed = static_cast<uint64_t>(flags.seed)};
-  std::vector<ChatMessage> said;
-  std::cerr << "stowage: say something; an empty line ends the conversation"
-            << std::endl;
-  for (std::string line; std::getline(std::cin, line) && !line.empty();) {
-    said.push_back({"user", line});
-    STOWAGE_ASSIGN_OR_RETURN(
-        const std::string text,
-        tuning.chat->Format(said, {.open_answer = true, .thinking = false}));
-    int64_t without_token = 0;
-    STOWAGE_ASSIGN_OR_RETURN(
-        const std::vector<int32_t> tokens,
-        tuning.tokenizer.Encode(text, {.special = true,
-                                       .add_prefix = false,
-                                       .without_token = &without_token}));
-    ReportLostBytes(tuning.tokenizer, without_token, "what was said");
-    if (tokens.empty()) {
-      std::cerr
-          << "stowage: the tokenizer has no token for that; say something "
-             "else"
-          << std::endl;
-      said.pop_back();
-      continue;
-    }
-    WorkProgress answering("answering", "tokens");
-    STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> answer,
-                             Write(generator, tokens, options, answering));
-    ++options.seed;
-    answering.Clear();
-    STOWAGE_ASSIGN_OR_RETURN(
-        std::string words,
-        tuning.tokenizer.Decode(answer, {.skip_special = true}));
-    std::cout << words << std::endl;
-    said.push_back({"assistant", std::move(words)});
+Result<std::unique_ptr<Task>> MakeShardTask(
+    std::shared_ptr<const TokenShards> shards, int64_t batch, int64_t seq,
+    uint64_t seed, int64_t evaluation_batches, const TaskShare& share) {
+  const bool trains = TokenShards::CountPlaces(shards->train(), seq + 1) > 0;
+  if (!trains || TokenShards::CountWindows(shards->held_out(), seq + 1) == 0) {
+    return InvalidArgumentError("[data] ", shards->Describe(), "; no file ",
+                                trains ? "that is held out" : "to train on",
+                                " has a window of ", seq,
+                                " tokens and the next one; give a smaller "
+                                "--seq or more tokens");
   }
-  return {};
+  if (share.rank == 0) std::cerr << shards->Describe() << std::endl;
+  return std::unique_ptr<Task>(std::make_unique<ShardTask>(
+      std::move(shards), batch, seq, seed, evaluation_batches, share));
 }
 
 }  // namespace stowage::tools

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_TOOLS_TOKEN_TASK_H_
 #define STOWAGE_TOOLS_TOKEN_TASK_H_
 
-// Batches of tokens for a published model: windows of a text or of files of tokens, or
-// examples of which a part is to be learnt.
+// The tasks of models of tokens: windows of a text or of files of tokens (data/token_shards.h),
+// examples of which a part is learned, preferences (nn/losses.h), and labeled texts for an
+// encoder that classifies (nn/encoder.h).
 //
 //   Result<std::unique_ptr<Task>> task = MakeTokenTask(tuning, /*batch=*/4, seed);
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "data/token_shards.h"
 #include "tools/model_flags.h"
 #include "tools/task.h"
 #include "tools/train_flags.h"
@@ -20,33 +22,33 @@
 
 namespace stowage::tools {
 
-/// `tuning` must outlive it. Of examples, the loss of a batch is the mean over its tokens
-/// that are to be learnt; each pass over them has an order of its own, by the seed, and
-/// each batch the shortest of the tuning's lengths that holds it. Errors: MakeShardTask's.
+/// The task of the data of `tuning`, which must outlive it. For examples, the loss of a batch
+/// is the mean over its learned tokens; every pass has another order by the seed, and a batch
+/// has the shortest of the tuning's lengths that holds it. Errors: those of MakeShardTask.
 Result<std::unique_ptr<Task>> MakeTokenTask(const Tuning& tuning, int64_t batch,
                                             uint64_t seed,
                                             const TaskShare& share = {});
 
-// What a model of text writes: samples, and answers in a conversation.
+/// Windows of files of tokens, read when they are needed. A step draws its windows by the seed
+/// and its number from all places of the training set; no window crosses two files. An
+/// evaluation takes at most `evaluation_batches` batches of adjacent windows of the validation
+/// set. Error kInvalidArgument: a set is shorter than a window of `seq` tokens and the next.
+Result<std::unique_ptr<Task>> MakeShardTask(
+    std::shared_ptr<const TokenShards> shards, int64_t batch, int64_t seq,
+    uint64_t seed, int64_t evaluation_batches = kEvaluationBatches,
+    const TaskShare& share = {});
 
-/// Whether nothing says what the tokens of the data spell.
-bool CannotDecode(const TrainFlags& flags, const StepSpec& spec);
+/// Pairs of answers to one prompt, or answers that are good or bad, of `tuning`, which must
+/// outlive the task. The accuracy is the fraction of examples whose preference the model
+/// shares. Precondition: the model has a preference, and the data are examples.
+std::unique_ptr<Task> MakePreferenceTask(const Tuning& tuning, int64_t batch,
+                                         uint64_t seed, const TaskShare& share);
 
-/// Tokens of a text that the model sees when it writes; 0 where it does not.
-int64_t SamplePositions(const TrainFlags& flags, const StepSpec& spec);
-
-/// What it writes with (train/generation.h); none for 0 positions.
-std::vector<ProgramSpec> SamplePrograms(const StepSpec& spec,
-                                        int64_t positions);
-
-/// Prints what the model writes, after `before`. Precondition: `training` has these
-/// programs.
-Status PrintSample(const TrainFlags& flags, const StepSpec& spec,
-                   Training& training, std::string_view before);
-
-/// Answers each line of stdin, and knows what was said before, as far as a sequence
-/// reaches. Preconditions: the same; a model that is tuned, with a chat template.
-Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training);
+/// The labeled texts of `tuning`, which must outlive the task. An evaluation returns the mean
+/// cross-entropy of the validation set, its accuracy and Metric::kF1Macro. Precondition: the
+/// tuning has labeled texts.
+std::unique_ptr<Task> MakeClassifyTask(const Tuning& tuning, int64_t batch,
+                                       uint64_t seed, const TaskShare& share);
 
 }  // namespace stowage::tools
 

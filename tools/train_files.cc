@@ -17,10 +17,8 @@
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_file.h"
 #include "runtime/values.h"
-#include "text/tokenizer_file.h"
 #include "tools/command.h"
 #include "tools/run_notes.h"
-#include "train/merged_model.h"
 #include "train/run_checkpoints.h"
 
 namespace stowage::tools {
@@ -88,51 +86,6 @@ TrialFolders::~TrialFolders() {
   }
 }
 
-namespace {
-
-// That a file of weights is not called as another kind of file is. Models are GGUF files,
-// too.
-Status CheckWeightsName(std::string_view option, const std::string& path,
-                        bool may_be_npz) {
-  if (!may_be_npz && IsGgufPath(path)) return {};
-  constexpr std::string_view kOthers[] = {".npy",  ".pt",   ".pth", ".bin",
-                                          ".onnx", ".gguf", ".h5",  ".npz"};
-  const auto ending =
-      std::ranges::find_if(kOthers, [&](std::string_view other) {
-        return EndsWithAnyCase(path, other) && !(may_be_npz && other == ".npz");
-      });
-  if (ending == std::end(kOthers)) return {};
-  return Error{
-      ErrorCode::kInvalidArgument,
-      StrCat("[", option, "] ", Quoted(path), " ends in ", *ending,
-             ", and safetensors are written, or ",
-             may_be_npz ? "an NPZ" : "GGUF", "; call it .safetensors or ",
-             may_be_npz ? ".npz" : ".gguf")};
-}
-
-bool IsClassifier(const StepSpec& spec) {
-  return spec.tuning && spec.tuning->classifies();
-}
-
-// That what is saved of a classifier are folders.
-Status CheckClassifierPaths(const TrainFlags& flags, const StepSpec& spec) {
-  if (!IsClassifier(spec)) return {};
-  for (const auto& [option, path] :
-       {std::pair("save-merged", flags.save_merged),
-        std::pair("save-adapter", flags.save_adapter)}) {
-    for (const std::string_view ending : {".gguf", ".safetensors"}) {
-      if (!EndsWithAnyCase(path, ending)) continue;
-      return Error{ErrorCode::kUnsupported,
-                   StrCat("[", option, "] ", Quoted(path), " ends in ", ending,
-                          ", and of a classifier a folder is written; give "
-                          "the name of one")};
-    }
-  }
-  return {};
-}
-
-}  // namespace
-
 Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                                     const StepSpec& spec, const RunSpec& run,
                                     RankRun& ranks) {
@@ -147,25 +100,20 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   const bool keeps_best =
       !checkpoint.empty() && (run.save_every > 0 || run.eval_every > 0);
   // Before any file is claimed: a folder that is made later would take its place.
-  const bool has_adapter_file = IsGgufPath(flags.save_adapter);
-  const std::string adapter_folder = has_adapter_file ? "" : flags.save_adapter;
-  const std::string model_folder = IsClassifier(spec) ? flags.save_merged : "";
+  const std::string adapter_folder = AdapterFolderOf(flags);
+  const std::string model_folder = ClassifierFolderOf(flags, spec);
   for (const std::string& folder :
        {flags.log.ends_with('/') ? flags.log : "", flags.model.plan_cache,
         adapter_folder, model_folder}) {
     if (!folder.empty()) STOWAGE_RETURN_IF_ERROR(NoteFolder(folder));
   }
-  STOWAGE_RETURN_IF_ERROR(
-      CheckWeightsName("save-weights", flags.save_weights, true));
-  STOWAGE_RETURN_IF_ERROR(
-      CheckWeightsName("save-merged", flags.save_merged, false));
-  STOWAGE_RETURN_IF_ERROR(CheckClassifierPaths(flags, spec));
+  STOWAGE_RETURN_IF_ERROR(ModelExports::CheckNames(flags, spec));
   STOWAGE_RETURN_IF_ERROR(CheckPaths(
       {{flags.continued.empty() ? "save" : "continue", checkpoint},
        {"save (the best)", keeps_best ? BestPath(checkpoint) : ""},
        {"save-weights", flags.save_weights},
        {"save-onnx", flags.save_onnx},
-       {has_adapter_file ? "save-adapter" : "save-adapter (a folder)",
+       {adapter_folder.empty() ? "save-adapter" : "save-adapter (a folder)",
         flags.save_adapter},
        {"save-adapter", AdapterWeightsPath(adapter_folder)},
        {"save-adapter", AdapterConfigPath(adapter_folder)},
@@ -208,30 +156,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   }
   // Once it is claimed, no other run makes it any more.
   files.resumed_ = IsThere(flags.continued) ? flags.continued : flags.resume;
-  if (!flags.save_weights.empty()) {
-    STOWAGE_ASSIGN_OR_RETURN(files.weights_,
-                             OutputFile::Claim(flags.save_weights));
-  }
-  if (!flags.save_onnx.empty()) {
-    STOWAGE_ASSIGN_OR_RETURN(files.onnx_, OutputFile::Claim(flags.save_onnx));
-  }
-  if (!adapter_folder.empty()) {
-    STOWAGE_ASSIGN_OR_RETURN(files.adapter_,
-                             AdapterFiles::Claim(adapter_folder));
-  }
-  STOWAGE_ASSIGN_OR_RETURN(files.gguf_,
-                           GgufOutput::Open(flags, spec.tuning.get()));
-  if (!model_folder.empty()) {
-    STOWAGE_ASSIGN_OR_RETURN(
-        files.classifier_,
-        ClassifierFolder::Claim(
-            model_folder, spec.tuning->model.base(),
-            TokenizerFileOf(flags.tokenizer.empty() ? flags.weights
-                                                    : flags.tokenizer)));
-  } else if (!flags.save_merged.empty() && !IsGgufPath(flags.save_merged)) {
-    STOWAGE_ASSIGN_OR_RETURN(files.merged_,
-                             OutputFile::Claim(flags.save_merged));
-  }
+  STOWAGE_ASSIGN_OR_RETURN(files.exports_, ModelExports::Open(flags, spec));
   if (!flags.log.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.log_, RunLog::Open(flags.log));
   }
@@ -488,35 +413,6 @@ Status TrainFiles::SaveShards(const Runner& step, const RankValues& values,
                       return SaveShardIndex(step, values, shards, file,
                                             shards_of_, number, notes, base_);
                     });
-}
-
-Status TrainFiles::SaveOnnx(const Runner& runner, const StepSpec& spec) const {
-  STOWAGE_ASSIGN_OR_RETURN(
-      const std::string bytes,
-      spec.onnx->WithWeights(runner.graph(), [&](NamedArray& weight) {
-        return runner.ReadBytes(weight.name, weight.array.type.dtype,
-                                weight.array.data());
-      }));
-  return onnx_->Replace(bytes);
-}
-
-Status TrainFiles::SaveForOthers(const Runner& runner,
-                                 const StepSpec& spec) const {
-  Status all;
-  if (weights_) all = Both(all, SaveWeights(runner, *weights_));
-  if (onnx_) all = Both(all, SaveOnnx(runner, spec));
-  if (adapter_) {
-    all = Both(all, SaveAdapter(spec.tuning->model, runner, *adapter_));
-  }
-  if (merged_) {
-    all = Both(all, SaveMerged(spec.tuning->model, runner, *merged_));
-  }
-  if (classifier_) {
-    all = Both(all, SaveClassifier(spec.tuning->model, runner, *classifier_));
-  }
-  if (!spec.tuning) return all;
-  all = Both(all, gguf_.SaveAdapter(*spec.tuning, runner));
-  return Both(all, gguf_.SaveMerged(*spec.tuning, runner));
 }
 
 std::string TrainFiles::WhatIsSaved() const {

@@ -22,13 +22,11 @@
 #include "runtime/values.h"
 #include "runtime/weights.h"
 #include "tools/command.h"
-#include "tools/gguf_output.h"
+#include "tools/model_exports.h"
 #include "tools/model_flags.h"
 #include "tools/rank_run.h"
 #include "tools/train_flags.h"
-#include "train/adapter_files.h"
 #include "train/evaluation.h"
-#include "train/merged_model.h"
 #include "train/rank_checkpoints.h"
 #include "train/run.h"
 #include "train/run_checkpoints.h"
@@ -85,17 +83,8 @@ class TrainFiles {
                     bool best_alone = false);
   bool saves_shards() const { return saves_shards_; }
 
-  /// Saves what is wanted of the weights alone, the ONNX file with them, the adapter that
-  /// was trained beside a published model, and that model with it merged. Each is tried,
-  /// whatever became of the others. Errors: those of SaveWeights, OnnxModel::WithWeights,
-  /// SaveAdapter and SaveMerged.
-  Status SaveForOthers(const Runner& runner, const StepSpec& spec) const;
-
-  /// Whether any of these is wanted of a run with these flags.
-  static bool SavesForOthers(const TrainFlags& flags) {
-    return !flags.save_weights.empty() || !flags.save_onnx.empty() ||
-           !flags.save_adapter.empty() || !flags.save_merged.empty();
-  }
+  /// The weights and adapters for other programs.
+  const ModelExports& exports() const { return exports_; }
 
   /// What is on disk of this run, in words, for when it ends before its time.
   std::string WhatIsSaved() const;
@@ -119,7 +108,6 @@ class TrainFiles {
   const Output& html() const { return html_; }
 
  private:
-  Status SaveOnnx(const Runner& runner, const StepSpec& spec) const;
   // Values that rank 0 has whole, shards, or a seed, of which nobody needs the whole.
   enum class Origin : int64_t { kWhole, kShards, kSeed };
   Result<Origin> OriginOfValues(const TrainFlags& flags, const StepSpec& spec,
@@ -142,11 +130,7 @@ class TrainFiles {
 
   std::optional<CheckpointSeries> checkpoints_;
   std::string resumed_;  // what the run goes on from; empty: nothing
-  std::optional<OutputFile> weights_, onnx_;
-  std::optional<AdapterFiles> adapter_;
-  std::optional<OutputFile> merged_;
-  std::optional<ClassifierFolder> classifier_;
-  GgufOutput gguf_;
+  ModelExports exports_;
   std::optional<RunLog> log_;
   EvaluationHistory history_;
   CheckpointBase base_;  // what checkpoints leave out

@@ -18,7 +18,6 @@
 #include "formats/weights_file.h"
 #include "nn/published_model.h"
 #include "tools/command.h"
-#include "tools/model_text.h"
 #include "tools/task.h"
 #include "train/adapter_files.h"
 #include "train/fine_tuning.h"

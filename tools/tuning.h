@@ -1,8 +1,10 @@
 #ifndef STOWAGE_TOOLS_TUNING_H_
 #define STOWAGE_TOOLS_TUNING_H_
 
-// What a run of `stowage finetune` has beside a training run of any other model: the
-// published model, its tokenizer, and its data as tokens.
+// The published model of `stowage finetune`, its tokenizer and texts, and its data as tokens.
+//
+//   Result<Tuning> tuning = ReadTuning(flags, DType::kF32, /*seq=*/256);
+//   std::cerr << TuningText(*tuning);
 
 #include <cstdint>
 #include <map>
@@ -17,6 +19,7 @@
 #include "data/labeled_texts.h"
 #include "data/text_data.h"
 #include "data/token_shards.h"
+#include "formats/weights_file.h"
 #include "text/text.h"
 #include "train/fine_tuning.h"
 #include "train/generation.h"
@@ -24,26 +27,26 @@
 namespace stowage::tools {
 
 using SharedShards = std::shared_ptr<const TokenShards>;
-/// Windows are drawn from a text or from files of tokens.
+/// A text or files of tokens, from which windows are drawn; examples; labeled texts.
 using TuningData =
     std::variant<TextData, SharedShards, ExampleSplit, LabeledSplit>;
 
 struct Tuning {
   FineTuning model;
   Tokenizer tokenizer;
-  /// Tokens that nothing is written after: what the files say that texts end with, and
-  /// what the chat template has behind an answer.
+  /// Tokens that end a generated text: those of the model's files, and the one after an answer
+  /// in the chat template.
   std::vector<int32_t> ends;
   TuningData data;
-  /// Of sequences, in tokens, the longest first: a batch of examples takes the shortest
+  /// Lengths of sequences in tokens, in descending order: a batch of examples takes the shortest
   /// that holds it.
   std::vector<int64_t> lengths;
-  std::string adapter;               // a folder to begin with; empty: none
-  int64_t held_out_batches = 20;     // to judge by, at most
+  std::string adapter;  // the folder of the initial adapter; "" for none
+  int64_t held_out_batches = 20;     // maximum batches of an evaluation
   std::vector<int32_t> prompt = {};  // of samples
   Sampler sampler = {};
-  std::optional<ChatTemplate> chat = {};  // how its conversations are written
-  std::string jinja = {};                 // ModelText::jinja
+  std::optional<ChatTemplate> chat = {};
+  std::string jinja = {};  // ModelText::jinja
 
   /// Whether the model classifies texts.
   bool classifies() const { return model.base().encoder() != nullptr; }
@@ -51,7 +54,7 @@ struct Tuning {
 
 struct TuningFlags {
   std::string weights;
-  std::string tokenizer;  // empty: that of the weights
+  std::string tokenizer;  // "": that of the weights
   std::string data;
   std::string
       objective;  // "sft", "dpo", "ipo", "orpo", "simpo", "kto", "classify"; empty: sft
@@ -75,51 +78,73 @@ struct TuningFlags {
   int64_t held_out_batches = 20;
 };
 
-/// Positions of a pass over the train part: each example as long as the shortest length
-/// that holds it, or packed; as many if all were as long as the longest; and tokens that
-/// are read. 0 of a text and of files of tokens.
+/// The positions that a pass over the training set computes: each example as long as the
+/// shortest length that holds it, or packed; those if all were as long as the longest; and the
+/// tokens read. 0 for a text and files of tokens.
 struct Positions {
   int64_t computed = 0, if_padded = 0, tokens = 0;
 };
 Positions CountPositions(const Tuning& tuning);
 
-/// Opens all of it, for sequences of at most `seq` tokens and an element type. Errors: those of
+/// Reads model, tokenizer and data, for sequences of at most `seq` tokens. Errors: those of
 /// FineTuning::Open, ReadTokenizer, TextData, TokenShards, ReadExamples and ReadAdapterRules;
-/// a tokenizer with more tokens than the model; options that contradict each other; a model
-/// that the objective does not suit.
+/// kInvalidArgument for a tokenizer with more tokens than the model, contradictory options, and
+/// a model that does not suit the objective.
 Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq);
 
-// Parts of ReadTuning that language models and classifiers share.
-
-/// Sets the adapters that --full, --adapter and the options of adapters ask for. `encoder` is
-/// that of a classifier, or null. Errors: those of ReadAdapterRules; a rate of LoRA+ that is no number
-/// above 0.
+/// Sets the adapters of --full, --adapter and the other options of adapters. `encoder` is that
+/// of a classifier, or null. Errors: those of ReadAdapterRules; kInvalidArgument for a rate of
+/// LoRA+ that is not above 0.
 Status ReadAdapterFlags(const TuningFlags& flags, const EncoderNames* encoder,
                         FineTuningOptions* options);
 
-/// The model's tokenizer. Errors: those of ReadTokenizer; more tokens than the model has; a
-/// seq that is none of the model's.
+/// The model's tokenizer. Errors: those of ReadTokenizer; kInvalidArgument for more tokens than
+/// the model has, and a seq that the model does not support.
 Result<Tokenizer> ReadTokenizerOf(const TuningFlags& flags,
                                   const FineTuning& model, int64_t seq);
 
-/// The lengths that the option asks for, for inputs of so many tokens to train on and to
-/// judge by. Error kInvalidArgument: neither auto nor numbers up to `seq`.
+/// The lengths of --lengths for training and validation inputs of so many tokens. Error
+/// kInvalidArgument: neither "auto" nor numbers up to `seq`.
 Result<std::vector<int64_t>> ReadLengths(const std::string& text,
                                          const std::vector<int64_t>& train,
                                          const std::vector<int64_t>& held_out,
                                          int64_t seq);
 
-/// Prints the keys of the examples of `path`, so many, that are not read.
+/// Prints the ignored keys of the `examples` examples of `path`.
 void ListUnreadKeys(const std::map<std::string, int64_t>& keys, size_t examples,
                     const std::string& path);
 
-/// As ReadTuning for --objective classify (tools/classifier_tuning.cc). Further errors: those
-/// of ReadLabeledTexts, LabelNames, FindLabels and TextTemplate::Parse.
+/// ReadTuning for --objective classify (tools/classifier_tuning.cc). Errors also of
+/// ReadLabeledTexts, LabelNames, FindLabels and TextTemplate::Parse.
 Result<Tuning> ReadClassifierTuning(const TuningFlags& flags, DType dtype,
                                     int64_t seq);
 
-/// Lines on dropouts that are not applied, and on what became of examples.
+/// Lines on dropouts that are not applied, and on examples that were truncated or dropped.
 std::string TuningText(const Tuning& tuning);
+
+/// The special tokens and the chat template of a published model, read as transformers reads
+/// them from chat_template.jinja, tokenizer_config.json, special_tokens_map.json, config.json
+/// and generation_config.json, or from a GGUF file's header.
+struct ModelText {
+  /// The token after texts and completions: the tokenizer's eos_token, else the model's first
+  /// eos_token_id, which may be beyond its vocabulary.
+  std::optional<int32_t> end = {};
+  std::string end_from = {};  // the file that defines `end`
+  /// Tokens that end a generated text: all of these, and the one after an answer in the chat
+  /// template.
+  std::vector<int32_t> ends = {};
+  std::optional<ChatTemplate> chat = {};
+  std::string no_chat = {};  // the reason why `chat` is absent
+  std::string jinja = {};    // the source of the template, supported or not
+};
+
+/// Reads them for a tokenizer read from `tokenizer_path`. A template that is not supported is
+/// absent, with the reason in `no_chat`. Errors: kIo; kInvalidArgument for a damaged file, and
+/// an eos_token that is no token of the tokenizer.
+Result<ModelText> ReadModelText(const WeightsFile& weights,
+                                const Tokenizer& tokenizer,
+                                const std::string& tokenizer_path,
+                                int64_t vocabulary);
 
 }  // namespace stowage::tools
 

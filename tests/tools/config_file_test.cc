@@ -1,5 +1,3 @@
-#include "tools/config_file.h"
-
 #include <doctest/doctest.h>
 
 #include <cstdint>
