@@ -1,8 +1,11 @@
 #ifndef STOWAGE_TOOLS_BUDGET_H_
 #define STOWAGE_TOOLS_BUDGET_H_
 
-// What is said of a plan that fits its budget by some optimization, and of one that does
-// not fit.
+// Texts and JSON about a plan and its budget: the optimizations that make it fit, their cost,
+// the smallest budgets if it does not fit, and the fit of every optimizer.
+//
+//   const std::vector<OptimizerFit> fits = FitOptimizers(spec, device);
+//   PrintOptimizerFits(fits, spec.budget, /*as_json=*/false);
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -20,71 +23,63 @@
 
 namespace stowage::tools {
 
-/// `error`, with which `fitter` refused a budget, and the smallest budgets that
-/// work: with the optimizations that are allowed, and "minimum_budgets": {"none",
-/// "recompute", "micro_batches", "offload", "all"}, with each optimization alone and with
-/// all of them, whatever is allowed; null where there is no `batch` to cut. Adds them in
-/// words to `error`, as WithSmallestBudgets does.
+/// `error`, with which `fitter` refused a budget, as JSON with the smallest budgets that work:
+/// with the allowed optimizations, and in "minimum_budgets": {"none", "recompute",
+/// "micro_batches", "offload", "all"} with each optimization alone and all of them; null without
+/// a `batch` to split. Also appends them to the text of `error`, as WithSmallestBudgets does.
 Result<nlohmann::ordered_json> RefusalJson(StepFitter& fitter,
                                            std::optional<int64_t> batch,
                                            Error* error);
 
-/// `error`, with which `fitter` refused a budget, with the same smallest budgets in words,
-/// each with the flag that has it.
+/// `error`, with which `fitter` refused a budget, followed by the smallest budgets and the flags
+/// that reach them.
 Error WithSmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch,
                           Error error);
 
-/// What op times predict of a plan that was chosen by them.
+/// The times of a plan predicted by measured op times.
 struct Predicted {
   double step_seconds = 0;
-  /// Beyond the step of fewest micro-batches, without recomputation.
+  /// Overhead over the step with the fewest micro-batches and no recomputation.
   double extra_percent = 0;
-  /// Likewise, of the same step if no choice of what runs again took less time.
+  /// A lower bound of the overhead over all choices of recomputation.
   double least_percent = 0;
-  int estimated = 0;  // ops that the times do not have as they are
+  int estimated = 0;  // ops whose time was estimated from others
 };
 
-/// Absent without times.
+/// Predicts the times of `step`; absent without op times.
 Result<std::optional<Predicted>> Predict(const std::optional<OpTimes>& times,
                                          StepFitter& fitter,
                                          const FittedStep& step);
 
-/// {"predicted_step_seconds", "predicted_extra_time_percent",
-/// "estimated_op_times"}, null where nothing is predicted.
+/// {"predicted_step_seconds", "predicted_extra_time_percent", "estimated_op_times"}; null
+/// without a prediction.
 nlohmann::ordered_json PredictedJson(const std::optional<Predicted>& predicted);
 
-/// What a step does to fit its budget, as `plan` and `train` print it for
-/// people; "" when there is nothing to do.
+/// The optimizations of a step, as `plan` and `train` print them; "" if there are none.
 std::string FittedText(const FittedStep& step,
                        const std::optional<Predicted>& predicted);
 
-/// What micro-batches change where --allow-batch-change lets them, as `plan` and `train`
-/// print it for people, a line each; "" where they change nothing.
+/// The values that micro-batches change under --allow-batch-change, as `plan` and `train` print
+/// them, a line each; "" if there are none.
 std::string BatchChangesText(const TrainingPlanner& planner,
                              const FittedStep& step);
 
-/// What no choice that fits can do with less than, in percent of the step's cost
-/// without recomputation.
+/// A lower bound of the overhead of any choice that fits, in percent of the step's cost without
+/// recomputation.
 double LeastPercent(const FittedStep& step);
 
-// What the step would take with each optimizer, as --fit-optimizer prints it: a line
-// each. It chooses none.
-//
-//   const std::vector<OptimizerFit> fits = FitOptimizers(spec, device);
-//   PrintOptimizerFits(fits, spec.budget, /*as_json=*/false);
-
+/// The step with one of the optimizers, as --fit-optimizer prints it.
 struct OptimizerFit {
   std::string_view name;
-  /// Why it cannot train this model at all; empty if it can.
+  /// The reason why it cannot train this model; "" if it can.
   std::string refused = {};
   bool fits = false;
-  Bytes arena = 0;        // where it does not fit, the smallest that works
-  ParamBytes bytes = {};  // of that plan, or of the step as given
+  Bytes arena = 0;        // the smallest budget if it does not fit
+  ParamBytes bytes = {};  // of that plan, or of the unmodified step
 };
 
-/// The step of `spec` with each optimizer of NamedOptimizers in place of its own,
-/// otherwise as the spec says, for kernels that need what `device` says. As long as it
-/// takes to plan as many steps.
+/// Plans the step of `spec` with each optimizer of NamedOptimizers, for kernels with the
+/// requirements `device`. Takes the time of planning as many steps.
 std::vector<OptimizerFit> FitOptimizers(const TrainingSpec& spec,
                                         const DeviceNeeds& device);
 
@@ -92,8 +87,7 @@ std::vector<OptimizerFit> FitOptimizers(const TrainingSpec& spec,
 void PrintOptimizerFits(const std::vector<OptimizerFit>& fits,
                         std::optional<Bytes> budget, bool as_json);
 
-/// {"weights": ..., "states": ..., "gradients": ..., "total": ...}, for each element of
-/// the params.
+/// {"weights": ..., "states": ..., "gradients": ..., "total": ...}, per element of the params.
 nlohmann::ordered_json ParamBytesJson(const ParamBytes& bytes);
 
 }  // namespace stowage::tools

@@ -1,10 +1,12 @@
 #ifndef STOWAGE_TOOLS_COMMAND_H_
 #define STOWAGE_TOOLS_COMMAND_H_
 
-// What the subcommands share: exit codes, how errors are printed, and files.
+// Shared by all subcommands: exit codes, errors, and files. Data goes to stdout, progress and
+// errors to stderr. Each subcommand has an Add... function that declares it.
 //
-// Data goes to stdout, progress and errors to stderr. Each subcommand has a
-// file of its own with an Add... function, which declares it and what it does.
+//   Status tried = TryOutputs({{"output", flags.output}}, {{"data", flags.data}});
+//   ...
+//   Status written = WriteOutput(flags.output, text);
 
 #include <functional>
 #include <initializer_list>
@@ -19,30 +21,22 @@
 
 namespace stowage::tools {
 
-// Where a command writes: a file that is replaced whole, a device or a pipe, or
-// stdout. All of them are tried before the work begins.
-//
-//   Status tried = TryOutputs({{"output", flags.output}}, {{"data", flags.data}});
-//   ...
-//   Status written = WriteOutput(flags.output, text);  // tools/command.h
-
-/// What an option was given, or an argument by its place, which is called "the plan" and so
-/// on; an empty path where it was not.
+/// The path given to an option, or to a positional argument, called "the plan" and so on; ""
+/// if it was not given.
 struct PathOption {
   std::string_view option;
   std::string path;
 };
 
-/// Error, kInvalidArgument, when something that will be written is an input, or
-/// two of them are one file.
+/// Error kInvalidArgument if an output is also an input, or two outputs are one file.
 Status CheckPaths(std::initializer_list<PathOption> outputs,
                   std::initializer_list<PathOption> inputs);
 
-/// One place to write to, held until this is gone.
+/// An output, claimed for its lifetime.
 class Output {
  public:
-  /// An empty path is stdout. Devices and pipes are written to, never replaced.
-  /// Errors: those of OutputFile::Claim.
+  /// "" is stdout. Devices and pipes are written to, files replaced. Errors: those of
+  /// OutputFile::Claim.
   static Result<Output> Open(const std::string& path);
 
   /// Errors, kIo: those of OutputFile::Replace.
@@ -55,19 +49,19 @@ class Output {
   std::optional<OutputFile> file_;
 };
 
-/// CheckPaths, and whether each could be written now.
+/// CheckPaths, and checks that each output can be written.
 Status TryOutputs(std::initializer_list<PathOption> outputs,
                   std::initializer_list<PathOption> inputs);
 
 class Program;  // tools/options.h
 
-// What scripts may rely on.
+// Exit codes, which are stable.
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitNo = 1;        // infeasible budget, invalid plan,
                                          // training diverged
 inline constexpr int kExitUsage = 2;     // bad options or input
 inline constexpr int kExitNoDevice = 3;  // no such device or memory
-inline constexpr int kExitBug = 70;      // ours
+inline constexpr int kExitBug = 70;      // a bug of stowage
 
 // Each declares one subcommand.
 void AddTrain(Program& program);
@@ -89,29 +83,28 @@ int ExitCodeOf(ErrorCode code);
 
 /// Prints the error to stderr; returns its exit code.
 int Fail(const Error& error);
-/// Has Fail make this call before it prints an error kRankLost, whose reason another rank
-/// knows; an empty one ends that.
+/// Sets a function that Fail calls before it prints an error kRankLost, to receive the reason
+/// from another rank; an empty one unsets it.
 void CallOnRankLost(std::function<void()> call);
 
-/// Success where both are; of two errors the code of the first and both messages.
+/// OK if both are; of two errors, the code of the first and both messages.
 Status Both(const Status& first, const Status& second);
 
-/// Prints one line of JSON to stdout. Text that is no UTF-8 is replaced.
+/// Prints one line of JSON to stdout; ill-formed UTF-8 becomes U+FFFD.
 void PrintJson(const nlohmann::ordered_json& json);
 
-/// The size an option was given, if it was. Error naming the option when the
-/// text is no size or not positive.
+/// The size given to an option, if any. Error kInvalidArgument, with the option: not a
+/// positive size.
 Result<std::optional<Bytes>> ParseSizeOption(std::string_view option,
                                              const std::string& text);
 
-/// The whole file, or all that a pipe gives. Errors: kNotFound; kIo, also for a pipe
-/// that nobody writes to; kInvalidArgument when it is larger than 1 GiB.
+/// Reads a file or a pipe. Errors: kNotFound; kIo, also for a pipe without a writer;
+/// kInvalidArgument if it is larger than 1 GiB.
 Result<std::string> ReadFile(const std::string& path);
-/// The same of a text, without the byte order mark (U+FEFF) that it may begin with.
+/// Reads a text, without a byte order mark (U+FEFF).
 Result<std::string> ReadTextFile(const std::string& path);
 
-/// Writes `contents` to the file, replaced whole, or to stdout when `path` is empty
-/// (tools/command.h). Error kIo.
+/// Replaces the file at `path` by `contents`, or writes to stdout if it is "". Error kIo.
 Status WriteOutput(const std::string& path, std::string_view contents);
 
 }  // namespace stowage::tools

@@ -1,9 +1,12 @@
 #ifndef STOWAGE_TOOLS_FLAGS_H_
 #define STOWAGE_TOOLS_FLAGS_H_
 
-// The options that say how a training step updates its params, beside the optimizer's
-// name: clipping, weight decay, momentum and label smoothing. They are part of the step, so that commands
-// that plan or time it have them, too.
+// Groups of options that several subcommands share: the update of params (clipping, decay,
+// momentum, label smoothing), learning rate schedule, packer, and ranks.
+//
+//   AddRankOptions(options, &flags);
+//   Result<RankPlan> ranks = ReadRankFlags(flags);
+//   SetRanks({.ranks = ranks->ranks, .shard = ranks->shards.front()}, &training);
 
 #include <cstdint>
 #include <optional>
@@ -27,44 +30,38 @@ struct OptimizationFlags {
 
 void AddOptimizationOptions(Options& options, OptimizationFlags* flags);
 
-/// Sets what the flags say of all params, over an optimizer that has its defaults.
-/// Errors, kInvalidArgument, name the option: a value out of range, a momentum for an
-/// optimizer that has none.
+/// Applies the flags to an optimizer with its defaults. Errors kInvalidArgument, with the
+/// option: a value out of range, a momentum for an optimizer without one.
 Status SetOptimization(const OptimizationFlags& flags, TrainOptions* options);
 
-/// `model`, with --label-smoothing in its loss. Its graphs' errors: those of
-/// WithLabelSmoothing besides.
+/// `model` with --label-smoothing in its loss. Errors of its graphs: also those of
+/// WithLabelSmoothing.
 ModelFn WithSmoothing(const OptimizationFlags& flags, ModelFn model);
 
-/// Takes the decay from the params that --no-decay names, once the model and the groups
-/// of `training` are set. Errors: those of its model and of WithoutDecay; patterns where
-/// the optimizer decays nothing.
+/// Removes the decay of the params of --no-decay; call it after setting model and groups of
+/// `training`. Errors: those of the model and of WithoutDecay; kInvalidArgument for patterns
+/// with an optimizer without decay.
 Status SetNoDecay(const OptimizationFlags& flags, TrainingSpec* training);
-
-// The options of a run's learning rate (nn/schedule.h).
 
 struct ScheduleFlags {
   std::optional<double> lr;
-  std::string schedule;  // empty: the model's
-  std::string warmup;    // steps, or a share of them; empty: the schedule's
+  std::string schedule;  // "": the model's
+  std::string warmup;    // steps, or a fraction of them; "": the schedule's
   std::optional<double> min_lr, power;
 };
 
 void AddScheduleOptions(Options& options, ScheduleFlags* flags);
 
-/// `defaults` as the flags want it, but for the warm-up, which depends on the steps. A
-/// kind that is named begins without the warm-up and the minimum of `defaults`. Errors,
-/// kInvalidArgument, name the option: a value out of range, or one that the kind does not
-/// read.
+/// `defaults` with the flags applied, except for the warm-up, which depends on the steps. A
+/// schedule given by name does not inherit warm-up and minimum of `defaults`. Errors
+/// kInvalidArgument, with the option: a value out of range, or one that the schedule ignores.
 Result<LearningRateSchedule> ReadSchedule(const ScheduleFlags& flags,
                                           const LearningRateSchedule& defaults);
 
-/// The steps of a warm-up in a run of `steps`: a whole number, or a share below 1 of
-/// them, rounded up as transformers rounds warmup_ratio. Error kInvalidArgument: neither,
-/// or no step of the run is behind it.
+/// The steps of a warm-up in a run of `steps`: an integer, or a fraction below 1, rounded up as
+/// transformers rounds warmup_ratio. Error kInvalidArgument: neither, or no step is left after
+/// it.
 Result<int64_t> ReadWarmup(const std::string& text, int64_t steps);
-
-// --packer and --time-limit, shared by `plan` and `pack`.
 
 struct PackerFlags {
   std::string packer = "greedy";
@@ -73,33 +70,26 @@ struct PackerFlags {
 
 void AddPackerOptions(Options& options, PackerFlags* flags);
 
-/// The options, with a time limit counted from now. Error when there is no such
-/// packer, or it takes no time limit, or the limit is none.
+/// The options, with a deadline from now. Error kInvalidArgument: an unknown packer, one
+/// without time limits, or an invalid limit.
 Result<packing::PackOptions> ReadPackerFlags(const PackerFlags& flags);
-
-// The options that say how many ranks take a step together, what they split, and over
-// which link they are joined.
-//
-//   AddRankOptions(options, &flags);
-//   Result<RankPlan> ranks = ReadRankFlags(flags);
-//   SetRanks({.ranks = ranks->ranks, .shard = ranks->shards.front()}, &training);
 
 struct RankFlags {
   int64_t ranks = 1;
   std::string shard = "none";
-  std::string link;  // empty: none is named
+  std::string link;  // "" for none
 };
 
-/// --shard, which needs no number of ranks where these are joined already.
+/// Adds --shard alone, for ranks that a launcher has started.
 void AddShardOption(Options& options, std::string* shard);
-/// That, --ranks and --link.
+/// Adds --shard, --ranks and --link.
 void AddRankOptions(Options& options, RankFlags* flags);
 
-/// The shardings that --shard means: one, or for "auto" all, from the least that is
-/// split. Error kInvalidArgument for anything else.
+/// The shardings of --shard: one, or for "auto" all, in ascending order of what is split. Error
+/// kInvalidArgument for another text.
 Result<std::vector<Sharding>> ReadShard(const std::string& shard);
 
-/// What a link carries in a second, one way.
+/// A link between ranks, with its bandwidth in one direction.
 struct Link {
   std::string name;
   double bytes_per_second = 0;
@@ -111,11 +101,11 @@ struct RankPlan {
   std::optional<Link> link = {};
 };
 
-/// Errors, kInvalidArgument: no ranks; a sharding or a link of one rank; those of
-/// ReadShard; a link of an unknown name that is no size.
+/// Errors kInvalidArgument: no ranks; a sharding or a link with one rank; those of ReadShard; a
+/// link that is neither a known name nor a size.
 Result<RankPlan> ReadRankFlags(const RankFlags& flags);
 
-/// Makes the training that of a rank, whose part of the batch bounds its micro-batches.
+/// Sets the ranks of the training; the rank's part of the batch bounds its micro-batches.
 void SetRanks(const Ranks& ranks, TrainingSpec* training);
 
 }  // namespace stowage::tools

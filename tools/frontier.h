@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TOOLS_FRONTIER_H_
 #define STOWAGE_TOOLS_FRONTIER_H_
 
-// What every budget costs, as `plan --pareto` prints it: a table, JSON, an image.
+// The frontier of budget and cost of a step, as `plan --pareto` prints it: a table, JSON, an
+// image.
 //
 //   Result<FrontierTexts> texts = DescribeFrontier(fitter, question.op_times);
 //   std::cout << texts->table;
@@ -22,9 +23,9 @@ struct FrontierTexts {
   std::string svg;
 };
 
-/// Of the step from as it is to the smallest budget, with the optimizations that are
-/// allowed. Costs are nanoseconds if there are `times`, by which the fitter chooses,
-/// else operations. Errors: those of StepFitter::Frontier.
+/// The frontier from the unmodified step to the smallest budget, with the allowed
+/// optimizations. Costs are in nanoseconds with `times`, by which the fitter chooses, else in
+/// operations. Errors: those of StepFitter::Frontier.
 Result<FrontierTexts> DescribeFrontier(StepFitter& fitter,
                                        const std::optional<OpTimes>& times);
 

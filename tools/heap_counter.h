@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TOOLS_HEAP_COUNTER_H_
 #define STOWAGE_TOOLS_HEAP_COUNTER_H_
 
-// Counts heap allocations of the whole process, all threads: malloc and its
-// relatives, hence operator new and Eigen too. Linking this replaces malloc by
-// one that counts and then calls glibc's own.
+// Counts the heap allocations of the process, in all threads: malloc and its relatives, hence
+// operator new and Eigen too. Linking this library replaces malloc by a function that counts
+// and calls glibc's.
 //
 //   const std::optional<int64_t> before = HeapAllocations();
 //   runner.Step();
@@ -17,19 +17,17 @@
 
 namespace stowage::tools {
 
-/// Allocations so far; nothing where they cannot be counted: under a sanitizer,
-/// which has a malloc of its own, and without glibc.
+/// The number of allocations so far; absent under a sanitizer, which replaces malloc itself, and
+/// without glibc.
 std::optional<int64_t> HeapAllocations();
 
-/// How many callers are remembered, the last ones.
+/// The number of most recent callers that are recorded.
 inline constexpr int64_t kRememberedHeapCallers = 1024;
 
-/// Who made the last `count` allocations: the files of the program and of shared
-/// libraries whose code called malloc or one of its relatives, each with how often.
-/// What operator new allocates is told under the C++ library's file. The rest is
-/// under "": what the last kRememberedHeapCallers do not hold, and code that
-/// belongs to no file. Allocates, which it does not count among the `count` if it
-/// is called before anything else allocates.
+/// The callers of the last `count` allocations: the files of the program and its shared
+/// libraries that called malloc or a relative, with their numbers. Allocations of operator new
+/// count for the C++ library's file; those before the recorded ones, and of code of no file, for
+/// "". Allocates itself, which is not included if nothing else has allocated in between.
 std::map<std::string, int64_t> HeapCallers(int64_t count);
 
 }  // namespace stowage::tools

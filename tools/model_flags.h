@@ -1,8 +1,10 @@
 #ifndef STOWAGE_TOOLS_MODEL_FLAGS_H_
 #define STOWAGE_TOOLS_MODEL_FLAGS_H_
 
-// The options that say which training step is meant, shared by the
-// commands that plan and run steps.
+// The options that define a training step, shared by the commands that plan and run steps.
+//
+//   AddRunOptions(options, &flags);
+//   Result<StepSpec> spec = ReadRunFlags(flags);
 
 #include <cstdint>
 #include <map>
@@ -36,17 +38,17 @@ struct ModelFlags {
   std::string model;
   std::optional<int64_t> batch, seq;
   std::string dtype = "f32";
-  std::string optimizer;   // empty: the model's
-  std::string loss_scale;  // empty: dynamic for f16, else none
+  std::string optimizer;   // "": the model's
+  std::string loss_scale;  // "": dynamic for f16, else none
   OptimizationFlags optimization;
   std::string budget;  // empty: none
   int threads = 0;     // 0: one per hardware thread
   std::vector<std::string> recompute_keep, recompute_always;  // names of values
-  std::string op_times;       // a file; empty: none
-  std::string fit;            // empty: auto with a budget and no choice below
-  std::string micro_batches;  // empty: as `fit` has it
+  std::string op_times;       // a file; "" for none
+  std::string fit;            // "": auto with a budget and no choice below
+  std::string micro_batches;  // "": as `fit` says
   bool allow_batch_change = false;
-  /// Choices, by OptimizationInfo::name; empty: as `fit` has it.
+  /// Choices by OptimizationInfo::name; "": as `fit` says.
   std::map<std::string, std::string> optimizations;
   std::string plan_cache;  // a folder; empty: the usual one
   bool no_plan_cache = false;
@@ -55,7 +57,7 @@ struct ModelFlags {
   std::vector<std::string> lora_targets;
 };
 
-/// What a command that runs steps has beside.
+/// The options of commands that run steps.
 struct RunFlags {
   ModelFlags model;
   std::string data;       // a file
@@ -68,82 +70,78 @@ struct RunFlags {
 /// Declares the options; --model is left to the caller.
 void AddModelOptions(Options& options, ModelFlags* flags);
 
-/// Those of AddModelOptions and AddLoraOptions that say how a model is trained.
+/// The names of those of AddModelOptions and AddLoraOptions that concern training.
 std::vector<std::string> OptionsOfTraining();
 
-/// Declares those of adapters beside a model's own layers.
+/// Declares the options of adapters.
 void AddLoraOptions(Options& options, ModelFlags* flags);
 
-/// The adapters that the flags want beside a model's layers; absent where they want
-/// none. Error kInvalidArgument: targets or an alpha, and no rank.
+/// The adapters of the flags, if any. Error kInvalidArgument: targets or an alpha without a
+/// rank.
 Result<std::optional<LoraRules>> ReadLora(const ModelFlags& flags);
 
 /// `model` with these adapters, if any.
 ModelFn WithAdapters(ModelFn model, const std::optional<LoraRules>& lora);
 
-/// Declares these and those of the model, with --model and --data required.
+/// Declares all options of RunFlags, with --model and --data required.
 void AddRunOptions(Options& options, RunFlags* flags);
-/// Declares those of the model, of the device and of the seed alone.
+/// Declares the options of the model, the device and the seed.
 void AddStepOptions(Options& options, RunFlags* flags);
 
-/// The optimizations that the flags allow, for a step of `batch` examples; absent where a
-/// graph is planned as it is. Errors, kInvalidArgument: no such choice; names of
-/// values where nothing may run again; micro-batches of a graph, or more micro-batches than
-/// examples.
+/// The memory optimizations that the flags allow for a step of `batch` examples; `batch` is
+/// absent for a graph. Errors kInvalidArgument: an unknown choice; names of values without
+/// recomputation; micro-batches of a graph, or more of them than examples.
 Result<MemoryOptimizations> ReadOptimizations(const ModelFlags& flags,
                                               std::optional<int64_t> batch);
 
-/// The times that --op-times names; absent without it. Errors: those of ReadFile
-/// and of OpTimes::Parse.
+/// The times of --op-times; absent without it. Errors: those of ReadFile and OpTimes::Parse.
 Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags);
 
-/// The cache that the flags mean; absent where they want none.
+/// The plan cache of the flags; absent with --no-plan-cache.
 std::optional<PlanCache> ReadPlanCache(const ModelFlags& flags);
-/// The folder of a cache, where choices by measurement are kept, too; empty without a cache.
+/// The folder of a cache, which autotune caches share; "" without a cache.
 std::string FolderOf(const std::optional<PlanCache>& cache);
 
-/// A step as the flags say, checked.
+/// The step of the flags, checked.
 struct StepSpec {
   ModelInfo info;
   ModelOptions options;                // batch and seq filled in
   TrainingSpec training;               // without programs beside the step
   std::optional<LoraRules> lora = {};  // beside a model's own layers
-  /// What --data has, where the model's sizes depend on it.
+  /// The images of --data, if the model's sizes depend on them.
   std::shared_ptr<const ImageData> images;
-  /// Metrics that evaluations count by class, and the classes.
+  /// The metrics of evaluations, and the number of classes.
   std::vector<Metric> metrics = {};
   int64_t classes = 0;
-  /// Where the model is an ONNX file's: it, with whose weights a run begins, its graph
-  /// that judges, and the examples for its inputs.
+  /// For an ONNX file: its model, whose weights a run begins with, its evaluation graph, and
+  /// the examples for its inputs.
   std::shared_ptr<const OnnxModel> onnx = {};
   ModelFn onnx_evaluation = {};
   std::shared_ptr<const std::vector<NamedArray>> arrays = {};
-  /// Where a model of text by name reads tokens, not characters: what makes them.
+  /// The tokenizer of a built-in model that reads tokens instead of characters.
   std::shared_ptr<const Tokenizer> tokenizer = {};
-  /// Where a published model is fine-tuned: it, and all that belongs to it.
+  /// For fine-tuning: the published model with tokenizer and data.
   std::shared_ptr<const Tuning> tuning = {};
 };
 
-/// The loss scaling that the flags mean; absent where they want none. Errors: a type or
-/// a scale that is none.
+/// The loss scaling of the flags, if any. Errors kInvalidArgument: an invalid dtype or scale.
 Result<std::optional<LossScaling>> ReadLossScale(const ModelFlags& flags);
 
-/// What the flags say of a step of any model, for as many examples: optimizer, with the
-/// defaults for it where it is the model's, budget, optimizations, plan cache; all but
-/// SetNoDecay, which wants the model. Errors name the option.
+/// The training of any model with `batch` examples: optimizer, with `defaults` if it is the
+/// model's, budget, optimizations, plan cache; everything but SetNoDecay, which needs the
+/// model. Errors, with the option: invalid values.
 Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
                                        const TrainingDefaults& defaults,
                                        int64_t batch);
 
-/// Checks what the flags can say and this version cannot do. Errors name the
-/// option.
+/// The step of a built-in model. Errors, with the option: invalid or unsupported values.
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags);
-/// The same of a step over the data, and over the tokens of a tokenizer, if one is given:
-/// a model of characters has as many then, of any other it may have no more. Errors:
-/// ImageData's and ReadTokenizer's besides.
+/// The same for a step over --data, with the tokens of --tokenizer if it is given: a character
+/// model then has its vocabulary; other models must have at least as many tokens. Errors also
+/// of ImageData and ReadTokenizer.
 Result<StepSpec> ReadRunFlags(const RunFlags& flags);
 
-/// The model's graph for a purpose, for as many examples as are asked for.
+/// Builds the model's graphs for a purpose.
 ModelFn ModelOf(const StepSpec& spec, ModelPurpose purpose);
 
 }  // namespace stowage::tools

@@ -34,61 +34,58 @@ class App;
 
 namespace stowage::tools {
 
-/// The options of one subcommand. A name begins with -- or, of what is told by its
-/// place, does not; "-o,--output" is short and long. What is given twice counts as
-/// given last, as scripts expect, but for outputs. A value that is there before is the
-/// default, and help shows it. A value is not empty, and one that begins with -- stands behind "=" alone, since most often a
-/// value was left out there. The values must live until the program has run.
+/// The options of one subcommand. Names begin with "--", those of positional arguments do not;
+/// "-o,--output" is short and long. Of an option given twice the last counts, except for
+/// outputs. The value before parsing is the default, which help shows. Values are not empty;
+/// one that begins with "--" must be written "--name=--value", since it is usually a missing
+/// value. The variables must live until the program has run.
 class Options {
  public:
-  /// The part of the help that what is added from here on stands in.
+  /// Begins a group of the help, for the options added next.
   void Group(const std::string& name);
 
   void Add(const std::string& name, std::string* value,
            const std::string& help);
-  /// A file or folder that is written. Two of them are refused, lest one be given and not
-  /// be written.
+  /// A file or folder that is written; giving it twice is an error.
   void AddOutput(const std::string& name, std::string* value,
                  const std::string& help);
-  /// Numbers are written in decimal, with nothing before or behind them; those with a
-  /// fraction are for 32 bits, too.
+  /// Numbers are decimal without surrounding text; fractions must not overflow or
+  /// underflow in f32.
   void Add(const std::string& name, int64_t* value, const std::string& help);
-  /// Its default is not shown: 0, for what `help` says.
+  /// The default 0 is not shown; `help` explains it.
   void Add(const std::string& name, int* value, const std::string& help);
   void Add(const std::string& name, std::optional<int64_t>* value,
            const std::string& help);
   void Add(const std::string& name, std::optional<double>* value,
            const std::string& help);
   void AddFlag(const std::string& name, bool* value, const std::string& help);
-  /// One that may be repeated, each time with a value.
+  /// An option that may be repeated, each time with a value.
   void AddEach(const std::string& name, std::vector<std::string>* values,
                const std::string& help);
-  /// One that is followed by up to `most` values.
+  /// An option followed by up to `most` values.
   void AddSome(const std::string& name, std::vector<std::string>* values,
                int most, const std::string& help);
 
-  /// The words behind "--" are another program's: no option is read from them. Only of a
-  /// subcommand without verbs.
+  /// Takes the words after "--" as another program's command. Precondition: no verbs.
   void AddCommand(std::vector<std::string>* command);
 
-  /// A verb behind the subcommand, which takes one of them then, with options of its
-  /// own.
+  /// Adds a verb, with options of its own; the subcommand then requires one.
   Options AddVerb(const std::string& name, const std::string& description);
 
-  // Of options that were added before.
+  // Constraints on options added before.
   void Require(const std::string& name);
   void Limit(const std::string& name, int64_t least, int64_t most);
   void Exclude(const std::string& name, const std::string& other);
-  /// What is given of `names` where none of `subjects` is, is refused; help says so.
+  /// Refuses options of `names` unless one of `subjects` is given; help states this.
   void ApplyTo(const std::vector<std::string>& subjects,
                const std::vector<std::string>& names);
 
-  /// What the subcommand does, once its options are read; returns its exit code.
+  /// Sets the function of the subcommand, called after parsing; it returns the exit code.
   void OnRun(std::function<int()> run);
 
  private:
   friend class Program;
-  // Of a subcommand, the words behind "--".
+  // By subcommand, the words after "--".
   using Commands = std::map<const CLI::App*, std::vector<std::string>*>;
 
   Options(CLI::App* command, int* exit_code, Commands* commands)
@@ -107,21 +104,21 @@ class Options {
 
 class Program {
  public:
-  /// `footer` stands below the program's help.
+  /// `footer` ends the program's help.
   Program(const std::string& description, const std::string& footer);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  /// Declares the subcommand `name`, which shows `example` below its help and reads any
-  /// of its flags from --config (tools/options.h): those of no table, of its own and
-  /// of tables called as a group. Flags on the command line take their place.
+  /// Declares the subcommand `name`, with `example` at the end of its help. Its options may also
+  /// be in the file of --config: outside of tables, in its own table, and in tables named like a
+  /// group. The command line takes precedence.
   Options AddSubcommand(const std::string& name, const std::string& description,
                         const std::string& example);
 
-  /// Runs the subcommand asked for; returns its exit code, kExitUsage, having said
-  /// why, when there is none or its options are wrong, and kExitDone for help. Of a name
-  /// that is not known it says the nearest.
+  /// Runs the given subcommand and returns its exit code; kExitDone for help; kExitUsage, after
+  /// printing the error, if options are wrong or the subcommand is unknown, with the nearest
+  /// name.
   int Run(int argc, char** argv);
 
  private:
@@ -134,9 +131,8 @@ class Program {
   int exit_code_;
 };
 
-/// The options that the running subcommand was given, from the command line and from the
-/// file of --config, as words, {"--lr=0.1", "--steps=9"}, by their names, each as often as it
-/// was given. Empty before Program::Run.
+/// The options that the running subcommand was given on the command line and in the file of
+/// --config, as {"--lr=0.1", "--steps=9"}, sorted by name. Empty before Program::Run.
 const std::vector<std::string>& GivenOptions();
 
 /// The name of `names` that begins with `name`, or differs from it by the fewest edits

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TOOLS_PLAN_SUBJECT_H_
 #define STOWAGE_TOOLS_PLAN_SUBJECT_H_
 
-// The step that `stowage plan` plans: of a built-in model, of an ONNX file, or a graph as it
-// is; or that of the largest batch, sequence or rank that a budget fits.
+// The step that `stowage plan` plans: of a built-in model, an ONNX file, or an unmodified
+// graph; with --max, the one of the largest batch, sequence or rank that fits a budget.
 //
 //   Result<Subject> subject = ReadSubject(flags, options, on_choice);
 //   Result<PlannedStep> planned = PlanSharded(*subject);
@@ -39,7 +39,7 @@ struct PlanFlags {
   bool train = false;
   bool pareto = false;
   bool fit_optimizer = false;
-  std::string max;  // a setting, whose largest value is looked for
+  std::string max;  // the setting to maximize
   bool explain = false;
   bool list_params = false;
   bool traffic = false;
@@ -48,17 +48,18 @@ struct PlanFlags {
   bool evaluate = false;  // of a built-in model, also its evaluation
 };
 
-/// A training step, or a graph as it is.
+/// A training step, or an unmodified graph.
 struct Subject {
-  std::optional<StepSpec> spec;             // of a built-in model
-  std::optional<TrainingPlanner> training;  // of that, or of a file's model
-  std::unique_ptr<StepPlanner> graph;       // of a graph as it is
-  std::optional<OnnxStep> onnx;             // of a file
-  std::optional<Canonicalized> canonical;  // of a file's model, to be explained
+  std::optional<StepSpec> spec;  // of a built-in model
+  std::optional<TrainingPlanner>
+      training;                        // of a built-in model or an ONNX file's
+  std::unique_ptr<StepPlanner> graph;  // of an unmodified graph
+  std::optional<OnnxStep> onnx;        // of an ONNX file
+  std::optional<Canonicalized> canonical;  // of an ONNX file, for --explain
   RankPlan ranks;
 
   StepPlanner& planner() { return training ? training->step() : *graph; }
-  // What micro-batches are made of: the part of the rank that is planned.
+  // The planned rank's part of the batch, which micro-batches split.
   std::optional<int64_t> batch() const {
     if (!training) return std::nullopt;
     const TrainingSpec& trained = training->spec();
@@ -72,14 +73,13 @@ struct Subject {
 Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
                             const std::function<void()>& on_choice);
 
-/// Plans the step with the least sharding of those to try that fits the budget. Where none
-/// does, the last one's error, which is the subject's then.
+/// Plans the step with the first sharding that fits the budget. If none does, returns the error
+/// of the last, which is then the subject's sharding.
 Result<PlannedStep> PlanSharded(Subject& subject);
 
-/// Finds the largest value, of what --max names, that fits the budget, and the step of it.
-/// Sets in `flags` what is left to a default otherwise. Errors, which name --max: those of
-/// ReadSubject and FindLargest; kInvalidArgument where nothing bounds the value, or it is
-/// given.
+/// Finds the largest value of the setting --max that fits the budget, and its step. Sets the
+/// defaults that it uses in `flags`. Errors, with --max: those of ReadSubject and FindLargest;
+/// kInvalidArgument if nothing bounds the value, or it is given.
 Result<Largest> ReadLargest(const PlanOptions& options,
                             const std::function<void()>& on_choice,
                             PlanFlags* flags, std::optional<Subject>* subject);

@@ -1,8 +1,11 @@
 #ifndef STOWAGE_TOOLS_PROGRESS_H_
 #define STOWAGE_TOOLS_PROGRESS_H_
 
-// The progress of a run on stderr: one line that is written over again on a
-// terminal, about twenty lines of a log anywhere else. NO_COLOR is honoured.
+// Progress on stderr: of the steps of a run, and of other work that takes long. On a terminal
+// one line is overwritten; elsewhere a few lines are logged. Honours NO_COLOR.
+//
+//   WorkProgress progress("evaluating", "batches");
+//   for (...) progress.Show(i + 1, batches);  // evaluating: 3 of 100 batches
 
 #include <chrono>
 #include <cstdint>
@@ -30,7 +33,8 @@ struct MemoryFigures {
 
 class Progress {
  public:
-  /// For a run over steps first..last, whose speed is in `token_name` a second.
+  /// For steps `first` to `last`, with about twenty lines of log and the speed in `token_name`
+  /// per second.
   Progress(int64_t first, int64_t last, std::string_view token_name,
            const MemoryFigures& memory);
 
@@ -45,18 +49,13 @@ class Progress {
   std::chrono::steady_clock::time_point shown_;
 };
 
-// How far work is that has no line of its own for each step, on stderr: nothing of
-// what is done at once. A terminal has one line, from the first second on, which
-// goes away with this. A log has a line when 10 seconds have passed, 20, 40, ...:
-// what takes an hour says so nine times.
-//
-//   WorkProgress progress("evaluating", "batches");
-//   for (...) progress.Show(i + 1, batches);  // evaluating: 3 of 100 batches
-
+/// The progress of work other than steps. A terminal shows a line after the first second, and
+/// clears it at the end; a log gets a line after 10 seconds, 20, 40, and so on, which is nine in
+/// an hour.
 class WorkProgress {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  /// Where it is told, and by which clock: stderr, and the machine's.
+  /// The stream and the clock.
   struct Options {
     std::ostream* out = nullptr;  // null: stderr
     bool is_terminal = false;
@@ -69,18 +68,18 @@ class WorkProgress {
   WorkProgress(const WorkProgress&) = delete;
   WorkProgress& operator=(const WorkProgress&) = delete;
 
-  /// Of planning: calls of `on_choice`, which this sets, are counted.
+  /// For planning: counts calls of `on_choice`, which this sets.
   static std::shared_ptr<WorkProgress> OfPlanning(
       std::function<void()>* on_choice);
 
-  /// So many are done, of `total`.
+  /// Reports that `done` of `total` units are done.
   void Show(int64_t done, int64_t total);
-  /// One more is done, of nobody knows how many. From any thread.
+  /// Reports one more unit, if the total is unknown. Thread-safe.
   void Count();
-  /// Takes the line off a terminal, for others to write.
+  /// Clears the line of a terminal, so that others can print.
   void Clear();
 
-  /// The work ends before its time.
+  /// Marks the work as interrupted.
   void Stop() { is_stopped_ = true; }
   bool is_stopped() const { return is_stopped_; }
 
@@ -91,8 +90,8 @@ class WorkProgress {
   const std::string what_, unit_;
   const Options options_;
   std::mutex mutex_;
-  Time next_;                  // nothing is printed before
-  std::chrono::seconds wait_;  // of a log, before its next line
+  Time next_;                  // of the next print
+  std::chrono::seconds wait_;  // between lines of a log
   int64_t count_ = 0;
   bool is_shown_ = false;  // on a terminal
   bool is_stopped_ = false;

@@ -1,13 +1,12 @@
 #ifndef STOWAGE_TOOLS_RANK_RUN_H_
 #define STOWAGE_TOOLS_RANK_RUN_H_
 
-// A training run on several ranks, which mpirun or srun has started, as each of them
-// sees it: who speaks, what all must have in common, and how all end. Alone, nothing of
-// this does anything.
+// A training run on several ranks started by mpirun or srun, from the view of one of them. With
+// one rank, all functions do nothing.
 //
-// Rank 0 speaks and writes files, but for the shards of checkpoints. What another would print goes nowhere, but for the
-// error it ends by, which rank 0 tells. Where a rank is lost, each of the others says so
-// and ends at once, by exit code 3: what a checkpoint has saved is whole at any moment.
+// Rank 0 prints, and writes all files but the shards of checkpoints. Output of other ranks is
+// dropped, except for the error that ends them, which rank 0 prints. If a rank is lost, the
+// others report it and exit with code 3; checkpoints stay whole.
 //
 //   return RunOnRanks([&](RankRun& ranks) {
 //     ...
@@ -33,8 +32,8 @@ namespace stowage::tools {
 
 class RankRun : public RunPeers {
  public:
-  /// Joins the ranks that a launcher has started this process with. Errors: those of
-  /// cluster::ReadLaunch and cluster::Team::Join.
+  /// Connects to the other ranks of the launcher. Errors: those of cluster::ReadLaunch and
+  /// cluster::Team::Join.
   static Result<std::unique_ptr<RankRun>> Join();
   ~RankRun() override;
   RankRun(const RankRun&) = delete;
@@ -42,31 +41,31 @@ class RankRun : public RunPeers {
 
   int rank() const { return launch_.rank; }
   int ranks() const { return launch_.ranks; }
-  /// Of this one among those of its host.
+  /// The index of this rank on its host.
   int local_rank() const { return launch_.local_rank; }
   bool alone() const { return team_ == nullptr; }
-  /// Whether this one prints and writes files.
+  /// Whether this rank prints and writes files.
   bool speaks() const { return rank() == 0; }
-  /// Null where this is alone.
+  /// Null if there is one rank.
   Collectives* collectives();
-  /// As asked for; if 0, as many as this rank's share of the host has cores, or 0 alone.
+  /// `asked`; if it is 0, the cores of the host divided by its ranks, or 0 if there is one rank.
   int Threads(int asked) const;
-  /// To other ranks, by this one, so far.
+  /// The bytes that this rank has sent.
   int64_t bytes_sent() const override;
 
-  // What follows each rank must call equally often.
+  // The functions below are collective.
 
-  /// The program and the options it was called with, but for those that may differ from
-  /// host to host (--threads, --data), and `facts`. Errors: those of cluster::Agree.
+  /// Compares the program, its options except those that may differ between hosts (--threads,
+  /// --data), and `facts`. Errors: those of cluster::Agree.
   Status Agree(const cluster::Facts& facts);
-  /// A signal that a rank has caught; the lowest rank's, and the same at all. 0: none.
+  /// The signal that the lowest rank with one has caught, equal on all ranks; 0 for none.
   Result<int> AnyOf(int signal) override;
-  /// Gives all what rank 0 has: a number, or params and states.
+  /// Broadcasts from rank 0: a number, or params and states.
   Status Share(int64_t* number);
   Status Share(Runner& runner);
-  /// Sums of all ranks, in rank order.
+  /// Sums over all ranks, in rank order.
   Status Sum(std::span<double> values);
-  /// Ends the run of all, which return the same code.
+  /// Ends the run of all ranks with one exit code, which it returns.
   int EndTogether(int exit_code);
 
  private:
@@ -78,15 +77,15 @@ class RankRun : public RunPeers {
   int End(int exit_code);
 
   cluster::Launch launch_;
-  std::unique_ptr<Silence> silence_;  // of ranks but 0
+  std::unique_ptr<Silence> silence_;  // on ranks other than 0
   std::vector<int32_t> signals_;      // of all ranks
   std::atomic<bool> is_ending_{false};
   bool has_ended_ = false;
   std::unique_ptr<cluster::Team> team_;
 };
 
-/// Runs `run` as one of the ranks there are, ends with all of them, and returns its exit
-/// code. If it is one of an error, the others end by it, too.
+/// Runs `run` on this rank, ends together with the others, and returns its exit code. An error
+/// ends the others with its code.
 int RunOnRanks(const std::function<int(RankRun&)>& run);
 
 }  // namespace stowage::tools

@@ -1,13 +1,10 @@
 #ifndef STOWAGE_TOOLS_STOP_SIGNALS_H_
 #define STOWAGE_TOOLS_STOP_SIGNALS_H_
 
-// How a run is stopped from outside.
-//
-// StopSignals takes SIGINT, SIGTERM, SIGHUP and SIGPIPE as a request that the run grants
-// at the end of its step. StoppableOutput is stdout or stderr for the whole program. A
-// write to a pipe or a terminal that nobody reads waits for its reader, as any write
-// does, until a signal has asked to stop. After that it waits for kGrace in all, and then
-// drops what is printed: a checkpoint is saved whether or not anyone reads the log.
+// Stops a run by signals. StopSignals turns SIGINT, SIGTERM, SIGHUP and SIGPIPE into a request
+// that the run checks after each step. StoppableOutput replaces the buffer of stdout or stderr:
+// writes to a pipe or terminal block as usual until a signal; after it they wait for kGrace in
+// total, and then drop output, so that a checkpoint is saved whether or not anyone reads the log.
 //
 //   StoppableOutput out(std::cout, STDOUT_FILENO);
 //   {
@@ -26,15 +23,15 @@ namespace stowage::tools {
 
 class StopSignals {
  public:
-  /// Catches the signals until this is gone. Those that are ignored, as SIGHUP is under
-  /// nohup, stay ignored, except for SIGPIPE. The second SIGINT, SIGTERM or SIGHUP ends
-  /// the process at once. At most one object at a time.
+  /// Catches the signals for its lifetime. Ignored signals stay ignored, such as SIGHUP under
+  /// nohup, except for SIGPIPE. The second SIGINT, SIGTERM or SIGHUP ends the process at once. At
+  /// most one object may exist.
   StopSignals();
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The number of the signal that came first; 0: none has, or none is caught.
+  /// The number of the first signal caught; 0 for none.
   static int caught();
 };
 
@@ -43,18 +40,17 @@ const char* SignalName(int number);
 
 class StoppableOutput : public std::streambuf {
  public:
-  /// How long a stream waits for its reader after a signal, in all.
+  /// The total time that a stream waits for its reader after a signal.
   static constexpr std::chrono::milliseconds kGrace{200};
 
-  /// Takes the place of the stream's buffer, and gives it back at the end. Files and
-  /// devices are written to as ever; a terminal gets each line at its end.
+  /// Replaces the stream's buffer for its lifetime. Files and devices are written as usual; a
+  /// terminal is line-buffered.
   StoppableOutput(std::ostream& stream, int descriptor);
   ~StoppableOutput() override;
   StoppableOutput(const StoppableOutput&) = delete;
   StoppableOutput& operator=(const StoppableOutput&) = delete;
 
-  /// Writes what has been printed, from any thread, unless another thread is printing
-  /// just now.
+  /// Flushes, unless another thread is printing. Thread-safe.
   void TryFlush();
 
  protected:
@@ -71,7 +67,7 @@ class StoppableOutput : public std::streambuf {
   std::ostream& stream_;
   std::streambuf* const before_;
   const bool is_file_, is_terminal_;
-  const int own_;  // below 0: none
+  const int own_;  // -1 for none
   const int descriptor_;
   std::mutex mutex_;
   std::string pending_;

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_TOOLS_TRAIN_FILES_H_
 #define STOWAGE_TOOLS_TRAIN_FILES_H_
 
-// What a training run starts from and what it leaves: checkpoints and images. All
-// files are tried before the first step, so that no run ends with nowhere to write.
+// The files of a training run: the checkpoint that it starts from, and its checkpoints, images,
+// logs and exports. All are opened before the first step, so that no run ends without a place
+// to write.
 
 #include <cstdint>
 #include <filesystem>
@@ -35,11 +36,11 @@
 
 namespace stowage::tools {
 
-/// Where the shards of a checkpoint lie, if it has any; "" for "".
+/// The folder of the shards of a checkpoint, if it has any; "" for "".
 std::string ShardFolderOf(const std::string& checkpoint);
 
-/// Removes, when it ends, the folders of these paths that were not there when it began, if
-/// they are empty: a dry run leaves none behind.
+/// Its destructor removes the folders of these paths that were created since the constructor,
+/// if they are empty: a dry run leaves no folders.
 class TrialFolders {
  public:
   explicit TrialFolders(std::initializer_list<std::string> paths);
@@ -53,30 +54,27 @@ class TrialFolders {
 
 class TrainFiles {
  public:
-  /// Claims what will be written; of several ranks, rank 0 does, and each tries the folder
-  /// of its shards. Errors: those of CheckPaths and of OutputFile::Claim; data that cannot
-  /// be read.
+  /// Claims the outputs on rank 0, and tries the folder of shards on all ranks. Errors: those of
+  /// CheckPaths and OutputFile::Claim; data that cannot be read.
   static Result<TrainFiles> Open(const TrainFlags& flags, const StepSpec& spec,
                                  const RunSpec& run, RankRun& ranks);
 
-  /// Gives the session its values: those of a checkpoint, with a line to stderr for
-  /// each thing that its run had otherwise, or those of the seed, and weights of
-  /// others over them. All ranks get rank 0's, but of a checkpoint in shards each reads
-  /// what `values` says that it keeps. Returns the steps that are behind it. Error
-  /// kInvalidArgument when none is left, but for --continue.
+  /// Sets params and states: from a checkpoint, with a line to stderr for each difference of
+  /// its run, or by the seed and --init. All ranks get rank 0's values; of a checkpoint in
+  /// shards, each reads the part in `values`. Returns the steps done. Error kInvalidArgument if
+  /// no step is left, except with --continue.
   Result<int64_t> Begin(const TrainFlags& flags, const StepSpec& spec,
                         const RunSpec& run, Training& training, RankRun& ranks,
                         const RankValues& values);
 
-  /// Saves the newest checkpoint, where one is wanted, unless the best alone is, and the
-  /// best one, if its held-out loss is given and the lowest. Errors: those of
-  /// SaveCheckpoint, of which kNotFinite in any case.
+  /// Saves as RunSaver::Save does; without checkpoints, only checks that values are finite.
+  /// Errors: those of SaveCheckpoint.
   Status Save(const Runner& runner, int64_t step,
               std::optional<double> held_out_loss = {},
               bool best_alone = false);
 
-  /// The same by all ranks, of which each saves its part of `step`'s values. Errors: those
-  /// of stowage::SaveShards and SaveShardIndex.
+  /// The same by all ranks, each of which saves its shard. Errors: those of
+  /// stowage::SaveShards and SaveShardIndex.
   Status SaveShards(const Runner& step, const RankValues& values,
                     Collectives* collectives, int64_t number,
                     std::optional<double> held_out_loss = {},
@@ -86,21 +84,20 @@ class TrainFiles {
   /// The weights and adapters for other programs.
   const ModelExports& exports() const { return exports_; }
 
-  /// What is on disk of this run, in words, for when it ends before its time.
+  /// The state of the run's checkpoint on disk, as a clause for messages.
   std::string WhatIsSaved() const;
 
-  /// The evaluations so far, which checkpoints note and Begin reads. The same at all
-  /// ranks.
+  /// The evaluations so far, which checkpoints save and Begin loads; equal on all ranks.
   const EvaluationHistory& history() const { return history_; }
   void set_history(const EvaluationHistory& history) { history_ = history; }
 
-  /// Where --log goes; null where there is none.
+  /// The log of --log; null without it.
   RunLog* log() { return log_ ? &*log_ : nullptr; }
 
   const std::optional<CheckpointSeries>& checkpoints() const {
     return checkpoints_;
   }
-  /// That the run can go on from its checkpoint. Errors: those of ReadCheckpointInfo and
+  /// Checks that the run can resume from its checkpoint. Errors: those of ReadCheckpointInfo and
   /// CompareNotes.
   Status CheckResumed() const;
 

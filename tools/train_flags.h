@@ -1,7 +1,10 @@
 #ifndef STOWAGE_TOOLS_TRAIN_FLAGS_H_
 #define STOWAGE_TOOLS_TRAIN_FLAGS_H_
 
-// The options of `stowage train` beside those of the model.
+// The options of `stowage train` and `stowage finetune` besides those of the model.
+//
+//   AddTrainOptions(options, &flags);
+//   Result<RunSpec> run = ReadTrainFlags(flags, spec);
 
 #include <cstdint>
 #include <optional>
@@ -35,8 +38,8 @@ struct TrainFlags : RunFlags {
   std::string save_as = "whole";
   int64_t save_every = 0;
   int64_t keep_last = 1;
-  int64_t eval_every = 0;  // 0: never on the way
-  int64_t patience = 0;    // 0: without end
+  int64_t eval_every = 0;  // 0: only at the end
+  int64_t patience = 0;    // 0: unlimited
   std::string metrics;     // of evaluations, a list
   std::string log;
   std::string on_nonfinite = "stop";
@@ -45,42 +48,42 @@ struct TrainFlags : RunFlags {
   int64_t sample_length() const { return sample.value_or(default_sample); }
   bool check = false;
   bool json = false;
-  // Of stowage finetune alone.
-  std::string weights;       // what is read
+  // Only of stowage finetune.
+  std::string weights;
   std::string save_adapter;  // a folder, or a GGUF file
   std::string save_merged, merged_type;
   bool dry_run = false;
   bool chat = false;
 
-  /// Whether each rank saves its part of a checkpoint.
+  /// Whether each rank saves a shard of checkpoints.
   bool saves_shards() const { return save_as == "sharded"; }
-  /// Where checkpoints go; empty: nowhere.
+  /// The path of checkpoints; "" for none.
   const std::string& checkpoint() const {
     return continued.empty() ? save : continued;
   }
 };
 
-/// Declares them and those of RunFlags.
+/// Declares all options of stowage train.
 void AddTrainOptions(Options& options, TrainFlags* flags);
-/// Declares those that say how long, how fast, and what is saved, whatever is trained.
+/// Declares the options of any run: steps, learning rate, checkpoints, outputs.
 void AddLoopOptions(Options& options, TrainFlags* flags);
 
-/// How long, how fast, and what is saved; with --epochs not how long, which the data
-/// decides (SetSteps). Errors, kInvalidArgument, name the option.
+/// The run of the flags; with --epochs, SetSteps must set its steps, which depend on the data.
+/// Errors kInvalidArgument, with the option.
 Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec);
 
-/// Makes `run` one of `steps` steps, at least 1. Errors as above.
+/// Sets the steps of `run`, at least 1. Errors as above.
 Status SetSteps(const TrainFlags& flags, int64_t steps, RunSpec* run);
 
-/// The steps of --epochs over so many examples, the last batch filled up.
+/// The steps of `epochs` over so many examples, rounded up.
 Result<int64_t> StepsOfEpochs(int64_t epochs, int64_t examples, int64_t batch);
 
-/// The metrics of --metrics, for evaluations of `spec`, which has an ONNX file's data
-/// already. Errors, kInvalidArgument: one that there is not, or is given twice, one of five
-/// classes where there are fewer; a model whose loss is no cross-entropy.
+/// Sets the metrics of --metrics for evaluations of `spec`, which holds an ONNX file's data
+/// already. Errors kInvalidArgument: an unknown or duplicate metric, top5 with fewer than five
+/// classes, a model whose loss is no cross-entropy.
 Status SetMetrics(const TrainFlags& flags, StepSpec* spec);
 
-/// The rules for --init. Error: a rename that is none.
+/// The rules for --init. Error kInvalidArgument: a malformed rename.
 Result<WeightRules> ReadWeightRules(const TrainFlags& flags);
 
 }  // namespace stowage::tools
