@@ -208,7 +208,7 @@ class ExampleReader {
                              MessagesOf(example, answer_key));
     std::vector<Json> messages;
     if (has_prompt && example["prompt"].is_string()) {
-      // As in sets whose conversations have it as what is asked.
+      // Some data sets repeat the prompt as the conversations' first message.
       if (std::ranges::none_of(answer, [&](const Json& message) {
             return message.is_object() && Has(message, "content") &&
                    message["content"] == example["prompt"];

@@ -14,7 +14,7 @@ namespace {
 using TokenKind = Token::Kind;
 
 constexpr std::string_view kSpace = " \t\n\v\f\r";
-// Of one tag. An expression nests no deeper than it has tokens.
+// The maximum tokens of a tag, which bound the depth of an expression.
 constexpr size_t kMaxTagTokens = 1000;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }

@@ -398,7 +398,7 @@ Result<TokenizerParts> PartsOfModelFile(const std::string& path) {
   return parts;
 }
 
-// By its name, as "tokenizer.model" and "tokenizer.model.v3".
+// Whether it is a SentencePiece model by its name, "tokenizer.model" or "tokenizer.model.v3".
 bool IsOfSentencePiece(const fs::path& path) {
   return path.filename().string().find(".model") != std::string::npos &&
          path.extension() != ".json";

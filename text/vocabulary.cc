@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "base/strings.h"
 #include "text/unicode.h"
 
 namespace stowage::text {
@@ -55,23 +54,9 @@ class AlphabetReader {
 
 }  // namespace
 
-std::string InAlphabet(std::string_view bytes) {
-  const auto alphabet = Alphabet();
-  std::string out;
-  for (const char c : bytes) {
-    AppendUtf8(alphabet[static_cast<unsigned char>(c)], &out);
-  }
-  return out;
-}
-
 std::optional<std::string> OfAlphabet(std::string_view token) {
   static const AlphabetReader* const reader = new AlphabetReader;
   return reader->Read(token);
-}
-
-std::string ByteToken(unsigned char byte) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  return StrCat("<0x", kDigits[byte >> 4], kDigits[byte & 15], ">");
 }
 
 std::optional<unsigned char> ByteOfToken(std::string_view token) {

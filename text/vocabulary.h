@@ -7,8 +7,8 @@
 //   TokenTexts texts;
 //   texts.Add("the");                              // texts[0] == "the"
 //
-//   InAlphabet(" the") == "Ġthe";                  // a printable character for each byte
-//   ByteToken('\n') == "<0x0A>";
+//   OfAlphabet("Ġthe") == " the";
+//   ByteOfToken("<0x0A>") == '\n';
 //
 //   Trie trie({{"a", 0}, {"ab", 1}});
 //   uint32_t node = trie.Child(Trie::kRoot, 'a');  // trie.Id(node) == 0
@@ -61,14 +61,11 @@ class TokenTexts {
   std::vector<size_t> ends_ = {0};
 };
 
-/// `bytes` in GPT-2's byte alphabet: a printable character for each byte.
-std::string InAlphabet(std::string_view bytes);
-/// The bytes of a token in that alphabet; absent if it holds another character.
+/// The bytes of a token in GPT-2's byte alphabet, which has a printable character for each
+/// byte; absent if it holds another character.
 std::optional<std::string> OfAlphabet(std::string_view token);
 
-/// SentencePiece's token of a byte, such as "<0x0A>".
-std::string ByteToken(unsigned char byte);
-/// The byte of such a token; absent for other texts.
+/// The byte of SentencePiece's token of a byte, such as "<0x0A>"; absent for other texts.
 std::optional<unsigned char> ByteOfToken(std::string_view token);
 
 /// A trie of texts with ids, descended byte by byte.

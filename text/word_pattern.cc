@@ -1,4 +1,4 @@
-// By PCRE2.
+// WordPattern by PCRE2.
 
 #include "text/word_pattern.h"
 

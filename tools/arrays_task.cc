@@ -60,7 +60,7 @@ std::optional<int64_t> EndOfIndices(const Graph& graph, ValueId input) {
   return end;
 }
 
-// Examples by their places in the arrays, in parts that do not meet.
+// Disjoint sets of examples, by their indices in the arrays.
 struct Parts {
   std::vector<int64_t> train, held_out;
   bool batch_changes = true;  // for an evaluation
@@ -232,12 +232,12 @@ class ArraysTask : public Task {
   const BatchPart part_;  // of a batch, that this rank takes
   const int64_t batch_;
   const ArraysOptions options_;
-  // Of an evaluation: how outputs of its parts are put together, and its totals.
+  // How outputs of an evaluation's parts are combined, and its totals.
   std::map<std::string, EvaluationOutput, std::less<>> joins_;
   std::map<std::string, Array> totals_;
 };
 
-// Which of so many examples are held out; see ArraysOptions.
+// Splits the examples into a training and a validation set (ArraysOptions::hold_out).
 Result<Parts> PartsOf(const StepSpec& spec, int64_t examples,
                       const ArraysOptions& options) {
   const double fraction = options.hold_out;

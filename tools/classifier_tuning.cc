@@ -57,7 +57,7 @@ Result<LabeledTexts> ReadTexts(const std::string& path) {
   return texts;
 }
 
-// Of the file's head; empty where it has none.
+// The configuration of the file's head; default if it has none.
 Result<EncoderConfig> ReadEncoder(const std::string& weights) {
   STOWAGE_ASSIGN_OR_RETURN(const WeightsFile file, WeightsFile::Open(weights));
   STOWAGE_ASSIGN_OR_RETURN(PublishedModel model, DescribeModel(file));

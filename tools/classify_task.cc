@@ -66,7 +66,7 @@ class ClassifyTask : public Task {
                               WorkProgress& progress) override {
     const int64_t count =
         std::min(std::ssize(split_.held_out), held_out_batches_ * batch);
-    // Of each text the loss and the label that is predicted.
+    // For each text, the loss and the predicted label.
     std::vector<double> results(static_cast<size_t>(2 * count));
     const auto take = [&](int64_t step, bool counts) -> Status {
       const int64_t first = step * batch;

@@ -23,7 +23,7 @@ namespace stowage::tools {
 
 namespace {
 
-// Whether bytes go through it, instead of staying there.
+// Whether it is a device, pipe or socket rather than a file.
 bool IsChannel(const std::string& path) {
   std::error_code code;
   const auto type = std::filesystem::status(path, code).type();
@@ -38,7 +38,7 @@ bool Clash(const PathOption& a, const PathOption& b) {
          IsSameFile(a.path, b.path);
 }
 
-// Whether `path` is somewhere in the folder that the option names.
+// Whether `path` is inside the folder given to an option.
 bool IsWithin(const std::string& path, const PathOption& folder) {
   std::error_code code;
   if (path.empty() || !std::filesystem::is_directory(folder.path, code)) {
@@ -51,7 +51,7 @@ bool IsWithin(const std::string& path, const PathOption& folder) {
                  .first == root.end();
 }
 
-// How long a pipe may have no other end: whoever starts both starts them at once.
+// The time to wait for the other end of a pipe, which is usually started together.
 constexpr int kMomentMilliseconds = 3000;
 
 class FileDescriptor {
@@ -69,8 +69,8 @@ class FileDescriptor {
   const int number_;
 };
 
-// For writing; a pipe whose reader may come in a moment. -1 with errno set, ENXIO where it
-// does not.
+// Opens a channel for writing, and waits for the reader of a pipe. Returns -1 with errno set,
+// ENXIO if there is no reader.
 int OpenChannel(const std::string& path) {
   for (int waited = 0;; waited += 20) {
     const int number = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
@@ -159,7 +159,7 @@ Status TryOutputs(std::initializer_list<PathOption> outputs,
 
 namespace {
 
-// Of plan files, tables and CSV: more than any of them needs.
+// The maximum size of plan files, tables and CSV.
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 
 }  // namespace

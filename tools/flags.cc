@@ -259,8 +259,8 @@ Result<packing::PackOptions> ReadPackerFlags(const PackerFlags& flags) {
 
 namespace {
 
-// By the signalling rate: Ethernet's and InfiniBand's in bits, NVLink's of all links of
-// one GPU, one way.
+// Bandwidths by the signalling rate in one direction: Ethernet and InfiniBand in bits, NVLink
+// for all links of a GPU.
 struct KnownLink {
   std::string_view name;
   double bytes_per_second;

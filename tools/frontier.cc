@@ -95,7 +95,7 @@ Result<FrontierTexts> DescribeFrontier(StepFitter& fitter,
                       .svg = {}};
   std::vector<FrontierMark> marks;
   const double whole = std::max(given.cost, 1.0);
-  // As it runs, its nodes fused; optimizations are priced among single ops.
+  // With fused nodes, as it runs; the costs of optimizations are of single ops.
   double of_given = given.cost;
   if (times) {
     const std::vector<double> of_nodes =

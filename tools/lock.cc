@@ -48,7 +48,7 @@ Result<MemoryLock> LockOf(const std::vector<std::string>& plans) {
                                     Quoted(name), "; give each its own name");
       }
     }
-    // As JSON must be.
+    // JSON must be UTF-8.
     if (!CheckIsText(name, name).ok()) {
       return InvalidArgumentError("[lock] the name of ", Quoted(path),
                                   " is no UTF-8; give it another");
@@ -71,7 +71,7 @@ Result<MemoryLock> LockOf(const std::vector<std::string>& plans) {
   return lock;
 }
 
-// That no output is one of the plans, or the other.
+// Checks that no output is one of the plans or the other output.
 Status ClaimOutputs(const LockFlags& flags, bool writes_lock) {
   for (const std::string& plan : flags.plans) {
     STOWAGE_RETURN_IF_ERROR(CheckPaths(

@@ -27,8 +27,8 @@ namespace {
 // A failed internal check aborts, having said so; scripts see EX_SOFTWARE.
 void ExitAsBug(int) { _exit(stowage::tools::kExitBug); }
 
-// What is opened first would take the free number of a closed stdin, stdout or stderr,
-// and what is printed would be written to it.
+// Opens /dev/null for a closed stdin, stdout or stderr: otherwise the first file opened would
+// get its descriptor, and receive the output.
 void OpenStandardDescriptors() {
   int descriptor = 0;
   while (descriptor <= STDERR_FILENO) {
@@ -43,7 +43,7 @@ void EndWithoutDevice(std::string_view words) {
   _exit(stowage::tools::kExitNoDevice);
 }
 
-// How many threads this process has, and how many its user may have.
+// The number of threads of this process, and the limit of its user, for a message.
 std::string ThreadsText() {
   std::string text = "this process has ";
   std::ifstream status("/proc/self/status");

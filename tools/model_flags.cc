@@ -179,7 +179,7 @@ namespace {
 
 constexpr std::string_view kMicroBatches = "micro-batches";
 
-// What --fit allows: by OptimizationInfo::name, or kMicroBatches.
+// The optimizations that --fit allows: OptimizationInfo::name, or kMicroBatches.
 Result<std::set<std::string, std::less<>>> ReadFit(const ModelFlags& flags) {
   std::set<std::string, std::less<>> all = {"recompute", "offload", "tiles",
                                             std::string(kMicroBatches)};
@@ -207,8 +207,8 @@ Result<std::set<std::string, std::less<>>> ReadFit(const ModelFlags& flags) {
   }
 }
 
-// That --fit none stands beside no option that asks for a memory optimization. A number of
-// micro-batches, or an order, is what the step is, fitted or not.
+// Checks that --fit none comes without options that ask for memory optimizations; a number of
+// micro-batches or an order are allowed.
 Status CheckFitNone(const ModelFlags& flags) {
   if (flags.fit != "none") return {};
   const auto refuse = [](std::string_view name, std::string_view choice) {
@@ -325,13 +325,13 @@ Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
 
 namespace {
 
-// Whether the model's tokens are those of data/text_data.h.
+// Whether the model reads the characters of data/text_data.h.
 bool ReadsCharacters(const ModelInfo& info) {
   return info.data == ModelData::kText && info.vocabulary == kTextVocabulary;
 }
 
-// What a model of text reads, if not characters. Error: it has more tokens than the
-// model.
+// The tokenizer of a text model that does not read characters. Error kInvalidArgument: it has
+// more tokens than the model.
 Result<std::shared_ptr<const Tokenizer>> ReadTokens(const std::string& path,
                                                     const ModelInfo& info) {
   if (info.data != ModelData::kText) {
@@ -350,7 +350,7 @@ Result<std::shared_ptr<const Tokenizer>> ReadTokens(const std::string& path,
   return std::make_shared<const Tokenizer>(std::move(tokenizer));
 }
 
-// What the data of a run says of its step.
+// The properties of a step that depend on the data.
 struct FromData {
   std::shared_ptr<const ImageData> images = {};
   std::shared_ptr<const Tokenizer> tokenizer = {};

@@ -97,7 +97,7 @@ class Weights {
     const auto& tensors = weights.file_.tensors();
     const std::optional<int64_t> params = weights.file_.params();
     for (size_t i = 0; i < tensors.size(); ++i) {
-      // What stands behind a checkpoint's params may be its optimizer's.
+      // Tensors after a checkpoint's params may be optimizer states.
       const bool is_param = !params || static_cast<int64_t>(i) < *params;
       weights.left_.emplace(tensors[i].name, Tensor{i, is_param});
     }

@@ -129,8 +129,8 @@ Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags) {
 
 namespace {
 
-// Those of a graph with a loss that no gradient reaches. None where the graph is none to
-// differentiate, which whoever does will say.
+// The params that no gradient of the loss reaches; none if the graph cannot be differentiated,
+// which BuildBackward reports later.
 std::set<std::string> UnreachedParams(const Graph& graph) {
   const auto names = FindUnreachedParams(graph, "loss");
   if (!names.ok()) return {};
@@ -222,7 +222,7 @@ Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
 
 namespace {
 
-// As many examples as there are, up to so many, where neither the file nor a flag says.
+// The maximum default batch, if neither the file nor a flag sets it.
 constexpr int64_t kUsualBatch = 32;
 
 const Array* FindLabels(const std::vector<NamedArray>& arrays) {

@@ -152,8 +152,7 @@ const CLI::App* FindSubcommand(const CLI::App& app, std::string_view name) {
   return nullptr;
 }
 
-// That arguments of a command hold a value where an option wants one, and one alone of an
-// output.
+// Checks that options with values have one, and that outputs are given once.
 Status CheckValues(const CLI::App* command,
                    std::span<const std::string> arguments) {
   std::map<const CLI::Option*, std::string> outputs;
@@ -193,7 +192,7 @@ Status CheckValues(const CLI::App* command,
 
 constexpr std::string_view kConfig = "--config";
 
-// What --config names; the last one counts. Empty: nothing.
+// The last path of --config; "" without it.
 std::string ConfigPath(std::span<const std::string> arguments) {
   std::string path;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -250,7 +249,7 @@ Result<std::vector<std::string>> ArgumentsOf(const ConfigEntry& entry,
   return arguments;
 }
 
-// What the file of --config says for `command`, but for what its arguments decide.
+// The arguments for `command` in the file of --config, except those given on the command line.
 Result<std::vector<std::string>> ConfigArguments(
     const CLI::App& command, std::span<const std::string> arguments) {
   std::vector<std::string> all;
@@ -436,7 +435,7 @@ Options Program::AddSubcommand(const std::string& name,
   return Options(command, &exit_code_, &commands_);
 }
 
-// That a subcommand comes first, and which there are.
+// Prints that a subcommand must come first, with the list of them.
 int Program::RefuseFirst(std::span<const std::string> arguments) const {
   const std::vector<std::string> names = SubcommandsOf(*app_);
   const std::string there_are =
@@ -491,7 +490,7 @@ std::vector<std::string> GivenWords(const CLI::App& command,
 
 const std::vector<std::string>& GivenOptions() { return Given(); }
 
-// What no option of the subcommand takes; kExitDone if there is nothing.
+// Refuses arguments that no option takes; kExitDone if there are none.
 int Program::RefuseLeftover() const {
   const CLI::App* command = app_.get();
   std::string name;  // "tokens encode"

@@ -29,7 +29,7 @@ struct PackFlags {
   bool json = false;
 };
 
-// What a packing comes to. The figures are told even when it is too high.
+// The figures of a packing, which are printed even if it exceeds the capacity.
 struct Figures {
   Bytes total = 0;
   bool fits = true;
@@ -96,8 +96,8 @@ int RunPack(const PackFlags& flags) {
   if (!attempt.ok()) return Fail(attempt.error());
   packing::Packing& packing = attempt->packing;
   if (attempt->refusal) {
-    // What it comes to without the capacity is still worth reporting, and worth
-    // looking for where there is time.
+    // Report the packing without the capacity, and search for it unless a deadline has
+    // passed.
     problem->capacity.reset();
     if (!options->deadline) packing = *Pack(*problem, *options);
   }

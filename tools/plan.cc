@@ -48,7 +48,7 @@ T& UntilExit(T value) {
   return *kept.emplace_back(std::make_unique<T>(std::move(value)));
 }
 
-// What ranks need and send; nothing is predicted of links that are not named.
+// The memory and traffic of ranks; times are predicted only for a given link.
 Json RanksJson(const Subject& subject, const Graph& step, Bytes arena) {
   const bool trains = subject.training.has_value();
   const Bytes wire = WireBytes(step);
@@ -145,7 +145,7 @@ Json Describe(Subject& subject, const FittedStep& step,
   return json;
 }
 
-// What each pass of the planner did; none, where the plan was found in a cache.
+// The passes of the planner; empty for a cached plan.
 Json PassesJson(const std::vector<PassReport>& passes) {
   Json json = Json::array();
   for (const PassReport& pass : passes) {
@@ -174,7 +174,7 @@ std::string PassesText(const std::vector<PassReport>& passes) {
   return text;
 }
 
-// Which canonical ops the import has found, and where it almost found one.
+// The canonical ops that the import has found, and near misses.
 std::string CanonicalText(const Canonicalized& canonical) {
   std::string text = "canonical ops:";
   for (const auto& [pattern, count] : canonical.found) {
@@ -254,7 +254,7 @@ int RefusePlan(const PlanFlags& flags, Subject& subject, WorkProgress& progress,
   return Fail(all);
 }
 
-// What each of several ranks plans, as plan files have it.
+// A clause with the number of ranks; "" for one.
 std::string RanksOf(const RankPlan& plan) {
   return plan.ranks == 1 ? "" : StrCat(", each of ", plan.ranks, " ranks");
 }

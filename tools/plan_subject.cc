@@ -134,7 +134,7 @@ Result<std::optional<int64_t>*> SettingOf(const std::string& name,
                               "; expected batch, seq or lora-rank");
 }
 
-// That the batch of an ONNX file is not settled. Errors: those of ReadOnnxStep.
+// Checks that the ONNX file does not fix its batch. Errors: those of ReadOnnxStep.
 Status CheckBatchIsOpen(const PlanFlags& flags) {
   if (flags.onnx.file.empty()) return {};
   STOWAGE_ASSIGN_OR_RETURN(const OnnxStep step,
@@ -195,7 +195,7 @@ Result<Largest> ReadLargest(const PlanOptions& options,
     STOWAGE_ASSIGN_OR_RETURN(Subject asked,
                              ReadSubject(*flags, options, on_choice));
     const Result<Bytes> need = SmallestOfShardings(asked);
-    // Those that fit are larger and larger.
+    // Values that fit are found in ascending order.
     if (need.ok() && *need <= *budget) subject->emplace(std::move(asked));
     return need;
   };

@@ -59,13 +59,13 @@ class PreferenceTask : public Task {
     return std::min(most, std::ssize(split_.held_out));
   }
 
-  // By all examples that are judged, whatever batches they are taken in.
+  // Evaluates all examples of Judged, independently of the batches.
   Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
                               WorkProgress& progress) override {
     const std::vector<size_t> judged = Judged(batch);
     const auto count = std::ssize(judged);
     const int64_t tokens = NllTokens(judged);
-    // Of each the loss, the margin, and the log-probabilities of both sequences.
+    // For each example, the loss, the margin, and the log-probabilities of both sequences.
     std::vector<double> results(Size(4 * count));
     const auto take = [&](int64_t first, int64_t taken, bool counts) -> Status {
       Weigh(count, tokens);
@@ -138,7 +138,7 @@ class PreferenceTask : public Task {
  private:
   static size_t Size(int64_t count) { return static_cast<size_t>(count); }
 
-  // What an evaluation by such batches takes of what is held out.
+  // The examples of the validation set that an evaluation with this batch takes.
   std::vector<size_t> Judged(int64_t batch) const {
     const auto size = std::ssize(split_.held_out);
     const int64_t count = std::min(size, held_out_batches_ * batch);

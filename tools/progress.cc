@@ -98,7 +98,7 @@ std::shared_ptr<WorkProgress> WorkProgress::OfPlanning(
   return progress;
 }
 
-// Whether to print now; then not again for a while.
+// Whether to print now; schedules the next time if so.
 bool WorkProgress::IsTime() {
   const Time now = options_.now();
   if (now < next_) return false;

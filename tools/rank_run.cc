@@ -28,14 +28,14 @@
 namespace stowage::tools {
 namespace {
 
-// What errors begin with (Fail).
+// The prefix of errors that Fail prints.
 constexpr std::string_view kPrefix = "stowage: ";
-// Rank 0 waits so long for an error of its own before it tells another rank's, since
-// often all have the same.
+// The time that rank 0 waits for an error of its own before it prints another rank's, since
+// all often have the same.
 constexpr auto kOwnError = std::chrono::milliseconds(500);
 
-// How long a rank that misses another waits for the reason, which is under way where the
-// other has given up.
+// The time that a rank which has lost another waits for the reason, which is on its way if the
+// other has ended by an error.
 constexpr auto kReason = std::chrono::milliseconds(1000);
 constexpr auto kReasonStep = std::chrono::milliseconds(10);
 
@@ -73,7 +73,7 @@ void PrintPastStreams(const std::string& message) {
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
 
-// What has been printed, unless a thread is printing just now.
+// Flushes stdout, unless a thread is printing.
 void FlushOutput() {
   auto* const out = dynamic_cast<StoppableOutput*>(std::cout.rdbuf());
   if (out != nullptr) out->TryFlush();
@@ -147,7 +147,7 @@ class JoinDeadline {
 
 }  // namespace
 
-// What a rank that does not speak would print.
+// Drops the output of a rank that does not print.
 class RankRun::Silence {
  public:
   Silence()
@@ -287,8 +287,8 @@ int RankRun::End(int exit_code) {
   if (alone() || has_ended_) return exit_code;
   const bool is_good = exit_code == kExitDone || exit_code > 128;
   if (is_good) return EndTogether(exit_code);
-  // What follows from another's end is told by OnEnd, which ends the process, too. An
-  // error of another kind is this rank's own.
+  // OnEnd reports the end of another rank, and ends the process; other errors are this
+  // rank's own.
   if (exit_code == kExitNoDevice && team_->lifeline().broken()) {
     while (true) pause();
   }

@@ -136,7 +136,7 @@ Result<Size> BytesOfPlan(const JobFlags& flags) {
   if (flags.device) {
     return Size{arena, StrCat("the arena of ", Quoted(flags.plan))};
   }
-  // Of a plan that offloads to disk, those are in a file.
+  // A plan that offloads to disk keeps host bytes in a file.
   const bool on_disk =
       StrCat("\n", read->request.optimizations).find("\noffload disk\n") !=
       std::string::npos;

@@ -56,8 +56,7 @@ std::string InUtf8(const std::string& text) {
       Text(text).dump(-1, ' ', false, Text::error_handler_t::replace));
 }
 
-// Whether a run goes on with another value of a fixed note: a loss scale that stays may
-// become another.
+// Whether a resumed run may change a fixed note: a fixed loss scale may become another.
 bool MayBecome(std::string_view name, std::string_view was,
                std::string_view is) {
   const auto is_number = [](std::string_view text) {
@@ -66,7 +65,7 @@ bool MayBecome(std::string_view name, std::string_view was,
   return name == "loss-scale" && is_number(was) && is_number(is);
 }
 
-// What to do for a run to have `value` of an option.
+// The flags that give an option `value`.
 std::string HowToHave(std::string_view name, std::string_view value) {
   if (name == "lora-rank" && value == "none") {
     return "train without adapters, as finetune --full does";
@@ -77,7 +76,7 @@ std::string HowToHave(std::string_view name, std::string_view value) {
   return StrCat("give --", name, " ", value);
 }
 
-// As --loss-scale has it.
+// The value of --loss-scale.
 std::string LossScaleNote(const std::optional<LossScaling>& scaling) {
   if (!scaling) return "none";
   return scaling->is_dynamic ? "dynamic" : StrCat(scaling->init_scale);
@@ -166,7 +165,7 @@ std::string FolderNote(const std::string& path, const ImageData& data) {
   return StrCat(note, ", XXH64 ", HexDigest(data.digest), ")");
 }
 
-// How params are updated, beside the optimizer's name.
+// Adds the settings of the update, except the optimizer's name.
 void AddOptimizationNotes(const TrainOptions& training,
                           const LearningRateSchedule& schedule,
                           const RunFlags& flags, RunNotes* notes) {
@@ -252,7 +251,7 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
     add("shuffle", flags.arrays.shuffle);
   }
   if (spec.tuning) {
-    // What config.json or a GGUF file's header makes of the model, whatever --seq is.
+    // Identifies the model of config.json or a GGUF header independently of --seq.
     constexpr int64_t kMaxSeq = 8192;
     const FineTuning& model = spec.tuning->model;
     const int64_t seq = std::min(kMaxSeq, model.base().max_seq());

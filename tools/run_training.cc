@@ -46,8 +46,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-// What is said of a plan that was found, and of a budget that was refused: also as
-// JSON, if that is wanted.
+// Reports the plan, or the refusal of a budget, also as JSON with --json.
 Result<std::optional<Predicted>> Tell(const StepSpec& spec,
                                       TrainingPlanner& planner,
                                       const TrainingPlan& plan) {
@@ -108,7 +107,7 @@ Result<std::unique_ptr<Task>> LoadTaskOf(const StepSpec& spec,
                                .share = share});
 }
 
-// What the data decides of a run: how many steps an epoch has.
+// Sets the steps of an epoch, which depend on the data.
 Status SetByData(const TrainFlags& flags, const StepSpec& spec,
                  const Task& task, RunSpec* run) {
   const int64_t examples = task.train_examples();
@@ -132,15 +131,15 @@ Status SetByData(const TrainFlags& flags, const StepSpec& spec,
   return SetSteps(flags, steps, run);
 }
 
-// Whether its loss is that of each token, which has a perplexity.
+// Whether the loss is per token, and so has a perplexity.
 bool PredictsTokens(const StepSpec& spec) {
   if (spec.info.data != ModelData::kText) return false;
   return !spec.tuning || !(spec.tuning->model.options().preference ||
                            spec.tuning->classifies());
 }
 
-// What the published weights, without adapters, say of the examples. A signal ends the
-// process: there is nothing to save yet.
+// Computes the reference of the published weights without adapters. A signal ends the process:
+// there is nothing to save yet.
 Status TakeReference(const TrainFlags& flags, const StepSpec& spec,
                      const RunSpec& run, int64_t batch, Task& task,
                      Training* training) {
@@ -270,7 +269,7 @@ Status TrainingCommand::OpenDevice() {
                           : Status();
 }
 
-// What is planned before the first byte of the arena is taken.
+// Sets up everything to plan before the arena is allocated.
 Status TrainingCommand::AskForPlan() {
   sample_positions_ = SamplePositions(flags_, spec_);
   if (flags_.sample.value_or(0) > 0 && CannotDecode(flags_, spec_)) {
@@ -302,7 +301,7 @@ Status TrainingCommand::AskForPlan() {
   return {};
 }
 
-// Of several shardings the first that fits, which splits the least.
+// Plans with the first sharding that fits, in ascending order of what is split.
 TrainingCommand::Exit TrainingCommand::Plan() {
   const DeviceNeeds needs = device_.backend->Needs();
   if (flags_.fit_optimizer) {
@@ -360,7 +359,7 @@ TrainingCommand::Exit TrainingCommand::Open() {
     if (!whole.ok()) return Fail(whole.error());
     whole_step_ = std::move(*whole);
   }
-  // What only the search for a plan needed would count beside the arena.
+  // Drop cached plans, whose memory would add to the arena's.
   if (spec_.training.cache) spec_.training.cache->Forget();
   opened_ = Training::Open(*std::move(plan_), *device_.backend);
   ReturnFreeMemory();
@@ -390,7 +389,7 @@ TrainingCommand::Exit TrainingCommand::Open() {
   return {};
 }
 
-// What the ranks have in common, and how they evaluate.
+// Makes the ranks agree on the run and on the evaluation.
 TrainingCommand::Exit TrainingCommand::Agree() {
   const Result<bool> alike = AgreeOnRun(flags_, spec_, run_, opened_->plan(),
                                         evaluation_batch_, ranks_);
@@ -425,7 +424,7 @@ int TrainingCommand::EndBadly(Error error) {
   return Fail(error);
 }
 
-// As a signal asked for.
+// Ends the run after a signal.
 int TrainingCommand::Stop(const RunResult& result) {
   if (RunLog* const log = files_->log()) log->End();
   if (!result.saved.ok()) return EndBadly(result.saved.error());
@@ -473,7 +472,7 @@ void TrainingCommand::TellOfEarlyStop(const RunResult& result) {
             << std::endl;
 }
 
-// What is tuned is judged and shown as it was, too.
+// Evaluates a published model before tuning, and prints a sample.
 Status TrainingCommand::ShowBefore(TaskData& data) {
   STOWAGE_ASSIGN_OR_RETURN(base_, EvaluateRun(*opened_, data, 0));
   if (!samples() || flags_.json) return {};
@@ -513,7 +512,7 @@ int TrainingCommand::Finish(const RunResult& result, FilesSaver& saver,
                             const RunReporter& reporter,
                             std::unique_ptr<StopSignals> stop) {
   if (result.stops_early) TellOfEarlyStop(result);
-  // What cannot be written is told at the end; the results are printed anyway.
+  // Errors of writing are reported at the end, after the results.
   Status written = result.saved;
   if (result.last_step > done_) written = SavedByAll(written, ranks_);
   if (!written.ok() && written.error().code == ErrorCode::kNotFinite) {

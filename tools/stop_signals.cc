@@ -36,7 +36,7 @@ void Catch(int number) {
   std::raise(number);
 }
 
-// How often a write that waits looks whether a signal has come.
+// The interval at which a blocked write checks for a signal.
 constexpr milliseconds kLook{20};
 constexpr size_t kMaxPending = 1 << 16;
 
@@ -62,8 +62,8 @@ StopSignals::StopSignals() {
   action.sa_flags = SA_RESTART;
   for (size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &before[i]);
-    // As under nohup, or SIGINT of a script's background job. That nobody reads, which
-    // Python ignores for what it starts, is never without a meaning.
+    // Keep ignored signals, as under nohup, or SIGINT of a background job; except SIGPIPE,
+    // which Python ignores for its children.
     if (kSignals[i] != SIGPIPE && before[i].sa_handler == SIG_IGN) continue;
     sigaction(kSignals[i], &action, nullptr);
   }

@@ -95,7 +95,7 @@ class TextTask : public Task {
   std::vector<int32_t> tokens_, targets_;
 };
 
-// What a classifier gets right, over batches of so many labels.
+// Counts the correct predictions of a classifier.
 class ClassifierScore {
  public:
   explicit ClassifierScore(int64_t labels)
@@ -263,14 +263,14 @@ class ImageTask : public Task {
   ImageReader reader_;
 };
 
-// That a batch, of examples of so many bytes, can be held beside the arena.
+// Checks that there is memory for a batch beside the arena.
 Status CheckBatch(int64_t batch, Bytes example) {
   return CheckMemory(
       StrCat("a batch of ", batch, " examples"),
       CheckedMul(batch, example).value_or(std::numeric_limits<Bytes>::max()));
 }
 
-// As tokens where the spec has a tokenizer, else as characters.
+// The text as tokens if the spec has a tokenizer, else as characters.
 Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
                           int64_t seq, const TaskShare& share) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTrainingText(path));

@@ -48,7 +48,7 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// What the clock takes to be read, once of which is in every op's time.
+// The time of reading the clock, which is part of every op's time.
 double ClockSeconds() {
   std::vector<double> seconds(1000);
   Clock::time_point before = Clock::now();

@@ -196,7 +196,7 @@ class ExampleTask : public Task {
     STOWAGE_RETURN_IF_ERROR(runner.Write("target_weights", of(weights_, seq_)));
     if (!is_packed_) return {};
     STOWAGE_RETURN_IF_ERROR(runner.Write("segments", of(segments_, 2 * seq_)));
-    // Of models that add a vector for each.
+    // Models with position embeddings have this input.
     if (!runner.graph().Find("positions")) return {};
     return runner.Write("positions", of(positions_, seq_));
   }

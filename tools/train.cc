@@ -62,7 +62,7 @@ struct FinetuneFlags {
 };
 
 constexpr int64_t kUsualSeq = 256;
-// Of texts that are classified.
+// Defaults for classifiers of texts.
 constexpr int64_t kUsualTextSeq = 128, kUsualTextBatch = 16;
 
 // Defaults for adapters, those usual with PEFT; a whole model needs a smaller learning rate.

@@ -30,7 +30,7 @@ std::string ShardFolderOf(const std::string& checkpoint) {
 
 namespace {
 
-// What came of --init, a line for each.
+// Lines on the params and tensors of --init.
 std::string WeightsText(const std::string& path, const LoadedWeights& loaded) {
   std::string text = StrCat("init: ", loaded.loaded,
                             " params have the weights ", "of ", path, "\n");
@@ -44,13 +44,13 @@ std::string WeightsText(const std::string& path, const LoadedWeights& loaded) {
   return text;
 }
 
-// What cannot be looked at is there: to open it says why.
+// Whether a file exists, or may: opening it then reports the error.
 bool IsThere(const std::string& path) {
   std::error_code failed;
   return !path.empty() && (std::filesystem::exists(path, failed) || failed);
 }
 
-// That each rank finds the checkpoint there that rank 0 goes on from.
+// Checks that every rank finds the checkpoint of rank 0.
 Status CheckSameAtAll(const std::string& path, RankRun& ranks) {
   STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info, ReadCheckpointInfo(path));
   const auto own = static_cast<int64_t>(Xxh64(info.digest));
@@ -169,7 +169,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   return files;
 }
 
-// What all ranks need to save together.
+// Checks that all ranks can write shards to one folder.
 Status TrainFiles::OpenShards(const TrainFlags& flags, const StepSpec& spec,
                               RankRun& ranks) {
   if (!flags.saves_shards()) return {};
@@ -190,7 +190,7 @@ Status TrainFiles::OpenShards(const TrainFlags& flags, const StepSpec& spec,
   return seen;
 }
 
-// Where rank 0 has the values from that a run begins with, which all ranks learn.
+// Collective: the origin of the initial values on rank 0.
 Result<TrainFiles::Origin> TrainFiles::OriginOfValues(const TrainFlags& flags,
                                                       const StepSpec& spec,
                                                       RankRun& ranks) {
@@ -272,7 +272,7 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
   return done;
 }
 
-// Rank 0 alone has read it.
+// Broadcasts the history, which only rank 0 has read.
 Status TrainFiles::ShareHistory(RankRun& ranks) {
   auto loss = std::bit_cast<int64_t>(history_.best_loss);
   for (int64_t* const number : {&history_.last_step, &history_.best_step, &loss,
@@ -299,7 +299,7 @@ Result<int64_t> TrainFiles::GiveValues(const TrainFlags& flags,
   });
 }
 
-// The values of a run that begins.
+// Sets the values of a new run.
 Status TrainFiles::Start(const TrainFlags& flags, const StepSpec& spec,
                          Session& session) {
   session.Initialize(static_cast<uint64_t>(flags.seed));
@@ -319,7 +319,7 @@ Status TrainFiles::Start(const TrainFlags& flags, const StepSpec& spec,
   return {};
 }
 
-// Goes on from a checkpoint, whose values `load` gives.
+// Resumes from a checkpoint, whose values `load` loads.
 Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
                                  const std::string& adapter,
                                  const std::function<Result<int64_t>()>& load) {

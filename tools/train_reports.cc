@@ -25,7 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of this process alone: getrusage counts what was resident before exec, too.
+// Reads /proc: getrusage also counts memory resident before exec.
 Bytes PeakResidentBytes() {
   std::ifstream status("/proc/self/status");
   Bytes kibibytes = 0;
@@ -35,7 +35,7 @@ Bytes PeakResidentBytes() {
   return kibibytes * 1024;
 }
 
-// By rank 0 to the others; absent on GPUs, whose exchanges pass by what counts.
+// The bytes that rank 0 sends; absent on GPUs, whose collectives are not counted.
 std::optional<Bytes> BytesSentPerStep(const TrainResults& results) {
   if (results.session.backend().name() != "cpu") return std::nullopt;
   return results.run.steps == 0 ? 0
@@ -177,16 +177,15 @@ Status TakeOne(Runner& step, Task& task, int64_t number, int64_t seed) {
   return TakeStep(step);
 }
 
-// How fast steps were.
+// The measured speed of steps.
 struct Trial {
   int64_t steps = 0;  // that were timed
   double step_seconds = 0;
   double tokens_per_second = 0;
 };
 
-// Of a training whose params have values: the steps of `task` from the first on, each by
-// the program for its length. One that finds the pages of the arena is not timed; then two
-// at least, and no more once two seconds have passed or 20 are done.
+// Times the first steps of `task`, each by the program for its length: one untimed, which faults
+// in the arena's pages, then 2 to 20, until two seconds have passed. Params must have values.
 Result<Trial> TrySteps(Training& training, Task& task, int64_t seed) {
   std::vector<Runner*> steps = {&training.step()};
   for (const PlannedShape& shape : training.plan().shapes) {
@@ -208,7 +207,7 @@ Result<Trial> TrySteps(Training& training, Task& task, int64_t seed) {
   return trial;
 }
 
-// How fast a run is, and how that is known.
+// The speed of a run, and its source.
 struct Speed {
   double step_seconds = 0, tokens_per_second = 0;
   std::string_view by;  // for programs
@@ -218,9 +217,8 @@ struct Speed {
 // Steps that take longer by the rates of the device are not tried.
 constexpr double kMaxToTry = 20;
 
-// By a few of its steps, where the memory for them is there and they take no minutes;
-// else by what the device does in a second. Ranks would each try as many steps as their
-// own clock says, and wait for each other for ever.
+// Measures a few steps if there is memory and they are fast; else estimates by the device's
+// rates, also with several ranks, which would measure different numbers of steps and deadlock.
 Result<Speed> Gauge(const TrainFlags& flags, const StepSpec& spec,
                     const TrainingPlan& plan, Backend& backend, Task& task,
                     const RankRun& ranks) {

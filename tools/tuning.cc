@@ -29,7 +29,7 @@ namespace {
 constexpr int64_t kUsualPrompt = 16;  // tokens
 constexpr size_t kMaxLengths = 6;
 
-// Of data that are no examples, for messages.
+// The kind of data other than examples, for messages.
 std::string_view KindOfData(const std::string& path) {
   return TokenShards::Reads(path) ? " has tokens alone" : " is a text";
 }
@@ -101,7 +101,7 @@ Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
   return options;
 }
 
-// Of language models.
+// Reads the data of a language model.
 Result<TuningData> ReadData(const TuningFlags& flags,
                             const ModelText& model_text,
                             const std::optional<PreferenceRules>& preference,
@@ -164,7 +164,7 @@ Result<TuningData> ReadData(const TuningFlags& flags,
   return TuningData(std::move(split));
 }
 
-// What samples go on from, where no prompt is given: how the held-out part begins.
+// The default prompt of samples: the beginning of the validation set.
 Result<std::vector<int32_t>> UsualPrompt(const TuningData& data) {
   if (const auto* const text = std::get_if<TextData>(&data)) {
     const auto tokens = text->held_out();
@@ -257,7 +257,7 @@ Result<std::vector<int64_t>> ReadLengths(const std::string& text,
   std::vector<int64_t> lengths;
   if (text == "auto") {
     lengths = ChooseLengths(train, kMaxLengths);
-    // What is held out may be longer.
+    // Validation inputs may be longer.
     lengths.front() = std::max(lengths.front(), std::ranges::max(held_out));
     return lengths;
   }
@@ -301,7 +301,7 @@ Result<Tokenizer> ReadTokenizerOf(const TuningFlags& flags,
 
 namespace {
 
-// That the objective suits the model, and the options the objective.
+// Checks that the objective suits the model, and the options the objective.
 Status CheckObjective(const TuningFlags& flags) {
   const bool classifies = flags.objective == "classify";
   for (const auto& [name, is_given] :

@@ -45,7 +45,7 @@ Positions CountPositions(const Tuning& tuning) {
 
 namespace {
 
-// Of several lengths, what they save.
+// A line on the positions that several lengths save.
 std::string LengthsText(const Tuning& tuning) {
   if (tuning.lengths.size() == 1) return {};
   const Positions positions = CountPositions(tuning);

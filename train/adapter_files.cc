@@ -240,7 +240,7 @@ std::string LabelsNote(const EncoderConfig& encoder) {
       .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-// As the saved adapter counts beside the original base (train/lora_weights.h).
+// The rules of the saved adapter, relative to the original base (train/lora_weights.h).
 LoraRules SavedRules(const FineTuning& tuning) {
   LoraRules rules = *tuning.options().lora;
   if (tuning.pissa() == nullptr) return rules;

@@ -52,7 +52,7 @@ Value AsI32(Value labels) {
                                        : Cast(labels, DType::kI32);
 }
 
-// How many of logits (..., C) are larger than that of the label.
+// The number of logits (..., C) that are larger than the label's.
 Value LabelRanks(Value logits, Value labels) {
   const Shape shape = labels.shape();
   Shape column = shape;

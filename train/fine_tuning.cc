@@ -89,7 +89,7 @@ int64_t RowsAtATime(Bytes row, int64_t rows) {
   return std::clamp(kWindow / row, int64_t{1}, rows);
 }
 
-// Where the f16 scales of a block lie (math/weight_blocks.h): so many from a byte on.
+// The f16 scales of a block (math/weight_blocks.h): their offset and number.
 struct Scales {
   Bytes begin = 0;
   int64_t count = 1;
@@ -137,7 +137,7 @@ Error NotFinite(const PretrainedModel& base, const PretrainedParam& param,
                                  "; weights must be finite"));
 }
 
-// That the numbers of whole rows, as they lie in the file, are finite.
+// Checks that the numbers of whole rows, in the file's format, are finite.
 Status CheckBytes(const PretrainedModel& base, const PretrainedParam& param,
                   int64_t first_row, std::span<const std::byte> part) {
   const WeightType type = base.tensor(param).type;

@@ -18,7 +18,7 @@ namespace stowage {
 
 namespace {
 
-// How likely tokens are, beside the likeliest.
+// Probabilities of tokens relative to the most probable.
 struct Weights {
   Weights(std::span<const float> logits, float largest, double temperature)
       : logits(logits), largest(largest), temperature(temperature) {}
@@ -80,7 +80,7 @@ Candidates Likeliest(const Weights& weights, const Sampler& sampler) {
     from.sum += from.weights.back();
   }
   if (!std::isinf(enough) || sampler.top_p == 1) return from;
-  // Of top_k, as many as have top_p of what these have together.
+  // Of the top_k tokens, those whose probabilities add up to top_p of all of theirs.
   enough = sampler.top_p * from.sum;
   size_t count = 0;
   for (from.sum = 0; count < from.ids.size() && from.sum < enough; ++count) {
@@ -133,8 +133,8 @@ int32_t DrawToken(std::span<const float> logits, const Sampler& sampler,
 
 namespace {
 
-// Where the model begins to see a text of `size` tokens: the same for texts that go on
-// from one another, until one more half of the caches is full.
+// The first token of a text of `size` tokens that the model sees. It moves by half of the caches
+// at a time, so that continued texts mostly share it.
 size_t FirstSeen(size_t size, size_t positions) {
   if (size <= positions) return 0;
   const size_t half = std::max<size_t>(positions / 2, 1);

@@ -334,7 +334,7 @@ Status SaveAdapterGguf(const FineTuning& tuning, const Runner& runner,
   metadata.Set("general.quantization_version", kQuantizationVersion);
   metadata.Set("adapter.type", "lora");
   const LoraRules& rules = *tuning.options().lora;
-  // Of PiSSA's adapters there are two beside the original base (train/lora_weights.h).
+  // A PiSSA adapter has twice the rank relative to the original base (train/lora_weights.h).
   const int64_t rank = rules.rank * (tuning.pissa() == nullptr ? 1 : 2);
   // llama.cpp divides it by the rank.
   metadata.Set(

@@ -193,7 +193,7 @@ namespace {
 
 bool IsFloatType(WeightType type) { return FormatOf(type).numbers == 1; }
 
-// As a param of that type holds it.
+// The number rounded to the type of a param.
 float Rounded(double number, DType dtype) {
   const auto narrow = static_cast<float>(number);
   switch (dtype) {

@@ -351,7 +351,7 @@ class Progression {
     const auto next = [&](int64_t every) {
       return every > 0 ? std::min(last, (done / every + 1) * every) : last;
     };
-    // What a stop has kept from being evaluated.
+    // The evaluation that a stop has omitted.
     const bool is_due = done > result_.history.last_step && done < last &&
                         done > 0 && spec_.EvaluatesAt(done);
     STOWAGE_RETURN_IF_ERROR(EvaluateAndSave(is_due, false));
@@ -382,7 +382,7 @@ class Progression {
       Record();
     }
     result_.stops_early = result_.last_step < spec_.last_step();
-    // Where no step was left to take, what is there stays.
+    // Without steps, the checkpoint stays as it is.
     if (has_moved) result_.saved = Save(LossOf(result_.evaluation), false);
     return {};
   }

@@ -54,7 +54,7 @@ double SecondsSince1970() {
       .count();
 }
 
-// As TensorBoard's writers name theirs; no two runs have one.
+// A unique name in the style of TensorBoard's writers.
 std::string EventFileName() {
   char host[256] = {};
   if (::gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';

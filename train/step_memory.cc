@@ -129,8 +129,7 @@ class Search {
     return std::clamp(*where + 1, fits_.at + 1, far);
   }
 
-  // Where the needs of both ends predict the last that fits, or the one above it where that
-  // is known to fit.
+  // The value between the two ends at which a line through their needs reaches the budget.
   int64_t Between() const {
     const int64_t middle = fits_.at + (refused_->at - fits_.at) / 2;
     const int64_t where = Where(fits_, *refused_, budget_).value_or(middle);

@@ -168,7 +168,7 @@ Result<Bytes> StepPlanner::SmallestBudget() {
     }
   }
   STOWAGE_ASSIGN_OR_RETURN(const Bytes bytes, fitter_.SmallestBudget());
-  // Where it cannot be kept, it is found anew.
+  // If it cannot be stored, it is computed again.
   static_cast<void>(question_.cache->Store(key, StrCat(bytes)).ok());
   return bytes;
 }

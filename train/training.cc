@@ -41,7 +41,7 @@ Status CheckMicroBatches(const std::vector<int64_t>& micro_batches,
   return {};
 }
 
-// How many examples of a batch this rank takes.
+// The number of examples of a batch that this rank takes.
 int64_t PartOf(const TrainingSpec& spec) {
   return PartOfRank(spec.batch, spec.ranks.ranks, spec.ranks.rank).count;
 }
@@ -267,7 +267,7 @@ Result<PlannedShape> TrainingPlanner::PlanShape(const ShapeSpec& shape,
   return PlannedShape{.name = shape.name, .step = std::move(planned->step)};
 }
 
-// As many examples at a time as fit beside the weights and states of the step.
+// Plans with the largest batch that fits beside the weights and states of the step.
 Result<PlannedProgram> TrainingPlanner::PlanBeside(
     const ProgramSpec& program, const FittedStep& step) const {
   PlanOptions options = spec_.planning;
@@ -285,7 +285,7 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
                                fit::TileLogits(built, fit::kTileParts[tiling]));
       built = std::move(tiled.graph);
     }
-    // What it uses of what the step keeps on the host, it reloads from there.
+    // It reloads the values that the step keeps on the host.
     STOWAGE_ASSIGN_OR_RETURN(const Graph graph,
                              fit::MoveGiven(built, *options.weights));
     if (batch == 1 && !spec_.budget && !program.is_optional) {

@@ -200,9 +200,9 @@ TEST_CASE(
 
 TEST_CASE("the alphabet has a printable character for each byte") {
   // As GPT-2's: printable bytes are themselves, the others follow from U+0100 on.
-  CHECK(InAlphabet("a !\n") == "aĠ!Ċ");
-  CHECK(InAlphabet("é") == "Ã©");
-  CHECK(InAlphabet(std::string_view("\0\xad\xff", 3)) == "ĀŃÿ");
+  CHECK(OfAlphabet("aĠ!Ċ") == "a !\n");
+  CHECK(OfAlphabet("Ã©") == "é");
+  CHECK(OfAlphabet("ĀŃÿ") == std::string("\0\xad\xff", 3));
   const Bpe bpe = Bpe::Create({"Ġa", "日", "Ġ", "a"}, {"Ġ a"}, {}).value();
   CHECK(bpe.Bytes(0) == " a");
   CHECK(bpe.Bytes(1) == "日");  // which is not in it
