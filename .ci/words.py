@@ -41,7 +41,7 @@ RETIRED = {
 # Prefixes of constants.
 PREFIXES = {"kMost": "kMax", "kLeast": "kMin", "kFewest": "kMin"}
 
-HISTORY = re.compile(r"^(docs/archive/|docs/measurements/|tests/goldens/|tests/fuzz/corpus/|examples/data/"
+HISTORY = re.compile(r"^(docs/archive/|tests/goldens/|tests/fuzz/corpus/|examples/data/"
                      r"|\.ci/words\.py$"
                      r"|python/stowage/_former_names\.py$|tests/python/former_names_test\.py$"
                      r"|tests/ir/text_test\.cc$|CHANGELOG\.md$)")

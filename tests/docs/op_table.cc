@@ -24,9 +24,10 @@ namespace {
 
 constexpr std::string_view kIntroduction = R"(# Ops
 
-All ops, by the sections of `ir/ops.def`. Shapes, and what an op computes, are told
-in `ir/ops.h`, which has a function for each that users call.
+This page lists all ops by the sections of `ir/ops.def`. `ir/ops.h` has a function for each op that
+users call, with its shapes and its formula:
 
+<<<<<<< HEAD
 Types stand behind operands and results. T is one element type, the same wherever
 it stands in a row, out of the set in the column T: *float* is f32, f64, f16 or bf16,
 *numeric* all but bool, *index* i32 or i64, *any* all there are. S is f64 where T is
@@ -34,18 +35,27 @@ f64, else f32: what statistics are kept in. *dtype* is the attribute of that nam
 These are the types that a graph may have; README.md says in which of them a backend
 computes. An operand or attribute with a question mark may be left out; dots stand for
 any number. With *parts*, dgamma and dbeta are S, of so many rows (`ir/element_groups.h`).
+=======
+    Value y = MatMul(x, w);
+>>>>>>> d657375d (docs: rewrite README, CHANGELOG, index and generated heads for a first reader)
 
-In memory, a *view* owns no bytes, a result *over* operands may be written over one
-of them that has as many bytes and dies there, and an *update* is the new content of
-its operands. All other results have bytes of their own.
+Operands and results are followed by their types. T is one element type in a row, from the set in the
+column T: *float* is f32, f64, f16 or bf16, *numeric* all types except bool, *index* i32 or i64, and
+*any* all types. S is f64 if T is f64, else f32: the type of statistics. *dtype* is the attribute of
+that name. A graph may have these types; a backend may support fewer. An operand or attribute with a
+question mark is optional; dots stand for any number. With the attribute *parts*, dgamma and dbeta are
+partial sums of type S, with one row per part (`ir/element_groups.h`).
 
-The last column names the operands that get a gradient; gradients flow through float
-types alone. *Zero* is a derivative that is zero wherever there is one: no gradient
-flows, silently. *None* is an error where a gradient would have to flow. Where a
-derivative does not exist or is infinite, the column says what comes out.
+In the column "in memory", a *view* owns no bytes. A result *over* operands may overwrite one of them
+that has the same number of bytes and dies there. An *update* is the new content of its operands. All
+other results have bytes of their own.
 
-This page is made by `bazel run //tests/docs:write_op_table > docs/reference/ops.md` and
-checked by `tests/docs/op_table_test.cc`.
+The last column lists the operands that get a gradient, always of float types. *Zero* means that no
+gradient flows, because the derivative is zero where it exists. *None* means an error if a gradient
+would have to flow. The column also states the value at points without a derivative.
+
+This page is made by `bazel run //tests/docs:write_op_table > docs/reference/ops.md` and checked by
+`tests/docs/op_table_test.cc`.
 )";
 
 // What the derivative rules (autodiff/vjps) give where there is no derivative, or

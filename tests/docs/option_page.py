@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/reference/options.md, made of what the command's help says.
+"""Makes docs/reference/options.md from the help of the command.
 
     tests/docs/option_page.py STOWAGE > docs/reference/options.md
     tests/docs/option_page.py STOWAGE --check docs/reference/options.md
@@ -16,9 +16,12 @@ OPTION = re.compile(r"^  (?P<names>(?:-\w,)?--[a-z-]+(?:,--[a-z-]+)*|[a-z][a-z_]
 
 HEAD = """# Options
 
-What each option of the command means, and which subcommands have it; made by
-`tests/docs/option_page.py` of what `stowage SUBCOMMAND --help` says. The last column names
-options that are not given together with it.
+This page lists all options of the command, with their subcommands and the options that they
+exclude. `stowage SUBCOMMAND --help` prints the same:
+
+    stowage plan --help
+
+`tests/docs/option_page.py` makes this page from the help.
 """
 
 
@@ -68,7 +71,7 @@ def page(stowage):
     out = [HEAD]
     for group, options in groups.items():
         out.append(f"## {'General' if group == 'Options' else group.capitalize()}\n")
-        out.append("| option | of | what it says | not with |")
+        out.append("| option | subcommands | meaning | excludes |")
         out.append("| --- | --- | --- | --- |")
         for (names, kind, says, excluded), commands in options.items():
             name = " ".join(each for each in (names, kind) if each)
@@ -86,7 +89,7 @@ def main():
     with open(sys.argv[3], encoding="utf-8") as file:
         if file.read() == made:
             return 0
-    print(f"{sys.argv[3]} is not what the help says; run tests/docs/option_page.py again")
+    print(f"{sys.argv[3]} differs from the help; run tests/docs/option_page.py again")
     return 1
 
 

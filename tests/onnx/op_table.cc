@@ -7,23 +7,23 @@ namespace stowage {
 
 std::string OnnxOpTable() {
   std::string text = StrCat(
-      "# Ops of ONNX files\n\n",
-      "The ops that `ReadOnnx`, `stowage plan --onnx` and all else that reads "
-      "ONNX "
-      "files\nknow, of ONNX's own domain; functions that a file brings itself "
-      "are "
-      "written out.\n[onnx.md](../guides/onnx.md) tells what becomes of a "
-      "file.\n\n",
-      "The operator sets are those whose definition of the op is known; a file "
-      "may "
-      "ask for\nany of them. Of each op, elements may be of the types that the "
-      "ops "
-      "have that it\nbecomes ([ops.md](ops.md)), and a plan has to know what a "
-      "shape "
-      "depends on.\n\n",
+      "# ONNX ops\n"
+      "\n"
+      "This page lists the ops that Stowage imports from ONNX files, with the "
+      "operator sets whose definition\n"
+      "is supported and the limits. [onnx.md](../guides/onnx.md) explains how "
+      "a file is imported:\n"
+      "\n"
+      "    stowage plan --onnx net.onnx --batch 64\n"
+      "\n"
+      "Functions that a file defines are inlined. Element types are those of "
+      "the [ops](ops.md) that an op\n"
+      "becomes. \"Known\" means known when the graph is built.\n"
+      "\n"
       "This page is made by `bazel run //tests/onnx:write_op_table > "
-      "docs/reference/onnx_ops.md` and\nchecked by "
-      "`tests/onnx/op_table_test.cc`.\n\n",
+      "docs/reference/onnx_ops.md` and checked\n"
+      "by `tests/onnx/op_table_test.cc`.\n"
+      "\n"
       "| op | operator sets | limits |\n|---|---|---|\n");
   for (const onnx::ImportedOp& op : onnx::ImportedOps()) {
     const int64_t newest =
