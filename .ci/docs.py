@@ -19,12 +19,14 @@ import textwrap
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NAME = re.compile(r"`([\w-]+\.(?:h|cu\.cc|cc|def|py|sh|bzl))`")
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:h|cc|cu\.cc|def|py|sh|bzl|md|ml|v|txt|js))`")
 # What separates the parts of a block that are looked for: elisions, empty lines, includes.
 SEPARATOR = r"^.*\.\.\..*$|\n\n|^#include .*$|^using namespace stowage;$"
 INDENTED = re.compile(r"(?:^    .*\n|^\n(?=    ))+", re.MULTILINE)
 # Paths of examples that show how to add something, and of other programs.
-NOT_OURS = re.compile(r"planner/fit/sink/|nn/models/logistic\.cc|deepspeed/|stowage/|<")
+NOT_OURS = re.compile(r"planner/fit/sink/|sink\.cc|nn/models/logistic\.cc|deepspeed/|stage3\.py|math\.h"
+                      r"|stowage/|<")
 
 
 def anchors_of(text):
@@ -94,6 +96,7 @@ def main():
     files = subprocess.run(["git", "ls-files"], check=True, capture_output=True,
                            text=True).stdout.split("\n")
     texts, sources = {}, []
+    names = {os.path.basename(name) for name in files}
     for name in files:
         if name.endswith((".md", ".cc", ".h", ".def")) and os.path.exists(name):
             with open(name, encoding="utf-8") as file:
@@ -109,6 +112,8 @@ def main():
         if not page.startswith("docs/archive/"):
             found += [f"names {path}, which does not exist" for path in PATH.findall(text)
                       if not NOT_OURS.match(path) and not os.path.exists(path)]
+            found += [f"names {name}, and no file is called so" for name in NAME.findall(text)
+                      if name not in names and not NOT_OURS.match(name)]
             found += foreign_code(text, sources)
             found += unknown_options(text, known)
         for each in found:
