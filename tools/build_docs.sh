@@ -2,7 +2,7 @@
 # Builds the documents as a site in out/docs; a broken link or anchor is an error.
 #
 #   tools/build_docs.sh            out/docs/index.html, which needs no server
-#   tools/build_docs.sh --serve    serves it, and builds it again after each change
+#   tools/build_docs.sh --serve    serves it, with a search, and builds it again after each change
 #
 # The first run installs mkdocs-material, in the versions of tools/docs_requirements.txt, into
 # an environment of its own (STOWAGE_DOCS_VENV, by default in ~/.cache/stowage). Later runs
