@@ -2,12 +2,12 @@
 
     .ci/docs.py    prints each broken link, missing file, foreign code and unknown option
 
-Links lead to files and headings that exist. Paths in backticks exist. A block of C++ is
-part of a source that is compiled: an example, tests/docs/snippets.cc or the library itself,
-up to white space, paragraph by paragraph, without lines with "...". A block of Python parses; tests/python/docs_test.py
-runs those of the README and the tutorial. The options of a `stowage` command are those of
-its subcommand in docs/reference/options.md, which a test compares with the help. Links of
-docs/archive/, whose pages are not rewritten, are checked; the rest of them is not.
+Links lead to files and headings that exist, and files named in backticks exist. Each
+paragraph of a C or C++ block, except lines with "...", is in a source that is compiled: an
+example, tests/docs/snippets.cc or the library. A block of Python parses; tests run those of
+the README, the Python tutorial and importing.md. A `stowage` command has options of its
+subcommand in docs/reference/options.md, which a test compares with the help. Of pages in
+docs/archive/, only links are checked.
 """
 
 import ast
@@ -69,10 +69,10 @@ def broken_links(page, text, texts):
 
 def foreign_code(text, sources):
     for language, code in BLOCK.findall(text):
-        if language == "cpp":
+        if language in ("c", "cpp"):
             for part in re.split(SEPARATOR, code, flags=re.MULTILINE):
                 if part.strip() and squeezed(part) not in sources:
-                    yield f"has C++ that no source has:\n{textwrap.indent(part.strip(), '    ')}"
+                    yield f"has code that no source has:\n{textwrap.indent(part.strip(), '    ')}"
         elif language == "python":
             try:
                 ast.parse(code)
@@ -81,7 +81,8 @@ def foreign_code(text, sources):
 
 
 def unknown_options(text, known):
-    code = "\n".join(INDENTED.findall(text)).replace("\\\n", " ")
+    code = INDENTED.findall(text) + [code for name, code in BLOCK.findall(text) if name == "sh"]
+    code = "\n".join(code).replace("\\\n", " ")
     for line in re.findall(r"stowage (?!\.)([a-z-]+ .*)", code):
         line = re.split(r" #|\||&&|;| -- ", line)[0]
         words = line.split()
@@ -98,7 +99,7 @@ def main():
     texts, sources = {}, []
     names = {os.path.basename(name) for name in files}
     for name in files:
-        if name.endswith((".md", ".cc", ".h", ".def")) and os.path.exists(name):
+        if name.endswith((".md", ".c", ".cc", ".h", ".def")) and os.path.exists(name):
             with open(name, encoding="utf-8") as file:
                 text = file.read()
             if name.endswith(".md"):
