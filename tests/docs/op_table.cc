@@ -27,17 +27,7 @@ constexpr std::string_view kIntroduction = R"(# Ops
 This page lists all ops by the sections of `ir/ops.def`. `ir/ops.h` has a function for each op that
 users call, with its shapes and its formula:
 
-<<<<<<< HEAD
-Types stand behind operands and results. T is one element type, the same wherever
-it stands in a row, out of the set in the column T: *float* is f32, f64, f16 or bf16,
-*numeric* all but bool, *index* i32 or i64, *any* all there are. S is f64 where T is
-f64, else f32: what statistics are kept in. *dtype* is the attribute of that name.
-These are the types that a graph may have; README.md says in which of them a backend
-computes. An operand or attribute with a question mark may be left out; dots stand for
-any number. With *parts*, dgamma and dbeta are S, of so many rows (`ir/element_groups.h`).
-=======
     Value y = MatMul(x, w);
->>>>>>> d657375d (docs: rewrite README, CHANGELOG, index and generated heads for a first reader)
 
 Operands and results are followed by their types. T is one element type in a row, from the set in the
 column T: *float* is f32, f64, f16 or bf16, *numeric* all types except bool, *index* i32 or i64, and
