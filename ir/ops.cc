@@ -180,11 +180,32 @@ Value AlongAxis(OpKind op, Value x, int64_t axis, SourceLoc loc) {
   return Permute(y, swapped, loc);
 }
 
-double AttentionScale(Value q, double scale) {
-  if (scale <= 0 && q.ok() && q.rank() == 4) {
-    return 1 / std::sqrt(static_cast<double>(q.dim(3)));
+// x where column - row is at most `diagonal` (`lower`) or at least `diagonal`; 0 elsewhere.
+Value Triangle(std::string_view name, Value x, int64_t diagonal, bool lower,
+               SourceLoc loc) {
+  if (!x.ok()) return x;
+  GraphBuilder& g = *x.builder();
+  if (x.rank() < 2) {
+    return g.Fail(
+        StrCat("[", name, "] x ", Describe(x), "; expected rank at least 2"),
+        loc);
   }
-  return scale;
+  const int64_t rows = x.dim(x.rank() - 2);
+  const int64_t columns = x.dim(x.rank() - 1);
+  // The last column, or first, that each row keeps.
+  const Value edge =
+      Reshape(Iota(g, DType::kI64, static_cast<double>(diagonal), 1, rows, loc),
+              {rows, 1}, loc);
+  const Value column = Iota(g, DType::kI64, 0, 1, columns, loc);
+  const Value kept =
+      lower ? LessEqual(column, edge, loc) : GreaterEqual(column, edge, loc);
+  return Where(kept, x, Fill(g, 0, x.dtype(), {}, loc), loc);
+}
+
+Value Random(OpKind op, Value seed, Value step, const Shape& shape, DType dtype,
+             int64_t id, SourceLoc loc) {
+  return Apply(op, {seed, step},
+               {{"dtype", dtype}, {"shape", DimsAttr(shape)}, {"id", id}}, loc);
 }
 
 }  // namespace
@@ -205,6 +226,13 @@ Value Constant(GraphBuilder& g, DType dtype, const Shape& shape,
                 {{"dtype", dtype},
                  {"shape", DimsAttr(shape)},
                  {"data", std::string(bytes, data.size())}},
+                loc)[0];
+}
+
+Value Iota(GraphBuilder& g, DType dtype, double start, double step, int64_t n,
+           SourceLoc loc) {
+  return g.Emit(OpKind::kIota, {},
+                {{"dtype", dtype}, {"start", start}, {"step", step}, {"n", n}},
                 loc)[0];
 }
 
@@ -321,6 +349,122 @@ Value Gather(Value table, Value indices, SourceLoc loc) {
 
 Value ScatterAdd(Value base, Value indices, Value updates, SourceLoc loc) {
   return Emit(OpKind::kScatterAdd, Of({base, indices, updates}), {}, loc);
+}
+
+// --- Along an axis ---
+
+Value CumSum(Value x, int64_t axis, bool exclusive, bool reverse,
+             SourceLoc loc) {
+  return Apply(OpKind::kCumSum, {x},
+               {{"axis", NormalAxis(x, axis)},
+                {"exclusive", int64_t{exclusive}},
+                {"reverse", int64_t{reverse}}},
+               loc);
+}
+
+Value TakeAlongAxis(Value x, Value indices, int64_t axis, SourceLoc loc) {
+  return Apply(OpKind::kTakeAlongAxis, {x, indices},
+               {{"axis", NormalAxis(x, axis)}}, loc);
+}
+
+Value PutAdd(Value base, Value indices, Value updates, int64_t axis,
+             SourceLoc loc) {
+  return Apply(OpKind::kPutAdd, {base, indices, updates},
+               {{"axis", NormalAxis(base, axis)}}, loc);
+}
+
+TopKResults TopK(Value x, int64_t k, bool descending, SourceLoc loc) {
+  const std::vector<Value> results =
+      ApplyAll(OpKind::kTopK, std::vector{x},
+               {{"k", k}, {"descending", int64_t{descending}}}, loc);
+  return {results[0], results[1]};
+}
+
+TopKResults Sort(Value x, bool descending, SourceLoc loc) {
+  const bool has_axis = x.ok() && x.rank() > 0;  // the op refuses others
+  return TopK(x, has_axis ? x.dim(x.rank() - 1) : 1, descending, loc);
+}
+
+Value OneHot(Value indices, int64_t depth, DType dtype, SourceLoc loc) {
+  if (!indices.ok()) return indices;
+  GraphBuilder& g = *indices.builder();
+  if (!IsIndex(indices.dtype())) {
+    return g.Fail(StrCat("[one_hot] ", "indices ", Describe(indices),
+                         "; expected i32 or i64"),
+                  loc);
+  }
+  Shape spread = indices.shape();
+  spread.push_back(1);
+  const Value places = Iota(g, indices.dtype(), 0, 1, depth, loc);
+  return Cast(Equal(Reshape(indices, spread, loc), places, loc), dtype, loc);
+}
+
+Value Tril(Value x, int64_t diagonal, SourceLoc loc) {
+  return Triangle("tril", x, diagonal, /*lower=*/true, loc);
+}
+
+Value Triu(Value x, int64_t diagonal, SourceLoc loc) {
+  return Triangle("triu", x, diagonal, /*lower=*/false, loc);
+}
+
+// A new axis before each repeated one, broadcast, and one copy.
+Value Tile(Value x, const Axes& repeats, SourceLoc loc) {
+  if (!x.ok()) return x;
+  GraphBuilder& g = *x.builder();
+  if (static_cast<int>(repeats.size()) != x.rank()) {
+    return g.Fail(
+        StrCat("[tile] there are ", repeats.size(), " repeats: ", "x ",
+               Describe(x), "; expected ", x.rank(), ", one for each axis"),
+        loc);
+  }
+  Shape narrow, wide;
+  bool continues = false;  // the last dimension is one that is not repeated
+  for (int i = 0; i < x.rank(); ++i) {
+    const int64_t times = repeats[static_cast<size_t>(i)];
+    if (times < 1) {
+      return g.Fail(StrCat("[tile] repeats is ", times, " along axis ", i,
+                           "; expected at least 1"),
+                    loc);
+    }
+    if (times > 1) {
+      narrow.push_back(1);
+      wide.push_back(times);
+    }
+    if (times > 1 || !continues) {
+      narrow.push_back(x.dim(i));
+      wide.push_back(x.dim(i));
+    } else {
+      narrow[narrow.rank() - 1] *= x.dim(i);
+      wide[wide.rank() - 1] *= x.dim(i);
+    }
+    continues = true;
+  }
+  if (narrow.rank() > kMaxRank) {
+    return g.Fail(StrCat("[tile] takes ", narrow.rank(),
+                         " axes on the way, with one more "
+                         "for each that is repeated: ",
+                         "x ", Describe(x), "; expected at most ", kMaxRank),
+                  loc);
+  }
+  const Value spread = BroadcastTo(Reshape(x, narrow, loc), wide, loc);
+  if (!spread.ok()) return spread;  // too large
+  Shape shape = x.shape();
+  for (int i = 0; i < x.rank(); ++i) {
+    shape[i] *= repeats[static_cast<size_t>(i)];
+  }
+  return Reshape(spread, shape, loc);
+}
+
+// --- Random numbers ---
+
+Value RandomUniform(Value seed, Value step, const Shape& shape, DType dtype,
+                    int64_t id, SourceLoc loc) {
+  return Random(OpKind::kRandomUniform, seed, step, shape, dtype, id, loc);
+}
+
+Value RandomNormal(Value seed, Value step, const Shape& shape, DType dtype,
+                   int64_t id, SourceLoc loc) {
+  return Random(OpKind::kRandomNormal, seed, step, shape, dtype, id, loc);
 }
 
 // --- In place ---
@@ -459,17 +603,7 @@ Value ArgMax(Value x, SourceLoc loc) {
   return Emit(OpKind::kArgMax, Of({x}), {}, loc);
 }
 
-// --- Products and layers ---
-
-Value GroupedMatMul(Value x, Value w, Value ends, bool transpose_w,
-                    SourceLoc loc) {
-  return Apply(OpKind::kGroupedMatMul, {x, w, ends},
-               {{"transpose_w", int64_t{transpose_w}}}, loc);
-}
-
-Value GroupedMatMulWeightGrad(Value x, Value dy, Value ends, SourceLoc loc) {
-  return Apply(OpKind::kGroupedMatMulWeightGrad, {x, dy, ends}, {}, loc);
-}
+// --- Matmul, softmax and mean squared error ---
 
 Value MatMul(Value a, Value b, bool transpose_a, bool transpose_b,
              SourceLoc loc) {
@@ -507,16 +641,6 @@ Value LogSoftmaxGrad(Value y, Value dy, SourceLoc loc) {
   return Emit(OpKind::kLogSoftmaxGrad, Of({y, dy}), {}, loc);
 }
 
-Value CrossEntropy(Value logits, Value labels, SourceLoc loc) {
-  return Emit(OpKind::kCrossEntropy, Of({logits, labels}), {}, loc);
-}
-
-Value CrossEntropyGrad(Value logits, Value labels, Value log_sum_exp,
-                       Value dloss, SourceLoc loc) {
-  return Emit(OpKind::kCrossEntropyGrad,
-              Of({logits, labels, log_sum_exp, dloss}), {}, loc);
-}
-
 Value MeanSquaredError(Value prediction, Value target, SourceLoc loc) {
   if (Usable(Of({prediction, target})) &&
       prediction.shape() != target.shape()) {
@@ -527,92 +651,6 @@ Value MeanSquaredError(Value prediction, Value target, SourceLoc loc) {
         loc);
   }
   return ReduceMean(Square(Sub(prediction, target, loc), loc), {}, false, loc);
-}
-
-Value LayerNorm(Value x, Value gamma, Value beta, double eps, SourceLoc loc) {
-  return Emit(OpKind::kLayerNorm, Of({x, gamma, beta}), {{"eps", eps}}, loc);
-}
-
-LayerNormGrads LayerNormGrad(Value x, Value gamma, Value mean, Value rstd,
-                             Value dy, SourceLoc loc) {
-  const std::vector<Value> results = EmitAll(
-      OpKind::kLayerNormGrad, Of({x, gamma, mean, rstd, dy}), {}, 3, loc);
-  return {results[0], results[1], results[2]};
-}
-
-BatchNormResults BatchNorm(Value x, Value gamma, Value beta, double eps,
-                           SourceLoc loc) {
-  const std::vector<Value> results =
-      EmitAll(OpKind::kBatchNorm, Of({x, gamma, beta}), {{"eps", eps}}, 3, loc);
-  return {results[0], results[1], results[2]};
-}
-
-BatchNormGrads BatchNormGrad(Value x, Value gamma, Value mean, Value variance,
-                             Value dy, double eps, SourceLoc loc) {
-  const std::vector<Value> results =
-      EmitAll(OpKind::kBatchNormGrad, Of({x, gamma, mean, variance, dy}),
-              {{"eps", eps}}, 3, loc);
-  return {results[0], results[1], results[2]};
-}
-
-Value LocalResponseNorm(Value x, const LocalResponse& response, SourceLoc loc) {
-  return Apply(OpKind::kLocalResponseNorm, {x},
-               {{"size", response.size},
-                {"alpha", response.alpha},
-                {"beta", response.beta},
-                {"bias", response.bias}},
-               loc);
-}
-
-namespace {
-// `inputs` and then `last`, unless that is Value().
-std::vector<Value> WithOptional(std::vector<Value> inputs, Value last) {
-  if (last.builder() != nullptr) inputs.push_back(last);
-  return inputs;
-}
-
-std::vector<Value> AttentionOperands(std::vector<Value> inputs,
-                                     const AttentionOptions& options) {
-  inputs = WithOptional(std::move(inputs), options.bias);
-  inputs = WithOptional(std::move(inputs), options.key_lengths);
-  return WithOptional(std::move(inputs), options.segments);
-}
-
-Attrs AttentionAttrs(Value q, const AttentionOptions& options) {
-  Attrs attrs{{"scale", AttentionScale(q, options.scale)},
-              {"causal", int64_t{options.causal}},
-              {"window", options.window}};
-  if (options.softcap != 0) attrs.Set("softcap", options.softcap);
-  return attrs;
-}
-}  // namespace
-
-Value Attention(Value q, Value k, Value v, const AttentionOptions& options,
-                SourceLoc loc) {
-  return Emit(OpKind::kAttention, AttentionOperands({q, k, v}, options),
-              AttentionAttrs(q, options), loc);
-}
-
-Value CausalAttention(Value q, Value k, Value v, double scale, SourceLoc loc) {
-  return Attention(q, k, v, {.scale = scale, .causal = true}, loc);
-}
-
-AttentionGrads AttentionGrad(Value q, Value k, Value v, Value o,
-                             Value log_sum_exp, Value d_o,
-                             const AttentionOptions& options, SourceLoc loc) {
-  const std::vector<Value> results =
-      EmitAll(OpKind::kAttentionGrad,
-              AttentionOperands({q, k, v, o, log_sum_exp, d_o}, options),
-              AttentionAttrs(q, options), 3, loc);
-  return {results[0], results[1], results[2]};
-}
-
-Value AttentionBiasGrad(Value q, Value k, Value v, Value o, Value log_sum_exp,
-                        Value d_o, const AttentionOptions& options,
-                        SourceLoc loc) {
-  return Emit(OpKind::kAttentionBiasGrad,
-              AttentionOperands({q, k, v, o, log_sum_exp, d_o}, options),
-              AttentionAttrs(q, options), loc);
 }
 
 // --- Ops of a program's own ---

@@ -1,14 +1,11 @@
 // The functions of ir/ops.h that update params and the states of optimizers.
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
-#include "base/result.h"
 #include "ir/attrs.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/weight_type.h"
 
 namespace stowage {
 
@@ -194,151 +191,6 @@ SplitWeight SplitUpdate(Value w, Value delta, Value x, SourceLoc loc) {
   const std::vector<Value> results =
       ApplyAll(OpKind::kSplitUpdate, std::vector<Value>{w, delta, x}, {}, loc);
   return {results[0], results[1]};
-}
-
-// The functions of ir/ops.h whose matrix may be in quantized blocks: quantized_matmul,
-// quantized_gather and linear_cross_entropy.
-
-namespace {
-
-int64_t BlocksAttr(const std::optional<WeightType>& blocks) {
-  return blocks ? static_cast<int64_t>(*blocks) : kNoBlocks;
-}
-
-}  // namespace
-
-Value QuantizedMatMul(Value x, Value w, WeightType blocks, bool transpose_w,
-                      SourceLoc loc) {
-  return Apply(
-      OpKind::kQuantizedMatMul, {x, w},
-      {{"blocks", BlocksAttr(blocks)}, {"transpose_w", int64_t{transpose_w}}},
-      loc);
-}
-
-Value QuantizedGather(Value table, Value indices, WeightType blocks,
-                      SourceLoc loc) {
-  return Apply(OpKind::kQuantizedGather, {table, indices},
-               {{"blocks", BlocksAttr(blocks)}}, loc);
-}
-
-namespace {
-
-Attrs LinearLossAttrs(int64_t chunk, const LinearCrossEntropyOptions& options) {
-  Attrs attrs{{"chunk", chunk}, {"blocks", BlocksAttr(options.blocks)}};
-  if (options.softcap != 0) attrs.Set("softcap", options.softcap);
-  return attrs;
-}
-
-}  // namespace
-
-Value LinearCrossEntropy(Value x, Value w, Value labels, int64_t chunk,
-                         const LinearCrossEntropyOptions& options,
-                         SourceLoc loc) {
-  std::vector<Value> operands = {x, w, labels};
-  if (options.weights.builder() != nullptr) operands.push_back(options.weights);
-  return ApplyAll(OpKind::kLinearCrossEntropy, operands,
-                  LinearLossAttrs(chunk, options), loc)[0];
-}
-
-Value LinearCrossEntropyRows(Value x, Value w, Value labels, int64_t chunk,
-                             const LinearCrossEntropyOptions& options,
-                             SourceLoc loc) {
-  STOWAGE_CHECK(options.weights.builder() == nullptr);
-  return ApplyAll(OpKind::kLinearCrossEntropy, std::vector{x, w, labels},
-                  LinearLossAttrs(chunk, options), loc)[1];
-}
-
-LinearCrossEntropyGrads LinearCrossEntropyGrad(
-    Value x, Value w, Value labels, Value dloss, int64_t chunk,
-    const LinearCrossEntropyOptions& options, bool wants_dw, SourceLoc loc) {
-  std::vector<Value> operands = {x, w, labels, dloss};
-  if (options.weights.builder() != nullptr) operands.push_back(options.weights);
-  Attrs attrs = LinearLossAttrs(chunk, options);
-  attrs.Set("weight_grad", int64_t{wants_dw});
-  std::vector<Value> results =
-      ApplyAll(OpKind::kLinearCrossEntropyGrad, operands, attrs, loc);
-  results.resize(3);
-  return {results[0], results[1], results[2]};
-}
-
-// The functions of ir/ops.h that transformers of Llama's kind are made of: those of
-// the families `rms_norm`, `rope` and `glu`.
-
-Value RmsNorm(Value x, Value gamma, double eps, SourceLoc loc) {
-  return Apply(OpKind::kRmsNorm, {x, gamma}, {{"eps", eps}}, loc);
-}
-
-RmsNormGrads RmsNormGrad(Value x, Value gamma, Value rstd, Value dy,
-                         SourceLoc loc) {
-  const std::vector<Value> results =
-      ApplyAll(OpKind::kRmsNormGrad, std::vector{x, gamma, rstd, dy}, {}, loc);
-  return {results[0], results[1]};
-}
-
-Value Rope(Value x, Value positions, const RopeOptions& options,
-           SourceLoc loc) {
-  // For another rank there is no D; the op reports the error.
-  const int64_t all = x.ok() && x.rank() == 4 ? x.dim(3) : 0;
-  const Attrs attrs = {{"base", options.base},
-                       {"dims", options.dims == 0 ? all : options.dims},
-                       {"interleaved", int64_t{options.interleaved}},
-                       {"inverse", int64_t{options.inverse}}};
-  if (positions.builder() == nullptr) {
-    return Apply(OpKind::kRope, {x}, attrs, loc);
-  }
-  return Apply(OpKind::kRope, {x, positions}, attrs, loc);
-}
-
-Value Glu(Value gate, Value up, GluActivation activation, SourceLoc loc) {
-  return Apply(OpKind::kGlu, {gate, up},
-               {{"activation", static_cast<int64_t>(activation)}}, loc);
-}
-
-Value SwiGlu(Value gate, Value up, SourceLoc loc) {
-  return Glu(gate, up, GluActivation::kSilu, loc);
-}
-
-Value GeGlu(Value gate, Value up, SourceLoc loc) {
-  return Glu(gate, up, GluActivation::kGeluTanh, loc);
-}
-
-GluGrads GluGrad(Value gate, Value up, Value dy, GluActivation activation,
-                 SourceLoc loc) {
-  const std::vector<Value> results =
-      ApplyAll(OpKind::kGluGrad, std::vector{gate, up, dy},
-               {{"activation", static_cast<int64_t>(activation)}}, loc);
-  return {results[0], results[1]};
-}
-
-// The functions of ir/ops.h that recurrent layers are made of: those of the family
-// `lstm`.
-
-namespace {
-
-Attrs Direction(bool reverse) { return {{"reverse", int64_t{reverse}}}; }
-
-}  // namespace
-
-LstmSequenceResults LstmSequence(Value gates, Value h0, Value c0, Value w,
-                                 bool reverse, SourceLoc loc) {
-  const std::vector<Value> results = ApplyAll(
-      OpKind::kLstm, std::vector{gates, h0, c0, w}, Direction(reverse), loc);
-  return {results[1], results[2]};
-}
-
-LstmGrads LstmGrad(Value gates, Value c0, Value w, Value c, Value dh, Value dc,
-                   bool reverse, SourceLoc loc) {
-  std::vector<Value> operands = {gates, c0, w, c, dh};
-  if (dc.builder() != nullptr) operands.push_back(dc);
-  const std::vector<Value> results =
-      ApplyAll(OpKind::kLstmGrad, operands, Direction(reverse), loc);
-  return {results[0], results[1], results[2]};
-}
-
-Value LstmWeightGrad(Value dgates, Value h0, Value h, bool reverse,
-                     SourceLoc loc) {
-  return Apply(OpKind::kLstmWeightGrad, {dgates, h0, h}, Direction(reverse),
-               loc);
 }
 
 }  // namespace stowage
