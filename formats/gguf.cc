@@ -599,7 +599,7 @@ void Dequantize(WeightType type, std::span<const std::byte> bytes,
 namespace {
 
 constexpr uint32_t kVersion = 3;
-constexpr int kMaxRank = 4;
+constexpr int kMaxGgufRank = 4;
 constexpr Bytes kUsualAlignment = 32;
 constexpr std::string_view kAlignmentKey = "general.alignment";
 
@@ -616,10 +616,10 @@ void AppendText(std::string_view text, std::string* to) {
 Status CheckTensors(std::span<const GgufTensorToWrite> tensors) {
   std::set<std::string_view> names;
   for (const GgufTensorToWrite& tensor : tensors) {
-    if (tensor.shape.rank() > kMaxRank) {
+    if (tensor.shape.rank() > kMaxGgufRank) {
       return InvalidArgumentError("[gguf] tensor ", Quoted(tensor.name), " is ",
                                   tensor.shape.ToString(), "; at most ",
-                                  kMaxRank, " dimensions are possible");
+                                  kMaxGgufRank, " dimensions are possible");
     }
     if (!names.insert(tensor.name).second) {
       return InvalidArgumentError("[gguf] two tensors are called ",
