@@ -35,7 +35,7 @@ Value GraphBuilder::Fail(Error error) {
 
 Value GraphBuilder::Fail(std::string_view message, SourceLoc loc) {
   std::string text(message);
-  // An error within a body says its own place already.
+  // An error in a body already names its place.
   const size_t place = text.rfind(" (at ");
   const bool is_placed =
       place != std::string::npos && text.find(')', place) == text.size() - 1;

@@ -34,13 +34,13 @@ constexpr size_t kMaxLine = std::numeric_limits<int>::max();
 // the list is its number + 1; 0 is a leaf.
 constexpr size_t kCustomOp = static_cast<size_t>(kNumOps) + 1;
 
-// A number per kind of attribute: its place in AttrValue.
+// The kind of an attribute: its index in AttrValue.
 constexpr size_t kNumAttrKinds = std::variant_size_v<AttrValue>;
 
-// The bytes of things that come many times, and the number of each.
+// A table of byte strings that occur many times, with the number of each.
 class Table {
  public:
-  // Writes which one `bytes` is, and where it is new, `bytes`.
+  // Writes the number of `bytes` and, at their first use, `bytes`.
   void Put(std::string bytes, ByteWriter* out) {
     const size_t count = numbers_.size();
     const auto [entry, is_new] = numbers_.try_emplace(std::move(bytes), count);
@@ -98,7 +98,7 @@ class GraphWriter {
 
   void WriteNode(const Graph& graph, const Node& node) {
     if (CustomIndex(node.op)) {
-      // By its name: kinds depend on the order in which a program defines ops.
+      // By name: kinds depend on the order in which a program defines ops.
       out_.Unsigned(kCustomOp);
       out_.Interned(OpName(node.op));
     } else {
@@ -157,7 +157,7 @@ TensorType ReadType(ByteReader* in) {
   return type;
 }
 
-// `depth`: in how many nodes the graph at hand stands.
+// `depth`: the nesting depth of the current graph.
 SubGraphs ReadGraphs(ByteReader* in, int depth) {
   SubGraphs graphs;
   const size_t count = in->Count("the number of bodies");

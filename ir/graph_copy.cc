@@ -56,7 +56,7 @@ void GraphCopy::CopyNode(NodeId id, const Attrs& attrs) {
   for (size_t r = 0; r < node.results.size(); ++r) {
     const ValueInfo& info = from_.value(node.results[r]);
     const std::string name = info.name + suffix_;
-    // A later result may hold this one's name, as its fresh one.
+    // A later result may have taken this one's name as its fresh one.
     for (size_t later = r + 1; later < node.results.size(); ++later) {
       if (!results[later].ok() || to_.info(results[later]).name != name) {
         continue;
@@ -70,7 +70,7 @@ void GraphCopy::CopyNode(NodeId id, const Attrs& attrs) {
     if (!holder || (results[r].ok() && holder->id() == results[r].id())) {
       to_.Name(name, results[r]);
     }
-    // Outputs are outputs only where they are declared as such.
+    // DeclareOutputs makes outputs of them.
     to_.SetRole(results[r],
                 info.role == Role::kOutput ? Role::kActivation : info.role);
     Map(node.results[r], results[r]);
@@ -91,7 +91,7 @@ Rewriter::Rewriter(const Graph& from)
 std::string Rewriter::FreshName(const std::string& of) {
   const std::string stem = StrCat(of, kRunAgainSuffix);
   std::string name = stem;
-  // The old names, too: their nodes may be yet to come.
+  // The old names too: their nodes may come later.
   for (int i = 2; to_.Find(name) || from_.Find(name); ++i) {
     name = StrCat(stem, i);
   }
@@ -114,7 +114,7 @@ std::vector<Value> Rewriter::Run(NodeId id, std::span<const Value> operands) {
   for (size_t r = 0; r < results.size(); ++r) {
     const ValueId result = node.results[r];
     const Role role = from_.value(result).role;
-    // Outputs become outputs where they are declared as such.
+    // Declaring outputs makes outputs of them.
     to_.SetRole(results[r], role == Role::kOutput ? Role::kActivation : role);
     if (!again) first_[static_cast<size_t>(result)] = results[r];
   }

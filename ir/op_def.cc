@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, kNumOps> kNames = {
 #undef STOWAGE_OP
 };
 
-// Made at first use, which may be in another file's initializers.
+// Constructed at first use, which may be in another file's initializers.
 struct CustomNames {
   std::array<std::string, kMaxCustomOps> names;
   std::atomic<size_t> count{0};

@@ -22,8 +22,7 @@ Operands Of(std::initializer_list<Value> values) {
   return Operands(values.begin(), values.size());
 }
 
-// The builder of the first operand that has one; null when none has, which
-// leaves nowhere to report to.
+// The builder of the first operand that has one, to report errors to; null if none has.
 GraphBuilder* BuilderOf(Operands values) {
   for (const Value& value : values) {
     if (value.builder() != nullptr) return value.builder();
@@ -31,8 +30,8 @@ GraphBuilder* BuilderOf(Operands values) {
   return nullptr;
 }
 
-// Whether types may be looked at: every operand is alive, in one builder. Where
-// not, Emit says what is wrong, or nothing if an error is recorded already.
+// Whether types may be read: every operand is alive, in one builder. Otherwise Emit reports
+// the error, unless one is recorded already.
 bool Usable(Operands values) {
   for (const Value& value : values) {
     if (!value.ok() || value.builder() != values[0].builder()) return false;
@@ -40,7 +39,7 @@ bool Usable(Operands values) {
   return true;
 }
 
-// Emits one node; exactly `count` results, all inert when anything was wrong.
+// Emits one node; exactly `count` results, all inert after an error.
 std::vector<Value> EmitAll(OpKind op, Operands inputs, Attrs attrs,
                            size_t count, SourceLoc loc) {
   GraphBuilder* g = BuilderOf(inputs);
@@ -66,14 +65,14 @@ Value FailOp(OpKind op, Value operand, std::string_view message,
   return operand.builder()->Fail(StrCat("[", OpName(op), "] ", message), loc);
 }
 
-// A negative axis counted from the end. Axes out of range stay as they are, for
-// the op to name.
+// `axis` counted from the front. Axes out of range are returned unchanged, for the op to
+// report.
 int64_t NormalAxis(Value x, int64_t axis) {
   if (!x.ok() || axis >= 0 || axis + x.rank() < 0) return axis;
   return axis + x.rank();
 }
 
-// As an attribute. A rank above kMaxRank is kept, for the op to refuse.
+// The attribute of a shape. A rank above kMaxRank is kept, for the op to refuse.
 Axes DimsAttr(const Shape& shape) {
   Axes dims(shape.begin(), shape.end());
   dims.resize(static_cast<size_t>(shape.rank()), 1);
@@ -100,8 +99,8 @@ std::optional<Shape> BroadcastShape(const Shape& a, const Shape& b) {
   return out;
 }
 
-// Whether the op takes the operands' last `axes` dimensions. Where not, it is
-// best shown the operands before any broadcasting, whose names users know.
+// Whether the op accepts the operands' last `axes` dimensions. If not, it is given the operands
+// before broadcasting, so that its error has the names that users know.
 bool Suit(OpKind op, Operands values, int axes, const Attrs& attrs) {
   std::vector<TensorType> types;
   std::vector<std::string_view> names;
@@ -161,7 +160,7 @@ Value Reduce(OpKind op, Value x, const Axes& axes, bool keep, SourceLoc loc) {
   return Emit(op, Of({x}), {{"axes", normal}, {"keep", int64_t{keep}}}, loc);
 }
 
-// `op` works along the last axis: brings `axis` there and back.
+// Applies `op`, which works along the last axis, along `axis`.
 Value AlongAxis(OpKind op, Value x, int64_t axis, SourceLoc loc) {
   if (!x.ok()) return x;
   const int64_t normal = NormalAxis(x, axis);
@@ -192,7 +191,7 @@ Value Triangle(std::string_view name, Value x, int64_t diagonal, bool lower,
   }
   const int64_t rows = x.dim(x.rank() - 2);
   const int64_t columns = x.dim(x.rank() - 1);
-  // The last column, or first, that each row keeps.
+  // The last (lower) or first column that each row keeps.
   const Value edge =
       Reshape(Iota(g, DType::kI64, static_cast<double>(diagonal), 1, rows, loc),
               {rows, 1}, loc);
@@ -609,8 +608,8 @@ Value MatMul(Value a, Value b, bool transpose_a, bool transpose_b,
              SourceLoc loc) {
   const Attrs attrs{{"transpose_a", int64_t{transpose_a}},
                     {"transpose_b", int64_t{transpose_b}}};
-  // A single matrix b serves all of a as it is; otherwise leading dimensions
-  // are made equal. Where they cannot be, the op says so.
+  // A single matrix b serves all of a; otherwise leading dimensions are made equal. If they
+  // cannot be, the op reports it.
   if (Usable(Of({a, b})) && b.rank() > 2 &&
       Suit(OpKind::kMatMul, Of({a, b}), 2, attrs)) {
     const auto shape = BroadcastShape(LeadingDimsOf(a, 2), LeadingDimsOf(b, 2));

@@ -11,7 +11,7 @@ namespace stowage {
 
 namespace {
 
-// With the scale of gradients, where there is one.
+// `inputs` and the scale of gradients, if given.
 std::vector<Value> WithScale(std::vector<Value> inputs, Value scale) {
   if (scale.builder() != nullptr) inputs.push_back(scale);
   return inputs;

@@ -19,7 +19,7 @@ namespace stowage {
 
 namespace {
 
-// The numbers of padding before each dimension, or after each.
+// The padding before each dimension, or after each.
 Axes Half(const Axes& both, bool after) {
   const auto middle = both.begin() + static_cast<int64_t>(both.size() / 2);
   return after ? Axes(middle, both.end()) : Axes(both.begin(), middle);

@@ -84,7 +84,7 @@ std::string AttrsTextAt(const Attrs& attrs, int indent) {
   return out + "}";
 }
 
-// The role that the parser gives to result `r` of `node` unasked.
+// The default role of result `r` of `node`.
 Role DefaultRole(const Graph& graph, const Node& node, size_t r,
                  const std::vector<bool>& is_output) {
   const int updates = GetOpDef(node.op).updates;
@@ -403,7 +403,7 @@ Result<Attrs> Parser::ReadAttrs() {
   if (scan_.Accept('}')) return attrs;
   do {
     STOWAGE_ASSIGN_OR_RETURN(Name name, scan_.ReadName("an attribute's name"));
-    // A loop's, by its former name, for one release.
+    // The former name of a loop's attribute, for one release.
     if (name.text == "trips") name.text = "iterations";
     if (attrs.Find(name.text) != nullptr) {
       return scan_.Fail(
@@ -593,7 +593,7 @@ Result<Graph> Parser::ReadGraph() {
   }
   STOWAGE_ASSIGN_OR_RETURN(std::string name, scan_.ReadQuoted());
   GraphBuilder builder(std::move(name));
-  // Roles that the text states. Given at the end, as an output line may still
+  // Roles that the text states. Set at the end, as an output line may still
   // turn an activation into an output.
   Roles roles;
   std::swap(roles, roles_);

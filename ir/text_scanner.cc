@@ -28,7 +28,7 @@ void AppendHex(char c, std::string* out) {
   *out += kHexDigits[byte & 15];
 }
 
-// The bytes of the UTF-8 character that begins `text`; 0 where none does (RFC 3629).
+// The length of the UTF-8 character that begins `text`; 0 if there is none (RFC 3629).
 size_t CharacterLength(std::string_view text) {
   const auto at = [&](size_t i) -> unsigned {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;

@@ -22,7 +22,7 @@ bool IsLeafRole(Role role) {
          role == Role::kState || role == Role::kCache;
 }
 
-// `node 3 (relu "h")`, also of nodes whose results are wrong.
+// `node 3 (relu "h")`, for nodes with wrong results too.
 std::string NodeLabel(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   std::string label = StrCat("node ", id, " (", OpName(node.op));
@@ -312,7 +312,7 @@ class UpdateVerifier {
   }
 
  private:
-  // Whether `value` is an old content of something updated, or a view of it.
+  // Whether `value` is the old content of an updated value, or a view of it.
   bool IsGone(ValueId value) const {
     return updates_[Index(roots_[Index(value)])] != version_[Index(value)];
   }

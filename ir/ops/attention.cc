@@ -57,8 +57,7 @@ Status CheckBias(const OpArgs& args, int i) {
                           ", or 1 for any of the first three"));
 }
 
-// q, k, v and, behind the operands that there always are, a bias and then key lengths or
-// segments.
+// Checks q, k, v and, after the required operands, a bias and then key lengths or segments.
 Status CheckAttentionOperands(const OpArgs& args) {
   const int count = Always(args.op);
   const bool needs_bias = args.op == OpKind::kAttentionBiasGrad;
@@ -179,7 +178,7 @@ double ScoresRead(const OpArgs& args) {
   return area;
 }
 
-// Two products of D for every score and head, as for the gradient of the bias; the
+// Two dot products of D for every score and head, as for the gradient of the bias; the
 // gradient of the others has five.
 double AttentionFlops(const OpArgs& args, std::span<const TensorType>) {
   const Shape& q = args.shape(0);
@@ -190,7 +189,7 @@ double AttentionGradFlops(const OpArgs& args,
   return 2.5 * AttentionFlops(args, results);
 }
 
-// Rows of D contiguous elements, anywhere; so a packed qkv needs no copy. The
+// Rows of D contiguous elements, at any distance, so that a packed qkv needs no copy. The
 // log-sum-exp and the key lengths are contiguous. A bias has rows of S contiguous
 // elements, which may repeat.
 bool AcceptsAttention(const OpArgs& args, int i, const Strides& strides) {
@@ -265,7 +264,7 @@ TypesResult InferRope(const OpArgs& args) {
   return Typed(args, {args.type(0)});
 }
 
-// Heads of contiguous elements, anywhere; so a packed qkv needs no copy.
+// Heads of contiguous elements, at any distance, so that a packed qkv needs no copy.
 bool AcceptsRope(const OpArgs& args, int i, const Strides& strides) {
   return i == 0 ? strides[3] == 1 : IsContiguous(args.shape(i), strides);
 }

@@ -15,8 +15,8 @@
 namespace stowage::op_defs {
 namespace {
 
-// Strides, paddings, dilations and the like: their sums and products with sizes
-// then fit.
+// The limit on strides, paddings and dilations, with which their sums and products with
+// sizes fit 63 bits.
 constexpr int64_t kMax = INT32_MAX;
 
 using Ints = std::vector<int64_t>;
@@ -81,7 +81,7 @@ Status CheckSameRank(const OpArgs& args, int i, const char* label) {
                           ", since ", Operand(args, 0, "x")));
 }
 
-// Spatial dimension i: the zeros around it, and how far a kernel reaches.
+// Spatial dimension i: the zeros around it, and the extent of a kernel.
 int64_t Padding(const OpArgs& args, int i) {
   const Ints& padding = args.attrs.Ints("padding");
   const auto at = static_cast<size_t>(i);

@@ -295,7 +295,7 @@ constinit const OpDef Glu = {
     .flops = FlopsPerResultElement<kTranscendentalFlops + 4>,
     .accepts = AcceptAnyStrides,
     .may_overwrite = 0b11};
-// dgate over any of them: an element of each is read before one is written.
+// dgate may overwrite any operand: an element of each is read before one is written.
 constinit const OpDef GluGrad = {
     .num_inputs = 3,
     .infer = InferGluGrad,

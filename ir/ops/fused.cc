@@ -1,4 +1,4 @@
-// Chains of elementwise ops, by themselves and after a product (ir/fused.h).
+// Chains of elementwise ops, by themselves and after a matmul (ir/fused.h).
 
 #include "ir/fused.h"
 
@@ -162,7 +162,7 @@ double FusedMatMulFlops(const OpArgs& args,
   return MatMul.flops(args, results) + ProgramFlops(args);
 }
 
-// Chains of elementwise ops, by themselves and after a matmul (ir/fused.h).
+// The operands after a and b are contiguous or one row that is broadcast to all rows.
 bool AcceptsFusedMatMul(const OpArgs& args, int i, const Strides& strides) {
   if (i < kFactors) return MatMul.accepts(args, i, strides);
   const Shape& shape = args.shape(i);
@@ -176,7 +176,7 @@ bool AcceptsFusedMatMul(const OpArgs& args, int i, const Strides& strides) {
 
 }  // namespace
 
-// The last node's result over an operand: it is written when all have been read.
+// The last node's result may overwrite an operand: all have been read by then.
 constinit const OpDef FusedElementwise = {
     .num_inputs = kAnyNumber,
     .infer = InferElementwise,

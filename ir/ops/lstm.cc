@@ -124,7 +124,7 @@ constinit const OpDef Lstm = {.num_inputs = 4,
                               .flops = LstmFlops,
                               .accepts = AcceptsLstm,
                               .may_overwrite = 0b1};
-// And their gradients over the gates.
+// The gradients of the gates overwrite the gates.
 constinit const OpDef LstmGrad = {.num_inputs = kAnyNumber,
                                   .infer = InferLstmGrad,
                                   .flops = LstmGradFlops,

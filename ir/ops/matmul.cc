@@ -89,7 +89,7 @@ bool AcceptsMatMul(const OpArgs& args, int i, const Strides& strides) {
 
 // --- epilogue_matmul ---
 
-// Sums of an operand go with nothing else, of two matrices.
+// Sums of an operand exclude an epilogue and need two matrices.
 Status CheckSumsAlone(const OpArgs& args) {
   std::string flags;
   for (const char* flag : {"bias", "addend", "gelu_grad", "a_sums", "b_sums"}) {
@@ -305,8 +305,8 @@ constinit const OpDef QuantizedMatMul = {.num_inputs = 2,
 constinit const OpDef QuantizedGather = {.num_inputs = 2,
                                          .infer = InferQuantizedGather};
 
-// join_weight, split_update: an f32 weight that is kept as a bf16 number and the 16 bits
-// that this lacks (math/optimizer.h).
+// join_weight, split_update: an f32 master weight, held as its bf16 upper half and its 16
+// lower bits (math/optimizer.h).
 
 namespace {
 

@@ -1,4 +1,4 @@
-// Ops that move elements without computing: views, copies of another order, padding.
+// Ops that move elements without computing: views, copies, padding.
 
 #include <algorithm>
 #include <cstdint>
@@ -250,7 +250,7 @@ constinit const OpDef StopGradient = {.infer = InferStopGradient,
                                       .view = ViewStopGradient,
                                       .accepts = AcceptAnyStrides};
 
-// copy, concat, and the ways to the host's memory and back.
+// copy, concat, and transfers to and from host memory.
 
 namespace {
 

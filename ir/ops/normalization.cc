@@ -185,7 +185,7 @@ constinit const OpDef RmsNormGrad = {.num_inputs = 4,
 
 // local_response_norm and its gradient: each element over a power of the sum of
 // squares of its channel, axis 1, and those around it (Krizhevsky et al. 2012, section
-// 3.3). The gradient computes the sums again: kept, they would be as large as x.
+// 3.3). The gradient recomputes the sums: saved, they would be as large as x.
 
 namespace {
 
@@ -232,7 +232,7 @@ double LocalFlops(const OpArgs& args, int sums, int others) {
 
 }  // namespace
 
-// A kernel keeps the squares of the channels that later ones need.
+// A kernel holds the squares of the channels that later ones need.
 constinit const OpDef LocalResponseNorm = {
     .infer = InferLocalResponseNorm,
     .flops = [](const OpArgs& args,

@@ -112,7 +112,7 @@ TypesResult InferAdagrad(const OpArgs& args) {
   return TypedAsFirst(args, 2);
 }
 
-// Those of AdamW, and one more of a kind of its own.
+// The attributes of AdamW, and one more.
 Status CheckAdamW(const OpArgs& args, std::initializer_list<Updated> updated,
                   Scalars scalars = Scalars::kStep,
                   std::initializer_list<AttrSpec> specs = {

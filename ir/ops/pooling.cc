@@ -76,7 +76,7 @@ Result<int64_t> CountWindows(const OpArgs& args, const WindowAxis& axis,
   const int64_t rest = padded - axis.extent();
   int64_t count = rest / axis.stride + 1;
   const bool up = args.attrs.Int("ceil_mode") == 1;
-  // One more, over the end, if it starts before the padding there.
+  // One more window, past the end, if it starts before the padding there.
   if (up && rest % axis.stride != 0 &&
       count * axis.stride < axis.in + axis.before) {
     ++count;

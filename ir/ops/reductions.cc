@@ -87,7 +87,7 @@ constinit const OpDef SumSquares = {.infer = InferSumSquares,
                                     .flops = FlopsPerOperandElement<2>};
 constinit const OpDef ArgMax = ReduceDef(InferArgMax);
 
-// sum_partials: of each operand the sum over its rows, of another element type.
+// sum_partials: the sum over the rows of each operand, in another element type.
 
 namespace {
 
@@ -151,7 +151,7 @@ TypesResult InferTopK(const OpArgs& args) {
                       TensorType{DType::kI32, kept}});
 }
 
-// Comparisons, as a heap of k makes them.
+// The comparisons of a heap of k.
 double TopKFlops(const OpArgs& args, std::span<const TensorType>) {
   return Elements(args.type(0)) *
          std::log2(static_cast<double>(args.attrs.Int("k")) + 1);

@@ -1,4 +1,4 @@
-// softmax and the losses that are made of it.
+// softmax and the losses based on it.
 
 #include <span>
 #include <string>
@@ -109,7 +109,7 @@ constinit const OpDef CrossEntropyGrad = {
 
 namespace {
 
-// w as numbers: (V, C).
+// The shape of w, decoded: (V, C).
 Result<Shape> WeightShape(const OpArgs& args) {
   if (args.attrs.Int("blocks") != kNoBlocks) return CheckBlocks(args, 1, "w");
   STOWAGE_RETURN_IF_ERROR(CheckSameDType(args, 0, "x", 1, "w"));
