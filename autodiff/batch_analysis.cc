@@ -101,8 +101,7 @@ namespace {
 
 constexpr ValueId kNoValue = -1;
 
-// Reads the graphs side by side. Copies are passed over in both: where one is needed
-// depends on sizes.
+// Reads the graphs side by side and skips copies in both, which depend on sizes.
 class Analyzer {
  public:
   // `leaves` are those of the graphs, in order. A body has no totals, which are computed
@@ -136,7 +135,7 @@ class Analyzer {
         whole_of_[Index(node.results[0])] = whole_of_[Index(node.inputs[0])];
         continue;
       }
-      // Nor is a broadcast there where nothing is to be repeated, as for one example.
+      // A broadcast is missing if nothing is repeated, as for one example.
       for (; w < whole_.num_nodes(); ++w) {
         const Node& other = whole_.node(w);
         const bool is_left_out =
@@ -277,7 +276,7 @@ class Analyzer {
     NoteWritten(node);
   }
 
-  // The first value that is mixed is who is named.
+  // The error names the first value that is mixed.
   void NameObstacle(ValueId id, BatchValue* value) const {
     if (value->kind != BatchKind::kMixed || value->is_named) return;
     value->is_named = true;
@@ -333,7 +332,7 @@ class Analyzer {
                                      const BatchValue& value) {
     return std::vector<BatchValue>(node.part.results.size(), value);
   }
-  // All results mixed as one of the operands is; nothing where none is.
+  // All results mixed if an operand is; nothing otherwise.
   static std::optional<std::vector<BatchValue>> MixedOperand(
       const BatchNode& node) {
     for (const BatchValue& operand : node.operands) {
@@ -434,7 +433,7 @@ std::vector<BatchValue> Analyzer::OfLoop(const BatchNode& node) const {
   const bool of_inputs = OfInputs(node);
   for (BatchValue& leaf : leaves) leaf.of_inputs = leaf.of_inputs && of_inputs;
   std::vector<BatchValue> outputs;
-  // Each round some leaf moves on: from the same to a sum or mean, to one that is not
+  // Each round changes some leaf: from the same to a sum or mean, to one that is not
   // uniform, or to mixed.
   for (size_t round = 0; round <= 4 * loop.handed_on() + 1; ++round) {
     outputs = OutputsOfBody(whole.body, loop.body, leaves);
@@ -507,7 +506,7 @@ std::vector<BatchValue> LeavesOfModel(const Graph& whole, const Graph& part) {
       value.kind = BatchKind::kPerExample;
       value.axis = axis;
     }
-    // Whoever cuts the inputs says what is wrong with one that does not fit.
+    // BatchAxes reports an input that does not fit.
     leaves.push_back(std::move(value));
   }
   return leaves;

@@ -129,8 +129,8 @@ class Rule {
     return PerExample(like.runs, like.is_uniform);
   }
 
-  // The operand that says along which axis operands have their examples: the first that
-  // is not uniform, if any. Nothing where two of them disagree.
+  // The operand whose examples' axis counts: the first that is not uniform, if any.
+  // Nothing if two operands disagree.
   std::optional<size_t> Leader() const {
     std::optional<size_t> leader;
     for (size_t i = 0; i < num_operands(); ++i) {
@@ -165,7 +165,7 @@ class Rule {
     }
     return true;
   }
-  // Whether those of the operands that differ between examples do so along `axis`.
+  // Whether all operands that differ between examples do so along `axis`.
   bool AllAlong(int axis) const {
     for (size_t i = 0; i < num_operands(); ++i) {
       if (IsPerExample(i) && in(i).axis != axis) return false;
@@ -392,8 +392,7 @@ Rule::Values Rule::OfExamples(const BatchValue& x) {
     case OpKind::kQuantizedMatMul:
       return Rows(x, 1);
     case OpKind::kBatchNorm:
-      // Examples that were made channels, as in a group norm, have statistics of
-      // their own.
+      // Examples reshaped to channels, as in a group norm, have separate statistics.
       if (!IsPerExample(0) || in(0).axis != 1) {
         return Mixed("normalizes by all examples of the batch");
       }
@@ -458,7 +457,7 @@ Rule::Values Rule::OfExamples(const BatchValue& x) {
 }
 
 Rule::Values Rule::Elementwise(const BatchValue& x) {
-  // Operands have one shape, but for a scalar or two of ops like `where`.
+  // Operands have one shape, except scalars of ops like `where`.
   bool is_uniform = true;
   for (size_t i = 0; i < num_operands(); ++i) {
     if (!IsPerExample(i)) {
@@ -483,13 +482,12 @@ Rule::Values Rule::Reshaped(const BatchValue& x) {
   if (to[axis] % now != 0 || n_.whole_result_types[0].shape[axis] % now != 0) {
     return Mixed("cuts examples");
   }
-  // Slices along an axis that has taken others in, or given some off, are equal no
-  // more.
+  // Slices along an axis that was merged or split are no longer equal.
   return PerExample(now, x.is_uniform && to[axis] == shape(0)[x.axis] &&
                              before == Before(shape(0), x.axis));
 }
 
-// Along the axis of the examples: whole runs of them alone.
+// Along the examples' axis: only whole batches.
 Rule::Values Rule::Sliced(const BatchValue& x) {
   const auto axis = static_cast<int>(attrs_.Int("axis"));
   if (axis != x.axis) {
@@ -572,7 +570,7 @@ Rule::Values Rule::Product() {
                     in(0).is_uniform && in(1).is_uniform);
 }
 
-// Ops that work along the last axis, and know of no other.
+// Ops along the last axis.
 Rule::Values Rule::Rows(const BatchValue& x, size_t operands_of_rows) {
   if (!IsPerExample(0) || x.axis == rank(0) - 1 ||
       !AllSameFrom(operands_of_rows)) {

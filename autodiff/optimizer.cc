@@ -61,7 +61,7 @@ Weight WeightOf(const Momentum& momentum, DType param) {
   const bool splits = momentum.bf16_velocity && param == DType::kBF16;
   return splits ? Weight::kSplit : Weight::kWhole;
 }
-// `elements` are those of the whole param.
+// `elements`: of the whole param.
 Moments MomentsOf(const AdamW& adamw, int64_t elements) {
   const bool is_small = elements < kMinElementsIn8Bit;
   const bool is_8bit = adamw.moments == Moments::kDynamic8 ||
@@ -138,14 +138,14 @@ States StatesOf(const Optimizer& optimizer, const TensorType& param,
 // The suffix of the state that completes a param to f32.
 constexpr std::string_view kRest = ".rest";
 
-// The type that an optimizer updates a param of `type` in.
+// The type in which an optimizer updates a param of `type`.
 TensorType ComputedType(const Optimizer& optimizer, const TensorType& type) {
   return UpdatesInF32(optimizer, type.dtype)
              ? TensorType{DType::kF32, type.shape}
              : type;
 }
 
-// The rule that an optimizer is for some param, if it is one.
+// The rule by which an optimizer updates the param, if it is composed of ops.
 std::optional<UpdateRule> AsRule(const Optimizer& optimizer) {
   using Rule = std::optional<UpdateRule>;
   return std::visit(
@@ -158,15 +158,14 @@ std::optional<UpdateRule> AsRule(const Optimizer& optimizer) {
       optimizer);
 }
 
-// Whether it has states of fewer bits than numbers of the param's type.
+// Whether it has low-precision states.
 bool KeepsCompactStates(const Optimizer& optimizer) {
   const auto* const adamw = std::get_if<AdamW>(&optimizer);
   return ReadsSeed(optimizer) ||
          (adamw != nullptr && adamw->moments != Moments::kFull);
 }
 
-// Whether states of fewer bits than the param's are for it; an error of the builder if
-// not.
+// Whether low-precision states support the param; an error of the builder if not.
 bool TakesCompactStates(const Optimizer& optimizer, Value param) {
   const DType dtype = param.dtype();
   if (dtype == DType::kF32 || dtype == DType::kBF16) return true;
@@ -614,7 +613,7 @@ Status CheckParamGroups(const Graph& graph,
                                   Quoted(group.pattern), " is ", *group.decay,
                                   "; expected a finite number of at least 0");
     }
-    // It multiplies the learning rate, which is f32.
+    // lr_scale multiplies the learning rate, which is f32.
     if (!(group.lr_scale >= 0 &&
           group.lr_scale <= std::numeric_limits<float>::max())) {
       return InvalidArgumentError(
@@ -655,7 +654,7 @@ Result<std::vector<ParamGroup>> WithoutDecay(
     const Graph& graph, std::vector<ParamGroup> groups,
     std::span<const std::string> patterns) {
   const std::vector<ValueId> params = graph.Leaves(Role::kParam);
-  // Before the others, by name: of a param the first group alone applies.
+  // First and by name, because only the first matching group applies to a param.
   std::vector<ParamGroup> all;
   for (const std::string& pattern : patterns) {
     bool matches = false, trains = false;

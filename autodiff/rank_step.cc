@@ -195,7 +195,7 @@ int64_t BlockOf(Value value, int64_t ranks) {
 // The granule of a value that is split by itself.
 int64_t GranuleOf(Value value) { return BlockGranule(Elements(value)); }
 
-// As rows, one a rank, with zeros at the end.
+// As one row for each rank, padded with zeros.
 Value InRows(Value value, int64_t ranks) {
   const int64_t elements = Elements(value);
   const int64_t block = BlockOf(value, ranks);
@@ -240,7 +240,7 @@ void GradientBuckets::Leave(std::vector<Waiting> waiting) {
   const Value sum = sums_whole() ? AllReduce(Joined(waiting), ranks_.ranks)
                                  : Scattered(waiting);
   if (waiting.size() > 1) g_.SetRole(sum, Role::kGradient);
-  // The one before has had the time in which these gradients were made.
+  // The previous bucket has overlapped with the computation of these gradients.
   TakeSums(std::exchange(under_way_, {std::move(waiting), sum}));
 }
 
@@ -375,7 +375,7 @@ class WeightSharder {
            (GetOpDef(node.op).is_view() || node.op == OpKind::kAllGatherUpdate);
   }
 
-  // The params that are to be gathered, by reader.
+  // Finds the params to gather, by reader.
   void FindGathers() {
     std::map<ValueId, NodeId> last;  // reader of each
     for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
@@ -393,7 +393,7 @@ class WeightSharder {
     }
   }
 
-  // The end of those from `first` on that are for one reader.
+  // The end of the gathers from `first` on for one reader.
   size_t EndOfReader(size_t first) const {
     size_t end = first;
     while (end < gathers_.size() &&
@@ -460,7 +460,7 @@ class WeightSharder {
     if (taken_ == gathers_.size() || gathers_[taken_].reader != reader) return;
     const size_t end = EndOfReader(taken_);
     for (; begun_ < end; ++begun_) Begin(gathers_[begun_]);
-    // Unless the next one's are under way.
+    // Unless those of the next reader are in flight.
     if (begun_ == end) GatherAhead(reader);
     for (; taken_ < end; ++taken_) {
       Split& split = splits_.at(gathers_[taken_].param);
@@ -514,7 +514,7 @@ const ValueInfo* WrittenState(const Graph& graph, const Node& node) {
   return nullptr;
 }
 
-// `target` moved towards each rank's `x`.
+// `target` moved towards each rank's `x`, in rank order.
 Value MoveToAll(Value target, Value x, Value weight, int64_t ranks) {
   const int64_t elements = x.shape().num_elements();
   const Value all =

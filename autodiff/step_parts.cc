@@ -152,7 +152,7 @@ Value Linker::EmitSeed(const LossGradient& seed, const ValueInfo& leaf) {
   if (seed.scale.builder() == nullptr) {
     emitted = Fill(g_, seed.value, dtype, shape);
   } else {
-    // In a type that has the scale's range and the number's bits.
+    // Computed in a type with the scale's range and the number's precision.
     const DType wide = dtype == DType::kF64 ? dtype : DType::kF32;
     const Value scaled = MulScalar(Cast(seed.scale, wide), seed.value);
     emitted = BroadcastTo(Cast(scaled, dtype), shape);
@@ -208,7 +208,7 @@ void Linker::CopyBackwardNode(NodeId id) {
   }
   CopyNode(backward_copy_, node, id);
   if (!fused_ || id != fused_->backward) return;
-  // The loss that came with its gradients is the forward graph's.
+  // The gradient op computes the forward graph's loss.
   const ValueId lost = forward_.node(fused_->forward).results[0];
   const Value loss = backward_copy_[node.results[0]];
   const std::string name = forward_.value(lost).name + micro_batch_.suffix;

@@ -153,7 +153,7 @@ Value Number(const ParamUpdate& u, double number) {
   return Fill(*u.param.builder(), number, u.param.dtype(), {});
 }
 
-// w (1 - lr decay), where there is decay.
+// w (1 - lr decay), if decay is not 0.
 Value Decayed(const ParamUpdate& u, Value lr) {
   if (u.decay == 0) return u.param;
   const Value kept = AddScalar(MulScalar(lr, -u.decay), 1);
@@ -225,7 +225,7 @@ void UpdateAdafactor(const Adafactor& adafactor, ParamUpdate& u) {
   u.Set(u.param, Sub(Decayed(u, lr), Reshape(scaled, shape)));
 }
 
-// The nearest matrix of orthogonal rows (or columns), about.
+// Approximately the nearest matrix with orthogonal rows (or columns).
 Value Orthogonal(const ParamUpdate& u, Value x, int iterations) {
   // Keller Jordan's coefficients, with the steepest slope at zero.
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;

@@ -1,4 +1,4 @@
-// Ops that make values from nothing or from random numbers.
+// Ops without operands, and ops on random numbers.
 
 #include <cmath>
 #include <string>

@@ -180,7 +180,7 @@ std::vector<Accessor> AccessorsOf(const CProgram& program, bool is_step,
   return accessors.Take();
 }
 
-// One program while it is written.
+// One program of the file.
 struct WrittenProgram {
   const CProgram& program;
   std::vector<Accessor> accessors;
@@ -263,7 +263,7 @@ class FileWriter {
     return text + "\n";
   }
 
-  // A function that does not use the arena that it is given says so.
+  // Marks an unused arena parameter.
   std::string_view UnusedArena(std::string_view body) const {
     const bool is_unused = options_.caller_arena && !Mentions(body, "arena");
     return is_unused ? "  (void)arena;\n" : "";
@@ -279,7 +279,7 @@ class FileWriter {
     const Graph& graph = each.program.graph;
     std::string body = each.text.body;
     if (Mentions(body, "status")) body = "  int status;\n" + body;
-    // Outputs come behind inputs.
+    // Outputs follow inputs.
     size_t next = graph.Leaves(Role::kInput).size() +
                   graph.Leaves(Role::kSaved).size() +
                   graph.Leaves(Role::kCache).size();

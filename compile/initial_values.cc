@@ -44,7 +44,7 @@ std::string_view NameOf(Init::Kind kind) {
   }
 }
 
-// `x` of double, as the type has it.
+// `x`, a double, rounded to the type.
 std::string Converted(DType dtype, std::string_view x) {
   if (dtype == DType::kF16) return StrCat("float_to_half((float)(", x, "))");
   if (dtype == DType::kBF16) {

@@ -1,4 +1,4 @@
-// A recurrent layer's cells over a sequence: (B, T, 4 H) gates in the order i, f, g, o.
+// LSTM layers: (B, T, 4 H) gates in the order i, f, g, o.
 
 #include "compile/ops.h"
 #include "compile/products.h"

@@ -17,7 +17,7 @@ struct Factor {
   bool transposed;
 
   int rank() const { return tensor.shape().rank(); }
-  // The distance of rows, or of columns, as they enter the product.
+  // The stride of rows, or of columns, after transposition.
   int64_t step(int axis) const {
     return tensor.strides()[rank() - 2 + (transposed ? 1 - axis : axis)];
   }

@@ -1,4 +1,4 @@
-// Ops that move elements. Views are not here: they are strides and offsets of operands.
+// Ops that move elements, except views, which are strides and offsets of operands.
 
 #include <array>
 
@@ -8,7 +8,7 @@
 namespace stowage::compile {
 namespace {
 
-// One element as it is, whatever its type.
+// Copies one element of any type.
 void Move(Kernel& k, const Tensor& to, const Expr& at, const Tensor& from,
           const Expr& where) {
   k.Line(to.name(), "[", at, "] = ", from.name(), "[", where, "];");

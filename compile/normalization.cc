@@ -8,8 +8,8 @@
 namespace stowage::compile {
 namespace {
 
-// Sets the sums of a norm's params to 0. Where they are left to a sum_partials, the first
-// part has the sums, and the others are 0.
+// Sets the sums of a norm's params to 0. With partial sums, the first part has the sums,
+// and the others are 0.
 void ClearParams(Kernel& k) {
   for (size_t r = 1; r < k.num_outputs(); ++r) {
     k.For("i", k.out(r).size(),

@@ -7,8 +7,8 @@
 namespace stowage::compile {
 namespace {
 
-// Loops over the axes of `shape` that `reduced` says, or that it does not say, and sets
-// their variables in `index`.
+// Loops over the axes of `shape` in `reduced`, or over the others, and sets their
+// variables in `index`.
 void ForAxes(Kernel& k, const Shape& shape, const std::vector<bool>& reduced,
              bool takes_reduced, Index* index,
              const std::function<void()>& body) {
@@ -130,7 +130,7 @@ void WriteCumSum(Kernel& k) {
   });
 }
 
-// By selection: the next one in order is the first that comes behind the last one.
+// By selection: the next element is the first in order after the last one.
 void WriteTopK(Kernel& k) {
   const Tensor& x = k.in(0);
   const int64_t n = x.shape().back(), count = k.Int("k");

@@ -52,7 +52,7 @@ class StepWriter {
     std::string address;
   };
 
-  // A graph that is being written.
+  // The graph being written.
   struct Frame {
     const Graph* graph;
     Layouts layouts;
@@ -87,7 +87,7 @@ class StepWriter {
                                              : "arena";
     return place.address == 0 ? base : StrCat(base, " + ", place.address);
   }
-  // The same for a pointer, which a body may have to memory, too.
+  // The same for a pointer, which a body may have into the arena too.
   std::string PointerTo(const StreamPlace& place) const {
     const bool is_constant = frames_.size() == 1 && !place.outside.empty();
     return is_constant ? Typed("u8", Address(place)) : Address(place);

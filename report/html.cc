@@ -151,7 +151,7 @@ Json ProgramJson(const PageProgram& program) {
   return json;
 }
 
-// Points of a curve, each the mean of `each` steps, at the last of them.
+// Points of a curve: means of `each` steps, each at its last step.
 Json LossesJson(std::span<const PageLoss> losses, size_t each) {
   Json json = Json::array();
   while (!losses.empty()) {
@@ -205,7 +205,7 @@ std::string InScript(const Json& json) {
   return out;
 }
 
-// XmlEscaped but for the ends of lines, which stay.
+// XmlEscaped, except that line ends stay.
 std::string EscapedLines(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {

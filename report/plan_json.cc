@@ -32,7 +32,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "stowage-plan";
 constexpr int64_t kVersion = 4;
-// A file with bodies 16 deep, the most, nests fewer than a hundred.
+// The limit on nesting: a file with kMaxBodyDepth bodies nests fewer than a hundred
+// levels.
 constexpr int kMaxLevels = 128;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr size_t kMaxIndex = std::numeric_limits<int32_t>::max();
@@ -206,7 +207,7 @@ Result<std::vector<PlannedBuffer>> ReadBuffers(const Reader& file,
           reader.Int("within", 0, static_cast<int64_t>(array->size()) - 1));
       buffer.within = static_cast<int32_t>(within);
     }
-    // Room for the base, the offset, the padding, and the sum of all.
+    // Sums of base, offset and padding stay below 2^63.
     const auto end =
         CheckedAdd(buffer.offset, regions.total() + regions.host());
     const auto padded = CheckedAdd(buffer.size, alignment);
@@ -328,7 +329,7 @@ Status CheckFacts(const Reader& file, const Graph& graph) {
           " entries; the graph in the file has ", expected->size());
     }
     for (size_t i = 0; i < expected->size(); ++i) {
-      // Whatever the order of an object's fields.
+      // Compares regardless of the order of fields.
       if (nlohmann::json((*found)[i]) == nlohmann::json((*expected)[i])) {
         continue;
       }
@@ -383,7 +384,7 @@ Json SourcesJson(const Graph& graph) {
 
 Result<Plan> ReadPlan(const Reader& file, const Graph& graph);
 
-// The plans of the bodies in `graph`, if there are any.
+// Reads the plans of the bodies in `graph`.
 Status ReadBodies(const Reader& file, const Graph& graph, Plan* plan) {
   size_t count = 0;
   for (const Node& node : graph.nodes()) count += BodiesOf(node).size();
@@ -522,8 +523,8 @@ int64_t CountViews(const Graph& graph, const Layouts& layouts) {
   return count;
 }
 
-// Whether a step that was asked for so is planned as it was written: of no memory
-// optimization, a line each with its choice, more than that it be left out.
+// Whether a step with this request is planned as it was written: its memory
+// optimizations, one a line, are all off.
 bool IsAsWritten(std::string_view optimizations) {
   while (!optimizations.empty()) {
     const size_t end = std::min(optimizations.find('\n'), optimizations.size());

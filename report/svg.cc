@@ -282,7 +282,7 @@ constexpr double kPackingCurveTop =
 constexpr double kPackingHeight =
     kPackingCurveTop + kPackingCurveHeight + kPackingBottom;
 
-// Neighbours differ in colour, mostly.
+// Neighbours mostly differ in colour.
 constexpr std::array<std::string_view, 7> kColours = {
     "#4e79a7", "#f28e2b", "#59a14f", "#b07aa1",
     "#76b7b2", "#edc948", "#e15759"};
@@ -488,7 +488,7 @@ class FrontierDrawing {
     }
   }
 
-  // From the largest budget down: each holds to the next smaller one.
+  // From the largest budget down; each overhead holds down to the next smaller budget.
   void Steps() {
     std::vector<Point> points;
     for (const FrontierMark& mark : marks_) {

@@ -6,7 +6,7 @@
 namespace stowage {
 namespace {
 
-// Little-endian, whatever the machine's order is.
+// Writes little-endian on any machine.
 template <typename T>
 void AppendFixed(T value, std::string* to) {
   for (size_t byte = 0; byte < sizeof(T); ++byte) {
@@ -40,7 +40,7 @@ void AppendBytes(uint64_t field, std::string_view bytes, std::string* to) {
   to->append(bytes);
 }
 
-// Event.wall_time and Event.step, which is left out where it is 0.
+// Event.wall_time and Event.step, which is omitted if it is 0.
 std::string EventAt(double seconds, int64_t step) {
   std::string event;
   AppendKey(1, kFixed64, &event);
@@ -66,7 +66,7 @@ constexpr std::array<uint32_t, 256> MakeCrcTable() {
 
 constexpr std::array<uint32_t, 256> kCrcTable = MakeCrcTable();
 
-// As records have it, so that the CRC of data that holds CRCs is none of these.
+// The masked CRC of records, so that the CRC of data with embedded CRCs is safe.
 uint32_t MaskedCrc(std::string_view bytes) {
   return std::rotr(Crc32c(bytes), 15) + 0xa282ead8u;
 }

@@ -347,7 +347,7 @@ std::string SummaryTable(const Report& report) {
              Percent(report.saved_percent()), "(no reuse - arena) / no reuse");
   out += Row("caching allocator", FormatBytes(report.caching_allocator), "",
              "simulated; 2 and 20 MiB segments");
-  // Below zero when the arena is the larger one.
+  // Negative if the arena is larger.
   const Bytes over = report.saved_over_caching();
   out += Row("saved over it",
              StrCat(over < 0 ? "-" : "", FormatBytes(over < 0 ? -over : over)),

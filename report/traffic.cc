@@ -105,7 +105,7 @@ std::string_view FamilyOf(OpKind op) {
   return "other";
 }
 
-// Bytes of the different elements of an operand.
+// The bytes of an operand's distinct elements.
 Bytes BytesRead(const TensorType& type, const Strides& strides) {
   Bytes bytes = SizeOf(type.dtype);
   for (int axis = 0; axis < type.shape.rank(); ++axis) {

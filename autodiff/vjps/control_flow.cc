@@ -31,7 +31,7 @@ bool IsFloatValue(const Graph& graph, ValueId id) {
   return IsFloat(graph.value(id).type.dtype);
 }
 
-// Which values of a graph something in it reads.
+// By value: whether a node or output reads it.
 std::vector<bool> ReadIn(const Graph& graph) {
   std::vector<bool> read(static_cast<size_t>(graph.num_values()), false);
   for (const Node& node : graph.nodes()) {
@@ -42,7 +42,7 @@ std::vector<bool> ReadIn(const Graph& graph) {
   return read;
 }
 
-// A forward body while its gradient is made.
+// A forward body during its differentiation.
 struct BodySweep {
   BodySweep(const Graph& body, GraphBuilder* g)
       : values(body, g), cotangents(body) {}
@@ -60,7 +60,7 @@ Value FilledZeros(GraphBuilder& g, const TensorType& type) {
 
 // --- Loops ------------------------------------------------------------------
 
-// A sum that does nothing but add: its cotangent is the same in every iteration.
+// A sum that the body only adds to: its cotangent is the same in every iteration.
 bool IsPlainSum(const LoopParts& loop, const std::vector<ValueId>& leaves,
                 size_t handed) {
   if (handed < loop.carried) return false;
@@ -130,8 +130,8 @@ class LoopGradient {
     WantAllThatDepends(body(), cotangents);
   }
 
-  // Sweeps the body with the cotangents that are known to arrive. False where more do,
-  // which it notes.
+  // Sweeps the body with the cotangents that are known to arrive. Returns false, and
+  // records them, if more arrive.
   bool SweepBody() {
     g_.emplace(StrCat(body().name(), ".backward"));
     sweep_.emplace(body(), &*g_);
@@ -319,7 +319,7 @@ class LoopGradient {
 
 // --- Branches ---------------------------------------------------------------
 
-// The gradient of one body, before its leaves are those of all.
+// The gradient of one body, before its leaves are unified with those of the others.
 struct Branch {
   Graph forward;                    // with the values that its loops save
   std::unique_ptr<GraphBuilder> g;  // of the sweep
@@ -414,7 +414,7 @@ class CondGradient {
     return reads;
   }
 
-  // Values of the forward body that must be there for those read.
+  // Values of the forward body on which those read depend.
   static std::vector<bool> Needed(const Branch& branch) {
     const Graph& forward = branch.forward;
     std::vector<bool> needed(static_cast<size_t>(forward.num_values()), false);
