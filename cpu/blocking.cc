@@ -111,7 +111,7 @@ std::optional<Blocking> BlockingAutotuner::Fastest(const BlockingTrial& trial,
       static_cast<std::byte*>(::operator new(static_cast<size_t>(trial.bytes),
                                              Freed::kAlignment, std::nothrow)));
   if (memory == nullptr) return std::nullopt;
-  // Of small numbers, none of which slows a product down.
+  // Small normal numbers; subnormal ones would slow a matmul down.
   std::fill_n(memory.get(), trial.bytes, std::byte{0x3c});
   const Result<size_t> fastest =
       ChooseFastest(trial.candidates.size(), [&](size_t i) -> Result<double> {

@@ -80,7 +80,7 @@ class CpuBackend final : public Backend {
                    " of ", pool_.threads(),
                    " threads; steps take longer, and have the same bits"));
     }
-    // What is looked at op by op runs op by op.
+    // A checked program runs op by op.
     const bool exchanges = ranks_->ranks() > 1 || !offload_folder_.empty();
     if (exchanges && !check_) {
       exchanges_ = std::make_unique<cpu::ExchangeThread>(*ranks_);
@@ -100,7 +100,7 @@ class CpuBackend final : public Backend {
   Bytes Workspace(const Graph& graph, const Node& node) const override {
     const auto workspace = cpu::KernelOf(graph, node, kernels_).workspace;
     if (workspace == nullptr) return 0;
-    // What has no kernel needs no scratch; Bind refuses it.
+    // A node without a kernel needs no scratch; Bind refuses it.
     if (!cpu::Supports(graph, node).ok()) return 0;
     OpArgsStorage storage;
     const OpArgs args = MakeOpArgs(graph, node, &storage);
@@ -252,7 +252,7 @@ class CpuBackend final : public Backend {
   std::string noted_;                                // what it was told last
   std::optional<cpu::BlockingAutotuner> blockings_;  // once a program is bound
   std::vector<std::unique_ptr<HostFile>> host_files_;
-  // Of several ranks, and of files.
+  // Used with several ranks and with files.
   std::unique_ptr<cpu::ExchangeThread> exchanges_;
 };
 

@@ -111,7 +111,7 @@ std::vector<size_t> ExchangesToLand(const Graph& graph,
     const Node& node = graph.node(launch.node);
     LaunchAccesses own(launch);
     if (HasExchangeInBody(node, host_is_file)) landed = exchanges.size();
-    // The latest that is in its way; those before it will have landed, too.
+    // The latest exchange that conflicts; those before it will have landed, too.
     for (size_t e = exchanges.size(); e > landed; --e) {
       if (!own.MayRunBeside(exchanges[e - 1])) landed = e;
     }
@@ -163,7 +163,7 @@ void FillWithNoSum(const TensorView& to) {
   }
 }
 
-// What a cond's index holds.
+// The value of a cond's index.
 int64_t IndexIn(const TensorView& index) {
   switch (index.dtype()) {
     case DType::kI32:
@@ -236,8 +236,8 @@ StepCode LaunchList::RunPoisoned(size_t index, uint8_t poison,
   return Land(with_.exchanges->begun(), failed);
 }
 
-// Runs launch `index`, or begins it if it is an exchange, once what it would be in the
-// way of has landed.
+// Runs launch `index`, or begins it if it is an exchange, after the conflicting exchanges
+// have landed.
 StepCode LaunchList::RunInOrder(size_t index, Poison poison,
                                 size_t* failed) const noexcept {
   *failed = index;
@@ -254,7 +254,7 @@ StepCode LaunchList::RunInOrder(size_t index, Poison poison,
   }
   if (RunsBeside(launch.op, with_.host != nullptr)) {
     exchanges->Begin({.launch = &launch, .host = with_.host});
-    // What is dead by now is filled at once.
+    // Dead values are filled at once.
     return poison ? Land(exchanges->begun(), failed) : StepCode::kOk;
   }
   code = RunOne(index, poison);

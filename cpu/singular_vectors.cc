@@ -33,8 +33,8 @@ Vector ArbitraryVector(Eigen::Index size, Eigen::Index number) {
   return vector;
 }
 
-// Takes out of `vector` what lies in the first `count` columns; twice is enough (Giraud et
-// al. 2005).
+// Subtracts from `vector` its components in the first `count` columns, twice, which is enough
+// (Giraud et al. 2005).
 void MakeOrthogonal(const Columns& to, Eigen::Index count, Vector* vector) {
   for (int time = 0; time < 2; ++time) {
     const auto basis = to.leftCols(count);
@@ -42,9 +42,9 @@ void MakeOrthogonal(const Columns& to, Eigen::Index count, Vector* vector) {
   }
 }
 
-// Makes `vector` the column `at` of `basis`, orthogonal to those before it and of length 1.
-// Returns its length; 0 where nothing was left of it beside rounding errors of `scale`, and
-// the column is an arbitrary one.
+// Makes `vector` column `at` of `basis`, orthogonal to the columns before it and of length 1.
+// Returns its length; 0 if only rounding errors of `scale` were left, and the column is then
+// arbitrary.
 double Append(Vector vector, Eigen::Index at, double scale, Columns* basis) {
   constexpr double kRounding = 1e-12;
   MakeOrthogonal(*basis, at, &vector);
@@ -59,7 +59,7 @@ double Append(Vector vector, Eigen::Index at, double scale, Columns* basis) {
   return 0;
 }
 
-// A tall matrix times a vector, and its transpose, as it lies in memory.
+// Products of a tall matrix, and of its transpose, with a vector, in memory order.
 struct TallMatrix {
   Eigen::Map<const RowMajor> matrix;
   bool is_transposed = false;
@@ -92,7 +92,7 @@ class Bidiagonalization {
 
   Eigen::Index size() const { return left_.cols(); }
 
-  /// Until U and V have `size` columns, at most as many as the matrix.
+  /// Iterates until U and V have `size` columns, at most as many as the matrix.
   void ExtendTo(Eigen::Index size) {
     const Eigen::Index before = this->size();
     const Eigen::Index last = a_.columns();

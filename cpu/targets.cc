@@ -26,8 +26,7 @@ constexpr std::string_view kArchitecture = "AArch64";
 constexpr std::string_view kArchitecture = "x86-64";
 #endif
 
-// Targets of builds for other processors than the build machine's, and the option that
-// makes such a build.
+// Targets for other processors than the build machine's, and the build option for them.
 struct PortableTarget {
   std::string_view name;
   std::string_view architecture;
@@ -40,7 +39,7 @@ constexpr std::array kPortableTargets = {
     PortableTarget{"v4-bf16", "x86-64", "--config=portable"},
     PortableTarget{"armv8", "AArch64", "--config=armv8"}};
 
-// The lowest target, for which the rest of the build is compiled, too.
+// The lowest target, for which the rest of the build is compiled.
 #if STOWAGE_CPU_LEVELS && !defined(__AVX__)
 constexpr std::string_view kBaseline = "v2";
 #elif defined(STOWAGE_CPU_TARGETS) && defined(__aarch64__)

@@ -68,8 +68,8 @@ void ThreadPool::RunBatch(int64_t first, int64_t chunks, ChunkFn fn,
                           void* context) {
   job_ = {fn, context, first};
   pending_.store(chunks, std::memory_order_relaxed);
-  // From the first of these stores on, a worker that is still looking around
-  // after the last job may take chunks of this one; all it needs is in place.
+  // After the first of these stores, a worker that is still looking for chunks of the last job
+  // may take chunks of this one; all data that it needs has been written.
   for (int i = 0; i < threads_; ++i) {
     const auto begin = static_cast<uint64_t>(chunks * i / threads_);
     const auto end = static_cast<uint64_t>(chunks * (i + 1) / threads_);

@@ -24,14 +24,14 @@ constexpr ChoicesKind kAttentionKind = {
     .choice_words = 1,
     .says = "by which algorithms attention is computed"};
 
-// What an address is a multiple of, as far as a kernel may care.
+// The alignment of an address, as far as a kernel may depend on it.
 int64_t AlignmentOf(const std::byte* address) {
   const auto bits = reinterpret_cast<uintptr_t>(address);
   return int64_t{1} << std::min(std::countr_zero(bits), 4);
 }
 
-// The algorithms there are, the op, the type, sizes, the band, whether there are key lengths,
-// how operands lie, and what they are aligned to, results included.
+// The candidate algorithms, the op, the type, sizes, the band, whether there are key lengths,
+// strides and alignments of operands, results included.
 AttentionKey AttentionKeyOf(const Launch& launch, AttentionAlgorithms ways) {
   AttentionKey key = {};
   size_t next = 0;
@@ -74,7 +74,7 @@ Result<AttentionAutotuner> AttentionAutotuner::Open(
     const DeviceTraits& traits) {
   AttentionAutotuner autotuner;
   autotuner.allowed_ = AttentionAlgorithmsOf(traits, asked);
-  // What others are compared with, also where the device has one alone of those asked for.
+  // The reference of comparisons, even if the device supports only one of those asked for.
   if (asked.size() > 1) autotuner.allowed_.Add(AttentionAlgorithm::kWarps);
   if (autotuner.allowed_.size() < 2) return autotuner;
   if (folder.empty()) {
@@ -173,12 +173,12 @@ struct KnownWay {
   bool (*was_right)(const DeviceTraits&);
 };
 
-// By AttentionAlgorithm.
+// In the order of AttentionAlgorithm.
 constexpr KnownWay kKnownWays[] = {
-    // Its products ran on an H100 and an H200 (docs/archive/2026-11-26-h200.md); for
-    // other devices the same PTX is compiled.
+    // Its matmuls ran on an H100 and an H200 (docs/archive/2026-11-26-h200.md); the same PTX
+    // is compiled for other devices.
     {"warps", Anywhere, Anywhere},
-    // Its products no device has run (docs/measurements/PENDING.md).
+    // No device has run its matmuls (docs/measurements/PENDING.md).
     {"warpgroups", OnHopper, Nowhere},
     // Nor these.
     {"five products", Anywhere, Nowhere},

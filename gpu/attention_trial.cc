@@ -30,7 +30,7 @@ constexpr Bytes kMaxBytes = Bytes{2} << 30;
 constexpr size_t kStatistics = 4;  // of a gradient's operands, log_sum_exp
 // Numbers that operands repeat: a prime, so that no two heads have the same.
 constexpr Bytes kMaxNumbers = 1'000'003;
-// What an address is a multiple of, and a step, as far as a kernel cares.
+// The alignment of an address and a step, as far as a kernel depends on it.
 constexpr Bytes kMatters = 16;
 // In a row, between two looks at the clock.
 constexpr int kRunsTimed = 3;
@@ -38,7 +38,7 @@ constexpr int kRunsTimed = 3;
 constexpr double kTolerance = 1.0 / 128;  // of the op table, for 16 bits
 constexpr double kStatisticsTolerance = 1e-5;
 
-// An operand as it lies in the trial's memory.
+// An operand in the trial's memory.
 struct Operand {
   TensorView view;
   Bytes at = 0;  // from the beginning
@@ -109,7 +109,7 @@ Error Left(std::string_view why) {
   return {ErrorCode::kUnsupported, std::string(why)};
 }
 
-// Results, each as it lies in memory.
+// Results, each in the trial's memory.
 using ResultBytes = std::vector<std::vector<std::byte>>;
 
 // Whether `found` are the numbers that are expected, the part being of `dtype`. What is
@@ -151,7 +151,7 @@ class Trial {
 
   // Takes memory, and fills operands.
   Status Open();
-  // What two runs give, to the bit. Error: why the algorithm is left out.
+  // Whether two runs give the same bits. Error: why the algorithm is rejected.
   Result<ResultBytes> Run(AttentionAlgorithm way);
   Status Compare(const ResultBytes& expected, const ResultBytes& found) const;
   Result<double> Seconds(AttentionAlgorithm way);
@@ -179,8 +179,8 @@ class Trial {
   Launch launch_;
 };
 
-// Whether rows of so many heads of keys, and of the queries that share them, are as well
-// aligned as those of all.
+// Whether rows of so many key heads, and of the query heads that share them, are as well
+// aligned as those of all heads.
 bool Trial::CanTake(int64_t key_heads) const {
   const int64_t all = like_.inputs[1].shape()[2];
   const auto can = [&](const TensorView& view) {
@@ -194,8 +194,7 @@ bool Trial::CanTake(int64_t key_heads) const {
          std::ranges::all_of(like_.outputs, can);
 }
 
-// With so many entries of the batch, which is the first axis of every operand, and so many
-// heads of keys.
+// The operands with so many entries of the batch, their first axis, and so many key heads.
 void Trial::Place(int64_t entries, int64_t key_heads) {
   const int64_t all = like_.inputs[1].shape()[2];
   bytes_ = kSlotAlignment;
@@ -279,7 +278,7 @@ Status Trial::FillOperands() {
     const float x = normal(random);
     number = is_bf16 ? math::FloatToBFloat16(x) : math::FloatToHalf(x);
   }
-  // As long as there are keys, as short as a key.
+  // As long as the keys, as short as one key.
   const int64_t entries = inputs_[0].view.shape()[0];
   const int64_t keys = inputs_[1].view.shape()[1];
   std::vector<int32_t> lengths;
@@ -309,8 +308,8 @@ Status Trial::FillOperands() {
   return device_.Synchronize(stream_);
 }
 
-// A gradient is given the log_sum_exp of its queries and keys. o may be any numbers, since
-// nothing but o . d_o is made of them; that of attention lies where dq will.
+// A gradient needs the log_sum_exp of its queries and keys. o may be any numbers, since only
+// o . d_o is computed from it; attention's o is written where dq will be.
 Status Trial::MakeStatistics() {
   std::vector<TensorView> inputs(
       input_views_.begin(),
@@ -418,7 +417,7 @@ Result<AttentionTrial> TryAttention(const Launch& launch,
         StrCat(divider, "by ", AttentionAlgorithmName(way), " ", what);
     divider = ", ";
   };
-  // Whether the device is there after what an algorithm has done.
+  // Whether the device still works after an algorithm has run.
   const auto outlive = [&](AttentionAlgorithm way) -> Status {
     const Status alive = device.Synchronize(stream);
     if (alive.ok()) return {};
@@ -457,7 +456,7 @@ Result<AttentionTrial> TryAttention(const Launch& launch,
   }
   std::vector<double> best(sound.size(),
                            std::numeric_limits<double>::infinity());
-  // The first that fails: behind it a broken device fails the others, too.
+  // The first failure: after it a broken device fails the others, too.
   std::optional<AttentionAlgorithm> failed;
   const Result<size_t> fastest =
       ChooseFastest(sound.size(), [&](size_t i) -> Result<double> {

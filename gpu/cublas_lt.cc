@@ -16,7 +16,7 @@
 #include "gpu/kernel.h"
 #include "runtime/autotune_cache.h"
 
-// The functions that are used; each is looked up by its name.
+// The functions that are used, each looked up by its name.
 #define STOWAGE_CUBLAS_LT(F)              \
   F(cublasLtCreate)                       \
   F(cublasLtDestroy)                      \
@@ -41,8 +41,8 @@ namespace {
 // later one only where the library refuses those before it.
 constexpr int kProposals = 8;
 
-// A product runs so often between two looks at the device's clock, which ticks every
-// half microsecond or so.
+// Runs of a matmul between two readings of the device's clock, which ticks about every half
+// microsecond.
 constexpr int kAlgorithmRuns = 3;
 
 Error Fail(std::string_view message, ErrorCode code = ErrorCode::kDevice) {
@@ -78,16 +78,16 @@ cudaDataType_t TypeOf(DType dtype) {
   }
 }
 
-// What an address is a multiple of, as far as it matters. The same wherever a
-// slot lies, so the choice of an algorithm does not depend on the plan.
+// The alignment of an address, as far as it matters. It is the same for every slot, so the
+// choice of an algorithm does not depend on the plan.
 int64_t AlignmentOfAddress(const void* address) {
   const auto bits = reinterpret_cast<uintptr_t>(address);
   const auto most = static_cast<uintptr_t>(kSlotAlignment);
   return static_cast<int64_t>(bits % most == 0 ? most : bits & (~bits + 1));
 }
 
-// What an epilogue that reads or writes one vector does with it: to the library, whose
-// matrices are the transposes of ours, our b is A and our a is B.
+// The library's epilogue for one vector. The library's matrices are the transposes of ours:
+// our b is its A, our a its B.
 struct VectorEpilogue {
   cublasLtEpilogue_t kind;
   const std::byte* vector;
@@ -105,14 +105,13 @@ std::optional<VectorEpilogue> VectorEpilogueOf(const MatMulEpilogue& epilogue) {
   return std::nullopt;
 }
 
-// What is added to the product, where anything is.
+// The matrix that is added to the matmul, if any.
 const std::byte* AddendOf(const MatMulCall& call) {
   return call.epilogue.addend != nullptr ? call.epilogue.addend : call.c;
 }
 
-// What is done to sums and beside them, as a number: whether they go on from c, and of
-// each operand and result of the epilogue whether it is there, and its alignment. 0 or 1
-// without an epilogue.
+// The epilogue as a number: whether c is accumulated, and for each operand and result of the
+// epilogue whether it is present, and its alignment. 0 or 1 without an epilogue.
 int64_t EpilogueKeyOf(const MatMulCall& call) {
   constexpr int kBits = 4;  // alignments are at most 2^8
   static_assert(kSlotAlignment <= 256);
@@ -212,8 +211,8 @@ ProductKey CublasLt::KeyOf(const MatMulCall& call) {
           AlignmentOfAddress(call.workspace)};
 }
 
-// The library's matrices are column-major: what is (m, n) in rows is to it
-// (n, m). So it is given c^T = b^T a^T, and what we call its first operand is b.
+// The library's matrices are column-major: a row-major (m, n) is its (n, m). So it computes
+// c^T = b^T a^T, and b is its first operand.
 Result<std::unique_ptr<CublasLt::Product>> CublasLt::Describe(
     const MatMulCall& call) const {
   const Functions& f = *functions_;
@@ -266,8 +265,8 @@ Result<std::unique_ptr<CublasLt::Product>> CublasLt::Describe(
   return product;
 }
 
-// To the library, whose matrices are the transposes of ours, a bias goes down the
-// columns: it is as long as a column, a row of ours. Of vectors it takes one.
+// The library's matrices are the transposes of ours, so its bias runs down its columns, which
+// are our rows. It takes one vector.
 Status CublasLt::DescribeEpilogue(const Product& product,
                                   const MatMulCall& call) const {
   const MatMulEpilogue& epilogue = call.epilogue;
@@ -477,7 +476,7 @@ Result<std::unique_ptr<CublasLt::Product>> CublasLt::Choose(
   STOWAGE_ASSIGN_OR_RETURN(product->algorithm,
                            algorithms_ ? ChooseByTime(*product, call, stream)
                                        : ChooseFirst(*product, call, stream));
-  // What was kept has not run here yet, and to load it may allocate.
+  // A kept algorithm has not run here yet, and loading it may allocate.
   STOWAGE_RETURN_IF_ERROR(Multiply(*product, call, stream));
   return product;
 }

@@ -8,7 +8,7 @@
 namespace stowage::gpu {
 namespace {
 
-// What other threads do does not spoil a capture.
+// Calls of other threads do not invalidate the capture.
 constexpr cudaStreamCaptureMode kMode = cudaStreamCaptureModeThreadLocal;
 
 }  // namespace
@@ -68,7 +68,7 @@ Result<std::unique_ptr<CudaGraph>> CudaCapture::End() {
 
 namespace {
 
-// What is captured now, and what its last nodes are.
+// The graph that is being captured, and its last nodes.
 struct CapturedPart {
   cudaGraph_t graph = nullptr;
   std::vector<cudaGraphNode_t> last = {};
@@ -93,7 +93,7 @@ Result<CapturedPart> PartOf(cudaStream_t stream) {
     return Error{ErrorCode::kDevice, "[gpu] the capture has failed before"};
   }
   part.last.assign(last, last + count);
-  // Where all are ordinary there may be none.
+  // With ordinary edges only there may be no edge data.
   if (edges != nullptr) part.edges.assign(edges, edges + count);
   return part;
 }

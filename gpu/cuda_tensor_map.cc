@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kFunction = "cuTensorMapEncodeTiled";
 constexpr unsigned int kSince = 12000;  // CUDA 12.0
 
-// Headers since CUDA 13.0 align it to 128 bytes; the driver and the device want 64.
+// Headers since CUDA 13.0 align it to 128 bytes; the driver and the device need 64.
 static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) &&
               alignof(TensorMap) == 64);
 

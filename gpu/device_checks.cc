@@ -21,7 +21,7 @@ Status CheckDriver(int driver, int runtime) {
         CudaVersionName(runtime / 1000 * 1000),
         " or later; install it, or use the CPU");
   }
-  // Any driver of a major version runs what was built for that version.
+  // A driver runs any program built for its major version.
   if (driver / 1000 >= runtime / 1000) return {};
   return DeviceError("[gpu] the driver is too old: it is for CUDA ",
                      CudaVersionName(driver), "; this program needs one for ",

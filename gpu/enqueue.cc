@@ -18,7 +18,7 @@ void DeviceQueue::Note(const Status& status) {
   failed_ = launch_;
 }
 
-// After an error nothing is given any more: a capture may have ended by it.
+// Nothing is enqueued after an error, which may have ended a capture.
 
 void DeviceQueue::Launch(const KernelCall& call) {
   if (!status_.ok()) return;
@@ -144,7 +144,7 @@ bool IsHostCopy(const Launch& launch) {
 
 bool IsOfExchange(const Launch& launch) { return IsExchange(launch.op); }
 
-// How many such there are among `launches` and those in their bodies, each of these once.
+// The number of such launches among `launches` and in their bodies, each counted once.
 size_t CountIn(std::span<const Launch> launches,
                bool (*is_such)(const Launch&)) {
   size_t count = 0;
@@ -158,12 +158,12 @@ size_t CountIn(std::span<const Launch> launches,
   return count;
 }
 
-// Those of a step are numbered, and guarded behind branches; those of a body are not.
+// The launches of a step are numbered, and guarded after branches; those of a body are not.
 enum class Launches { kOfStep, kOfBody };
 void EnqueueInOrder(std::span<const Launch> launches, DeviceQueue& queue,
                     SideStreams* beside, Launches of);
 
-// A body, whose copies end with it: what comes next may overwrite what they touch.
+// The copies of a body end with it, since the next launch may overwrite their operands.
 void EnqueueBody(std::span<const Launch> launches, DeviceQueue& queue,
                  SideStreams* beside) {
   EnqueueInOrder(launches, queue, beside, Launches::kOfBody);
@@ -193,7 +193,7 @@ void EnqueueCond(const Launch& launch, DeviceQueue& queue,
   });
 }
 
-// With what is beside it only where copies are in it: all else may go on beside the whole.
+// Waits for side streams only if the node contains copies; others may run concurrently.
 void EnqueueOne(const Launch& launch, DeviceQueue& queue, SideStreams* beside) {
   if (launch.control == nullptr) {
     GetKernel(launch.op).enqueue(launch, queue);
@@ -214,9 +214,9 @@ bool IsOrHasBranch(const Launch& launch) {
           HasBranches(launch.control->launches(0)));
 }
 
-// Whether `launch` writes what outlives a step whatever the fault word says. Kernels that
-// take many launches are those of optimizers, which look at it. Exchanges are every
-// rank's, and bring what optimizers have left.
+// Whether `launch` writes values that outlive a step whatever the fault word is. Kernels with
+// enqueue_many are optimizers', which check it. Exchanges involve every rank, and transfer the
+// results of optimizers.
 bool WritesInAnyCase(const Launch& launch) {
   const OpDef& def = GetOpDef(launch.op);
   return def.updates > 0 && !def.collective &&
@@ -255,7 +255,7 @@ void EnqueueInOrder(std::span<const Launch> launches, DeviceQueue& queue,
     for (const Launch& launch : now) {
       if (beside != nullptr) queue.Note(beside->WaitBefore(launch));
     }
-    // A graph or a part of one ends there, and what runs beside it ends with it.
+    // A graph or a part of one ends there, and concurrent launches end with it.
     if (beside != nullptr && (is_guarded || IsOrHasBranch(now[0]))) {
       queue.Note(beside->WaitForAll());
     }
@@ -297,7 +297,7 @@ SideStream* SideStreams::Of(const Launch& launch) {
 }
 
 Status SideStreams::WaitBefore(const Launch& launch) {
-  // Those of one stream follow one another anyhow.
+  // Launches of one stream are ordered already.
   const SideStream* const own = Of(launch);
   for (SideStream* const side : {&copies, &exchanges}) {
     if (side != own) STOWAGE_RETURN_IF_ERROR(side->WaitBefore(launch));

@@ -147,13 +147,13 @@ class GpuBackend final : public Backend {
   }
 
  private:
-  // Where it is known that the host takes branches.
+  // Once the host takes branches.
   std::string BranchesNote() const {
     if (!state_.branches.has_value() || state_.branches->ok()) return {};
     return StrCat("; ", kBranchesByHost, state_.branches->error().message);
   }
 
-  // Where ways of attention were tried.
+  // After trials of attention.
   std::string AttentionNote() const {
     std::string note;
     for (const std::string& found : state_.attention.found()) {
@@ -164,7 +164,7 @@ class GpuBackend final : public Backend {
 
   Device& device() const { return *state_.device; }
 
-  // Waits for what has just been given to the stream.
+  // Waits for the work that has just been enqueued on the stream.
   Status Done(const Status& given) {
     const Status done =
         given.ok() ? device().Synchronize(state_.compute) : given;
@@ -194,7 +194,7 @@ namespace stowage {
 Bytes GpuWorkspace(const Graph& graph, const Node& node) {
   const auto workspace = gpu::GetKernel(node.op).workspace;
   if (workspace == nullptr) return 0;
-  // What has no kernel needs no scratch; a session refuses it.
+  // A node without a kernel needs no scratch; a session refuses it.
   if (!gpu::Supports(graph, node).ok()) return 0;
   OpArgsStorage storage;
   const OpArgs args = MakeOpArgs(graph, node, &storage);

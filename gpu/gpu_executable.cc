@@ -22,7 +22,7 @@ namespace stowage::gpu {
 namespace {
 
 constexpr Bytes kChoiceBytes = 64;
-// In the record's bytes, what a trial of branches uses.
+// The scratch of the trial of branches, in the record's bytes.
 constexpr size_t kTrialAt = 64;
 static_assert(sizeof(StepRecord) <= kTrialAt &&
               kTrialAt + kBranchTrialBytes <= kRecordBytes);
@@ -56,7 +56,7 @@ class GpuExecutable final : public Executable {
     return ring() + static_cast<Bytes>(step % kStepsInFlight) *
                         RingStride(program_.scalars().size());
   }
-  // What a branch has chosen, behind the ring.
+  // The chosen body of a branch, after the ring.
   Bytes ChoiceAt() const {
     return 2 * staging_->slot_bytes() +
            static_cast<Bytes>(kStepsInFlight) *
@@ -94,7 +94,7 @@ class GpuExecutable final : public Executable {
 };
 
 GpuExecutable::~GpuExecutable() {
-  // What still runs uses what is released here.
+  // Running work uses the memory that is released here.
   static_cast<void>(device_.Synchronize(state_.copy));
   static_cast<void>(device_.Synchronize(state_.compute));
   if (state_.current == this) state_.current = nullptr;
@@ -240,7 +240,7 @@ Status GpuExecutable::CaptureStep(std::span<const Event> events,
   return graphs_->Capture([&] { return EnqueueStep(queue, &beside); });
 }
 
-// Makes the arena this program's: whatever else ran there is waited for.
+// Makes the arena this program's, after waiting for other programs.
 Status GpuExecutable::Enter(uint64_t step) {
   STOWAGE_RETURN_IF_ERROR(device_.Synchronize(state_.copy));
   const StepRecord fresh{.step = step};
@@ -301,8 +301,7 @@ StepCode GpuExecutable::Run(size_t first, size_t last,
   *failed = program_.launches().size();
   if (!state_.fault.empty()) return StepCode::kDeviceFault;
   if (first == 0) {
-    // The slots in the arena, and the record's step, are made anew by the next
-    // Start.
+    // The next Start initializes the slots in the arena and the record's step.
     if (!state_.Ok(Enter(0)) || !state_.Ok(staging_->Place(state_.compute))) {
       return StepCode::kDeviceFault;
     }

@@ -14,8 +14,8 @@
 namespace stowage::gpu {
 namespace {
 
-// What of nccl.h is used, whose binary interface has been the same since 2.7: so that a
-// build needs no NCCL.
+// The used part of nccl.h, whose binary interface has been the same since 2.7, so that a build
+// needs no NCCL.
 using Communicator = void*;
 struct UniqueId {
   std::array<std::byte, 128> bytes;
@@ -23,7 +23,7 @@ struct UniqueId {
 constexpr int kSuccess = 0;
 constexpr int kBytes = 1;  // ncclUint8
 
-// What each rank tells the others before they join.
+// The message of each rank to the others before they join.
 struct Greeting {
   UniqueId id;          // of rank 0; where others begin
   int32_t version = 0;  // 0: no NCCL
@@ -86,7 +86,7 @@ Result<std::unique_ptr<Nccl>> Nccl::Join(Collectives& collectives, int cuda) {
   nccl->rank_ = collectives.rank();
   nccl->ranks_ = collectives.ranks();
   const Functions& f = *nccl->functions_;
-  // Who fails says so, for the others would wait.
+  // A rank that fails reports it, since the others would wait.
   Status own = nccl->Load(cuda);
   Greeting greeting;
   if (own.ok() && nccl->rank_ == 0) {

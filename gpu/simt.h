@@ -14,7 +14,7 @@
 //     for (int64_t i = ThreadId(); i < p.n; i += BlockSize()) {
 //       sum += p.x[BlockId() * p.n + i];
 //     }
-//     sum = BlockSum(sum, &partial[0]);  // gpu/block_reduce.h
+//     sum = BlockSum(sum, &partial[0]);  // gpu/kernels/rows.h
 //     if (ThreadId() == 0) p.y[BlockId()] = sum;
 //   }
 //

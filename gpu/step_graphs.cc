@@ -121,7 +121,7 @@ Result<bool> StepGraphs::Launch(std::span<const Section> sections,
 
 namespace {
 
-// What lies in the scratch.
+// The contents of the scratch.
 struct BranchTrial {
   int32_t outer = 0, inner = 0;
   uint32_t fault = kNoFault;

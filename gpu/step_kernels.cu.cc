@@ -50,7 +50,7 @@ struct EndParams {
   const float* scalars[kScalarsPerGrid];
 };
 
-// One block, so that the step's number is written after all of the rest.
+// One block, so that the step's number is written last.
 STOWAGE_KERNEL(kScalarsPerGrid) EndStep(STOWAGE_PARAMS(EndParams) p) {
   const uint64_t step = p.record->step;
   std::byte* entry = p.ring + static_cast<int64_t>(step % p.entries) * p.stride;

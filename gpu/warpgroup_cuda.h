@@ -8,7 +8,7 @@
 
 namespace stowage::gpu {
 
-// The shuffle tells the compiler that it is the same in all lanes.
+// The shuffle tells the compiler that the result is the same in all lanes.
 STOWAGE_DEVICE int Warpgroup() {
   return Shuffle(ThreadId() / kWarpgroupSize, 0);
 }
@@ -75,8 +75,8 @@ STOWAGE_DEVICE void WarpgroupWait(Arrays&... arrays) {
   (internal::Touch(arrays), ...);
 }
 
-// What the instruction's operands are, by the number of columns: the registers of d in
-// its text, and as operands of the asm statement.
+// The instruction's operands by the number of columns: the registers of d in its text, and as
+// operands of the asm statement.
 #define STOWAGE_D16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define STOWAGE_D32 \
   STOWAGE_D16       \

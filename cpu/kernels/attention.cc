@@ -1,15 +1,15 @@
-// attention and its gradients, blockwise (Dao et al. 2022,
-// "FlashAttention"; the online softmax is Milakov & Gimelshein 2018).
+// attention and its gradients, blockwise (Dao et al. 2022, "FlashAttention"; the online
+// softmax is Milakov & Gimelshein 2018).
 //
-// Scores exist only as tiles of kTile queries by kTile keys in scratch; tiles of
-// which no query reads a key are not visited. In a tile that the edge of a mask
-// goes through, groups of kGroup queries keep to the keys that one of them reads,
-// so about a quarter of such a tile is computed for nothing, not half.
+// Scores exist only as tiles of kTile queries by kTile keys in scratch; tiles in which no
+// query reads a key are skipped. In a tile that a mask's edge crosses, groups of kGroup
+// queries use only the keys that one of them reads, which wastes about a quarter of the tile
+// instead of half.
 //
-// Forward: a task is one tile of queries of one head. Gradient: a task is one
-// key head of one batch entry with all its query heads, and adds to dq, dk and
-// dv in a fixed order; the probabilities are recomputed from log_sum_exp. Gradient
-// of the bias: a task is one tile of it.
+// Forward: a task is one tile of queries of one head. Gradient: a task is one key head of one
+// batch entry with all its query heads, and adds to dq, dk and dv in a fixed order; the
+// probabilities are recomputed from log_sum_exp. Gradient of the bias: a task is one tile of
+// it.
 
 #include "ir/attention.h"
 
@@ -30,7 +30,7 @@
 namespace stowage::cpu {
 namespace {
 
-// scores (queries, keys) = x (T, D) times other^T, given as (D, kTile).
+// scores (queries, keys) = x (T, D) times other^T, stored as (D, kTile).
 template <typename T>
 void Scores(const Tile& tile, int64_t depth, Rows<const T> x, const T* other,
             T* scores) {
@@ -128,7 +128,7 @@ T Dot(int64_t n, const T* a, const T* b) {
   return SumLanes(sum);
 }
 
-// What the gradients read of one query head of one batch entry.
+// The operands of the gradients for one query head of one batch entry.
 template <typename T>
 struct GradHead {
   Rows<const T> queries, result, d_result, bias;
@@ -235,8 +235,8 @@ void AddRow(int64_t n, const T* x, T* row) {
   ForEachVec<T>(n, [&](auto at) { at.Store(row, at.Load(row) + at.Load(x)); });
 }
 
-// Sums over what shares an element of the bias go in one order: batch entries,
-// heads, tiles of queries; the rows of a tile are summed among themselves first.
+// Sums over queries that share an element of the bias have one order: batch entries, heads,
+// tiles of queries; the rows of a tile are summed first.
 template <typename T>
 void RunBiasGrad(const Launch& launch, ThreadPool& pool) {
   const TensorView& q = launch.inputs[0];
@@ -251,7 +251,7 @@ void RunBiasGrad(const Launch& launch, ThreadPool& pool) {
   const bool one_row = shape[2] == 1;  // for all queries
   const int64_t row_tiles = CeilDiv(shape[2], kTile);
   const int64_t key_tiles = CeilDiv(all_reads.keys, kTile);
-  // Of `count` batch entries or heads, those whose bias is entry `i`.
+  // The batch entries or heads, of `count`, that use entry `i` of the bias.
   const auto sharing = [&](int axis, int64_t i, int64_t count) {
     return shape[axis] == 1 ? Range{0, count} : Range{i, i + 1};
   };
@@ -340,8 +340,7 @@ StepCode RunAttentionBiasGrad(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-// `times` ForwardScratch a thread; where that does not fit 64 bits, what no plan
-// can hold.
+// `times` ForwardScratch per thread; if it overflows 64 bits, more than any plan can hold.
 Bytes ScratchBytes(const OpArgs& args, int64_t times, int threads) {
   const int64_t depth = args.shape(0)[3];
   const Bytes tile_row = times * kTile * threads * SizeOf(args.type(0).dtype);

@@ -27,7 +27,7 @@
 
 namespace stowage::cpu {
 
-/// Queries and keys of a tile; queries of a group at the edge of a mask.
+/// Queries and keys of a tile; rows of a group in a tile that a mask's edge crosses.
 inline constexpr int64_t kTile = 64;
 inline constexpr int64_t kGroup = 16;
 
@@ -37,8 +37,8 @@ Rows<T> Head(const TensorView& x, int64_t batch, int64_t head) {
   return {x.as<T>() + batch * x.strides[0] + head * x.strides[2], x.strides[1]};
 }
 
-/// One head of one batch entry of a bias (B, H, T, S), or of its gradient: T rows of S,
-/// the same where it has one entry, head or row for all.
+/// One head of one batch entry of a bias (B, H, T, S), or of its gradient: T rows of S. A
+/// dimension of 1 is shared by all entries, heads or rows.
 template <typename T>
 Rows<T> BiasHead(const TensorView& x, int64_t batch, int64_t head) {
   const auto step = [&](int axis) {
@@ -60,7 +60,7 @@ Rows<const T> ReadOnly(Rows<T> x) {
   return {x.data, x.row, x.padded};
 }
 
-/// Positions [begin, end); none where end <= begin.
+/// Positions [begin, end); empty if end <= begin.
 struct Range {
   int64_t begin, end;
 
@@ -68,13 +68,13 @@ struct Range {
   int64_t count() const { return std::max<int64_t>(0, end - begin); }
 };
 
-/// The segments of one batch entry: where that of each position begins and ends; null where
+/// The segments of one batch entry: the begin and the end of each position's segment; null if
 /// there are none.
 struct Segments {
   const int32_t* begins = nullptr;
   const int32_t* ends = nullptr;
 
-  // What positions [first, end) and others of their segments have of `range`.
+  // The part of `range` in the segments of positions [first, end).
   Range Within(Range range, int64_t first, int64_t end) const {
     if (begins == nullptr || end <= first) return range;
     return {std::max<int64_t>(range.begin, begins[first]),
@@ -82,16 +82,15 @@ struct Segments {
   }
 };
 
-/// What the queries of one batch entry read: keys below `keys`, within the band and of
-/// their segments.
+/// The keys that the queries of one batch entry read: those below `keys`, within the band and
+/// in their segments.
 struct Reads {
   int64_t queries, keys;
   AttentionBand band;
   Segments segments = {};
 
-  // Of the keys, those that one of `these` queries reads, and of the queries
-  // those that read one of `these` keys. Nothing that a range has is left out of
-  // its hull: the first query reads the first keys, the last the last.
+  // The keys that some of `these` queries read, and the queries that read some of `these` keys.
+  // Each is an interval, since the first query reads the first keys, the last the last.
   Range Keys(Range these) const {
     return segments.Within({std::max<int64_t>(0, these.begin + band.low),
                             std::min(keys, these.end + band.high)},
@@ -111,8 +110,8 @@ struct Tile {
   AttentionBand band;
   Segments segments = {};
 
-  // Columns of the tile that its rows [row, row + rows) see, at least one of
-  // them; rows that its columns are seen by.
+  // Columns of the tile that some of its rows [row, row + rows) read; rows that read some of its
+  // columns.
   Range Columns(int64_t row, int64_t rows) const {
     const int64_t first = query + row;
     const Range read = segments.Within(
@@ -128,22 +127,22 @@ struct Tile {
     return {std::clamp<int64_t>(readers.begin - query, 0, queries),
             std::clamp<int64_t>(readers.end - query, 0, queries)};
   }
-  // Of the first row that sees least to the right and the last that sees least
-  // to the left: whether all see all.
+  // Whether all rows read all columns: decided by the first row, which reads the fewest columns
+  // to the right, and the last, which reads the fewest to the left.
   bool whole() const {
     return Columns(0, 1).end == keys && Columns(queries - 1, 1).begin == 0;
   }
-  // Rows, or columns, handled together: all, or small groups at an edge.
+  // Rows, or columns, processed together: all, or small groups at an edge.
   int64_t group() const { return whole() ? kTile : kGroup; }
 };
 
-/// The columns of a group of rows, from where a register may begin.
+/// The columns that a group of rows reads, from a multiple of kGroup on.
 inline Range GroupColumns(const Tile& tile, int64_t row, int64_t rows) {
   const Range seen = tile.Columns(row, rows);
   return {seen.begin / kGroup * kGroup, seen.end};
 }
 
-/// Rows of zeros.
+/// Clears rows of x.
 template <typename T>
 void Clear(Range rows, int64_t depth, Rows<T> x) {
   for (int64_t row = rows.begin; row < rows.end; ++row) {
@@ -157,8 +156,8 @@ void ScaleRow(int64_t n, T factor, T* row) {
       n, [&](auto at) { at.Store(row, at.Load(row) * Vec<T>::All(factor)); });
 }
 
-/// Rows of scores are worked on in whole registers: what these hold beside the
-/// columns seen is set to `rest`. Returns the columns of the registers.
+/// Sets the rest of the registers that contain the columns `seen` to `rest`. Returns the
+/// columns of these registers.
 template <typename T>
 Range FillToRegisters(Range seen, T rest, T* row) {
   constexpr int64_t kLanes = Vec<T>::kLanes;
@@ -169,14 +168,14 @@ Range FillToRegisters(Range seen, T rest, T* row) {
   return all;
 }
 
-/// Zeros in all columns of a row but `kept`.
+/// Clears all columns of a row but `kept`.
 template <typename T>
 void ClearOthers(Range kept, T* row) {
   std::fill(row, row + kept.begin, T(0));
   std::fill(row + kept.end, row + kTile, T(0));
 }
 
-/// Scores s of the columns seen become scale s + bias.
+/// Scores s of the columns read become scale s + bias.
 template <typename T>
 void AddBias(Range seen, T scale, const T* bias, T* row) {
   if (seen.empty()) return;
@@ -188,8 +187,8 @@ void AddBias(Range seen, T scale, const T* bias, T* row) {
   });
 }
 
-/// Scores s of the columns seen become cap tanh(scale s / cap), and `slopes`, if they are
-/// wanted, the derivatives of that by scale s.
+/// Scores s of the columns read become cap tanh(scale s / cap); `slopes`, unless null, get the
+/// derivatives by scale s.
 template <typename T>
 void CapScores(Range seen, T scale, T cap, T* row, T* slopes) {
   if (seen.empty()) return;
@@ -205,7 +204,7 @@ void CapScores(Range seen, T scale, T cap, T* row, T* slopes) {
   });
 }
 
-/// row *= x in the columns seen.
+/// row *= x in the columns read.
 template <typename T>
 void MultiplyRow(Range seen, const T* x, T* row) {
   if (seen.empty()) return;
@@ -215,9 +214,9 @@ void MultiplyRow(Range seen, const T* x, T* row) {
                 [&](auto at) { at.Store(row, at.Load(row) * at.Load(x)); });
 }
 
-/// Turns one row of scores into weights exp(scale s - largest) in place, zeros
-/// where nothing is seen; `largest` and `total` run on over the tiles. Returns by
-/// how much what was summed before must be scaled.
+/// Turns one row of scores into weights exp(scale s - largest) in place, with zeros in columns
+/// that are not read. `largest` and `total` are updated over the tiles. Returns the factor for
+/// sums over earlier tiles.
 template <typename T>
 T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
@@ -231,10 +230,10 @@ T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
   for (int64_t j = all.begin; j < all.end; j += Vec<T>::kLanes) {
     top = Larger(top, Vec<T>::Load(row + j));
   }
-  // The scale is positive. NaN comes out as NaN, by its weight.
+  // The scale is positive. NaN scores give NaN weights.
   const T before = *largest;
   *largest = std::max(before, LargestLane(top) * scale);
-  // Of a row that a bias has kept from all keys so far, everything is 0.
+  // If the bias is -inf for all keys so far, all weights are 0.
   const Vec<T> shift = Vec<T>::All(*largest == kLowest ? T(0) : *largest);
   Vec<T> sum = Vec<T>::Zero();
   for (int64_t j = all.begin; j < all.end; j += Vec<T>::kLanes) {
@@ -248,18 +247,18 @@ T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
   return correction;
 }
 
-/// Behind the operands that there always are.
+/// The optional operands, after the `always` required ones.
 inline AttentionOptionals Optionals(const Launch& launch, size_t always) {
   return OptionalsBehind(
       always, launch.inputs.size(),
       [&](size_t i) -> const TensorType& { return launch.inputs[i].type; });
 }
-/// Or null.
+/// (B), or null.
 inline const int32_t* KeyLengths(const Launch& launch, size_t always) {
   const size_t i = Optionals(launch, always).key_lengths;
   return i == 0 ? nullptr : launch.inputs[i].as<const int32_t>();
 }
-/// Those of every batch entry, one after the other; null where there are none.
+/// (B, 2, T), or null.
 inline const int32_t* AllSegments(const Launch& launch, size_t always) {
   const size_t i = Optionals(launch, always).segments;
   return i == 0 ? nullptr : launch.inputs[i].as<const int32_t>();
@@ -268,7 +267,7 @@ inline const TensorView* Bias(const Launch& launch, size_t always) {
   const size_t i = Optionals(launch, always).bias;
   return i == 0 ? nullptr : &launch.inputs[i];
 }
-/// Of one head; data is null where there is no bias.
+/// The bias of one head; data is null without a bias.
 template <typename T>
 Rows<const T> BiasHeadOrNone(const TensorView* bias, int64_t batch,
                              int64_t head) {
@@ -276,8 +275,8 @@ Rows<const T> BiasHeadOrNone(const TensorView* bias, int64_t batch,
   return BiasHead<const T>(*bias, batch, head);
 }
 
-/// What the queries of an operand q read of the keys of k, as far as that is the same for
-/// all batch entries; and what those of one read.
+/// The keys that queries read, as far as it is the same for all batch entries; Of(batch) adds
+/// the entry's key length and segments.
 class AllReads : public Reads {
  public:
   AllReads(const Launch& launch, size_t always)
@@ -304,22 +303,21 @@ class AllReads : public Reads {
   const int32_t* all_segments_ = nullptr;
 };
 
-/// Of one query, from one key on; null where there is no bias.
+/// The bias of one query from one key on; null without a bias.
 template <typename T>
 const T* BiasAt(const Rows<const T>& bias, int64_t query, int64_t key) {
   return bias.data == nullptr ? nullptr : bias.At(query, key).data;
 }
 
-/// What is done to scores before the softmax: the scale, the softcap, the bias.
+/// The operations on scores before the softmax: the scale, the softcap, the bias.
 template <typename T>
 struct Scaling {
   explicit Scaling(const Launch& launch)
       : scale(static_cast<T>(launch.attrs->Float("scale"))),
         cap(static_cast<T>(launch.attrs->FloatOr("softcap", 0))) {}
 
-  // The cap and the bias of one row of scores, of which the latter may be null. Returns
-  // the factor that is left to do. `slopes` is null or, under a cap, gets its
-  // derivatives.
+  // Applies the cap and the bias, which may be null, to one row of scores. Returns the factor
+  // that remains to be applied. `slopes`, unless null, get the derivatives of a cap.
   T Apply(Range seen, const T* bias, T* row, T* slopes) const {
     T left = scale;
     if (cap > 0) {
@@ -334,8 +332,8 @@ struct Scaling {
   T scale, cap;
 };
 
-/// scores become probabilities P, and d_weights (the gradient of P) that of the
-/// scores, times d_scale: d_scale * P * (dP - delta).
+/// scores become probabilities P, and d_weights (the gradient of P) the gradient of the scores
+/// times d_scale: d_scale * P * (dP - delta).
 template <typename T>
 void ProbabilitiesAndGradient(Range seen, T scale, T d_scale, T log_sum_exp,
                               T delta, T* scores, T* d_weights) {
@@ -347,7 +345,7 @@ void ProbabilitiesAndGradient(Range seen, T scale, T d_scale, T log_sum_exp,
   }
   const Vec<T> scales = Vec<T>::All(scale);
   const Vec<T> d_scales = Vec<T>::All(d_scale);
-  // Of a query that a bias keeps from all keys, every P is 0.
+  // If the bias of a query is -inf for all keys, every P is 0.
   const Vec<T> shift =
       Vec<T>::All(log_sum_exp == -kInfinity ? kInfinity : log_sum_exp);
   const Vec<T> deltas = Vec<T>::All(delta);
@@ -492,7 +490,7 @@ void ForGradTiles(const Reads& reads, const AttentionSizes& sizes,
   }
 }
 
-/// dq, dk and dv: results of their own, or side by side in one.
+/// dq, dk and dv: separate results, or adjacent parts of one.
 inline std::array<TensorView, 3> Gradients(const Launch& launch) {
   if (launch.op != OpKind::kAttentionQkvGrad) {
     return {launch.outputs[0], launch.outputs[1], launch.outputs[2]};
@@ -509,7 +507,7 @@ inline std::array<TensorView, 3> Gradients(const Launch& launch) {
   return parts;
 }
 
-/// Whether segments lie side by side and cover all positions.
+/// Whether segments are adjacent and cover all positions.
 inline bool AreSegments(const int32_t* begins, const int32_t* ends,
                         int64_t length) {
   for (int64_t first = 0; first < length; first = ends[first]) {
@@ -522,7 +520,7 @@ inline bool AreSegments(const int32_t* begins, const int32_t* ends,
   return true;
 }
 
-/// Whether every key length is one, and all segments are.
+/// Whether all key lengths are in [1, S] and all segments valid.
 inline bool LengthsInRange(const Launch& launch, size_t always) {
   const Shape& q = launch.inputs[0].shape();
   if (const int32_t* segments = AllSegments(launch, always)) {

@@ -23,7 +23,7 @@ namespace stowage::cpu {
 
 namespace {
 
-// Where the elements of a channel are: runs of `length`, one an example.
+// The places of a channel's elements: runs of `length`, one per example.
 struct Channels {
   explicit Channels(const Shape& x)
       : count(x[1]),
@@ -63,7 +63,7 @@ bool AreShort(const Channels& channels) {
   return channels.length < Vec<T>::kLanes;
 }
 
-// Channels [first, end), whose elements of an example lie side by side.
+// Channels [first, end), whose elements of an example are adjacent.
 struct Span {
   const Channels& channels;
   int64_t first, end;
@@ -105,7 +105,7 @@ void SumSpan(const Span& span, double* sums, F&& term) {
   });
 }
 
-// Each element's of what belongs to its channel.
+// Repeats each channel's value for all of its elements.
 template <typename T>
 struct OfElements {
   T values[kMaxSpan];
@@ -312,15 +312,15 @@ constinit const CpuKernel BatchNormGrad = {.run = RunBatchNormGrad};
 
 }  // namespace kernels
 
-// local_response_norm and its gradient: a strip of neighbouring positions at a time,
-// channel after channel. What later channels need of earlier ones is in the scratch,
-// in rows of a strip, so that results may lie over the operands.
+// local_response_norm and its gradient: a strip of neighbouring positions at a time, channel
+// by channel. The values that later channels need of earlier ones are in the scratch, in rows
+// of a strip, so results may overwrite operands.
 
 namespace {
 
 constexpr int64_t kStrip = 64;  // positions
 
-// The rows of so many channels, the last that there have been, by their number.
+// A ring of the rows of the last `size` channels, by number.
 template <typename T>
 class Rows {
  public:
@@ -435,7 +435,7 @@ void NormalizeGrad(const Strip<T>& strip, const T* x, const T* dy, T* dx,
   }
 }
 
-// Of one thread.
+// Per thread.
 Bytes ScratchBytes(int64_t rows, DType dtype) {
   return AlignUp(rows * kStrip * SizeOf(dtype), kWorkspaceAlignment);
 }

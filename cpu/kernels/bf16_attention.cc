@@ -220,7 +220,7 @@ float DotOf(int64_t n, const uint16_t* a, const uint16_t* b) {
   return SumLanes(sum);
 }
 
-// What the gradients read of one query head of one batch entry.
+// The operands of the gradients for one query head of one batch entry.
 struct HeadGradient {
   HeadGradient(const Launch& launch, int64_t batch, int64_t head)
       : queries(HeadOf(launch.inputs[0], batch, head)),
@@ -329,7 +329,7 @@ StepCode RunAttentionGradByPairs(const Launch& launch,
   return StepCode::kOk;
 }
 
-// Where it does not fit 64 bits, what no plan can hold.
+// If it overflows 64 bits, more than any plan can hold.
 Bytes WorkspaceOf(int64_t depth, std::optional<int64_t> query_sums,
                   int threads) {
   constexpr int64_t kMaxElements = int64_t{1} << 48;

@@ -1,10 +1,9 @@
-// conv, conv_transpose and conv_weight_grad of bf16 by pairs (bf16_gemm.h): the same ways to
-// make them as in convolution.cc, but for groups of one channel, which are no matmuls and
-// run in f32 (cpu/kernel.h).
+// conv, conv_transpose and conv_weight_grad of bf16 by pairs (bf16_gemm.h), by the algorithms
+// of convolution.cc. Groups of one channel are no matmuls and run in f32 (cpu/kernel.h).
 //
 // Slabs hold bf16. The pairs of a strip of columns are gathered from two rows at a time,
-// neighbours among (channel, element of the kernel), and filters are read in place where
-// their rows are whole pairs. Every element is one chain over these pairs, rounded once.
+// neighbours among (channel, element of the kernel); filters are read in place if their rows
+// are whole pairs. Every element is one chain over these pairs, rounded once.
 
 #include "cpu/kernels/bf16_gemm.h"
 
@@ -35,9 +34,9 @@ using ConvMatMul = GatheredProduct<uint16_t>;
 
 constexpr int64_t kLanes = 16;  // pairs of a register
 
-// Scratch of a thread: taps' places in a slab; a block of gathered pairs, with what is
-// written beyond; sums of a strip, and these rounded; rows of filters that are not whole
-// pairs; slabs, with what is read and written beyond.
+// The scratch of a thread: taps' places in a slab; a block of gathered pairs, with room for
+// writes beyond it; sums of a strip, and the rounded sums; rows of filters that are not whole
+// pairs; slabs, with room for reads and writes beyond them.
 class GatherScratch {
  public:
   GatherScratch(const ConvGeometry& g, const Walks& walks, int64_t channels,
@@ -83,8 +82,8 @@ class GatherScratch {
   int64_t taps_, filters_, slabs_;
 };
 
-// Pairs of what two taps meet, of which the second may be absent; each run may write over
-// the next one's place.
+// Gathers pairs of the elements that two taps meet, of which the second tap may be absent.
+// Each run may overwrite the place of the next one.
 void GatherRuns(std::span<const Run> runs, const uint16_t* first,
                 const uint16_t* second, uint32_t* to) {
   const auto load = [](const uint16_t* from) {

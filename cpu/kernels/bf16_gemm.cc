@@ -20,12 +20,12 @@ __mmask32 First32(int64_t n) {
   return n >= 32 ? ~__mmask32{0} : (__mmask32{1} << n) - 1;
 }
 
-// Up to 32 elements; zeros for what is not among the first n.
+// Up to 32 elements, with zeros after the first n.
 __m512i LoadElements(const uint16_t* from, int64_t n) {
   return _mm512_maskz_loadu_epi16(First32(n), from);
 }
 
-// Of two registers of elements, those `from` on of both, in turn.
+// Interleaves the elements of two registers from `from` on.
 constexpr std::array<uint16_t, 32> InTurn(uint16_t from) {
   std::array<uint16_t, 32> places = {};
   for (size_t i = 0; i < 16; ++i) {
@@ -57,7 +57,7 @@ Interleaved PairsOfRows(int64_t k, int64_t n, const Strided<const uint16_t>& x,
   return {first, second};
 }
 
-// Element by element, into rows of `pitch` elements with zeros behind the k-th.
+// Element by element, into rows of `pitch` elements with zeros after the k-th.
 void CopyRows(int64_t m, int64_t k, const Strided<const uint16_t>& a,
               uint16_t* packed, int64_t pitch) {
   for (int64_t i = 0; i < m; ++i) {
@@ -182,7 +182,7 @@ PairRows PackRows(int64_t m, int64_t k, Strided<const uint16_t> a,
     CopyRows(m, k, a, packed, pitch);
     return {packed, pitch, 2, kPanelRows * pitch};
   }
-  // Panels keep what a block reads together, and are no power of 2 apart.
+  // A panel keeps the rows that a block reads together; panels are not a power of 2 apart.
   constexpr int64_t kStep = 2 * kPanelRows;
   const int64_t panel = Pairs(k) * kStep + 32;
   const Strided<const uint16_t> lines = {a.data, a.column, 1};

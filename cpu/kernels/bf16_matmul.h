@@ -1,10 +1,10 @@
 #ifndef STOWAGE_CPU_KERNELS_BF16_MATMUL_H_
 #define STOWAGE_CPU_KERNELS_BF16_MATMUL_H_
 
-// Whole matmuls of bf16 by pairs (bf16_gemm.h), cut into (matrix, chunk of rows, a few strips
-// of columns). A task packs its rows of a, where they need it, once for all of its strips,
-// and each strip of b once for all of its rows; its f32 sums are rounded once, when they are
-// complete. Every kPairsDepth of k is a sum of its own.
+// Matmuls of bf16 by pairs (bf16_gemm.h), divided into (matrix, chunk of rows, a few strips
+// of columns). A task packs its rows of a, if needed, once for all of its strips, and each
+// strip of b once for all of its rows; its f32 sums are rounded once, when complete. Every
+// kPairsDepth of k is a separate sum.
 //
 //   RunBf16MatMul(launch, pool, launch.outputs[0], NoTail<float>());
 
@@ -26,10 +26,10 @@
 
 namespace stowage::cpu {
 
-/// Strips of a task, at most: what packing rows of a costs is shared by as many.
+/// The most strips of a task, which share the cost of packing rows of a.
 inline constexpr int64_t kMaxTaskStrips = 4;
 
-/// Scratch of a thread for matmuls of at most that many rows and columns, and that depth:
+/// The layout of a thread's scratch for matmuls of at most that many rows, columns and depth:
 /// packed rows, a packed strip, and the sums of a task.
 class Bf16Scratch {
  public:
@@ -46,7 +46,7 @@ class Bf16Scratch {
   uint32_t* packed_strip(std::byte* scratch) const {
     return reinterpret_cast<uint32_t*>(scratch + packed_rows());
   }
-  /// Of each strip, one after the other.
+  /// The sums, strip by strip.
   float* sums(std::byte* scratch) const {
     return reinterpret_cast<float*>(scratch + packed_rows() + packed_strip());
   }
@@ -72,7 +72,7 @@ struct Bf16Task {
   int64_t strips;
 };
 
-/// Tasks enough to go round among the threads.
+/// At least two tasks per thread.
 inline Bf16Task TaskOf(int64_t matrices, int64_t rows, int64_t strips,
                        int threads) {
   Bf16Task task = {RowsPerTask(rows, matrices * strips, threads),
@@ -137,8 +137,8 @@ void MultiplyBf16(ThreadPool& pool, int64_t m, int64_t n, int64_t k,
       });
 }
 
-/// The matmul of the first two operands of `launch`, of bf16, into y, and what `tail` does
-/// to it, as RunProduct has it.
+/// The matmul of the first two bf16 operands of `launch` into y, with its tail as in
+/// RunProduct.
 template <typename Tail>
 void RunBf16MatMul(const Launch& launch, ThreadPool& pool, const TensorView& y,
                    const Tail& tail) {
@@ -182,7 +182,7 @@ void RunBf16MatMul(const Launch& launch, ThreadPool& pool, const TensorView& y,
   });
 }
 
-/// Scratch of such a matmul.
+/// The workspace of such a matmul.
 inline Bytes Bf16MatMulWorkspace(const OpArgs& args,
                                  std::span<const TensorType> results,
                                  int threads) {
@@ -194,7 +194,7 @@ inline Bytes Bf16MatMulWorkspace(const OpArgs& args,
   return threads * layout.bytes();
 }
 
-/// The kernel kOther of matmuls (matmul.h), in which kRun is for bf16.
+/// The kernel kOther of a matmul (matmul.h) with kRun for bf16.
 template <const CpuKernel& kOther, CpuKernel::RunFn kRun>
 constexpr CpuKernel Bf16MatMulKernel() {
   CpuKernel kernel = Bf16Kernel<kOther, kRun, Bf16MatMulWorkspace>(SupportsAll);

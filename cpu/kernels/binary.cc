@@ -25,7 +25,7 @@ StepCode RunFloat(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-// F gives Vec from two Vecs, and an integer from two integers.
+// F returns Vec for two Vecs, and an integer for two integers.
 template <typename F>
 StepCode RunNumber(const Launch& launch, ThreadPool& pool) noexcept {
   OnNumber(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
@@ -43,7 +43,7 @@ StepCode RunNumber(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-// F gives bool from two numbers.
+// F returns bool for two numbers.
 template <typename F>
 StepCode RunComparison(const Launch& launch, ThreadPool& pool) noexcept {
   OnNumber(ComputedIn(launch.inputs[0].dtype()), [&](auto zero) {
@@ -57,7 +57,7 @@ StepCode RunComparison(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-// Integers wrap around: computed unsigned, where that is defined. 64 bits hold
+// Integers wrap around: they are computed as unsigned, for which that is defined. 64 bits hold
 // the product of any two narrower operands.
 template <typename T>
 constexpr uint64_t Bits(T x) {
@@ -171,7 +171,7 @@ StepCode RunLogic(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-// From y or x, and dy.
+// dx from y or x, and dy.
 struct ReluGradFn {
   template <typename V>
   V operator()(V y, V dy) const {
@@ -222,7 +222,7 @@ struct HardSwishGradFn {
   }
 };
 
-// From y, dy and numbers among the attributes: dx = F(attrs)(y, dy).
+// dx = F(attrs)(y, dy), with numbers among the attributes.
 template <typename F>
 StepCode RunWithAttrs(const Launch& launch, ThreadPool& pool) noexcept {
   const F f(*launch.attrs);

@@ -26,7 +26,7 @@ std::span<std::byte> OwnPart(std::span<std::byte> whole, size_t block,
   return whole.subspan(begin, std::min(block, whole.size() - begin));
 }
 
-// Zeros behind the part of a block that there is.
+// Clears the end of a block that is shorter than the others.
 void ClearRest(std::span<std::byte> block, size_t part) {
   if (part < block.size()) {
     std::memset(block.data() + part, 0, block.size() - part);
@@ -50,7 +50,7 @@ StepCode RunReduceScatter(const Launch& launch, Collectives& ranks) noexcept {
       ranks.ReduceScatter(x.dtype(), values, block, launch.workspace));
 }
 
-// The last operand to the result; the target of an update lies there.
+// Copies the last operand to the result, which is the target of an update.
 StepCode RunAllGather(const Launch& launch, Collectives& ranks) noexcept {
   return CodeOf(ranks.AllGather(BytesOf(launch.inputs.back()),
                                 BytesOf(launch.outputs[0])));

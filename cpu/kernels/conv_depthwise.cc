@@ -99,7 +99,7 @@ void MakeResults(const Work<T>& work, const TapPlace* places, const T* filter,
   }
 }
 
-// sums[t] += products of dy and what tap t meets, for kTaps taps.
+// sums[t] += dy times the elements that tap t meets, for kTaps taps.
 template <int kTaps, typename T>
 void AddProducts(const Work<T>& work, const TapPlace* places, const T* from,
                  const T* dy, T* sums) {
@@ -187,7 +187,7 @@ void DepthwiseWeightGrad(const ConvGeometry& g, const Walks& walks, const T* x,
     for (int64_t image = 0; image < g.images; ++image) {
       const int64_t i = image * g.groups + channel;
       work.slab.Fill(x + i * in_size, x_end, slab);
-      // What lies between lines, and behind the last, counts nothing.
+      // Elements between lines, and after the last, are ignored.
       std::fill_n(slab + work.slab.size(), work.slab_size - work.slab.size(),
                   T(0));
       int64_t filled = 0;
@@ -260,17 +260,17 @@ class Frame {
   }
 
   int64_t size() const { return Extent(0) * Extent(1) * Extent(2); }
-  /// Of the source's element (d, h, w), which may lie outside it.
+  /// The place of the source's element (d, h, w), which may be outside it.
   int64_t Position(int64_t d, int64_t h, int64_t w) const {
     return ((d - first_[0]) * Extent(1) + h - first_[1]) * Extent(2) + w -
            first_[2];
   }
-  /// Of the source's element with this number.
+  /// The place of the source's element with this number.
   int64_t Position(int64_t element) const {
     return Position(element / (size_[1] * size_[2]),
                     element / size_[2] % size_[1], element % size_[2]);
   }
-  /// From where an element is, to what a tap meets.
+  /// The offset from an element's place to the element that a tap meets.
   int64_t Offset(const Walks& walks, const Tap& tap) const {
     return ((tap.d * walks[0].tap_step * Extent(1)) +
             tap.h * walks[1].tap_step) *
@@ -289,7 +289,7 @@ struct FrameTap {
   int64_t in_kernel;  // its number
 };
 
-// Those of all walks, one walk's behind the other's.
+// The taps of all walks, walk by walk.
 void FindTaps(const ConvGeometry& g, bool to_x, const Frame& frame,
               FrameTap* places) {
   ForWalks(g, to_x, [&](const Walks& walks) {
@@ -303,7 +303,7 @@ void FindTaps(const ConvGeometry& g, bool to_x, const Frame& frame,
   });
 }
 
-// Channels of a task: so many that their elements fill squares of registers.
+// Channels of a task: as many as fill squares of registers.
 int64_t ChannelsOfTask(const ConvGeometry& g) {
   constexpr int64_t kElements = 64;
   return std::min(g.groups,
@@ -334,7 +334,7 @@ void LoadImages(const T* from, int64_t stride, int64_t images, int64_t elements,
   }
 }
 
-// The other way: `elements` registers of images to their places.
+// The reverse: `elements` registers of images to their places.
 template <typename T>
 void StoreImages(const T* registers, int64_t elements, int64_t images, T* to,
                  int64_t stride) {
@@ -446,7 +446,7 @@ void MakeMap(const Walks& walks, const Frame& frame, const FrameTap* places,
   }
 }
 
-// sums[t] += products of dy and what tap t meets, for kTaps taps.
+// sums[t] += dy times the elements that tap t meets, for kTaps taps.
 template <int kTaps, typename T>
 void AddProducts(const Walks& walks, const Frame& frame, const FrameTap* places,
                  const T* from, const T* dy, T* sums) {

@@ -1,23 +1,18 @@
-// conv, conv_transpose and conv_weight_grad: which way each is made, and of the first two
-// the usual one, a matrix product of which one operand is gathered from an image while
-// the product runs.
+// conv, conv_transpose and conv_weight_grad: the choice of the algorithm (convolution.h), and
+// the usual one of the first two, a matmul with an operand that is gathered from an image
+// while the matmul runs.
 //
-// conv and conv_transpose are the same product. Its rows are the result's
-// channels, its columns the elements of all images in one run, and its depth is
-// (channel of the source, element of the kernel). A task brings what a band of
-// columns meets into slabs (conv_walks.h), and from there gathers strips of
-// columns, a block of depth at a time, for the loops of gemm.h; maps that a kernel of one
-// element meets without stride and padding are gathered as they lie. With a stride, the
-// result of conv_transpose falls into phases: elements whose place leaves the same rest
-// by the stride meet the same elements of the kernel, at neighbouring places of the
-// source, so each phase is a product of its own without multiplications by zero. Filters
-// of several elements are brought into the order of its sums first.
+// conv and conv_transpose are the same matmul. Its rows are the result's channels, its columns
+// the elements of all images, and its depth is (channel of the source, element of the
+// kernel). A task copies the source elements of a band of columns into slabs (conv_walks.h),
+// and gathers strips of columns from there, a block of depth at a time, for the loops of
+// gemm.h; maps that a kernel of one element meets without stride and padding are gathered in
+// place. With a stride, each phase of conv_transpose is a matmul of its own, without
+// multiplications by zero. Filters of several elements are first packed in the order of the
+// depth.
 //
-// conv_weight_grad is in conv_weight_grad.h; small maps (conv_by_batch.h) and groups of
-// one channel (conv_depthwise.h, conv_depthwise_by_batch.h) have ways of their own.
-//
-// Every element of a result is one chain of multiply-adds in an order that shapes
-// alone decide.
+// Every element of a result is one chain of multiply-adds in an order that depends on shapes
+// alone.
 
 #include "cpu/kernels/convolution.h"
 
@@ -40,8 +35,8 @@ namespace {
 
 // --- conv and conv_transpose -------------------------------------------------
 
-// Copies what a tap meets; each run may write over the next one's place. Nothing is read at
-// `end` or behind it.
+// Copies the elements that a tap meets. Each run may overwrite the place of the next one.
+// Reads nothing at or beyond `end`.
 template <typename T>
 void CopyRuns(std::span<const Run> runs, const T* from, const T* end, T* to) {
   for (const Run& run : runs) {
@@ -49,9 +44,9 @@ void CopyRuns(std::span<const Run> runs, const T* from, const T* end, T* to) {
   }
 }
 
-// Scratch of a thread: a block of gathered rows, with what is written beyond;
-// results that do not lie in the order of columns; taps' places in a slab; slabs,
-// with what is read beyond.
+// The scratch of a thread: a block of gathered rows, with room for writes beyond it; results
+// that are not in the order of columns; taps' places in a slab; slabs, with room for reads
+// beyond them.
 template <typename T>
 struct GatherScratch {
   static constexpr int64_t kPacked =
@@ -80,8 +75,8 @@ struct GatherScratch {
   T *packed, *results, *slabs;
 };
 
-// What strips are gathered from: channels `channel_size` apart, of each the images
-// `image_size` apart.
+// The source of gathered strips: channels `channel_size` apart, each with images `image_size`
+// apart.
 template <typename T>
 struct Gathered {
   const T *from, *end;
@@ -107,8 +102,8 @@ void PackStrip(std::span<const Run> runs, const Gathered<T>& gathered,
   }
 }
 
-// Brings what a band meets of a group into slabs, unless it is read in place, and finds the
-// places of the taps.
+// Fills slabs with the elements that a band meets in a group, unless they are read in place,
+// and finds the places of the taps.
 template <typename T>
 Gathered<T> GatherBand(const GatheredProduct<T>& product, const Band& band,
                        const Slab& slab, int64_t group,
@@ -235,7 +230,7 @@ void RunConvOf(const Launch& launch, ThreadPool& pool) {
                  launch.workspace.data(), pool);
 }
 
-// Of the filters in the order of conv_transpose's sums.
+// Bytes of the filters in the order of conv_transpose's depth.
 Bytes PackedFilterBytes(const ConvGeometry& g, const TensorType& w) {
   return g.kernel_size() == 1 ? 0 : AlignUp(w.bytes(), kWorkspaceAlignment);
 }
@@ -264,7 +259,7 @@ void RunConvTransposeOf(const Launch& launch, ThreadPool& pool) {
     }
     const int64_t depth = g.filters * Product(walks, &Walk::taps);
     if (g.kernel_size() == 1) {
-      // Whose elements are read one at a time: as well from where they lie.
+      // These filters are read one element at a time, so they are used in place.
       return RunGathered<T>({.g = g,
                              .walks = walks,
                              .source = dy.as<const T>(),

@@ -78,7 +78,7 @@ StepCode RunIota(const Launch& launch, ThreadPool& pool) noexcept {
       OnNumber(y.dtype(), [&](auto zero) {
         using T = decltype(zero);
         if constexpr (std::is_integral_v<T>) {
-          // The op has checked both ends; what is between may wrap around.
+          // The op has checked both ends; elements between them may wrap around.
           const auto first = static_cast<uint64_t>(static_cast<int64_t>(start));
           const auto by = static_cast<uint64_t>(static_cast<int64_t>(step));
           CountAll<T>(y, pool, [&](int64_t i) {
@@ -108,7 +108,7 @@ constinit const CpuKernel Iota = {.run = RunIota, .supports = SupportsAll};
 
 namespace {
 
-// `mask`: the bits of a word that make a fraction.
+// `mask`: the bits of a word that form a fraction.
 template <math::RandomStream kStream, typename T>
 void Four(const math::Philox4& words, uint32_t mask, T* y) {
   if constexpr (kStream == math::RandomStream::kNormal) {
@@ -129,7 +129,7 @@ StepCode RunRandom(const Launch& launch, ThreadPool& pool) noexcept {
   const int64_t step = *launch.inputs[1].as<const int64_t>();
   const TensorView& y = launch.outputs[0];
   const int64_t size = y.size();
-  // What the type does not hold is cut off, not rounded: a fraction is below 1.
+  // Excess bits are truncated, not rounded: a fraction is below 1.
   const uint32_t mask = y.dtype() == DType::kF16    ? 0xFFE00000
                         : y.dtype() == DType::kBF16 ? 0xFF000000
                                                     : 0xFFFFFFFF;

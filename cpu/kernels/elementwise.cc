@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kStageElements = kBlockElements;
 constexpr size_t kWidestElement = 8;  // bytes
 
-// Copies `count` elements that lie `stride` elements apart next to each other.
+// Copies `count` elements that are `stride` elements apart to contiguous memory.
 template <size_t kWidth>
 void Gather(const std::byte* from, int64_t stride, int64_t count,
             std::byte* to) {
@@ -45,7 +45,7 @@ void Gather(size_t width, const std::byte* from, int64_t stride, int64_t count,
 // One operand within a run: its elements, contiguous.
 class Stage {
  public:
-  // `width`: bytes of an element as the body wants it.
+  // `width`: bytes of an element in the body.
   void SetOperand(const TensorView& operand, size_t width) {
     data_ = operand.data;
     dtype_ = operand.dtype();

@@ -1,14 +1,13 @@
 #ifndef STOWAGE_CPU_KERNELS_ELEMENTWISE_H_
 #define STOWAGE_CPU_KERNELS_ELEMENTWISE_H_
 
-// The loop under every elementwise kernel: operands of one shape and any
-// strides, a contiguous result that may lie over a contiguous operand.
+// The loop of elementwise kernels: operands of one shape and any strides, and a contiguous
+// result that may overwrite a contiguous operand.
 //
-// The body sees contiguous runs only. An operand that is strided or repeated
-// within a run is staged, a block at a time, through a buffer on the stack, so
-// that there is one body an op and it computes the same for every layout. So are
-// operands and results of f16 and bf16 where the body is one of f32: they are
-// widened on their way to it, and its results are rounded once.
+// The body sees contiguous runs only. An operand that is strided or repeated within a run is
+// copied, a block at a time, through a buffer on the stack, so there is one body per op and
+// it computes the same for every layout. Operands and results of f16 and bf16 are likewise
+// converted if the body is one of f32; results are rounded once.
 //
 //   Elementwise<float, float, float>(launch, pool,
 //       [](int64_t n, int64_t index, float* y, const float* a,
@@ -29,13 +28,13 @@
 namespace stowage::cpu {
 namespace internal {
 
-// A body without its types, so that the loop around all of them is compiled once
-// and not once an op and element type.
+// A body without its types, so that the loop is compiled once, not once per op and element
+// type.
 struct ElementwiseBody {
   const void* body;
   void (*run)(const void* body, int64_t n, int64_t index, std::byte* y,
               const std::byte* const* operands);
-  // Bytes of an element as the body sees it: of the result, of each operand.
+  // Bytes of an element in the body: of the result, of each operand.
   std::array<size_t, 4> widths;
 };
 inline constexpr size_t kMaxOperands = 4;
@@ -50,16 +49,16 @@ struct ManyBody {
               std::byte* const* y);
 };
 
-// Over the first `operands` inputs of the launch, 1 to 3.
+// Runs over the first `operands` inputs of the launch, 1 to 3.
 void RunElementwise(const Launch& launch, ThreadPool& pool, int operands,
                     ElementwiseBody body);
-// Over all inputs of the launch, kMaxBlockOperands at most, each element of `width`
-// bytes as the body sees it.
+// Runs over all inputs of the launch, at most kMaxBlockOperands, with elements of `width`
+// bytes in the body.
 inline constexpr size_t kMaxBlockOperands = 5;
 void RunBlocks(const Launch& launch, ThreadPool& pool, size_t width,
                BlockBody body);
-// Over the first `operands` inputs and all results, kMaxOperands at most, in
-// elements of `width` bytes.
+// Runs over the first `operands` inputs and all results, at most kMaxOperands, in elements of
+// `width` bytes.
 void RunMany(const Launch& launch, ThreadPool& pool, size_t operands,
              size_t width, ManyBody body);
 
@@ -72,10 +71,9 @@ void CallTyped(const Body& body, int64_t n, int64_t index, std::byte* y,
 
 }  // namespace internal
 
-/// Runs body(n, index, y, operands...) over the elements of the launch's
-/// result: n elements from element number `index` on, y and the operands at
-/// those elements, contiguous. The element types are Out and In..., each as wide
-/// as the launch's, or float where that is f16 or bf16.
+/// Runs body(n, index, y, operands...) over the elements of the launch's result: n elements
+/// from element number `index` on, with y and the operands contiguous from there. The element
+/// types are Out and In..., those of the launch, or float for f16 and bf16.
 template <typename Out, typename... In, typename Body>
 void Elementwise(const Launch& launch, ThreadPool& pool, const Body& body) {
   const auto run = [](const void* typed, int64_t n, int64_t index, std::byte* y,
@@ -91,10 +89,10 @@ void Elementwise(const Launch& launch, ThreadPool& pool, const Body& body) {
 /// The most elements of a block.
 inline constexpr int64_t kBlockElements = 512;
 
-/// Runs body(n, index, operands) over blocks of the elements of the launch's results:
-/// n of them from element number `index` on. `operands` has a pointer for each input,
-/// kMaxBlockOperands at most, to its elements in T, contiguous; the launch's are as
-/// wide, or f16 or bf16 where T is float. What the body makes of them it stores itself.
+/// Runs body(n, index, operands) over blocks of the elements of the launch's results: n of
+/// them from element number `index` on. `operands` has, for each input, at most
+/// kMaxBlockOperands, a pointer to its elements as T, contiguous; the launch's have that size,
+/// or are f16 or bf16 if T is float. The body stores its results itself.
 template <typename T, typename Body>
 void ElementwiseBlocks(const Launch& launch, ThreadPool& pool,
                        const Body& body) {
@@ -105,11 +103,10 @@ void ElementwiseBlocks(const Launch& launch, ThreadPool& pool,
   internal::RunBlocks(launch, pool, sizeof(T), {&body, run});
 }
 
-/// Calls f(place, in, out) for the registers of T that cover all elements of the
-/// launch's results; `in` has a pointer to T for each of its first `operands` inputs,
-/// `out` for each result. All of these are contiguous and of one size, and of type T,
-/// or of f16 or bf16 where that is float. A result may lie over an operand: f loads
-/// before it stores.
+/// Calls f(place, in, out) for the registers of T that cover all elements of the launch's
+/// results; `in` has a pointer to T for each of its first `operands` inputs, `out` for each
+/// result. All of these are contiguous, of one size, and of type T, or f16 or bf16 if T is
+/// float. A result may overwrite an operand: f loads before it stores.
 template <typename T, typename F>
 void ElementwiseMany(const Launch& launch, ThreadPool& pool, size_t operands,
                      const F& f) {
@@ -127,13 +124,13 @@ void ElementwiseMany(const Launch& launch, ThreadPool& pool, size_t operands,
   internal::RunMany(launch, pool, operands, sizeof(T), {&f, run});
 }
 
-/// y = f(operands...) in registers of T: f takes and gives Vec<T>.
+/// y = f(operands...) in registers of T: f takes and returns Vec<T>.
 template <typename F, typename T, typename... In>
 void MapVec(const F& f, int64_t n, T* y, const In*... x) {
   ForEachVec<T>(n, [&](auto at) { at.Store(y, f(at.Load(x)...)); });
 }
 
-/// The same, compiled once: whoever asks for it gets the same bits.
+/// The same, compiled once, so that all callers get the same bits.
 template <typename F, typename T, typename... In>
 [[gnu::noinline]] void MapBlock(const F& f, int64_t n, T* y, const In*... x) {
   MapVec(f, n, y, x...);
@@ -159,13 +156,13 @@ void CallBlock(const F& f, DType dtype, int64_t n, std::byte* y,
 
 }  // namespace internal
 
-/// CpuKernel::block of an op that is F of kOperands, which has no attributes.
+/// CpuKernel::block of an op that is F of kOperands operands without attributes.
 template <typename F, size_t kOperands>
 void BlockOf(const Attrs&, DType dtype, int64_t n, std::byte* y,
              const std::byte* const* x) {
   internal::CallBlock<kOperands>(F(), dtype, n, y, x);
 }
-/// Of one that is F(attrs) of them.
+/// CpuKernel::block of an op that is F(attrs) of kOperands operands.
 template <typename F, size_t kOperands>
 void BlockWithAttrs(const Attrs& attrs, DType dtype, int64_t n, std::byte* y,
                     const std::byte* const* x) {

@@ -1,6 +1,6 @@
-// Chains of elementwise ops, by themselves and after a product, on a block of a few
-// hundred elements at a time: each part runs over the block, which stays in the
-// innermost cache, by the code that runs where it stands alone.
+// Chains of elementwise ops, alone or after a matmul, on a block of a few hundred elements at
+// a time: each op runs over the block, which stays in the first-level cache, by its own
+// kernel's code.
 
 #include "ir/fused.h"
 
@@ -40,9 +40,9 @@ class Parts {
 
   std::span<const FusedStep> steps() const { return chain_.steps(); }
 
-  // Runs those from `first` on over n elements in `dtype`. `value` is what the chain
-  // has before; operand(k) gives leaf k. A step writes to to(step), and done(step)
-  // gives where the next one finds it.
+  // Runs the steps from `first` on over n elements in `dtype`. `value` is the chain's value
+  // before; operand(k) returns leaf k. A step writes to to(step), and done(step) returns its
+  // value for the next one.
   template <typename OperandFn, typename ToFn, typename DoneFn>
   void Run(size_t first, DType dtype, int64_t n, const std::byte* value,
            const OperandFn& operand, const ToFn& to, const DoneFn& done) const {
@@ -65,8 +65,8 @@ class Parts {
 
 // --- fused_elementwise ---
 
-// Of f32 and f64: what is a result is made where it lies. The last one may lie over
-// an operand, which nothing reads by then.
+// For f32 and f64, results are computed in place. The last one may overwrite an operand that
+// is no longer read.
 template <typename T>
 void RunElementwise(const Launch& launch, ThreadPool& pool,
                     const Parts& parts) {
@@ -138,15 +138,15 @@ StepCode RunFusedElementwise(const Launch& launch, ThreadPool& pool) noexcept {
 
 // --- fused_matmul ---
 
-// Operands behind a and b: leaf k is operand k + 1 of the launch.
+// The operands after a and b: leaf k is operand k + 1 of the launch.
 const TensorView& OperandOf(const Launch& launch, int leaf) {
   return launch.inputs[static_cast<size_t>(leaf) + 1];
 }
-// Whether it is one row for all of the product's.
+// Whether it is one row, the same for all rows of the matmul.
 bool IsOneRow(const TensorView& x) { return !x.contiguous(); }
 
-// Sums with a row, then with a matrix, which are made with the product's last step:
-// how many of the first parts these are. What is stored is made no further.
+// The number of leading sums, with a row and then with a matrix, that are folded into the
+// matmul's last step. A stored result ends them.
 struct Folded {
   size_t parts = 0;
   int row = -1;  // leaves
@@ -186,7 +186,7 @@ void CopyRow(int64_t n, const T* from, T* to) {
   }
 }
 
-// What becomes of the product beyond these.
+// The steps of the chain after the folded ones.
 template <typename T>
 class PartsTail {
  public:
@@ -294,7 +294,7 @@ class PartsTail {
       CopyRow(n_, x.as<const T>() + at, to);
     }
 
-    // Has the rows from i on brought to the cache, while their products are made.
+    // Prefetches the rows from i on while their matmuls are computed.
     void Prefetch(const TensorView& x, int64_t i) const {
       const Bytes size = SizeOf(x.dtype());
       const int64_t end = std::min(m_, i + kTileRows);
@@ -341,7 +341,7 @@ class PartsTail {
   const int64_t columns_;
 };
 
-// Where all parts are folded.
+// If all steps are folded.
 template <typename T>
 struct FoldedTail : PartsTail<T> {
   static constexpr bool kTakesRows = false;

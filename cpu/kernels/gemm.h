@@ -146,15 +146,14 @@ void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
       }
     }
   }
-  // What is written at the end is on its way meanwhile.
+  // Prefetches the results that are written at the end.
   for (int i = 0; i < kM; ++i) {
     for (int j = 0; j < kVecs; ++j) {
       __builtin_prefetch(c.data + i * c.row + j * V::kLanes, 1);
     }
   }
-  // So is what is read of a, which may lie in another row of memory, and so in another
-  // line of the caches, at every turn: few, for the same few places of the first cache
-  // are all that they can take.
+  // Prefetches a few elements of a, whose rows may be far apart: the same few sets of the first
+  // cache hold no more.
   constexpr int kAhead = 6;
   const T* b_row = b.data;
   const T* a_column = a.data;
@@ -329,11 +328,11 @@ inline int64_t RowsPerTask(const Blocking& blocking, int64_t rows,
              : blocking.task_rows;
 }
 
-/// One task: c (m, n) = a (m, k) b (k, n), or c += with `accumulate`; n <= kStripColumns,
-/// or where nothing is packed kMaxStripColumns. `packs` is a Blocking's; what is not
-/// contiguous is packed whatever it says. Each kBlockDepth of k is a sum of its own, but
-/// that the first goes on from c. `packed` has StripElements(k) elements. What is done behind, `finish` and
-/// then after(i, rows) for kTileRows rows of c at a time, finds them in the cache.
+/// One task: c (m, n) = a (m, k) b (k, n), or c += with `accumulate`; n <= kStripColumns, or
+/// kMaxStripColumns if nothing is packed. `packs` is a Blocking's; strips that are not
+/// contiguous are always packed. Each kBlockDepth of k is a separate sum, but the first
+/// continues from c. `packed` has StripElements(k) elements. `finish`, and after(i, rows) for
+/// kTileRows rows of c at a time, are applied while the rows are in the cache.
 template <typename T, typename After = std::nullptr_t>
 void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,
                  Rows<T> c, bool accumulate, T* packed, bool packs = true,
@@ -383,8 +382,7 @@ void Product(ThreadPool& pool, int64_t m, int64_t n, int64_t k, Strided<T> a,
   });
 }
 
-// By what a product's blocking is found: the product itself, or a part of it, with the
-// strides of its operands, on other memory.
+// --- Autotuning --------------------------------------------------------------
 //
 //   std::optional<BlockingTrial> trial = ProductTrial(m, n, k, a, b, pool.threads());
 

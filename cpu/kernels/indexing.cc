@@ -142,8 +142,8 @@ StepCode RunGather(const Launch& launch, ThreadPool& pool) noexcept {
   });
 }
 
-// A task owns a range of columns of a range of table rows and goes through all
-// updates, so each sum is taken in the order of the updates.
+// A task has a range of columns of a range of table rows and reads all updates, so each sum
+// has the order of the updates.
 constexpr int64_t kColumnsPerTask = 64;
 constexpr int64_t kTasks = 8;
 
@@ -173,8 +173,8 @@ void AddRows(const TensorView& y, const Index* index, int64_t updates,
   });
 }
 
-// Of f16 and bf16: each row of the table that has updates is summed in f32, in their order,
-// and rounded once. `order` is filled with the updates, sorted by row.
+// f16 and bf16: each row of the table with updates is summed in f32, in their order, and
+// rounded once. `order` receives the updates, sorted by row.
 template <typename Index>
 void AddHalfRows(const TensorView& y, const Index* index,
                  const TensorView& updates, int64_t* order, int64_t count,
@@ -277,7 +277,7 @@ StepCode RunAssign(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-// As math::SkipsUpdate says, lane by lane.
+// math::SkipsUpdate, lane by lane.
 template <typename T>
 Vec<T> Skips(Vec<T> weight) {
   const Vec<T> most = Vec<T>::All(std::numeric_limits<T>::max());

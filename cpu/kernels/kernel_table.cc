@@ -190,7 +190,7 @@ StepCode Run(const Launch& launch, ThreadPool& pool) noexcept {
   wide.inputs = std::span(operands).first(launch.inputs.size());
   wide.outputs = std::span(results).first(launch.outputs.size());
   wide.workspace = rest;
-  // Of this sum, a part is rounded before, as where it is a node of its own.
+  // The gradient is rounded before this sum, as by a separate node.
   const bool adds = launch.op == OpKind::kLayerNormGradAdd;
   if (adds) {
     wide.op = OpKind::kLayerNormGrad;

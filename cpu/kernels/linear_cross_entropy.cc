@@ -31,8 +31,8 @@
 namespace stowage::cpu {
 namespace {
 
-// Sizes, and where in the scratch things lie: sums of pieces of a chunk's rows,
-// a chunk's logits, the products' strips.
+// Sizes and the layout of the scratch: sums of parts of a chunk's rows, a chunk's logits, the
+// matmuls' strips.
 template <typename T>
 struct Work {
   int64_t rows, width, vocabulary;
@@ -85,7 +85,7 @@ void CapLogits(int64_t n, T cap, T* logits) {
   });
 }
 
-// LogitsGrad in place of capped logits, by what they were before.
+// LogitsGrad in place of capped logits, by the uncapped ones.
 template <typename T>
 void CappedLogitsGrad(int64_t n, T cap, T log_sum_exp, int64_t label, T factor,
                       T* logits) {
@@ -357,7 +357,7 @@ class Bf16Weights {
   const Bf16Work& work_;
 };
 
-// Rounds each row of f32 in place: element j of a row is behind it, at half the distance.
+// Rounds each row of f32 in place: element j moves to half its distance.
 void NarrowRows(int64_t rows, int64_t n, float* x, ThreadPool& pool) {
   ParallelRanges(pool, rows, RowsPerChunk(n), [&](int64_t begin, int64_t end) {
     constexpr int64_t kBlock = 512;
@@ -382,7 +382,7 @@ void RunBf16Grad(const Launch& launch, const Label* labels, ThreadPool& pool) {
   const int64_t width = work.width;
   const bool has_dw = launch.outputs.size() > 2;
   float* const dw_sums = work.dw(launch, pool.threads());
-  // Rounds what is complete to rows of y.
+  // Rounds complete sums to rows of y.
   const auto round_to = [width](std::byte* y) {
     return [width, y](int64_t row, int64_t column, int64_t rows,
                       int64_t columns, Rows<float> sums) {

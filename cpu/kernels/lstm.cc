@@ -1,13 +1,12 @@
-// lstm, its gradient and that of its recurrent weights.
+// lstm, its gradient, and the gradient of its recurrent weights.
 //
-// Positions come one after the other, and a position is one parallel loop: a task
-// makes some units of some rows, first their product with all states of the position
-// before (in the gradient, with all dgates of the one behind), then their cells. So
-// threads meet once a position, and a thread mostly sees the same units again, whose
-// weights are still in its cache. Weights are packed once a pass. What the next
-// product reads lies in the scratch too, row by row: in the sequences themselves rows
-// are so far apart, often by a power of two, that they displace each other from the
-// caches.
+// Positions are computed one after the other, each by one parallel loop: a task computes some
+// units of some rows, first their matmul with all states of the previous position (in the
+// gradient, with all dgates of the next one), then their cells. So threads synchronize once
+// per position, and a thread mostly has the same units, whose weights stay in its cache.
+// Weights are packed once per pass. The operand of the next matmul is also in the scratch,
+// row by row: in the sequences themselves rows are far apart, often by a power of two, and
+// would evict each other from the caches.
 
 #include <algorithm>
 #include <cstdint>
@@ -44,7 +43,7 @@ struct Cells {
   int64_t At(int64_t step) const { return reverse ? time - 1 - step : step; }
 
   int64_t Blocks(int64_t units) const { return CeilDiv(hidden, units); }
-  // Of a task.
+  // Per task.
   int64_t Rows(int64_t units) const {
     constexpr int64_t kMax = 32, kMin = 16, kTasks = 16;
     int64_t rows = kMax;
@@ -58,8 +57,8 @@ struct Cells {
   bool reverse;
 };
 
-// Weights as the products read them: for each block of units, and each gate, a strip
-// of `hidden` rows and kTaskUnits columns.
+// Packed weights: for each block of units and each gate, a strip of `hidden` rows and
+// kTaskUnits columns.
 template <typename T>
 struct PackedWeights {
   static constexpr int64_t kUnits = kTaskUnits<T>;
@@ -70,7 +69,7 @@ struct PackedWeights {
   T* Strip(int64_t block, int64_t gate) const {
     return data + (block * kGates + gate) * hidden * kUnits;
   }
-  // From `b`, the gate's matrix of all units as columns.
+  // Packs from `b`, the gate's matrix with all units as columns.
   template <typename F>
   void PackAll(ThreadPool& pool, const Cells& cells, const F& b) const {
     pool.ParallelFor(cells.Blocks(kUnits) * kGates, [&](int64_t strip, int) {
@@ -135,7 +134,7 @@ struct ForwardScratch {
   int64_t weights, states, tile;
 };
 
-// Of one row, for ForEachVec. `sums` are what the states add.
+// The cells of one row, for ForEachVec. `sums` are the shares of the states.
 template <typename T>
 struct RowOfCells {
   int64_t hidden;
@@ -241,7 +240,7 @@ struct GradScratch {
       : weights(PackedWeights<T>::Elements(cells)),
         dgates(cells.batch * kGates * cells.hidden),
         tile(cells.Rows(kTaskUnits<T>) * kTaskUnits<T>) {}
-  // For the dgates of this position and of the one behind, and a tile a thread.
+  // For the dgates of this position and of the next, and a tile per thread.
   Bytes bytes(int threads) const {
     return (weights + 2 * dgates + threads * tile) *
            static_cast<Bytes>(sizeof(T));
@@ -249,8 +248,8 @@ struct GradScratch {
   int64_t weights, dgates, tile;
 };
 
-// Of one row, for ForEachVec. What comes from the position behind, `dh_behind` and the
-// content of `dc_carried`, is not there for the last; `dc` may be null.
+// The gradients of one row, for ForEachVec. The values of the next position, `dh_behind` and
+// `dc_carried`, are absent for the last; `dc` may be null.
 template <typename T>
 struct RowOfGrads {
   int64_t hidden;
@@ -314,7 +313,7 @@ void RunGradTyped(const Launch& launch, ThreadPool& pool) {
   weights.PackAll(pool, cells, [&](int64_t gate) {
     return Strided<T>{w + gate * hidden * hidden, hidden, 1};
   });
-  // What the dgates of a position give the states of the one before.
+  // The share of a position's dgates in the gradient of the previous state.
   const auto multiply = [&](const Part& part, const T* from, Rows<T> to) {
     for (int64_t gate = 0; gate < kGates; ++gate) {
       MultiplyPart<T>(part, hidden,

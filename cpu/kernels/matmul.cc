@@ -76,7 +76,7 @@ class EpilogueTail {
     };
   }
 
-  // Of f16 and bf16.
+  // f16 and bf16.
   void FinishRow(int64_t row, int64_t column, int64_t n, float* sums) const {
     const Bytes size = SizeOf(y_.dtype());
     const Bytes at = (row * columns_ + column) * size;

@@ -1,13 +1,10 @@
 #ifndef STOWAGE_CPU_KERNELS_MATMUL_H_
 #define STOWAGE_CPU_KERNELS_MATMUL_H_
 
-// The product of a node's first two operands: packs a strip of b into scratch, then
-// runs down the rows of a. Work is cut into (matrix, chunk of rows, strip of columns);
-// see product.h. Of f16 and bf16 a task widens a strip of b and some rows of a at a
-// time, and rounds its sums once.
-//
-// What a node does to its product is done to a few rows of a task at a time, when they
-// have just been made.
+// The matmul of a node's first two operands, with the rest of the node (its tail) applied to
+// a few rows of a task at a time while they are in the cache. Work is divided into (matrix,
+// chunk of rows, strip of columns); see gemm.h. For f16 and bf16 a task converts a strip of b
+// and some rows of a at a time to f32, and rounds its sums once.
 //
 //   RunProduct<float>(launch, pool, blocking, launch.outputs[0], NoTail<float>());
 
@@ -39,7 +36,7 @@ struct Operand {
   Shape batch;
   Strides batch_strides;
 
-  // The first `rank` leading dimensions alone.
+  // Keeps only the first `rank` leading dimensions.
   void KeepBatch(int rank) {
     const auto count = static_cast<size_t>(rank);
     batch = Shape(Shape(batch).span().first(count));
@@ -63,15 +60,15 @@ Operand<T> MakeOperand(const TensorView& x, bool transposed) {
       {x.as<const T>(), x.strides[row], x.strides[column]},
       Shape(x.shape().span().first(static_cast<size_t>(row))),
       Strides(x.strides.span().first(static_cast<size_t>(row)))};
-  // The stride along a dimension of 1 says nothing; make it recognizable.
+  // The stride along a dimension of 1 is arbitrary; make it recognizable.
   if (x.shape()[row] == 1) operand.matrix.row = x.shape()[column];
   if (x.shape()[column] == 1) operand.matrix.column = 1;
   if (transposed) std::swap(operand.matrix.row, operand.matrix.column);
   return operand;
 }
 
-// Takes leading dimensions of `a` into its rows, from the last one on, as far
-// as they continue the rows and b is the same matrix along them.
+// Merges leading dimensions of `a` into its rows, from the last one on, as far as they
+// continue the rows and b is the same matrix along them.
 template <typename T>
 void FoldBatchIntoRows(Operand<T>* a, Operand<T>* b, int64_t* rows) {
   int kept = a->batch.rank();
@@ -89,7 +86,7 @@ void FoldBatchIntoRows(Operand<T>* a, Operand<T>* b, int64_t* rows) {
   if (b->batch.rank() > 0) b->KeepBatch(kept);
 }
 
-// What a launch multiplies: `matrices` of (rows, depth) by (depth, columns).
+// The matmuls of a launch: `matrices` of (rows, depth) by (depth, columns).
 template <typename T>
 struct ProductOf {
   Operand<T> a, b;
@@ -110,8 +107,7 @@ struct ProductOf {
   }
 };
 
-// A matrix of f16 or bf16: element (i, j) is i * row + j * column elements behind the
-// first.
+// A matrix of f16 or bf16: element (i, j) is i * row + j * column elements after the first.
 struct HalfMatrix {
   DType dtype;
   const std::byte* data;
@@ -119,8 +115,7 @@ struct HalfMatrix {
   int64_t column;
 };
 
-// m rows and n columns from (i, j) on in f32, written to `wide` in the order in which
-// they lie.
+// Converts m rows and n columns from (i, j) on to f32, into `wide` in memory order.
 inline Strided<float> WidenBlock(const HalfMatrix& x, int64_t i, int64_t j,
                                  int64_t m, int64_t n, float* wide) {
   const std::byte* from = x.data + (i * x.row + j * x.column) * SizeOf(x.dtype);
@@ -135,16 +130,16 @@ inline Strided<float> WidenBlock(const HalfMatrix& x, int64_t i, int64_t j,
   return {wide, by_columns ? 1 : length, by_columns ? length : 1};
 }
 
-// Elements of f32 that HalfTask needs for products of that many rows and that depth: a
-// packed strip of b; as much again for what is being widened; the sums.
+// Elements of f32 that HalfTask needs for matmuls of that many rows and that depth: a packed
+// strip of b, as many to convert into, and the sums.
 inline int64_t HalfTaskElements(int64_t rows, int64_t depth) {
   return 2 * StripElements<float>(depth) +
          std::min(rows, kMaxTaskRows) * kStripColumns<float>;
 }
 
-// ProductTask of f16 or bf16. `to` is the first of the task's elements of the result,
-// whose rows are `to_row` elements apart. finish(i, sums) works on the n sums of row i
-// before they are rounded.
+// ProductTask for f16 or bf16. `to` is the first of the task's elements of the result, whose
+// rows are `to_row` elements apart. finish(i, sums) is applied to the n sums of row i before
+// they are rounded.
 template <typename FinishRow>
 void HalfTask(int64_t m, int64_t n, int64_t k, const HalfMatrix& a,
               const HalfMatrix& b, std::byte* to, int64_t to_row,
@@ -172,7 +167,7 @@ void HalfTask(int64_t m, int64_t n, int64_t k, const HalfMatrix& a,
 
 }  // namespace internal
 
-/// What follows a product of f32 or f64 in its node: nothing.
+/// The tail of a node that is only a matmul, of f32 or f64.
 template <typename T>
 struct NoTail {
   static constexpr bool kTakesRows = false;
@@ -180,13 +175,12 @@ struct NoTail {
   Finish<T> FinishOf(int64_t, int64_t) const { return {}; }
 };
 
-/// The product of the first two operands of `launch` into y, cut by `blocking`, which of
-/// f16 and bf16 is the default, and what `tail` does to
-/// it: FinishOf(row, column) is added to what begins there, rows being those of all
-/// matrices, one after the other. Then, if it kTakesRows, For(row, column, n, m) is
-/// asked for what is called with (i, rows) when these rows of a task of m rows and n
-/// columns are there. If it kTakesSums, then of f16 and bf16 neither is asked for, but
-/// FinishRow(row, column, n, sums) is called with what is rounded next.
+/// The matmul of the first two operands of `launch` into y, divided by `blocking` (for f16
+/// and bf16 by the default), and its tail: FinishOf(row, column) is added to the elements
+/// from there on, where rows are numbered over all matrices. Then, if the tail kTakesRows,
+/// For(row, column, n, m) gives a function that is called with (i, rows) when these rows of a
+/// task of m rows and n columns are complete. If it kTakesSums, f16 and bf16 use neither, but
+/// FinishRow(row, column, n, sums) is called with sums that are rounded next.
 template <typename T, typename Tail>
 void RunProduct(const Launch& launch, ThreadPool& pool,
                 const Blocking& blocking, const TensorView& y,
@@ -204,8 +198,8 @@ void RunProduct(const Launch& launch, ThreadPool& pool,
   const int64_t row_chunks = CeilDiv(rows, task_rows);
   pool.ParallelFor(matrices * row_chunks * strips, [&](int64_t task,
                                                        int thread) {
-    // No structured bindings: the lambdas below capture these, and in C++20 clang 14
-    // refuses to capture a binding.
+    // No structured bindings: the lambdas below capture these, which clang 14 refuses for
+    // bindings in C++20.
     const auto& a = product.a;
     const auto& b = product.b;
     const int64_t rows = product.rows;
@@ -260,7 +254,7 @@ void RunProduct(const Launch& launch, ThreadPool& pool,
   });
 }
 
-/// Scratch of a product.
+/// The workspace of such a matmul.
 inline Bytes MatMulWorkspace(const OpArgs& args,
                              std::span<const TensorType> results, int threads) {
   const Shape& a = args.shape(0);
@@ -278,8 +272,8 @@ inline Bytes MatMulWorkspace(const OpArgs& args,
   });
 }
 
-/// What finds such a product's blocking; none of f16 or bf16, or for stacks of both
-/// operands, or where ProductTrial has none.
+/// The trial of such a matmul's blocking; none for f16, bf16, stacks of both operands, or if
+/// ProductTrial has none.
 std::optional<BlockingTrial> MatMulTrial(const Launch& launch, int threads);
 
 }  // namespace stowage::cpu

@@ -159,7 +159,7 @@ constinit const CpuKernel Concat = {.run = RunConcat, .supports = SupportsAll};
 
 namespace {
 
-// The axes between x and what is padded.
+// The axes of x and of the padded result.
 struct Padding {
   Padding(const Attrs& attrs, const Shape& x, const Shape& y)
       : mode(static_cast<PadMode>(attrs.Int("mode"))),
@@ -174,8 +174,7 @@ struct Padding {
   const PaddedAxis& last() const {
     return axes[static_cast<size_t>(padded.rank()) - 1];
   }
-  // Where the row of x begins that row `r` of y repeats; below 0 where that holds
-  // the constant.
+  // The row of x that row `r` of y repeats, by its start; negative if row `r` is the constant.
   int64_t RowOf(int64_t r) const {
     int64_t offset = 0;
     int64_t step = last().in;
@@ -231,8 +230,8 @@ StepCode RunPad(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-// Leading axes without padding are cut among the threads; within what is left, dy
-// is added in its order.
+// Leading axes without padding are divided among the threads; within the rest, dy is added in
+// order.
 StepCode RunPadGrad(const Launch& launch, ThreadPool& pool) noexcept {
   const TensorView& dy = launch.inputs[0];
   const TensorView& dx = launch.outputs[0];
@@ -275,7 +274,7 @@ constinit const CpuKernel PadGrad = {.run = RunPadGrad};
 
 namespace stowage::cpu::kernels {
 
-// Views own no bytes: there is nothing to run.
+// Views own no bytes and have no kernel.
 
 constinit const CpuKernel Reshape = {};
 constinit const CpuKernel Permute = {};

@@ -22,7 +22,7 @@
 namespace stowage::cpu {
 namespace {
 
-// Of magnitudes of `Code`, SignedDynamicCode or DynamicCode.
+// The table of the magnitudes of `Code`, SignedDynamicCode or DynamicCode.
 template <typename Code>
 struct DynamicTable {
   static constexpr bool kIsSigned =
@@ -44,7 +44,7 @@ struct DynamicTable {
           std::bit_cast<float>((kBase + static_cast<int32_t>(i)) << kShift));
     }
     for (int j = 0; j < Magnitudes::kOne; ++j) {
-      // Between the number and the one above, by halves of what lies between.
+      // Bisects between this number and the next.
       auto in = std::bit_cast<int32_t>(Magnitudes::Number(j));
       auto out = std::bit_cast<int32_t>(Magnitudes::Number(j + 1));
       while (out - in > 1) {
@@ -64,7 +64,7 @@ struct DynamicTable {
 
 }  // namespace
 
-// Without a promise that nothing overlaps, loads by index are not made vectors of.
+// Without __restrict, loads by index are not vectorized.
 template <typename Code>
 void EncodeDynamic(const float* __restrict numbers, int64_t count,
                    float inverse, uint8_t* __restrict codes) {
@@ -243,9 +243,8 @@ constinit const CpuKernel AdamWUpdate = {.run = RunAdam<true>,
 }  // namespace kernels
 
 // adamw_split_update, adamw_bf16_update, adamw_bf16_split_update, adamw_8bit_update,
-// adamw_8bit_split_update, momentum_bf16_update, momentum_bf16_split_update: updates of
-// f32 numbers that are kept in parts or in fewer bits. By blocks, which are made f32
-// before and put back after.
+// adamw_8bit_split_update, momentum_bf16_update, momentum_bf16_split_update: updates of split
+// or low-precision numbers, by blocks that are converted to f32 and back.
 
 namespace {
 
@@ -274,7 +273,7 @@ struct WholeWeights {
   float* w;
 };
 
-// Of `Parts`, SplitMaster or ShortSplitMaster.
+// Weights in `Parts`, SplitMaster or ShortSplitMaster.
 template <typename Parts, Parts (*kSplit)(float), float (*kJoin)(Parts)>
 struct SplitWeights {
   static constexpr size_t kOperands = 2;
@@ -312,10 +311,10 @@ void LoadGradient(const uint16_t* g, int64_t count, float scale, float* block) {
   }
 }
 
-// --- How moments are kept -----------------------------------------------------
+// --- Formats of moments ---------------------------------------------------------
 //
-// `first` is the index of the first of their operands; what comes behind the gradient
-// is read from `scalars` on: lr, step and, where kHasSeed, seed.
+// `first` is the index of the first operand of the moments; the scalars after the gradient
+// are at `scalars`: lr, step and, with kHasSeed, seed.
 
 struct FullMoments {
   static constexpr size_t kOperands = 2;
@@ -397,8 +396,8 @@ constexpr std::array<float, 256> DecodedBytes() {
   return numbers;
 }
 
-// The largest magnitude; NaN if there is one. Magnitudes are in the order of their bits,
-// below NaN.
+// The largest magnitude; NaN if there is one. The bits of magnitudes have the same order,
+// with NaN above all.
 float LargestMagnitude(const float* numbers, int64_t count) {
   int32_t largest = 0;
   for (int64_t i = 0; i < count; ++i) {

@@ -1,9 +1,9 @@
-// max_pool, avg_pool and their gradients. A plane is what the spatial axes span,
-// for one example and channel.
+// max_pool, avg_pool, resize and their gradients. A plane is the spatial axes of one example
+// and channel.
 //
-// A row of results is made in two steps: first the rows of x under it are joined
-// into one, whole registers at a time; then each window joins its few elements of
-// that row. avg_pool_grad goes the other way.
+// A row of pooled results is computed in two steps: first the rows of x under it are combined
+// into one, whole registers at a time; then each window combines its few elements of that
+// row. avg_pool_grad does the reverse.
 
 #include <algorithm>
 #include <array>
@@ -67,8 +67,7 @@ Bytes MaxPoolGradWorkspace(const OpArgs& args, std::span<const TensorType>,
   return threads * 2 * RowBytes(args.type(0).dtype, args.shape(0).back());
 }
 
-// Joins the rows of x under window (z, y) of a plane: in `row`, unless there is
-// only one.
+// Combines the rows of x under window (z, y) of a plane, in `row` unless there is only one.
 template <typename Op, typename T>
 const T* JoinRows(const WindowAxes& axes, Taps of_z, Taps of_y, int64_t z,
                   int64_t y, const T* plane, T* row) {
@@ -91,8 +90,8 @@ const T* JoinRows(const WindowAxes& axes, Taps of_z, Taps of_y, int64_t z,
   return joined;
 }
 
-// results[o - first] = row[o * kStride] of windows [first, end), joined with what is
-// there already, unless this is the first element.
+// results[o - first] = row[o * kStride] of windows [first, end), combined with the previous
+// result unless this is the first element.
 template <typename Op, int kStride, typename T>
 void JoinElement(const T* row, int64_t stride, int64_t windows, bool is_first,
                  T* results) {
@@ -106,7 +105,7 @@ void JoinElement(const T* row, int64_t stride, int64_t windows, bool is_first,
   }
 }
 
-// Windows [first, end), those that lie in a line whole.
+// The windows [first, end) that are entirely inside a line.
 struct WholeWindows {
   explicit WholeWindows(const WindowAxis& axis) {
     first = std::min(axis.out, CeilDiv(axis.before, axis.stride));
@@ -119,8 +118,8 @@ struct WholeWindows {
   int64_t first, end;
 };
 
-// The windows of a line, of which `row` has the joined rows. Those that lie in it whole
-// are joined element by element, so that the compiler's loops fill registers.
+// Computes the windows of a line from its combined rows, `row`. Windows entirely inside it are
+// combined element by element, so that the compiler vectorizes the loops.
 template <typename Op, typename T>
 void JoinWindows(const WindowAxis& axis, const WholeWindows& whole,
                  const T* row, T* results) {
@@ -148,8 +147,7 @@ void JoinWindows(const WindowAxis& axis, const WholeWindows& whole,
   for (int64_t o = end; o < axis.out; ++o) joins_some(o);
 }
 
-// Makes what Op makes of each window, and calls finish(axes, z, y, line) for each line
-// of results.
+// Computes Op of each window, and calls finish(axes, z, y, line) for each line of results.
 template <typename Op, typename F>
 StepCode RunPool(const Launch& launch, ThreadPool& pool, const F& finish) {
   const TensorView& x = launch.inputs[0];
@@ -188,7 +186,7 @@ StepCode RunMaxPool(const Launch& launch, ThreadPool& pool) noexcept {
                           [](const WindowAxes&, int64_t, int64_t, auto*) {});
 }
 
-// What the mean of window o divides by, along one axis.
+// The divisor of the mean of window o, along one axis.
 int64_t CountAlong(const WindowAxis& axis, int64_t o, bool with_padding) {
   if (with_padding) {
     const int64_t start = axis.Place(o, 0);
@@ -212,8 +210,8 @@ StepCode RunAvgPool(const Launch& launch, ThreadPool& pool) noexcept {
       });
 }
 
-// The rows of x under a window, joined: of each column the largest element, NaN where
-// there is one, and the first row that has it, as the bits of a T.
+// The combined rows of x under a window: the largest element of each column, NaN if there is
+// one, and the first row that has it, as the bits of a T.
 template <typename T>
 struct LargestOfColumns {
   using RowNumber = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
@@ -251,9 +249,8 @@ struct LargestOfColumns {
     });
   }
 
-  // Of the columns of window o, the place of the first of the largest elements, in
-  // row-major order; of the first NaN where there is one. A branch would be mispredicted
-  // every other time.
+  // The place, in row-major order, of the first of the largest elements of window o's columns,
+  // or of the first NaN. Branches would be mispredicted half of the time.
   int64_t PlaceOfLargest(const WindowAxis& axis, int64_t o) const {
     const Taps taps = axis.TapsOf(o);
     int64_t best = axis.Place(o, taps.first);
@@ -386,9 +383,8 @@ constinit const CpuKernel AvgPoolGrad = {.run = RunAvgPoolGrad,
 
 }  // namespace kernels
 
-// resize and its gradient. A plane is what the spatial axes span, for one example
-// and channel; a row of it is mixed from at most four, whole registers at a time,
-// before its elements are.
+// resize and its gradient: a row of a plane is interpolated from at most four rows, whole
+// registers at a time, then its elements.
 
 namespace {
 
@@ -497,7 +493,7 @@ StepCode RunResize(const Launch& launch, ThreadPool& pool) noexcept {
         for (int64_t o = 0; o < out; ++o) {
           const auto weight = static_cast<T>(from[o].weight);
           const T low = row[from[o].low];
-          // Where the weight is 0 there may be no other.
+          // With weight 0 the neighbour may not exist.
           to[o] = weight == 0
                       ? low
                       : low * (1 - weight) + row[from[o].low + 1] * weight;

@@ -1,11 +1,9 @@
-// reduce_sum, reduce_mean, reduce_max, sum_squares, arg_max, of contiguous
-// operands.
+// reduce_sum, reduce_mean, reduce_max, sum_squares, arg_max, of contiguous operands.
 //
-// Neighbouring axes that are all reduced, or all kept, are one. What then has
-// the form (outer, reduced, inner), of floats, takes one of two fast paths:
-// rows (inner is 1) or columns. All else, integers included, goes element by
-// element. Sums are cut into pieces by shape alone and the pieces added in
-// order.
+// Neighbouring axes that are all reduced, or all kept, are merged. Floats of the form (outer,
+// reduced, inner) take one of two fast paths: rows (inner is 1) or columns. All other
+// reductions, integers included, go element by element. Sums are divided into parts by shape
+// alone, and the parts are added in order.
 
 #include <algorithm>
 #include <array>
@@ -66,7 +64,7 @@ struct SumOfSquares : Sum {
   }
 };
 
-// NaN where there is one.
+// NaN if any is.
 struct Largest {
   template <typename T>
   static constexpr T Start() {
@@ -140,8 +138,8 @@ void ReduceRows(const AxisGroups& groups, const T* x, T* y, double factor,
 
 // --- Columns: (outer, reduced, inner) ----------------------------------------
 
-// How the columns are cut: wide ones into bands of columns, narrow ones into
-// pieces of rows with a partial result each.
+// How columns are divided: wide ones into bands of columns, narrow ones into ranges of rows
+// with a partial result each.
 struct ColumnPlan {
   explicit ColumnPlan(const AxisGroups& groups) {
     constexpr int64_t kWide = 2048;
@@ -324,7 +322,7 @@ StepCode RunSumSquares(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-// The first of equals; the first NaN, if there is one.
+// The first of equals, or the first NaN.
 template <typename T>
 int32_t IndexOfLargest(int64_t n, const T* x) {
   int64_t best = 0;
@@ -502,7 +500,7 @@ namespace {
 
 constexpr int64_t kStrip = 64;  // lines
 
-// What is added up: f64, or 64 bits, which wrap around, for integers.
+// The type of sums: f64, or 64 bits, which wrap around, for integers.
 template <typename T>
 using Total = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
 

@@ -1,5 +1,5 @@
-// softmax, log_softmax and their gradients, along the last axis. Each row is
-// read before it is written, so a result may lie over an operand.
+// softmax, log_softmax, cross_entropy and their gradients, along the last axis. Each row is
+// read before it is written, so a result may overwrite an operand.
 
 #include <cmath>
 #include <limits>

@@ -32,7 +32,7 @@ StepCode RunFloat(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-// F gives Vec from Vec, and an integer from an integer.
+// F returns Vec for Vec, and an integer for an integer.
 template <typename F>
 StepCode RunNumber(const Launch& launch, ThreadPool& pool) noexcept {
   OnNumber(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
@@ -255,16 +255,15 @@ constinit const CpuKernel Where = {.run = RunWhere, .supports = SupportsAll};
 
 }  // namespace kernels
 
-// cast: every element type to every other.
+// cast between all element types.
 //
-// To a float type rounds to the nearest, ties to even, once. A float to an
-// integer truncates; what is outside the integer's range becomes its nearest
-// bound, and NaN 0. An integer to a narrower one wraps around. Anything to bool
-// is whether it is not zero.
+// Floats round once to nearest, ties to even. A float to an integer truncates; a value outside
+// the integer's range becomes the nearest bound, and NaN 0. An integer to a narrower one wraps
+// around. Bool is whether the value is not zero.
 
 namespace {
 
-// Element types that C++ has no name for, as they lie in memory.
+// Element types without a C++ type.
 struct Half {
   uint16_t bits;
 };
@@ -309,8 +308,8 @@ float Number(Half x) { return math::HalfToFloat(x.bits); }
 float Number(BFloat16 x) { return math::BFloat16ToFloat(x.bits); }
 uint8_t Number(Bool x) { return x.byte != 0; }
 
-// A float that rounds to 16 bits as `x` does: x itself, or, where a float
-// cannot hold it, one whose last bit says that something was cut off.
+// A float that rounds to 16 bits as `x` does: x itself or, if a float cannot hold it, one with
+// a sticky last bit.
 float Sticky(float x) { return x; }
 float Sticky(double x) { return math::RoundToOddFloat(x); }
 template <std::integral T>
@@ -357,9 +356,8 @@ StepCode RunCast(const Launch& launch, ThreadPool& pool) noexcept {
       using To = decltype(to);
       Elementwise<To, From>(launch, pool,
                             [](int64_t n, int64_t, To* y, const From* x) {
-                              // The result may lie over the operand, as another
-                              // type: read and write by bytes, a block before
-                              // the next.
+                              // The result may overwrite the operand with another type: read and write bytes, a block at a
+                              // time.
                               constexpr int64_t kBlock = 256;
                               From before[kBlock];
                               To after[kBlock];

@@ -1,15 +1,13 @@
 #ifndef STOWAGE_CPU_KERNELS_VEC_H_
 #define STOWAGE_CPU_KERNELS_VEC_H_
 
-// Vec<T>: one register of lanes of T (float or double), over Eigen's packets,
-// which give every instruction set's widest registers and vectorized exp, log,
-// tanh, sin and cos.
+// Vec<T>: a register of lanes of T (float or double) on Eigen's packets, which provide the
+// widest registers of every instruction set and vectorized exp, log, tanh, sin and cos.
 //
-// Kernels use these and not Eigen's arrays, whose assignment computes elements
-// up to the first aligned address one by one, with another exp than the rest: a
-// result would then depend on where a buffer lies. Here element i of a run is
-// computed by the same instructions wherever it stands, the last, partly filled
-// register included.
+// Kernels use these instead of Eigen's arrays, whose assignment computes elements up to the
+// first aligned address one by one, with another exp than the rest, so that results depend on
+// a buffer's address. Here element i of a run is computed by the same instructions at any
+// address, in the last, partly filled register, too.
 //
 //   ForEachVec<T>(n, [&](auto at) {
 //     at.Store(y, Exp(at.Load(x)));
@@ -17,10 +15,10 @@
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
-// __m512 and its kind as template arguments: the attribute that g++ says it
-// drops is the alignment, which Eigen's functions do not rely on.
+// g++ warns that template arguments such as __m512 lose their alignment attribute, on which
+// Eigen's functions do not rely.
 #pragma GCC diagnostic ignored "-Wignored-attributes"
-// The deliberately undefined operands of g++ 12's own AVX-512 intrinsics.
+// The intentionally undefined operands of g++ 12's own AVX-512 intrinsics.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -82,8 +80,7 @@ struct Vec {
   friend Vec operator-(Vec a) { return Vec(Eigen::internal::pnegate(a.v)); }
   Vec& operator+=(Vec b) { return *this = *this + b; }
 
-  // Comparisons give a mask for Select: all bits of a lane, or none. False for
-  // NaN.
+  // Comparisons give a mask for Select: all bits of a lane, or none. False for NaN.
   friend Vec operator<(Vec a, Vec b) {
     return Vec(Eigen::internal::pcmp_lt(a.v, b.v));
   }
@@ -97,13 +94,12 @@ template <typename T>
 Vec<T> Select(Vec<T> mask, Vec<T> yes, Vec<T> no) {
   return Vec<T>(Eigen::internal::pselect(mask.v, yes.v, no.v));
 }
-/// a * b + c, in one rounding where the processor has it.
+/// a * b + c, with one rounding if the processor has it.
 template <typename T>
 Vec<T> MulAdd(Vec<T> a, Vec<T> b, Vec<T> c) {
   return Vec<T>(Eigen::internal::pmadd(a.v, b.v, c.v));
 }
-/// a, rounded: a compiler makes no single operation of a product and a sum that take
-/// it in between.
+/// a, rounded: keeps compilers from fusing the operations before and after it.
 template <typename T>
 Vec<T> Rounded(Vec<T> a) {
 #if defined(__x86_64__)
@@ -121,17 +117,17 @@ template <typename T>
 Vec<T> Sqrt(Vec<T> a) {
   return Vec<T>(Eigen::internal::psqrt(a.v));
 }
-/// The larger in one instruction; where one is NaN, either of them.
+/// The larger in one instruction; if one is NaN, either of them.
 template <typename T>
 Vec<T> Larger(Vec<T> a, Vec<T> b) {
   return Vec<T>(Eigen::internal::pmax(a.v, b.v));
 }
-/// The larger; NaN where either is.
+/// The larger; NaN if either is.
 template <typename T>
 Vec<T> Max(Vec<T> a, Vec<T> b) {
   return Select(a <= b, b, Select(b < a, a, a + b));
 }
-/// The smaller; NaN where either is.
+/// The smaller; NaN if either is.
 template <typename T>
 Vec<T> Min(Vec<T> a, Vec<T> b) {
   return Select(a <= b, a, Select(b < a, b, a + b));
@@ -142,7 +138,7 @@ template <typename T>
 T SumLanes(Vec<T> a) {
   return Eigen::internal::predux(a.v);
 }
-/// The largest of the lanes; anything when one of them is NaN.
+/// The largest of the lanes; unspecified if one of them is NaN.
 template <typename T>
 T LargestLane(Vec<T> a) {
   return Eigen::internal::predux_max(a.v);
@@ -150,7 +146,7 @@ T LargestLane(Vec<T> a) {
 /// Whether a lane is NaN.
 template <typename T>
 bool AnyNaN(Vec<T> a) {
-  // NaN alone is not <= itself.
+  // Only NaN is not <= itself.
   return SumLanes(Select(a <= a, Vec<T>::Zero(), Vec<T>(1))) != 0;
 }
 
@@ -168,7 +164,7 @@ void TransposeSquare(const T* from, int64_t from_row, T* to, int64_t to_row) {
   }
 }
 
-/// `f` of each lane, for what has no vector form.
+/// `f` of each lane, for functions without a vector form.
 template <typename T, typename F>
 Vec<T> EachLane(Vec<T> a, F f) {
   T lanes[Vec<T>::kLanes];
@@ -186,8 +182,8 @@ Vec<T> EachLane(Vec<T> a, Vec<T> b, F f) {
   return Vec<T>::Load(lanes);
 }
 
-/// e^a: within 3 units in the last place. Results below the smallest normal
-/// number are 0, so that e^-inf is.
+/// e^a, within 3 units in the last place. Results below the smallest normal number are 0, as
+/// e^-inf must be.
 inline Vec<float> Exp(Vec<float> a) {
   const Vec<float> lowest = Vec<float>::All(-87.33654f);
   return Select(a < lowest, Vec<float>::Zero(),
@@ -256,8 +252,8 @@ inline Vec<double> Erf(Vec<double> a) {
   return EachLane(a, [](double x) { return std::erf(x); });
 }
 
-/// log(1 + a): a log(w) / (w - 1) for w = 1 + a, which has the rounding of w in both,
-/// and a where w rounds to 1 (Goldberg 1991, theorem 4).
+/// log(1 + a): a log(w) / (w - 1) for w = 1 + a, in which the rounding of w cancels, and a if
+/// w rounds to 1 (Goldberg 1991, theorem 4).
 template <typename T>
 Vec<T> Log1p(Vec<T> a) {
   using V = Vec<T>;
@@ -267,15 +263,15 @@ Vec<T> Log1p(Vec<T> a) {
   return Select(w < V(std::numeric_limits<double>::infinity()), small, w);
 }
 
-/// e^a - 1: (u - 1) a / log(u) for u = e^a, which has the error of u in both, and a
-/// where u rounds to 1 (Kahan).
+/// e^a - 1: (u - 1) a / log(u) for u = e^a, in which the error of u cancels, and a if u
+/// rounds to 1 (Kahan).
 template <typename T>
 Vec<T> Expm1(Vec<T> a) {
   using V = Vec<T>;
   const V u = Exp(a);
   const V rest = u - V(1);
   const V near = Select(Abs(rest) <= V::Zero(), a, rest * (a / Log(u)));
-  // Beyond, u - 1 has all the digits of u, which may be 0 or infinite.
+  // For larger |a|, u - 1 has all the digits of u, which may be 0 or infinite.
   return Select(Abs(a) <= V(20), near, rest);
 }
 
@@ -287,7 +283,7 @@ template <typename T>
 Vec<T> Ceil(Vec<T> a) {
   return Vec<T>(Eigen::internal::pceil(a.v));
 }
-/// To the nearest integer, the even one of two.
+/// To the nearest integer, ties to even.
 template <typename T>
 Vec<T> Round(Vec<T> a) {
   return Vec<T>(Eigen::internal::print(a.v));
@@ -306,8 +302,8 @@ inline Vec<double> Cos(Vec<double> a) {
   return EachLane(a, [](double x) { return std::cos(x); });
 }
 
-/// Places in a run of T: a whole register, or its last, partly filled one.
-/// Load's `rest` is what lanes outside the run hold.
+/// Places in a run of T: a whole register, or its last, partly filled one. Load's `rest` is
+/// the value of lanes outside the run.
 template <typename T>
 struct WholeVec {
   int64_t index;

@@ -42,21 +42,21 @@ struct Barrier {
   std::vector<Box> under_way = {};
   std::vector<int> waiting = {};
   std::vector<uint64_t> seen = {};  // by thread: the phases that it knows of
-  /// Of each phase that some thread has waited for: how many SyncThreads had passed.
+  /// For each phase that a thread has waited for: the SyncThreads passed before.
   std::vector<uint64_t> awaited = {};
-  /// By thread: how many had when it last waited, and 1; 0: it has not.
+  /// By thread: 1 + the SyncThreads passed at its last wait; 0: it has not waited.
   std::vector<uint64_t> waited = {};
   int opener = 0;       // who has expected bytes last
   uint64_t opened = 0;  // how many SyncThreads had passed then
 };
 
-// What a copy has written last to 16 bytes.
+// The last copy that wrote 16 bytes.
 struct Written {
   size_t barrier = 0;  // its number and 1; 0: no copy has
   uint64_t phase = 0;
 };
 
-// Of the block with this serial.
+// The state of the block with this serial.
 struct BlockState {
   uint64_t serial = 0;
   std::deque<Barrier> barriers;
@@ -100,8 +100,8 @@ Barrier& Use(const char* word, const uint64_t* at) {
   return *barrier;
 }
 
-// Those who wait know the phase by its parity alone: one that comes when the next has begun
-// may find that over, too, and wait for ever.
+// A waiting thread knows the phase by its parity only: one that waits after the next phase has
+// begun may miss that one, too, and wait forever.
 void ReportLate(const Barrier& barrier, int waits, int expects) {
   Report("thread ", waits, " waits for phase ", barrier.phases - 1,
          " of the barrier at byte ", ByteOf(barrier.at), ", and thread ",
@@ -111,8 +111,8 @@ void ReportLate(const Barrier& barrier, int waits, int expects) {
 
 // --- Copies ---
 
-// Where byte `i` of a box lies: the bits of its address that number 16-byte chunks, as many
-// as a row has, are xored with those that number lines of 128 bytes.
+// The place of byte `i` of a box: the address bits that number 16-byte chunks, as many as a
+// row has, are xored with those that number lines of 128 bytes.
 int64_t PlaceOf(const Box& box, int64_t i) {
   const int64_t byte = box.to + i;
   if (box.map.swizzle == 0) return byte;
@@ -120,8 +120,7 @@ int64_t PlaceOf(const Box& box, int64_t i) {
   return byte ^ (byte / 128 % chunks * kChunk);
 }
 
-// Calls fn(place, row, byte) for each 16 bytes of a box: where they lie, in which of its
-// rows, and from which byte of that on.
+// Calls fn(place, row, byte) for each 16 bytes of a box, with their row and the byte in it.
 template <typename Fn>
 void ForEachChunk(const Box& box, Fn&& fn) {
   for (int64_t row = 0; row < box.rows(); ++row) {

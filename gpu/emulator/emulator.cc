@@ -117,7 +117,7 @@ class Machine {
   void Suspend(const Site& site);
   void Release(int thread);
   Thread& me() { return threads_[static_cast<size_t>(context.thread)]; }
-  /// Says what is wrong, here and with this thread. Then Leave.
+  /// Reports an error of the running thread, then leaves.
   void Complain(const std::string& what);
   /// Gives up the block. Nothing on the stacks of its threads is destroyed, so
   /// they must hold no memory.
@@ -144,13 +144,13 @@ class Machine {
             void* arguments, const Site& site);
   void Arrive(const Copy& copy);
 
-  // Of the grid.
+  // The kernel launch.
   const KernelCall* call_ = nullptr;
   const EmulatorOptions* options_ = nullptr;
   Lots lots_{0};
   std::vector<std::byte> dynamic_;
 
-  // Of the block.
+  // The running block.
   std::vector<Thread> threads_;
   std::vector<Meeting> warps_, warpgroups_;
   std::vector<uint8_t> unfenced_;  // by 16 bytes of dynamic memory: 0 or 1
@@ -270,7 +270,7 @@ bool Machine::RunBlock() {
     if (complaint_.empty() && !wrong.empty()) ComplainOfBlock(wrong);
   }
   if (complaint_.empty()) return true;
-  // Threads stand in the middle of the kernel; their fibers start anew.
+  // Threads are in the middle of the kernel; their fibers start again.
   idle_.clear();
   for (const std::unique_ptr<Fiber>& fiber : fibers_) {
     fiber->Start(FiberBody);
@@ -700,7 +700,7 @@ TensorMap EmulatedQueue::Encode(const TensorMapSpec& spec) {
 
 void EmulatedQueue::MatMul(const MatMulCall& call) {
   ++products_;
-  // There is room for the sums of one product.
+  // There is room for the sums of one matmul.
   STOWAGE_CHECK(call.batch == 1 || (call.epilogue.a_sums == nullptr &&
                                     call.epilogue.b_sums == nullptr));
   std::vector<double> row(static_cast<size_t>(call.n));

@@ -20,7 +20,7 @@
 namespace stowage::gpu::emulator {
 namespace {
 
-// What a kernel keeps in registers lies here; sanitizers put much between.
+// For the kernel's locals; sanitizers add much between them.
 constexpr size_t kStackBytes = STOWAGE_ASAN ? 512 * 1024 : 128 * 1024;
 constexpr size_t kStagger = 4096 + 192;
 constexpr size_t kStaggered = 16;
@@ -33,7 +33,7 @@ constinit thread_local Fiber* g_to = nullptr;
 
 #if defined(__x86_64__)
 
-// Pushes what a call must preserve, exchanges stacks, pops.
+// Pushes the callee-saved registers, exchanges stacks, pops.
 asm(R"(
 .text
 .globl stowage_switch_stacks
@@ -133,7 +133,7 @@ void Fiber::Switch(Fiber& from, Fiber& to) {
   AfterSwitch(from.fake_stack_);
 }
 
-// Tells AddressSanitizer, and learns from it where the first stack lies.
+// Notifies AddressSanitizer, and receives the bounds of the first stack.
 void Fiber::AfterSwitch([[maybe_unused]] void* fake_stack) {
 #if STOWAGE_ASAN
   const void* bottom = nullptr;

@@ -16,7 +16,7 @@ constexpr size_t kWarps = 4, kWarpgroupLanes = 32;
 constexpr size_t kStripRows = 16;  // of a left factor, of a warp
 constexpr size_t kMaxProductBytes = 16 * 4 * sizeof(float);  // of an array
 
-// What sums under way are: NaN.
+// The value of sums under way: NaN.
 const std::array<std::byte, kMaxProductBytes>& Noise() {
   static const std::array<std::byte, kMaxProductBytes> noise = [] {
     std::array<std::byte, kMaxProductBytes> bytes;
@@ -26,8 +26,7 @@ const std::array<std::byte, kMaxProductBytes>& Noise() {
   return noise;
 }
 
-// An array that products may use, as the fence found it; of sums under way, what they
-// will be.
+// An array that matmuls may use, as the fence found it; for sums under way, their results.
 struct Handed {
   ProductArray array;
   alignas(float) std::array<std::byte, kMaxProductBytes> content;
@@ -56,7 +55,7 @@ struct WarpgroupState {
   std::vector<uint16_t> a_bits, b_bits;  // of one that is compared
 };
 
-// Of the block with this serial.
+// The state of the block with this serial.
 struct BlockOfWarpgroups {
   uint64_t serial = 0;
   std::vector<WarpgroupState> warpgroups;
@@ -80,7 +79,7 @@ size_t IndexInWarpgroup() {
 
 Member& Me() { return TheWarpgroup().members[IndexInWarpgroup()]; }
 
-// What of a thread's arrays these bytes are a part of, or null.
+// The thread's array that contains these bytes, or null.
 Handed* Find(Member& member, const void* at) {
   const auto* byte = static_cast<const std::byte*>(at);
   for (Handed& handed : member.handed) {
@@ -110,7 +109,7 @@ struct Tile {
     return static_cast<size_t>(bits >> first & 0x3FFF) << 4;
   }
 
-  // Of element (i, k) where a row of the tile is one i, or one k.
+  // The place of element (i, k), where a row of the tile is one i, or one k.
   size_t OfRows(size_t i, size_t k) const {
     return Exchange(start + i / 8 * stride + i % 8 * row_bytes + 2 * k);
   }
@@ -191,7 +190,7 @@ void GatherRight(const Product& product, uint16_t* bits) {
 
 // --- Issue ---
 
-// Its sums and left factors are what the last fence found.
+// Its sums and left factors are those at the last fence.
 void CheckHanded(Member& member, const ProductCall& call) {
   Handed* const sums = Find(member, call.d);
   if (sums == nullptr) Report("a product's sums are behind no WarpgroupFence");

@@ -10,10 +10,10 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/attention_params.h"
 #include "gpu/kernels/dispatch.h"
+#include "gpu/kernels/rows.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
 #include "ir/op_def.h"
@@ -52,7 +52,7 @@ AttentionOperand Operand(const TensorView& x) {
   return {x.data, x.strides[0], x.strides[1], x.strides[2]};
 }
 
-// Of a bias (B, H, T, S), or of its gradient.
+// The steps of a bias (B, H, T, S), or of its gradient.
 AttentionOperand BiasOperand(const TensorView& x) {
   const auto step = [&](int axis) {
     return x.shape()[axis] == 1 ? 0 : x.strides[axis];
@@ -68,7 +68,7 @@ bool IsPacked(const AttentionOperand& x, const Shape& shape, DType dtype) {
          aligned(1, x.row) && aligned(2, x.head);
 }
 
-// `always` is how many operands there are in any case.
+// `always` is the number of required operands.
 SimtAttentionParams CommonParams(const Launch& launch, size_t always,
                                  const Queue& queue) {
   const TensorView& q = launch.inputs[0];
@@ -112,7 +112,7 @@ bool OnTensorCores(const Launch& launch, const SimtAttentionParams& p) {
          p.bias.data == nullptr && p.segments == nullptr;
 }
 
-// Whose rows tensor maps tell of. That no step is 0 is what `accepts` of the op says.
+// Whether tensor maps can describe the rows; the op's `accepts` excludes steps of 0.
 bool OnWarpgroups(const Launch& launch, const SimtAttentionParams& p) {
   return OnTensorCores(launch, p) && p.packed != 0;
 }
@@ -122,7 +122,7 @@ bool TakesFive(const Launch& launch, const SimtAttentionParams& p) {
          TakesFiveProducts(launch.inputs[0].dtype(), p);
 }
 
-// Who enqueues a pass in a way, and what that takes.
+// An algorithm of a pass: the function that enqueues it, and its condition.
 struct TensorPass {
   AttentionAlgorithm way;
   bool (*takes)(const Launch&, const SimtAttentionParams&);
@@ -140,7 +140,7 @@ constexpr TensorPass kGrad[] = {
      EnqueueFiveProductAttentionGrad},
 };
 
-// Enqueues the launch in the way that the queue chooses. False: none takes it.
+// Enqueues the launch by the algorithm that the queue chooses. False: none supports it.
 bool EnqueueOnTensorCores(const Launch& launch,
                           std::span<const TensorPass> passes,
                           const SimtAttentionParams& p, Queue& queue) {
@@ -166,8 +166,7 @@ void EnqueueAttention(const Launch& launch, Queue& queue) {
   EnqueueSimtAttention(q.dtype(), p, queue);
 }
 
-// dq, dk and dv, results of their own or side by side in one. That of the bias lies
-// where dq would.
+// dq, dk and dv, separate or adjacent in one result. The gradient of the bias takes dq's place.
 void SetResults(const Launch& launch, AttentionParams* p) {
   const bool together = launch.op == OpKind::kAttentionQkvGrad;
   std::byte* data = launch.outputs[0].data;
@@ -184,7 +183,7 @@ void SetResults(const Launch& launch, AttentionParams* p) {
   }
 }
 
-// What gradients are given; o . d_o is enqueued.
+// The params of gradients; enqueues o . d_o.
 SimtAttentionParams GradParams(const Launch& launch, Queue& queue) {
   const TensorView& q = launch.inputs[0];
   const TensorView& d_o = launch.inputs[5];
@@ -220,7 +219,7 @@ void EnqueueAttentionBiasGrad(const Launch& launch, Queue& queue) {
                                queue);
 }
 
-// delta. Where it does not fit 64 bits, what no plan can hold.
+// Workspace of delta; if it overflows 64 bits, more than any plan can hold.
 Bytes GradWorkspace(const OpArgs& args, std::span<const TensorType>) {
   const TensorType& log_sum_exp = args.type(4);
   return CheckedMul(log_sum_exp.shape.num_elements(), sizeof(float))

@@ -1,18 +1,15 @@
-// The gradient of attention in one pass on tensor cores, f16 and bf16, for
-// queries that read no key behind themselves: five products of tiles and one
-// exponential of a score, where the two passes of attention_tensor.cu.cc take
-// seven and two.
+// The gradient of attention in one pass on tensor cores, f16 and bf16, for queries that read
+// no later key: five matmuls of tiles and one exponential per score, where the two passes of
+// attention_tensor.cu.cc take seven and two.
 //
-// A block has a head of an entry. It goes through the tiles of keys, the first
-// one first, and for each through the tiles of queries that read it; so dk and
-// dv of a tile of keys add up in registers, and dq of a tile of queries takes
-// something at each of its visits.
+// A block computes a head of an entry. It goes through the tiles of keys, and for each through
+// the tiles of queries that read it; so dk and dv of a tile of keys are summed in registers,
+// and dq of a tile of queries is updated at each visit.
 //
-// Between visits the sums of dq lie in the results. The f32 sums of a row take
-// as many bytes as the row's dk and dv, and lie there. When the tile of keys
-// that has the row is gone through, no later key adds to its dq: this is
-// stored, and only then are dk and dv. So nothing is needed beside the results,
-// every sum has one order, and all bytes are the block's own.
+// Between visits the sums of dq are stored in the results: the f32 sums of a row take as many
+// bytes as the row's dk and dv, and are stored there. After the tile of keys that contains the
+// row, no later key adds to its dq: dq is stored, and then dk and dv. So the pass needs no
+// memory besides the results, every sum has one order, and all bytes belong to the block.
 
 #include <cstdint>
 
@@ -36,7 +33,7 @@ struct Tiles {
   static constexpr int kM = kDepth == 64 ? 2 : 1;
   static constexpr int kKeys = 16 * kM * kWarps;
   static constexpr int kQueries = kDepth == 32 ? 128 : 32;
-  // Of dq a warp has one of so many strips of 16 rows, and so many columns.
+  // A warp has one of so many strips of 16 rows of dq, and so many columns.
   static constexpr int kQueryStrips = kQueries / 16;
   static constexpr int kColumns = kDepth == 128 ? 64 : 32;
   static_assert(kQueryStrips * (kDepth / kColumns) == kWarps);
@@ -111,10 +108,9 @@ STOWAGE_DEVICE void AddKeyRows(float (&dq)[kColumns / 8][4], const T* shared,
   }
 }
 
-// The sums of dq that a thread keeps between two visits: two rows, eight apart,
-// of which four lanes share each. Of 16 sums of a row a lane has two pairs, and
-// so 16 bytes, which lie in 16 elements of dk or of dv. What it finds there it
-// has written itself.
+// The sums of dq that a thread keeps between two visits: two rows, eight apart, of which four
+// lanes share each. Of 16 sums of a row a lane has two pairs, 16 bytes, which it stores in 16
+// elements of dk or of dv. It reads only bytes that it has written itself.
 template <typename T, int kColumns>
 struct SumsInResults {
   T* first = nullptr;  // of the first row
@@ -122,7 +118,7 @@ struct SumsInResults {
   int rows = 0;        // how many rows there are from the first on
   int columns = 0;     // how many of the warp's columns there are
 
-  // f(place, pairs of sums that lie there) for each 16 bytes.
+  // Calls f(place, pairs of sums) for each 16 bytes.
   template <typename F>
   STOWAGE_DEVICE void ForEach(float (&dq)[kColumns / 8][4], F&& f) const {
     STOWAGE_UNROLL
@@ -152,7 +148,7 @@ struct SumsInResults {
   }
 };
 
-// Those of this thread, in the tile that begins with query `first`.
+// The sums of this thread in the tile that begins with query `first`.
 template <typename T, int kDepth>
 STOWAGE_DEVICE SumsInResults<T, Tiles<kDepth>::kColumns> SumsOf(
     const AttentionParams& p, int batch, int head, int first) {
@@ -226,7 +222,7 @@ AttentionGradFiveProducts(STOWAGE_PARAMS(AttentionParams) p) {
          first_query += kQueries) {
       CopyAsyncWait<0>();
       SyncThreads();  // and the other stage and the tile of ds have been read
-      // Behind the last tile come those that read the next tile of keys.
+      // After the last tile come the queries that read the next tile of keys.
       int next_query = first_query + kQueries;
       if (next_query >= end_query) next_query = first_key + kKeys;
       const bool more = next_query < p.queries;
@@ -239,8 +235,8 @@ AttentionGradFiveProducts(STOWAGE_PARAMS(AttentionParams) p) {
       const int q_tile = q_tiles + stage * Tile::kStage;
       const int d_o_tile = d_o_tiles + stage * Tile::kStage;
       const QueryStatistics* its = &statistics[stage * kQueries];
-      // What the tiles of keys before have added to dq. Where all is read, it
-      // is asked for when p has left its registers, and comes while dk takes ds.
+      // The dq of earlier tiles of keys. If all keys are read, it is loaded when p has left its
+      // registers, while ds is added to dk.
       float before[kColumns / 8][4];
       SetZero(before);
       const auto load_sums = [&] {

@@ -1,11 +1,10 @@
-// Attention without tensor cores: in f32 throughout, for f32 operands, for
-// rows longer than the tiles of attention_tensor.cu.cc, and with a bias, whose
-// gradient has a kernel of its own. The same three kernels, on square tiles of queries and keys that lie in shared memory as
-// floats.
+// Attention without tensor cores, in f32 throughout: for f32 operands, for rows longer than
+// the tiles of attention_tensor.cu.cc, and with a bias, whose gradient has its own kernel. The
+// same three kernels, on square tiles of queries and keys in shared memory as floats.
 //
-// Scores (kRows, kRows) belong to threads as 8 by 16: thread i has rows i / 16,
-// i / 16 + 8, ... and columns i % 16, i % 16 + 16, ... Sums (kRows, kDepth)
-// belong to them by 4 adjacent columns.
+// Threads have 8 by 16 parts of scores (kRows, kRows): thread i has rows i / 16, i / 16 + 8,
+// ... and columns i % 16, i % 16 + 16, ... Of sums (kRows, kDepth) they have 4 adjacent
+// columns.
 
 #include <cmath>
 #include <cstdint>
@@ -20,8 +19,8 @@ namespace stowage::gpu {
 namespace {
 
 constexpr int kThreads = 128;
-// Of a multiprocessor, at least. That is fewer than the compiler would aim at, for
-// which it keeps too little in registers.
+// The least resident blocks per multiprocessor: fewer than the compiler's default, which
+// leaves too few registers.
 [[maybe_unused]] constexpr int kBlocks = 4;
 [[maybe_unused]] constexpr int kGradBlocks = 3;
 
@@ -32,10 +31,10 @@ struct Tiles {
   static constexpr int kElements = kRows * kPitch;
   static constexpr int kWeightPitch = kRows + 1;
   static constexpr int kWeights = kRows * kWeightPitch;
-  // Of scores, what a thread has.
+  // A thread's part of scores.
   static constexpr int kScoreRows = kRows / 8;
   static constexpr int kScoreColumns = kRows / 16;
-  // Of sums.
+  // A thread's part of sums.
   static constexpr int kAcross = kDepth / 4 < 32 ? kDepth / 4 : 32;
   static constexpr int kDown = kThreads / kAcross;
   static constexpr int kSumRows = kRows / kDown;
@@ -212,8 +211,8 @@ STOWAGE_DEVICE int TilesOf(int length, int rows) {
   return (length + rows - 1) / rows;
 }
 
-// Where the segment of a position of a batch entry begins, and ends. Precondition: there
-// are segments.
+// The begin and the end of a position's segment in a batch entry. Precondition: there are
+// segments.
 STOWAGE_DEVICE int SegmentBegin(const SimtAttentionParams& p, int batch,
                                 int at) {
   return p.segments[2 * static_cast<int64_t>(batch) * p.queries + at];
@@ -222,7 +221,7 @@ STOWAGE_DEVICE int SegmentEnd(const SimtAttentionParams& p, int batch, int at) {
   return p.segments[(2 * static_cast<int64_t>(batch) + 1) * p.queries + at];
 }
 
-// Reports positions [first, first + rows) whose segments do not lie side by side.
+// Reports a fault for positions [first, first + rows) whose segments are not adjacent.
 STOWAGE_DEVICE void CheckSegments(const SimtAttentionParams& p, int batch,
                                   int first, int rows) {
   const int at = first + ThreadId();
@@ -238,8 +237,8 @@ STOWAGE_DEVICE void CheckSegments(const SimtAttentionParams& p, int batch,
   if (!good) ReportFault(p.fault);
 }
 
-// What positions [first, first + rows) and others of their segments have of a range, from
-// the first of a tile of as many on.
+// The part of a range in the segments of positions [first, first + rows), from the start of a
+// tile of as many positions.
 STOWAGE_DEVICE AttentionRange Within(const SimtAttentionParams& p, int batch,
                                      AttentionRange range, int first,
                                      int rows) {
@@ -263,8 +262,8 @@ STOWAGE_DEVICE AttentionReach ReachOf(const SimtAttentionParams& p, int batch,
   return reach;
 }
 
-// The bias of a query and of keys from `key` on; of the last query for what is
-// beyond. Null where there is none.
+// The bias of a query and of keys from `key` on; beyond the sequence that of the last query.
+// Null without a bias.
 template <typename T>
 STOWAGE_DEVICE const T* BiasAt(const AttentionParams& p, int batch, int head,
                                int query, int key) {
@@ -337,7 +336,7 @@ SimtAttentionForward(STOWAGE_PARAMS(SimtAttentionParams) p) {
         top = fmaxf(top, s.at[i][j]);
       }
       top = RowMax(top);
-      // Of a row that has read no key so far, everything is 0.
+      // If a row has read no key so far, everything is 0.
       const float shift = top == -INFINITY ? 0 : top;
       const float correction = math::Exp(largest[i] - shift);
       largest[i] = top;
@@ -380,8 +379,8 @@ SimtAttentionForward(STOWAGE_PARAMS(SimtAttentionParams) p) {
                     p.out_row[0], first_query, p.queries, p);
 }
 
-// The log-sum-exp and o . d_o of a query; beyond the sequence, or where a bias keeps
-// it from all keys, what makes its probabilities 0.
+// The log-sum-exp and o . d_o of a query; beyond the sequence, or if the bias is -inf for all
+// keys, values that make its probabilities 0.
 template <bool kBias>
 STOWAGE_DEVICE void LoadStatistics(float* log_sum_exp, float* delta,
                                    const AttentionParams& p, int batch,
@@ -393,8 +392,8 @@ STOWAGE_DEVICE void LoadStatistics(float* log_sum_exp, float* delta,
   *delta = exists ? p.delta[at] : 0;
 }
 
-// For a tile of queries (rows) and keys (columns): the probabilities, and the
-// gradients of the scores behind the scaling.
+// The probabilities of a tile of queries (rows) and keys (columns), and the gradients of the
+// scores after scaling.
 template <typename T, int kDepth, bool kBias>
 STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
                                   const float* v_tile, const float* d_o_tile,
@@ -686,7 +685,7 @@ void EnqueueBiasGrad(const AttentionBiasParams& d_bias, Queue& queue) {
       kThreads, SharedBytes<kDepth>(4));
 }
 
-// Whether the kernels run that take a bias, if there is one: those without are not
+// Whether the kernels with a bias run, whether or not there is one: those without are not
 // compiled for short rows of 16-bit elements, which tensor cores compute unless there are
 // segments.
 bool MayHaveBias(DType dtype, const SimtAttentionParams& p) {

@@ -1,12 +1,10 @@
-// Attention on tensor cores, f16 and bf16: the forward pass of
-// FlashAttention-2 (Dao 2023), and a gradient in two passes, one over tiles of
-// keys for dk and dv, one over tiles of queries for dq. Each makes the
-// probabilities again from log_sum_exp; so every result has one block that
-// writes it, in a fixed order of adding, and nothing is kept between the passes.
+// Attention on tensor cores, f16 and bf16: the forward pass of FlashAttention-2 (Dao 2023),
+// and a gradient in two passes, one over tiles of keys for dk and dv, one over tiles of
+// queries for dq. Each recomputes the probabilities from log_sum_exp; so every result is
+// written by one block, in a fixed order of adding, and nothing is kept between the passes.
 //
-// Probabilities never leave the registers: the accumulators of one product are
-// the left operand of the next. For dk and dv that takes the transposes of the
-// scores, k q^T.
+// Probabilities never leave the registers: the accumulators of one matmul are the left operand
+// of the next. For dk and dv that requires the transposed scores, k q^T.
 
 #include <cmath>
 #include <cstdint>
@@ -47,8 +45,7 @@ struct QueryGradTiles {
 
 // --- Forward ---
 
-// What a thread keeps for its queries: rows lane / 4 and lane / 4 + 8 of every
-// strip.
+// A thread's state of its queries: rows lane / 4 and lane / 4 + 8 of every strip.
 template <int kM, int kDepth>
 struct OnlineSoftmax {
   float o[kM][kDepth / 8][4];
@@ -109,7 +106,7 @@ AttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
   const int key_head = head / (p.heads / p.key_heads);
   const AttentionRange read =
       KeysRead(p, KeysOf(p, batch), first_query, Tiles::kQueries, Tiles::kKeys);
-  // Of wide rows, no registers are left to keep more than this in.
+  // With wide rows, no registers are left for more.
   const auto load_keys = [&](int first) {
     const T* k = HeadOf<T>(p.k, NotInAdvance(batch), NotInAdvance(key_head));
     const T* v = HeadOf<T>(p.v, NotInAdvance(batch), NotInAdvance(key_head));

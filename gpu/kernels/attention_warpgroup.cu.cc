@@ -1,12 +1,10 @@
-// Attention by products of warpgroups, f16 and bf16: what attention_tensor.cu.cc
-// computes, with the same two passes of the gradient, for devices that have such
-// products (gpu/warpgroup.h).
+// Attention by matmuls of warpgroups (gpu/warpgroup.h), f16 and bf16: the results of
+// attention_tensor.cu.cc, with the same two passes of the gradient.
 //
-// A block is two warpgroups with 64 rows each, which share the tiles of the other side.
-// A warpgroup issues its next products before it computes with what the last ones
-// found: so the tensor cores work while exponentials are taken. Tiles come by bulk copies
-// (gpu/warpgroup.h), which thread 0 starts a tile ahead; one SyncThreads a tile says that
-// older ones may be written over.
+// A block is two warpgroups with 64 rows each, which share the tiles of the other side. A
+// warpgroup issues its next matmuls before it processes the results of the last ones, so the
+// tensor cores work during exponentials. Thread 0 starts the bulk copies of a tile one tile
+// ahead; one SyncThreads per tile allows older tiles to be overwritten.
 
 #include <cmath>
 #include <cstdint>
@@ -22,12 +20,12 @@
 namespace stowage::gpu {
 namespace {
 
-// The operands as bulk copies are told of them.
+// The tensor maps of the operands.
 struct MappedParams {
   TensorMap q, k, v, d_o;
   AttentionParams attention;
 };
-// There would be stale bytes behind it.
+// A bool would leave padding with stale bytes.
 static_assert(sizeof(AttentionParams) % alignof(TensorMap) == 0);
 
 // --- Forward ---
@@ -61,7 +59,7 @@ AttentionWarpgroupForward(STOWAGE_PARAMS(MappedParams) maps) {
   const int tiles = TilesOf(read.end - read.begin, kKeys);
   const int key_head = its.head / (p.heads / p.key_heads);
   const auto stage = [](int tile) { return tile % 2 * Tiles::kStage; };
-  // By thread 0, the n-th load: k of tile n, and v of the one before it.
+  // By thread 0, load n: k of tile n, and v of tile n - 1.
   const auto load = [&](int n) {
     CopyBarrier* arrival = BarrierOf(barriers, n);
     const auto panels = [&](int at, const TensorMap& map, int tile) {
@@ -150,7 +148,7 @@ AttentionWarpgroupForward(STOWAGE_PARAMS(MappedParams) maps) {
     WarpgroupWait<0>(o);
   }
 
-  // Of q no other warp reads the rows that are written over now.
+  // No other warp reads the rows of q that are overwritten now.
   const QueryTile done = QueryTileOf<kBlockRows>(p, NotInAdvance(BlockId()));
   float* log_sum_exp = p.log_sum_exp + StatisticsOf(p, done.batch, done.head);
   float factor[2];
@@ -167,9 +165,8 @@ AttentionWarpgroupForward(STOWAGE_PARAMS(MappedParams) maps) {
 
 // --- Gradient ---
 
-// The block's own two tiles, and three stages of two: scores are made of one while the
-// sums take in the one before it, and the next is being loaded. Behind them, of tiles of
-// queries, their statistics.
+// The block's own two tiles, and three stages of two: one for scores, one for the sums of the
+// tile before, and one being loaded. Then the statistics of tiles of queries.
 constexpr int kStages = 3;
 template <int kDepth, int kRows>
 struct GradTiles {
@@ -186,7 +183,7 @@ using KeyGradTiles = GradTiles<kDepth, kDepth == 128 ? 32 : 64>;
 template <int kDepth>
 using QueryGradTiles = GradTiles<kDepth, 64>;
 
-// A left factor of kOwnRows rows: where it lies, or what lies there.
+// A left factor of kOwnRows rows: its place, or its registers.
 template <int kDepth, bool kInRegisters>
 struct OwnRows;
 template <int kDepth>
@@ -508,8 +505,8 @@ AttentionWarpgroupGradQueries(STOWAGE_PARAMS(MappedParams) maps) {
 
 // --- Launches ---
 
-// Of an operand with `heads` heads of so many rows, of which one copy takes kRows of a
-// head. What it says of a dimension of one does not matter, save that it must be said.
+// The tensor map of an operand with `heads` heads of so many rows, of which one copy loads
+// kRows of a head. The step of a dimension of 1 is arbitrary but must be valid.
 template <int kRows, int kDepth>
 TensorMap MapOf(const AttentionOperand& x, int rows, int heads,
                 const AttentionParams& p, Queue& queue) {

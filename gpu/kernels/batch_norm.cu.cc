@@ -12,9 +12,9 @@
 #include <string>
 
 #include "base/strings.h"
-#include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
+#include "gpu/kernels/rows.h"
 #include "gpu/kernels/walk.h"
 #include "gpu/simt.h"
 #include "ir/element_groups.h"
@@ -207,7 +207,7 @@ struct Ring {
     next = next + 1 == size ? 0 : next + 1;
     held = held == size ? size : held + 1;
   }
-  // Of a ring that is full.
+  // The sum of a full ring.
   STOWAGE_DEVICE float Oldest() const { return data[next * step]; }
   // In the order in which they came.
   STOWAGE_DEVICE float Sum() const {

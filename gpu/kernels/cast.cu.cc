@@ -1,12 +1,11 @@
-// cast: every element type to every other.
+// cast between all element types.
 //
-// To a float type rounds to the nearest, ties to even, once. A float to an
-// integer truncates; what is outside the integer's range becomes its nearest
-// bound, and NaN 0. An integer to a narrower one wraps around. Anything to bool
-// is whether it is not zero.
+// Floats round once to nearest, ties to even. A float to an integer truncates; a value outside
+// the integer's range becomes the nearest bound, and NaN 0. An integer to a narrower one wraps
+// around. Bool is whether the value is not zero.
 //
-// Casts among f32, f16 and bf16 have kernels of their own. The others share
-// one, which asks for the types as it runs: there are 72 pairs.
+// Casts among f32, f16 and bf16 have their own kernels. The other 72 pairs share one kernel
+// that dispatches on the types at run time.
 
 #include <limits>
 #include <type_traits>
@@ -67,8 +66,8 @@ STOWAGE_DEVICE int64_t Integer(DType dtype, const std::byte* data,
   }
 }
 
-// A float that rounds to 16 bits as `x` does: x itself, or, where a float
-// cannot hold it, one whose last bit says that something was cut off.
+// A float that rounds to 16 bits as `x` does: x itself or, if a float cannot hold it, one with
+// a sticky last bit.
 STOWAGE_DEVICE float Sticky(double x) { return math::RoundToOddFloat(x); }
 STOWAGE_DEVICE float Sticky(int64_t x) {
   // A double holds 53 bits; gather any lower ones in the last of those.

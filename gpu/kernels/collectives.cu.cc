@@ -1,7 +1,6 @@
-// all_reduce, reduce_scatter, all_gather, all_gather_update, own_block: what the ranks of
-// a step do together. The queue carries bytes and nothing else; sums are taken here, in
-// rank order, so that they have the bits of the CPU's (cluster/rank_collectives.h, whose
-// algorithm this is).
+// all_reduce, reduce_scatter, all_gather, all_gather_update, own_block: the collectives of a
+// step. The queue only transfers bytes; sums are computed here, in rank order, by the
+// algorithm of cluster/rank_collectives.h, so they have the bits of the CPU's.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,7 +19,7 @@ constexpr int kThreads = 256;
 // Bytes received from each other rank at once: enough for a link to run at its rate.
 constexpr Bytes kMaxChunk = Bytes{4} << 20;
 
-// The parts of a sum: this rank's, and those of the others, one behind the other.
+// The parts of a sum: this rank's, and those of the others in order.
 struct SumPartsParams {
   const std::byte* own;
   const std::byte* received;
@@ -30,7 +29,7 @@ struct SumPartsParams {
   int32_t rank, ranks;
 };
 
-// What sums are taken in: floats of 16 bits in f32, and rounded each time.
+// The type of sums: f32 for 16-bit floats, rounded each time.
 template <typename T>
 struct Summed {
   STOWAGE_DEVICE static T Load(T x) { return x; }
@@ -164,7 +163,7 @@ void Copy(std::byte* to, std::span<const std::byte> from, Queue& queue) {
   queue.Copy(to, from.data(), static_cast<Bytes>(from.size()));
 }
 
-// Zeros behind the part of a block that there is.
+// Clears the end of a block that is shorter than the others.
 void ClearRest(std::span<std::byte> block, size_t part, Queue& queue) {
   if (part == block.size()) return;
   queue.Fill(block.data() + part, 0, static_cast<Bytes>(block.size() - part));
@@ -190,7 +189,7 @@ void EnqueueReduceScatter(const Launch& launch, Queue& queue) {
   Reduce(launch, values, block.size(), block.data(), queue);
 }
 
-// The last operand to the result; the target of an update lies there.
+// Copies the last operand to the result, which is the target of an update.
 void EnqueueAllGather(const Launch& launch, Queue& queue) {
   const std::span<std::byte> block = BytesOf(launch.inputs.back());
   const std::span<std::byte> values = BytesOf(launch.outputs[0]);

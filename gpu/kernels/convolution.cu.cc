@@ -334,7 +334,7 @@ ConvElements(STOWAGE_PARAMS(ConvParams) p) {
   const int to_size = kTransposed ? s.in_size : s.out_size;
   const int source_size = kTransposed ? s.out_size : s.in_size;
   if (number >= to_size) return;
-  // Of the result: a channel of an image, which is a row of a group.
+  // A channel of the result's image, which is a row of a group.
   const int64_t group = block / rows;  // of an image
   const int row = static_cast<int>(block % rows);
   const Place element = kTransposed ? PlaceOf(number, s.h.in, s.w.in)
@@ -343,7 +343,7 @@ ConvElements(STOWAGE_PARAMS(ConvParams) p) {
   const int w_size = kTransposed ? s.w.out : s.w.in;
   const T* source =
       static_cast<const T*>(p.source) + group * depth_channels * source_size;
-  // Filters of one row lie apart by so much, channel after channel.
+  // The distance of a row's filters, channel by channel.
   const int64_t step = int64_t{kTransposed ? s.channels : 1} * s.kernel_size;
   const T* filter = static_cast<const T*>(p.filters) +
                     (group % s.groups * s.filters * s.channels +
@@ -376,7 +376,7 @@ WeightGradTiles(STOWAGE_PARAMS(ConvWeightGradParams) p) {
   STOWAGE_SHARED(float, a, kDepth* kPitch);
   STOWAGE_SHARED(float, b, kDepth* kPitch);
   const ConvShapes& s = p.shapes;
-  // Blocks run over columns, rows, groups, pieces.
+  // Blocks are numbered by column, row, group, piece.
   const int first_column =
       static_cast<int>(BlockId() % p.column_blocks) * kTile;
   const int64_t rest = BlockId() / p.column_blocks;

@@ -175,7 +175,7 @@ ConvProduct(STOWAGE_PARAMS(ConvParams) p) {
   sums.Clear();
   write_table(Warp());
   SyncThreads();
-  // Half of a product hides the loads of one operand.
+  // Half of a step's multiplications hide the loads of one operand.
   for (int step = -1; step < steps; ++step) {
     const int next = step + 1;
     const T* a_now = &a[(step & 1) * TileA::kElements];
@@ -283,7 +283,7 @@ struct WeightBlockWork {
   int64_t piece, begin, end;  // elements, of all images
 
   WeightBlockWork() = default;
-  // Blocks run over rows, columns, groups, pieces.
+  // Blocks are numbered by row, column, group, piece.
   STOWAGE_DEVICE WeightBlockWork(const ConvWeightGradParams& p, int rows,
                                  int columns_at_once) {
     const ConvShapes& s = p.shapes;
@@ -314,8 +314,7 @@ WeightGradProduct(STOWAGE_PARAMS(ConvWeightGradParams) p) {
   STOWAGE_SHARED(T, a, 2 * TileA::kElements);
   STOWAGE_SHARED(T, b, 2 * TileB::kElements);
   STOWAGE_SHARED(TapPlace, columns_at, kColumns);
-  // Of the depths: where an element lies in row 0 of dy, below 0: nowhere; where it
-  // meets x.
+  // By depth: the place of the element in row 0 of dy, or -1; the place where it meets x.
   STOWAGE_SHARED(int64_t, dy_at, kConvTables * kDepth);
   STOWAGE_SHARED(int64_t, x_at, kConvTables * kDepth);
   STOWAGE_SHARED(uint32_t, outside, kConvTables * kDepth);
@@ -417,7 +416,7 @@ WeightGradProduct(STOWAGE_PARAMS(ConvWeightGradParams) p) {
   sums.Clear();
   write_table(Warp());
   SyncThreads();
-  // Half of a product hides the loads of one operand.
+  // Half of a step's multiplications hide the loads of one operand.
   for (int step = -1; step < steps; ++step) {
     const int next = step + 1;
     const T* a_now = &a[(step & 1) * TileA::kElements];

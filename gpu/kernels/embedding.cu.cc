@@ -1,12 +1,11 @@
-// gather, scatter_add: rows of a table (V, C...), contiguous.
+// gather and scatter_add on rows of a contiguous table (V, C...).
 //
-// scatter_add sorts the positions of the updates by the row that they go to,
-// stably, by counting 8 bits of the row's number at a time. Then every kTile
-// neighbours in that order are a tile: a warp adds up what goes to one row, in
-// order of positions, and adds the sum to the table. Of a row whose updates reach
-// beyond the tile it keeps the sum in the workspace, and a second grid adds up
-// such pieces in order. So no two threads write one element, and no row takes
-// longer than the others by more than the number of its tiles.
+// scatter_add sorts the positions of the updates by their row, stably, by a radix sort with 8
+// bits a pass. kTile neighbours in that order are a tile: a warp sums the updates of one row,
+// in order of positions, and adds the sum to the table. If the updates of a row reach beyond
+// the tile, the sum goes to the workspace, and a second kernel adds such partial sums in
+// order. So no two threads write one element, and a row takes longer than others only by the
+// number of its tiles.
 
 #include <algorithm>
 #include <bit>
@@ -320,8 +319,8 @@ struct Columns {
   }
 };
 
-// Where a warp works: on which tile, and which columns its lanes have. The warps
-// of a block have one strip of as many tiles.
+// The work of a warp: its tile, and the columns of its lanes. The warps of a block have one
+// strip of as many tiles.
 template <int kWidth>
 struct TilePlace {
   explicit STOWAGE_DEVICE TilePlace(const AddParams& p) {
@@ -376,7 +375,7 @@ AddTiles(STOWAGE_PARAMS(AddParams) p) {
   }
 }
 
-// The tile in which a run starts adds up the pieces of those it reaches.
+// The tile in which a run starts adds the partial sums of the tiles that the run reaches.
 template <typename T, int kWidth>
 STOWAGE_KERNEL(kAddThreads)
 AddPieces(STOWAGE_PARAMS(AddParams) p) {
@@ -396,7 +395,7 @@ AddPieces(STOWAGE_PARAMS(AddParams) p) {
   sum.Clear();
   sum.AddPartial(partial + p.columns);
   int64_t left = p.tiles - at.tile - 1;
-  // Rows are in order: what the last of these starts with, the others do too.
+  // Rows are in order: all of these start with the row with which the last one starts.
   for (; left >= kAtOnce && rows[kAtOnce * kTile] == row; left -= kAtOnce) {
     for (int k = 1; k <= kAtOnce; ++k) sum.AddPartial(partial + k * step);
     partial += kAtOnce * step;
@@ -412,7 +411,7 @@ AddPieces(STOWAGE_PARAMS(AddParams) p) {
 
 // --- scatter_add: launches ---------------------------------------------------
 
-// Sizes, and where in the workspace things lie.
+// Sizes and the layout of the workspace.
 struct ScatterPlan {
   ScatterPlan(const TensorType& base, int64_t updates)
       : count(updates),

@@ -1,11 +1,10 @@
-// Chains of elementwise ops: one kernel, which is told at run time what the parts are.
-// A thread has its elements of the chain's value in registers, loads those of another
-// operand a part ahead of the one that asks for them, and stores what is a result. All
-// threads do the same at the same time, and a part is chosen once for all elements of a
-// thread, so that what the parts are costs a few instructions.
+// Chains of elementwise ops: one kernel, which is given the ops at run time. A thread has its
+// elements of the chain's value in registers, loads those of another operand one op ahead,
+// and stores results. All threads execute the same op at the same time, and dispatch once for
+// all elements of a thread, so the dispatch costs a few instructions.
 //
-// After a product the chain is a kernel of its own, over what the product left in
-// result 0: the library computes products, and stores them.
+// After a matmul the chain is a separate kernel, on the matmul's result in result 0: the
+// library computes and stores matmuls.
 
 #include "ir/fused.h"
 
@@ -153,7 +152,7 @@ STOWAGE_DEVICE Elements<T, n> LoadSlot(const FusedParams& p, int slot,
   return LoadElements<T, n>(from);
 }
 
-// What the next part reads is under way while a part is computed.
+// Loads the next op's operand while an op is computed.
 template <typename T, int n>
 STOWAGE_DEVICE void RunParts(const FusedParams& p,
                              const int32_t (&offsets)[kSlots]) {
@@ -199,8 +198,7 @@ FusedKernel(STOWAGE_PARAMS(FusedParams) p) {
   }
 }
 
-// The parts of `launch` over `leaves`, of which the first is what the chain begins
-// with.
+// The ops of `launch` over `leaves`, of which the first is the chain's first value.
 void EnqueueParts(
     const Launch& launch,
     const std::array<const TensorView*, kMaxFusedOperands>& leaves,

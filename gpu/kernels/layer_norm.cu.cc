@@ -1,16 +1,14 @@
 // layer_norm and its gradient, along the last axis.
 //
-// A row of up to kMaxWarpRow elements is a warp's, one of up to kMaxBlockRow a
-// block's, and stays in registers; longer rows are read again for each pass. In
-// the gradient, what stays in registers is the sums for dgamma and dbeta, while a
-// block goes through many rows; each row is read twice, the second time from the
-// cache. The sums end in the workspace, and a second grid adds up those of all
-// blocks in order.
+// A row of up to kMaxWarpRow elements is a warp's, one of up to kMaxBlockRow a block's, and
+// stays in registers; longer rows are read again for each pass. In the gradient, the sums of
+// dgamma and dbeta stay in registers while a block goes through many rows; each row is read
+// twice, the second time from the cache. The sums are written to the workspace, and a second
+// kernel adds those of all blocks in order.
 
 #include <cmath>
 #include <optional>
 
-#include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/rows.h"
@@ -257,7 +255,7 @@ STOWAGE_DEVICE Pack<T> InputGradient(const Pack<T>& x, const Pack<T>& dy,
   return dx;
 }
 
-// dx, and a residual where there is one: rounded, as where the sum is another node.
+// dx, rounded before the residual is added, as by a separate node.
 template <typename T>
 STOWAGE_DEVICE Pack<T> PlusResidual(Pack<T> dx, const Pack<T>& residual) {
   for (int j = 0; j < kPackSize<T>; ++j) {
@@ -274,8 +272,8 @@ STOWAGE_KERNEL(kRowThreads)
 GradRows(STOWAGE_PARAMS(GradParams) p) {
   constexpr int kWidth = kPackSize<T>;
   constexpr bool kWarp = kThreads == kWarpSize;
-  // The residual, which is wanted last, is under way while the row is summed up, where
-  // there are registers for it.
+  // The residual, which is needed last, is loaded while the row is summed, if there are
+  // registers for it.
   constexpr bool kAhead = kPacked && kPacks <= 3 && sizeof(T) == 2;
   STOWAGE_SHARED(float, scratch, kWarpSize);
   const int thread = kWarp ? Lane() : ThreadId();
@@ -370,8 +368,8 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
   }
 }
 
-// Of any length; the sums for dgamma and dbeta are in the workspace from the
-// start. A thread has the same columns of every row.
+// Rows of any length; the sums of dgamma and dbeta are in the workspace from the start. A
+// thread has the same columns of every row.
 template <typename T, bool kPacked>
 STOWAGE_KERNEL(kLongThreads)
 GradLongRows(STOWAGE_PARAMS(GradParams) p) {

@@ -1,15 +1,15 @@
-// linear_cross_entropy and its gradient, by chunks of rows: a chunk's logits lie
-// in the workspace, in the op's element type, become its losses, and for the
-// gradient its dlogits in place, which two more products turn into the chunk's dx
-// and its share of dw. Shares are added to dw as it is stored: in f16 and bf16
-// each chunk but the first rounds it once more.
+// linear_cross_entropy and its gradient, by chunks of rows: the logits of a chunk are computed
+// in the workspace, in the op's element type, and reduced to its losses; for the gradient they
+// are replaced by dlogits, which two more matmuls turn into the chunk's dx and its share of
+// dw. Shares are added to dw as it is stored: in f16 and bf16 every chunk after the first
+// rounds it once more.
 //
-// A vocabulary that is no multiple of 16 bytes is taken in two parts, since tensor
-// cores are fast with multiples alone: on an H100, products with 50,257 words in
-// bf16 ran at 90 to 145 TFLOP/s, or 450 for dw, and with 50,304 at 570 to 770.
+// A vocabulary that is no multiple of 16 bytes is divided in two parts, since tensor cores are
+// fast with multiples only: on an H100, matmuls with 50,257 words in bf16 ran at 90 to 145
+// TFLOP/s, or 450 for dw, and with 50,304 at 570 to 770.
 //
-// A frozen w in blocks is taken in panels, each made into numbers in the workspace
-// before a product reads it.
+// A frozen w in quantized blocks is dequantized by panels into the workspace before a matmul
+// reads it.
 
 #include <algorithm>
 #include <vector>
@@ -23,8 +23,8 @@
 namespace stowage::gpu {
 namespace {
 
-// Sizes, and where in the workspace things lie: the losses of all rows, a
-// chunk's logits, the scratch of products.
+// Sizes and the layout of the workspace: the losses of all rows, a chunk's logits, the scratch
+// of matmuls.
 struct Work {
   Work(const TensorType& x, const TensorType& w, const Attrs& attrs,
        bool gradient)
@@ -49,8 +49,7 @@ struct Work {
     return losses_bytes + logits_bytes + panel_bytes + scratch_bytes;
   }
 
-  // Rows of logits start where the products and 16-byte loads like them,
-  // whatever the size of the vocabulary.
+  // Rows of logits are aligned for the matmuls and 16-byte loads, for any vocabulary size.
   static constexpr Bytes kRowBytes = 128;
 
   bool in_blocks;
@@ -66,9 +65,9 @@ struct Words {
   int64_t first = 0, count = 0;
 };
 
-// The vocabulary in parts. Of blocks, panels. Of floats, the few words past the last multiple of 16 bytes, and
-// all before them. The few come first: where the second part is added to what the
-// first has stored, only the share of the few has been rounded.
+// The parts of the vocabulary: panels of quantized blocks; of floats, the few words after the
+// last multiple of 16 bytes, and all before them. The few come first: when the second part is
+// added to the stored first part, only the share of the few has been rounded.
 std::vector<Words> PartsOf(const Work& work) {
   std::vector<Words> parts;
   if (work.in_blocks) {

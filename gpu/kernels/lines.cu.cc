@@ -176,7 +176,7 @@ void EnqueueTopK(const Launch& launch, Queue& queue) {
   });
 }
 
-// Blocks are numbered by 32 bits, and no more than there are elements.
+// Block numbers have 32 bits; there are at most as many blocks as elements.
 std::string Excess(const OpArgs& args) {
   const int64_t elements = args.shape(0).num_elements();
   if (elements < kMaxReach) return "";

@@ -1,8 +1,8 @@
-// lstm, its gradient and that of its recurrent weights. A position is two launches,
-// the product of the states before it (in the gradient, of the dgates behind it) and
-// a thread for each of its cells; the weights' gradient is one product over all
-// positions, of the states moved by one. Sums that wait for the cells have the
-// operands' element type, what the gradient carries of c is f32.
+// lstm, its gradient, and the gradient of its recurrent weights. A position is two launches:
+// the matmul of the states before it (in the gradient, of the dgates after it), and a thread
+// for each of its cells. The gradient of the weights is one matmul over all positions, of the
+// states shifted by one. Sums that the cells read have the operands' element type; the carried
+// gradient of c is f32.
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +34,7 @@ struct Cells {
   // The place of the position that is `step`-th.
   int64_t At(int64_t step) const { return reverse ? time - 1 - step : step; }
   int64_t width() const { return kGates * hidden; }
-  // Bytes of so many elements, up to where the next may start.
+  // Bytes of so many elements, rounded up to the next alignment.
   Bytes Span(int64_t elements) const {
     return AlignUp(elements * SizeOf(dtype), kSlotAlignment);
   }
@@ -44,8 +44,7 @@ struct Cells {
   bool reverse;
 };
 
-// Of a sequence or a state: its first element at a position, and the elements from
-// one row to the next.
+// A sequence or a state: its first element at a position, and the elements from row to row.
 struct RowsAt {
   std::byte* data;
   int64_t stride;
@@ -77,7 +76,7 @@ struct CellParams {
   int64_t row;  // of h and c
 };
 
-// All is read before anything is written: gates may lie over `given`.
+// All is read before anything is written: gates may overwrite `given`.
 template <typename T>
 STOWAGE_KERNEL(kThreads)
 LstmKernel(STOWAGE_PARAMS(CellParams) p) {
@@ -109,7 +108,7 @@ LstmKernel(STOWAGE_PARAMS(CellParams) p) {
   static_cast<T*>(p.h)[row * p.row + unit] = FromFloat<T>(o * ::tanhf(c));
 }
 
-// What products get, behind `elements` of the workspace.
+// The scratch of matmuls, after `elements` of the workspace.
 struct Scratch {
   Scratch(const Cells& cells, int64_t elements, int64_t results)
       : first(cells.Span(elements)), product(MatMulWorkspace(results)) {}
@@ -187,7 +186,7 @@ struct CellGradParams {
   void* dc0;  // (batch, hidden), for the first position; else null
 };
 
-// All is read before anything is written: dgates may lie over gates.
+// All is read before anything is written: dgates may overwrite gates.
 template <typename T>
 STOWAGE_KERNEL(kThreads)
 LstmGradKernel(STOWAGE_PARAMS(CellGradParams) p) {
@@ -221,7 +220,7 @@ LstmGradKernel(STOWAGE_PARAMS(CellGradParams) p) {
   if (p.dc0 != nullptr) static_cast<T*>(p.dc0)[cell] = FromFloat<T>(dc * f);
 }
 
-// What a position gives the states before it, of h and, in f32, of c.
+// A position's gradient of the previous states, of h and, in f32, of c.
 struct GradScratch {
   explicit GradScratch(const Cells& cells)
       : dh(cells.Span(cells.batch * cells.hidden)),

@@ -41,7 +41,7 @@ MatrixOperand OperandOf(const TensorView& x, bool transposed) {
       (x.shape()[row] == 1 || x.strides[row] >= x.shape()[column]);
   const int lead = row_major ? row : column;  // its stride is the matrix's
   const int along = row_major ? column : row;
-  // The stride along a dimension of 1 says nothing.
+  // The stride along a dimension of 1 is arbitrary.
   const int64_t stride =
       x.shape()[lead] == 1 ? x.shape()[along] : x.strides[lead];
   return {
@@ -433,7 +433,7 @@ void EnqueueGroupedMatMul(const Launch& launch, Queue& queue) {
                      .row_tiles = 0,
                      .column_tiles = Tiles(n),
                      .fault = queue.fault()};
-  // Each group, and what lies behind them, may end in a part of a tile.
+  // Each group, and the rows after them, may end with a partial tile.
   p.row_tiles = Tiles(p.rows) + p.groups + 1;
   OnFloat(x.dtype(), [&](auto zero) {
     LaunchKernel(queue, "grouped_matmul", GroupedRows<decltype(zero)>, p,

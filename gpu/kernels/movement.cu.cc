@@ -228,7 +228,7 @@ PadGradKernel(STOWAGE_PARAMS(PadParams) p) {
   float sum = 0;
   int32_t turns = 1;
   for (int32_t turn = 0; turn < turns; ++turn) {
-    // The turn's number, axis by axis, says which of the repeats.
+    // The digits of the iteration's number, axis by axis, select the repeats.
     int32_t which = turn;
     int32_t all = 1;
     uint32_t rest = unit;

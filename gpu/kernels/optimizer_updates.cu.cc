@@ -53,8 +53,8 @@ struct SgdRule {
   };
 };
 
-// w and one state. A step says which settings it has, what it computes once of them,
-// and how it updates one element.
+// Rules of w and one state: a rule defines its settings, its constants of a step, and the
+// update of one element.
 template <typename T, typename Step>
 struct PairRule {
   static constexpr int kUpdated = 2;

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <span>
 
-#include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/elementwise.h"
 #include "gpu/kernels/optimizer_updates.h"
+#include "gpu/kernels/rows.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
 #include "ir/element_groups.h"
@@ -67,7 +67,7 @@ struct ShortParts {
   }
 };
 
-// A bf16 and the 16 or 8 bits that make it an f32 or its upper part.
+// A bf16 and the 16 or 8 bits that complete it to an f32 or its upper part.
 template <typename Parts>
 struct SplitWeights {
   using Delta = typename Parts::Delta;
@@ -150,9 +150,9 @@ struct FullAdamWRule : AdamOf<true> {
   };
 };
 
-// --- Moments of bf16, rounded by chance ---------------------------------------
+// --- Moments of bf16 by stochastic rounding -----------------------------------
 
-// What roundings of a group depend on, beside the tensor's id and the element.
+// The key of a group's roundings, besides the tensor's id and the element.
 struct Rounding {
   int64_t seed, step;
 
@@ -177,9 +177,9 @@ struct Rounding {
   }
 };
 
-// math::AdamWStep, with what is added to a product joined to it in so many words. A
-// compiler that may join them as it likes does so otherwise for four elements than for
-// one, and a last bit of m decides which way it is rounded or which code it has.
+// math::AdamWStep with explicit fused multiply-adds. A compiler that fuses freely does so
+// differently for four elements than for one, and a last bit of m decides its rounding or
+// code.
 STOWAGE_DEVICE void FusedAdamWStep(const math::AdamWConstants& k, float g,
                                    float* w, float* m, float* v) {
   *m = ::fmaf(float(k.beta1), *m, float(k.one_minus_beta1) * g);

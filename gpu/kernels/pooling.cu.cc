@@ -53,7 +53,7 @@ struct Axis {
     const int32_t end = (at + before) / stride + 1;
     return {behind <= 0 ? 0 : (behind - 1) / stride + 1, end < out ? end : out};
   }
-  // What the mean of window o divides by.
+  // The divisor of the mean of window o.
   STOWAGE_DEVICE int32_t Count(int32_t o, bool with_padding) const {
     const int32_t start = Place(o, 0);
     if (with_padding) {
@@ -279,7 +279,7 @@ void Enqueue(const Launch& launch, Queue& queue) {
   const int64_t out_plane = Plane(axes, &WindowAxis::out);
   const int64_t plane = kIsGrad ? in_plane : out_plane;
   const int64_t planes = result.size() / plane;
-  // As many at a time as 32 bits can number the elements of.
+  // As many planes at a time as 32-bit element numbers allow.
   const int64_t at_once = (kMaxReach - 1) / std::max(in_plane, out_plane);
   const auto bytes = SizeOf(result.dtype());
   for (int64_t first = 0; first < planes; first += at_once) {
@@ -316,7 +316,7 @@ void Enqueue(const Launch& launch, Queue& queue) {
 
 // Places in a plane and in its padding are 32-bit numbers.
 std::string Excess(const OpArgs& args) {
-  // x, or what a gradient makes of it.
+  // x, or the result of a gradient.
   const AttrValue* attr = args.attrs.Find("shape");
   const Shape x =
       attr == nullptr ? args.shape(0) : Shape(args.attrs.Ints("shape"));
@@ -456,7 +456,7 @@ void Enqueue(const Launch& launch, Queue& queue) {
   const int64_t to_plane = PlaneOf(to.shape());
   p.from_plane = from_plane;
   const int64_t planes = to.size() / to_plane;
-  // As many at a time as 32 bits can number the elements of.
+  // As many planes at a time as 32-bit element numbers allow.
   const int64_t at_once = (kMaxReach - 1) / std::max(from_plane, to_plane);
   const auto bytes = SizeOf(to.dtype());
   for (int64_t first = 0; first < planes; first += at_once) {

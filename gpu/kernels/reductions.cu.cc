@@ -15,7 +15,6 @@
 #include <span>
 #include <type_traits>
 
-#include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/rows.h"
@@ -289,7 +288,7 @@ ReduceColumns(STOWAGE_PARAMS(ColumnParams) p) {
       float sum[kWidth];
       for (int j = 0; j < kWidth; ++j) sum[j] = R::template Start<float>();
       const int run = static_cast<int>(rows < kRun ? rows : kRun);
-      // So many loads are under way at once.
+      // This many loads are under way at once.
       STOWAGE_UNROLL_BY(kWidth == 1 ? 16 : 8)
       for (int row = 0; row < run; ++row, at += stride) {
         if constexpr (kWidth == 1) {

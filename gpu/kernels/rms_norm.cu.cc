@@ -1,16 +1,14 @@
 // rms_norm and its gradient, along the last axis.
 //
-// A row of up to kMaxWarpRow elements is a warp's, one of up to kMaxBlockRow a
-// block's, and stays in registers; longer rows are read again for each pass. In
-// the gradient, what stays in registers is the sums for dgamma, while a block goes
-// through many rows; each row is read twice, the second time from the cache. The
-// sums end in the workspace, and a second grid adds up those of all blocks in
-// order.
+// A row of up to kMaxWarpRow elements is a warp's, one of up to kMaxBlockRow a block's, and
+// stays in registers; longer rows are read again for each pass. In the gradient, the sums of
+// dgamma stay in registers while a block goes through many rows; each row is read twice, the
+// second time from the cache. The sums are written to the workspace, and a second kernel adds
+// those of all blocks in order.
 
 #include <cmath>
 #include <optional>
 
-#include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/rows.h"
@@ -282,8 +280,8 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
   }
 }
 
-// Of any length; the sums for dgamma are in the workspace from the start. A thread
-// has the same columns of every row.
+// Rows of any length; the sums of dgamma are in the workspace from the start. A thread has the
+// same columns of every row.
 template <typename T, bool kPacked>
 STOWAGE_KERNEL(kLongThreads)
 GradLongRows(STOWAGE_PARAMS(GradParams) p) {

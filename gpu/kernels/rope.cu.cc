@@ -104,7 +104,7 @@ Rotate(STOWAGE_PARAMS(RopeParams) p) {
   }
 }
 
-// Whether packs of `width` elements are whole and lie at their multiples.
+// Whether packs of `width` elements are whole and aligned.
 bool TakesPacks(const RopeParams& p, int64_t width) {
   return IsPackAligned(p.x) && IsPackAligned(p.y) && p.pairs % width == 0 &&
          p.depth % width == 0 && p.of_batch % width == 0 &&

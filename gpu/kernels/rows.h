@@ -1,20 +1,15 @@
 #ifndef STOWAGE_GPU_KERNELS_ROWS_H_
 #define STOWAGE_GPU_KERNELS_ROWS_H_
 
-// Contiguous rows: how kernels read them, and sums over rows for the gradients of a norm's
-// params.
+// Rows of contiguous elements: reductions over a warp or a block, how kernels read rows, and
+// sums over rows for the gradients of a norm's params.
 //
-// Rows are read 16 bytes at a time, by one load if they are aligned to 16 bytes (kPacked),
-// else element by element. A thread takes the same elements either way, so sums do not depend
-// on a row's address. For the same reason kernels state which multiplications and additions
-// are fused (fmaf), and leave none that a compiler could fuse in one kernel and not in the
-// other.
+//   STOWAGE_SHARED(float, scratch, kWarpSize);
+//   const float total = BlockSum(mine, &scratch[0]);
 //
-//   const T* row = p.x + r * p.n;
-//   for (int64_t i = Lane() * kPackSize<T>; i < p.n; i += 32 * kPackSize<T>) {
-//     const Pack<T> x = LoadOfRow<kPacked>(row, i, p.n, T{});
-//     ...
-//   }
+// Reductions add in an order that depends only on the size of the block: the same values give
+// the same bits. All threads of the warp or block must call them, none of which has returned,
+// and all get the result. Scratch may be reused at once.
 
 #include <algorithm>
 #include <cmath>
@@ -28,6 +23,65 @@
 #include "gpu/simt.h"
 
 namespace stowage::gpu {
+
+/// The sum over the 32 lanes.
+template <typename T>
+STOWAGE_DEVICE T WarpSum(T v) {
+  for (int mask = kWarpSize / 2; mask > 0; mask /= 2) v += ShuffleXor(v, mask);
+  return v;
+}
+
+/// The larger; NaN if either is.
+template <typename T>
+STOWAGE_DEVICE T Larger(T a, T b) {
+  return a != a || a > b ? a : b;
+}
+
+/// The largest over the 32 lanes; NaN if any is.
+template <typename T>
+STOWAGE_DEVICE T WarpMax(T v) {
+  for (int mask = kWarpSize / 2; mask > 0; mask /= 2) {
+    v = Larger(v, ShuffleXor(v, mask));
+  }
+  return v;
+}
+
+/// The sum over the block. `scratch`: kWarpSize elements in shared memory.
+template <typename T>
+STOWAGE_DEVICE T BlockSum(T v, T* scratch) {
+  v = WarpSum(v);
+  if (Lane() == 0) scratch[Warp()] = v;
+  SyncThreads();
+  v = WarpSum(Lane() < BlockSize() / kWarpSize ? scratch[Lane()] : T(0));
+  SyncThreads();
+  return v;
+}
+
+/// The largest over the block; NaN if any is. `scratch` as above.
+template <typename T>
+STOWAGE_DEVICE T BlockMax(T v, T* scratch) {
+  v = WarpMax(v);
+  if (Lane() == 0) scratch[Warp()] = v;
+  SyncThreads();
+  // Lanes beyond the last warp repeat element 0, which does not change the maximum.
+  v = WarpMax(scratch[Lane() < BlockSize() / kWarpSize ? Lane() : 0]);
+  SyncThreads();
+  return v;
+}
+
+// --- Reading rows ------------------------------------------------------------
+//
+// Rows are read 16 bytes at a time, by one load if they are aligned to 16 bytes (kPacked),
+// else element by element. A thread takes the same elements either way, so sums do not depend
+// on a row's address. For the same reason kernels state which multiplications and additions
+// are fused (fmaf), and leave none that a compiler could fuse in one kernel and not in the
+// other.
+//
+//   const T* row = p.x + r * p.n;
+//   for (int64_t i = Lane() * kPackSize<T>; i < p.n; i += 32 * kPackSize<T>) {
+//     const Pack<T> x = LoadOfRow<kPacked>(row, i, p.n, T{});
+//     ...
+//   }
 
 /// Threads of a block that works on one row, or on as many rows as it has warps.
 inline constexpr int kRowThreads = 256;
@@ -124,8 +178,10 @@ bool PacksAreWhole(int64_t n, const Operands*... operands) {
   return (IsPackAligned(operands) && ...) && n % kPackSize<T> == 0;
 }
 
-// Sums over rows: the blocks of a first kernel each write a sum of every column, and a second
-// one, here, adds those of all blocks in order, for one norm or for many with the same bits.
+// --- Sums over rows ----------------------------------------------------------
+//
+// The blocks of a first kernel each write a sum of every column, and a second one, here, adds
+// those of all blocks in order, for one norm or for many with the same bits.
 //
 //   const int64_t blocks = SumBlocks(rows);  // of the first kernel
 //   const ColumnSum sums[] = {{partial, dgamma, n, blocks}};

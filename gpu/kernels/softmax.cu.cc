@@ -7,7 +7,6 @@
 
 #include <cmath>
 
-#include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/rows.h"
@@ -27,7 +26,7 @@ struct RowParams {
 // --- softmax, log_softmax ----------------------------------------------------
 
 struct SoftmaxFn {
-  // What is the same for all elements of a row, and the result for one.
+  // The constants of a row, and the result for one element.
   static STOWAGE_DEVICE float OfRow(const SoftmaxSums& row) {
     return 1 / row.sum;
   }

@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gpu/block_reduce.h"
 #include "gpu/kernels/rows.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu/block_reduce.h"
+#include "gpu/kernels/rows.h"
 #include "gpu/simt.h"
 
 namespace stowage::gpu {
