@@ -32,7 +32,8 @@ int64_t AlignmentOf(const std::byte* address) {
 
 // The candidate algorithms, the op, the type, sizes, the band, whether there are key lengths,
 // strides and alignments of operands, results included.
-AttentionKey AttentionKeyOf(const Launch& launch, AttentionAlgorithms ways) {
+AttentionKey AttentionKeyOf(const Launch& launch,
+                            AttentionAlgorithms algorithms) {
   AttentionKey key = {};
   size_t next = 0;
   const auto add = [&](int64_t number) { key.at(next++) = number; };
@@ -42,7 +43,7 @@ AttentionKey AttentionKeyOf(const Launch& launch, AttentionAlgorithms ways) {
   const AttentionBand band = BandOf(q, k, *launch.attrs);
   const size_t always =
       is_forward ? kAttentionOperands : kAttentionGradOperands;
-  add(ways.bits());
+  add(algorithms.bits());
   add(static_cast<int64_t>(launch.op));
   add(static_cast<int64_t>(launch.inputs[0].dtype()));
   for (const int64_t size : {q[0], q[1], q[2], q[3], k[1], k[2]}) add(size);
@@ -93,13 +94,11 @@ Result<AttentionAutotuner> AttentionAutotuner::Open(
   return autotuner;
 }
 
-Result<AttentionAlgorithm> AttentionAutotuner::Choose(const Launch& launch,
-                                                      AttentionAlgorithms ways,
-                                                      Device& device,
-                                                      Stream stream,
-                                                      Untried* untried) {
-  const AttentionAlgorithms allowed = allowed_ & ways;
-  if (allowed.empty()) return ways.first();
+Result<AttentionAlgorithm> AttentionAutotuner::Choose(
+    const Launch& launch, AttentionAlgorithms algorithms, Device& device,
+    Stream stream, Untried* untried) {
+  const AttentionAlgorithms allowed = allowed_ & algorithms;
+  if (allowed.empty()) return algorithms.first();
   if (allowed.size() == 1 || !kept_) return allowed.first();
   const AttentionKey key = AttentionKeyOf(launch, allowed);
   if (untried->contains(key)) return allowed.first();
@@ -107,45 +106,48 @@ Result<AttentionAlgorithm> AttentionAutotuner::Choose(const Launch& launch,
     return known->second;
   }
   STOWAGE_ASSIGN_OR_RETURN(
-      const std::optional<AttentionAlgorithm> way,
+      const std::optional<AttentionAlgorithm> algorithm,
       Try(launch, allowed, {key.begin(), key.end()}, device, stream));
-  if (!way) {
+  if (!algorithm) {
     untried->insert(key);
     return allowed.first();
   }
-  chosen_.emplace(key, *way);
-  return *way;
+  chosen_.emplace(key, *algorithm);
+  return *algorithm;
 }
 
 Result<std::optional<AttentionAlgorithm>> AttentionAutotuner::Try(
-    const Launch& launch, AttentionAlgorithms ways,
+    const Launch& launch, AttentionAlgorithms algorithms,
     const AutotuneCache::Key& key, Device& device, Stream stream) {
   AutotuneCache::Choice kept;
   if (const AutotuneCache::Choice* const found = kept_->Find(key)) {
     kept = *found;
   } else {
     const Result<AttentionTrial> tried =
-        TryAttention(launch, ways, device, stream);
+        TryAttention(launch, algorithms, device, stream);
     if (tried.ok()) found_.push_back(tried->found);
-    if (tried.ok() && !tried->way) return std::optional<AttentionAlgorithm>();
+    if (tried.ok() && !tried->algorithm)
+      return std::optional<AttentionAlgorithm>();
     // Whatever it found, so that the next process computes the same, and does not break
     // its device again.
-    const AttentionAlgorithm way = tried.ok() ? *tried->way : ways.first();
-    auto written = kept_->Keep(key, {static_cast<uint64_t>(way)});
+    const AttentionAlgorithm algorithm =
+        tried.ok() ? *tried->algorithm : algorithms.first();
+    auto written = kept_->Keep(key, {static_cast<uint64_t>(algorithm)});
     if (!tried.ok()) {
       return Error{
           tried.error().code,
           StrCat(tried.error().message, "; ",
-                 written.ok() ? StrCat("start again: ", Quoted(kept_->path()),
-                                       " has it computed by ",
-                                       AttentionAlgorithmName(way), " now")
-                              : written.error().message)};
+                 written.ok()
+                     ? StrCat("start again: ", Quoted(kept_->path()),
+                              " has it computed by ",
+                              AttentionAlgorithmName(algorithm), " now")
+                     : written.error().message)};
     }
     STOWAGE_ASSIGN_OR_RETURN(kept, std::move(written));
   }
-  const auto way = static_cast<AttentionAlgorithm>(kept[0]);
-  if (kept[0] < kNumAttentionAlgorithms && ways.Has(way)) {
-    return std::optional(way);
+  const auto algorithm = static_cast<AttentionAlgorithm>(kept[0]);
+  if (kept[0] < kNumAttentionAlgorithms && algorithms.Has(algorithm)) {
+    return std::optional(algorithm);
   }
   return Error{
       ErrorCode::kInvalidArgument,
@@ -164,7 +166,7 @@ bool OnHopper(const DeviceTraits& device) {
   return device.major == 9 && device.minor == 0 && device.tensor_maps;
 }
 
-struct KnownWay {
+struct KnownAlgorithm {
   std::string_view name;
   /// Whether such a device has it.
   bool (*is_there)(const DeviceTraits&);
@@ -174,7 +176,7 @@ struct KnownWay {
 };
 
 // In the order of AttentionAlgorithm.
-constexpr KnownWay kKnownWays[] = {
+constexpr KnownAlgorithm kKnownAlgorithms[] = {
     // Its matmuls ran on an H100 and an H200 (docs/archive/2026-11-26-h200.md); the same PTX
     // is compiled for other devices.
     {"warps", Anywhere, Anywhere},
@@ -183,25 +185,25 @@ constexpr KnownWay kKnownWays[] = {
     // Nor these.
     {"five products", Anywhere, Nowhere},
 };
-static_assert(std::size(kKnownWays) == kNumAttentionAlgorithms);
+static_assert(std::size(kKnownAlgorithms) == kNumAttentionAlgorithms);
 
 }  // namespace
 
-std::string_view AttentionAlgorithmName(AttentionAlgorithm way) {
-  return kKnownWays[static_cast<size_t>(way)].name;
+std::string_view AttentionAlgorithmName(AttentionAlgorithm algorithm) {
+  return kKnownAlgorithms[static_cast<size_t>(algorithm)].name;
 }
 
 AttentionAlgorithms AttentionAlgorithmsOf(const DeviceTraits& device,
                                           AttentionAlgorithms asked) {
-  AttentionAlgorithms ways;
+  AttentionAlgorithms algorithms;
   for (int i = 0; i < kNumAttentionAlgorithms; ++i) {
-    const auto way = static_cast<AttentionAlgorithm>(i);
-    const KnownWay& known = kKnownWays[i];
+    const auto algorithm = static_cast<AttentionAlgorithm>(i);
+    const KnownAlgorithm& known = kKnownAlgorithms[i];
     const bool is_wanted =
-        asked.empty() ? known.was_right(device) : asked.Has(way);
-    if (is_wanted && known.is_there(device)) ways.Add(way);
+        asked.empty() ? known.was_right(device) : asked.Has(algorithm);
+    if (is_wanted && known.is_there(device)) algorithms.Add(algorithm);
   }
-  return ways;
+  return algorithms;
 }
 
 }  // namespace stowage::gpu

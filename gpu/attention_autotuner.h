@@ -80,7 +80,7 @@ class AttentionAutotuner {
 /// The result of TryAttention.
 struct AttentionTrial {
   /// None: there was no memory, or nothing could be timed. Another trial may find one.
-  std::optional<AttentionAlgorithm> way;
+  std::optional<AttentionAlgorithm> algorithm;
   /// "attention bf16(16, 1024, 12, 64): by warps 0.160 ms, by warpgroups left out: o differs
   /// by 0.1, more than 0.03"
   std::string found;

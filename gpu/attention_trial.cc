@@ -152,18 +152,18 @@ class Trial {
   // Takes memory, and fills operands.
   Status Open();
   // Whether two runs give the same bits. Error: why the algorithm is rejected.
-  Result<ResultBytes> Run(AttentionAlgorithm way);
+  Result<ResultBytes> Run(AttentionAlgorithm algorithm);
   Status Compare(const ResultBytes& expected, const ResultBytes& found) const;
-  Result<double> Seconds(AttentionAlgorithm way);
+  Result<double> Seconds(AttentionAlgorithm algorithm);
 
  private:
   bool CanTake(int64_t key_heads) const;
   void Place(int64_t entries, int64_t key_heads);
   Status FillOperands();
   Status MakeStatistics();
-  Status Enqueue(const Launch& launch, AttentionAlgorithm way,
+  Status Enqueue(const Launch& launch, AttentionAlgorithm algorithm,
                  DeviceQueue::Mode mode);
-  Result<ResultBytes> RunOnce(AttentionAlgorithm way);
+  Result<ResultBytes> RunOnce(AttentionAlgorithm algorithm);
 
   uint32_t* fault_word() const { return reinterpret_cast<uint32_t*>(block_); }
 
@@ -335,23 +335,21 @@ Status Trial::MakeStatistics() {
   return device_.Synchronize(stream_);
 }
 
-Status Trial::Enqueue(const Launch& launch, AttentionAlgorithm way,
+Status Trial::Enqueue(const Launch& launch, AttentionAlgorithm algorithm,
                       DeviceQueue::Mode mode) {
   DeviceQueue queue(device_, stream_, fault_word(), mode);
-  queue.set_attention(
-      [way](const Launch&, AttentionAlgorithms) -> Result<AttentionAlgorithm> {
-        return way;
-      });
+  queue.set_attention([algorithm](const Launch&, AttentionAlgorithms)
+                          -> Result<AttentionAlgorithm> { return algorithm; });
   GetKernel(launch.op).enqueue(launch, queue);
   return queue.status();
 }
 
-Result<ResultBytes> Trial::RunOnce(AttentionAlgorithm way) {
+Result<ResultBytes> Trial::RunOnce(AttentionAlgorithm algorithm) {
   for (const Operand& output : outputs_) {
     STOWAGE_RETURN_IF_ERROR(
         device_.Fill(block_ + output.at, 0xFF, output.bytes(), stream_));
   }
-  STOWAGE_RETURN_IF_ERROR(Enqueue(launch_, way, DeviceQueue::Mode::kRun));
+  STOWAGE_RETURN_IF_ERROR(Enqueue(launch_, algorithm, DeviceQueue::Mode::kRun));
   ResultBytes results;
   for (const Operand& output : outputs_) {
     std::vector<std::byte>& bytes =
@@ -367,10 +365,11 @@ Result<ResultBytes> Trial::RunOnce(AttentionAlgorithm way) {
   return Left("a key length is reported that is in range");
 }
 
-Result<ResultBytes> Trial::Run(AttentionAlgorithm way) {
-  STOWAGE_RETURN_IF_ERROR(Enqueue(launch_, way, DeviceQueue::Mode::kPrepare));
-  STOWAGE_ASSIGN_OR_RETURN(ResultBytes results, RunOnce(way));
-  STOWAGE_ASSIGN_OR_RETURN(const ResultBytes again, RunOnce(way));
+Result<ResultBytes> Trial::Run(AttentionAlgorithm algorithm) {
+  STOWAGE_RETURN_IF_ERROR(
+      Enqueue(launch_, algorithm, DeviceQueue::Mode::kPrepare));
+  STOWAGE_ASSIGN_OR_RETURN(ResultBytes results, RunOnce(algorithm));
+  STOWAGE_ASSIGN_OR_RETURN(const ResultBytes again, RunOnce(algorithm));
   if (results != again) return Left("a second run gives other bits");
   return results;
 }
@@ -385,12 +384,12 @@ Status Trial::Compare(const ResultBytes& expected,
   return {};
 }
 
-Result<double> Trial::Seconds(AttentionAlgorithm way) {
+Result<double> Trial::Seconds(AttentionAlgorithm algorithm) {
   STOWAGE_ASSIGN_OR_RETURN(
       const double seconds, device_.Time(stream_, [&]() -> Status {
         for (int run = 0; run < kRunsTimed; ++run) {
           STOWAGE_RETURN_IF_ERROR(
-              Enqueue(launch_, way, DeviceQueue::Mode::kRun));
+              Enqueue(launch_, algorithm, DeviceQueue::Mode::kRun));
         }
         return {};
       }));
@@ -408,49 +407,49 @@ std::string NameOf(const Launch& launch) {
 }  // namespace
 
 Result<AttentionTrial> TryAttention(const Launch& launch,
-                                    AttentionAlgorithms ways, Device& device,
-                                    Stream stream) {
-  AttentionTrial tried{.way = {}, .found = NameOf(launch)};
+                                    AttentionAlgorithms algorithms,
+                                    Device& device, Stream stream) {
+  AttentionTrial tried{.algorithm = {}, .found = NameOf(launch)};
   const char* divider = ": ";
-  const auto tell = [&](AttentionAlgorithm way, std::string_view what) {
+  const auto tell = [&](AttentionAlgorithm algorithm, std::string_view what) {
     tried.found +=
-        StrCat(divider, "by ", AttentionAlgorithmName(way), " ", what);
+        StrCat(divider, "by ", AttentionAlgorithmName(algorithm), " ", what);
     divider = ", ";
   };
   // Whether the device still works after an algorithm has run.
-  const auto outlive = [&](AttentionAlgorithm way) -> Status {
+  const auto outlive = [&](AttentionAlgorithm algorithm) -> Status {
     const Status alive = device.Synchronize(stream);
     if (alive.ok()) return {};
     return Error{alive.error().code,
                  StrCat("[gpu] a trial of ", NameOf(launch), " by ",
-                        AttentionAlgorithmName(way),
+                        AttentionAlgorithmName(algorithm),
                         " broke the device: ", alive.error().message)};
   };
   Trial trial(launch, device, stream);
   if (const Status opened = trial.Open(); !opened.ok()) {
-    STOWAGE_RETURN_IF_ERROR(outlive(ways.first()));
-    tell(ways.first(), StrCat("untried: ", opened.error().message));
+    STOWAGE_RETURN_IF_ERROR(outlive(algorithms.first()));
+    tell(algorithms.first(), StrCat("untried: ", opened.error().message));
     return tried;
   }
   std::vector<AttentionAlgorithm> sound;
   ResultBytes expected;
   for (int i = 0; i < kNumAttentionAlgorithms; ++i) {
-    const auto way = static_cast<AttentionAlgorithm>(i);
-    if (!ways.Has(way)) continue;
-    Result<ResultBytes> found = trial.Run(way);
+    const auto algorithm = static_cast<AttentionAlgorithm>(i);
+    if (!algorithms.Has(algorithm)) continue;
+    Result<ResultBytes> found = trial.Run(algorithm);
     Status agrees = found.ok() ? Status() : found.error();
     if (agrees.ok()) {
-      if (way == ways.first()) expected = *found;
+      if (algorithm == algorithms.first()) expected = *found;
       agrees = trial.Compare(expected, *found);
     }
     if (agrees.ok()) {
-      sound.push_back(way);
+      sound.push_back(algorithm);
       continue;
     }
-    STOWAGE_RETURN_IF_ERROR(outlive(way));
-    tell(way, StrCat("left out: ", agrees.error().message));
-    if (way == ways.first()) {  // there is nothing to compare with
-      tried.way = way;
+    STOWAGE_RETURN_IF_ERROR(outlive(algorithm));
+    tell(algorithm, StrCat("left out: ", agrees.error().message));
+    if (algorithm == algorithms.first()) {  // there is nothing to compare with
+      tried.algorithm = algorithm;
       return tried;
     }
   }
@@ -470,10 +469,10 @@ Result<AttentionTrial> TryAttention(const Launch& launch,
       });
   if (failed) STOWAGE_RETURN_IF_ERROR(outlive(*failed));
   if (!fastest.ok()) {
-    tell(ways.first(), StrCat("untimed: ", fastest.error().message));
+    tell(algorithms.first(), StrCat("untimed: ", fastest.error().message));
     return tried;
   }
-  tried.way = sound[*fastest];
+  tried.algorithm = sound[*fastest];
   for (size_t i = 0; i < sound.size(); ++i) {
     tell(sound[i], std::isinf(best[i])
                        ? std::string("untimed")

@@ -50,13 +50,13 @@ bool DeviceQueue::Takes(const MatMulCall& call) {
   return true;
 }
 
-AttentionAlgorithm DeviceQueue::ChooseAttention(const stowage::Launch& launch,
-                                                AttentionAlgorithms ways) {
-  if (!status_.ok() || !attention_) return ways.first();
-  const Result<AttentionAlgorithm> way = attention_(launch, ways);
-  if (way.ok()) return *way;
-  Note(way.error());
-  return ways.first();
+AttentionAlgorithm DeviceQueue::ChooseAttention(
+    const stowage::Launch& launch, AttentionAlgorithms algorithms) {
+  if (!status_.ok() || !attention_) return algorithms.first();
+  const Result<AttentionAlgorithm> algorithm = attention_(launch, algorithms);
+  if (algorithm.ok()) return *algorithm;
+  Note(algorithm.error());
+  return algorithms.first();
 }
 
 void DeviceQueue::Fill(std::byte* to, uint8_t value, Bytes bytes) {

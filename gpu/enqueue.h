@@ -42,7 +42,7 @@ class DeviceQueue final : public Queue {
   int rank() const override { return device_.rank(); }
   void Exchange(std::span<const PeerMessages> messages) override;
   AttentionAlgorithm ChooseAttention(const stowage::Launch& launch,
-                                     AttentionAlgorithms ways) override;
+                                     AttentionAlgorithms algorithms) override;
   TensorMap Encode(const TensorMapSpec& spec) override;
   FaultSlot fault() const override { return {word_, launch_}; }
 

@@ -143,10 +143,11 @@ Status GpuExecutable::Open() {
 DeviceQueue GpuExecutable::MakeQueue(DeviceQueue::Mode mode,
                                      StepGraphs* capture) {
   DeviceQueue queue(device_, state_.compute, &record()->fault, mode);
-  queue.set_attention([this](const Launch& launch, AttentionAlgorithms ways) {
-    return state_.attention.Choose(launch, ways, device_, state_.compute,
-                                   &untried_);
-  });
+  queue.set_attention(
+      [this](const Launch& launch, AttentionAlgorithms algorithms) {
+        return state_.attention.Choose(launch, algorithms, device_,
+                                       state_.compute, &untried_);
+      });
   queue.set_choice(reinterpret_cast<uint32_t*>(pinned_.device + ChoiceAt()),
                    chosen(), capture);
   return queue;

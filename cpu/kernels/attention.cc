@@ -25,7 +25,6 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/vec.h"
-#include "ir/op_kind.h"
 
 namespace stowage::cpu {
 namespace {

@@ -55,10 +55,6 @@ template <typename T>
 Strided<T> Transposed(Rows<const T> x) {
   return {x.data, 1, x.row};
 }
-template <typename T>
-Rows<const T> ReadOnly(Rows<T> x) {
-  return {x.data, x.row, x.padded};
-}
 
 /// Positions [begin, end); empty if end <= begin.
 struct Range {

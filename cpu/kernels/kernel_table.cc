@@ -11,7 +11,6 @@
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/strided.h"
-#include "ir/layout.h"
 #include "ir/op_def.h"
 
 namespace stowage::cpu {

@@ -59,8 +59,8 @@ class EmulatedQueue : public Queue {
   void Fill(std::byte* to, uint8_t value, Bytes bytes) override;
   void Copy(std::byte* to, const std::byte* from, Bytes bytes) override;
   AttentionAlgorithm ChooseAttention(const stowage::Launch&,
-                                     AttentionAlgorithms ways) override {
-    return ways.Has(attention_) ? attention_ : ways.first();
+                                     AttentionAlgorithms algorithms) override {
+    return algorithms.Has(attention_) ? attention_ : algorithms.first();
   }
   TensorMap Encode(const TensorMapSpec& spec) override;
   FaultSlot fault() const override { return {&word_, launch_}; }
@@ -73,7 +73,7 @@ class EmulatedQueue : public Queue {
   void refuse_epilogues() { takes_epilogues_ = false; }
 
   /// From now on attention uses this algorithm where it supports a launch.
-  void set_attention(AttentionAlgorithm way) { attention_ = way; }
+  void set_attention(AttentionAlgorithm algorithm) { attention_ = algorithm; }
 
   bool has_fault() const { return word_ != kNoFault; }
   /// The first launch with a fault.

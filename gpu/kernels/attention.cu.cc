@@ -124,7 +124,7 @@ bool TakesFive(const Launch& launch, const SimtAttentionParams& p) {
 
 // An algorithm of a pass: the function that enqueues it, and its condition.
 struct TensorPass {
-  AttentionAlgorithm way;
+  AttentionAlgorithm algorithm;
   bool (*takes)(const Launch&, const SimtAttentionParams&);
   void (*enqueue)(DType, const AttentionParams&, Queue&);
 };
@@ -144,14 +144,16 @@ constexpr TensorPass kGrad[] = {
 bool EnqueueOnTensorCores(const Launch& launch,
                           std::span<const TensorPass> passes,
                           const SimtAttentionParams& p, Queue& queue) {
-  AttentionAlgorithms ways;
+  AttentionAlgorithms algorithms;
   for (const TensorPass& pass : passes) {
-    if (pass.takes(launch, p)) ways.Add(pass.way);
+    if (pass.takes(launch, p)) algorithms.Add(pass.algorithm);
   }
-  if (ways.empty()) return false;
-  const AttentionAlgorithm way = queue.ChooseAttention(launch, ways);
+  if (algorithms.empty()) return false;
+  const AttentionAlgorithm algorithm =
+      queue.ChooseAttention(launch, algorithms);
   for (const TensorPass& pass : passes) {
-    if (pass.way == way) pass.enqueue(launch.inputs[0].dtype(), p, queue);
+    if (pass.algorithm == algorithm)
+      pass.enqueue(launch.inputs[0].dtype(), p, queue);
   }
   return true;
 }
