@@ -18,18 +18,6 @@
 namespace stowage::gpu {
 namespace {
 
-constexpr int64_t kMaxBlockRow = 8192;
-
-// The sum over the threads of a row.
-template <int kThreads, typename Scratch>
-STOWAGE_DEVICE float SumOfRow(float v, Scratch& scratch) {
-  if constexpr (kThreads == kWarpSize) {
-    return WarpSum(v);
-  } else {
-    return BlockSum(v, &scratch[0]);
-  }
-}
-
 // --- layer_norm --------------------------------------------------------------
 
 struct NormParams {
@@ -194,9 +182,6 @@ void EnqueueNorm(const Launch& launch, Queue& queue) {
 
 // With h = (x - mean) rstd and g = dy gamma:
 //   dx = rstd (g - mean(g) - h mean(g h)),  dgamma = sum(dy h), dbeta = sum(dy)
-
-constexpr int kLongThreads = 512;
-constexpr int kGradWarps = 4;  // of a block whose warps have rows of their own
 
 struct GradParams {
   const void* x;
@@ -424,37 +409,15 @@ GradLongRows(STOWAGE_PARAMS(GradParams) p) {
 template <typename T, bool kPacked>
 void LaunchGrad(const GradParams& params, int64_t blocks, Queue& queue) {
   const Grid grid = {.x = static_cast<uint32_t>(blocks)};
-  // Kernels for rows of up to 8, 16, 24 and 32 elements a thread; for those that
-  // are not packed the last alone.
-  constexpr int kEight = 8 / kPackSize<T>;
   const auto launch = [&](void (*kernel)(GradParams), uint32_t threads) {
     LaunchKernel(queue, "layer_norm_grad", kernel, params, grid, threads);
   };
-  const auto of_warps = [&](void (*kernel)(GradParams)) {
-    launch(kernel, kGradWarps * kWarpSize);
-  };
-  const auto of_blocks = [&](void (*kernel)(GradParams)) {
-    launch(kernel, kRowThreads);
-  };
-  if (params.n > kMaxBlockRow) {
-    return launch(GradLongRows<T, kPacked>, kLongThreads);
-  }
-  if constexpr (kPacked) {
-    if (params.n <= kMaxWarpRow / 4 * 3) {
-      return of_warps(GradRows<T, true, kWarpSize, 3 * kEight>);
-    }
-    if (params.n > kMaxWarpRow && params.n <= kMaxBlockRow / 4) {
-      return of_blocks(GradRows<T, true, kRowThreads, kEight>);
-    }
-    if (params.n > kMaxWarpRow && params.n <= kMaxBlockRow / 2) {
-      return of_blocks(GradRows<T, true, kRowThreads, 2 * kEight>);
-    }
-  }
-  if (params.n <= kMaxWarpRow) {
-    of_warps(GradRows<T, kPacked, kWarpSize, 4 * kEight>);
-  } else {
-    of_blocks(GradRows<T, kPacked, kRowThreads, 4 * kEight>);
-  }
+  OnGradRows<T, kPacked>(
+      params.n,
+      [&](auto row_threads, auto packs, uint32_t threads) {
+        launch(GradRows<T, kPacked, row_threads(), packs()>, threads);
+      },
+      [&] { launch(GradLongRows<T, kPacked>, kLongThreads); });
 }
 
 void EnqueueGrad(const Launch& launch, Queue& queue) {

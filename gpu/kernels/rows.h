@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "base/result.h"
 #include "gpu/kernels/dispatch.h"
@@ -176,6 +177,58 @@ bool RowsArePacked(int64_t rows, int64_t stride, const Operands*... operands) {
 template <typename T, typename... Operands>
 bool PacksAreWhole(int64_t n, const Operands*... operands) {
   return (IsPackAligned(operands) && ...) && n % kPackSize<T> == 0;
+}
+
+// --- Norms -------------------------------------------------------------------
+
+/// The most elements of a row that stays in the registers of a block.
+inline constexpr int64_t kMaxBlockRow = 8192;
+/// Warps of a block whose warps have separate rows, in the gradient of a norm, and threads of
+/// a block with rows longer than kMaxBlockRow.
+inline constexpr int kGradWarps = 4;
+inline constexpr int kLongThreads = 512;
+
+/// The sum over the kThreads threads of a row. `scratch`: kWarpSize elements.
+template <int kThreads, typename Scratch>
+STOWAGE_DEVICE float SumOfRow(float v, Scratch& scratch) {
+  if constexpr (kThreads == kWarpSize) {
+    return WarpSum(v);
+  } else {
+    return BlockSum(v, &scratch[0]);
+  }
+}
+
+/// Chooses the kernel of a norm's gradient for rows of n elements: rows(row_threads, packs,
+/// threads), with constants for the threads of a row and the packs of each, and the threads of
+/// a block; or long_rows() for rows longer than kMaxBlockRow. There are kernels for rows of up
+/// to 8, 16, 24 and 32 elements per thread; unpacked rows use the last.
+template <typename T, bool kPacked, typename RowsFn, typename LongFn>
+void OnGradRows(int64_t n, const RowsFn& rows, const LongFn& long_rows) {
+  constexpr int kEight = 8 / kPackSize<T>;
+  const auto of_warps = [&](auto packs) {
+    rows(std::integral_constant<int, kWarpSize>(), packs,
+         kGradWarps * kWarpSize);
+  };
+  const auto of_blocks = [&](auto packs) {
+    rows(std::integral_constant<int, kRowThreads>(), packs, kRowThreads);
+  };
+  if (n > kMaxBlockRow) return long_rows();
+  if constexpr (kPacked) {
+    if (n <= kMaxWarpRow / 4 * 3) {
+      return of_warps(std::integral_constant<int, 3 * kEight>());
+    }
+    if (n > kMaxWarpRow && n <= kMaxBlockRow / 4) {
+      return of_blocks(std::integral_constant<int, kEight>());
+    }
+    if (n > kMaxWarpRow && n <= kMaxBlockRow / 2) {
+      return of_blocks(std::integral_constant<int, 2 * kEight>());
+    }
+  }
+  if (n <= kMaxWarpRow) {
+    of_warps(std::integral_constant<int, 4 * kEight>());
+  } else {
+    of_blocks(std::integral_constant<int, 4 * kEight>());
+  }
 }
 
 // --- Sums over rows ----------------------------------------------------------
