@@ -218,9 +218,11 @@ class Queue {
   virtual FaultSlot fault() const = 0;
 };
 
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /// The number of blocks of `threads` threads for `n` items; at least 1.
 constexpr uint32_t BlocksFor(int64_t n, int64_t threads) {
-  const int64_t blocks = (n + threads - 1) / threads;
+  const int64_t blocks = CeilDiv(n, threads);
   return static_cast<uint32_t>(blocks < 1 ? 1 : blocks);
 }
 

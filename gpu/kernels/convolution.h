@@ -18,8 +18,6 @@
 
 namespace stowage::gpu {
 
-constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// Rows and columns of a block's sums.
 struct ConvTileSize {
   int rows, columns;

@@ -23,8 +23,6 @@
 namespace stowage::gpu {
 namespace {
 
-constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // --- gather ------------------------------------------------------------------
 
 constexpr int kGatherThreads = 256;

@@ -24,8 +24,6 @@
 namespace stowage::gpu {
 namespace {
 
-constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 template <typename T>
 inline constexpr bool kIsInteger = std::is_integral_v<T>;
 
