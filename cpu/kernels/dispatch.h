@@ -100,8 +100,8 @@ auto OnIndex(DType dtype, F&& f) {
 //   Widen(DType::kBF16, n, x, /*stride=*/1, wide);
 //   Narrow(DType::kBF16, n, wide, y);
 
-/// The n elements of type `half`, f16 or bf16, that lie `stride` elements apart
-/// from `x` on; exact.
+/// Converts n elements of type `half`, f16 or bf16, which are `stride` elements apart from `x`
+/// on, to f32; exact.
 void Widen(DType half, int64_t n, const std::byte* x, int64_t stride, float* y);
 
 /// n contiguous elements of type `half`, f16 or bf16: the nearest, ties to even.

@@ -356,8 +356,9 @@ StepCode RunCast(const Launch& launch, ThreadPool& pool) noexcept {
       using To = decltype(to);
       Elementwise<To, From>(launch, pool,
                             [](int64_t n, int64_t, To* y, const From* x) {
-                              // The result may overwrite the operand with another type: read and write bytes, a block at a
-                              // time.
+                              // The result may overwrite the operand with
+                              // another type: read and write bytes, a
+                              // block at a time.
                               constexpr int64_t kBlock = 256;
                               From before[kBlock];
                               To after[kBlock];

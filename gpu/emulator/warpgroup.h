@@ -49,9 +49,10 @@ std::optional<TensorMap> EncodeTensorMap(const TensorMapSpec& spec);
 /// None if EncodeTensorMap has not made `map`.
 std::optional<TensorMapSpec> DecodeTensorMap(const TensorMap& map);
 
-// Matmuls of warpgroups, for warpgroup_emulated.h alone. A matmul is computed when its group is awaited, as late as possible; until then its sums
-// are NaN. Its operands must not have changed since it was issued. A fence hands an array to
-// matmuls, and a wait that names it takes it back; a change in between is reported.
+// Matmuls of warpgroups, for warpgroup_emulated.h alone. A matmul is computed when its group
+// is awaited, as late as possible; until then its sums are NaN. Its operands must not have
+// changed since it was issued. A fence hands an array to matmuls, and a wait that names it
+// takes it back; a change in between is reported.
 
 /// An array of a thread: sums, or left factors.
 struct ProductArray {

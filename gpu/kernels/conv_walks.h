@@ -53,10 +53,9 @@ inline ConvShapes ToConvShapes(const ConvGeometry& g) {
           .w = ToConvAxis(g.dims[2])};
 }
 
-/// How the elements of a result, along one dimension, meet those of a source:
-// element i and tap t meet at first + i * step + t * tap_step, if that is in
-// [0, size). The element lies at to_first + i * to_step, the tap is element
-// kernel_first + t * kernel_step of the kernel.
+/// How the elements of a result, along one dimension, meet those of a source: element i and
+/// tap t meet at first + i * step + t * tap_step, if that is in [0, size). The element is at
+/// to_first + i * to_step, the tap is element kernel_first + t * kernel_step of the kernel.
 struct Walk {
   int count, taps;
   int first, step, tap_step, size;

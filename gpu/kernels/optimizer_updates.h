@@ -92,12 +92,12 @@ struct UpdateParams {
 
 // --- The rules ----------------------------------------------------------------
 //
-// A rule says, for elements of T: which operands there are, where its settings
-// come from, what is computed once, and how a unit of elements is updated. Units of one
-// that is RoundedByChance are told the tensor's id and by which numbers. One that is
-// UpdatedByBlock takes blocks of kMomentBlock elements, by a warp each.
+// A rule defines, for elements of T, its operands, the source of its settings, its constants
+// of a step, and the update of a unit of elements. A rule that is RoundedStochastically also
+// gets the tensor's id and random numbers. One that is UpdatedByBlock updates blocks of
+// kMomentBlock elements, a warp each.
 
-struct RoundedByChance {};
+struct RoundedStochastically {};
 struct UpdatedByBlock {};
 
 STOWAGE_DEVICE float Scale(const Group& group) {
@@ -120,12 +120,12 @@ STOWAGE_DEVICE void Keep(const Data& data, int k, int64_t i,
 }
 
 template <typename Rule>
-inline constexpr bool kRoundsByChance =
-    std::is_base_of_v<RoundedByChance, Rule>;
+inline constexpr bool kRoundsStochastically =
+    std::is_base_of_v<RoundedStochastically, Rule>;
 template <typename Rule>
 inline constexpr bool kUpdatesByBlock = std::is_base_of_v<UpdatedByBlock, Rule>;
 template <typename Rule>
-using ParamsOf = UpdateParams<Rule::kUpdated + 1, kRoundsByChance<Rule>>;
+using ParamsOf = UpdateParams<Rule::kUpdated + 1, kRoundsStochastically<Rule>>;
 
 // The part that Adam and AdamW share. The decay is part of the gradient, or is applied to the
 // weight separately (AdamW).
@@ -157,7 +157,7 @@ struct AdamOf {
 template <typename Rule, typename Its, typename Unit>
 STOWAGE_DEVICE void UpdateUnit(const typename Rule::Constants& k,
                                const Its& tensor, int64_t i, Unit* unit) {
-  if constexpr (kRoundsByChance<Rule>) {
+  if constexpr (kRoundsStochastically<Rule>) {
     unit->Update(k, tensor.id, tensor.first + i);
   } else {
     unit->Update(k);
@@ -304,7 +304,7 @@ class Table {
     tensor.first_block = first_block;
     tensor.group = static_cast<int16_t>(index);
     tensor.wide = true;
-    if constexpr (kRoundsByChance<Rule>) {
+    if constexpr (kRoundsStochastically<Rule>) {
       tensor.id = static_cast<uint32_t>(launch.attrs->Int("id"));
       tensor.first = launch.attrs->Int("first");
     }
@@ -341,7 +341,7 @@ class Table {
     Group group = {};
     group.lr = launch.inputs[next++].as<const float>();
     if (Rule::kHasStep) group.step = launch.inputs[next++].as<const int64_t>();
-    if (kRoundsByChance<Rule>) {
+    if (kRoundsStochastically<Rule>) {
       group.seed = launch.inputs[next++].as<const int64_t>();
     }
     if (next < launch.inputs.size()) {

@@ -189,7 +189,7 @@ STOWAGE_DEVICE void FusedAdamWStep(const math::AdamWConstants& k, float g,
 }
 
 template <typename Weights>
-struct Bf16AdamWRule : AdamOf<true>, RoundedByChance {
+struct Bf16AdamWRule : AdamOf<true>, RoundedStochastically {
   static constexpr int kWeights = Weights::kOperands;
   static constexpr int kUpdated = kWeights + 2;
   static constexpr auto kBytes = BytesOf<Weights>(std::array<int, 2>{2, 2});
@@ -239,7 +239,7 @@ struct Bf16AdamWRule : AdamOf<true>, RoundedByChance {
 };
 
 template <typename Weights>
-struct Bf16MomentumRule : RoundedByChance {
+struct Bf16MomentumRule : RoundedStochastically {
   static constexpr int kWeights = Weights::kOperands;
   static constexpr int kUpdated = kWeights + 1;
   static constexpr bool kHasStep = true;
