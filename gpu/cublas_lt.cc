@@ -129,7 +129,7 @@ int64_t EpilogueKeyOf(const MatMulCall& call) {
   return 2 * key + (call.accumulate ? 1 : 0);
 }
 
-static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(ProductAlgorithm));
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(MatMulAlgorithm));
 
 }  // namespace
 
@@ -139,9 +139,9 @@ struct CublasLt::Functions {
 #undef STOWAGE_DECLARE
 };
 
-struct CublasLt::Product {
-  explicit Product(const Functions& f) : functions(f) {}
-  ~Product() {
+struct CublasLt::PreparedMatMul {
+  explicit PreparedMatMul(const Functions& f) : functions(f) {}
+  ~PreparedMatMul() {
     for (const cublasLtMatrixLayout_t layout : {a, b, c}) {
       if (layout != nullptr) functions.cublasLtMatrixLayoutDestroy(layout);
     }
@@ -157,7 +157,7 @@ struct CublasLt::Product {
 CublasLt::CublasLt() = default;
 
 CublasLt::~CublasLt() {
-  products_.clear();
+  matmuls_.clear();
   if (handle_ != nullptr) functions_->cublasLtDestroy(handle_);
 }
 
@@ -189,7 +189,7 @@ Result<std::unique_ptr<CublasLt>> CublasLt::Load(const std::string& given) {
   return lt;
 }
 
-ProductKey CublasLt::KeyOf(const MatMulCall& call) {
+MatMulKey CublasLt::KeyOf(const MatMulCall& call) {
   return {static_cast<int64_t>(call.dtype),
           call.m,
           call.n,
@@ -213,19 +213,19 @@ ProductKey CublasLt::KeyOf(const MatMulCall& call) {
 
 // The library's matrices are column-major: a row-major (m, n) is its (n, m). So it computes
 // c^T = b^T a^T, and b is its first operand.
-Result<std::unique_ptr<CublasLt::Product>> CublasLt::Describe(
+Result<std::unique_ptr<CublasLt::PreparedMatMul>> CublasLt::Describe(
     const MatMulCall& call) const {
   const Functions& f = *functions_;
-  auto product = std::make_unique<Product>(f);
+  auto prepared = std::make_unique<PreparedMatMul>(f);
   STOWAGE_RETURN_IF_ERROR(
-      Check(f.cublasLtMatmulDescCreate(&product->operation, CUBLAS_COMPUTE_32F,
+      Check(f.cublasLtMatmulDescCreate(&prepared->operation, CUBLAS_COMPUTE_32F,
                                        CUDA_R_32F),
             "cublasLtMatmulDescCreate", call));
   const auto set_transposed = [&](cublasLtMatmulDescAttributes_t attribute,
                                   bool transposed) {
     const cublasOperation_t value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    return Check(f.cublasLtMatmulDescSetAttribute(product->operation, attribute,
-                                                  &value, sizeof(value)),
+    return Check(f.cublasLtMatmulDescSetAttribute(
+                     prepared->operation, attribute, &value, sizeof(value)),
                  "cublasLtMatmulDescSetAttribute", call);
   };
   STOWAGE_RETURN_IF_ERROR(
@@ -253,21 +253,21 @@ Result<std::unique_ptr<CublasLt::Product>> CublasLt::Describe(
                  "cublasLtMatrixLayoutSetAttribute", call);
   };
   const bool at = call.a.transposed, bt = call.b.transposed;
-  STOWAGE_RETURN_IF_ERROR(set_layout(&product->a, bt ? call.n : call.k,
+  STOWAGE_RETURN_IF_ERROR(set_layout(&prepared->a, bt ? call.n : call.k,
                                      bt ? call.k : call.n, call.b.stride,
                                      call.b.batch_stride));
-  STOWAGE_RETURN_IF_ERROR(set_layout(&product->b, at ? call.k : call.m,
+  STOWAGE_RETURN_IF_ERROR(set_layout(&prepared->b, at ? call.k : call.m,
                                      at ? call.m : call.k, call.a.stride,
                                      call.a.batch_stride));
-  STOWAGE_RETURN_IF_ERROR(set_layout(&product->c, call.m, call.n, call.c_stride,
-                                     call.c_batch_stride));
-  STOWAGE_RETURN_IF_ERROR(DescribeEpilogue(*product, call));
-  return product;
+  STOWAGE_RETURN_IF_ERROR(set_layout(&prepared->c, call.m, call.n,
+                                     call.c_stride, call.c_batch_stride));
+  STOWAGE_RETURN_IF_ERROR(DescribeEpilogue(*prepared, call));
+  return prepared;
 }
 
 // The library's matrices are the transposes of ours, so its bias runs down its columns, which
 // are our rows. It takes one vector.
-Status CublasLt::DescribeEpilogue(const Product& product,
+Status CublasLt::DescribeEpilogue(const PreparedMatMul& prepared,
                                   const MatMulCall& call) const {
   const MatMulEpilogue& epilogue = call.epilogue;
   if (!call.epilogue.beyond_addend()) return {};
@@ -285,7 +285,7 @@ Status CublasLt::DescribeEpilogue(const Product& product,
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute,
                        const auto& value) {
     return Check(functions_->cublasLtMatmulDescSetAttribute(
-                     product.operation, attribute, &value, sizeof(value)),
+                     prepared.operation, attribute, &value, sizeof(value)),
                  "cublasLtMatmulDescSetAttribute", call);
   };
   const std::optional<VectorEpilogue> of_vector = VectorEpilogueOf(epilogue);
@@ -303,10 +303,10 @@ Status CublasLt::DescribeEpilogue(const Product& product,
     STOWAGE_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE,
                                 call.c_batch_stride));
   }
-  return SetEpilogueAddresses(product, call);
+  return SetEpilogueAddresses(prepared, call);
 }
 
-Status CublasLt::SetEpilogueAddresses(const Product& product,
+Status CublasLt::SetEpilogueAddresses(const PreparedMatMul& prepared,
                                       const MatMulCall& call) const {
   const std::optional<VectorEpilogue> of_vector =
       VectorEpilogueOf(call.epilogue);
@@ -319,14 +319,14 @@ Status CublasLt::SetEpilogueAddresses(const Product& product,
     if (address == nullptr) continue;
     STOWAGE_RETURN_IF_ERROR(
         Check(functions_->cublasLtMatmulDescSetAttribute(
-                  product.operation, attribute, &address, sizeof(address)),
+                  prepared.operation, attribute, &address, sizeof(address)),
               "cublasLtMatmulDescSetAttribute", call));
   }
   return {};
 }
 
 Result<std::vector<cublasLtMatmulAlgo_t>> CublasLt::Propose(
-    const Product& product, const MatMulCall& call) const {
+    const PreparedMatMul& prepared, const MatMulCall& call) const {
   const Functions& f = *functions_;
   cublasLtMatmulPreference_t preference = nullptr;
   STOWAGE_RETURN_IF_ERROR(Check(f.cublasLtMatmulPreferenceCreate(&preference),
@@ -360,8 +360,8 @@ Result<std::vector<cublasLtMatmulAlgo_t>> CublasLt::Propose(
   int count = 0;
   if (status == CUBLAS_STATUS_SUCCESS) {
     status = f.cublasLtMatmulAlgoGetHeuristic(
-        handle_, product.operation, product.a, product.b, product.c, product.c,
-        preference, kProposals, proposals, &count);
+        handle_, prepared.operation, prepared.a, prepared.b, prepared.c,
+        prepared.c, preference, kProposals, proposals, &count);
   }
   f.cublasLtMatmulPreferenceDestroy(preference);
   STOWAGE_RETURN_IF_ERROR(
@@ -385,17 +385,17 @@ Status CublasLt::KeepAlgorithms(const std::string& folder,
                                 std::string_view device) {
   STOWAGE_ASSIGN_OR_RETURN(
       algorithms_,
-      ProductAlgorithms::Open(folder, device, StrCat("cuBLASLt ", version_)));
+      MatMulAlgorithms::Open(folder, device, StrCat("cuBLASLt ", version_)));
   return {};
 }
 
-Status CublasLt::CheckKept(const Product& product,
+Status CublasLt::CheckKept(const PreparedMatMul& prepared,
                            const cublasLtMatmulAlgo_t& algorithm,
                            const MatMulCall& call) const {
   cublasLtMatmulHeuristicResult_t result = {};
   const auto status = functions_->cublasLtMatmulAlgoCheck(
-      handle_, product.operation, product.a, product.b, product.c, product.c,
-      &algorithm, &result);
+      handle_, prepared.operation, prepared.a, prepared.b, prepared.c,
+      prepared.c, &algorithm, &result);
   if (status == CUBLAS_STATUS_SUCCESS &&
       result.workspaceSize <= static_cast<size_t>(call.workspace_bytes)) {
     return {};
@@ -410,96 +410,97 @@ Status CublasLt::CheckKept(const Product& product,
              "again, which may change the last bits of results")};
 }
 
-Result<cublasLtMatmulAlgo_t> CublasLt::ChooseByTime(Product& product,
+Result<cublasLtMatmulAlgo_t> CublasLt::ChooseByTime(PreparedMatMul& prepared,
                                                     const MatMulCall& call,
                                                     cudaStream_t stream) {
-  const ProductKey key = KeyOf(call);
-  if (const std::optional<ProductAlgorithm> kept = algorithms_->Find(key)) {
+  const MatMulKey key = KeyOf(call);
+  if (const std::optional<MatMulAlgorithm> kept = algorithms_->Find(key)) {
     const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*kept);
-    STOWAGE_RETURN_IF_ERROR(CheckKept(product, algorithm, call));
+    STOWAGE_RETURN_IF_ERROR(CheckKept(prepared, algorithm, call));
     return algorithm;
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> proposed,
-                           Propose(product, call));
+                           Propose(prepared, call));
   CudaStopwatch stopwatch(stream);
   STOWAGE_ASSIGN_OR_RETURN(
       const size_t fastest,
       ChooseFastest(proposed.size(), [&](size_t i) -> Result<double> {
-        product.algorithm = proposed[i];
+        prepared.algorithm = proposed[i];
         STOWAGE_RETURN_IF_ERROR(stopwatch.Begin());
         for (int run = 0; run < kAlgorithmRuns; ++run) {
-          STOWAGE_RETURN_IF_ERROR(Multiply(product, call, stream));
+          STOWAGE_RETURN_IF_ERROR(Multiply(prepared, call, stream));
         }
         return stopwatch.End();
       }));
   STOWAGE_ASSIGN_OR_RETURN(
-      const ProductAlgorithm kept,
+      const MatMulAlgorithm kept,
       algorithms_->Keep(key,
-                        std::bit_cast<ProductAlgorithm>(proposed[fastest])));
+                        std::bit_cast<MatMulAlgorithm>(proposed[fastest])));
   return std::bit_cast<cublasLtMatmulAlgo_t>(kept);
 }
 
-Result<cublasLtMatmulAlgo_t> CublasLt::ChooseFirst(Product& product,
+Result<cublasLtMatmulAlgo_t> CublasLt::ChooseFirst(PreparedMatMul& prepared,
                                                    const MatMulCall& call,
                                                    cudaStream_t stream) const {
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> proposed,
-                           Propose(product, call));
+                           Propose(prepared, call));
   Status run;
   for (const cublasLtMatmulAlgo_t& algorithm : proposed) {
-    product.algorithm = algorithm;
-    run = Multiply(product, call, stream);
+    prepared.algorithm = algorithm;
+    run = Multiply(prepared, call, stream);
     if (run.ok()) return algorithm;
   }
   return run.error();
 }
 
 Status CublasLt::Prepare(const MatMulCall& call, cudaStream_t stream) {
-  const ProductKey key = KeyOf(call);
-  if (products_.contains(key)) return {};
+  const MatMulKey key = KeyOf(call);
+  if (matmuls_.contains(key)) return {};
   if (const auto refused = refused_.find(key); refused != refused_.end()) {
     return refused->second;
   }
-  Result<std::unique_ptr<Product>> product = Choose(call, stream);
-  if (!product.ok()) {
-    if (product.error().code == ErrorCode::kUnsupported) {
-      refused_.emplace(key, product.error());
+  Result<std::unique_ptr<PreparedMatMul>> prepared = Choose(call, stream);
+  if (!prepared.ok()) {
+    if (prepared.error().code == ErrorCode::kUnsupported) {
+      refused_.emplace(key, prepared.error());
     }
-    return product.error();
+    return prepared.error();
   }
-  products_.emplace(key, *std::move(product));
+  matmuls_.emplace(key, *std::move(prepared));
   return {};
 }
 
-Result<std::unique_ptr<CublasLt::Product>> CublasLt::Choose(
+Result<std::unique_ptr<CublasLt::PreparedMatMul>> CublasLt::Choose(
     const MatMulCall& call, cudaStream_t stream) {
-  STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<Product> product, Describe(call));
-  STOWAGE_ASSIGN_OR_RETURN(product->algorithm,
-                           algorithms_ ? ChooseByTime(*product, call, stream)
-                                       : ChooseFirst(*product, call, stream));
+  STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<PreparedMatMul> prepared,
+                           Describe(call));
+  STOWAGE_ASSIGN_OR_RETURN(prepared->algorithm,
+                           algorithms_ ? ChooseByTime(*prepared, call, stream)
+                                       : ChooseFirst(*prepared, call, stream));
   // A kept algorithm has not run here yet, and loading it may allocate.
-  STOWAGE_RETURN_IF_ERROR(Multiply(*product, call, stream));
-  return product;
+  STOWAGE_RETURN_IF_ERROR(Multiply(*prepared, call, stream));
+  return prepared;
 }
 
 bool CublasLt::IsPrepared(const MatMulCall& call) const {
-  return products_.contains(KeyOf(call));
+  return matmuls_.contains(KeyOf(call));
 }
 
 Status CublasLt::Run(const MatMulCall& call, cudaStream_t stream) {
-  const auto found = products_.find(KeyOf(call));
-  STOWAGE_CHECK(found != products_.end());
+  const auto found = matmuls_.find(KeyOf(call));
+  STOWAGE_CHECK(found != matmuls_.end());
   return Multiply(*found->second, call, stream);
 }
 
-Status CublasLt::Multiply(const Product& product, const MatMulCall& call,
-                          cudaStream_t stream) const {
+Status CublasLt::Multiply(const PreparedMatMul& prepared,
+                          const MatMulCall& call, cudaStream_t stream) const {
   const bool adds = call.accumulate || call.epilogue.addend != nullptr;
   const float alpha = 1, beta = adds ? 1 : 0;
-  STOWAGE_RETURN_IF_ERROR(SetEpilogueAddresses(product, call));
+  STOWAGE_RETURN_IF_ERROR(SetEpilogueAddresses(prepared, call));
   return Check(functions_->cublasLtMatmul(
-                   handle_, product.operation, &alpha, call.b.data, product.a,
-                   call.a.data, product.b, &beta, AddendOf(call), product.c,
-                   call.c, product.c, &product.algorithm, call.workspace,
+                   handle_, prepared.operation, &alpha, call.b.data, prepared.a,
+                   call.a.data, prepared.b, &beta, AddendOf(call), prepared.c,
+                   call.c, prepared.c, &prepared.algorithm, call.workspace,
                    static_cast<size_t>(call.workspace_bytes), stream),
                "cublasLtMatmul", call);
 }

@@ -6,7 +6,7 @@
 // cublasHandle_t is not used, since it allocates on the device; here all scratch is the
 // caller's. One algorithm is chosen and kept for each shape, so a matmul has the same bits
 // every time: with a folder, the fastest of the library's proposals, which later processes
-// find there (gpu/product_algorithms.h); without one, the first that fits. f32 is computed in
+// find there (gpu/matmul_algorithms.h); without one, the first that fits. f32 is computed in
 // f32, not in TF32; bf16 and f16 are summed in f32. Epilogues are the library's, which lacks
 // some for some shapes and alignments.
 //
@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "gpu/product_algorithms.h"
+#include "gpu/matmul_algorithms.h"
 #include "gpu/queue.h"
 
 namespace stowage::gpu {
@@ -41,12 +41,12 @@ class CublasLt {
   int version() const { return version_; }  // 130100
 
   /// From now on, times algorithms and keeps the choices in `folder` for the device of that
-  /// name. Errors: those of ProductAlgorithms::Open.
+  /// name. Errors: those of MatMulAlgorithms::Open.
   Status KeepAlgorithms(const std::string& folder, std::string_view device);
 
   /// Chooses an algorithm for the call's shape, strides and alignment that fits its
   /// workspace, and runs it; does nothing if that was done. Errors: kUnsupported for an
-  /// epilogue that the library lacks; kDevice; those of ProductAlgorithms::Keep;
+  /// epilogue that the library lacks; kDevice; those of MatMulAlgorithms::Keep;
   /// kInvalidArgument for a kept algorithm that cannot run.
   Status Prepare(const MatMulCall& call, cudaStream_t stream);
   bool IsPrepared(const MatMulCall& call) const;
@@ -55,43 +55,45 @@ class CublasLt {
 
  private:
   struct Functions;
-  struct Product;  // a shape, and the algorithm for it
-  static ProductKey KeyOf(const MatMulCall& call);
+  struct PreparedMatMul;  // a shape, and the algorithm for it
+  static MatMulKey KeyOf(const MatMulCall& call);
 
   CublasLt();
-  Result<std::unique_ptr<Product>> Describe(const MatMulCall& call) const;
-  Status DescribeEpilogue(const Product& product, const MatMulCall& call) const;
+  Result<std::unique_ptr<PreparedMatMul>> Describe(
+      const MatMulCall& call) const;
+  Status DescribeEpilogue(const PreparedMatMul& prepared,
+                          const MatMulCall& call) const;
   // Sets the addresses of the call's epilogue.
-  Status SetEpilogueAddresses(const Product& product,
+  Status SetEpilogueAddresses(const PreparedMatMul& prepared,
                               const MatMulCall& call) const;
   // The library's proposals, the best first; at least one.
   Result<std::vector<cublasLtMatmulAlgo_t>> Propose(
-      const Product& product, const MatMulCall& call) const;
+      const PreparedMatMul& prepared, const MatMulCall& call) const;
   // Whether the library still runs an algorithm that was kept.
-  Status CheckKept(const Product& product,
+  Status CheckKept(const PreparedMatMul& prepared,
                    const cublasLtMatmulAlgo_t& algorithm,
                    const MatMulCall& call) const;
   // The kept algorithm of the call, or else the fastest, which is then kept.
-  Result<cublasLtMatmulAlgo_t> ChooseByTime(Product& product,
+  Result<cublasLtMatmulAlgo_t> ChooseByTime(PreparedMatMul& prepared,
                                             const MatMulCall& call,
                                             cudaStream_t stream);
   // The first proposal that runs.
-  Result<cublasLtMatmulAlgo_t> ChooseFirst(Product& product,
+  Result<cublasLtMatmulAlgo_t> ChooseFirst(PreparedMatMul& prepared,
                                            const MatMulCall& call,
                                            cudaStream_t stream) const;
   // The shape with its algorithm, which has run once.
-  Result<std::unique_ptr<Product>> Choose(const MatMulCall& call,
-                                          cudaStream_t stream);
-  Status Multiply(const Product& product, const MatMulCall& call,
+  Result<std::unique_ptr<PreparedMatMul>> Choose(const MatMulCall& call,
+                                                 cudaStream_t stream);
+  Status Multiply(const PreparedMatMul& prepared, const MatMulCall& call,
                   cudaStream_t stream) const;
 
   std::unique_ptr<const Functions> functions_;
   std::string path_;
   int version_ = 0;
   cublasLtHandle_t handle_ = nullptr;
-  std::map<ProductKey, std::unique_ptr<Product>> products_;
-  std::map<ProductKey, Error> refused_;          // what the library lacks
-  std::optional<ProductAlgorithms> algorithms_;  // where they are kept
+  std::map<MatMulKey, std::unique_ptr<PreparedMatMul>> matmuls_;
+  std::map<MatMulKey, Error> refused_;          // what the library lacks
+  std::optional<MatMulAlgorithms> algorithms_;  // where they are kept
 };
 
 }  // namespace stowage::gpu

@@ -21,7 +21,7 @@ struct CudaOptions {
   /// The file of cuBLASLt, or its folder; empty: see PlacesOf
   /// (gpu/device_checks.h).
   std::string matmul_library;
-  /// Where the autotuned algorithms of matmuls are kept (gpu/product_algorithms.h). Empty:
+  /// Where the autotuned algorithms of matmuls are kept (gpu/matmul_algorithms.h). Empty:
   /// the library's first proposals are used.
   std::string algorithm_folder;
   /// For several ranks: joins them while NCCL (gpu/nccl.h) joins their devices. `device` is
@@ -30,7 +30,7 @@ struct CudaOptions {
 };
 
 /// Errors: kDevice if this build has no CUDA, the driver or the device is missing or too old,
-/// or cuBLASLt is missing or of another version; those of ProductAlgorithms::Open and of
+/// or cuBLASLt is missing or of another version; those of MatMulAlgorithms::Open and of
 /// Nccl::Join.
 Result<std::unique_ptr<Device>> OpenCudaDevice(const CudaOptions& options);
 

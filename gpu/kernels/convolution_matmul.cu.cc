@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "gpu/kernels/conv_products.h"
+#include "gpu/kernels/conv_tiles.h"
 #include "gpu/kernels/conv_walks.h"
 #include "gpu/kernels/convolution.h"
 #include "gpu/kernels/dispatch.h"

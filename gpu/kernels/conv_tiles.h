@@ -1,5 +1,5 @@
-#ifndef STOWAGE_GPU_KERNELS_CONV_PRODUCTS_H_
-#define STOWAGE_GPU_KERNELS_CONV_PRODUCTS_H_
+#ifndef STOWAGE_GPU_KERNELS_CONV_TILES_H_
+#define STOWAGE_GPU_KERNELS_CONV_TILES_H_
 
 // Matmuls of tiles in shared memory for convolutions: f32 by FMAs, 16-bit types by tensor
 // cores, with f32 sums.
@@ -257,4 +257,4 @@ struct ConvSums {
 
 }  // namespace stowage::gpu
 
-#endif  // STOWAGE_GPU_KERNELS_CONV_PRODUCTS_H_
+#endif  // STOWAGE_GPU_KERNELS_CONV_TILES_H_

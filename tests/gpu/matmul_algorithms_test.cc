@@ -1,4 +1,4 @@
-#include "gpu/product_algorithms.h"
+#include "gpu/matmul_algorithms.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -28,53 +28,52 @@ using testing::ReadAll;
 
 namespace fs = std::filesystem;
 
-ProductAlgorithms Opened(const std::string& folder,
-                         std::string_view device = "NVIDIA H100 80GB HBM3",
-                         std::string_view library = "cuBLASLt 130100") {
-  auto algorithms = ProductAlgorithms::Open(folder, device, library);
+MatMulAlgorithms Opened(const std::string& folder,
+                        std::string_view device = "NVIDIA H100 80GB HBM3",
+                        std::string_view library = "cuBLASLt 130100") {
+  auto algorithms = MatMulAlgorithms::Open(folder, device, library);
   REQUIRE_MESSAGE(algorithms.ok(), algorithms.error().message);
   return *std::move(algorithms);
 }
 
-ProductKey KeyOf(int64_t m) {
-  ProductKey key = {};
+MatMulKey KeyOf(int64_t m) {
+  MatMulKey key = {};
   for (size_t i = 0; i < key.size(); ++i) {
     key[i] = m * (i % 2 == 0 ? 1 : -1) + static_cast<int64_t>(i);
   }
   return key;
 }
 
-ProductAlgorithm AlgorithmOf(uint64_t number) {
-  ProductAlgorithm algorithm = {};
+MatMulAlgorithm AlgorithmOf(uint64_t number) {
+  MatMulAlgorithm algorithm = {};
   algorithm[0] = number;
   algorithm[3] = ~number;
   return algorithm;
 }
 
-ProductAlgorithm Kept(ProductAlgorithms& algorithms, int64_t m,
-                      uint64_t number) {
+MatMulAlgorithm Kept(MatMulAlgorithms& algorithms, int64_t m, uint64_t number) {
   const auto kept = algorithms.Keep(KeyOf(m), AlgorithmOf(number));
   REQUIRE_MESSAGE(kept.ok(), kept.error().message);
   return *kept;
 }
 
 TEST_CASE("what is kept is found, by this process and the next") {
-  const std::string folder = NewFolder("product_algorithms") + "/below";
-  ProductAlgorithms first = Opened(folder);
+  const std::string folder = NewFolder("matmul_algorithms") + "/below";
+  MatMulAlgorithms first = Opened(folder);
   CHECK_FALSE(first.Find(KeyOf(7)));
   CHECK_FALSE(fs::exists(folder));  // to look makes nothing
   CHECK(Kept(first, 7, 11) == AlgorithmOf(11));
   CHECK(Kept(first, 8, 12) == AlgorithmOf(12));
   CHECK(first.Find(KeyOf(7)) == AlgorithmOf(11));
-  ProductAlgorithms next = Opened(folder);
+  MatMulAlgorithms next = Opened(folder);
   CHECK(next.Find(KeyOf(7)) == AlgorithmOf(11));
   CHECK(next.Find(KeyOf(8)) == AlgorithmOf(12));
   CHECK_FALSE(next.Find(KeyOf(9)));
 }
 
 TEST_CASE("an algorithm is of one device and one version of the library") {
-  const std::string folder = NewFolder("product_algorithms");
-  ProductAlgorithms algorithms = Opened(folder);
+  const std::string folder = NewFolder("matmul_algorithms");
+  MatMulAlgorithms algorithms = Opened(folder);
   Kept(algorithms, 7, 11);
   CHECK_FALSE(Opened(folder, "NVIDIA H200").Find(KeyOf(7)));
   CHECK_FALSE(Opened(folder, "NVIDIA H100 80GB HBM3", "cuBLASLt 130200")
@@ -84,9 +83,9 @@ TEST_CASE("an algorithm is of one device and one version of the library") {
 }
 
 TEST_CASE("of two that choose at once, both take what the first wrote") {
-  const std::string folder = NewFolder("product_algorithms");
-  ProductAlgorithms one = Opened(folder);
-  ProductAlgorithms other = Opened(folder);
+  const std::string folder = NewFolder("matmul_algorithms");
+  MatMulAlgorithms one = Opened(folder);
+  MatMulAlgorithms other = Opened(folder);
   CHECK(Kept(one, 7, 11) == AlgorithmOf(11));
   CHECK(Kept(other, 7, 99) == AlgorithmOf(11));
   CHECK(other.Find(KeyOf(7)) == AlgorithmOf(11));
@@ -94,7 +93,7 @@ TEST_CASE("of two that choose at once, both take what the first wrote") {
   std::vector<std::thread> threads;
   for (uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
-      ProductAlgorithms own = *ProductAlgorithms::Open(
+      MatMulAlgorithms own = *MatMulAlgorithms::Open(
           folder, "NVIDIA H100 80GB HBM3", "cuBLASLt 130100");
       for (int64_t m = 100; m < 150; ++m) {
         (void)own.Keep(KeyOf(m), AlgorithmOf(t));
@@ -102,7 +101,7 @@ TEST_CASE("of two that choose at once, both take what the first wrote") {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  ProductAlgorithms all = Opened(folder);
+  MatMulAlgorithms all = Opened(folder);
   int64_t missing = 0;
   for (int64_t m = 100; m < 150; ++m) missing += !all.Find(KeyOf(m));
   CHECK(missing == 0);
@@ -111,14 +110,14 @@ TEST_CASE("of two that choose at once, both take what the first wrote") {
 }
 
 TEST_CASE("a choice waits for another process that is writing") {
-  const std::string folder = NewFolder("product_algorithms");
-  ProductAlgorithms one = Opened(folder);
+  const std::string folder = NewFolder("matmul_algorithms");
+  MatMulAlgorithms one = Opened(folder);
   Kept(one, 1, 1);
   const std::string before = ReadAll(one.path());
   Kept(one, 7, 11);
   const std::string after = ReadAll(one.path());
   std::ofstream(one.path(), std::ios::binary | std::ios::trunc) << before;
-  ProductAlgorithms other = Opened(folder);
+  MatMulAlgorithms other = Opened(folder);
 
   const int file = open(one.path().c_str(), O_RDWR);
   REQUIRE(flock(file, LOCK_EX) == 0);
@@ -132,8 +131,8 @@ TEST_CASE("a choice waits for another process that is writing") {
 }
 
 TEST_CASE("a line that was cut off is written anew, other damage is told") {
-  const std::string folder = NewFolder("product_algorithms");
-  ProductAlgorithms algorithms = Opened(folder);
+  const std::string folder = NewFolder("matmul_algorithms");
+  MatMulAlgorithms algorithms = Opened(folder);
   Kept(algorithms, 7, 11);
   const std::string whole = ReadAll(algorithms.path());
   Kept(algorithms, 8, 12);
@@ -146,7 +145,7 @@ TEST_CASE("a line that was cut off is written anew, other damage is told") {
   for (size_t size = whole.size(); size < both.size(); ++size) {
     CAPTURE(size);
     write(both.substr(0, size));
-    ProductAlgorithms cut = Opened(folder);
+    MatMulAlgorithms cut = Opened(folder);
     REQUIRE(cut.Find(KeyOf(7)) == AlgorithmOf(11));
     REQUIRE_FALSE(cut.Find(KeyOf(8)));
     Kept(cut, 8, 12);
@@ -154,8 +153,8 @@ TEST_CASE("a line that was cut off is written anew, other damage is told") {
   }
   const auto error = [&](std::string_view text) {
     write(text);
-    const auto opened = ProductAlgorithms::Open(folder, "NVIDIA H100 80GB HBM3",
-                                                "cuBLASLt 130100");
+    const auto opened = MatMulAlgorithms::Open(folder, "NVIDIA H100 80GB HBM3",
+                                               "cuBLASLt 130100");
     REQUIRE_FALSE(opened.ok());
     CHECK(opened.error().code == ErrorCode::kInvalidArgument);
     return opened.error().message;
@@ -173,9 +172,9 @@ TEST_CASE("a line that was cut off is written anew, other damage is told") {
 }
 
 TEST_CASE("a folder that cannot be made is an error of Keep") {
-  const std::string folder = NewFolder("product_algorithms");
+  const std::string folder = NewFolder("matmul_algorithms");
   std::ofstream(folder) << "a file";
-  auto algorithms = ProductAlgorithms::Open(folder, "NVIDIA H100", "cuBLASLt");
+  auto algorithms = MatMulAlgorithms::Open(folder, "NVIDIA H100", "cuBLASLt");
   REQUIRE(algorithms.ok());
   const auto kept = algorithms->Keep(KeyOf(1), AlgorithmOf(1));
   REQUIRE_FALSE(kept.ok());
