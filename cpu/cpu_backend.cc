@@ -20,8 +20,8 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "runtime/backend.h"
-#include "runtime/check_programs.h"
 #include "runtime/host_file.h"
+#include "runtime/program.h"
 
 namespace stowage {
 namespace {

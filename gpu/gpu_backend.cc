@@ -13,7 +13,7 @@
 #include "gpu/kernel.h"
 #include "gpu/step_kernels.h"
 #include "ir/layout.h"
-#include "runtime/check_programs.h"
+#include "runtime/program.h"
 
 namespace stowage::gpu {
 namespace {

@@ -4,8 +4,8 @@
 // Encoders of text that classify it: BERT (Devlin et al. 2018), RoBERTa (Liu et al. 2019),
 // XLM-RoBERTa, DistilBERT and ELECTRA's discriminator, at any size. The embeddings of
 // tokens, positions and token types are added and normalized; post-norm blocks of attention
-// in both directions and of a plain feed-forward part follow. The vector of the first token
-// goes through a dense layer and an output layer with a row for each label.
+// in both directions and a plain feed-forward part follow. The first token's vector passes
+// through a dense layer and an output layer with a row for each label.
 //
 // Params carry the names of Hugging Face's ForSequenceClassification models:
 // "bert.embeddings.word_embeddings.weight" (vocabulary, width),
@@ -33,16 +33,15 @@ namespace stowage {
 
 enum class EncoderActivation { kGeluErf, kGeluTanh, kRelu, kSilu, kTanh };
 
-/// The names of the params of Hugging Face's models of a family, and the parts that differ
-/// between families.
+/// The param names of Hugging Face's models of a family, and the settings in which families
+/// differ.
 struct EncoderNames {
-  std::string_view family;  // config.json's "model_type"
-  std::string_view
-      architecture;  // of its models, without "ForSequenceClassification"
-  std::string_view prefix;  // of all params but the head's: "bert."
-  // Behind the prefix.
+  std::string_view family;        // config.json's "model_type"
+  std::string_view architecture;  // without "ForSequenceClassification"
+  std::string_view prefix;        // of all params except the head's: "bert."
+  // After the prefix.
   std::string_view layers = "encoder.layer.";  // then the number
-  // Of a layer, behind a dot.
+  // Of a layer, after a dot.
   std::string_view query = "attention.self.query";
   std::string_view key = "attention.self.key";
   std::string_view value = "attention.self.value";
@@ -51,27 +50,28 @@ struct EncoderNames {
   std::string_view up = "intermediate.dense";
   std::string_view down = "output.dense";
   std::string_view mlp_norm = "output.LayerNorm";
-  // The two layers of the head, in whole, and what is between them.
+  // The full names of the head's two layers, and the activation between them.
   std::string_view head_dense = "classifier.dense";
   std::string_view head_out = "classifier.out_proj";
   EncoderActivation head_activation = EncoderActivation::kTanh;
-  // Where the family has dropouts that others have not.
-  bool drops_attention_out = true;  // behind the layer `out`
+  // Dropouts that not all families have.
+  bool drops_attention_out = true;  // after the layer `out`
   bool drops_head_in = true;        // before head_dense
 };
 
-/// Rates of dropouts, in [0, 1), that a training step has.
+/// Dropout rates of a training step, in [0, 1).
 struct EncoderDropout {
-  double hidden = 0;  // of the embeddings and of what joins the residual stream
-  /// Of the probabilities of attention, which are then values of the graph, (B, heads, T,
-  /// T); without, attention never stores them.
+  double hidden =
+      0;  // of the embeddings and of additions to the residual stream
+  /// Of attention probabilities, which are then values of the graph, (B, heads, T, T);
+  /// otherwise attention never stores them.
   double attention = 0;
-  double classifier = 0;  // of what goes into the head's layers
+  double classifier = 0;  // of the inputs of the head's layers
 };
 
-/// All families that are known.
+/// All families.
 std::span<const EncoderNames> EncoderFamilies();
-/// BERT's.
+/// The names of BERT.
 const EncoderNames& BertNames();
 
 struct EncoderConfig {
@@ -83,26 +83,25 @@ struct EncoderConfig {
   int64_t hidden = 1;  // of the feed-forward part
   int64_t vocabulary = 1;
   int64_t max_seq = 1;
-  /// The row of the position embedding that the first token has; RoBERTa's rows begin
-  /// behind the number of its padding token.
+  /// The row of the position embedding for the first token; in RoBERTa the one after the
+  /// padding token's number.
   int64_t first_position = 0;
-  /// Rows of the token type embedding; 0 for none. With more than one, the graph has the
+  /// Rows of the token type embedding; 0: none. With more than one, the graph has the
   /// input "token_types".
   int64_t types = 0;
-  /// Of the embeddings; if it is not the width, the layer "embeddings_project" follows.
-  int64_t embedding_width = 0;  // 0 for the width
-  /// Names, in the order of the logits; empty where the head is not known
+  /// Width of the embeddings, 0: `width`; else the layer "embeddings_project" follows.
+  int64_t embedding_width = 0;
+  /// Names of the labels, in the order of the logits; empty if the head is unknown
   /// (nn/pretrained.h).
   std::vector<std::string> labels = {};
   EncoderDropout dropout = {};
-  double init_deviation = 0.02;  // of weights that begin as normal numbers
+  double init_deviation = 0.02;  // of normal initial values
   double eps = 1e-12;            // of the norms
   EncoderActivation activation = EncoderActivation::kGeluErf;
 };
 
 /// The graph of an encoder with its head. Inputs: "tokens" i32 (B, T); "lengths" i32 (B),
-/// each in [1, T]: tokens from there on are padding, which no other token reads, so results
-/// do not depend on it; with several types "token_types" i32 (B, T); and unless generating
+/// each in [1, T]: later tokens are padding, which no other token attends to; with several types "token_types" i32 (B, T); and unless generating
 /// "labels" i32 (B); for a training step with dropouts the i64 scalars "seed" and "step".
 /// Outputs: "loss", the mean cross-entropy in nats; when evaluating also "predictions" i32
 /// (B) and "logits" (B, labels); when generating only "logits". Errors: those of
@@ -113,7 +112,7 @@ struct EncoderConfig {
 Result<Graph> BuildEncoder(const EncoderConfig& config, ModelPurpose purpose,
                            const ModelOptions& options);
 
-/// Whether a param of that name belongs to the head.
+/// Returns whether the param belongs to the head.
 bool IsHeadParam(const EncoderConfig& config, std::string_view param);
 
 }  // namespace stowage

@@ -1,5 +1,6 @@
 #include "nn/layers.h"
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -11,7 +12,6 @@
 #include "ir/ops.h"
 #include "ir/tensor_type.h"
 #include "nn/model_options.h"
-#include "nn/model_parts.h"
 
 namespace stowage {
 
@@ -91,6 +91,47 @@ Value SelfAttention(Value x, std::string_view name,
                 {.bias = true, .init = projections.init}, loc);
 }
 
+// Returns whether x has 1 to 3 spatial dimensions and the kernel a size for each; records an
+// error otherwise.
+bool CheckConvInput(Value x, std::string_view op, std::string_view name,
+                    const Axes& kernel, SourceLoc loc) {
+  GraphBuilder& g = *x.builder();
+  const int spatial = x.rank() - 2;
+  if (spatial < 1 || spatial > 3 || !IsFloat(x.dtype())) {
+    g.Fail(StrCat("[", op, "] the input of ", Quoted(name), ", ",
+                  Quoted(g.info(x).name), ", is ", x.type().ToString(),
+                  "; expected a float tensor (N, C, spatial...) with 1 to 3 "
+                  "spatial dimensions"),
+           loc);
+    return false;
+  }
+  if (static_cast<int>(kernel.size()) != spatial) {
+    g.Fail(StrCat("[", op, "] the kernel of ", Quoted(name), " has ",
+                  kernel.size(), " sizes; its input ", Quoted(g.info(x).name),
+                  " has ", spatial, " spatial dimensions"),
+           loc);
+    return false;
+  }
+  return true;
+}
+
+// Adds the layer's bias, if any, to y (N, channels, ...), and names the result.
+Value FinishConv(Value y, std::string_view name, std::string_view op, bool bias,
+                 SourceLoc loc) {
+  if (!y.ok()) return y;
+  GraphBuilder& g = *y.builder();
+  if (bias) {
+    y = g.Name(StrCat(name, ".", op), y, loc);
+    const int64_t channels = y.dim(1);
+    const Value b = g.Param(StrCat(name, ".bias"), y.dtype(), {channels},
+                            Init::Zeros(), loc);
+    Shape per_channel = {channels};
+    while (per_channel.rank() < y.rank() - 1) per_channel.push_back(1);
+    y = Add(y, Reshape(b, per_channel, loc), loc);
+  }
+  return g.Name(name, y, loc);
+}
+
 }  // namespace
 
 Value Linear(Value x, std::string_view name, int64_t out_features,
@@ -130,6 +171,65 @@ Value LayerNorm(Value x, std::string_view name, double eps, SourceLoc loc) {
   const Value beta =
       g.Param(StrCat(name, ".bias"), x.dtype(), features, Init::Zeros(), loc);
   return g.Name(name, LayerNorm(x, gamma, beta, eps, loc), loc);
+}
+
+Value Conv(Value x, std::string_view name, int64_t channels,
+           const ConvLayerOptions& options, SourceLoc loc) {
+  if (!x.ok()) return x;
+  GraphBuilder& g = *x.builder();
+  const Axes kernel = options.kernel.For(x.rank() - 2);
+  if (!CheckConvInput(x, "conv", name, kernel, loc)) return {};
+  const int64_t groups = options.groups;
+  if (channels < 1 || groups < 1 || x.dim(1) % groups != 0 ||
+      channels % groups != 0) {
+    return g.Fail(StrCat("[conv] ", Quoted(name), " makes ", channels,
+                         " channels of ", x.dim(1), " in ", groups,
+                         " groups; both must be whole multiples of the groups"),
+                  loc);
+  }
+  Shape shape = {channels, x.dim(1) / groups};
+  int64_t fan_out = channels / groups;
+  for (const int64_t size : kernel) {
+    shape.push_back(size);
+    fan_out *= size;
+  }
+  const Value weight =
+      g.Param(StrCat(name, ".weight"), x.dtype(), shape,
+              options.init.value_or(KaimingNormal(fan_out)), loc);
+  const Value y = Conv(x, weight,
+                       {.stride = options.stride,
+                        .padding = options.padding,
+                        .dilation = options.dilation,
+                        .groups = groups},
+                       loc);
+  return FinishConv(y, name, "conv", options.bias, loc);
+}
+
+Value ConvTranspose(Value x, std::string_view name, int64_t channels,
+                    const ConvTransposeLayerOptions& options, SourceLoc loc) {
+  if (!x.ok()) return x;
+  GraphBuilder& g = *x.builder();
+  const Axes kernel = options.kernel.For(x.rank() - 2);
+  if (!CheckConvInput(x, "conv_transpose", name, kernel, loc)) return {};
+  if (channels < 1) {
+    return g.Fail(StrCat("[conv_transpose] ", Quoted(name), " makes ", channels,
+                         " channels; expected at least 1"),
+                  loc);
+  }
+  Shape shape = {x.dim(1), channels};
+  auto fan_in = static_cast<double>(x.dim(1));
+  for (const int64_t size : kernel) {
+    shape.push_back(size);
+    fan_in *= static_cast<double>(size);
+  }
+  for (const int64_t stride : options.stride.For(x.rank() - 2)) {
+    fan_in /= static_cast<double>(stride);
+  }
+  const Value weight =
+      g.Param(StrCat(name, ".weight"), x.dtype(), shape,
+              Init::Normal(kReluGain / std::sqrt(fan_in)), loc);
+  const Value y = ConvTranspose(x, weight, {.stride = options.stride}, loc);
+  return FinishConv(y, name, "conv_transpose", options.bias, loc);
 }
 
 Value BatchNorm(Value x, std::string_view name, const BatchNormOptions& options,
@@ -348,26 +448,6 @@ Value InstanceNorm(Value x, std::string_view name,
       name,
       NormalizeChannels(x, count, affine.weight, affine.bias, options.eps, loc),
       loc);
-}
-
-Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options) {
-  STOWAGE_RETURN_IF_ERROR(CheckClassifierOptions("mlp", purpose, options));
-  const ImageShape images = options.images.value_or(kMlpImages);
-  const int64_t inputs = images.size();
-  GraphBuilder g("mlp");
-  const Value x = g.Input("x", DType::kF32, {*options.batch, inputs});
-  const Value y = g.Input("y", DType::kI32, {*options.batch});
-  Dropouts dropouts = DeclareDropouts(g, purpose, options);
-  Value h = Cast(x, options.dtype);
-  h = g.Name("relu1", Relu(Linear(h, "fc1", kMlpHidden,
-                                  {.init = KaimingNormal(inputs)})));
-  h = dropouts.Apply(h);
-  h = g.Name("relu2", Relu(Linear(h, "fc2", kMlpHidden,
-                                  {.init = KaimingNormal(kMlpHidden)})));
-  h = dropouts.Apply(h);
-  const Value logits =
-      Linear(h, "fc3", images.classes, {.init = KaimingNormal(kMlpHidden)});
-  return FinishClassifier(g, logits, y, purpose);
 }
 
 KvCache::KvCache(GraphBuilder& g, int64_t batch, int64_t count,

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <map>
 #include <numbers>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -79,6 +80,43 @@ Value Linear(Value x, std::string_view name, int64_t out_features,
 /// first, and "<name>.bias" (C), zeros.
 Value LayerNorm(Value x, std::string_view name, double eps = 1e-5,
                 SourceLoc loc = SourceLoc::Current());
+
+// Convolutions over x (N, C, spatial...) of 1 to 3 spatial dimensions. Weights are laid out as
+// in PyTorch, (out, in / groups, kernel...), or (in, out, kernel...) if transposed.
+//
+//   Value h = Conv(x, "conv1", 64, {.kernel = 7, .stride = 2, .padding = 3});
+//   h = Relu(BatchNorm(h, "bn1"));
+
+struct ConvLayerOptions {
+  EachDimension kernel = 3;
+  EachDimension stride = 1;
+  EachDimension padding = 0;
+  EachDimension dilation = 1;
+  int64_t groups = 1;
+  bool bias = false;              // batch norm, which usually follows, has one
+  std::optional<Init> init = {};  // of the weight, in place of Conv's
+};
+
+/// x (N, C, in...) -> (N, channels, out...). Params "<name>.weight", initially normal with
+/// deviation sqrt(2 / (channels * kernel / groups)) (He et al. 2015, fan-out, as torchvision),
+/// and, with bias, "<name>.bias" (channels), zeros. Errors: those of the op (ir/ops.h);
+/// channels that are not a multiple of the groups.
+Value Conv(Value x, std::string_view name, int64_t channels,
+           const ConvLayerOptions& options = {},
+           SourceLoc loc = SourceLoc::Current());
+
+struct ConvTransposeLayerOptions {
+  EachDimension kernel = 2;
+  EachDimension stride = 2;
+  bool bias = false;
+};
+
+/// x (N, C, in...) -> (N, channels, (in - 1) * stride + kernel...): an up-convolution.
+/// Params "<name>.weight", initially normal with deviation sqrt(2 / n) for the n = C * kernel /
+/// stride terms of a result, and, with bias, "<name>.bias" (channels), zeros. Errors: those of the op; channels below 1.
+Value ConvTranspose(Value x, std::string_view name, int64_t channels,
+                    const ConvTransposeLayerOptions& options = {},
+                    SourceLoc loc = SourceLoc::Current());
 
 struct BatchNormOptions {
   /// Normalizes by the batch's statistics and updates the running ones; false: normalizes
@@ -302,27 +340,6 @@ bool IsOfExperts(std::string_view param);
 
 /// The number of elements of the params of Experts for width C.
 int64_t ExpertsParameterCount(const ExpertsOptions& options, int64_t width);
-
-// A classifier with two hidden layers and relu, for the 8 x 8 digits of data/digits_data.h or
-// for flattened images of any size.
-//
-//   Result<Graph> graph = BuildMlp(ModelPurpose::kTrain, {.batch = 64});
-
-inline constexpr int64_t kMlpInputs = 64;
-inline constexpr int64_t kMlpHidden = 128;
-inline constexpr int64_t kMlpClasses = 10;
-inline constexpr ImageShape kMlpImages = {
-    .channels = 1, .height = 8, .width = 8, .classes = kMlpClasses};
-
-/// The graph of the classifier: linear layers "fc1", "fc2" and "fc3", weights
-/// normal with deviation sqrt(2 / in) (He et al. 2015). Inputs: "x" (B, 64),
-/// always f32 and cast to the dtype of the options, "y" i32 (B) in [0, 10); other
-/// images, if the options have any, in place of 64 and 10.
-/// Outputs: "loss", the mean cross-entropy in nats; when evaluating also
-/// "predictions" i32 (B). Errors: batch absent or below 1; a seq or a
-/// logit_chunk; impossible images; dropout outside [0, 1); an integer dtype;
-/// kUnsupported for generating.
-Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options);
 
 }  // namespace stowage
 

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_NN_MODEL_PARTS_H_
 #define STOWAGE_NN_MODEL_PARTS_H_
 
-// What the models of nn/models.def have in common, at their two ends.
+// The inputs, losses and outputs that models share.
 //
 //   GraphBuilder g("logistic");
 //   Images in = DeclareImages(g, options);
@@ -27,10 +27,10 @@ struct Images {
 /// Inputs "x" f32, cast to the dtype of the options, and "y". Precondition: the
 /// options have a batch and images.
 Images DeclareImages(GraphBuilder& g, const ModelOptions& options);
-/// The same where each pixel has a label.
+/// As above, with a label per pixel.
 Images DeclareLabelledPixels(GraphBuilder& g, const ModelOptions& options);
 
-/// The dropouts of a model, with inputs "seed" and "step" where it trains with any.
+/// The dropouts of a model, with inputs "seed" and "step" if it trains with any.
 Dropouts DeclareDropouts(GraphBuilder& g, ModelPurpose purpose,
                          const ModelOptions& options);
 
@@ -41,41 +41,41 @@ Result<Graph> FinishClassifier(GraphBuilder& g, Value logits, Value labels,
                                ModelPurpose purpose);
 
 struct Text {
-  Value tokens;         // i32 (B, T); (2 B, T) of pairs
+  Value tokens;         // i32 (B, T); (2 B, T) for pairs
   Value targets;        // likewise; none when generating
-  Value weights;        // of the targets, where the options ask for them
-  Value segments = {};  // where sequences are packed
-  /// Of pairs: "reference_log_probs", "nll_weights" and "sides", as the objective has them.
+  Value weights;        // of the targets, if weighted_targets
+  Value segments = {};  // if packed
+  /// For pairs: "reference_log_probs", "nll_weights" and "sides", if the objective has them.
   Value reference, nll_weights, sides;
 };
-/// Inputs "tokens" and, unless generating, "targets" and what goes with them
+/// Inputs "tokens" and, unless generating, "targets" and related inputs
 /// (ModelOptions::weighted_targets, ::packed, ::preference). Precondition: the options
 /// have a batch and a seq.
 Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
                  const ModelOptions& options);
 
-/// The cache that `options` ask for; none where they ask for none. Precondition: the
-/// options have been checked.
+/// The cache for ModelOptions::cache; absent without it. Precondition: the options are
+/// valid.
 std::optional<KvCache> DeclareKvCache(GraphBuilder& g,
                                       const ModelOptions& options);
 
 /// x (B, T, width) -> (B, width), of the last token.
 Value LastToken(Value x);
 
-/// Output "loss", the mean of -log p in nats per token, each times its weight where
-/// there are weights; of pairs the mean of PreferenceLoss, with the other outputs of
+/// Output "loss", the mean of -log p in nats per token, times its weight if there are
+/// weights; for pairs the mean of PreferenceLoss, with the other outputs of
 /// ModelOptions::preference; or when generating "logits" (B, T, vocabulary), with a cache
 /// (B, vocabulary) of the last token; then the graph. x (B, T, width) with the text's B,
 /// head (vocabulary, width).
 ///
-/// The logits are the largest value of a step if the vocabulary is large, so
-/// from kLargeVocabulary tokens on a loss makes them by chunks of LogitChunk's rows
-/// (ir/ops.h), unless `options.logit_chunk` says otherwise. The batch decides and
-/// no budget does: other chunks add up gradients in another order, and the last bits of a
-/// loss would depend on it.
+/// With a large vocabulary the logits would be the largest value of a step, so from
+/// kLargeVocabulary tokens on a loss computes them in chunks of LogitChunk rows
+/// (ir/ops.h), unless `options.logit_chunk` is set. The chunk depends on the batch,
+/// never on the budget, since another chunk sums gradients in another order and changes the
+/// last bits.
 ///
-/// If `logit_cap` is above 0, logits l are logit_cap tanh(l / logit_cap), and always made by
-/// chunks in a loss.
+/// If `logit_cap` is above 0, logits l become logit_cap tanh(l / logit_cap), and are always
+/// computed in chunks in a loss.
 Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
                          ModelPurpose purpose, const ModelOptions& options,
                          double logit_cap = 0);

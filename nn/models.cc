@@ -5,7 +5,6 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "nn/models/model_list.h"
 
 namespace stowage {
 

@@ -1,9 +1,8 @@
 #ifndef STOWAGE_NN_MODELS_H_
 #define STOWAGE_NN_MODELS_H_
 
-// The models that the command line knows by name, with the sizes and the
-// training settings they start from. nn/models.def lists them, and each is
-// described in a file of nn/models/ (docs/guides/adding_a_model.md).
+// The built-in models by name, with their default sizes and training settings. nn/models.def
+// lists them (docs/guides/adding_a_model.md).
 //
 //   Result<ModelInfo> info = FindModel("gpt-nano");
 //   Result<Graph> forward = BuildModel(info->name, ModelPurpose::kTrain);
@@ -30,7 +29,7 @@ enum class ModelData {
   kText,    // data/text_data.h: inputs "tokens", and "targets" for a loss
 };
 
-/// Settings that train the model well on the data that comes with the project.
+/// Settings that train the model well on the data in examples/data/.
 struct TrainingDefaults {
   std::string_view optimizer = {};  // "sgd", "momentum" or "adamw"
   double beta1 = 0.9;               // adamw
@@ -50,30 +49,40 @@ struct ModelInfo {
   int64_t max_seq = 0;     // likewise
   int64_t vocabulary = 0;  // tokens, or classes
   int64_t params = 0;      // elements of all params
-  /// Of models of images: what they look at where nothing else is asked for, and
-  /// how images are varied in training.
+  /// The default images of image models, and their augmentation in training.
   ImageShape images = {};
   Augmentation augmentation = {};
   TrainingDefaults training;
-  /// The model's graph, called as the model is. The options are complete:
-  /// BuildModel puts the sizes above in place of absent ones.
+  /// Builds the graph, named as the model. BuildModel has replaced absent options by the
+  /// defaults above.
   Result<Graph> (*build)(ModelPurpose, const ModelOptions&) = nullptr;
 };
 
 /// All models, smallest first.
 std::span<const ModelInfo> Models();
 
-/// The model of that name. Error kNotFound, listing the names there are.
+/// The model of that name. Error kNotFound, listing the names.
 Result<ModelInfo> FindModel(std::string_view name);
 
-/// The graph of the model called `name`; options left absent are the model's
-/// defaults. Its inputs are those of the model's data (ModelData), its outputs
-/// those of the purpose (ModelPurpose). Errors: FindModel's, and the model's own
-/// for options that it cannot take; kUnsupported where it does not serve the
-/// purpose, as a classifier does not generate.
+/// The graph of the model called `name`; absent options have the model's defaults. Its inputs
+/// are those of its data (ModelData), its outputs those of the purpose (ModelPurpose).
+/// Errors: those of FindModel, and of the model for invalid options; kUnsupported for a
+/// purpose that the model does not support, such as generating by a classifier.
 Result<Graph> BuildModel(std::string_view name, ModelPurpose purpose,
                          const ModelOptions& options = {});
 
 }  // namespace stowage
+
+// One function per line of nn/models.def, defined in a file of nn/models/:
+//
+//   ModelInfo models::GptNano() { return {.name = "gpt-nano", ...}; }
+
+namespace stowage::models {
+
+#define STOWAGE_MODEL(function) ModelInfo function();
+#include "nn/models.def"
+#undef STOWAGE_MODEL
+
+}  // namespace stowage::models
 
 #endif  // STOWAGE_NN_MODELS_H_

@@ -1,15 +1,14 @@
 #ifndef STOWAGE_NN_NN_H_
 #define STOWAGE_NN_NN_H_
 
-// Layers and models as functions over the IR, and the data they learn from.
-// Nothing here computes: a model is a graph, which autodiff, planner and
-// runtime take from there.
+// The umbrella header of nn/: layers, losses and models as functions over the IR, and
+// schedules. A model is a graph, which autodiff, planner and runtime take from there.
 //
 //   Result<Graph> forward = BuildModel("gpt-nano", ModelPurpose::kTrain);
 
-#include "nn/conv_nets.h"
 #include "nn/encoder.h"
 #include "nn/gpt.h"
+#include "nn/image_nets.h"
 #include "nn/layers.h"
 #include "nn/llama.h"
 #include "nn/lora.h"
@@ -23,6 +22,5 @@
 #include "nn/recurrent.h"
 #include "nn/rope_scaling.h"
 #include "nn/schedule.h"
-#include "nn/vit.h"
 
 #endif  // STOWAGE_NN_NN_H_

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_NN_PRETRAINED_H_
 #define STOWAGE_NN_PRETRAINED_H_
 
-// A published language model: its graph by our layers, and for each of its params the
-// tensor of the file that holds it. Opening checks that every param is there in its
-// shape and that every tensor is used; it reads no weight, but for a head beside an
-// embedding that is said to be tied to it: one that differs is kept, as transformers does.
+// A published model: its graph, and for each of its params the tensor in the file. Opening
+// checks that every param is present with its shape and that every tensor is used. It reads
+// no weights, except a head that the config declares tied to the embedding: one that differs
+// is kept as a separate param, as in transformers.
 //
 //   Result<PretrainedModel> model = PretrainedModel::Open("SmolLM2-135M.Q4_1.gguf");
 //   Result<Graph> graph = model->Build(ModelPurpose::kGenerate, {.batch = 1, .seq = 64});
@@ -15,11 +15,10 @@
 //     runner.Write(param.name, numbers);
 //   }
 //
-// Params are called as Hugging Face's models call them (nn/llama.h; GPT-2's without
-// "transformer.", nn/gpt.h), whatever the file calls them, and rows stand in Hugging
-// Face's order, with Hugging Face's numbers. GGUF files of some architectures have others
-// (nn/gguf_form.h). Reading puts rows back one by one, which no block of numbers notices;
-// so adapters and merged weights fit what others have of the same model.
+// Params have the names, row order and values of Hugging Face's models (nn/llama.h; GPT-2's
+// without "transformer.", nn/gpt.h). GGUF files of some architectures differ
+// (nn/gguf_form.h); reading reorders whole rows, so quantized blocks are unchanged. Adapters
+// and merged weights are therefore compatible with other programs.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,18 +40,18 @@
 
 namespace stowage {
 
-/// Rows of a param by which it is read: elements of a vector, else of all dimensions but the
-/// last.
+/// The number of rows of a param for reading: elements of a vector, else the product of all
+/// dimensions but the last.
 int64_t RowsOf(const Shape& shape);
 
-/// Names, for messages: "a", "b", "c", "d", "e" and 3 more.
+/// Names for messages: "a", "b", "c", "d", "e" and 3 more.
 std::string Named(std::span<const std::string> names);
 
-/// The choices for an encoder that classifies texts; its files decide the rest.
+/// Options of an encoder that classifies texts.
 struct ClassifierOptions {
-  /// Names of the labels, in the order of the logits; empty: those of the file's head.
+  /// Names of the labels, in the order of the logits; empty: those of the file.
   std::vector<std::string> labels = {};
-  /// In place of the rates of config.json.
+  /// Replace the rates of config.json.
   std::optional<double> hidden_dropout = {};
   std::optional<double> attention_dropout = {};
   std::optional<double> classifier_dropout = {};
@@ -61,10 +60,9 @@ struct ClassifierOptions {
 struct PretrainedParam {
   std::string name;
   Shape shape;
-  /// Of WeightsFile::tensors(): one that holds the param, or one of each expert, in order
-  /// (nn/layers.h).
+  /// Indices in WeightsFile::tensors(): the param's tensor, or one per expert, in order.
   std::vector<size_t> tensors = {};
-  GgufRows in_file = {};  // how a GGUF file holds the rows
+  GgufRows in_file = {};  // row order in a GGUF file
 
   int64_t rows() const { return RowsOf(shape); }
 };
@@ -73,17 +71,17 @@ class PretrainedModel {
  public:
   /// Opens a language model in a GGUF file, a safetensors file or a folder
   /// (formats/weights_file.h). Errors: kUnsupported for an encoder;
-  /// WeightsFile::Open's, DescribeModel's; kInvalidArgument, naming them, for params that
-  /// the file lacks, tensors that no param takes, shapes that differ, types that are not
-  /// read. What a file may have that the model computes itself is left alone: rope's
-  /// frequencies, causal masks, a head that is equal to the embedding tied to it.
+  /// those of WeightsFile::Open and DescribeModel; kInvalidArgument, naming them, for missing
+  /// params, unused tensors, other shapes, unsupported types. Tensors that the model computes
+  /// itself are ignored: rope's frequencies, causal masks, a head equal to the tied
+  /// embedding.
   static Result<PretrainedModel> Open(const std::string& path);
 
-  /// Opens an encoder to classify texts (nn/encoder.h): Hugging Face's folder of a
-  /// ForSequenceClassification model, or of one that has no such head yet, whose labels
-  /// are then given and whose head has initial values. Errors as Open; kInvalidArgument for
-  /// labels that are not the file's, and for fewer than 2 where the file has none;
-  /// kUnsupported for a model that is no encoder.
+  /// Opens an encoder to classify texts (nn/encoder.h): a Hugging Face folder of a
+  /// ForSequenceClassification model, or of one without such a head, which is then
+  /// initialized for the labels of `options`. Errors as Open; kInvalidArgument for other
+  /// labels than the file's, and for fewer than 2 if the file has none; kUnsupported for a
+  /// model that is not an encoder.
   static Result<PretrainedModel> OpenClassifier(
       const std::string& path, const ClassifierOptions& options = {});
 
@@ -100,30 +98,28 @@ class PretrainedModel {
   /// The model's graph. Errors as BuildLlama, BuildGpt and BuildEncoder.
   Result<Graph> Build(ModelPurpose purpose, const ModelOptions& options) const;
 
-  /// What Hugging Face's model of this family calls a param of ours, or of an adapter
-  /// beside it.
+  /// The name of a param, or of its adapter's, in Hugging Face's model.
   std::string PublishedName(std::string_view param) const;
 
-  /// In the order of the graph.
+  /// All params, in the order of the graph.
   const std::vector<PretrainedParam>& params() const { return params_; }
-  /// Params of a classifier's head that the file lacks, which begin with initial values.
+  /// Params of a classifier's head that the file lacks; they have initial values.
   const std::vector<std::string>& new_params() const { return new_params_; }
-  /// Tensors of an encoder's file that belong to another head than the classifier's, as the
-  /// one that predicts tokens, and are not read.
+  /// Tensors of an encoder's file that are not used: those of another head, such as for
+  /// predicting tokens.
   const std::vector<std::string>& unread() const { return unread_; }
-  /// The first of the param's; the others have its type and shape.
+  /// The param's first tensor; the others have its type and shape.
   const WeightTensor& tensor(const PretrainedParam& param) const {
     return file_.tensors()[param.tensors.front()];
   }
-  /// In the file, of all of the param's tensors.
+  /// The size of the param's tensors in the file.
   Bytes bytes(const PretrainedParam& param) const {
     return tensor(param).bytes * std::ssize(param.tensors);
   }
 
-  // Reads rows of a param from `first_row` on, of a vector its numbers: as many as `to`
-  // holds, as floats, or as they lie in the file. Preconditions: `to` holds whole rows,
-  // whole blocks of a vector, that the param has; for bytes, the file's numbers are the
-  // model's. Error kIo.
+  // Reads rows of a param (elements of a vector) from `first_row` on, until `to` is full, as
+  // floats or as stored. Preconditions: `to` has the size of whole existing rows, or whole
+  // blocks of a vector; for bytes, in_file.added is 0. Error kIo.
   Status ReadFloats(const PretrainedParam& param, int64_t first_row,
                     std::span<float> to) const;
   Status ReadBytes(const PretrainedParam& param, int64_t first_row,

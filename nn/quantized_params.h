@@ -1,14 +1,14 @@
 #ifndef STOWAGE_NN_QUANTIZED_PARAMS_H_
 #define STOWAGE_NN_QUANTIZED_PARAMS_H_
 
-// Graphs whose frozen matrices lie as their file has them: some of the params of a graph
-// of floats become bytes in rows of blocks (ir/weight_type.h), and what reads them reads
-// blocks. So a base that others learn beside takes what its file takes, and never more.
+// Graphs with quantized frozen matrices: some params of a float graph become bytes in rows of
+// blocks (ir/weight_type.h), as in their file, and their readers dequantize. The base model
+// of adapters then takes no more memory than its file.
 //
 //   Result<Graph> graph = WithQuantizedParams(
 //       *adapted, {{"model.embed_tokens.weight", WeightType::kQ8_0}, ...});
 //
-// Names of params and of all other values stay.
+// The names of params and values are unchanged.
 
 #include <cstddef>
 #include <functional>
@@ -22,22 +22,22 @@
 
 namespace stowage {
 
-/// By name.
+/// Block types by param name.
 using WeightTypes = std::map<std::string, WeightType, std::less<>>;
 
-/// Whether a node reads its operand `i` in blocks, if asked to: a matmul's second one
-/// where the first is not transposed, a gather's table, a linear_cross_entropy's weight, a
-/// grouped_matmul's matrices. These are decoded before each such op into a value of the
-/// plan, which its backward reads, too, or recomputes.
+/// Returns whether a node supports blocks for its operand `i`: a matmul's second one if the
+/// first is not transposed, a gather's table, a linear_cross_entropy's weight, a
+/// grouped_matmul's matrices. The latter are dequantized before the op into a value of the
+/// plan, which its backward reads or recomputes.
 bool ReadsBlocks(const Node& node, size_t i);
 
-/// The names of the matrices, and of the stacks of them, that nothing but such operands reads,
-/// in order. Linear.
+/// The names of the matrices, and stacks of matrices, that are read only as such operands, in
+/// order. Linear.
 std::vector<std::string> ReadableInBlocks(const Graph& graph);
 
-/// `graph` with the params of `types` in blocks. Errors, naming the param: none of that
-/// name; not a matrix; rows that are not whole blocks; an operand of anything else that
-/// does not read blocks, as an update.
+/// `graph` with the params of `types` in blocks. Errors, naming the param: no such param; not a
+/// matrix; rows that are not whole blocks; an operand that does not support blocks, such as
+/// of an update.
 Result<Graph> WithQuantizedParams(const Graph& graph, const WeightTypes& types);
 
 }  // namespace stowage

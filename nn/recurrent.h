@@ -1,14 +1,14 @@
 #ifndef STOWAGE_NN_RECURRENT_H_
 #define STOWAGE_NN_RECURRENT_H_
 
-// Recurrent layers. What the inputs add to the gates is one product for all steps; each
-// step adds the product of its hidden state. An LSTM's steps are one op (LstmSequence),
-// a GRU's a loop (ir/control_flow.h): a graph has as many nodes over any length.
+// Recurrent layers, and a language model of them. The input part of the gates is one matmul
+// for all steps; each step adds a matmul of the hidden state. An LSTM's steps are one op
+// (LstmSequence), a GRU's a loop (ir/control_flow.h), so the number of nodes does not depend
+// on the length.
 //
-// Params are named and laid out as those of PyTorch's nn.LSTM and nn.GRU, so its files
-// load as they are: for layer k "<name>.weight_ih_l<k>" (gates * H, in),
+// Names and layouts of params are those of PyTorch's nn.LSTM and nn.GRU: for layer k "<name>.weight_ih_l<k>" (gates * H, in),
 // "<name>.weight_hh_l<k>" (gates * H, H), "<name>.bias_ih_l<k>" and
-// "<name>.bias_hh_l<k>" (gates * H), all uniform in +-1/sqrt(H) at first.
+// "<name>.bias_hh_l<k>" (gates * H), all initially uniform in +-1/sqrt(H).
 //
 //   LstmResults r = Lstm(x, "lstm", 256, {.layers = 2});
 //   Value logits = Linear(r.y, "fc", 96);
@@ -26,20 +26,20 @@
 
 namespace stowage {
 
-/// Of one layer, each (B, H).
+/// The state of a layer, each (B, H).
 struct LstmState {
   Value h, c;
 };
 
 struct LstmOptions {
   int64_t layers = 1;
-  std::vector<LstmState> initial = {};  // of each layer; zeros where empty
-  Dropouts* dropouts = nullptr;         // after each layer but the last
+  std::vector<LstmState> initial = {};  // by layer; empty: zeros
+  Dropouts* dropouts = nullptr;         // after each layer except the last
 };
 
 struct LstmResults {
   Value y;  // (B, T, H), every hidden state of the last layer
-  std::vector<LstmState> last;  // of each layer, after the last step
+  std::vector<LstmState> last;  // by layer, after the last step
 };
 
 /// x (B, T, in) through layers of H = `hidden` (Hochreiter & Schmidhuber 1997, with
@@ -51,43 +51,43 @@ LstmResults Lstm(Value x, std::string_view name, int64_t hidden,
                  const LstmOptions& options = {},
                  SourceLoc loc = SourceLoc::Current());
 
-/// Of one layer, (gates * H, in), (gates * H, H) and (gates * H).
+/// The params of a layer, (gates * H, in), (gates * H, H) and twice (gates * H).
 struct RecurrentParams {
   Value weight_ih, weight_hh, bias_ih, bias_hh;
 };
 
-/// Declares the params of layer `layer` of "<name>", of inputs of `in` features.
+/// Declares the params of layer `layer` of "<name>", for `in` input features.
 RecurrentParams DeclareLstmParams(GraphBuilder& g, std::string_view name,
                                   int64_t layer, DType dtype, int64_t in,
                                   int64_t hidden,
                                   SourceLoc loc = SourceLoc::Current());
 
-/// One layer of Lstm with params and a state that are there, as in the body of a loop:
-/// (B, T, in) -> (B, T, H). The state becomes that after the last step.
+/// One layer of Lstm with existing params and state, as in the body of a loop:
+/// (B, T, in) -> (B, T, H). Replaces *state by the state after the last step.
 Value LstmLayer(Value x, const RecurrentParams& params, LstmState* state,
                 SourceLoc loc = SourceLoc::Current());
 
 struct GruOptions {
   int64_t layers = 1;
-  std::vector<Value> initial = {};  // (B, H) of each layer; zeros where empty
-  Dropouts* dropouts = nullptr;     // after each layer but the last
+  std::vector<Value> initial = {};  // (B, H) by layer; empty: zeros
+  Dropouts* dropouts = nullptr;     // after each layer except the last
 };
 
 struct GruResults {
   Value y;                  // (B, T, H), every hidden state of the last layer
-  std::vector<Value> last;  // (B, H) of each layer, after the last step
+  std::vector<Value> last;  // (B, H) by layer, after the last step
 };
 
-/// The same with gates r, z, n (Cho et al. 2014, in PyTorch's form, where the reset
-/// gate scales the hidden state's product and its bias):
+/// As Lstm, with gates r, z, n (Cho et al. 2014, in PyTorch's form, in which the reset gate
+/// scales the hidden state's matmul and bias):
 /// n = tanh(n_x + sigmoid(r) n_h), h = n + sigmoid(z) (h - n). Errors: as Lstm's.
 GruResults Gru(Value x, std::string_view name, int64_t hidden,
                const GruOptions& options = {},
                SourceLoc loc = SourceLoc::Current());
 
-// A language model of recurrent layers: an embedding, an LSTM (nn/recurrent.h) and an
-// output layer. Params: "embedding.weight" (vocabulary, width), those of "lstm", and
-// "head.weight" (hidden, vocabulary), "head.bias", all uniform at first.
+// A language model: an embedding, an LSTM and an output layer. Params: "embedding.weight"
+// (vocabulary, width), those of "lstm", "head.weight" (hidden, vocabulary) and "head.bias",
+// all initially uniform.
 //
 //   Result<Graph> graph = BuildTextLstm({.name = "tiny", .layers = 1, .width = 16,
 //                                        .hidden = 32, .vocabulary = 40,
@@ -104,24 +104,24 @@ struct TextLstmConfig {
   int64_t max_seq = 1;
 };
 
-/// Windows of so many positions or more, a multiple of kSegment, run through a loop over
-/// segments of kSegment, so that a window takes the memory of one segment where iterations
-/// may be made again (docs/explanation/budgets.md). Not where there are dropouts or caches, nor in
-/// types of 16 bits, in which gradients of segments would be rounded as they add up.
+/// Windows of at least kMinInSegments positions, a multiple of kSegment, run as a loop over
+/// segments of kSegment, so that a window takes the memory of one segment if iterations are
+/// recomputed (docs/explanation/budgets.md). Not used with dropouts or caches, nor with 16-bit types, in
+/// which the sums of the segments' gradients would be rounded.
 inline constexpr int64_t kSegment = 64;
 inline constexpr int64_t kMinInSegments = 512;
 
 /// Inputs: "tokens" and, unless generating, "targets", both i32 (B, T) in
 /// [0, vocabulary), where targets[i] is the token that follows tokens[i]. Outputs:
 /// "loss", the mean of -log p in nats per token; when generating "logits"
-/// (B, T, vocabulary). A window starts from a state of zeros. Dropout follows the
+/// (B, T, vocabulary). The initial state is zero. Dropout follows the
 /// embedding and every layer. Errors: batch or seq absent, below 1, or seq above
 /// max_seq; a size of `config` below 1; dropout outside [0, 1); an integer dtype;
 /// a logit_chunk.
 Result<Graph> BuildTextLstm(const TextLstmConfig& config, ModelPurpose purpose,
                             const ModelOptions& options);
 
-/// Elements of all params of that model.
+/// The number of elements of all params.
 int64_t CountParams(const TextLstmConfig& config);
 
 }  // namespace stowage

@@ -2,8 +2,8 @@
 #define STOWAGE_NN_SCHEDULE_H_
 
 // The learning rate as a function of the step: a linear warm-up to the peak, then a
-// decay of one of six kinds. The rate is an input of the training step, so a schedule
-// costs no recompilation.
+// decay of one of six kinds. The rate is an input of the training step, so changing it needs
+// no new plan.
 //
 //   LearningRateSchedule schedule{.peak = 3e-3, .warmup = 50};
 //   runner.Write("lr", static_cast<float>(schedule.At(step, steps)));
@@ -20,26 +20,25 @@
 
 namespace stowage {
 
-/// How the rate goes on behind the warm-up.
+/// The rate after the warm-up.
 enum class ScheduleKind : uint8_t {
   kConstant,    // the peak
-  kLinear,      // in a line to the final rate
-  kCosine,      // by half a cosine to the final rate
+  kLinear,      // linear to the final rate
+  kCosine,      // half a cosine to the final rate
   kWsd,         // warm-up, stable, decay: the peak, then half a cosine
-  kPolynomial,  // by (1 - share of the run)^power to the final rate
+  kPolynomial,  // (1 - fraction of the run)^power to the final rate
   kInverseSqrt,  // peak * sqrt(warmup / step), or of 10,000 steps without a warm-up
 };
 
 struct LearningRateSchedule {
   double peak = 0;
   int64_t warmup = 0;  // steps until the peak
-  /// The last step's rate is peak * final_factor; of kInverseSqrt no rate behind the
-  /// warm-up is below that, and kConstant does not read it.
+  /// The last step's rate is peak * final_factor. For kInverseSqrt it is a lower bound after
+  /// the warm-up; kConstant ignores it.
   double final_factor = 1;
   ScheduleKind kind = ScheduleKind::kCosine;
-  double power = 1;  // of kPolynomial
-  double decay_share =
-      0.2;  // of kWsd: the share of the steps that its decay takes
+  double power = 1;          // of kPolynomial
+  double decay_share = 0.2;  // of kWsd: the decay's fraction of the steps
 
   /// The rate of `step`, which counts from 1, in a run of `steps` steps. Steps
   /// past the end keep the last rate. A warm-up that does not fit the run is
@@ -49,7 +48,7 @@ struct LearningRateSchedule {
 
 /// "constant", "linear", "cosine", "wsd", "polynomial" or "inverse_sqrt".
 std::string_view ScheduleName(ScheduleKind kind);
-/// Their names: "constant, linear, ... or inverse_sqrt".
+/// All names: "constant, linear, ... or inverse_sqrt".
 std::string ScheduleChoices();
 /// The kind of that name, or an error naming the choices.
 Result<ScheduleKind> ParseSchedule(std::string_view name);

@@ -22,7 +22,6 @@
 #include "formats/safetensors.h"
 #include "ir/op_def.h"
 #include "ir/tensor_type.h"
-#include "runtime/check_programs.h"
 #include "runtime/checkpoint_file.h"
 #include "runtime/values.h"
 #include "runtime/weights.h"

@@ -75,7 +75,7 @@ Status SaveWeights(const Runner& runner, const std::string& path);
 /// part after it is compared with the checked one: the values are bit-identical to the
 /// saved ones, or nothing is changed. If the second read fails, or the file changes in
 /// between, no mixture remains: its values then count as never given (AllOrNone in
-/// runtime/check_programs.h). Returns the step. A training program requires all of its
+/// runtime/values.h). Returns the step. A training program requires all of its
 /// states and no others; one that updates nothing (evaluation) may load a training
 /// checkpoint, and ignores its further states. Params of `base` that the file leaves out
 /// are unchanged; the caller has given them their values. Errors: kNotFound, kIo;

@@ -17,7 +17,7 @@
 
 namespace stowage {
 
-/// How a step ended. Runner::Explain describes anything but kOk.
+/// The outcome of a step. Runner::Explain describes all but kOk.
 enum class StepCode : uint8_t {
   kOk,
   kIndexOutOfRange,  // a label or an index outside [0, size)

@@ -3,7 +3,8 @@
 
 // Programs: a graph and its plan as given to a session, and as resolved to a flat list of
 // launches with final addresses, in which views are strides and offsets of operands.
-// LaunchAccesses determines which launches may overlap.
+// LaunchAccesses determines which launches may overlap; CheckPrograms and CheckRanks validate
+// programs before they are resolved.
 //
 //   SessionProgram{"train", step, plan}
 //
@@ -14,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -23,6 +25,8 @@
 #include "runtime/kernel.h"
 
 namespace stowage {
+
+class Backend;  // runtime/backend.h
 
 /// An argument of Session::Create.
 struct SessionProgram {
@@ -44,7 +48,7 @@ class Program {
   std::span<const Launch> launches() const { return state_->resolved.launches; }
   /// The outputs of one f32 element, such as the loss, in the graph's order.
   std::span<const ValueId> scalars() const { return state_->scalars; }
-  /// Where host memory begins, as given to Resolve.
+  /// The start of host memory, as passed to Resolve.
   std::byte* host() const { return state_->host; }
   /// The region that the plan reserved for the backend; empty: none.
   std::span<std::byte> reserve() const { return state_->reserve; }
@@ -93,6 +97,26 @@ class LaunchAccesses {
 
   Ranges reads_, writes_;
 };
+
+/// Checks each program, and that all are consistent in one arena. Errors, kInvalidArgument
+/// unless they are a callee's: no programs, two of one name, a plan that is not for its graph
+/// or is invalid (ValidatePlan), an op that the backend lacks, a plan without this backend's
+/// workspace or reserve, programs that place a param, state or cache of one name differently,
+/// or different params or states at overlapping addresses.
+Status CheckPrograms(const std::vector<SessionProgram>& programs,
+                     const Backend& backend);
+
+/// The ranks that a backend connects.
+struct JoinedRanks {
+  int ranks = 1;                // of the backend
+  std::string_view room = {};   // prefix of errors
+  std::string_view given = {};  // the backend argument that has the ranks
+};
+
+/// Checks that the collectives of `graph`, also in bodies, are for as many ranks as are
+/// connected. Error kInvalidArgument naming the node, and both numbers. Linear in the
+/// nodes.
+Status CheckRanks(const Graph& graph, const JoinedRanks& joined);
 
 }  // namespace stowage
 

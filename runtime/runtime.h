@@ -4,13 +4,12 @@
 // The umbrella header of runtime/: sessions over one arena, checkpoints, other programs'
 // weights, and the interface of a backend.
 
-#include "runtime/backend.h"         // IWYU pragma: export
-#include "runtime/check_programs.h"  // IWYU pragma: export
-#include "runtime/checkpoint.h"      // IWYU pragma: export
-#include "runtime/kernel.h"          // IWYU pragma: export
-#include "runtime/program.h"         // IWYU pragma: export
-#include "runtime/session.h"         // IWYU pragma: export
-#include "runtime/values.h"          // IWYU pragma: export
-#include "runtime/weights.h"         // IWYU pragma: export
+#include "runtime/backend.h"     // IWYU pragma: export
+#include "runtime/checkpoint.h"  // IWYU pragma: export
+#include "runtime/kernel.h"      // IWYU pragma: export
+#include "runtime/program.h"     // IWYU pragma: export
+#include "runtime/session.h"     // IWYU pragma: export
+#include "runtime/values.h"      // IWYU pragma: export
+#include "runtime/weights.h"     // IWYU pragma: export
 
 #endif  // STOWAGE_RUNTIME_RUNTIME_H_

@@ -24,7 +24,6 @@
 #include "math/small_floats.h"
 #include "planner/plan.h"
 #include "runtime/backend.h"
-#include "runtime/check_programs.h"
 #include "runtime/control_flow.h"
 #include "runtime/program.h"
 #include "runtime/values.h"

@@ -379,4 +379,16 @@ std::string FloatText(DType dtype, std::span<const std::byte> data,
   }
 }
 
+Status AllOrNone(Runner& runner, const std::vector<std::string>& names,
+                 const std::function<Status()>& write) {
+  const Status written = write();
+  if (written.ok()) return {};
+  for (const std::string& name : names) runner.Forget(name);
+  return Error{
+      written.error().code,
+      StrCat(written.error().message,
+             "; some values were written before that, so the ", names.size(),
+             " params and states that they are of have none now")};
+}
+
 }  // namespace stowage

@@ -104,6 +104,18 @@ std::optional<int64_t> FindNonFinite(DType dtype,
 std::string FloatText(DType dtype, std::span<const std::byte> data,
                       int64_t index);
 
+/// Calls `write`, which writes params and states of `runner` that belong together, `names` at
+/// most, such as those of a checkpoint. If it fails, none of these has values any more
+/// (Runner::Forget), and the error says so: a mixture of new and old values, which no step
+/// has computed, is never used. Keeping the old values would take a second copy of all.
+///
+///   Status loaded = AllOrNone(runner, {"w", "b"}, [&]() -> Status {
+///     STOWAGE_RETURN_IF_ERROR(runner.Write("w", w));
+///     return runner.Write("b", b);
+///   });
+Status AllOrNone(Runner& runner, const std::vector<std::string>& names,
+                 const std::function<Status()>& write);
+
 }  // namespace stowage
 
 #endif  // STOWAGE_RUNTIME_VALUES_H_

@@ -12,7 +12,6 @@
 #include "base/strings.h"
 #include "formats/safetensors.h"
 #include "math/small_floats.h"
-#include "runtime/check_programs.h"
 #include "runtime/values.h"
 
 namespace stowage {

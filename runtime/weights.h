@@ -116,7 +116,7 @@ struct LoadedWeights {
 /// takes and no rule allows, two that a rule gives one name, another shape, one that fits
 /// only transposed, elements of another type that are not floats, and for NaN or
 /// infinity, in the file or by a cast to a narrower type, after which none of these
-/// params has values (AllOrNone in runtime/check_programs.h).
+/// params has values (AllOrNone in runtime/values.h).
 Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
                                   const WeightRules& rules = {});
 

@@ -20,7 +20,6 @@
 #include "formats/safetensors.h"
 #include "formats/weights_file.h"
 #include "math/small_floats.h"
-#include "runtime/check_programs.h"
 #include "runtime/checkpoint.h"
 #include "runtime/values.h"
 #include "train/lora_weights.h"

@@ -66,7 +66,7 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
 /// adapter lacks keep the base's weights. Errors: kNotFound, kIo; kInvalidArgument for a
 /// tensor that is missing, of another shape or of no param, and for other labels of a
 /// classifier. All checks precede the first write; if reading fails after that, the adapter
-/// has no values (AllOrNone in runtime/check_programs.h).
+/// has no values (AllOrNone in runtime/values.h).
 Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
                    Runner& runner);
 

@@ -12,7 +12,6 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/gguf.h"
-#include "runtime/check_programs.h"
 #include "runtime/values.h"
 #include "train/lora_weights.h"
 

@@ -93,7 +93,7 @@ class FineTuning {
   std::vector<ParamGroup> groups() const;
 
   /// Sets the base's params of `runner` to the file's weights, all or none (AllOrNone in
-  /// runtime/check_programs.h), and adapters to the initial values of DoRA or PiSSA
+  /// runtime/values.h), and adapters to the initial values of DoRA or PiSSA
   /// (train/lora_weights.h). Errors: kIo; those of Runner::WritePart, StartDora and
   /// PissaStarts::Of.
   Status LoadBase(Runner& runner) const;

@@ -6,12 +6,11 @@
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
-#include "nn/conv_nets.h"
+#include "nn/image_nets.h"
 #include "nn/layers.h"
 #include "nn/model_options.h"
 #include "nn/model_parts.h"
-#include "nn/models/model_list.h"
-#include "nn/vit.h"
+#include "nn/models.h"
 
 namespace stowage {
 namespace {
@@ -115,7 +114,7 @@ ModelInfo models::Mlp() {
           .build = BuildMlp};
 }
 
-// Small nets for images (nn/conv_nets.h).
+// Small nets for images (nn/image_nets.h).
 
 ModelInfo models::MobileNetV2() {
   return {.name = "mobilenet-v2",
@@ -140,7 +139,7 @@ ModelInfo models::MobileNetV2() {
           }};
 }
 
-// Residual nets for images (nn/conv_nets.h).
+// Residual nets for images (nn/image_nets.h).
 
 namespace {
 
@@ -182,7 +181,7 @@ ModelInfo models::ResNet50() {
               });
 }
 
-// A net that gives every pixel a class (nn/conv_nets.h).
+// A net that gives every pixel a class (nn/image_nets.h).
 
 namespace {
 
@@ -212,7 +211,7 @@ ModelInfo models::UNet() {
           }};
 }
 
-// VGG nets for images (nn/conv_nets.h).
+// VGG nets for images (nn/image_nets.h).
 
 ModelInfo models::Vgg19() {
   return {.name = "vgg19",
@@ -237,7 +236,7 @@ ModelInfo models::Vgg19() {
           }};
 }
 
-// Vision transformers (nn/vit.h).
+// Vision transformers (nn/image_nets.h).
 
 namespace {
 

@@ -3,7 +3,6 @@
 #include "nn/gpt.h"
 #include "nn/llama.h"
 #include "nn/models.h"
-#include "nn/models/model_list.h"
 #include "nn/recurrent.h"
 
 namespace stowage {
@@ -11,6 +10,13 @@ namespace stowage {
 // The models that are a GPT (nn/gpt.h) of some size.
 
 namespace {
+
+// `config` with the vocabulary of the options, if they have one.
+template <typename Config>
+Config WithVocabulary(Config config, const ModelOptions& options) {
+  if (options.vocabulary) config.vocabulary = *options.vocabulary;
+  return config;
+}
 
 const GptConfig& NanoConfig() {
   static const GptConfig kConfig{.name = "gpt-nano",
@@ -34,7 +40,7 @@ const GptConfig& Gpt2Config() {
 
 template <const GptConfig& (*kConfig)()>
 Result<Graph> BuildText(ModelPurpose purpose, const ModelOptions& options) {
-  return BuildGpt(models::WithVocabulary(kConfig(), options), purpose, options);
+  return BuildGpt(WithVocabulary(kConfig(), options), purpose, options);
 }
 
 template <const GptConfig& (*kConfig)()>
@@ -92,7 +98,7 @@ const LlamaConfig& LlamaNanoConfig() {
 }
 
 Result<Graph> BuildNano(ModelPurpose purpose, const ModelOptions& options) {
-  return BuildLlama(models::WithVocabulary(LlamaNanoConfig(), options), purpose,
+  return BuildLlama(WithVocabulary(LlamaNanoConfig(), options), purpose,
                     options);
 }
 
@@ -153,8 +159,8 @@ ModelInfo models::LstmChar() {
                                     .warmup = 50,
                                     .final_factor = 0.02}},
           .build = [](ModelPurpose purpose, const ModelOptions& options) {
-            return BuildTextLstm(models::WithVocabulary(Config(), options),
-                                 purpose, options);
+            return BuildTextLstm(WithVocabulary(Config(), options), purpose,
+                                 options);
           }};
 }
 

@@ -475,7 +475,7 @@ class UNet(ImageNet):
 
 
 class ViTThin(ImageNet):
-    """The vision transformer of nn/vit.h."""
+    """The vision transformer of nn/image_nets.h."""
 
     channels, size, classes = 3, 12, 10
     patch, width, heads, layers = 4, 24, 3, 2

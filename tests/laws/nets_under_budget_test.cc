@@ -26,7 +26,7 @@
 #include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "cpu/cpu_backend.h"
-#include "nn/conv_nets.h"
+#include "nn/image_nets.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
 #include "planner/fit/fit.h"

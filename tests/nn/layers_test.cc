@@ -14,7 +14,7 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "ir/tensor_type.h"
-#include "nn/conv_nets.h"
+#include "nn/image_nets.h"
 #include "runtime/values.h"
 #include "tests/support/interpret.h"
 

@@ -9,7 +9,7 @@
 #include "ir/composites.h"
 #include "ir/control_flow.h"
 #include "ir/ops.h"
-#include "nn/conv_nets.h"
+#include "nn/image_nets.h"
 #include "nn/layers.h"
 #include "nn/losses.h"
 #include "nn/recurrent.h"

@@ -13,7 +13,7 @@
 #include "ir/builder.h"
 #include "ir/layout.h"
 #include "ir/ops.h"
-#include "nn/conv_nets.h"
+#include "nn/image_nets.h"
 #include "nn/layers.h"
 #include "planner/fit/recompute/chain.h"
 #include "planner/fit/recompute/simulation.h"

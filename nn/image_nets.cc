@@ -1,4 +1,4 @@
-#include "nn/conv_nets.h"
+#include "nn/image_nets.h"
 
 #include <algorithm>
 #include <array>
@@ -14,110 +14,6 @@
 #include "nn/model_parts.h"
 
 namespace stowage {
-
-namespace {
-
-// Whether x has 1 to 3 spatial dimensions and the kernel a size for each; if not, the
-// builder has the error.
-bool CheckInput(Value x, std::string_view op, std::string_view name,
-                const Axes& kernel, SourceLoc loc) {
-  GraphBuilder& g = *x.builder();
-  const int spatial = x.rank() - 2;
-  if (spatial < 1 || spatial > 3 || !IsFloat(x.dtype())) {
-    g.Fail(StrCat("[", op, "] the input of ", Quoted(name), ", ",
-                  Quoted(g.info(x).name), ", is ", x.type().ToString(),
-                  "; expected a float tensor (N, C, spatial...) with 1 to 3 "
-                  "spatial dimensions"),
-           loc);
-    return false;
-  }
-  if (static_cast<int>(kernel.size()) != spatial) {
-    g.Fail(StrCat("[", op, "] the kernel of ", Quoted(name), " has ",
-                  kernel.size(), " sizes; its input ", Quoted(g.info(x).name),
-                  " has ", spatial, " spatial dimensions"),
-           loc);
-    return false;
-  }
-  return true;
-}
-
-// y (N, channels, ...) with the layer's bias, if it has one, under its name.
-Value Finish(Value y, std::string_view name, std::string_view op, bool bias,
-             SourceLoc loc) {
-  if (!y.ok()) return y;
-  GraphBuilder& g = *y.builder();
-  if (bias) {
-    y = g.Name(StrCat(name, ".", op), y, loc);
-    const int64_t channels = y.dim(1);
-    const Value b = g.Param(StrCat(name, ".bias"), y.dtype(), {channels},
-                            Init::Zeros(), loc);
-    Shape per_channel = {channels};
-    while (per_channel.rank() < y.rank() - 1) per_channel.push_back(1);
-    y = Add(y, Reshape(b, per_channel, loc), loc);
-  }
-  return g.Name(name, y, loc);
-}
-
-}  // namespace
-
-Value Conv(Value x, std::string_view name, int64_t channels,
-           const ConvLayerOptions& options, SourceLoc loc) {
-  if (!x.ok()) return x;
-  GraphBuilder& g = *x.builder();
-  const Axes kernel = options.kernel.For(x.rank() - 2);
-  if (!CheckInput(x, "conv", name, kernel, loc)) return {};
-  const int64_t groups = options.groups;
-  if (channels < 1 || groups < 1 || x.dim(1) % groups != 0 ||
-      channels % groups != 0) {
-    return g.Fail(StrCat("[conv] ", Quoted(name), " makes ", channels,
-                         " channels of ", x.dim(1), " in ", groups,
-                         " groups; both must be whole multiples of the groups"),
-                  loc);
-  }
-  Shape shape = {channels, x.dim(1) / groups};
-  int64_t fan_out = channels / groups;
-  for (const int64_t size : kernel) {
-    shape.push_back(size);
-    fan_out *= size;
-  }
-  const Value weight =
-      g.Param(StrCat(name, ".weight"), x.dtype(), shape,
-              options.init.value_or(KaimingNormal(fan_out)), loc);
-  const Value y = Conv(x, weight,
-                       {.stride = options.stride,
-                        .padding = options.padding,
-                        .dilation = options.dilation,
-                        .groups = groups},
-                       loc);
-  return Finish(y, name, "conv", options.bias, loc);
-}
-
-Value ConvTranspose(Value x, std::string_view name, int64_t channels,
-                    const ConvTransposeLayerOptions& options, SourceLoc loc) {
-  if (!x.ok()) return x;
-  GraphBuilder& g = *x.builder();
-  const Axes kernel = options.kernel.For(x.rank() - 2);
-  if (!CheckInput(x, "conv_transpose", name, kernel, loc)) return {};
-  if (channels < 1) {
-    return g.Fail(StrCat("[conv_transpose] ", Quoted(name), " makes ", channels,
-                         " channels; expected at least 1"),
-                  loc);
-  }
-  Shape shape = {x.dim(1), channels};
-  auto fan_in = static_cast<double>(x.dim(1));
-  for (const int64_t size : kernel) {
-    shape.push_back(size);
-    fan_in *= static_cast<double>(size);
-  }
-  for (const int64_t stride : options.stride.For(x.rank() - 2)) {
-    fan_in /= static_cast<double>(stride);
-  }
-  const Value weight =
-      g.Param(StrCat(name, ".weight"), x.dtype(), shape,
-              Init::Normal(kReluGain / std::sqrt(fan_in)), loc);
-  const Value y = ConvTranspose(x, weight, {.stride = options.stride}, loc);
-  return Finish(y, name, "conv_transpose", options.bias, loc);
-}
 
 namespace {
 
@@ -185,6 +81,26 @@ class ResNetLayers {
 };
 
 }  // namespace
+
+Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options) {
+  STOWAGE_RETURN_IF_ERROR(CheckClassifierOptions("mlp", purpose, options));
+  const ImageShape images = options.images.value_or(kMlpImages);
+  const int64_t inputs = images.size();
+  GraphBuilder g("mlp");
+  const Value x = g.Input("x", DType::kF32, {*options.batch, inputs});
+  const Value y = g.Input("y", DType::kI32, {*options.batch});
+  Dropouts dropouts = DeclareDropouts(g, purpose, options);
+  Value h = Cast(x, options.dtype);
+  h = g.Name("relu1", Relu(Linear(h, "fc1", kMlpHidden,
+                                  {.init = KaimingNormal(inputs)})));
+  h = dropouts.Apply(h);
+  h = g.Name("relu2", Relu(Linear(h, "fc2", kMlpHidden,
+                                  {.init = KaimingNormal(kMlpHidden)})));
+  h = dropouts.Apply(h);
+  const Value logits =
+      Linear(h, "fc3", images.classes, {.init = KaimingNormal(kMlpHidden)});
+  return FinishClassifier(g, logits, y, purpose);
+}
 
 ResNetConfig ResNet18() { return {.name = "resnet18", .blocks = {2, 2, 2, 2}}; }
 ResNetConfig ResNet50() {
@@ -496,6 +412,108 @@ Result<Graph> BuildUNet(const UNetConfig& config, ModelPurpose purpose,
   // The classes last, as the loss takes them.
   return FinishClassifier(g, Permute(scores, {0, 2, 3, 1}), images.labels,
                           purpose);
+}
+
+namespace {
+
+constexpr double kEps = 1e-6;
+constexpr int64_t kWidening = 4;  // of the two linear layers of a block
+
+int64_t Tokens(const ViTConfig& config, const ImageShape& images) {
+  return 1 + (images.height / config.patch) * (images.width / config.patch);
+}
+
+class Net {
+ public:
+  Net(GraphBuilder& g, const ViTConfig& config, Dropouts* dropouts)
+      : g_(g), config_(config), dropouts_(*dropouts) {}
+
+  // x (B, C, H, W) -> the class token (B, width) behind the last norm.
+  Value Features(Value x) const {
+    Value h = dropouts_.Apply(Embed(x));
+    for (int64_t i = 0; i < config_.layers; ++i) {
+      h = Block(h, StrCat("encoder.layers.encoder_layer_", i));
+    }
+    if (!h.ok()) return h;
+    const int64_t batch = h.dim(0);
+    const Value first = Reshape(Slice(h, 1, 0, 1), {batch, config_.width});
+    return LayerNorm(first, "encoder.ln", kEps);
+  }
+
+ private:
+  // The class token and one for each patch, each with its position's: (B, T, width).
+  Value Embed(Value x) const {
+    const Value patches =
+        Conv(x, "conv_proj", config_.width,
+             {.kernel = config_.patch, .stride = config_.patch, .bias = true});
+    if (!patches.ok()) return patches;
+    const int64_t batch = patches.dim(0), width = config_.width;
+    const int64_t count = patches.dim(2) * patches.dim(3);
+    const Value rows =
+        Permute(Reshape(patches, {batch, width, count}), {0, 2, 1});
+    const Value token =
+        g_.Param("class_token", x.dtype(), {1, 1, width}, Init::Zeros());
+    const Value positions = g_.Param("encoder.pos_embedding", x.dtype(),
+                                     {1, count + 1, width}, Init::Normal(0.02));
+    const std::vector<Value> all = {BroadcastTo(token, {batch, 1, width}),
+                                    rows};
+    return Add(Concat(all, 1), positions);
+  }
+
+  Value Block(Value x, const std::string& name) const {
+    const Value attended = MultiHeadAttention(
+        LayerNorm(x, StrCat(name, ".ln_1"), kEps),
+        StrCat(name, ".self_attention"), {.heads = config_.heads});
+    const Value h = Add(x, dropouts_.Apply(attended));
+    const Value wide =
+        Linear(LayerNorm(h, StrCat(name, ".ln_2"), kEps),
+               StrCat(name, ".mlp.0"), kWidening * config_.width);
+    const Value narrow = Linear(dropouts_.Apply(GeluErf(wide)),
+                                StrCat(name, ".mlp.3"), config_.width);
+    const Value y = Add(h, dropouts_.Apply(narrow));
+    return y.ok() ? g_.Name(name, y) : y;
+  }
+
+  GraphBuilder& g_;
+  const ViTConfig& config_;
+  Dropouts& dropouts_;
+};
+
+}  // namespace
+
+ViTConfig ViTTiny() { return {.name = "vit-tiny"}; }
+
+int64_t CountParams(const ViTConfig& config, const ImageShape& images) {
+  const int64_t c = config.width;
+  const auto linear = [](int64_t in, int64_t out) { return in * out + out; };
+  const int64_t embedding =
+      linear(images.channels * config.patch * config.patch, c) + c +
+      Tokens(config, images) * c;
+  const int64_t block = 2 * 2 * c + linear(c, 3 * c) + linear(c, c) +
+                        linear(c, kWidening * c) + linear(kWidening * c, c);
+  return embedding + config.layers * block + 2 * c + linear(c, images.classes);
+}
+
+Result<Graph> BuildViT(const ViTConfig& config, ModelPurpose purpose,
+                       const ModelOptions& options) {
+  STOWAGE_RETURN_IF_ERROR(
+      CheckClassifierOptions(config.name, purpose, options));
+  const ImageShape& shape = *options.images;
+  if (shape.height % config.patch != 0 || shape.width % config.patch != 0) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[model] images of ", shape.height, " x ", shape.width,
+               " are given for ", config.name,
+               ", which cuts them into patches of ", config.patch, " x ",
+               config.patch, "; expected multiples of ", config.patch)};
+  }
+  GraphBuilder g(config.name);
+  const Images images = DeclareImages(g, options);
+  Dropouts dropouts = DeclareDropouts(g, purpose, options);
+  const Net net(g, config, &dropouts);
+  const Value logits =
+      Linear(net.Features(images.x), "heads.head", shape.classes);
+  return FinishClassifier(g, logits, images.labels, purpose);
 }
 
 }  // namespace stowage
