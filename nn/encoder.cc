@@ -166,7 +166,7 @@ class EncoderNet {
     return Linear(x, name, out, {.init = Weights(), .out_in = true});
   }
 
-  // Of a dropout of the config in this graph.
+  // The rate of a dropout in this graph.
   double RateOf(double rate) const {
     return purpose_ == ModelPurpose::kTrain ? rate : 0;
   }
@@ -174,8 +174,8 @@ class EncoderNet {
     return dropouts_.ApplyAt(RateOf(config_.dropout.hidden), x);
   }
 
-  // q, k, v (B, T, heads, D) -> (B, T, heads, D). A dropout needs the probabilities as a value
-  // of the graph; without one, the op stores none.
+  // q, k, v (B, T, heads, D) -> (B, T, heads, D). Dropout requires the probabilities as a
+  // value of the graph; the attention op stores none.
   Value Attend(Value q, Value k, Value v, Value lengths) const {
     const double rate = RateOf(config_.dropout.attention);
     if (rate == 0) return Attention(q, k, v, {.key_lengths = lengths});
@@ -377,7 +377,7 @@ class EncoderDescription : public ConfigValues {
     return {};
   }
 
-  // transformers has two where the file says nothing, and takes one for a regression.
+  // transformers defaults to two, and treats one as a regression.
   Result<std::vector<std::string>> Labels() const {
     std::vector<std::string> labels;
     for (int64_t i = 0; config_.Has(StrCat("id2label.", i)); ++i) {

@@ -1,4 +1,4 @@
-// What GGUF's metadata say of a model.
+// Reads the description of a model from GGUF metadata.
 
 #include <algorithm>
 #include <cmath>
@@ -37,7 +37,7 @@ class GgufDescription : public Description {
         known.emplace_back(family.gguf);
       }
       if (family.gguf != family_) continue;
-      // One architecture may have models with and without experts.
+      // An architecture may have models with and without experts.
       if (found == nullptr || (*count != 0 && family.has_experts)) {
         if (found == nullptr || !found->has_experts) found = &family;
       }
@@ -76,7 +76,7 @@ class GgufDescription : public Description {
     return CheckSize(Key(name), ValueOr(header_.Int(Key(name)), otherwise));
   }
 
-  // Whatever a file says of its family is read below, or is nothing.
+  // Checks that all keys of the family are read below, or neutral.
   Status CheckKeys(const LlamaFamily& family) const {
     constexpr std::string_view kRead[] = {
         "block_count",
@@ -166,7 +166,7 @@ class GgufDescription : public Description {
     return config;
   }
 
-  // That a size is the head's, if the file has it.
+  // Checks that a size, if present, equals the head's.
   Status CheckHeadSize(std::string_view name, int64_t head_size) const {
     STOWAGE_ASSIGN_OR_RETURN(const int64_t size, SizeOr(name, head_size));
     if (size == head_size) return {};
@@ -185,7 +185,7 @@ class GgufDescription : public Description {
     return value;
   }
 
-  // 0 is none.
+  // 0: no window.
   Status FindWindow(const LlamaFamily& family, LlamaConfig* config) const {
     const char* const name = "attention.sliding_window";
     if (!Has(family, name)) return {};
@@ -251,7 +251,7 @@ class GgufDescription : public Description {
     return {};
   }
 
-  // A tensor of factors of rope, if the file has it.
+  // Reads a tensor of rope factors, if present.
   Result<std::vector<double>> Factors(std::string_view name,
                                       const LlamaConfig& config) const {
     const WeightTensor* const factors = file_.Find(name);
@@ -268,7 +268,7 @@ class GgufDescription : public Description {
     return std::vector<double>(numbers.begin(), numbers.end());
   }
 
-  // LongRoPE's two lists, which models of one family have.
+  // LongRoPE's two lists.
   Status FindLongRope(LlamaConfig* config) const {
     STOWAGE_ASSIGN_OR_RETURN(config->long_rope_factors,
                              Factors("rope_factors_long.weight", *config));
@@ -294,7 +294,7 @@ class GgufDescription : public Description {
   Status FindRopeFactors(LlamaConfig* config) const {
     const auto pairs = static_cast<size_t>(RopeDims(*config) / 2);
     const std::string key = Key("rope.scaling.type");
-    // A factor without a type is a linear one, as llama.cpp has it.
+    // As in llama.cpp, a factor without a type is linear.
     const bool has_factor = header_.Find(Key("rope.scaling.factor")) != nullptr;
     const auto type = ValueOr<std::string_view>(
         header_.Text(key), std::string_view(has_factor ? "linear" : "none"));
@@ -310,7 +310,7 @@ class GgufDescription : public Description {
                                 "; linear, longrope, yarn and none are known "
                                 "here"));
     }
-    // What Llama 3 has in their place, computed already.
+    // Llama 3's precomputed factors.
     STOWAGE_ASSIGN_OR_RETURN(std::vector<double> factors,
                              Factors("rope_freqs.weight", *config));
     if (!factors.empty()) config->rope_factors = std::move(factors);

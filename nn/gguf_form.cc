@@ -38,7 +38,7 @@ std::vector<GgufPart> PartsOf(const GptConfig&, bool of_layer) {
           {"mlp.c_fc", "ffn_up"},         {"mlp.c_proj", "ffn_down"}};
 }
 
-// Encoders have no form in GGUF files here (train/gguf_export.h).
+// Encoders are not written to GGUF files (train/gguf_export.h).
 std::vector<GgufPart> PartsOf(const EncoderConfig&, bool) { return {}; }
 
 std::vector<GgufPart> PartsOf(const LlamaConfig& config, bool of_layer) {
@@ -81,7 +81,7 @@ std::vector<GgufPart> PartsOf(const LlamaConfig& config, bool of_layer) {
           {StrCat("mlp.", is_plain ? names.down : "down_proj"), "ffn_down"}};
 }
 
-// llama.cpp's llama_ftype has the numbers.
+// The numbers are those of llama.cpp's llama_ftype.
 constexpr GgufMix kMixes[] = {
     {"f32", WeightType::kF32, 0},      {"f16", WeightType::kF16, 1},
     {"bf16", WeightType::kBF16, 32},   {"q8_0", WeightType::kQ8_0, 7},
@@ -93,19 +93,19 @@ constexpr GgufMix kMixes[] = {
 
 bool IsFloat(WeightType type) { return FormatOf(type).numbers == 1; }
 
-// Of "blk.7.ffn_down.weight", 7.
+// The layer of a tensor: 7 for "blk.7.ffn_down.weight".
 int64_t LayerOf(std::string_view tensor) {
   const std::string number(tensor.substr(tensor.find('.') + 1));
   return std::strtoll(number.c_str(), nullptr, 10);
 }
 
-// The first and the last eighth of the layers, and every third between.
+// True for the first and last eighth of the layers, and every third between.
 bool HasMoreBits(int64_t layer, int64_t layers) {
   const int64_t eighth = layers / 8;
   return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
 }
 
-// Values of attention, alone or with queries and keys.
+// True for value projections, alone or fused with queries and keys.
 WeightType TypeOfValues(const GgufMix& mix, const GgufMixFacts& facts,
                         int64_t layer) {
   WeightType type = mix.usual;
@@ -200,7 +200,7 @@ GgufMixFacts MixFactsOf(const PublishedModel& model) {
       },
       model.config);
   const auto* const llama = std::get_if<LlamaConfig>(&model.config);
-  // Of the architecture llama, 80 layers of heads with keys of their own are the 65B.
+  // For the architecture llama, 80 layers without grouped keys are the 65B.
   const bool is_llama = model.family == "llama" || model.family == "mistral";
   const bool may_be =
       model.family == "qwen2" || (is_llama && llama->heads != llama->kv_heads);
@@ -311,7 +311,7 @@ class GgufKeys {
         ErrorCode::kUnsupported);
   }
 
-  // What its folder is called.
+  // The name of its folder.
   std::string NameOfModel() const {
     std::filesystem::path path = model_.file().path();
     if (path.has_extension() && !std::filesystem::is_directory(path)) {
@@ -324,7 +324,7 @@ class GgufKeys {
     return name.empty() ? arch_ : name;
   }
 
-  // Whether this architecture has the key.
+  // Returns whether the architecture has the key.
   bool Has(std::string_view key) const {
     const auto& keys = family_->gguf_keys;
     return std::ranges::find(keys, key) != keys.end();
@@ -334,7 +334,7 @@ class GgufKeys {
     STOWAGE_RETURN_IF_ERROR(CheckImplied(config));
     SetSize("block_count", config.layers);
     const bool has_window = Has("attention.sliding_window");
-    // A window without a key is left out; within it there is none.
+    // Without a key for the window, the context is limited to it.
     SetSize("context_length", config.window == 0 || has_window
                                   ? config.max_seq
                                   : std::min(config.window, config.max_seq));
@@ -385,7 +385,7 @@ class GgufKeys {
     return AddRopeScaling(config);
   }
 
-  // That what has no key is as llama.cpp takes it to be.
+  // Checks that settings without a key have llama.cpp's defaults.
   Status CheckImplied(const LlamaConfig& config) const {
     if (config.activation != family_->traits.activation) {
       return CannotSay(StrCat("a ", Quoted(family_->activation), " of ",

@@ -44,7 +44,7 @@ class ResNetLayers {
   }
 
  private:
-  // The part of a block that is added to its input, before the last relu.
+  // The residual branch of a block.
   Value Residual(Value x, const std::string& name, int64_t width,
                  int64_t stride) const {
     const auto conv = [&](Value h, int i, int64_t channels, int64_t kernel,
@@ -139,7 +139,7 @@ Result<Graph> BuildResNet(const ResNetConfig& config, ModelPurpose purpose,
   Dropouts dropouts = DeclareDropouts(g, purpose, options);
   const Value pooled =
       dropouts.Apply(ReduceMean(net.Features(images.x), {2, 3}));
-  // Uniform in +-1/sqrt(in), as PyTorch's linear layers begin.
+  // Uniform in +-1/sqrt(in), as PyTorch's linear layers.
   const auto features = static_cast<double>(kWidths.back() * Expansion(config));
   const Value logits = Linear(pooled, "fc", options.images->classes,
                               {.init = Init::Uniform(1 / std::sqrt(features))});
@@ -169,7 +169,7 @@ class MobileNetLayers {
   }
 
  private:
-  // A convolution, its batch norm and a relu6, as one module of torchvision.
+  // A convolution, batch norm and relu6, one module in torchvision.
   Value Bent(Value x, const std::string& name, int64_t channels,
              const ConvLayerOptions& options) const {
     const Value h = Conv(x, StrCat(name, ".0"), channels, options);
@@ -248,7 +248,7 @@ namespace {
 
 constexpr int64_t kMap = 7;  // sides of what the linear layers see
 
-// Sides of the last map where each stage leaves the half of it.
+// The side of the last map, which each stage halves.
 int64_t LastSide(const VggConfig& config, int64_t side) {
   return side >> config.stages.size();
 }
@@ -269,8 +269,8 @@ Status CheckImages(const VggConfig& config, const ImageShape& images) {
                       " or a multiple of ", kMap * factor)};
 }
 
-// h (N, C, H, W) -> (N, C, 7, 7): the average pool of torchvision, whose windows
-// repeat a single position.
+// h (N, C, H, W) -> (N, C, 7, 7): torchvision's adaptive average pool, which repeats a
+// single position.
 Value ToMap(Value h) {
   if (!h.ok()) return h;
   const Axes sides = {std::min(h.dim(2), kMap), std::min(h.dim(3), kMap)};
@@ -370,7 +370,7 @@ int64_t CountParams(const UNetConfig& config, int64_t channels,
   int64_t in = channels;
   int64_t width = config.width;
   for (int64_t i = 0; i < config.depth; ++i) {
-    // The up-convolution to this width, and the stages of both ways.
+    // The up-convolution to this width, the decoder stage and the encoder stage.
     params += stage(in, width) + 4 * 2 * width * width + width +
               stage(2 * width, width);
     in = width;
@@ -404,12 +404,12 @@ Result<Graph> BuildUNet(const UNetConfig& config, ModelPurpose purpose,
     const std::array joined = {skips[static_cast<size_t>(i)], up};
     h = ConvStage(Concat(joined, 1), name, config.width << i, norm);
   }
-  // As PyTorch's begins, by what it takes: the scores of few classes start small.
+  // As PyTorch's initialization, by fan-in: initial scores are small.
   const Init init =
       Init::Uniform(1 / std::sqrt(static_cast<double>(config.width)));
   const Value scores = Conv(h, "head", options.images->classes,
                             {.kernel = 1, .bias = true, .init = init});
-  // The classes last, as the loss takes them.
+  // The loss requires the classes last.
   return FinishClassifier(g, Permute(scores, {0, 2, 3, 1}), images.labels,
                           purpose);
 }
@@ -428,7 +428,7 @@ class Net {
   Net(GraphBuilder& g, const ViTConfig& config, Dropouts* dropouts)
       : g_(g), config_(config), dropouts_(*dropouts) {}
 
-  // x (B, C, H, W) -> the class token (B, width) behind the last norm.
+  // x (B, C, H, W) -> the class token (B, width) after the last norm.
   Value Features(Value x) const {
     Value h = dropouts_.Apply(Embed(x));
     for (int64_t i = 0; i < config_.layers; ++i) {
@@ -441,7 +441,7 @@ class Net {
   }
 
  private:
-  // The class token and one for each patch, each with its position's: (B, T, width).
+  // The class token and one per patch, plus positions: (B, T, width).
   Value Embed(Value x) const {
     const Value patches =
         Conv(x, "conv_proj", config_.width,

@@ -17,7 +17,7 @@ namespace stowage {
 
 namespace {
 
-/// "" when x has a last axis of features, else what is wrong with it.
+// An error message, or "" if x has a last axis of features.
 std::string WrongFeatures(std::string_view op, const Value& x,
                           std::string_view name, int min_rank) {
   if (x.rank() >= min_rank && IsFloat(x.dtype())) return "";
@@ -26,13 +26,13 @@ std::string WrongFeatures(std::string_view op, const Value& x,
                 "; expected a float tensor of rank ", min_rank, " or more");
 }
 
-// The linear layers before and behind attention.
+// The linear layers around attention.
 struct Projections {
   std::string_view in, out;        // what their names end in
   Init init = Init::Normal(0.02);  // of the one behind
 };
 
-// `cache` is null where there is none.
+// `cache` may be null.
 
 Value SelfAttention(Value x, std::string_view name,
                     const MultiHeadAttentionOptions& options,
@@ -260,7 +260,7 @@ Value BatchNorm(Value x, std::string_view name, const BatchNormOptions& options,
                momentum, loc);
     return g.Name(name, r.y, loc);
   }
-  // y = x scale + shift, each of one number a channel.
+  // y = x scale + shift, per channel.
   Shape per_channel = {channels};
   while (per_channel.rank() < x.rank() - 1) per_channel.push_back(1);
   const Value rstd = Rsqrt(AddScalar(variance, options.eps, loc), loc);
@@ -357,7 +357,7 @@ Value GatedMlp(Value x, std::string_view name, int64_t hidden,
 
 namespace {
 
-// Fails where x is no float tensor of at least `rank` dimensions.
+// Records an error and returns false unless x is a float tensor of at least `rank` dimensions.
 bool TakesFeatures(std::string_view op, Value x, std::string_view name,
                    int rank, SourceLoc loc) {
   if (x.rank() >= rank && IsFloat(x.dtype())) return true;
@@ -380,8 +380,8 @@ Affine AffineParams(Value x, std::string_view name, SourceLoc loc) {
       g.Param(StrCat(name, ".bias"), x.dtype(), channels, Init::Zeros(), loc)};
 }
 
-// x as one example of `count` channels, normalized by the "batch", which is that
-// example: a batch norm that keeps x and two numbers a channel.
+// Normalizes `count` groups of x as the channels of one example by a batch norm, which saves
+// x and two numbers per channel.
 Value NormalizeChannels(Value x, int64_t count, Value gamma, Value beta,
                         double eps, SourceLoc loc) {
   const Value rows =
@@ -506,7 +506,7 @@ Value KvCache::Attend(Value q, Value k, Value v, std::string_view name,
   AttentionOptions cached{.scale = options.scale,
                           .key_lengths = lengths_,
                           .softcap = options.softcap};
-  // A single token that looks at all before it needs no mask beside its length.
+  // A single token that attends to all earlier ones needs no mask.
   const int64_t window = options.window >= positions_ ? 0 : options.window;
   if (count_ > 1 || window > 0) cached.bias = Mask(q.dtype(), window, loc);
   return Attention(q, keys, values, cached, loc);
@@ -516,12 +516,12 @@ namespace {
 
 constexpr std::string_view kOfExperts = ".experts.";
 
-// The experts that a router chooses for each of N tokens, (N, per_token).
+// The experts selected for each of N tokens, (N, per_token).
 struct Choice {
   Value weights, experts;
 };
 
-// Floats of at least 32 bits: other routers round probabilities to no fewer.
+// The router computes in at least 32 bits, as in other implementations.
 Value InF32(Value x) {
   return x.ok() && SizeOf(x.dtype()) < SizeOf(DType::kF32)
              ? Cast(x, DType::kF32)
@@ -539,7 +539,7 @@ Choice Choose(Value rows, std::string_view name,
   return {Div(top.values, sums), top.indices};
 }
 
-// The choices sorted by expert: S = N * per_token rows.
+// The selections sorted by expert: S = N * per_token rows.
 struct Groups {
   Value order;   // i32 (S), of the choices
   Value tokens;  // i32 (S), that made them

@@ -131,7 +131,7 @@ Value Activated(Value x, GluActivation activation) {
   return Value();
 }
 
-// Cosines and sines of a layer's positions, or the base by which the op turns.
+// The rope of a layer: a table of cosines and sines, or the base for the op.
 struct Turns {
   double base = 0;
   RopeTable table = {};  // none where there are no factors
@@ -139,7 +139,7 @@ struct Turns {
 
 class Blocks {
  public:
-  // `cache` is null where there is none.
+  // `cache` may be null.
   Blocks(GraphBuilder& g, const LlamaConfig& config,
          const ModelOptions& options, Value segments, Dropouts* dropouts,
          KvCache* cache)
@@ -191,7 +191,7 @@ class Blocks {
   }
 
  private:
-  // Of this layer.
+  // The settings of this layer.
   std::string Named(std::string_view part) const {
     return StrCat(layer_name_, ".", part);
   }
@@ -200,7 +200,7 @@ class Blocks {
     return norm.empty() ? x : Norm(x, Named(norm));
   }
 
-  // What a branch adds to the residual stream.
+  // The output of a branch, as added to the residual stream.
   Value Added(Value branch, std::string_view norm) {
     return Scaled(NormOrNone(dropouts_.Apply(branch), norm),
                   config_.residual_scale);
@@ -246,7 +246,7 @@ class Blocks {
     return Reshape(x, {x.dim(0), x.dim(1), heads, depth});
   }
 
-  // One of the projections, (B, T, heads D), normalized if it has a norm of that name.
+  // A projection, (B, T, heads D), normalized if the config has the norm.
   Value NormedHeads(Value x, int64_t heads, const std::string& norm) {
     if (config_.qk_norm == QkNorm::kAllHeads) x = Norm(x, norm);
     x = ByHead(x, heads, HeadSize(config_));
@@ -277,8 +277,8 @@ class Blocks {
             ByHead(parts[2], config_.kv_heads, depth)};
   }
 
-  // q or k at its positions. Of packed texts these go on from one to the next: how far
-  // positions are apart is all that attention sees.
+  // Applies rope to q or k. Positions continue over packed texts, since attention depends on
+  // differences of positions only.
   Value Turned(Value heads) {
     if (!layer_.turns) return heads;
     const bool of_window = layer_.has_window && window_turns_.base > 0;

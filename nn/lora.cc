@@ -20,12 +20,12 @@ constexpr std::string_view kUp = ".lora_B.weight";
 constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
 constexpr std::string_view kSquaredNorm = ".lora_squared_norm";
 
-// The params of an adapter, and factor (x A^T) B^T; inert where something is wrong.
+// The params of an adapter, and factor (x A^T) B^T; inert on errors.
 struct LowRankResults {
   Value down, up, share;
 };
 
-// `weight` is the shape beside which it stands, for messages.
+// `weight` is the layer's shape, for messages.
 LowRankResults LowRank(Value x, std::string_view name, int64_t out_features,
                        int64_t rank, double alpha, double factor,
                        const Shape& weight, SourceLoc loc) {
@@ -50,7 +50,7 @@ LowRankResults LowRank(Value x, std::string_view name, int64_t out_features,
                              {rank, in_features}, Init::Uniform(bound), loc);
   const Value up = g.Param(StrCat(name, kUp), x.dtype(), {out_features, rank},
                            Init::Zeros(), loc);
-  // The thin value takes the factor.
+  // The factor multiplies the smaller value.
   const Value thin =
       g.Name(StrCat(name, ".lora_A"), MatMul(x, down, false, true, loc), loc);
   const Value scaled = MulScalar(thin, factor, loc);
@@ -59,7 +59,7 @@ LowRankResults LowRank(Value x, std::string_view name, int64_t out_features,
   return {down, up, share};
 }
 
-// A matmul by a weight that has an adapter.
+// A matmul by an adapted weight.
 struct AdaptedMatMul {
   std::string_view name;  // of the layer
   Value x, weight;
@@ -67,8 +67,8 @@ struct AdaptedMatMul {
   Value base;  // its result
 };
 
-// m / |w| of each output of a layer (nn/lora.h), of x's type. Norms are computed in f32 at
-// least: of bf16 they would have three digits.
+// m / |w| of each output of a layer (nn/lora.h), in x's type. Norms are computed in at least
+// f32; in bf16 they would have three digits.
 Value DoraScale(const AdaptedMatMul& layer, const LowRankResults& low_rank,
                 double factor) {
   GraphBuilder& g = *layer.x.builder();
@@ -92,7 +92,7 @@ Value DoraScale(const AdaptedMatMul& layer, const LowRankResults& low_rank,
   return Cast(Div(magnitude, norm), dtype);
 }
 
-// What the layer gives with its adapter; `dropped` is what goes into the adapter.
+// The output of the layer with its adapter; `dropped` is the adapter's input.
 Value Adapted(const AdaptedMatMul& layer, Value dropped,
               const LowRankResults& low_rank, const LoraRules& rules) {
   if (!rules.dora) return Add(layer.base, low_rank.share);
@@ -106,8 +106,8 @@ Value Adapted(const AdaptedMatMul& layer, Value dropped,
              Mul(Add(of_dropped, low_rank.share), scale));
 }
 
-// By value: the node that reads it otherwise than a matmul does its second operand, and
-// where among its operands; absent where there is none.
+// By value: a node that reads it other than as a matmul's second operand, and the operand's
+// index; absent if there is none.
 struct Reader {
   NodeId node = kNoNode;
   size_t operand = 0;
@@ -124,7 +124,7 @@ std::map<ValueId, Reader> OtherReaders(const Graph& graph) {
   return readers;
 }
 
-// The params that the rules mean: of a pattern those alone that adapters can stand beside.
+// The params that the rules match; for a pattern, only those that can have adapters.
 Result<std::set<ValueId>> FindTargets(const Graph& graph,
                                       const LoraRules& rules) {
   const std::map<ValueId, Reader> readers = OtherReaders(graph);
@@ -159,20 +159,20 @@ Result<std::set<ValueId>> FindTargets(const Graph& graph,
   return targets;
 }
 
-// Whether an output of the graph goes by the value's own name.
+// Returns whether an output of the graph has the value's own name.
 bool IsOutput(const Graph& graph, ValueId id) {
   return std::ranges::any_of(graph.outputs(), [&](const GraphOutput& output) {
     return output.value == id && output.name == graph.value(id).name;
   });
 }
 
-// An input for dropout, there already or declared now.
+// An input for dropout, existing or declared here.
 Value ScalarInput(GraphBuilder& g, std::string_view name) {
   const std::optional<Value> there = g.Find(name);
   return there ? *there : g.Input(name, DType::kI64, {});
 }
 
-// Ids above those of a model's own dropouts.
+// Ids above those of the model's dropouts.
 constexpr int64_t kFirstDropout = int64_t{1} << 20;
 
 }  // namespace

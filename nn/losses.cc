@@ -25,8 +25,7 @@ Value FailLoss(Value at, std::string_view name, std::string_view message,
   return at.builder()->Fail(StrCat("[", name, "] ", message), loc);
 }
 
-// Whether two operands may be looked at and agree; else an error is recorded,
-// here or by whoever takes them.
+// Returns whether two operands are valid and of one type; else an error is recorded.
 bool Agree(Value a, Value b, std::string_view name, SourceLoc loc) {
   if (!a.ok() || !b.ok()) return false;
   if (a.shape() == b.shape() && a.dtype() == b.dtype() && IsFloat(a.dtype())) {
@@ -55,7 +54,7 @@ Value Reduce(Value x, Reduction reduction, SourceLoc loc) {
                                        : ReduceSum(x, {}, false, loc);
 }
 
-// A scalar of x's type; binary ops repeat it.
+// A scalar of x's type, for broadcasting.
 Value Scalar(Value x, double value, SourceLoc loc) {
   return Fill(*x.builder(), value, x.dtype(), {}, loc);
 }
@@ -65,9 +64,8 @@ Value From(double c, Value x, SourceLoc loc) {
   return AddScalar(Neg(x, loc), c, loc);
 }
 
-// Half a square up to |d| = edge, and from there on the line that goes on from it.
-// With c = min(|d|, edge) this is c (|d| - c / 2): no branch, and where |d| = edge
-// both derivatives of the minimum give the same sum.
+// d^2 / 2 up to |d| = edge, and its tangent beyond. With c = min(|d|, edge) this is
+// c (|d| - c / 2): no branch, and at |d| = edge both derivatives of the minimum agree.
 Value Rounded(Value d, double edge, SourceLoc loc) {
   const Value size = Abs(d, loc);
   const Value c = Minimum(size, Scalar(d, edge, loc), loc);
@@ -75,14 +73,14 @@ Value Rounded(Value d, double edge, SourceLoc loc) {
 }
 
 // log(1 + e^-x) = max(-x, 0) + log(1 + e^-|x|). At 0 the maximum's derivative is
-// -1/2 and that of the rest 0, whose sum is right.
+// -1/2 and that of the rest 0, with the correct sum.
 Value SoftplusOfNegative(Value x, SourceLoc loc) {
   const Value tail =
       Log(AddScalar(Exp(Neg(Abs(x, loc), loc), loc), 1, loc), loc);
   return Add(Maximum(Neg(x, loc), Scalar(x, 0, loc), loc), tail, loc);
 }
 
-// The last axis of a tensor, and how many rows of it there are.
+// The last axis of a tensor, and the number of its rows.
 struct Rows {
   int64_t count = 1;
   int64_t width = 1;
@@ -99,7 +97,7 @@ Value ConstantOf(GraphBuilder& g, const std::vector<T>& values, SourceLoc loc) {
                   std::as_bytes(std::span(values)), loc);
 }
 
-// What the two losses over classes share.
+// Shared by NllLoss and ClassCrossEntropy.
 class ClassLoss {
  public:
   ClassLoss(std::string_view name, Value rows, Value labels,
@@ -121,7 +119,7 @@ class ClassLoss {
         Neg(ReduceSum(Mul(picked, weights_, loc_), {}, false, loc_), loc_));
   }
 
-  // The same with every class in the label's place, one after the other.
+  // The sum of the above over all classes in place of the label.
   Value NegativeOfAll(Value log_probabilities) const {
     Value rows = Reshape(log_probabilities, {size_.count, size_.width}, loc_);
     if (!options_.class_weights.empty()) rows = Mul(rows, table_, loc_);
@@ -177,7 +175,7 @@ class ClassLoss {
       label = Where(counts, label, Fill(g, 0, DType::kI64, {}, loc_), loc_);
       counts_ = Cast(counts, dtype, loc_);
     }
-    // Looking a label's weight up also reports those out of range.
+    // The gather of the weights also detects labels out of range.
     if (options_.class_weights.empty()) {
       table_ = Fill(g, 1, dtype, {size_.width}, loc_);
     } else {
@@ -190,7 +188,7 @@ class ClassLoss {
 
   Value Divided(Value sum) const {
     if (options_.reduction == Reduction::kSum) return sum;
-    // Where nothing counts, 0 is divided by the least f16 above 0.
+    // If all rows are ignored, divides 0 by the smallest positive f16.
     const Value total = ReduceSum(weights_, {}, false, loc_);
     return Div(sum, Maximum(total, Scalar(total, 0x1p-24, loc_), loc_), loc_);
   }
@@ -257,7 +255,7 @@ Value BceWithLogits(Value logits, Value targets, const BceOptions& options,
 Value KlDivergence(Value log_probabilities, Value probabilities,
                    Reduction reduction, SourceLoc loc) {
   if (!Agree(log_probabilities, probabilities, "kl_divergence", loc)) return {};
-  // The logarithm of 1 stands where there is none, and counts 0 times.
+  // Where y is 0, takes log 1 and multiplies it by 0.
   const Value y = probabilities;
   const Value is_some = Greater(y, Scalar(y, 0, loc), loc);
   const Value log_y = Log(Where(is_some, y, Scalar(y, 1, loc), loc), loc);
@@ -278,7 +276,7 @@ Value CosineSimilarity(Value x, Value y, double eps, SourceLoc loc) {
   }
   const Axes last = {x.rank() - 1};
   const auto norm = [&](Value v) {
-    // The root of what is at least eps^2, whose derivative is finite.
+    // At least eps^2, so that the derivative of the root is finite.
     const Value squares = ReduceSum(Square(v, loc), last, false, loc);
     return Sqrt(Maximum(squares, Scalar(squares, eps * eps, loc), loc), loc);
   };
@@ -340,7 +338,7 @@ namespace {
 
 constexpr std::string_view kLoss = "loss";
 
-// In the type that losses are computed in.
+// Casts to the type in which losses are computed.
 Value Wide(Value x) {
   const bool is_wide =
       x.ok() && (x.dtype() == DType::kF64 || x.dtype() == DType::kF32);
@@ -354,8 +352,8 @@ Value Smoothed(Value logits, Value labels, double smoothing) {
              MulScalar(others, smoothing));
 }
 
-// The same by what the logit of the label is above the mean of all logits of its row, x
-// (w_label - mean of w): the log of the sum of exponentials is in both terms.
+// As above, without the logits: both terms contain the log-sum-exp, so only the difference of
+// the label's logit and the row's mean, x (w_label - mean of w), is needed.
 Value SmoothedLinear(Value x, Value w, Value labels, Value weights,
                      int64_t chunk, double smoothing) {
   const Value loss =
@@ -433,12 +431,12 @@ Value Column(Value pairs, int64_t i, SourceLoc loc) {
   return Reshape(Slice(pairs, 1, i, i + 1, 1, loc), {pairs.dim(0)}, loc);
 }
 
-// What the chosen answer of each pair has more than the rejected one.
+// The chosen minus the rejected answer of each pair.
 Value Difference(Value pairs, SourceLoc loc) {
   return Sub(Column(pairs, 0, loc), Column(pairs, 1, loc), loc);
 }
 
-// log(p / (1 - p)) of a log-probability. One that rounds to 0 counts as a little below.
+// log(p / (1 - p)) of a log-probability, which is clamped slightly below 0.
 Value LogOdds(Value log_prob, SourceLoc loc) {
   constexpr double kMin = 1e-7;
   const Value rest = AddScalar(Neg(Exp(log_prob, loc), loc), 1, loc);
@@ -498,12 +496,12 @@ Status CheckPreference(const PreferenceRules& rules) {
                         PreferenceObjectiveName(rules.objective), " is ", value,
                         "; expected a finite number ", expected)};
   };
-  // In f32, as it is multiplied by.
+  // In f32, as its factor.
   const auto beta = static_cast<float>(rules.beta);
   if (!std::isfinite(beta) || beta <= 0) {
     return refuse("beta", rules.beta, "above 0");
   }
-  // IPO compares with its inverse, squared.
+  // IPO: the squared difference to 1 / (2 beta).
   if (rules.objective == PreferenceObjective::kIpo &&
       !std::isfinite(1 / (2 * beta) * (1 / (2 * beta)))) {
     return refuse("beta", rules.beta, "whose inverse has a square in f32");

@@ -9,7 +9,7 @@
 namespace stowage {
 namespace {
 
-// Rows of a chunk of so many rows of logits; 0 for all at once.
+// Rows per chunk for that number of rows of logits; 0: all at once.
 int64_t LogitRows(int64_t vocabulary, int64_t rows,
                   const ModelOptions& options) {
   if (options.logit_chunk) return *options.logit_chunk;
@@ -17,12 +17,12 @@ int64_t LogitRows(int64_t vocabulary, int64_t rows,
   return LogitChunk(rows);
 }
 
-// Of weights and log-probabilities.
+// The type of weights and log-probabilities.
 DType FloatsOf(const ModelOptions& options) {
   return options.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
-// The two sequences of each pair as two examples, one after the other.
+// The two sequences of each pair as two consecutive examples.
 Text DeclarePairs(GraphBuilder& g, const ModelOptions& options) {
   const int64_t batch = *options.batch, seq = *options.seq;
   const DType dtype = FloatsOf(options);

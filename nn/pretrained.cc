@@ -84,8 +84,8 @@ int64_t PretrainedModel::max_seq() const {
 
 namespace {
 
-// Calls read(tensor, row of it, position in the rows asked for, rows) for runs of rows that
-// stand together in the param and in a tensor.
+// Calls read(tensor, its row, position in the requested rows, rows) for runs of rows that are
+// contiguous in both the param and a tensor.
 template <typename Read>
 Status EachRun(const PretrainedParam& param, int64_t first, int64_t rows,
                Read read) {
@@ -104,7 +104,7 @@ Status EachRun(const PretrainedParam& param, int64_t first, int64_t rows,
   return {};
 }
 
-// Numbers of a row.
+// Elements per row.
 int64_t RowSize(const PretrainedParam& param) {
   return param.shape.num_elements() / param.rows();
 }
@@ -147,8 +147,6 @@ Status PretrainedModel::ReadBytes(const PretrainedParam& param,
                  });
 }
 
-// The tensors of a file that hold the params of its model.
-
 std::string Named(std::span<const std::string> names) {
   constexpr size_t kMaxNamed = 5;
   std::string text;
@@ -164,7 +162,7 @@ std::string Named(std::span<const std::string> names) {
 
 namespace {
 
-// What GPT2LMHeadModel calls a param of ours; older files leave the prefix out.
+// The name of a param in GPT2LMHeadModel; older files omit the prefix.
 std::string Gpt2Name(std::string_view param, bool prefixed) {
   if (param == "lm_head.weight") return std::string(param);
   const bool embedding = param == "wte" || param == "wpe";
@@ -172,7 +170,7 @@ std::string Gpt2Name(std::string_view param, bool prefixed) {
                 embedding ? ".weight" : "");
 }
 
-// What the file calls the head, and the embedding.
+// The names of the head and the embedding in the file.
 struct EndNames {
   std::string_view head = "lm_head.weight";
   std::vector<std::string_view> embedding = {"transformer.wte.weight",
@@ -184,7 +182,7 @@ EndNames EndsOf(const PublishedModel& model) {
   return {llama->names.head, {llama->names.embedding}};
 }
 
-// Whether the model makes by itself what the tensor holds.
+// Returns whether the model computes the tensor itself.
 bool IsComputed(std::string_view tensor, bool gguf, bool tied,
                 const PublishedModel& model) {
   if (gguf) {
@@ -207,8 +205,7 @@ bool IsComputed(std::string_view tensor, bool gguf, bool tied,
   return tensor.ends_with(".rotary_emb.inv_freq");
 }
 
-// Whether two tensors of a file hold the same numbers. Reads both up to the first that
-// differs.
+// Returns whether two tensors of a file are equal. Reads both up to the first difference.
 Result<bool> Equal(const WeightsFile& file, const WeightTensor& a,
                    const WeightTensor& b) {
   if (!a.foreign.empty() || !b.foreign.empty() || a.shape != b.shape) {
@@ -227,7 +224,7 @@ Result<bool> Equal(const WeightsFile& file, const WeightTensor& a,
   return true;
 }
 
-// Whether the head is the embedding; an encoder's never is.
+// Returns whether the head is tied to the embedding; never for encoders.
 bool IsTied(const PublishedModel& model) {
   return std::visit(
       [](const auto& config) {
@@ -239,7 +236,7 @@ bool IsTied(const PublishedModel& model) {
 
 }  // namespace
 
-// A head of the file's that is not the embedding is no tied one, whatever the config says.
+// Unties a head that differs from the embedding, regardless of the config.
 Status PretrainedModel::FindTiedHead() {
   auto* const llama = std::get_if<LlamaConfig>(&model_.config);
   bool& tied = llama != nullptr ? llama->tied_head
@@ -262,8 +259,8 @@ std::string PretrainedModel::PublishedName(std::string_view param) const {
              : std::string(param);
 }
 
-// The tensor of an encoder's param: files of a bare encoder leave the prefix out, and those
-// that were made from TensorFlow's call a norm's params gamma and beta.
+// The tensor of an encoder's param. Files of a bare encoder omit the prefix; those converted
+// from TensorFlow name a norm's params gamma and beta.
 const WeightTensor* PretrainedModel::FindTensor(std::string_view param) const {
   const std::string_view prefix = encoder()->names.prefix;
   std::vector<std::string> names = {std::string(param)};
@@ -285,7 +282,7 @@ const WeightTensor* PretrainedModel::FindTensor(std::string_view param) const {
   return nullptr;
 }
 
-// Whether a tensor that no param takes is one of those that an encoder has for other tasks.
+// Returns whether an unused tensor belongs to a head for another task.
 bool PretrainedModel::IsOfAnotherHead(std::string_view tensor) const {
   for (const std::string_view head :
        {"cls.", "lm_head.", "vocab_transform.", "vocab_layer_norm.",
@@ -297,7 +294,7 @@ bool PretrainedModel::IsOfAnotherHead(std::string_view tensor) const {
 }
 
 Status PretrainedModel::MatchParams() {
-  // Any graph of the model has all of its params.
+  // Every graph of the model has all params.
   const auto graph = Build(ModelPurpose::kGenerate, {.batch = 1, .seq = 1});
   if (!graph.ok()) {
     return file_.Fail(
@@ -306,7 +303,7 @@ Status PretrainedModel::MatchParams() {
   const auto* const llama = std::get_if<LlamaConfig>(&model_.config);
   const bool gguf = file_.gguf() != nullptr;
   const bool tied = IsTied(model_);
-  // Of an encoder, whether its file has a head that classifies texts.
+  // For an encoder: the file has a classification head.
   const bool has_head =
       encoder() == nullptr ||
       FindTensor(StrCat(encoder()->names.head_out, ".weight")) != nullptr;
@@ -321,7 +318,7 @@ Status PretrainedModel::MatchParams() {
                                    ? Gpt2Name(info.name, prefixed)
                                : gguf ? GgufName(model_, info.name)
                                       : info.name;
-    // BERT's pooler is there without a classifier, too.
+    // BERT's pooler may exist without a classifier.
     if (!has_head && IsHeadParam(*encoder(), info.name) &&
         FindTensor(info.name) == nullptr) {
       new_params_.push_back(info.name);

@@ -82,7 +82,7 @@ class ConfigRope : public ConfigValues {
   }
 
  private:
-  // Of layers with a window, which turn by a base of their own.
+  // Rope of layers with a window, which has its own base.
   Status FindWindowRope(LlamaConfig* config) const {
     const std::string where = "rope_parameters.sliding_attention.";
     STOWAGE_ASSIGN_OR_RETURN(
@@ -246,7 +246,7 @@ class JsonDescription : public ConfigValues {
   }
 
  private:
-  // " (quant_method gptq, bits 4)", of those settings that are given.
+  // " (quant_method gptq, bits 4)", of the given settings.
   std::string QuantizationSettings() const {
     std::string settings;
     for (const std::string_view name :
@@ -262,7 +262,7 @@ class JsonDescription : public ConfigValues {
     return settings.empty() ? settings : settings + ")";
   }
 
-  // Those of the names that are not 0; where the file lacks one it is `otherwise`.
+  // The names whose values are not 0; missing ones default to `otherwise`.
   Result<std::string> Dropouts(std::initializer_list<std::string_view> names,
                                double otherwise) const {
     std::string all;
@@ -317,10 +317,10 @@ class JsonDescription : public ConfigValues {
     for (const std::string_view name : family.refused) {
       STOWAGE_RETURN_IF_ERROR(MustBeUnset(name));
     }
-    // It would add the routers' auxiliary loss.
+    // It enables the routers' auxiliary loss.
     STOWAGE_RETURN_IF_ERROR(MustBeUnset("output_router_logits"));
     ExpertsOptions& experts = config->experts;
-    // transformers 5 saves either name.
+    // transformers 5 writes either name.
     STOWAGE_ASSIGN_OR_RETURN(
         experts.count,
         Size(config_.Has("num_local_experts") ? "num_local_experts"
@@ -334,14 +334,14 @@ class JsonDescription : public ConfigValues {
       STOWAGE_RETURN_IF_ERROR(MustBe("qkv_bias", true));
     }
     if (family.may_normalize) {
-      // Where a file does not say it, transformers takes it to be false.
+      // transformers' default is false.
       STOWAGE_ASSIGN_OR_RETURN(experts.normalized,
                                BoolOr("norm_topk_prob", false));
     }
     return {};
   }
 
-  // That a setting is absent, null, false or 0.
+  // Checks that a setting is absent, null, false or 0.
   Status MustBeUnset(std::string_view name) const {
     if (!config_.Has(name) && !config_.HasBelow(name)) return {};
     const auto flag = config_.Bool(name);
@@ -356,7 +356,7 @@ class JsonDescription : public ConfigValues {
         ", which no model here knows"));
   }
 
-  // The layers of a model with experts that have them.
+  // Sets the layers that have experts.
   Result<std::vector<bool>> ExpertLayers(const LlamaFamily& family,
                                          int64_t layers) const {
     std::vector<bool> has(static_cast<size_t>(layers), true);
@@ -377,7 +377,7 @@ class JsonDescription : public ConfigValues {
     return has;
   }
 
-  // null is no cap, but a file that does not say it has the family's.
+  // null: no cap; absent: the family's.
   Result<double> Cap(const char* name, double otherwise) const {
     const auto found = config_.values().find(name);
     if (found != config_.values().end() && !config_.Has(name)) return 0.0;
@@ -419,7 +419,7 @@ class JsonDescription : public ConfigValues {
       const char* const name = "attn_logit_softcapping";
       const double otherwise = config->attention_cap;
       STOWAGE_ASSIGN_OR_RETURN(config->attention_cap, Cap(name, otherwise));
-      // Gemma 3 has the key, and transformers' model of it no cap of scores.
+      // Gemma 3's configs have the key, but transformers' model has no such cap.
       if (otherwise == 0 && config->attention_cap != 0) {
         return Unsupported(StrCat("an ", Quoted(name), " of ",
                                   config->attention_cap, ", which ",
@@ -454,7 +454,7 @@ class JsonDescription : public ConfigValues {
                               Listed(known)));
   }
 
-  // Whether each layer has rope.
+  // Sets which layers have rope.
   Result<std::vector<bool>> TurningLayers(const LlamaFamily& family,
                                           int64_t layers) const {
     std::vector<bool> turning(static_cast<size_t>(layers), true);
@@ -474,7 +474,7 @@ class JsonDescription : public ConfigValues {
     return turning;
   }
 
-  // Whether each layer has the window, if the file has one.
+  // Sets which layers have the window, if there is one.
   Result<std::vector<bool>> WindowedLayers(
       const LlamaFamily& family, const std::vector<bool>& turning) const {
     const std::vector<bool> none(turning.size(), false);

@@ -15,7 +15,7 @@
 namespace stowage {
 namespace {
 
-// A stack of matrices as one, of all their rows.
+// A stack of matrices as one matrix of all rows.
 Shape AsMatrix(const Shape& shape) {
   if (shape.rank() < 3) return shape;
   return {shape.num_elements() / shape.back(), shape.back()};
@@ -126,7 +126,7 @@ class Pass {
     return {};
   }
 
-  // `value` stands for the node's one result, under its name.
+  // Replaces the node's only result by `value`, under its name.
   void TakePlace(const Node& node, Value value) {
     const ValueInfo& info = graph_.value(node.results[0]);
     if (value.ok()) g_.Name(info.name, value);

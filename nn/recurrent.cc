@@ -21,17 +21,17 @@ namespace {
 
 using States = std::vector<Value>;
 
-// What is particular to a kind of layer.
+// The parts in which LSTM and GRU differ.
 struct Kind {
   std::string_view op;
   int64_t gates;
   int states;  // of a layer; the first is h
-  // All hidden states, (B, T, H), of x (B, T, in); the states become the last ones.
+  // Returns all hidden states, (B, T, H), for x (B, T, in); replaces the state by the last.
   std::function<Value(Value x, const RecurrentParams& params, States* states)>
       run;
 };
 
-// Those of layer `layer`, of `width` numbers for all gates.
+// Declares the params of a layer, of `width` elements for all gates.
 RecurrentParams DeclareParams(GraphBuilder& g, std::string_view name,
                               int64_t layer, DType dtype, int64_t in,
                               int64_t width, int64_t hidden, SourceLoc loc) {
@@ -60,8 +60,8 @@ class Stack {
         dropouts_(dropouts),
         loc_(loc) {}
 
-  // y, of the last layer. `states` are those of each layer, or none, and become the
-  // last ones.
+  // Returns y of the last layer. `states` are the initial states by layer, or empty, and are
+  // replaced by the last ones.
   Value Run(Value x, std::vector<States>* states) const {
     if (!x.ok() || !Check(x, *states)) {
       states->clear();
@@ -135,7 +135,7 @@ class Stack {
   const SourceLoc loc_;
 };
 
-// After the last position of a sequence, (B, H).
+// The last position of a sequence, (B, H).
 Value LastOf(Value sequence, SourceLoc loc) {
   if (!sequence.ok()) return sequence;
   const int64_t time = sequence.dim(1);
@@ -143,12 +143,12 @@ Value LastOf(Value sequence, SourceLoc loc) {
                  {sequence.dim(0), sequence.dim(2)}, loc);
 }
 
-// What x (B, T, in) adds to the gates, (B, T, gates * H).
+// The input part of the gates, (B, T, gates * H).
 Value FromInput(Value x, Value weights, Value bias, SourceLoc loc) {
   return Add(MatMul(x, weights, false, true, loc), bias, loc);
 }
 
-// The steps of a GRU from `state` on, which becomes the last one: a loop over positions.
+// The steps of a GRU, a loop over positions; replaces `state` by the last.
 Value GruSteps(Value inputs, const RecurrentParams& params, int64_t hidden,
                Value* state, SourceLoc loc) {
   if (!inputs.ok()) return inputs;
@@ -251,7 +251,7 @@ Status CheckLstmConfig(const TextLstmConfig& config) {
                                        {"max_seq", config.max_seq}});
 }
 
-// What the runs before have left in caches of the layers.
+// The states that earlier runs have left in caches.
 std::vector<LstmState> KeptStates(GraphBuilder& g, const TextLstmConfig& config,
                                   const ModelOptions& options) {
   const Shape shape{*options.batch, config.hidden};
@@ -281,7 +281,7 @@ Value InSegments(Value x) {
   return Permute(Reshape(x, {batch, segments, kSegment}), {1, 0, 2});
 }
 
-// The loss, segment by segment. A segment's is a mean over as many tokens as any other's.
+// The mean of the losses of segments, which have equal numbers of tokens.
 Value LossInSegments(GraphBuilder& g, const TextLstmConfig& config,
                      const ModelOptions& options, Value table,
                      const Text& text) {

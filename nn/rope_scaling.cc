@@ -18,7 +18,7 @@ std::vector<double> Llama3RopeFactors(int64_t dims, double base,
                                       const Llama3RopeScaling& scaling) {
   std::vector<double> factors;
   for (int64_t pair = 0; pair < dims / 2; ++pair) {
-    // How many wavelengths there are in the texts that the model learned from first.
+    // The number of wavelengths in the original positions.
     const double waves =
         scaling.original_positions * math::RopeTurns(base, dims, pair);
     if (waves < scaling.low_frequency_factor) {
@@ -37,7 +37,7 @@ std::vector<double> Llama3RopeFactors(int64_t dims, double base,
 
 namespace {
 
-// Numbers of a scaling of rope, by their names.
+// The settings of a scaling, by name.
 using RopeNumbers = std::initializer_list<std::pair<std::string_view, double>>;
 
 Status CheckPositive(std::string_view scaling, RopeNumbers numbers) {
@@ -79,7 +79,7 @@ Status CheckYarn(const YarnRopeScaling& scaling) {
 
 std::vector<double> YarnRopeFactors(int64_t dims, double base,
                                     const YarnRopeScaling& scaling) {
-  // The pair that turns so often in the positions that the model learned from first.
+  // The pair with that number of turns in the original positions.
   const auto pair_of = [&](double turns) {
     return static_cast<double>(dims) *
            std::log(scaling.original_positions /

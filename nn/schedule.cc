@@ -19,10 +19,10 @@ constexpr std::pair<std::string_view, ScheduleKind> kNames[] = {
     {"inverse_sqrt", ScheduleKind::kInverseSqrt},
 };
 
-// Steps after which kInverseSqrt has fallen to 1 / sqrt(2) without a warm-up.
+// The time scale of kInverseSqrt without a warm-up.
 constexpr int64_t kInverseSqrtSteps = 10'000;
 
-// The share of the steps behind `first` that is done, up to 1.
+// The completed fraction of the steps after `first`, at most 1.
 double ShareDone(int64_t step, int64_t first, int64_t steps) {
   return std::clamp(
       static_cast<double>(step - first) /
@@ -43,7 +43,7 @@ double LearningRateSchedule::At(int64_t step, int64_t steps) const {
   };
   if (step <= rise) {
     const double risen = static_cast<double>(step) / static_cast<double>(rise);
-    // That of transformers' get_wsd_schedule alone begins at the final rate.
+    // In transformers, only get_wsd_schedule's warm-up begins at the final rate.
     return kind == ScheduleKind::kWsd ? between(risen) : peak * risen;
   }
   const double done = ShareDone(step, rise, steps);

@@ -185,11 +185,11 @@ Status CheckCarried(const ImportedNode& node, const std::string& name,
                                  " out of it; a plan must know one of them"));
 }
 
-// If: the branch that is known to be taken, or a cond.
+// --- If ------------------------------------------------------------------------
 
 namespace {
 
-// Those results of a branch that the node names.
+// The results of a branch that the node names.
 Result<Branch> ImportBranch(ImportedNode& node, const pb::GraphProto& graph,
                             const std::string& name, const Scope& scope,
                             GraphImporter& importer) {

@@ -29,7 +29,7 @@ Array IntArray(const Ints& ints) {
   return ArrayOf(DType::kI64, {static_cast<int64_t>(ints.size())}, ints);
 }
 
-// The elements of `array` at those places, in a new shape.
+// The elements of `array` at these indices, in a new shape.
 Array Picked(const Array& array, const Shape& shape, const Ints& places) {
   const auto size = static_cast<size_t>(SizeOf(array.type.dtype));
   Array picked{{array.type.dtype, shape}, {}};
@@ -40,8 +40,8 @@ Array Picked(const Array& array, const Shape& shape, const Ints& places) {
   return picked;
 }
 
-// The places of `from` that the elements of `to` lie at, from strides of `from` along
-// the axes of `to`, and where the first lies.
+// The indices in the source of the elements of `to`, by the source's strides along the axes of
+// `to` and the first index.
 Ints Places(const Shape& to, const Ints& strides, int64_t first = 0) {
   Ints places;
   const int64_t count = to.num_elements();
@@ -65,7 +65,7 @@ Ints StridesOf(const Shape& shape) {
   return Ints(strides.begin(), strides.end());
 }
 
-// An array repeated to `shape`, to which it broadcasts.
+// An array broadcast to `shape`.
 Array Spread(const Array& array, const Shape& shape) {
   const Shape& from = array.type.shape;
   const Ints own = StridesOf(from);
@@ -88,7 +88,7 @@ bool IsSmall(const Shape& shape) {
   return true;
 }
 
-// Wraps around, as machines do.
+// Wraps around on overflow.
 int64_t Wrapped(uint64_t bits) { return static_cast<int64_t>(bits); }
 uint64_t Bits(int64_t value) { return static_cast<uint64_t>(value); }
 
@@ -168,7 +168,7 @@ Folded FoldRange(ImportedNode& node) {
 
 // --- Elementwise ---
 
-// Numbers of both kinds: an op that is given for one of them folds that one alone.
+// The integer and real versions of an op; a missing one is not folded.
 struct Elementwise {
   int64_t (*ints)(int64_t, int64_t) = nullptr;
   double (*reals)(double, double) = nullptr;
@@ -180,7 +180,7 @@ int64_t Divided(int64_t a, int64_t b) {
   if (b == -1) return Wrapped(0 - Bits(a));
   return a / b;
 }
-// Of the sign of b, as Python's.
+// With the sign of b, as in Python.
 int64_t Modulo(int64_t a, int64_t b) {
   if (b == 0 || b == -1) return 0;
   const int64_t rest = a % b;
@@ -225,7 +225,7 @@ const Elementwise* FindElementwise(std::string_view op) {
           {"GreaterOrEqual",
            {[](int64_t a, int64_t b) { return int64_t{a >= b}; },
             [](double a, double b) { return a >= b ? 1.0 : 0.0; }, true}},
-          // Of one operand, which comes twice.
+          // A unary op; both operands are the same.
           {"Neg",
            {[](int64_t a, int64_t) { return Wrapped(0 - Bits(a)); },
             [](double a, double) { return -a; }}},
@@ -260,7 +260,7 @@ Folded FoldElementwise(ImportedNode& node, const Elementwise& f) {
   const Array* first = node.Fixed(0);
   const DType dtype = first->type.dtype;
   const bool reals = IsFloat(dtype);
-  // What an older operator set calls otherwise is for the conversion to judge.
+  // The conversion handles the forms of older operator sets.
   if (node.op() == "Mod" && node.Int("fmod", 0) != 0) return Left();
   if (node.version() < kUsualOpset && node.Find("axis")) return Left();
   if (reals ? !f.reals : !f.ints) return Left();
@@ -298,7 +298,7 @@ int64_t Power(int64_t base, int64_t exponent) {
   return Wrapped(power);
 }
 
-// Of numbers of two types: the power is of the type of what is raised.
+// The result has the type of the base.
 Folded FoldPow(ImportedNode& node) {
   if (node.version() < kUsualOpset && node.Find("axis")) return Left();
   const Array &base = *node.Fixed(0), &exponent = *node.Fixed(1);
@@ -381,7 +381,7 @@ Folded FoldUnsqueeze(ImportedNode& node) {
 Folded FoldIdentity(ImportedNode& node) { return One(*node.Fixed(0)); }
 
 Folded FoldConcat(ImportedNode& node) {
-  // Lists of sizes: one axis, or none where the parts have no element.
+  // Lists of sizes: one axis, or none if the parts are empty.
   Array joined = *node.Fixed(0);
   if (joined.type.shape.rank() != 1) return Left();
   for (int i = 1; i < node.num_operands(); ++i) {
@@ -466,7 +466,7 @@ Folded FoldTranspose(ImportedNode& node) {
 }
 
 Folded FoldReduce(ImportedNode& node) {
-  // All elements of a list into one: how sizes are multiplied.
+  // Reduces all elements of a list, such as sizes.
   const Array& array = *node.Fixed(0);
   if (array.type.shape.rank() > 1 || IsFloat(array.type.dtype)) return Left();
   STOWAGE_ASSIGN_OR_RETURN(const auto axes, node.IntsOrAttribute(1, "axes"));
@@ -512,7 +512,7 @@ Folded FoldNonZero(ImportedNode& node) {
   return One(ArrayOf(DType::kI64, {static_cast<int64_t>(rank), count}, all));
 }
 
-// Of operands that are all fixed, at least so many.
+// Returns whether there are at least `count` operands, all constant.
 struct FolderOfOp {
   std::string_view op;
   Folded (*fold)(ImportedNode&);

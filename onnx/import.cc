@@ -77,7 +77,7 @@ Shape Without(const Shape& shape, int axis) {
   return rest;
 }
 
-// The axis of classes: the one that the labels lack.
+// The class axis: the one that the labels lack.
 Result<int> ClassAxis(const Shape& logits, const OnnxLoss& loss) {
   if (logits.rank() < 2) {
     return InvalidArgumentError(
@@ -106,7 +106,7 @@ Result<int> ClassAxis(const Shape& logits, const OnnxLoss& loss) {
   return *axis;
 }
 
-// Which part of the labels the largest logit is at.
+// The fraction of labels with the largest logit.
 Value Accuracy(Value logits, Value labels) {
   return ReduceMean(
       Cast(Equal(Cast(ArgMax(logits), labels.dtype()), labels), DType::kF32));
@@ -141,7 +141,7 @@ Result<Value> LossOf(GraphBuilder& g, const OnnxLoss& loss, Value output,
   if (loss.kind == OnnxLossKind::kMse) {
     return MeanSquaredError(output, target);
   }
-  // log(1 + e^x) - x t: the cross-entropy of sigmoid(x), which does not overflow.
+  // log(1 + e^x) - x t: the cross-entropy of sigmoid(x), without overflow.
   return ReduceMean(Sub(Softplus(output), Mul(output, target)));
 }
 
@@ -158,7 +158,7 @@ Status AddLoss(GraphBuilder& g, const OnnxLoss& loss, const std::string& name,
         "and bce of an output");
   }
   if (value.rank() > 0) value = Reshape(value, {});
-  // As losses are, whatever the model computes in (Runner::ReadScalar).
+  // Losses are f32, whatever the type of the model (Runner::ReadScalar).
   if (value.dtype() != DType::kF32) value = Cast(value, DType::kF32);
   g.Output("loss", value);
   if (g.error()) return *g.error();
@@ -271,7 +271,7 @@ Result<std::vector<OnnxInput>> InputsOf(const pb::ModelProto& model) {
   }
   std::vector<OnnxInput> inputs;
   for (const pb::ValueInfoProto& info : model.graph().input()) {
-    // Up to IR version 3 the file's tensors are inputs, too.
+    // Up to IR version 3 the file's tensors are also inputs.
     if (held.contains(info.name())) continue;
     if (!info.type().has_tensor_type()) {
       return UnsupportedError("[onnx] input ", Quoted(info.name()),
@@ -339,7 +339,7 @@ Status Importer::AddInputs(Scope& scope) {
       STOWAGE_ASSIGN_OR_RETURN(const Shape shape,
                                ShapeOfInput(input, options_));
       operand.type = {input.dtype, shape};
-      // Such a scalar counts the step's own numbers.
+      // Such a scalar is the step number.
       const bool is_counter = input.dtype == DType::kI64 && shape.rank() == 0 &&
                               (input.name == "step" || input.name == "seed");
       operand.value =
@@ -376,7 +376,7 @@ std::string Importer::ListOfOutputs() const {
   return list;
 }
 
-// The output that the loss judges, or is.
+// The operand of the loss, or the loss.
 Result<std::string> Importer::NameOfLoss() const {
   const pb::GraphProto& graph = model_.graph();
   const std::string& name = options_.loss->output;
@@ -390,7 +390,7 @@ Result<std::string> Importer::NameOfLoss() const {
       ", and losses of them cross_entropy, mse and bce");
 }
 
-// The outputs whose weights the loss trains: those that need no others.
+// The outputs that depend only on weights that the loss trains.
 Result<std::vector<std::string>> Importer::TrainedOutputs() const {
   const pb::GraphProto& graph = model_.graph();
   STOWAGE_ASSIGN_OR_RETURN(const std::string loss, NameOfLoss());
@@ -416,7 +416,7 @@ Result<std::vector<std::string>> Importer::TrainedOutputs() const {
   return outputs;
 }
 
-// Adds the loss of the output `name`. Errors say which other outputs it could be of.
+// Adds the loss of the output `name`. Errors list the other outputs.
 Status Importer::Judge(const std::string& name, const Scope& scope) {
   STOWAGE_ASSIGN_OR_RETURN(const Value output, ValueOfOutput(name, scope));
   Status added =
@@ -464,7 +464,7 @@ Status Importer::AddOutputs(const std::vector<std::string>& names,
   std::unordered_set<ValueId> given;
   for (const std::string& name : names) {
     STOWAGE_ASSIGN_OR_RETURN(const Value value, ValueOfOutput(name, scope));
-    // What is written elsewhere, or given out twice, is given out as a copy.
+    // A value with another role, or of two outputs, is copied.
     const bool own = !graph_.info(value).is_leaf() &&
                      graph_.info(value).role != Role::kConstant &&
                      given.insert(value.id()).second;

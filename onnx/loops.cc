@@ -1,4 +1,4 @@
-// Loop: a loop, a loop of a cond, or its iterations written out.
+// The conversion of Loop (a loop, a loop of a cond, or unrolled) and Scan.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,14 +16,14 @@
 namespace stowage::onnx {
 namespace {
 
-// Nodes that the iterations of one Loop may be written out to, and Loops of a model that may
-// be tried again so: each may hold others.
+// The maximum number of nodes of an unrolled Loop, and of Loops of a model that are unrolled
+// after failing as loops; Loops may be nested.
 constexpr int64_t kMaxWrittenOut = 1 << 14;
 constexpr int64_t kMaxTriedAgain = 64;
-// Iterations that a loop may have.
+// The maximum number of iterations.
 constexpr int64_t kMaxIterations = int64_t{1} << 31;
 
-// A Loop of a file: how often it runs, and what its graph takes and gives.
+// A Loop node: its iterations, and the inputs and outputs of its body.
 struct LoopNode {
   const pb::GraphProto* graph = nullptr;
   std::optional<int64_t> iterations;  // at most
@@ -57,7 +57,7 @@ Result<LoopNode> ReadLoop(ImportedNode& node) {
       return node.Wrong(StrCat("has ", iterations.size(),
                                " numbers of iterations; expected one"));
     }
-    // Files of a `while` say as many as 64 bits hold, which says nothing.
+    // A `while` has the largest 64-bit number.
     if (iterations[0] <= kMaxIterations) loop.iterations = iterations[0];
   }
   loop.is_first = true;
@@ -70,7 +70,7 @@ Result<LoopNode> ReadLoop(ImportedNode& node) {
   return loop;
 }
 
-// The results of a body's stacked output in all iterations, as one value.
+// The concatenation of a scan output over all iterations.
 Value LoopRows(const Values& values) {
   Values rows;
   for (const Value& value : values) {
@@ -89,7 +89,7 @@ Error HasNoEnd(const ImportedNode& node) {
       "it has at most; a plan must know one");
 }
 
-// The iterations one after the other, as nodes of the graph around.
+// Unrolls the iterations into the enclosing graph.
 Result<Operands> WrittenOut(ImportedNode& node, const Scope& scope,
                             GraphImporter& importer, const LoopNode& loop) {
   const int64_t most =
@@ -150,15 +150,15 @@ Result<Operands> WrittenOut(ImportedNode& node, const Scope& scope,
   return results;
 }
 
-// A loop whose graph is its body or, with `checks`, a branch of it that is taken while
-// the condition holds.
+// A loop whose body is the subgraph or, with `checks`, a cond of the subgraph that is taken
+// while the condition holds.
 class LoopImport {
  public:
   LoopImport(ImportedNode& node, const Scope& scope, GraphImporter& importer,
              const LoopNode& loop)
       : node_(node), scope_(scope), importer_(importer), loop_(loop) {}
 
-  /// False where the condition has to be checked, and `checks` is not set.
+  /// Returns false if the condition must be checked and `checks` is not set.
   Result<bool> Import(bool checks) {
     Body body(loop_.graph->name().empty() ? "loop" : loop_.graph->name(),
               node_.context());
@@ -230,8 +230,8 @@ class LoopImport {
     return node_.OperandAt(static_cast<int>(k) + 2);
   }
 
-  // The nodes of the graph in the loop's body; false where these do not tell that the
-  // condition always holds.
+  // Converts the subgraph into the loop's body. Returns false if the condition is not known to
+  // hold always.
   Result<bool> AddPlain(Body& body) {
     Operands inputs = {AsOperand(iteration_), KnownTrue()};
     for (const Value& leaf : handed_.carried_leaves) {
@@ -254,7 +254,7 @@ class LoopImport {
     return true;
   }
 
-  // A cond: the nodes of the graph, or nothing done.
+  // A cond of the subgraph and an identity.
   Status AddChecked(Body& body) {
     for (size_t k = 0; k < loop_.stacked; ++k) {
       if (!Wants(k)) continue;
@@ -354,26 +354,25 @@ Result<Operands> ImportLoop(ImportedNode& node, const Scope& scope,
   return written.ok() ? std::move(written) : std::move(results);
 }
 
-// Scan: a loop over slices.
+// --- Scan ---------------------------------------------------------------------
 
 namespace {
 
 struct ScanNode {
   const pb::GraphProto* graph = nullptr;
   size_t states = 0, inputs = 0, stacked = 0;
-  // Of inputs and of what is stacked: which axis has the iterations, and whether the last
-  // comes first.
+  // By scan input and output: the iteration axis, and whether it is reversed.
   std::vector<int64_t> input_axes = {}, input_directions = {};
   std::vector<int64_t> output_axes = {}, output_directions = {};
 
-  // The direction of the loop; what goes the other way is turned around.
+  // The direction of the loop; scan inputs and outputs of the other one are reversed.
   bool reverse() const {
     return std::count(input_directions.begin(), input_directions.end(), 1) ==
            std::ssize(input_directions);
   }
 };
 
-// A list with a number for each of `count`, zeros where the file has none.
+// A list of `count` numbers; zeros if the file omits it.
 Result<std::vector<int64_t>> NumbersOf(const ImportedNode& node,
                                        std::string_view name, size_t count) {
   std::vector<int64_t> numbers = node.IntList(name);
@@ -415,7 +414,7 @@ Result<ScanNode> ReadScan(ImportedNode& node, bool batched) {
   return scan;
 }
 
-// x with axis `from` moved to where `to` is.
+// x with axis `from` moved to `to`.
 Value Moved(Value x, int64_t from, int64_t to) {
   Axes order;
   for (int i = 0; i < x.rank(); ++i) {
@@ -425,15 +424,15 @@ Value Moved(Value x, int64_t from, int64_t to) {
   return from == to ? x : Permute(x, order);
 }
 
-// x with its first axis turned around.
+// x with its first axis reversed.
 Value TurnedAround(Value x) {
   const Value places = Iota(*x.builder(), DType::kI64,
                             static_cast<double>(x.dim(0) - 1), -1, x.dim(0));
   return Gather(x, places);
 }
 
-// The scan of values that have their slices along the first axis; what is stacked has
-// them there, too, in the order in which the file wants them.
+// The scan of values whose first axis is the iteration axis; scan outputs have it first too,
+// in the file's order.
 Result<Values> EmitScan(ImportedNode& node, const Scope& scope,
                         GraphImporter& importer, const ScanNode& scan,
                         const Values& states, const Values& inputs) {
@@ -471,7 +470,7 @@ Result<Values> EmitScan(ImportedNode& node, const Scope& scope,
     for (int i = 1; i < input.rank(); ++i) slice.shape.push_back(input.dim(i));
     handed.sliced_leaves.push_back(leaf(slice));
   }
-  // Dropouts need the number of the iteration, and nothing else does.
+  // Only dropouts use the iteration number.
   const Value iteration = body.Leaf("iteration", {DType::kI64, {}});
   body.SetIteration(iteration, iterations);
   STOWAGE_ASSIGN_OR_RETURN(
@@ -508,7 +507,7 @@ Result<Values> EmitScan(ImportedNode& node, const Scope& scope,
   return made;
 }
 
-// Operator set 8: all values have a batch in front, and each example is scanned alone.
+// Operator set 8: all values have a leading batch axis, and examples are scanned separately.
 Result<Values> EmitBatchedScan(ImportedNode& node, const Scope& scope,
                                GraphImporter& importer, const ScanNode& scan,
                                const Values& states, const Values& inputs) {

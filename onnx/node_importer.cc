@@ -19,10 +19,10 @@
 namespace stowage::onnx {
 namespace {
 
-// Functions that may be within each other.
+// The maximum depth of nested functions.
 constexpr size_t kMaxDepth = 64;
-// Nodes that a model may have once its functions are written out: a file of a few
-// lines could ask for more than any memory holds.
+// The maximum number of nodes after inlining; nested functions can make it exponential in the
+// file.
 constexpr int64_t kMaxNodes = 1'000'000;
 
 Error TooManyNodes() {
@@ -137,8 +137,7 @@ Status NodeImporter::CheckNames(const Scope& scope) const {
   return {};
 }
 
-// A tensor within a node of the model, of which there is one however often the node's
-// graph is converted.
+// The operand of a tensor in a subgraph; one, however often the subgraph is converted.
 Operand* NodeImporter::WeightWithin(const pb::TensorProto& tensor,
                                     Operand operand) {
   Operand*& weight = weights_within_[&tensor];
@@ -153,7 +152,7 @@ Status NodeImporter::AddInitializers(const pb::GraphProto& graph,
     Operand operand{.name = tensor.name(), .initializer = &tensor};
     STOWAGE_ASSIGN_OR_RETURN(operand.type, TypeOfTensor(tensor));
     STOWAGE_RETURN_IF_ERROR(CheckTensor(tensor, context_.path));
-    // Functions bring no weights: what they hold is copied with each call.
+    // Tensors in functions are copied by each call, and are not weights.
     operand.fixed =
         !param_names_.contains(&tensor) || constants_.contains(&tensor) ||
         !IsFloat(operand.type.dtype) || operand.type.shape.num_elements() == 0;
@@ -421,8 +420,8 @@ Result<std::vector<Operand>> NodeImporter::ResultsOf(const pb::NodeProto& node,
   return Converted(imported, *FindOp(node.domain(), node.op_type()), scope);
 }
 
-// The tensor of the file to which an Identity gives a second name. It stays what it
-// is, a param or a state, as whoever reads it wants.
+// The tensor of the file of which an Identity is an alias; it remains a param or a state,
+// depending on its readers.
 Operand* NodeImporter::Renamed(const pb::NodeProto& node,
                                const Scope& scope) const {
   if (node.op_type() != "Identity" || !IsOnnxDomain(node.domain()) ||

@@ -45,8 +45,8 @@ struct OnnxModel::File {
   std::unordered_map<std::string, const onnx::pb::TensorProto*> tensors;
   std::map<std::string, std::string> constants;
 
-  // The tensor that a value of a graph is a param or a state for; null where it is
-  // none, or one of an optimizer.
+  // The tensor of a param or state of a graph; null for other values and an optimizer's
+  // states.
   const onnx::pb::TensorProto* Find(const ValueInfo& value) const {
     if (value.role != Role::kParam && value.role != Role::kState) {
       return nullptr;
@@ -139,7 +139,7 @@ Result<std::string> OnnxModel::WithWeights(
   for (const auto& [name, tensor] : onnx::TensorsOf(model.graph())) {
     const Result<TensorType> type = onnx::TypeOfTensor(*tensor);
     if (!type.ok()) continue;
-    // Where it lies is an input of the run, whether or not it is read.
+    // The external file is an input of the run even if it is not read.
     STOWAGE_RETURN_IF_ERROR(onnx::CheckTensor(*tensor, file_->path));
     if (!IsFloat(type->dtype)) continue;
     NamedArray weight{name, {*type, {}}};
@@ -311,7 +311,7 @@ Result<OnnxStep> SizeOnnxStep(OnnxModel model, OnnxBuildOptions options,
   OnnxStep step{.model = std::move(model),
                 .options = std::move(options),
                 .batch_symbol = {}};
-  // Labels are no input of the file.
+  // Labels are not an input of the file.
   if (step.options.loss && step.options.shapes.contains("labels")) {
     step.options.loss->labels_shape = step.options.shapes["labels"];
     step.options.shapes.erase("labels");

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "formats/array.h"
-#include "ir/ops.h"
 #include "onnx/node.h"
 
 namespace stowage::onnx {
@@ -50,7 +49,7 @@ Value ConstantInts(GraphBuilder& g, const std::vector<int64_t>& ints) {
 
 namespace {
 
-// The elements of x along `axis` that `places` are.
+// The elements of x at the indices `places` along `axis`.
 Value Rows(Value x, int axis, Value places) {
   Axes first(static_cast<size_t>(x.rank()));
   std::iota(first.begin(), first.end(), 0);
@@ -70,6 +69,13 @@ Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count) {
 Value TakeAt(Value x, int axis, const std::vector<int64_t>& places) {
   if (!x.ok()) return x;
   return Rows(x, axis, ConstantInts(*x.builder(), places));
+}
+
+Axes SwappedWithLast(int rank, int64_t axis) {
+  Axes order;
+  for (int64_t i = 0; i < rank; ++i) order.push_back(i);
+  std::swap(order[static_cast<size_t>(axis)], order.back());
+  return order;
 }
 
 Draws NextDraws(ImportedNode& node) {
@@ -95,7 +101,7 @@ Value PerChannel(Value v, int rank) {
   return Reshape(v, shape);
 }
 
-// Ops that a plan takes only where their result is known before a step (onnx/fold.h).
+// Ops that are supported only if they can be folded (onnx/fold.h).
 
 namespace {
 

@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "ir/builder.h"
+#include "ir/ops.h"
 #include "onnx/node.h"
 
 namespace stowage::onnx {
@@ -60,6 +61,9 @@ Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count);
 
 /// x's elements at these indices along `axis`.
 Value TakeAt(Value x, int axis, const std::vector<int64_t>& places);
+
+/// The permutation of `rank` axes that swaps `axis` with the last.
+Axes SwappedWithLast(int rank, int64_t axis);
 
 /// The keys of a node's random draws: the model's inputs "seed" and "step", which the first
 /// call declares, and a number per node.

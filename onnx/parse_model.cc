@@ -14,17 +14,17 @@ namespace stowage::onnx {
 
 namespace {
 
-// The most that protobuf reads and writes.
+// Protobuf's limit.
 constexpr size_t kMaxModelBytes = 2'147'483'647;
-// Exporters' models take 2 to 8 times their file, less where weights are within; nodes
-// with names of few letters take 15 times theirs.
+// Exported models take 2 to 8 times their file's size, less with internal weights; nodes with
+// short names take 15 times theirs.
 constexpr uint64_t kMaxTimes = 32;
 constexpr uint64_t kBeside = uint64_t{1} << 20;
 constexpr uint64_t kMaxMessages = uint64_t{1} << 30;
-// The memory is compared with the limit once in so many bytes.
+// The number of parsed bytes between comparisons of memory with the limit.
 constexpr size_t kStride = 4096;
 
-// The bytes of a file, which end early where `arena` has grown beyond `limit`.
+// A stream of the file that ends early once `arena` exceeds `limit`.
 class LimitedStream final : public google::protobuf::io::ZeroCopyInputStream {
  public:
   LimitedStream(std::string_view bytes, const google::protobuf::Arena& arena,
@@ -87,7 +87,7 @@ Result<pb::ModelProto*> ParseModel(std::string_view bytes,
 
 namespace {
 
-// What an attribute of the body refers to; null where neither has it.
+// The attribute of the call or the default that a reference means; null if neither exists.
 const pb::AttributeProto* Meant(const std::string& name,
                                 const pb::NodeProto& call,
                                 const pb::FunctionProto& function) {
@@ -123,13 +123,13 @@ void FillIn(const pb::NodeProto& call, const pb::FunctionProto& function,
   }
 }
 
-// Counts each function once.
+// Counts the nodes of each function once.
 class NodeCounter {
  public:
   NodeCounter(const FunctionTable& functions, int64_t most)
       : functions_(functions), most_(most) {}
 
-  /// Null where no function calls itself.
+  /// Null if no function is recursive.
   const pb::FunctionProto* recursive() const { return recursive_; }
 
   int64_t Count(const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
@@ -216,7 +216,7 @@ namespace {
 
 using Names = std::unordered_set<std::string_view>;
 
-// All that a graph within a node names may be a value outside of it.
+// Every name in a subgraph may be a value from outside.
 void AddNames(const pb::GraphProto& graph, Names* names);
 
 void AddNames(const pb::NodeProto& node, Names* names) {

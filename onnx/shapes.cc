@@ -15,7 +15,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// The axes of a node among `rank`, each once.
+// The axes of a node, each once.
 Result<std::vector<bool>> Marked(ImportedNode& node, const Ints& axes,
                                  int rank) {
   std::vector<bool> marked(static_cast<size_t>(rank), false);
@@ -29,7 +29,7 @@ Result<std::vector<bool>> Marked(ImportedNode& node, const Ints& axes,
   return marked;
 }
 
-// What `dims`, of a file that fixes its batch, are for `from`, which is of another batch.
+// Constant `dims` of a file that fixes its batch, adapted to the batch of `from`.
 void Resize(const ResizedBatch& batch, const Shape& from, Ints* dims) {
   int64_t count = 1;
   for (const int64_t dim : *dims) {
@@ -241,7 +241,7 @@ Result<std::vector<SliceOfAxis>> SlicesOf(ImportedNode& node) {
       slice.start = place((*starts)[i], 0, size);
       const int64_t end = place((*ends)[i], 0, size);
       const int64_t length = std::max<int64_t>(0, end - slice.start);
-      // Steps beyond the size take the first element, as the size does.
+      // A step beyond the size selects the first element, as the size does.
       slice.step = std::min(slice.step, size);
       slice.count = (length + slice.step - 1) / slice.step;
     } else {

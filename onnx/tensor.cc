@@ -40,7 +40,7 @@ Error WrongTensor(const TensorProto& tensor, std::string_view what) {
           StrCat("[onnx] tensor ", Quoted(tensor.name()), " ", what)};
 }
 
-// A packed list of whole numbers, each as a T: so many bytes.
+// A packed list of integers as `size` bytes of T.
 template <typename T>
 std::string PackedAs(std::string_view list, Bytes size) {
   std::string bytes;
@@ -52,7 +52,7 @@ std::string PackedAs(std::string_view list, Bytes size) {
   return bytes;
 }
 
-// The numbers that stand in lists instead of raw bytes; which list is ONNX's rule.
+// The numbers of a tensor without raw bytes, from the list that ONNX specifies for its type.
 std::string ListedBytes(const TensorProto& tensor, const TensorType& type) {
   switch (type.dtype) {
     case DType::kF32:
@@ -74,14 +74,14 @@ std::string ListedBytes(const TensorProto& tensor, const TensorType& type) {
   return {};
 }
 
-// The numbers of a list of so many bytes each; absent where it ends within one.
+// The length of a list of fixed-size numbers; absent if it ends within one.
 template <typename T>
 std::optional<int64_t> CountOf(std::string_view list) {
   if (list.size() % sizeof(T) != 0) return std::nullopt;
   return static_cast<int64_t>(list.size() / sizeof(T));
 }
 
-// Absent where a list ends within a number.
+// Absent if a list ends within a number.
 std::optional<int64_t> CountListed(const TensorProto& tensor, DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -133,7 +133,7 @@ Result<ExternalPlace> PlaceOfTensor(const TensorProto& tensor) {
   return place;
 }
 
-// Whether `path`, all links followed, lies in `folder`, which is followed likewise.
+// Returns whether `path` is in `folder`, both with links followed.
 bool LiesWithin(const std::filesystem::path& path,
                 const std::filesystem::path& folder) {
   std::error_code error;
@@ -146,14 +146,14 @@ bool LiesWithin(const std::filesystem::path& path,
   return !relative.empty() && *relative.begin() != "..";
 }
 
-// The folder that `model` lies in once links are followed: of Hugging Face's cache that
-// is another than that of the name, and the tensors beside the model are links into it.
+// The folder of `model` with links followed. In Hugging Face's cache it differs from the
+// link's folder, and external tensors are links into it.
 std::filesystem::path FolderOfTarget(const std::string& model) {
   std::error_code error;
   return std::filesystem::weakly_canonical(model, error).parent_path();
 }
 
-// The place of a tensor of so many bytes, of which the file alone may be wrong yet.
+// The external location of a tensor, valid except for the file itself.
 Result<ExternalPlace> PlaceWithin(const TensorProto& tensor,
                                   const std::string& model, Bytes size) {
   STOWAGE_ASSIGN_OR_RETURN(ExternalPlace place, PlaceOfTensor(tensor));
@@ -172,7 +172,7 @@ Result<ExternalPlace> PlaceWithin(const TensorProto& tensor,
         tensor, StrCat("has ", *place.length, " bytes in ",
                        Quoted(place.location), "; its shape takes ", size));
   }
-  // Also where it is not read, as for a plan: it is a part of the model.
+  // Also if it is not read, as when planning.
   STOWAGE_RETURN_IF_ERROR(NoteInput(path.string()));
   return place;
 }
@@ -326,8 +326,8 @@ constexpr double kTolerance = 1e-3;  // of sines that were computed in f32
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// A name of an exporter's own making, for a number that stands in the model's code: of
-// torch's two exporters, and of tf2onnx, whose variables are read by an op of that name.
+// Returns whether an exporter generated the name for a constant in the model's code: torch's
+// two exporters, or tf2onnx, which reads variables by an op of that name.
 bool IsNumbered(std::string_view name) {
   if (name.find("/Constant") != std::string_view::npos) return true;
   if (name.ends_with(":0")) {
@@ -340,7 +340,7 @@ bool IsNumbered(std::string_view name) {
   if (!has_number && stem.size() != name.size()) return false;
   while (stem.ends_with('_')) stem.remove_suffix(1);
   while (stem.starts_with('_')) stem.remove_prefix(1);
-  // Called as the function that has made them.
+  // Named after the function that created them.
   static constexpr std::array<std::string_view, 9> kMade = {
       "zeros",     "ones",      "full",   "scalar_tensor",  "zeros_like",
       "ones_like", "full_like", "tensor", "lift_fresh_copy"};
@@ -352,7 +352,7 @@ bool IsNumbered(std::string_view name) {
          (has_number && std::ranges::find(kNumbered, stem) != kNumbered.end());
 }
 
-// As torch's exporter calls what has no name in the module.
+// Names by torch's exporter for values without a name in the module.
 bool IsUnnamed(std::string_view name) {
   while (!name.empty() && IsDigit(name.back())) name.remove_suffix(1);
   return name == "val_" || name == "_val_";
@@ -374,7 +374,7 @@ bool IsMask(const std::vector<double>& numbers) {
   return first != 0 && (largest <= kNever || (has_zero && is_one_number));
 }
 
-// Row and column of a matrix, or of each of several.
+// The row and column of an element of a matrix, or of a batch of matrices.
 template <typename F>
 bool AllOfMatrices(const Shape& shape, const std::vector<double>& numbers,
                    F&& holds) {
@@ -395,8 +395,8 @@ bool IsLowerTriangle(const Shape& shape, const std::vector<double>& numbers) {
                        });
 }
 
-// Each column is the sine or cosine of the row times an angle of at most 1, which row 1
-// says; the first row, which of both.
+// Returns whether each column is the sine or cosine (by row 0) of the row times an angle of at
+// most 1 (by row 1).
 bool IsWaves(const Shape& shape, const std::vector<double>& numbers) {
   const auto columns = static_cast<size_t>(shape.back());
   if (shape[shape.rank() - 2] < 3) return false;
@@ -426,7 +426,7 @@ bool IsWaves(const Shape& shape, const std::vector<double>& numbers) {
              });
 }
 
-// The first number of a tensor within the file; absent of others.
+// The first element of an internal tensor; absent for external ones.
 std::optional<double> FirstNumber(const pb::TensorProto& tensor,
                                   const TensorType& type) {
   pb::TensorProto first;
@@ -447,18 +447,18 @@ std::optional<double> FirstNumber(const pb::TensorProto& tensor,
   return RealsOf(*array).front();
 }
 
-// Whether that can be the first number of a mask, a triangle or waves, so that weights are
-// not looked through.
+// Returns whether it may be the first element of a mask, triangle or table, to avoid reading
+// all weights.
 bool MayBeginTable(double first) {
   return first == 0 || first == 1 || first <= kAway;
 }
 
-// How nodes read tensors of a graph.
+// The readers of the tensors of a graph.
 class Readers {
  public:
   explicit Readers(const pb::GraphProto& graph) { Add(graph); }
 
-  /// Whether norms read it, and nothing else.
+  /// Returns whether only norms read it.
   bool IsOfNorms(const std::string& name) const {
     const auto [first, last] = readers_.equal_range(name);
     return first != last && std::all_of(first, last, [](const auto& reader) {
@@ -466,7 +466,7 @@ class Readers {
            });
   }
 
-  /// Whether a node has it as a weight, in whatever shape; `of_gather`: or looks rows up.
+  /// Returns whether a node reads it as a weight or, with `of_gather`, gathers its rows.
   bool IsWeight(const std::string& name, bool of_gather) const {
     std::vector<std::string> open = {name};
     std::set<std::string> seen;

@@ -1,4 +1,4 @@
-// Models of images (nn/models.def).
+// The image models of nn/models.def.
 
 #include <cmath>
 #include <cstdint>
@@ -20,7 +20,7 @@ constexpr ImageShape kImageNet = {
 
 }  // namespace
 
-// A small convolutional net for images of 28 x 28, such as Fashion-MNIST's.
+// A small convolutional net for 28 x 28 images, such as Fashion-MNIST.
 
 namespace {
 
@@ -86,7 +86,7 @@ ModelInfo models::CnnSmall() {
       .build = Build};
 }
 
-// The classifier of digits (nn/layers.h).
+// The classifier of digits (nn/image_nets.h).
 
 namespace {
 
@@ -114,7 +114,7 @@ ModelInfo models::Mlp() {
           .build = BuildMlp};
 }
 
-// Small nets for images (nn/image_nets.h).
+// MobileNetV2.
 
 ModelInfo models::MobileNetV2() {
   return {.name = "mobilenet-v2",
@@ -139,7 +139,7 @@ ModelInfo models::MobileNetV2() {
           }};
 }
 
-// Residual nets for images (nn/image_nets.h).
+// ResNet.
 
 namespace {
 
@@ -181,7 +181,7 @@ ModelInfo models::ResNet50() {
               });
 }
 
-// A net that gives every pixel a class (nn/image_nets.h).
+// U-Net.
 
 namespace {
 
@@ -211,7 +211,7 @@ ModelInfo models::UNet() {
           }};
 }
 
-// VGG nets for images (nn/image_nets.h).
+// VGG.
 
 ModelInfo models::Vgg19() {
   return {.name = "vgg19",
@@ -236,7 +236,7 @@ ModelInfo models::Vgg19() {
           }};
 }
 
-// Vision transformers (nn/image_nets.h).
+// Vision transformer.
 
 namespace {
 

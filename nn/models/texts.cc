@@ -1,4 +1,4 @@
-// Models of texts (nn/models.def).
+// The text models of nn/models.def.
 
 #include "nn/gpt.h"
 #include "nn/llama.h"
@@ -7,7 +7,7 @@
 
 namespace stowage {
 
-// The models that are a GPT (nn/gpt.h) of some size.
+// GPT (nn/gpt.h).
 
 namespace {
 
@@ -81,7 +81,7 @@ ModelInfo models::Gpt2() {
        .schedule = {.peak = 6e-4, .warmup = 100, .final_factor = 0.1}});
 }
 
-// The models that are a Llama (nn/llama.h) of some size.
+// Llama (nn/llama.h).
 
 namespace {
 
@@ -126,7 +126,7 @@ ModelInfo models::LlamaNano() {
           .build = BuildNano};
 }
 
-// Language models of recurrent layers (nn/recurrent.h).
+// Recurrent language models (nn/recurrent.h).
 
 namespace {
 

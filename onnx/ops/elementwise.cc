@@ -1,4 +1,4 @@
-// Ops on each element by itself.
+// Elementwise ops.
 
 #include <cmath>
 #include <limits>
@@ -28,8 +28,8 @@ Result<Values> Unary(ImportedNode& node, UnaryOp op) {
   return Values{Apply1(op, node.In(0))};
 }
 
-// Operand 1, which before operator set 7 may begin at an axis of operand 0 instead of
-// ending where that does.
+// Operand 1, which before operator set 7 may be aligned to an axis of operand 0 instead of its
+// last.
 Value Second(ImportedNode& node) {
   const Value b = node.In(1);
   const int64_t rank = node.ShapeOf(0).rank();
@@ -46,7 +46,7 @@ Result<Values> Binary(ImportedNode& node, BinaryOp op) {
   return Values{Apply2(op, node.In(0), Second(node))};
 }
 
-// Of any number of operands, from left to right.
+// Variadic ops, from left to right.
 Result<Values> Joined(ImportedNode& node, BinaryOp op) {
   Value joined = node.In(0);
   for (int i = 1; i < node.num_operands(); ++i) {
@@ -55,15 +55,15 @@ Result<Values> Joined(ImportedNode& node, BinaryOp op) {
   return Values{joined};
 }
 
-// The one number that an operand holds in every step.
+// The constant scalar of an operand.
 std::optional<double> FixedNumber(ImportedNode& node, int i) {
   const Array* const contents = node.Fixed(i);
   if (!contents || contents->type.shape.num_elements() != 1) return {};
   return RealsOf(*contents)[0];
 }
 
-// Whether x is a sum or a mean, or a multiple of one: what norms and deviations take the
-// root of. One that an epsilon is added to is not.
+// Returns whether x is a sum or mean, or a multiple of one, as under the root of norms and
+// deviations, without an added epsilon.
 bool IsSum(Value x) {
   if (!x.ok()) return false;
   const Graph& graph = x.builder()->graph();
@@ -149,7 +149,7 @@ Result<Values> ConvertTan(ImportedNode& node) {
   return Values{Div(Sin(x), Cos(x))};
 }
 Result<Values> ConvertSinh(ImportedNode& node) {
-  // Of e^x - 1, so that nothing cancels near 0.
+  // By e^x - 1, to avoid cancellation near 0.
   const Value e = Expm1(node.In(0));
   return Values{MulScalar(Add(e, Div(e, AddScalar(e, 1))), 0.5)};
 }
@@ -216,7 +216,7 @@ Result<Values> ConvertGelu(ImportedNode& node) {
 }
 Result<Values> ConvertPRelu(ImportedNode& node) {
   const Value x = node.In(0);
-  // Before operator set 7 a vector is of channels.
+  // Before operator set 7 a vector is per channel.
   const bool of_channels =
       node.version() < kUsualOpset && node.ShapeOf(1).rank() == 1;
   const Value slope =
@@ -271,7 +271,7 @@ Result<Values> ConvertMod(ImportedNode& node) {
 Result<Values> ConvertPow(ImportedNode& node) {
   const Value x = node.In(0);
   if (!IsFloat(node.Type(0).dtype)) return OfIntegers(node);
-  // What is cheaper, and has a gradient everywhere.
+  // Cheaper, and differentiable everywhere.
   if (const auto power = FixedNumber(node, 1)) {
     if (*power == 1) return Values{x};
     if (*power == 2) return Values{Square(x)};

@@ -1,4 +1,4 @@
-// Ops that find elements by index.
+// Gathers, scatters and other ops by index.
 
 #include <algorithm>
 #include <numeric>
@@ -12,8 +12,8 @@
 namespace stowage::onnx {
 namespace {
 
-// Operand i, indices of an axis of `size`, with those below 0 counted from the end
-// where they are known. (Those of a step must not be below 0.)
+// Operand i, indices of an axis of `size`. Negative ones count from the end if they are
+// constant; computed ones must not be negative.
 Result<Value> Indices(ImportedNode& node, int i, int64_t size) {
   const Array* const contents = node.Fixed(i);
   if (!contents) return node.In(i);
@@ -32,7 +32,7 @@ Result<Value> Indices(ImportedNode& node, int i, int64_t size) {
   return Reshape(ConstantInts(node.graph(), indices), contents->type.shape);
 }
 
-// The order that brings `axis` to the end, or back from there.
+// The permutation that moves `axis` to the end, or back.
 Axes ToEnd(int rank, int64_t axis) {
   Axes order;
   for (int64_t i = 0; i < rank; ++i) {
@@ -49,7 +49,7 @@ Axes FromEnd(int rank, int64_t axis) {
   return order;
 }
 
-// Whether a scatter sums up, or puts in place; nothing for another reduction.
+// Returns whether a scatter adds or replaces; absent for another reduction.
 Result<bool> Adds(const ImportedNode& node) {
   const std::string reduction = node.Text("reduction", "none");
   if (reduction == "none") return false;
@@ -58,13 +58,13 @@ Result<bool> Adds(const ImportedNode& node) {
       StrCat("reduces by ", Quoted(reduction), "; expected none or add"));
 }
 
-// `base` with elements replaced where `count` of the updates fell.
+// `base` with elements replaced at the positions with a positive `count`.
 Value Replaced(Value base, Value summed, Value count) {
   return Where(Greater(count, Like(count, 0)), summed, base);
 }
 
-// Index tuples (..., K) into the first K dimensions of `shape`, as rows of the matrix
-// that `shape` is when those are one.
+// Index tuples (..., K) into the first K dimensions of `shape`, as row indices of the matrix
+// with these dimensions merged.
 Result<Value> RowsOf(ImportedNode& node, int i, const Shape& shape) {
   const Shape& indices = node.ShapeOf(i);
   if (indices.rank() < 1 || indices.back() > shape.rank()) {
@@ -78,7 +78,7 @@ Result<Value> RowsOf(ImportedNode& node, int i, const Shape& shape) {
   for (int64_t k = 0; k < depth; ++k) {
     const int64_t size = shape[static_cast<int>(k)];
     Value at = Slice(all, -1, k, k + 1);
-    // Those below 0 count from the end.
+    // Negative indices count from the end.
     at = Where(
         Less(at, Fill(node.graph(), 0, at.dtype(), {})),
         Add(at, Fill(node.graph(), static_cast<double>(size), at.dtype(), {})),
@@ -111,7 +111,7 @@ Result<Values> ConvertGather(ImportedNode& node) {
   STOWAGE_ASSIGN_OR_RETURN(const int64_t axis,
                            node.Axis(node.Int("axis", 0), from.rank()));
   const int64_t size = from[static_cast<int>(axis)];
-  // One index of an axis is a slice, which moves nothing.
+  // A single index is a slice, without a copy.
   if (const Array* const fixed = node.Fixed(1);
       fixed && fixed->type.shape.num_elements() == 1) {
     int64_t index = IntsOf(*fixed)[0];
@@ -151,7 +151,7 @@ Result<Values> ConvertGatherElements(ImportedNode& node) {
   STOWAGE_ASSIGN_OR_RETURN(const Value indices,
                            Indices(node, 1, from[static_cast<int>(axis)]));
   Value x = node.In(0);
-  // ONNX's indices may be fewer along other axes, too.
+  // ONNX's indices may be smaller along other axes, too.
   for (int i = 0; i < from.rank() && i < node.ShapeOf(1).rank(); ++i) {
     const int64_t count = node.ShapeOf(1)[i];
     if (i != axis && count < from[i]) x = Slice(x, i, 0, count);
@@ -159,7 +159,7 @@ Result<Values> ConvertGatherElements(ImportedNode& node) {
   return Values{TakeAlongAxis(x, indices, axis)};
 }
 
-// An older name of ScatterElements.
+// The former name of ScatterElements.
 Result<Values> ConvertScatter(ImportedNode& node) {
   return ConvertScatterElements(node);
 }
@@ -210,7 +210,7 @@ Result<Values> ConvertGatherND(ImportedNode& node) {
   if (batches == 0) {
     return Values{Gather(Reshape(node.In(0), flat), rows)};
   }
-  // Of all batches one table, in which each has rows of its own.
+  // One table for all batches, with separate rows for each.
   const Value first = Iota(node.graph(), node.Type(1).dtype, 0,
                            static_cast<double>(flat[0]), batch);
   Shape to;
@@ -258,7 +258,7 @@ Result<Values> ConvertOneHot(ImportedNode& node) {
   return Values{Permute(marked, FromEnd(rank, axis))};
 }
 
-// What a known condition lets through.
+// The elements selected by a constant condition.
 Result<Values> ConvertCompress(ImportedNode& node) {
   STOWAGE_ASSIGN_OR_RETURN(const auto condition, node.Ints(1, "condition"));
   Value x = node.In(0);
@@ -283,7 +283,7 @@ Result<Values> ConvertCompress(ImportedNode& node) {
   return Values{TakeAt(x, static_cast<int>(axis), places)};
 }
 
-// Of each example the first elements, as many as its length is, the other way round.
+// Reverses the first elements of each example, up to its length.
 Result<Values> ConvertReverseSequence(ImportedNode& node) {
   const Shape& x = node.ShapeOf(0);
   STOWAGE_ASSIGN_OR_RETURN(const int64_t time,
@@ -347,7 +347,7 @@ Result<Values> Best(ImportedNode& node, bool largest) {
                            node.Axis(node.Int("axis", 0), rank));
   const int64_t size = node.ShapeOf(0)[static_cast<int>(axis)];
   Value x = Permute(node.In(0), ToEnd(rank, axis));
-  // Of the elements in reverse, the first of equals is the last.
+  // The first of equals in reverse order is the last.
   const bool last = node.Int("select_last_index", 0) != 0;
   if (last) x = TakeAlong(x, rank - 1, size - 1, -1, size);
   Value at = Cast(ArgMax(largest ? x : Neg(x)), DType::kI64);

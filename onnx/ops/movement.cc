@@ -1,4 +1,4 @@
-// Ops that move elements, or make them of nothing.
+// Ops that move or create elements.
 
 #include <algorithm>
 #include <numeric>
@@ -65,7 +65,7 @@ Result<Values> ConvertConcat(ImportedNode& node) {
       node.Axis(node.Int("axis", 0), node.ShapeOf(0).rank()));
   Values parts;
   for (int i = 0; i < node.num_operands(); ++i) {
-    // A part without elements adds nothing.
+    // Empty parts are skipped.
     if (node.Has(i) && HasElements(node.ShapeOf(i)))
       parts.push_back(node.In(i));
   }
@@ -78,9 +78,8 @@ namespace {
 
 constexpr int64_t kMaxParts = 1 << 16;
 
-// The sizes of the parts that a node cuts an axis into: those of its operand 1 or
-// attribute, which may be one for all, or as many equal ones as `count`, of which the
-// last may be smaller.
+// The sizes of the parts of a split: those of operand 1 or the attribute, which may be one size
+// for all parts, or `count` equal parts, of which the last may be smaller.
 Result<std::vector<int64_t>> PartsOf(ImportedNode& node, int64_t size,
                                      int64_t count) {
   STOWAGE_ASSIGN_OR_RETURN(auto sizes, node.IntsOrAttribute(1, "split"));
@@ -195,7 +194,7 @@ Result<Values> ConvertTile(ImportedNode& node) {
 }
 
 Result<Values> ConvertConstantOfShape(ImportedNode& node) {
-  // One that is small is folded.
+  // Small ones are folded.
   STOWAGE_ASSIGN_OR_RETURN(const FilledShape filled, FilledShapeOf(node));
   return Values{Fill(node.graph(), RealsOf(filled.value)[0],
                      filled.value.type.dtype, filled.shape)};
@@ -239,8 +238,7 @@ Result<Values> ConvertTrilu(ImportedNode& node) {
 
 namespace {
 
-// Elements that are no floats, with others before and after, axis by axis: at their
-// places where the padding has some, else `value`.
+// Pads non-float elements, axis by axis: with elements of x, or `value`.
 Value PaddedByAxis(Value x, const Axes& before, const Axes& after, PadMode mode,
                    double value) {
   for (int axis = 0; axis < x.rank(); ++axis) {
@@ -312,7 +310,7 @@ Result<Values> ConvertPad(ImportedNode& node) {
     const auto at = static_cast<size_t>(axis);
     before[at] = std::max<int64_t>(pads[i], 0);
     after[at] = std::max<int64_t>(pads[axes.size() + i], 0);
-    // A pad below 0 takes elements away.
+    // A negative pad removes elements.
     const int64_t cut = std::max<int64_t>(-pads[i], 0);
     const int64_t end = from[static_cast<int>(axis)] -
                         std::max<int64_t>(-pads[axes.size() + i], 0);

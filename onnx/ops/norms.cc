@@ -15,8 +15,8 @@ DType StatisticsOf(DType dtype) {
   return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
-// x, normalized in `count` parts that follow each other in memory, by a batch norm of
-// one example with as many channels, which keeps x and two numbers of each.
+// x, normalized in `count` contiguous parts, by a batch norm of one example with as many
+// channels, which saves x and two numbers per channel.
 Value NormalizedParts(ImportedNode& node, int64_t count, double eps) {
   const Shape& shape = node.ShapeOf(0);
   const DType dtype = node.Type(0).dtype;
@@ -28,7 +28,7 @@ Value NormalizedParts(ImportedNode& node, int64_t count, double eps) {
                  shape);
 }
 
-// Elements of x from `axis` on, as one last dimension.
+// x with the dimensions from `axis` on merged.
 struct NormRows {
   Value x;
   int64_t width = 1;
@@ -51,7 +51,7 @@ Result<NormRows> RowsFrom(ImportedNode& node) {
   return rows;
 }
 
-// The scale or bias of rows of `width`, or `otherwise` everywhere.
+// The scale or bias of rows of `width`, or `otherwise` for all elements.
 Result<Value> OfRows(ImportedNode& node, int i, int64_t width,
                      double otherwise) {
   if (!node.Has(i)) {
@@ -85,7 +85,7 @@ Result<Values> ConvertBatchNormalization(ImportedNode& node) {
   const Value x = node.In(0);
   const Value gamma = node.In(1), beta = node.In(2);
   const Value mean = node.Keep(3), variance = node.Keep(4);
-  // What follows no statistics, weights that are normalized, say, is no layer to judge.
+  // A norm without running statistics, such as of weights, is not a layer.
   const bool judged = node.context().evaluation && node.IsKept(3);
   const bool of_training = node.Int("training_mode", 0) != 0;
   if (node.context().training || (of_training && !judged)) {
@@ -99,8 +99,8 @@ Result<Values> ConvertBatchNormalization(ImportedNode& node) {
                  : Add(kept, Mul(Sub(Cast(now, type), kept), weight));
     };
     results.push_back(follow(3, mean, r.mean));
-    // ONNX says what a training does that the file itself is of: it divides by the count.
-    // Of a file for evaluation that is PyTorch, whence such files come: by one less.
+    // In training mode ONNX's running variance is biased. A file in evaluation mode comes from
+    // PyTorch, whose running variance is unbiased.
     const auto count = static_cast<double>(shape.num_elements() /
                                            std::max(shape[1], int64_t{1}));
     results.push_back(follow(4, variance,
@@ -110,7 +110,7 @@ Result<Values> ConvertBatchNormalization(ImportedNode& node) {
     results.resize(static_cast<size_t>(std::max(node.num_results(), 1)));
     return results;
   }
-  // y = x scale + shift, each of one number a channel.
+  // y = x scale + shift, per channel.
   const Value rstd = Rsqrt(AddScalar(Cast(variance, statistics), eps));
   const Value scale = Mul(Cast(gamma, statistics), rstd);
   const Value shift =
@@ -129,7 +129,7 @@ Result<Values> ConvertLayerNormalization(ImportedNode& node) {
   STOWAGE_ASSIGN_OR_RETURN(const Value beta, OfRows(node, 2, rows.width, 0));
   Values results = {
       Reshape(LayerNorm(rows.x, gamma, beta, eps), node.ShapeOf(0))};
-  // The mean and the reciprocal deviation of each row, where they are read.
+  // The mean and reciprocal deviation of each row, if they are read.
   if (node.Wants(1) || node.Wants(2)) {
     Shape shape = node.ShapeOf(0);
     STOWAGE_ASSIGN_OR_RETURN(const int64_t axis,
@@ -172,7 +172,7 @@ Result<Values> ConvertGroupNormalization(ImportedNode& node) {
                              " groups; they must divide the channels"));
   }
   const int64_t channels = shape[1];
-  // Up to operator set 20 there is one number a group, from then on one a channel.
+  // Scales are per group up to operator set 20, later per channel.
   const auto spread = [&](int i) {
     Value v = node.In(i);
     if (node.ShapeOf(i).num_elements() == groups && groups != channels) {
@@ -192,7 +192,7 @@ Result<Values> ConvertLpNormalization(ImportedNode& node) {
   const Value x = node.In(0);
   const Value norm = Norm(x, p, {node.Int("axis", -1)}, /*keep=*/true);
   if (!norm.ok()) return Values{norm};
-  // A slice of zeros stays one, as in ONNX Runtime, and has no gradient.
+  // A slice of zeros is unchanged, as in ONNX Runtime, and has no gradient.
   const Value is_zero = Equal(norm, Like(x, 0));
   return Values{
       Where(is_zero, Like(x, 0), Div(x, Where(is_zero, Like(x, 1), norm)))};
@@ -215,12 +215,12 @@ Result<Values> ConvertLRN(ImportedNode& node) {
                                      .bias = node.Float("bias", 1)})};
 }
 
-// Losses that a file computes itself.
+// Losses that are part of a file.
 
 namespace {
 
-// The loss of log-probabilities (N, C, d...) at labels (N, d...), by the node's
-// reduction; operand 2, if it is there, weighs classes.
+// The loss of log-probabilities (N, C, d...) at labels (N, d...), by the node's reduction;
+// optional operand 2 has the class weights.
 Result<Value> NegativeLogLikelihood(ImportedNode& node, Value log_p) {
   const Shape& shape = node.ShapeOf(0);
   const std::string reduction = node.Text("reduction", "mean");
@@ -246,7 +246,7 @@ Result<Value> NegativeLogLikelihood(ImportedNode& node, Value log_p) {
   }
   if (node.Has(2)) weights = Gather(node.In(2), labels);
   if (ignored.ok()) weights = Where(ignored, Like(log_p, 0), weights);
-  // Classes last, where each label picks its own.
+  // Classes last, for the gather by label.
   Axes order = {0};
   for (int i = 2; i < shape.rank(); ++i) order.push_back(i);
   order.push_back(1);

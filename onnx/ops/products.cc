@@ -1,4 +1,4 @@
-// Matrix products and what is normalized like them.
+// Matmuls, softmaxes and attention.
 
 #include <cstdint>
 #include <limits>
@@ -16,7 +16,7 @@ namespace stowage::onnx {
 
 namespace {
 
-// By rows: from operator set 13 on along one axis; before, along all from it on.
+// Softmaxes along one axis from operator set 13 on; before, along all axes from it on.
 Result<Values> ByRows(ImportedNode& node,
                       Value (*op)(Value, int64_t, SourceLoc)) {
   const Shape& shape = node.ShapeOf(0);
@@ -34,7 +34,7 @@ Result<Values> ByRows(ImportedNode& node,
   return Values{Reshape(op(flat, -1, SourceLoc::Current()), shape)};
 }
 
-// 1 at the largest element of each row, the first of equals, and 0 elsewhere.
+// 1 at the first largest element of each row, 0 elsewhere.
 Value HardmaxOf(Value x, int64_t axis, SourceLoc loc) {
   if (!x.ok()) return x;
   Axes order;
@@ -103,13 +103,13 @@ Result<Values> ConvertEinsum(ImportedNode& node) {
   return Values{Einsum(equation, operands)};
 }
 
-// Attention, an op of its own from operator set 23 on.
+// --- Attention, from operator set 23 ---
 
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Operand i as (batch, places, heads, width).
+// Operand i as (batch, positions, heads, width).
 Result<Value> Heads(ImportedNode& node, int i, std::string_view heads_of) {
   const Shape& x = node.ShapeOf(i);
   if (x.rank() == 4) return Permute(node.In(i), {0, 2, 1, 3});
@@ -123,14 +123,14 @@ Result<Value> Heads(ImportedNode& node, int i, std::string_view heads_of) {
   return Reshape(node.In(i), {x[0], x[1], heads, x[2] / heads});
 }
 
-// x behind what is kept from before, which is (batch, heads, places, width).
+// x after the past keys or values, (batch, heads, positions, width).
 Value Behind(ImportedNode& node, int past, Value x) {
   if (!node.Has(past) || !x.ok()) return x;
   const Value before = Permute(node.In(past), {0, 2, 1, 3});
   return Concat(Values{before, x}, 1);
 }
 
-// The mask as what is added: of four dimensions, -inf for false.
+// The mask as an additive bias of rank 4; -inf for false.
 Result<Value> BiasOf(ImportedNode& node, Value q, Value k) {
   const Shape& mask = node.ShapeOf(3);
   if (mask.rank() < 2 || mask.rank() > 4 || mask.back() != k.dim(1)) {
@@ -148,7 +148,7 @@ Result<Value> BiasOf(ImportedNode& node, Value q, Value k) {
   return Reshape(Cast(bias, q.dtype()), shape);
 }
 
-// -inf for places behind `before` + the query's own.
+// -inf for positions after `before` + the query's.
 Value CausalBias(Value q, int64_t queries, int64_t places, int64_t before) {
   std::vector<double> numbers;
   for (int64_t t = 0; t < queries; ++t) {
@@ -192,7 +192,7 @@ Result<Values> ConvertAttention(ImportedNode& node) {
     STOWAGE_ASSIGN_OR_RETURN(options.bias, BiasOf(node, q, k));
   }
   if (causal) {
-    // The first query stands at the first place that is not from before.
+    // The first query is at the first position after the past ones.
     const int64_t before = node.Has(4) ? node.ShapeOf(4)[2] : 0;
     if (before + queries == places) {
       options.causal = true;

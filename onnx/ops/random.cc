@@ -1,5 +1,5 @@
-// Random draws. They are those of the run's seed and of the step (ir/ops.h), so that a run
-// can be made again; seeds that the file gives nodes are not looked at.
+// Random draws, keyed by the run's seed and the step (ir/ops.h) for reproducibility; seeds in
+// the file are ignored.
 
 #include "base/strings.h"
 #include "ir/ops.h"
@@ -9,7 +9,7 @@
 namespace stowage::onnx {
 namespace {
 
-// What the node says its results are of, or `otherwise`.
+// The dtype attribute of the node, or `otherwise`.
 Result<DType> DTypeOf(const ImportedNode& node, DType otherwise) {
   if (!node.Find("dtype")) return otherwise;
   return DTypeOfElement(static_cast<int32_t>(node.Int("dtype", 1)));
@@ -45,7 +45,7 @@ Result<Shape> ShapeToMake(const ImportedNode& node) {
 using Draw = Result<Values>(ImportedNode& node, DType dtype,
                             const Shape& shape);
 
-// Of the shape that the node says, or of its operand's.
+// Draws of the shape in the node, or of its operand.
 Result<Values> DrawnAsSaid(ImportedNode& node, Draw draw) {
   STOWAGE_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(node, DType::kF32));
   STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeToMake(node));
@@ -72,7 +72,7 @@ Result<Values> ConvertRandomNormalLike(ImportedNode& node) {
   return DrawnLikeOperand(node, Normal);
 }
 
-// 1 with the probability that each element of the operand is.
+// 1 with the probability given by each element of the operand.
 Result<Values> ConvertBernoulli(ImportedNode& node) {
   const DType dtype = node.Type(0).dtype;
   STOWAGE_ASSIGN_OR_RETURN(const DType to, DTypeOf(node, dtype));

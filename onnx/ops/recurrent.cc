@@ -1,4 +1,4 @@
-// Recurrent layers. An LSTM is one op for each direction, the others are a loop over time.
+// Recurrent layers. An LSTM is one op per direction, the others are loops over time.
 
 #include <array>
 #include <functional>
@@ -12,8 +12,8 @@
 namespace stowage::onnx {
 namespace {
 
-// A layer of the file: x (T, B, in), W (D, gates H, in), R (D, gates H, H) and, where
-// they are there, B (D, 2 gates H) and a first state (D, B, H).
+// A layer of the file: x (T, B, in), W (D, gates H, in), R (D, gates H, H), and optionally
+// B (D, 2 gates H) and an initial state (D, B, H).
 struct Layer {
   int64_t steps = 0, batch = 0, width = 0, hidden = 0, directions = 1;
   bool forward = true, backward = false;
@@ -72,7 +72,7 @@ Result<Layer> LayerOf(ImportedNode& node, int64_t gates,
   return layer;
 }
 
-// One direction's part of operand i: `d` of its first dimension.
+// Direction `d` of operand i, by its first dimension.
 Value Part(ImportedNode& node, int i, int64_t d) {
   Shape shape;
   for (int k = 1; k < node.ShapeOf(i).rank(); ++k) {
@@ -81,7 +81,7 @@ Value Part(ImportedNode& node, int i, int64_t d) {
   return Reshape(Slice(node.In(i), 0, d, d + 1), shape);
 }
 
-// The first state of a direction, (B, H), of zeros where the file has none.
+// The initial state of a direction, (B, H); zeros if the file has none.
 Value FirstState(ImportedNode& node, int i, int64_t d, const Layer& layer) {
   if (!node.Has(i)) {
     return Fill(node.graph(), 0, node.Type(0).dtype,
@@ -92,7 +92,7 @@ Value FirstState(ImportedNode& node, int i, int64_t d, const Layer& layer) {
   return Reshape(Slice(all, 0, d, d + 1), {layer.batch, layer.hidden});
 }
 
-// Half of a direction's bias (gates H): of the input's product, or of the state's.
+// Half of a direction's bias (gates H): of the input's matmul, or of the state's.
 Value Bias(ImportedNode& node, int64_t d, int64_t half) {
   if (!node.Has(3)) return Value();
   const int64_t size = node.ShapeOf(3)[1] / 2;
@@ -101,13 +101,13 @@ Value Bias(ImportedNode& node, int64_t d, int64_t half) {
 
 Value Plus(Value x, Value bias) { return bias.ok() ? Add(x, bias) : x; }
 
-// What the inputs add to the gates in all steps, by one product: (T, B, gates H).
+// The input part of the gates in all steps, by one matmul: (T, B, gates H).
 Value OfInputs(ImportedNode& node, const Layer& layer, int64_t d) {
   const Value w = Part(node, 1, d);
   return MatMul(layer.x, w, /*transpose_a=*/false, /*transpose_b=*/true);
 }
 
-// What a direction gives.
+// The results of a direction.
 struct States {
   Value h, c;
 };
@@ -116,8 +116,8 @@ struct Run {
   States last;
 };
 
-// The hidden state after a step of a direction, from the gates' part of the inputs
-// (B, gates H) and the state before; what all steps read is whole in the body.
+// The hidden state after a step, from the input part of the gates (B, gates H) and the previous
+// state; weights are not sliced in the body.
 using Step = std::function<Value(Value of_input, Value before, LoopBody&)>;
 
 Run RunSteps(ImportedNode& node, const Layer& layer, Value of_inputs,
@@ -136,8 +136,8 @@ Run RunSteps(ImportedNode& node, const Layer& layer, Value of_inputs,
   return run;
 }
 
-// Y (T, D, B, H), Y_h and, where there is one, Y_c (D, B, H), each with the batch in
-// front where the layer has it so.
+// Y (T, D, B, H), Y_h and optionally Y_c (D, B, H), with the batch first if the layer has that
+// layout.
 Values ResultsOf(ImportedNode& node, const Layer& layer,
                  const std::vector<Run>& directions, bool has_cell) {
   Values results(3);
@@ -165,7 +165,7 @@ Values ResultsOf(ImportedNode& node, const Layer& layer,
   return results;
 }
 
-// Whether direction `d` of the layer goes from the last step to the first.
+// Returns whether direction `d` is reversed.
 bool IsReverse(const Layer& layer, int64_t d) {
   return layer.backward && (d == 1 || !layer.forward);
 }

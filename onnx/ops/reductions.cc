@@ -1,4 +1,4 @@
-// Ops that make one element of many.
+// Reductions.
 
 #include <algorithm>
 #include <numeric>
@@ -11,7 +11,7 @@
 namespace stowage::onnx {
 namespace {
 
-// What is reduced: no axes where the op leaves x as it is.
+// The reduced axes; none if x is unchanged.
 struct Reduced {
   Axes axes = {};
   bool keep = true;
@@ -33,7 +33,7 @@ Result<Reduced> ReducedOf(ImportedNode& node) {
   return reduced;
 }
 
-// What `reduce` makes of operand 0; of no axes, each element by itself.
+// Applies `reduce` to operand 0; without axes, to each element.
 template <typename Reduce>
 Result<Values> Reduction(ImportedNode& node, Reduce reduce) {
   STOWAGE_ASSIGN_OR_RETURN(const Reduced reduced, ReducedOf(node));
@@ -41,13 +41,13 @@ Result<Values> Reduction(ImportedNode& node, Reduce reduce) {
   if (!reduced.axes.empty()) {
     return Values{reduce(x, reduced.axes, reduced.keep)};
   }
-  // An axis of one element, which is reduced and gone.
+  // An axis of one element, to be reduced.
   Shape shape = {1};
   for (const int64_t dim : node.ShapeOf(0)) shape.push_back(dim);
   return Values{reduce(Reshape(x, shape), Axes{0}, false)};
 }
 
-// The product along an axis: halves of it multiplied by each other, down to one element.
+// The product along an axis, by multiplying halves until one element is left.
 Value ProductAlong(Value x, int64_t axis) {
   while (x.ok() && x.dim(static_cast<int>(axis)) > 1) {
     const int64_t size = x.dim(static_cast<int>(axis)), half = size / 2;

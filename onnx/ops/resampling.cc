@@ -31,14 +31,14 @@ struct ResizeWay {
   double beyond = 0;  // the value outside of the region
 };
 
-// An axis that changes, or that a region is taken of.
+// An axis that is resized or cropped.
 struct ResizedAxis {
   int axis = 0;
   int64_t from = 0, to = 0;
   double scale = 1;
   double start = 0, end = 1;  // of the region, as shares of the axis
 
-  // The dimension times its scale, of which the size is the whole part.
+  // The dimension times its scale; the size is its integer part.
   double Exact() const { return static_cast<double>(from) * scale; }
   bool IsWhole() const {
     return std::abs(Exact() - static_cast<double>(to)) <= 1e-6;
@@ -116,7 +116,7 @@ Status SetRegions(ImportedNode& node, std::vector<ResizedAxis>& axes) {
   return {};
 }
 
-// The axes that a node names, from operands `scales` and `sizes`, -1 where it has none.
+// The resized axes, from operands `scales` and `sizes`, -1 if it has none.
 Result<std::vector<ResizedAxis>> AxesOf(ImportedNode& node, int scales,
                                         int sizes) {
   const Shape& x = node.ShapeOf(0);
@@ -142,9 +142,9 @@ Result<std::vector<ResizedAxis>> AxesOf(ImportedNode& node, int scales,
   return axes;
 }
 
-// Where element `at` of the result lies in the operand, in the order of ONNX Runtime's
-// operations. Corners are those of the whole result, as in PyTorch and ONNX Runtime;
-// ONNX's own reference takes them from the size times the scale.
+// The position in the operand of element `at` of the result, in ONNX Runtime's order of
+// operations. As in PyTorch and ONNX Runtime, corners are those of the rounded size; ONNX's
+// reference uses the size times the scale.
 template <typename Real>
 Real PlaceOf(const ResizeWay& way, const ResizedAxis& axis, int64_t at) {
   const auto x = static_cast<Real>(at);
@@ -179,7 +179,7 @@ double Rounded(const ResizeWay& way, double place) {
   return std::ceil(place - 0.5);
 }
 
-// Keys's kernel, of parameter a.
+// Keys's cubic kernel with parameter a.
 double Cubic(double a, double x) {
   x = std::abs(x);
   if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
@@ -187,9 +187,8 @@ double Cubic(double a, double x) {
   return 0;
 }
 
-// The weights of all elements of the operand in the one at `place`: a kernel around it,
-// as wide as the result is coarse where that smooths, whose elements beyond the edge are
-// the edge's, or left out.
+// The weights of all elements of the operand for the one at `place`: a kernel, widened for
+// antialiasing, in which elements beyond the edge are clamped or excluded.
 Reals WeightsAt(const ResizeWay& way, const ResizedAxis& axis, double place) {
   const bool cubic = way.mode == "cubic";
   const double coarse = way.antialias ? std::min(axis.scale, 1.0) : 1.0;
@@ -211,25 +210,17 @@ Reals WeightsAt(const ResizeWay& way, const ResizedAxis& axis, double place) {
   return weights;
 }
 
-// The order that swaps an axis and the last.
-Axes SwappedToEnd(int rank, int axis) {
-  Axes order(static_cast<size_t>(rank));
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[static_cast<size_t>(axis)], order.back());
-  return order;
-}
-
-// x times a matrix (from, to) along an axis.
+// x multiplied by a matrix (from, to) along an axis.
 Value Mixed(Value x, const ResizedAxis& axis, const Reals& matrix) {
   const Array array = ArrayOf(x.dtype(), {axis.from, axis.to}, matrix);
   const Value w =
       Constant(*x.builder(), array.type.dtype, array.type.shape, array.data());
   if (axis.axis == x.rank() - 1) return MatMul(x, w);
-  const Axes order = SwappedToEnd(x.rank(), axis.axis);
+  const Axes order = SwappedWithLast(x.rank(), axis.axis);
   return Permute(MatMul(Permute(x, order), w), order);
 }
 
-// x with `beyond` at the places of the axis that are not `inside`.
+// x with `beyond` at the positions of the axis that are not `inside`.
 Value Bounded(Value x, const ResizedAxis& axis, const Ints& inside,
               double beyond) {
   Shape shape = {axis.to};
@@ -254,7 +245,7 @@ Result<Value> ResizedAlong(ImportedNode& node, const ResizeWay& way,
   Reals matrix(is_nearest ? 0 : static_cast<size_t>(axis.from * axis.to));
   const auto last = static_cast<double>(axis.from - 1);
   for (int64_t i = 0; i < axis.to; ++i) {
-    // At a whole number the last bit chooses the element: that of floats.
+    // Near integers the rounding error of floats decides the element.
     const double place = is_nearest ? double{PlaceOf<float>(way, axis, i)}
                                     : PlaceOf<double>(way, axis, i);
     inside.push_back(place >= 0 && place <= last);
@@ -281,7 +272,7 @@ Result<Value> ResizedAlong(ImportedNode& node, const ResizeWay& way,
   return bounded && x.ok() ? Bounded(x, axis, inside, way.beyond) : x;
 }
 
-// The one op of the graph that does all of it; absent where there is none.
+// The Resize op of the IR, if it has this mode.
 std::optional<Value> AsOneOp(ImportedNode& node, const ResizeWay& way,
                              const std::vector<ResizedAxis>& axes) {
   const Shape& x = node.ShapeOf(0);
@@ -302,7 +293,7 @@ std::optional<Value> AsOneOp(ImportedNode& node, const ResizeWay& way,
                     way.place == "half_pixel_symmetric" ||
                     way.place == "pytorch_half_pixel";
   if (way.mode == "nearest") {
-    // At a whole factor, rounding at half pixels finds the same element.
+    // For integer factors, rounding half-pixel positions selects the same element.
     const bool same =
         (way.place == "asymmetric" && way.nearest == "floor") ||
         (repeats && half && way.nearest.starts_with("round_prefer"));
@@ -409,13 +400,13 @@ Value Mirrored(Value x, double low, double high) {
   return AddScalar(folded, low);
 }
 
-// The bounds that places are mirrored at.
+// The bounds of reflection.
 double LowOf(const SampleWay& way) { return way.align_corners ? 0 : -0.5; }
 double HighOf(const SampleWay& way, int64_t size) {
   return static_cast<double>(size) - (way.align_corners ? 1 : 0.5);
 }
 
-// Where along an axis of `size` places from -1 to 1 lie.
+// Converts positions in [-1, 1] to an axis of `size`.
 Value PlacesOf(const SampleWay& way, Value grid, int64_t size) {
   const auto count = static_cast<double>(size);
   const Value place =
@@ -429,7 +420,7 @@ Value PlacesOf(const SampleWay& way, Value grid, int64_t size) {
   return place;
 }
 
-// The weights of the four elements around `t` of the way from the second to the third.
+// The weights of four elements for the position at fraction `t` between the second and third.
 std::vector<Value> CubicWeights(Value t) {
   const auto near = [](Value x) {  // up to 1
     return AddScalar(
@@ -444,7 +435,7 @@ std::vector<Value> CubicWeights(Value t) {
   return {far(AddScalar(t, 1)), near(t), near(rest), far(AddScalar(rest, 1))};
 }
 
-// The neighbours along one axis, their indices within it, those of zeros' weights 0.
+// The neighbours along one axis, with indices clamped to it; padding has weight 0.
 std::vector<Tap> TapsOf(const SampleWay& way, Value place, int64_t size) {
   std::vector<Tap> taps;
   if (way.mode == "nearest") {
@@ -480,8 +471,8 @@ std::vector<Tap> TapsOf(const SampleWay& way, Value place, int64_t size) {
   return taps;
 }
 
-// What the neighbours of all axes from `axis` on add up to; `index` and `weight` are
-// those of the axes before.
+// The weighted sum over the neighbours of all axes from `axis` on; `index` and `weight` are
+// those of the earlier axes.
 Value Gathered(Value x, const Shape& sizes,
                const std::vector<std::vector<Tap>>& taps, size_t axis,
                std::optional<Value> index, std::optional<Value> weight) {
@@ -521,7 +512,7 @@ Result<Values> ConvertGridSample(ImportedNode& node) {
   SampleWay way{.mode = node.Text("mode", "linear"),
                 .padding = node.Text("padding_mode", "zeros"),
                 .align_corners = node.Int("align_corners", 0) != 0};
-  // The names of operator sets before 20.
+  // The names before operator set 20.
   if (way.mode == "bilinear") way.mode = "linear";
   if (way.mode == "bicubic") way.mode = "cubic";
   if (way.mode != "linear" && way.mode != "cubic" && way.mode != "nearest") {
@@ -543,7 +534,7 @@ Result<Values> ConvertGridSample(ImportedNode& node) {
   const Value given = node.In(1);
   std::vector<std::vector<Tap>> taps;
   for (int axis = 0; axis < count; ++axis) {
-    // A place names the last axis first.
+    // A position has the last axis first.
     const int64_t at = count - 1 - axis;
     const Value along =
         Reshape(Slice(given, -1, at, at + 1), {x[0], 1, places});

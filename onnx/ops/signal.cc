@@ -1,4 +1,4 @@
-// Windows, spectra and mel weights: constants, and products with them.
+// Windows, spectra and mel weights: constants, and matmuls by them.
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 using Reals = std::vector<double>;
 
 constexpr double kTurn = 2 * std::numbers::pi;
-// Numbers that a constant made here may have.
+// The maximum size of a constant.
 constexpr int64_t kMaxNumbers = int64_t{1} << 24;
 
 Value ConstantReals(GraphBuilder& g, DType dtype, const Shape& shape,
@@ -28,7 +28,7 @@ Value ConstantReals(GraphBuilder& g, DType dtype, const Shape& shape,
   return Constant(g, array.type.dtype, array.type.shape, array.data());
 }
 
-// The one number that operand i holds, from `least` to kMaxNumbers.
+// The constant scalar of operand i, in [least, kMaxNumbers].
 Result<int64_t> NumberOf(ImportedNode& node, int i, std::string_view what,
                          int64_t least) {
   STOWAGE_ASSIGN_OR_RETURN(const auto numbers, node.Ints(i, what));
@@ -40,7 +40,7 @@ Result<int64_t> NumberOf(ImportedNode& node, int i, std::string_view what,
   return numbers[0];
 }
 
-// A window of sums of cosines: a0 - a1 cos(turn n / N) + a2 cos(2 turn n / N).
+// A cosine-sum window: a0 - a1 cos(turn n / N) + a2 cos(2 turn n / N).
 Result<Values> Window(ImportedNode& node, double a0, double a1, double a2) {
   STOWAGE_ASSIGN_OR_RETURN(const int64_t size, NumberOf(node, 0, "size", 1));
   STOWAGE_ASSIGN_OR_RETURN(
@@ -57,7 +57,7 @@ Result<Values> Window(ImportedNode& node, double a0, double a1, double a2) {
   return Values{ConstantReals(node.graph(), dtype, {size}, reals)};
 }
 
-// The matrices (from, to) of the cosines and of the sines of k n turns / length.
+// The matrices (from, to) of cosines and sines of k n turns / length.
 struct Waves {
   Value cosines, sines;
 };
@@ -82,12 +82,12 @@ Result<Waves> WavesOf(ImportedNode& node, int64_t from, int64_t to,
                ConstantReals(node.graph(), dtype, {from, to}, sines)};
 }
 
-// Real and imaginary parts, the second inert where all are 0.
+// Real and imaginary parts; the second is inert if it is zero.
 struct Complex {
   Value real, imaginary;
 };
 
-// Those of x (..., 1 or 2), without that dimension.
+// The parts of x (..., 1 or 2), without that dimension.
 Complex ComplexPartsOf(Value x) {
   if (!x.ok()) return {x, {}};
   Shape shape;
@@ -114,14 +114,6 @@ Complex Spectrum(const Complex& x, const Waves& waves, bool inverse) {
   y.real = inverse ? Sub(y.real, across) : Add(y.real, across);
   y.imaginary = Add(y.imaginary, MatMul(x.imaginary, waves.cosines));
   return y;
-}
-
-// The order that swaps an axis and the last.
-Axes AxisToEnd(int rank, int64_t axis) {
-  Axes order;
-  for (int64_t i = 0; i < rank; ++i) order.push_back(i);
-  std::swap(order[static_cast<size_t>(axis)], order.back());
-  return order;
 }
 
 Status CheckIsComplex(const ImportedNode& node, const Shape& x) {
@@ -168,13 +160,13 @@ Result<Values> ConvertDFT(ImportedNode& node) {
   if (inverse && onesided) {
     return node.Unsupported("is the inverse of one side; expected both");
   }
-  // Of a longer signal the rest is left out; a shorter one goes on with zeros.
+  // A longer signal is truncated, a shorter one padded with zeros.
   const int64_t used = std::min(length, x[static_cast<int>(axis)]);
   STOWAGE_ASSIGN_OR_RETURN(
       const Waves waves,
       WavesOf(node, used, onesided ? length / 2 + 1 : length, length,
               inverse ? 1 / static_cast<double>(length) : 1));
-  const Axes order = AxisToEnd(x.rank() - 1, axis);
+  const Axes order = SwappedWithLast(x.rank() - 1, axis);
   Complex parts = ComplexPartsOf(Slice(node.In(0), axis, 0, used));
   parts.real = Permute(parts.real, order);
   if (parts.imaginary.ok()) parts.imaginary = Permute(parts.imaginary, order);
@@ -230,7 +222,7 @@ Result<Values> ConvertSTFT(ImportedNode& node) {
   return Values{JoinedParts(Spectrum(parts, waves, /*inverse=*/false))};
 }
 
-// By the formula of ONNX's definition, which rounds the edges of the triangles to bins.
+// By ONNX's definition, which rounds the edges of the triangles to bins.
 Result<Values> ConvertMelWeightMatrix(ImportedNode& node) {
   STOWAGE_ASSIGN_OR_RETURN(const int64_t bands,
                            NumberOf(node, 0, "num_mel_bins", 1));

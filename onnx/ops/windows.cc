@@ -1,4 +1,4 @@
-// Convolutions and pools: ops whose windows slide along spatial dimensions.
+// Convolutions and pooling.
 
 #include <algorithm>
 
@@ -18,8 +18,8 @@ struct Windows {
   bool ceil_mode = false;
 };
 
-// Padding that makes `out` the dimension divided by the stride, rounded up; an odd
-// one goes to the end, or to the front where `lower`.
+// SAME padding: `out` is the dimension divided by the stride, rounded up. An odd element goes to
+// the end, or to the front with `lower`.
 void PadToSame(const Shape& x, bool lower, Windows* windows) {
   const size_t count = windows->kernel.size();
   windows->padding.assign(2 * count, 0);
@@ -75,7 +75,7 @@ Result<Windows> WindowsOf(ImportedNode& node, const Ints& kernel) {
   return windows;
 }
 
-// The kernel that a file names, which must be the one that w has.
+// Checks the kernel attribute against the shape of w.
 Result<Ints> KernelOf(ImportedNode& node) {
   const Shape& w = node.ShapeOf(1);
   Ints kernel;
@@ -87,7 +87,7 @@ Result<Ints> KernelOf(ImportedNode& node) {
   return kernel;
 }
 
-// One number a channel, along dimension 1 of y.
+// Adds one number per channel, along dimension 1 of y.
 Value PlusBias(ImportedNode& node, int i, Value y) {
   if (!node.Has(i) || !y.ok()) return y;
   return Add(y, PerChannel(node.In(i), y.rank()));
@@ -155,8 +155,8 @@ Result<Values> ConvertConvTranspose(ImportedNode& node) {
     const int64_t whole = (in - 1) * windows.stride[i] +
                           (kernel[i] - 1) * windows.dilation[i] + 1 + more[i];
     if (!sizes.empty()) {
-      // What the size leaves of the whole is padding, more of it at the end, or at
-      // the front for SAME_UPPER, as ONNX has it.
+      // The difference to the full size is padding, more of it at the end, or for SAME_UPPER
+      // at the front, as ONNX specifies.
       const int64_t both = std::max<int64_t>(0, whole - sizes[i]);
       windows.padding[i] =
           automatic == "SAME_UPPER" ? both / 2 : both - both / 2;
