@@ -42,7 +42,7 @@ std::string DigestOf(std::string_view body) {
   return HexDigest(hash.digest());
 }
 
-// The text up to the next space, which `rest` loses with it.
+// Removes and returns the text up to the next space.
 std::string_view TakeWord(std::string_view* rest) {
   const size_t end = std::min(rest->find(' '), rest->size());
   const std::string_view word = rest->substr(0, end);
@@ -145,12 +145,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kFormat = "stowage-ledger 1";
 constexpr int64_t kRecord = kRecordBytes;
-// How often a waiting job looks, and how long the header may stay locked by others.
+// The polling interval of a waiting job, and the timeout of the header's lock.
 constexpr Milliseconds kLookEvery{50};
 constexpr Milliseconds kHeaderPatience{30000};
 constexpr size_t kMaxDescribed = 8;
 
-// The first record's worth of bytes, for people who open the file.
+// The header, of the size of a record, which explains the file.
 std::string HeaderText() {
   std::string text = StrCat(
       kFormat,
@@ -191,7 +191,7 @@ class OpenFile {
 
 enum class Opening { kRead, kWrite, kCreate };
 
-// A regular file. A sticky folder may refuse O_CREAT where the file is there.
+// Opens a regular file. A sticky folder may refuse O_CREAT for an existing one.
 Result<OpenFile> OpenLedgerFile(const std::string& path, Opening opening) {
   const int flags = (opening == Opening::kRead ? O_RDONLY : O_RDWR) |
                     O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
@@ -202,7 +202,7 @@ Result<OpenFile> OpenLedgerFile(const std::string& path, Opening opening) {
     file = OpenFile(::open(path.c_str(), flags));
   }
   if (file.get() < 0) {
-    // A folder that is missing is no missing ledger.
+    // A missing folder is another error than a missing ledger.
     Error error = CannotUse(path, errno);
     if (opening == Opening::kCreate) error.code = ErrorCode::kIo;
     return error;
@@ -215,7 +215,7 @@ Result<OpenFile> OpenLedgerFile(const std::string& path, Opening opening) {
   return file;
 }
 
-// `size` 0: to the end of the file and beyond.
+// Size 0: to the end of the file and beyond.
 struct flock Range(short type, int64_t start, int64_t size) {
   struct flock range = {};
   range.l_type = type;
@@ -259,7 +259,7 @@ bool WriteAt(int fd, int64_t offset, std::string_view text) {
   return true;
 }
 
-// The lock of the header, without which nothing is read or decided.
+// The lock of the header, which guards all reads and decisions.
 class HeaderLock {
  public:
   HeaderLock(HeaderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
@@ -270,7 +270,7 @@ class HeaderLock {
     ::fcntl(fd_, F_OFD_SETLK, &range);
   }
 
-  // A process that was stopped while it has the lock must not stop all others in silence.
+  // A process that is stopped while it has the lock must not block others silently.
   static Result<HeaderLock> Take(const std::string& path, int fd, short type) {
     const Clock::time_point end = Clock::now() + kHeaderPatience;
     Milliseconds pause{1};
@@ -323,8 +323,8 @@ struct Contents {
   bool has_header = false;
 };
 
-// Under the header's lock. `own` is the record of this open file, whose lock the system does
-// not report to it; -1: none.
+// To be called with the header's lock. `own` is the record of this open file, whose lock the
+// system does not report to it; -1: none.
 Result<Contents> ReadContents(const std::string& path, int fd, int64_t own) {
   Contents contents;
   STOWAGE_ASSIGN_OR_RETURN(contents.has_header, HasHeader(path, fd));
@@ -488,7 +488,7 @@ Result<bool> Reservation::TryHold() {
   held.since = Now();
   if (!WriteAt(fd_, OffsetOf(record_), FormatJobRecord(held))) {
     const int why = errno;
-    // A locked record that does not read would stop all jobs.
+    // A locked record that is damaged would block all jobs.
     struct flock range = Range(F_UNLCK, OffsetOf(record_), kRecord);
     ::fcntl(fd_, F_OFD_SETLK, &range);
     record_ = -1;
@@ -558,7 +558,7 @@ Result<Reservation> Ledger::Admit(const ReservationRequest& request,
   if (!job.is_held && !may_wait) {
     return DoesNotFit(contents.jobs, job, std::nullopt);
   }
-  // Whoever sees the record locked sees it whole.
+  // The record is complete before others can see it locked.
   if (!WriteAt(fd, OffsetOf(contents.free_record), FormatJobRecord(job))) {
     return CannotUse(path_, errno);
   }

@@ -13,7 +13,7 @@ constexpr uint64_t kPrime3 = 1609587929392839161u;
 constexpr uint64_t kPrime4 = 9650029242287828579u;
 constexpr uint64_t kPrime5 = 2870177450012600261u;
 
-// Little-endian, whatever the machine: compilers make it one load.
+// Little-endian on every machine; compiles to one load.
 template <int kBytes>
 uint64_t Load(const char* at) {
   uint64_t value = 0;

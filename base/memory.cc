@@ -30,7 +30,7 @@ std::optional<Bytes> ParseCount(std::string_view text) {
   return count;
 }
 
-// The number that follows `key` at the start of a line.
+// The number after `key` at the start of a line.
 std::optional<Bytes> Find(std::string_view text, std::string_view key) {
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -42,7 +42,7 @@ std::optional<Bytes> Find(std::string_view text, std::string_view key) {
   return std::nullopt;
 }
 
-// The files of a cgroup, which versions 1 and 2 call differently.
+// The names of a cgroup's files, by version.
 struct CgroupNames {
   std::string_view limit, usage, cache[2];
 };
@@ -53,7 +53,7 @@ constexpr CgroupNames kVersion1 = {
 constexpr CgroupNames kVersion2 = {
     "memory.max", "memory.current", {"inactive_file ", "active_file "}};
 
-// What a cgroup still allows; absent where it has no limit.
+// The remainder of a cgroup's limit; absent without a limit.
 std::optional<MemoryLeft> LeftOf(const std::string& folder,
                                  const CgroupNames& names) {
   const auto limit =
@@ -76,7 +76,7 @@ void TakeLess(std::optional<MemoryLeft>* least,
   if (!*least || other->bytes < (*least)->bytes) *least = std::move(other);
 }
 
-// Whether `name` is among the comma-separated `names`.
+// Returns whether `name` is among the comma-separated `names`.
 bool Lists(std::string_view names, std::string_view name) {
   while (!names.empty()) {
     const size_t end = std::min(names.find(','), names.size());
@@ -86,9 +86,8 @@ bool Lists(std::string_view names, std::string_view name) {
   return false;
 }
 
-// Calls `visit` with the folder and the names of each cgroup of this process that limits
-// memory, and of those around it. In a container the path may be the host's; then only the
-// mount itself is there.
+// Calls `visit` with the folder and file names of each memory cgroup of this process and of
+// their ancestors. In a container the path may be the host's; then only the mount exists.
 template <typename Visit>
 void VisitCgroups(const std::string& root, const Visit& visit) {
   const auto visit_all = [&](const std::string& mount, std::string path,
@@ -99,7 +98,7 @@ void VisitCgroups(const std::string& root, const Visit& visit) {
     }
     visit(mount, names);
   };
-  // Lines of "number:controllers:path"; version 2 has none of the first two.
+  // Lines of "number:controllers:path"; in version 2 "0::path".
   const std::string groups = ReadSmallFile(root + "/proc/self/cgroup");
   std::string_view rest = groups;
   while (!rest.empty()) {
@@ -139,7 +138,7 @@ std::optional<MemoryLeft> FindMemoryLeft(const std::string& root) {
 }
 
 std::optional<CgroupLimit> FindCgroupLimit(const std::string& root) {
-  // Version 1 writes a limit that is not set as the largest multiple of a page.
+  // Version 1 reports an unset limit as the largest multiple of a page.
   constexpr Bytes kUnlimited = Bytes{1} << 62;
   std::optional<CgroupLimit> least;
   VisitCgroups(root, [&](const std::string& folder, const CgroupNames& names) {

@@ -20,7 +20,7 @@ Result<SharedLibrary> OpenSharedLibrary(const std::string& name,
   for (const std::string& place : places) {
     void* const handle = dlopen(place.c_str(), mode);
     if (handle == nullptr) {
-      // Of a file that is there, why it will not do.
+      // The reason why an existing file does not load.
       const char* const why = dlerror();
       const bool exists = place.find('/') != std::string::npos &&
                           access(place.c_str(), F_OK) == 0;

@@ -18,7 +18,7 @@ namespace stowage::cluster {
 
 namespace {
 
-// The names under which one launcher tells what all of them do.
+// The variables of a launcher.
 struct Names {
   const char* launcher;
   const char* rank;
@@ -35,7 +35,7 @@ constexpr Names kLaunchers[] = {
      "MPI_LOCALNRANKS"},
 };
 
-// The number that a variable is; absent where there is no such variable.
+// The number in a variable; absent if it is not set.
 Result<std::optional<int>> Number(const char* name) {
   const char* const text = std::getenv(name);
   if (text == nullptr) return std::optional<int>();
@@ -51,7 +51,7 @@ Result<std::optional<int>> Number(const char* name) {
                       "; expected a number, as its launcher gives")};
 }
 
-// The place of this host among those of Slurm's step; absent where nothing tells.
+// The index of this host in Slurm's step; absent if unknown.
 Result<std::optional<int>> SlurmHost() {
   STOWAGE_ASSIGN_OR_RETURN(const std::optional<int> given,
                            Number("SLURM_NODEID"));
@@ -69,8 +69,8 @@ Result<std::optional<int>> SlurmHost() {
   return std::optional(static_cast<int>(host - hosts.begin()));
 }
 
-// How many ranks Slurm has started on this host; where it does not say which of its
-// hosts this is, the most on any.
+// The number of ranks on this host by Slurm; the maximum of all hosts if this one is
+// unknown.
 Result<std::optional<int>> SlurmLocalRanks() {
   const char* const list = std::getenv("SLURM_STEP_TASKS_PER_NODE");
   if (list == nullptr) return std::optional<int>();
@@ -145,7 +145,7 @@ Error WrongHosts(std::string_view list, std::string_view what) {
   return Wrong(list, what, "node[01-03,07]");
 }
 
-// A number of nothing but digits, below 2^31.
+// A number of digits only, below 2^31.
 std::optional<int> NumberOf(std::string_view text) {
   int number = 0;
   const auto [end, failed] =
@@ -155,7 +155,7 @@ std::optional<int> NumberOf(std::string_view text) {
   return is_number ? std::optional(number) : std::nullopt;
 }
 
-// Up to the first `separator`, which is dropped from `rest`, or to the end.
+// Removes and returns the text up to the first `separator`, or to the end.
 std::string_view Next(std::string_view* rest, char separator) {
   const size_t end = rest->find(separator);
   const std::string_view next = rest->substr(0, end);
@@ -163,7 +163,7 @@ std::string_view Next(std::string_view* rest, char separator) {
   return next;
 }
 
-// Of the digits of `width`, or more where it takes more.
+// The number with at least `width` digits.
 std::string Padded(int number, size_t width) {
   const std::string digits = std::to_string(number);
   return digits.size() >= width
@@ -171,11 +171,11 @@ std::string Padded(int number, size_t width) {
              : std::string(width - digits.size(), '0') + digits;
 }
 
-// "01-03,07", what stands in brackets: 01, 02, 03, 07.
+// The content of brackets: "01-03,07" is 01, 02, 03, 07.
 Result<std::vector<std::string>> Numbers(std::string_view list,
                                          std::string_view brackets) {
   std::vector<std::string> numbers;
-  // An empty part behind the last comma counts.
+  // An empty part after the last comma is invalid too.
   for (bool is_more = true; is_more;) {
     is_more = brackets.find(',') != std::string_view::npos;
     std::string_view part = Next(&brackets, ',');
@@ -197,7 +197,7 @@ Result<std::vector<std::string>> Numbers(std::string_view list,
   return numbers;
 }
 
-// All names that begin as `names` do and go on with one of `ends`.
+// All concatenations of one of `names` and one of `ends`.
 Result<std::vector<std::string>> Combined(
     std::string_view list, const std::vector<std::string>& names,
     const std::vector<std::string>& ends) {
@@ -234,7 +234,7 @@ Result<std::vector<std::string>> Names(std::string_view list,
   return names;
 }
 
-// The length of the form at the front of `rest`: up to a comma outside brackets.
+// The length of the first entry of `rest`: up to a comma outside of brackets.
 size_t FormLength(std::string_view rest) {
   bool is_inside = false;
   for (size_t i = 0; i < rest.size(); ++i) {

@@ -28,16 +28,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// How long the ranks may take to find each other, and one address to answer.
+// Timeouts of connecting all ranks, and of one address.
 constexpr milliseconds kMeeting{30000};
 constexpr milliseconds kAnswering{3000};
 
-// And how long one that gives up waits for rank 0 to end.
+// The time that a rank that gives up waits for rank 0 to end.
 constexpr milliseconds kParting{5000};
 
 constexpr size_t kTokenBytes = 16;
 constexpr size_t kMaxText = 2048;
-// So many may be silent at once before the first of them is dropped.
+// The maximum number of silent connections; beyond it the oldest is dropped.
 constexpr size_t kMaxStrangers = 512;
 
 enum class Kind : uint32_t {
@@ -93,15 +93,14 @@ class Socket {
   int number_;
 };
 
-// In milliseconds, for poll.
+// Milliseconds for poll.
 int Left(Clock::time_point deadline) {
   const auto left =
       std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
   return static_cast<int>(std::max(left, milliseconds(0)).count());
 }
 
-// poll until the deadline, whatever signals come to this thread meanwhile. Returns how
-// many are ready.
+// poll until the deadline, regardless of signals. Returns the number of ready descriptors.
 int Poll(std::span<pollfd> waiting, Clock::time_point deadline) {
   while (true) {
     const int ready = ::poll(waiting.data(), waiting.size(), Left(deadline));
@@ -118,7 +117,7 @@ bool WaitFor(int socket, short events, Clock::time_point deadline) {
 
 enum class Arrival { kPart, kWhole, kNever };
 
-// Adds to `frame` what has come of one whole frame, and nothing of what follows it.
+// Appends received bytes to `frame`, up to the end of one frame.
 Arrival ReadSome(int socket, std::string* frame) {
   while (true) {
     size_t size = sizeof(Header);
@@ -139,7 +138,7 @@ Arrival ReadSome(int socket, std::string* frame) {
   }
 }
 
-// One whole frame, before anything else is read of the connection; or nothing.
+// The first frame of a connection; absent on an error.
 std::string ReadFrame(int socket, Clock::time_point deadline) {
   std::string frame;
   while (true) {
@@ -151,7 +150,7 @@ std::string ReadFrame(int socket, Clock::time_point deadline) {
   }
 }
 
-// The addresses of this host that others may reach, its own first.
+// The addresses of this host, that of its name first.
 std::vector<std::string> Addresses() {
   std::vector<std::string> addresses;
   ifaddrs* list = nullptr;
@@ -175,7 +174,7 @@ std::vector<std::string> Addresses() {
   return addresses;
 }
 
-// A connection to an address, or none.
+// Connects to an address; an empty socket on failure.
 Socket ConnectTo(const std::string& address, int port) {
   sockaddr_storage to = {};
   socklen_t size = 0;
@@ -209,13 +208,13 @@ Socket ConnectTo(const std::string& address, int port) {
   return socket;
 }
 
-// Frames go at once, however small.
+// Sends small frames without delay (TCP_NODELAY).
 void SendAtOnce(const Socket& socket) {
   const int on = 1;
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-// Listens on a port of the system's choice, for both versions of IP where there are.
+// Listens on a port chosen by the system, by IPv6 and IPv4 if available.
 Result<std::pair<Socket, int>> ListenSomewhere() {
   for (const int family : {AF_INET6, AF_INET}) {
     Socket socket(
@@ -235,7 +234,7 @@ Result<std::pair<Socket, int>> ListenSomewhere() {
         getsockname(socket.get(), address, &size) != 0) {
       continue;
     }
-    // The port is at the same place in both.
+    // The port has the same offset in both.
     const int port = ntohs(reinterpret_cast<sockaddr_in*>(&any)->sin_port);
     return std::pair(std::move(socket), port);
   }
@@ -253,7 +252,7 @@ std::string NewToken() {
 
 }  // namespace
 
-// A connection, and what has come of it that is no whole frame yet.
+// A connection, and its incomplete frame.
 struct Lifeline::Peer {
   Socket socket{-1};
   int rank = 0;
@@ -263,7 +262,7 @@ struct Lifeline::Peer {
   bool done = false;
 };
 
-// A connection of whom nothing is known yet, and what has come of its first frame.
+// A connection that is not identified yet, and its incomplete first frame.
 struct Lifeline::Stranger {
   Socket socket;
   std::string read;
@@ -276,7 +275,7 @@ Result<std::unique_ptr<Lifeline>> Lifeline::Tie(
     RankCollectives& collectives, const LifelineOptions& options) {
   std::unique_ptr<Lifeline> line(
       new Lifeline(collectives.rank(), collectives.ranks(), options));
-  // Rank 0 listens, and tells where over the link that there is.
+  // Rank 0 listens, and broadcasts its addresses over the link.
   const std::string token = NewToken();
   Status status;
   Socket listener(-1);
@@ -299,11 +298,11 @@ Result<std::unique_ptr<Lifeline>> Lifeline::Tie(
     status = line->rank_ == 0 ? line->Accept(listener.get(), token)
                               : line->Connect(texts[0]);
   }
-  // All ranks start, or none.
+  // Either all ranks start or none.
   STOWAGE_ASSIGN_OR_RETURN(
       const std::vector<std::string> errors,
       GatherTexts(collectives, status.ok() ? "" : status.error().message));
-  // What kept another from coming tells more than that it did not come.
+  // A rank's own error is more informative than its absence.
   for (size_t i = errors.size(); i-- > 0;) {
     if (!errors[i].empty()) return Error{ErrorCode::kDevice, errors[i]};
   }
@@ -320,7 +319,7 @@ Status Lifeline::Open() {
 
 Status Lifeline::Accept(int listener, const std::string& token) {
   const Clock::time_point deadline = Clock::now() + kMeeting;
-  // Others may connect to a port as well, and say nothing: nobody waits for them.
+  // Unrelated programs may connect and send nothing; they are not waited for.
   std::deque<Stranger> strangers;
   std::vector<pollfd> waiting;
   while (std::ssize(peers_) < ranks_ - 1) {
@@ -329,7 +328,7 @@ Status Lifeline::Accept(int listener, const std::string& token) {
       waiting.push_back(
           {.fd = each.socket.get(), .events = POLLIN, .revents = 0});
     }
-    // Those who come one after the other do not put it off.
+    // Further connections do not extend the deadline.
     if (Poll(waiting, deadline) == 0 || Clock::now() > deadline) {
       errno = ETIMEDOUT;
       return Fail(StrCat("of ", ranks_ - 1, " other ranks only ", peers_.size(),
@@ -348,7 +347,7 @@ Status Lifeline::Accept(int listener, const std::string& token) {
         ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     const bool is_full = errno == EMFILE || errno == ENFILE;
     if (socket.get() < 0 && is_full && !strangers.empty()) {
-      // No more descriptors: the oldest has said nothing.
+      // Out of descriptors: drops the oldest silent connection.
       strangers.pop_front();
     }
     if (socket.get() < 0) continue;
@@ -359,7 +358,7 @@ Status Lifeline::Accept(int listener, const std::string& token) {
   return {};
 }
 
-// Takes a rank in that has said the token; drops anybody else.
+// Accepts a rank that has sent the token; drops other connections.
 void Lifeline::Welcome(Stranger stranger, const std::string& token) {
   const std::string& frame = stranger.read;
   Header hello;
@@ -368,7 +367,7 @@ void Lifeline::Welcome(Stranger stranger, const std::string& token) {
       frame.compare(sizeof(Header), kTokenBytes, token) != 0) {
     return;
   }
-  // One that was answered too late for it comes again, by its next address.
+  // A rank that timed out connects again, by the next address.
   std::erase_if(peers_, [&hello](const auto& known) {
     return known->rank == hello.rank;
   });
@@ -393,7 +392,7 @@ Status Lifeline::Connect(const std::string& invitation) {
     SendAtOnce(peer->socket);
     peer->host = host;
     Send(*peer, Frame(Kind::kHello, rank_, 0, StrCat(token, HostName())));
-    // Another host may have the same address, and someone there the same port.
+    // Another host may have the same address, and another program the same port.
     const std::string welcome =
         ReadFrame(peer->socket.get(), Clock::now() + kAnswering);
     if (welcome != Frame(Kind::kHello, 0, 0, token)) continue;
@@ -445,7 +444,7 @@ bool Lifeline::Untie() {
   return all_done_;
 }
 
-// Rank 0 knows first when all are done.
+// Rank 0 learns first that all are done.
 void Lifeline::NoteDone() {
   const bool all =
       is_done_ && std::all_of(peers_.begin(), peers_.end(),
@@ -456,8 +455,8 @@ void Lifeline::NoteDone() {
   changed_.notify_all();
 }
 
-// Frames are small: a connection that takes none of them any more is as good as
-// silent, which its other end is found to be.
+// Frames are small. A connection that accepts no more of them counts as silent, and its end is
+// detected as lost.
 void Lifeline::Send(Peer& peer, const std::string& frame) {
   static_cast<void>(::send(peer.socket.get(), frame.data(), frame.size(),
                            MSG_NOSIGNAL | MSG_DONTWAIT));
@@ -512,7 +511,7 @@ bool Lifeline::Take(Peer& peer, const std::string& frame) {
   return false;
 }
 
-// Takes what has come. Returns whether to go on.
+// Reads received frames. Returns false at the end of the connection.
 bool Lifeline::Read(Peer& peer) {
   char bytes[4096];
   const ssize_t count =
@@ -554,11 +553,11 @@ void Lifeline::Watch() {
     for (size_t i = 0; i < peers_.size(); ++i) {
       if (waiting[i].revents != 0 && !Read(*peers_[i])) return;
     }
-    // After what has come was read: it may have waited for this process.
+    // After reading, since frames may have waited for this process.
     const Clock::time_point now = Clock::now();
     if (now - last > options_.lost_after / 2) {
-      // This process was suspended itself, and maybe the others with it, as by Slurm:
-      // who has said nothing meanwhile gets as long again.
+      // This process was suspended, perhaps with all others, as by Slurm: restarts the
+      // timeouts.
       for (const auto& peer : peers_) peer->heard = now;
     }
     last = now;

@@ -18,7 +18,7 @@
 #include "base/shared_library.h"
 #include "base/strings.h"
 
-// The functions that are used; each is looked up by its name.
+// The MPI functions used, each found by name.
 #define STOWAGE_MPI(F)   \
   F(Init_thread)         \
   F(Comm_dup)            \
@@ -38,15 +38,15 @@ using Clock = std::chrono::steady_clock;
 constexpr int kSuccess = 0;
 constexpr int kThreadSerialized = 2;
 constexpr int kTag = 17;
-// A message is sent in parts of at most so many bytes, which MPI counts by int.
+// The maximum size of a part of a message, which MPI counts by int.
 constexpr size_t kMaxBytes = size_t{1} << 30;
-// A wait first asks without a pause, then lets others have the core, then sleeps.
+// A wait first spins, then yields, then sleeps.
 constexpr auto kEager = std::chrono::microseconds(50);
 constexpr auto kYielding = std::chrono::milliseconds(5);
 constexpr auto kPause = std::chrono::microseconds(50);
 
-// MPI's functions over the handles of one binary interface: OpenMPI's are pointers,
-// MPICH's are numbers (mpi.h of both).
+// MPI's functions for one binary interface: OpenMPI's handles are pointers, MPICH's are
+// integers (mpi.h of both).
 template <typename Handle>
 struct Mpi {
   int (*Init_thread)(int*, char***, int, int*);
@@ -180,7 +180,7 @@ class MpiLinkOf : public MpiLink {
   }
 
  private:
-  // Of the part of a message that begins there.
+  // The size of the part of a message that begins there.
   static int SizeFrom(size_t bytes, size_t begin) {
     return begin >= bytes
                ? 0
@@ -259,8 +259,8 @@ Result<std::unique_ptr<MpiLink>> MpiLink::Open(const Launch& launch) {
 
 namespace {
 
-// Where messages are handed over: who receives copies them from where they lie at the
-// sender, which waits until they are taken.
+// The state that threads share: a receiver copies a message from the sender's memory, and the
+// sender waits for that.
 class Exchanger {
  public:
   explicit Exchanger(int ranks)
@@ -272,7 +272,7 @@ class Exchanger {
                 std::span<const Incoming> incoming) {
     std::unique_lock lock(mutex_);
     if (HandOver(rank, outgoing, incoming, &lock)) return true;
-    // The caller may free now what others have not taken; they wait for it no more.
+    // The caller may now free messages that were not received; their receivers stop waiting.
     for (const Outgoing& message : outgoing) Of(rank, message.to) = {};
     End(rank);
     return false;
@@ -284,7 +284,7 @@ class Exchanger {
     End(rank);
   }
 
-  // The first that has left, or none.
+  // The first rank that has left, if any.
   std::optional<int> gone() {
     const std::lock_guard lock(mutex_);
     return first_gone_;
@@ -318,7 +318,7 @@ class Exchanger {
     return true;
   }
 
-  // From now on nobody waits for that rank.
+  // Other ranks stop waiting for this one.
   void End(int rank) {
     gone_[static_cast<size_t>(rank)] = true;
     changed_.notify_all();
@@ -334,7 +334,7 @@ class Exchanger {
   const size_t ranks_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  // What the mutex guards.
+  // Guarded by the mutex.
   std::vector<std::span<const std::byte>> offered_;
   std::vector<bool> gone_;  // that have left, or whose exchange has failed
   std::optional<int> first_gone_;

@@ -10,7 +10,7 @@
 namespace stowage::cluster {
 namespace {
 
-// How elements of a type are added: kept as T, and each sum rounded to it.
+// The addition of a type: stored as T, with each sum rounded to it.
 template <typename T>
 struct Plain {
   using Stored = T;
@@ -34,7 +34,7 @@ struct Half {
   static Stored Store(Sum x) { return math::FloatToHalf(x); }
 };
 
-// parts[0] + parts[1] + ..., of so many bytes each. The sum may be one of the parts.
+// parts[0] + parts[1] + ..., each of `bytes` bytes. `sum` may be one of the parts.
 template <typename Type>
 void Sum(std::span<const std::byte* const> parts, size_t bytes,
          std::byte* sum) {
@@ -77,14 +77,14 @@ void SumOf(DType dtype, std::span<const std::byte* const> parts, size_t bytes,
   }
 }
 
-// Up to `count` bytes from `begin` on; fewer, or none, at the end.
+// At most `count` bytes from `begin` on.
 template <typename Byte>
 std::span<Byte> Part(std::span<Byte> bytes, size_t begin, size_t count) {
   begin = std::min(begin, bytes.size());
   return bytes.subspan(begin, std::min(count, bytes.size() - begin));
 }
 
-// Of ceil(n / ranks) elements.
+// The size of a block of ceil(n / ranks) elements.
 size_t BlockBytes(DType dtype, size_t bytes, int ranks) {
   const auto element = static_cast<size_t>(SizeOf(dtype));
   const auto count = static_cast<size_t>(ranks);
@@ -99,7 +99,7 @@ RankCollectives::RankCollectives(Link& link)
   incoming_.reserve(parts_.size());
 }
 
-// The sum of this rank's part of all ranks' values, chunk by chunk.
+// Sums this rank's block over all ranks, chunk by chunk.
 bool RankCollectives::Reduce(DType dtype, std::span<const std::byte> values,
                              size_t block, std::span<std::byte> sum,
                              std::span<std::byte> scratch) noexcept {
@@ -134,7 +134,7 @@ bool RankCollectives::Reduce(DType dtype, std::span<const std::byte> values,
   return true;
 }
 
-// Every rank's part of `values` to all.
+// Sends every rank's block of `values` to all.
 bool RankCollectives::Gather(std::span<std::byte> values,
                              size_t block) noexcept {
   const auto mine = static_cast<size_t>(rank());

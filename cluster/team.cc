@@ -59,7 +59,7 @@ Status ShareValues(RankCollectives& collectives, Runner& runner) {
 
 namespace {
 
-// A fact in two lines, each without a break in it.
+// A fact as two lines, with line breaks removed.
 std::string Written(const Facts& facts) {
   std::string text;
   for (const auto& [name, value] : facts) {

@@ -27,7 +27,7 @@ constexpr Bytes kMaxNameBytes = 65'535;  // the format's own limit, of a key
 constexpr Bytes kFirstWindow = 65'536;
 constexpr Bytes kDefaultAlignment = 32;
 
-// Least bytes of a key with its value, and of a tensor in the table.
+// The minimum bytes of a key with its value, and of a tensor in the table.
 constexpr Bytes kMinValue = 8 + 4 + 1;
 constexpr Bytes kMinTensor = 8 + 4 + 4 + 8;
 
@@ -58,7 +58,7 @@ struct TypeNumber {
   std::string_view name;
   std::optional<WeightType> type;  // absent where it is not read
 };
-// ggml's types of tensors (ggml.h).
+// ggml's tensor types (ggml.h).
 constexpr TypeNumber kGgufTypes[] = {
     {0, "F32", WeightType::kF32},
     {1, "F16", WeightType::kF16},
@@ -96,7 +96,7 @@ constexpr TypeNumber kGgufTypes[] = {
     {41, "Q1_0", {}},
 };
 
-// "F32, F16, ...": those that are read.
+// "F32, F16, ...": the supported types.
 std::string KnownTypes() {
   std::string names;
   for (int i = 0; i < kWeightTypes; ++i) {
@@ -106,7 +106,7 @@ std::string KnownTypes() {
   return names;
 }
 
-// A number of the file as a To.
+// A number of the file, converted to To.
 template <typename To>
 To ConvertedNumber(GgufKind kind, const char* from) {
   const auto load = [&](auto value) {
@@ -194,7 +194,7 @@ class GgufParser {
 
   Bytes Left() const { return file_bytes_ - at_; }
 
-  // Loads the next `count` bytes, if they are not, and returns where they are.
+  // Loads the next `count` bytes unless they are loaded, and returns their address.
   Result<const char*> Take(Bytes count, std::string_view what) {
     if (count > Left()) {
       return Fail(what, " of ", count,
@@ -226,7 +226,7 @@ class GgufParser {
     return number;
   }
 
-  // A length, and so many bytes.
+  // A length and a string.
   Result<std::string_view> Text(std::string_view what, Bytes most) {
     STOWAGE_ASSIGN_OR_RETURN(const uint64_t length, Number<uint64_t>(what));
     if (length > static_cast<uint64_t>(std::min(Left(), most))) {
@@ -307,7 +307,7 @@ class GgufParser {
             Text("a text", std::numeric_limits<Bytes>::max()));
       }
     } else {
-      // No product of what the file has room for overflows.
+      // Products of counts that fit the file do not overflow.
       STOWAGE_RETURN_IF_ERROR(
           Take(static_cast<Bytes>(value.count) * InfoOf(value.kind).bytes,
                "a value"));
@@ -393,7 +393,7 @@ class GgufParser {
                   " bytes; it is truncated or damaged");
     }
     tensor.bytes = *bytes;
-    // Where the data begins is known behind the table: PlaceTensors adds it.
+    // PlaceTensors adds the start of the data, which is known after the table.
     tensor.begin = static_cast<Bytes>(offset);
     if (tensor.begin % alignment_ != 0) {
       return Fail("tensor ", Quoted(tensor.name), " begins at offset ", offset,
@@ -629,7 +629,7 @@ Status CheckTensors(std::span<const GgufTensorToWrite> tensors) {
   return {};
 }
 
-// All that stands before the tensors' bytes.
+// The file up to the tensors' bytes.
 std::string HeaderText(const GgufMetadata& metadata,
                        std::span<const GgufTensorToWrite> tensors) {
   const Bytes alignment = metadata.alignment();
@@ -657,7 +657,7 @@ std::string HeaderText(const GgufMetadata& metadata,
 }  // namespace
 
 GgufMetadata GgufMetadata::Of(const GgufHeader& header) {
-  // By their places, which are in the order of the file.
+  // In the order of the file.
   std::map<Bytes, const std::pair<const std::string, GgufValue>*> in_order;
   for (const auto& entry : header.values()) {
     in_order.emplace(entry.second.begin, &entry);

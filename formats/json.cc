@@ -157,7 +157,7 @@ class Collector {
     }
     return Done();
   }
-  // A value has ended.
+  // Advances the path after a value.
   bool Done() {
     if (!levels_.empty() && levels_.back().index >= 0) ++levels_.back().index;
     return true;

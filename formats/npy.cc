@@ -40,7 +40,7 @@ class HeaderReader {
  public:
   explicit HeaderReader(std::string_view text) : text_(text) {}
 
-  /// Absent where the text is no such dictionary.
+  /// Absent if the text is not such a dictionary.
   std::optional<NpyHeader> Read() {
     NpyHeader header;
     bool has_type = false, has_order = false, has_shape = false;
@@ -121,7 +121,7 @@ class HeaderReader {
   std::string_view text_;
 };
 
-/// Elements that stand column by column, the first axis fastest, in rows.
+/// Transposes elements from column-major (first axis fastest) to row-major order.
 std::string ByRows(std::string_view columns, const TensorType& type) {
   const auto width = static_cast<size_t>(SizeOf(type.dtype));
   std::string rows(columns.size(), '\0');
@@ -192,7 +192,7 @@ Result<Array> ParseNpy(std::string_view bytes, std::string_view origin) {
   const std::string_view body = bytes.substr(header.begin);
   std::optional<DType> dtype;
   for (const auto& [type, name] : kNpyTypes) {
-    // A byte has no order, and some write it so.
+    // Some writers give bytes an order.
     if (name == header.type ||
         (SizeOf(type) == 1 &&
          name.substr(1) ==
@@ -346,8 +346,8 @@ Result<Array> ParseIdx(std::string_view bytes, std::string_view origin) {
 
 namespace {
 
-// The parts of an archive (PKWARE's APPNOTE.TXT, 4.3), and where in each are the
-// fields that count here.
+// The records of an archive (PKWARE's APPNOTE.TXT, 4.3), and the offsets of the fields that are
+// used.
 constexpr uint32_t kLocalMagic = 0x04034b50;
 constexpr size_t kLocalBytes = 30;
 constexpr uint32_t kEntryMagic = 0x02014b50;
@@ -373,7 +373,7 @@ constexpr std::array<uint32_t, 256> MakeCrcTable() {
   return table;
 }
 
-// CRC-32 as ZIP has it (ISO 3309).
+// The CRC-32 of ZIP (ISO 3309).
 uint32_t Crc32(std::string_view bytes) {
   static constexpr std::array<uint32_t, 256> kTable = MakeCrcTable();
   uint32_t crc = ~uint32_t{0};
@@ -383,7 +383,7 @@ uint32_t Crc32(std::string_view bytes) {
   return ~crc;
 }
 
-// A little-endian number of 2 or 4 bytes. Precondition: they are there.
+// A little-endian number of 2 or 4 bytes. Precondition: the bytes exist.
 uint32_t Number(std::string_view bytes, size_t at, size_t width) {
   uint32_t number = 0;
   for (size_t i = width; i-- > 0;) {
@@ -507,7 +507,7 @@ class Archive {
   }
 
  private:
-  // Where the last part begins, which a comment may follow.
+  // The offset of the last record, which a comment may follow.
   std::optional<size_t> FindEnd() const {
     for (size_t comment = 0; comment <= kMaxComment; ++comment) {
       if (bytes_.size() < kEndBytes + comment) break;
@@ -573,8 +573,8 @@ Result<std::string> NpzBytes(std::span<const NamedArray> arrays) {
         kMax32 - (kLocalBytes + 2 * kEntryBytes + 2 * name.size())) {
       return fail("the arrays take 4 GiB or more, which is not written");
     }
-    // What the two headers of a file share: versions, flags, method, the first of
-    // January 1980, and sizes.
+    // The fields that both headers of a file share: versions, flags, method, the date
+    // 1980-01-01, and sizes.
     std::string shared;
     AppendNumber(&shared, 20, 2);
     AppendNumber(&shared, 0, 2);

@@ -20,7 +20,7 @@ constexpr int kSmallGroup = 16, kSmallGroups = 16;  // of Q6_K
 constexpr int kMaxScale = 63;                       // six bits
 constexpr double kStepOfSearch = 0.1;               // in codes
 
-// The nearest whole number in a range.
+// The nearest integer in a range.
 int Code(double value, int least, int most) {
   return static_cast<int>(
       std::clamp<double>(std::nearbyint(value), least, most));
@@ -38,8 +38,8 @@ void StoreScale(double value, uint8_t* to) {
 
 // --- number i is scale q - minimum -------------------------------------------
 
-// Numbers count by their size, and by that of their group: a group's largest numbers
-// matter most, and none matters nothing.
+// Weights of errors: the magnitude plus the root mean square of the group, so that large
+// numbers have the largest weights and no weight is zero.
 std::array<double, kGroup> WeightsOf(const float* x) {
   double squares = 0;
   for (int i = 0; i < kGroup; ++i) squares += double{x[i]} * x[i];
@@ -64,7 +64,8 @@ class AffineFit {
     }
   }
 
-  // Tries codes as if the range were `first` codes wider, to 2 |first| and so on.
+  // Tries scales as if the range were wider by `first` codes, then in `steps` steps of
+  // kStepOfSearch more.
   Affine Best(double first, int steps) {
     const auto [low, high] = std::minmax_element(x_, x_ + kGroup);
     double base = std::min(0.0, double{*low});
@@ -94,8 +95,8 @@ class AffineFit {
     }
   }
 
-  // The scale and minimum of the least weighted squared error for the codes; a scale of 0
-  // where they are all the same.
+  // The weighted least-squares scale and minimum for the codes; scale 0 if all codes are
+  // equal.
   Affine LeastSquares() const {
     double sum_q = 0, sum_qq = 0, sum_qx = 0;
     for (size_t i = 0; i < kGroup; ++i) {
@@ -127,7 +128,7 @@ class AffineFit {
   std::array<int, kGroup> codes_ = {};
 };
 
-// Six bits each, as math/weight_blocks.h reads them.
+// Stores six bits each, in the layout of math/weight_blocks.h.
 void StoreScales(const std::array<int, kGroups>& scales,
                  const std::array<int, kGroups>& minima, uint8_t* to) {
   for (size_t g = 0; g < 4; ++g) {
@@ -138,7 +139,7 @@ void StoreScales(const std::array<int, kGroups>& scales,
   }
 }
 
-// Codes of all numbers to the halves of bytes, and their fifth bits to `high`, if any.
+// Stores the codes as nibbles, and their fifth bits in `high` unless it is null.
 void StoreCodes(const std::array<int, kGroup * kGroups>& codes, uint8_t* high,
                 uint8_t* nibbles) {
   if (high != nullptr) std::memset(high, 0, kGroup);
@@ -156,7 +157,7 @@ void StoreCodes(const std::array<int, kGroup * kGroups>& codes, uint8_t* high,
   }
 }
 
-// A block of which scales and minima of groups are settled: number i of group g is
+// A block with given scales and minima of groups: number i of group g is
 // d scales[g] q - m minima[g].
 class AffineBlock {
  public:
@@ -173,7 +174,7 @@ class AffineBlock {
     }
   }
 
-  // Codes for d and m as f16. False where these are too large.
+  // Computes the codes for d and m rounded to f16. Returns false if these are too large.
   bool Encode() {
     d_ = AsHalf(d_);
     m_ = AsHalf(m_);
@@ -190,7 +191,7 @@ class AffineBlock {
     return true;
   }
 
-  // d and m of the least squared error for the codes. False where there are none.
+  // Fits d and m to the codes by least squares. Returns false if there is no solution.
   bool Refit() {
     double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
     for (size_t j = 0; j < codes_.size(); ++j) {
@@ -230,7 +231,7 @@ class AffineBlock {
 // A block of Q4_K, with a largest code `most` of 15, or of Q5_K, with 31. Returns false if
 // a scale is too large for f16. Precondition: the numbers are finite.
 bool AffineGroups(const float* numbers, int most, uint8_t* block) {
-  // Ranges from a code narrower to one wider, or half of that where there are more codes.
+  // Ranges from one code narrower to one wider, or half of that for 32 codes.
   const double first = most == 15 ? -1.0 : -0.5;
   const int steps = most == 15 ? 20 : 15;
   std::array<Affine, kGroups> fits;
@@ -249,13 +250,13 @@ bool AffineGroups(const float* numbers, int most, uint8_t* block) {
 
 // --- number i is scale q ------------------------------------------------------
 
-// Below this a group counts as zeros.
+// Groups with smaller magnitudes are zero.
 constexpr double kZero = 1e-15;
 constexpr double kNoise = 1e-12;  // of sums
 constexpr int kHalf = 32;         // codes of either sign
 
-// The scale for codes from -32 to 31, of either sign: the largest number takes the code
-// that there is on one side only. Numbers count by their squares.
+// The scale, of either sign, for codes -32 to 31: the largest number gets code -32. Errors are
+// weighted by squares.
 double BestScale(const float* x) {
   constexpr int kSteps = 9;
   double largest = 0;
@@ -274,7 +275,7 @@ double BestScale(const float* x) {
       sum_qx += wq * number;
       sum_qq += wq * code;
     }
-    // What a least-squares fit takes from the error.
+    // The reduction of the error by a least-squares fit.
     if (sum_qq > 0 && sum_qx * sum_qx / sum_qq > best * (1 + kNoise)) {
       best = sum_qx * sum_qx / sum_qq;
       scale = sum_qx / sum_qq;
@@ -289,7 +290,7 @@ double BestScale(const float* x) {
   return scale;
 }
 
-// Likewise: number i of group g is d scales[g] (q - 32).
+// A block with given scales: number i of group g is d scales[g] (q - 32).
 class SymmetricBlock {
  public:
   SymmetricBlock(const float* numbers,
@@ -337,7 +338,7 @@ class SymmetricBlock {
     }
     for (size_t at = 0; at < codes_.size(); ++at) {
       const int code = codes_[at] + kHalf;
-      // 128 numbers at a time; of these, 32 at a time.
+      // In halves of 128 numbers, in quarters of 32.
       const size_t half = at / 128, group = at % 128 / 32, place = at % 32;
       uint8_t& nibble = block[half * 64 + group % 2 * 32 + place];
       uint8_t& high = block[128 + half * 32 + place];
@@ -376,23 +377,23 @@ bool SymmetricGroups(const float* numbers, uint8_t* block) {
 
 constexpr int kNumbers = 32;  // of a block here
 
-// Products and sums are rounded one by one, as ggml's package rounds them: this package is
-// compiled without fused multiply-adds (BUILD).
+// Products and sums are rounded separately, as in ggml's package: this package is compiled
+// without fused multiply-adds (BUILD).
 
-// 1 / step; 0 where a step is zero or so small that there is no finite one.
+// 1 / step, or 0 if that is not finite.
 float Inverse(float step) {
   const float inverse = step == 0 ? 0.0f : 1.0f / step;
   return std::isfinite(inverse) ? inverse : 0.0f;
 }
 
-// A scale as f16. False where it is too large.
+// Stores a scale as f16. Returns false if it is too large.
 bool StoreHalf(float value, uint8_t* to) {
   const uint16_t bits = math::FloatToHalf(value);
   std::memcpy(to, &bits, sizeof(bits));
   return std::isfinite(math::HalfToFloat(bits));
 }
 
-// The number that is largest without its sign, the first of several.
+// The first number of largest magnitude.
 float LargestOf(const float* x) {
   float largest = x[0];
   for (int i = 1; i < kNumbers; ++i) {
@@ -421,7 +422,7 @@ uint8_t CodeOf(float scaled, int most) {
       std::clamp(static_cast<int>(scaled), 0, most));  // rounds towards zero
 }
 
-// Number i is d (q - half): the largest one takes the code 0 or the last.
+// Number i is d (q - half): the one of largest magnitude gets code 0.
 bool CodeAround(const float* x, int half, uint8_t* to, uint8_t* codes) {
   const float d = LargestOf(x) / static_cast<float>(-half);
   const float inverse = Inverse(d);
@@ -432,7 +433,7 @@ bool CodeAround(const float* x, int half, uint8_t* to, uint8_t* codes) {
   return StoreHalf(d, to);
 }
 
-// Number i is d q + m: the least takes the code 0, the largest the last.
+// Number i is d q + m: the minimum gets code 0, the maximum the last.
 bool CodeFrom(const float* x, int most, uint8_t* to, uint8_t* codes) {
   const auto [low, high] = std::minmax_element(x, x + kNumbers);
   const float m = *low;
@@ -446,7 +447,7 @@ bool CodeFrom(const float* x, int most, uint8_t* to, uint8_t* codes) {
   return StoreHalf(m, to + 2) && fits;
 }
 
-// Each takes the numbers of a block and stores it; false where they are too large.
+// Encoders of one block; they return false if the numbers are too large.
 
 bool Q4_0(const float* x, uint8_t* to) {
   uint8_t codes[kNumbers];
@@ -507,7 +508,7 @@ bool Q6_K(const float* x, uint8_t* to) { return SymmetricGroups(x, to); }
 
 using EncodeBlock = bool (*)(const float*, uint8_t*);
 
-// Types that are read and not written.
+// Types that are only read.
 constexpr EncodeBlock Q2_K = nullptr, Q3_K = nullptr, IQ4_NL = nullptr,
                       IQ4_XS = nullptr, TQ1_0 = nullptr, TQ2_0 = nullptr,
                       MXFP4 = nullptr;

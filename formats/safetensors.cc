@@ -49,7 +49,7 @@ std::string JsonString(std::string_view text) {
   return out + "\"";
 }
 
-// "(2, 3)", of any number of dimensions.
+// "(2, 3)", for any rank.
 std::string ShapeText(const std::vector<int64_t>& shape) {
   std::string text = "(";
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -240,7 +240,7 @@ class HeaderParser {
     } else {
       tensor.type = {known->dtype, Shape(std::span<const int64_t>(shape))};
     }
-    // How large the elements of another dtype are, only its readers know.
+    // The element size of an unsupported dtype is unknown.
     const auto bytes = known == kTags.end()
                            ? tensor.end - tensor.begin
                            : CheckedMul(*elements, SizeOf(known->dtype));
@@ -372,7 +372,7 @@ Status SafetensorsFile::Read(const SafeTensor& tensor,
 
 namespace {
 
-// Whether it begins as a ZIP archive, if only as one of nothing.
+// Returns whether the file has the magic of a ZIP archive, possibly empty.
 Result<bool> IsArchive(const InputFile& file) {
   std::array<char, 4> first = {};
   if (file.size() < static_cast<Bytes>(first.size())) return false;

@@ -40,8 +40,8 @@ bool Exists(const std::string& path) {
 
 constexpr std::string_view kSplitTensors = "split.tensors.count";
 
-// Where a GGUF file is among the shards of a model, counted from 1; of a model that is
-// not split, 1 of 1.
+// The number of a GGUF shard, from 1, and the number of shards; 1 of 1 if the model is not
+// split.
 struct SplitPlace {
   int64_t shard = 1, count = 1;
 };
@@ -73,7 +73,7 @@ std::string ShardEnd(int64_t shard, int64_t count) {
   return StrCat("-", digits(shard), "-of-", digits(count), ".gguf");
 }
 
-// The path of a shard beside that of another, whose name ends as a shard's does.
+// The path of another shard, from that of one.
 std::string ShardName(const std::string& path, int64_t shard, int64_t count) {
   const size_t end = ShardEnd(shard, count).size();
   return StrCat(path.substr(0, path.size() > end ? path.size() - end : 0),
@@ -241,7 +241,7 @@ Status WeightsFile::OpenShards(const std::string& folder,
     return Fail(StrCat("has a damaged model.safetensors.index.json: ",
                        values.error().message));
   }
-  // Tensors by file; the maps are sorted, so that files open in the order of names.
+  // Tensors by file; sorted, so that files are opened in the order of names.
   std::map<std::string, std::vector<std::string>> shards;
   for (const auto& [path, value] : values->values()) {
     if (!path.starts_with(kMap)) continue;

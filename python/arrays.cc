@@ -16,7 +16,7 @@ namespace {
 
 namespace py = pybind11;
 
-// Of the struct module's letters, with native sizes.
+// Format characters of the struct module, with native sizes.
 std::optional<DType> DTypeOfFormat(std::string_view format, Py_ssize_t size) {
   if (!format.empty() && (format[0] == '@' || format[0] == '=' ||
                           format[0] == '<' || format[0] == '|')) {
@@ -52,7 +52,7 @@ struct Misfit {
   int64_t number;
 };
 
-// Integers of one type as those of another; the first that does not fit, if one does not.
+// Converts integers; returns the index of the first that does not fit, if any.
 template <typename From, typename To>
 std::optional<Misfit> Convert(std::span<const std::byte> from,
                               std::span<std::byte> to) {
@@ -144,7 +144,7 @@ bool ArrayView::GetBuffer(py::handle object) {
 }
 
 void ArrayView::TakeBuffer() {
-  // The destructor does not run if this throws.
+  // If this throws, the destructor does not run.
   try {
     const char* const format = buffer_.format ? buffer_.format : "B";
     const std::optional<DType> dtype = DTypeOfFormat(format, buffer_.itemsize);
@@ -169,8 +169,8 @@ void ArrayView::TakeBuffer() {
            static_cast<size_t>(buffer_.len)};
 }
 
-// What the array's own library refuses, as a GPU tensor's or one that wants a gradient, is
-// told with its words. What is no Exception, such as an interrupt, goes on as it is.
+// Refusals of the array's library, as for GPU tensors or ones that require gradients, are
+// raised with its message. Exceptions other than Exception, such as an interrupt, propagate.
 template <typename F>
 auto ArrayView::Given(F&& f) const {
   std::string words;
@@ -208,7 +208,7 @@ void ArrayView::TakeDlpack(py::handle object) {
       PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
   const dlpack::Tensor& tensor = managed->tensor;
   const std::optional<DType> dtype = DTypeOfDlpack(tensor.dtype);
-  // Until it is renamed, the capsule frees what it has.
+  // The capsule owns the tensor until it is renamed.
   if (!dtype) {
     Raise("WrongDType",
           StrCat("[array] ", Quoted(what_), " has elements of DLPack's code ",

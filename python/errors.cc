@@ -42,8 +42,8 @@ void TakeGil(PyThreadState* thread) {
   try {
     PyEval_RestoreThread(thread);
   } catch (const abi::__forced_unwind&) {
-    // Python before 3.14 ends the thread, by unwinding its stack, on which destructors
-    // would let go of Python's objects without the GIL. From 3.14 on, it sleeps, too.
+    // Python before 3.14 ends the thread by unwinding its stack, whose destructors would
+    // release Python objects without the GIL. From 3.14 on the thread sleeps.
     while (true) pause();
   }
 }

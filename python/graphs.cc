@@ -20,13 +20,13 @@ namespace {
 namespace py = pybind11;
 using Shared = std::shared_ptr<Builder>;
 
-// A handle, and the builder that it is of.
+// A handle and its builder.
 struct Handle {
   Shared builder;
   Value value;
 };
 
-// The line of Python that called, outside this package.
+// The calling line of Python, outside of this package.
 SourceLoc Here() {
   py::object frame = py::reinterpret_borrow<py::object>(
       reinterpret_cast<PyObject*>(PyEval_GetFrame()));
@@ -118,7 +118,7 @@ std::vector<Handle> Emit(const Shared& builder, const std::string& op,
   return results;
 }
 
-// Both operands in the shape that NumPy's rules give them.
+// Broadcasts both operands by NumPy's rules.
 std::pair<Handle, Handle> Broadcast(const Handle& a, const Handle& b) {
   const Shape& one = a.value.shape();
   const Shape& other = Operand(a.builder, b).shape();

@@ -70,7 +70,7 @@ Model OnnxBytesModel(const py::bytes& bytes, const std::string& path,
     auto unreached = FindUnreachedParams(*graph, "loss");
     if (unreached.ok()) frozen = *std::move(unreached);
   }
-  // A pass over the same inputs, without the loss and its labels.
+  // The forward pass, without the loss and its labels.
   OnnxStep pass = step;
   pass.options.trained_outputs = true;
   pass.labels_follow_batch = false;
@@ -91,7 +91,7 @@ Model OnnxBytesModel(const py::bytes& bytes, const std::string& path,
       .frozen = std::move(frozen)};
 }
 
-// It may be called, and its last copy may end, in a thread that does not hold the GIL.
+// May be called and destroyed in threads that do not hold the GIL.
 std::shared_ptr<BuildFunction> SharedModel(const py::function& build) {
   return {new BuildFunction{build}, [](BuildFunction* last) {
             py::gil_scoped_acquire held;
@@ -99,7 +99,7 @@ std::shared_ptr<BuildFunction> SharedModel(const py::function& build) {
           }};
 }
 
-// The function gets a GraphBuilder and a number of examples.
+// The function takes a GraphBuilder and a number of examples.
 ModelFn CalledGraph(const std::string& name,
                     const std::shared_ptr<BuildFunction>& function,
                     bool canonicalize) {
@@ -118,7 +118,7 @@ ModelFn CalledGraph(const std::string& name,
         PyException_SetTraceback(raised.value().ptr(), raised.trace().ptr());
       }
       function->raised = raised.value();
-      // A model that cannot be of so many examples may be of others.
+      // The model may support other numbers of examples.
       const py::object unsupported =
           py::module_::import("stowage.errors").attr("Unsupported");
       return Error{raised.matches(unsupported) ? ErrorCode::kUnsupported
@@ -154,7 +154,7 @@ std::string Brief(const Model& model) {
                 ", batch ", model.batch, ">");
 }
 
-// Inputs, params and states of a step, a line each. Raises what the graph's function does.
+// The inputs, params and states of a step, one per line. Raises exceptions of the function.
 std::string Described(const Model& model) {
   const Result<Graph> graph = model.train(model.batch);
   if (!graph.ok()) model.Raise(graph.error());
@@ -164,7 +164,7 @@ std::string Described(const Model& model) {
   for (const Role role : {Role::kInput, Role::kParam, Role::kState}) {
     for (const ValueId id : graph->Leaves(role)) {
       const ValueInfo& value = graph->value(id);
-      // A trainer gives these itself.
+      // Supplied by the trainer.
       if (role == Role::kInput && value.type.shape.rank() == 0 &&
           (value.name == "seed" || value.name == "step")) {
         continue;
@@ -201,7 +201,7 @@ ModelFn Model::Validation() const {
 void Model::Raise(const Error& error) const {
   py::object cause;
   for (const std::shared_ptr<BuildFunction>& function : functions) {
-    // Not kept: its frames have what keeps this.
+    // Not stored: its frames would reference this object.
     const py::object raised = std::exchange(function->raised, {});
     if (raised && !cause) cause = raised;
   }
@@ -249,9 +249,8 @@ void BindModels(py::module_& module) {
 
 namespace {
 
-// How an output of any number of examples follows from those of whole batches: (what joins
-// them, or why nothing does; the axis of the examples; how often they come in it; why
-// batches must be whole, if they must).
+// How an output combines from those of whole batches: the rule, or why there is none; the
+// example axis; the number of entries per example; why batches must be full, if they must.
 py::tuple JoinOf(const BatchValue& value, const Shape& shape, int64_t batch,
                  bool is_fixed, const std::string& why_whole) {
   int64_t runs = 1;
@@ -289,7 +288,7 @@ py::tuple JoinOf(const BatchValue& value, const Shape& shape, int64_t batch,
                         why_whole);
 }
 
-// `twice` is null where there is none.
+// `twice` may be null.
 std::vector<int64_t> AxesOf(const Graph* twice, int64_t batch,
                             const std::vector<ProgramInput>& inputs) {
   std::vector<int64_t> axes;
@@ -320,9 +319,9 @@ py::tuple EvaluationParts(const EvaluatedProgram& program, bool is_partial) {
   const int64_t batch = program.batch;
   struct Graphs {
     Graph whole, part;
-    // Graphs of other sizes: any of these lists tells whether an output of `part` follows
-    // from single examples. Rows of groups of two or more may follow from batches of one
-    // of two coprime sizes, not from both.
+    // Graphs of other batches, each of which shows whether an output of `part` combines from
+    // single examples. Rows of groups of two or more may combine for one of two coprime
+    // batches, but not for both.
     std::vector<std::vector<Graph>> for_one;
     std::string why_not_one;
   };
@@ -354,12 +353,12 @@ py::tuple EvaluationParts(const EvaluatedProgram& program, bool is_partial) {
   py::dict parts;
   const std::vector<int64_t> axes =
       AxesOf(built.ok() ? &graphs.whole : nullptr, batch, program.inputs);
-  // Of one example at a time, what has a first dimension of 1 is that example's.
+  // With single examples, outputs with a first dimension of 1 are the example's.
   const auto is_alone = [&](const Shape& shape) {
     return is_fixed && batch == 1 && shape.rank() > 0 && shape[0] == 1;
   };
   if (!built.ok()) {
-    // Of one batch alone.
+    // A single batch.
     const Graph& graph = program.graph;
     for (const GraphOutput& output : graph.outputs()) {
       const bool is_one = is_alone(graph.value(output.value).type.shape);
@@ -371,7 +370,7 @@ py::tuple EvaluationParts(const EvaluatedProgram& program, bool is_partial) {
   const BatchAnalysis analysis = AnalyzeBatch(
       graphs.whole, graphs.part, {.has_totals = false, .has_shares = false});
   const auto outputs = graphs.part.outputs();
-  // Why an output does not follow from single examples.
+  // The reason why an output does not combine from single examples.
   const auto why_whole = [&](size_t i, const BatchValue& value) {
     std::string why = graphs.why_not_one;
     for (const std::vector<Graph>& others : graphs.for_one) {

@@ -35,7 +35,7 @@ namespace {
 
 namespace py = pybind11;
 
-// Names may be no UTF-8, which JSON is.
+// JSON requires UTF-8, which names may not be.
 std::string TextOf(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false,
                    nlohmann::ordered_json::error_handler_t::replace);
@@ -59,7 +59,7 @@ Status SetMicroBatches(MemoryOptimizations& optimizations,
   return {};
 }
 
-// Absent: all that the planner may use. Names of values are not among them (NameValues).
+// Absent: all optimizations. Names of values are set by NameValues.
 Result<std::optional<MemoryOptimizations>> ReadOptimizations(
     const Request& request, int64_t batch) {
   if (const auto* all = std::get_if<std::string>(&request.optimizations)) {
@@ -91,7 +91,7 @@ Result<std::optional<MemoryOptimizations>> ReadOptimizations(
   return std::optional(std::move(optimizations));
 }
 
-// Which values stay and which run again, for optimizations that are settled.
+// Sets the values that are never or always recomputed.
 Status NameValues(const Request& request, MemoryOptimizations* optimizations) {
   for (const auto& [what, names] :
        {std::pair("recompute_keep", &request.recompute_keep),
@@ -110,7 +110,7 @@ Status NameValues(const Request& request, MemoryOptimizations* optimizations) {
 
 using Settings = std::vector<std::pair<std::string_view, double*>>;
 
-// The numbers that a caller may give to `optimizer`, by their names.
+// The settings of `optimizer`, by name.
 Settings SettingsOf(Optimizer& optimizer) {
   return std::visit(
       [](auto& kind) {
@@ -176,7 +176,8 @@ py::dict OptimizersDict() {
   return all;
 }
 
-// Of a device that may have threads, by which no plan is to be held up in a forked child.
+// Requirements whose workspace function, which may own threads, is not destroyed in a forked
+// child.
 DeviceNeeds OfThisProcess(DeviceNeeds needs) {
   const auto workspace = python::OfThisProcess(
       std::make_unique<WorkspaceFn>(std::move(needs.workspace)));
@@ -386,7 +387,7 @@ Result<std::shared_ptr<PlannedTraining>> PlannedTraining::Make(
       TrainingPlanner planner,
       TrainingPlanner::Make(std::move(spec), std::move(needs)));
   if (!request.recompute_keep.empty() || !request.recompute_always.empty()) {
-    // Which optimizations there are is settled by the model, which the planner has looked at.
+    // The planner has set the default optimizations of the model.
     TrainingSpec named = planner.spec();
     STOWAGE_RETURN_IF_ERROR(NameValues(request, &*named.optimizations));
     DeviceNeeds device = named.planning.device;

@@ -16,7 +16,7 @@ namespace {
 
 namespace py = pybind11;
 
-// What ends a run early; Run knows no more of it than that it is not 0.
+// The value of StopAsked that ends a run; any nonzero number.
 constexpr int kStopped = 1;
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace {
 
 namespace py = pybind11;
 
-// `offload` is of Request::optimizations.
+// `offload` is that of Request::optimizations.
 Device OpenDevice(const std::string& name, const std::string& dtype,
                   int threads, const std::string& offload,
                   const std::string& offload_folder) {
@@ -108,7 +108,7 @@ Trainer::Trainer(std::shared_ptr<PlannedTraining> plan, const Device& device,
   }
 }
 
-// In a forked child, whose copy has no threads, nothing is taken apart.
+// A forked child, whose copy has no threads, releases nothing.
 Trainer::~Trainer() {
   if (getpid() == process_) return;
   static_cast<void>(averaged_.release());
@@ -224,7 +224,7 @@ py::dict Trainer::Evaluate(const std::string& program,
                  " arrays are given; the evaluation has ", wanted.size(),
                  " inputs: ", ToText(wanted)));
   }
-  // Before arrays are asked for, by which other threads may get to close this.
+  // Before converting arrays, during which other threads may close this trainer.
   std::vector<NamedArray> outputs;
   for (const GraphOutput& output : runner.graph().outputs()) {
     const TensorType& type = runner.graph().value(output.value).type;
@@ -302,7 +302,7 @@ py::list Trainer::InputsOf(const std::string& program) {
 
 namespace {
 
-// A value of the training step by name. Raises NotFound.
+// The value of that name in the training step. Raises NotFound.
 const ValueInfo& Find(const Runner& runner, const std::string& name) {
   const std::optional<ValueId> id = runner.graph().Find(name);
   if (id) return runner.graph().value(*id);
@@ -323,7 +323,7 @@ py::object Trainer::Read(const std::string& name) {
 
 void Trainer::Write(const std::map<std::string, py::object>& arrays) {
   Runner& runner = RunnerOf("train");
-  // Before arrays are asked for, by which other threads may get to close this.
+  // Before converting arrays, during which other threads may close this trainer.
   std::map<std::string, TensorType> types;
   for (const auto& [name, array] : arrays) {
     types.emplace(name, Find(runner, name).type);
@@ -434,7 +434,7 @@ int64_t Trainer::Resume(const std::string& path) {
   Runner& runner = RunnerOf("train");
   const std::string_view here = OptimizerName(plan_->spec().training.optimizer);
   return InTurn(Turn::kChanges, [&]() -> Result<int64_t> {
-    // States of one optimizer may have the names and types of another's.
+    // States of different optimizers may have equal names and types.
     STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
                              ReadCheckpointInfo(path));
     const std::string* const saved = info.Find("optimizer");
