@@ -1,8 +1,7 @@
 #ifndef STOWAGE_PLANNER_FIT_COST_H_
 #define STOWAGE_PLANNER_FIT_COST_H_
 
-// What optimizations are priced in: operations, unless a table of measured times
-// (planner/fit/cost.h) gives nanoseconds.
+// The cost of nodes: operations, or nanoseconds from a table of measured times (OpTimes).
 //
 //   CostFn cost = times.CostFunction(budget);
 //   std::vector<double> of_nodes = CostsOfNodes(step, cost, /*per_byte=*/0);
@@ -21,16 +20,13 @@
 
 namespace stowage {
 
-/// What every node of a graph costs to run, in any unit of which an op takes
-/// some: operations, nanoseconds.
+/// Returns the cost of every node of a graph, in any unit: operations, nanoseconds.
 using CostFn = std::function<std::vector<double>(const Graph&)>;
 
-/// What copying a byte between arena and host is taken to cost, in operations:
-/// a device that does 200 TFLOP/s in matrix products beside a link of 25 GB/s
-/// (PCIe 4.0), or one of 400 beside 50.
+/// The cost of copying a byte between arena and host, in operations: a device of 200 TFLOP/s with
+/// a link of 25 GB/s (PCIe 4.0), or of 400 TFLOP/s with 50 GB/s.
 inline constexpr double kOffloadFlopsPerByte = 8000;
-/// The same where host memory is a file: a processor that does 200 GFLOP/s beside a disk
-/// of 2 GB/s.
+/// The same if host memory is a file: a processor of 200 GFLOP/s with a disk of 2 GB/s.
 inline constexpr double kDiskFlopsPerByte = 100;
 
 }  // namespace stowage
@@ -40,44 +36,35 @@ namespace stowage::fit {
 /// The ops' own counts of operations.
 std::vector<double> FlopsOfNodes(const Graph& graph);
 
-/// By `cost`, or in operations where that is empty, and beside it `per_byte` for
-/// every byte that a node copies between arena and host.
+/// The costs by `cost`, or operations if that is empty, plus `per_byte` for every byte that a node
+/// copies between arena and host.
 std::vector<double> CostsOfNodes(const Graph& graph, const CostFn& cost,
                                  double per_byte);
 
-// Whether ranks meet in a graph: what every rank must run as often, and in the same order
-// (OpDef::collective), optimizations leave where it is.
-//
-//   if (HoldsCollectives(body)) return;
-
-/// Whether a node of `graph`, or one in a body at any depth, is a collective. Linear.
+/// Whether a node of `graph`, or one in a body at any depth, is a collective, which every rank
+/// must run equally often and in the same order (OpDef::collective). Linear.
 bool HoldsCollectives(const Graph& graph);
 
 }  // namespace stowage::fit
 
 namespace stowage {
 
-// How long the ops of a step take on one machine, measured.
+// Measured times of the ops of a step on one machine.
 //
-// Operations say little of the time of an elementwise op, which waits for
-// memory. So ops are timed where a step runs them, and their times stand in a
-// table, a row for each op with the types, strides and attributes it was run
-// with, and for each size of the arena it was run in: where results go to bytes
-// that were in use a moment ago, writing them takes less. Plans are made from the
-// table, not from the clock: the same table gives the same plan. Its text form is
-// meant to be kept in files:
+// Operations do not predict the time of memory-bound ops. Ops are therefore timed in a step, and
+// kept in a table with a row for each op with its types, strides and attributes, and for each
+// size of the arena, since results in recently used bytes are written faster. Plans use the table
+// and no clock: the same table gives the same plan. It has a text form for files:
 //
 //   stowage-op-times 2
 //   27731712 21503 524288 98304 matmul(f32(64, 64), f32(64, 64)[1, 64]) -> f32(64, 64) {...}
 //
-// bytes of the arena, nanoseconds, operations and bytes of operands and results,
-// then the op; strides stand in brackets where an operand is not contiguous. Of the
-// rows of an op the one with the nearest arena counts. Where an op was not timed as
-// it is, its time is estimated from other rows. Of rows that differ in nothing but
-// sizes the one with the nearest sizes counts; else of those of the same op the
-// fastest, because what is slow has mostly strides of its own; else the nearest
-// of all. It is scaled by operations where it is of the same op and has some,
-// else by bytes, and is no less than the shortest time in the table.
+// A row has the bytes of the arena, nanoseconds, operations, bytes of operands and results, and
+// the op; strides of operands that are not contiguous are in brackets. The row with the nearest
+// arena counts. The time of an op without a row is estimated from the row that differs in sizes
+// alone, the nearest in size; else from the fastest of the same op, because slow ones mostly have
+// unusual strides; else from the nearest of all. It is scaled by operations if the op is the same
+// and has any, else by bytes, and is at least the shortest time in the table.
 //
 //   OpTimes times;
 //   train.StepTimed(seconds);  times.Add(train.graph(), arena, seconds);
@@ -85,9 +72,8 @@ namespace stowage {
 
 class OpTimes {
  public:
-  /// Adds one measurement: seconds of each node of `graph`, of which views are
-  /// not looked at, in an arena of so many bytes. Of many measurements of an op
-  /// in one arena the median counts.
+  /// Adds one measurement: seconds of each node of `graph`, views ignored, in an arena of this
+  /// size. The median of several measurements of an op counts.
   void Add(const Graph& graph, Bytes arena, std::span<const double> seconds);
 
   /// The table in its text form, rows by op and arena.
@@ -97,16 +83,15 @@ class OpTimes {
 
   bool empty() const { return rows_.empty(); }
 
-  /// Nanoseconds of every node of `graph` in an arena of so many bytes, 0 for
-  /// views. Precondition: not empty. O(nodes * rows).
+  /// Nanoseconds of every node of `graph` in an arena of this size, 0 for views. Precondition:
+  /// not empty. O(nodes * rows).
   std::vector<double> Nanoseconds(const Graph& graph, Bytes arena) const;
-  /// Nodes of `graph` whose times are estimated.
+  /// The number of nodes of `graph` whose times are estimated.
   int CountEstimated(const Graph& graph) const;
-  /// Seconds of one run of `graph`, op after op.
+  /// Seconds of one sequential run of `graph`.
   double StepSeconds(const Graph& graph, Bytes arena) const;
 
-  /// Nanoseconds(), of a copy of the table as it is now; without an arena, in
-  /// the largest there is.
+  /// Nanoseconds() of a copy of the table; without an arena, in the largest one.
   CostFn CostFunction(std::optional<Bytes> arena) const;
 
  private:

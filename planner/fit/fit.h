@@ -3,18 +3,18 @@
 
 // Makes a training step fit a budget, at the least cost that the optimizations allow:
 //
-//   given       the step as it is
-//   choose      the optimizations, and how far each goes
-//   micro-batches      the batch in micro-batches, one after the other
-//   offload     states and forward values in the host's memory
-//   recompute   forward values that die, and are made again
-//   order       the nodes in an order that needs less
-//   fuse        several nodes run as one, where the device can
-//   prefetch    what lies on the host reloaded early, where the budget leaves room
-//   validate    the plan judged by other code than made it
+//   given          the unmodified step
+//   choose         which optimizations to use, and how far
+//   micro-batches  splits the batch, gradients accumulated
+//   offload        keeps states and forward values in host memory
+//   recompute      drops forward values and recomputes them in backward
+//   order          runs the nodes in an order that needs less memory
+//   fuse           runs several nodes as one, if the device can
+//   prefetch       reloads from the host early, if the budget allows
+//   validate       verifies the plan by independent code
 //
-// StepFitter::Fit in planner/fit/fit.cc reads as this list does. Whoever builds
-// steps hands in a StepBuilder; a graph by itself is a step of one micro-batch.
+// StepFitter::Fit in planner/fit/fit.cc follows this list. The caller passes a StepBuilder; a
+// graph by itself is a step of one micro-batch.
 //
 //   StepFitter fitter(OfGraph(step), {.plan = {.device = cpu->Needs()}});
 //   Result<FittedStep> fitted = fitter.Fit(64 << 20);
@@ -43,15 +43,15 @@ class Grid;
 }
 
 struct FitOptions {
-  /// Its budget is not looked at. Where its weight layout has states, no optimization moves any:
-  /// those on the host there are on the host, the others are not, as a step over an arena
-  /// that another has planned must have them (else WeightLayout::WithoutStates). Likewise
-  /// params, unless the layout is of WithoutStates.
+  /// The budget is ignored. If the weight layout has states, they stay where it has them, in the
+  /// arena or on the host, as a step over the arena of another plan requires (otherwise use
+  /// WeightLayout::WithoutStates). The same holds for params, unless the layout is of
+  /// WithoutStates.
   PlanOptions plan = {};
   MemoryOptimizations optimizations = {};
-  /// What optimizations are priced in; empty: operations.
+  /// The cost of nodes; empty: operations.
   CostFn cost = {};
-  /// Of a byte copied between arena and host, in the unit of `cost`; absent:
+  /// The cost of a byte copied between arena and host, in the unit of `cost`; absent:
   /// kOffloadFlopsPerByte, or kDiskFlopsPerByte if `optimizations` offload to disk.
   std::optional<double> cost_per_byte = std::nullopt;
   double CostPerByte() const {
@@ -59,11 +59,11 @@ struct FitOptions {
     return cost_per_byte.value_or(on_disk ? kDiskFlopsPerByte
                                           : kOffloadFlopsPerByte);
   }
-  /// How long to search, as a share of the usual (about two seconds for what runs
-  /// again in a step of a thousand nodes). Counted in work, not in time.
+  /// Search effort as a share of the usual, about two seconds for the recomputation of a
+  /// thousand nodes. Counted in steps, not in time.
   double effort = 1;
-  /// Called with every choice that is looked at, from several threads at once, for
-  /// those who show how far planning is. What is planned does not depend on it.
+  /// Called for every candidate, from several threads at once, to show progress. Plans do not
+  /// depend on it.
   std::function<void()> on_choice = {};
 };
 
@@ -75,21 +75,20 @@ class StepFitter {
   StepFitter& operator=(StepFitter&&) noexcept;
   ~StepFitter();
 
-  /// The cheapest step found that fits `budget`; without one, the fewest micro-batches
-  /// and nothing moved. Micro-batches that the builder refuses with kUnsupported, as those
-  /// that would change the loss, are not tried where it takes fewer. A larger budget never
-  /// costs more, nor do more memory optimizations.
-  /// Errors: kBudgetTooSmall, which names the budget, the need, the peak, the
-  /// largest live buffers and the smallest budgets that work; kNotFound and
-  /// kInvalidArgument for names that are no forward value's; the builder's and
-  /// PlanMemory's. Deterministic.
+  /// The cheapest step found that fits `budget`; without a budget, the fewest micro-batches and
+  /// no other optimization. Numbers of micro-batches that the builder refuses with kUnsupported,
+  /// for example because they would change the loss, are not tried if it accepts fewer. A
+  /// larger budget never costs more, nor do more memory optimizations. Errors: kBudgetTooSmall
+  /// with the budget, the need, the peak, the largest live buffers and the smallest budgets that
+  /// work; kNotFound and kInvalidArgument for names that are not of a forward value; the
+  /// builder's and PlanMemory's. Deterministic.
   Result<FittedStep> Fit(std::optional<Bytes> budget);
 
-  /// The step of fewest micro-batches as it is, whatever the budget.
+  /// The step of fewest micro-batches without other optimizations or a budget.
   Result<FittedStep> AsGiven();
 
-  /// The smallest budget that Fit does not refuse with these optimizations: those of the
-  /// options, or others, whose names of values are not looked at.
+  /// The smallest budget that Fit accepts with the optimizations of the options, or with others,
+  /// whose names of values are ignored.
   Result<Bytes> SmallestBudget();
   Result<Bytes> SmallestBudget(const MemoryOptimizations& optimizations);
 
@@ -110,11 +109,11 @@ class StepFitter {
   Result<Bytes> SmallestOnce(const MemoryOptimizations& optimizations);
   Result<std::vector<ParetoPoint>> FrontierOnce();
 
-  // The step with logits by the tiles of a level: kTileParts of it, 0 as it is.
+  // The step with tiles of logits divided by one of kTileParts.
   struct TileLevel {
     std::unique_ptr<fit::Grid> grid;
     int64_t rows = 0;  // of logits at a time
-    double cost = 0;   // beyond the step as it is
+    double cost = 0;   // beyond the unmodified step
   };
   Result<std::span<TileLevel>> TileLevels();
   Status TakeTiles(Bytes budget, std::optional<FittedStep>* step);
@@ -136,16 +135,16 @@ class StepFitter {
   std::map<int64_t, std::unique_ptr<Ordered>> ordered_;  // by micro-batches
 };
 
-// How a graph becomes a program, one way for all: training steps, evaluation, generation,
-// the graph of a file.
+// A graph becomes a program in the same way for training steps, evaluation, generation and
+// graphs of files:
 //
-//   epilogues   what follows a product is done by it, where the device can
-//   optimizations      of a training step alone (planner/fit/fit.h)
-//   plan        a place for every byte (planner/plan_memory.h)
-//   fuse        several nodes run as one, where that needs no larger arena
+//   epilogues      matmuls take over the ops that follow them, if the device can
+//   optimizations  of a training step alone
+//   plan           places every byte (planner/plan_memory.h)
+//   fuse           runs several nodes as one, if that needs no larger arena
 //
-// A step takes it by StepFitter, and what has no optimizations by PlanProgram, which plans what
-// a StepFitter without optimizations would. PlanMemory alone plans a graph as it stands.
+// StepFitter does this for steps, PlanProgram for all others, with the plan of a StepFitter
+// without optimizations. PlanMemory alone plans an unmodified graph.
 //
 //   PlanOptions options{.weights = WeightLayout::FromForward(step, *step_plan),
 //                       .device = cpu->Needs()};
@@ -153,18 +152,17 @@ class StepFitter {
 //   Session::Create({{"train", step, *step_plan}, {"eval", eval->graph, eval->plan}},
 //                   *cpu);
 
-/// A graph to run, and where every byte of it lies.
+/// A graph to run, and its plan.
 struct PlannedGraph {
   Graph graph;
   Plan plan;  // for `graph`
 };
 
 /// `graph` with what `options.device` does in one node made one node (docs/explanation/fusion.md),
-/// and its plan. Inputs, params, states, caches and outputs keep their names, types and
-/// order; what lies between may be gone. Which epilogues there are does not depend on the
-/// plan, and what else is fused shows in no bit: so a graph computes the same in every
-/// budget and layout. Errors: those of PlanMemory; a budget is held against the fused
-/// graph. Deterministic.
+/// and its plan. Inputs, params, states, caches and outputs keep their names, types and order;
+/// other values may be gone. Epilogues do not depend on the plan, and other fusions change no
+/// bit, so a graph computes the same in every budget and layout. Errors: those of PlanMemory; a
+/// budget applies to the fused graph. Deterministic.
 Result<PlannedGraph> PlanProgram(const Graph& graph,
                                  const PlanOptions& options = {});
 

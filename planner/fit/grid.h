@@ -1,11 +1,10 @@
 #ifndef STOWAGE_PLANNER_FIT_GRID_H_
 #define STOWAGE_PLANNER_FIT_GRID_H_
 
-// All ways to take a training step: numbers of micro-batches by shares on the host, how the
-// iterations of its loops are made again, if they are (planner/fit/recompute/iterations.h), and how far
-// its bodies are lowered (planner/fit/recompute/bodies.h). Each is made when it is
-// first looked at, and kept; those aside of which a bound says that they cannot win
-// are never searched.
+// All candidates (planner/fit/variant.h) for a training step: numbers of micro-batches by shares
+// on the host, by how iterations of loops are recomputed (planner/fit/recompute/iterations.h),
+// by levels of recomputation in bodies (planner/fit/recompute/bodies.h). Each is made on first
+// use and kept. Candidates that a bound excludes are never searched.
 //
 //   Grid grid(build, options);
 //   Result<std::optional<FittedStep>> step = grid.Cheapest(64 << 20, optimizations);
@@ -32,19 +31,19 @@
 
 namespace stowage::fit {
 
-/// Which iterations of loops are made again: none; each by itself; or as many at a time as take
-/// the least bytes, where these are several, of which a little more runs again.
+/// How iterations of loops are recomputed: not at all; one at a time; or in segments, as many at
+/// a time as take the fewest bytes, at slightly more operations.
 enum class Iterations : uint8_t { kKept, kEach, kInSegments };
 
-/// What is done to loops and branches: which iterations are made again, and at which of the
-/// levels found then bodies are, of which 0 leaves them as they are.
+/// The changes to loops and branches: how iterations are recomputed, and the level of
+/// recomputation in bodies; level 0 leaves them unmodified.
 struct InsideWay {
   Iterations iterations = Iterations::kKept;
   size_t level = 0;
   friend auto operator<=>(const InsideWay&, const InsideWay&) = default;
 };
 
-/// That, and the number of micro-batches.
+/// The same, and the number of micro-batches.
 using Way = std::pair<InsideWay, int64_t>;
 
 class Grid {
@@ -54,14 +53,13 @@ class Grid {
   Grid(const Grid&) = delete;  // variants call back
   Grid& operator=(const Grid&) = delete;
 
-  /// The step in so many micro-batches, with so much of it on the host, and this done to its
-  /// loops and branches. Errors: the builder's, and the planner's.
+  /// The candidate with these micro-batches, share on the host, and changes to loops and
+  /// branches. Errors: the builder's, and the planner's.
   Result<Variant*> Get(int64_t micro_batches, Share share,
                        InsideWay inside = {});
 
-  /// The cheapest step that fits, with these optimizations, and costs less than
-  /// `most_cost`; absent where none is found. Of a larger set of optimizations, or a larger
-  /// budget, it never costs more.
+  /// The cheapest step found that fits with these optimizations, if any costs less than
+  /// `most_cost`. A larger set of optimizations, or a larger budget, never costs more.
   Result<std::optional<FittedStep>> Cheapest(
       Bytes budget, const MemoryOptimizations& optimizations,
       double most_cost = kAnyCost);
@@ -70,11 +68,11 @@ class Grid {
     Variant* variant = nullptr;
     Bytes bytes = 0;
   };
-  /// What needs least with these optimizations: the smallest budget that Cheapest takes.
+  /// The smallest budget that Cheapest meets with these optimizations, and its candidate.
   Result<Need> Smallest(const MemoryOptimizations& optimizations);
 
-  /// All Pareto points, by falling arena and rising cost. Where only states are moved
-  /// Cheapest may find one between two of these.
+  /// All Pareto points, by falling arena and rising cost. If only states are moved, Cheapest
+  /// may find more points between two of these.
   Result<std::vector<ParetoPoint>> Frontier(
       const MemoryOptimizations& optimizations);
 
@@ -101,9 +99,8 @@ class Grid {
   Result<const std::vector<BodyLevel>*> Levels(int64_t micro_batches,
                                                Iterations iterations);
   Result<std::vector<Way>> Ways(const MemoryOptimizations& optimizations);
-  // Whether such a variant is looked at: not where a node alone needs more than the budget,
-  // and, where a loop repeats the micro-batch, not with params on the host: its body reads
-  // nothing there, and a node for each would be too many.
+  // Whether such a candidate is tried: not if a single node needs more than the budget, and not
+  // with params on the host if a loop repeats the micro-batch, since bodies read nothing there.
   Result<bool> IsMade(int64_t micro_batches, Share share, Bytes budget);
   Result<Bytes> ArenaAsItIs(int64_t micro_batches, size_t states);
   Result<std::optional<FittedStep>> FitByStates(int64_t micro_batches,
@@ -118,9 +115,9 @@ class Grid {
   std::map<int64_t, Sample> samples_;  // by micro-batches
   std::map<std::tuple<int64_t, Share, InsideWay>, std::unique_ptr<Variant>>
       variants_;
-  // Ways to make iterations again, kKept first, once known.
+  // The values to try, kKept first, once known.
   std::vector<Iterations> iterations_;
-  // By micro-batches, and iterations made again.
+  // By micro-batches and iterations.
   std::map<std::pair<int64_t, Iterations>, std::vector<BodyLevel>> levels_;
   std::map<std::pair<int64_t, size_t>, Bytes> by_states_;  // their arenas
 };

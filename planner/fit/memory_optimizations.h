@@ -1,15 +1,14 @@
 #ifndef STOWAGE_PLANNER_FIT_MEMORY_OPTIMIZATIONS_H_
 #define STOWAGE_PLANNER_FIT_MEMORY_OPTIMIZATIONS_H_
 
-// What may be done to a training step so that it fits a budget. Every optimization
-// leaves the results as they are; micro-batches alone change how sums are rounded.
+// The memory optimizations that may make a training step fit a budget. Results do not change,
+// except that micro-batches round sums differently.
 //
-//   MemoryOptimizations optimizations;                          // recomputation and offloading
-//   optimizations.micro_batches = MicroBatchesToTry(batch);     // and the batch in micro-batches
-//   optimizations.recompute = Recompute::kCheap;   // but nothing expensive runs again
+//   MemoryOptimizations optimizations;                       // recompute, offload and tiles
+//   optimizations.micro_batches = MicroBatchesToTry(batch);  // and micro-batches
+//   optimizations.recompute = Recompute::kCheap;             // only cheap recomputation
 //
-// A larger set of optimizations never refuses a budget that a smaller one takes, nor
-// costs more.
+// A larger set of optimizations never refuses a budget that a smaller one meets, nor costs more.
 
 #include <chrono>
 #include <cstdint>
@@ -27,8 +26,8 @@
 
 namespace stowage {
 
-/// What may run again: nothing; what costs nearly nothing, which is elementwise
-/// ops and norms; anything.
+/// Recomputation of nothing; of at most kCheapShare of the cost, which covers elementwise ops
+/// and norms; of anything.
 enum class Recompute : uint8_t { kNone, kCheap, kAuto };
 /// "none", "cheap", "auto".
 std::string_view RecomputeName(Recompute recompute);
@@ -38,24 +37,23 @@ Result<Recompute> ParseRecompute(std::string_view name);
 /// The most that kCheap may add to what a step costs.
 inline constexpr double kCheapShare = 0.01;
 
-/// What may be kept in the host's memory: nothing; states, forward values and frozen
-/// params; or these and trained params, where that memory is a file on disk.
+/// Offload of nothing; of states, forward values and frozen params to host memory; or of these
+/// and trained params to a file on disk.
 enum class OffloadChoice : uint8_t { kNone, kAuto, kDisk };
 /// "none", "auto", "disk".
 std::string_view OffloadName(OffloadChoice choice);
 /// Error kInvalidArgument for anything but these.
 Result<OffloadChoice> ParseOffload(std::string_view name);
 
-/// The nodes run as they are given, or in whichever order is found to fit at the
-/// least cost, and in the least memory among those.
+/// Nodes run in the given order, or in the order found that fits at the least cost, and among
+/// those with the least memory.
 enum class NodeOrder : uint8_t { kGiven, kMemory };
 /// "given", "memory".
 std::string_view NodeOrderName(NodeOrder order);
 /// Error kInvalidArgument for anything but these.
 Result<NodeOrder> ParseNodeOrder(std::string_view name);
 
-/// Logits are made by tiles of rows as the step has them, or by smaller ones
-/// (planner/fit/tiles).
+/// Logits are computed in the step's tiles of rows, or in smaller ones (planner/fit/tiles).
 enum class Tiles : uint8_t { kNone, kAuto };
 /// "none", "auto".
 std::string_view TilesName(Tiles tiles);
@@ -63,11 +61,11 @@ std::string_view TilesName(Tiles tiles);
 Result<Tiles> ParseTiles(std::string_view name);
 
 struct MemoryOptimizations {
-  /// The numbers of micro-batches that the batch may be taken in: rising, at least one.
+  /// The numbers of micro-batches to try: ascending, at least one.
   std::vector<int64_t> micro_batches = {1};
   Recompute recompute = Recompute::kAuto;
-  /// Names of values, or of views of them, that never run again, and of those
-  /// that always do. Not looked at where nothing may run again.
+  /// Names of values, or of their views, that are always kept and always recomputed. Ignored
+  /// without recomputation.
   std::vector<std::string> always_kept = {};
   std::vector<std::string> always_recomputed = {};
   OffloadChoice offload = OffloadChoice::kAuto;
@@ -75,7 +73,7 @@ struct MemoryOptimizations {
   Tiles tiles = Tiles::kAuto;
 };
 
-/// An optimization that is a choice by name, as command lines and caches have it.
+/// An optimization that is chosen by name, for command lines and caches.
 struct OptimizationInfo {
   std::string_view name;  // "recompute"
   std::string_view help;
@@ -83,10 +81,10 @@ struct OptimizationInfo {
   Status (*set)(MemoryOptimizations& optimizations, std::string_view choice);
   std::string_view (*get)(const MemoryOptimizations& optimizations);
 };
-/// All of these. Micro-batches and names of values are no choices by name.
+/// All of these. Micro-batches and names of values are not among them.
 std::span<const OptimizationInfo> OptimizationTable();
 
-/// All that `optimizations` says: equal texts for equal optimizations alone.
+/// `optimizations` as a text, injectively.
 std::string ToText(const MemoryOptimizations& optimizations);
 
 /// No optimization at all.
@@ -96,59 +94,55 @@ inline MemoryOptimizations NoOptimizations() {
           .tiles = Tiles::kNone};
 }
 
-/// Every optimization but the order, whose search is worth its time only where a byte is
-/// expensive: what a batch may be made to fit by.
+/// Every optimization for a batch of this size except the order, whose search takes long.
 MemoryOptimizations AllOptimizations(int64_t batch);
 
-/// The most micro-batches that a batch is taken in. The nodes of a step, and the time and
-/// memory of planning, grow with them.
+/// The most micro-batches of a step. Its nodes, and the time and memory of planning, grow with
+/// them.
 inline constexpr int64_t kMaxMicroBatches = 1024;
 
-/// The numbers of micro-batches that are worth trying: 1, 2, 4, ... and the batch itself,
-/// or as many as there may be.
+/// The numbers of micro-batches that are worth trying: 1, 2, 4, ... and the batch itself, up to
+/// kMaxMicroBatches.
 std::vector<int64_t> MicroBatchesToTry(int64_t batch);
 
-// A training step as optimizations made it fit: what to run, where every byte of it
-// lies, and what that costs beyond the step as it was given.
+// The result of optimizations: the step to run, its plan, and the overhead over the unmodified
+// step.
 
-/// A node that runs again, and why.
+/// A recomputed node.
 struct RecomputedNode {
   /// Of its first dropped result; in a body, "<value>@<first result of its node>".
   std::string name;
-  Bytes freed = 0;  // bytes of its results that would be kept otherwise
-  double flops =
-      0;          // of its further runs, and of what runs again for them only
-  int times = 0;  // how often it runs again
+  Bytes freed = 0;   // bytes of its results that would be kept otherwise
+  double flops = 0;  // of its recomputations, and of those that they require
+  int times = 0;     // how often it is recomputed
 };
 
 /// One pass of the pipeline (planner/fit/fit.h).
 struct PassReport {
   std::string name;      // "recompute"
-  bool applied = false;  // there was something for it to do
-  bool changed = false;  // and it did
+  bool applied = false;  // it was needed and allowed
+  bool changed = false;  // it changed the step
   Bytes arena = 0;       // after it
   double seconds = 0;
 };
 
-/// What a budget costs.
+/// The overhead of a budget.
 struct Price {
-  int64_t micro_batches = 1;  // that the batch is taken in
-  fit::HostUse host = {};     // what is kept on the host
-  int64_t tile_rows = 0;      // of logits at a time; 0: as the step has them
-  int recomputed_nodes = 0;   // views not counted
-  double extra_flops = 0;     // of what runs again
-  double extra_percent = 0;   // these, of the step's operations without
-  double extra_cost = 0;      // of what runs again, by FitOptions::cost
-  /// No recomputation that fits the budget costs less, whatever is dropped and
-  /// when, if the nodes of the step keep their order and the same is on the
-  /// host. Bodies are taken to be as low as they get for nothing
-  /// (planner/fit/recompute/bodies.h). 0 without a budget.
+  int64_t micro_batches = 1;
+  fit::HostUse host = {};
+  int64_t tile_rows = 0;     // of logits at a time; 0: unmodified
+  int recomputed_nodes = 0;  // views not counted
+  double extra_flops = 0;    // of recomputation
+  double extra_percent = 0;  // the same, in percent of the step's operations
+  double extra_cost = 0;     // of recomputation, by FitOptions::cost
+  /// A lower bound on extra_cost: no recomputation that fits the budget costs less, if the nodes
+  /// keep their order and the same values are on the host. It assumes that bodies need as little
+  /// as they can, at no cost (planner/fit/recompute/bodies.h). 0 without a budget.
   double least_extra_cost = 0;
 };
 
-/// One Pareto point: the smallest budget it fits, and what is extra beyond the step
-/// of fewest micro-batches: micro-batches and copies included in extra_cost, micro-batches in
-/// extra_flops.
+/// A Pareto point: the smallest budget that it fits, and its overhead over the step of fewest
+/// micro-batches. extra_cost includes micro-batches and copies, extra_flops micro-batches.
 struct ParetoPoint {
   Bytes arena = 0;
   Price price;
@@ -159,11 +153,11 @@ struct FittedStep {
   Plan plan;  // for `graph`
   Price price;
   double flops =
-      0;  // of the step in so many micro-batches, before recomputation
+      0;            // of the step with its micro-batches, without recomputation
   double cost = 0;  // likewise, by FitOptions::cost, copies included
   std::vector<RecomputedNode> recomputed = {};  // most bytes freed first
-  /// No order of the nodes that are in no body takes a smaller arena; absent when
-  /// none was looked for.
+  /// A lower bound on the arena over all orders of the nodes outside bodies; absent if none was
+  /// searched.
   std::optional<Bytes> order_bound = {};
   std::vector<PassReport> passes = {};  // in the order in which they ran
 
@@ -174,11 +168,10 @@ struct FittedStep {
 
 namespace stowage::fit {
 
-// How long each pass of the pipeline took. Nothing is decided by this clock.
-
+/// Measures how long each pass takes. No decision depends on it.
 class PassClock {
  public:
-  /// Seconds since the last call, or since this was made.
+  /// Seconds since the last call, or since construction.
   double Lap() {
     const auto now = std::chrono::steady_clock::now();
     const std::chrono::duration<double> lap = now - last_;

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PLANNER_FIT_MIN_CUT_H_
 #define STOWAGE_PLANNER_FIT_MIN_CUT_H_
 
-// A minimum cut of a directed network: the cheapest set of edges without which
-// nothing flows from source to sink (Dinic, 1970).
+// A minimum cut of a directed network: the cheapest set of edges whose removal disconnects the
+// sink from the source (Dinic, 1970).
 //
 //   MinCut network(4);
 //   network.AddEdge(0, 1, 5);  ...
@@ -17,7 +17,7 @@ namespace stowage::fit {
 
 class MinCut {
  public:
-  /// More than any cut of finite edges may cost.
+  /// Above the cost of any cut of finite edges.
   static constexpr int64_t kInfinite = int64_t{1} << 60;
 
   explicit MinCut(int vertices) : head_(static_cast<size_t>(vertices), -1) {}
@@ -25,9 +25,8 @@ class MinCut {
   /// Precondition: the finite capacities sum to less than kInfinite.
   void AddEdge(int from, int to, int64_t capacity);
 
-  /// The cost of a minimum cut; kInfinite or more when no finite one exists. To
-  /// be called once. O(V^2 E) at worst; near linear on the networks of
-  /// recomputation, which are shallow.
+  /// The cost of a minimum cut; kInfinite or more if no finite one exists. Call it once.
+  /// O(V^2 E) at worst; near linear on the shallow networks of recomputation.
   int64_t Solve(int source, int sink);
 
   /// After Solve: whether the vertex is on the source's side of the smallest

@@ -1,12 +1,12 @@
 #ifndef STOWAGE_PLANNER_FIT_VARIANT_H_
 #define STOWAGE_PLANNER_FIT_VARIANT_H_
 
-// One way to take a training step: in so many micro-batches, with so much of it on the
-// host, the iterations of its loops made again or not, and so much run again inside its
-// bodies. What is left to decide is what else runs again in it.
+// A candidate for a training step: a number of micro-batches, a share of the step on the host,
+// iterations of loops recomputed or not, and a level of recomputation inside bodies. Only the
+// other recomputations remain to be chosen.
 //
-// What a variant answers depends on nothing but itself: not on which other
-// variants are looked at beside it. That is why more optimizations never cost more.
+// The answers of a variant do not depend on other variants; therefore more optimizations never
+// cost more.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(Variant variant, Variant::Make(...));
 //   Result<std::optional<FittedStep>> fitted =
@@ -40,18 +40,17 @@ class Variant {
     double cost_per_byte = 0;    // of copies
   };
 
-  /// The loops whose iterations are made again, and the nodes in whose bodies something runs
-  /// again.
+  /// The loops whose iterations are recomputed, and the nodes with recomputation in bodies.
   struct InBodies {
     std::vector<RecomputedLoop> loops = {};
     std::vector<LoweredNode> nodes = {};
   };
-  /// What a variant does to a step before it is known what runs again besides; returned
-  /// is what is done to its loops and branches.
+  /// Applies a variant to a step, except for the remaining recomputation; returns the changes
+  /// to loops and branches.
   using Change = std::function<Result<InBodies>(SampledStep& step)>;
 
-  /// Of `sample`, what `build` makes of one micro-batch of each kind, which is changed
-  /// here. Errors: those of `change`, PlanMemory's, and those of names.
+  /// The variant of `sample`, which `build` has built with one micro-batch of each kind and
+  /// `change` then changes. Errors: those of `change`, PlanMemory's, and those of names.
   static Result<std::unique_ptr<Variant>> Make(int64_t micro_batches,
                                                SampledStep sample,
                                                StepBuilder build, Change change,
@@ -59,20 +58,20 @@ class Variant {
 
   int64_t micro_batches() const { return micro_batches_; }
   const Graph& sample() const { return sample_.graph; }
-  /// Of the sample as it is.
+  /// The arena of the sample without recomputation.
   Bytes arena() const { return arena_; }
-  /// Of the whole step before anything runs again: operations; and the cost, that of what
-  /// runs again in loops and branches, the next one, included.
+  /// Operations and cost of the whole step without recomputation; the cost includes
+  /// in_bodies_cost(), that of recomputation in loops and branches.
   double flops() const { return flops_; }
   double cost() const { return cost_; }
   double in_bodies_cost() const { return in_bodies_cost_; }
 
-  /// The whole step, with the least run again that fits it into the budget, if
-  /// it then costs less than `limit`.
+  /// The whole step with the cheapest recomputation that fits the budget, if it costs less
+  /// than `limit`.
   Result<std::optional<FittedStep>> Fit(Bytes budget, Recompute recompute,
                                         double limit);
 
-  /// The same where nothing runs again, if that is allowed.
+  /// The same without recomputation, if that is allowed.
   Result<std::optional<FittedStep>> FitAsGiven(Bytes budget,
                                                Recompute recompute,
                                                double limit);
@@ -80,25 +79,23 @@ class Variant {
   /// The smallest budget that Fit takes, if that is at most `most`.
   Result<std::optional<Bytes>> Smallest(Recompute recompute, Bytes most);
 
-  /// The same where nothing runs again, if that is allowed.
+  /// The same without recomputation, if that is allowed.
   Result<std::optional<Bytes>> SmallestAsGiven(Recompute recompute, Bytes most);
 
-  // What others need first, to be had for many variants at once: for frontiers,
-  // and for what runs again.
+  // Slow preparations, which many variants can make in parallel: of LeastExtraCost, and of all
+  // that recomputes.
   Status PrepareBounds() { return choices_->Bound(); }
   Status PrepareChoices();
 
-  // Bounds, without a search: what the step costs at least within a budget, as far
-  // as that is below `limit`, and what it needs at least.
+  // Lower bounds, without a search: on the cost within a budget, up to `limit`, and on the arena.
   Result<double> LeastCost(Bytes budget, Recompute recompute, double limit);
   Result<Bytes> LeastArena(Recompute recompute);
 
-  /// What budgets cost: extra is what runs again here, and least_extra_cost is
-  /// left to the caller. Of the sample, which the whole step may need a little
-  /// more than.
+  /// The Pareto points of the sample; the whole step may need slightly more. Extra costs are
+  /// those of recomputation; least_extra_cost is left to the caller.
   Result<std::vector<ParetoPoint>> Frontier(Recompute recompute);
 
-  /// What no recomputation that fits the budget can do without.
+  /// A lower bound on the extra cost of any recomputation that fits the budget.
   Result<double> LeastExtraCost(Bytes budget) {
     return choices_->LeastExtraCost(budget);
   }
@@ -124,7 +121,7 @@ class Variant {
   Change change_;
   Options options_;
   std::unique_ptr<RecomputeChoices> choices_;
-  RecomputeChoice given_;  // nothing runs again
+  RecomputeChoice given_;  // without recomputation
   Bytes arena_ = 0;
   InBodies in_bodies_;  // of the sample
   double flops_ = 0;

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PLANNER_FIT_EPILOGUES_EPILOGUES_H_
 #define STOWAGE_PLANNER_FIT_EPILOGUES_EPILOGUES_H_
 
-// What follows a product, done to its sums before they are rounded and stored, where a
-// device's library of products can (Fusions::epilogues):
+// Epilogues: ops after a matmul that are applied to its sums before they are rounded and stored,
+// if the device's library of matmuls can (Fusions::epilogues):
 //
 //   before                              after
 //   m = matmul(x, w)                    h = epilogue_matmul(x, w, b, residual)
@@ -13,12 +13,11 @@
 //   db = reduce_sum(dy)                 dw, db = epilogue_matmul(x, dy)
 //   dw = matmul(x, dy)                    {b_sums}
 //
-// Sums and residuals are taken in the forward pass alone: gradients add up as they do in
-// the loop over micro-batches, each rounded. The gradient of a bias is made beside that of the
-// weight (planner/fit/epilogues/epilogues.h). Unlike a fused node (planner/fit/fuse),
-// this one rounds once where its parts round each; so it is formed before any optimization is
-// looked at, from the graph alone, and every budget has the same bits. An op that is cheap
-// to run again, as gelu is, stays a node of its own.
+// Biases and residuals are added in the forward pass alone: gradients are rounded before they are
+// added, as in the loop over micro-batches. The gradient of a bias is computed with that of the
+// weight. An epilogue rounds once where its parts would each round, unlike a fused node
+// (planner/fit/fuse); it is therefore formed from the graph alone, before any optimization, and
+// every budget has the same bits. Ops that are cheap to recompute, such as gelu, stay separate.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(step, FormEpilogues(std::move(step), device.fusions, {}));
 
@@ -34,8 +33,8 @@
 
 namespace stowage::fit {
 
-// Sums over the rows of a matrix, which a product that reads the same matrix can make on
-// its way. In the backward pass of y = x w + b the gradients of b and of w both read dy:
+// Sums over the rows of a matrix, computed by a matmul that reads the same matrix. In the backward
+// pass of y = x w + b the gradients of b and of w both read dy:
 //
 //   before                               after
 //   db = reduce_sum(dy) {axes=[0, 1]}    dw, db = epilogue_matmul(x2, dy2) {b_sums}
@@ -44,9 +43,9 @@ namespace stowage::fit {
 //   x2 = reshape(x)
 //   dw = matmul(x2, dy2) {transpose_a}
 //
-// The one node stands where the first of the two stood, whatever lies between them: an
-// exchange among ranks does, or a sum of gradients' squares, where one device that takes the
-// batch in micro-batches has nothing, and the bits of both are the same.
+// The node takes the place of the first of the two, whatever is between them. With ranks there
+// may be a collective, or a sum of squares of gradients, where one device with micro-batches has
+// nothing; the bits of both are equal.
 //
 //   for (const OperandSums& found : FindOperandSums(graph, layouts, taken)) ...
 
@@ -58,17 +57,16 @@ struct OperandSums {
   bool of_a = false;
 };
 
-/// All of `graph`, in the order of the products; none in two of them. Nodes that are
-/// `taken`, which has an entry for each, are no parts. Linear.
+/// All of `graph`, disjoint, in the order of the matmuls. Nodes that are `taken`, by node, are
+/// left out. Linear.
 std::vector<OperandSums> FindOperandSums(const Graph& graph,
                                          const Layouts& layouts,
                                          std::vector<bool> taken);
 
-/// `step` with epilogues in the place of what follows its products; as it is, where
-/// `fusions` has none. A value that is an output is no part but the last, and one that is
-/// `named` is made by a node of its own. A node stands where its product stood, and has
-/// the name of the last part; with a bias's gradient it stands where the first of the two
-/// stood, and both results have the names that they had. Bodies stay as they are. Linear.
+/// `step` with epilogues; unmodified if `fusions` has none. An output can only be the last part of
+/// an epilogue, and `named` values keep a node of their own. A node takes the place of its matmul
+/// and the name of its last part; with the gradient of a bias it takes the place of the first of
+/// the two, and both results keep their names. Bodies stay as they are. Linear.
 Result<SampledStep> FormEpilogues(SampledStep step, const Fusions& fusions,
                                   std::span<const std::string> named);
 

@@ -1,19 +1,18 @@
 #ifndef STOWAGE_PLANNER_FIT_MICRO_BATCHES_MICRO_BATCHES_H_
 #define STOWAGE_PLANNER_FIT_MICRO_BATCHES_MICRO_BATCHES_H_
 
-// A step that takes its batch in micro-batches, and the sample it is planned by.
+// A step in micro-batches with gradient accumulation, and the sample by which it is planned.
 //
-// Micro-batches run one after the other, their gradients add up, and only one micro-batch's
-// activations are alive at a time. More micro-batches need less for these, but the sums
-// of gradients have to live from one to the next.
+// Micro-batches run one after the other, and only one micro-batch's activations are live at a
+// time. More micro-batches need less memory for these, but the gradient sums are live from one to
+// the next.
 //
-// Between the first micro-batch and the last, micro-batches of one size do the same. So a
-// step is planned as a *sample* that has one micro-batch of each kind, whose nodes cost
-// as much as all micro-batches of the kind together. The sample has the peak of the
-// whole step, and what is chosen for one of its micro-batches is done in all that are
-// like it: the effort does not grow with the number of micro-batches.
+// Micro-batches of one size between the first and the last are alike. A step is therefore planned
+// by a *sample* that has one micro-batch of each kind, whose nodes cost as much as all
+// micro-batches of the kind together. The sample has the peak of the whole step, and choices for
+// one of its micro-batches apply to all alike: the effort does not grow with their number.
 //
-//   StepBuilder build = ...;  // who builds a step is not known here
+//   StepBuilder build = ...;  // passed by the caller
 //   Result<SampledStep> sample = build(8, Sampling::kOneOfAKind);
 //   Result<Script> script = StretchScript(*sample, chosen, *build(8, Sampling::kAll));
 
@@ -33,11 +32,11 @@ namespace stowage {
 
 /// How the first micro-batch of a graph is repeated (planner/fit/micro_batches/micro_batches.h).
 struct MicroBatchLoop {
-  /// Inputs of which the micro-batch takes the first part, by a `slice` of the first axis;
-  /// the next micro-batch takes the next.
+  /// Inputs of which the micro-batch reads the first part, by a `slice` of the first axis, and
+  /// the following micro-batches the next parts.
   std::vector<std::string> cut;
-  /// Fills that the micro-batch puts its part into, by a `slice_update` at place 0; the next
-  /// micro-batch's follows.
+  /// Fills into which the micro-batch writes its part, by a `slice_update` at place 0; those of
+  /// the following micro-batches come next.
   std::vector<std::string> joined;
 };
 
@@ -60,40 +59,39 @@ enum class Sampling : uint8_t { kAll, kOneOfAKind, kOneForAll };
 using StepBuilder = std::function<Result<SampledStep>(int64_t micro_batches,
                                                       Sampling sampling)>;
 
-/// A graph as it is, as a step of one micro-batch.
+/// An unmodified graph as a step of one micro-batch.
 StepBuilder OfGraph(Graph graph);
 
 }  // namespace stowage
 
 namespace stowage::fit {
 
-/// Whether every micro-batch stands for itself alone.
+/// Whether every micro-batch of the sample represents one of the step.
 bool IsWhole(const SampledStep& step);
 
-/// How many nodes of the whole step a node stands for.
+/// The number of nodes of the whole step that a node represents.
 int64_t CountOf(const SampledStep& step, NodeId node);
 
 /// Operations of the whole step.
 double FlopsOf(const SampledStep& step);
 
-/// What `script` runs again in a micro-batch of `sample`, run again in every micro-batch of
-/// `step` that is like it: whose nodes, views aside, have the same ops and types.
-/// Error kInvalidArgument: a micro-batch of `step` is like none, or the script mixes
-/// micro-batches.
+/// The recomputations of `script` in a micro-batch of `sample`, applied to every micro-batch of
+/// `step` that is alike: whose nodes, without views, have the same ops and types. Error
+/// kInvalidArgument: a micro-batch of `step` has none alike, or the script mixes micro-batches.
 Result<Script> StretchScript(const SampledStep& sample, const Script& script,
                              const SampledStep& step);
 
-/// The names of values of `graph` that `names` mean: a name, or what each of the
-/// micro-batches calls it. A name that means nothing stays as it is.
+/// The names of values of `graph` to which `names` refer: a name itself, or its name in each of
+/// the micro-batches. A name that refers to nothing stays as it is.
 std::vector<std::string> NamesInMicroBatches(
     const Graph& graph, const std::vector<std::string>& names,
     int64_t micro_batches);
 
-/// What runs again in many micro-batches, told once, by its name without the micro-batch's.
+/// The recomputations of many micro-batches merged by names without the micro-batch.
 std::vector<RecomputedNode> InAllMicroBatches(
     std::vector<RecomputedNode> of_each);
 
-// From one micro-batch of a batch to the step of all: a loop whose body is the micro-batch.
+// The step of all micro-batches as a loop whose body is one micro-batch.
 //
 //   sample                                  step
 //   part = slice(ids, 0, 0, 1)              view = reshape(ids, (64, 1, 1024))
@@ -103,9 +101,9 @@ std::vector<RecomputedNode> InAllMicroBatches(
 //   w, m = update(w, m, grad:w)               grad:w = add(sum:w, dw)
 //                                           w, m = update(w, m, grad:w)
 //
-// Memory optimizations do what they do to the sample, in which a micro-batch is nodes like any others, and
-// the loop is made last. The live bytes of the step at each time of its body are those
-// of the sample: what adds up lies there from the start, as leaves of role saved.
+// Memory optimizations apply to the sample, in which a micro-batch is ordinary nodes; the loop is
+// made last. The live bytes of the step at each time of its body are those of the sample, since
+// the gradient sums are live from the start, as leaves of role saved.
 //
 //   Result<Graph> step = RepeatMicroBatch(made.graph, *sample.loop, /*times=*/64);
 

@@ -1,23 +1,38 @@
 #ifndef STOWAGE_PLANNER_FIT_ORDER_SEARCH_H_
 #define STOWAGE_PLANNER_FIT_ORDER_SEARCH_H_
 
-// A complete search for an order whose peak is no higher than a limit. It finds
-// one, or proves that there is none, or runs out of the effort it was given.
+// Three searches on an OrderProblem (order.h).
 //
-// What can follow on a set of tasks that have run depends on the set alone, so
-// a set that has failed once is not tried again, however it is reached: this is
-// dynamic programming over the sets that some order can have run, depth first.
-// And some tasks need no second thought: one that fits below the limit and
-// leaves no more bytes alive than before may run at once. Whatever order would
-// have run it later stays below the limit with it moved to here, because the
-// more has run, the more a task that frees something frees, and all that comes
-// between then starts from no more bytes than it did. So updates run as soon as
-// their gradients are there, and views as soon as what they look into.
+// OrderSearch is a complete search for an order whose peak is at most a limit: it finds one,
+// proves that there is none, or runs out of effort. The possible continuations depend only on
+// the set of tasks that have run, so a set that has failed is not tried again: dynamic
+// programming over these sets, depth first. A task that fits below the limit and leaves no more
+// bytes live than before runs at once. This excludes no order: the more tasks have run, the more
+// a task frees, so any order below the limit stays below it with the task moved here. Updates
+// therefore run as soon as their gradients exist, and views as soon as their operands.
 //
 //   OrderSearch search(problem);
-//   if (search.Try(limit, ranks, effort) == OrderSearch::Outcome::kFound) {
-//     Use(search.order());
+//   if (search.Try(limit, ranks, OrderTaste::kRank, effort) ==
+//       OrderSearch::Outcome::kFound) {
+//     search.order();
 //   }
+//
+// ImproveByMoves is a local search for problems that are too large. A move takes a task with all
+// its predecessors earlier as one block, or with all its successors later, so a whole branch,
+// forward and backward, moves at once. Moves are pseudorandom, the same in every process, mostly
+// across the peak, and accepted if the excess over a bound does not grow.
+//
+//   order = ImproveByMoves(problem, std::move(order), bound, effort);
+//
+// CutAt is a lower bound on the bytes live while one task runs, over all orders. Its predecessors
+// have run, its successors have not, and of the rest any set that is closed under predecessors
+// may have. The set with the fewest live bytes is a minimum cut: a content costs its bytes
+// exactly if its maker is in the set and one of its readers is not. The largest cut over the
+// tasks is a bound for every order, and the set says which tasks to run before the task.
+//
+//   OrderCut cut = CutAt(problem, task);
+//   cut.bytes;   // no order has fewer live while `task` runs
+//   cut.before;  // per task: whether it has run by then
 
 #include <cstddef>
 #include <cstdint>
@@ -30,26 +45,25 @@
 
 namespace stowage::fit {
 
-/// Which of several tasks that need thought is tried first.
+/// Which of several candidate tasks is tried first.
 enum class OrderTaste {
-  kRank,  // the one of the smallest rank
-  kMin    // the one that leaves the fewest bytes alive, then by rank
+  kRank,  // the smallest rank
+  kMin    // the fewest live bytes afterwards, then the smallest rank
 };
 
 class OrderSearch {
  public:
   enum class Outcome {
     kFound,       // order() has a peak of at most the limit
-    kInfeasible,  // there is none; next() is the lowest that may have one
+    kInfeasible,  // there is none; next() is the lowest limit that may have one
     kStopped,     // the effort ran out
   };
 
   /// Keeps a reference to `problem`.
   explicit OrderSearch(const OrderProblem& problem);
 
-  /// Searches for an order with a peak of at most `limit`. `effort` bounds the
-  /// steps, a measure that is the same on every machine; some ten million take
-  /// a second.
+  /// Searches for an order with a peak of at most `limit`, in at most `effort` steps, which are
+  /// the same on every machine; some ten million take a second.
   Outcome Try(Bytes limit, std::span<const int32_t> ranks, OrderTaste taste,
               int64_t effort);
 
@@ -85,45 +99,20 @@ class OrderSearch {
   int64_t steps_ = 0;
 };
 
-// A local search on orders, for when a complete one is too long. A move takes a
-// task together with all that must run before it and brings them forward, as one
-// block; or puts it off with all that waits for it. So a whole branch, forward
-// and backward, is done in one go instead of level by level with its neighbours.
-// Moves are drawn at random, by the same numbers in every process, most of them
-// around the highest time, and taken when what sticks out above a bound does not
-// get worse.
-//
-//   order = ImproveByMoves(problem, std::move(order), bound, effort);
-
-/// An order of `problem` as high as `order` or lower, `bound` being what no
-/// order can beat. `effort` bounds the steps: tasks looked at, some hundred
-/// million of which take a second.
+/// An order of `problem` whose peak is at most that of `order`; `bound` is a lower bound on all
+/// peaks. Visits at most `effort` tasks, a hundred million in about a second.
 std::vector<int32_t> ImproveByMoves(const OrderProblem& problem,
                                     std::vector<int32_t> order, Bytes bound,
                                     int64_t effort);
-
-// The fewest bytes that can be alive while one task runs, over all orders. What
-// must run before it has run, what must run after it has not, and of the others
-// any set that is closed under "must run before" may have: the one that leaves
-// the fewest bytes alive is a minimum cut, for each content costs its bytes
-// exactly when its maker is in the set and one of its readers is not.
-//
-// So the largest of these figures over the tasks is a bound that no order can
-// beat. And the set itself tells how to reorder: what is in it goes before the
-// task, the rest after.
-//
-//   OrderCut cut = CutAt(problem, task);
-//   cut.bytes;   // no order has fewer alive while `task` runs
-//   cut.before;  // per task: whether it has run by then
 
 struct OrderCut {
   Bytes bytes = 0;
   std::vector<bool> before = {};
 };
 
-/// The minimum cut at `task` (planner/fit/min_cut.h), in a network of the tasks that
-/// may run on either side of it: fast when most must run before or after. The
-/// sizes of all contents must sum to less than MinCut::kInfinite.
+/// The minimum cut at `task` (planner/fit/min_cut.h), in a network of the tasks that may run on
+/// either side of it: fast if most are predecessors or successors. Precondition: the sizes of
+/// all contents sum to less than MinCut::kInfinite.
 OrderCut CutAt(const OrderProblem& problem, int32_t task);
 
 }  // namespace stowage::fit

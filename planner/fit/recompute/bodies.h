@@ -1,19 +1,17 @@
 #ifndef STOWAGE_PLANNER_FIT_RECOMPUTE_BODIES_H_
 #define STOWAGE_PLANNER_FIT_RECOMPUTE_BODIES_H_
 
-// What runs again inside the bodies of loops and branches.
+// Recomputation inside the bodies of loops and branches.
 //
-// The workspace of a node with bodies is the arena of a body (planner/plan.h). The body of
-// a loop that goes back and makes its iterations again first (planner/fit/recompute/iterations.h) is
-// a small training step of its own: an iteration's forward part, and its gradient. What waits in
-// it between the two can die and be made again as in any step, which lowers the workspace,
-// and costs what runs again as often as there are iterations.
+// The workspace of a node with bodies is the arena of a body (planner/plan.h). The body of a
+// backward loop that recomputes its iterations (planner/fit/recompute/iterations.h) is a small
+// training step: an iteration's forward part, and its gradient. Values between the two can be
+// dropped and recomputed as in any step, which lowers the workspace, at a cost in every iteration.
 //
-// How far each body is lowered is chosen for the whole graph at once, by *levels*: at each
-// the nodes with bodies are held below a certain height of live bytes, those of the graph
-// around them included, as far as that goes; from one level to the next the height falls.
-// So a body that is not in the way stays as it is. The last level holds all of them as low
-// as they get.
+// Recomputation is chosen for all bodies at once, by *levels*. At each level the nodes with bodies
+// are held, as far as possible, below a certain sum of live bytes, including those of the graph
+// around them; the sum falls from level to level. Bodies below it stay as they are. The last level
+// lowers all bodies as far as possible.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const std::vector<BodyLevel> levels,
 //                            FindBodyLevels(step, {.plan = options}));
@@ -40,11 +38,11 @@ namespace stowage::fit {
 
 struct BodyChange;
 
-/// What runs again in the bodies of a graph, of which each is there once.
+/// The recomputations in the bodies of a graph, each body listed once.
 using BodyLevel = std::vector<BodyChange>;
 
-/// What runs again in one body, and in all that are like it: whose nodes have the same
-/// ops, phases, types and operands.
+/// The recomputations in one body, and in all alike: whose nodes have the same ops, phases, types
+/// and operands.
 struct BodyChange {
   uint64_t likeness = 0;
   Script script = {};     // in the body
@@ -52,12 +50,12 @@ struct BodyChange {
 };
 
 struct BodyLevelOptions {
-  PlanOptions plan = {};  // its budget is not looked at
-  /// Names of values that never run again, in whichever body they are. A name that the
-  /// graph itself has means that value alone.
+  PlanOptions plan = {};  // its budget is ignored
+  /// Names of values that are never recomputed, in any body. A name of a value of the graph
+  /// itself refers to that value alone.
   std::vector<std::string> always_kept = {};
   CostFn cost = {};  // empty: operations
-  /// How long to search, as for the step itself (RecomputeOptions).
+  /// Search effort, as for the step itself (RecomputeOptions).
   double effort = 1;
   std::function<void()> on_choice = {};
 };
@@ -65,23 +63,21 @@ struct BodyLevelOptions {
 /// The most that FindBodyLevels finds.
 inline constexpr size_t kMaxBodyLevels = 4;
 
-/// The levels worth a look, by falling height and rising cost; none where nothing in a body
-/// can run again to any avail. Bodies that hold collectives stay as they are, and
-/// those whose arena is nothing beside the step. Takes a search for each body, and is
-/// deterministic. Errors: those of rewriting a body, which there should be none of.
+/// The levels worth trying, by falling sum and rising cost; none if no recomputation in a body
+/// saves memory. Bodies with collectives, or with negligible arenas, stay as they are. Searches
+/// each body; deterministic. Errors: those of rewriting a body, in case of a bug.
 Result<std::vector<BodyLevel>> FindBodyLevels(const Graph& graph,
                                               const BodyLevelOptions& options);
 
-/// A node in whose bodies something runs again. Of a branch, what is told is of the body
-/// in which the most does.
+/// A node with recomputation in its bodies; of a branch, in the body with the most.
 struct LoweredNode {
   std::string node = {};  // its first result
-  // Of one run of the node, all its iterations included.
+  // Of one run of the node with all its iterations.
   double extra_cost = 0;
   double flops_again = 0;
   int nodes_again = 0;  // views not counted
-  /// What runs again, called "<value>@<first result of the node>"; freed are the bytes of
-  /// one iteration.
+  /// The recomputed values, named "<value>@<first result of the node>"; `freed` is of one
+  /// iteration.
   std::vector<RecomputedNode> told = {};
 };
 
@@ -90,18 +86,18 @@ struct LoweredBodies {
   std::vector<LoweredNode> nodes = {};  // of `graph`, not those in its bodies
 };
 
-/// `graph` with what `level` says run again in its bodies. Nodes keep their places, values
-/// their names. Error kInvalidArgument: a body cannot run again what is asked for. Linear
-/// in nodes and what runs again.
+/// `graph` with the recomputations of `level` in its bodies. Nodes keep their places, values
+/// their names. Error kInvalidArgument: a recomputation is impossible. Linear in nodes and
+/// recomputations.
 Result<LoweredBodies> LowerBodies(const Graph& graph, const BodyLevel& level,
                                   const CostFn& cost);
 
-/// Whether a node in a body of `graph`, at any depth, makes a value that is called so.
+/// Whether a node in a body of `graph`, at any depth, has a result of this name.
 bool IsMadeInBody(const Graph& graph, std::string_view name);
 
-/// `names`, and the first results of those nodes of `graph` in whose bodies something is
-/// made that is called so, and nothing of `graph` itself is: as names of what is kept, these
-/// keep iterations from being made again.
+/// `names`, and the first results of those nodes of `graph` whose bodies make a value of such a
+/// name that `graph` itself has not. As names of kept values these prevent the recomputation of
+/// iterations.
 std::vector<std::string> WithNodesThatMake(const Graph& graph,
                                            std::span<const std::string> names);
 

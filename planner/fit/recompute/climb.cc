@@ -17,6 +17,38 @@
 #include "planner/fit/recompute/chain.h"
 
 namespace stowage::fit {
+namespace {
+
+uint64_t Mix(uint64_t a, uint64_t b) {
+  return (a ^ (b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2))) * 1099511628211u;
+}
+
+constexpr int kDistance =
+    2;  // of nodes that two members of a class have in common
+
+constexpr double kMinLeap = 0.01;  // as a share of the step's operations
+constexpr int kMaxLeaps = 100;
+constexpr double kMinCostToRefill = 0.03;  // likewise
+constexpr size_t kMaxTangled = 5;
+constexpr int64_t kMaxNodesUntangling = 3'000'000;
+
+using KnownWorths = std::map<std::pair<size_t, Fate>, double>;
+
+double WorthOf(const KnownWorths& known, size_t gap, Fate fate) {
+  const auto at = known.find({gap, fate});
+  return at != known.end() ? at->second
+                           : std::numeric_limits<double>::infinity();
+}
+
+constexpr size_t kStrides[] = {0, 2, 3, 4, 6};
+// Below this share of the step's operations, moves with a small last worth are not tried again;
+// above, all moves are tried each time.
+constexpr double kThoroughCost = 0.03;
+// The factor by which the worth of a move may grow while it is not tried.
+constexpr double kMaxGrowth = 4;
+constexpr double kMinCostToFill = 0.01;
+
+}  // namespace
 
 bool Frontier::Try(const std::vector<Fate>& fates) {
   if (is_spent()) return false;
@@ -65,16 +97,6 @@ double Frontier::Worth(const Outcome& before, double excess,
   return std::max(gain / std::max(latest_.cost - before.cost, min_cost), 0.0);
 }
 
-namespace {
-
-constexpr int kDistance = 2;
-
-uint64_t Mix(uint64_t a, uint64_t b) {
-  return (a ^ (b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2))) * 1099511628211u;
-}
-
-}  // namespace
-
 std::vector<std::vector<size_t>> FindClasses(const Graph& graph,
                                              const Simulation& simulation,
                                              std::span<const size_t> gaps) {
@@ -116,24 +138,6 @@ std::vector<std::vector<size_t>> FindClasses(const Graph& graph,
   }
   return classes;
 }
-
-namespace {
-
-constexpr double kMinLeap = 0.01;  // as a share of the step's operations
-constexpr int kMaxLeaps = 100;
-constexpr double kMinCostToRefill = 0.03;  // likewise
-constexpr size_t kMaxTangled = 5;
-constexpr int64_t kMaxNodesUntangling = 3'000'000;
-
-using KnownWorths = std::map<std::pair<size_t, Fate>, double>;
-
-double WorthOf(const KnownWorths& known, size_t gap, Fate fate) {
-  const auto at = known.find({gap, fate});
-  return at != known.end() ? at->second
-                           : std::numeric_limits<double>::infinity();
-}
-
-}  // namespace
 
 // Which moves are tried before the best is made: all; or those that were worth more than
 // the best of now when they were tried last, since as a rule a move is worth less once
@@ -450,18 +454,6 @@ void Climb::RefillPoints(Bytes start) {
   }
   for (auto& [peak, fates] : points) KeepBest(peak, &fates);
 }
-
-namespace {
-
-constexpr size_t kStrides[] = {0, 2, 3, 4, 6};
-// Below this share of the step's operations, moves that were worth little when they were
-// tried last are not tried again; from it on, all moves are tried each time.
-constexpr double kThoroughCost = 0.03;
-// By how much a move that is not tried may have become worth more.
-constexpr double kMaxGrowth = 4;
-constexpr double kMinCostToFill = 0.01;
-
-}  // namespace
 
 ClassClimb::ClassClimb(const Graph& graph, Simulation& simulation,
                        const std::vector<std::vector<size_t>>& classes,

@@ -1,13 +1,12 @@
 #ifndef STOWAGE_PLANNER_FIT_RECOMPUTE_ITERATIONS_H_
 #define STOWAGE_PLANNER_FIT_RECOMPUTE_ITERATIONS_H_
 
-// Iterations of loops, made again in the loops that go back.
+// Recomputes iterations of loops in their backward loops.
 //
-// A loop whose gradient reads what its body makes hands that back, stacked: every iteration
-// has its part of the arena until backward has been there. Where the backward loop makes
-// the iteration again first, the stack is not there at all, and the room of one iteration is
-// enough. What an iteration carries on from the one before is stacked instead, which mostly is
-// a small state.
+// A loop whose gradient reads values of its body returns them as scan outputs, which are live
+// until backward. If the backward loop recomputes each iteration first, the scan outputs are not
+// needed, and the memory of one iteration is enough. The carry of each iteration is saved
+// instead, which is mostly small.
 //
 //   h, ys, gates = loop 16 times h0, xs, w      h, ys, hs = loop 16 times h0, xs, w
 //   ...                                         ...
@@ -15,10 +14,10 @@
 //     { dgates = ... gates, dys }                 { gates = ... hs, xs, w
 //                                                   dgates = ... gates, dys }
 //
-// Every iteration runs twice then, in the same way, so that no bit changes. Where what is
-// carried is large beside what an iteration makes, or there are many iterations, several run again
-// at a time: only what is carried into each such segment is stacked then
-// (planner/fit/recompute/iteration_pairs.h says how many, iteration_segments.h how).
+// Every iteration then runs twice in the same way, so no bit changes. If the carry is large
+// compared with the values of an iteration, or there are many iterations, segments of several are
+// recomputed at a time, and only the carry into each segment is saved (IterationSegments;
+// planner/fit/recompute/iteration_pairs.h says how many).
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const RecomputedIterations made, RecomputeIterations(step, {}));
 //   if (!made.loops.empty()) ... made.graph
@@ -39,25 +38,25 @@
 
 namespace stowage::fit {
 
-/// A loop whose iterations run again in another.
+/// A loop whose iterations are recomputed in another.
 struct RecomputedLoop {
-  /// Of the loop: its first result, the bytes that it stacked for backward alone, and
-  /// what runs again.
+  /// The loop: its first result, the bytes of scan outputs that only backward read, and the
+  /// recomputations.
   RecomputedNode told = {};
-  int64_t segment = 1;        // iterations that are made again at a time
+  int64_t segment = 1;        // iterations recomputed at a time
   int nodes_again = 0;        // of all iterations; views not counted
-  double part = 0;            // of the loop's operations that run again
-  std::string backward = {};  // the first result of the loop that goes back
-  /// The first results of both as they are now.
+  double part = 0;            // the recomputed share of the loop's operations
+  std::string backward = {};  // the first result of the backward loop
+  /// The first results of both in the new graph.
   std::string forward_now = {};
   std::string backward_now = {};
 };
 
 struct RecomputedIterations {
-  Graph graph;  // as it was, where `loops` is empty
+  Graph graph;  // unmodified if `loops` is empty
   std::vector<RecomputedLoop> loops = {};
-  /// By node of the graph as it was: its place now, or that of the first view that was
-  /// put before it. Empty where `loops` is.
+  /// By node of the original graph: its new place, or that of the first view put before it. Empty
+  /// if `loops` is.
   std::vector<NodeId> begins = {};
 };
 
@@ -67,11 +66,11 @@ struct RecomputedIterations {
 Result<RecomputedIterations> RecomputeIterations(
     const Graph& graph, const IterationOptions& options);
 
-// A loop, and the one that goes back over it, in segments of several iterations.
+// A loop and its backward loop in segments of several iterations.
 //
-// Both become loops over segments, in whose bodies they stand as they were, over the
-// iterations of one. What has slices is seen as segments of slices, by views; what is summed
-// goes on from segment to segment, so that it is added in the same order.
+// Both become loops over segments, whose bodies contain the original loops over the iterations of
+// one segment. Scan inputs become views of segments of slices; sums continue from segment to
+// segment, so that they add in the same order.
 //
 //   h, starts = loop 4 times h0, xs, w               of the 16 iterations of xs, 4 and 4
 //     { starts = copy h
@@ -88,9 +87,8 @@ Result<RecomputedIterations> RecomputeIterations(
 
 class IterationSegments {
  public:
-  /// Appends to `g` what becomes of the loops of `pair`, in place of `copy`, which copies
-  /// all else of `graph` to it. All must outlive this. Precondition: `pair.segment` is
-  /// above 1.
+  /// Appends the new loops of `pair` to `g`; `copy` copies the rest of `graph`. All must outlive
+  /// this. Precondition: `pair.segment` is above 1.
   IterationSegments(const Graph& graph, const IterationPair& pair,
                     GraphCopy* copy, GraphBuilder* g);
 
@@ -123,8 +121,8 @@ class IterationSegments {
   const LoopParts forward_;
   const LoopParts backward_;
   const int64_t segments_;
-  std::map<ValueId, Value> cuts_;  // what has slices, as segments, by value
-  // What is carried into each segment, stacked, by leaf of the forward body.
+  std::map<ValueId, Value> cuts_;  // scan inputs as segments, by value
+  // The carries into all segments, by leaf of the forward body.
   std::map<ValueId, Value> starts_;
 };
 
