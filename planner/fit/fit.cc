@@ -377,10 +377,7 @@ Result<StepFitter::Ordered*> StepFitter::InMemoryOrder(int64_t micro_batches) {
   STOWAGE_ASSIGN_OR_RETURN(fit::OrderedPlan found,
                            fit::PlanInMemoryOrder(graph, options_.plan));
   Variant::Options options = VariantOptionsOf(options_);
-  // A new order may have taken the best packer to be smaller.
-  if (found.plan.packer.starts_with("best")) {
-    options.plan.packer = Packer::kBest;
-  }
+  options.plan.packer = found.packer;
   for (auto* names :
        {&options.recompute.always_kept, &options.recompute.always_recomputed}) {
     *names = fit::NamesInMicroBatches(step.graph, *names, micro_batches);

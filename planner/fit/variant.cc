@@ -240,8 +240,7 @@ Result<RecomputedGraph> Variant::InLoop(RecomputeChoice& choice) {
       made.graph,
       RepeatMicroBatch(made.graph, *sample_.loop, times, sample_.before));
   PlanOptions options = options_.plan;
-  // A small micro-batch may have taken the best packer.
-  if (made.plan.packer.starts_with("best")) options.packer = Packer::kBest;
+  options.packer = made.packer;
   STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, options));
   made.nodes_again *= static_cast<int>(times);
   made.flops_again *= static_cast<double>(times);

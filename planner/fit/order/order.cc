@@ -409,6 +409,7 @@ Result<OrderedPlan> PlanInMemoryOrder(const Graph& graph,
   OrderedPlan ordered;
   STOWAGE_ASSIGN_OR_RETURN(ordered.plan, PlanMemory(graph, any_size));
   ordered.graph = graph;
+  ordered.packer = options.packer;
   const OrderProblem problem = MakeOrderProblem(
       graph, options.alignment,
       {.in_place = options.in_place, .workspace = NodeWorkspace(options)});
@@ -425,6 +426,7 @@ Result<OrderedPlan> PlanInMemoryOrder(const Graph& graph,
     if (plan.arena_bytes() < ordered.plan.arena_bytes()) {
       ordered.graph = std::move(reordered);
       ordered.plan = std::move(plan);
+      ordered.packer = any_size.packer;
     }
   }
   if (options.budget && ordered.plan.arena_bytes() > *options.budget) {

@@ -131,8 +131,9 @@ MemoryOrder FindMemoryOrder(const OrderProblem& problem,
                             int64_t effort = kOrderEffort);
 
 struct OrderedPlan {
-  Graph graph;      // in the chosen order
-  Plan plan;        // of that graph; plan.order is "memory"
+  Graph graph;                      // in the chosen order
+  Plan plan;                        // of that graph; plan.order is "memory"
+  Packer packer = Packer::kGreedy;  // of that plan
   Bytes bound = 0;  // no order takes a smaller arena, however well packed
   bool optimal() const { return plan.arena_bytes() == bound; }
 };

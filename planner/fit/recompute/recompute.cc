@@ -18,8 +18,8 @@
 namespace stowage::fit {
 namespace {
 
-constexpr int kBoundTimes = 24;      // at which the operations are bounded
-constexpr size_t kFewBuffers = 256;  // so few are packed by search if need be
+constexpr int kBoundTimes = 24;         // at which the operations are bounded
+constexpr size_t kFewBuffers = 256;     // in steps that take the best packer
 constexpr double kCostRounding = 1e-9;  // of the same costs summed otherwise
 
 // Marks the named values, or the roots of named views.
@@ -222,6 +222,7 @@ Result<Bytes> RecomputeChoices::LeastArena() {
 
 Result<RecomputedGraph> RecomputeChoices::Make(const Script& script) {
   RecomputedGraph made;
+  made.packer = options_.packer;
   if (script.empty()) {
     STOWAGE_RETURN_IF_ERROR(Prepare());
     made.graph = graph_;
@@ -241,7 +242,7 @@ Result<RecomputedGraph> RecomputeChoices::Make(const Script& script) {
   if (!made.plan.optimal && options_.packer == Packer::kGreedy &&
       made.plan.buffers.size() <= kFewBuffers) {
     PlanOptions thorough = options_;
-    thorough.packer = Packer::kBest;
+    made.packer = thorough.packer = Packer::kBest;
     STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, thorough));
   }
   for (const Simulation::Item& item : simulation_->items()) {

@@ -74,7 +74,8 @@ struct RecomputeChoice {
 struct RecomputedGraph {
   Graph graph;
   Plan plan;
-  int nodes_again = 0;  // views not counted
+  Packer packer = Packer::kGreedy;  // of `plan`
+  int nodes_again = 0;              // views not counted
   double flops_again = 0;
   double extra_cost = 0;
   std::vector<RecomputedNode> recomputed;  // most bytes freed first
