@@ -27,9 +27,9 @@ using fit::Variant;
 
 namespace {
 
-// Of costs that are sums of the same numbers in another order.
+// Relative, for sums of the same costs in another order.
 constexpr double kRounding = 1e-9;
-// Of each body whose nodes are ordered.
+// For each body.
 constexpr int64_t kOrderEffortInBody = fit::kOrderEffort / 10;
 
 Variant::Options VariantOptionsOf(const FitOptions& options) {
@@ -43,7 +43,7 @@ Variant::Options VariantOptionsOf(const FitOptions& options) {
           .cost_per_byte = options.CostPerByte()};
 }
 
-// The same builder, but for more micro-batches than can be planned.
+// `build`, but refusing more micro-batches than can be planned.
 StepBuilder OfNotTooMany(StepBuilder build) {
   return [build = std::move(build)](int64_t micro_batches,
                                     Sampling sampling) -> Result<SampledStep> {
@@ -57,7 +57,7 @@ StepBuilder OfNotTooMany(StepBuilder build) {
   };
 }
 
-// What a value is called in all micro-batches, of one that has a name in a micro-batch: "x" of "x/2".
+// "x", of the name "x/2" of a value in a micro-batch.
 std::string WithoutMicroBatch(const std::string& name) {
   const size_t slash = name.rfind('/');
   const bool is_micro_batch =
@@ -66,8 +66,7 @@ std::string WithoutMicroBatch(const std::string& name) {
   return is_micro_batch ? name.substr(0, slash) : name;
 }
 
-// The same builder, what follows products done by them. All micro-batches are to be alike: what
-// is named in one is named in all.
+// `build` with epilogues. Micro-batches stay alike: a value named in one is named in all.
 StepBuilder WithEpilogues(StepBuilder build, const FitOptions& options) {
   std::vector<std::string> named;
   for (const auto* names : {&options.optimizations.always_kept,
@@ -87,7 +86,7 @@ StepBuilder WithEpilogues(StepBuilder build, const FitOptions& options) {
   };
 }
 
-// The same builder, with that on the host which is there by the layout given.
+// `build` with the values on the host that the given layout has there.
 StepBuilder WithGiven(StepBuilder build, const PlanOptions& options) {
   if (!options.weights) return build;
   return [build = std::move(build), layout = *options.weights](
@@ -99,13 +98,12 @@ StepBuilder WithGiven(StepBuilder build, const PlanOptions& options) {
   };
 }
 
-// Of a graph by itself.
 MemoryOptimizations InOneMicroBatch(MemoryOptimizations optimizations) {
   optimizations.micro_batches = {1};
   return optimizations;
 }
 
-// Cheaper, or as cheap in an arena that is no larger.
+// Whether `a` is cheaper, or as cheap in an arena that is no larger.
 bool IsNoWorse(const FittedStep& a, const FittedStep& b) {
   const double slack = kRounding * b.total_cost();
   if (a.total_cost() < b.total_cost() - slack) return true;
@@ -115,13 +113,12 @@ bool IsNoWorse(const FittedStep& a, const FittedStep& b) {
 
 }  // namespace
 
-// The numbers of micro-batches that the builder has refused, and what it said.
+// The numbers of micro-batches that the builder has refused, with its errors.
 struct StepFitter::Refused {
   std::map<int64_t, Error> micro_batches;
 };
 
-// The step in as many micro-batches as were chosen, its nodes in an order that needs
-// less.
+// The step in a number of micro-batches, in the order that needs the least memory.
 struct StepFitter::Ordered {
   Ordered(Bytes bound, StepBuilder build, Variant::Options options)
       : bound(bound), grid(std::move(build), std::move(options)) {}
@@ -144,7 +141,7 @@ StepFitter::StepFitter(StepFitter&&) noexcept = default;
 StepFitter& StepFitter::operator=(StepFitter&&) noexcept = default;
 StepFitter::~StepFitter() = default;
 
-// The levels at which tiles are smaller than at the one before.
+// The levels whose tiles are smaller than those of the level before.
 Result<std::span<StepFitter::TileLevel>> StepFitter::TileLevels() {
   if (tile_levels_) return std::span(*tile_levels_);
   STOWAGE_ASSIGN_OR_RETURN(
@@ -167,7 +164,7 @@ Result<std::span<StepFitter::TileLevel>> StepFitter::TileLevels() {
       step.graph = std::move(in_parts.graph);
       return step;
     };
-    // Measured times say what smaller tiles take.
+    // Measured times include the extra traffic.
     const double cost =
         options_.cost
             ? 0
@@ -191,8 +188,8 @@ StepBuilder StepFitter::Noting(StepBuilder build) const {
   };
 }
 
-// Numbers of micro-batches that the builder refuses are not tried, unless there are no
-// others. Where the first number above the fewest is refused, so are the larger ones.
+// Numbers of micro-batches that the builder refuses are tried only if there are no others. If
+// the second number is refused, so are all larger ones.
 template <typename T>
 Result<T> StepFitter::WithoutRefused(std::vector<int64_t>& micro_batches,
                                      const std::function<Result<T>()>& run) {
@@ -235,8 +232,8 @@ Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
                     .arena = given->arena(),
                     .seconds = clock.Lap()});
 
-  // Micro-batches, offloading and recomputation are chosen together, on samples; each
-  // then does to the whole step what was chosen.
+  // Micro-batches, offload and recomputation are chosen together, on samples, and then applied
+  // to the whole step.
   Result<FittedStep> step = Choose(most);
   if (options_.optimizations.order == NodeOrder::kMemory) {
     step = TakeOrder(std::move(step), most);
@@ -270,12 +267,11 @@ Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
                     .arena = step->plan.arena_bytes(),
                     .seconds = clock.Lap()});
 
-  // What is saved is saved of the step as it is written: what runs again, or lies on the
-  // host, is no byte that reuse has saved.
+  // Savings are relative to the unmodified step: recomputation and offload do not raise them.
   const Price& price = step->price;
   if (price.micro_batches > 1 || price.host.values > 0 ||
       price.recomputed_nodes > 0 || price.tile_rows > 0) {
-    // Names of values that stay may be of some micro-batches alone.
+    // Names of kept values may exist in some micro-batches only.
     const Result<Variant*> whole = grid_->Get(1, {});
     STOWAGE_ASSIGN_OR_RETURN(
         std::optional<FittedStep> as_given,
@@ -299,8 +295,7 @@ Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
   return step;
 }
 
-// The cheapest step that fits; without a budget, the fewest micro-batches and nothing
-// moved.
+// The cheapest step that fits; without a budget, the fewest micro-batches without offload.
 Result<FittedStep> StepFitter::Choose(Bytes budget) {
   STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
                            grid_->Cheapest(budget, options_.optimizations));
@@ -316,8 +311,8 @@ Result<FittedStep> StepFitter::Choose(Bytes budget) {
   return *std::move(step);
 }
 
-// The step with smaller tiles, where that costs less than `step`. What nothing else is done
-// to costs the least that there is.
+// Replaces `step` by the step with smaller tiles if that costs less. No step costs less than the
+// one with nothing but tiles.
 Status StepFitter::TakeTiles(Bytes budget, std::optional<FittedStep>* step) {
   STOWAGE_ASSIGN_OR_RETURN(
       Variant* const given,
@@ -340,8 +335,7 @@ Status StepFitter::TakeTiles(Bytes budget, std::optional<FittedStep>* step) {
   return {};
 }
 
-// What needs the least with these optimizations: with the smallest tiles, where they may
-// be smaller.
+// The smallest budget with these optimizations in the given order, with the smallest tiles.
 Result<Bytes> StepFitter::SmallestInOrder(
     const MemoryOptimizations& optimizations) {
   Grid* grid = grid_.get();
@@ -365,7 +359,7 @@ Result<FittedStep> StepFitter::AsGiven() {
   return *std::move(step);
 }
 
-// The step in so many micro-batches, its nodes in an order that needs less.
+// The step in this number of micro-batches, in the order that needs the least memory.
 Result<StepFitter::Ordered*> StepFitter::InMemoryOrder(int64_t micro_batches) {
   std::unique_ptr<Ordered>& ordered = ordered_[micro_batches];
   if (ordered) return ordered.get();
@@ -387,8 +381,8 @@ Result<StepFitter::Ordered*> StepFitter::InMemoryOrder(int64_t micro_batches) {
   return ordered.get();
 }
 
-// The step in the order that needs less, where that costs no more. In more micro-batches
-// a step costs more, in whatever order.
+// Replaces `step` by one in a better order if that costs no more. More micro-batches cost more in
+// any order.
 Result<FittedStep> StepFitter::TakeOrder(Result<FittedStep> step,
                                          Bytes budget) {
   if (!step.ok() && step.error().code != ErrorCode::kBudgetTooSmall) {
@@ -433,7 +427,7 @@ Result<FittedStep> StepFitter::TakeOrder(Result<FittedStep> step,
   return step;
 }
 
-// Runs several nodes as one, where that needs no larger arena. Whether any was.
+// Fuses nodes if that needs no larger arena. Returns whether any were fused.
 Result<bool> StepFitter::FuseNodes(FittedStep* step) const {
   STOWAGE_ASSIGN_OR_RETURN(fit::Fused fused,
                            fit::Fuse(step->graph, step->plan, options_.plan));
@@ -442,7 +436,7 @@ Result<bool> StepFitter::FuseNodes(FittedStep* step) const {
   return fused.changed;
 }
 
-// Moves reloads up where the budget leaves room. Whether any was.
+// Moves reloads up within the budget. Returns whether any were moved.
 Result<bool> StepFitter::ReloadEarly(Bytes budget, FittedStep* step) const {
   if (step->price.host.values == 0 || budget == kNoLimit) return false;
   STOWAGE_ASSIGN_OR_RETURN(fit::Prefetched early,
@@ -491,8 +485,7 @@ Result<std::vector<ParetoPoint>> StepFitter::Frontier() {
       options_.optimizations.micro_batches, [&] { return FrontierOnce(); });
 }
 
-// The points of `points` and of the step with the smallest tiles that no other is better
-// than.
+// The Pareto points of `points` and of the step with the smallest tiles.
 Result<std::vector<ParetoPoint>> StepFitter::WithTiles(
     std::vector<ParetoPoint> points) {
   STOWAGE_ASSIGN_OR_RETURN(const std::span<TileLevel> levels, TileLevels());
@@ -534,8 +527,8 @@ Result<std::vector<ParetoPoint>> StepFitter::FrontierOnce() {
   return points;
 }
 
-// What fits nothing names what would: the need of the step as it is written, what
-// recomputation alone reaches, and what the optimizations that are allowed do.
+// The refusal of a budget: the need of the unmodified step, and the smallest budgets with
+// recomputation alone and with the allowed optimizations.
 Error StepFitter::Refusal(Bytes budget) {
   const MemoryOptimizations& allowed = options_.optimizations;
   STOWAGE_ASSIGN_OR_RETURN(Variant* const given,
@@ -618,7 +611,7 @@ Result<PlannedGraph> PlanProgram(const Graph& graph,
                            fit::Fuse(formed.graph, given, unbounded));
   PlannedGraph program{std::move(fused.graph), std::move(fused.plan)};
   if (options.budget && program.plan.arena_bytes() > *options.budget) {
-    // The refusal is PlanMemory's, unless a packer with a deadline does better now.
+    // PlanMemory refuses, unless a packer with a deadline does better now.
     STOWAGE_ASSIGN_OR_RETURN(program.plan, PlanMemory(program.graph, options));
   }
   return program;

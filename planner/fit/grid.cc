@@ -19,12 +19,11 @@
 namespace stowage::fit {
 namespace {
 
-// Micro-batches that read params on the host one after the other, not in a loop.
+// The most micro-batches that are unrolled so that they read params on the host.
 constexpr int64_t kMaxInOrder = 4;
 constexpr size_t kStateSteps = 16;  // of a frontier, from no state to all
 
-// Bytes that the first of `states` leave free at most: of the arena's, where
-// slots are aligned.
+// An upper bound on the bytes of the arena that moving `states` frees, in aligned slots.
 Bytes SlotsOf(std::span<const Offloadable> states, Bytes alignment) {
   Bytes sum = 0;
   for (const Offloadable& state : states) {
@@ -33,9 +32,9 @@ Bytes SlotsOf(std::span<const Offloadable> states, Bytes alignment) {
   return sum;
 }
 
-// Bytes that one node needs in the arena, the node of `graph` that needs most: what it
-// reads and makes, and its scratch, whatever lies on the host else and runs again. Nodes
-// with bodies, which may be lowered, are left out.
+// The most bytes of the arena that any node of `graph` needs for its operands, results and
+// workspace, whatever is offloaded or recomputed. Nodes with bodies, whose workspace may fall,
+// are left out.
 Bytes LargestNode(const Graph& graph, const PlanOptions& options) {
   const Layouts layouts = ComputeLayouts(graph);
   const WorkspaceFn workspace = NodeWorkspace(options);
@@ -68,7 +67,7 @@ Bytes LargestNode(const Graph& graph, const PlanOptions& options) {
   return largest;
 }
 
-// What variants prepare shares nothing among them: all at once.
+// Variants share nothing that they prepare, so all are prepared in parallel.
 Status InParallel(const std::vector<Variant*>& variants,
                   Status (Variant::*prepare)()) {
   std::vector<Status> statuses(variants.size());
@@ -80,7 +79,7 @@ Status InParallel(const std::vector<Variant*>& variants,
   return {};
 }
 
-// The variants by their bounds, the lowest first; bounds take time, too.
+// The variants by ascending bounds, which are computed in parallel.
 template <typename T>
 using ByBound = std::vector<std::pair<T, Variant*>>;
 
@@ -99,8 +98,8 @@ Result<ByBound<T>> SortByBound(const std::vector<Variant*>& variants,
   return sorted;
 }
 
-// The same way with bodies as low as they get; of which nothing is known where they keep
-// something on the host: what runs again does not wait.
+// The same way with the lowest bodies. Nothing is known of bodies that keep values on the host:
+// recomputed values are not live across.
 InsideWay Lowest(std::span<const Way> ways, const Way& way, Share share) {
   InsideWay lowest = way.first;
   if (share.inside) return lowest;
@@ -112,7 +111,7 @@ InsideWay Lowest(std::span<const Way> ways, const Way& way, Share share) {
   return lowest;
 }
 
-// As many as are searched at once, from `first`.
+// The elements from `first` that are searched in parallel.
 template <typename T>
 std::span<T> Part(std::span<T> all, size_t first) {
   return all.subspan(first, std::min(ParallelParts(), all.size() - first));
@@ -120,7 +119,7 @@ std::span<T> Part(std::span<T> all, size_t first) {
 
 }  // namespace
 
-// Where states are given, they stay where they are.
+// Given states stay where they are.
 std::vector<Offloadable> Grid::Movable(const Graph& graph) const {
   std::vector<Offloadable> all = FindOffloadable(graph);
   const std::optional<WeightLayout>& given = options_.plan.weights;
@@ -130,7 +129,7 @@ std::vector<Offloadable> Grid::Movable(const Graph& graph) const {
   return all;
 }
 
-// Where weights are given for good, they stay where they are, as constants do.
+// Given weights that may not move stay where they are, as constants do.
 std::vector<Offloadable> Grid::MovableParams(const Graph& graph,
                                              bool trained) const {
   const std::optional<WeightLayout>& given = options_.plan.weights;
@@ -153,7 +152,7 @@ Result<const Grid::Sample*> Grid::GetSample(int64_t micro_batches) {
   return &samples_.emplace(micro_batches, std::move(sample)).first->second;
 }
 
-// `graph` with its iterations made again in a way that is not to keep them.
+// `graph` with its iterations recomputed. Precondition: not Iterations::kKept.
 Result<RecomputedIterations> Grid::WithIterationsAgain(
     int64_t micro_batches, const Graph& graph, Iterations iterations) const {
   const std::vector<std::string> kept = WithNodesThatMake(
@@ -212,7 +211,7 @@ Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t micro_batches,
     return in_bodies;
   };
   if (share.params && sample->step.loop) {
-    // Bodies read nothing on the host: micro-batches stand one after the other.
+    // Bodies read nothing on the host, so micro-batches are unrolled.
     STOWAGE_ASSIGN_OR_RETURN(SampledStep in_order,
                              build_(micro_batches, Sampling::kOneOfAKind));
     return Variant::Make(micro_batches, std::move(in_order), build_, change,
@@ -223,7 +222,7 @@ Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t micro_batches,
 
 Result<Variant*> Grid::Get(int64_t micro_batches, Share share,
                            InsideWay inside) {
-  // All micro-batches are alike: one half is as good as two.
+  // Micro-batches are alike, so that all or no values move.
   if (micro_batches > 1 && share.halves > 0) share.halves = 2;
   if (share.inside) {
     STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved,
@@ -238,7 +237,7 @@ Result<Variant*> Grid::Get(int64_t micro_batches, Share share,
   return variant.get();
 }
 
-// Those that differ: there are loops for them.
+// Only values that make a difference for the loops of the step.
 Result<std::vector<Iterations>> Grid::IterationsToTry(int64_t micro_batches) {
   if (!iterations_.empty()) return iterations_;
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
@@ -258,7 +257,7 @@ Result<std::vector<Iterations>> Grid::IterationsToTry(int64_t micro_batches) {
   return iterations_ = std::move(all);
 }
 
-// Found in the sample where nothing is on the host yet.
+// They are found in the sample without offload.
 Result<const std::vector<BodyLevel>*> Grid::Levels(int64_t micro_batches,
                                                    Iterations iterations) {
   const std::pair key(micro_batches, iterations);
@@ -287,7 +286,7 @@ Result<bool> Grid::HasBodies(int64_t micro_batches) {
   });
 }
 
-// Where anything may run again, iterations may, and what bodies make.
+// Iterations and bodies are recomputed only with Recompute::kAuto.
 Result<std::vector<Way>> Grid::Ways(const MemoryOptimizations& optimizations) {
   std::vector<Way> ways;
   for (const int64_t micro_batches : optimizations.micro_batches)
@@ -344,7 +343,7 @@ Result<Bytes> Grid::ArenaAsItIs(int64_t micro_batches, size_t states) {
   return by_states_[key] = variant->arena();
 }
 
-// As few states moved as do where nothing runs again.
+// Moves as few states as fit without recomputation.
 Result<std::optional<FittedStep>> Grid::FitByStates(int64_t micro_batches,
                                                     Bytes budget,
                                                     double limit) {
@@ -355,7 +354,7 @@ Result<std::optional<FittedStep>> Grid::FitByStates(int64_t micro_batches,
   const auto states =
       std::span(sample->movable).first(CountStates(sample->movable));
   if (states.empty()) return none;
-  // Too few: their bytes alone are less than what is missing.
+  // A lower bound: the bytes of fewer states are less than the excess.
   size_t least = 0;
   double copied = 0;
   for (Bytes left = unmoved->arena() - budget;
@@ -377,7 +376,7 @@ Result<std::optional<FittedStep>> Grid::FitByStates(int64_t micro_batches,
       least = middle + 1;
     }
   }
-  // The whole step may be packed a little less well than its sample.
+  // The whole step may be packed slightly higher than its sample.
   for (; most <= states.size(); ++most) {
     STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<Variant> variant,
                              MakeVariant(micro_batches, {.states = most}));
@@ -405,7 +404,7 @@ Result<std::optional<FittedStep>> Grid::Cheapest(
                            Get(optimizations.micro_batches.front(), {}));
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
                            GetSample(optimizations.micro_batches.front()));
-  // Of a step with so much on the host, whatever else is done.
+  // A lower bound on the cost of a step with this share on the host.
   const auto cost_of_copies = [&](Share share) {
     double bytes = 0;
     for (size_t k = 0; k < share.states; ++k) {
@@ -414,8 +413,8 @@ Result<std::optional<FittedStep>> Grid::Cheapest(
     return first->cost() + options_.cost_per_byte * bytes;
   };
 
-  // Where nothing runs again but in loops and branches, the first that fits its share is
-  // the cheapest.
+  // Without recomputation outside loops and branches, the first candidate of a share that fits is
+  // its cheapest.
   std::vector<Variant*> variants;
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Way> ways, Ways(optimizations));
   for (const Share share : shares) {
@@ -446,7 +445,7 @@ Result<std::optional<FittedStep>> Grid::Cheapest(
   }
   if (optimizations.recompute == Recompute::kNone) return best;
 
-  // What runs again is searched where it can be cheapest, first.
+  // Recomputation is searched by ascending lower bounds.
   std::erase_if(variants, [&](const Variant* variant) {
     return variant->cost() >= limit();
   });
@@ -477,8 +476,8 @@ Result<std::optional<FittedStep>> Grid::Cheapest(
   return best;
 }
 
-// The least that runs again in so many micro-batches with so much on the host, iterations or not, if
-// bodies were as low as they get for nothing.
+// A lower bound on the extra cost with the micro-batches and share of `variant`, as if bodies were
+// as low as possible at no cost.
 Result<double> Grid::LeastExtraCost(const Variant* variant,
                                     std::span<const Way> ways, Bytes budget) {
   const auto same = std::ranges::find_if(variants_, [&](const auto& each) {
@@ -503,8 +502,7 @@ Result<double> Grid::LeastExtraCost(const Variant* variant,
   return least;
 }
 
-// Moving states takes no more off a need than their own bytes: so much is known
-// of a step without building it.
+// Moving states lowers the need by at most their bytes, so some candidates are excluded unbuilt.
 Result<bool> Grid::CannotNeedLess(Way way, Share share, Recompute recompute,
                                   Bytes most) {
   if (share.halves > 0 || share.states == 0 || share.inside || share.params) {
@@ -532,8 +530,7 @@ Result<Grid::Need> Grid::Smallest(const MemoryOptimizations& optimizations) {
     if (*smallest) need = {variant, **smallest};
     return {};
   };
-  // What runs again is searched for as many as can be at once, of whatever share;
-  // the outcome is that of one after the other.
+  // Candidates of any share are searched in parallel; the result is that of a sequential search.
   std::vector<std::pair<Bytes, Variant*>> waiting;
   const auto search = [&]() -> Status {
     std::vector<Variant*> next;
@@ -551,8 +548,7 @@ Result<Grid::Need> Grid::Smallest(const MemoryOptimizations& optimizations) {
   };
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares,
                            Shares(optimizations));
-  // The more is moved, the less is needed, mostly; of a share, what may need the
-  // least comes first.
+  // Larger shares mostly need less, so they come first; of a share, the lowest bound.
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Way> ways, Ways(optimizations));
   for (auto share = shares.rbegin(); share != shares.rend(); ++share) {
     std::vector<Variant*> variants;
@@ -572,7 +568,7 @@ Result<Grid::Need> Grid::Smallest(const MemoryOptimizations& optimizations) {
         SortByBound<Bytes>(variants, [&](Variant& variant) {
           return variant.LeastArena(optimizations.recompute);
         }));
-    // What needs as little as can be while nothing runs again is not searched.
+    // Candidates that reach their bound without recomputation are not searched.
     for (const auto& [least, variant] : by_bound) {
       if (variant->arena() > least || least > most()) continue;
       STOWAGE_RETURN_IF_ERROR(search());
@@ -580,7 +576,7 @@ Result<Grid::Need> Grid::Smallest(const MemoryOptimizations& optimizations) {
           variant, variant->SmallestAsGiven(optimizations.recompute, most())));
     }
     for (const auto& bounded : by_bound) {
-      // All micro-batches are alike, so that two shares may be one variant.
+      // Micro-batches are alike, so that two shares may be one variant.
       const bool waits = std::ranges::count(waiting, bounded) > 0;
       if (waits || bounded.first > most()) continue;
       waiting.push_back(bounded);
@@ -642,7 +638,7 @@ Result<std::vector<ParetoPoint>> Grid::Frontier(
       for (ParetoPoint& point : points) add(share, *variant, point);
     }
   }
-  // States alone, in even steps.
+  // Only states are moved, in even steps.
   const size_t states = shares.size() > 1 ? shares.back().states : 0;
   const size_t steps = std::min(kStateSteps, states);
   for (size_t k = 1; k < steps; ++k) {
@@ -661,8 +657,7 @@ Result<std::vector<ParetoPoint>> Grid::Frontier(
   for (Candidate& each : all) {
     ParetoPoint& point = each.point;
     if (!kept.empty() && point.arena >= kept.back().arena) continue;
-    // The least of what runs again, in any number of micro-batches, with the same on
-    // the host.
+    // The lower bound on recomputation, over all numbers of micro-batches, with the same share.
     const Share share =
         std::ranges::count(shares, each.share) > 0 ? each.share : Share{};
     STOWAGE_ASSIGN_OR_RETURN(Variant* const fewest,

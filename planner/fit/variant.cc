@@ -21,15 +21,15 @@
 namespace stowage::fit {
 namespace {
 
-// Of each search of a step in micro-batches, of which there may be many; of a sample of one
-// micro-batch, which is a third of one of three.
+// Shares of the search effort: of a step in micro-batches, of which many candidates are searched;
+// and of a sample of one micro-batch, a third of a sample of three.
 constexpr double kEffortInMicroBatches = 0.5;
 constexpr double kEffortInLoop = 0.17;
-// Where something runs again in bodies, of which there are several levels.
+// With recomputation in bodies, at one of several levels.
 constexpr double kEffortOfLevel = 0.1;
 
-// What copies in the bodies of `node` cost by `cost`, in all iterations; of several bodies, of
-// the one in which they cost most. Operations are none.
+// The cost by `cost` of copies in the bodies of `node`, over all iterations; of several bodies, the
+// largest. 0 if costs are operations.
 double CostOfCopies(const Node& node, const CostFn& cost) {
   double most = 0;
   if (!cost) return most;
@@ -49,7 +49,7 @@ double CostOfCopies(const Node& node, const CostFn& cost) {
   return static_cast<double>(IterationsOf(node)) * most;
 }
 
-// Of the whole step that is planned by a sample.
+// The host use of the whole step of a sample.
 HostUse HostUseOf(const SampledStep& sample) {
   const Graph& graph = sample.graph;
   HostUse use = FindHostUse(graph);
@@ -62,12 +62,12 @@ HostUse HostUseOf(const SampledStep& sample) {
   return use;
 }
 
-// The node that makes what is called so.
+// The node with a result of this name.
 NodeId MakerOf(const Graph& graph, const std::string& name) {
   return graph.value(*graph.Find(name)).producer;
 }
 
-// What is made once, before the first micro-batch, is not made again in one of them.
+// Values made once, before the first micro-batch, are not recomputed in micro-batches.
 void AlwaysKeepBefore(const SampledStep& step, std::vector<std::string>* kept) {
   const Graph& graph = step.graph;
   const auto is_before = [&](const Node& node) {
@@ -80,8 +80,7 @@ void AlwaysKeepBefore(const SampledStep& step, std::vector<std::string>* kept) {
   for (const Node& node : graph.nodes()) {
     if (!is_before(node)) continue;
     for (const ValueId id : node.results) {
-      // Others are kept as they are: recomputation drops no output, nothing on the host, and
-      // nothing that is overwritten.
+      // Others are never dropped: outputs, values on the host and values that are overwritten.
       if (layouts[Index(id)].root == id && !graph.value(id).on_host &&
           !uses.is_output(id) && uses.overwriter(id) == kNoNode) {
         kept->push_back(graph.value(id).name);
@@ -119,11 +118,11 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t micro_batches,
     return !variant->in_bodies_.loops.empty() && given.Find(name) &&
            !step.graph.Find(name);
   });
-  // What is made in a body is kept there.
+  // Values made in a body are kept there.
   std::erase_if(recompute.always_kept, [&](const std::string& name) {
     return !given.Find(name) && IsMadeInBody(given, name);
   });
-  // A sum of gradients is not the same in all micro-batches that one stands for.
+  // Gradient sums differ among the micro-batches that one represents.
   recompute.gradients = IsWhole(step);
   if (step.loop) {
     recompute.effort *= kEffortInLoop;
@@ -131,8 +130,8 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t micro_batches,
     recompute.effort *= kEffortInMicroBatches;
   }
   if (!variant->in_bodies_.nodes.empty()) recompute.effort *= kEffortOfLevel;
-  // Nodes with bodies cost what they did, copies aside, and what runs again in them: of
-  // iterations, its part of the loop that ran it first.
+  // Nodes with bodies cost as before, without copies, plus the recomputation in them: of iterations,
+  // a share of the forward loop.
   std::map<std::string, double> of_nodes;  // by their first results
   const InBodies& in_bodies = variant->in_bodies_;
   if (!in_bodies.loops.empty() || !in_bodies.nodes.empty()) {
@@ -141,7 +140,7 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t micro_batches,
     const auto of_given = [&](const std::string& name) {
       return costs[Index(MakerOf(given, name))];
     };
-    // What is `now` a node's first result cost so much, and `again` runs besides.
+    // The node with first result `now` costs `before`, and `again` for recomputation.
     const auto add = [&](const std::string& now, double before, double again) {
       of_nodes.try_emplace(now, before).first->second += again;
       const NodeId node = MakerOf(step.graph, now);
@@ -154,12 +153,12 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t micro_batches,
       add(loop.backward_now, of_given(loop.backward), loop.part * of_forward);
     }
     for (const LoweredNode& each : in_bodies.nodes) {
-      // Of a loop whose iterations are made again it is known already what it cost.
+      // The cost of a loop whose iterations are recomputed is known already.
       const bool is_known = of_nodes.contains(each.node);
       add(each.node, is_known ? 0 : of_given(each.node), each.extra_cost);
     }
   }
-  // A node of the sample costs what all that it stands for cost.
+  // A node of the sample costs as much as all nodes that it represents.
   recompute.cost = [&step, of_nodes = std::move(of_nodes),
                     cost = options.recompute.cost,
                     per_byte = options.cost_per_byte](const Graph& graph) {
@@ -186,7 +185,7 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t micro_batches,
   return variant;
 }
 
-// Whether nothing may run again, or nothing has to.
+// Whether the step without recomputation is a choice.
 bool Variant::IsAsGiven(Recompute recompute) const {
   return recompute == Recompute::kNone ||
          options_.recompute.always_recomputed.empty();
@@ -205,7 +204,7 @@ bool Variant::IsAllowed(const RecomputeChoice& choice, bool is_first,
   STOWAGE_CHECK(false);
 }
 
-// Those that are allowed: the first so many.
+// The allowed choices, a prefix of all.
 Result<std::span<RecomputeChoice>> Variant::Choices(Recompute recompute) {
   if (recompute == Recompute::kNone) return std::span(&given_, 1);
   STOWAGE_ASSIGN_OR_RETURN(const std::span<RecomputeChoice> all,
@@ -231,7 +230,7 @@ Result<Bytes> Variant::SampleArena(RecomputeChoice& choice) {
   return *choice.arena;
 }
 
-// The step whose loop repeats the micro-batch of the sample, with what was chosen for that.
+// The step whose loop repeats the micro-batch of the sample, with its choice.
 Result<RecomputedGraph> Variant::InLoop(RecomputeChoice& choice) {
   STOWAGE_ASSIGN_OR_RETURN(RecomputedGraph made, choices_->Make(choice.script));
   choice.arena = made.plan.arena_bytes();
@@ -252,7 +251,7 @@ Result<RecomputedGraph> Variant::InLoop(RecomputeChoice& choice) {
   return made;
 }
 
-// What iterations made again run, and what runs again in bodies, of the whole step.
+// The recomputation of iterations and in bodies, of the whole step.
 RecomputedGraph Variant::InBodiesAgain() const {
   RecomputedGraph again;
   const auto add = [&](const std::string& node, int nodes, double flops,
@@ -275,7 +274,7 @@ RecomputedGraph Variant::InBodiesAgain() const {
   return again;
 }
 
-// The whole step, with what was chosen for its sample done in all its micro-batches.
+// The whole step, with the choice of its sample applied to all micro-batches.
 Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
   FittedStep step;
   step.price = {.micro_batches = micro_batches_,
@@ -315,7 +314,7 @@ Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
   choice.whole_arena = made.plan.arena_bytes();
   step.price.host = FindHostUse(made.graph);
   RecomputedGraph in_bodies = InBodiesAgain();
-  // What is done to bodies is done in all micro-batches, even where the sample has each of them.
+  // Changes to bodies apply to all micro-batches, even if the sample has each of them.
   if (micro_batches_ > 1)
     in_bodies.recomputed = InAllMicroBatches(std::move(in_bodies.recomputed));
   made.nodes_again += in_bodies.nodes_again;
@@ -337,7 +336,7 @@ Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
   return step;
 }
 
-// What is known already is not packed again.
+// Known arenas are not packed again.
 Result<std::optional<FittedStep>> Variant::FitChoice(RecomputeChoice& choice,
                                                      Bytes budget) {
   const std::optional<FittedStep> none;
@@ -385,7 +384,7 @@ Result<std::optional<FittedStep>> Variant::Fit(Bytes budget,
   return none;
 }
 
-// What the whole step and its sample both fit, if that is at most `most`.
+// The larger arena of the whole step and its sample, if that is at most `most`.
 Result<std::optional<Bytes>> Variant::Need(RecomputeChoice& choice,
                                            Bytes most) {
   const std::optional<Bytes> none;

@@ -173,7 +173,7 @@ class ProblemMaker {
       const int32_t content = content_of_[Index(RootOf(input))];
       if (content >= 0) task.reads.push_back(content);
     }
-    // A new content waits for all that use the old one.
+    // An update runs after all users of the old content.
     for (int r = 0; r < GetOpDef(node.op).updates; ++r) {
       for (const NodeId user : uses_.uses(RootOf(node.inputs[Index(r)]))) {
         if (user < n) task.after.push_back(user);
@@ -194,7 +194,7 @@ class ProblemMaker {
     if (options_.in_place) FindReplaceable(node, &task);
   }
 
-  // What result 0 may be written over, provided that it dies here.
+  // Finds the contents that result 0 may be written over if they die here.
   void FindReplaceable(const Node& node, OrderTask* task) const {
     const InPlace in_place(graph_, layouts_, node);
     for (const int32_t content : task->reads) {
@@ -215,14 +215,13 @@ class ProblemMaker {
   OrderProblem problem_;
 };
 
-// What of the effort goes to a first search, to moves, to a longer search, and
-// to each step of the bisection.
+// Divisors of the effort: of a first search, of moves, of a longer search, and of each step of the
+// bisection.
 constexpr int64_t kFirstShare = 20;
 constexpr int64_t kMoveShare = 4;
 constexpr int64_t kBoundShare = 3;
 constexpr int64_t kStepShare = 24;
-// Cuts are not counted in steps of the search: that many tasks may be in the
-// graphs that are cut, all together.
+// Cuts are not counted in steps of the search, but limited in tasks of all networks together.
 constexpr int64_t kCutTasks = 300'000;
 constexpr int64_t kMinCuts = 8;
 
@@ -267,7 +266,7 @@ class OrderFinder {
     return best_.bound >= best_.peak || search_.steps() >= effort_;
   }
 
-  // Higher, or as high for longer.
+  // The peak, and how often it occurs.
   using Height = std::pair<Bytes, int64_t>;
   Height HeightOf(std::span<const int32_t> order) const {
     const std::vector<Bytes> live = LiveOver(problem_, order);
@@ -275,14 +274,14 @@ class OrderFinder {
     return {peak, std::count(live.begin(), live.end(), peak)};
   }
 
-  // Runs what can run at once as soon as it can, without raising the peak, and
-  // keeps what comes of it if it is better.
+  // Runs tasks that may run at once, without raising the peak, and keeps the order if it is
+  // better.
   bool Tidy(std::vector<int32_t> order) {
     std::vector<int32_t> ranks(order.size());
     for (size_t i = 0; i < order.size(); ++i) {
       ranks[Index(order[i])] = static_cast<int32_t>(i);
     }
-    // Never at a loss: the order itself is a way to go on from everywhere.
+    // It always finds an order, since `order` itself is one.
     search_.Try(PeakOf(problem_, order), ranks, OrderTaste::kRank,
                 std::numeric_limits<int64_t>::max() / 2);
     return Keep(search_.order());
@@ -296,8 +295,8 @@ class OrderFinder {
     return true;
   }
 
-  // Raises the bound by cuts, at the tasks where the best order is highest:
-  // elsewhere a cut cannot be higher than the order is.
+  // Raises the bound by cuts at the tasks where the best order is highest; a cut is never above the
+  // live bytes of an order.
   void Bound() {
     const std::vector<Bytes> live = LiveOver(problem_, best_.order);
     std::vector<size_t> highest(live.size());
@@ -312,8 +311,7 @@ class OrderFinder {
     }
   }
 
-  // Takes the cut where the order is highest: what it has run goes before, in
-  // the same order, and the rest after.
+  // Reorders by the cut at the peak: its tasks run before, the rest after, each in the same order.
   void Mend() {
     while (!Ends()) {
       const std::vector<Bytes> live = LiveOver(problem_, best_.order);
@@ -364,7 +362,7 @@ class OrderFinder {
     return Outcome::kStopped;
   }
 
-  // Upwards from the bound, while all below can be refuted.
+  // Tries heights upwards from the bound while all below are refuted.
   void Climb(int64_t effort) {
     const int64_t last = search_.steps() + effort;
     while (!Ends() && search_.steps() < last) {
@@ -373,7 +371,7 @@ class OrderFinder {
     }
   }
 
-  // Halves what lies between the bound and the best order.
+  // Bisects between the bound and the best order.
   void Bisect() {
     Bytes low = best_.bound;
     while (!Ends() && best_.peak - low > 1) {
@@ -404,7 +402,7 @@ MemoryOrder FindMemoryOrder(const OrderProblem& problem, int64_t effort) {
 Result<OrderedPlan> PlanInMemoryOrder(const Graph& graph,
                                       const PlanOptions& options,
                                       int64_t effort) {
-  PlanOptions any_size = options;  // the budget is asked for at the end
+  PlanOptions any_size = options;  // the budget applies at the end
   any_size.budget.reset();
   OrderedPlan ordered;
   STOWAGE_ASSIGN_OR_RETURN(ordered.plan, PlanMemory(graph, any_size));
@@ -486,14 +484,14 @@ class BodyOrderer {
     return attrs;
   }
 
-  // Of the body, were it the only one of the node.
+  // The arena of the body if it were the only one of the node.
   Bytes ArenaOf(const Graph& graph, const Node& node, const Body& body) const {
     Node alone = node;
     alone.attrs = AttrsWith(node, SubGraphs{body});
     return workspace_(graph, alone);
   }
 
-  // The body with what is in it ordered, and in another order itself, if that is better.
+  // The best of the body as it is, with its inner bodies ordered, and also ordered itself.
   Result<Body> OrderBody(const Graph& graph, const Node& node,
                          const Body& body) {
     if (HoldsCollectives(*body)) return body;

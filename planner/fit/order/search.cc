@@ -55,7 +55,7 @@ void OrderSearch::RunObvious(Bytes limit) {
       continue;
     }
     Run(task);
-    i = 0;  // what it frees may make others obvious
+    i = 0;  // others may fit now
   }
 }
 
@@ -172,7 +172,7 @@ class NodeMover {
         if (from < to) PutOff(order_[Index(from)], to);
         continue;
       }
-      // Something alive at the highest time, which need not be.
+      // A content that is live at the peak and may not have to be.
       const int32_t content =
           Below(static_cast<int32_t>(problem_.contents.size()));
       const OrderContent& c = problem_.contents[Index(content)];
@@ -181,11 +181,11 @@ class NodeMover {
       const int32_t born = c.maker < 0 ? -1 : position_[Index(c.maker)];
       if (born >= highest || (!c.kept && last <= highest)) continue;
       if (kind < 3 && !c.kept) {
-        // Its end comes before the highest time.
+        // Moves its last reader before the peak.
         const int32_t to = born + 1 + Below(highest - born);
         BringForward(order_[Index(last)], to);
       } else if (born >= 0) {
-        // Its beginning comes after.
+        // Moves its maker after the peak.
         PutOff(c.maker, highest + Below(Size() - highest));
       }
     }
@@ -207,8 +207,7 @@ class NodeMover {
     return last;
   }
 
-  // The bytes alive while the task at `at` runs; `live` goes from what is alive
-  // before it to what is after.
+  // The live bytes while the task at `at` runs; updates `live` from before the task to after it.
   Bytes LiveDuring(int32_t at, Bytes* live) const {
     const OrderTask& t = problem_.tasks[Index(order_[Index(at)])];
     Bytes during = *live + t.scratch;
@@ -230,8 +229,7 @@ class NodeMover {
     return during - replaced;
   }
 
-  // How much it hurts that so many bytes are alive. Whole numbers, so that it is
-  // the same on every machine.
+  // The penalty of `during` live bytes, an integer so that it is the same on every machine.
   int64_t Cost(Bytes during) const {
     if (during <= bound_) return 0;
     const int64_t excess = 1 + (during - bound_) / unit_;
@@ -265,11 +263,11 @@ class NodeMover {
     peak_ = *highest;
   }
 
-  // Brings `task`, with all that must run before it, to position `to`.
+  // Moves `task`, with its predecessors, forward to position `to`.
   void BringForward(int32_t task, int32_t to) {
     const int32_t from = position_[Index(task)];
     if (from <= to) return;
-    // Those of the block are marked, from the back.
+    // The tasks of the block are marked from the back.
     marked_[Index(task)] = true;
     block_.clear();
     rest_.clear();
@@ -290,7 +288,7 @@ class NodeMover {
     Take(to);
   }
 
-  // Puts `task` off to position `to`, with all that waits for it.
+  // Moves `task`, with its successors, back to position `to`.
   void PutOff(int32_t task, int32_t to) {
     const int32_t from = position_[Index(task)];
     if (from >= to) return;
@@ -313,8 +311,7 @@ class NodeMover {
     Take(from);
   }
 
-  // Puts window_ in place of what is there from `begin` on, unless that is
-  // worse.
+  // Puts window_ at position `begin`, unless that is worse.
   void Take(int32_t begin) {
     const auto size = static_cast<int32_t>(window_.size());
     const auto swap_in = [&] {
@@ -363,7 +360,7 @@ class NodeMover {
   int64_t steps_ = 0;
   std::mt19937_64 random_{1};
 
-  // Of the move that is looked at.
+  // Of the current move.
   std::vector<bool> marked_;
   std::vector<int32_t> block_;
   std::vector<int32_t> rest_;
@@ -401,8 +398,7 @@ class Cutter {
       own += problem_.contents[Index(made)].size;
     }
     OrderCut best = CutWith(sides_);
-    // Having taken the place of a content saves its bytes, but then all of its
-    // other readers have run.
+    // Replacing a content saves its bytes, but requires that all its other readers have run.
     for (const int32_t content : t.may_replace) {
       const std::optional<std::vector<Side>> sides = WithReadersOf(content);
       if (!sides) continue;
@@ -434,7 +430,7 @@ class Cutter {
     }
   }
 
-  // Marks what must run before `task`.
+  // Marks the predecessors of `task`.
   void MarkBefore(int32_t task, std::vector<Side>* sides) const {
     std::vector<int32_t> stack = {task};
     while (!stack.empty()) {
@@ -448,7 +444,7 @@ class Cutter {
     }
   }
 
-  // The sides when the task reads `content` last; none if it cannot be.
+  // The sides if the task is the last reader of `content`; nothing if that is impossible.
   std::optional<std::vector<Side>> WithReadersOf(int32_t content) const {
     const OrderContent& c = problem_.contents[Index(content)];
     if (c.kept) return std::nullopt;
@@ -462,10 +458,10 @@ class Cutter {
     return sides;
   }
 
-  // What one content costs when it is alive between the two sides.
+  // A content that may be live across the cut.
   struct Between {
     int maker;                 // a vertex
-    std::vector<int> readers;  // vertices; empty when one is on the far side
+    std::vector<int> readers;  // vertices; empty if one is on the far side
     Bytes size;
   };
 

@@ -18,7 +18,7 @@
 namespace stowage::fit {
 namespace {
 
-constexpr int kBoundTimes = 24;         // at which the operations are bounded
+constexpr int kBoundTimes = 24;         // times of the lower bound
 constexpr size_t kFewBuffers = 256;     // in steps that take the best packer
 constexpr double kCostRounding = 1e-9;  // of the same costs summed otherwise
 
@@ -170,7 +170,7 @@ Result<std::span<RecomputeChoice>> RecomputeChoices::All() {
   return std::span(choices_);
 }
 
-// Full moments, spread over the step, at which bytes are most expensive.
+// Finds times near the peak, spread over the step.
 Status RecomputeChoices::FindFullTimes() {
   STOWAGE_RETURN_IF_ERROR(Prepare());
   if (bound_) return {};
@@ -211,7 +211,7 @@ Result<double> RecomputeChoices::LeastExtraCost(Bytes budget, double enough) {
 Result<Bytes> RecomputeChoices::LeastArena() {
   STOWAGE_RETURN_IF_ERROR(FindFullTimes());
   if (least_arena_) return *least_arena_;
-  // Gradients run again in small steps only.
+  // Gradients are recomputed in small steps only.
   Bytes least = bound_->MostForced(recompute_.gradients &&
                                    IsSmallStep(graph_, *simulation_));
   for (const FullTime& time : full_times_) {
@@ -260,10 +260,9 @@ namespace {
 constexpr double kMaxSets = 5e6;              // visited in a small step
 constexpr double kMaxSetsBesideCopies = 5e5;  // of one that copies to the host
 constexpr int kTimes = 8;                     // at which cuts are made
-constexpr int kMaxSegments = 64;              // of checkpointing
+constexpr int kMaxSegments = 64;
 constexpr int64_t kMaxNodesInSegments = 30'000;  // in one simulation of them
-// Nodes in all simulations together, until the climb of single values has to end; and what
-// the others may add.
+// The effort, in nodes simulated: of the climb of single values, and of the other searches.
 constexpr double kMaxNodes = 40e6;
 constexpr double kMaxNodesLazily = 15e6;
 constexpr double kMaxNodesByClass = 20e6;
@@ -332,9 +331,8 @@ class Search {
     return fates;
   }
 
-  // The cheapest of all scripts, for every peak at which there is another, as far down as
-  // the effort goes. False if that is not all the way, the step is too large, or the user
-  // has decided some.
+  // Finds the cheapest of all scripts for every peak, as far down as the effort goes. False if that
+  // is not all the way, the step is too large, or the user has decided some fates.
   bool SearchAll(std::map<Bytes, Frontier::Point>* cheapest) {
     if (free_.size() < simulation_.gaps().size() ||
         !IsSmallStep(graph_, simulation_)) {
@@ -353,7 +351,7 @@ class Search {
     }
   }
 
-  // From guesses at what to keep, down to the smallest peaks.
+  // Searches from cuts and segments down to the smallest peaks.
   void FindPoints(const std::vector<Fate>& given) {
     if (!frontier_.Try(given)) return;
     const Bytes start = frontier_.latest().peak;
@@ -389,9 +387,9 @@ class Search {
     }
   }
 
-  // Divides forward into so many segments: values that cross their borders are kept, all
-  // others are recomputed a segment at a time (Chen et al., 2016, for any graph). A border
-  // is where the fewest bytes cross, near its share of the saved bytes.
+  // Divides forward into segments: values that cross their borders are kept, all others are
+  // recomputed a segment at a time (Chen et al., 2016, for any graph). A border is where the fewest
+  // bytes cross, near its share of the saved bytes.
   void TryCheckpoints() {
     NodeId end = 0;
     for (const ValueId id : simulation_.candidates()) {
@@ -429,7 +427,7 @@ class Search {
       for (const bool keeps_last : {true, false}) {
         frontier_.Try(
             Decided(FatesOfSegments(borders, Fate::kRecomputed, keeps_last)));
-        // Fewer bytes yet, for a segment's nodes times their number.
+        // Needs fewer bytes, for a quadratic number of nodes in a segment.
         if (int64_t{end} * end / segments > kMaxNodesInSegments) continue;
         frontier_.Try(Decided(
             FatesOfSegments(borders, Fate::kRecomputedEachTime, keeps_last)));
@@ -453,7 +451,7 @@ class Search {
     return fates;
   }
 
-  // From some fates to others, one group of neighbours after the other.
+  // Changes `from` to `to`, one group of neighbours at a time.
   void Change(std::vector<Fate> from, const std::vector<Fate>& to) {
     std::vector<int32_t> leader(Index(graph_.num_values()), -1);
     const auto find = [&](ValueId id) {
@@ -489,8 +487,8 @@ class Search {
     }
   }
 
-  // A chain of equal pieces, with every possible number of borders in memory at a time; of
-  // many pieces with every second number, or third, as far as the effort goes.
+  // Tries a chain of equal pieces with every number of borders in memory; of many pieces, with every
+  // second number, or third, as far as the effort goes.
   void TryChain() {
     if (free_.size() < simulation_.gaps().size()) return;
     const std::optional<Chain> chain = FindChain(graph_, simulation_);
