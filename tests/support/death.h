@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_SUPPORT_DEATH_H_
 #define STOWAGE_TESTS_SUPPORT_DEATH_H_
 
-// Runs code that ought to abort, in a child process, and says how it ended.
+// Runs code that should abort in a child process, and returns how the child ended.
 //
 //   const Death death = RunUntilDeath([] { STOWAGE_CHECK(1 == 2); });
 //   CHECK(death.aborted);
@@ -17,8 +17,8 @@ struct Death {
   std::string error_output;  // what it wrote to stderr
 };
 
-/// Forks, so call it before the test starts threads. A `code` that returns
-/// leaves `aborted` false.
+/// Forks, so call it before the test starts threads. If `code` returns, `aborted` is
+/// false.
 Death RunUntilDeath(const std::function<void()>& code);
 
 }  // namespace stowage::testing

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_ELEMENTS_H_
 #define STOWAGE_TESTS_SUPPORT_ELEMENTS_H_
 
-// Elements as they lie in memory, to and from the doubles of the interpreter,
-// and memory that notices who writes beside it.
+// Conversion of elements in memory to and from the interpreter's doubles, and memory with
+// guards that detect writes out of bounds.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,12 +23,12 @@ double DecodeElement(DType dtype, const std::byte* from);
 Bytes ElementOffset(int64_t index, const TensorType& type,
                     const Layout& layout);
 
-/// The largest difference, relative to the largest finite element of `want` or
-/// 1; NaN if just one of two is NaN. Precondition: equal sizes.
+/// The largest difference, relative to the largest finite element of `want` or 1; NaN if only
+/// one element of a pair is NaN. Precondition: equal sizes.
 double LargestError(const std::vector<double>& got,
                     const std::vector<double>& want);
 
-/// Bytes between guards, at first all 0xFF: NaN in every float type.
+/// Bytes between guards, initially 0xFF, which is NaN in every float type.
 class GuardedBuffer {
  public:
   GuardedBuffer() = default;
@@ -37,7 +37,7 @@ class GuardedBuffer {
   std::byte* data() { return storage_.data() + start_; }
   const std::byte* data() const { return storage_.data() + start_; }
   size_t size() const { return size_; }
-  /// Whether the guards are as they were.
+  /// Whether the guards are unchanged.
   bool intact() const;
 
  private:

@@ -18,7 +18,7 @@
 
 namespace stowage::testing {
 
-/// A folder of the test's own, of which nothing is left from before.
+/// An empty folder of this test.
 inline std::string EmptyFolder(std::string_view name) {
   const char* const root = std::getenv("TEST_TMPDIR");
   const std::string folder = StrCat(root == nullptr ? "/tmp" : root, "/", name);
@@ -27,7 +27,7 @@ inline std::string EmptyFolder(std::string_view name) {
   return folder;
 }
 
-/// A path of the test's own, at which nothing is; another one at each call.
+/// A path of this test at which no file exists; a different one for each call.
 inline std::string NewFolder(std::string_view name) {
   static std::atomic<int> count = 0;
   const std::string folder = EmptyFolder(StrCat(name, "_", ++count));
@@ -35,7 +35,7 @@ inline std::string NewFolder(std::string_view name) {
   return folder;
 }
 
-/// The bytes of a file; none where it cannot be read.
+/// The bytes of a file; empty if it cannot be read.
 inline std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};

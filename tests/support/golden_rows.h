@@ -1,8 +1,7 @@
 #ifndef STOWAGE_TESTS_SUPPORT_GOLDEN_ROWS_H_
 #define STOWAGE_TESTS_SUPPORT_GOLDEN_ROWS_H_
 
-// Files of tests/goldens/: rows of a few fields between commas, below a line that names
-// them.
+// Files of tests/goldens/: rows of comma-separated fields below a header line.
 //
 //   for (const OpGolden& golden : ReadOpGoldens("tests/goldens/lstm.csv")) { ... }
 
@@ -11,8 +10,8 @@
 
 namespace stowage {
 
-/// The fields of each row. Requires (doctest) that the file is there, that `header` is its
-/// first line, and that every row has as many fields.
+/// The fields of each row. Requires (doctest) that the file exists, that `header` is its first
+/// line, and that every row has as many fields.
 std::vector<std::vector<std::string>> ReadGoldenRows(const std::string& path,
                                                      const std::string& header);
 
@@ -21,7 +20,7 @@ struct OpGolden {
   double value;
 };
 
-/// Of a file whose rows are case,what,index,value.
+/// The rows of a file with the header case,what,index,value.
 std::vector<OpGolden> ReadOpGoldens(const std::string& path);
 
 }  // namespace stowage

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_HEAP_PEAK_H_
 #define STOWAGE_TESTS_SUPPORT_HEAP_PEAK_H_
 
-// How much of the heap something takes at its peak. Linking this replaces malloc and its
-// relatives, hence operator new too, by some that add up what glibc's hand out.
+// The peak of the heap while an object lives. Linking this replaces malloc and its relatives,
+// hence operator new too, by functions that count the bytes that glibc's return.
 //
 //   const HeapPeak peak;
 //   ReadOnnx(path);
@@ -13,15 +13,14 @@
 
 namespace stowage::testing {
 
-/// Of the whole process, all threads; one at a time.
+/// Counts all threads of the process. At most one object may exist at a time.
 class HeapPeak {
  public:
-  /// Begins to watch.
+  /// Starts to count.
   HeapPeak();
 
-  /// The most that was handed out at once since then, beyond what was before; absent
-  /// where it cannot be told: under a sanitizer, which has a malloc of its own, and
-  /// without glibc.
+  /// The most bytes in use at once since then, beyond those in use before. Absent under a
+  /// sanitizer, which has its own malloc, and without glibc.
   std::optional<int64_t> bytes() const;
 
  private:

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TESTS_SUPPORT_INTERPRET_H_
 #define STOWAGE_TESTS_SUPPORT_INTERPRET_H_
 
-// The oracle: what a graph computes, by the plainest loops over the definitions
-// of the ops, in double precision throughout. Every value, views included, is a
-// vector of its own in row-major order; nothing is planned, reused, blocked or
-// shared with the kernels. Integers and bools are doubles that hold them.
+// The reference implementation: evaluates a graph by plain loops over the definitions of its
+// ops, in double precision. Every value, views included, is a vector of its own in row-major
+// order; nothing is planned, reused, blocked or shared with the kernels. Integers and bools are
+// stored as doubles.
 //
 // A graph of 16-bit floats is compared with kernels that compute in f32 and
 // round what they store; for that, its values can be rounded to their types.
@@ -37,7 +37,7 @@ enum class Rounding {
 Tensors Interpret(const Graph& graph, const Tensors& leaves,
                   Rounding rounding = Rounding::kNone);
 
-/// After a step: puts into `leaves` what the graph's updates made of them.
+/// After a step: writes the results of the graph's updates into `leaves`.
 void CarryOver(const Graph& graph, const Tensors& values, Tensors* leaves);
 
 }  // namespace stowage

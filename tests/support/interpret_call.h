@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TESTS_SUPPORT_INTERPRET_CALL_H_
 #define STOWAGE_TESTS_SUPPORT_INTERPRET_CALL_H_
 
-// What the oracle's definitions of ops work on: one node, its operands and its
-// results as plain arrays. A family with a file of its own, interpret_<family>.cc,
-// declares its definitions at the end; tests/support/interpret.cc calls them.
+// The arguments of the interpreter's definitions of ops: one node, its operands and its results
+// as plain arrays. Definitions outside interpret.cc are in interpret_<kind>.cc, and declared at
+// the end of this header.
 //
 //   void Negate(Call& c) {
 //     for (int64_t i = 0; i < c.out[0].size(); ++i) c.out[0][i] = -c.input(0)[i];
@@ -90,8 +90,8 @@ struct Call {
 /// The derivative of gelu_tanh.
 double GeluTanhSlope(double x);
 
-/// The words of Philox for elements 4 * `quad` and on, of an op with that id; its
-/// `stream` tells it from others of the same id.
+/// The words of Philox for elements 4 * `quad` to 4 * `quad` + 3 of an op with that id; `stream`
+/// distinguishes ops of the same id.
 std::array<uint32_t, 4> RandomWords(uint64_t seed, uint64_t step, uint32_t id,
                                     int64_t quad, uint32_t stream);
 

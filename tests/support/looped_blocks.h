@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_SUPPORT_LOOPED_BLOCKS_H_
 #define STOWAGE_TESTS_SUPPORT_LOOPED_BLOCKS_H_
 
-// A net of equal blocks, written as one loop over stacked weights, or behind a flag.
+// A net of equal blocks, as one loop over stacked weights or in a branch.
 //
 //   const Graph forward = MakeLoopedBlocks({.rows = 1024});
 
@@ -11,9 +11,8 @@
 
 namespace stowage::testing {
 
-/// Where the blocks are: one after the other in a loop; a single one in the second body of
-/// a cond, which is the one that runs, and whose first has one layer less; or such conds
-/// in a loop.
+/// The place of the blocks: iterations of a loop; one block in the second body of a cond, which
+/// is the body that runs (the first has one layer less); or such conds in a loop.
 enum class BlocksIn : uint8_t { kLoop, kBranch, kBranchInLoop };
 
 struct LoopedBlocks {

@@ -1,12 +1,11 @@
 #ifndef STOWAGE_TESTS_SUPPORT_OFFLOAD_VALUES_IN_BODIES_H_
 #define STOWAGE_TESTS_SUPPORT_OFFLOAD_VALUES_IN_BODIES_H_
 
-// Graphs whose bodies keep something in the host's memory.
+// Graphs whose bodies offload values to the host.
 //
-// What, and between which of its readers, is drawn by lot, on purpose: not what the optimization
-// would choose (planner/fit/offload/offload.h), which moves whatever waits, and of a body
-// without a gradient nothing. So what plans, judges and runs such bodies is tested on more
-// than the optimization ever makes.
+// The values, and the readers between which they are offloaded, are random, unlike those of the
+// memory optimization (planner/fit/offload/offload.h). So planning, validation and execution of
+// such bodies are tested on more graphs than the optimization makes.
 //
 //   const Graph graph = OffloadValuesInBodies(MakeRandomControlFlow(seed), seed);
 //   CHECK(fit::FindHostUse(graph).values > 0);  // of most seeds
@@ -17,8 +16,8 @@
 
 namespace stowage::testing {
 
-/// `graph` with about half of what its bodies make, at any depth, and read later there, in
-/// the host's memory from one that reads it to another. It computes the same.
+/// `graph`, with about half of the values that are made and read in its bodies, at any depth,
+/// offloaded between two of their readers. It computes the same.
 Graph OffloadValuesInBodies(const Graph& graph, uint64_t seed);
 
 }  // namespace stowage::testing

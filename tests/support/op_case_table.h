@@ -1,9 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_OP_CASE_TABLE_H_
 #define STOWAGE_TESTS_SUPPORT_OP_CASE_TABLE_H_
 
-// How the rows of the op test table (op_cases.h) are written. A family with a file
-// of its own, op_cases_<family>.cc, declares its rows at the end;
-// tests/support/op_cases.cc calls for them.
+// Builds the rows of the op test table (op_cases.h). Rows outside op_cases.cc are in
+// op_cases_<kind>.cc, whose functions are declared at the end of this header.
 //
 //   void AddPooling(OpCaseTable& t) {
 //     t.Add(OpKind::kMaxPool, " of a row", {t.Spread("x", {1, 1, 9})},
@@ -34,7 +33,7 @@ inline constexpr SourceLoc kLoc;
 inline constexpr auto kInteger = Content::kInteger;
 inline constexpr auto kSpread = Content::kSpread;
 
-/// Of a kernel of `op`, unless its row says otherwise.
+/// The tolerance of a kernel of `op`, unless its row sets another.
 inline double Tolerance(DType real, OpKind op) {
   if (real == DType::kF64) return 1e-12;
   if (real == DType::kF32) return 1e-5;

@@ -25,7 +25,7 @@
 
 namespace stowage {
 
-/// What a leaf of a case holds.
+/// The content of a leaf.
 enum class Content {
   kReal,     // uniform in [low, high)
   kInteger,  // uniform integers in [low, high); also for bool
@@ -51,12 +51,11 @@ struct OpCase {
   std::string name;  // unique; begins with the op's
   OpKind op;
   std::vector<LeafSpec> leaves;
-  /// Builds the op on the leaves, which are given in order; returns all results
-  /// to look at.
+  /// Builds the op on the leaves, in order; returns the results to compare.
   std::function<std::vector<Value>(GraphBuilder&, std::span<const Value>)>
       build;
-  /// How many of the results, from the first, have gradients: the others are
-  /// statistics (a log-sum-exp, a mean).
+  /// The first results that have gradients; the others are statistics (a log-sum-exp, a
+  /// mean).
   int differentiable = 1;
   /// Largest error of a kernel that computes in the type of real operands (in
   /// f32 for bf16 and f16), relative to the largest element of the result or 1.
@@ -68,7 +67,7 @@ struct OpCase {
 /// expect what Interpret gives with Rounding::kTo16Bits.
 std::vector<OpCase> OpCases(DType real);
 
-/// Those for which the GPU has kernels: all but the ones with a softcap.
+/// The rows for which the GPU has kernels: all but those with a softcap.
 std::vector<OpCase> GpuOpCases(DType real);
 
 /// The case's graph, of the case's name; its outputs are "y0", "y1", ...

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_RANDOM_BATCH_MODEL_H_
 #define STOWAGE_TESTS_SUPPORT_RANDOM_BATCH_MODEL_H_
 
-// Random models of a batch whose losses are sums, means, quotients and worse, of which it
-// is known by how they are made whether they follow from parts of the batch.
+// Random models of a batch whose losses are sums, means, quotients and others. By construction
+// it is known whether a loss can be computed from parts of the batch.
 //
 //   const RandomBatchModel model = {.seed = 1, .is_split = true};
 //   Graph whole = model.Build(8), part = model.Build(2);
@@ -15,8 +15,7 @@
 
 namespace stowage::testing {
 
-/// Of an input x, (batch, kTime, kWidth), "mask", (batch, kTime), and "labels", which are
-/// below kClasses.
+/// Inputs: x, (batch, kTime, kWidth); "mask", (batch, kTime); "labels", below kClasses.
 constexpr int64_t kTime = 3, kWidth = 4, kClasses = 5;
 
 class Random {

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_SUPPORT_RANDOM_CONTROL_FLOW_H_
 #define STOWAGE_TESTS_SUPPORT_RANDOM_CONTROL_FLOW_H_
 
-// Random graphs with loops and branches in one another, and loops undone.
+// Random graphs of nested loops and branches, and the unrolling of loops.
 //
 //   const Graph graph = MakeRandomControlFlow(seed);
 //   const Graph plain = Unrolled(graph);  // the same values, without loops
@@ -13,10 +13,10 @@
 namespace stowage::testing {
 
 /// A forward graph of a seed, with the scalar output "loss" and outputs "y0", ...:
-/// carried values that are swapped, handed on as they are, or never read; sliced views;
-/// sums; loops without anything carried; branches that return an operand, that read
-/// what others do not, and in which what they are handed dies, or does not, being handed
-/// in twice or a part of something; up to three deep. Values stay bounded. Differentiable
+/// carries that are swapped, passed on unchanged, or never read; scan inputs that are views;
+/// sums; loops without carries; branches that return an operand, that read values which others
+/// do not, and whose operands die in them, or do not, being passed twice or part of a larger
+/// value; up to three levels deep. Values stay bounded. Differentiable
 /// without `branches`, up to where comparisons choose. Iterations are multiples of
 /// `iterations_of`, four times that at most.
 Graph MakeRandomControlFlow(uint64_t seed, bool branches = true,

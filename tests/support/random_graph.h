@@ -4,7 +4,7 @@
 // Random graphs for differential tests: params that are used several times,
 // views of views, results that may be written in place, nodes with several
 // results, dead ends, integer inputs, dropout. Values stay bounded, so that
-// differences are differences and not NaN.
+// differences are finite.
 //
 //   const Graph step = MakeRandomStep(seed);
 

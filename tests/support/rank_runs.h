@@ -32,15 +32,16 @@ struct RankNet {
 struct RankHow {
   int64_t ranks = 1;
   Sharding shard = Sharding::kNone;
-  /// Of the least budget of all optimizations, so many times; absent: no optimization.
+  /// The budget, as a multiple of the least that all optimizations reach; absent: no
+  /// optimization.
   std::optional<double> tight = {};
   bool poison = true;
 };
 
-/// So many steps are run.
+/// The number of steps of a run.
 inline constexpr int64_t kRankSteps = 3;
 
-/// What is left of a run: of each step the outputs ("loss@1"), at the end params and
+/// The results of a run: the outputs of each step ("loss@1"), and the final params and
 /// states.
 using Content = std::map<std::string, std::vector<std::byte>>;
 
@@ -49,8 +50,8 @@ using Content = std::map<std::string, std::vector<std::byte>>;
 Content RunRank(const RankNet& net, const RankHow& how, int64_t micro_batches,
                 int rank, Backend& backend);
 
-/// Names under which rank `rank` has something else than one rank has; of a block,
-/// than that has there.
+/// The names of values in which rank `rank` differs from a run on one rank; a block is compared
+/// with that part of the value.
 std::string Differences(const Content& one, const Content& own, int rank);
 
 }  // namespace stowage::testing

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_RUN_STEPS_H_
 #define STOWAGE_TESTS_SUPPORT_RUN_STEPS_H_
 
-// Runs a graph for some steps in a given kind of arena, and returns everything
-// that a caller could see, for bitwise comparison.
+// Runs a graph for some steps in a given kind of arena, and returns every value that is visible
+// to a caller, for bitwise comparison.
 
 #include <cstddef>
 #include <cstdint>
@@ -37,8 +37,8 @@ using Visible = std::map<std::string, std::vector<std::byte>>;
 Visible RunSteps(const Graph& graph, Backend& backend,
                  const RunOptions& options);
 
-/// Initializes and runs the first program of a session, as it is planned already: of
-/// the options only steps, seed and write_inputs are looked at.
+/// Initializes and runs the first program of a session, which is planned already. Uses only
+/// steps, seed and write_inputs of the options.
 Visible RunSteps(Session& session, const RunOptions& options);
 
 /// The largest of |a - b| / (1 + |b|) of two runs of one graph, all of whose visible values are

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_THREAD_RANKS_H_
 #define STOWAGE_TESTS_SUPPORT_THREAD_RANKS_H_
 
-// Ranks that are threads of one process, joined in the plainest way: all meet, then each
-// adds up its own block out of all the others' memory, and copies theirs.
+// Ranks that are threads of one process: after a barrier each rank sums its block from the
+// memory of all others, and copies their blocks.
 //
 //   ThreadRanks ranks(4);
 //   ranks.Run([&](Collectives& rank) { ... });  // on a thread for each
@@ -27,8 +27,8 @@ class ThreadRanks {
   /// Calls `run` on a thread for each rank, and waits for all.
   void Run(const std::function<void(Collectives&)>& run);
 
-  /// Bytes that rank 0 would send to others, so far: of a sum its part of the others'
-  /// blocks, of a gather its own block to each of them.
+  /// Bytes that rank 0 would have sent so far: for a sum its part of each other block, for a
+  /// gather its own block to each other rank.
   int64_t sent_bytes() const;
 
  private:

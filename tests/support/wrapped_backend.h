@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_SUPPORT_WRAPPED_BACKEND_H_
 #define STOWAGE_TESTS_SUPPORT_WRAPPED_BACKEND_H_
 
-// A backend that hands everything on to another one, for tests that change a part of it.
+// A backend that forwards every call to another one, for tests that override a part of it.
 //
 //   class Failing final : public WrappedBackend {
 //     using WrappedBackend::WrappedBackend;
