@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_AUTODIFF_BUILT_STEP_H_
 #define STOWAGE_TESTS_AUTODIFF_BUILT_STEP_H_
 
-// Graphs and training steps that must be right (doctest checks).
+// Builds graphs and training steps that must be valid (doctest checks).
 //
 //   const Graph step = Step(Build("net", [](GraphBuilder& g) { ... }), {});
 

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_CLUSTER_ON_RANKS_H_
 #define STOWAGE_TESTS_CLUSTER_ON_RANKS_H_
 
-// Ranks as threads of the test.
+// Runs ranks as threads of the test.
 //
 //   OnRanks(3, [&](Link& link) { RankCollectives collectives(link); ... });
 
@@ -16,9 +16,8 @@
 
 namespace stowage::cluster {
 
-/// Runs `body` once for every rank, in a thread of its own, and waits for all. A rank
-/// that throws, as REQUIRE does, is lost to the others; what the first of them threw
-/// is thrown from here.
+/// Runs `body` once for every rank, in a thread of its own, and waits for all. A rank that
+/// throws, as REQUIRE does, is lost to the others; the first exception is thrown again here.
 inline void OnRanks(int ranks, const std::function<void(Link&)>& body) {
   std::vector<std::unique_ptr<Link>> links = ThreadLinks(ranks);
   std::vector<std::exception_ptr> thrown(links.size());

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_CLUSTER_RANK_VALUES_H_
 #define STOWAGE_TESTS_CLUSTER_RANK_VALUES_H_
 
-// Values that differ from rank to rank, and whose sums tell in which order they were
-// added: magnitudes over 2^20, so that nearly every addition rounds.
+// Values that differ from rank to rank and whose sums depend on the order of addition: magnitudes
+// span 2^20, so that nearly every addition rounds.
 
 #include <cstddef>
 #include <cstdint>

@@ -16,7 +16,7 @@
 
 namespace stowage::testing {
 
-/// What every generated file is compiled with.
+/// Options by which every generated file is compiled.
 inline constexpr const char* kStrictC =
     "-std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror";
 
@@ -45,7 +45,7 @@ class HostLibrary {
   void* handle_ = nullptr;
 };
 
-/// What a command prints; aborts where it fails.
+/// The output of a command; aborts where the command fails.
 std::string OutputOf(const std::string& command);
 
 /// A graph, planned for C, and its files, whose functions take the arena.
@@ -58,7 +58,7 @@ struct GraphInC {
   /// Aborts where the graph cannot be written in C.
   static GraphInC Make(const Graph& graph, const std::string& prefix,
                        PlanOptions options = {});
-  /// By a plan that was made with NeedsOfC.
+  /// Uses a plan that was made with NeedsOfC.
   static GraphInC Of(const Graph& graph, const Plan& plan,
                      const std::string& prefix,
                      const std::map<std::string, std::string>& contents = {});

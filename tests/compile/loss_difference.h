@@ -19,9 +19,9 @@ namespace stowage::testing {
 struct ComparedStep {
   std::string name;
   FittedStep step = {};  // planned for C
-  /// Of step 1, 2, ...
+  /// The learning rate of step 1, 2, ...
   std::function<double(int64_t)> learning_rate = {};
-  /// The bytes of params that do not begin with their Init.
+  /// The bytes of params that do not start from their Init.
   std::map<std::string, std::string> contents = {};
   /// The bytes of inputs, the same in every step; empty: random (WriteRandomInputs).
   std::map<std::string, std::vector<std::byte>> inputs = {};

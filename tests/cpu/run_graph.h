@@ -31,10 +31,10 @@ struct CpuRunOptions {
   /// Moves buffers off their alignment of 64 bytes, by a multiple of 8 that
   /// differs from buffer to buffer.
   bool misaligned = false;
-  /// Lets result 0 lie over an operand wherever its op allows that.
+  /// Places result 0 over an operand wherever its op allows that.
   bool overwrite = false;
-  /// Of what has a trial of blockings (cpu/blocking.h), which of its candidates to run by;
-  /// of fewer, the first ones again.
+  /// The candidate to run, modulo their number, for kernels with autotuned tile sizes
+  /// (cpu/blocking.h).
   std::optional<size_t> candidate = {};
 };
 
@@ -69,7 +69,7 @@ void CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
 
 using Build = std::function<void(GraphBuilder&)>;
 
-/// The graph that `build` makes, which must be good.
+/// The graph that `build` makes, which must be valid.
 Graph MakeGraph(const std::string& name, const Build& build);
 
 /// Values for all leaves, the same each time. Floats between -1 and 1: f32 numbers, or
@@ -83,7 +83,7 @@ struct Precision {
 inline constexpr Precision kF32 = {DType::kF32, 2e-5};
 inline constexpr Precision kF64 = {DType::kF64, 1e-12};
 
-/// The laws of CheckAgainstInterpreter (tests/cpu/run_graph.h), on random leaves.
+/// CheckAgainstInterpreter on random leaves.
 void CheckGraph(const std::string& name, double tolerance, const Build& build,
                 int64_t limit = 7);
 
@@ -96,8 +96,8 @@ namespace stowage::testing {
 //
 //   RunOnCpu(graph, leaves).values == RunOnCpu(ByF32Kernels(graph), leaves).values
 
-/// f32 in place of f16 and bf16. What adamw_split_update is of bf16 for stays so:
-/// precondition: there is none.
+/// f32 in place of f16 and bf16. Precondition: the graph has no adamw_split_update, whose
+/// weights must be bf16.
 Graph ByF32Kernels(const Graph& graph);
 
 }  // namespace stowage::testing

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_DOCS_OP_TABLE_H_
 #define STOWAGE_TESTS_DOCS_OP_TABLE_H_
 
-// docs/reference/ops.md, made from what the code says: names, sections and signatures from
+// docs/reference/ops.md, made from the code: names, sections and signatures from
 // the text of ir/ops.def, element types by asking each op's `infer` which it
 // takes, views and overwriting from its OpDef, gradients by differentiating it.
 // A sample of each op comes from the op test table.

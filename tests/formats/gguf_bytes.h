@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_FORMATS_GGUF_BYTES_H_
 #define STOWAGE_TESTS_FORMATS_GGUF_BYTES_H_
 
-// The bytes of a GGUF file, field by field, right or wrong.
+// The bytes of a GGUF file, valid or not, field by field.
 //
 //   const std::string file = GgufBytes().Start(3, 0, 1).Text("a").U32(4).U32(7).bytes();
 

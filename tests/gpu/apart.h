@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TESTS_GPU_APART_H_
 #define STOWAGE_TESTS_GPU_APART_H_
 
-// Checks of a device, each in a process of its own, so that one that breaks its
-// context, crashes or never ends costs its own rows alone. The process that runs them
-// opens no device: each is a fork of it that does.
+// Checks of a device, each in a process of its own, so that a check that breaks its context,
+// crashes or never ends loses only its own rows. The process that runs them opens no device; its
+// forks do.
 //
 //   const ApartResult result = RunApart(names, {.timeout = 60},
 //       [&](const std::string& name, const CheckReport& report) {
@@ -24,20 +24,20 @@ namespace stowage::testing {
 
 using ShowRow = std::function<void(const CheckRow&)>;
 
-/// How the process of a check tells what it finds.
+/// The report that the process of a check writes.
 class CheckReport {
  public:
   explicit CheckReport(int file) : file_(file) {}
 
   void Row(const CheckRow& row) const;
-  /// The part of the check that runs from now on, which its row names if it dies there.
+  /// The part of the check that runs from now on; its row names it if the check dies there.
   void At(std::string_view part) const;
 
  private:
   int file_;  // written, a line a message
 };
 
-/// Runs one check in the process made for it; false: it cannot.
+/// Runs one check in its process; false if it cannot.
 using RunCheck =
     std::function<bool(const std::string& name, const CheckReport&)>;
 
@@ -45,7 +45,8 @@ struct ApartOptions {
   double timeout = 60;  // seconds that one check may take; then it is killed
   double seconds = 0;   // after which no more are started; 0: no limit
   std::set<std::string> skip = {};  // names, or first words of names
-  /// A row after which the checks that are left wait: without a device all would fail.
+  /// A row after which the remaining checks are not run, since without a device all would
+  /// fail.
   std::function<bool(const CheckRow&)> ends = {};
   /// Rows as JSON, one a line, each synced when it is known, then how each check ended:
   /// appended to this file. Empty: none.

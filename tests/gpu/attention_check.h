@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_GPU_ATTENTION_CHECK_H_
 #define STOWAGE_TESTS_GPU_ATTENTION_CHECK_H_
 
-// Attention and its gradient on a device in each way that it has on tensor cores
-// (docs/explanation/gpu_kernels.md), beside one another, and what a trial of them chooses.
+// Attention and its gradient on a device by each algorithm for tensor cores
+// (docs/explanation/gpu_kernels.md), compared with one another, and the autotuner's choice.
 //
 //   const AttentionCheck check = {.batch = 16, .length = 1024, .heads = 12, .depth = 64};
 //   CheckRow row{.name = StrCat("attention ", AttentionName(check))};
@@ -31,17 +31,17 @@ struct AttentionCheck {
 /// "16 x 1024, 12 heads of 64".
 std::string AttentionName(const AttentionCheck& check);
 
-/// A backend that computes attention in this way alone.
+/// A backend that computes attention by this algorithm alone.
 struct AttentionBackend {
   gpu::AttentionAlgorithm way = gpu::AttentionAlgorithm::kWarps;
   Backend* backend = nullptr;
 };
 
-/// The median time of either op in each way, and how o, log_sum_exp, dq, dk and dv differ
-/// from those of the first: at most by so much, relative to the largest element or 1, which
-/// fails the row above what the op table allows. `trying` is a backend that may choose
-/// among all of them, whose trials are told of; one that leaves a way out fails the row;
-/// null: there is none. Errors are those of planning, of Session::Create and of the device.
+/// The median time of either op by each algorithm, and the largest difference of o, log_sum_exp,
+/// dq, dk and dv from those of the first, relative to the largest element or 1; a difference
+/// above the op table's tolerance fails the row. `trying` is a backend that may choose among all
+/// algorithms, or null; its trials are reported, and a trial that leaves out an algorithm fails
+/// the row. Errors: of planning, of Session::Create and of the device.
 Status CheckAttention(const AttentionCheck& check,
                       const std::vector<AttentionBackend>& ways,
                       Backend* trying, CheckRow* row);

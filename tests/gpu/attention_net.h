@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_GPU_ATTENTION_NET_H_
 #define STOWAGE_TESTS_GPU_ATTENTION_NET_H_
 
-// A graph of attention, and its run on a fake device that has several ways to compute it:
-// which way was taken, and what is kept of that.
+// A graph of attention, and its run on a fake device that has several algorithms for it: the
+// algorithm that ran, and the autotune cache.
 //
 //   const Opened opened = Open(EmptyFolder("faster"));
 //   opened.device->SetSeconds(kForward, 0.5e-3);
@@ -26,7 +26,7 @@
 
 namespace stowage::testing {
 
-/// Kernels by products of warpgroups.
+/// Kernels that use matmuls of warpgroups.
 inline constexpr const char* kForward = "attention, warpgroups";
 inline constexpr const char* kGradKeys = "attention grad, keys, warpgroups";
 inline constexpr const char* kGradQueries =
@@ -48,7 +48,7 @@ struct Net {
 
 Graph GraphOf(const Net& net);
 
-/// Numbers for the leaves of such a graph; key lengths are 3.
+/// Values of the leaves of such a graph; key lengths are 3.
 Tensors NumbersFor(const Graph& graph);
 
 struct Opened {
@@ -59,7 +59,7 @@ struct Opened {
 inline constexpr gpu::AttentionAlgorithms kTwoWays = {
     gpu::AttentionAlgorithm::kWarps, gpu::AttentionAlgorithm::kWarpgroups};
 
-/// A backend that chooses among these ways and keeps its choices in the folder.
+/// A backend that chooses among these algorithms and keeps its choices in the folder.
 Opened Open(const std::string& folder, gpu::AttentionAlgorithms ways = kTwoWays,
             FakeOptions options = {});
 
@@ -73,14 +73,14 @@ bool IsInGraph(const Opened& opened, std::string_view kernel);
 /// The kernel of attention that ran last.
 std::string LastAttention(const Opened& opened);
 
-/// What the backend says of trials; empty: nothing.
+/// The backend's report of its trials, or empty.
 std::string Tried(const Opened& opened);
 
-/// The file of choices in the folder; empty: there is none.
+/// The autotune cache's file in the folder, or empty.
 std::string FileIn(const std::string& folder);
 int64_t ChoicesIn(const std::string& folder);
 
-/// Those of a kernel's params that are of attention.
+/// The params of a captured kernel of attention.
 gpu::AttentionParams ParamsOf(const gpu::KernelCall& call);
 
 }  // namespace stowage::testing

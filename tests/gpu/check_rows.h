@@ -1,8 +1,7 @@
 #ifndef STOWAGE_TESTS_GPU_CHECK_ROWS_H_
 #define STOWAGE_TESTS_GPU_CHECK_ROWS_H_
 
-// What a check of a device comes to: one row a check, as a table for people and
-// as JSON for programs.
+// Results of checks of a device, one row a check, as a table and as JSON.
 //
 //   rows.push_back({.name = "ops f32", .figure = "195 rows", .seconds = 1.5});
 //   std::cout << RowsToText(rows);
@@ -24,23 +23,23 @@ struct CheckRow {
   CheckStatus status = CheckStatus::kOk;
   std::string figure = {};  // what was found, or why not, in one line
   double seconds = 0;
-  /// The same in numbers, under names that say their units.
+  /// The figure's numbers, under names that include their units.
   nlohmann::ordered_json data = nlohmann::ordered_json::object();
 
   /// Fails the row; the first reason stands before the figure.
   void Fail(const std::string& why);
 };
 
-/// A line a row, in columns.
+/// One line a row, in columns.
 std::string RowsToText(std::span<const CheckRow> rows);
 
 /// An array of objects: name, status, figure, seconds, and the row's data.
 nlohmann::ordered_json RowsToJson(std::span<const CheckRow> rows);
 
-/// The row of such an object; nothing of anything else.
+/// The row of such an object; nothing for any other JSON.
 std::optional<CheckRow> RowOf(const nlohmann::ordered_json& object);
 
-/// The rows of such an array that are ok; none of anything else.
+/// The rows of such an array that are ok; none for any other JSON.
 std::vector<CheckRow> OkRowsOf(const nlohmann::ordered_json& array);
 
 }  // namespace stowage::testing

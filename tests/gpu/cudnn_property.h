@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TESTS_GPU_CUDNN_PROPERTY_H_
 #define STOWAGE_TESTS_GPU_CUDNN_PROPERTY_H_
 
-// What cuDNN says of a device, in its own JSON. Since 9.8 cuDNN plans for a device that is
-// described so: with the JSON of a device, a machine without one can ask which engines it
-// has for a convolution, and how much workspace each takes.
+// cuDNN's description of a device, as JSON. Since 9.8 cuDNN can plan for a described device: with
+// its JSON, a machine without the device can list the engines for a convolution and the
+// workspace of each.
 //
 //   Result<CudnnProperty> property = ReadCudnnProperty(0, "");
 //   std::cout << property->json;
@@ -22,8 +22,8 @@ struct CudnnProperty {
 };
 
 /// Asks the cuDNN in the file or folder `given`, or, where it is empty, in $STOWAGE_CUDNN
-/// or where NVIDIA's libraries usually are. Error kDevice: there is none, it is before 9.8,
-/// or it has no such device; the message names the library and the call.
+/// or where NVIDIA's libraries usually are. Error kDevice: there is no cuDNN, it is older
+/// than 9.8, or it has no such device; the message names the library and the call.
 Result<CudnnProperty> ReadCudnnProperty(int device, const std::string& given);
 
 }  // namespace stowage::testing

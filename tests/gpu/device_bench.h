@@ -1,9 +1,8 @@
 #ifndef STOWAGE_TESTS_GPU_DEVICE_BENCH_H_
 #define STOWAGE_TESTS_GPU_DEVICE_BENCH_H_
 
-// Many steps of one program on a device: what they take of its memory, and how
-// long, as a whole and op by op. A step is started before the loss of the one before
-// it is read, save where its ops are timed.
+// Many steps of one program on a device: memory and time, of the whole step and op by op. A step
+// is started before the loss of the previous one is read, except where ops are timed.
 //
 //   const BenchCase bench = {.step = {.model = "gpt-nano"}};
 //   CheckRow row{.name = BenchName(bench)};
@@ -41,15 +40,15 @@ struct BenchCase {
 /// "gpt2-124m bf16 16 x 1024, 6.0 GB".
 std::string BenchName(const BenchCase& bench);
 
-// Errors of all three: of planning, of Session::Create and of the device.
+// Errors of all three functions: of planning, of Session::Create and of the device.
 
 /// The device's free memory is the same, to the byte, before and after the
 /// steps, and they allocate nothing on the heap.
 Status CheckGrowth(const GrowthCase& growth, Backend& backend,
                    gpu::Device& device, CheckRow* row);
 
-/// The median time of a step, from loss to loss; the arena is as large as
-/// planned and within the budget, all losses are finite.
+/// The median time of a step, from loss to loss. Fails the row unless the arena is as large as
+/// planned and within the budget, and all losses are finite.
 Status RunBench(const BenchCase& bench, Backend& backend, gpu::Device& device,
                 CheckRow* row);
 

@@ -1,27 +1,26 @@
 #ifndef STOWAGE_TESTS_GPU_DEVICE_SUITE_H_
 #define STOWAGE_TESTS_GPU_DEVICE_SUITE_H_
 
-// Whether a device computes what it should, and how fast: the checks behind
-// tools/gpu_check.sh. They run on any device, a fake one included.
+// The correctness and speed of a device: the checks of tools/gpu_check.sh. They run on any
+// device, a fake one included.
 //
-//   device  what it is
+//   device  its description
 //   ops     every row of the op test table, as a program of its own, against
 //           the interpreter; replayed and op by op
 //   bench   step times, and memory beside the arena
-//   times   how long each kind of op takes in a step that runs op by op
+//   times   the time of each kind of op in a step that runs op by op
 //   growth  many steps take no memory of the device or the host
 //   models  losses and params of training steps against the CPU's
 //   bits    the same steps in other ways give the same bytes: again, in another
 //           layout, op by op, poisoned, started ahead
 //   branches  random loops and branches, taken by graphs and by the host, against the CPU
-//           and each other; what a branch costs either way
+//           and each other; the time of a branch in both cases
 //   attention
-//           in each way that the device has: how they differ, how long they take, and
-//           what a trial of them chooses
+//           by each algorithm of the device: differences, times, and the autotuner's
+//           choice
 //
-// They run in this order, so that a short time on a device yields the most, and what no
-// device has run comes last: a kernel that never ends, or that breaks the device, takes no
-// row of the others.
+// They run in this order, so that a short time on a device yields the most rows. Checks that no
+// device has run come last: a kernel that never ends or breaks the device loses no other row.
 //
 //   for (const CheckRow& row : RunDeviceSuite(open, SuiteOptionsFor(size)))
 
@@ -65,14 +64,14 @@ struct SuiteOptions {
   std::vector<AttentionCheck> attention;
   std::vector<BenchCase> bench;
   std::vector<BenchCase> times;
-  /// Rows that are there already, by name, as "bits mlp f32": not run again.
+  /// Names of rows that are not run again, as "bits mlp f32".
   std::set<std::string> known = {};
   /// This row alone, by name; empty: all.
   std::string row = {};
   /// Cases of the op table a row, "ops f32 1-100"; 0: all, "ops f32".
   size_t op_cases = 0;
   OpCheckOptions ops = {};  // of these, `skip` and `at`
-  /// What else there is to say of a device, added to the row of it; may be empty.
+  /// A further description of the device, added to its row; may be empty.
   std::function<void(CheckRow*)> describe = {};
 };
 
@@ -86,13 +85,13 @@ SuiteOptions SuiteOptionsFor(SuiteSize size);
 /// The names that SuiteOptions::only may hold, in the order in which they run.
 const std::vector<std::string>& SuiteGroups();
 
-/// The names of the rows that RunDeviceSuite would run, those worth most first, as a lent
-/// device may go at any time: what no device has run in 16 bits, whole steps of GPT-2 at
-/// 64 x 1024, attention in each way, then the others.
+/// The names of the rows that RunDeviceSuite would run, the most valuable first, since a borrowed
+/// device may be lost at any time: ops of 16 bits that no device has run, whole steps of GPT-2
+/// at 64 x 1024, attention by each algorithm, then the others.
 std::vector<std::string> SuiteRows(const SuiteOptions& options);
 
 /// Runs the checks; calls `shown`, where there is one, with each row when it is
-/// known. What a device cannot do is a failed row. Error: it cannot be opened.
+/// known. A check that the device cannot run is a failed row. Error: the device cannot be opened.
 Result<std::vector<CheckRow>> RunDeviceSuite(
     const OpenDevice& open, const SuiteOptions& options,
     const std::function<void(const CheckRow&)>& shown = {});

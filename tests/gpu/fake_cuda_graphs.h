@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TESTS_GPU_FAKE_CUDA_GRAPHS_H_
 #define STOWAGE_TESTS_GPU_FAKE_CUDA_GRAPHS_H_
 
-// Stands in for what the CUDA runtime has about graphs, with its rules as NVIDIA documents
-// them: it notes what is captured, knows who owns which graph, and fails when it is told to.
-// Each thread has one of its own, and knows no graph of another's.
+// A stand-in for the CUDA runtime's functions about graphs, with the rules that NVIDIA documents:
+// it records captured work and the owner of each graph, and fails where a test asks it to. Each
+// thread has its own, which knows no graph of another thread.
 //
 //   FakeCudaGraphs& cuda = FakeCudaGraphs::Get();
 //   capture.Begin(cuda.stream());
@@ -39,8 +39,8 @@ class FakeCudaGraphs {
   cudaStream_t stream();
   /// A kernel is given to the stream: a node behind those that were.
   void Work(const std::string& name);
-  /// What is given to the stream from here on is behind `name` by an edge that is not an
-  /// ordinary one.
+  /// Work that is enqueued from here on depends on `name` by an edge of another kind than
+  /// the default.
   void SetEdge(unsigned char type) { edge_ = type; }
 
   /// The call of this name fails, the nth from now on.
@@ -57,7 +57,7 @@ class FakeCudaGraphs {
   /// The edges that the last branch was added by.
   const std::vector<unsigned char>& edges() const { return edges_; }
 
-  // What the functions of the runtime do.
+  // The functions of the runtime.
   cudaError_t Call(const std::string& function);
   cudaError_t Begin(Graph* graph, std::vector<Node*> behind);
   cudaError_t End(cudaGraph_t* graph);

@@ -80,15 +80,15 @@ class FakeDevice final : public gpu::Device {
   explicit FakeDevice(const FakeOptions& options);
   ~FakeDevice() override;
 
-  /// How often a function of Device was called: "Allocate", "LaunchGraph". What
-  /// was waited for in vain counts as "Blocked".
+  /// The number of calls of a function of Device: "Allocate", "LaunchGraph". Waits for work
+  /// that was not done count as "Blocked".
   int64_t calls(const std::string& function) const;
   /// The one allocation; of several, the first that is there.
   std::span<std::byte> arena() const {
     return blocks_.empty() ? std::span<std::byte>() : blocks_.front();
   }
   Bytes arena_bytes() const { return static_cast<Bytes>(arena().size()); }
-  /// The pinned blocks that are there, the oldest first.
+  /// The pinned blocks, the oldest first.
   const std::vector<std::span<std::byte>>& pinned() const { return pinned_; }
   /// The kernels of all graphs, in the order of their capture.
   const std::vector<CapturedKernel>& captured() const { return captured_; }
@@ -99,17 +99,17 @@ class FakeDevice final : public gpu::Device {
   void Fail(const std::string& function, int64_t nth = 1) {
     failing_[function] = nth;
   }
-  /// The device fails when the kernel of this name runs next: whoever waits for
-  /// it is told, and from then on everybody.
+  /// The device fails when the kernel of this name runs next: the call that waits for it
+  /// returns the error, and so do all later calls.
   void FailInKernel(const std::string& name) { faulty_kernel_ = name; }
   /// The kernel of this name cannot be prepared.
   void Refuse(const std::string& name) { refused_kernel_ = name; }
-  /// What runs in place of the kernel of this name. The params are those of the call.
+  /// Replaces the kernel of this name by a function of the call's params.
   void Replace(const std::string& name,
                std::function<void(const gpu::KernelCall&)> run) {
     replaced_[name] = std::move(run);
   }
-  /// How long it takes by the device's clock; at first, every kernel takes a millisecond.
+  /// The time of a kernel by the device's clock; by default a millisecond.
   void SetSeconds(const std::string& name, double seconds) {
     seconds_[name] = seconds;
   }

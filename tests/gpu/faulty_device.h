@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_GPU_FAULTY_DEVICE_H_
 #define STOWAGE_TESTS_GPU_FAULTY_DEVICE_H_
 
-// The fake device with single things wrong, for tests of what checks devices.
+// The fake device with one fault, for tests of the checks of devices.
 //
 //   RunDeviceSuite(OpenFaulty({.lost = "layer_norm"}), options)
 
@@ -20,7 +20,7 @@
 
 namespace stowage::testing {
 
-/// What is wrong with a device.
+/// The faults of a device.
 struct Faults {
   std::string lost = {};       // a kernel that is never run
   std::string forgotten = {};  // and one that is not in every second session
@@ -30,8 +30,8 @@ struct Faults {
   FakeBranches branches = FakeBranches::kRight;
   std::string lost_in_bodies =
       {};  // and one in the first of branches in graphs
-  /// Called with the name of each kernel, and with "Memory" where that is asked for; may
-  /// never return.
+  /// Called with the name of each kernel, and with "Memory" for calls of Memory; need not
+  /// return.
   std::function<void(std::string_view)> used = {};
 };
 

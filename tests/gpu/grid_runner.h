@@ -26,16 +26,16 @@ struct GridOptions {
   uint64_t seed = 0;
   /// One warp runs until it waits for the block.
   bool warp_by_warp = false;
-  /// Takes what is wrong with a kernel. Null: it is printed, and the process aborts.
+  /// Receives a kernel's fault. Null: the fault is printed, and the process aborts.
   std::string* report = nullptr;
   /// The bytes of global memory that the kernel may touch; empty: any. The emulator
-  /// does not look at them.
+  /// ignores them.
   std::span<const std::span<std::byte>> memory = {};
 };
 
 void RunTestGrid(const gpu::KernelCall& call, const GridOptions& options);
 
-/// Whether tests try every order of threads; or few, since they are slow.
+/// Whether tests run every order of threads, or a few where that is slow.
 bool TakesAllOrders();
 
 // A queue that runs each grid by RunTestGrid when it is enqueued; matmuls are plain loops.
@@ -52,15 +52,15 @@ class GridQueue final : public gpu::EmulatedQueue {
     ++grids_;
     RunTestGrid(call, options_);
   }
-  /// What is launched from here on may touch this and the fault's word, and nothing
-  /// else; at first, anything.
+  /// Kernels that are launched from here on may touch only these bytes and the fault's word; by
+  /// default, any.
   void set_memory(std::vector<std::span<std::byte>> memory) {
     memory_ = std::move(memory);
     memory_.emplace_back(reinterpret_cast<std::byte*>(fault().word),
                          sizeof(*fault().word));
     options_.memory = memory_;
   }
-  /// Kernels that were launched.
+  /// The number of kernels that were launched.
   int64_t kernels() const { return grids_; }
 
  private:

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TESTS_GPU_LAUNCH_BUILDER_H_
 #define STOWAGE_TESTS_GPU_LAUNCH_BUILDER_H_
 
-// Launches without a graph, for what graphs do not show: results anywhere in
-// memory, many launches at once, the same operands for two backends. Operands
-// lie between guards.
+// Launches without a graph, for cases that graphs cannot express: results anywhere in memory,
+// many launches at once, the same operands for two backends. Operands have guards on both
+// sides.
 //
 //   LaunchBuilder add(OpKind::kAdd);
 //   add.Input(DType::kF32, {3}, {1, 2, 3});
@@ -42,7 +42,7 @@ class LaunchBuilder {
     }
     inputs_.push_back(view);
   }
-  /// An operand that is another launch's as well.
+  /// An operand shared with another launch.
   void Input(const TensorView& view) { inputs_.push_back(view); }
   /// A result of its own, or one that is the new content of operand `i`.
   void Output(DType dtype, const Shape& shape, size_t shift = 0) {
@@ -65,12 +65,12 @@ class LaunchBuilder {
     }
     return elements;
   }
-  /// The same, as it lies.
+  /// The same, as stored.
   std::vector<std::byte> bytes(size_t i) const {
     const TensorView& view = outputs_[i];
     return {view.data, view.data + view.type.bytes()};
   }
-  /// Whether nothing was written beside operands and results.
+  /// Whether nothing was written outside operands and results.
   bool intact() const {
     for (const GuardedBuffer& buffer : buffers_) {
       if (!buffer.intact()) return false;

@@ -30,7 +30,7 @@ using OutputBytes = std::map<std::string, std::vector<std::byte>>;
 Result<OutputBytes> RunOnce(const Graph& graph, const Tensors& leaves,
                             Backend& backend, bool poison = false);
 
-/// The elements that such bytes are.
+/// The elements in these bytes.
 std::vector<double> DecodeElements(DType dtype,
                                    const std::vector<std::byte>& bytes);
 
@@ -43,9 +43,8 @@ struct OpCheckOptions {
 
 /// Cases of the table with `real` as the type of real operands. One agrees with the
 /// interpreter within its tolerance, and gives the same bytes as a replay, op by op in a
-/// poisoned arena, and with operands off their alignment (tests/gpu/op_check.h): but
-/// for products of a library and attention, which may be computed in another way there
-/// and have to agree within the tolerance alone.
+/// poisoned arena, and with operands off their alignment (PutOffAlignment). A library's matmuls
+/// and attention may run by another algorithm there, and need only agree within the tolerance.
 void CheckOps(DType real, const OpCheckOptions& options, Backend& backend,
               CheckRow* row);
 
@@ -63,8 +62,8 @@ struct OffAlignment {
   int moved = 0;  // leaves that are such views
 };
 
-/// `graph` with the same outputs, and what its leaves hold. Moved are all leaves that lie
-/// on the device and that no node writes.
+/// `graph` with the same outputs, and the content of its leaves. All leaves on the device that no
+/// node writes are moved.
 Result<OffAlignment> PutOffAlignment(const Graph& graph, const Tensors& leaves);
 
 }  // namespace stowage::testing

@@ -1,10 +1,9 @@
 #ifndef STOWAGE_TESTS_GPU_RESOURCE_GATES_H_
 #define STOWAGE_TESTS_GPU_RESOURCE_GATES_H_
 
-// What the compiler made of the GPU kernels, held against what we want of them.
-// No GPU is needed to see that a kernel spills registers to memory, keeps an
-// array there, or does not use the tensor cores: ptxas says the first, for
-// each architecture, and the PTX the others; //gpu:cuda_library.bzl keeps both.
+// Rules for the compiled GPU kernels. Without a GPU, ptxas reports for each architecture whether
+// a kernel spills registers to memory, and the PTX shows whether it keeps an array there or does
+// not use the tensor cores; //gpu:cuda_library.bzl keeps both.
 //
 //   Compiled compiled;
 //   Status read = AddPtxasLog(log, &compiled);
@@ -20,7 +19,7 @@
 
 namespace stowage::testing {
 
-/// What ptxas said of one function. Functions that kernels call, rather than
+/// The report of ptxas on one function. Functions that kernels call, rather than
 /// contain, are listed for each kernel that calls them, with no registers of
 /// their own.
 struct Resources {
@@ -31,7 +30,7 @@ struct Resources {
   int spill_bytes = 0;  // stored and loaded
 };
 
-/// What a function does, as PTX.
+/// The properties of a function's PTX.
 struct PtxFunction {
   std::string function;     // mangled
   std::string target = {};  // "80", or "90a": for that architecture alone
@@ -52,8 +51,8 @@ struct Compiled {
   std::vector<std::string> warnings;  // lines
 };
 
-/// Adds what a NAME.ptxas.txt says. Error kInvalidArgument for text that is not
-/// what ptxas prints with --resource-usage, with the line.
+/// Adds the report of a NAME.ptxas.txt. Error kInvalidArgument, with the line, for text that
+/// ptxas does not print with --resource-usage.
 Status AddPtxasLog(std::string_view log, Compiled* compiled);
 
 /// Adds the functions of a NAME.ptx. Error kInvalidArgument if it names no
@@ -64,7 +63,7 @@ Status AddPtx(std::string_view ptx, Compiled* compiled);
 /// void stowage::gpu::(anonymous namespace)::Softmax<stowage::gpu::BF16, 4>(P).
 std::string ShortName(const std::string& mangled);
 
-/// What is wanted of kernels. The rule for a kernel is the last one whose pattern
+/// A requirement on kernels. The rule for a kernel is the last one whose pattern
 /// fits its short name; a * in it stands for any characters.
 struct KernelRule {
   std::string_view kernels;

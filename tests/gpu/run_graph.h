@@ -28,23 +28,22 @@
 namespace stowage {
 
 struct GpuRunOptions {
-  /// Of the emulator: 0 is the natural order of threads.
+  /// The order of the emulator's threads; 0: natural.
   uint64_t seed = 0;
   bool warp_by_warp = false;
   /// Moves leaves that nothing updates off their alignment, by elements, as a
   /// view may lie anywhere.
   bool misaligned = false;
-  /// Lets result 0 lie over an operand wherever its op allows that.
+  /// Places result 0 over an operand wherever its op allows that.
   bool overwrite = false;
-  /// The queue takes no epilogue of a product but an addend.
+  /// The queue supports no epilogue of a matmul but an addend.
   bool refuse_epilogues = false;
-  /// The way of attention, where it takes a launch.
+  /// The algorithm of attention, where it supports a launch.
   gpu::AttentionAlgorithm attention = gpu::AttentionAlgorithm::kWarps;
 };
 
 struct GpuRun {
-  /// What went wrong: a report of the emulator, or bytes written that a kernel
-  /// must leave alone. Empty: nothing.
+  /// The emulator's report, or bytes that were written out of bounds; empty: no fault.
   std::string wrong;
   bool fault = false;  // an index was out of range
   Tensors values;      // of the graph's outputs, in row-major order
@@ -85,9 +84,9 @@ int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
 inline constexpr std::array kComputedDTypes = {DType::kF32, DType::kBF16,
                                                DType::kF16};
 
-/// Of a result that is computed in f32 and rounded to `dtype` once, relative to
-/// its largest element: in 16 bits the distance of neighbours, for near a tie the
-/// interpreter may round to the other one.
+/// The tolerance of a result that is computed in f32 and rounded to `dtype` once, relative to its
+/// largest element. In 16 bits it is the distance of neighbours, since near a tie the interpreter
+/// may round the other way.
 double ToleranceOf(DType dtype);
 
 struct LeafRange {

@@ -1,8 +1,7 @@
 #ifndef STOWAGE_TESTS_GPU_SYNTHETIC_RUN_H_
 #define STOWAGE_TESTS_GPU_SYNTHETIC_RUN_H_
 
-// Training steps of the models that come with the project, on made-up batches,
-// and all that such a run leaves behind.
+// Training steps of the built-in models on synthetic batches, and the results of such runs.
 //
 //   Result<Graph> step = BuildSyntheticStep({.model = "gpt-nano"});
 //   SyntheticInputs inputs(*step, /*limit=*/96, /*batches=*/20);
@@ -72,7 +71,7 @@ Result<Outcome> RunSteps(const Graph& step, const SyntheticInputs& inputs,
                          int64_t steps, Backend& backend,
                          const StepsOptions& options = {});
 
-/// Where two runs differ: "loss 3, h.0.ln_1.weight, ..."; "" when nowhere.
+/// The differences of two runs, "loss 3, h.0.ln_1.weight, ...", or "".
 std::string Differences(const Outcome& a, const Outcome& b);
 
 /// The largest difference of a loss, relative to b's; NaN if any is.

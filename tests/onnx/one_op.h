@@ -30,7 +30,7 @@ struct OneOp {
   int64_t seed = 1, step = 1;  // of random draws
 };
 
-/// The results, or what is said instead.
+/// The results, or the error.
 Result<std::vector<Array>> Run(const OneOp& op);
 
 Array Floats(const Shape& shape, const std::vector<float>& numbers);

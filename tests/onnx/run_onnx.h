@@ -18,10 +18,10 @@
 
 namespace stowage {
 
-/// What the graph's outputs hold after a step with those inputs, in their order.
+/// The graph's outputs, in order, after a step with these inputs.
 Result<std::vector<Array>> RunOnnx(const OnnxModel& model, const Graph& graph,
                                    const std::vector<NamedArray>& inputs);
-/// The same of a graph that is planned already, for `backend`.
+/// The same for a graph that is planned already, on `backend`.
 Result<std::vector<Array>> RunOnnx(const OnnxModel& model,
                                    const PlannedGraph& program,
                                    Backend& backend,

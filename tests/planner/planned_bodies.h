@@ -30,7 +30,7 @@ inline Graph Finish(GraphBuilder& g) {
   return *std::move(graph);
 }
 
-/// A plan that the judge finds nothing wrong with.
+/// A plan that the validator accepts.
 inline Plan PlanOf(const Graph& graph) {
   Result<Plan> plan = PlanMemory(graph, {.alignment = kSlot});
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
@@ -50,9 +50,9 @@ using Lines = std::vector<std::string>;
 Value Input(GraphBuilder& g, const char* name);
 Value Flag(GraphBuilder& g, const char* name);
 
-/// The stream, a word or two an event: "+x" and "-x" for what is born and dies, results
-/// and operands of launches, "{" and "}" around bodies; "x^place" where a value of a body
-/// lies in a place outside of it.
+/// The stream, a word or two an event: "+x" and "-x" for births and deaths, results and operands
+/// of launches, "{" and "}" around bodies; "x^place" where a value of a body is allocated in a
+/// place outside of it.
 Lines StreamOf(const Graph& graph);
 
 /// One event a line, so that a difference shows.

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_TOOLS_BROWSER_H_
 #define STOWAGE_TESTS_TOOLS_BROWSER_H_
 
-// A page, opened in Chromium without a window, and asked by a script.
+// Opens a page in headless Chromium and queries it by a script.
 //
 //   const Json answers = AskPage(html, "tell('title', document.title);");
 //   CHECK(answers["title"] == "Stowage: gpt-nano.step");
@@ -15,9 +15,9 @@ namespace stowage::testing {
 /// Whether Chromium is installed (tools/setup.sh --checks does it).
 bool HasBrowser();
 
-/// Runs `script` when the page's own has run. What it passes to tell(name, value)
-/// comes back, and under "errors" what any script threw. `wants_dark`: what the
-/// system is said to prefer.
+/// Runs `script` after the page's own. Returns the values that it passes to tell(name, value),
+/// and under "errors" the exceptions of any script. `wants_dark` is the system's preferred color
+/// scheme.
 nlohmann::json AskPage(const std::string& html, std::string_view script,
                        bool wants_dark = false);
 

@@ -1,8 +1,7 @@
 #ifndef STOWAGE_TESTS_TOOLS_RUN_STOWAGE_H_
 #define STOWAGE_TESTS_TOOLS_RUN_STOWAGE_H_
 
-// Runs the built program as a user would, on a machine without a GPU, and says
-// what it printed.
+// Runs the built program as on a machine without a GPU, and returns its output and exit code.
 //
 //   const Outcome outcome = RunStowage({"plan", "--model", "mlp", "--json"});
 //   CHECK(outcome.exit_code == 0);
@@ -22,7 +21,7 @@ struct Outcome {
   std::string err;     // stderr, but for progress, which comes by the clock
 };
 
-/// What a run is put under.
+/// Limits of a run, and its environment.
 struct RunLimits {
   int64_t largest_file = 0;  // bytes that it may write; 0: any number
   std::string input = {};    // a file to be its stdin; empty: this test's own
@@ -34,21 +33,20 @@ struct RunLimits {
 Outcome RunStowage(const std::vector<std::string>& arguments,
                    const RunLimits& limits = {});
 
-/// The same with stdout going to a file that is there already; `out` is empty.
+/// The same with stdout written to an existing file; `out` is empty.
 Outcome RunStowageInto(const std::string& file,
                        const std::vector<std::string>& arguments);
 
-/// Starts the program, sends it `signal` once `is_time`, which is asked a thousand times a
-/// second at most, and waits.
+/// Starts the program, sends it `signal` once `is_time` returns true (polled every
+/// millisecond), and waits.
 Outcome RunAndSignal(const std::vector<std::string>& arguments,
                      const std::function<bool()>& is_time, int signal);
-/// The same once there is a file at `path`, which must stay there.
+/// The same once a file exists at `path`, which must stay there.
 Outcome RunAndSignal(const std::vector<std::string>& arguments,
                      const std::string& path, int signal);
 
-/// Starts the program with stdout going to `file`, a named pipe or a terminal that is there
-/// already and that nobody reads, sends it `signal` once no more can be written to it, and
-/// waits. `out` is empty.
+/// Starts the program with stdout written to `file`, an existing named pipe or terminal that
+/// nobody reads, sends it `signal` once it is full, and waits. `out` is empty.
 Outcome RunUnreadAndSignal(const std::string& file,
                            const std::vector<std::string>& arguments,
                            int signal);

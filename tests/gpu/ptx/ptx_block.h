@@ -1,8 +1,7 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_BLOCK_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_BLOCK_H_
 
-// What the warps of a block share: memory, the kernel's params, and the first
-// thing that went wrong.
+// The state that the warps of a block share: memory, the kernel's params, and the first fault.
 
 #include <array>
 #include <cstddef>
@@ -19,7 +18,7 @@
 
 namespace stowage::testing::ptx {
 
-/// 16 bytes of a lane that are under way to shared memory.
+/// An asynchronous copy of up to 16 bytes of a lane to shared memory.
 struct AsyncCopy {
   uint32_t group = 0;
   int lane = 0;

@@ -1,10 +1,9 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_MACHINE_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_MACHINE_H_
 
-// Executes grids of PTX kernels on the CPU, an instruction for the 32 lanes of a
-// warp at a time. Lanes that branched apart meet again as soon as one comes to
-// where others are, those that are furthest behind running first; what wants a
-// whole warp waits for its lanes.
+// Executes grids of PTX kernels on the CPU, one instruction for the 32 lanes of a warp at a time.
+// Diverged lanes reconverge as soon as they reach the same instruction; lanes that are furthest
+// behind run first. Instructions of a whole warp wait for its lanes.
 //
 // Reported, with the instruction: registers and shared bytes read before they are
 // written; accesses outside of what the kernel was given, or unaligned; copies that
@@ -42,7 +41,7 @@ struct GridCall {
   uint32_t grid_x = 1, grid_y = 1;
   uint32_t threads = 32;
   uint32_t dynamic_shared = 0;
-  /// What the kernel may touch of global memory.
+  /// The bytes of global memory that the kernel may touch.
   std::span<const std::span<std::byte>> memory;
 };
 
@@ -56,11 +55,10 @@ struct MachineOptions {
 
 class Machine {
  public:
-  /// Runs all blocks. Returns what is wrong; the rest is then not run. Empty:
-  /// nothing.
+  /// Runs all blocks. Returns the first fault, after which nothing runs, or empty.
   std::string Run(const GridCall& call, const MachineOptions& options = {});
 
-  /// Instructions of warps that were executed, ever.
+  /// The number of warp instructions executed so far.
   int64_t executed() const { return executed_; }
 
  private:

@@ -3,11 +3,11 @@
 
 // PTX as nvcc writes it, read into arrays that can be executed: registers and
 // immediates become places in two blocks of bytes, names of instructions become
-// functions, labels become indices. What is read is what kernels of ours contain:
+// functions, labels become indices. The parser accepts the PTX of our kernels:
 // entries with one param, .reg and .shared declarations, labels, guards, vectors
 // of operands, tensors with their coordinates, scopes, calls of the one driver function that
-// our kernels call. Anything else is an error that quotes it. A module is for one thread at a time, since
-// Find reads into it; what it returns does not change.
+// our kernels call. Anything else is an error that quotes it. Find reads into the module, so
+// one thread may use it at a time; returned kernels do not change.
 //
 //   Module module;
 //   STOWAGE_RETURN_IF_ERROR(module.Add(text));     // finds the entries

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_PLANNER_FIT_STEPS_H_
 #define STOWAGE_TESTS_PLANNER_FIT_STEPS_H_
 
-// Training steps for tests of what makes them fit: of models by name, of a tiny
-// GPT, and in micro-batches.
+// Training steps for tests of memory optimizations: of models by name, of a tiny GPT, and in
+// micro-batches.
 //
 //   StepFitter fitter(StepsOf(TinyGpt, /*batch=*/8), {});
 
@@ -23,11 +23,11 @@ Graph StepOf(std::string_view model, const ModelOptions& options);
 /// A GPT of two layers of width 16, for training on sequences of 64.
 Graph TinyGpt(int64_t batch);
 
-/// A net of some random layers, whose examples have nothing to do with one another: wide
-/// and narrow ones, norms, sums with what was there before.
+/// A net of random layers whose examples are independent: wide and narrow layers, norms, and
+/// residual sums.
 Graph RandomNet(uint64_t seed, int64_t batch);
 
-/// Steps of a model on `batch` examples, of micro-batches as equal as can be.
+/// Steps of a model on `batch` examples, in micro-batches of sizes that differ by at most one.
 StepBuilder StepsOf(std::function<Graph(int64_t batch)> model, int64_t batch,
                     const TrainOptions& options = {});
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_PLANNER_PACKING_PACKING_ORACLE_H_
 #define STOWAGE_TESTS_PLANNER_PACKING_PACKING_ORACLE_H_
 
-// Packing judged and solved the slow, plain way, and random problems to do it
-// on. Nothing here calls the code under test.
+// A validator and a solver of packing by brute force, and random problems. Nothing here calls the
+// code under test.
 
 #include <cstdint>
 #include <random>
