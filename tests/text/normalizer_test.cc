@@ -214,7 +214,7 @@ TEST_CASE("characters are read and written at the ends of each length") {
 
 std::string Normal(std::string_view text) {
   std::string storage;
-  return std::string(Nfc(text, &storage));
+  return std::string(ToNormalForm(text, NormalForm::kC, &storage));
 }
 
 // Examples of Unicode Standard Annex 15 and its NormalizationTest.txt.
