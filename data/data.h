@@ -11,6 +11,5 @@
 #include "data/labeled_texts.h"  // IWYU pragma: export
 #include "data/text_data.h"      // IWYU pragma: export
 #include "data/token_shards.h"   // IWYU pragma: export
-#include "data/training_text.h"  // IWYU pragma: export
 
 #endif  // STOWAGE_DATA_DATA_H_

@@ -1,19 +1,22 @@
 #ifndef STOWAGE_DATA_TEXT_DATA_H_
 #define STOWAGE_DATA_TEXT_DATA_H_
 
-// Text for character models: a UTF-8 file becomes tokens below kTextVocabulary, its last tenth
-// is the validation set, and batches are drawn from the rest.
+// Text to train language models on: checks that a file is plain text in UTF-8, and the data of
+// character models, whose last tenth is the validation set.
 //
-// The vocabulary is fixed, so that a model's graph does not depend on a file: newline is 0, and
-// the printable ASCII characters ' ' to '~' are 1 to 95. Other characters are normalized: CR LF
-// and CR become newline, tab and no-break spaces a space, curly quotes straight ones, dashes a
-// hyphen, an ellipsis three dots; a byte order mark is dropped; any other character becomes '?'.
-//
-// A batch is a function of the seed and the step alone, so that a resumed run draws what an
-// uninterrupted one would have drawn.
+//   STOWAGE_RETURN_IF_ERROR(CheckTrainingText(bytes, "novel.txt"));
 //
 //   Result<TextData> text = TextData::Load("novel.txt", 64);
 //   SampleTextBatch(text->train(), 16, 64, seed, step, tokens, targets);
+//
+// The vocabulary of characters is fixed, so that a model's graph does not depend on a file:
+// newline is 0, and the printable ASCII characters ' ' to '~' are 1 to 95. Other characters are
+// normalized: CR LF and CR become newline, tab and no-break spaces a space, curly quotes
+// straight ones, dashes a hyphen, an ellipsis three dots; a byte order mark is dropped; any
+// other character becomes '?'.
+//
+// A batch is a function of the seed and the step alone, so that a resumed run draws what an
+// uninterrupted one would have drawn.
 
 #include <cstdint>
 #include <span>
@@ -85,6 +88,21 @@ int64_t CountTextBatches(std::span<const int32_t> part, int64_t batch,
 void ReadTextBatch(std::span<const int32_t> part, int64_t batch, int64_t seq,
                    int64_t index, std::span<int32_t> tokens,
                    std::span<int32_t> targets);
+
+/// Whether the file is JSON lines by its name: .jsonl or .ndjson, in any case.
+bool IsJsonLines(std::string_view path);
+
+/// Error kInvalidArgument if `bytes`, of the file in `path`, begin as Parquet, a ZIP archive,
+/// a compressed file or another container, which may happen to be valid text.
+Status CheckIsNoContainer(std::string_view bytes, const std::string& path);
+
+/// Errors: that of CheckIsNoContainer; kInvalidArgument, with the byte, if `text`, of the file
+/// in `path`, is not text in UTF-8.
+Status CheckIsText(std::string_view text, const std::string& path);
+
+/// Errors: those of CheckIsText; kInvalidArgument for JSON, whose quotes would be learned: by
+/// the file's name, a first line that is an example of JSON lines, or a list of objects.
+Status CheckTrainingText(std::string_view text, const std::string& path);
 
 }  // namespace stowage
 

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "base/strings.h"
-#include "data/training_text.h"
+#include "data/text_data.h"
 #include "report/memory_lock.h"
 #include "report/plan_json.h"
 #include "tools/command.h"

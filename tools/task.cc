@@ -15,7 +15,6 @@
 #include "data/digits_data.h"
 #include "data/image_data.h"
 #include "data/text_data.h"
-#include "data/training_text.h"
 #include "ir/tensor_type.h"
 #include "text/text.h"
 #include "tools/command.h"

@@ -192,7 +192,7 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
                                        const TaskShare& share = {});
 
 /// Reads a text that a tokenizer encodes. Errors: those of ReadTextFile and CheckTrainingText
-/// (data/training_text.h).
+/// (data/text_data.h).
 Result<std::string> ReadTrainingText(const std::string& path);
 
 /// Prints to stderr the number of bytes of a text, called `what`, without a token, if any, and

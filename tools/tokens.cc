@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
-#include "data/training_text.h"
+#include "data/text_data.h"
 #include "text/text.h"
 #include "tools/command.h"
 #include "tools/options.h"

@@ -55,8 +55,19 @@ struct TrainResults {
 /// The last line of `train --json`.
 nlohmann::ordered_json ToJson(const TrainResults& results);
 
+/// The positions that a pass over the training set computes: each example as long as the
+/// shortest length that holds it, or packed; those if all were as long as the longest; and the
+/// tokens read. 0 for a text and files of tokens.
+struct Positions {
+  int64_t computed = 0, if_padded = 0, tokens = 0;
+};
+Positions CountPositions(const Tuning& tuning);
+
+/// Lines on dropouts that are not applied, and on examples that were truncated or dropped.
+std::string TuningText(const Tuning& tuning);
+
 /// The keys of a tuned model: "trainable_params", "frozen_bytes", "lengths", for a classifier
-/// "labels", and for examples "positions_computed" and "positions_if_padded" (tools/tuning.h).
+/// "labels", and for examples "positions_computed" and "positions_if_padded".
 nlohmann::ordered_json TuningJson(const Tuning& tuning);
 
 /// One line: model, steps, device, losses, accuracy.

@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "data/batching.h"
-#include "data/training_text.h"
+#include "data/text_data.h"
 #include "formats/weights_file.h"
 #include "nn/published_model.h"
 #include "tools/command.h"

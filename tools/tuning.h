@@ -4,7 +4,6 @@
 // The published model of `stowage finetune`, its tokenizer and texts, and its data as tokens.
 //
 //   Result<Tuning> tuning = ReadTuning(flags, DType::kF32, /*seq=*/256);
-//   std::cerr << TuningText(*tuning);
 
 #include <cstdint>
 #include <map>
@@ -78,14 +77,6 @@ struct TuningFlags {
   int64_t held_out_batches = 20;
 };
 
-/// The positions that a pass over the training set computes: each example as long as the
-/// shortest length that holds it, or packed; those if all were as long as the longest; and the
-/// tokens read. 0 for a text and files of tokens.
-struct Positions {
-  int64_t computed = 0, if_padded = 0, tokens = 0;
-};
-Positions CountPositions(const Tuning& tuning);
-
 /// Reads model, tokenizer and data, for sequences of at most `seq` tokens. Errors: those of
 /// FineTuning::Open, ReadTokenizer, TextData, TokenShards, ReadExamples and ReadAdapterRules;
 /// kInvalidArgument for a tokenizer with more tokens than the model, contradictory options, and
@@ -114,13 +105,10 @@ Result<std::vector<int64_t>> ReadLengths(const std::string& text,
 void ListUnreadKeys(const std::map<std::string, int64_t>& keys, size_t examples,
                     const std::string& path);
 
-/// ReadTuning for --objective classify (tools/classifier_tuning.cc). Errors also of
+/// ReadTuning for --objective classify (tools/classification.cc). Errors also of
 /// ReadLabeledTexts, LabelNames, FindLabels and TextTemplate::Parse.
 Result<Tuning> ReadClassifierTuning(const TuningFlags& flags, DType dtype,
                                     int64_t seq);
-
-/// Lines on dropouts that are not applied, and on examples that were truncated or dropped.
-std::string TuningText(const Tuning& tuning);
 
 /// The special tokens and the chat template of a published model, read as transformers reads
 /// them from chat_template.jinja, tokenizer_config.json, special_tokens_map.json, config.json
