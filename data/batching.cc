@@ -30,13 +30,13 @@ size_t TrainOrder::At(int64_t position) {
 std::vector<int64_t> ChooseLengths(const std::vector<int64_t>& inputs,
                                    size_t most) {
   const int64_t longest = std::ranges::max(inputs);
-  std::vector<int64_t> ends;  // candidates, rising
+  std::vector<int64_t> ends;  // candidates, ascending
   for (int64_t end = kLengthStep; end < longest; end += kLengthStep) {
     ends.push_back(end);
   }
   ends.push_back(longest);
   const size_t count = ends.size();
-  std::vector<int64_t> below(count + 1, 0);  // inputs within the first ends
+  std::vector<int64_t> below(count + 1, 0);  // inputs within the first i ends
   for (const int64_t input : inputs) {
     const auto at = std::ranges::lower_bound(ends, input) - ends.begin();
     ++below[static_cast<size_t>(at) + 1];

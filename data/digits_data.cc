@@ -16,7 +16,7 @@ namespace {
 constexpr int kLevels = 16;  // the darkest grey
 constexpr int kClasses = 10;
 
-/// Appends the row `text` to `set`. An error says "column C: what is wrong".
+// Appends the row `text` to `set`. Errors begin with "column C: ".
 Status AppendRow(std::string_view text, DigitSet* set) {
   size_t column = 0;  // of the field's first character, from 0
   for (int64_t field = 0; field <= kDigitPixels; ++field) {

@@ -126,7 +126,7 @@ std::vector<std::vector<size_t>> PackExamples(const ExampleSplit& split,
   std::ranges::stable_sort(longest_first, std::greater(),
                            [&](size_t i) { return inputs[i]; });
   std::vector<std::vector<size_t>> packed;   // indices in the set
-  std::multimap<int64_t, size_t> with_room;  // by the tokens that still fit
+  std::multimap<int64_t, size_t> with_room;  // by remaining tokens
   for (const size_t i : longest_first) {
     const auto best = with_room.lower_bound(inputs[i]);
     size_t at = packed.size();

@@ -14,7 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Each answer is written with all that was said before it.
+// The maximum messages of a conversation, whose formatting is quadratic: each answer is
+// formatted with the messages before it.
 constexpr size_t kMaxMessages = 1024;
 constexpr int kMaxLineLevels = 64;  // of lists and objects
 
@@ -28,7 +29,7 @@ bool Has(const Json& object, std::string_view key) {
   return found != object.end() && !found->is_null();
 }
 
-// A field that must be text.
+// A field that must be a string.
 Result<std::string> Text(const Json& object, const char* field) {
   const auto found = object.find(field);
   if (found == object.end() || !found->is_string()) {
@@ -37,7 +38,7 @@ Result<std::string> Text(const Json& object, const char* field) {
   return found->get<std::string>();
 }
 
-// The keys of a form of examples, the one first that tells it.
+// The keys of a form of examples; the first identifies it.
 using Form = std::array<std::string_view, 3>;
 
 std::span<const Form> FormsOf(ExampleKind kind) {
@@ -79,8 +80,8 @@ Error LacksForm(const Json& example, ExampleKind kind) {
   }
 }
 
-// An example has the keys of one form; and none that other programs learn by. Adds the
-// others to `unread`.
+// Checks that an example has the keys of one form, and none that change training elsewhere; adds
+// other keys to the unread ones.
 Status CheckKeys(const Json& example, ExampleKind kind, TokenExamples* unread) {
   const std::span<const Form> forms = FormsOf(kind);
   constexpr std::string_view kMeant =
@@ -117,7 +118,7 @@ Status CheckKeys(const Json& example, ExampleKind kind, TokenExamples* unread) {
   return {};
 }
 
-// Whether the message is to be learnt: an answer whose weight is not 0.
+// Whether the message is learned: an answer whose weight is not 0.
 Result<bool> IsLearnt(const Json& message, bool is_answer) {
   for (const auto& [key, value] : message.items()) {
     if (!value.is_null() && key != "role" && key != "content" &&
@@ -170,7 +171,7 @@ class ExampleReader {
   size_t size() const { return examples_.size(); }
 
  private:
-  // A text behind a prompt, if there is one, and the tokens of its end.
+  // A text after a prompt, if there is one, and its end token.
   Status ReadText(const Json& example, const char* prompt_key,
                   const char* text_key) {
     last_.reset();
@@ -191,7 +192,7 @@ class ExampleReader {
     return Finish();
   }
 
-  // An answer to the prompt, both texts or both messages. `shared` messages of the answer
+  // A prompt and an answer, both texts or both messages. The first `shared` messages of the answer
   // belong to the prompt.
   Status ReadAnswer(const Json& example, const char* answer_key,
                     size_t shared) {
@@ -278,8 +279,8 @@ class ExampleReader {
     return std::vector<Json>(messages.begin(), messages.end());
   }
 
-  // Every answer from a message on is learnt: the part of the conversation's text beyond
-  // the text that ends where the answer begins.
+  // Learns every answer from a message on: the part of the conversation's text after the text
+  // that ends where the answer begins.
   Status ReadMessages(const std::vector<Json>& messages, size_t learnt_from) {
     last_.reset();
     if (format_.chat == nullptr) {
@@ -291,7 +292,7 @@ class ExampleReader {
                             kMaxMessages, " are read"));
     }
     std::vector<ChatMessage> all;
-    std::vector<size_t> answers;  // that are learnt
+    std::vector<size_t> answers;  // learned
     for (const Json& message : messages) {
       if (!message.is_object()) return Invalid("has a message of no object");
       STOWAGE_ASSIGN_OR_RETURN(std::string role, Text(message, "role"));
@@ -302,7 +303,7 @@ class ExampleReader {
       all.push_back({std::move(role), std::move(content)});
     }
     STOWAGE_ASSIGN_OR_RETURN(const std::string text, format_.chat->Format(all));
-    size_t written = 0;  // bytes of it that are tokens
+    size_t written = 0;  // bytes encoded so far
     for (const size_t answer : answers) {
       STOWAGE_ASSIGN_OR_RETURN(const Span span, SpanOf(all, answer, text));
       if (span.begin < written) return WrittenOtherwise(answer);
@@ -319,12 +320,12 @@ class ExampleReader {
   struct Span {
     size_t begin, end;
   };
-  // The bytes of a conversation's text that an answer is.
+  // The range of bytes of an answer in a conversation's text.
   Result<Span> SpanOf(const std::vector<ChatMessage>& all, size_t answer,
                       const std::string& text) const {
     std::vector<ChatMessage> said(
         all.begin(), all.begin() + static_cast<std::ptrdiff_t>(answer));
-    // A model that is told not to think is given the marks of empty thoughts.
+    // With thinking off, templates write empty thoughts before the answer.
     std::optional<size_t> begin;
     for (const bool thinking : {false, true}) {
       const auto prompt = format_.chat->Format(
@@ -387,7 +388,7 @@ class ExampleReader {
   const Tokenizer& tokenizer_;
   const ExampleFormat& format_;
   TokenExamples examples_;
-  std::optional<int32_t> last_ = std::nullopt;  // token of the example so far
+  std::optional<int32_t> last_ = std::nullopt;  // last token of the example
   int64_t without_token_ = 0;
 };
 

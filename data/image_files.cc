@@ -174,8 +174,8 @@ bool IsImage(const fs::path& path) {
          EndsWithAnyCase(ending, ".jpeg");
 }
 
-// Reads a folder of images for each class. `classes` are the names of the classes; empty, they
-// are set.
+// Reads a folder of images for each class. Sets `classes`, the names of the classes, if it is
+// empty.
 Result<ImagePart> ReadClasses(const fs::path& folder,
                               const ImageLoadOptions& options,
                               std::vector<std::string>* classes) {
@@ -289,7 +289,7 @@ Result<ImageParts> ReadFolder(const std::string& path,
   std::vector<std::string> classes;
   const fs::path folder(path);
   std::error_code ignored;
-  // A class may be called so, too: then it has images, and no folders.
+  // A class may be named "train": it then contains images, not folders.
   const auto is_split = [&] {
     for (fs::directory_iterator entry(folder / "train", ignored), end;
          !ignored && entry != end; entry.increment(ignored)) {

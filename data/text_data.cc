@@ -15,7 +15,7 @@
 namespace stowage {
 namespace {
 
-constexpr std::string_view kTag = "[data] ";  // opens every message
+constexpr std::string_view kTag = "[data] ";  // of messages
 
 std::string_view AsciiFor(char32_t c) {
   switch (c) {
@@ -211,8 +211,8 @@ namespace {
 
 constexpr int kMaxJsonLevels = 64;
 
-// Whether the first line of `text` is what a line of JSON Lines is to finetune, or all of
-// it a list of objects.
+// Whether the first line of `text` is an example of JSON lines (data/examples.h), or all of it a
+// list of objects.
 bool IsExample(std::string_view text) {
   const auto line = JsonValues::Parse(text.substr(0, text.find('\n')));
   if (line.ok() && (line->Has("text") || line->Has("completion") ||

@@ -245,7 +245,7 @@ TokenShards::Part TokenShards::Place(std::span<const Part> parts, int64_t size,
     }
     index -= places;
   }
-  STOWAGE_CHECK(false);  // there are no more
+  STOWAGE_CHECK(false);  // index is out of range
 }
 
 int64_t TokenShards::CountWindows(std::span<const Part> parts, int64_t size) {
@@ -267,7 +267,7 @@ TokenShards::Part TokenShards::Window(std::span<const Part> parts, int64_t size,
     }
     index -= windows;
   }
-  STOWAGE_CHECK(false);  // there are no more
+  STOWAGE_CHECK(false);  // index is out of range
 }
 
 Status TokenShards::Read(const Part& part, std::span<int32_t> to) const {

@@ -14,8 +14,7 @@
 namespace stowage::text {
 namespace {
 
-constexpr size_t kShort =
-    32;  // bytes up to which looking at all pairs is quicker
+constexpr size_t kShort = 32;  // bytes up to which scanning all pairs is faster
 
 }  // namespace
 
@@ -256,8 +255,8 @@ bool Bpe::AppendFallback(std::string_view character,
   return true;
 }
 
-// An unknown character waits for the next one that has a token: where some bytes have
-// tokens and others none, those of later characters come first, as in `tokenizers`.
+// An unknown character is delayed until the next one with a token: if only some bytes have
+// tokens, those of later characters come first, as in `tokenizers`.
 void Bpe::AppendCharacters(std::string_view word,
                            std::vector<int32_t>* ids) const {
   bool waits = false;

@@ -74,7 +74,7 @@ std::string WithoutEnds(std::string_view token, const DecoderStep& step) {
   return std::string(token);
 }
 
-// As BERT's texts are written: no space before punctuation, and English contractions.
+// BERT's cleanup: no space before punctuation and English contractions.
 std::string CleanedUp(std::string token) {
   constexpr std::pair<std::string_view, std::string_view> kRules[] = {
       {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},

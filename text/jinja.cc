@@ -17,9 +17,9 @@ namespace {
 constexpr int64_t kMaxRenderSteps = 1 << 22;
 constexpr int64_t kMaxBytes = 1 << 26;
 constexpr int64_t kMaxCopies = 1024;
-constexpr int64_t kItemBytes = 64;      // of a list that is made
-constexpr int kMaxCalls = 16;           // of macros within macros
-constexpr int64_t kMaxRange = 100'000;  // as Jinja's sandbox has it
+constexpr int64_t kItemBytes = 64;      // charged per item of a new list
+constexpr int kMaxCalls = 16;           // nested calls of macros
+constexpr int64_t kMaxRange = 100'000;  // the limit of Jinja's sandbox
 
 enum class Flow { kNext, kBreak, kContinue };
 
@@ -460,7 +460,7 @@ class Evaluator {
     for (const std::string_view builtin : kBuiltins) {
       if (builtin == name) return Value(Function{std::string(name), nullptr});
     }
-    // Jinja and transformers define these too.
+    // Further globals of Jinja and transformers.
     constexpr std::array<std::string_view, 3> kOthers = {"lipsum", "cycler",
                                                          "joiner"};
     for (const std::string_view other : kOthers) {

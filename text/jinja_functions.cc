@@ -114,8 +114,8 @@ Result<Value> Split(std::string_view text, const Arguments& arguments) {
     if (limit != nullptr)
       return UnsupportedError("split by white space with a limit");
     for (text = Strip(text); !text.empty();) {
-      // The word ends where white space begins: at the first character after which
-      // stripping from the left takes something.
+      // The word ends before white space: at the first character at which stripping from the left
+      // removes something.
       size_t end = 0;
       while (end < text.size() &&
              Strip(text.substr(end), true, false).size() == text.size() - end) {
@@ -313,7 +313,7 @@ Result<Value> ApplyFilter(std::string_view name, const Value& of,
     return Value(std::move(json));
   }
   if (name == "int" && arguments.values.empty() && Is<int64_t>(of)) return of;
-  // The others take any value as its text.
+  // Other filters take any value as its text.
   constexpr std::array<std::string_view, 6> kOfTexts = {
       "trim", "upper", "lower", "capitalize", "string", "replace"};
   if (!Among(kOfTexts, name)) {
@@ -481,7 +481,7 @@ Result<Value> SliceOf(const Value& of, const Value& begin, const Value& end,
   std::vector<Value> items;
   for (int64_t i = from; by > 0 ? i < to : i > to; i += by) {
     items.push_back(list->items[static_cast<size_t>(i)]);
-    // A longer step ends it, and might overflow.
+    // A longer step would leave the range, and might overflow.
     if (by > size || by < -size) break;
   }
   if (IsList(of)) return MakeList(std::move(items));
@@ -529,7 +529,7 @@ Result<Value> Operate(std::string_view operation, const Value& left,
     overflow = a == std::numeric_limits<int64_t>::min();
     if (operation == "//" && !overflow) result = -a;
   } else {
-    // Rounded down, not towards 0.
+    // Floor division.
     const int64_t rest = a % b;
     const bool below = rest != 0 && (rest < 0) != (b < 0);
     result =

@@ -137,7 +137,7 @@ class Lexer {
     const bool output = kind == '{';
     const std::string_view end = output ? "}}" : "%}";
     Add(output ? TokenKind::kOutputBegin : TokenKind::kBlockBegin, "");
-    std::string open;  // brackets that are to be closed
+    std::string open;  // unclosed brackets
     const size_t first = tokens_.size();
     while (true) {
       if (tokens_.size() - first > kMaxTagTokens) {

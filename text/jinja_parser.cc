@@ -547,7 +547,7 @@ class Parser {
   std::vector<Token> tokens_;
   size_t at_ = 0;
   int depth_ = 0;
-  int loops_ = 0;    // around what is read
+  int loops_ = 0;    // enclosing loops
   std::string end_;  // the tag that the last body ended with
 };
 

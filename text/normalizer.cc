@@ -45,7 +45,7 @@ std::optional<char32_t> Nmt(char32_t c) {
   return is_space ? U' ' : c;
 }
 
-// BERT's.
+// The steps of BERT.
 std::optional<char32_t> Clean(char32_t c) {
   const bool is_line = c == '\t' || c == '\n' || c == '\r';
   if (c == 0 || c == 0xFFFD || (!is_line && IsControl(c))) return std::nullopt;

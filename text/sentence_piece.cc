@@ -51,7 +51,7 @@ Status AddPiece(const SentencePieceModel& model, int32_t id,
   const bool is_user_defined = type == PieceType::kUserDefined;
   if (is_user_defined && !model.is_raw) {
     parts->normalizer[0].rules.kept.push_back(text);
-    if (model.is_unigram) return {};  // a piece of a high score
+    if (model.is_unigram) return {};  // by a high score
   }
   parts->apart.push_back(id);
   const bool is_special = type == PieceType::kControl ||
@@ -117,14 +117,14 @@ Result<TokenizerParts> PartsOf(SentencePieceModel model) {
 
 namespace {
 
-// One field of a message: a number, or the bytes of a text or of a message within.
+// A field of a message: a number, or the bytes of a string or a nested message.
 struct WireField {
   uint64_t number = 0;
-  uint64_t value = 0;  // of a varint, or 32 or 64 bits as they are
+  uint64_t value = 0;  // of a varint, or the bits of a fixed32 or fixed64
   std::string_view bytes;
 };
 
-// Goes through the fields of a message.
+// Iterates over the fields of a message.
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
@@ -281,7 +281,7 @@ Status CheckDenormalizer(const WireField& field) {
 }  // namespace
 
 Result<SentencePieceModel> ParseSentencePieceModel(std::string_view bytes) {
-  // Values of fields that are not there.
+  // Defaults of the fields.
   SentencePieceModel model{
       .is_unigram = true,
       .byte_fallback = false,

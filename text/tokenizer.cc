@@ -179,7 +179,7 @@ Status CheckIds(const std::vector<int32_t>& ids, int32_t size,
   return {};
 }
 
-// The same of ids that texts get, which must be tokens.
+// Checks that the ids that encoding adds are tokens.
 Status CheckTokens(const std::vector<int32_t>& ids, const TokenizerParts& parts,
                    std::string_view what) {
   STOWAGE_RETURN_IF_ERROR(
@@ -291,8 +291,8 @@ struct Tokenizer::Data {
   bool uses_byte_tokens = false;  // "<0x0A>" and so on
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  AddedTokens raw = {};         // looked for in the text as it is
-  AddedTokens normalized = {};  // and in the normalized text
+  AddedTokens raw = {};         // matched in the raw text
+  AddedTokens normalized = {};  // matched in the normalized text
   std::unordered_map<int32_t, AddedToken> added = {};  // by id
   std::unordered_map<std::string, int32_t> added_ids = {};
   std::vector<int32_t> prefix, suffix;
@@ -307,7 +307,7 @@ int64_t Tokenizer::Data::WithoutToken(std::string_view word,
   int64_t without = std::ssize(word);
   for (const int32_t id : ids) {
     if (id == unknown) continue;
-    if (is_pieces) return 0;  // a word has tokens as a whole
+    if (is_pieces) return 0;  // a word has tokens or none
     const std::string_view bytes = Bytes(id);
     const bool is_byte =
         uses_byte_tokens && text::ByteOfToken(bytes).has_value();

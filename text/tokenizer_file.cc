@@ -286,7 +286,7 @@ Status ReadWordPiece(const Json& model, TokenizerParts* parts) {
   return FindUnknown(Member(model, "unk_token"), parts);
 }
 
-// The type of a model; files of old name none.
+// The type of a model; old files lack it.
 std::string ModelTypeOf(const Json& model) {
   const std::string type = TypeOf(model);
   if (!type.empty()) return type;
@@ -368,8 +368,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether tokenizer_config.json beside the file says so; a SentencePiece model itself
-// does not say what goes around a text.
+// The flag in tokenizer_config.json beside the file: a SentencePiece model does not say which
+// tokens surround a text.
 Result<bool> IsAdded(const fs::path& folder, const char* name) {
   const fs::path path = folder / "tokenizer_config.json";
   std::error_code none;
@@ -417,8 +417,7 @@ Result<TokenizerParts> PartsOfFile(const InputFile& file,
   return ParseTokenizerParts(json);
 }
 
-// The first of the files that a folder's tokenizer may be in, the first of all where it
-// has none.
+// The first existing of the tokenizer files of a folder; if there is none, the first name.
 std::string FileIn(const fs::path& folder) {
   constexpr const char* kNames[] = {"tokenizer.json", "tokenizer.model",
                                     "spiece.model"};

@@ -238,7 +238,7 @@ struct Metaspace {
   MetaspacePrefix prefix = MetaspacePrefix::kAlways;
 };
 
-// Files of before 2023 have "add_prefix_space" in place of "prepend_scheme".
+// Files before 2023 have "add_prefix_space" instead of "prepend_scheme".
 Result<Metaspace> ReadMetaspace(const Json& part) {
   Metaspace metaspace;
   STOWAGE_ASSIGN_OR_RETURN(metaspace.replacement,
@@ -500,7 +500,7 @@ Result<int32_t> TypeIdOf(const Json& piece) {
   return Id(id, NameOf(piece));
 }
 
-// One of the two templates of a TemplateProcessing.
+// Reads one of the two templates of a TemplateProcessing.
 Result<std::vector<TextTemplate::Piece>> ReadTemplatePieces(
     const Json& processor, const char* which) {
   std::vector<TextTemplate::Piece> pieces;
@@ -534,7 +534,7 @@ Result<TextTemplate> ReadTextTemplate(const Json& processor) {
   std::optional<TextTemplate> found;
   for (const Json* one : InSequence(processor, "processors")) {
     const std::string type = TypeOf(*one);
-    if (type == "ByteLevel") continue;  // which is about offsets alone
+    if (type == "ByteLevel") continue;  // affects only offsets
     if (found) {
       return UnsupportedError(
           "[tokenizer.json] has several post-processors that add tokens; "
@@ -567,7 +567,7 @@ Result<TextTemplate> ReadTextTemplate(const Json& processor) {
 Status ReadPostProcessor(const Json& processor, TokenizerParts* parts) {
   for (const Json* one : InSequence(processor, "processors")) {
     const std::string type = TypeOf(*one);
-    if (type == "ByteLevel") continue;  // which is about offsets alone
+    if (type == "ByteLevel") continue;  // affects only offsets
     Around around;
     if (type == "TemplateProcessing") {
       STOWAGE_ASSIGN_OR_RETURN(around, ReadTemplate(*one));

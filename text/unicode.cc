@@ -31,8 +31,8 @@ Character FirstCharacter(std::string_view text) {
   };
   const unsigned lead = byte(0);
   if (lead < 0x80) return {lead, 1};
-  // The lead says how many follow; some narrow the range of the first that follows
-  // (The Unicode Standard, table 3-7).
+  // The lead byte determines the number of continuation bytes, and the range of the first (The
+  // Unicode Standard, table 3-7).
   size_t follow = 0;
   unsigned lowest = 0x80, highest = 0xBF;
   if (lead >= 0xC2 && lead <= 0xDF) {
@@ -60,7 +60,7 @@ Character FirstCharacter(std::string_view text) {
 }
 
 std::string_view WellFormed(std::string_view text, std::string* storage) {
-  size_t good = 0;  // where the bytes begin that have not been copied
+  size_t good = 0;  // the beginning of the bytes not copied yet
   bool copied = false;
   for (size_t at = 0; at < text.size();) {
     at += AsciiPrefix(text.substr(at));
@@ -224,13 +224,13 @@ struct ClassRange {
 };
 
 struct Decomposition {
-  char32_t composite, first, second;  // second: 0 where there is one character
-  bool composes;                      // whether the two become it again
+  char32_t composite, first, second;  // second: 0 if there is one character
+  bool composes;                      // form C composes the two again
 };
 
 #include "text/nfc_tables.inc"
 
-// Hangul syllables follow from a formula (The Unicode Standard, 3.12).
+// Hangul syllables are computed (The Unicode Standard, 3.12).
 constexpr char32_t kSyllables = 0xAC00, kLeads = 0x1100, kVowels = 0x1161,
                    kTrails = 0x11A7;
 constexpr char32_t kLeadCount = 19, kVowelCount = 21, kTrailCount = 28;

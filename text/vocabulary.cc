@@ -10,7 +10,7 @@
 namespace stowage::text {
 namespace {
 
-// Printable bytes are their own characters; the others follow from U+0100 on.
+// Printable bytes map to themselves, the others to U+0100 and up.
 bool IsPrintable(unsigned byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) ||
          byte >= 0xAE;

@@ -25,13 +25,13 @@ constexpr int64_t kEasySteps = 1000;
 constexpr int64_t kFreeSteps = 10'000'000;
 constexpr int64_t kStepsPerByte = 64;
 
-// Unicode's White_Space, as part of a class. PCRE2's \s has U+180E besides, which left
-// it with Unicode 6.3.
+// Unicode's White_Space, as part of a class. PCRE2's \s also has U+180E, which Unicode 6.3
+// removed.
 constexpr std::string_view kSpaces =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029})"
     R"(\x{202f}\x{205f}\x{3000})";
 
-// Letters and numbers that came with Unicode 15, 15.1 and 16, as parts of a class.
+// Letters and numbers added by Unicode 15, 15.1 and 16, as parts of a class.
 constexpr std::string_view kNewLetters =
     R"(\x{1c89}\x{1c8a}\x{a7cb}-\x{a7cd}\x{a7da}-\x{a7dc}\x{105c0}-\x{105f3})"
     R"(\x{10d4a}-\x{10d65}\x{10d6f}-\x{10d85}\x{10ec2}-\x{10ec4}\x{1123f})"
@@ -200,8 +200,8 @@ struct WordPattern::Search::State {
   std::shared_ptr<const Compiled> compiled;
   pcre2_match_data* match;
   pcre2_match_context* context;
-  pcre2_jit_stack* stack = nullptr;  // once the 32 KiB of its own are too few
-  int64_t steps = kFreeSteps;        // that hard places may still take
+  pcre2_jit_stack* stack = nullptr;  // if the default 32 KiB are too few
+  int64_t steps = kFreeSteps;        // left for hard offsets
 
   void Passed(size_t bytes) {
     steps += kStepsPerByte * static_cast<int64_t>(bytes);
@@ -213,7 +213,7 @@ struct WordPattern::Search::State {
     pcre2_set_offset_limit(context, last);
     const auto run = [&] {
       return (compiled->jit ? pcre2_jit_match
-                            : pcre2_match)(  // the first checks no UTF-8
+                            : pcre2_match)(  // the first skips the UTF-8 check
           compiled->code, Units(text), text.size(), from,
           compiled->jit ? 0 : PCRE2_NO_UTF_CHECK, match, context);
     };

@@ -1,4 +1,4 @@
-// In a build without PCRE2.
+// WordPattern in a build without PCRE2.
 
 #include "text/word_pattern.h"
 

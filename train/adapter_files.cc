@@ -89,7 +89,7 @@ bool ChangesBase(std::string_view start) {
 // its name or a suffix, or a module that contains one.
 bool IsOfHead(std::string_view module, const EncoderNames& classifier) {
   if (module == "score") return true;   // of decoders; PEFT always names it
-  if (module == "dense") return false;  // of all blocks, too
+  if (module == "dense") return false;  // also a layer of all blocks
   for (std::string_view part : {classifier.head_dense, classifier.head_out}) {
     while (!part.empty() && StrCat(part, ".") != classifier.prefix) {
       if (part == module || part.ends_with(StrCat(".", module))) return true;
@@ -100,7 +100,7 @@ bool IsOfHead(std::string_view module, const EncoderNames& classifier) {
   return false;
 }
 
-// The error of the first module that is trained whole and is not of the head.
+// An error for the first module trained whole that is not part of the head.
 Status CheckModulesToSave(const JsonValues& config, const std::string& path,
                           const EncoderNames& classifier) {
   for (int64_t i = 0;; ++i) {
@@ -134,7 +134,7 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder,
                        "; only LORA is read"),
                 ErrorCode::kUnsupported);
   }
-  // Whatever is not plainly off, as 1 and "true" are.
+  // Values that are not clearly off, such as 1 and "true".
   for (const char* flag : {"use_qalora", "lora_bias"}) {
     const auto value = config->Bool(flag);
     if ((value.ok() && *value) || (!value.ok() && config->Has(flag))) {
@@ -149,7 +149,7 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder,
        {"modules_to_save", "rank_pattern", "alpha_pattern", "layer_replication",
         "target_parameters", "trainable_token_indices", "kasa_config",
         "arrow_config", "monteclora_config", "velora_config", "use_bdlora",
-        // aLoRA's adapter counts behind these tokens alone.
+        // aLoRA applies the adapter only after these tokens.
         "alora_invocation_tokens"}) {
     if (classifier != nullptr && part == "modules_to_save") continue;
     if (config->Has(part) || config->HasBelow(part)) {
@@ -243,7 +243,7 @@ std::string LabelsNote(const EncoderConfig& encoder) {
 LoraRules SavedRules(const FineTuning& tuning) {
   LoraRules rules = *tuning.options().lora;
   if (tuning.pissa() == nullptr) return rules;
-  // The factor stays.
+  // Keeps LoraFactor.
   rules.rank *= 2;
   rules.alpha *= rules.rank_stabilized ? std::sqrt(2.0) : 2.0;
   return rules;
@@ -260,9 +260,9 @@ std::vector<const ValueInfo*> AdapterParams(const FineTuning& tuning,
   return params;
 }
 
-// Names that mean, for PEFT, the layers that have adapters and no others: the last words
-// of their names, "q_proj" of "model.layers.0.self_attn.q_proj", where all layers that end
-// so have one; else the names in whole.
+// target_modules for PEFT that match exactly the adapted layers: suffixes, such as "q_proj" of
+// "model.layers.0.self_attn.q_proj", if all layers with the suffix have adapters; else full
+// names.
 std::set<std::string> TargetModules(
     const FineTuning& tuning, const std::vector<const ValueInfo*>& params) {
   std::set<std::string> layers, words;
@@ -293,7 +293,7 @@ std::set<std::string> TargetModules(
   return words;
 }
 
-// The modules of a classifier's head, whose names PEFT compares with the ends of others.
+// The modules of a classifier's head, which PEFT matches by suffix.
 std::set<std::string> HeadModules(const EncoderNames& names) {
   constexpr std::string_view kClassifier = "classifier";
   std::set<std::string> modules;
@@ -323,7 +323,7 @@ std::string ConfigText(const FineTuning& tuning,
   if (classifies) {
     config["modules_to_save"] = HeadModules(tuning.base().encoder()->names);
   }
-  // Paths may be no UTF-8, which JSON is.
+  // Paths may be ill-formed UTF-8, which JSON does not allow.
   return config.dump(2, ' ', false,
                      nlohmann::ordered_json::error_handler_t::replace) +
          "\n";
@@ -348,8 +348,8 @@ Result<AdapterFiles> AdapterFiles::Claim(const std::string& folder) {
 
 namespace {
 
-// The type of a param of the adapter in the file: as it is, or, of PiSSA's beside the original
-// base, f32 with twice the rank.
+// The type of a param of the adapter in the file: the param's own, but f32 with twice the rank
+// for PiSSA.
 TensorType SavedType(const FineTuning& tuning, const ValueInfo& param) {
   if (tuning.pissa() == nullptr || !IsLoraParam(param.name)) return param.type;
   const Shape& shape = param.type.shape;
@@ -385,7 +385,7 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
   const std::vector<const ValueInfo*> params =
       AdapterParams(tuning, runner.graph());
   SafetensorsHeader header;
-  // A save that ends between the two files leaves these weights beside an older
+  // If the save is interrupted between the two files, these weights stand beside an older
   // configuration, which may have another alpha.
   header.metadata = {
       {"format", "pt"},

@@ -155,7 +155,7 @@ Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,
 
 namespace {
 
-// Seconds of a run of what `build` makes, the median of a few.
+// The median seconds of a few runs of the graph that `build` builds.
 template <typename Build>
 Result<double> Seconds(Backend& backend, Build&& build) {
   using Clock = std::chrono::steady_clock;
@@ -171,7 +171,7 @@ Result<double> Seconds(Backend& backend, Build&& build) {
   session.Initialize(/*seed=*/0);
   Runner& runner = session.front();
   std::array<double, 7> seconds;
-  runner.Step();  // finds the pages and the clock of the device
+  runner.Step();  // warms up
   for (double& of_run : seconds) {
     const Clock::time_point start = Clock::now();
     if (const StepCode code = runner.Step(); code != StepCode::kOk) {

@@ -25,7 +25,7 @@ constexpr std::array<std::pair<Metric, std::string_view>, 5> kMetrics = {
      {Metric::kF1Micro, "f1_micro"},
      {Metric::kMeanIou, "mean_iou"}}};
 
-// The one cross-entropy that an output follows from.
+// The only cross-entropy on which an output depends.
 const Node* CrossEntropyOf(const Graph& graph, std::string_view loss) {
   std::vector<bool> is_needed(Index(graph.num_values()), false);
   for (const GraphOutput& output : graph.outputs()) {
@@ -46,7 +46,7 @@ const Node* CrossEntropyOf(const Graph& graph, std::string_view loss) {
   return found;
 }
 
-// A value of its own: an output is no input.
+// A copy of an input, which may not be an output itself.
 Value AsI32(Value labels) {
   return labels.dtype() == DType::kI32 ? Copy(labels)
                                        : Cast(labels, DType::kI32);
@@ -144,7 +144,7 @@ Result<Graph> WithPredictions(const Graph& evaluation, std::string_view loss) {
 
 namespace {
 
-// Takes a number and a space, or the end, from the front of `text`.
+// Parses a number, and a space or the end, from the front of `text`.
 template <typename T>
 bool Take(std::string_view* text, T* value) {
   const char* const end = text->data() + text->size();

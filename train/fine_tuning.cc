@@ -22,8 +22,7 @@ namespace {
 // The bytes read at a time; a longer row is read whole.
 constexpr Bytes kWindow = 256 * 1024;
 
-// The type of params of which a file's numbers are the very bytes; absent: there is
-// none, the numbers are in blocks.
+// The type of params that has the bytes of the file's numbers; absent for quantized blocks.
 std::optional<DType> SameAs(WeightType type) {
   switch (type) {
     case WeightType::kF32:
@@ -37,8 +36,8 @@ std::optional<DType> SameAs(WeightType type) {
   }
 }
 
-// Frozen matrices whose file has them smaller than params of `dtype` would be, and that
-// `graph` could read so.
+// The frozen matrices that are smaller in the file than in `dtype`, and that `graph` can read in
+// the file's format.
 WeightTypes InBlocks(const PretrainedModel& base, const Graph& graph,
                      DType dtype) {
   const std::vector<std::string> readable = ReadableInBlocks(graph);
@@ -83,7 +82,7 @@ std::vector<std::string> UsualTargets(const PretrainedModel& base) {
   return targets;
 }
 
-// Rows that are read at a time.
+// The number of rows read at a time.
 int64_t RowsAtATime(Bytes row, int64_t rows) {
   return std::clamp(kWindow / row, int64_t{1}, rows);
 }
@@ -118,8 +117,8 @@ Scales ScalesOf(WeightType type) {
   }
 }
 
-// The non-finite number of a block of MXFP4, whose scale is an exponent of 8 bits: the
-// largest scales take a block's numbers beyond what f32 holds.
+// The first number of an MXFP4 block beyond f32, if any: the largest scales, exponents of 8
+// bits, overflow.
 std::optional<float> NonFiniteOfMxfp4(std::span<const std::byte> block) {
   std::array<float, 32> numbers;
   Dequantize(WeightType::kMXFP4, block, numbers);
@@ -189,12 +188,12 @@ Status LoadBytes(const PretrainedModel& base, const PretrainedParam& param,
   return {};
 }
 
-// With `pissa`, of an adapted weight what its adapter leaves, and the adapter.
+// With `pissa`, loads the residual of an adapted weight, and the adapter.
 Status LoadNumbers(const PretrainedModel& base, const PretrainedParam& param,
                    const LoraMatrices* start, double factor, Runner& runner) {
   const int64_t rows = param.rows();
   const int64_t row = param.shape.num_elements() / rows;
-  // A vector's numbers are read whole, lest a block be cut.
+  // Vectors are read whole, since a part could split a block.
   const int64_t most = param.shape.rank() == 1
                            ? rows
                            : RowsAtATime(row * SizeOf(DType::kF32), rows);
@@ -240,7 +239,7 @@ Result<FineTuning> FineTuning::Open(const std::string& path,
   if (options.lora && options.lora->targets.empty()) {
     tuning.options_.lora->targets = UsualTargets(*tuning.base_);
   }
-  // Whatever cannot be built is said now.
+  // Report errors of the graphs now.
   STOWAGE_ASSIGN_OR_RETURN(const Graph smallest,
                            tuning.Build(ModelPurpose::kTrain, 1, 1));
   if (options.lora) {

@@ -112,7 +112,7 @@ Status CheckSampler(const Sampler& sampler) {
   return {};
 }
 
-// Written out because the standard's distributions differ between libraries.
+// Not a distribution of the standard library, since implementations differ.
 int32_t DrawToken(std::span<const float> logits, const Sampler& sampler,
                   std::mt19937_64& random) {
   const auto likeliest = std::ranges::max_element(logits);
@@ -199,12 +199,12 @@ Status Generator::Read(std::span<const int32_t> text) {
     const auto differs =
         std::ranges::mismatch(text, std::span<const int32_t>(read_));
     known = static_cast<size_t>(differs.in1 - text.begin());
-    known = std::min(known, text.size() - 1);  // logits come from a run
-    // Without positions there is no way back in the text.
+    known = std::min(known, text.size() - 1);  // logits need a run
+    // Without positions, the program cannot go back in the text.
     if (!positions_ && known < read_.size()) known = 0;
   }
   if (known == 0) STOWAGE_RETURN_IF_ERROR(generate_.ClearCaches());
-  read_.clear();  // whatever a run that fails leaves
+  read_.clear();  // in case a run fails
   Runner* last = &generate_;
   for (size_t at = known; at < text.size();) {
     const bool many = prefill_ != nullptr && text.size() - at >= at_once_;

@@ -22,17 +22,17 @@ namespace stowage {
 namespace {
 
 constexpr uint32_t kQuantizationVersion = 2;  // of ggml's blocks
-constexpr int64_t kNumbersAtOnce = 1 << 16;   // of a thread
+constexpr int64_t kNumbersAtOnce = 1 << 16;   // per thread
 constexpr Bytes kBytesAtOnce = 1 << 18;
 
-// Rows that are read at once: of a vector all, lest a block be cut.
+// The number of rows read at once; all of a vector, since a part could split a block.
 int64_t RowsAtOnce(const Shape& shape) {
   if (shape.rank() == 1) return shape[0];
   const int64_t columns = shape.back();
   return std::max<int64_t>(1, kNumbersAtOnce / columns);
 }
 
-// Rows from `first` on, as the file has them, of a param of that shape.
+// The rows from `first` on of a param of that shape, in the file's format.
 Status ReadRows(const MergedRows& merged, const Shape& shape,
                 const GgufRows& rows, int64_t first, std::span<float> to) {
   if (rows.in_order()) {
@@ -57,7 +57,7 @@ Status ReadRows(const MergedRows& merged, const Shape& shape,
   return {};
 }
 
-// `numbers`, which begin at number `first` of a tensor, in its type.
+// `numbers`, from number `first` of a tensor on, converted to its type.
 Status QuantizePart(const GgufTensorToWrite& tensor, int64_t first,
                     std::span<const float> numbers,
                     std::vector<std::byte>* bytes) {
@@ -78,7 +78,7 @@ Status WriteQuantized(const GgufTensorToWrite& tensor,
   return write(bytes);
 }
 
-// Reads and quantizes parts of a param by all threads, and writes them in order.
+// Reads and quantizes parts of a param in all threads, and writes them in order.
 Status WriteParts(const GgufTensorToWrite& tensor, const MergedRows& merged,
                   const Shape& shape, const GgufRows& order,
                   const OutputFile::WritePart& write) {

@@ -16,14 +16,14 @@ namespace {
 
 std::vector<double> Random(int64_t size, std::mt19937_64* random) {
   std::vector<double> data(static_cast<size_t>(size));
-  // 53 bits, so that all platforms draw the same.
+  // 53 random bits, equal on all platforms.
   for (double& x : data) {
     x = static_cast<double>((*random)() >> 11) * 0x1p-52 - 1;
   }
   return data;
 }
 
-// The params and inputs to differentiate by.
+// The params and inputs to differentiate with respect to.
 Result<std::vector<std::string>> FloatLeaves(const Graph& graph) {
   std::vector<std::string> leaves;
   for (const ValueInfo& value : graph.values()) {
@@ -89,7 +89,7 @@ Result<std::vector<CheckedGradient>> CheckGradients(
   if (options.write) STOWAGE_RETURN_IF_ERROR(options.write(runner));
   STOWAGE_RETURN_IF_ERROR(RunForward(runner));
 
-  // Read before a leaf is moved.
+  // Read gradients before a leaf is changed.
   std::vector<std::vector<double>> gradients;
   for (const std::string& leaf : leaves) {
     gradients.emplace_back(static_cast<size_t>(size_of(leaf)));
@@ -117,7 +117,7 @@ Result<std::vector<CheckedGradient>> CheckGradients(
     }
     const double allowed =
         options.tolerance * std::max(1.0, std::abs(row.difference));
-    // Written so that NaN fails.
+    // Negated so that NaN fails.
     if (!(std::abs(row.gradient - row.difference) <= allowed)) {
       return InvalidArgumentError(
           "[gradient_check] the gradient of ", Quoted(leaf), " is ",

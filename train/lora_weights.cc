@@ -44,7 +44,7 @@ void LoraMatrices::AddTo(int64_t row, double factor,
 
 namespace {
 
-// (B | -B0) and A over A0.
+// Concatenates (B | -B0), and A over A0.
 LoraMatrices Minus(const LoraMatrices& lora, const LoraMatrices& start) {
   LoraMatrices all = lora;
   all.rank = 2 * lora.rank;
@@ -81,7 +81,7 @@ Result<LoraMatrices> ReadLoraMatrices(const FineTuning& tuning,
 
 namespace {
 
-// A matrix of an adapted layer, as the runner has it.
+// A matrix of an adapted layer in the runner's format.
 struct LayerWeight {
   ValueInfo info;
   WeightType type = WeightType::kF32;
@@ -99,7 +99,7 @@ WeightType TypeOfFloats(DType dtype) {
   }
 }
 
-// Numbers of whole rows as they lie.
+// Reads the numbers of whole rows.
 void ToFloats(const LayerWeight& weight, std::span<const std::byte> bytes,
               std::span<float> to) {
   if (weight.info.type.dtype != DType::kF64) {
@@ -159,7 +159,7 @@ Status StartLayer(const LayerWeight& weight, const LoraParams& params,
         "targets");
   }
   std::vector<float> squares(sums.begin(), sums.end());
-  // The root of what the step has, not of the sum: m / |w| is 1 at first.
+  // The root of the rounded squared norm, so that m / |w| is 1 initially.
   std::vector<float> roots(squares.size());
   std::ranges::transform(squares, roots.begin(),
                          [](float square) { return std::sqrt(square); });
@@ -206,8 +206,8 @@ float Rounded(double number, DType dtype) {
   }
 }
 
-// Vectors with a share of their singular values. `from` has those of the side that rows
-// (rank first) or columns (rank last) are of.
+// The initial matrices of PiSSA: singular vectors times the roots of their singular values over
+// the factor.
 LoraMatrices Start(const SingularVectors& vectors, bool rows_are_outputs,
                    double factor, DType dtype) {
   const size_t rank = vectors.values.size();
@@ -219,7 +219,7 @@ LoraMatrices Start(const SingularVectors& vectors, bool rows_are_outputs,
       .down = std::vector<float>(rank * (rows_are_outputs ? columns : rows)),
       .up = std::vector<float>(rank * (rows_are_outputs ? rows : columns))};
   for (size_t k = 0; k < rank; ++k) {
-    // A negative factor turns one of the vectors round.
+    // A negative factor changes the sign of one vector.
     const double root = std::sqrt(vectors.values[k] / std::abs(factor));
     const double of_up = std::copysign(root, factor);
     for (size_t row = 0; row < rows; ++row) {

@@ -46,7 +46,7 @@ const ValueInfo& InfoOf(const Runner& runner, std::string_view param) {
   return runner.graph().value(*runner.graph().Find(param));
 }
 
-// Rows that are made at a time.
+// The number of rows computed at a time.
 constexpr int64_t kRowsOfMerged = 64;
 
 }  // namespace
@@ -157,7 +157,7 @@ Status SaveMerged(const FineTuning& tuning, const Runner& runner,
                                MergedRows::Of(tuning, runner, param));
       const int64_t rows = param.rows();
       const int64_t columns = param.shape.num_elements() / rows;
-      // A vector is read whole, lest a block be cut.
+      // Vectors are read whole, since a part could split a block.
       const int64_t most = param.shape.rank() == 1 ? rows : kRowsOfMerged;
       std::vector<float> numbers;
       for (int64_t first = 0; first < rows; first += most) {
@@ -194,7 +194,7 @@ std::string In(const std::string& folder, std::string_view name) {
   return (fs::path(folder) / name).string();
 }
 
-// The folder of a model that was opened by it or by a file in it.
+// The folder of a model that was opened by the folder or a file in it.
 fs::path FolderOf(const std::string& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored) ? fs::path(path)
@@ -212,7 +212,7 @@ std::string_view TorchName(DType dtype) {
   }
 }
 
-// The base's config with what is the classifier's.
+// The base's config with the classifier's settings.
 std::string ClassifierConfig(const std::string& base,
                              const EncoderConfig& encoder, DType dtype) {
   Json config = Json::parse(base);
@@ -223,7 +223,7 @@ std::string ClassifierConfig(const std::string& base,
     names[StrCat(i)] = encoder.labels[i];
     numbers[encoder.labels[i]] = i;
   }
-  config.erase("num_labels");  // which is as many as there are names
+  config.erase("num_labels");  // implied by the names
   config["id2label"] = std::move(names);
   config["label2id"] = std::move(numbers);
   config["problem_type"] = "single_label_classification";
@@ -234,7 +234,7 @@ std::string ClassifierConfig(const std::string& base,
       encoder.dropout.attention;
   config[is_distilled ? "seq_classif_dropout" : "classifier_dropout"] =
       encoder.dropout.classifier;
-  // Both names are read by transformers 5, the first alone by earlier ones.
+  // transformers 5 reads both names, earlier versions the first.
   const bool is_new = config.contains("dtype");
   config.erase(is_new ? "torch_dtype" : "dtype");
   config[is_new ? "dtype" : "torch_dtype"] = TorchName(dtype);
@@ -293,7 +293,7 @@ Status SaveClassifier(const FineTuning& tuning, const Runner& runner,
     STOWAGE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(source));
     STOWAGE_RETURN_IF_ERROR(file.Replace(bytes));
   }
-  // Last: without it, no program takes the folder for a model.
+  // Written last: without it, no program takes the folder for a model.
   return folder.config_.Replace(ClassifierConfig(
       folder.config_text_, *tuning.base().encoder(), tuning.options().dtype));
 }

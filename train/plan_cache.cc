@@ -98,8 +98,8 @@ PlanCache::Lookup PlanCache::Find(std::string_view key) const {
       !read(&content_bytes)) {
     return refuse("is no entry of a plan cache of this version");
   }
-  // No more is read than there is, whatever the header says; of the file that was
-  // opened, since another may be put in its place.
+  // Bounded by the size of the open file, whatever the header says; by descriptor, since another
+  // file may replace it.
   const std::streamoff start = file.tellg();
   file.seekg(0, std::ios::end);
   const std::streamoff end_of_file = file.tellg();
@@ -135,7 +135,7 @@ Status PlanCache::Store(std::string_view key, std::string content) {
   fs::create_directories(folder_, error);
   if (error) return fail("make the folder", folder_, error.message());
   const std::string path = PathOf(key);
-  // A file of its own for every writer, of this process or another.
+  // A unique file for every writer of any process.
   static std::atomic<uint64_t> count = 0;
   const std::string written =
       StrCat(path, ".", ::getpid(), ".", ++count, ".new");
@@ -173,9 +173,7 @@ constexpr size_t kNumRegions = static_cast<size_t>(Region::kOutside) + 1;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
 
-// --- Writing ----------------------------------------------------------------
-
-// A buffer is called like a value, mostly: 0 and its name, or the value's id + 1.
+// Writes the name of a buffer, which usually is a value's: its id + 1, or 0 and the name.
 void WriteName(const std::string& name, const Graph& graph, ByteWriter* out) {
   const std::optional<ValueId> value = graph.Find(name);
   if (value && graph.value(*value).name == name) {
@@ -219,7 +217,7 @@ void WritePlan(const Plan& plan, const Graph& graph, ByteWriter* out) {
     out->Count(indices->size());
     for (const int32_t index : *indices) out->Signed(index);
   }
-  size_t next = 0;  // of the graph's bodies, there is a plan for each
+  size_t next = 0;  // of the graph's bodies, each of which has a plan
   for (const Node& node : graph.nodes()) {
     for (const auto& body : BodiesOf(node)) {
       const BodyPlan& planned = plan.bodies[next++];
@@ -253,8 +251,6 @@ void WritePrice(const FittedStep& step, ByteWriter* out) {
   }
 }
 
-// --- Reading ----------------------------------------------------------------
-
 std::string ReadName(const Graph& graph, ByteReader* in) {
   const size_t value =
       in->Below(Index(graph.num_values()) + 1, "a buffer's value");
@@ -277,7 +273,7 @@ std::vector<int32_t> ReadIndices(size_t count, int64_t least, size_t end,
   return indices;
 }
 
-// Sums of what it reads fit 64 bits, so that nobody need check again.
+// Reads numbers so bounded that their sums fit 64 bits.
 Plan ReadPlan(const Graph& graph, ByteReader* in) {
   Plan plan;
   plan.graph_name = in->Text();

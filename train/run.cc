@@ -18,10 +18,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After as many, nothing is learned any more.
+// The number of consecutive skipped steps that ends a run.
 constexpr int64_t kMaxSkippedInARow = 10;
-// The same where each of them made the loss scale smaller: halved so often, the first
-// one is far below 1.
+// The same if each of them halves the loss scale, after which the initial one is far below
+// 1.
 constexpr int64_t kMaxScalesInARow = 50;
 
 bool IsOutput(const Graph& graph, std::string_view name) {
@@ -30,8 +30,8 @@ bool IsOutput(const Graph& graph, std::string_view name) {
   });
 }
 
-// Takes steps one after the other. An asynchronous device starts one before the loss of
-// the one before it is read, so that it never waits.
+// Takes steps in order. An asynchronous device starts a step before the loss of the one before
+// it is read, so that it is never idle.
 class StepLoop {
  public:
   StepLoop(Training& training, const RunSpec& spec, const RunParts& parts,
@@ -43,7 +43,7 @@ class StepLoop {
         may_skip_(IsOutput(training.step().graph(), "update_skipped")),
         has_scale_(IsOutput(training.step().graph(), "new:loss_scale")),
         has_norm_(IsOutput(training.step().graph(), "grad_norm")),
-        // A step that may be undone is waited for.
+        // Wait for a step that may be undone.
         ahead_(training.backend().works_on_its_own() && !spec.skips_nonfinite &&
                        !observer.reads_values()
                    ? 1
@@ -55,14 +55,14 @@ class StepLoop {
     }
   }
 
-  // Takes steps up to `last`, or up to those under way when a stop is asked for at any
-  // rank. Returns the last step that was taken.
+  // Takes steps up to `last`, or up to those started when any rank is asked to stop. Returns the
+  // last step taken.
   Result<int64_t> RunTo(int64_t last);
   int stopped() const { return stopped_; }
   RunFigures& figures() { return figures_; }
 
  private:
-  // A step that was started and whose loss has not been read.
+  // A step whose loss has not been read yet.
   struct Started {
     size_t shape = 0;
     uint64_t number = 0;  // of that shape's runner
@@ -96,10 +96,10 @@ class StepLoop {
   std::vector<Runner*> runners_;  // by shape
   const StepInputs inputs_;
   const bool may_skip_;   // whether steps skip their updates (LossScaling)
-  const bool has_scale_;  // a dynamic one
+  const bool has_scale_;  // the loss scale is dynamic
   const bool has_norm_;
   const int64_t ahead_;
-  int64_t next_;  // to be started
+  int64_t next_;  // the next step to start
   int stopped_ = 0;
   int64_t skipped_in_a_row_ = 0;
   std::array<Started, kStepsInFlight> started_;
@@ -148,7 +148,7 @@ Result<int64_t> StepLoop::RunTo(int64_t last) {
   int64_t settled = next_ - 1;
   while (settled < last) {
     STOWAGE_ASSIGN_OR_RETURN(stopped_, AnyOf(observer_.StopAsked()));
-    if (stopped_ != 0) last = next_ - 1;  // those under way are finished
+    if (stopped_ != 0) last = next_ - 1;  // finishes started steps
     if (settled == last) break;
     const std::optional<int64_t> allocations = observer_.HeapAllocations();
     if (next_ <= last) STOWAGE_RETURN_IF_ERROR(Start(next_++));
@@ -178,7 +178,7 @@ Result<bool> StepLoop::IsFiniteEverywhere(bool loss_is_finite) {
   return bad == 0;
 }
 
-// Takes note of a step that is done.
+// Records a completed step.
 Status StepLoop::Settle(int64_t step, const Result<float>& loss) {
   const bool finite = loss.ok();
   if (!finite && loss.error().code != ErrorCode::kNotFinite) {
@@ -189,7 +189,7 @@ Status StepLoop::Settle(int64_t step, const Result<float>& loss) {
     STOWAGE_ASSIGN_OR_RETURN(skips, Read(step, "update_skipped"));
   }
   if (skips != 0) {
-    // Its loss scale has moved, and stays so.
+    // Its change of the loss scale stays.
     if (guard_) STOWAGE_RETURN_IF_ERROR(guard_->Settle(true));
     return Skip(
         step, loss,
@@ -219,7 +219,7 @@ Status StepLoop::Settle(int64_t step, const Result<float>& loss) {
   return {};
 }
 
-// Takes note of a step without effect.
+// Records a step without effect.
 Status StepLoop::Skip(int64_t step, const Result<float>& loss,
                       const std::string& why, std::string_view outcome) {
   ++figures_.skipped;
@@ -275,7 +275,7 @@ std::optional<double> LossOf(const std::optional<Evaluation>& evaluation) {
   return evaluation ? std::optional(evaluation->loss) : std::nullopt;
 }
 
-// A run under way: its loop, and what is evaluated and saved between its steps.
+// A run: its loop, evaluations and checkpoints.
 class Progression {
  public:
   Progression(Training& training, const RunSpec& spec, const RunParts& parts,
@@ -310,7 +310,7 @@ class Progression {
                               held_out_loss, best_alone);
   }
 
-  // Behind the last step; at most once.
+  // Called after the last step, at most once.
   Status Evaluate() {
     if (evaluated_ == result_.last_step) return {};
     STOWAGE_ASSIGN_OR_RETURN(
@@ -320,8 +320,8 @@ class Progression {
     return {};
   }
 
-  // Takes note of an evaluation behind the last step. One where a run is interrupted is
-  // none of the whole run.
+  // Records the evaluation after the last step; not if the run is interrupted there, since the
+  // whole run does not have it.
   void Record() {
     const int64_t step = result_.last_step;
     const std::optional<Evaluation>& evaluation = result_.evaluation;
@@ -331,7 +331,7 @@ class Progression {
     observer_.OnEvaluation(step, evaluation, counts);
   }
 
-  // Behind a step that is not the last one.
+  // Called after a step other than the last.
   Status EvaluateAndSave(bool evaluates, bool saves) {
     if (!evaluates && !saves) return {};
     STOWAGE_RETURN_IF_ERROR(Evaluate());
@@ -344,7 +344,7 @@ class Progression {
     return observer_.OnUnsaved(saved.error());
   }
 
-  // Up to the last one, whose evaluation and checkpoint are left to Finish.
+  // Up to the last step, whose evaluation and checkpoint Finish makes.
   Status TakeSteps() {
     const int64_t last = spec_.last_step();
     int64_t& done = result_.last_step;
@@ -392,7 +392,7 @@ class Progression {
   const RunParts& parts_;
   RunObserver& observer_;
   const int64_t begin_;
-  int64_t evaluated_ = -1;  // the step that result_.evaluation is behind
+  int64_t evaluated_ = -1;  // the step of result_.evaluation
   StepLoop loop_;
   RunResult result_;
 };

@@ -98,7 +98,7 @@ Status CheckpointSeries::Save(int64_t step, const RunNotes& notes,
   return keep_last_ > 1 ? KeepStep(step, notes, write) : Status();
 }
 
-// The newest under the name of its step too; the oldest go.
+// Links the newest to the name of its step, and removes the oldest.
 Status CheckpointSeries::KeepStep(int64_t step, const RunNotes& notes,
                                   const WriteCheckpoint& write) {
   const std::string path = StepPath(newest_.resolved(), step);
@@ -107,7 +107,7 @@ Status CheckpointSeries::KeepStep(int64_t step, const RunNotes& notes,
   fs::remove(link, ignored);
   fs::create_hard_link(newest_.resolved(), link, failed);
   if (!failed) fs::rename(link, path, failed);
-  if (failed) {  // a file system without links: once more, then
+  if (failed) {  // no hard links on this file system: write it again
     fs::remove(link, ignored);
     STOWAGE_ASSIGN_OR_RETURN(const OutputFile file,
                              OutputFile::Claim(path, FileUse::kOwn));
@@ -138,7 +138,7 @@ Status CheckpointSeries::Save(int64_t step, const RunNotes& notes,
                               const WriteCheckpoint& write,
                               std::optional<double> held_out_loss,
                               bool best_alone) {
-  // The newest is saved whatever became of the best.
+  // Save the newest even if the best failed.
   Status best;
   if (best_ && held_out_loss) {
     const Result<bool> saved = SaveIfBest(*held_out_loss, notes, write);

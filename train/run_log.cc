@@ -23,8 +23,8 @@ std::string Cell(std::optional<double> value) {
   return value && std::isfinite(*value) ? StrCat(*value) : "";
 }
 
-// The header and the rows of steps up to `done`, of a log's text; a last row that was not
-// written to its end goes, too.
+// The header of a log's text and the rows of steps up to `done`, without an incomplete last
+// row.
 Result<std::string> RowsUpTo(std::string_view text, int64_t done,
                              const std::string& path) {
   if (!text.starts_with(kHeader)) {

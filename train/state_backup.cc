@@ -78,7 +78,7 @@ Result<bool> FiniteGuard::Settle(bool finite) {
 
 namespace {
 
-// A param, and the state that holds its average.
+// A param and the state with its average.
 struct Averaged {
   ValueId param = 0, average = 0;
 };

@@ -16,7 +16,7 @@ namespace {
 // With two micro-batches, the last updates params in its backward pass; a loop updates after it.
 constexpr int64_t kMinInLoop = 3;
 
-// A batch in micro-batches as equal as can be.
+// A batch split into micro-batches as equal as possible.
 struct BatchMicroBatches {
   Graph large, small;
   std::vector<const Graph*> graphs = {};  // of these two

@@ -55,7 +55,7 @@ class Search {
   }
 
  private:
-  // Until a value fits and the next one does not.
+  // Narrows the bounds until a value fits and the next does not.
   Status Bracket() {
     while (!refused_ && fits_.at < most_) {
       STOWAGE_RETURN_IF_ERROR(Ask(Further()));
@@ -64,14 +64,14 @@ class Search {
     while (refused_ && refused_->at - fits_.at > 1) {
       const int64_t between = refused_->at - fits_.at;
       STOWAGE_RETURN_IF_ERROR(Ask(halves ? fits_.at + between / 2 : Between()));
-      // Every call but a third of them leaves half, whatever needs are.
+      // Bisect after a prediction that left more than half, which bounds the calls.
       halves = refused_->at - fits_.at > between / 2;
     }
     return {};
   }
 
-  // Whether the values behind the refused one are refused as well; goes on from one that is
-  // not. Where the model refuses a value it refuses those behind.
+  // Whether the values after the refused one are refused, too; if one fits, continues from it. A
+  // model that refuses a value refuses larger ones.
   Result<bool> LookBehind() {
     if (!refused_ || !refused_->need) return true;
     const Point refused = *refused_;
@@ -119,8 +119,8 @@ class Search {
     return {};
   }
 
-  // Twice the value that fits, and up to eight times where the last two say so: just above
-  // what they predict, which shall be refused.
+  // Twice the value that fits, or up to eight times if the last two predict it: just above their
+  // prediction, so that it is refused.
   int64_t Further() const {
     const std::optional<int64_t> where = Where(before_, fits_, budget_);
     const int64_t twice = fits_.at > most_ / 2 ? most_ : 2 * fits_.at;

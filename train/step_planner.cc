@@ -22,10 +22,10 @@ namespace stowage {
 
 namespace {
 
-// Raised whenever the same question is answered with another plan.
+// Incremented when planning changes its answer to a question.
 constexpr int kPlanningVersion = 8;
 
-// The scratch of a device's kernels for `graph`, node by node, those in bodies too.
+// Writes the workspace of every node of `graph` and its bodies.
 void WriteScratch(const Graph& graph, const DeviceNeeds& device,
                   ByteWriter* out) {
   for (const Node& node : graph.nodes()) {
@@ -91,8 +91,8 @@ bool StepPlanner::HasCache() const {
   return question_.cache && !question_.fit.plan.deadline && !has_own_cost;
 }
 
-// Everything that the answer depends on but the budget: not the learning rate,
-// which is an input of the step.
+// Everything that the answer depends on, except the budget. The learning rate is an input of the
+// step.
 Result<std::string> StepPlanner::WriteQuestion() const {
   const FitOptions& fit = question_.fit;
   const PlanOptions& options = fit.plan;

@@ -88,8 +88,8 @@ Status Check(const TrainingSpec& spec) {
   return {};
 }
 
-// The step of the whole batch, in which the optimizer shows, and the model for
-// every other number of examples that a micro-batch may have.
+// The step of the whole batch, which shows the optimizer, and the model for every size of
+// micro-batches.
 Result<std::vector<Graph>> SourcesOf(const TrainingSpec& spec,
                                      const StepBuilder& build) {
   std::vector<Graph> graphs;
@@ -104,7 +104,7 @@ Result<std::vector<Graph>> SourcesOf(const TrainingSpec& spec,
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   for (const int64_t size : sizes) {
     Result<Graph> micro_batch = spec.model(size);
-    // A model of one batch alone has no micro-batches.
+    // A model of a fixed batch has no micro-batches.
     if (!micro_batch.ok() &&
         micro_batch.error().code == ErrorCode::kUnsupported)
       continue;
@@ -114,7 +114,7 @@ Result<std::vector<Graph>> SourcesOf(const TrainingSpec& spec,
   return graphs;
 }
 
-// A forward graph over the weights as this rank keeps them.
+// The forward graph over the weights that this rank keeps.
 Result<Graph> OverOwnWeights(Graph forward, const Ranks& ranks) {
   if (ranks.ranks == 1 || ranks.shard != Sharding::kWeights) return forward;
   return ShardWeights(forward, ranks.ranks);
@@ -156,7 +156,7 @@ Bytes TrainingPlan::host_bytes() const {
 Result<TrainingPlanner> TrainingPlanner::Make(TrainingSpec spec,
                                               DeviceNeeds device) {
   STOWAGE_RETURN_IF_ERROR(Check(spec));
-  // The forward plan decides where the weights lie, for all programs.
+  // The forward plan decides the weight layout of all programs.
   PlanOptions& options = spec.planning;
   options.device = std::move(device);
   options.budget.reset();
@@ -167,7 +167,7 @@ Result<TrainingPlanner> TrainingPlanner::Make(TrainingSpec spec,
                            OverOwnWeights(std::move(model), spec.ranks));
   STOWAGE_ASSIGN_OR_RETURN(const stowage::Plan forward_plan,
                            PlanMemory(forward, options));
-  // The step has more states than the model: it places them all.
+  // The step has optimizer states besides the model's, and places all.
   options.weights =
       WeightLayout::FromForward(forward, forward_plan).WithoutStates();
 
@@ -234,7 +234,7 @@ Result<std::vector<BatchObstacle>> TrainingPlanner::BatchChanges(
   return ObstaclesToSplit(part, analysis, spec_.loss);
 }
 
-// Around the params and states as the step has placed them, in the arena or on the host.
+// Plans around the params and states that the step has placed in the arena or on the host.
 Result<PlannedShape> TrainingPlanner::PlanShape(const ShapeSpec& shape,
                                                 const FittedStep& step) const {
   TrainingSpec spec = spec_;
@@ -272,7 +272,7 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
     const ProgramSpec& program, const FittedStep& step) const {
   PlanOptions options = spec_.planning;
   options.weights = WeightLayout::FromForward(step.graph, step.plan);
-  // Without a budget, as many as fit into what the step takes, or one.
+  // Without a budget, the largest batch that fits the step's arena, or one.
   options.budget = spec_.budget.value_or(step.plan.arena_bytes());
   int64_t batch = program.batch;
   size_t tiling = 0;  // of kTileParts
@@ -367,7 +367,7 @@ void Training::Initialize(uint64_t seed) {
     whole.resize(std::max(whole.size(), block * Index(plan_.rank + 1)));
     const auto bytes =
         std::span(whole).subspan(block * Index(plan_.rank), block);
-    // A device that fails here fails the next step.
+    // A device failure here is reported by the next step.
     static_cast<void>(step().WriteBytes(name, param.type.dtype, bytes).ok());
   }
 }
