@@ -41,7 +41,7 @@ std::optional<Array> As(DType dtype, const Array& array) {
 struct Source {
   std::string name = {};
   std::shared_ptr<const Array> examples = {};
-  size_t size = 0;  // bytes of one
+  size_t size = 0;  // bytes of an example
   Array batch = {};
 };
 
@@ -178,7 +178,7 @@ class ArraysTask : public Task {
     return graph.value(*graph.Find(name)).type;
   }
 
-  // A value of the program, of reals or of whole numbers.
+  // Reads a value of the program, of floats or integers.
   static Result<std::vector<double>> RealsOf(const Runner& runner,
                                              std::string_view name) {
     const TensorType& type = TypeOf(runner.graph(), name);
@@ -190,7 +190,7 @@ class ArraysTask : public Task {
     return std::vector<double>(whole.begin(), whole.end());
   }
 
-  // Runs a program on part `b` of what is held out.
+  // Runs a program on part `b` of the validation set.
   Status RunOn(Runner& program, int64_t b, int64_t batch) {
     for (int64_t i = 0; i < batch; ++i) {
       Take(parts_.held_out[static_cast<size_t>(b * batch + i)], i);
@@ -204,7 +204,7 @@ class ArraysTask : public Task {
     return TakeStep(program);
   }
 
-  // Copies an example to place i of a batch.
+  // Copies an example to row i of a batch.
   void Take(int64_t example, int64_t i) {
     for (Source& source : sources_) {
       std::memcpy(
@@ -229,7 +229,7 @@ class ArraysTask : public Task {
 
   std::vector<Source> sources_;
   const Parts parts_;
-  const BatchPart part_;  // of a batch, that this rank takes
+  const BatchPart part_;  // this rank's part of a batch
   const int64_t batch_;
   const ArraysOptions options_;
   // How outputs of an evaluation's parts are combined, and its totals.
@@ -415,7 +415,7 @@ Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
   STOWAGE_ASSIGN_OR_RETURN(const Graph graph, spec.training.model(batch));
   std::vector<Source> sources;
   std::optional<int64_t> examples;
-  std::set<std::string> read;  // names that inputs have
+  std::set<std::string> read;  // names of arrays that inputs read
   for (const ValueId id : graph.Leaves(Role::kInput)) {
     const ValueInfo& input = graph.value(id);
     const bool is_scalar = input.type.shape.rank() == 0;

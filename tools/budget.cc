@@ -22,8 +22,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// With each optimization alone and with all of them. In one micro-batch, or in so many as were
-// asked for.
+// The smallest budgets with each optimization alone and with all, in one micro-batch or the
+// requested number.
 Result<Json> SmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch) {
   const MemoryOptimizations& allowed = fitter.options().optimizations;
   MemoryOptimizations none = NoOptimizations();
@@ -51,8 +51,8 @@ Result<Json> SmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch) {
   return budgets;
 }
 
-// "; the smallest budgets: 1.0 MiB (1048576 bytes) with --fit none, ...". Where an option
-// narrows one of these, as --micro-batches 4 does, the option that does not stands beside.
+// "; the smallest budgets: 1.0 MiB (1048576 bytes) with --fit none, ...". If an option restricts
+// one of them, such as --micro-batches 4, the option without the restriction is added.
 std::string BudgetsText(const Json& budgets,
                         const MemoryOptimizations& allowed) {
   std::string_view micro_batches, recompute;
@@ -171,7 +171,7 @@ std::string FittedText(const FittedStep& step,
                    FormatBytes(price.host.bytes_per_step), " copied a step\n");
   }
   if (price.recomputed_nodes == 0) return text;
-  // Params on the host that are read again for backward cost beside operations.
+  // The cost includes copies, if params on the host are reloaded for the backward pass.
   const double extra_cost =
       step.cost > 0 ? 100 * price.extra_cost / step.cost : 0;
   const bool reads_again =

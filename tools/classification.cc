@@ -215,7 +215,7 @@ class ClassifyTask : public Task {
     STOWAGE_RETURN_IF_ERROR(
         TakeShare(share_, (count + batch - 1) / batch, progress, take));
     if (progress.is_stopped()) return Evaluation();
-    // The others' are 0 here.
+    // Other ranks' results are 0 here.
     if (share_.sum) STOWAGE_RETURN_IF_ERROR(share_.sum(results));
     return Judge(results);
   }
@@ -245,8 +245,7 @@ class ClassifyTask : public Task {
     return order_.At((step - 1) * batch_ + row);
   }
 
-  // An empty batch of texts of `seq` tokens: what is not put is padding, and a text has one
-  // token at least.
+  // Clears the batch for texts of `seq` tokens: all is padding, with one token per text.
   void Begin(int64_t batch, int64_t seq) {
     seq_ = seq;
     const auto size = static_cast<size_t>(batch * seq);
@@ -287,7 +286,7 @@ class ClassifyTask : public Task {
   const int64_t held_out_batches_;
   const BatchPart part_;
   const int64_t batch_;
-  int64_t seq_ = 0;  // of the batch at hand
+  int64_t seq_ = 0;  // of the current batch
   std::vector<int32_t> tokens_, types_;
   std::vector<int32_t> text_lengths_, labels_;
   TrainOrder order_;

@@ -32,7 +32,7 @@ bool IsChannel(const std::string& path) {
          type == std::filesystem::file_type::socket;
 }
 
-// One file, which neither writing through nor reading from would leave whole.
+// Whether two paths are one file, which must not be written while it is in use.
 bool Clash(const PathOption& a, const PathOption& b) {
   return !a.path.empty() && !b.path.empty() && !IsChannel(a.path) &&
          IsSameFile(a.path, b.path);
@@ -63,7 +63,7 @@ class FileDescriptor {
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
 
-  int get() const { return number_; }  // negative: it cannot be opened
+  int get() const { return number_; }  // negative if it could not be opened
 
  private:
   const int number_;
@@ -131,7 +131,7 @@ Status Output::Write(std::string_view contents) const {
   if (file_) return file_->Replace(contents);
   if (path_.empty()) {
     std::cout << contents << std::flush;
-    return {};  // main() looks at the state of stdout
+    return {};  // main() checks the state of stdout
   }
   const FileDescriptor file(OpenChannel(path_));
   while (file.get() >= 0 && !contents.empty()) {
@@ -203,7 +203,7 @@ void CallOnRankLost(std::function<void()> call) {
 
 int Fail(const Error& error) {
   if (error.code == ErrorCode::kRankLost && RankLostCall()) RankLostCall()();
-  // A name of a file's may be as long as the file.
+  // Names in a file may be as long as the file.
   constexpr size_t kMax = 4096, kEnd = 1024;
   std::string message = error.message;
   if (message.size() > kMax) {
@@ -263,7 +263,7 @@ Result<std::string> ReadFile(const std::string& path) {
                        " are read"));
   };
   if (info.st_size > kMaxFileBytes) return too_large(StrCat(info.st_size));
-  // To open a pipe that nobody writes to would wait for ever.
+  // Opening a pipe without a writer would block forever.
   const FileDescriptor in(
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (in.get() < 0) return fail(ErrorCode::kIo, std::strerror(errno));
@@ -279,7 +279,7 @@ Result<std::string> ReadFile(const std::string& path) {
     const ssize_t got =
         ::read(in.get(), contents.data() + size, contents.size() - size);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) {  // there is a writer, so it is waited for
+    if (got < 0 && errno == EAGAIN) {  // there is a writer: wait for it
       ::fcntl(in.get(), F_SETFL, 0);
       continue;
     }

@@ -59,9 +59,9 @@ Result<CompileOptions> ReadCompileOptions(const CompileFlags& flags) {
   return options;
 }
 
-// Reads the weights that an ONNX file has for params of the step, and plans those that are
-// frozen as constants. A graph that is compiled as it is keeps its params in the arena, where
-// an application can put weights that a step has trained.
+// Reads the weights of an ONNX file for params of the step, and plans frozen ones as constants.
+// An unmodified graph keeps its params in the arena, where an application can write trained
+// weights.
 Status ReadContents(Subject* subject,
                     std::map<std::string, std::string>* contents) {
   if (!subject->onnx) return {};

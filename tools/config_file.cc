@@ -16,7 +16,7 @@ bool IsBare(char c) {
          c == '-';
 }
 
-// The character of an escape of one letter behind a backslash.
+// The character of a one-letter escape sequence.
 std::optional<char> Escaped(char c) {
   constexpr std::string_view kLetters = "btnfr\"\\";
   constexpr std::string_view kMeanings = "\b\t\n\f\r\"\\";
@@ -25,8 +25,8 @@ std::optional<char> Escaped(char c) {
   return kMeanings[at];
 }
 
-// A number as options read it: without underscores and a leading plus. Nothing if it is
-// none in decimal.
+// A decimal number in the syntax of options: without underscores and a leading plus; absent if it
+// is another text.
 std::optional<std::string> PlainNumber(std::string_view token) {
   std::string plain;
   for (size_t i = 0; i < token.size(); ++i) {
@@ -74,7 +74,7 @@ class Parser {
             StrCat("[config] line ", line_, ": ", message)};
   }
 
-  // Spaces, and a comment up to the end of the line.
+  // Skips spaces, and a comment up to the end of the line.
   void SkipBlanks() {
     while (!rest_.empty() && (rest_.front() == ' ' || rest_.front() == '\t' ||
                               rest_.starts_with("\r\n"))) {
@@ -127,7 +127,7 @@ class Parser {
     return {};
   }
 
-  // A bare key or a quoted one, and the spaces around it.
+  // Parses a bare or quoted key, and the spaces around it.
   Result<std::string> ParseKey() {
     SkipBlanks();
     std::string key;
@@ -192,7 +192,7 @@ class Parser {
     return {};
   }
 
-  // In double quotes with escapes, or in single quotes as it is.
+  // Parses a string in double quotes, with escapes, or in single quotes, without.
   Result<std::string> ParseString() {
     if (rest_.starts_with("\"\"\"") || rest_.starts_with("'''")) {
       return Fail("strings of several lines are not read");

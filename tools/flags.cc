@@ -356,7 +356,7 @@ void SetRanks(const Ranks& ranks, TrainingSpec* training) {
   const int64_t part =
       PartOfRank(training->batch, ranks.ranks, ranks.rank).count;
   std::vector<int64_t>& micro_batches = training->optimizations->micro_batches;
-  // One number is what was asked for.
+  // A single number is exactly the requested one.
   if (micro_batches.size() > 1 && part > 0)
     micro_batches = MicroBatchesToTry(part);
 }

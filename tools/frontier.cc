@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A point in percent of the cost of the step as it is.
+// A point, in percent of the cost of the unmodified step.
 struct Shown {
   const ParetoPoint& of;
   double percent = 0;

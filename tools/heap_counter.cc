@@ -34,8 +34,8 @@ void Count(const void* caller) {
 
 }  // namespace
 
-// glibc's own, which it exports under these names for this purpose. What is
-// allocated by them is freed by the free() that stays in place.
+// glibc's functions, which it exports under these names for this purpose; its free() frees their
+// memory.
 extern "C" {
 
 void* __libc_malloc(size_t size);
@@ -99,7 +99,7 @@ std::map<std::string, int64_t> HeapCallers(int64_t count) {
 #if STOWAGE_COUNTS_HEAP
   const int64_t end = allocations.load(std::memory_order_relaxed);
   const int64_t known = std::min({count, end, kRememberedHeapCallers});
-  // Read before the map allocates and writes over the oldest.
+  // Read the ring before the map allocates, which overwrites the oldest entries.
   std::array<const void*, kRememberedHeapCallers> last;
   for (int64_t i = 0; i < known; ++i) {
     last[static_cast<size_t>(i)] =

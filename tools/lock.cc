@@ -1,4 +1,4 @@
-// stowage lock: what steps take, kept beside the code that makes them.
+// stowage lock records the memory of plans in a file that is kept with the code, and compares.
 
 #include <iostream>
 #include <memory>
@@ -27,7 +27,7 @@ struct LockFlags {
   bool json = false;
 };
 
-// The path behind the first "=", or nothing.
+// The path after the first "="; "" without one.
 std::string PathOf(const std::string& plan) {
   const size_t equals = plan.find('=');
   return equals == std::string::npos ? "" : plan.substr(equals + 1);

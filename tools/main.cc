@@ -1,4 +1,4 @@
-// The stowage program: plan, train, and judge plans, from the command line.
+// The stowage program: plans, trains and checks plans, from the command line.
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -24,7 +24,7 @@
 
 namespace {
 
-// A failed internal check aborts, having said so; scripts see EX_SOFTWARE.
+// A failed internal check prints a message and aborts; scripts see EX_SOFTWARE.
 void ExitAsBug(int) { _exit(stowage::tools::kExitBug); }
 
 // Opens /dev/null for a closed stdin, stdout or stderr: otherwise the first file opened would
@@ -66,7 +66,7 @@ std::string ThreadsText() {
   return text;
 }
 
-// In whichever thread memory or threads run out, it is no bug.
+// Running out of memory or threads is no bug, in any thread.
 void EndOutOfResources() {
   try {
     if (std::current_exception())
@@ -94,12 +94,12 @@ int main(int argc, char** argv) {
   std::signal(SIGABRT, ExitAsBug);
   std::set_terminate(EndOutOfResources);
   stowage::KeepLargeBlocksApart();
-  // A file that may not grow further is an error of the write, as a full disk is.
+  // A file size limit becomes an error of the write, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   tools::StoppableOutput out(std::cout, STDOUT_FILENO);
   tools::StoppableOutput err(std::cerr, STDERR_FILENO);
-  // `bazel run` starts programs in a folder of its own; paths are the caller's. A program
-  // that was started elsewhere may have the variable from a script that Bazel runs.
+  // `bazel run` starts programs in its own folder, but paths are relative to the caller's. In
+  // another folder, the variable was inherited from a script that Bazel runs.
   if (const char* folder = std::getenv("BUILD_WORKING_DIRECTORY")) {
     std::error_code failed;
     const std::string here = std::filesystem::current_path(failed).string();
@@ -134,7 +134,7 @@ int main(int argc, char** argv) {
   tools::AddModels(program);
   const int exit_code = program.Run(argc, argv);
   std::cout.flush();
-  // Whoever was stopped since nobody reads has said so.
+  // A run stopped by a closed pipe has reported it already.
   if (!std::cout && exit_code <= 128) {
     return tools::Fail(
         {stowage::ErrorCode::kIo, "[file] stdout cannot be written"});

@@ -257,7 +257,7 @@ Result<MemoryOptimizations> ReadOptimizations(const ModelFlags& flags,
             " says nothing where nothing is recomputed; give "
             "--recompute cheap or auto with it")};
   }
-  // A graph from a file has none to allow; to ask for them by name is an error.
+  // A graph from a file has no micro-batches; requesting them is an error.
   const bool is_listed = !flags.fit.empty() && flags.fit != "auto";
   const bool splits = fit.contains(kMicroBatches) && (batch || is_listed);
   STOWAGE_ASSIGN_OR_RETURN(
@@ -371,7 +371,7 @@ Result<StepSpec> ReadModelStep(const ModelFlags& flags, FromData data) {
   STOWAGE_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(flags.dtype));
   STOWAGE_ASSIGN_OR_RETURN(spec.lora, ReadLora(flags));
   const ModelFn model = ModelOf(spec, ModelPurpose::kTrain);
-  // Sizes that the model does not take are refused in its words.
+  // Sizes that the model does not support are reported by the model.
   const Result<Graph> graph =
       WithSmoothing(flags.optimization, model)(*spec.options.batch);
   if (!graph.ok()) return graph.error();
@@ -391,7 +391,7 @@ Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
 }
 
 Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
-  // The model is looked up first: a name that is wrong needs no data to be said.
+  // Look up the model first: an unknown name is reported without reading data.
   STOWAGE_ASSIGN_OR_RETURN(const ModelInfo info, FindModel(flags.model.model));
   FromData data;
   if (!flags.tokenizer.empty()) {

@@ -23,8 +23,7 @@ bool Exists(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// The folder in which files of a model or a tokenizer stand beside it; empty beside a GGUF
-// file, which has all in itself.
+// The folder of the files of a model or a tokenizer; "" for a GGUF file, which contains them.
 std::optional<fs::path> FolderOfFile(const std::string& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return fs::path(path);
@@ -35,7 +34,7 @@ std::optional<fs::path> FolderOfFile(const std::string& path) {
   return {};
 }
 
-// The values of a file of the folder; none without it.
+// The values of a file in the folder; none if it is missing.
 Result<JsonValues> ReadJson(const std::optional<fs::path>& folder,
                             const char* name) {
   if (!folder || !Exists(*folder / name)) return JsonValues();
@@ -47,7 +46,7 @@ Result<JsonValues> ReadJson(const std::optional<fs::path>& folder,
                               " is damaged: ", values.error().message);
 }
 
-// The special tokens by their names in templates, as transformers collects them.
+// The special tokens by their names in templates, collected as by transformers.
 Result<ChatTemplate::Tokens> TokensOf(const std::optional<fs::path>& folder) {
   constexpr std::array<const char*, 7> kNames = {
       "bos_token", "eos_token", "unk_token", "sep_token",
@@ -71,7 +70,7 @@ Result<ChatTemplate::Tokens> TokensOf(const std::optional<fs::path>& folder) {
   return tokens;
 }
 
-// The special tokens that a GGUF file has by their ids.
+// The special tokens of a GGUF file, by their ids.
 ChatTemplate::Tokens TokensOf(const GgufHeader& header,
                               const Tokenizer& tokenizer) {
   constexpr std::array<std::array<std::string_view, 2>, 4> kNames = {
@@ -90,7 +89,7 @@ ChatTemplate::Tokens TokensOf(const GgufHeader& header,
   return tokens;
 }
 
-// A template by itself, in a list of named ones or in an object of them.
+// A template given alone, in a list of named ones, or in an object.
 Result<std::string> TemplateIn(const JsonValues& values) {
   const auto alone = values.Text("chat_template");
   if (alone.ok()) return alone;
@@ -116,7 +115,7 @@ Result<std::string> TemplateIn(const JsonValues& values) {
                       ", and none of them is \"default\"")};
 }
 
-// Error kNotFound where there is none.
+// Error kNotFound if there is none.
 Result<std::string> TemplateOf(const std::optional<fs::path>& folder) {
   if (folder && Exists(*folder / "chat_template.jinja")) {
     return ReadFile((*folder / "chat_template.jinja").string());
@@ -144,8 +143,7 @@ Result<std::string> FindTemplate(const WeightsFile& weights,
   return other.ok() ? other : text;
 }
 
-// Takes an id that a file has for the end of texts; the first is put behind them. One
-// below 0 stands for none.
+// Adds an id that ends texts; the first becomes ModelText::end. Ignores ids below 0.
 void AddEnd(int64_t id, const std::string& from, int64_t vocabulary,
             ModelText* text) {
   if (id < 0 || id >= kMaxTokens) return;
@@ -157,8 +155,7 @@ void AddEnd(int64_t id, const std::string& from, int64_t vocabulary,
   if (id < vocabulary) text->ends.push_back(token);
 }
 
-// The ids that a file has as "eos_token_id", one or a list of them. Error: one that is no
-// token's number.
+// Adds the ids of "eos_token_id" in a file, one or a list. Error kInvalidArgument: not an id.
 Status AddEnds(const std::string& from, const JsonValues& values,
                int64_t vocabulary, ModelText* text) {
   const auto add = [&](const std::string& name) -> Status {
@@ -180,7 +177,7 @@ Status AddEnds(const std::string& from, const JsonValues& values,
   }
 }
 
-// The token of an answer's end, which need not be among the ends of texts.
+// Adds the token after an answer, which may not be among the ends of texts.
 std::optional<int32_t> EndOfAnswer(const ChatTemplate& chat,
                                    const Tokenizer& tokenizer) {
   const auto after = chat.AfterAnswer();

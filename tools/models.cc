@@ -86,7 +86,7 @@ struct ExportFlags {
   std::string onnx, checkpoint, output;
 };
 
-// The tensors of a file of weights, and which of them the model has to take.
+// The tensors of a file of weights, and which of them are params.
 class Weights {
  public:
   static Result<Weights> Open(const std::string& path) {
@@ -104,7 +104,7 @@ class Weights {
     return weights;
   }
 
-  // Fills in the weight where there is a tensor of its name.
+  // Sets the weight if there is a tensor of its name.
   Result<bool> Give(NamedArray& weight) {
     const auto found = left_.find(weight.name);
     if (found == left_.end()) return false;
@@ -131,7 +131,7 @@ class Weights {
     return true;
   }
 
-  // Error: the model has taken none, or not all.
+  // Error: the model has used none, or not all params.
   Status CheckGiven() const {
     std::string name;
     int64_t count = 0;

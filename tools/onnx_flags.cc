@@ -38,7 +38,7 @@ Result<int64_t> ParseSize(std::string_view option, std::string_view text) {
   return size;
 }
 
-// NAME=VALUE; names in files may hold any sign, so the last "=" counts.
+// Splits NAME=VALUE at the last "=", since names in files may contain any character.
 Result<std::pair<std::string, std::string>> ParsePair(std::string_view option,
                                                       std::string_view text) {
   const size_t at = text.rfind('=');
@@ -272,7 +272,7 @@ Result<StepSpec> ReadOnnxRun(const OnnxFlags& onnx, const ArrayFlags& arrays,
       lora);
   spec.arrays =
       std::make_shared<const std::vector<NamedArray>>(std::move(read));
-  spec.info.name = spec.onnx->name();  // which lives as long as the model
+  spec.info.name = spec.onnx->name();  // lives as long as the model
   TrainingDefaults& defaults = spec.info.training;
   const Optimizer& optimizer = spec.training.training.optimizer;
   defaults.optimizer = OptimizerName(optimizer);

@@ -25,12 +25,12 @@ namespace stowage::tools {
 
 namespace {
 
-// Ranks that are started with the same options make the same mistake, and a launcher ends
-// all of them when the first ends: another says so where it is still there.
+// Ranks started with the same options make the same error, and a launcher ends all when the
+// first ends: other ranks delay their message, which is printed only if they are still there.
 void WaitForFirstRank() {
   const Result<cluster::Launch> launch = cluster::ReadLaunch();
   if (!launch.ok() || launch->rank == 0) return;
-  // On a machine that is busy it takes seconds to do so.
+  // Ending them takes seconds on a busy machine.
   std::this_thread::sleep_for(std::chrono::seconds(15));
   std::cerr << "rank " << launch->rank << ": ";
 }
@@ -40,8 +40,8 @@ int FailUsage(const Error& error) {
   return Fail(error);
 }
 
-// Digits, after a minus or not, that fit 64 bits; CLI11 takes more, cuts off what does
-// not fit, and reads 010 as 8, for which leading zeros are left out.
+// Parses an integer of 64 bits. CLI11 would accept more, truncate large numbers, and read 010 as
+// 8; so leading zeros are dropped.
 std::string ReadWholeNumber(std::string& text) {
   int64_t value = 0;
   const char* const end = text.data() + text.size();
@@ -75,7 +75,8 @@ std::string CheckNumber(const std::string& text) {
 
 CLI::Validator WholeNumber() { return {ReadWholeNumber, ""}; }
 
-// Why `value` cannot be that of `option`, which it stands behind, or with it behind "=".
+// The reason why `value` of `option`, an argument of its own or after "=", is invalid; "" if it
+// is valid.
 std::string CheckValue(const CLI::Option& option, const std::string& name,
                        const std::string& value, bool is_apart) {
   const std::string whole =
@@ -88,7 +89,7 @@ std::string CheckValue(const CLI::Option& option, const std::string& name,
     return StrCat(name, " has no value before ", value, "; write ", whole, "=",
                   value, " where that is its value");
   }
-  // CLI11 would take the "=" for a part of the value.
+  // CLI11 would make the "=" part of the value.
   if (!is_apart && !name.starts_with("--")) {
     return StrCat(name, " takes no \"=\"; write ", name, " ", value, ", or ",
                   whole, "=", value);
@@ -128,7 +129,7 @@ std::string NameOf(const std::string& argument) {
   return argument.substr(0, argument.find('='));
 }
 
-// Former names of flags, which work for one release, with a note.
+// Translates former names of flags, which work for one release, and prints a note.
 constexpr std::pair<std::string_view, std::string_view> kOldNames[] = {
     {"--keep", "--recompute-keep"},
     {"--remake", "--recompute-always"},
@@ -171,7 +172,7 @@ Status CheckValues(const CLI::App* command,
     const auto* const option = command->get_option_no_throw(name);
     if (option == nullptr || option->get_expected_max() == 0) continue;
     const bool is_apart = name.size() == argument.size();
-    if (is_apart && ++i == arguments.size()) break;  // CLI11 says so
+    if (is_apart && ++i == arguments.size()) break;  // CLI11 reports it
     const std::string value =
         is_apart ? arguments[i] : argument.substr(name.size() + 1);
     const std::string wrong = CheckValue(*option, name, value, is_apart);
@@ -205,7 +206,7 @@ std::string ConfigPath(std::span<const std::string> arguments) {
   return path;
 }
 
-// The options that a command line has, and those that exclude them.
+// The options of a command line, and those that they exclude.
 std::set<const CLI::Option*> Decided(const CLI::App& command,
                                      std::span<const std::string> arguments) {
   std::set<const CLI::Option*> decided;
@@ -426,7 +427,7 @@ Options Program::AddSubcommand(const std::string& name,
                                const std::string& example) {
   CLI::App* const command = app_->add_subcommand(name, description);
   command->footer("Example:\n  " + example);
-  // An option given twice means what was given last, as scripts expect.
+  // Of an option given twice, the last counts, as scripts expect.
   command->option_defaults()->multi_option_policy(
       CLI::MultiOptionPolicy::TakeLast);
   command->add_option(std::string(kConfig), config_,
@@ -460,7 +461,7 @@ std::vector<std::string>& Given() {
   return given;
 }
 
-// `arguments` behind the subcommand as GivenOptions has them.
+// Sets GivenOptions from the `arguments` after the subcommand.
 std::vector<std::string> GivenWords(const CLI::App& command,
                                     std::span<const std::string> arguments) {
   std::vector<std::pair<std::string, std::string>> given;  // name and word
@@ -540,7 +541,7 @@ int Program::Run(int argc, char** argv) {
     Given() = GivenWords(*command, std::span(arguments).subspan(1));
   }
   try {
-    std::ranges::reverse(arguments);  // as parse() wants them
+    std::ranges::reverse(arguments);  // the order of CLI11's parse()
     app_->parse(std::move(arguments));
   } catch (const CLI::CallForVersion& version) {
     std::cout << version.what() << "\n";
@@ -551,7 +552,7 @@ int Program::Run(int argc, char** argv) {
   } catch (const CLI::ExtrasError&) {
     return RefuseLeftover();
   } catch (const CLI::RequiredError& error) {
-    // A flag that is misspelt is missing, too.
+    // A required flag that is misspelt is an unknown one: report that instead.
     if (RefuseLeftover() == kExitDone) {
       WaitForFirstRank();
       app_->exit(error);
@@ -568,7 +569,7 @@ int Program::Run(int argc, char** argv) {
 
 namespace {
 
-// Letters to insert, remove or replace.
+// The number of letters to insert, remove or replace.
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});

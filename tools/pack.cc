@@ -1,4 +1,4 @@
-// stowage pack: the packing problem by itself, from and to CSV.
+// stowage pack packs buffers of a CSV file.
 
 #include <chrono>
 #include <iostream>
@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 struct PackFlags {
   std::string file;
-  std::string capacity;  // empty: none
+  std::string capacity;  // "" for none
   PackerFlags packer;
   std::string output;
   std::string svg;

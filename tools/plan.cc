@@ -1,4 +1,4 @@
-// stowage plan: where every byte of a training step goes, before it runs.
+// stowage plan places every byte of a training step before it runs.
 
 #include "planner/plan.h"
 
@@ -40,8 +40,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Holds a value until the process ends, which frees all at once: to take a large
-// step apart, value by value, takes as long as to read it.
+// Keeps a value until the process ends: freeing a large step value by value takes as long as
+// reading it.
 template <typename T>
 T& UntilExit(T value) {
   static auto& kept = *new std::vector<std::unique_ptr<T>>;
@@ -209,8 +209,8 @@ int PrintFrontier(const PlanFlags& flags, StepFitter& fitter,
   return kExitDone;
 }
 
-// Writes the certificate that the step, as it is without optimizations, fits the budget in
-// no order. Where its bounds do not show that, a note says so, and there is no file.
+// Writes the certificate that no order of the unmodified step fits the budget. If the bounds do
+// not prove that, prints a note instead.
 Status WriteRefusal(const PlanFlags& flags, StepPlanner& planner) {
   STOWAGE_ASSIGN_OR_RETURN(const FittedStep given, planner.fitter().AsGiven());
   const Result<std::string> text =
@@ -291,7 +291,7 @@ int RunPlan(PlanFlags flags) {
     return kExitDone;
   }
   const bool counts_traffic = flags.traffic || rates;
-  // Before any file is claimed: a folder that is made later would take its place.
+  // Before any file is claimed, since a folder created later could take its place.
   if (!flags.model.plan_cache.empty()) {
     const Status noted = NoteFolder(flags.model.plan_cache);
     if (!noted.ok()) return Fail(noted.error());
@@ -409,7 +409,7 @@ int RunPlan(PlanFlags flags) {
     }
     json["cache"] = CacheUseName(planned->cache);
     json["plan_seconds"] = seconds;
-    json["valid"] = true;  // or the planner would have ended the process
+    json["valid"] = true;  // checked by the planner
     PrintJson(json);
     return kExitDone;
   }
@@ -533,7 +533,7 @@ void AddPlan(Program& program) {
         "--cpu-target", "--plan-cache", "--no-plan-cache", "--max"}) {
     options.Exclude("--list-params", other);
   }
-  // It is of every budget.
+  // The frontier covers all budgets.
   options.Exclude("--pareto", "--budget");
   for (const char* const of_one :
        {"--svg", "--optimizer", "--weight-decay", "--momentum"}) {

@@ -95,7 +95,7 @@ Result<PlannedStep> PlanSharded(Subject& subject) {
     DeviceNeeds device = training.planning.device;
     Result<TrainingPlanner> next =
         TrainingPlanner::Make(std::move(training), std::move(device));
-    // An optimizer that cannot be split fits no better.
+    // An optimizer that cannot be sharded does not fit with more sharding either.
     if (!next.ok()) return planned;
     subject.training = *std::move(next);
   }
@@ -105,10 +105,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One that can be taken in several numbers of micro-batches, where none is known yet.
+// A batch to read the model with before one is chosen, with many numbers of micro-batches.
 constexpr int64_t kAnyBatch = 12;
 
-// The smallest budget of the shardings to try.
+// The smallest budget over the shardings to try.
 Result<Bytes> SmallestOfShardings(Subject& subject) {
   STOWAGE_ASSIGN_OR_RETURN(Bytes smallest, subject.planner().SmallestBudget());
   for (size_t i = 1; i < subject.ranks.shards.size(); ++i) {
@@ -117,7 +117,7 @@ Result<Bytes> SmallestOfShardings(Subject& subject) {
     DeviceNeeds device = training.planning.device;
     Result<TrainingPlanner> next =
         TrainingPlanner::Make(std::move(training), std::move(device));
-    if (!next.ok()) break;  // an optimizer that cannot be split
+    if (!next.ok()) break;  // an optimizer that cannot be sharded
     STOWAGE_ASSIGN_OR_RETURN(const Bytes bytes, next->step().SmallestBudget());
     smallest = std::min(smallest, bytes);
   }

@@ -81,7 +81,7 @@ class PreferenceTask : public Task {
     };
     STOWAGE_RETURN_IF_ERROR(TakeBatches(judged, batch, progress, take));
     if (progress.is_stopped()) return Evaluation();
-    // The others' are 0 here.
+    // Other ranks' results are 0 here.
     if (share_.sum) STOWAGE_RETURN_IF_ERROR(share_.sum(results));
     if (!IsPaired(objective_)) JudgeTogether(judged, results);
     double loss = 0, preferred = 0;
@@ -119,7 +119,7 @@ class PreferenceTask : public Task {
     };
     STOWAGE_RETURN_IF_ERROR(TakeBatches(examples, batch, progress, take));
     if (progress.is_stopped()) return {};
-    // The others' are 0 here.
+    // Other ranks' results are 0 here.
     if (share_.sum) STOWAGE_RETURN_IF_ERROR(share_.sum(log_probs));
     for (int64_t i = 0; i < count; ++i) {
       references_[examples[Size(i)]] = {
@@ -145,8 +145,8 @@ class PreferenceTask : public Task {
     return {split_.held_out.begin(), split_.held_out.begin() + count};
   }
 
-  // Calls take(first, how many, whether they count) for this rank's batches of examples,
-  // which are put into place.
+  // Calls take(first, taken, counts) for this rank's batches of examples, after writing their
+  // inputs.
   template <typename F>
   Status TakeBatches(const std::vector<size_t>& examples, int64_t batch,
                      WorkProgress& progress, F&& take) {
@@ -163,7 +163,7 @@ class PreferenceTask : public Task {
                      });
   }
 
-  // Reads `taken` rows of an output (batch, columns) into every fourth place from `to` on.
+  // Reads `taken` rows of an output (batch, columns) to `to`, with a stride of 4.
   Status ReadColumns(Runner& runner, std::string_view name, int64_t columns,
                      int64_t batch, int64_t taken, double* to) {
     const auto values = std::span(read_).first(Size(columns * batch));
@@ -174,7 +174,7 @@ class PreferenceTask : public Task {
     return {};
   }
 
-  // KTO's losses and margins by the mean over all examples (nn/losses.h).
+  // Computes KTO's losses and margins with the mean over all examples (nn/losses.h).
   void JudgeTogether(const std::vector<size_t>& judged,
                      std::vector<double>& results) const {
     const auto above = [&](size_t i, size_t which) {
@@ -193,7 +193,7 @@ class PreferenceTask : public Task {
     }
   }
 
-  // Tokens that ORPO's further loss is over.
+  // The number of tokens in ORPO's likelihood loss.
   int64_t NllTokens(const std::vector<size_t>& examples) const {
     if (objective_ != PreferenceObjective::kOrpo) return 0;
     int64_t tokens = 0;
@@ -207,7 +207,7 @@ class PreferenceTask : public Task {
     return order_.At((step - 1) * batch_ + row);
   }
 
-  // An empty batch of sequences of `seq` tokens.
+  // Clears the batch for sequences of `seq` tokens.
   void Begin(int64_t batch, int64_t seq) {
     seq_ = seq;
     const size_t size = Size(batch * 2 * seq);
@@ -220,7 +220,7 @@ class PreferenceTask : public Task {
     nll_tokens_ = 0;
   }
 
-  // An example as row `row`.
+  // Writes an example to row `row`.
   void Put(size_t example, int64_t row) {
     for (int which = 0; which < 2; ++which) {
       const size_t begin = Size((2 * row + which) * seq_);
@@ -235,7 +235,7 @@ class PreferenceTask : public Task {
     }
   }
 
-  // From position `begin` of the batch on; returns how many of its tokens are read.
+  // Writes a sequence from position `begin` of the batch on; returns the number of tokens read.
   int64_t PutSequence(const Sequence& sequence, size_t begin) {
     const int64_t count = std::min(sequence.size(), seq_ + 1);
     float learnt = 0;
@@ -259,14 +259,14 @@ class PreferenceTask : public Task {
     return count - 1;
   }
 
-  // ORPO's further loss is over the chosen sequence, its prompt included.
+  // ORPO's likelihood loss covers the chosen sequence, including its prompt.
   void PutNll(int64_t row, int64_t read) {
     if (objective_ != PreferenceObjective::kOrpo) return;
     std::fill_n(nll_weights_.begin() + row * seq_, read, 1.0f);
     nll_tokens_ += read;
   }
 
-  // So that the mean over so many examples is that over so many tokens.
+  // Weights that turn the mean over examples into the mean over tokens.
   void Weigh(int64_t examples, int64_t tokens) {
     if (objective_ != PreferenceObjective::kOrpo) return;
     const float weight = static_cast<float>(examples) /
@@ -302,13 +302,13 @@ class PreferenceTask : public Task {
   const int64_t held_out_batches_;
   const BatchPart part_;
   const int64_t batch_;
-  int64_t seq_ = 0;         // of the batch at hand
-  int64_t nll_tokens_ = 0;  // of the batch at hand
+  int64_t seq_ = 0;         // of the current batch
+  int64_t nll_tokens_ = 0;  // of the current batch
   std::vector<int32_t> tokens_, targets_;
   std::vector<float> weights_, nll_weights_;
-  std::vector<float> log_probs_;  // of the reference, two an example
-  std::vector<float> sides_;      // of KTO, one an example
-  std::vector<float> read_;       // results, up to two an example
+  std::vector<float> log_probs_;  // of the reference, two per example
+  std::vector<float> sides_;      // of KTO, one per example
+  std::vector<float> read_;       // results, up to two per example
   std::vector<std::array<float, 2>> references_;
   TrainOrder order_;
 };

@@ -39,7 +39,7 @@ constexpr auto kOwnError = std::chrono::milliseconds(500);
 constexpr auto kReason = std::chrono::milliseconds(1000);
 constexpr auto kReasonStep = std::chrono::milliseconds(10);
 
-// Swallows what is written, but for the last line that is an error.
+// Drops output, but keeps the last line that is an error.
 class ErrorCatcher : public std::streambuf {
  public:
   const std::string& error() const { return error_; }
@@ -67,7 +67,7 @@ class ErrorCatcher : public std::streambuf {
   std::string line_, error_;
 };
 
-// Past the streams, which another thread may be writing to.
+// Writes to the descriptor, since another thread may hold the stream.
 void PrintPastStreams(const std::string& message) {
   const std::string line = StrCat(kPrefix, message, "\n");
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
@@ -89,8 +89,8 @@ std::string ProgramFact() {
                 HexDigest(Xxh64(FileContent("/proc/self/exe"))), ")");
 }
 
-// The options that may not differ. What --data and --config name may lie elsewhere on
-// another host: the data is compared by its content, and options of a file as given.
+// The options that must be equal. The paths of --data and --config may differ between hosts: data
+// is compared by its content, and options of a file by their values.
 std::string OptionsFact() {
   std::string options;
   for (const std::string& word : GivenOptions()) {
@@ -106,8 +106,8 @@ Error Lost() {
   return {ErrorCode::kRankLost, "[cluster] another rank was lost"};
 }
 
-// Ends this process where ranks do not find each other: MPI waits without an end for one
-// that died before it had joined.
+// Ends this process if ranks do not find each other: MPI waits forever for one that died before
+// joining.
 class JoinDeadline {
  public:
   explicit JoinDeadline(const cluster::Launch& launch)
@@ -136,7 +136,7 @@ class JoinDeadline {
   JoinDeadline& operator=(const JoinDeadline&) = delete;
 
  private:
-  // Programs on a slow file system start far apart.
+  // A slow file system delays the start of some ranks.
   static constexpr std::chrono::seconds kJoining{120};
 
   std::mutex mutex_;
@@ -241,7 +241,7 @@ Status RankRun::Sum(std::span<double> values) {
   return Lost();
 }
 
-// On a thread of the lifeline.
+// Called on a thread of the lifeline.
 void RankRun::OnEnd(const cluster::RankEnd& end) {
   FlushOutput();
   if (end.lost) {
@@ -256,8 +256,8 @@ void RankRun::OnEnd(const cluster::RankEnd& end) {
   _exit(end.exit_code);
 }
 
-// A rank's end is seen by what it does not send; why it ended comes by the lifeline, after
-// which OnEnd ends this process.
+// A lost rank is noticed by a missing message; the lifeline then brings the reason, and OnEnd ends
+// this process.
 void RankRun::AwaitReason() {
   for (auto waited = std::chrono::milliseconds(0); waited < kReason;
        waited += kReasonStep) {
@@ -295,7 +295,7 @@ int RankRun::End(int exit_code) {
   is_ending_ = true;
   team_->lifeline().GiveUp(exit_code, silence_ ? silence_->error() : "");
   std::cout.flush();
-  _exit(exit_code);  // MPI would wait for all
+  _exit(exit_code);  // MPI's exit would wait for all ranks
 }
 
 int RunOnRanks(const std::function<int(RankRun&)>& run) {

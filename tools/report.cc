@@ -109,7 +109,7 @@ Result<std::string> Compare(const std::array<PlanFile, 2>& files,
                       "; expected text, json or html")};
 }
 
-// A plan that `stowage check` refuses has no report: its figures would say nothing.
+// A plan that `stowage check` refuses has no report.
 Result<PlanFile> ReadPlan(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
   STOWAGE_ASSIGN_OR_RETURN(PlanFile file, PlanFromJson(text));

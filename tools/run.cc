@@ -218,7 +218,7 @@ std::string NameOfCommand(const std::vector<std::string>& words) {
     if (code < 0x20 || code == 0x7f) c = ' ';
   }
   size_t size = std::min(name.size(), kMaxJobNameBytes);
-  // Not within a character of UTF-8.
+  // Do not cut within a character of UTF-8.
   while (size < name.size() && size > 0 &&
          (static_cast<unsigned char>(name[size]) & 0xc0) == 0x80) {
     --size;
@@ -237,7 +237,7 @@ Error BecomeCommand(const std::string& program,
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   std::cout.flush();
-  // An ignored signal would stay ignored.
+  // The command would inherit an ignored signal.
   std::signal(SIGXFSZ, SIG_DFL);
   ::execv(program.c_str(), words.data());
   const int why = errno;
@@ -339,7 +339,7 @@ struct LedgerFlags {
   bool json = false;
 };
 
-// The jobs of each resource, by their order of arrival; resources in that of their first.
+// The jobs of each resource in order of arrival; resources in order of their first job.
 std::vector<std::vector<LedgerJob>> ByResource(
     const std::vector<LedgerJob>& jobs) {
   std::vector<std::vector<LedgerJob>> resources;

@@ -33,8 +33,7 @@ namespace stowage::tools {
 
 namespace {
 
-// Notes of a run that a checkpoint of another cannot go on with, called as their options
-// are, and why it cannot.
+// The notes, named like their options, that a resumed run must not change, with the reasons.
 struct FixedNote {
   std::string_view name, why;
 };
@@ -49,7 +48,7 @@ constexpr std::array<FixedNote, 9> kFixedNotes = {
      {"lora-init", "beside whose adapters the base is another"},
      {"labels", "which its head tells apart otherwise"}}};
 
-// In UTF-8, as JSON must be, whatever the names of files are.
+// Converts the name of a file to valid UTF-8, for JSON.
 std::string InUtf8(const std::string& text) {
   using Text = nlohmann::json;
   return Text::parse(
@@ -87,7 +86,7 @@ uint64_t Digest(std::span<const std::byte> bytes, uint64_t before) {
                before);
 }
 
-// The file's name and what is in it, in brief. Reads a part of it at a time.
+// A file's name and a digest of its content, which is read in parts.
 Result<std::string> DataNote(const std::string& path) {
   constexpr Bytes kPart = 64 << 20;
   STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path, "file"));
@@ -102,7 +101,7 @@ Result<std::string> DataNote(const std::string& path) {
                 file.size(), " bytes, XXH64 ", HexDigest(digest), ")");
 }
 
-// The same of a corpus, which may take an hour to read.
+// The same for a corpus, whose digest does not read all of it.
 Result<std::string> TokensNote(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(
       const TokenShards shards,
@@ -121,8 +120,8 @@ std::string WordsNote(const std::vector<std::string>& words) {
   return joined.empty() ? "none" : joined;
 }
 
-// The tokens of all examples, which are to be learnt, and which are held out: what the
-// template, the length of a sequence and what is too long for it have made of the data.
+// A digest of the tokens of all examples, of those that are learned and of the validation set,
+// after template, truncation and dropping.
 std::string ExamplesNote(const ExampleSplit& split) {
   uint64_t digest = 0;
   for (const auto* const part : {&split.train, &split.held_out}) {
@@ -139,7 +138,7 @@ std::string ExamplesNote(const ExampleSplit& split) {
                 HexDigest(digest));
 }
 
-// The same of texts with labels.
+// The same for labeled texts.
 std::string TextsNote(const LabeledSplit& split) {
   uint64_t digest = 0;
   for (const auto* const part : {&split.train, &split.held_out}) {
@@ -153,7 +152,7 @@ std::string TextsNote(const LabeledSplit& split) {
                 HexDigest(digest));
 }
 
-// The folder's name and what is in it.
+// A folder's name and a digest of its content.
 std::string FolderNote(const std::string& path, const ImageData& data) {
   const ImageShape& shape = data.shape;
   std::string note =
@@ -340,8 +339,8 @@ Result<std::string> CompareNotes(const CheckpointInfo& saved,
 
 namespace {
 
-// The collectives of a step, in their order: ranks whose plans have others would wait
-// for each other, or add what does not belong together.
+// The collectives of a step in order: ranks with different ones would deadlock, or combine
+// unrelated values.
 std::string CollectivesText(const Graph& graph) {
   std::string text;
   for (const Node& node : graph.nodes()) {
@@ -394,8 +393,7 @@ Result<bool> AgreeOnRun(const TrainFlags& flags, const StepSpec& spec,
   }
   facts.emplace_back("the plan", CollectivesText(plan.step.graph));
   STOWAGE_RETURN_IF_ERROR(ranks.Agree(facts));
-  // Numbers are all the same where the square of their sum is N times that of their
-  // squares.
+  // N numbers are equal if the square of their sum is N times the sum of their squares.
   const auto size = static_cast<double>(evaluation_batch);
   std::array<double, 2> sums = {size, size * size};
   STOWAGE_RETURN_IF_ERROR(ranks.Sum(sums));

@@ -51,7 +51,7 @@ Result<std::optional<Evaluation>> TaskData::Evaluate(Training& training) {
   STOWAGE_ASSIGN_OR_RETURN(
       Evaluation evaluation,
       task_.Evaluate(*training.Find("evaluate"), evaluation_batch_, progress));
-  // Ranks that evaluate alone end at signals of their own.
+  // Ranks that evaluate alone stop at their own signals.
   STOWAGE_ASSIGN_OR_RETURN(
       const int stopped,
       ranks_.AnyOf(progress.is_stopped() ? StopSignals::caught() : 0));
@@ -136,8 +136,7 @@ std::optional<int64_t> RunReporter::HeapAllocations() {
   return tools::HeapAllocations();
 }
 
-// The params and states as one rank alone has them: where ranks split them, they are
-// gathered into `whole`.
+// The program with whole params and states; if ranks split them, gathers them into `whole`.
 Result<Runner*> FilesSaver::Gathered(Training& training,
                                      std::optional<WholeValues>* whole) {
   Runner& step = training.step();
@@ -158,7 +157,7 @@ Status FilesSaver::Save(Training& training, int64_t step,
     return files_.SaveShards(training.step(), values_, ranks_.collectives(),
                              step, held_out_loss, best_alone);
   }
-  if (!saves_checkpoints_) {  // each rank what it keeps
+  if (!saves_checkpoints_) {  // each rank checks its own values
     return best_alone ? Status() : CheckFinite(training.step());
   }
   std::optional<WholeValues> whole;
@@ -181,7 +180,7 @@ namespace {
 
 constexpr std::string_view kTotalsProgram = "evaluate totals";
 
-// With what metrics are counted by, where there are any.
+// The evaluation graph, with the outputs of metrics if there are any.
 ModelFn EvaluationOf(const StepSpec& spec) {
   ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
   if (spec.metrics.empty()) return evaluate;

@@ -150,7 +150,7 @@ Status TakeReference(const TrainFlags& flags, const StepSpec& spec,
                             progress);
 }
 
-// The step, and what runs over its arena beside it.
+// The step, and the programs beside it.
 std::vector<PageProgram> DescribePrograms(const TrainingPlan& plan) {
   std::vector<PageProgram> programs;
   programs.push_back(DescribeProgram("train", plan.step.graph, plan.step.plan));
@@ -165,8 +165,8 @@ std::vector<PageProgram> DescribePrograms(const TrainingPlan& plan) {
   return programs;
 }
 
-// A training command from its options to its last line. Each of its parts returns the exit
-// code where the command ends with it.
+// A training command from its options to its last line. Each stage returns the exit code if the
+// command ends with it.
 class TrainingCommand {
  public:
   TrainingCommand(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks)
@@ -184,7 +184,7 @@ class TrainingCommand {
   }
 
  private:
-  using Exit = std::optional<int>;  // absent: the command goes on
+  using Exit = std::optional<int>;  // absent: the command continues
 
   Status Load();
   Status OpenDevice();
@@ -228,10 +228,10 @@ class TrainingCommand {
   std::optional<RankValues> values_;
   int64_t done_ = 0;
   MemoryFigures memory_;
-  std::optional<Evaluation> base_;  // of what is tuned, before that
+  std::optional<Evaluation> base_;  // of the published model before tuning
 };
 
-// Data, files and device.
+// Opens data, files and device.
 Status TrainingCommand::Load() {
   STOWAGE_ASSIGN_OR_RETURN(run_, ReadTrainFlags(flags_, spec_));
   STOWAGE_ASSIGN_OR_RETURN(task_, LoadTaskOf(spec_, flags_, ranks_));
@@ -335,7 +335,7 @@ TrainingCommand::Exit TrainingCommand::Plan() {
                   *device_.backend, *task_, ranks_);
 }
 
-// The step as one rank alone would take it.
+// The graph of the step with one rank.
 Result<Graph> TrainingCommand::WholeStep() {
   STOWAGE_ASSIGN_OR_RETURN(
       SampledStep whole,
@@ -344,7 +344,7 @@ Result<Graph> TrainingCommand::WholeStep() {
   return std::move(whole.graph);
 }
 
-// The arena and its programs, and the values that the run begins with.
+// Allocates the arena, opens its programs, and sets the initial values.
 TrainingCommand::Exit TrainingCommand::Open() {
   if (flags_.chat && training_.ranks.shard == Sharding::kWeights) {
     return Fail({ErrorCode::kUnsupported,
@@ -416,7 +416,7 @@ TrainingCommand::Exit TrainingCommand::Agree() {
   return {};
 }
 
-// Values that are no numbers end the run; so do errors.
+// Handles errors, including non-finite values, which end the run.
 int TrainingCommand::EndBadly(Error error) {
   if (error.code == ErrorCode::kNotFinite) {
     error.message += StrCat("; ", files_->WhatIsSaved());
@@ -454,7 +454,7 @@ int TrainingCommand::Stop(const RunResult& result) {
   return 128 + result.stopped;
 }
 
-// Why a run ends before its last step, and where its best values are.
+// Prints the reason for an early stop, and where the best values are.
 void TrainingCommand::TellOfEarlyStop(const RunResult& result) {
   const EvaluationHistory& history = result.history;
   const std::optional<CheckpointSeries>& series = files_->checkpoints();
@@ -518,7 +518,7 @@ int TrainingCommand::Finish(const RunResult& result, FilesSaver& saver,
   if (!written.ok() && written.error().code == ErrorCode::kNotFinite) {
     return EndBadly(written.error());
   }
-  // Each is tried, whatever became of those before.
+  // All outputs are tried, even after errors.
   if (ModelExports::AreWanted(flags_)) {
     written = Both(written, saver.SaveForOthers(*opened_, spec_));
   }
@@ -532,7 +532,7 @@ int TrainingCommand::Finish(const RunResult& result, FilesSaver& saver,
     if (result.evaluation) page_.held_out_loss = result.evaluation->loss;
     written = Both(written, files_->html().Write(ToHtml(page_)));
   }
-  // All is saved: from here on a signal ends the process at once.
+  // Everything is saved: from here on, a signal ends the process at once.
   const Result<int> asked = ranks_.AnyOf(StopSignals::caught());
   if (!asked.ok()) return EndBadly(asked.error());
   stop.reset();

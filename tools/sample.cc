@@ -47,7 +47,7 @@ Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
   const bool reads_characters = !spec.tuning && !spec.tokenizer;
   WorkProgress writing("writing", reads_characters ? "characters" : "tokens");
   if (reads_characters) {
-    const std::vector<int32_t> newline = {0};  // a line begins
+    const std::vector<int32_t> newline = {0};  // the prompt
     options.tokens = kTextVocabulary;
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> text,
                              Write(generator, newline, options, writing));

@@ -22,12 +22,12 @@ using std::chrono::milliseconds;
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 
 volatile std::sig_atomic_t caught_signal = 0;
-volatile std::sig_atomic_t is_asked = 0;  // by another than SIGPIPE
+volatile std::sig_atomic_t is_asked = 0;  // by a signal other than SIGPIPE
 std::array<struct sigaction, kSignals.size()> before;
 
 void Catch(int number) {
   if (caught_signal == 0) caught_signal = number;
-  if (number == SIGPIPE) return;  // as often as something is written
+  if (number == SIGPIPE) return;  // arrives at every write
   if (is_asked == 0) {
     is_asked = 1;
     return;
@@ -45,8 +45,8 @@ bool IsFile(int descriptor) {
   return fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// The same pipe or terminal, opened so that a write never waits, which the descriptor that
-// others share must not be made to do; below 0 where the system does not allow it.
+// Opens the same pipe or terminal non-blocking, since the shared descriptor must stay blocking;
+// below 0 if the system does not allow it.
 int OpenAnew(int descriptor) {
   const std::string path = StrCat("/proc/self/fd/", descriptor);
   return ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -101,7 +101,7 @@ StoppableOutput::StoppableOutput(std::ostream& stream, int descriptor)
 
 StoppableOutput::~StoppableOutput() {
   stream_.flush();
-  const auto state = stream_.rdstate();  // which giving a buffer clears
+  const auto state = stream_.rdstate();  // rdbuf() clears it
   stream_.rdbuf(before_);
   stream_.setstate(state);
   if (own_ >= 0) ::close(own_);
@@ -139,9 +139,9 @@ bool StoppableOutput::Append(std::string_view text) {
   return !is_due || Flush();
 }
 
-// False where the system refuses a write.
+// Returns false if the system refuses a write.
 bool StoppableOutput::Flush() {
-  // A pipe that is ready takes so many bytes without waiting.
+  // A pipe that is ready accepts this many bytes without blocking.
   const size_t most = is_file_ ? pending_.size() : PIPE_BUF;
   size_t done = 0;
   bool written = true;
@@ -150,7 +150,7 @@ bool StoppableOutput::Flush() {
                                   std::min(pending_.size() - done, most));
     if (count >= 0) {
       done += static_cast<size_t>(count);
-    } else if (errno == EAGAIN) {  // others were faster
+    } else if (errno == EAGAIN) {  // other writers have filled it
       ::poll(nullptr, 0, static_cast<int>(kLook.count()));
       CountWait();
     } else {
@@ -161,7 +161,7 @@ bool StoppableOutput::Flush() {
   return written;
 }
 
-// False once nothing is waited for any more.
+// Returns false once the grace period is over.
 bool StoppableOutput::WaitForReader() {
   if (is_file_) return true;
   if (caught_signal == 0) {
@@ -171,14 +171,14 @@ bool StoppableOutput::WaitForReader() {
   pollfd ready = {.fd = descriptor_, .events = POLLOUT, .revents = 0};
   while (!drops_) {
     const int count = ::poll(&ready, 1, static_cast<int>(kLook.count()));
-    // A reader that is gone counts as one: the write says so.
+    // Also true if the reader is gone: the write reports it.
     if (count > 0 || (count < 0 && errno != EINTR)) return true;
     CountWait();
   }
   return false;
 }
 
-// Behind a wait of kLook.
+// Counts a wait of kLook after a signal.
 void StoppableOutput::CountWait() {
   if (caught_signal == 0) return;
   waited_ += kLook;

@@ -89,7 +89,6 @@ class TextTask : public Task {
   const BatchPart part_;
   const int64_t batch_, seq_;
   const uint64_t seed_;
-  // Enough to judge by; small batches of a large model would take minutes.
   const int64_t evaluation_batches_;
   std::vector<int32_t> tokens_, targets_;
 };
@@ -100,7 +99,7 @@ class ClassifierScore {
   explicit ClassifierScore(int64_t labels)
       : predictions_(static_cast<size_t>(labels)) {}
 
-  // Takes a step whose inputs have been written: its loss, and how many are right.
+  // Takes a step, after its inputs are written; returns its loss and correct predictions.
   Result<Score> Step(Runner& evaluate, std::span<const int32_t> labels) {
     STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
     STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
@@ -397,7 +396,7 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
       break;
   }
   if (spec.images != nullptr) {
-    // A slot in use, two ahead, and one of evaluations.
+    // One batch in use, two prefetched, and one of evaluations.
     STOWAGE_RETURN_IF_ERROR(
         CheckBatch(batch, 4 * (spec.images->shape.size() * SizeOf(DType::kF32) +
                                spec.images->labels * SizeOf(DType::kI32))));

@@ -1,4 +1,4 @@
-// stowage time: how long each op of a training step takes on this machine.
+// stowage time measures each op of a training step on this machine.
 
 #include <algorithm>
 #include <chrono>
@@ -31,7 +31,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kWarmUp = 3;  // steps before the first that counts
-constexpr int kRuns = 3;        // of a step, of which the last counts
+constexpr int kRuns = 3;        // of a step; the last counts
 
 struct TimeFlags : RunFlags {
   OnnxFlags onnx;
@@ -67,10 +67,9 @@ struct Measured {
   double extra_percent = 0;  // beyond the step without optimizations
 };
 
-// Steps as a whole and op by op, with and without optimizations in turn, so that all
-// meet the same machine. Each runs three times, right after the other kind, and
-// the last run counts: it finds the caches as its own kind left them, as the steps
-// of a training do. `without` may be the same as `train`.
+// Times steps as a whole and op by op, with and without optimizations in turn, so that all see the
+// same state of the machine. Each kind runs three times in a row, and the last run counts: like a
+// step of a training, it finds the caches that its own kind left. `without` may equal `train`.
 Result<Measured> Measure(Runner& train, Runner& without, Task& task,
                          const StepSpec& spec, int64_t steps) {
   std::vector<double> whole, by_op, ratios;
@@ -147,7 +146,7 @@ Result<Session> Open(FittedStep step, Backend& backend, int64_t seed,
 }
 
 int RunTime(const TimeFlags& flags) {
-  // Before any file is claimed: a folder that is made later would take its place.
+  // Before any file is claimed, since a folder created later could take its place.
   if (!flags.model.plan_cache.empty()) {
     const Status noted = NoteFolder(flags.model.plan_cache);
     if (!noted.ok()) return Fail(noted.error());
@@ -210,7 +209,7 @@ int RunTime(const TimeFlags& flags) {
       train, without ? without->front() : train, **task, *spec, flags.steps);
   if (!measured.ok()) return Fail(measured.error());
 
-  // With --json stdout has room for figures alone.
+  // With --json, stdout has only JSON.
   if (!flags.output.empty() || !flags.json) {
     const Status written = WriteOutput(flags.output, measured->times.ToText());
     if (!written.ok()) return Fail(written.error());

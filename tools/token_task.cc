@@ -30,7 +30,7 @@ namespace stowage::tools {
 
 namespace {
 
-// Each example a sequence of its own.
+// A sequence for each example.
 std::vector<std::vector<size_t>> Apart(const std::vector<size_t>& part) {
   std::vector<std::vector<size_t>> sequences;
   for (const size_t example : part) sequences.push_back({example});
@@ -43,7 +43,7 @@ std::vector<size_t> Numbers(size_t count) {
   return numbers;
 }
 
-// Batches of sequences, each of an example, or of several where they are packed.
+// Batches of sequences, each of one example, or of several if they are packed.
 class ExampleTask : public Task {
  public:
   ExampleTask(const Tuning& tuning, int64_t batch, uint64_t seed,
@@ -94,7 +94,7 @@ class ExampleTask : public Task {
     return std::min(most, std::ssize(held_out_));
   }
 
-  // The mean over all tokens that are to be learnt.
+  // The mean over all learned tokens.
   Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
                               WorkProgress& progress) override {
     seq_ = lengths_.front();
@@ -155,8 +155,8 @@ class ExampleTask : public Task {
     std::iota(position + begin, position + end, 0);
   }
 
-  // Examples, one behind the other, as row `row`; returns how many of their tokens are to
-  // be learnt. What is left of the row is a text of its own.
+  // Writes examples to row `row`; returns the number of learned tokens. The rest of the row is a
+  // text of padding.
   int64_t Put(const std::vector<size_t>& examples, int64_t row) {
     int64_t counted = 0, begin = 0;
     for (const size_t example : examples) {
@@ -178,7 +178,7 @@ class ExampleTask : public Task {
     return counted;
   }
 
-  // So that the mean over all positions is that over the learnt ones.
+  // Weights that turn the mean over positions into the mean over learned ones.
   void Weigh(int64_t batch, int64_t learnt) {
     const float weight = static_cast<float>(batch * seq_) /
                          static_cast<float>(std::max(learnt, int64_t{1}));
@@ -208,11 +208,11 @@ class ExampleTask : public Task {
   const int64_t held_out_batches_;
   const BatchPart part_;
   const int64_t batch_;
-  int64_t seq_ = 0;  // of the batch at hand
+  int64_t seq_ = 0;  // of the current batch
   std::vector<int32_t> tokens_, targets_;
   std::vector<float> weights_;
   std::vector<int32_t> segments_;   // first positions, then ends, of each row
-  std::vector<int32_t> positions_;  // in their texts
+  std::vector<int32_t> positions_;  // of tokens in their texts
   const std::vector<size_t> numbers_;  // of train_
   TrainOrder order_;
 };
@@ -301,7 +301,7 @@ class ShardTask : public Task {
   std::string_view token_name() const override { return "tok"; }
 
  private:
-  // A window as tokens and, one later, as targets of a row.
+  // Writes a window to a row, and as targets the window one token later.
   Status Read(const TokenShards::Part& window, int64_t row) {
     STOWAGE_RETURN_IF_ERROR(shards_->Read(window, window_));
     std::copy_n(window_.begin(), seq_, tokens_.begin() + row * seq_);
@@ -321,7 +321,7 @@ class ShardTask : public Task {
   const int64_t batch_, seq_;
   const uint64_t seed_;
   const int64_t evaluation_batches_;
-  const int64_t places_, windows_;  // of the two parts
+  const int64_t places_, windows_;  // of training and validation set
   std::vector<int32_t> window_, tokens_, targets_;
 };
 

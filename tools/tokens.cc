@@ -1,4 +1,4 @@
-// stowage tokens: text to tokens and back, by the tokenizer of a file.
+// stowage tokens encodes and decodes text by the tokenizer of a file.
 
 #include <charconv>
 #include <iostream>
@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 struct TokensFlags {
   std::string tokenizer;
-  std::string file;  // empty: stdin
+  std::string file;  // "" for stdin
   bool plain = false;
   bool json = false;
 };
@@ -30,8 +30,8 @@ Result<std::string> ReadInput(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(std::cin), {});
 }
 
-// Numbers between white space, commas and brackets: what encode prints, with or
-// without --json.
+// Parses ids separated by white space, commas and brackets: the output of encode, with or without
+// --json.
 Result<std::vector<int32_t>> ParseIds(std::string_view text) {
   constexpr std::string_view kBetween = " \t\r\n,[]";
   std::vector<int32_t> ids;
@@ -56,7 +56,7 @@ Result<std::vector<int32_t>> ParseIds(std::string_view text) {
   return ids;
 }
 
-// The tokens of a text; says on stderr what it has that no token stands for.
+// The tokens of a text; reports bytes without a token on stderr.
 Result<std::vector<int32_t>> EncodeText(const Tokenizer& tokenizer,
                                         const TokensFlags& flags,
                                         std::string_view text) {

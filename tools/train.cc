@@ -162,7 +162,7 @@ Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags, const RankRun& ranks) {
   STOWAGE_ASSIGN_OR_RETURN(
       spec.training,
       ReadTrainingFlags(model, spec.info.training, *spec.options.batch));
-  // All programs are as long as the longest sequence, but for the other shapes.
+  // All programs but those of shapes have the longest length.
   const std::vector<int64_t>& lengths = spec.tuning->lengths;
   spec.options.seq = lengths.front();
   spec.training.model =
@@ -321,7 +321,7 @@ void AddFinetune(Program& program) {
        {"--prompt", "--temperature", "--top-k", "--top-p", "--chat"}) {
     options.Exclude("--json", of_samples);
   }
-  options.Exclude("--resume", "--adapter");  // which has its own
+  options.Exclude("--resume", "--adapter");  // the checkpoint has its own
   options.OnRun([flags] { return RunFinetune(*flags); });
 }
 

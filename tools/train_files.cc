@@ -81,7 +81,7 @@ TrialFolders::~TrialFolders() {
   for (const std::filesystem::path& folder : new_) {
     if (std::filesystem::is_directory(folder, ignored)) {
       std::filesystem::remove(folder,
-                              ignored);  // which fails where it is not empty
+                              ignored);  // fails if it is not empty
     }
   }
 }
@@ -99,7 +99,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   }
   const bool keeps_best =
       !checkpoint.empty() && (run.save_every > 0 || run.eval_every > 0);
-  // Before any file is claimed: a folder that is made later would take its place.
+  // Before any file is claimed, since a folder created later could take its place.
   const std::string adapter_folder = AdapterFolderOf(flags);
   const std::string model_folder = ClassifierFolderOf(flags, spec);
   for (const std::string& folder :
@@ -154,7 +154,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
     }
     STOWAGE_RETURN_IF_ERROR(files.OpenShards(flags, spec, ranks));
   }
-  // Once it is claimed, no other run makes it any more.
+  // After the claim, no other run can create it.
   files.resumed_ = IsThere(flags.continued) ? flags.continued : flags.resume;
   STOWAGE_ASSIGN_OR_RETURN(files.exports_, ModelExports::Open(flags, spec));
   if (!flags.log.empty()) {
@@ -215,8 +215,7 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
     STOWAGE_RETURN_IF_ERROR(CheckSaveWeights(values.whole, flags.save_weights));
   }
   if (!notes_.empty()) {
-    // In how many parts a batch is summed, which rounds sums: a budget or other ranks may
-    // choose another number.
+    // The number of parts of a batch, which affects rounding; budget and ranks may change it.
     notes_.emplace_back(
         "micro-batches",
         StrCat(ranks.ranks() * training.plan().step.price.micro_batches));
@@ -330,7 +329,7 @@ Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
   STOWAGE_ASSIGN_OR_RETURN(history_, HistoryOf(info));
   const Result<int64_t> loaded = load();
   if (!loaded.ok()) {
-    // Adapters beside other layers may be why.
+    // Adapters of other layers may be the reason.
     const size_t at = differences.find("resume: lora-targets ");
     if (at == std::string::npos) return loaded.error();
     return Error{
@@ -407,7 +406,7 @@ Status TrainFiles::SaveShards(const Runner& step, const RankValues& values,
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<uint64_t> shards,
                            stowage::SaveShards(step, values, shards_of_, number,
                                                base_, collectives));
-  if (!checkpoints_) return {};  // rank 0 tells of them
+  if (!checkpoints_) return {};  // rank 0 writes the index
   return SaveSeries(number, held_out_loss, best_alone,
                     [&](const OutputFile& file, const RunNotes& notes) {
                       return SaveShardIndex(step, values, shards, file,

@@ -17,7 +17,7 @@
 namespace stowage::tools {
 namespace {
 
-// When to evaluate, and when to stop by it.
+// Reads when to evaluate, and when to stop early.
 Status ReadEvaluations(const TrainFlags& flags, RunSpec* run) {
   if (flags.eval_every < 0 || flags.eval_every > kMaxCheckpointStep) {
     return InvalidArgumentError("[train] eval-every ", flags.eval_every,
@@ -38,7 +38,7 @@ Status ReadEvaluations(const TrainFlags& flags, RunSpec* run) {
   return {};
 }
 
-// When to save, and what to do about values that are no numbers.
+// Reads when to save, and the treatment of non-finite values.
 Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
   if (flags.save_every < 0 || flags.save_every > kMaxCheckpointStep) {
     return InvalidArgumentError("[train] save-every ", flags.save_every,
@@ -340,7 +340,7 @@ Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec) {
   LearningRateSchedule schedule = defaults.schedule;
   const Optimizer& optimizer = spec.training.training.optimizer;
   if (!IsOfModel(optimizer, defaults)) {
-    // The model's rate is for the model's optimizer.
+    // The model's learning rate suits only the model's optimizer.
     schedule.peak = DefaultLearningRate(optimizer);
   }
   STOWAGE_ASSIGN_OR_RETURN(run.schedule,

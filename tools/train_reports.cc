@@ -183,7 +183,7 @@ Status TakeOne(Runner& step, Task& task, int64_t number, int64_t seed) {
 
 // The measured speed of steps.
 struct Trial {
-  int64_t steps = 0;  // that were timed
+  int64_t steps = 0;  // timed
   double step_seconds = 0;
   double tokens_per_second = 0;
 };
@@ -214,11 +214,11 @@ Result<Trial> TrySteps(Training& training, Task& task, int64_t seed) {
 // The speed of a run, and its source.
 struct Speed {
   double step_seconds = 0, tokens_per_second = 0;
-  std::string_view by;  // for programs
-  std::string how;      // for people
+  std::string_view by;  // in JSON
+  std::string how;      // in text
 };
 
-// Steps that take longer by the rates of the device are not tried.
+// Steps that are estimated to take longer are not measured.
 constexpr double kMaxToTry = 20;
 
 // Measures a few steps if there is memory and they are fast; else estimates by the device's
@@ -390,7 +390,7 @@ std::string LengthsText(const Tuning& tuning) {
                 "longest\n");
 }
 
-// The labels, what became of the texts, and dropouts that take memory.
+// Lines on labels, truncated and dropped texts, and dropouts that take memory.
 std::string ClassifierText(const Tuning& tuning, const LabeledSplit& split) {
   const EncoderConfig& encoder = *tuning.model.base().encoder();
   std::string text = StrCat(

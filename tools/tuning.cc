@@ -34,7 +34,7 @@ std::string_view KindOfData(const std::string& path) {
   return TokenShards::Reads(path) ? " has tokens alone" : " is a text";
 }
 
-// "sft" is none.
+// The preference of the objective; absent for "sft".
 Result<std::optional<PreferenceRules>> ReadPreference(
     const TuningFlags& flags) {
   const auto objective = FindPreferenceObjective(flags.objective);
@@ -185,7 +185,7 @@ Result<std::vector<int32_t>> UsualPrompt(const TuningData& data) {
   }
   const auto& split = std::get<ExampleSplit>(data);
   const Sequence first = split.Of(split.held_out.front(), 0);
-  // Up to where the answer begins, or its first token.
+  // Up to the beginning of the answer, or its first token.
   const auto learnt = first.learnt[0];
   const auto answer = std::find(learnt.begin() + 1, learnt.end(), 1);
   const auto tokens =
