@@ -17,8 +17,8 @@ import sys
 import tempfile
 
 PRODUCT = ["//" + room + "/..." for room in
-           ("admission", "autodiff", "base", "cluster", "cpu", "formats", "gpu", "ir", "math",
-            "nn", "onnx", "planner", "python", "report", "runtime", "text", "tools", "train")]
+           ("admission", "autodiff", "base", "cluster", "cpu", "data", "formats", "gpu", "ir",
+            "math", "nn", "onnx", "planner", "python", "report", "runtime", "text", "tools", "train")]
 # Headers of the standard library that most sources include: read once, not a thousand
 # times.
 COMMON = ["algorithm", "array", "atomic", "chrono", "condition_variable", "cstdint",
