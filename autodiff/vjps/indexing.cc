@@ -50,8 +50,9 @@ constinit const Vjp LerpUpdateVjp = Differentiable([](VjpContext& v) {
   }
 });
 
-STOWAGE_NON_DIFFERENTIABLE(SliceUpdate,
-                           "it is for what is kept or given out; join parts by "
-                           "concat where a gradient has to pass");
+STOWAGE_NON_DIFFERENTIABLE(
+    SliceUpdate,
+    "it writes states and outputs; use concat if a gradient "
+    "must flow");
 
 }  // namespace stowage

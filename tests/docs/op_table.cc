@@ -554,12 +554,13 @@ std::string RowOfGraphs(OpKind op, const Signature& signature) {
     return Join(texts);
   };
   const Vjp& vjp = GetVjp(op);
-  return StrCat(
-      "| `", OpName(op), "` | ", names(signature.operands), " → ",
-      names(signature.results), " |  | ", AttrsText(signature), " |  | ",
-      vjp.refusal != nullptr ? StrCat("none: ", vjp.refusal)
-                             : std::string("what the bodies let through"),
-      " |\n");
+  return StrCat("| `", OpName(op), "` | ", names(signature.operands), " → ",
+                names(signature.results), " |  | ", AttrsText(signature),
+                " |  | ",
+                vjp.refusal != nullptr
+                    ? StrCat("none: ", vjp.refusal)
+                    : std::string("operands with a gradient in a body"),
+                " |\n");
 }
 
 }  // namespace
