@@ -50,9 +50,8 @@ constinit const Vjp LerpUpdateVjp = Differentiable([](VjpContext& v) {
   }
 });
 
-STOWAGE_NON_DIFFERENTIABLE(
-    SliceUpdate,
-    "it writes states and outputs; use concat if a gradient "
-    "must flow");
+STOWAGE_NON_DIFFERENTIABLE(SliceUpdate,
+                           "it writes states and outputs; use concat for a "
+                           "gradient");
 
 }  // namespace stowage
