@@ -7,13 +7,17 @@
 
 namespace stowage {
 
-std::vector<int64_t> ShuffledOrder(int64_t size, SplitMix64 random) {
-  std::vector<int64_t> order(static_cast<size_t>(size));
+void ShuffleOrder(SplitMix64 random, std::span<int64_t> order) {
   std::iota(order.begin(), order.end(), 0);
   for (size_t left = order.size(); left > 1; --left) {
     const int64_t other = random.Below(static_cast<int64_t>(left));
     std::swap(order[left - 1], order[static_cast<size_t>(other)]);
   }
+}
+
+std::vector<int64_t> ShuffledOrder(int64_t size, SplitMix64 random) {
+  std::vector<int64_t> order(static_cast<size_t>(size));
+  ShuffleOrder(random, order);
   return order;
 }
 
@@ -21,7 +25,7 @@ size_t TrainOrder::At(int64_t position) {
   const auto size = std::ssize(train_);
   if (const int64_t pass = position / size; pass != pass_) {
     pass_ = pass;
-    order_ = ShuffledOrder(size, {seed_, static_cast<uint64_t>(pass)});
+    ShuffleOrder({seed_, static_cast<uint64_t>(pass)}, order_);
   }
   const int64_t at = order_[static_cast<size_t>(position % size)];
   return train_[static_cast<size_t>(at)];

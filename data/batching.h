@@ -51,7 +51,9 @@ class SplitMix64 {
   uint64_t state_;
 };
 
-/// 0 to size - 1 in a random order (Fisher and Yates).
+/// Sets `order` to 0 to size - 1 in a random order (Fisher and Yates). Allocates nothing.
+void ShuffleOrder(SplitMix64 random, std::span<int64_t> order);
+/// The same as a new vector.
 std::vector<int64_t> ShuffledOrder(int64_t size, SplitMix64 random);
 
 /// The examples of a training set, shuffled by the seed for every pass.
@@ -59,8 +61,9 @@ class TrainOrder {
  public:
   /// `train` must outlive this.
   TrainOrder(const std::vector<size_t>& train, uint64_t seed)
-      : train_(train), seed_(seed) {}
+      : train_(train), seed_(seed), order_(train.size()) {}
   /// The example at a position of all passes, counted from 0. Linear when a pass begins.
+  /// Allocates nothing.
   size_t At(int64_t position);
 
  private:
