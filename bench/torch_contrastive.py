@@ -48,11 +48,11 @@ def pairs(batch, tokens, words):
 def arenas(batch, micro_batches, tokens):
     net = Contrastive(hidden_size=384, num_hidden_layers=6, num_attention_heads=12,
                       intermediate_size=1536)
-    model = stowage.from_torch(net, pairs(4, tokens, 1000), loss="output", check=False)
     part = batch // micro_batches
     for name, size, count in ((f"batch {part}", part, 1), (f"batch {batch}", batch, 1),
                               (f"batch {batch} in {micro_batches}", batch, micro_batches)):
-        plan = stowage.plan(model, batch=size, optimizer="adamw", device="cpu", threads=2,
+        model = stowage.from_torch(net, pairs(size, tokens, 1000), loss="output", check=False)
+        plan = stowage.plan(model, optimizer="adamw", device="cpu", threads=2,
                             optimizations={"micro_batches": count})
         print(f"{name:24} {plan.arena_bytes / 1e6:10.1f} MB", flush=True)
 
@@ -61,9 +61,9 @@ def difference(batch=32, micro_batches=8, tokens=12):
     words, lr = 200, 0.1
     net = Contrastive(vocab_size=words, hidden_size=64, num_hidden_layers=2,
                       num_attention_heads=4, intermediate_size=128).double()
-    model = stowage.from_torch(net, pairs(4, tokens, words), loss="output")
     inputs = pairs(batch, tokens, words)
-    with stowage.Trainer(model, batch=batch, optimizer="sgd", lr=lr, device="cpu", threads=2,
+    model = stowage.from_torch(net, inputs, loss="output")
+    with stowage.Trainer(model, optimizer="sgd", lr=lr, device="cpu", threads=2,
                          optimizations={"micro_batches": micro_batches}) as trainer:
         loss = trainer.step(*(each.numpy() for each in inputs))
         trained = trainer.state_dict()
