@@ -1,4 +1,4 @@
-"""What pip asks for a wheel of this source tree (PEP 517): tools/build_wheel.sh's."""
+"""The PEP 517 build backend of this source tree, by tools/build_wheel.sh."""
 
 import os
 import pathlib
@@ -9,9 +9,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    """Builds it into the folder, by the options in STOWAGE_WHEEL_OPTIONS; its name."""
-    # pip may build in an environment of its own, whose headers are those of the Python
-    # that it is of.
+    """Builds a wheel with STOWAGE_WHEEL_OPTIONS into the folder; returns its name."""
+    # pip may build in an isolated environment, which has the headers of its Python.
     environment = {**os.environ, "STOWAGE_PYTHON": sys.executable}
     options = os.environ.get("STOWAGE_WHEEL_OPTIONS", "--native").split()
     built = subprocess.run(

@@ -20,7 +20,7 @@ MADE_BY_STOWAGE = re.compile(
     r"_(grad|grad_add|update)$|^(assign|stand_in|reload|offload|constant|fused_\w+|epilogue_matmul|"
     r"all_reduce|reduce_scatter|all_gather|own_block|join_weight|sum_partials)$")
 
-# What the attributes of every op so called are, for Python's signatures.
+# The Python types of attributes, by name.
 LISTS = {"shape", "order", "sizes", "size", "before", "after"}
 WINDOWS = {"stride", "padding", "dilation", "kernel", "pad_before", "pad_after"}
 LISTS_BUT = {("local_response_norm", "size")}
@@ -30,7 +30,7 @@ FLAGS = {"exclusive", "reverse", "keep", "transpose_a", "transpose_b", "transpos
          "descending", "causal", "interleaved", "inverse", "ceil_mode", "count_include_pad",
          "align_corners"}
 
-# Where users of C++ call the function, or its options, otherwise.
+# Functions or options with another name in C++.
 FUNCTIONS = {"Lstm": "LstmSequence", "Broadcast": "BroadcastTo", "ReduceMean": "ReduceSum",
              "ReduceMax": "ReduceSum"}
 OPTIONS = {"attention": "AttentionOptions", "rope": "RopeOptions", "conv": "ConvOptions",
@@ -51,7 +51,7 @@ FORMULAS = {
     **{name: "true or false, of type bool" for name in (
         "equal", "not_equal", "less", "less_equal", "greater", "greater_equal")},
 }
-# Defaults that ir/ops.h has in words or as structures.
+# Defaults that ir/ops.h states in prose or as structures.
 DEFAULTS = {"axes": "()", "stride": "1", "dilation": "1", "padding": "0", "pad_before": "0",
             "pad_after": "0"}
 OF_POOLS = {"stride": "None"}  # as the kernel
@@ -63,7 +63,7 @@ CHOICES = {
     ("glu", "activation"): ("silu", "gelu_tanh", "gelu_erf"),
 }
 CHOSEN = {("pad", "mode"): "constant", ("resize", "mode"): "linear"}  # where nothing is said
-# What an attribute is that users give in another form.
+# Attributes that users give in another form.
 FORMS = {
     ("attention", "scale"): "float(scale) if scale > 0 else q.shape[-1] ** -0.5",
     ("rope", "dims"): "int(dims) or x.shape[-1]",
@@ -107,7 +107,7 @@ def _axes(x: Value, axes: Sequence[int]) -> List[int]:
 
 
 def _each(x: Value, numbers: int | Sequence[int], sides: int = 1) -> List[int]:
-    """One for each spatial dimension, as often as there are sides."""
+    """One per spatial dimension, repeated for each side."""
     spatial = len(x.shape) - 2
     listed = [int(i) for i in (numbers if isinstance(numbers, Iterable) else
                                [numbers] * spatial)]
@@ -121,7 +121,7 @@ def _place(name: str, choice: str, choices: Sequence[str]) -> int:
 
 
 def _with_its_unknown(x: Value, shape: Sequence[int]) -> List[int]:
-    """With what -1 stands for, if that can be found."""
+    """Replaces -1, if its value can be determined."""
     known = [int(i) for i in shape]
     if known.count(-1) == 1:
         rest = -math.prod(known)
@@ -175,7 +175,7 @@ class Header:
 
     @staticmethod
     def defaults(declarations, end):
-        """Of numbers and flags."""
+        """Numbers and flags."""
         found = re.findall(r"\b(?:bool|double|int64_t) (\w+) = ([\w. /-]+?)\s*(?:%s|$)" % end,
                            declarations, re.MULTILINE)
         return {name: {"true": "True", "false": "False"}.get(value, value)
@@ -183,7 +183,7 @@ class Header:
 
 
 def parameter(op, attribute, operand):
-    """Of an attribute: its type in Python, and what the op is given."""
+    """The Python type of an attribute, and the expression that is passed to the op."""
     if (op, attribute) in CHOICES:
         choices = CHOICES[op, attribute]
         return "str", f'_place("{attribute}", {attribute}, {choices!r})'
@@ -227,13 +227,13 @@ def description(op, kind, macro, named, header):
 
 
 def of_python(text):
-    """With what users of C++ write as those of Python do."""
+    """Rewrites C++ notation to Python's."""
     text = text.replace("Value()", "None").replace("CrossEntropy of", "cross_entropy of")
     return re.sub(r"\bk([A-Z]\w*)", lambda name: repr(name[1].lower()), text)
 
 
 def function(op, kind, macro, comment, header):
-    """The text of an op's function, or nothing for one that takes no operand."""
+    """The source of an op's function; None for one without operands."""
     if macro:
         comment = "x -> y" if macro == "UNARY_" else "a, b -> y"
     given = SIGNATURE.match(comment.replace("[, ", ", [").strip())

@@ -27,11 +27,11 @@ import zipfile
 from wheel_platform import needed_versions, platform_tag
 
 EARLIEST_PYTHON = "3.9"
-# What a wheel for Linux may expect (PEP 600).
+# Libraries that a Linux wheel may assume (PEP 600).
 OF_THE_SYSTEM = re.compile(
     r"(ld-linux-x86-64|ld-linux-aarch64|libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)"
     r"\.so\.\d+$")
-# What lists libraries of another machine's files.
+# Tools that list the libraries of files for other machines.
 LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip can tell
 
@@ -55,7 +55,7 @@ def run(*command):
 
 
 def libraries_of(file, machine):
-    """Paths of the libraries that go with it, by the names it asks for."""
+    """The paths of the libraries to bundle, by their names."""
     listed = run("ldd", file) if machine == platform.machine() else run(
         "qemu-" + machine, LOADERS[machine], "--list", file)
     found = {}
@@ -72,7 +72,7 @@ def licenses_of(libraries):
     library that no package has, nothing."""
     found = {}
     for path in libraries if shutil.which("dpkg-query") else []:
-        # Where /lib is /usr/lib, a package may have it by either name.
+        # If /lib is a link to /usr/lib, a package may use either path.
         for name in (os.path.realpath(path), re.sub("^/usr", "", os.path.realpath(path))):
             asked = subprocess.run(["dpkg-query", "--search", name], check=False,
                                    capture_output=True, text=True)

@@ -64,7 +64,7 @@ Model OnnxBytesModel(const py::bytes& bytes, const std::string& path,
                                  .loss = ParseOnnxLoss(loss),
                                  .trainable = std::move(trainable)};
   const OnnxStep step = ValueOf(SizeOnnxStep(model, options, batch));
-  // Whatever is wrong with the graph is raised where it is planned.
+  // Errors of the graph are raised when it is planned.
   std::vector<std::string> frozen;
   if (const Result<Graph> graph = step.Build(step.batch); graph.ok()) {
     auto unreached = FindUnreachedParams(*graph, "loss");

@@ -1,4 +1,4 @@
-"""The oldest Linux that files of a wheel run on, by the symbols that they really ask for.
+"""The oldest Linux that a wheel's files run on, by the symbols that they require.
 
     platform_tag(needed_versions(files))     # "manylinux_2_35_x86_64"
 
@@ -27,7 +27,7 @@ VERSION = re.compile(r"\b(GLIBC|GLIBCXX|CXXABI|GCC)_(\d+(?:\.\d+)*)$", re.MULTIL
 
 
 def needed_versions(files):
-    """The newest version of each library's symbols that any of the files asks for."""
+    """The newest symbol version of each library that any of the files requires."""
     newest = {}
     for file in files:
         headers = subprocess.run(["objdump", "-p", file], check=True, capture_output=True,

@@ -1,4 +1,4 @@
-"""Attention: one op, in which no products of tokens and tokens are kept."""
+"""Attention: one op, which does not save attention scores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stowage._aten import elementwise, products, random, reductions
 from stowage._aten.shapes import broadcast, repeat_interleave, reshaped
 from stowage._aten.table import Lowering, Traced, row
 
-# Added to a product, what is no more than this keeps a query from a key.
+# A bias of at most this masks a key.
 NEVER = -1e30
 
 
@@ -43,7 +43,7 @@ def _of_rank_four(x: Traced, count: int) -> Traced:
 
 def _mask(g: Lowering, mask: Any, is_causal: bool, queries: int, keys: int,
           dtype: str) -> Tuple[bool, int, Any]:
-    """Whether attention is causal, its window, and what else is added to its products."""
+    """Returns whether attention is causal, its window, and the remaining bias."""
     if is_causal and queries == keys:
         return True, 0, None
     if is_causal:
@@ -62,13 +62,13 @@ def _mask(g: Lowering, mask: Any, is_causal: bool, queries: int, keys: int,
         mask = elementwise.where(g, mask, 0.0, g.torch.tensor(-math.inf))
     x = g.traced(mask, dtype)
     shape = [1] * (4 - len(x.shape)) + list(x.shape)
-    # Of keys there is one each.
+    # One query per key.
     x = broadcast(reshaped(x, shape), [*shape[:3], keys])
     return False, 0, x.value
 
 
 def _seen(g: Lowering, mask: Any) -> Any:
-    """Which keys a query reads, where a mask says that alone."""
+    """The keys that a query attends to, if the mask is boolean or equivalent."""
     if mask.dtype == g.torch.bool:
         return mask
     is_plain = bool(((mask == 0) | (mask <= NEVER)).all()) and bool((mask == 0).any(-1).all())
@@ -76,7 +76,7 @@ def _seen(g: Lowering, mask: Any) -> Any:
 
 
 def _known_mask(g: Lowering, seen: Any, queries: int, keys: int) -> Optional[Tuple[bool, int]]:
-    """(causal, window) of a mask that is the same for all heads and examples."""
+    """(causal, window) of a mask that is equal for all heads and examples."""
     rows = seen.expand(*seen.shape[:-2], queries, keys).reshape(-1, queries, keys)
     if not bool((rows == rows[:1]).all()):
         return None
@@ -85,7 +85,7 @@ def _known_mask(g: Lowering, seen: Any, queries: int, keys: int) -> Optional[Tup
         return False, 0
     if queries > keys:
         return None
-    # A query stands at the key as far from the last as it is from the last query.
+    # The last query is aligned with the last key.
     behind = (g.torch.arange(queries)[:, None] + (keys - queries)) - g.torch.arange(keys)
     window = int(one[-1].sum())
     if bool((one == (behind >= 0)).all()):
@@ -96,7 +96,7 @@ def _known_mask(g: Lowering, seen: Any, queries: int, keys: int) -> Optional[Tup
 
 
 def _without_repetition(mask: Any) -> Any:
-    """A mask whose axes but the last are of one element where it is the same along them."""
+    """The mask with axes, except the last, reduced to one element if it is constant along them."""
     for axis in range(mask.dim() - 1):
         if mask.shape[axis] > 1 and bool((mask == mask.narrow(axis, 0, 1)).all()):
             mask = mask.narrow(axis, 0, 1)

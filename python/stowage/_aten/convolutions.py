@@ -1,4 +1,4 @@
-"""Convolutions, pools, resizing."""
+"""Convolutions, pooling and resizing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def conv_transpose(g: Lowering, x: Any, weight: Any, bias: Any = None, stride: N
 
 # --- Pools ---
 
-# Of each output along an axis the elements that it reads; -1 is none.
+# For each output along an axis, the elements that it reads; -1: none.
 Places = Sequence[Sequence[int]]
 
 
@@ -94,7 +94,7 @@ def _adaptive_places(size: int, count: int) -> Places:
 
 
 def _windows(g: Lowering, sizes: Sequence[int], axes: Sequence[Places]) -> Any:
-    """Of each output (first axis) the elements that it reads, by their place among all."""
+    """For each output (first axis), the flat indices of the elements that it reads."""
     made = g.torch.zeros(1, 1, dtype=g.torch.int64)
     for size, places in zip(sizes, axes):
         outer, inner = made[:, None, :, None], g.torch.tensor(places)[None, :, None, :]
@@ -109,8 +109,7 @@ def _rows(x: Traced) -> Value:
 
 
 def _largest(g: Lowering, rows: Value, places: Value, lacks: Any = None) -> Value:
-    """In each row and window (rows, windows, elements) the place of its largest element, of
-    equals the first."""
+    """The index of the first largest element of each row and window (rows, windows, elements)."""
     shape = list(places.shape)
     among = ops.take_along_axis(rows, ops.reshape(places, shape=[shape[0], -1]), axis=1)
     among = ops.reshape(among, shape=shape)
@@ -129,7 +128,7 @@ def _largest_of(g: Lowering, x: Traced, axes: Sequence[Places]) -> Value:
 
 
 def _indices(g: Lowering, x: Traced, axes: Sequence[Places], is_one: bool) -> Traced:
-    """Where the largest elements are, which is found out when it is asked for."""
+    """The indices of the largest elements, computed on demand."""
     shape = [*x.shape[:2], *(len(places) for places in axes)][int(is_one):]
     return Traced(None, make=lambda: ops.reshape(_largest_of(g, x, axes), shape=shape),
                   shape=shape, dtype="i64")
@@ -158,7 +157,7 @@ def _avg_pool(g: Lowering, spatial: int, x: Any, kernel: Numbers, stride: Any = 
                         ceil_mode=ceil_mode,
                         count_include_pad=count_include_pad or divisor_override is not None)
     if divisor_override is not None:
-        # By how many each window counts, which ends with the padding.
+        # The divisor of each window, which includes padding.
         counts = g.torch.ones((), dtype=g.torch.float64)
         for size, count, k, s, pad in zip(x.shape[2:], made.shape[2:], kernel, stride, pads):
             first = g.torch.arange(count) * s - pad
@@ -194,7 +193,7 @@ def _adaptive_avg(g: Lowering, spatial: int, x: Any, sizes: Numbers) -> Traced:
 
 
 def _along(g: Lowering, x: Traced, axis: int, shares: Any) -> Traced:
-    """By a matrix (elements, outputs) along an axis."""
+    """Multiplies by a matrix (elements, outputs) along an axis."""
     turned, back = g.last(x, axis)
     return product(g, turned, g.traced(shares, x.dtype)).permuted(back)
 
@@ -212,7 +211,7 @@ def _adaptive_max(g: Lowering, spatial: int, x: Any, sizes: Numbers) -> Tuple[Tr
 
 
 def _taken(x: Traced, places: Value, sizes: Sequence[int]) -> Traced:
-    """Of each example and channel the elements at their places (rows, outputs)."""
+    """The elements of each example and channel at indices (rows, outputs)."""
     made = ops.take_along_axis(_rows(x), places, axis=1)
     return Traced(ops.reshape(made, shape=[*x.shape[:2], *sizes]))
 
@@ -225,15 +224,15 @@ for _n in (1, 2, 3):
 
 def _fractional(g: Lowering, spatial: int, x: Any, kernel: Numbers, sizes: Numbers,
                 samples: Any) -> Tuple[Traced, Traced]:
-    """Windows begin at floor((i + u) a) - floor(u a), the last at the end, by a number u from 0
-    to 1 of each example, channel and axis."""
+    """Window i begins at floor((i + u) a) - floor(u a), the last at the end, for a number u in
+    [0, 1) per example, channel and axis."""
     x, is_one = _batched(g, x, spatial)
     kernel, sizes = _each(kernel, spatial), _each(sizes, spatial)
     count = x.shape[0] * x.shape[1]
     drawn = ops.reshape(g.value(samples, "f32"), shape=[count, spatial])
     places: Optional[Value] = None
     for axis, (n, size, k) in enumerate(zip(x.shape[2:], sizes, kernel)):
-        # Of two axes torch has the numbers of the last first.
+        # torch orders the numbers of two axes from the last.
         column = spatial - 1 - axis if spatial == 2 else axis
         u = ops.slice(drawn, axis=1, start=column, end=column + 1)
         a = g.scalar((n - k) / max(size - 1, 1), "f32")
@@ -255,7 +254,7 @@ def _fractional(g: Lowering, spatial: int, x: Any, kernel: Numbers, sizes: Numbe
 
 
 def _crossed(g: Lowering, outer: Value, inner: Value, size: int) -> Value:
-    """Places over one more axis of this size: (rows, windows, elements) by such."""
+    """Extends flat indices (rows, windows, elements) by an axis of this size."""
     (count, a, k), (_, b, m) = outer.shape, inner.shape
     whole = [count, a, b, k, m]
     scaled = ops.reshape(ops.mul(outer, g.scalar(size, "i64")), shape=[count, a, 1, k, 1])
@@ -278,7 +277,7 @@ def _sizes(x: Traced, sizes: Any, factors: Any) -> List[int]:
 
 
 def _is_whole(x: Traced, sizes: Sequence[int], factors: Any) -> bool:
-    """Whether factors are those of the sizes; by others torch computes with the numbers given."""
+    """Returns whether scale factors equal the ratios of sizes; otherwise torch uses the factors."""
     return all(factor is None or abs(n * factor - size) <= 1e-9
                for n, size, factor in zip(x.shape[2:], sizes, factors or ()))
 
@@ -289,8 +288,8 @@ def _factors(x: Traced, factors: Any) -> List[Optional[float]]:
 
 def _by_axes(g: Lowering, x: Traced, sizes: Any, factors: Any,
              resize: Callable[..., Any]) -> Traced:
-    """By a matrix along each axis, which torch makes: `resize` of a tensor (1, n, n, 1), along
-    its third axis."""
+    """Resizes by a matrix along each axis, computed by torch: `resize` of a tensor (1, n, n, 1)
+    along its third axis."""
     made = _sizes(x, sizes, factors)
     for axis, (size, factor) in enumerate(zip(made, _factors(x, factors)), start=2):
         n = x.shape[axis]
@@ -316,7 +315,7 @@ def nearest_exact(g: Lowering, x: Traced, sizes: Any, factors: Any) -> Traced:
 
 def _picked(g: Lowering, x: Traced, sizes: Sequence[int], factors: Any,
             resize: Callable[..., Any]) -> Traced:
-    """Along each axis the elements that torch's `resize` takes."""
+    """Gathers along each axis the elements that torch's `resize` selects."""
     for axis, (size, factor) in enumerate(zip(sizes, _factors(x, factors)), start=2):
         places = g.torch.arange(float(x.shape[axis]))[None, None]
         x = index_select(g, x, axis, resize(places, [size], factor)[0, 0].long())

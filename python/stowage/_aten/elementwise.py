@@ -11,7 +11,7 @@ from stowage._core import Value
 from stowage.errors import Unsupported
 
 
-# Of integers: as they are, or by another op; others are of reals.
+# Ops on integers: unchanged, or by another op; all others are on floats.
 _OF_INTEGERS: Dict[str, Callable[[Lowering, Value], Value]] = {
     "neg": lambda g, x: ops.neg(x), "abs": lambda g, x: ops.absolute(x),
     "sign": lambda g, x: ops.sign(x), "sgn": lambda g, x: ops.sign(x),
@@ -52,7 +52,7 @@ def softplus(g: Lowering, x: Traced, beta: float = 1, threshold: float = 20) -> 
     scaled = x.base if beta == 1 else ops.mul(x.base, g.scalar(beta, x.dtype))
     bent = ops.softplus(scaled)
     y = bent if beta == 1 else ops.mul(bent, g.scalar(1 / beta, x.dtype))
-    # Above the threshold torch lets x through; softplus differs from it by e^-20 of 1 there.
+    # torch returns x above the threshold, where softplus differs by at most e^-20.
     if threshold < 15:
         y = ops.where(ops.greater(scaled, g.scalar(threshold, x.dtype)), x.base, y)
     return Traced(y, x.order)
@@ -76,7 +76,7 @@ def elu(g: Lowering, x: Traced, alpha: float = 1, scale: float = 1,
         input_scale: float = 1) -> Traced:
     if input_scale == 1 and alpha > 0 and scale > 0:
         return Traced(ops.elu(x.base, alpha=alpha, scale=scale), x.order)
-    # Of what is above 0, e^x may be infinite.
+    # e^x may be infinite for x > 0.
     low = ops.minimum(x.base, g.fill(x.base.shape, 0, x.dtype))
     bent = ops.mul(ops.expm1(ops.mul(low, g.scalar(input_scale, x.dtype))),
                    g.scalar(alpha * scale, x.dtype))
@@ -126,8 +126,8 @@ def clamp(g: Lowering, x: Any, low: Any = None, high: Any = None) -> Traced:
 def _bounded(g: Lowering, y: Value, bound: Any, dtype: str,
              nearest: Callable[[Value, Value], Value], beyond: Callable[[Value, Value], Value],
              within: Callable[[Value, Value], Value]) -> Value:
-    """y, or the bound where it is beyond that. Whether a number lets the gradient through where
-    y is equal to it, versions of torch see differently; a tensor is as `maximum` is."""
+    """Clamps y. Versions of torch differ in the gradient where y equals a number bound; with a
+    tensor it is that of `maximum`."""
     value = g.value(bound, dtype)
     if hasattr(bound, "shape"):
         return nearest(y, value)
@@ -150,12 +150,12 @@ def clamp_max(g: Lowering, x: Any, high: Any) -> Traced:
     return clamp(g, x, None, high)
 
 
-# --- Of two operands ---
+# --- Binary ops ---
 
 
 def binary(g: Lowering, make: Callable[[Value, Value], Value], a: Any, b: Any,
            dtype: str = "") -> Traced:
-    """An op of two operands, in the type that torch computes in."""
+    """A binary op, in torch's computation type."""
     dtype = dtype or g.result_type(a, b)
     if isinstance(a, Traced) and isinstance(b, Traced) and a.order == b.order and a.is_permuted \
             and len(a.shape) == len(b.shape):
@@ -225,7 +225,7 @@ def div_mode(g: Lowering, a: Any, b: Any, *, rounding_mode: Optional[str] = None
         quotient = ops.div(x, y)
         made = ops.where(ops.less(quotient, zero), ops.ceil(quotient), ops.floor(quotient))
         return Traced(g.cast(made, dtype))
-    # As torch has it, so that 1 // 0.1 is 9: by what is left.
+    # By the remainder, as in torch, so that 1 // 0.1 is 9.
     left = ops.fmod(x, y)
     quotient = ops.div(ops.sub(x, left), y)
     is_left = ops.not_equal(left, zero)
@@ -263,7 +263,7 @@ def fmod(g: Lowering, a: Any, b: Any) -> Traced:
 
 
 def _of_reals(g: Lowering, make: Callable[[Value, Value], Value], a: Any, b: Any) -> Traced:
-    """Of integers in f64, which holds them up to 2^53."""
+    """Computes integers in f64, which is exact up to 2^53."""
     dtype = g.result_type(a, b)
     if g.types[dtype].is_floating_point:
         return binary(g, make, a, b)
@@ -358,7 +358,7 @@ def power(g: Lowering, a: Any, b: Any) -> Traced:
 
 @row("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other")
 def xlogy(g: Lowering, a: Any, b: Any) -> Traced:
-    """a log b, 0 where a is, whatever b."""
+    """a log b, or 0 where a is 0."""
     dtype = g.result_type(a, b)
     if not g.types[dtype].is_floating_point:
         dtype = g.name_of(g.torch.get_default_dtype())
@@ -368,7 +368,7 @@ def xlogy(g: Lowering, a: Any, b: Any) -> Traced:
     return Traced(ops.mul(x, ops.log(ops.where(is_zero, one, y))))
 
 
-# --- The same tensor ---
+# --- Identities ---
 
 
 @row("view.dtype")

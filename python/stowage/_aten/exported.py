@@ -1,4 +1,4 @@
-"""What torch.export makes of a module: one graph of ATen ops without side effects."""
+"""Exports of a module by torch.export: one graph of ATen ops without side effects."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
 from stowage._aten import ROWS
 from stowage.errors import Unsupported
 
-# Ops whose result depends on an operand's shape and type alone: torch computes them when a
-# graph is built.
+# Ops whose result depends only on an operand's shape and type; torch computes them when a graph
+# is built.
 OF_SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones",
              "new_full", "new_empty", "new_empty_strided", "sym_size", "sym_numel", "sym_stride",
              "sym_storage_offset", "_assert_tensor_metadata", "_assert_scalar",
              "sym_constrain_range_for_size", "sym_constrain_range"}
-# Ops that draw random numbers, from constant operands too.
+# Ops that draw random numbers, even from constant operands.
 DRAWS = {"rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm",
          "bernoulli", "normal", "normal_functional", "uniform", "multinomial", "exponential",
          "native_dropout", "dropout", "feature_dropout", "alpha_dropout",
          "rrelu_with_noise_functional"}
 
 
-# Batch sizes: a guard that holds for all of them is taken to hold for any.
+# Batch sizes; a guard that holds for all of these is assumed to hold for any.
 SOME_SIZES = (2, 3, 4, 5, 6, 7, 8, 9, 16, 61, 1024)
 # Prefix of names: the user's module is a member of the one that is exported.
 OUTER = "module."
 
 
 class Exported(NamedTuple):
-    """A module's graph, and what its inputs and outputs are."""
+    """A module's graph, and the meaning of its inputs and outputs."""
 
     graph: Any
     params: Dict[str, str]      # by placeholder; tied ones by one name
@@ -44,11 +44,11 @@ class Exported(NamedTuple):
     guards: List[Tuple[Any, Any]]  # symbols, and what has to hold for them
 
     def holds_for(self, batch: int) -> bool:
-        """Whether the module would compute so with this number of examples."""
+        """Returns whether the guards hold for this number of examples."""
         return all(bool(condition.subs({symbol: batch})) for symbol, condition in self.guards)
 
     def reached(self, output: Any) -> List[str]:
-        """Params that a gradient of `output` reaches."""
+        """The params that a gradient of `output` reaches."""
         found, seen, left = [], set(), [output]
         while left:
             node = left.pop()
@@ -65,7 +65,7 @@ class Exported(NamedTuple):
 
 
 def name_of(node: Any) -> str:
-    """"add.Tensor" of an ATen op, else what its function is called."""
+    """"add.Tensor" for an ATen op, else the name of the function."""
     if node.op != "call_function":
         return ""
     return _op_name(node.target)
@@ -83,7 +83,7 @@ def family_of(node: Any) -> str:
 
 
 def where(node: Any) -> str:
-    """The module's place and the user's line that a node comes from."""
+    """The module and the user's source line of a node."""
     stack = node.meta.get("nn_module_stack") or {}
     paths = [str(path).removeprefix(OUTER) for path, _ in stack.values()
              if path and str(path) != OUTER[:-1]]
@@ -99,7 +99,7 @@ def where(node: Any) -> str:
 
 
 def leaves_of(torch: Any, output: Any) -> List[Tuple[str, Any]]:
-    """What a module returns, by name: keys of dicts, fields, places in tuples."""
+    """The outputs of a module by name: keys of dicts, fields, or indices of tuples."""
     leaves, _ = torch.utils._pytree.tree_flatten_with_path(output)
     named = []
     for path, leaf in leaves:
@@ -113,7 +113,7 @@ def leaves_of(torch: Any, output: Any) -> List[Tuple[str, Any]]:
 
 @contextlib.contextmanager
 def _own_backwards(torch: Any) -> Iterator[List[str]]:
-    """Functions with a backward of their own that are called meanwhile."""
+    """Records calls of functions with a custom backward."""
     called: List[str] = []
     function = torch.autograd.Function
     before = function.__dict__["apply"]
@@ -135,8 +135,8 @@ def _own_backwards(torch: Any) -> Iterator[List[str]]:
 
 @contextlib.contextmanager
 def _without_hooks(torch: Any) -> Iterator[None]:
-    """Raises Unsupported where a module gives a tensor a hook of its gradient, which torch.export
-    leaves out."""
+    """Raises Unsupported if a module registers a gradient hook on a tensor, which torch.export
+    drops."""
     tensor = torch.Tensor
     before = tensor.__dict__["register_hook"]
 
@@ -157,17 +157,17 @@ def _without_hooks(torch: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_questions(torch: Any) -> Iterator[None]:
-    """Without those functions of torch.nn that ask for the numbers in a tensor, or have a backward
-    of their own; others in their place compute the same."""
+    """Replaces functions of torch.nn that read a tensor's values, or have a custom backward, by
+    equivalent ones."""
     functional, modules = torch.nn.functional, torch.nn.modules
 
     def is_causal_mask(mask: Any, is_causal: Any = None, size: Any = None) -> bool:
-        # A mask that is causal is added as any other.
+        # Causal masks are added like any other.
         return is_causal is True
 
     def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6,
                           reduction: str = "mean") -> Any:
-        # Without the question whether a variance is below 0.
+        # Without the check for negative variances.
         if not isinstance(var, torch.Tensor):
             var = torch.full_like(input, var)
         elif var.shape != input.shape and var.shape == input.shape[:-1]:
@@ -178,7 +178,7 @@ def _without_questions(torch: Any) -> Iterator[None]:
         return each if reduction == "none" else getattr(each, reduction)()
 
     def linear_cross_entropy(*args: Any, options: Any = None, **kwargs: Any) -> Any:
-        # Options say in which chunks.
+        # Options determine the chunks.
         return before[functional, "linear_cross_entropy"](*args, **kwargs)
 
     class CrossMap:
@@ -203,9 +203,9 @@ def _without_questions(torch: Any) -> Iterator[None]:
 
 
 def given_names(torch: Any, module: Any, args: Any, kwargs: Any) -> List[str]:
-    """What the tensors that a module is called with are called, in the order of its inputs."""
+    """The names of a module's tensor arguments, in the order of its inputs."""
     names: List[str] = []
-    # Of the parameters by position those come first that the arguments are given to.
+    # The parameters that the positional arguments bind to come first.
     signature = inspect.signature(module.forward).parameters.values()
     places = [each.name for each in signature if each.kind in (
         inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)]
@@ -231,8 +231,8 @@ def first_line(error: BaseException) -> str:
 
 
 def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exported:
-    """The graph of a module in the mode that it is in. Raises Unsupported, by name, for a
-    function with a backward of its own, and for what torch cannot export."""
+    """The graph of a module in its current mode. Raises Unsupported, naming it, for a function
+    with a custom backward, and for a module that torch cannot export."""
     batch = batch_of(torch, args, kwargs)
     automatic = torch.export.Dim.AUTO
 
@@ -243,7 +243,7 @@ def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, 
             return {}
         if x.shape[0] == batch:
             return {0: automatic}
-        # Examples may lie along another axis, as in the states of a recurrent layer.
+        # The example axis may differ, as in the states of a recurrent layer.
         return {} if axes == "first" else {i: automatic for i, n in enumerate(x.shape)
                                            if n == batch}
 
@@ -262,7 +262,7 @@ def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, 
         except Unsupported:
             raise
         except Exception:
-            # The module may be written for a batch that is a number, as NumPy's functions are.
+            # The module may require a concrete batch, as NumPy's functions do.
             return read("none")
         if not made.is_dynamic and shapes("first") != shapes("any"):
             with contextlib.suppress(Exception):
@@ -287,7 +287,7 @@ def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, 
 
 
 def _decomposed(torch: Any, module: Any, args: Any, kwargs: Any, shapes: Any) -> Tuple[Any, Any]:
-    """The program of ops that have rows, as far as torch can make them, and its guards."""
+    """The exported program, decomposed to supported ops as far as possible, and its guards."""
     program = torch.export.export(module, args, dict(kwargs), strict=False, dynamic_shapes=shapes)
     _keep_no_grad(torch, program)
     guards = _guards(torch, program)
@@ -299,7 +299,7 @@ def _decomposed(torch: Any, module: Any, args: Any, kwargs: Any, shapes: Any) ->
 
 
 def _guards(torch: Any, program: Any) -> List[Tuple[Any, Any]]:
-    """What the export takes for granted of the number of examples: symbols, and conditions."""
+    """The guards of the export on the number of examples: symbols and conditions."""
     conditions: Set[Tuple[Any, Any]] = set()
     for node in program.graph.nodes:
         value = node.meta.get("val")
@@ -311,13 +311,13 @@ def _guards(torch: Any, program: Any) -> List[Tuple[Any, Any]]:
         conditions.update((symbol, guard.expr) for symbol in of
                           for guard in value.shape[0].node.shape_env.guards
                           if guard.expr.free_symbols == {symbol})
-    # That there are two examples or more says nothing.
+    # The guard of at least two examples is trivial.
     return [(symbol, condition) for symbol, condition in conditions
             if not all(bool(condition.subs({symbol: n})) for n in SOME_SIZES)]
 
 
 def batch_of(torch: Any, args: Any, kwargs: Any) -> int:
-    """Examples: the first axis of the first tensor that has one."""
+    """The number of examples: the first axis of the first tensor that has one."""
     for x in torch.utils._pytree.tree_leaves((args, dict(kwargs))):
         if isinstance(x, torch.Tensor) and x.dim() > 0:
             return int(x.shape[0])
@@ -325,7 +325,7 @@ def batch_of(torch: Any, args: Any, kwargs: Any) -> int:
 
 
 def _keep_no_grad(torch: Any, program: Any) -> None:
-    """Detaches what is made without gradients, which torch would forget."""
+    """Detaches values computed under no_grad, which torch.export would not record."""
     graph = program.graph
     for node in list(graph.nodes):
         if node.op != "call_function" or name_of(node) != "wrap_with_set_grad_enabled":
@@ -380,7 +380,7 @@ def _read(torch: Any, module: Any, program: Any, guards: Any) -> Exported:
     named = [(name, leaf) for name, leaf in leaves_of(torch, tree)
              if hasattr(leaf, "op") and isinstance(leaf.meta.get("val"), torch.Tensor)]
     sizes = [nodes[name].meta["val"].shape for name in inputs]
-    # A size that the module has fixed is a symbol that stands for a number.
+    # A size that the module fixes is a symbol with a constant value.
     is_dynamic = not sizes or any(len(size) and isinstance(size[0], torch.SymInt)
                                   and size[0].node.expr.free_symbols for size in sizes)
     buffers = {placeholder: name.removeprefix(OUTER)

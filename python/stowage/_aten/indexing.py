@@ -1,4 +1,4 @@
-"""Rows and elements by index."""
+"""Gathers, scatters and other ops by index."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def _indices(g: Lowering, x: Any) -> Value:
 
 
 def _rows(g: Lowering, x: Any, dim: int) -> Value:
-    """With this axis as the first."""
+    """Moves this axis to the front."""
     whole = g.traced(x)
     dim = g.axis(whole, dim)
     return whole.permuted([dim] + [i for i in range(len(whole.shape)) if i != dim]).value
 
 
 def _from_rows(value: Value, dim: int, count: int) -> Traced:
-    """With the first `count` axes as those from `dim` on."""
+    """Moves the first `count` axes to `dim`."""
     rank = len(value.shape)
     return Traced(value, [*range(count, count + dim), *range(count), *range(count + dim, rank)])
 
@@ -40,18 +40,18 @@ def embedding(g: Lowering, weight: Any, indices: Any, padding_idx: int = -1,
         rows = _by_frequency(g, rows, at, weight.shape[0])
     if padding_idx < 0:
         return Traced(rows)
-    # The padding's row is read, and gets no gradient.
+    # The padding row has no gradient.
     mask = _spread(ops.equal(at, g.scalar(padding_idx, at.dtype)), rows)
     return Traced(ops.where(mask, ops.stop_gradient(rows), rows))
 
 
 def _spread(x: Value, rows: Value) -> Value:
-    """A number for each row, over its elements."""
+    """Broadcasts a number per row over its elements."""
     return ops.broadcast(ops.reshape(x, shape=[*x.shape, 1]), shape=list(rows.shape))
 
 
 def _by_frequency(g: Lowering, rows: Value, at: Value, words: int) -> Value:
-    """The rows, whose gradients are divided by how often each is read."""
+    """The rows, with gradients divided by the number of reads of each."""
     flat = ops.reshape(at, shape=[math.prod(at.shape)])
     counts = ops.scatter_add(g.fill([words], 0, rows.dtype), flat,
                              g.fill(flat.shape, 1, rows.dtype))
@@ -100,7 +100,7 @@ def embedding_bag(g: Lowering, weight: Any, indices: Any, offsets: Any,
 
 
 def _bags_of(g: Lowering, offsets: Any, bags: int, count: int) -> Value:
-    """The bag of each index: the last that begins at it or before."""
+    """The bag of each index: the last that begins at or before it."""
     begins = ops.slice(g.value(offsets, "i64"), axis=0, start=0, end=bags)
     begins = ops.broadcast(ops.reshape(begins, shape=[1, bags]), shape=[count, bags])
     places = g.value(g.torch.arange(count)[:, None].expand(count, bags))
@@ -109,7 +109,7 @@ def _bags_of(g: Lowering, offsets: Any, bags: int, count: int) -> Value:
 
 
 def _largest_of_bags(g: Lowering, rows: Value, kept: Optional[Value], bags: int) -> Traced:
-    """Of each element the largest in its bag, 0 in one of padding alone."""
+    """The maximum of each bag, elementwise; 0 for a bag of padding only."""
     if kept is not None:
         rows = ops.where(_spread(kept, rows), rows, g.fill(rows.shape, -math.inf, rows.dtype))
     made = ops.reduce_max(ops.reshape(rows, shape=[bags, -1, rows.shape[1]]), axes=[1])
@@ -123,7 +123,7 @@ def _largest_of_bags(g: Lowering, rows: Value, kept: Optional[Value], bags: int)
 def gather(g: Lowering, x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Traced:
     value, at = g.value(x), _indices(g, index)
     dim = g.axis(value, dim)
-    # Indices may be of fewer elements along the other axes.
+    # Indices may be smaller along the other axes.
     for axis, n in enumerate(at.shape):
         if axis != dim and n != value.shape[axis]:
             value = ops.slice(value, axis=axis, start=0, end=n)
@@ -176,7 +176,7 @@ def index_put(g: Lowering, x: Any, indices: Sequence[Any], values: Any,
     axes = [axis for axis, at in enumerate(indices) if at is not None]
     if any(g.dtype_of(indices[axis]) in (g.torch.bool, g.torch.uint8) for axis in axes):
         return _put_by_mask(g, x, indices, values, accumulate)
-    # Rows at the indices, as `index` reads them.
+    # The rows at the indices, as in `index`.
     rest = [i for i in range(len(x.shape)) if i not in axes]
     flat = _flat_index(g, x, indices, axes)
     lead, kept = list(flat.shape), [x.shape[i] for i in rest]
@@ -201,7 +201,7 @@ def _added(g: Lowering, rows: Traced, at: Value, updates: Value) -> Value:
 
 
 def _replaced(g: Lowering, rows: Traced, at: Value, updates: Value) -> Value:
-    """The updates in the place of rows; of several for one row, their mean, each with the whole
+    """Replaces rows by updates; several updates of one row are averaged, each with the full
     gradient."""
     dtype, shape = updates.dtype, list(rows.shape)
     total = ops.scatter_add(g.fill(shape, 0, dtype), at, updates)
@@ -231,7 +231,7 @@ def _put_by_mask(g: Lowering, x: Traced, indices: Sequence[Any], values: Traced,
 
 
 def _flat_index(g: Lowering, x: Traced, indices: Sequence[Any], axes: Sequence[int]) -> Value:
-    """The places of rows among those of all indexed axes."""
+    """Flat row indices over all indexed axes."""
     flat: Optional[Value] = None
     for axis in axes:
         size = x.shape[axis]
@@ -242,7 +242,7 @@ def _flat_index(g: Lowering, x: Traced, indices: Sequence[Any], axes: Sequence[i
 
 
 def _from_start(g: Lowering, at: Any, size: int) -> Value:
-    """Indices counted from the first element; those below 0 count from the last."""
+    """Nonnegative indices; negative ones count from the end."""
     if isinstance(at, g.torch.Tensor):
         return g.value(g.torch.where(at < 0, at + size, at), "i64")
     value = g.value(at, "i64")
@@ -251,7 +251,7 @@ def _from_start(g: Lowering, at: Any, size: int) -> Value:
 
 
 def _on_part(x: Value, at: Value, dim: int, make: Callable[[Value], Value]) -> Value:
-    """`make` of the first elements along the other axes, as many as there are indices."""
+    """Applies `make` to the elements along the other axes that have indices."""
     for axis, n in enumerate(at.shape):
         size = x.shape[axis]
         if axis == dim or n == size:
@@ -262,7 +262,7 @@ def _on_part(x: Value, at: Value, dim: int, make: Callable[[Value], Value]) -> V
 
 
 def _updates(g: Lowering, src: Any, at: Value, dtype: str) -> Value:
-    """As many of them as there are indices; a number for each."""
+    """Expands a number, or truncates a tensor, to the shape of the indices."""
     if not isinstance(src, (Traced, g.torch.Tensor)) or not src.shape:
         return ops.broadcast(ops.reshape(g.value(src, dtype), shape=[1] * len(at.shape)),
                              shape=list(at.shape))
@@ -274,7 +274,7 @@ def _updates(g: Lowering, src: Any, at: Value, dtype: str) -> Value:
 
 
 def _count(g: Lowering, part: Value, at: Value, dim: int) -> Value:
-    """How many indices name each element."""
+    """The number of indices of each element."""
     return ops.put_add(g.fill(part.shape, 0, part.dtype), at, g.fill(at.shape, 1, part.dtype),
                        axis=dim)
 
@@ -290,7 +290,7 @@ def scatter_add(g: Lowering, x: Any, dim: int, index: Any, src: Any) -> Traced:
 
 @row("scatter.src", "scatter.value")
 def scatter(g: Lowering, x: Any, dim: int, index: Any, src: Any) -> Traced:
-    """Elements in the place of others; of several for one place, their mean, each with the whole
+    """Replaces elements; several updates of one element are averaged, each with the full
     gradient."""
     value, at = g.value(x), _indices(g, index)
     dim = g.axis(value, dim)
@@ -372,7 +372,7 @@ def diagonal(g: Lowering, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1)
 
 @row("unfold", "unfold_copy")
 def unfold(g: Lowering, x: Any, dim: int, size: int, step: int) -> Traced:
-    """Windows along an axis, whose elements are a new last axis."""
+    """Windows along an axis, with their elements as a new last axis."""
     whole = g.traced(x)
     dim, rank = g.axis(whole, dim), len(whole.shape)
     starts = g.torch.arange(0, whole.shape[dim] - size + 1, step)
@@ -390,7 +390,7 @@ def bucketize(g: Lowering, x: Any, boundaries: Any, *, out_int32: bool = False,
 @row("searchsorted.Tensor")
 def searchsorted(g: Lowering, boundaries: Any, x: Any, *, out_int32: bool = False,
                  right: bool = False, side: Optional[str] = None, sorter: Any = None) -> Traced:
-    """How many boundaries lie before each number."""
+    """The number of boundaries before each number."""
     if sorter is not None or len(boundaries.shape) != 1:
         raise Unsupported("[from_torch] searchsorted in rows, or by a sorter, is not supported; "
                           "expected boundaries of one axis")

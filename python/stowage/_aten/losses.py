@@ -1,4 +1,4 @@
-"""Losses that have ops of their own; torch makes others of elementwise ops."""
+"""Losses with ops of their own; torch decomposes the others to elementwise ops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_BLOCKS = -1  # of a matrix of plain numbers
 
 
 def _chunk(rows: int) -> int:
-    """Rows of logits that exist at a time, by the rule of the built-in models (LogitChunk,
+    """Rows of logits per chunk, by the rule of the built-in models (LogitChunk,
     ir/ops.h)."""
     return max(256, min(-(-rows // 4), 4096))
 
@@ -67,7 +67,7 @@ def _mean(g: Lowering, summed: Value, kept: Value) -> Value:
 
 
 def _kept(g: Lowering, at: Value, ignored: int, weight: Any, dtype: str) -> Tuple[Value, Value]:
-    """What each row counts, and labels of which none is out of range."""
+    """The weight of each row, and labels clamped to the valid range."""
     is_kept = ops.not_equal(at, g.scalar(ignored, "i64"))
     safe = ops.where(is_kept, at, g.fill(at.shape, 0, "i64"))
     kept = ops.cast(is_kept, dtype=dtype)
@@ -77,7 +77,7 @@ def _kept(g: Lowering, at: Value, ignored: int, weight: Any, dtype: str) -> Tupl
 
 
 def row_losses(g: Lowering, logits: Traced, at: Value) -> Value:
-    """Of each row of logits (..., C) the loss at its label."""
+    """The loss of each row of logits (..., C) at its label."""
     log_share = ops.log_softmax(logits.value)
     axis = len(log_share.shape) - 1
     taken = ops.take_along_axis(log_share, ops.reshape(at, shape=[*at.shape, 1]), axis=axis)
@@ -120,7 +120,7 @@ def cross_entropy(g: Lowering, x: Any, target: Any, weight: Any = None, reductio
 
 def _of_shares(g: Lowering, logits: Traced, shares: Traced, weight: Any, reduction: int,
                smoothing: float) -> Traced:
-    """Of labels that are shares of the classes."""
+    """The loss of probabilities as labels."""
     value, classes = shares.value, logits.shape[-1]
     if smoothing > 0:
         value = ops.add(ops.mul(value, g.scalar(1 - smoothing, value.dtype)),

@@ -12,12 +12,12 @@ from stowage._core import Value
 from stowage.errors import Unsupported
 
 
-# The momentum of a batch norm that has none: its statistics are means over all batches.
+# A batch norm without momentum averages its statistics over all batches.
 CUMULATIVE = -1.0
 
 
 def _rows(x: Traced, count: int) -> Traced:
-    """With the last `count` axes as one."""
+    """Merges the last `count` axes."""
     if count == 1:
         return x
     shape = x.shape
@@ -110,7 +110,7 @@ def instance_norm(g: Lowering, x: Any, weight: Any, bias: Any, mean: Any, varian
 
 def _by_statistics(g: Lowering, x: Traced, weight: Any, bias: Any, mean: Any, variance: Any,
                    eps: float) -> Traced:
-    """By what was gathered before: a multiple of x and a number, for each channel."""
+    """By running statistics: a scale and a shift per channel."""
     rank = len(x.shape)
     dtype = "f64" if x.dtype == "f64" else "f32"
     scale = ops.rsqrt(ops.add(g.value(variance, dtype), g.scalar(eps, dtype)))

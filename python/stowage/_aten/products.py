@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Matmuls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST_CLASSES = 8192
 
 
 def _operand(x: Traced) -> Tuple[Value, bool]:
-    """A matrix, or matrices, and whether they lie transposed."""
+    """A matrix, or a batch of matrices, and whether it is stored transposed."""
     rank = len(x.order)
     swapped = (*range(rank - 2), rank - 1, rank - 2)
     return (x.base, True) if x.order == swapped else (x.value, False)
@@ -105,7 +105,7 @@ def _transposed(x: Traced) -> Traced:
 
 
 def _of_one_lead(a: Traced, b: Traced) -> Tuple[Traced, Traced]:
-    """With the leading axes that both are broadcast to."""
+    """Broadcasts the leading axes of both."""
     rank = max(len(a.shape), len(b.shape))
     a, b = (reshaped(x, [1] * (rank - len(x.shape)) + list(x.shape)) for x in (a, b))
     lead = [max(n, m) for n, m in zip(a.shape[:-2], b.shape[:-2])]
@@ -123,7 +123,7 @@ def matmul(g: Lowering, a: Any, b: Any) -> Traced:
         b = reshaped(b, [-1, 1])
         lost.append(-1)
     if len(a.shape) == 2 and len(b.shape) > 2:
-        # One matrix times many is many times one, transposed.
+        # One matrix times many is the transpose of many times one.
         made = _transposed(product(g, _transposed(b), _transposed(a)))
     else:
         if len(b.shape) > 2:

@@ -1,4 +1,4 @@
-"""An exported graph, walked for one number of examples, as a graph of Stowage."""
+"""Converts an exported graph to a graph of Stowage, for one number of examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_NAMED = 12
 
 
 def check_rows(exported: Exported) -> None:
-    """That there is a row for all that depends on the step; all that lack one are named."""
+    """Checks that there is a row for each op that the step computes; names all others."""
     written = {name for name, _ in exported.written}
     symbolic = {*exported.inputs, *exported.params,
                 *(place for place, name in exported.buffers.items() if name in written)}
@@ -65,11 +65,11 @@ class Program:
                 self._make(node)
 
     def outputs(self) -> List[Tuple[str, Any]]:
-        """Tensors by name."""
+        """Params, buffers and constants by name."""
         return [(name, self.made[node]) for name, node in self.exported.outputs]
 
     def write_buffers(self, states: Mapping[str, Traced]) -> None:
-        """What buffers become, after all that reads them."""
+        """Updates buffers, after all their reads."""
         for name, node in self.exported.written:
             next_ = self.made.get(node)
             if name not in states or (node is not None and _is_update(node)):
@@ -117,7 +117,7 @@ class Program:
             args, lambda x: self.made[x] if isinstance(x, nodes) else x)
 
     def _stand_ins(self, args: Any) -> Any:
-        """Tensors of torch in place of those of the graph, of their shape and type."""
+        """torch tensors with the shapes and types of the graph's values."""
         def stand_in(x: Any) -> Any:
             if not isinstance(x, Traced):
                 return x
@@ -127,6 +127,6 @@ class Program:
 
 
 def _is_update(node: Any) -> bool:
-    """Whether a row has written it in its place."""
+    """Returns whether a row has updated it in place."""
     return (node.op == "call_function" and node.target is operator.getitem
             and name_of(node.args[0]) == "_native_batch_norm_legit_functional.default")

@@ -1,4 +1,4 @@
-"""Random ops: drawn by seed and step, the same again where a value is computed again."""
+"""Random ops, keyed by seed and step, so that recomputation draws the same numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def feature_dropout(g: Lowering, x: Any, p: float, train: bool) -> Traced:
     return Traced(ops.mul(whole.value, mask))
 
 
-# What stilled random ops draw.
+# The number that random ops return in the check without randomness.
 STILL_UNIFORM, STILL_NORMAL = 0.375, 0.25
 
 

@@ -1,4 +1,4 @@
-"""Recurrent layers: an LSTM is an op, others are ops for each position."""
+"""Recurrent layers: an LSTM is one op, others are ops per position."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from stowage._aten.random import dropped
 from stowage._aten.shapes import cat, chunk, select, stack, unbind
 from stowage._aten.table import Lowering, Traced, row
 
-# Of the gates that inputs make (B, T, ...), the place of its states, its matrix, what else it has
-# and whether it goes back: h of all positions.
+# (input part of the gates (B, T, ...), index of the state, matrix, other params, is reversed) ->
+# h of all positions.
 Layer = Callable[[Traced, int, Any, Sequence[Any], bool], Traced]
-# Of a position's gates and the h before: the next h.
+# (gates of a position, previous h) -> next h.
 Cell = Callable[[Traced, Traced], Traced]
 
 
 def _layers(g: Lowering, x: Any, params: Sequence[Any], has_biases: bool, layers: int,
             dropout: float, train: bool, bidirectional: bool, batch_first: bool,
             biases_in: int, layer_of: Layer) -> Traced:
-    """Layers one upon another. The first `biases_in` biases are added to the gates, others are
+    """A stack of layers. The first `biases_in` biases are added to the gates, others are
     what else a layer has."""
     y = g.traced(x)
     if not batch_first:
@@ -50,7 +50,7 @@ def _state(g: Lowering, states: Any, at: int, dtype: str) -> Traced:
 
 def _walked(g: Lowering, gates: Traced, h: Traced, cell: Cell,
             reverse: bool) -> Tuple[Traced, Traced]:
-    """h of all positions, and of the last that is reached."""
+    """h of all positions, and the last h."""
     made: List[Traced] = []
     steps = unbind(g, gates, 1)
     for step in reversed(steps) if reverse else steps:
@@ -88,7 +88,7 @@ def lstm(g: Lowering, x: Any, state: Sequence[Any], params: Sequence[Any], has_b
 
 def _projected(g: Lowering, gates: Traced, h: Traced, c: Traced, w: Any, projection: Any,
                reverse: bool) -> Tuple[Traced, Traced, Traced]:
-    """Of an LSTM with a matrix behind its cells: h of all positions, and the last h and c."""
+    """An LSTM with a projection: h of all positions, and the last h and c."""
     cells = [c]
 
     def cell(step: Traced, before: Traced) -> Traced:

@@ -1,4 +1,4 @@
-"""Reductions, and what goes along an axis."""
+"""Reductions and scans along an axis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Axes = Union[None, int, Sequence[int]]
 
 
 def _input(g: Lowering, x: Any, dtype: Any) -> Traced:
-    """What is reduced; integers as torch sums them, in i64."""
+    """The operand of a reduction; integers in i64, as in torch."""
     if dtype is not None:
         return g.traced(x, g.name_of(dtype))
     return g.traced(x, "" if g.is_float(x) else "i64")
@@ -28,7 +28,7 @@ def _kept(x: Traced, axes: Sequence[int]) -> Sequence[int]:
 
 def _reduced(g: Lowering, reduce: Callable[..., Value], x: Traced, dim: Axes,
              keepdim: bool) -> Traced:
-    """Reduced over these axes, all where none are given; a tensor without axes is itself."""
+    """Reduces over these axes, by default all; a scalar is unchanged."""
     return Traced(reduce(x.value, axes=g.axes(x, dim), keep=keepdim)) if x.shape else x
 
 
@@ -80,7 +80,7 @@ def sort(g: Lowering, x: Traced, dim: int = -1, descending: bool = False,
 
 def _first(g: Lowering, x: Traced, dim: int, keepdim: bool,
            largest: bool) -> Tuple[Traced, Traced]:
-    """The largest along an axis, or the smallest, and where the first of these is."""
+    """The maximum or minimum along an axis, and its first index."""
     values, places = topk(g, x, 1, dim, largest)
     if keepdim:
         return values, places
@@ -101,7 +101,7 @@ def min_dim(g: Lowering, x: Traced, dim: int, keepdim: bool = False) -> Tuple[Tr
 @row("kthvalue")
 def kthvalue(g: Lowering, x: Traced, k: int, dim: int = -1,
              keepdim: bool = False) -> Tuple[Traced, Traced]:
-    """The k-th smallest along an axis, and its place."""
+    """The k-th smallest along an axis, and its index."""
     shape = [n for i, n in enumerate(x.shape) if i != g.axis(x, dim)]
     made = []
     for each in topk(g, x, k, dim, False):
@@ -164,14 +164,14 @@ def std(g: Lowering, x: Traced, dim: Axes = None, unbiased: Any = True, keepdim:
 
 
 def _positive(g: Lowering, x: Value, make: Callable[[Value], Value]) -> Value:
-    """What `make` makes of numbers above 0; of 0 it is 0, with a gradient of 0."""
+    """`make` of positive numbers; 0 with gradient 0 at 0."""
     is_zero = ops.equal(x, g.scalar(0, x.dtype))
     safe = ops.where(is_zero, g.fill(x.shape, 1, x.dtype), x)
     return ops.where(is_zero, g.fill(x.shape, 0, x.dtype), make(safe))
 
 
 def _root(g: Lowering, total: Value) -> Value:
-    """The root of a sum of squares; that of 0 has a gradient of 0, as torch has it."""
+    """The root of a sum of squares; its gradient at 0 is 0, as in torch."""
     return _positive(g, total, ops.sqrt)
 
 
@@ -246,7 +246,7 @@ def cosine_similarity(g: Lowering, a: Any, b: Any, dim: int = 1, eps: float = 1e
 
     def directed(value: Value) -> Value:
         norm = vector_norm(g, Traced(value), 2, [dim], True).value
-        # The bound lets the gradient through, as torch has it.
+        # The gradient passes at the bound, as in torch.
         bound = ops.maximum(norm, g.fill(norm.shape, eps, dtype))
         kept = ops.add(norm, ops.stop_gradient(ops.sub(bound, norm)))
         return ops.div(value, ops.broadcast(kept, shape=list(value.shape)))
@@ -316,7 +316,7 @@ def _log_softmax(g: Lowering, x: Traced, dim: int, half_to_float: bool) -> Trace
 
 @row("histc")
 def histc(g: Lowering, x: Traced, bins: int = 100, min: float = 0, max: float = 0) -> Traced:
-    """How many elements are in each of the equal parts of [min, max]; others count nowhere."""
+    """The histogram over equal bins of [min, max]; other elements are ignored."""
     if min >= max:
         raise Unsupported("[from_torch] histc between the smallest and the largest element, or "
                           f"from {min} to {max}, is not supported; expected a min below max")

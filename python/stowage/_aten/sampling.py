@@ -1,4 +1,4 @@
-"""Images sampled at points that a module computes."""
+"""Sampling of images at computed points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ZEROS, BORDER = 0, 1
 @row("grid_sampler_2d", "grid_sampler")
 def grid_sampler_2d(g: Lowering, x: Any, grid: Any, mode: int, padding: int,
                     align_corners: bool) -> Traced:
-    """x (N, C, H, W) at the points (N, h, w, 2) of a grid, which go from -1 to 1."""
+    """Samples x (N, C, H, W) at the points (N, h, w, 2) of a grid, in [-1, 1]."""
     x, points = g.traced(x), g.traced(grid)
     if len(x.shape) != 4 or mode not in (BILINEAR, NEAREST) or padding not in (ZEROS, BORDER):
         raise Unsupported("[from_torch] grid_sample of volumes, bicubic or by reflection is not "
@@ -44,7 +44,7 @@ def grid_sampler_2d(g: Lowering, x: Any, grid: Any, mode: int, padding: int,
     first = g.value(g.torch.arange(images).reshape(-1, 1, 1).expand(images, rows, columns), "i64")
 
     def taken(column: Value, line: Value) -> Tuple[Value, Value]:
-        """The pixels there, and whether there are such."""
+        """The pixels at these indices, and whether they exist."""
         inside = ops.greater_equal(column, g.scalar(0, column.dtype))
         for lower, upper in ((column, g.scalar(width - 1, column.dtype)),
                              (g.scalar(0, line.dtype), line),

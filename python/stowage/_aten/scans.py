@@ -19,7 +19,7 @@ Combine = Callable[[List[Value], List[Value]], List[Value]]
 
 def _scan(g: Lowering, values: List[Value], axis: int, first: List[float],
           combine: Combine) -> List[Value]:
-    """`combine(earlier, later)` along an axis, with `first` before its first element."""
+    """The scan of `combine(earlier, later)` along an axis; `first` precedes its first element."""
     size, step = values[0].shape[axis], 1
     while step < size:
         earlier = []
@@ -60,7 +60,7 @@ def logcumsumexp(g: Lowering, x: Any, dim: int) -> Traced:
 
 def _running(g: Lowering, x: Any, dim: int, first: float,
              beats: Callable[[Value, Value], Value]) -> Tuple[Traced, Traced]:
-    """The best so far, and the last of its places."""
+    """The running extremum, and its last index."""
     whole = g.traced(x)
     if not whole.shape:
         return whole, g.traced(g.torch.zeros((), dtype=g.torch.int64))

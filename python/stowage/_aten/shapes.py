@@ -1,4 +1,4 @@
-"""Ops that move elements: views, joins, parts, padding."""
+"""Ops that move elements: views, concatenation, slices, padding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def reshaped(x: Traced, shape: Sequence[int]) -> Traced:
         shape[shape.index(-1)] = math.prod(x.shape) // rest if rest else 0
     if tuple(shape) == x.shape:
         return x
-    # Axes of one element may lie anywhere.
+    # Axes of one element do not affect the layout.
     if x.is_permuted and [i for i in x.order if x.base.shape[i] > 1] == sorted(
             i for i in x.order if x.base.shape[i] > 1):
         return Traced(ops.reshape(x.base, shape=shape))
@@ -109,7 +109,7 @@ def expand_as(g: Lowering, x: Traced, other: Any) -> Traced:
     return broadcast(x, other.shape)
 
 
-# --- Parts ---
+# --- Slices ---
 
 
 @row("slice.Tensor")
@@ -175,12 +175,12 @@ def unbind(g: Lowering, x: Traced, dim: int = 0) -> Tuple[Traced, ...]:
                  for part in split_with_sizes(g, x, [1] * x.shape[dim], dim))
 
 
-# --- Joins ---
+# --- Concatenation ---
 
 
 @row("cat", "concat", "concatenate")
 def cat(g: Lowering, tensors: Sequence[Any], dim: int = 0) -> Traced:
-    # What has no elements torch leaves out, of whatever rank it is.
+    # torch ignores empty tensors of any rank.
     parts = [x for x in tensors if math.prod(x.shape) > 0]
     dtype = g.result_type(*tensors)
     dim = g.axis(parts[0], dim)
@@ -249,7 +249,7 @@ def _put(g: Lowering, x: Any, part: Any, dim: int, start: int) -> Traced:
 @row("flip")
 def flip(g: Lowering, x: Traced, dims: Sequence[int]) -> Traced:
     for dim in g.axes(x, list(dims)) if dims else []:
-        # Each element by its place from the end.
+        # Indices from the end.
         turned, back = g.last(x, dim)
         at = ops.broadcast(g.value(g.torch.arange(x.shape[dim] - 1, -1, -1), "i32"),
                            shape=list(turned.shape))
@@ -284,7 +284,7 @@ def _sides(x: Traced, padding: Sequence[int]) -> Tuple[List[int], List[int]]:
 
 
 def _cut(g: Lowering, x: Traced, padding: Sequence[int]) -> Tuple[Traced, List[int], List[int]]:
-    """Without what negative sides cut off, and the others."""
+    """Crops negative pads; returns the result and the other pads."""
     before, after = _sides(x, padding)
     for axis, (low, high) in enumerate(zip(before, after)):
         if low < 0 or high < 0:

@@ -18,7 +18,7 @@ Unary = Callable[["Numbers", Value], Value]
 
 
 class Numbers:
-    """Arithmetic of values of one type with numbers."""
+    """Arithmetic of values of one type and numbers."""
 
     def __init__(self, g: Lowering, dtype: str) -> None:
         self.g, self.dtype = g, dtype
@@ -39,13 +39,13 @@ class Numbers:
         return ops.less(x, self.of(number))
 
     def where(self, condition: Value, a: Any, b: Any) -> Value:
-        """Of values or numbers."""
+        """Applies to values or numbers."""
         x, y = (self.g.fill(condition.shape, each, self.dtype) if isinstance(each, (int, float))
                 else each for each in (a, b))
         return ops.where(condition, x, y)
 
     def polynomial(self, x: Value, factors: Sequence[float]) -> Value:
-        """By Horner's rule, the highest power first."""
+        """A polynomial by Horner's rule, the highest power first."""
         total = self.plus(self.times(x, factors[0]), factors[1])
         for factor in factors[2:]:
             total = self.plus(ops.mul(total, x), factor)
@@ -53,7 +53,7 @@ class Numbers:
 
 
 def with_slopes(value: Value, *pairs: Tuple[Value, Value]) -> Value:
-    """`value`, whose gradient by each operand is the slope beside it."""
+    """`value`, with the given slope as the gradient by each operand."""
     made = ops.stop_gradient(value)
     for x, slope in pairs:
         nothing = ops.sub(x, ops.stop_gradient(x))
@@ -76,7 +76,7 @@ def _unary(name: str, value: Unary, slope: Any = None) -> None:
 
 
 def _sinh(n: Numbers, x: Value) -> Value:
-    # Near 0 by expm1, whose result is as exact as its operand; elsewhere that overflows sooner.
+    # By expm1 near 0, for accuracy; elsewhere it overflows earlier.
     near = ops.expm1(ops.maximum(ops.minimum(x, n.of(1)), n.of(-1)))
     small = n.times(ops.add(near, ops.div(near, n.plus(near, 1))), 0.5)
     large = n.times(ops.sub(ops.exp(x), ops.exp(ops.neg(x))), 0.5)
@@ -94,7 +94,7 @@ def _asinh(n: Numbers, x: Value) -> Value:
 
 
 def _below(n: Numbers, x: Value) -> Value:
-    """1 - x^2, above 0 so that a slope at 1 is a number."""
+    """1 - x^2, bounded above 0 so that a slope at 1 is finite."""
     return ops.maximum(ops.mul(ops.sub(n.of(1), x), n.plus(x, 1)), n.of(1e-30))
 
 
@@ -147,7 +147,7 @@ _unary("acos", lambda n, x: ops.sub(n.of(math.pi / 2), _asin(n, x)),
 
 
 def _pair(g: Lowering, a: Any, b: Any) -> Tuple[Numbers, Value, Value]:
-    """Both of the type that torch computes in, and of one shape."""
+    """Both operands in torch's computation type and in one shape."""
     dtype = g.result_type(a, b)
     if not g.types[dtype].is_floating_point:
         dtype = g.name_of(g.torch.get_default_dtype())
@@ -209,7 +209,7 @@ def _erfc(n: Numbers, x: Value) -> Value:
 _unary("erfc", _erfc,
        lambda n, x: n.times(ops.exp(ops.neg(ops.square(x))), -2 / math.sqrt(math.pi)))
 
-# --- Signs, whole parts, and numbers that are none ---
+# --- Signs, integer parts, and NaN ---
 
 
 def _trunc(n: Numbers, x: Value) -> Value:
@@ -223,7 +223,7 @@ _unary("fix", _trunc)
 @row("copysign.Tensor", "copysign.Scalar")
 def copysign(g: Lowering, a: Any, b: Any) -> Traced:
     n, x, y = _pair(g, a, b)
-    # Of -0, too.
+    # Also for -0.
     is_negative = ops.logical_or(n.less(y, 0), n.less(n.over(1, y), 0))
     return Traced(ops.mul(ops.absolute(x), n.where(is_negative, -1, 1)))
 
@@ -251,7 +251,7 @@ for _name, _answer in _QUESTIONS.items():
 
 
 def _but_nan(g: Lowering, a: Any, b: Any, choose: Callable[[Value, Value], Value]) -> Traced:
-    """The chosen of both, or the one that is a number."""
+    """The selected operand, or the one that is not NaN."""
     _, x, y = _pair(g, a, b)
     x, y = (ops.where(ops.not_equal(one, one), other, one) for one, other in ((x, y), (y, x)))
     return Traced(choose(x, y))

@@ -1,4 +1,4 @@
-"""The table of rows, and what a row works with: tensors of a graph that is being built.
+"""The table of conversions ("rows") of ATen ops, and the tensors of the graph being built.
 
 A row is called with a Lowering and an op's arguments, in which tensors are ``Traced``, or
 tensors of torch where they are the same in every step:
@@ -21,7 +21,7 @@ Row = TypeVar("Row", bound=Callable[..., Any])
 
 
 def row(*names: str) -> Callable[[Row], Row]:
-    """Makes a function the row of ATen ops, as "relu.default"; ".default" may be left out."""
+    """Registers a function as the row of ATen ops, as "relu.default"; ".default" is optional."""
     def add(function: Row) -> Row:
         for name in names:
             ROWS[name if "." in name else name + ".default"] = function
@@ -51,7 +51,7 @@ class Traced:
 
     @property
     def base(self) -> Value:
-        """The value, its axes as they lie."""
+        """The value, with its axes as stored."""
         if self._value is None:
             assert self._make is not None
             self._value = self._make()
@@ -67,7 +67,7 @@ class Traced:
 
     @property
     def value(self) -> Value:
-        """The value, its axes in order."""
+        """The value, with its axes in order."""
         return ops.permute(self.base, order=self.order) if self.is_permuted else self.base
 
     def permuted(self, order: Sequence[int]) -> Traced:
@@ -77,7 +77,7 @@ class Traced:
 
 
 class Lowering:
-    """What rows share while one graph is built."""
+    """The state that rows share while a graph is built."""
 
     def __init__(self, torch: Any, builder: GraphBuilder, is_random: bool = True,
                  is_stilled: bool = False) -> None:
@@ -86,7 +86,7 @@ class Lowering:
         self.is_random = is_random    # else dropouts let everything through
         self.is_stilled = is_stilled  # other random ops give one number
         self.draws = 0              # random ops so far
-        # By the identity of a batch norm's statistics how many batches there were.
+        # The number of batches, by the identity of a batch norm's statistics.
         self.counts: Dict[int, Traced] = {}
         self._constants: Dict[Tuple[int, str], Tuple[Any, Value]] = {}
         self._scalars: Dict[Tuple[float, str], Value] = {}
@@ -99,21 +99,21 @@ class Lowering:
     # --- Types ---
 
     def name_of(self, dtype: Any) -> str:
-        """What a type of torch is called here."""
+        """The dtype name of a torch type."""
         if dtype not in self.names:
             raise Unsupported(f"[from_torch] there are no tensors of {dtype} here; expected one "
                               f"of {', '.join(self.names.values())}")
         return self.names[dtype]
 
     def dtype_of(self, x: Any) -> Any:
-        """The type of torch that a tensor is of."""
+        """The torch type of a tensor."""
         return self.types[x.dtype] if isinstance(x, Traced) else x.dtype
 
     def result_type(self, *operands: Any) -> str:
         """The type in which torch computes with these tensors and numbers."""
         def stand_in(x: Any) -> Any:
             if isinstance(x, (Traced, self.torch.Tensor)):
-                # Of as many dimensions as count: none, or some.
+                # By category of rank: scalars, or others.
                 return self.torch.empty([0] * min(len(x.shape), 1), dtype=self.dtype_of(x))
             return x
         found = stand_in(operands[0])
@@ -144,7 +144,7 @@ class Lowering:
                                               "value": float(number)})[0]
 
     def value(self, x: Any, dtype: str = "") -> Value:
-        """A tensor or a number as a value, of this type where one is given."""
+        """A tensor or number as a value, optionally of a given type."""
         if isinstance(x, Traced):
             return self.cast(x.value, dtype or x.dtype)
         if not isinstance(x, self.torch.Tensor):
@@ -156,7 +156,7 @@ class Lowering:
         return self._constants[id(x), dtype][1]
 
     def _constant(self, x: Any, dtype: str) -> Value:
-        # Of a tensor that repeats itself along axes, what is repeated alone.
+        # For a tensor expanded along axes, only the expanded part.
         flat = x
         for axis in range(x.dim()):
             if x.shape[axis] > 1 and bool((flat == flat.narrow(axis, 0, 1)).all()):
@@ -177,7 +177,7 @@ class Lowering:
         return Traced(self.value(x, dtype))
 
     def step(self) -> Tuple[Value, Value]:
-        """What random ops draw by: the inputs "seed" and "step"."""
+        """The keys of random ops: the inputs "seed" and "step"."""
         if self._step is None:
             self._step = (self.builder.input("seed", "i64", []),
                           self.builder.input("step", "i64", []))
@@ -192,14 +192,14 @@ class Lowering:
         return axis + rank if axis < 0 else axis
 
     def axes(self, x: Any, axes: Any) -> List[int]:
-        """Axes from 0 up, all where none are given."""
+        """Nonnegative axes; by default all."""
         if axes is None or (isinstance(axes, (list, tuple)) and not axes):
             return list(range(len(x.shape)))
         listed = [axes] if isinstance(axes, int) else list(axes)
         return sorted({self.axis(x, int(each)) for each in listed})
 
     def last(self, x: Any, axis: int) -> Tuple[Traced, List[int]]:
-        """With this axis as the last, and the order that brings it back."""
+        """Moves this axis to the end; also returns the inverse permutation."""
         x = self.traced(x)
         if not x.shape:
             raise Unsupported("[from_torch] an op along an axis of a tensor that has none is not "
