@@ -1,10 +1,10 @@
-// A training step by the default blockings and by those that were chosen by measurement
-// (cpu/blocking.h), in turn: how long it took to bind each, and the medians of both. With
-// one thread, times are the processor's, which other processes do not lengthen much.
+// Compares training steps with default and autotuned blockings (cpu/blocking.h), alternately:
+// the time to bind each, and the median step times. With one thread, times are CPU times, which
+// other processes hardly affect.
 //
 //   chosen_step MODEL BATCH SEQ STEPS THREADS FOLDER
 //
-// What was chosen is kept in the folder.
+// FOLDER is the autotune cache.
 
 #include <algorithm>
 #include <cstddef>

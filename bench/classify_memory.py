@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a step of bert-base that classifies texts takes: Stowage's plan beside PyTorch's peak.
+"""Memory of a classification step of bert-base: Stowage's plan beside PyTorch's peak.
 
     /tmp/venv/bin/pip install torch transformers safetensors tokenizers
     /tmp/venv/bin/python bench/classify_memory.py bazel-bin/tools/stowage

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares tokens with those of PyPI's `tokenizers`, and how long they take.
+"""Compares tokens and times with those of PyPI's `tokenizers`.
 
     bazel build -c opt //bench:encode_texts
     python3 bench/compare_tokens.py bazel-bin/bench/encode_texts \\

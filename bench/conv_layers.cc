@@ -1,11 +1,10 @@
-// How long convolutions take on the CPU, for pytorch_conv_layers.py, which says
-// which. Reads a layer a line,
+// Times convolutions on the CPU, for pytorch_conv_layers.py. Reads one layer per line,
 //
 //   N C H W O KERNEL STRIDE PADDING GROUPS TRANSPOSED SECONDS
 //
-// with square kernels, and answers with a line of three times in milliseconds:
-// forward, the gradient to x, the gradient to w. Each is the fastest of the calls
-// that SECONDS hold; with one thread, seconds are the processor's.
+// with square kernels, and prints three times in milliseconds: forward, the gradient of x and
+// the gradient of w. Each is the minimum over the calls that fit SECONDS; with one thread,
+// times are CPU times.
 //
 //   bazel run -c opt //bench:conv_layers -- [threads]
 

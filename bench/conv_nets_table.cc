@@ -1,17 +1,15 @@
-// The largest batch of four convolutional nets that trains on 16 GB with no more
-// than one extra forward pass, beside what Checkmate finds: a table.
+// Prints the largest batch of four convolutional nets that trains in 16 GB with at most one
+// extra forward pass, beside Checkmate's.
 //
 //   bazel run -c opt //bench:conv_nets_table
 //
-// 16 GB are 16 * 10^9 bytes, all of them for the arena, as Checkmate counts
-// them. The second table is of Checkmate's own graphs of the nets, which leave
-// out params and their gradients: they come off the budget. Rows end with the
-// figures of the plan at the largest batch; seconds are CPU time of making that
-// plan from its graph. A batch is found by doubling from Checkmate's and halving
-// the interval; a plan is made for every batch tried, and the validator looks at
-// those that fit. "At most" is the batch above which no plan that runs the nodes
-// in their order can fit (planner/fit/recompute/chain.h). tests/planner/fit/conv_nets.h
-// says what the nets are made of.
+// As in Checkmate, 16 GB are 16 * 10^9 bytes, all for the arena. The second table uses
+// Checkmate's own graphs of the nets, which omit params and their gradients; these are
+// subtracted from the budget. Rows end with the figures of the plan at the largest batch;
+// seconds are CPU time of planning it. A batch is found by doubling from Checkmate's and
+// bisecting; a plan is made for every batch tried, and validated if it fits. "At most" is an
+// upper bound for plans that execute the nodes in their order
+// (planner/fit/recompute/chain.h). The nets are described in tests/planner/fit/conv_nets.h.
 
 #include <cstdint>
 #include <cstdio>

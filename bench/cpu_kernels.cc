@@ -1,6 +1,6 @@
-// How fast each CPU kernel is at the sizes of a small GPT's training step:
-// batch 12, 64 positions (768 rows), 128 channels, 4 heads of 32, vocabulary
-// 80. Prints microseconds, and Gflop/s or GB/s of operands and results.
+// Times each CPU kernel at the sizes of a small GPT's training step: batch 12, 64 positions
+// (768 rows), 128 channels, 4 heads of 32, vocabulary 80. Prints microseconds, and Gflop/s or
+// GB/s of operands and results.
 //
 //   bazel run -c opt //bench:cpu_kernels -- [threads]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Steps by each CPU target of a portable build beside those of the default build.
+"""Times steps of each CPU target of a portable build beside the default build.
 
     bench/cpu_targets.py NATIVE PORTABLE [--rounds 5] [--targets v4,v3,v2] [NET...]
 

@@ -1,4 +1,4 @@
-"""Fine-tuning with the weights on disk beside a resident run: losses, arenas, seconds a step.
+"""Fine-tuning with weights on disk beside a resident run: losses, arenas, seconds per step.
 
     python3 bench/disk_offload.py STOWAGE MODEL.gguf TEXT FOLDER [--limit BYTES] [--rounds N]
 

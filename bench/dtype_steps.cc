@@ -1,7 +1,7 @@
-// Training steps of a built-in model in f32 and in bf16, in turn, on random images or tokens:
-// the medians of the processor's time for a step of each, in milliseconds, and of their ratio
-// by pairs. Images are trained by SGD with momentum, text by AdamW. With a last argument, the
-// times of both steps' ops come before.
+// Compares training steps of a built-in model in f32 and bf16, alternately, on random images or
+// tokens: the median CPU times in milliseconds, and the median of the ratios of pairs. Images
+// are trained by SGD with momentum, text by AdamW. With "ops", first prints the times of both
+// steps' ops.
 //
 //   dtype_steps MODEL BATCH SIZE ROUNDS THREADS [ops]
 

@@ -1,15 +1,13 @@
-// Encodes the texts of a file by a tokenizer.json, for bench/compare_tokens.py, which
-// compares the ids with those of PyPI's `tokenizers`.
+// Encodes the texts of a file by a tokenizer.json, for bench/compare_tokens.py, which compares
+// the ids with those of the `tokenizers` package.
 //
 //   encode_texts TOKENIZER TEXTS OUT [plain]
 //
-// With "plain" special tokens in a text are text, and the others are left out of what is
-// decoded.
+// With "plain", special tokens in a text are treated as text, and skipped in decoding.
 //
-// TEXTS holds a text as its length in bytes, 32 bits, and the bytes, over and over; OUT
-// gets for each the number of its ids, 32 bits, and the ids, then the text that they are
-// decoded to, likewise. The seconds that reading the tokenizer, encoding and decoding
-// took go to stdout.
+// TEXTS is a sequence of texts, each as its length in bytes, 32 bits, and the bytes. For each,
+// OUT gets the number of ids, 32 bits, and the ids, then the decoded text as in TEXTS. Prints
+// the seconds of loading the tokenizer, encoding and decoding.
 
 #include <chrono>
 #include <cstdint>

@@ -1,11 +1,11 @@
-// What fine-tuning published models takes, planned alone: no weights are there. Prints a
-// table in Markdown, a row a model:
+// Plans the fine-tuning of published models, without weights, and prints a Markdown table with
+// a row per model:
 //
-//   finetune_plans [DEVICE] [SEQ]     cuda and 2048, if not given
+//   finetune_plans [DEVICE] [SEQ]     default: cuda and 2048
 //
-// The base lies in blocks of Q4_K, 4.5 bits a number, norms and biases in bf16; adapters
-// of rank 16 stand beside all linear layers but the head; activations are bf16, the
-// optimizer is AdamW, the batch 1. Sizes of models are those of their config.json.
+// The base is in blocks of Q4_K, 4.5 bits per element, with norms and biases in bf16; all linear
+// layers except the head have adapters of rank 16; activations are bf16, the optimizer is
+// AdamW, the batch 1. Sizes of models are those of their config.json.
 
 #include <array>
 #include <chrono>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a training step takes, by each framework's own count, beside Stowage's arena.
+"""Memory of a training step as reported by each framework, beside Stowage's arena.
 
 No step runs and no GPU is needed: PyTorch counts by MemTracker, eagerly under
 FakeTensorMode, over two steps; XLA by memory_analysis of the compiled step, weights

@@ -1,11 +1,9 @@
-// A training step, or a program that only goes forward, as its ops stand and with ops
-// fused, in turn: what both move to and from memory, how long their ops take, and the
-// medians of both.
+// Compares a training step, or a forward program, without and with fused ops, alternately: the
+// memory traffic, the times of ops, and the median times.
 //
 //   fused_step MODEL BATCH SEQ STEPS THREADS [evaluate|generate]
 //
-// What generates reads SEQ tokens behind those in its caches, which hold as many as the
-// model takes.
+// Generation reads SEQ tokens after those in its caches, which have the model's maximum length.
 
 #include <algorithm>
 #include <chrono>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what `stowage finetune` writes as GGUF with what llama.cpp computes from it.
+"""Compares GGUF files of `stowage finetune` with llama.cpp's results from them.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install gguf numpy torch transformers \\
         safetensors diskcache jinja2

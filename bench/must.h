@@ -1,7 +1,7 @@
 #ifndef STOWAGE_BENCH_MUST_H_
 #define STOWAGE_BENCH_MUST_H_
 
-// A benchmark has nobody to hand an error to: it says it on stderr and ends by exit 2.
+// The value of a Result; on an error, prints it to stderr and exits with code 2.
 //
 //   const Graph graph = Must(BuildGpt(config, purpose, options));
 

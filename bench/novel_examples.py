@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes examples for `stowage finetune --data FILE.jsonl` out of a novel.
+"""Writes examples for `stowage finetune --data FILE.jsonl` from a novel.
 
     python3 bench/novel_examples.py > novel.jsonl
     python3 bench/novel_examples.py --form messages --count 200 > talk.jsonl

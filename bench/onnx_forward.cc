@@ -1,9 +1,9 @@
-// What a model of an ONNX file gives, computed in its planned arena:
+// Computes the outputs of an ONNX model in its planned arena, for bench/onnx_nets.py:
 //
 //   onnx_forward MODEL.onnx INPUTS.npz OUTPUTS.npz
 //
-// The arrays of INPUTS.npz are named like the model's inputs, and give them their
-// shapes; OUTPUTS.npz gets the outputs under their names. For bench/onnx_nets.py.
+// INPUTS.npz has the inputs by name, which determine their shapes; OUTPUTS.npz gets the outputs
+// by name.
 
 #include <cstdio>
 #include <fstream>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plans of passes over the `onnx` wheel's light nets, beside ONNX Runtime's arena.
+"""Plans of forward passes of the `onnx` wheel's light nets, beside ONNX Runtime's arena.
 
 The wheel carries nine nets of the ONNX model zoo whose weights are made when they run.
 For each: what a plan of a pass has beside the weights, and ONNX Runtime's block, as

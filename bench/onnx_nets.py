@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Nets that torch.onnx exports, beside PyTorch and ONNX Runtime.
+"""Compares nets exported by torch.onnx with PyTorch and ONNX Runtime.
 
 Each net is exported by the newest exporter (dynamo, not optimized, so that batch norms
 and names stay), and then

@@ -1,12 +1,11 @@
-// What the order of execution is worth: a table over the training steps of the
-// models and over generated ones. In each row the arena in the given order, in
-// the order that --order memory chooses, and what no order can beat.
+// Prints the effect of the execution order on the arena, for training steps of the built-in
+// models and generated ones: the arena in the given order, in the order of --order memory, and
+// a lower bound over all orders.
 //
 //   bazel run -c opt //bench:order_table
 //
-// Bytes are those that the order decides on: without weights, optimizer state
-// and inputs. Scratch is left out, since it depends on the machine. Seconds are
-// CPU time, both plans included.
+// Bytes are those that depend on the order: without weights, optimizer state and inputs, and
+// without workspace, which depends on the machine. Seconds are CPU time, including both plans.
 
 #include <cstdio>
 #include <ctime>

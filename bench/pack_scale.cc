@@ -1,15 +1,13 @@
-// How packing scales: a table over problems of a thousand to a million buffers.
-// Some look like steps of training: generated ones, and one step, from a CSV
-// file or generated, repeated as an unrolled loop repeats it. Others look like
-// nothing at all: lifetimes short or long, nested or over each other, of sizes and
-// alignments at random.
+// Measures packing from a thousand to a million buffers. Some problems resemble training steps:
+// generated ones, and one step, from a CSV file or generated, repeated as in an unrolled loop.
+// Others are random: short or long lifetimes, nested or overlapping, with random sizes and
+// alignments.
 //
 //   bazel run -c opt //bench:pack_scale -- [largest number of buffers [STEP.csv]]
 //
-// "by size" is the height of what greedy packing by size alone comes to, over
-// the bound, of what looks like training. Bytes a buffer are what the peak of resident memory rises by while
-// packing, less the solution; once memory has been taken, nothing is seen of
-// smaller problems. Seconds are CPU time.
+// "by size" is the height of greedy packing by size, relative to the bound, for problems that
+// resemble training. Bytes per buffer are the increase of peak resident memory during packing,
+// without the solution; after a large problem, smaller ones show none. Seconds are CPU time.
 
 #include <sys/resource.h>
 

@@ -1,12 +1,11 @@
-// How the packers compare: a table over the packing problems in a folder of CSV
-// files, or over generated ones whose optimum is known.
+// Compares the packers over the problems in a folder of CSV files, or over generated ones with
+// a known optimum.
 //
 //   bazel run -c opt //bench:pack_table -- FOLDER [capacity]
 //   bazel run -c opt //bench:pack_table
 //
-// A column in per mille is how far a height lies above the lower bound.
-// "online" is what an allocator without a plan reaches that takes the smallest
-// free block, splits it and merges freed neighbours. Seconds are CPU time.
+// Columns in per mille are heights above the lower bound. "online" is an allocator without a
+// plan: best fit with splitting and coalescing. Seconds are CPU time.
 
 #include <algorithm>
 #include <cstdio>

@@ -1,11 +1,11 @@
-// Runs a published language model for bench/pretrained_logits.py, which compares what it
-// computes with transformers, in f32; and beside an adapter, on the base as its file has
-// it, for bench/finetune_peft.py, which compares with PEFT:
+// Runs a published language model in f32 for bench/pretrained_logits.py, which compares it with
+// transformers; and with an adapter, on the quantized base, for bench/finetune_peft.py, which
+// compares it with PEFT:
 //
 //   pretrained_logits [--adapter FOLDER] PATH GREEDY OUT TOKEN...
 //
-// Writes the logits of the tokens to OUT, f32, row by row, and prints one line of JSON:
-// times, the arena's bytes, and the GREEDY tokens that are the likeliest to follow.
+// Writes the logits of the tokens to OUT, f32, row by row, and prints a line of JSON: times,
+// the arena's bytes, and the next GREEDY tokens by greedy decoding.
 
 #include <sys/resource.h>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the Python package refuses, and in which words: a row for each, as a table of Markdown.
+"""Prints the errors of the Python package as a Markdown table, one row each.
 
     pip install dist/stowage-*.whl
     python bench/python_refusals.py

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a step from Python costs beyond one from C++, and whether steps take memory.
+"""The overhead of a step from Python over one from C++, and whether steps allocate memory.
 
     bazel build //bench:small_step
     pip install dist/stowage-*.whl

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Convolutions of known nets on the CPU, here and in PyTorch: a table in Markdown.
+"""Times convolutions of known nets on the CPU, here and in PyTorch, as a Markdown table.
 
     bazel build -c opt //bench:conv_layers
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch

@@ -1,13 +1,12 @@
-// What large models take on each of many ranks, planned alone: no weights are there.
-// Prints tables in Markdown, of each model the arena and the bytes sent by ranks and
-// sharding:
+// Plans large models on many ranks, without weights, and prints Markdown tables: for each model
+// the arena and the bytes sent, by number of ranks and sharding:
 //
-//   rank_plans [SEQ]     1024 tokens, if not given
+//   rank_plans [SEQ]     default: 1024 tokens
 //
-// One text a rank; bf16 with AdamW, 14 bytes a param with the gradient, and for comparison
-// its 8-bit kind, 7; the kernels' scratch is the CPU's, of two threads; nothing runs again.
-// Beside each, what DeepSpeed's estimators say of params, gradients and states alone, 18
-// bytes a param of 16 bits, without offloading:
+// One text per rank; bf16 with AdamW, 14 bytes per param with the gradient, and for comparison
+// 8-bit AdamW, 7; the workspace is the CPU's with two threads; nothing is recomputed. Beside
+// each are DeepSpeed's estimates of params, gradients and states alone, 18 bytes per 16-bit
+// param, without offloading:
 // estimate_zero2_model_states_mem_needs, 4 P + 16 P / N, and
 // estimate_zero3_model_states_mem_needs, 4 L + 18 P / N, for P params of which the
 // largest layer has L (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py).

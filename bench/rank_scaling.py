@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How much two ranks of one thread each lose to one rank of two threads.
+"""Compares two ranks of one thread each with one rank of two threads.
 
     bazel build //tools:stowage
     python3 bench/rank_scaling.py bazel-bin/tools/stowage

@@ -1,5 +1,5 @@
-// What a step of the smallest model costs from C++, its inputs written and its loss read:
-// what bench/python_steps.py holds a step from Python against.
+// Measures a step of the smallest model from C++, including writing inputs and reading the loss,
+// for comparison with bench/python_steps.py.
 //
 //   bazel run //bench:small_step
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Published architectures through stowage.from_torch, beside torch: with random weights, in
+"""Compares published architectures through stowage.from_torch with torch: with random weights, in
 training mode, three steps of SGD beside torch's, both in double precision, and the arena of a
 step in f32 with AdamW beside the most memory that torch holds in one.
 

@@ -1,5 +1,5 @@
-// Squareplus, (x + sqrt(x^2 + 4)) / 2, which Stowage does not have: an op of one's
-// own, with its derivative and its kernel, checked and trained (docs/guides/own_ops.md).
+// A custom op, squareplus, (x + sqrt(x^2 + 4)) / 2, with its derivative and its kernel, checked
+// and trained (docs/guides/own_ops.md).
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
