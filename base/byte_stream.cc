@@ -22,7 +22,7 @@ void ByteWriter::Interned(std::string_view text) {
 
 void ByteReader::Fail(std::string_view what) {
   if (ok()) {
-    error_ = StrCat("[", room_, "] byte ", at_, " of ", bytes_.size(), ": ",
+    error_ = StrCat("[", package_, "] byte ", at_, " of ", bytes_.size(), ": ",
                     what, "; the bytes are damaged, or of another kind");
   }
   at_ = bytes_.size();

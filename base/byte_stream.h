@@ -57,9 +57,9 @@ class ByteWriter {
 class ByteReader {
  public:
   /// Reads `bytes`, which must outlive this object and the views that Text and Interned
-  /// return. `room` is the prefix of errors.
-  ByteReader(std::string_view bytes, std::string_view room)
-      : bytes_(bytes), room_(room) {}
+  /// return. `package` is the prefix of errors.
+  ByteReader(std::string_view bytes, std::string_view package)
+      : bytes_(bytes), package_(package) {}
 
   uint64_t Unsigned() {
     if (at_ < bytes_.size() && (bytes_[at_] & 0x80) == 0) {
@@ -110,7 +110,7 @@ class ByteReader {
   void FailBelow(uint64_t value, size_t end, std::string_view what);
 
   std::string_view bytes_;
-  std::string_view room_;
+  std::string_view package_;
   size_t at_ = 0;
   std::string error_;
   std::vector<std::string_view> interned_;

@@ -180,14 +180,14 @@ Status NoteFolder(const std::string& path) {
 }
 
 Error InputFile::Fail(std::string_view message, ErrorCode code) const {
-  return {code, StrCat("[", room_, "] ", Quoted(path_), " ", message)};
+  return {code, StrCat("[", package_, "] ", Quoted(path_), " ", message)};
 }
 
 Result<InputFile> InputFile::Open(const std::string& path,
-                                  std::string_view room, FileUse use) {
+                                  std::string_view package, FileUse use) {
   InputFile file;
   file.path_ = path;
-  file.room_ = room;
+  file.package_ = package;
   // A pipe would wait for its writer here; it is refused below.
   file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.fd_ < 0) {
@@ -230,13 +230,13 @@ Status InputFile::ReadAt(Bytes offset, std::span<std::byte> to) const {
 
 InputFile::InputFile(InputFile&& other) noexcept
     : path_(std::move(other.path_)),
-      room_(std::move(other.room_)),
+      package_(std::move(other.package_)),
       fd_(std::exchange(other.fd_, -1)),
       size_(other.size_) {}
 
 InputFile& InputFile::operator=(InputFile&& other) noexcept {
   std::swap(path_, other.path_);
-  std::swap(room_, other.room_);
+  std::swap(package_, other.package_);
   std::swap(fd_, other.fd_);
   std::swap(size_, other.size_);
   return *this;

@@ -41,9 +41,10 @@ enum class FileUse { kNoted, kOwn };
 /// A file that is open for reading.
 class InputFile {
  public:
-  /// Opens the file. `room` is the prefix of errors: kNotFound; kIo if the file cannot be
+  /// Opens the file. `package` is the prefix of errors: kNotFound; kIo if the file cannot be
   /// read or is not a regular file.
-  static Result<InputFile> Open(const std::string& path, std::string_view room,
+  static Result<InputFile> Open(const std::string& path,
+                                std::string_view package,
                                 FileUse use = FileUse::kNoted);
 
   InputFile(InputFile&& other) noexcept;
@@ -58,14 +59,14 @@ class InputFile {
   /// be called from several threads at once.
   Status ReadAt(Bytes offset, std::span<std::byte> to) const;
 
-  /// An error about this file: `[room] "path" message`.
+  /// An error about this file: `[package] "path" message`.
   Error Fail(std::string_view message,
              ErrorCode code = ErrorCode::kInvalidArgument) const;
 
  private:
   InputFile() = default;
 
-  std::string path_, room_;
+  std::string path_, package_;
   int fd_ = -1;
   Bytes size_ = 0;
 };

@@ -322,9 +322,10 @@ static_assert(std::endian::native == std::endian::little,
 }  // namespace
 
 Result<SafetensorsFile> SafetensorsFile::Open(const std::string& path,
-                                              std::string_view room,
+                                              std::string_view package,
                                               FileUse use) {
-  STOWAGE_ASSIGN_OR_RETURN(InputFile opened, InputFile::Open(path, room, use));
+  STOWAGE_ASSIGN_OR_RETURN(InputFile opened,
+                           InputFile::Open(path, package, use));
   SafetensorsFile file(std::move(opened));
   STOWAGE_RETURN_IF_ERROR(file.ReadHeader());
   return file;
@@ -385,12 +386,12 @@ Result<bool> IsArchive(const InputFile& file) {
 }  // namespace
 
 Result<TensorFile> TensorFile::Open(const std::string& path,
-                                    std::string_view room) {
-  STOWAGE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path, room));
+                                    std::string_view package) {
+  STOWAGE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path, package));
   STOWAGE_ASSIGN_OR_RETURN(const bool is_archive, IsArchive(file));
   if (!is_archive) {
     STOWAGE_ASSIGN_OR_RETURN(SafetensorsFile tensors,
-                             SafetensorsFile::Open(path, room));
+                             SafetensorsFile::Open(path, package));
     return TensorFile(std::move(tensors));
   }
   std::string bytes(static_cast<size_t>(file.size()), '\0');

@@ -63,10 +63,10 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
 /// A safetensors file that is open for reading.
 class SafetensorsFile {
  public:
-  /// Opens the file and parses its header. `room` is the prefix of errors: those of
+  /// Opens the file and parses its header. `package` is the prefix of errors: those of
   /// InputFile::Open, and kInvalidArgument for an invalid header.
   static Result<SafetensorsFile> Open(const std::string& path,
-                                      std::string_view room,
+                                      std::string_view package,
                                       FileUse use = FileUse::kNoted);
 
   const std::string& path() const { return file_.path(); }
@@ -84,7 +84,7 @@ class SafetensorsFile {
   /// Reads a tensor of the header. Precondition: `to` has its size.
   Status Read(const SafeTensor& tensor, std::span<std::byte> to) const;
 
-  /// An error of this file: `[room] "path" message`.
+  /// An error of this file: `[package] "path" message`.
   Error Fail(std::string_view message,
              ErrorCode code = ErrorCode::kInvalidArgument) const {
     return file_.Fail(message, code);
@@ -103,9 +103,9 @@ class SafetensorsFile {
 /// A safetensors file or an NPZ, by its first bytes.
 class TensorFile {
  public:
-  /// `room` is the prefix of errors: those of SafetensorsFile::Open and ParseNpz.
+  /// `package` is the prefix of errors: those of SafetensorsFile::Open and ParseNpz.
   static Result<TensorFile> Open(const std::string& path,
-                                 std::string_view room);
+                                 std::string_view package);
 
   /// In the order of the file. `begin` and `end` are valid for a safetensors file.
   const std::vector<SafeTensor>& tensors() const;
@@ -114,7 +114,7 @@ class TensorFile {
   /// Reads one of tensors(). Precondition: `to` has its size. Error kIo.
   Status Read(const SafeTensor& tensor, std::span<std::byte> to) const;
 
-  /// An error of this file: `[room] "path" message`.
+  /// An error of this file: `[package] "path" message`.
   Error Fail(std::string_view message,
              ErrorCode code = ErrorCode::kInvalidArgument) const;
 

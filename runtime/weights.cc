@@ -17,8 +17,8 @@
 namespace stowage {
 
 Result<WeightSource> WeightSource::Open(const std::string& path,
-                                        std::string_view room) {
-  STOWAGE_ASSIGN_OR_RETURN(TensorFile file, TensorFile::Open(path, room));
+                                        std::string_view package) {
+  STOWAGE_ASSIGN_OR_RETURN(TensorFile file, TensorFile::Open(path, package));
   std::optional<CheckpointFile> checkpoint;
   if (!file.is_npz()) {
     STOWAGE_ASSIGN_OR_RETURN(checkpoint, CheckpointFile::OpenIfOne(path));

@@ -45,10 +45,10 @@ namespace stowage {
 ///   Status read = source->Read(0, bytes);
 class WeightSource {
  public:
-  /// `room` is the prefix of errors. Errors: those of TensorFile::Open and
+  /// `package` is the prefix of errors. Errors: those of TensorFile::Open and
   /// CheckpointFile::Open.
   static Result<WeightSource> Open(const std::string& path,
-                                   std::string_view room);
+                                   std::string_view package);
 
   const std::vector<SafeTensor>& tensors() const;
   /// The number of params in a checkpoint; they precede the states.
@@ -60,7 +60,7 @@ class WeightSource {
   /// Checks that a checkpoint is as saved; does nothing for other files.
   Status Check() const;
 
-  /// An error of this file: `[room] "path" message`.
+  /// An error of this file: `[package] "path" message`.
   Error Fail(std::string_view message,
              ErrorCode code = ErrorCode::kInvalidArgument) const {
     return file_.Fail(message, code);
