@@ -27,7 +27,7 @@
 namespace stowage::internal {
 
 /// Prints "file:line: check failed: `condition`: this is a bug in Stowage" to
-/// stderr and aborts. The one place where the library writes to a stream.
+/// stderr and aborts.
 [[noreturn]] void CheckFailed(const char* condition, const char* file,
                               int line);
 
