@@ -14,7 +14,6 @@
 //   collectives.AllReduce(DType::kF32, gradients, scratch);
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <future>
-#include <span>
 #include <string_view>
 #include <thread>
 #include <vector>

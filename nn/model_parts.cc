@@ -1,7 +1,5 @@
 #include "nn/model_parts.h"
 
-#include <algorithm>
-
 #include "ir/ops.h"
 #include "ir/tensor_type.h"
 #include "nn/model_options.h"

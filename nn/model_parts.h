@@ -9,7 +9,6 @@
 //   ...
 //   return FinishClassifier(g, logits, in.labels, purpose);
 
-#include <cstdint>
 #include <optional>
 
 #include "base/result.h"

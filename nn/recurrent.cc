@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "onnx/node.h"
 
-#include <cstddef>
 #include <span>
 #include <utility>
 

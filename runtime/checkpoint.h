@@ -23,10 +23,8 @@
 //   Status removed = RemoveUnusedShards("run.safetensors");
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "base/files.h"
 #include "base/result.h"

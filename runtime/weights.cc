@@ -1,7 +1,6 @@
 #include "runtime/weights.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <unordered_map>

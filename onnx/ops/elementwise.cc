@@ -1,6 +1,5 @@
 // Elementwise ops.
 
-#include <cmath>
 #include <limits>
 #include <optional>
 

@@ -1,6 +1,5 @@
 // Recurrent layers. An LSTM is one op per direction, the others are loops over time.
 
-#include <array>
 #include <functional>
 
 #include "base/strings.h"
