@@ -70,15 +70,15 @@ class Ownership {
   Owners owners_;
 };
 
-class PlanJudge {
+class PlanVerifier {
  public:
-  PlanJudge(const Graph& graph, const Plan& plan, size_t limit)
+  PlanVerifier(const Graph& graph, const Plan& plan, size_t limit)
       : graph_(graph), plan_(plan), limit_(limit) {}
 
   // For the plan of a body of `node`, which has no more than `workspace` bytes, and
   // `host_workspace` on the host.
-  PlanJudge(const Graph& graph, const BodyPlan& body, const Node& node,
-            Bytes workspace, Bytes host_workspace, size_t limit)
+  PlanVerifier(const Graph& graph, const BodyPlan& body, const Node& node,
+               Bytes workspace, Bytes host_workspace, size_t limit)
       : graph_(graph),
         plan_(body.plan),
         limit_(limit),
@@ -87,7 +87,7 @@ class PlanJudge {
         workspace_(workspace),
         host_workspace_(host_workspace) {}
 
-  std::vector<std::string> Judge() {
+  std::vector<std::string> Verify() {
     layouts_ = ComputeLayouts(graph_);
     CheckSlots();
     if (texts_.empty()) PlaceOutside();  // needs regions that can be added up
@@ -360,7 +360,7 @@ class PlanJudge {
           return;
         }
         for (const std::string& text :
-             PlanJudge(*body, plan, node, bytes, on_host, limit_).Judge()) {
+             PlanVerifier(*body, plan, node, bytes, on_host, limit_).Verify()) {
           Complain("body ", Quoted(body->name()), " of ", graph_.Describe(n),
                    ": ", text);
         }
@@ -694,7 +694,7 @@ std::vector<std::string> ValidatePlan(const Graph& graph, const Plan& plan,
   if (const Status match = CheckPlanIsFor(plan, graph); !match.ok()) {
     return {match.error().message};
   }
-  return PlanJudge(graph, plan, limit).Judge();
+  return PlanVerifier(graph, plan, limit).Verify();
 }
 
 std::vector<std::string> ValidatePlanBeside(const Graph& graph,
@@ -702,7 +702,7 @@ std::vector<std::string> ValidatePlanBeside(const Graph& graph,
   if (const Status match = CheckPlanFits(plan, graph); !match.ok()) {
     return {match.error().message};
   }
-  return PlanJudge(graph, plan, limit).Judge();
+  return PlanVerifier(graph, plan, limit).Verify();
 }
 
 }  // namespace stowage

@@ -17,9 +17,9 @@ namespace {
 
 constexpr Bytes kMaxBytes = std::numeric_limits<Bytes>::max();
 
-class Judge {
+class Verifier {
  public:
-  Judge(const Problem& problem, const Solution& solution, size_t limit)
+  Verifier(const Problem& problem, const Solution& solution, size_t limit)
       : problem_(problem), solution_(solution), limit_(limit) {}
 
   std::vector<Violation> Run() {
@@ -32,10 +32,10 @@ class Judge {
     }
     Bytes top = 0;
     for (size_t i = 0; i < count; ++i) {
-      JudgeBuffer(i);
+      VerifyBuffer(i);
       top = std::max(top, End(i));
     }
-    JudgeOverlaps();
+    VerifyOverlaps();
     if (solution_.height != top) {
       Add(ViolationKind::kWrongHeight, {},
           StrCat("the height is given as ", solution_.height,
@@ -70,7 +70,7 @@ class Judge {
                   "), times [", b.lower, ", ", b.upper, "))");
   }
 
-  void JudgeBuffer(size_t i) {
+  void VerifyBuffer(size_t i) {
     const Buffer& b = problem_.buffers[i];
     if (Start(i) < 0) {
       Add(ViolationKind::kNegativeOffset, {i},
@@ -95,7 +95,7 @@ class Judge {
   // Walks time forward with the live buffers ordered by address. They are kept
   // disjoint: a buffer that overlaps one of them is reported and left out, so a
   // newcomer can only hit those that start inside it or the one just below it.
-  void JudgeOverlaps() {
+  void VerifyOverlaps() {
     struct Event {
       Time time;
       bool birth;
@@ -158,32 +158,10 @@ class Judge {
 
 }  // namespace
 
-const char* ViolationKindName(ViolationKind kind) {
-  switch (kind) {
-    case ViolationKind::kBadCount:
-      return "bad count";
-    case ViolationKind::kNegativeOffset:
-      return "negative offset";
-    case ViolationKind::kOverflow:
-      return "overflow";
-    case ViolationKind::kMisaligned:
-      return "misaligned";
-    case ViolationKind::kMovedFixed:
-      return "moved fixed";
-    case ViolationKind::kOverlap:
-      return "overlap";
-    case ViolationKind::kWrongHeight:
-      return "wrong height";
-    case ViolationKind::kOverCapacity:
-      return "over capacity";
-  }
-  STOWAGE_CHECK(false);
-}
-
 std::vector<Violation> Validate(const Problem& problem,
                                 const Solution& solution, size_t limit) {
   STOWAGE_CHECK(limit >= 1);
-  return Judge(problem, solution, limit).Run();
+  return Verifier(problem, solution, limit).Run();
 }
 
 namespace {

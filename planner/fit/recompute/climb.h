@@ -90,22 +90,6 @@ std::vector<std::vector<size_t>> FindClasses(const Graph& graph,
                                              const Simulation& simulation,
                                              std::span<const size_t> gaps);
 
-/// Calls `visit` with the first member that has the given fate, and with the last.
-/// `visit` may change the fate of the member.
-template <typename Visit>
-void ForEachOfFate(const std::vector<std::vector<size_t>>& classes,
-                   const std::vector<Fate>& fates, Fate fate, Visit visit) {
-  for (const std::vector<size_t>& members : classes) {
-    const auto has_fate = [&](size_t gap) { return fates[gap] == fate; };
-    const auto first = std::ranges::find_if(members, has_fate);
-    if (first == members.end()) continue;
-    const size_t last =
-        *std::find_if(members.rbegin(), members.rend(), has_fate);
-    visit(*first);
-    if (last != *first) visit(last);
-  }
-}
-
 /// A ladder divides the peak of the step as given into this many targets.
 constexpr int kTargets = 64;
 
@@ -163,10 +147,20 @@ class Climb {
   bool Untangle(Bytes target, std::vector<Fate>* fates);
   bool IsTooExpensive(double cost) const { return cost > simulation_.cost(); }
 
+  // Calls `visit` with the first and the last member of each class that have the given fate;
+  // `visit` may change the fate of the member.
   template <typename Visit>
   void ForEachMove(const std::vector<Fate>& fates, Fate fate,
                    Visit visit) const {
-    ForEachOfFate(classes_, fates, fate, visit);
+    for (const std::vector<size_t>& members : classes_) {
+      const auto has_fate = [&](size_t gap) { return fates[gap] == fate; };
+      const auto first = std::ranges::find_if(members, has_fate);
+      if (first == members.end()) continue;
+      const size_t last =
+          *std::find_if(members.rbegin(), members.rend(), has_fate);
+      visit(*first);
+      if (last != *first) visit(last);
+    }
   }
 
   const Graph& graph_;
