@@ -14,7 +14,6 @@
 #include "data/batching.h"
 #include "data/image_files.h"
 #include "math/random.h"
-#include "math/small_floats.h"
 
 namespace stowage {
 namespace {

@@ -16,7 +16,6 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/array.h"
-#include "planner/plan_memory.h"
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/model_flags.h"

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
 #include "base/result.h"
 #include "data/image_data.h"

@@ -13,7 +13,6 @@
 #include "autodiff/optimizer.h"
 #include "base/result.h"
 #include "base/strings.h"
-#include "formats/npy.h"
 #include "ir/graph.h"
 #include "ir/tensor_type.h"
 #include "report/text.h"

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "formats/array.h"
 #include "onnx/onnx.h"
 #include "tools/model_flags.h"
 #include "tools/options.h"

@@ -31,7 +31,6 @@
 #include "tools/plan_subject.h"
 #include "tools/progress.h"
 #include "train/device.h"
-#include "train/step_builder.h"
 #include "train/step_memory.h"
 #include "train/train.h"
 

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/train_step.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "ir/text.h"

@@ -14,7 +14,6 @@
 #include <optional>
 #include <string>
 
-#include "base/bytes.h"
 #include "base/result.h"
 #include "ir/canonicalize/canonicalize.h"
 #include "planner/plan_memory.h"

@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/bytes.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "planner/packing/problem.h"

@@ -18,7 +18,6 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/strings.h"
-#include "cluster/launch.h"
 #include "data/token_shards.h"
 #include "ir/graph.h"
 #include "ir/op_def.h"

@@ -23,7 +23,6 @@
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/flags.h"
-#include "tools/onnx_flags.h"
 #include "tools/progress.h"
 #include "tools/run_notes.h"
 #include "tools/sample.h"

@@ -17,8 +17,6 @@
 #include "data/batching.h"
 #include "data/text_data.h"
 #include "data/token_shards.h"
-#include "nn/model_options.h"
-#include "nn/models.h"
 #include "text/text.h"
 #include "tools/progress.h"
 #include "tools/tuning.h"

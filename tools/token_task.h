@@ -16,9 +16,7 @@
 #include "data/token_shards.h"
 #include "tools/model_flags.h"
 #include "tools/task.h"
-#include "tools/train_flags.h"
 #include "tools/tuning.h"
-#include "train/training.h"
 
 namespace stowage::tools {
 

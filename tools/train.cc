@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/optimizer.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "ir/tensor_type.h"

@@ -19,7 +19,6 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "formats/weights_file.h"
-#include "math/small_floats.h"
 #include "runtime/checkpoint.h"
 #include "runtime/values.h"
 #include "train/lora_weights.h"

@@ -16,13 +16,9 @@
 #include <optional>
 #include <string>
 
-#include "autodiff/optimizer.h"
-#include "autodiff/train_step.h"
-#include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/tensor_type.h"
-#include "nn/models.h"
 #include "planner/fit/memory_optimizations.h"
 #include "planner/lifetimes.h"
 #include "runtime/backend.h"

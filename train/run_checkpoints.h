@@ -39,7 +39,6 @@
 #include "runtime/checkpoint_file.h"
 #include "train/evaluation.h"
 #include "train/run.h"
-#include "train/state_backup.h"
 #include "train/training.h"
 
 namespace stowage {

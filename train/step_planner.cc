@@ -6,10 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/micro_batches.h"
 #include "autodiff/rank_step.h"
 #include "autodiff/split_model.h"
-#include "autodiff/train_step.h"
 #include "base/byte_stream.h"
 #include "base/bytes.h"
 #include "base/strings.h"

@@ -17,11 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
-#include "ir/tensor_type.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
 #include "planner/fit/micro_batches/micro_batches.h"
