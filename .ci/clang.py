@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-PRODUCT = ["//" + room + "/..." for room in
+PRODUCT = ["//" + package + "/..." for package in
            ("admission", "autodiff", "base", "cluster", "cpu", "data", "formats", "gpu", "ir",
             "math", "nn", "onnx", "planner", "python", "report", "runtime", "text", "tools", "train")]
 # Headers of the standard library that most sources include: read once, not a thousand

@@ -1,18 +1,18 @@
-"""Checks who includes whom, over every tracked C++ and CUDA file.
+"""Checks the includes of every tracked C++ and CUDA file.
 
-BUILD visibility and the layering build enforce the directions between targets;
-this adds what they cannot see: headers of libraries that lie in the compiler's
-own search path, and rooms that must stay apart whatever a BUILD file says.
+BUILD visibility and the layering build enforce the directions between targets. This also
+checks headers of third-party libraries on the compiler's own search path, and packages that
+must stay apart whatever a BUILD file says.
 """
 
 import re
 import subprocess
 import sys
 
-# Room -> rooms whose headers it may include, besides its own. A room within
-# another is a room of its own. Rooms that are
-# not listed (tests, tools, python, examples, bench) may include any.
-ROOMS = {
+# Package -> packages whose headers it may include, besides its own. A listed folder within a
+# package counts as another package. Packages that are not listed (tests, tools, python,
+# examples, bench) may include any.
+PACKAGES = {
     "base": [],
     "math": [],
     "ir": ["base"],
@@ -59,25 +59,25 @@ def within(path, directories):
     return any(path.startswith(directory + "/") for directory in directories)
 
 
-def room_of(path):
-    """The room that a file or header belongs to: the innermost there is."""
+def package_of(path):
+    """The innermost package of a file or header."""
     parts = path.split("/")
     for count in range(len(parts) - 1, 1, -1):
-        if "/".join(parts[:count]) in ROOMS:
+        if "/".join(parts[:count]) in PACKAGES:
             return "/".join(parts[:count])
     return parts[0]
 
 
 def complaints(path, text):
-    room = room_of(path)
+    package = package_of(path)
     for header in INCLUDE.findall(text):
-        target = room_of(header)
-        if room in ROOMS and "/" in header and target != room:
-            known = target in ROOMS or target in (
+        target = package_of(header)
+        if package in PACKAGES and "/" in header and target != package:
+            known = target in PACKAGES or target in (
                 "bench", "examples", "python", "tests", "tools")
-            if known and target not in ROOMS[room]:
-                allowed = ", ".join(ROOMS[room]) or "no other room"
-                yield f'{path}: includes "{header}"; {room}/ may include {allowed}'
+            if known and target not in PACKAGES[package]:
+                allowed = ", ".join(PACKAGES[package]) or "no other package"
+                yield f'{path}: includes "{header}"; {package}/ may include {allowed}'
         for library, directories in LIBRARIES.items():
             if re.fullmatch(library, header) and not within(path, directories):
                 yield (f"{path}: includes <{header}>, which only "
