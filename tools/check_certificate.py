@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks certificates of plans and of refusals, with no code of Stowage.
+"""Checks certificates of plans and of refusals, without code of Stowage.
 
     tools/check_certificate.py step.certificate
 
@@ -30,7 +30,7 @@ LARGEST = 2**62 - 1  # of a number in a certificate
 
 
 class Rejected(Exception):
-    """The certificate is not accepted; the message says why."""
+    """The certificate is invalid, with the reason."""
 
 
 def require(condition, *why):
@@ -50,7 +50,7 @@ class Value:
 
 
 class Slot:
-    """Where a plan places a value."""
+    """The place of a value in a plan."""
 
     def __init__(self, offset, size, hold, over):
         self.offset = offset
@@ -68,7 +68,7 @@ def parse_number(word, line):
 
 
 class Certificate:
-    """The lines of a file, checked for form alone."""
+    """The lines of a file, of which only the syntax is checked."""
 
     def __init__(self, text):
         lines = []
@@ -144,7 +144,7 @@ def check_graph(c):
 
 
 def lifetimes(c):
-    """Per value, the first time and the time behind the last, by order and uses."""
+    """The lifetime of each value, [first, end), by order and uses."""
     times = []
     for value, slot in zip(c.values, c.slots):
         born = max(value.maker, 0)
@@ -197,7 +197,7 @@ def check_slots(c, times):
 
 
 def check_lower_bound(c, times):
-    """The values live at one time sum to what is claimed."""
+    """The values live at one time sum to the claim."""
     time, claimed = c.lower_bound
     require(0 <= time <= c.nodes, "there is no time", time)
     live = sum(c.padded(value.size) for value, (first, end) in zip(c.values, times)
@@ -238,7 +238,7 @@ def check_order_bound(c):
 
 
 def check(text):
-    """What the certificate in `text` claims, in words; raises Rejected unless it holds."""
+    """The claim of the certificate in `text`, as text; raises Rejected unless it holds."""
     c = Certificate(text)
     check_graph(c)
     if c.order_bound is not None:

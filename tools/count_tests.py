@@ -47,7 +47,7 @@ def log_of(result):
 
 
 def cases_of(logs):
-    """(passed, failed, announced and neither) over the logs of one target."""
+    """(passed, failed, announced but not run) over the logs of one target."""
     good = bad = announced = 0
     for log in logs:
         for passed, failed in SUMMARY.findall(log):
@@ -58,7 +58,7 @@ def cases_of(logs):
 
 
 def count(events):
-    """(passed, failed, lines that name failed targets) over all test targets."""
+    """(passed, failed, lines with failed targets) over all test targets."""
     tests = set()
     skipped = set()
     built = set()
@@ -98,7 +98,7 @@ def count(events):
 
 
 def count_runs(events):
-    """label -> [runs that passed, that did not]; one did not where nothing ran."""
+    """label -> [passed runs, other runs]; a target that did not run counts as one other."""
     runs = {}
     for event in events:
         for kind, body in event.get("id", {}).items():

@@ -1,44 +1,44 @@
 #!/usr/bin/env python3
-"""Judges a plan file by itself: no code of Stowage, no knowledge of its ops.
+"""Verifies a plan file without code of Stowage and without knowledge of its ops.
 
     tools/judge_plan.py step.plan
 
-It reads what `stowage plan -o` wrote (report/plan_json.h says what each field is),
-runs the schedule over imaginary memory in which every byte remembers who wrote it
-last, and prints a line for each thing that is wrong:
+Reads the output of `stowage plan -o` (report/plan_json.h documents the fields), runs the
+schedule over simulated memory in which every byte remembers its last writer, and prints a
+line for each error:
 
 - a slot outside its region, misaligned, too small, or of the wrong region;
 - a view that reaches outside its root;
-- a node that reads a byte that somebody else has written since, or nobody has;
-- a result written over an operand that the node may not overwrite, over another
-  result or over scratch;
+- a node that reads a byte that another value has overwritten, or that was never written;
+- a result written over an operand that the node may not overwrite, another result or
+  workspace;
 - an output, a param or a state that does not survive the step;
-- a use outside the lifetime that is stated for a slot;
-- an arena that is not what its regions sum to, or above the budget;
-- a figure that the slots do not give: the lower bound, which is the largest sum of what
-  is stated to live at one time, and that time; whether the arena reaches it; what a caching
-  allocator takes; how many results are written in place; what the step takes without reuse,
-  where it was not made to fit a budget;
-- a packer that there is none of, or an order of nodes that no optimization can have made.
+- a use outside the stated lifetime of a slot;
+- an arena that is not the sum of its regions, or above the budget;
+- a figure that does not follow from the slots: the lower bound, which is the largest sum of
+  live bytes, and its time; whether the arena reaches it; the bytes of a caching allocator; the
+  number of results in place; for a step that was not fitted to a budget, the bytes without
+  reuse;
+- an unknown packer, or an order of nodes that no optimization can have made.
 
-Loops and branches are run as a program would run them, their bodies in the scratch of
-their nodes, in the arena and on the host, at the addresses of each iteration: all iterations of
-short loops, the first ones and the last two of long ones. Then it is also wrong
+Loops and branches are run with their bodies in the workspace of their nodes, in the arena and
+on the host, at the addresses of each iteration: all iterations of short loops, the first ones
+and the last two of long ones. Further errors are
 
-- that a body has no plan, or more arena, or bytes on the host, than its node has scratch;
-- that what is handed in or out lies elsewhere than outside, or not by itself;
-- that what a loop carries has not the places it needs;
-- that an operand dies in some bodies of a cond alone, or is needed behind it;
-- that something lies in the bytes of an operand or result which is there then.
+- a body without a plan, or with more arena or host bytes than the workspace of its node;
+- an operand or result of a body at another address than outside, or sharing bytes;
+- a carry without the addresses it needs;
+- an operand that dies in some branches of a cond only, or is used after it;
+- a value in the bytes of a live operand or result.
 
-Exit 0: the plan is sound. 1: it is not. 2: this is no plan file.
+Exit codes: 0 for a valid plan, 1 for an invalid one, 2 for a file that is no plan.
 """
 
 import bisect
 import json
 import sys
 
-# In the order in which they lie; the last two are in the host's memory.
+# In the order of their addresses; the last two are in host memory.
 REGIONS = ["weights", "state", "io", "activations", "workspace", "host_state",
            "host_offload"]
 OUTSIDE = "outside"  # of a body's plan: where its node's operands and results are
@@ -47,7 +47,7 @@ MANY_ITERATIONS = 8
 
 
 class Memory:
-    """Who wrote each byte last: intervals that cover all of it."""
+    """The last writer of each byte, as intervals."""
 
     def __init__(self, size):
         self.starts = [0]  # of each interval, which ends where the next starts
@@ -56,7 +56,7 @@ class Memory:
         self.names = ["nobody", "the backend"]
 
     def copy(self):
-        """The same bytes, from where on they may become others."""
+        """A copy, which may diverge."""
         other = Memory(self.size)
         other.starts = list(self.starts)
         other.owners = list(self.owners)
@@ -84,7 +84,7 @@ class Memory:
         self.owners[first:last] = [owner]
 
     def intruder(self, begin, end, owner):
-        """Somebody else who wrote a byte of [begin, end) last, or None."""
+        """Another writer that wrote a byte of [begin, end) last, or None."""
         i = bisect.bisect_right(self.starts, begin) - 1
         while i < len(self.starts) and self.starts[i] < end:
             if self.owners[i] != owner:
@@ -94,13 +94,13 @@ class Memory:
 
 
 class Judge:
-    """Of a plan, or of the plan of a body that lies in the scratch of its node."""
+    """Verifies a plan, or the plan of a body in the workspace of its node."""
 
     def __init__(self, plan, base=0, within=None, on_host=None, is_branch=False):
         self.plan = plan
         self.base = base
         self.within = within  # bytes of scratch; None: this is no body
-        # Where its part of the host's memory begins and ends; of all, behind the arena.
+        # The range of its host memory, whose addresses follow the arena.
         self.on_host = on_host
         self.is_branch = is_branch  # of a cond
         self.values = plan["values"]
@@ -120,10 +120,10 @@ class Judge:
     def complain(self, text):
         self.complaints.append(text)
 
-    # --- Where things lie -------------------------------------------------------
+    # Addresses.
 
     def region_range(self, name):
-        """First byte and end. Activations and workspace are one span."""
+        """The first byte and the end of a region; activations and workspace are one."""
         if name == OUTSIDE:
             return 0, 0
         at = REGIONS.index(name)
@@ -156,13 +156,13 @@ class Judge:
         return self.slot_range(slot)[0]
 
     def extent(self, value):
-        """From the first byte of the first element to the last of the last."""
+        """The bytes from the first element of a view to its last."""
         begin = self.begin_of(self.values[value]["root"])
         first, last = self.reach(value)
         return begin + first, begin + last
 
     def reach(self, value):
-        """The same, from the first byte of the root on."""
+        """The same, relative to the root."""
         info = self.values[value]
         count = 1
         for dim in info["shape"]:
@@ -173,7 +173,7 @@ class Judge:
         return info["offset"], info["offset"] + (last + 1) * element
 
     def distance_of_slices(self, value):
-        """In bytes; none where a view repeats one slice."""
+        """In bytes; None if a view repeats one slice."""
         info = self.values[value]
         count = 1
         for dim in info["shape"]:
@@ -189,7 +189,7 @@ class Judge:
             expected *= dim
         return True
 
-    # --- What must hold -----------------------------------------------------------
+    # Laws.
 
     def check_sums(self):
         arena = sum(self.regions[r] for r in REGIONS[:5])
@@ -292,10 +292,10 @@ class Judge:
             if begin < 0 or end > self.values[info["root"]]["bytes"]:
                 self.complain(f"view {info['name']!r} reaches outside its root")
 
-    # --- Bodies -------------------------------------------------------------------
+    # Bodies.
 
     def check_bodies(self):
-        """Gives every body its plan, and looks at each as at a plan of its own."""
+        """Matches every body with its plan, and verifies it as a plan."""
         plans = iter(self.plan.get("bodies", []))
         for time, node in enumerate(self.nodes):
             (base, end), on_host = (
@@ -322,13 +322,13 @@ class Judge:
             self.complain("there are plans of more bodies than there are")
 
     def is_dying(self, leaf):
-        """Whether what a branch is handed is stated to die in it."""
+        """Whether an operand of a branch is marked to die in it."""
         slot = self.slot_of(leaf)
         return slot["region"] == OUTSIDE and slot["upper"] <= len(self.nodes)
 
     def check_dying(self, time, node):
-        """What dies in the bodies of a cond does so whichever of them runs, and
-        nothing else is in its slot, which dies at the node."""
+        """An operand that dies in a branch dies in all branches, and is alone in its slot,
+        which dies at the node."""
         slots = [self.plan["buffer_of"][v] for v in node["inputs"][1:]]
         for k, value in enumerate(node["inputs"][1:]):
             dying = [body.is_dying(body.leaves[k]) for body, _ in self.bodies[time]]
@@ -342,7 +342,7 @@ class Judge:
                               f"until {slot['upper']}")
 
     def handed_on(self, loop):
-        """The leaf and the output of each value that an iteration leaves to the next."""
+        """The leaf and the output of each carry."""
         carried, summed = loop["carried"], loop["summed"]
         leaves = self.leaves[:carried] + self.leaves[len(self.leaves) - summed:]
         return list(zip(leaves, self.plan["outputs"]))
@@ -351,8 +351,8 @@ class Judge:
         return self.plan["buffer_of"][leaf] == self.plan["buffer_of"][output]
 
     def check_handed(self, loop, second_of):
-        """Each slot outside is as large as what is handed in or out, and is one
-        value's, but for what a loop carries in one place."""
+        """Each slot outside has the size of the operand or result, and belongs to one value,
+        except for carries in place."""
         holds = [0] * len(self.buffers)
         outputs = self.plan["outputs"]
         for value in self.leaves + outputs:
@@ -388,7 +388,7 @@ class Judge:
             if holds[self.plan["buffer_of"][value]] > 1:
                 self.complain(f"{self.values[value]['name']!r} lies where another "
                               f"operand or result is")
-        # In a branch, an operand may have died by then: that is seen when it runs.
+        # In a branch, an operand may have died by then, which the run detects.
         may_hold = {self.plan["buffer_of"][v]
                     for v in outputs + (self.leaves if self.is_branch else [])}
         for value, info in enumerate(self.values):
@@ -405,7 +405,7 @@ class Judge:
                               f"stated to be there")
 
     def place_outside(self, leaves, outputs):
-        """Where what is handed in and out lies, from the first byte on."""
+        """The addresses of operands and results."""
         self.outside = {}
         self.slots_outside = {
             self.plan["buffer_of"][v]: at
@@ -419,8 +419,8 @@ class Judge:
         self.outside.update(zip(self.leaves, leaves))
 
     def run_body(self, memory, operands, results):
-        """Once: leaves are where `operands` says, by place and owner, outputs go to
-        `results`. Returns who owns each output."""
+        """Runs a body once: leaves are at `operands`, by address and owner, outputs go to
+        `results`. Returns the owner of each output."""
         self.place_outside([place for place, _ in operands], results)
         self.owner_of = {leaf: owner
                          for leaf, (_, owner) in zip(self.leaves, operands)}
@@ -442,8 +442,8 @@ class Judge:
         carried, sliced = loop["carried"], loop["sliced"]
 
         def left(k, iteration):
-            """Where an iteration leaves what it hands on, so that the last one leaves it in
-            the result."""
+            """The address of a carry after an iteration, such that the last one leaves it in the
+            result."""
             leaf, output = handed[k]
             if body.has_one_place(leaf, output) or (iterations - 1 - iteration) % 2 == 0:
                 return results[k]
@@ -455,7 +455,7 @@ class Judge:
             memory.write(left(k, -1),
                          left(k, -1) + body.values[handed[k][0]]["bytes"], owners[k])
         for iteration in iterations_to_run(iterations):
-            # A single iteration, too, treats what has one place as the others would.
+            # A single iteration treats carries in place like several do.
             found = [operands[k][0] if k < carried and iteration == 0 and not (
                          iterations == 1 and body.has_one_place(*handed[k]))
                      else left(k, iteration - 1) for k in range(len(handed))]
@@ -500,7 +500,7 @@ class Judge:
                 self.complain(f"in a body of node {time}: {text}")
             body.complaints = []
 
-    # --- Running ------------------------------------------------------------------
+    # Running.
 
     def check_read(self, memory, value, when):
         info = self.values[value]
@@ -568,7 +568,7 @@ class Judge:
                 memory.write(begin, end, owner)
 
     def may_share(self, node, w, i):
-        """Whether what is written w-th may lie on operand i."""
+        """Whether result w may overwrite operand i."""
         if w >= len(node["results"]):
             return False
         if w < node["updates"]:
@@ -611,7 +611,7 @@ class Judge:
                 self.complain("the backend's reserve must be there throughout")
 
     def look(self, *more):
-        """Each asks for addresses that the one before has found sound."""
+        """Every check relies on the addresses that earlier ones have verified."""
         for check in (self.check_sums, self.check_slots, self.check_bodies,
                       self.check_views, *more, self.check_lifetimes):
             if not self.complaints:
@@ -623,7 +623,7 @@ class Judge:
 
 
 class Figures:
-    """What a plan is compared with, from its slots."""
+    """Figures to compare a plan with, from its slots."""
 
     def __init__(self, plan):
         self.plan = plan
@@ -634,8 +634,8 @@ class Figures:
         return -(-size // self.alignment) * self.alignment
 
     def lower_bound(self):
-        """The bytes, and the first time at which so many live. Of a body's scratch counts
-        what the body needs at least."""
+        """The peak of live bytes, and its first time. The workspace of a body counts with the
+        body's lower bound."""
         sizes = {i: slot["size"] for i, slot in enumerate(self.plan["buffers"])
                  if slot["region"] in ("activations", "workspace")}
         least = {}
@@ -674,7 +674,7 @@ class Figures:
         """PyTorch's rules (c10/cuda/CUDACachingAllocator.cpp): blocks of 512 bytes; up to
         1 MiB from segments of 2 MiB, all else from segments of 20 MiB, or of its own size
         in steps of 2 MiB from 10 MiB on; the smallest free block that is large enough,
-        split where what is left is worth it; neighbours that are free become one."""
+        split if the rest is large enough; adjacent free blocks are merged."""
         mib = 1 << 20
         slots = [slot for slot in self.plan["buffers"] if slot["region"] not in
                  ("host_state", "host_offload", OUTSIDE)]
@@ -717,7 +717,7 @@ class Figures:
         return total
 
     def in_place(self):
-        """How many results are written over what their node reads."""
+        """The number of results that overwrite an operand of their node."""
         buffer_of = self.plan["buffer_of"]
         return sum(any(buffer_of[value] == buffer_of[node["results"][0]]
                        for value in node["inputs"])
@@ -731,7 +731,7 @@ class Figures:
                    for value in node["results"])
 
     def of_bodies(self, plan):
-        """What is wrong with the bounds of bodies, at any depth."""
+        """The errors of the bounds of bodies, at any depth."""
         wrong = []
         for body in plan.get("bodies", []):
             inner = body["plan"]
@@ -743,7 +743,7 @@ class Figures:
         return wrong
 
     def is_as_written(self):
-        """Whether no optimization, a line each with its choice, may change the step."""
+        """Whether no optimization, one per line with its choice, may change the step."""
         lines = self.plan.get("optimizations", "").splitlines()
         return all(line.partition(" ")[2] in ("", "none", "given", "1")
                    for line in lines)
@@ -771,7 +771,7 @@ class Figures:
 
 
 def iterations_to_run(iterations):
-    """All, or enough to see each place before and after each other."""
+    """All iterations, or enough to order each place before and after the others."""
     if iterations <= MANY_ITERATIONS:
         return list(range(iterations))
     first = 2 + iterations % 2
@@ -779,7 +779,7 @@ def iterations_to_run(iterations):
 
 
 def without_repeats(pairs):
-    """The object of these keys and values, each key once."""
+    """An object without duplicate keys."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError(f"a key comes twice among {[key for key, _ in pairs]}")

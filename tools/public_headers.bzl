@@ -63,7 +63,7 @@ def _copy(ctx, contexts):
     return folder
 
 def _context(ctx, folder):
-    """What users of the folder see: it, and no other search path."""
+    """The compilation context of users: the folder is its only search path."""
     toolchain = find_cpp_toolchain(ctx)
     features = cc_common.configure_features(
         ctx = ctx,

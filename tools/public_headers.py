@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Copies a library's public headers into a folder of its own, under a prefix.
+"""Copies a library's public headers into a folder, under a prefix.
 
     public_headers.py OUT PREFIX ROOTS HEADERS
 

@@ -36,8 +36,7 @@ def _static_archive_impl(ctx):
             else:
                 archives.append(library.static_library or library.pic_static_library)
 
-    # By a script, which takes archives apart, and takes objects of one name, as
-    # sources of different folders have, for what they are.
+    # An MRI script merges archives, and keeps objects of equal names from different folders.
     lines = ctx.actions.args()
     lines.set_param_file_format("multiline")
     lines.add(ctx.outputs.archive, format = "CREATE %s")
