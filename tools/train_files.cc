@@ -137,7 +137,6 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   STOWAGE_ASSIGN_OR_RETURN(Output svg, Output::Open(flags.svg));
   STOWAGE_ASSIGN_OR_RETURN(Output html, Output::Open(flags.html));
   TrainFiles files(std::move(svg), std::move(html));
-  files.keeps_best_ = keeps_best;
   if (spec.tuning && !(checkpoint.empty() && flags.resume.empty())) {
     STOWAGE_ASSIGN_OR_RETURN(files.base_,
                              spec.tuning->model.BaseOfCheckpoints());

@@ -105,7 +105,7 @@ class TrainFiles {
   const Output& html() const { return html_; }
 
  private:
-  // Values that rank 0 has whole, shards, or a seed, of which nobody needs the whole.
+  // The origin of initial values: whole on rank 0, in shards, or a seed.
   enum class Origin : int64_t { kWhole, kShards, kSeed };
   Result<Origin> OriginOfValues(const TrainFlags& flags, const StepSpec& spec,
                                 RankRun& ranks);
@@ -114,7 +114,7 @@ class TrainFiles {
   Status OpenShards(const TrainFlags& flags, const StepSpec& spec,
                     RankRun& ranks);
   Status Start(const TrainFlags& flags, const StepSpec& spec, Session& session);
-  // `adapter` is what a run that begins would begin with.
+  // `adapter` is the initial adapter of a new run.
   Result<int64_t> GoOn(const TrainFlags& flags, const RunSpec& run,
                        const std::string& adapter,
                        const std::function<Result<int64_t>()>& load);
@@ -126,16 +126,16 @@ class TrainFiles {
       : svg_(std::move(svg)), html_(std::move(html)) {}
 
   std::optional<CheckpointSeries> checkpoints_;
-  std::string resumed_;  // what the run goes on from; empty: nothing
+  std::string resumed_;  // the checkpoint to resume from; "" for none
   ModelExports exports_;
   std::optional<RunLog> log_;
   EvaluationHistory history_;
-  CheckpointBase base_;  // what checkpoints leave out
-  WeightRules rules_;    // of what is loaded at the start
-  bool keeps_best_ = false;
+  CheckpointBase base_;  // omitted from checkpoints
+  WeightRules rules_;    // of --init
   bool saves_shards_ = false;
-  std::string shards_of_;         // the checkpoint that they are of
-  bool tells_of_shards_ = false;  // that some are not removed; once a run
+  std::string shards_of_;  // the checkpoint of the shards
+  bool tells_of_shards_ =
+      false;  // the note about shards not removed was printed
   Output svg_, html_;
   RunNotes notes_;
 };
