@@ -222,21 +222,21 @@ void AddCompile(Program& program) {
   AddPackerOptions(options, &plan.packer);
   options.Group("model");
   options.Add("--graph", &plan.graph,
-              "Compile the graph in this file (its text form) as it is, "
-              "instead of a model's training step");
-  options.AddFlag("--evaluate", &plan.evaluate,
-                  "Also write the model's evaluation, a function that takes "
-                  "the step's params and the same batch");
+              "Compile the graph in this file (text form) instead of a model's "
+              "training step");
+  options.AddFlag(
+      "--evaluate", &plan.evaluate,
+      "Also write a function that evaluates the model with the step's params");
   options.Group("output");
   options.AddOutput("-o,--output", &plan.output,
                     "Write the C source to this file, whose name ends in .c, "
-                    "and the header beside it");
+                    "and the header next to it");
   options.Require("--output");
   options.Add("--prefix", &flags->prefix,
-              "Begin all names with this; default: the output's name");
+              "Prefix of all names; default: the output's name");
   options.Add("--arena", &flags->arena,
-              "static: the file has the arena; caller: every function takes a "
-              "pointer to it");
+              "static: the C file has the arena; caller: every function takes "
+              "a pointer to it");
   options.AddFlag("--json", &plan.json, "Print one JSON object");
   options.ApplyTo({"--model"}, {"--dtype", "--seq", "--evaluate"});
   options.ApplyTo({"--onnx"}, {"--dim", "--shape", "--loss", "--trainable"});

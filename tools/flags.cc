@@ -27,24 +27,23 @@ void AddOptimizationOptions(Options& options, OptimizationFlags* flags) {
               "Scale gradients so that their global norm is at most this; "
               "the updates then wait for all gradients; default: no clipping");
   options.Add("--ema", &flags->ema,
-              "Keep an exponential moving average of each trained param, by "
-              "this decay, as 0.999: evaluations, samples and weight files are "
-              "of the averages; default: none");
-  options.Add("--weight-decay", &flags->weight_decay,
-              "Decay of all trained params, biases and norms included; "
-              "decoupled from the gradient with AdamW, Lion, Adafactor and "
-              "Muon; default: the model's, or the optimizer's where it is not "
-              "the model's");
+              "Keep an exponential moving average of each trained param with "
+              "this decay, such as 0.999; evaluations, samples and weight "
+              "files use the averages; default: none");
+  options.Add(
+      "--weight-decay", &flags->weight_decay,
+      "Weight decay of all trained params, including biases and norms; "
+      "decoupled from the gradient for AdamW, Lion, Adafactor and Muon; "
+      "default: the model's with its default optimizer, else the optimizer's");
   options.AddEach("--no-decay", &flags->no_decay,
-                  "Params without weight decay, a pattern of names as "
+                  "Params without weight decay, by a pattern of names, such as "
                   "'*.bias'; may be repeated; default: none");
   options.Add("--momentum", &flags->momentum,
-              "Of sgd, momentum, nesterov and muon; default: 0 of sgd, 0.95 "
-              "of muon, else 0.9");
+              "Momentum of sgd, momentum, nesterov and muon; default: 0 for "
+              "sgd, 0.95 for muon, else 0.9");
   options.Add("--label-smoothing", &flags->label_smoothing,
-              "Part of each target that is spread over all classes, of a "
-              "cross-entropy in training; what is held out is judged without; "
-              "default: 0");
+              "Label smoothing of a cross-entropy in training; not applied to "
+              "the validation loss; default: 0");
 }
 
 Status SetOptimization(const OptimizationFlags& flags, TrainOptions* options) {
@@ -156,20 +155,19 @@ void AddScheduleOptions(Options& options, ScheduleFlags* flags) {
   options.Group("optimization");
   options.Add("--lr", &flags->lr,
               "Peak of the learning rate; default: the model's");
-  options.Add("--schedule", &flags->schedule,
-              StrCat("How the learning rate goes on behind the warm-up: ",
-                     ScheduleChoices(),
-                     ", as in transformers; wsd keeps the peak and falls in "
-                     "the last fifth of the steps; default: the model's, "
-                     "cosine"));
+  options.Add(
+      "--schedule", &flags->schedule,
+      StrCat("Learning rate schedule after the warm-up: ", ScheduleChoices(),
+             ", as in transformers; wsd decays in the last fifth of "
+             "the steps; default: the model's, cosine"));
   options.Add("--warmup", &flags->warmup,
-              "Steps in which the rate rises to its peak, or below 1 a share "
-              "of all steps; default: 0 with --schedule, else the model's");
+              "Warm-up steps, or a fraction of all steps if below 1; default: "
+              "0 with --schedule, else the model's");
   options.Add("--min-lr", &flags->min_lr,
-              "Learning rate of the last step, and of inverse_sqrt the lowest; "
+              "Learning rate of the last step, or the lowest of inverse_sqrt; "
               "default: 0 with --schedule, else the model's");
   options.Add("--power", &flags->power,
-              "Of --schedule polynomial; default: 1, which is linear");
+              "Power of --schedule polynomial; default: 1, which is linear");
 }
 
 Result<LearningRateSchedule> ReadSchedule(
@@ -218,9 +216,9 @@ Result<int64_t> ReadWarmup(const std::string& text, int64_t steps) {
 void AddPackerOptions(Options& options, PackerFlags* flags) {
   options.Group("memory");
   options.Add("--packer", &flags->packer,
-              "linear, greedy or best (which searches for some seconds)");
+              "linear, greedy, or best, which searches for some seconds");
   options.Add("--time-limit", &flags->time_limit,
-              "Seconds after which --packer best looks no further");
+              "Time limit of --packer best in seconds");
 }
 
 Result<packing::PackOptions> ReadPackerFlags(const PackerFlags& flags) {
@@ -303,21 +301,19 @@ void AddShardOption(Options& options, std::string* shard) {
   options.Group("memory");
   options.Add(
       "--shard", shard,
-      "What ranks split, so that each keeps a block: none, states, "
-      "gradients (and states), weights (and both), or auto: as little as "
-      "fits the budget");
+      "Sharding over ranks: none, states, gradients (and states), weights (and "
+      "both), or auto, the first of these that fits the budget");
 }
 
 void AddRankOptions(Options& options, RankFlags* flags) {
   options.Group("memory");
   options.Add("--ranks", &flags->ranks,
-              "Ranks that take the batch together; plans what the first needs");
+              "Number of ranks; plans the memory of the first one");
   options.Limit("--ranks", 1, 1 << 20);
   AddShardOption(options, &flags->shard);
-  options.Add(
-      "--link", &flags->link,
-      StrCat("What joins the ranks, to predict how long transfers take: ",
-             LinkNames(), "or a size a second, such as 2.5GB/s"));
+  options.Add("--link", &flags->link,
+              StrCat("Link between ranks, to predict transfer times: ",
+                     LinkNames(), "or bytes a second, such as 2.5GB/s"));
 }
 
 Result<std::vector<Sharding>> ReadShard(const std::string& shard) {

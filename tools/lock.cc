@@ -150,18 +150,18 @@ void AddLock(Program& program) {
     Options verb = options.AddVerb(name, description);
     verb.Add("lock", &flags->lock, lock);
     verb.AddSome("plan", &flags->plans, kMaxPrograms,
-                 "NAME=PLAN, a program's name and the file that `stowage plan "
-                 "-o` wrote of it; several");
+                 "NAME=PLAN: a program's name and its file written by `stowage "
+                 "plan -o`; may be repeated");
     verb.Require("lock");
     verb.Require("plan");
     verb.OnRun([flags, run] { return run(*flags); });
     return verb;
   };
-  add("write", "Write the lock of plans", "The file to write", RunWrite);
+  add("write", "Write the lock from plans", "The file to write", RunWrite);
   Options check =
       add("check", "Compare plans with the lock", "The lock", RunCompare);
   check.AddOutput("--html", &flags->html,
-                  "Write what changed to this file as a page");
+                  "Write the changes to this file as a page");
   check.AddFlag("--json", &flags->json, "Print one JSON object");
 }
 

@@ -48,20 +48,19 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
   options.Group("optimization");
   options.Add("--optimizer", &flags->optimizer,
               StrCat(OptimizerChoices(), "; default: the model's"));
-  options.Add("--loss-scale", &flags->loss_scale,
-              "What gradients are multiplied by on their way to the update, "
-              "which skips those that are not finite: dynamic, none or a "
-              "number; default: dynamic with --dtype f16, else none");
+  options.Add(
+      "--loss-scale", &flags->loss_scale,
+      "Loss scale: dynamic, none or a number; steps with non-finite gradients "
+      "are skipped; default: dynamic with --dtype f16, else none");
   AddOptimizationOptions(options, &flags->optimization);
   options.Group("memory");
   options.Add("--budget", &flags->budget,
-              "The most bytes the arena may take: 64MiB, 1.5GiB, 4.2GB");
+              "Maximum size of the arena: 64MiB, 1.5GiB, 4.2GB");
   options.Add(
       "--fit", &flags->fit,
-      "What may be done so that the step fits the budget: auto, which "
-      "is recompute, micro-batches, offload and tiles; none; or a list of "
-      "these and order, with commas; options below say more of one; "
-      "default: auto with --budget and none of these, else none");
+      "Memory optimizations to try: auto, which is recompute, micro-batches, "
+      "offload and tiles; none; or a comma-separated list of these and order; "
+      "default: auto if only --budget is given, else none");
   for (const OptimizationInfo& optimization : OptimizationTable()) {
     std::string& choice = flags->optimizations[std::string(optimization.name)];
     options.Add(StrCat("--", optimization.name), &choice,
@@ -74,27 +73,25 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
       "--recompute-always", &flags->recompute_always,
       "A value, by name, that is always recomputed; may be repeated");
   options.Add("--op-times", &flags->op_times,
-              "Choose by the times of ops in this file, which `stowage "
-              "time` wrote, instead of by operations");
+              "Plan by the op times in this file, written by `stowage time`, "
+              "instead of by operations");
   options.Add("--micro-batches", &flags->micro_batches,
-              "Micro-batches of a step, whose gradients are accumulated: a "
-              "number, or auto, as few as the budget allows");
-  options.AddFlag("--allow-batch-change", &flags->allow_batch_change,
-                  "Split the batch into micro-batches, or among ranks, even "
-                  "where that changes the loss, as each part has batch "
-                  "statistics of its own");
-  options.Add(
-      "--plan-cache", &flags->plan_cache,
-      "Keep plans that were found in this folder, and what runs find to be "
-      "the fastest, and find them there; "
-      "default: stowage/ in the user's cache folder");
+              "Number of micro-batches of a step, whose gradients are "
+              "accumulated, or auto, as few as the budget allows");
+  options.AddFlag(
+      "--allow-batch-change", &flags->allow_batch_change,
+      "Split the batch into micro-batches, or over ranks, even if that changes "
+      "the loss, because each part has its own batch statistics");
+  options.Add("--plan-cache", &flags->plan_cache,
+              "Folder of cached plans and autotuning results; default: "
+              "stowage/ in the user's cache folder");
   options.AddFlag("--no-plan-cache", &flags->no_plan_cache,
-                  "Plan anew, and keep nothing");
+                  "Do not use the plan cache");
   options.Exclude("--no-plan-cache", "--plan-cache");
   options.Group("run");
   options.Add("--threads", &flags->threads,
-              "Threads to compute with; their scratch is in the arena; "
-              "default: all of the machine's");
+              "Number of threads, whose workspace is in the arena; default: "
+              "all of the machine's");
   options.Limit("--threads", 1, 256);
 }
 
@@ -108,14 +105,13 @@ std::vector<std::string> OptionsOfTraining() {
 void AddLoraOptions(Options& options, ModelFlags* flags) {
   options.Group("model");
   options.Add("--lora-rank", &flags->lora_rank,
-              "Train low-rank adapters beside layers, of this rank, and "
-              "nothing else");
-  options.Add("--lora-alpha", &flags->lora_alpha,
-              "Adapters count alpha / rank; default: 16");
+              "Train only low-rank adapters of this rank");
+  options.Add(
+      "--lora-alpha", &flags->lora_alpha,
+      "Alpha of the adapters, which are scaled by alpha / rank; default: 16");
   options.AddEach("--lora-targets", &flags->lora_targets,
-                  "Layers to put an adapter beside, by name, by the end of it "
-                  "behind a dot, or by a pattern; may be repeated; default: "
-                  "all matrices");
+                  "Layers with an adapter, by name, by suffix after a dot, or "
+                  "by a pattern; may be repeated; default: all matrices");
 }
 
 Result<std::optional<LoraRules>> ReadLora(const ModelFlags& flags) {
@@ -149,15 +145,14 @@ void AddRunOptions(Options& options, RunFlags* flags) {
   options.Add("--model", &flags->model.model,
               "A name that `stowage models` lists");
   options.Group("data");
-  options.Add(
-      "--data", &flags->data,
-      "Text, or .bin and .npy files of tokens, for models of text; rows of "
-      "digits, a folder of IDX files or of images by class, or an .npz for "
-      "models of images");
+  options.Add("--data", &flags->data,
+              "For text models a text, or token files (.bin, .npy); for image "
+              "models a CSV of digits, a folder of IDX files, a folder of "
+              "images by class, or an .npz");
   options.Require("--data");
   options.Add("--tokenizer", &flags->tokenizer,
-              "Read the text as the tokens of this tokenizer.json, folder or "
-              "GGUF file, instead of characters (models of text)");
+              "Read the text as tokens of this tokenizer.json, folder or GGUF "
+              "file, instead of characters (text models)");
   AddStepOptions(options, flags);
 }
 
@@ -165,13 +160,12 @@ void AddStepOptions(Options& options, RunFlags* flags) {
   AddModelOptions(options, &flags->model);
   options.Group("memory");
   options.Add("--offload-dir", &flags->offload_dir,
-              "The folder of the file that --offload disk keeps values in, "
-              "which is gone with the run; default: the system's folder of "
-              "temporary files");
+              "Folder of the file of --offload disk, which disappears with the "
+              "run; default: the system's folder for temporary files");
   options.Group("run");
   options.Add("--device", &flags->device,
-              "auto, cpu or cuda; auto is the GPU when one works");
-  options.Add("--seed", &flags->seed, "Of all that is drawn at random");
+              "auto, cpu or cuda; auto is the GPU if it works");
+  options.Add("--seed", &flags->seed, "Seed of all random numbers");
   options.Limit("--seed", 0, std::numeric_limits<int64_t>::max());
 }
 

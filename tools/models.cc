@@ -193,18 +193,15 @@ void AddExportOnnx(Program& program) {
       "-o trained.onnx");
   const auto flags = std::make_shared<ExportFlags>();
   options.Group("model");
-  options.Add("--onnx", &flags->onnx, "The file that was trained");
+  options.Add("--onnx", &flags->onnx, "The ONNX file that was trained");
   options.Require("--onnx");
   options.Add("--checkpoint", &flags->checkpoint,
-              "What train saved of it, by --save, --save-weights or as the "
-              "best: weights under their names in the file. Those that it "
-              "lacks stay as they are");
+              "A checkpoint of --save, or the weights of --save-weights; "
+              "weights that it lacks are unchanged");
   options.Require("--checkpoint");
   options.Group("output");
-  options.AddOutput(
-      "-o,--output", &flags->output,
-      "Write to this file, in which tensors that lay beside the model "
-      "are within");
+  options.AddOutput("-o,--output", &flags->output,
+                    "Write to this file, which includes external tensors");
   options.Require("--output");
   options.OnRun([flags] {
     const Status done = Export(*flags);

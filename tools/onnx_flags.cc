@@ -70,29 +70,28 @@ void AddOnnxOptions(Options& options, OnnxFlags* flags) {
               "The model of this ONNX file, instead of a --model");
   options.AddEach(
       "--dim", &flags->dims,
-      "NAME=N: the size of a dimension that the file has by name; may be "
-      "repeated");
+      "NAME=N: the size of a named dimension of the file; may be repeated");
   options.AddEach(
       "--shape", &flags->shapes,
       "INPUT=N,N,...: the whole shape of an input; may be repeated");
-  options.Add("--loss", &flags->loss,
-              "What an ONNX file's model is trained for: cross_entropy, mse "
-              "or bce of its first output, or of another as "
-              "cross_entropy:OUTPUT; or an output that is a loss, by name; "
-              "without it, a plan is of a pass over the inputs");
+  options.Add(
+      "--loss", &flags->loss,
+      "Loss of an ONNX file's model: cross_entropy, mse or bce of its first "
+      "output, or of another as cross_entropy:OUTPUT; or the name of an output "
+      "that is the loss; without it, a forward pass is planned");
   options.AddEach(
       "--freeze", &flags->freeze,
-      "Params that are not trained, a pattern of names; may be repeated");
+      "Params that are not trained, by a pattern of names; may be repeated");
   options.AddEach(
       "--trainable", &flags->trainable,
-      "Tensors of an ONNX file that are trained although they look like "
-      "constants (--list-params), a pattern of names; may be repeated");
+      "Tensors of an ONNX file to train although they look like constants "
+      "(--list-params), by a pattern of names; may be repeated");
 }
 
 void AddInputMapOption(Options& options, ArrayFlags* flags) {
   options.AddEach("--input-map", &flags->input_map,
-                  "INPUT=ARRAY: which array of an .npz an ONNX file's input "
-                  "takes, if it is not called so; may be repeated");
+                  "INPUT=ARRAY: the array of an .npz for an ONNX file's input "
+                  "of another name; may be repeated");
 }
 
 namespace {

@@ -430,9 +430,10 @@ Options Program::AddSubcommand(const std::string& name,
   // Of an option given twice, the last counts, as scripts expect.
   command->option_defaults()->multi_option_policy(
       CLI::MultiOptionPolicy::TakeLast);
-  command->add_option(std::string(kConfig), config_,
-                      "Read flags from this TOML file, as no-decay = "
-                      "[\"*.bias\"]; those given here count");
+  command->add_option(
+      std::string(kConfig), config_,
+      "Read flags from this TOML file, such as no-decay = [\"*.bias\"]; flags "
+      "on the command line take precedence");
   return Options(command, &exit_code_, &commands_);
 }
 

@@ -143,13 +143,12 @@ void AddPack(Program& program) {
   const auto flags = std::make_shared<PackFlags>();
   options.Group("data");
   options.Add("file", &flags->file,
-              "CSV with the header "
-              "id,lower,upper,size[,alignment][,offset]; lifetimes are "
-              "half-open, an offset is fixed");
+              "CSV with the header id,lower,upper,size[,alignment][,offset]; "
+              "lifetimes are half-open, and given offsets are fixed");
   options.Require("file");
   options.Group("memory");
   options.Add("--capacity", &flags->capacity,
-              "The largest height that will do");
+              "Stop at a packing of this height");
   AddPackerOptions(options, &flags->packer);
   options.Group("output");
   options.AddFlag("--json", &flags->json, "Print one JSON object");

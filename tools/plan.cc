@@ -461,58 +461,55 @@ void AddPlan(Program& program) {
   AddLoraOptions(options, &flags->model);
   AddOnnxOptions(options, &flags->onnx);
   options.Group("model");
-  options.AddFlag("--stand-ins", &flags->onnx.stand_ins,
-                  "Plan around ops that are not known, by the shapes that an "
-                  "ONNX file declares");
+  options.AddFlag(
+      "--stand-ins", &flags->onnx.stand_ins,
+      "Plan unknown ops with the shapes that an ONNX file declares");
   AddPackerOptions(options, &flags->packer);
   AddRankOptions(options, &flags->ranks);
   options.Group("run");
   options.Add("--device", &flags->device,
-              "Whose kernels' scratch to plan: cpu or cuda; default: "
-              "cuda for bf16 and f16, else cpu");
+              "Device to plan for: cpu or cuda; default: cuda for bf16 and "
+              "f16, else cpu");
   options.Add("--cpu-target", &flags->cpu_target,
-              "The CPU target whose kernels' scratch to plan, one that "
-              "`stowage --version` lists; default: the one that runs here");
+              "CPU target to plan for, one that `stowage --version` lists; "
+              "default: the one of this process");
   options.Group("model");
   options.Add("--graph", &flags->graph,
-              "Plan the graph in this file (its text form) as it is, "
-              "instead of a model's training step");
+              "Plan the graph in this file (text form) instead of a model's "
+              "training step");
   options.AddFlag("--train", &flags->train,
-                  "Plan a training step, which is what a --model and an --onnx "
-                  "with --loss are planned for by themselves");
+                  "Plan a training step; the default for --model, and for "
+                  "--onnx with --loss");
   options.Group("output");
   options.AddFlag("--pareto", &flags->pareto,
-                  "Print what every budget costs in recomputation, instead "
-                  "of a plan");
+                  "Print the cost of every budget instead of a plan");
   options.AddFlag("--fit-optimizer", &flags->fit_optimizer,
-                  "Print what the step takes with each optimizer, and whether "
-                  "it fits the budget, instead of a plan; it chooses none");
+                  "Print the memory of the step with each optimizer, and "
+                  "whether it fits the budget, instead of a plan");
   options.Exclude("--fit-optimizer", "--pareto");
   options.Add("--max", &flags->max,
               "Plan the largest batch, seq or lora-rank that fits the budget, "
-              "and say why one more does not");
+              "and print what the next one needs");
   for (const char* const of_given : {"--pareto", "--fit-optimizer"}) {
     options.Exclude("--max", of_given);
   }
-  options.AddOutput("--svg", &flags->svg,
-                    "Write an SVG image to this file: of the plan, or of what "
-                    "--pareto prints");
+  options.AddOutput(
+      "--svg", &flags->svg,
+      "Write an SVG image of the plan, or of --pareto, to this file");
   options.AddOutput("--html", &flags->html,
-                    "Write the plan to this file as a page to zoom, search "
-                    "and pin in");
-  options.AddFlag("--explain", &flags->explain,
-                  "List the planner's passes: what each did, the arena after "
-                  "it, and how long it took; of an ONNX file also which "
-                  "canonical ops were found, and where one was not");
-  options.AddFlag("--list-params", &flags->list_params,
-                  "List the tensors of an ONNX file instead of planning: "
-                  "which are trained, and why others are not");
+                    "Write the plan to this file as an interactive page");
   options.AddFlag(
-      "--traffic", &flags->traffic,
-      "Count what a step moves to and from memory, by kinds of ops");
+      "--explain", &flags->explain,
+      "Print the planner's passes, with the arena after each and the time; for "
+      "an ONNX file also the canonical ops that were matched, and near misses");
+  options.AddFlag("--list-params", &flags->list_params,
+                  "List the tensors of an ONNX file instead of planning: those "
+                  "that are trained, and why others are not");
+  options.AddFlag("--traffic", &flags->traffic,
+                  "Print the memory traffic of a step by families of ops");
   options.Add("--roofline", &flags->roofline,
-              "And how long that takes at least: on a100, h100, h200, rtx4090 "
-              "or rtx5090, or at GB/s:GFLOP/s");
+              "Also print a lower bound of the time on a100, h100, h200, "
+              "rtx4090 or rtx5090, or at GB/s:GFLOP/s");
   options.AddFlag("--json", &flags->json, "Print one JSON object");
   options.AddOutput("-o,--output", &flags->output,
                     "Write the plan and its graph to this file");

@@ -152,17 +152,17 @@ void AddReport(Program& program) {
   const auto flags = std::make_shared<ReportFlags>();
   options.Group("data");
   options.AddSome("plan", &flags->plans, 2,
-                  "A file that `stowage plan -o` wrote; two are compared "
+                  "A file written by `stowage plan -o`; two files are compared "
                   "(text, json, html)");
   options.Require("plan");
   options.Group("output");
   options.Add(
       "--format", &flags->format,
-      "text, json, svg, html (a page to zoom, search and pin in), trace "
-      "(for Perfetto), or stream (what a step allocates, launches and "
-      "kills, in order)");
+      "text, json, svg, html (an interactive page), trace (for Perfetto), or "
+      "stream (allocations, launches and frees in order)");
   options.AddFlag("--at-peak", &flags->at_peak,
-                  "Only what lives at the peak, all of it (text, json)");
+                  "Print all buffers that are live at the peak, and no others "
+                  "(text, json)");
   options.AddOutput("-o,--output", &flags->output,
                     "Write to this file instead of stdout");
   options.OnRun([flags] { return RunReport(*flags); });
@@ -231,7 +231,7 @@ void AddCheck(Program& program) {
   const auto path = std::make_shared<std::string>();
   options.Group("data");
   options.Add("file", path.get(),
-              "A file that `stowage plan -o` wrote, or CSV with offsets");
+              "A file written by `stowage plan -o`, or a CSV with offsets");
   options.Require("file");
   options.OnRun([path] { return RunCheck(*path); });
 }

@@ -298,36 +298,35 @@ void AddRun(Program& program) {
   const auto flags = std::make_shared<JobFlags>();
   options.Group("data");
   options.Add("--ledger", &flags->ledger,
-              "The file in which jobs reserve; made where there is none");
+              "The ledger file; created if it does not exist");
   options.Require("--ledger");
   options.Add("--name", &flags->name,
-              "What the job is called in the ledger; without it, its command");
+              "Name of the job in the ledger; default: its command");
   options.Group("memory");
   options.Add("--device", &flags->device,
-              "Reserve bytes of the device with this number");
+              "Number of the device whose bytes to reserve");
   options.Limit("--device", 0, kMaxDevice);
   options.Add("--resource", &flags->resource,
-              "Reserve bytes of what is called so; without it and --device, of "
-              "the cgroup of this process");
+              "Name of the resource whose bytes to reserve; default: the "
+              "memory of this process's cgroup");
   options.Exclude("--resource", "--device");
   options.Add("--capacity", &flags->capacity,
-              "The most bytes that all jobs of the device or resource may "
-              "hold; without it, the memory limit of the cgroup");
+              "Bytes that all jobs of the device or resource may hold "
+              "together; default: the memory limit of the cgroup");
   options.Add("--bytes", &flags->bytes,
-              "Reserve so many bytes; without it and --plan, the --budget of a "
-              "command of stowage");
+              "Bytes to reserve; without it and --plan, the --budget of a "
+              "stowage command");
   options.Add("--plan", &flags->plan,
-              "Reserve what this plan of `stowage plan -o` takes: its arena "
-              "and, but for --device, its host bytes");
+              "Reserve the arena of this plan of `stowage plan -o`, and "
+              "without --device its host bytes");
   options.Exclude("--plan", "--bytes");
   options.Add("--overhead", &flags->overhead,
-              "Reserve so many bytes beside a plan or a budget, for what else "
-              "the process keeps");
+              "Bytes to reserve in addition to a plan or a budget, for the "
+              "rest of the process");
   options.Exclude("--overhead", "--bytes");
   options.Group("run");
   options.Add("--wait", &flags->wait,
-              "Wait at most so many seconds, or none: be refused at once; "
-              "without it, wait as long as it takes");
+              "Maximum number of seconds to wait, or none; default: no limit");
   options.AddCommand(&flags->command);
   options.OnRun([flags] { return RunJob(*flags); });
 }
@@ -410,8 +409,7 @@ void AddLedger(Program& program) {
       "stowage ledger jobs.ledger");
   const auto flags = std::make_shared<LedgerFlags>();
   options.Group("data");
-  options.Add("ledger", &flags->ledger,
-              "The file that `stowage run --ledger` was given");
+  options.Add("ledger", &flags->ledger, "The file of `stowage run --ledger`");
   options.Require("ledger");
   options.Group("output");
   options.AddFlag("--json", &flags->json, "Print one JSON object");

@@ -267,9 +267,9 @@ void AddTime(Program& program) {
   options.Group("output");
   options.AddOutput("-o,--output", &flags->output,
                     "Write the times to this file; default: stdout");
-  options.AddFlag("--json", &flags->json,
-                  "Print one JSON object: what a step takes, as a whole and "
-                  "op by op");
+  options.AddFlag(
+      "--json", &flags->json,
+      "Print one JSON object: the time of a step, as a whole and op by op");
   options.OnRun([flags] { return RunTime(*flags); });
 }
 

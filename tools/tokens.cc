@@ -132,7 +132,7 @@ void AddTokens(Program& program) {
   const auto flags = std::make_shared<TokensFlags>();
   options.Group("model");
   options.Add("--tokenizer,--weights", &flags->tokenizer,
-              "A tokenizer.json, SentencePiece's file (.model), a folder with "
+              "A tokenizer.json, a SentencePiece file (.model), a folder with "
               "one, or a GGUF file");
   options.Require("--tokenizer");
   struct Verb {
@@ -143,14 +143,14 @@ void AddTokens(Program& program) {
     Status (*run)(const Tokenizer&, const TokensFlags&, std::string_view);
   };
   for (const Verb& verb :
-       {Verb{"encode", "Print the ids of the text", "The text; stdin without",
-             "Take special tokens in the text as text", Encode},
+       {Verb{"encode", "Print the ids of the text", "The text; default: stdin",
+             "Encode special tokens in the text as text", Encode},
         Verb{"decode", "Print the text of the ids",
-             "The ids, as encode prints them; stdin without",
-             "Leave special tokens out", Decode},
+             "The ids as printed by encode; default: stdin",
+             "Omit special tokens", Decode},
         Verb{"count", "Print how many tokens the text has",
-             "The text; stdin without",
-             "Take special tokens in the text as text", CountTokens}}) {
+             "The text; default: stdin",
+             "Encode special tokens in the text as text", CountTokens}}) {
     Options one = options.AddVerb(verb.name, verb.description);
     one.Add("file", &flags->file, verb.input);
     one.AddFlag("--plain", &flags->plain, verb.plain);

@@ -198,35 +198,36 @@ void AddFinetune(Program& program) {
   TuningFlags& tuning = flags->tuning;
   options.Group("model");
   options.Add("--weights", &tuning.weights,
-              "A GGUF file, a safetensors file beside its config.json, or a "
-              "folder of Hugging Face's");
+              "A GGUF file, a safetensors file next to its config.json, or a "
+              "Hugging Face folder");
   options.Require("--weights");
-  options.Add("--lora-rank", &tuning.lora_rank, "Of the adapters");
-  options.Add("--lora-alpha", &tuning.lora_alpha,
-              "Adapters count alpha / rank; default: 16");
-  options.Add("--lora-dropout", &tuning.lora_dropout,
-              "Part of what goes into an adapter that is dropped; default: 0");
-  options.AddEach("--lora-targets", &tuning.lora_targets,
-                  "Layers to put an adapter beside, by name, by the end of it "
-                  "behind a dot, as q_proj, or by a pattern; may be repeated; "
-                  "default: all linear layers but the head");
-  options.AddFlag("--rslora", &tuning.rslora,
-                  "Adapters count alpha / sqrt(rank), as PEFT's use_rslora");
-  options.AddFlag("--dora", &tuning.dora,
-                  "Adapters train the length of each output's weights, too, as "
-                  "PEFT's use_dora");
+  options.Add("--lora-rank", &tuning.lora_rank, "Rank of the adapters");
   options.Add(
-      "--lora-init", &tuning.lora_init,
-      "What adapters begin with: uniform, lora_A at random and lora_B at "
-      "zero; or pissa, the principal singular vectors of the weights, "
-      "which are taken out of the base; default: uniform");
-  options.Add("--lora-plus", &tuning.lora_plus,
-              "How many times the learning rate of lora_A is that of lora_B; "
-              "default: 1");
+      "--lora-alpha", &tuning.lora_alpha,
+      "Alpha of the adapters, which are scaled by alpha / rank; default: 16");
+  options.Add("--lora-dropout", &tuning.lora_dropout,
+              "Dropout of the adapters' inputs; default: 0");
+  options.AddEach("--lora-targets", &tuning.lora_targets,
+                  "Layers with an adapter, by name, by suffix after a dot, "
+                  "such as q_proj, or by a pattern; may be repeated; default: "
+                  "all linear layers except the head");
+  options.AddFlag(
+      "--rslora", &tuning.rslora,
+      "Scale adapters by alpha / sqrt(rank), like PEFT's use_rslora");
+  options.AddFlag(
+      "--dora", &tuning.dora,
+      "Also train the magnitude of each output (DoRA), like PEFT's use_dora");
+  options.Add("--lora-init", &tuning.lora_init,
+              "Initialization of adapters: uniform, with lora_A at random and "
+              "lora_B zero; or pissa, the principal singular vectors of the "
+              "weights, which are subtracted from the base; default: uniform");
+  options.Add(
+      "--lora-plus", &tuning.lora_plus,
+      "Ratio of lora_B's learning rate to lora_A's (LoRA+); default: 1");
   options.AddFlag("--full", &tuning.full,
                   "Train every weight instead of adapters");
   options.Add("--adapter", &tuning.adapter,
-              "Begin with the adapter in this folder, as PEFT keeps it");
+              "Start from the adapter in this folder, in PEFT's format");
   options.Exclude("--full", "--adapter");
   for (const char* const own :
        {"--lora-rank", "--lora-alpha", "--lora-dropout", "--lora-targets",
@@ -237,84 +238,77 @@ void AddFinetune(Program& program) {
   options.Exclude("--full", "--lora-plus");
   options.Group("objective");
   options.Add("--objective", &tuning.objective,
-              "What is learnt: sft, the texts; from pairs of answers dpo, ipo, "
-              "orpo or simpo; from answers that are good or bad kto; of an "
-              "encoder, the labels of texts classify; default: sft");
+              "Objective: sft; dpo, ipo, orpo or simpo for pairs of answers; "
+              "kto for good and bad answers; classify for an encoder and "
+              "labels of texts; default: sft");
   options.Add("--beta", &tuning.beta,
-              "How far preferences may move the model from what it was; of "
-              "orpo, their weight; default: 0.1, of simpo 2");
-  options.Add("--gamma", &tuning.gamma,
-              "By how much simpo's chosen answers are to be better; default: "
-              "0.5");
+              "Beta of the preference loss; for orpo, the weight of the "
+              "preferences; default: 0.1, for simpo 2");
+  options.Add("--gamma", &tuning.gamma, "Target margin of simpo; default: 0.5");
   options.Add("--hidden-dropout", &tuning.hidden_dropout,
-              "Of an encoder that classifies: of the embeddings and of what "
-              "joins the residual stream; default: that of config.json");
-  options.Add("--attention-dropout", &tuning.attention_dropout,
-              "Of an encoder that classifies: of the probabilities of "
-              "attention, which only 0 does not store; default: that of "
-              "config.json");
-  options.Add("--classifier-dropout", &tuning.classifier_dropout,
-              "Of an encoder that classifies: before the layers of its head; "
+              "Dropout of embeddings and residual branches in an encoder; "
               "default: that of config.json");
+  options.Add("--attention-dropout", &tuning.attention_dropout,
+              "Dropout of attention probabilities in an encoder; they are not "
+              "stored if it is 0; default: that of config.json");
+  options.Add("--classifier-dropout", &tuning.classifier_dropout,
+              "Dropout before the layers of an encoder's head; default: that "
+              "of config.json");
   options.Group("data");
-  options.Add(
-      "--data", &flags->train.data,
-      "Text; files of tokens (.bin, .npy), or a folder of them; or JSON "
-      "lines (.jsonl) with prompt and completion, messages, or text; of "
-      "preferences with prompt, chosen and "
-      "rejected, of kto with prompt, completion and label; to "
-      "classify, .jsonl, .csv or .tsv with text, label and, of pairs, "
-      "text_pair");
+  options.Add("--data", &flags->train.data,
+              "A text; token files (.bin, .npy) or a folder of them; JSON "
+              "lines (.jsonl) with prompt and completion, messages, or text; "
+              "for preferences with prompt, chosen and rejected, for kto with "
+              "prompt, completion and label; for classify, .jsonl, .csv or "
+              ".tsv with text, label and, for pairs, text_pair");
   options.Require("--data");
   options.Add("--tokenizer", &flags->train.tokenizer,
-              "A tokenizer.json, if not that of the weights");
+              "A tokenizer.json to use instead of that of the weights");
   options.Add("--lengths", &tuning.lengths,
-              "Lengths of sequences for examples, numbers with commas between, "
-              "or auto, chosen by the data: a batch takes the shortest that "
-              "holds it; default: that of --seq alone");
-  options.AddFlag("--pack", &tuning.pack,
-                  "Put several examples into a sequence, which do not see each "
-                  "other");
+              "Sequence lengths, comma-separated, or auto, chosen from the "
+              "data: a batch uses the shortest that holds it; default: --seq");
+  options.AddFlag(
+      "--pack", &tuning.pack,
+      "Pack several examples into a sequence, without attention between them");
   options.Exclude("--pack", "--lengths");
   options.Add("--too-long", &tuning.too_long,
-              "What becomes of examples longer than a sequence: cut or drop; "
+              "Treatment of examples longer than a sequence: cut or drop; "
               "default: cut");
   options.Add("--held-out-batches", &tuning.held_out_batches,
-              "Batches to judge by, at most");
+              "Maximum number of validation batches");
   AddStepOptions(options, &flags->train);
   flags->train.default_sample = 64;
   AddLoopOptions(options, &flags->train);
   options.Group("run");
   options.AddFlag("--dry-run", &flags->train.dry_run,
-                  "Plan, say what it takes, and stop");
+                  "Plan the run, print its memory and speed, and stop");
   options.Group("output");
   options.AddOutput("--save-adapter", &flags->train.save_adapter,
-                    "Write the adapter to this folder at the end, for PEFT "
-                    "too, or to a .gguf "
-                    "file, for llama.cpp");
+                    "Write the adapter at the end, to this folder in PEFT's "
+                    "format, or to a .gguf file for llama.cpp");
   options.AddOutput(
       "--save-merged", &flags->train.save_merged,
-      "Write all weights to this safetensors or GGUF file (.gguf) at the end, "
-      "with the adapter's share added; of a classifier, the model to this "
-      "folder, as transformers loads it");
-  options.Add(
-      "--merged-type", &flags->train.merged_type,
-      "Types of the weights in a GGUF file: f32, f16, bf16, q8_0, q4_0, "
-      "q4_1, q5_0, q5_1, q4_k_s, q4_k_m, q5_k_s, q5_k_m or q6_k; "
-      "default: those of --weights where that is a GGUF file, else f16");
+      "Write all weights with merged adapters to this safetensors or GGUF file "
+      "(.gguf) at the end; for a classifier, a folder for transformers");
+  options.Add("--merged-type", &flags->train.merged_type,
+              "Types of the weights in a GGUF file: f32, f16, bf16, q8_0, "
+              "q4_0, q4_1, q5_0, q5_1, q4_k_s, q4_k_m, q5_k_s, q5_k_m or q6_k; "
+              "default: those of --weights if it is a GGUF file, else f16");
   options.AddOutput("--save-weights", &flags->train.save_weights,
                     "Write all weights to this file at the end");
   options.Add("--prompt", &tuning.prompt,
-              "What samples go on from; default: how the held-out part begins");
+              "Text that samples continue; default: the beginning of the "
+              "validation set");
   options.Add("--temperature", &tuning.temperature,
-              "Of samples; 0 draws the likeliest token always; default: 0.8");
+              "Temperature of samples; 0 always takes the most likely token; "
+              "default: 0.8");
   options.Add("--top-k", &tuning.top_k,
-              "Draw among so many of the likeliest tokens alone; 0: all");
+              "Sample from this number of the most likely tokens; 0: from all");
   options.Add("--top-p", &tuning.top_p,
-              "Draw among the likeliest tokens that together have this "
+              "Sample from the most likely tokens that together have this "
               "probability; default: 1");
   options.AddFlag("--chat", &flags->train.chat,
-                  "Talk to the model at the end: each line of stdin is a "
+                  "Chat with the model at the end: each line of stdin is a "
                   "message, each answer a line of stdout");
   for (const char* const of_samples :
        {"--prompt", "--temperature", "--top-k", "--top-p", "--chat"}) {

@@ -155,46 +155,43 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
   options.Group("data");
   AddInputMapOption(options, &flags->arrays);
   options.Add("--shuffle", &flags->arrays.shuffle,
-              "Which examples of an .npz an ONNX file's model takes in a "
-              "step: seed, drawn by it and the step, or none, in their order");
-  options.Add("--hold-out", &flags->arrays.hold_out,
-              "The fraction of an .npz that an ONNX file's model is judged by "
-              "and does not train on, drawn by the seed, or with --shuffle "
-              "none its end; default: 0");
+              "Order of the examples of an .npz for an ONNX file's model: "
+              "seed, drawn by seed and step, or none, as stored");
+  options.Add(
+      "--hold-out", &flags->arrays.hold_out,
+      "Fraction of an .npz to use as the validation set of an ONNX file's "
+      "model, drawn by the seed, or with --shuffle none its end; default: 0");
   options.Group("output");
   options.AddOutput(
       "--save-onnx", &flags->save_onnx,
-      "Write the ONNX file again to this one at the end, with the "
-      "weights as they are then");
+      "Write the ONNX file with the trained weights to this file at the end");
   options.Group("model");
-  options.Add("--init", &flags->init,
-              "Begin with the weights of this safetensors or NPZ file, of "
-              "any program");
-  options.AddEach(
-      "--init-rename", &flags->init_rename,
-      "FROM=TO: what matches FROM in that file is called TO here, a * for "
-      "a *; may be repeated, as may all of these");
+  options.Add(
+      "--init", &flags->init,
+      "Start from the weights of this safetensors or NPZ file of any program");
+  options.AddEach("--init-rename", &flags->init_rename,
+                  "FROM=TO: rename tensors of the file that match the pattern "
+                  "FROM to TO; may be repeated");
   options.AddEach(
       "--init-transpose", &flags->init_transpose,
-      "Params, by a pattern, whose matrices the file has transposed");
+      "Params whose matrices the file has transposed, by a pattern");
   options.AddEach("--init-allow-missing", &flags->init_allow_missing,
-                  "Params that the file may lack; they begin as the seed says");
+                  "Params that the file may lack, by a pattern; they are "
+                  "initialized from the seed");
   options.AddEach("--init-allow-unused", &flags->init_allow_unused,
-                  "Tensors of the file that no param needs to take");
+                  "Tensors of the file that may stay unused, by a pattern");
   options.Group("run");
   options.Add("--metrics", &flags->metrics,
-              StrCat("What evaluations of a classifier count by class beside "
-                     "the loss, as accuracy,f1_macro: ",
+              StrCat("Metrics of a classifier's evaluations, comma-separated: ",
                      MetricChoices(), "; default: none"));
   options.Group("output");
-  options.AddOutput(
-      "--save-weights", &flags->save_weights,
-      "Write the weights alone to this file at the end: safetensors, "
-      "or an NPZ where its name ends in .npz");
+  options.AddOutput("--save-weights", &flags->save_weights,
+                    "Write only the weights to this file at the end: "
+                    "safetensors, or an NPZ if its name ends in .npz");
   options.Group("optimization");
   options.AddFlag("--fit-optimizer", &flags->fit_optimizer,
-                  "Print what the run would take with each optimizer, and "
-                  "whether it fits the budget, and train nothing");
+                  "Print the memory with each optimizer, and whether it fits "
+                  "the budget, without training");
   AddLoopOptions(options, flags);
   for (const char* const unused : {"--save",
                                    "--save-weights",
@@ -237,67 +234,64 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
 void AddLoopOptions(Options& options, TrainFlags* flags) {
   options.Group("run");
   options.Add("--steps", &flags->steps,
-              "Steps of the whole run, which the learning rate's "
-              "schedule spans; default: the model's");
+              "Steps of the whole run, including the learning rate schedule; "
+              "default: the model's");
   options.Add("--epochs", &flags->epochs,
-              "Passes over the training part, as many steps as that takes, "
-              "instead of --steps");
+              "Passes over the training set, instead of --steps");
   options.Exclude("--epochs", "--steps");
   options.Add("--stop-at", &flags->stop_at,
-              "End after this step, as if interrupted; --save and "
-              "--resume continue bit for bit");
+              "Stop after this step, as if interrupted; --resume continues bit "
+              "for bit");
   AddScheduleOptions(options, &flags->schedule);
   options.Group("run");
   options.AddFlag("--check", &flags->check,
-                  "Run op by op, and name the op that fails or makes the "
-                  "first value that is not finite; slow");
+                  "Run op by op, and name the op that fails or computes the "
+                  "first non-finite value; slow");
   AddShardOption(options, &flags->shard);
   options.Group("run");
   options.AddOutput("--save", &flags->save,
                     "Write a checkpoint to this file at the end, and when "
                     "SIGINT, SIGTERM or SIGHUP stops the run");
   options.Add("--save-as", &flags->save_as,
-              "How: whole, one file, or sharded, of which each rank writes its "
-              "part, to a folder beside that all ranks see");
+              "Form of checkpoints: whole, one file; or sharded, a folder that "
+              "all ranks see, to which each writes its part");
   options.Add("--save-every", &flags->save_every,
-              "Write one every so many steps too, and the best by "
-              "held-out loss beside, as NAME.best.EXTENSION");
+              "Also write a checkpoint every N steps, and the best one by "
+              "validation loss, as NAME.best.EXTENSION");
   options.Add("--keep-last", &flags->keep_last,
-              "Keep as many of the last checkpoints, as "
+              "Number of the last checkpoints to keep, as "
               "NAME.step-N.EXTENSION, if more than one");
-  options.Add("--eval-every", &flags->eval_every,
-              "Evaluate on what is held out every so many steps, and with "
-              "--save keep the best, as NAME.best.EXTENSION; default: 0, at "
-              "the end alone");
+  options.Add(
+      "--eval-every", &flags->eval_every,
+      "Evaluate the validation set every N steps, and with --save keep the "
+      "best checkpoint, as NAME.best.EXTENSION; default: 0, only at the end");
   options.Add("--patience", &flags->patience,
-              "Stop when so many evaluations one after the other have not "
-              "lowered the validation loss; default: 0, never");
+              "Stop after this number of evaluations without a lower "
+              "validation loss; default: 0, never");
   options.Group("output");
   options.AddOutput(
       "--log", &flags->log,
-      "Write a row for each step to this CSV file, or to an event file "
-      "of TensorBoard in this folder (one that is there, or NAME/); a "
-      "resumed run appends its own");
+      "Write a row for each step to this CSV file, or a TensorBoard event file "
+      "to this folder (NAME/ or an existing one); a resumed run appends");
   options.Group("run");
   options.Add("--on-nonfinite", &flags->on_nonfinite,
-              "When a loss or an update is NaN or infinite: stop, or skip "
-              "that step, for which params and states are copied every step; "
-              "--loss-scale skips updates without copies");
-  options.Add("--resume", &flags->resume, "Continue from this checkpoint");
+              "When a loss or an update is non-finite: stop, or skip that "
+              "step, which copies params and states every step; --loss-scale "
+              "skips updates without copies");
+  options.Add("--resume", &flags->resume, "Resume from this checkpoint");
   options.AddOutput("--continue", &flags->continued,
-                    "Continue from this checkpoint if it is there, and save "
-                    "to it: --resume and --save in one, for a command that is "
-                    "started again until the run is done");
+                    "Resume from this checkpoint if it exists, and save to it, "
+                    "for a command that is restarted until the run is done");
   options.Group("output");
   options.Add("--sample", &flags->sample,
-              StrCat("Characters, or tokens, that a model of text generates "
-                     "at the end; 0 with --json; default: ",
+              StrCat("Characters or tokens that a text model generates at the "
+                     "end; 0 with --json; default: ",
                      flags->default_sample));
   options.AddOutput("--svg", &flags->svg,
                     "Write an SVG image of the plan to this file");
   options.AddOutput("--html", &flags->html,
-                    "Write the plans of the run and its losses to this file, "
-                    "as a page to zoom, search and pin in");
+                    "Write the plans of the run and its losses to this file as "
+                    "an interactive page");
   options.AddFlag("--json", &flags->json,
                   "Print one JSON object a step, and one at the end");
 }

@@ -94,10 +94,9 @@ std::span<const OptimizationInfo> OptimizationTable() {
              return RecomputeName(optimizations.recompute);
            }},
       {.name = "offload",
-       .help = "What may be kept outside the arena to fit the budget: none; "
-               "auto, in host memory: states, values that wait for backward "
-               "and frozen weights; or disk, in a file: these and trained "
-               "weights",
+       .help = "Values that may be offloaded to fit the budget: none; auto, "
+               "states, saved values and frozen weights to host memory; or "
+               "disk, these and trained weights to a file",
        .set = [](MemoryOptimizations& optimizations,
                  std::string_view choice) -> Status {
          STOWAGE_ASSIGN_OR_RETURN(optimizations.offload, ParseOffload(choice));
@@ -108,8 +107,8 @@ std::span<const OptimizationInfo> OptimizationTable() {
              return OffloadName(optimizations.offload);
            }},
       {.name = "tiles",
-       .help = "Rows of logits that exist at a time: none, as the step has "
-               "them, or auto, fewer to fit the budget",
+       .help = "Tiles of logits: none, as in the step, or auto, smaller ones "
+               "to fit the budget",
        .set = [](MemoryOptimizations& optimizations,
                  std::string_view choice) -> Status {
          STOWAGE_ASSIGN_OR_RETURN(optimizations.tiles, ParseTiles(choice));
@@ -120,8 +119,8 @@ std::span<const OptimizationInfo> OptimizationTable() {
              return TilesName(optimizations.tiles);
            }},
       {.name = "order",
-       .help = "Order of the nodes: given, or memory, which looks for the one "
-               "that needs the least",
+       .help = "Order of the nodes: given, or memory, which searches for an "
+               "order that needs less",
        .set = [](MemoryOptimizations& optimizations,
                  std::string_view choice) -> Status {
          STOWAGE_ASSIGN_OR_RETURN(optimizations.order, ParseNodeOrder(choice));
