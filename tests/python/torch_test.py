@@ -1,6 +1,7 @@
 """Modules of torch train as torch trains them, or are refused. Runs where torch is installed
 (tests/using/torch.sh)."""
 
+import copy
 import importlib.util
 import json
 import os
@@ -354,6 +355,41 @@ class TorchTest(support.TestCase):
         whole = stowage.plan(from_torch(net, x), optimizer="sgd", device="cpu", threads=1)
         trainer = self.check_trains(net, x, y, budget=int(whole.arena_bytes * 0.6))
         self.assertGreater(trainer.plan.micro_batches, 1)
+
+    def test_a_contrastive_loss_in_micro_batches_is_the_batchs(self):
+        class Pairs(nn.Module):
+            """Both towers' embeddings find each other among all pairs of the batch."""
+
+            def __init__(self):
+                super().__init__()
+                self.towers = nn.ModuleList(nn.Sequential(nn.Linear(6, 16), nn.GELU(),
+                                                          nn.Linear(16, 5)) for _ in range(2))
+                self.scale = nn.Parameter(torch.tensor(1.5))
+
+            def forward(self, x, y):
+                a, b = (F.normalize(tower(z), dim=-1) for tower, z in zip(self.towers, (x, y)))
+                scores = a @ b.T * self.scale.exp()
+                labels = torch.arange(x.shape[0])
+                return (F.cross_entropy(scores, labels) + F.cross_entropy(scores.T, labels)) / 2
+
+        torch.manual_seed(3)
+        net = Pairs().double()
+        x, y = torch.randn(2, 12, 6, dtype=torch.double)
+        model = from_torch(net, (x, y), loss="output")
+        for micro_batches in (1, 3, 4, 12):
+            torch_net = copy.deepcopy(net)
+            optimizer = torch.optim.SGD(torch_net.parameters(), lr=0.25)
+            with stowage.Trainer(model, optimizer="sgd", lr=0.25, device="cpu", threads=1,
+                                 optimizations={"micro_batches": micro_batches}) as trainer:
+                for _ in range(3):
+                    optimizer.zero_grad()
+                    loss = torch_net(x, y)
+                    loss.backward()
+                    optimizer.step()
+                    self.assertAlmostEqual(trainer.step(x, y), loss.item(), places=6)
+                weights = trainer.state_dict()
+            for name, param in torch_net.named_parameters():
+                np.testing.assert_allclose(weights[name], param.detach(), atol=1e-9)
 
     def test_a_batch_that_the_export_fixes_can_be_taken_in_parts(self):
         class Net(nn.Module):
