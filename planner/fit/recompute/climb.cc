@@ -58,7 +58,7 @@ bool Frontier::Try(const std::vector<Fate>& fates) {
   latest_ = {simulation_.peak(), simulation_.extra_cost()};
   const auto next = points_.upper_bound(latest_.peak);
   if (next == points_.begin() || std::prev(next)->second.cost > latest_.cost) {
-    Add(latest_.peak, {latest_.cost, fates, simulation_.script()});
+    Add(latest_.peak, {latest_.cost, fates, {}});
   }
   return true;
 }

@@ -35,10 +35,9 @@ namespace stowage::fit {
 class Frontier {
  public:
   struct Point {
-    double cost = 0;  // of recomputation
-    // Empty if the script was not made from fates.
-    std::vector<Fate> fates = {};
-    Script script = {};
+    double cost = 0;               // of recomputation
+    std::vector<Fate> fates = {};  // empty if a script was tried
+    Script script = {};            // empty if fates were
   };
   struct Outcome {
     Bytes peak = 0;
@@ -65,6 +64,7 @@ class Frontier {
 
   /// By peak; cost falls as the peak rises.
   const std::map<Bytes, Point>& points() const { return points_; }
+  std::map<Bytes, Point> TakePoints() { return std::move(points_); }
 
   /// Allows `nodes` more nodes than have been simulated.
   void Extend(int64_t nodes) { max_nodes_ = nodes_ + nodes; }

@@ -260,6 +260,7 @@ namespace {
 constexpr double kMaxSets = 5e6;              // visited in a small step
 constexpr double kMaxSetsBesideCopies = 5e5;  // of one that copies to the host
 constexpr int kTimes = 8;                     // at which cuts are made
+constexpr size_t kMaxPoints = 4096;  // evenly, of those on the frontier
 constexpr int kMaxSegments = 64;
 constexpr int64_t kMaxNodesInSegments = 30'000;  // in one simulation of them
 // The effort, in nodes simulated: of the climb of single values, and of the other searches.
@@ -305,8 +306,18 @@ class Search {
     }
     if (!is_complete) TryChain();
     std::vector<FoundScript> all;
-    for (const auto& [peak, point] : frontier_.points()) {
-      all.push_back({peak, point.cost, point.script});
+    // Scripts of large steps are large, so they are made for the points that are kept alone.
+    std::map<Bytes, Frontier::Point> points = frontier_.TakePoints();
+    const size_t stride = points.size() / kMaxPoints + 1;
+    size_t index = 0;
+    for (auto& [peak, point] : points) {
+      const bool is_last = index + 1 == points.size();
+      if (index++ % stride != 0 && !is_last) continue;
+      if (!point.fates.empty()) {
+        STOWAGE_CHECK(simulation_.Run(point.fates));
+        point.script = simulation_.script();
+      }
+      all.push_back({peak, point.cost, std::move(point.script)});
     }
     std::reverse(all.begin(), all.end());
     return all;
