@@ -260,7 +260,8 @@ namespace {
 constexpr double kMaxSets = 5e6;              // visited in a small step
 constexpr double kMaxSetsBesideCopies = 5e5;  // of one that copies to the host
 constexpr int kTimes = 8;                     // at which cuts are made
-constexpr size_t kMaxPoints = 4096;  // evenly, of those on the frontier
+// Points of the frontier times nodes, which bounds the bytes of all scripts.
+constexpr size_t kMaxNodesInScripts = size_t{1} << 24;
 constexpr int kMaxSegments = 64;
 constexpr int64_t kMaxNodesInSegments = 30'000;  // in one simulation of them
 // The effort, in nodes simulated: of the climb of single values, and of the other searches.
@@ -306,9 +307,11 @@ class Search {
     }
     if (!is_complete) TryChain();
     std::vector<FoundScript> all;
-    // Scripts of large steps are large, so they are made for the points that are kept alone.
+    // Scripts of large steps are large, so they are made at the end, and of so many points,
+    // evenly, as the limit allows: all of a step of 1,000 nodes with 16,000 points.
     std::map<Bytes, Frontier::Point> points = frontier_.TakePoints();
-    const size_t stride = points.size() / kMaxPoints + 1;
+    const size_t stride =
+        points.size() * Index(graph_.num_nodes()) / kMaxNodesInScripts + 1;
     size_t index = 0;
     for (auto& [peak, point] : points) {
       const bool is_last = index + 1 == points.size();
