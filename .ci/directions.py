@@ -29,7 +29,7 @@ PACKAGES = {
     "onnx": ["base", "formats", "ir"],
     "text": ["base", "formats"],
     "nn": ["base", "formats", "ir", "math"],
-    "data": ["base", "formats", "math", "nn", "text"],
+    "data": ["base", "formats", "math", "text"],
     "compile": ["base", "ir", "planner"],
     "report": ["base", "formats", "ir", "planner", "planner/packing"],
     "train": ["autodiff", "base", "cluster", "cpu", "data", "formats", "gpu", "ir", "math",

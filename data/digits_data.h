@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "nn/model_options.h"
+#include "formats/image.h"
 
 namespace stowage {
 

@@ -22,7 +22,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "nn/model_options.h"
+#include "formats/image.h"
 
 namespace stowage {
 

@@ -16,7 +16,7 @@
 
 #include "base/result.h"
 #include "data/image_data.h"
-#include "nn/model_options.h"
+#include "formats/image.h"
 
 namespace stowage {
 

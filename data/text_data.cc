@@ -9,7 +9,6 @@
 #include "base/strings.h"
 #include "data/batching.h"
 #include "formats/json.h"
-#include "nn/models.h"
 #include "text/unicode.h"
 
 namespace stowage {
@@ -114,7 +113,7 @@ std::string DecodeText(std::span<const int32_t> tokens) {
   std::string text;
   text.reserve(tokens.size());
   for (const int32_t token : tokens) {
-    STOWAGE_CHECK(token >= 0 && token < kTextVocabulary);
+    STOWAGE_CHECK(token >= 0 && token < kTextCharacters);
     text += token == 0 ? '\n' : static_cast<char>(' ' + token - 1);
   }
   return text;

@@ -28,6 +28,9 @@
 
 namespace stowage {
 
+/// The tokens of characters: newline and the printable ASCII characters.
+inline constexpr int64_t kTextCharacters = 96;
+
 /// Normalizes UTF-8 text as described above. `replaced`, unless null, is set to the number of
 /// characters that became '?'. Error kInvalidArgument, with line and column in bytes: a NUL
 /// byte or ill-formed UTF-8.
@@ -36,7 +39,7 @@ Result<std::string> NormalizeText(std::string_view utf8,
 
 /// One token per character. Precondition: `normalized` is a result of NormalizeText.
 std::vector<int32_t> EncodeText(std::string_view normalized);
-/// The inverse. Precondition: every token is in [0, kTextVocabulary).
+/// The inverse. Precondition: every token is in [0, kTextCharacters).
 std::string DecodeText(std::span<const int32_t> tokens);
 
 class TextData {

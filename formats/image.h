@@ -1,7 +1,8 @@
 #ifndef STOWAGE_FORMATS_IMAGE_H_
 #define STOWAGE_FORMATS_IMAGE_H_
 
-// Decodes PNG (by libpng) and JPEG (by libjpeg-turbo), if the build has the libraries.
+// Images: their shapes, the augmentation of training images, and the decoding of PNG (by
+// libpng) and JPEG (by libjpeg-turbo), if the build has the libraries.
 //
 //   Result<Image> cat = DecodeImage(bytes, /*channels=*/3, "cat.jpg");
 
@@ -12,6 +13,22 @@
 #include "base/result.h"
 
 namespace stowage {
+
+/// The shape and number of classes of a classifier's images.
+struct ImageShape {
+  int64_t channels = 1, height = 1, width = 1;
+  int64_t classes = 2;
+
+  /// The number of elements of an image.
+  int64_t size() const { return channels * height * width; }
+  friend bool operator==(const ImageShape&, const ImageShape&) = default;
+};
+
+/// Augmentation of training images.
+struct Augmentation {
+  int64_t pad = 0;  // zeros on each side, before a random crop of the old size
+  bool flip = false;  // horizontally, with probability 1/2
+};
 
 struct Image {
   int64_t channels = 0, height = 0, width = 0;

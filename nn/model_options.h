@@ -11,26 +11,11 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "formats/image.h"
 #include "ir/tensor_type.h"
 #include "nn/losses.h"
 
 namespace stowage {
-
-/// The shape and number of classes of a classifier's images.
-struct ImageShape {
-  int64_t channels = 1, height = 1, width = 1;
-  int64_t classes = 2;
-
-  /// The number of elements of an image.
-  int64_t size() const { return channels * height * width; }
-  friend bool operator==(const ImageShape&, const ImageShape&) = default;
-};
-
-/// Augmentation of training images.
-struct Augmentation {
-  int64_t pad = 0;  // zeros on each side, before a random crop of the old size
-  bool flip = false;  // horizontally, with probability 1/2
-};
 
 /// The purpose of a model's graph. Params, their names and their order are the same for all
 /// purposes, so that one weight layout serves all graphs.

@@ -321,6 +321,7 @@ namespace {
 
 // Whether the model reads the characters of data/text_data.h.
 bool ReadsCharacters(const ModelInfo& info) {
+  static_assert(kTextVocabulary == kTextCharacters);
   return info.data == ModelData::kText && info.vocabulary == kTextVocabulary;
 }
 

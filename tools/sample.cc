@@ -48,7 +48,7 @@ Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
   WorkProgress writing("writing", reads_characters ? "characters" : "tokens");
   if (reads_characters) {
     const std::vector<int32_t> newline = {0};  // the prompt
-    options.tokens = kTextVocabulary;
+    options.tokens = kTextCharacters;
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> text,
                              Write(generator, newline, options, writing));
     return DecodeText(text);

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "nn/models.h"
-
 namespace stowage {
 namespace {
 
@@ -36,7 +34,7 @@ TEST_CASE("the tokens are newline and the printable characters in order") {
   CHECK(DecodeText(std::vector<int32_t>{34, 35, 0}) == "AB\n");
   std::string all = "\n";
   for (char c = ' '; c <= '~'; ++c) all += c;
-  CHECK(all.size() == static_cast<size_t>(kTextVocabulary));
+  CHECK(all.size() == static_cast<size_t>(kTextCharacters));
   CHECK(DecodeText(EncodeText(all)) == all);
 }
 
