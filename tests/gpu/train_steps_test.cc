@@ -19,6 +19,7 @@
 #include "gpu/gpu_needs.h"
 #include "math/random.h"
 #include "nn/gpt.h"
+#include "nn/image_nets.h"
 #include "nn/layers.h"
 #include "nn/models.h"
 #include "planner/fit/fit.h"
