@@ -15,6 +15,7 @@
 #include "base/strings.h"
 #include "ir/control_flow.h"
 #include "ir/graph_copy.h"
+#include "ir/op_def.h"
 #include "ir/ops.h"
 
 namespace stowage {
@@ -76,6 +77,22 @@ class Cutter {
   }
 
   const std::vector<Cut>& cuts() const { return cuts_; }
+  // Whether the encoder computes less than an eighth of the model's bytes, so that micro-batches
+  // save little: examples are mixed at an early layer.
+  bool IsMostlyHead() const {
+    double head = 0, all = 0;
+    for (NodeId id = 0; id < whole_.num_nodes(); ++id) {
+      const Node& node = whole_.node(id);
+      if (GetOpDef(node.op).is_view()) continue;
+      for (const ValueId result : node.results) {
+        const auto bytes =
+            static_cast<double>(whole_.value(result).type.bytes());
+        all += bytes;
+        if (is_in_head_[Index(id)]) head += bytes;
+      }
+    }
+    return all - head < all / 8;
+  }
   bool IsInHead(NodeId id) const { return is_in_head_[Index(id)]; }
 
  private:
@@ -339,6 +356,9 @@ Result<GradientCache> CacheGradients(
   cutter.Walk(std::move(ends));
   if (cutter.cuts().empty()) {
     return NoCache(whole, "no example has a value of its own");
+  }
+  if (cutter.IsMostlyHead()) {
+    return NoCache(whole, "nearly all of it compares examples");
   }
   return CacheBuilder(whole, part, rewritten, share, loss, options)
       .Build(cutter, std::move(outputs));

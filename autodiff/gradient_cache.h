@@ -64,8 +64,9 @@ struct GradientCache {
 
 /// Cuts a model whose loss is among the `obstacles` of `analysis`, that of `part` beside
 /// `whole`. `rewritten` is `part` as RewriteMicroBatch has made it, `share` its share of the
-/// batch. Error kUnsupported: the model writes a value itself, or nothing per example
-/// reaches the head. Errors of BuildBackward. Linear in the nodes.
+/// batch. Error kUnsupported: the model writes a value itself, nothing per example reaches
+/// the head, or the encoder computes less than an eighth of the model's bytes. Errors of
+/// BuildBackward. Linear in the nodes.
 Result<GradientCache> CacheGradients(
     const Graph& whole, const Graph& part, const Graph& rewritten,
     const BatchAnalysis& analysis, const std::vector<BatchObstacle>& obstacles,
