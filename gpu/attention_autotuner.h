@@ -44,7 +44,8 @@ class AttentionAutotuner {
   AttentionAutotuner() = default;
 
   /// Chooses among the algorithms of `asked` that the device supports or, if `asked` is
-  /// empty, those that were correct on a device of its kind; kWarps is one of several always.
+  /// empty, those that were correct on a device of its kind; if more than one remains,
+  /// kWarps is among them.
   /// Keeps choices in `folder`; without a folder there are no trials. Errors:
   /// kInvalidArgument if several are asked for without a folder; those of
   /// AutotuneCache::Open.

@@ -48,11 +48,11 @@ class CudaCapture {
   static Status HasBranches(int driver);
 
   Status Begin(cudaStream_t stream);
-  // As the functions of Device.
+  // Like the functions of the same names in Device (gpu/device.h).
   Result<GraphChoice> NewChoice();
   Status BeginBranch(GraphChoice choice, size_t bodies);
   Status NextBody();
-  /// Ready to be launched on the stream.
+  /// Ends the capture and returns the graph, ready to be launched.
   Result<std::unique_ptr<CudaGraph>> End();
 
  private:
@@ -61,7 +61,7 @@ class CudaCapture {
     cudaGraph_t around = nullptr;
     cudaGraphNode_t node = nullptr;
     std::vector<cudaGraph_t> bodies = {};
-    size_t body = 0;  // the one that is captured
+    size_t body = 0;  // index of the one being captured
   };
 
   // Ends the capture, not the graph.

@@ -4,16 +4,17 @@
 // The graphs of a step, captured once and launched for every step: one graph if there are no
 // branches, or if the device supports branches in graphs (TryGraphBranches).
 //
-// Otherwise a graph ends at each branch. Its last kernel writes the chosen body to host
-// memory (EnqueueChoice in gpu/step_kernels.h); the host waits for it, launches the graphs of
-// that body, and continues with the next graph.
+// Otherwise a graph ends at each branch. Its last kernel writes the number of the chosen body
+// to host memory (EnqueueChoice in gpu/step_kernels.h); the host waits for it, launches the
+// graphs of that body, and continues with the next graph.
 //
 //   stream   [graph: ... choice]          [body 1] [graph: ...]
 //   host                         reads 1
 //
-// An invalid choice ends the step there: only the step's end is launched. In one graph no
-// body runs, but the rest of the step does; DeviceQueue::UnlessFault (gpu/enqueue.h) keeps it
-// from writing values that outlive the step.
+// An invalid choice ends the step there: only the step's end is launched. If the step is one
+// graph, an invalid choice runs no body, but the rest of the step still runs;
+// DeviceQueue::UnlessFault (gpu/enqueue.h) keeps that rest from writing values that outlive
+// the step.
 //
 //   StepGraphs graphs(device, stream, StepGraphs::Branches::kByHost);
 //   Status captured = graphs.Capture([&] {

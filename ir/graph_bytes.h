@@ -2,8 +2,9 @@
 #define STOWAGE_IR_GRAPH_BYTES_H_
 
 // The binary form of a graph, for caches: compact and fast to read. The text form (ir/text.h)
-// is for people and for files that outlive a version. Names, types and attributes are
-// written once, where they first occur; operands are distances back.
+// is for people and for files that outlive a version. Names, types and attributes are written
+// once, where they first occur; an operand is stored as its distance back to the value that it
+// refers to.
 //
 //   const std::string bytes = ToBytes(graph);
 //   Equal(graph, *GraphFromBytes(bytes));
@@ -22,7 +23,8 @@ namespace stowage {
 std::string ToBytes(const Graph& graph);
 
 /// Reads the output of ToBytes and verifies the graph (ir/verify.h); never aborts or reads
-/// past the end. Errors, kInvalidArgument, name the byte or the property that does not hold.
+/// past the end. Error kInvalidArgument names the offset of the bad byte, or the
+/// property that the graph violates.
 /// A corruption that yields another valid graph is only detected by a digest. `depth` is the
 /// nesting depth of the graph as a body, at most kMaxBodyDepth (ir/bodies.h).
 Result<Graph> GraphFromBytes(std::string_view bytes, int depth = 0);

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_IR_TENSOR_TYPE_H_
 #define STOWAGE_IR_TENSOR_TYPE_H_
 
-// The type of a tensor: element type, shape and strides.
+// The type of a tensor (element type and shape), and strides.
 //
 //   TensorType type{DType::kBF16, {32, 784}};
 //   type.bytes() == 50176;  type.ToString() == "bf16(32, 784)"

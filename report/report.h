@@ -3,7 +3,7 @@
 
 // The package's umbrella header: the figures of a plan as numbers, and printed as a
 // table, a character map, JSON, an image, a page or a trace; comparison of two plans; the
-// stream of a step; its memory traffic; plan files.
+// events of a step, one a line; its memory traffic; plan files.
 
 #include "report/html.h"         // IWYU pragma: export
 #include "report/memory_lock.h"  // IWYU pragma: export

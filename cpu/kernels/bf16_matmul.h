@@ -1,10 +1,10 @@
 #ifndef STOWAGE_CPU_KERNELS_BF16_MATMUL_H_
 #define STOWAGE_CPU_KERNELS_BF16_MATMUL_H_
 
-// Matmuls of bf16 by pairs (bf16_gemm.h), divided into (matrix, chunk of rows, a few strips
-// of columns). A task packs its rows of a, if needed, once for all of its strips, and each
-// strip of b once for all of its rows; its f32 sums are rounded once, when complete. Every
-// kPairsDepth of k is a separate sum.
+// Matmuls of bf16 by pairs (bf16_gemm.h), divided into tasks: a chunk of rows and a few strips
+// of columns of one matrix. A task packs its rows of a, if needed, once for all of its strips,
+// and each strip of b once for all of its rows; its f32 sums are rounded once, when complete.
+// k is processed in blocks of kPairsDepth, whose sums are added to the f32 sums.
 //
 //   RunBf16MatMul(launch, pool, launch.outputs[0], NoTail<float>());
 
@@ -29,7 +29,7 @@ namespace stowage::cpu {
 /// The most strips of a task, which share the cost of packing rows of a.
 inline constexpr int64_t kMaxTaskStrips = 4;
 
-/// The layout of a thread's scratch for matmuls of at most that many rows, columns and depth:
+/// The layout of a thread's scratch for matmuls of at most `rows`, `columns` and `depth`:
 /// packed rows, a packed strip, and the sums of a task.
 class Bf16Scratch {
  public:
@@ -72,7 +72,7 @@ struct Bf16Task {
   int64_t strips;
 };
 
-/// At least two tasks per thread.
+/// Chooses a size for at least two tasks per thread, if the matmul is large enough.
 inline Bf16Task TaskOf(int64_t matrices, int64_t rows, int64_t strips,
                        int threads) {
   Bf16Task task = {RowsPerTask(rows, matrices * strips, threads),

@@ -8,10 +8,10 @@
 // training step: an iteration's forward part, and its gradient. Values between the two can be
 // dropped and recomputed as in any step, which lowers the workspace, at a cost in every iteration.
 //
-// Recomputation is chosen for all bodies at once, by *levels*. At each level the nodes with bodies
-// are held, as far as possible, below a certain sum of live bytes, including those of the graph
-// around them; the sum falls from level to level. Bodies below it stay as they are. The last level
-// lowers all bodies as far as possible.
+// Recomputation is chosen for all bodies at once, by *levels*. Each level is a limit on the bytes
+// that are live while a node with bodies runs, in its bodies and in the graph around it; the limit
+// falls from level to level. Bodies are recomputed until they meet it, if possible; others stay as
+// they are. The last level reduces the memory of every body as far as possible.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const std::vector<BodyLevel> levels,
 //                            FindBodyLevels(step, {.plan = options}));
@@ -41,8 +41,8 @@ struct BodyChange;
 /// The recomputations in the bodies of a graph, each body listed once.
 using BodyLevel = std::vector<BodyChange>;
 
-/// The recomputations in one body, and in all alike: whose nodes have the same ops, phases, types
-/// and operands.
+/// The recomputations in one body, and in all bodies like it, that is, whose nodes have the same
+/// ops, phases, types and operands.
 struct BodyChange {
   uint64_t likeness = 0;
   Script script = {};     // in the body
