@@ -224,7 +224,10 @@ class CacheBuilder {
     }
     STOWAGE_ASSIGN_OR_RETURN(const Graph backward,
                              BuildBackward(head, loss_, {.wrt = wrt}));
-    STOWAGE_ASSIGN_OR_RETURN(cache_.head, LinkBackward(head, backward, loss_));
+    STOWAGE_ASSIGN_OR_RETURN(
+        cache_.head,
+        LinkBackward(head, backward, loss_,
+                     options_.loss_scaling ? kHeadScale : std::string_view()));
     return {};
   }
 
@@ -509,7 +512,7 @@ HeadValues EmitHead(
     const GradientCache& cache, std::span<const EncoderPart> parts,
     const std::function<Value(std::string_view)>& leaf,
     const std::function<std::optional<Value>(std::string_view)>& known,
-    GraphBuilder* g) {
+    const LossGradient& seed, GraphBuilder* g) {
   g->SetOrigin(Phase::kForward, kTotals);
   const std::vector<Value> encoded =
       Encoders(cache, parts, leaf, known, g).Encode();
@@ -523,7 +526,13 @@ HeadValues EmitHead(
     const ValueInfo& info = cache.head.value(id);
     if (!info.is_leaf()) continue;
     const auto found = of_encoder.find(info.name);
-    copy.Map(id, found == of_encoder.end() ? leaf(info.name) : found->second);
+    if (info.name == kHeadScale) {
+      copy.Map(id, seed.scale.builder() != nullptr
+                       ? seed.scale
+                       : Fill(*g, seed.value, DType::kF32, {}));
+    } else {
+      copy.Map(id, found == of_encoder.end() ? leaf(info.name) : found->second);
+    }
   }
   for (NodeId id = 0; id < cache.head.num_nodes(); ++id) copy.CopyNode(id);
   const auto output = [&](std::string_view name) {

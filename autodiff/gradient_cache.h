@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "autodiff/batch_analysis.h"
+#include "autodiff/step_parts.h"
 #include "autodiff/train_step.h"
 #include "base/result.h"
 #include "ir/builder.h"
@@ -85,15 +86,18 @@ struct HeadValues {
   std::vector<Value> outputs;
 };
 
+/// The input of the head that multiplies the gradient of its loss, if losses are scaled.
+inline constexpr std::string_view kHeadScale = "total:loss_scale";
+
 /// Emits the encoders of all micro-batches, in a loop if they are alike, and then the head of
 /// `cache`. `leaf` maps a leaf of the whole batch to its value, `known` a total to its value
-/// or nothing. Nodes have the origin kTotals (autodiff/split_model.h). Dropouts are those
+/// or nothing; the gradient of the loss starts as `seed`. Nodes have the origin kTotals (autodiff/split_model.h). Dropouts are those
 /// that the same micro-batches draw when they run for their gradients.
 HeadValues EmitHead(
     const GradientCache& cache, std::span<const EncoderPart> parts,
     const std::function<Value(std::string_view)>& leaf,
     const std::function<std::optional<Value>(std::string_view)>& known,
-    GraphBuilder* g);
+    const LossGradient& seed, GraphBuilder* g);
 
 }  // namespace stowage
 

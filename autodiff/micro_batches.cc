@@ -141,7 +141,8 @@ Result<RepeatedMicroBatch> BuildRepeatedMicroBatch(
   Updater updater(options, &g);
   updater.DeclareInputs();
   model.EmitTotals(
-      [&](std::string_view name) { return leaves[*whole.Find(name)]; }, &g);
+      [&](std::string_view name) { return leaves[*whole.Find(name)]; },
+      updater.Seed(), &g);
   const NodeId first = g.graph().num_nodes();
   std::map<std::string, Value>
       gradients;  // by param; of the micro-batches so far
@@ -173,8 +174,8 @@ Result<RepeatedMicroBatch> BuildRepeatedMicroBatch(
                                          leaves[*whole.Find(info.name)]));
   }
   linker.CopyForward();
-  STOWAGE_RETURN_IF_ERROR(linker.WireUp(
-      updater.Seed(model.LossWeight(micro_batch, axes.weight()))));
+  STOWAGE_RETURN_IF_ERROR(
+      linker.WireUp(model.Seed(micro_batch, axes.weight(), updater)));
   STOWAGE_RETURN_IF_ERROR(outputs.Add(graphs.forward, axes.weight(), linker));
   std::vector<size_t> made;  // of graphs.trained, as they come
   CopyBackward(graphs, linker, [&](size_t i) {

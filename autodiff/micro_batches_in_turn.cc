@@ -274,7 +274,7 @@ Status MicroBatchesInTurn::Run(MicroBatches which, Updater* updater,
   updater->DeclareInputs();
   model_.EmitTotals(
       [this](std::string_view name) { return leaves_[*part_.Find(name)]; },
-      &g_);
+      updater->Seed(), &g_);
   STOWAGE_RETURN_IF_ERROR(outputs_.Begin(*micro_batches_.front()));
   int64_t first_dropout = 0;
   for (const Graph* const micro_batch : micro_batches_) {
@@ -310,7 +310,7 @@ Status MicroBatchesInTurn::Run(MicroBatches which, Updater* updater,
     MapLeaves(micro_batch, &linker);
     linker.CopyForward();
     STOWAGE_RETURN_IF_ERROR(linker.WireUp(
-        updater->Seed(model_.LossWeight(*micro_batches_[p], axes_.weight()))));
+        model_.Seed(*micro_batches_[p], axes_.weight(), *updater)));
     STOWAGE_RETURN_IF_ERROR(outputs_.Add(micro_batch, axes_.weight(), linker));
     for (const ValueId id : micro_batch.Leaves(Role::kState)) {
       states_[micro_batch.value(id).name] = linker.last_content(id);

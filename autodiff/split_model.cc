@@ -361,9 +361,9 @@ Value SplitModel::Combined(size_t total,
 }
 
 void SplitModel::EmitTotals(const std::function<Value(std::string_view)>& leaf,
-                            GraphBuilder* g) {
+                            const LossGradient& seed, GraphBuilder* g) {
   if (has_totals()) EmitPlainTotals(leaf, g);
-  if (has_cache()) EmitCache(leaf, g);
+  if (has_cache()) EmitCache(leaf, seed, g);
   g->SetOrigin(Phase::kForward, "");
 }
 
@@ -442,7 +442,7 @@ void SplitModel::EmitPlainTotals(
 }
 
 void SplitModel::EmitCache(const std::function<Value(std::string_view)>& leaf,
-                           GraphBuilder* g) {
+                           const LossGradient& seed, GraphBuilder* g) {
   std::vector<EncoderPart> parts;
   for (const Place& place : places_) {
     const Model& model = models_.at(&place.micro_batch);
@@ -456,7 +456,7 @@ void SplitModel::EmitCache(const std::function<Value(std::string_view)>& leaf,
                                   : std::optional<Value>(total->second);
   };
   const GradientCache& cache = *models_.at(&places_.front().micro_batch).cache;
-  const HeadValues made = EmitHead(cache, parts, leaf, known, g);
+  const HeadValues made = EmitHead(cache, parts, leaf, known, seed, g);
   for (size_t i = 0; i < cache.gradients.size(); ++i) {
     const CachedGradient& each = cache.gradients[i];
     if (each.leaf.empty()) continue;

@@ -20,7 +20,7 @@
 //
 //   SplitModel model(whole, whole, "loss", {}, options);
 //   for each micro-batch: STOWAGE_RETURN_IF_ERROR(model.Add(micro_batch));
-//   STOWAGE_RETURN_IF_ERROR(model.EmitTotals(leaf, &g));
+//   model.EmitTotals(leaf, updater.Seed(), &g);
 //   ... model.graph(micro_batch), model.total(leaf) ...
 //
 // An evaluation in parts has two programs: one computes the totals, the other reads them.
@@ -43,6 +43,7 @@
 
 #include "autodiff/batch_analysis.h"
 #include "autodiff/gradient_cache.h"
+#include "autodiff/step_parts.h"
 #include "autodiff/train_step.h"
 #include "base/result.h"
 #include "ir/builder.h"
@@ -91,9 +92,9 @@ class SplitModel {
   bool has_totals() const;
 
   /// Emits the totals and the cached gradients, from nodes of origin kTotals; `leaf` maps the
-  /// name of a leaf of `whole` to its value.
+  /// name of a leaf of `whole` to its value. The gradient of the loss starts as `seed`.
   void EmitTotals(const std::function<Value(std::string_view)>& leaf,
-                  GraphBuilder* g);
+                  const LossGradient& seed, GraphBuilder* g);
 
   /// The graph that a step runs for `micro_batch` (RewriteMicroBatch).
   const Graph& graph(const Graph& micro_batch) const {
@@ -101,10 +102,13 @@ class SplitModel {
   }
   /// How an output follows from those of the micro-batches; a mean for kMixed.
   BatchKind KindOf(const Graph& micro_batch, std::string_view output) const;
-  /// The weight of the loss's gradient for a micro-batch that is `share` of the batch.
-  double LossWeight(const Graph& micro_batch, double share) const {
-    return has_cache() || KindOf(micro_batch, loss_) == BatchKind::kSum ? 1
-                                                                        : share;
+  /// The gradient of the loss of a micro-batch that is `share` of the batch; 1 for cached
+  /// gradients, which start at the head.
+  LossGradient Seed(const Graph& micro_batch, double share,
+                    const Updater& updater) const {
+    if (has_cache()) return {};
+    const bool is_sum = KindOf(micro_batch, loss_) == BatchKind::kSum;
+    return updater.Seed(is_sum ? 1 : share);
   }
   /// The value of a leaf that stands for a total, or for the part of a cached gradient that
   /// belongs to the micro-batch last added to `axes`; nothing for other leaves.
@@ -146,7 +150,7 @@ class SplitModel {
   void EmitPlainTotals(const std::function<Value(std::string_view)>& leaf,
                        GraphBuilder* g);
   void EmitCache(const std::function<Value(std::string_view)>& leaf,
-                 GraphBuilder* g);
+                 const LossGradient& seed, GraphBuilder* g);
 
   const Graph& whole_;
   const std::string_view loss_;

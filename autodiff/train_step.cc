@@ -172,13 +172,15 @@ int64_t BlockElements(int64_t elements, int64_t ranks) {
 std::string OwnName(std::string_view name) { return StrCat("own:", name); }
 
 Result<Graph> LinkBackward(const Graph& forward, const Graph& backward,
-                           std::string_view loss) {
+                           std::string_view loss, std::string_view scale) {
   STOWAGE_ASSIGN_OR_RETURN(const Graph saving, SaveInLoops(forward, backward));
   GraphBuilder g(StrCat(forward.name(), ".linked"));
   Linker linker(saving, backward, loss, &g);
   linker.DeclareLeaves();
+  LossGradient seed;
+  if (!scale.empty()) seed.scale = g.Input(scale, DType::kF32, {});
   linker.CopyForward();
-  STOWAGE_RETURN_IF_ERROR(linker.WireUp());
+  STOWAGE_RETURN_IF_ERROR(linker.WireUp(seed));
   for (NodeId id = 0; id < backward.num_nodes(); ++id) {
     linker.CopyBackwardNode(id);
   }

@@ -116,10 +116,11 @@ Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
                              const TrainOptions& options = {});
 
 /// One graph that runs `forward` and then `backward` (from BuildBackward on it): saved
-/// values linked, the seed a fill of 1, the gradients as outputs. Error: `forward` lacks a
-/// value that `backward` reads, or has it with another type.
+/// values linked, the seed a fill of 1, the gradients as outputs. With `scale`, the seed is an
+/// f32 scalar input of that name. Error: `forward` lacks a value that `backward` reads, or has
+/// it with another type.
 Result<Graph> LinkBackward(const Graph& forward, const Graph& backward,
-                           std::string_view loss);
+                           std::string_view loss, std::string_view scale = "");
 
 /// What ranks shard (Rajbhandari et al. 2020, ZeRO). Every rank has a part of the batch.
 /// With kNone each keeps everything. The others split tensors into one block for each rank:

@@ -233,6 +233,45 @@ TEST_CASE("a frozen param of the head has no gradient made") {
   }
 }
 
+// Embeddings and their gradients are of f16, in which those of this loss are zeros unless the
+// head scales them.
+TEST_CASE("the head scales the gradient of the loss") {
+  const ModelFn model = [](int64_t batch) {
+    GraphBuilder g("scaled");
+    const Value z = Encode(g.Input("a", DType::kF16, {batch, kWidth}), "fc");
+    const Value scores = MatMul(z, Transpose(z));
+    const Value loss = CrossEntropy(scores, Diagonal(g, batch));
+    g.Output("loss", g.Name("loss", MulScalar(loss, 1e-6)));
+    return Finished(g);
+  };
+  for (const bool is_dynamic : {true, false}) {
+    CAPTURE(is_dynamic);
+    const TrainOptions options{
+        .optimizer = Sgd{},
+        .loss_scaling =
+            LossScaling{.init_scale = 65536, .is_dynamic = is_dynamic}};
+    const Result<MicroBatchedStep> step = StepOf(model, {4, 4, 4}, options);
+    REQUIRE_MESSAGE(step.ok(), step.error().message);
+    const Result<Graph> at_once = BuildTrainStep(model(12), "loss", options);
+    REQUIRE(at_once.ok());
+    Tensors leaves = RandomLeaves(step->graph);
+    leaves["lr"] = {1e6};
+    leaves["loss_scale"] = {65536};
+    leaves["loss_scale.good_steps"] = {0};
+    leaves["loss_scale.skipped"] = {0};
+    const Tensors found = Interpret(step->graph, leaves, Rounding::kTo16Bits);
+    const Tensors expected = Interpret(*at_once, leaves, Rounding::kTo16Bits);
+    double moved = 0, off = 0;
+    for (size_t i = 0; i < leaves.at("fc.fc1.weight").size(); ++i) {
+      const double right = expected.at("new:fc.fc1.weight")[i];
+      moved = std::max(moved, std::abs(right - leaves.at("fc.fc1.weight")[i]));
+      off = std::max(off, std::abs(right - found.at("new:fc.fc1.weight")[i]));
+    }
+    REQUIRE(moved > 0.01);
+    CHECK(off < 0.1 * moved);
+  }
+}
+
 // The two passes must drop the same elements: the loss that the step reports, of the first
 // pass, then falls along the gradients of the second as it does by a difference quotient.
 TEST_CASE("both passes draw the same dropouts") {
