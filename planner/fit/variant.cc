@@ -17,6 +17,7 @@
 #include "planner/fit/cost.h"
 #include "planner/fit/memory_optimizations.h"
 #include "planner/fit/micro_batches/micro_batches.h"
+#include "planner/fit/recompute/simulation.h"
 
 namespace stowage::fit {
 namespace {
@@ -80,9 +81,7 @@ void AlwaysKeepBefore(const SampledStep& step, std::vector<std::string>* kept) {
   for (const Node& node : graph.nodes()) {
     if (!is_before(node)) continue;
     for (const ValueId id : node.results) {
-      // Others are never dropped: outputs, values on the host and values that are overwritten.
-      if (layouts[Index(id)].root == id && !graph.value(id).on_host &&
-          !uses.is_output(id) && uses.overwriter(id) == kNoNode) {
+      if (MayBeDropped(graph, layouts, uses, id)) {
         kept->push_back(graph.value(id).name);
       }
     }

@@ -90,11 +90,12 @@ void Simulation::FindLastStages() {
   }
 }
 
-bool Simulation::MayBeDropped(ValueId id) const {
-  const ValueInfo& info = graph_.value(id);
-  return root(id) == id && !info.is_leaf() && !info.on_host &&
-         graph_.node(info.producer).phase == Phase::kForward &&
-         !uses_.is_output(id) && uses_.overwriter(id) == kNoNode;
+bool MayBeDropped(const Graph& graph, const Layouts& layouts, const Uses& uses,
+                  ValueId id) {
+  const ValueInfo& info = graph.value(id);
+  return layouts[Index(id)].root == id && !info.is_leaf() && !info.on_host &&
+         graph.node(info.producer).phase == Phase::kForward &&
+         !uses.is_output(id) && uses.overwriter(id) == kNoNode;
 }
 
 void Simulation::FindGaps() {
@@ -104,7 +105,7 @@ void Simulation::FindGaps() {
   }
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
     first_gap_.push_back(gaps_.size());
-    if (!MayBeDropped(id)) continue;
+    if (!MayBeDropped(graph_, layouts_, uses_, id)) continue;
     candidates_.push_back(id);
     const std::span<const NodeId> forward = uses_.forward_readers(id);
     const std::span<const NodeId> later = uses_.later_readers(id);

@@ -75,6 +75,11 @@ struct Rerun {
 /// In execution order, without views.
 using Script = std::vector<Rerun>;
 
+/// Whether recomputation may drop the value `id`: a root that the forward pass computes, and
+/// no output, on the host, or overwritten.
+bool MayBeDropped(const Graph& graph, const Layouts& layouts, const Uses& uses,
+                  ValueId id);
+
 class Simulation {
  public:
   /// `graph` must outlive this.
@@ -211,7 +216,6 @@ class Simulation {
                                       Index(info.num_checks));
   }
   void FindLastStages();
-  bool MayBeDropped(ValueId id) const;
   void FindGaps();
   void FindChecks();
   void RunForward();
