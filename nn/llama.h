@@ -198,6 +198,8 @@ struct LlamaFamily {
   WindowRule windows = WindowRule::kNone;
   int64_t period = 1;
   bool has_layer_types = true;  // reads "layer_types", if it has windows
+  /// The window of layers that have one, where "sliding_window" is absent, not null; 0: none.
+  int64_t default_window = 0;
   /// By default every rope_period-th layer has no rope; 0: all have.
   int64_t rope_period = 0;
   bool has_multipliers = false;  // reads "embedding_multiplier" and the like

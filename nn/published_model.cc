@@ -531,11 +531,18 @@ class JsonDescription : public ConfigValues {
             "\"use_sliding_window\" of true");
       }
     }
-    if (family.traits.window == 0 && !config_.Has("sliding_window")) {
+    if (DefaultWindow(family) == 0 && !config_.Has("sliding_window")) {
       return Unsupported(
           "layers of type \"sliding_attention\", and no \"sliding_window\"");
     }
     return windowed;
+  }
+
+  // The window of layers that have one, unless "sliding_window" says another.
+  int64_t DefaultWindow(const LlamaFamily& family) const {
+    const bool is_null = config_.values().contains("sliding_window");
+    return family.default_window > 0 && !is_null ? family.default_window
+                                                 : family.traits.window;
   }
 
   Status FindLayers(const LlamaFamily& family, LlamaConfig* config) const {
@@ -546,14 +553,12 @@ class JsonDescription : public ConfigValues {
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<bool> expert,
                              ExpertLayers(family, config->layers));
     const auto count = std::ranges::count(windowed, true);
-    const bool has_window =
-        count > 0 && (config_.Has("sliding_window") || config->window > 0);
-    if (has_window) {
+    config->window = 0;
+    if (count > 0) {
       STOWAGE_ASSIGN_OR_RETURN(config->window,
-                               SizeOr("sliding_window", config->window));
-    } else {
-      config->window = 0;
+                               SizeOr("sliding_window", DefaultWindow(family)));
     }
+    const bool has_window = config->window > 0;
     const bool all_windowed =
         has_window ? count == config->layers : config->window_rope_base == 0;
     if (all_windowed && std::ranges::count(turning, false) == 0 &&

@@ -362,6 +362,31 @@ TEST_CASE("of Qwen the layers from max_window_layers on have the window") {
   CHECK(window("-9223372036854775808") == 4);
 }
 
+TEST_CASE("an absent window is the family's, and a null window is none") {
+  const std::string config = ReadAll(kGoldens + "qwen2/config.json");
+  const std::string rest = config.substr(config.find("\"layer_types\""));
+  const auto window = [&](std::string_view more) {
+    const auto model = Open(Changed(
+        "qwen2", rest,
+        StrCat(R"("max_position_embeddings": 32, "num_attention_heads": 4,
+                  "num_hidden_layers": 2, "num_key_value_heads": 2,
+                  "tie_word_embeddings": true, "vocab_size": 64,
+                  "max_window_layers": 0, )",
+               more, "}")));
+    return std::get<LlamaConfig>(model.model().config).window;
+  };
+  // As in transformers' Qwen2Config and MistralConfig.
+  CHECK(window(R"("use_sliding_window": true)") == 4096);
+  CHECK(window(R"("use_sliding_window": false)") == 0);
+  CHECK(window(R"("use_sliding_window": true, "sliding_window": null)") == 0);
+  const auto mistral = [&](std::string_view now) {
+    const auto model = Open(Changed("mistral", "\"sliding_window\": 4,", now));
+    return std::get<LlamaConfig>(model.model().config).window;
+  };
+  CHECK(mistral("") == 4096);
+  CHECK(mistral("\"sliding_window\": null,") == 0);
+}
+
 // Writes the bytes of one tensor of a folder over another's.
 void CopyTensor(const std::string& folder, std::string_view from,
                 std::string_view to) {
