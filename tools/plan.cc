@@ -328,6 +328,11 @@ int RunPlan(PlanFlags flags) {
       UntilExit(of_largest ? Result<Subject>(*std::move(of_largest))
                            : ReadSubject(flags, options, on_choice));
   if (!subject.ok()) return Fail(subject.error());
+  if (subject->planner().question().fit.optimizations.offload ==
+          OffloadChoice::kDisk &&
+      IsForGpu(flags.device, *dtype)) {
+    return Fail(OffloadsToHostOnly());
+  }
   const std::optional<OpTimes> times = subject->planner().question().op_times;
   const std::optional<Bytes> budget = subject->planner().question().budget;
   if (flags.pareto) {

@@ -90,11 +90,7 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
   std::string reason;
   const bool on_disk = !flags.offload_folder.empty();
   if (on_disk && flags.name == "cuda") {
-    return Error{ErrorCode::kUnsupported,
-                 StrCat("[offload] values of a GPU are offloaded to host "
-                        "memory, not to a file in ",
-                        Quoted(flags.offload_folder),
-                        "; give --offload auto, or --device cpu")};
+    return OffloadsToHostOnly(flags.offload_folder);
   }
   if (automatic && on_disk) {
     reason = "values may be offloaded to disk";
@@ -129,12 +125,24 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
   return chosen;
 }
 
+bool IsForGpu(const std::string& name, DType dtype) {
+  return name == "cuda" || (name.empty() && IsHalf(dtype));
+}
+
+Error OffloadsToHostOnly(const std::string& folder) {
+  return {ErrorCode::kUnsupported,
+          StrCat("[offload] values of a GPU are offloaded to host memory, not "
+                 "to a file",
+                 folder.empty() ? "" : StrCat(" in ", Quoted(folder)),
+                 "; give --offload auto, or --device cpu")};
+}
+
 Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,
                                   int threads, const std::string& cpu_target) {
   if (!name.empty() && name != "cpu" && name != "cuda") {
     return NoSuchDevice(name, "cpu or cuda");
   }
-  if (name == "cuda" || (name.empty() && IsHalf(dtype))) {
+  if (IsForGpu(name, dtype)) {
     if (cpu_target.empty()) return GpuNeeds();
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[cpu-target] ", Quoted(cpu_target),

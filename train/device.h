@@ -64,8 +64,13 @@ struct ChosenDevice {
 /// offload folder; an invalid STOWAGE_CPU_TARGET (cpu/targets.h).
 Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags);
 
-/// The requirements of the kernels of device `name`: "cpu", "cuda" or "", which is cpu for f32
-/// and f64 and cuda for bf16 and f16. A CPU has `threads` threads, and kernels for
+/// Whether a plan for device `name` is for a GPU: for "cuda", and for "" in bf16 and f16.
+bool IsForGpu(const std::string& name, DType dtype);
+
+/// The error of a step on a GPU that offloads to disk, into `folder` if that is known.
+Error OffloadsToHostOnly(const std::string& folder = "");
+
+/// The requirements of the kernels of device `name`: "cpu", "cuda" or "" (IsForGpu). A CPU has `threads` threads, and kernels for
 /// `cpu_target` (cpu/targets.h; "": that of this process). Opens no device. Errors: an unknown
 /// name; an invalid CPU target, or one given for cuda.
 Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,

@@ -153,6 +153,12 @@ TEST_CASE("what cannot be offloaded to disk is refused before the first step") {
   CHECK(gpu.exit_code == 2);
   CHECK(gpu.err.find("[offload] values of a GPU are offloaded to host memory, "
                      "not to a file in ") != std::string::npos);
+  const Outcome plan = Run({"plan", "--model", "gpt-nano", "--budget", "20MB"},
+                           {"--offload", "disk", "--device", "cuda"});
+  CHECK(plan.exit_code == 2);
+  CHECK(plan.err.find("[offload] values of a GPU are offloaded to host memory, "
+                      "not to a file; give --offload auto, or --device cpu") !=
+        std::string::npos);
   const std::string nowhere = TempPath("nowhere");
   const Outcome no_folder =
       Run(train, {"--fit", "auto", "--offload", "disk", "--offload-dir",
