@@ -26,6 +26,12 @@ def grid():
     return (torch.rand(1, 3, 3, 2, generator=generator) * 2.4 - 1.2).double()
 
 
+def assigned(x, at, value):
+    made = x.clone()
+    made[at] = value
+    return made
+
+
 def functions():
     """By name, of a tensor (4, 8) of reals, which are not whole."""
     points = grid()
@@ -80,6 +86,13 @@ def functions():
             x, torch.tensor([-0.5, 0.0, 1.0], dtype=torch.double)),
         "searchsorted": lambda x: x * torch.searchsorted(
             torch.tensor([-0.5, 0.0, 1.0], dtype=torch.double), x, right=True),
+        "assignment_in_steps": lambda x: assigned(
+            x, (slice(None), slice(1, None, 3)), x[:, :3] * x[:, 5:]),
+        "assignment_in_steps_of_rows": lambda x: assigned(x, slice(None, None, 2), 3.0),
+        "assignment_of_a_row_by_a_mask": lambda x: assigned(x, x[:, 0] > 0, x[1] * x[2]),
+        "assignment_of_one_by_a_mask": lambda x: assigned(x, x[:, 0] > 0, x[:1, :1]),
+        "assignment_of_columns_by_a_mask": lambda x: assigned(x, (slice(None), x[0] > 0),
+                                                              x[:, :1]),
         "scatter": lambda x: x.scatter(1, places(), 2 * x[:, :3]),
         "scatter_value": lambda x: x.scatter(1, places(), 3.0),
         "scatter_of_fewer_rows": lambda x: x.scatter(1, places()[:2], 2 * x[:2, :3]),

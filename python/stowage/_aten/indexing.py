@@ -220,13 +220,21 @@ def _replaced(g: Lowering, rows: Traced, at: Value, updates: Value) -> Value:
 
 def _put_by_mask(g: Lowering, x: Traced, indices: Sequence[Any], values: Traced,
                  accumulate: bool) -> Traced:
-    if len(indices) > 1 or accumulate or math.prod(values.shape) != 1:
+    """Assigns to the elements that a mask selects, which may be rows of x: the same values to each,
+    since the number of those selected depends on data."""
+    masks = [at for at in indices if at is not None]
+    mask = g.traced(masks[0], "bool")
+    first = next(i for i, at in enumerate(indices) if at is not None)
+    rest = len(x.shape) - first - len(mask.shape)
+    shape = list(values.shape)
+    split = max(len(shape) - rest, 0)  # the axes behind it are those of a row
+    if len(masks) > 1 or accumulate or shape[:split][-1:] not in ([], [1]):
         raise Unsupported("[from_torch] an assignment by a mask of several values, whose number "
                           "depends on data, is not supported; expected where or masked_fill")
-    mask = g.traced(indices[0], "bool")
-    mask = reshaped(mask, [*mask.shape, *[1] * (len(x.shape) - len(mask.shape))])
-    one = reshaped(values, [1] * len(x.shape))
-    return Traced(ops.where(broadcast(mask, x.shape).value, broadcast(one, x.shape).value,
+    spread = shape[:max(split - 1, 0)] + [1] * (len(mask.shape) if split else 0) + shape[split:]
+    row_ = reshaped(values, [1] * (len(x.shape) - len(spread)) + spread)
+    mask = reshaped(mask, [1] * first + [*mask.shape] + [1] * rest)
+    return Traced(ops.where(broadcast(mask, x.shape).value, broadcast(row_, x.shape).value,
                             x.value))
 
 

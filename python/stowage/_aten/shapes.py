@@ -7,7 +7,6 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 from stowage import ops
 from stowage._aten.table import Lowering, Traced, row
-from stowage.errors import Unsupported
 
 
 def reshaped(x: Traced, shape: Sequence[int]) -> Traced:
@@ -230,9 +229,8 @@ def slice_scatter(g: Lowering, x: Any, part: Any, dim: int = 0, start: Optional[
                   end: Optional[int] = None, step: int = 1) -> Traced:
     dim = g.axis(x, dim)
     first, last, step = slice(start, end, step).indices(x.shape[dim])
-    if step != 1:
-        raise Unsupported(f"[from_torch] an assignment in steps of {step} is not supported")
-    return _put(g, x, part, dim, first)
+    return _put(g, x, part, dim, first) if step == 1 else _put_every(
+        g, x, part, dim, range(first, last, step))
 
 
 def _put(g: Lowering, x: Any, part: Any, dim: int, start: int) -> Traced:
@@ -244,6 +242,18 @@ def _put(g: Lowering, x: Any, part: Any, dim: int, start: int) -> Traced:
     if end < x.shape[dim]:
         parts.append(slice_(g, x, dim, end, x.shape[dim]))
     return cat(g, parts, dim)
+
+
+def _put_every(g: Lowering, x: Any, part: Any, dim: int, places: Sequence[int]) -> Traced:
+    """Replaces the elements at these places of an axis: the result is gathered from both."""
+    x, part = g.traced(x), g.traced(part, g.name_of(g.dtype_of(x)))
+    size = x.shape[dim]
+    at = g.torch.arange(size)
+    at[list(places)] = g.torch.arange(size, size + len(places))
+    order = [dim, *(i for i in range(len(x.shape)) if i != dim)]
+    rows = cat(g, [x, part], dim).permuted(order)
+    taken = Traced(ops.gather(rows.value, g.value(at)))
+    return taken.permuted([order.index(i) for i in range(len(order))])
 
 
 @row("flip")
