@@ -307,9 +307,9 @@ class Followed:
     # --- States ---
 
     def states(self) -> Tuple[Dict[str, Any], int]:
-        """The object's states, by their names here, and their number of steps; none for a new
-        object."""
-        arrays: Dict[str, Any] = {}
+        """The object's states, tensors by their names here, and their number of steps; none for a
+        new object."""
+        tensors: Dict[str, Any] = {}
         steps = set()
         known = _STATES[self.chosen.name]
         for name, param in self.names.items():
@@ -322,14 +322,14 @@ class Followed:
                     steps.add(int(value))
                 elif key in known:
                     if value is not None:
-                        arrays[f"{name}.{known[key]}"] = value.detach().cpu().float().contiguous()
+                        tensors[f"{name}.{known[key]}"] = value.detach().cpu()
                 else:
                     raise Unsupported(f'[optimizer] the {self._kind} has a state "{key}" of '
                                       f'"{name}", which a trainer has not')
         if len(steps) > 1:
             raise Unsupported(f"[optimizer] params of the {self._kind} have made {min(steps)} to "
                               f"{max(steps)} steps; a trainer's make as many each")
-        return arrays, max(steps, default=0)
+        return tensors, max(steps, default=0)
 
 
 def give_states(optimizer: Any, trainer: Any, name_of: Callable[[Any], Optional[str]]) -> None:

@@ -177,7 +177,10 @@ class Trainer:
         self._joins: Dict[bool, Tuple[Dict[str, Tuple[str, int, int, str]], List[int]]] = {}
         if self._followed is not None:
             states, steps = self._followed.states()
-            self._core.write(states)
+            for name, tensor in states.items():
+                wide = tensor.double() if tensor.dtype.itemsize > 4 else tensor.float()
+                dtype = self._core.read(name).dtype
+                self._core.write({name: wide.contiguous().numpy().astype(dtype, copy=False)})
             if steps:
                 self._core.set_steps(steps)
         if lr is None:

@@ -203,6 +203,19 @@ class TorchOptimizersTest(support.TestCase):
 
     def test_states_go_to_an_optimizer_of_their_kind(self):
         net, x, y = example()
+    def test_states_of_other_types_are_taken(self):
+        for dtype, digits in ((torch.float64, 6), (torch.float16, 2), (torch.bfloat16, 1)):
+            for name in ("momentum", "Adagrad"):
+                with self.subTest(dtype=dtype, optimizer=name):
+                    net, x, y = example()
+                    net, x = net.to(dtype), x.to(dtype)
+                    optimizer = OPTIMIZERS[name](net)
+                    torch_steps(net, optimizer, x, y)
+                    trainer = trainer_of(net, x, optimizer=optimizer, loss_scale="none")
+                    right = torch_steps(net, optimizer, x, y)
+                    for ours, loss in zip(trainer_steps(trainer, x, y), right):
+                        self.assertAlmostEqual(ours, loss, places=digits)
+
         trainer = trainer_of(net, x, optimizer="adamw")
         trainer.step(x, y)
         self.raises(stowage.InvalidArgument, "optimizer is adamw, and the module's SGD",
