@@ -210,13 +210,10 @@ class Followed:
         self._planned = [self._settings(group) for group in optimizer.param_groups]
         self._params = self._trained()
         self._unreached = set(model._frozen)  # torch gives these no states either
-        # The rate of the group with the most params is the trainer's.
-        self._base = max(range(len(groups)), key=lambda i: len(groups[i]))
         rates = [float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups]
+        # The trainer's rate is that of the group with the most params among those with a rate.
+        self._base = max(range(len(groups)), key=lambda i: (rates[i] != 0, len(groups[i])))
         base = rates[self._base]
-        if base == 0 and any(rates):
-            raise Unsupported(f"[optimizer] the rates of the groups are {rates}; a trainer scales "
-                              f"the rate of the largest group, which is 0")
         self._scales = [rate / base if base else 1.0 for rate in rates]
         self.chosen = self._choice(groups, model)
 

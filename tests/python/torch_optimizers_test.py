@@ -30,6 +30,8 @@ if importlib.util.find_spec("torch"):
         "groups": lambda net: optim.AdamW([
             {"params": net[0].parameters(), "lr": 0.1, "weight_decay": 0.0},
             {"params": net[2].parameters()}], lr=0.01),
+        "a group at rest": lambda net: optim.SGD([
+            {"params": net[0].parameters(), "lr": 0.0}, {"params": [net[2].weight]}], lr=0.1),
         "some params": lambda net: optim.AdamW(net[2].parameters(), lr=0.01),
     }
     SCHEDULERS = {
@@ -201,8 +203,6 @@ class TorchOptimizersTest(support.TestCase):
         self.raises(stowage.Unsupported, "have made 0 to 4 steps", trainer_of, net, x,
                     optimizer=optimizer)
 
-    def test_states_go_to_an_optimizer_of_their_kind(self):
-        net, x, y = example()
     def test_states_of_other_types_are_taken(self):
         for dtype, digits in ((torch.float64, 6), (torch.float16, 2), (torch.bfloat16, 1)):
             for name in ("momentum", "Adagrad"):
@@ -216,6 +216,8 @@ class TorchOptimizersTest(support.TestCase):
                     for ours, loss in zip(trainer_steps(trainer, x, y), right):
                         self.assertAlmostEqual(ours, loss, places=digits)
 
+    def test_states_go_to_an_optimizer_of_their_kind(self):
+        net, x, y = example()
         trainer = trainer_of(net, x, optimizer="adamw")
         trainer.step(x, y)
         self.raises(stowage.InvalidArgument, "optimizer is adamw, and the module's SGD",
