@@ -175,7 +175,7 @@ class TorchModule:
 
     def __init__(self, torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any],
                  loss: _Loss, input_names: Optional[Sequence[str]]) -> None:
-        from stowage._aten.exported import batch_of
+        from stowage._aten.exported import PIECEWISE_CONSTANT, batch_of
 
         self.torch = torch
         self.module = module
@@ -193,6 +193,9 @@ class TorchModule:
         self.states = {*(name for name, _ in exported.written),
                        *(name for name in exported.buffers.values() if name in statistics)}
         self.reached = set(exported.reached(self._judged(exported)))
+        # Those that are trained, by a gradient of zero: decay and momentum apply to them.
+        self.idle = self.reached - set(exported.reached(self._judged(exported),
+                                                        PIECEWISE_CONSTANT))
         if not any(param.requires_grad and name in self.reached
                    for name, param in module.named_parameters()):
             raise InvalidArgument(
@@ -361,6 +364,12 @@ class TorchModule:
             if not isinstance(judged, Traced):
                 raise Unsupported("[from_torch] the loss is the same whatever the module is given")
             loss = self._loss_value(lowering, judged, validates)
+            for name in sorted(self.idle):
+                first = ops.slice(ops.reshape(params[name].value, shape=[-1]), axis=0, start=0,
+                                  end=1)
+                nothing = ops.mul(ops.reshape(first, shape=[]),
+                                  lowering.scalar(0, params[name].dtype))
+                loss = ops.add(loss, lowering.cast(nothing, loss.dtype))
             builder.output("loss", lowering.cast(loss, "f32"))
             if is_step:
                 program.write_buffers(states)

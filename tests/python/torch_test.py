@@ -349,6 +349,34 @@ class TorchTest(support.TestCase):
                 from_torch(net, self.x, loss=loss)
             self.assertIn('"hidden", "aux", "logits"', str(caught.exception))
 
+    def test_params_without_a_slope_decay_and_those_without_a_gradient_do_not(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Linear(6, 4)
+                for name in ("rounded", "signed", "likened", "placed", "compared"):
+                    setattr(self, name, nn.Parameter(torch.randn(4)))
+
+            def forward(self, x):
+                return (self.a(x) + self.rounded.round() + self.signed.sign()
+                        + torch.zeros_like(self.likened) + self.placed.argmax()
+                        + (self.compared > 0))
+
+        net = Net()
+        theirs = copy.deepcopy(net)
+        optimizer, other = (torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9,
+                                            weight_decay=0.5) for each in (net, theirs))
+        with stowage.Trainer(from_torch(net, self.x), optimizer=optimizer, device="cpu") as ours:
+            for _ in range(3):
+                other.zero_grad()
+                loss = F.cross_entropy(theirs(self.x), self.y)
+                loss.backward()
+                other.step()
+                self.assertAlmostEqual(ours.step(self.x, self.y), loss.item(), places=4)
+            for name, value in theirs.named_parameters():
+                np.testing.assert_allclose(ours.read(name), value.detach(), atol=1e-5,
+                                           err_msg=name)
+
     def test_the_batch_is_a_dimension(self):
         net = nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, 4))
         x, y = torch.randn(64, 6), torch.randint(0, 4, (64,))

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import math
 import sys
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
+from typing import Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 from stowage._aten import ROWS
 from stowage.errors import Unsupported
@@ -17,6 +17,9 @@ OF_SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", 
              "new_full", "new_empty", "new_empty_strided", "sym_size", "sym_numel", "sym_stride",
              "sym_storage_offset", "_assert_tensor_metadata", "_assert_scalar",
              "sym_constrain_range_for_size", "sym_constrain_range"}
+# Results that no gradient passes, and those whose gradient is zero.
+CONSTANT_BY_OPERANDS = {"detach", "detach_copy", *OF_SHAPES}
+PIECEWISE_CONSTANT = {"sign", "sgn", "floor", "ceil", "round", "trunc", "fix"}
 # Ops that draw random numbers, even from constant operands.
 DRAWS = {"rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm",
          "bernoulli", "normal", "normal_functional", "uniform", "multinomial", "exponential",
@@ -47,8 +50,9 @@ class Exported(NamedTuple):
         """Returns whether the guards hold for this number of examples."""
         return all(bool(condition.subs({symbol: batch})) for symbol, condition in self.guards)
 
-    def reached(self, output: Any) -> List[str]:
-        """The params that a gradient of `output` reaches."""
+    def reached(self, output: Any, without: Container[str] = ()) -> List[str]:
+        """The params that a gradient of `output` reaches, by ops of other families than
+        `without`."""
         found, seen, left = [], set(), [output]
         while left:
             node = left.pop()
@@ -59,7 +63,8 @@ class Exported(NamedTuple):
                 found.append(self.params[node.name])
             value = node.meta.get("val")
             has_gradient = not hasattr(value, "is_floating_point") or value.is_floating_point()
-            if has_gradient and name_of(node) not in ("detach.default", "detach_copy.default"):
+            family = family_of(node)
+            if has_gradient and family not in CONSTANT_BY_OPERANDS and family not in without:
                 left.extend(node.all_input_nodes)
         return found
 
