@@ -489,6 +489,8 @@ def _mode(module: Any, is_step: bool) -> Iterator[None]:
 
 def _wrapped(torch: Any, module: Any, loss: Optional[Callable[[Any, Any], Any]]) -> Any:
     """The module, with a loss that is a function if one is given, called with tuple and dict."""
+    from stowage._aten.exported import plain
+
     class Step(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
@@ -496,7 +498,7 @@ def _wrapped(torch: Any, module: Any, loss: Optional[Callable[[Any, Any], Any]])
 
         def forward(self, args: Any, kwargs: Any, labels: Any = None) -> Any:
             made = self.module(*args, **kwargs)
-            return made if loss is None else loss(made, labels)
+            return plain(torch, made) if loss is None else loss(made, labels)
 
     made = Step()
     made.training = module.training

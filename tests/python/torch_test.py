@@ -2,6 +2,7 @@
 (tests/using/torch.sh)."""
 
 import copy
+import dataclasses
 import importlib.util
 import json
 import os
@@ -348,6 +349,29 @@ class TorchTest(support.TestCase):
             with self.assertRaises(stowage.InvalidArgument) as caught:
                 from_torch(net, self.x, loss=loss)
             self.assertIn('"hidden", "aux", "logits"', str(caught.exception))
+
+    def test_fields_of_a_dataclass_are_outputs(self):
+        @dataclasses.dataclass
+        class Result:
+            logits: object
+            parts: list
+            nothing: object = None
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Linear(6, 4)
+
+            def forward(self, x):
+                return Result(self.a(x), [Result(x * 2, [])], object())
+
+        net = Net()
+        trainer = stowage.Trainer(from_torch(net, self.x), optimizer="sgd", lr=0.5, device="cpu")
+        made = trainer.evaluate(self.x)
+        self.assertEqual(list(made), ["logits", "parts.0.logits"])
+        np.testing.assert_allclose(made["logits"], net(self.x).logits.detach(), atol=1e-5)
+        loss = F.cross_entropy(net(self.x).logits, self.y)
+        self.assertAlmostEqual(trainer.step(self.x, self.y), loss.item(), places=4)
 
     def test_params_without_a_slope_decay_and_those_without_a_gradient_do_not(self):
         class Net(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import math
 import sys
@@ -103,9 +104,21 @@ def where(node: Any) -> str:
     return found
 
 
+def plain(torch: Any, output: Any) -> Any:
+    """The outputs as torch.export returns them: dataclasses are dicts of their fields, and objects
+    of other classes, such as a cache of keys and values, are left out."""
+    def fields(x: Any) -> Any:
+        if dataclasses.is_dataclass(x):
+            return {each.name: plain(torch, getattr(x, each.name))
+                    for each in dataclasses.fields(x)}
+        is_known = isinstance(x, (torch.Tensor, torch.fx.Node, int, float, str))
+        return x if is_known else None
+    return torch.utils._pytree.tree_map(fields, output)
+
+
 def leaves_of(torch: Any, output: Any) -> List[Tuple[str, Any]]:
     """The outputs of a module by name: keys of dicts, fields, or indices of tuples."""
-    leaves, _ = torch.utils._pytree.tree_flatten_with_path(output)
+    leaves, _ = torch.utils._pytree.tree_flatten_with_path(plain(torch, output))
     named = []
     for path, leaf in leaves:
         keys = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key))))
