@@ -65,6 +65,7 @@ class _Step(NamedTuple):
     """What a step of torch has made of a copy of the module."""
 
     loss: float
+    bits: float                # the precision of the loss
     gradients: Dict[str, Any]  # by the names of params that require one
     buffers: Dict[str, Any]
 
@@ -120,16 +121,18 @@ class _Check:
                      param.grad.detach().to_dense().float().numpy()
                      for name, param in net.named_parameters() if param.requires_grad}
         buffers = {name: buffer.detach().cpu().clone() for name, buffer in net.named_buffers()}
-        return _Step(float(loss.detach()), gradients, buffers), labels
+        return _Step(float(loss.detach()), float(self.torch.finfo(loss.dtype).eps), gradients,
+                     buffers), labels
 
     def _check_step(self, model: Any, step: _Step, labels: Any) -> None:
         made, torch = self.made, self.torch
-        leaves = [x for x in torch.utils._pytree.tree_leaves((made.args, made.kwargs))
+        leaves = [x.contiguous()
+                  for x in torch.utils._pytree.tree_leaves((made.args, made.kwargs, labels))
                   if isinstance(x, torch.Tensor)]
         kept_buffers = dict(made.module.named_buffers())
         with self._trainer(model) as trainer:
-            ours = trainer.step(*leaves, *([] if labels is None else [labels]))
-            _expect_close("its loss is", ours, step.loss, 1e-3, 1e-6)
+            ours = trainer.step(*leaves)
+            _expect_close("its loss is", ours, step.loss, max(1e-3, 2 * step.bits), 1e-6)
             self._check_gradients(step.gradients, trainer)
             for name, buffer in step.buffers.items():
                 was = kept_buffers[name].detach().cpu()

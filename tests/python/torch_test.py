@@ -752,6 +752,19 @@ class TorchTest(support.TestCase):
                 right = F.cross_entropy(net(x), self.y).item()
                 self.assertAlmostEqual(trainer.step(x, self.y), right, places=digits)
 
+    def test_examples_in_another_memory_format_are_taken(self):
+        x = torch.randn(4, 3, 5, 5).to(memory_format=torch.channels_last)
+        net = nn.Sequential(nn.Conv2d(3, 4, 5), nn.Flatten())
+        with stowage.Trainer(from_torch(net, x), optimizer="sgd", device="cpu") as trainer:
+            loss = trainer.step(x.contiguous(), self.y[:4])
+        self.assertAlmostEqual(loss, F.cross_entropy(net(x), self.y[:4]).item(), places=5)
+
+    def test_a_loss_of_few_bits_is_compared_by_them(self):
+        # Of torch's losses of bf16 logits, most differ by more than 1e-3 from those of exact ones.
+        for seed in range(4):
+            torch.manual_seed(seed)
+            from_torch(nn.Linear(6, 4).bfloat16(), torch.randn(8, 6).bfloat16())
+
     def test_a_module_of_other_ops_for_other_batches_is_taken_whole(self):
         class Net(nn.Module):
             def __init__(self):
