@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Tuple
 import numpy as np
 
 from stowage import _core
-from stowage._aten.exported import first_line, leaves_of
+from stowage._aten.exported import first_line, leaves_of, place_of
 from stowage._aten.random import STILL_NORMAL, STILL_UNIFORM
 from stowage._torch import TorchModule, class_axis
 from stowage.errors import StowageError, Unsupported
@@ -89,7 +89,7 @@ class _Check:
             net = _copy(made.module)
             args, kwargs, labels = _copy((made.args, made.kwargs, made.loss.example_labels))
             kept = self._kept(net)
-            once = net(*args, **kwargs)
+            once = self._called(net, args, kwargs)
             for name, before, version in kept:
                 now = _attribute(net, name)
                 if now is not before or now._version != version:
@@ -109,6 +109,17 @@ class _Check:
             else:
                 del once
                 self._expect_no_memory(net)
+
+    def _called(self, net: Any, args: Any, kwargs: Any) -> Any:
+        try:
+            return net(*args, **kwargs)
+        except StowageError:
+            raise
+        except Exception as error:
+            raise Unsupported("[from_torch] a copy of the module cannot be called on the examples, "
+                              f"so that it cannot be checked: {first_line(error)}"
+                              f"{place_of(error)}; if the module itself can be, give check=False"
+                              ) from error
 
     def _their_step(self, net: Any, once: Any, labels: Any) -> Tuple[_Step, Any]:
         loss, labels = self._their_loss(once, labels)

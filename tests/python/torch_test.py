@@ -178,6 +178,48 @@ class TorchTest(support.TestCase):
         for words in ("_fft_r2c.default of", "_linalg_det.default of", "torch_test.py:"):
             self.assertIn(words, str(caught.exception))
 
+    def test_what_reads_numbers_of_tensors_is_refused_with_the_line(self):
+        class Net(nn.Module):
+            def __init__(self, function):
+                super().__init__()
+                self.a, self.function = nn.Linear(6, 4), function
+
+            def forward(self, x):
+                return self.a(self.function(x))
+
+        def scaled(x):
+            return x * (x.abs().max().item() + 1)
+
+        def chosen(x):
+            return x if x.sum() > 0 else -x
+
+        for words, function in (
+                ("a number read from a tensor, as by item(), of the module (torch_test.py:", scaled),
+                ("data-dependent expression", chosen),
+                (f"(torch_test.py:{chosen.__code__.co_firstlineno + 1})", chosen),
+                ("cond of the module (torch_test.py:",
+                 lambda x: torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 1, (x,)))):
+            with self.assertRaises(stowage.Unsupported) as caught:
+                from_torch(Net(function), self.x)
+            self.assertIn(words, str(caught.exception))
+            self.assertNotIn(";", str(caught.exception))
+
+    def test_a_copy_that_cannot_be_called_is_refused_with_the_line(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, kept = nn.Linear(6, 4), {}
+                self.kept = kept
+                # A copy of the module has another dict.
+                self.a.register_forward_hook(lambda *given: kept.update(y=given[2]))
+
+            def forward(self, x):
+                return self.a(x) + self.kept["y"]
+
+        self.refused("a copy of the module cannot be called on the examples, so that it cannot be "
+                     "checked: KeyError: 'y' (torch_test.py:", Net())
+        from_torch(Net(), self.x, check=False)
+
     def test_dropout_draws_in_every_step_and_not_in_eval_mode(self):
         class Net(nn.Module):
             def __init__(self):

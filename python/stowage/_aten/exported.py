@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import math
 import sys
+import traceback
 from typing import Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 from stowage._aten import ROWS
@@ -88,6 +89,18 @@ def family_of(node: Any) -> str:
     return name_of(node).partition(".")[0]
 
 
+def _is_of_torch(path: str) -> bool:
+    """Returns whether a source file is none of the user's."""
+    return any(other in path for other in ("/torch/", "/stowage/", "<eval_with_key>"))
+
+
+def place_of(error: BaseException) -> str:
+    """The user's source line that raised, in parentheses."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if not _is_of_torch(frame.filename)]
+    return f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+
+
 def where(node: Any) -> str:
     """The module and the user's source line of a node."""
     stack = node.meta.get("nn_module_stack") or {}
@@ -96,8 +109,7 @@ def where(node: Any) -> str:
     found = f'"{paths[-1]}"' if paths else "the module"
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()
              if line.strip().startswith("File ")]
-    ours = [line for line in lines if not any(
-        other in line for other in ("/torch/", "/stowage/", "<eval_with_key>"))]
+    ours = [line for line in lines if not _is_of_torch(line)]
     if ours:
         file, _, rest = ours[-1][5:].partition(", line ")
         found += f" ({file.strip(chr(34)).rpartition('/')[2]}:{rest.partition(',')[0]})"
@@ -297,7 +309,7 @@ def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, 
         raise
     except Exception as error:
         raise Unsupported(f"[from_torch] torch cannot export the module: {first_line(error)}"
-                          ) from error
+                          f"{place_of(error)}") from error
     if called:
         raise Unsupported(f"[from_torch] {', '.join(sorted(set(called)))} has a backward of its "
                           "own, which is not supported; write it by ops and detach")

@@ -13,6 +13,8 @@ from stowage._aten.table import Lowering, Traced
 from stowage.errors import StowageError, Unsupported
 
 MOST_NAMED = 12
+# Ops that users call by another name.
+SAID = {"_local_scalar_dense.default": "a number read from a tensor, as by item(),"}
 
 
 def check_rows(exported: Exported) -> None:
@@ -32,12 +34,14 @@ def check_rows(exported: Exported) -> None:
         if isinstance(node.meta.get("val"), (int, float, bool)):
             continue
         depends.add(node)
+        if hasattr(node.meta.get("val"), "node") and not hasattr(node.target, "_schema"):
+            continue  # arithmetic with a number that was read from a tensor, which is named itself
         if node.target is not operator.getitem and name_of(node) not in ROWS:
             lacking[name_of(node)].append(node)
     if not lacking:
         return
     most = sorted(lacking.items(), key=lambda item: -len(item[1]))
-    said = [f"{name} of {where(nodes[0])}" + (f", {len(nodes)} times" if len(nodes) > 1 else "")
+    said = [f"{SAID.get(name, name)} of {where(nodes[0])}" + (f", {len(nodes)} times" if len(nodes) > 1 else "")
             for name, nodes in most[:MOST_NAMED]]
     more = len(most) - len(said)
     raise Unsupported("[from_torch] not supported: " + "; ".join(said)
