@@ -153,13 +153,14 @@ void PutElement(DType dtype, double value, std::byte* data, int64_t index) {
 
 // A param and its tensor in the file.
 struct Match {
-  const SafeTensor* tensor = nullptr;
+  size_t tensor = 0;  // of WeightSource::tensors
   ValueId param = 0;
   bool transposed = false;
 };
 
 // The names of a file's tensors after renaming.
 struct NamedTensor {
+  size_t index = 0;  // of WeightSource::tensors
   const SafeTensor* tensor = nullptr;
   std::string name;
   bool is_state = false;  // of a checkpoint, and perhaps an optimizer's
@@ -172,10 +173,10 @@ Result<std::vector<NamedTensor>> NameTensors(const WeightSource& file,
   std::vector<NamedTensor> named;
   std::unordered_map<std::string, std::string> taken;
   std::vector<bool> matched(rules.rename.size());
-  for (int64_t i = 0; i < std::ssize(tensors); ++i) {
-    const SafeTensor& tensor = tensors[static_cast<size_t>(i)];
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const SafeTensor& tensor = tensors[i];
     std::string name = Renamed(tensor.name, rules.rename, &matched);
-    const bool is_state = params && i >= *params;
+    const bool is_state = params && static_cast<int64_t>(i) >= *params;
     const auto [other, is_new] = taken.emplace(name, tensor.name);
     if (!is_new && is_state) continue;
     if (!is_new) {
@@ -183,7 +184,7 @@ Result<std::vector<NamedTensor>> NameTensors(const WeightSource& file,
                               Quoted(tensor.name),
                               ", which the rules both call ", Quoted(name)));
     }
-    named.push_back({&tensor, std::move(name), is_state});
+    named.push_back({i, &tensor, std::move(name), is_state});
   }
   for (size_t i = 0; i < matched.size(); ++i) {
     if (matched[i]) continue;
@@ -268,21 +269,18 @@ Result<bool> CheckType(const WeightSource& file, const NamedTensor& found,
   return file.Fail(StrCat(what, "; the shapes must be equal"));
 }
 
-size_t IndexOf(const SafeTensor& tensor, const WeightSource& file) {
-  return static_cast<size_t>(&tensor - file.tensors().data());
-}
-
 // Reads a tensor in the type and layout of its param.
 Status Convert(const WeightSource& file, const Match& match,
                const ValueInfo& param, std::vector<std::byte>* data) {
-  const TensorType& from = match.tensor->type;
+  const SafeTensor& tensor = file.tensors()[match.tensor];
+  const TensorType& from = tensor.type;
   const TensorType& to = param.type;
   std::vector<std::byte> source(static_cast<size_t>(from.bytes()));
-  STOWAGE_RETURN_IF_ERROR(file.Read(IndexOf(*match.tensor, file), source));
+  STOWAGE_RETURN_IF_ERROR(file.Read(match.tensor, source));
   if (const auto index = FindNonFinite(from.dtype, source)) {
     return file.Fail(StrCat("has ", FloatText(from.dtype, source, *index),
                             " at element ", *index, " of ",
-                            Quoted(match.tensor->name)));
+                            Quoted(tensor.name)));
   }
   if (from.dtype == to.dtype && !match.transposed) {
     *data = std::move(source);
@@ -298,49 +296,36 @@ Status Convert(const WeightSource& file, const Match& match,
   }
   if (const auto index = FindNonFinite(to.dtype, *data)) {
     return file.Fail(
-        StrCat("has a number at an element of ", Quoted(match.tensor->name),
-               ", ", from.ToString(), ", that ", DTypeName(to.dtype),
+        StrCat("has a number at an element of ", Quoted(tensor.name), ", ",
+               from.ToString(), ", that ", DTypeName(to.dtype),
                " cannot hold: it is ", FloatText(to.dtype, *data, *index),
                " as element ", *index, " of the param"));
   }
   return {};
 }
 
-}  // namespace
+// The tensors of a file that are params and states of a graph.
+struct MatchedWeights {
+  WeightSource file;
+  std::vector<Match> matches;
+  LoadedWeights loaded;
+};
 
-Result<RenameRule> ParseRenameRule(std::string_view text) {
-  const auto fail = [&](std::string_view why) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[weights] ", Quoted(text), " is no rename: ", why)};
-  };
-  const size_t at = text.find('=');
-  if (at == std::string_view::npos) {
-    return fail("there is no =; expected FROM=TO");
-  }
-  RenameRule rule{std::string(text.substr(0, at)),
-                  std::string(text.substr(at + 1))};
-  if (rule.from.empty() || rule.to.empty()) {
-    return fail("one side is empty; expected FROM=TO");
-  }
-  if (std::ranges::count(rule.to, '*') > std::ranges::count(rule.from, '*')) {
-    return fail("there are more * after the = than before it");
-  }
-  return rule;
-}
-
-Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
-                                  const WeightRules& rules) {
+// Matches all tensors before the first is read. `program` is named in errors.
+Result<MatchedWeights> MatchWeights(const Graph& graph,
+                                    std::string_view program,
+                                    const std::string& path,
+                                    const WeightRules& rules) {
   for (const RenameRule& rule : rules.rename) {
     const Result<RenameRule> good =
         ParseRenameRule(StrCat(rule.from, "=", rule.to));
     if (!good.ok()) return good.error();
   }
-  STOWAGE_ASSIGN_OR_RETURN(const WeightSource file,
+  STOWAGE_ASSIGN_OR_RETURN(WeightSource file,
                            WeightSource::Open(path, "weights"));
   STOWAGE_RETURN_IF_ERROR(file.Check());
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors,
                            NameTensors(file, rules));
-  const Graph& graph = runner.graph();
   std::unordered_map<std::string_view, const NamedTensor*> by_name;
   for (const NamedTensor& tensor : tensors) {
     by_name.emplace(tensor.name, &tensor);
@@ -385,7 +370,7 @@ Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
   }
   if (pairs.empty()) {
     return file.Fail(StrCat("has no tensor for any of the ", params.size(),
-                            " params of program ", Quoted(runner.name())));
+                            " params of program ", Quoted(program)));
   }
 
   std::vector<Match> matches;
@@ -395,24 +380,75 @@ Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
         const bool transposed,
         CheckType(file, *tensor, param,
                   MatchesAny(rules.transpose, param.name)));
-    matches.push_back({tensor->tensor, id, transposed});
+    matches.push_back({tensor->index, id, transposed});
   }
+  loaded.loaded = std::ssize(matches);
+  return MatchedWeights{std::move(file), std::move(matches), std::move(loaded)};
+}
+
+// Passes the bytes of each match to `take`.
+Status ReadMatched(
+    const MatchedWeights& matched, const Graph& graph,
+    const std::function<Status(const ValueInfo&, std::span<const std::byte>)>&
+        take) {
+  std::vector<std::byte> data;
+  for (const Match& match : matched.matches) {
+    const ValueInfo& param = graph.value(match.param);
+    STOWAGE_RETURN_IF_ERROR(Convert(matched.file, match, param, &data));
+    STOWAGE_RETURN_IF_ERROR(take(param, data));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<RenameRule> ParseRenameRule(std::string_view text) {
+  const auto fail = [&](std::string_view why) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[weights] ", Quoted(text), " is no rename: ", why)};
+  };
+  const size_t at = text.find('=');
+  if (at == std::string_view::npos) {
+    return fail("there is no =; expected FROM=TO");
+  }
+  RenameRule rule{std::string(text.substr(0, at)),
+                  std::string(text.substr(at + 1))};
+  if (rule.from.empty() || rule.to.empty()) {
+    return fail("one side is empty; expected FROM=TO");
+  }
+  if (std::ranges::count(rule.to, '*') > std::ranges::count(rule.from, '*')) {
+    return fail("there are more * after the = than before it");
+  }
+  return rule;
+}
+
+Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
+                                  const WeightRules& rules) {
+  const Graph& graph = runner.graph();
+  STOWAGE_ASSIGN_OR_RETURN(MatchedWeights matched,
+                           MatchWeights(graph, runner.name(), path, rules));
   std::vector<std::string> names;
-  for (const Match& match : matches) {
+  for (const Match& match : matched.matches) {
     names.push_back(graph.value(match.param).name);
   }
-  STOWAGE_RETURN_IF_ERROR(AllOrNone(runner, names, [&]() -> Status {
-    std::vector<std::byte> data;
-    for (const Match& match : matches) {
-      const ValueInfo& param = graph.value(match.param);
-      STOWAGE_RETURN_IF_ERROR(Convert(file, match, param, &data));
-      STOWAGE_RETURN_IF_ERROR(
-          runner.WriteBytes(param.name, param.type.dtype, data));
-    }
-    return {};
+  STOWAGE_RETURN_IF_ERROR(AllOrNone(runner, names, [&] {
+    return ReadMatched(
+        matched, graph,
+        [&](const ValueInfo& param, std::span<const std::byte> data) {
+          return runner.WriteBytes(param.name, param.type.dtype, data);
+        });
   }));
-  loaded.loaded = std::ssize(matches);
-  return loaded;
+  return std::move(matched.loaded);
+}
+
+Result<LoadedWeights> ReadWeights(
+    const Graph& graph, const std::string& path, const WeightRules& rules,
+    const std::function<Status(const ValueInfo&, std::span<const std::byte>)>&
+        take) {
+  STOWAGE_ASSIGN_OR_RETURN(MatchedWeights matched,
+                           MatchWeights(graph, graph.name(), path, rules));
+  STOWAGE_RETURN_IF_ERROR(ReadMatched(matched, graph, take));
+  return std::move(matched.loaded);
 }
 
 }  // namespace stowage

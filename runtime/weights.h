@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -119,6 +120,14 @@ struct LoadedWeights {
 /// params has values (AllOrNone in runtime/values.h).
 Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
                                   const WeightRules& rules = {});
+
+/// Passes the bytes that LoadWeights writes for a program of `graph` to `take`, row-major and in
+/// the param's type, one param after another. Errors: those of LoadWeights, and the first error
+/// of `take`, which ends it.
+Result<LoadedWeights> ReadWeights(
+    const Graph& graph, const std::string& path, const WeightRules& rules,
+    const std::function<Status(const ValueInfo&, std::span<const std::byte>)>&
+        take);
 
 }  // namespace stowage
 

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -131,6 +133,36 @@ TEST_CASE("tensors go to params by name, in whatever order") {
   CHECK(loaded->loaded == 2);
   CHECK(model.Get("a") == kA);
   CHECK(model.Get("b") == kB);
+}
+
+TEST_CASE("a graph's weights are read as a program has them") {
+  const std::string path =
+      Write({F32("B", {2}, kB), F32("a", {3, 2}, {1, 4, 2, 5, 3, 6})});
+  const WeightRules rules{.rename = {{"B", "b"}}, .transpose = {"a"}};
+  Model model;
+  REQUIRE(LoadWeights(model.runner(), path, rules).ok());
+  std::map<std::string, std::vector<float>> read;
+  const auto take = [&](const ValueInfo& param,
+                        std::span<const std::byte> bytes) -> Status {
+    std::vector<float>& to = read[param.name];
+    to.resize(bytes.size() / sizeof(float));
+    std::memcpy(to.data(), bytes.data(), bytes.size());
+    return {};
+  };
+  const auto loaded = ReadWeights(model.runner().graph(), path, rules, take);
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
+  CHECK(loaded->loaded == 2);
+  CHECK(read ==
+        std::map<std::string, std::vector<float>>{{"a", kA}, {"b", kB}});
+  CHECK(read["a"] == model.Get("a"));
+  // The first error of the caller ends it.
+  const auto stopped =
+      ReadWeights(model.runner().graph(), path, rules,
+                  [](const ValueInfo& param, std::span<const std::byte>) {
+                    return InvalidArgumentError("no room for ", param.name);
+                  });
+  REQUIRE(!stopped.ok());
+  CHECK(stopped.error().message == "no room for a");
 }
 
 TEST_CASE("rules rename, one after the other") {
