@@ -30,20 +30,6 @@ std::string ShardFolderOf(const std::string& checkpoint) {
 
 namespace {
 
-// Lines on the params and tensors of --init.
-std::string WeightsText(const std::string& path, const LoadedWeights& loaded) {
-  std::string text = StrCat("init: ", loaded.loaded,
-                            " params have the weights ", "of ", path, "\n");
-  for (const std::string& name : loaded.missing) {
-    text +=
-        StrCat("init: ", name, " is not in it and begins as the seed says\n");
-  }
-  for (const std::string& name : loaded.unused) {
-    text += StrCat("init: ", name, " of it is not used\n");
-  }
-  return text;
-}
-
 // Whether a file exists, or may: opening it then reports the error.
 bool IsThere(const std::string& path) {
   std::error_code failed;
@@ -128,8 +114,8 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
        {"resume", ShardFolderOf(flags.resume)},
        {"continue", ShardFolderOf(flags.continued)},
        {"save (its shards)", ShardFolderOf(flags.save)},
-       {"init", flags.init},
-       {"init", ShardFolderOf(flags.init)},
+       {"init", flags.init.file},
+       {"init", ShardFolderOf(flags.init.file)},
        {"onnx", flags.onnx.file},
        {"weights", flags.weights},
        {"tokenizer", flags.tokenizer},
@@ -159,8 +145,8 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   if (!flags.log.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.log_, RunLog::Open(flags.log));
   }
-  if (!flags.init.empty()) {
-    STOWAGE_ASSIGN_OR_RETURN(files.rules_, ReadWeightRules(flags));
+  if (!flags.init.file.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(files.rules_, ReadInitRules("train", flags.init));
   }
   if (files.checkpoints_ || !files.resumed_.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.notes_, NotesOf(spec, run, flags));
@@ -199,7 +185,7 @@ Result<TrainFiles::Origin> TrainFiles::OriginOfValues(const TrainFlags& flags,
       STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
                                ReadCheckpointInfo(resumed_));
       if (info.shards > 0) origin = static_cast<int64_t>(Origin::kShards);
-    } else if (!spec.onnx && flags.init.empty()) {
+    } else if (!spec.onnx && flags.init.file.empty()) {
       origin = static_cast<int64_t>(Origin::kSeed);
     }
   }
@@ -310,10 +296,10 @@ Status TrainFiles::Start(const TrainFlags& flags, const StepSpec& spec,
       STOWAGE_RETURN_IF_ERROR(LoadAdapter(tuning.model, tuning.adapter, step));
     }
   }
-  if (flags.init.empty()) return {};
+  if (flags.init.file.empty()) return {};
   STOWAGE_ASSIGN_OR_RETURN(const LoadedWeights loaded,
-                           LoadWeights(step, flags.init, rules_));
-  std::cerr << WeightsText(flags.init, loaded) << std::flush;
+                           LoadWeights(step, flags.init.file, rules_));
+  std::cerr << WeightsText(flags.init.file, loaded) << std::flush;
   return {};
 }
 
@@ -350,7 +336,7 @@ Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
   if (!flags.continued.empty()) {
     std::cerr << "continue: " << resumed_ << " is of step " << done << " of "
               << run.stop_at << "\n";
-    for (const std::string& origin : {flags.init, adapter}) {
+    for (const std::string& origin : {flags.init.file, adapter}) {
       if (origin.empty()) continue;
       std::cerr << "continue: " << origin
                 << " counts for the beginning alone, and is not read\n";

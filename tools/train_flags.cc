@@ -49,7 +49,7 @@ Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
     return InvalidArgumentError("[train] keep-last ", flags.keep_last,
                                 " is below 1");
   }
-  if (!flags.init.empty() && !flags.resume.empty()) {
+  if (!flags.init.file.empty() && !flags.resume.empty()) {
     return InvalidArgumentError(
         "[train] both --init and --resume are given; a checkpoint has its "
         "own weights, give one");
@@ -61,18 +61,7 @@ Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
         "--resume and "
         "--save away");
   }
-  if (flags.init.empty() &&
-      !(flags.init_rename.empty() && flags.init_transpose.empty() &&
-        flags.init_allow_missing.empty() && flags.init_allow_unused.empty())) {
-    const char* const rule =
-        !flags.init_rename.empty()          ? "--init-rename"
-        : !flags.init_transpose.empty()     ? "--init-transpose"
-        : !flags.init_allow_missing.empty() ? "--init-allow-missing"
-                                            : "--init-allow-unused";
-    return InvalidArgumentError("[train] ", rule,
-                                " says how the file of --init is read, and "
-                                "there is none; give --init with it");
-  }
+  STOWAGE_RETURN_IF_ERROR(ReadInitRules("train", flags.init));
   const bool saves = !flags.checkpoint().empty();
   if (!saves && (flags.save_every > 0 || flags.keep_last > 1)) {
     return InvalidArgumentError(
@@ -137,17 +126,6 @@ Status SetMetrics(const TrainFlags& flags, StepSpec* spec) {
   return {};
 }
 
-Result<WeightRules> ReadWeightRules(const TrainFlags& flags) {
-  WeightRules rules{.transpose = flags.init_transpose,
-                    .allow_missing = flags.init_allow_missing,
-                    .allow_unused = flags.init_allow_unused};
-  for (const std::string& text : flags.init_rename) {
-    STOWAGE_ASSIGN_OR_RETURN(RenameRule rule, ParseRenameRule(text));
-    rules.rename.push_back(std::move(rule));
-  }
-  return rules;
-}
-
 void AddTrainOptions(Options& options, TrainFlags* flags) {
   AddRunOptions(options, flags);
   AddLoraOptions(options, &flags->model);
@@ -166,20 +144,7 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
       "--save-onnx", &flags->save_onnx,
       "Write the ONNX file with the trained weights to this file at the end");
   options.Group("model");
-  options.Add(
-      "--init", &flags->init,
-      "Start from the weights of this safetensors or NPZ file of any program");
-  options.AddEach("--init-rename", &flags->init_rename,
-                  "FROM=TO: rename tensors of the file that match the pattern "
-                  "FROM to TO; may be repeated");
-  options.AddEach(
-      "--init-transpose", &flags->init_transpose,
-      "Params whose matrices the file has transposed, by a pattern");
-  options.AddEach("--init-allow-missing", &flags->init_allow_missing,
-                  "Params that the file may lack, by a pattern; they are "
-                  "initialized from the seed");
-  options.AddEach("--init-allow-unused", &flags->init_allow_unused,
-                  "Tensors of the file that may stay unused, by a pattern");
+  AddInitOptions(options, &flags->init);
   options.Group("run");
   options.Add("--metrics", &flags->metrics,
               StrCat("Metrics of a classifier's evaluations, comma-separated: ",

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "runtime/weights.h"
 #include "tools/flags.h"
+#include "tools/init_flags.h"
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
 #include "tools/options.h"
@@ -32,9 +32,8 @@ struct TrainFlags : RunFlags {
   std::string shard = "none";  // of several ranks
   std::string save, resume, continued, svg, html;
   bool fit_optimizer = false;
-  std::string init, save_weights;
-  std::vector<std::string> init_rename, init_transpose;
-  std::vector<std::string> init_allow_missing, init_allow_unused;
+  InitFlags init;
+  std::string save_weights;
   std::string save_as = "whole";
   int64_t save_every = 0;
   int64_t keep_last = 1;
@@ -82,9 +81,6 @@ Result<int64_t> StepsOfEpochs(int64_t epochs, int64_t examples, int64_t batch);
 /// already. Errors kInvalidArgument: an unknown or duplicate metric, top5 with fewer than five
 /// classes, a model whose loss is no cross-entropy.
 Status SetMetrics(const TrainFlags& flags, StepSpec* spec);
-
-/// The rules for --init. Error kInvalidArgument: a malformed rename.
-Result<WeightRules> ReadWeightRules(const TrainFlags& flags);
 
 }  // namespace stowage::tools
 
