@@ -81,10 +81,10 @@ double Lowest(DType dtype) {
 }
 
 // The dropouts of the graph; with inputs "seed" and "step" if it has any.
-Dropouts DropoutsOf(GraphBuilder& g, const EncoderDropout& rates,
+Dropouts DropoutsOf(GraphBuilder& g, const EncoderDropout& rates, bool has_head,
                     ModelPurpose purpose) {
-  const bool has_any =
-      rates.hidden > 0 || rates.attention > 0 || rates.classifier > 0;
+  const bool has_any = rates.hidden > 0 || rates.attention > 0 ||
+                       (has_head && rates.classifier > 0);
   if (purpose != ModelPurpose::kTrain || !has_any) return {};
   const Value seed = g.Input("seed", DType::kI64, {});
   return Dropouts(seed, g.Input("step", DType::kI64, {}), rates.hidden);
@@ -92,22 +92,44 @@ Dropouts DropoutsOf(GraphBuilder& g, const EncoderDropout& rates,
 
 class EncoderNet {
  public:
+  // For `texts` sequences, each of a length of `lengths` (texts).
   EncoderNet(GraphBuilder& g, const EncoderConfig& config, ModelPurpose purpose,
-             const ModelOptions& options, Dropouts* dropouts)
+             const ModelOptions& options, int64_t texts, Value lengths,
+             Dropouts* dropouts)
       : g_(g),
         config_(config),
         purpose_(purpose),
         options_(options),
+        texts_(texts),
+        lengths_(lengths),
         dropouts_(*dropouts) {}
 
-  // The sums of all embeddings of a token: (B, T, width).
-  Value Embed() const {
-    const Shape rows{*options_.batch, *options_.seq};
+  // tokens (texts, T) -> (texts, T, width), the result of the blocks.
+  Value Encode(Value tokens) const {
+    Value x = Embed(tokens);
+    for (int64_t i = 0; i < config_.layers; ++i) x = Block(x, i);
+    return x;
+  }
+
+  // x (texts, T, width) -> (texts, labels), by the first token.
+  Value Head(Value x) const {
+    const EncoderNames& names = config_.names;
+    const double rate = config_.dropout.classifier;
+    Value first = Reshape(Slice(x, 1, 0, 1), {texts_, config_.width});
+    if (names.drops_head_in) first = dropouts_.ApplyAt(RateOf(rate), first);
+    const Value dense = Activate(Dense(first, names.head_dense, config_.width),
+                                 names.head_activation);
+    return Dense(dropouts_.ApplyAt(RateOf(rate), dense), names.head_out,
+                 std::ssize(config_.labels));
+  }
+
+ private:
+  // The sums of all embeddings of a token: (texts, T, width).
+  Value Embed(Value tokens) const {
     const int64_t width = EmbeddingWidth(config_);
     const auto name = [&](std::string_view what) {
       return StrCat(config_.names.prefix, "embeddings.", what);
     };
-    const Value tokens = g_.Input("tokens", DType::kI32, rows);
     Value x = Embedding(tokens, name("word_embeddings.weight"),
                         config_.vocabulary, width, options_.dtype)
                   .rows;
@@ -116,7 +138,9 @@ class EncoderNet {
         g_.Param(name("position_embeddings.weight"), options_.dtype,
                  {first + config_.max_seq, width}, Weights());
     x = Add(x, Slice(positions, 0, first, first + *options_.seq));
-    if (config_.types > 0) x = Add(x, Types(name, rows, width));
+    if (config_.types > 0) {
+      x = Add(x, TypeRows(name("token_type_embeddings.weight"), width));
+    }
     x = LayerNorm(x, name("LayerNorm"), config_.eps);
     x = DropHidden(x);
     if (width == config_.width) return x;
@@ -124,19 +148,19 @@ class EncoderNet {
                  config_.width);
   }
 
-  Value Block(Value x, Value lengths, int64_t number) const {
+  Value Block(Value x, int64_t number) const {
     const EncoderNames& names = config_.names;
     const auto name = [&](std::string_view what) {
       return StrCat(names.prefix, names.layers, number, ".", what);
     };
     const int64_t width = config_.width;
-    const Shape by_head{*options_.batch, *options_.seq, config_.heads,
+    const Shape by_head{texts_, *options_.seq, config_.heads,
                         width / config_.heads};
     const Value q = Reshape(Dense(x, name(names.query), width), by_head);
     const Value k = Reshape(Dense(x, name(names.key), width), by_head);
     const Value v = Reshape(Dense(x, name(names.value), width), by_head);
-    const Value joined = Reshape(Attend(q, k, v, lengths),
-                                 {*options_.batch, *options_.seq, width});
+    const Value joined =
+        Reshape(Attend(q, k, v), {texts_, *options_.seq, width});
     Value projected = Dense(joined, name(names.out), width);
     if (names.drops_attention_out) projected = DropHidden(projected);
     const Value h =
@@ -147,19 +171,6 @@ class EncoderNet {
     return LayerNorm(Add(h, narrow), name(names.mlp_norm), config_.eps);
   }
 
-  // x (B, T, width) -> (B, labels), by the first token.
-  Value Head(Value x) const {
-    const EncoderNames& names = config_.names;
-    const double rate = config_.dropout.classifier;
-    Value first = Reshape(Slice(x, 1, 0, 1), {*options_.batch, config_.width});
-    if (names.drops_head_in) first = dropouts_.ApplyAt(RateOf(rate), first);
-    const Value dense = Activate(Dense(first, names.head_dense, config_.width),
-                                 names.head_activation);
-    return Dense(dropouts_.ApplyAt(RateOf(rate), dense), names.head_out,
-                 std::ssize(config_.labels));
-  }
-
- private:
   Init Weights() const { return Init::Normal(config_.init_deviation); }
 
   Value Dense(Value x, std::string_view name, int64_t out) const {
@@ -174,38 +185,41 @@ class EncoderNet {
     return dropouts_.ApplyAt(RateOf(config_.dropout.hidden), x);
   }
 
-  // q, k, v (B, T, heads, D) -> (B, T, heads, D). Dropout requires the probabilities as a
+  // q, k, v (texts, T, heads, D) -> (texts, T, heads, D). Dropout requires the probabilities as a
   // value of the graph; the attention op stores none.
-  Value Attend(Value q, Value k, Value v, Value lengths) const {
+  Value Attend(Value q, Value k, Value v) const {
     const double rate = RateOf(config_.dropout.attention);
-    if (rate == 0) return Attention(q, k, v, {.key_lengths = lengths});
-    const int64_t batch = *options_.batch, seq = *options_.seq;
+    if (rate == 0) return Attention(q, k, v, {.key_lengths = lengths_});
+    const int64_t seq = *options_.seq;
     const auto by_head = [](Value x) { return Permute(x, {0, 2, 1, 3}); };
     const auto size = static_cast<double>(config_.width / config_.heads);
     const Value scores = MatMul(MulScalar(by_head(q), 1 / std::sqrt(size)),
                                 by_head(k), false, true);
     const Value is_read = Less(Iota(g_, DType::kI32, 0, 1, seq),
-                               Reshape(lengths, {batch, 1, 1, 1}));
+                               Reshape(lengths_, {texts_, 1, 1, 1}));
     const Value none = Fill(g_, Lowest(options_.dtype), options_.dtype, {});
     const Value probabilities = Softmax(Where(is_read, scores, none));
     return by_head(MatMul(dropouts_.ApplyAt(rate, probabilities), by_head(v)));
   }
 
-  template <typename F>
-  Value Types(const F& name, const Shape& rows, int64_t width) const {
-    const std::string table = name("token_type_embeddings.weight");
-    if (config_.types == 1) {
-      return Reshape(g_.Param(table, options_.dtype, {1, width}, Weights()),
-                     {width});
+  // The rows of the tokens' types, which are inputs unless all are 0.
+  Value TypeRows(const std::string& table, int64_t width) const {
+    if (config_.types > 1 && !options_.embedding) {
+      const Value types =
+          g_.Input("token_types", DType::kI32, {texts_, *options_.seq});
+      return Embedding(types, table, config_.types, width, options_.dtype).rows;
     }
-    const Value types = g_.Input("token_types", DType::kI32, rows);
-    return Embedding(types, table, config_.types, width, options_.dtype).rows;
+    const Value rows =
+        g_.Param(table, options_.dtype, {config_.types, width}, Weights());
+    return Reshape(config_.types == 1 ? rows : Slice(rows, 0, 0, 1), {width});
   }
 
   GraphBuilder& g_;
   const EncoderConfig& config_;
   const ModelPurpose purpose_;
   const ModelOptions& options_;
+  const int64_t texts_;
+  const Value lengths_;
   Dropouts& dropouts_;
 };
 
@@ -218,7 +232,13 @@ Status CheckEncoder(const EncoderConfig& config, ModelPurpose purpose,
                                     {"hidden", config.hidden},
                                     {"vocabulary", config.vocabulary},
                                     {"max_seq", config.max_seq}}));
-  if (config.labels.size() < 2) {
+  if (options.embedding && !config.labels.empty()) {
+    return InvalidArgumentError("[model] ", config.name, " has ",
+                                config.labels.size(),
+                                " labels, and an embedding is given, which has "
+                                "none; leave one of them out");
+  }
+  if (!options.embedding && config.labels.size() < 2) {
     return InvalidArgumentError("[model] ", config.name, " has ",
                                 config.labels.size(),
                                 " labels; expected at least 2");
@@ -268,17 +288,26 @@ Result<Graph> BuildEncoder(const EncoderConfig& config, ModelPurpose purpose,
                            const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckEncoder(config, purpose, options));
   GraphBuilder g(config.name);
-  Dropouts dropouts = DropoutsOf(g, config.dropout, purpose);
-  const EncoderNet net(g, config, purpose, options, &dropouts);
-  const Value lengths = g.Input("lengths", DType::kI32, {*options.batch});
-  Value x = net.Embed();
-  for (int64_t i = 0; i < config.layers; ++i) x = net.Block(x, lengths, i);
-  const Value logits = net.Head(x);
+  const int64_t batch = *options.batch;
+  Dropouts dropouts =
+      DropoutsOf(g, config.dropout, !options.embedding.has_value(), purpose);
+  if (options.embedding) {
+    const EmbeddedTexts texts = DeclareEmbeddedTexts(g, options);
+    const EncoderNet net(g, config, purpose, options,
+                         batch * (1 + options.embedding->documents),
+                         texts.lengths, &dropouts);
+    return FinishEmbedding(g, net.Encode(texts.tokens), texts, purpose,
+                           options);
+  }
+  const Value lengths = g.Input("lengths", DType::kI32, {batch});
+  const EncoderNet net(g, config, purpose, options, batch, lengths, &dropouts);
+  const Value tokens = g.Input("tokens", DType::kI32, {batch, *options.seq});
+  const Value logits = net.Head(net.Encode(tokens));
   if (purpose == ModelPurpose::kGenerate) {
     g.Output("logits", g.Name("logits", logits));
     return g.Finish();
   }
-  const Value labels = g.Input("labels", DType::kI32, {*options.batch});
+  const Value labels = g.Input("labels", DType::kI32, {batch});
   if (purpose == ModelPurpose::kEvaluate) {
     g.Output("logits", g.Name("logits", logits));
   }

@@ -1,11 +1,12 @@
 #ifndef STOWAGE_NN_ENCODER_H_
 #define STOWAGE_NN_ENCODER_H_
 
-// Encoders of text that classify it: BERT (Devlin et al. 2018), RoBERTa (Liu et al. 2019),
-// XLM-RoBERTa, DistilBERT and ELECTRA's discriminator, at any size. The embeddings of
+// Encoders of text that classify or embed it: BERT (Devlin et al. 2018), RoBERTa (Liu et al.
+// 2019), XLM-RoBERTa, DistilBERT and ELECTRA's discriminator, at any size. The embeddings of
 // tokens, positions and token types are added and normalized; post-norm blocks of attention
-// in both directions and a plain feed-forward part follow. The first token's vector passes
-// through a dense layer and an output layer with a row for each label.
+// in both directions and a plain feed-forward part follow. To classify, the first token's
+// vector passes through a dense layer and an output layer with a row for each label. To embed,
+// the vectors of all tokens are pooled (ModelOptions::embedding), and all have type 0.
 //
 // Params carry the names of Hugging Face's ForSequenceClassification models:
 // "bert.embeddings.word_embeddings.weight" (vocabulary, width),
@@ -100,15 +101,17 @@ struct EncoderConfig {
   EncoderActivation activation = EncoderActivation::kGeluErf;
 };
 
-/// The graph of an encoder with its head. Inputs: "tokens" i32 (B, T); "lengths" i32 (B),
-/// each in [1, T]: later tokens are padding, which no other token attends to; with several types "token_types" i32 (B, T); and unless generating
-/// "labels" i32 (B); for a training step with dropouts the i64 scalars "seed" and "step".
-/// Outputs: "loss", the mean cross-entropy in nats; when evaluating also "predictions" i32
-/// (B) and "logits" (B, labels); when generating only "logits". Errors: those of
-/// CheckTextModelOptions; a size of `config` below 1; fewer than 2 labels; a rate of a
-/// dropout outside [0, 1); heads that do not divide the width; options of models that
-/// predict tokens, logit_chunk, weighted_targets, packed, preference, cache, and `dropout`,
-/// which the config has.
+/// The graph of an encoder with its head, or without it if the options have an embedding.
+/// Inputs of a classifier: "tokens" i32 (B, T); "lengths" i32 (B), each in [1, T]: later tokens
+/// are padding, which no other token attends to; with several types "token_types" i32 (B, T);
+/// and unless generating "labels" i32 (B). Its outputs: "loss", the mean cross-entropy in nats;
+/// when evaluating also "predictions" i32 (B) and "logits" (B, labels); when generating only
+/// "logits". Those of an embedding: ModelOptions::embedding. A training step with dropouts has
+/// the i64 scalars "seed" and "step". Errors: those of CheckTextModelOptions; a size of `config`
+/// below 1; without an embedding fewer than 2 labels, with one any; a rate of a dropout outside
+/// [0, 1); heads that do not divide the width; options of models that predict tokens,
+/// logit_chunk, weighted_targets, packed, preference, cache, and `dropout`, which the config
+/// has.
 Result<Graph> BuildEncoder(const EncoderConfig& config, ModelPurpose purpose,
                            const ModelOptions& options);
 

@@ -28,6 +28,7 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
   STOWAGE_RETURN_IF_ERROR(CheckGptConfig(config));
   STOWAGE_RETURN_IF_ERROR(
       CheckTextModelOptions(config.name, config.max_seq, purpose, options));
+  STOWAGE_RETURN_IF_ERROR(CheckNoEmbedding(config.name, options));
 
   GraphBuilder g(config.name);
   const Text text = DeclareText(g, purpose, options);

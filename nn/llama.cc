@@ -325,7 +325,14 @@ Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
   STOWAGE_RETURN_IF_ERROR(
       CheckTextModelOptions(config.name, config.max_seq, purpose, options));
   GraphBuilder g(config.name);
-  const Text text = DeclareText(g, purpose, options);
+  EmbeddedTexts embedded;
+  Text text;
+  if (options.embedding) {
+    embedded = DeclareEmbeddedTexts(g, options);
+    text.tokens = embedded.tokens;
+  } else {
+    text = DeclareText(g, purpose, options);
+  }
   Dropouts dropouts = DeclareDropouts(g, purpose, options);
   const EmbeddingResults embedding =
       Embedding(text.tokens, config.names.embedding, config.vocabulary,
@@ -336,6 +343,9 @@ Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
                 cache ? &*cache : nullptr);
   for (int64_t i = 0; i < config.layers; ++i) x = blocks.Apply(x, i);
   x = blocks.Norm(x, std::string(config.names.norm));
+  if (options.embedding) {
+    return FinishEmbedding(g, x, embedded, purpose, options);
+  }
   const Value head =
       config.tied_head
           ? embedding.table
@@ -684,6 +694,13 @@ std::span<const LlamaFamily> LlamaFamilies() {
   static const std::vector<LlamaFamily>& families =
       *new std::vector<LlamaFamily>(MakeFamilies());
   return families;
+}
+
+std::string BareArchitecture(const LlamaFamily& family) {
+  constexpr std::string_view kHead = "ForCausalLM";
+  STOWAGE_CHECK(family.architecture.ends_with(kHead));
+  const size_t size = family.architecture.size() - kHead.size();
+  return StrCat(family.architecture.substr(0, size), "Model");
 }
 
 const LlamaFamily* FindLlamaFamily(std::string_view name) {

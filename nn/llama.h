@@ -143,7 +143,7 @@ struct LlamaConfig {
 };
 
 /// The graph of a Llama, with the inputs, outputs, dropout and chunks of logits of
-/// nn/gpt.h. Initial values are normal with deviation 0.02, those of projections into
+/// nn/gpt.h, or without a head if the options have an embedding. Initial values are normal with deviation 0.02, those of projections into
 /// the residual stream with 0.02 / sqrt(2 layers). Errors: batch or seq absent, below 1,
 /// or seq above max_seq; a size of `config` below 1; an odd head_size, heads that do not
 /// divide the width if none is given, kv_heads that do not divide the heads; a
@@ -237,6 +237,9 @@ double GgufAttentionScale(const LlamaFamily& family, const LlamaConfig& config);
 
 /// All families, in the order of messages.
 std::span<const LlamaFamily> LlamaFamilies();
+
+/// The architecture without a head, such as "Qwen3Model".
+std::string BareArchitecture(const LlamaFamily& family);
 
 /// The family of that name, or null.
 const LlamaFamily* FindLlamaFamily(std::string_view name);

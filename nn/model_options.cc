@@ -81,6 +81,21 @@ Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
                  ", whose targets have weights of their own; leave them out")};
     }
   }
+  if (options.embedding) {
+    STOWAGE_RETURN_IF_ERROR(CheckEmbedding(*options.embedding));
+    const char* const other = options.packed             ? "packed"
+                              : options.preference       ? "a preference"
+                              : options.weighted_targets ? "weighted_targets"
+                              : options.logit_chunk      ? "a logit_chunk"
+                              : options.cache            ? "a cache"
+                                                         : nullptr;
+    if (other != nullptr) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          StrCat("[model] ", other, " is given beside an embedding, for which ",
+                 model, " predicts no tokens; leave it out")};
+    }
+  }
   if (!options.cache) return {};
   if (purpose != ModelPurpose::kGenerate) {
     return Error{
@@ -124,6 +139,13 @@ Status CheckNoLogitChunk(std::string_view model, const ModelOptions& options) {
              model, " has few logits; leave it out")};
 }
 
+Status CheckNoEmbedding(std::string_view model, const ModelOptions& options) {
+  if (!options.embedding) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[model] an embedding is given, but ", model,
+                      " embeds no texts; leave it out")};
+}
+
 Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
                               const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckModelOptions(model, options));
@@ -133,6 +155,7 @@ Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
                         " has no sequence; leave it out")};
   }
   STOWAGE_RETURN_IF_ERROR(CheckNoLogitChunk(model, options));
+  STOWAGE_RETURN_IF_ERROR(CheckNoEmbedding(model, options));
   if (options.vocabulary) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[model] a vocabulary of ", *options.vocabulary,

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "formats/image.h"
 #include "ir/tensor_type.h"
+#include "nn/contrastive.h"
 #include "nn/losses.h"
 
 namespace stowage {
@@ -56,6 +57,13 @@ struct ModelOptions {
   /// "log_probs" (batch, 2), "losses" and "margins" (batch). Only for sequence models with
   /// chunked logits, and without weighted_targets.
   std::optional<PreferenceRules> preference = {};
+  /// Embeddings of texts: an example is a query and EmbeddingRules::documents. The graph has the
+  /// inputs "tokens" i32 (batch, 1 + documents, seq), the query first, and "lengths" i32
+  /// (batch, 1 + documents), each in [1, seq]: later tokens are padding. When training, the
+  /// output is "loss" (InfoNce); else "embeddings" (batch, 1 + documents, width), f64 for f64,
+  /// else f32, normalized if the similarity is the cosine. Only for encoders (nn/encoder.h) and
+  /// nn/llama.h, which then have no head; without options of predicted tokens.
+  std::optional<EmbeddingRules> embedding = {};
   /// For generation by text models: the maximum length of texts, at least seq. Each run reads
   /// the next `seq` tokens and continues from caches (KvCache, nn/layers.h); its logits are
   /// those of the last token, (batch, vocabulary). A model with attention has one more
@@ -90,6 +98,9 @@ Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
 /// Error kInvalidArgument if there is a logit_chunk or weighted_targets, for models whose loss
 /// supports neither.
 Status CheckNoLogitChunk(std::string_view model, const ModelOptions& options);
+
+/// Error kInvalidArgument if there is an embedding, for models that have none of texts.
+Status CheckNoEmbedding(std::string_view model, const ModelOptions& options);
 
 /// As CheckModelOptions, for a classifier. Further errors: kInvalidArgument for a seq, a logit_chunk, a cache or images of impossible
 /// sizes, kUnsupported for generating.

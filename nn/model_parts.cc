@@ -2,6 +2,7 @@
 
 #include "ir/ops.h"
 #include "ir/tensor_type.h"
+#include "nn/contrastive.h"
 #include "nn/model_options.h"
 
 namespace stowage {
@@ -126,6 +127,35 @@ Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
         g.Input("segments", DType::kI32, {*options.batch, 2, *options.seq});
   }
   return text;
+}
+
+EmbeddedTexts DeclareEmbeddedTexts(GraphBuilder& g,
+                                   const ModelOptions& options) {
+  const int64_t batch = *options.batch, seq = *options.seq;
+  const int64_t texts = 1 + options.embedding->documents;
+  const Value tokens = g.Input("tokens", DType::kI32, {batch, texts, seq});
+  const Value lengths = g.Input("lengths", DType::kI32, {batch, texts});
+  return {Reshape(tokens, {batch * texts, seq}),
+          Reshape(lengths, {batch * texts})};
+}
+
+Result<Graph> FinishEmbedding(GraphBuilder& g, Value x,
+                              const EmbeddedTexts& texts, ModelPurpose purpose,
+                              const ModelOptions& options) {
+  const EmbeddingRules& rules = *options.embedding;
+  const Value pooled = PoolTokens(x, texts.lengths, rules.pooling);
+  if (!pooled.ok()) return g.Finish();
+  const Value embeddings =
+      Reshape(pooled, {*options.batch, 1 + rules.documents, pooled.dim(1)});
+  if (purpose == ModelPurpose::kTrain) {
+    g.Output("loss", g.Name("loss", InfoNce(embeddings, rules)));
+    return g.Finish();
+  }
+  g.Output("embeddings",
+           g.Name("embeddings", rules.similarity == Similarity::kCosine
+                                    ? Normalized(embeddings)
+                                    : embeddings));
+  return g.Finish();
 }
 
 std::optional<KvCache> DeclareKvCache(GraphBuilder& g,

@@ -53,6 +53,22 @@ struct Text {
 Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
                  const ModelOptions& options);
 
+/// The texts of ModelOptions::embedding, one after the other.
+struct EmbeddedTexts {
+  Value tokens;   // i32 (B (1 + documents), T)
+  Value lengths;  // i32 (B (1 + documents))
+};
+/// Inputs "tokens" and "lengths". Precondition: the options have a batch, a seq and an
+/// embedding.
+EmbeddedTexts DeclareEmbeddedTexts(GraphBuilder& g,
+                                   const ModelOptions& options);
+
+/// Output "loss" or "embeddings" (ModelOptions::embedding), then the graph. x (B (1 +
+/// documents), T, width).
+Result<Graph> FinishEmbedding(GraphBuilder& g, Value x,
+                              const EmbeddedTexts& texts, ModelPurpose purpose,
+                              const ModelOptions& options);
+
 /// The cache for ModelOptions::cache; absent without it. Precondition: the options are
 /// valid.
 std::optional<KvCache> DeclareKvCache(GraphBuilder& g,

@@ -6,6 +6,7 @@
 //
 //   Result<Graph> forward = BuildModel("gpt-nano", ModelPurpose::kTrain);
 
+#include "nn/contrastive.h"
 #include "nn/encoder.h"
 #include "nn/gpt.h"
 #include "nn/image_nets.h"

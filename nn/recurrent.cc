@@ -330,6 +330,7 @@ Result<Graph> BuildTextLstm(const TextLstmConfig& config, ModelPurpose purpose,
   STOWAGE_RETURN_IF_ERROR(CheckLstmConfig(config));
   STOWAGE_RETURN_IF_ERROR(
       CheckTextModelOptions(config.name, config.max_seq, purpose, options));
+  STOWAGE_RETURN_IF_ERROR(CheckNoEmbedding(config.name, options));
   STOWAGE_RETURN_IF_ERROR(CheckNoLogitChunk(config.name, options));
 
   GraphBuilder g(config.name);
