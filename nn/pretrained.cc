@@ -22,7 +22,15 @@ Result<PretrainedModel> PretrainedModel::Open(const std::string& path) {
   if (std::holds_alternative<EncoderConfig>(model.config)) {
     return file.Fail(StrCat("is an encoder of the family ", model.family,
                             ", which predicts no next token; it is opened to "
-                            "classify texts (PretrainedModel::OpenClassifier)"),
+                            "classify texts (PretrainedModel::OpenClassifier) "
+                            "or to embed them (OpenEmbedder)"),
+                     ErrorCode::kUnsupported);
+  }
+  if (model.is_bare) {
+    return file.Fail(StrCat("is of the family ", model.family,
+                            " without a head, which predicts no next token; it "
+                            "is opened to embed texts "
+                            "(PretrainedModel::OpenEmbedder)"),
                      ErrorCode::kUnsupported);
   }
   PretrainedModel pretrained(std::move(file), std::move(model));
@@ -63,6 +71,70 @@ Result<PretrainedModel> PretrainedModel::OpenClassifier(
   return pretrained;
 }
 
+namespace {
+
+// Checks that a decoder attends to earlier tokens alone, as the graphs here do.
+Status CheckIsCausal(const WeightsFile& file) {
+  for (const auto& [key, expected] :
+       {std::pair("is_causal", true),
+        std::pair("use_bidirectional_attention", false)}) {
+    const auto value = file.config()->Bool(key);
+    if (!file.config()->Has(key) || (value.ok() && *value == expected)) {
+      continue;
+    }
+    return file.Fail(
+        StrCat("has a ", Quoted(key), " other than ",
+               expected ? "true" : "false",
+               "; decoders that attend to earlier tokens alone are supported"),
+        ErrorCode::kUnsupported);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<PretrainedModel> PretrainedModel::OpenEmbedder(
+    const std::string& path, const EmbedderOptions& options) {
+  STOWAGE_ASSIGN_OR_RETURN(WeightsFile file, WeightsFile::Open(path));
+  STOWAGE_ASSIGN_OR_RETURN(PublishedModel model, DescribeModel(file));
+  const auto refuse = [&](std::string_view what) {
+    return file.Fail(what, ErrorCode::kUnsupported);
+  };
+  if (file.gguf() != nullptr) {
+    return refuse(
+        "is a GGUF file; a model that embeds texts is read from a Hugging Face "
+        "folder");
+  }
+  if (auto* const config = std::get_if<EncoderConfig>(&model.config)) {
+    config->labels.clear();
+    config->dropout.classifier = 0;
+    if (options.hidden_dropout) {
+      config->dropout.hidden = *options.hidden_dropout;
+    }
+    if (options.attention_dropout) {
+      config->dropout.attention = *options.attention_dropout;
+    }
+  } else if (std::holds_alternative<GptConfig>(model.config)) {
+    return refuse(
+        "is of the family gpt2, which embeds no texts here; encoders, and "
+        "decoders of the families of Llama, do");
+  } else {
+    STOWAGE_RETURN_IF_ERROR(CheckIsCausal(file));
+    for (const auto& [name, given] :
+         {std::pair("hidden", options.hidden_dropout),
+          std::pair("attention", options.attention_dropout)}) {
+      if (!given) continue;
+      return file.Fail(StrCat("is a decoder of the family ", model.family,
+                              ", and a ", name, " dropout of ", *given,
+                              " is given; encoders alone have one"));
+    }
+  }
+  PretrainedModel pretrained(std::move(file), std::move(model));
+  pretrained.embeds_ = true;
+  STOWAGE_RETURN_IF_ERROR(pretrained.MatchParams());
+  return pretrained;
+}
+
 Result<Graph> PretrainedModel::Build(ModelPurpose purpose,
                                      const ModelOptions& options) const {
   if (encoder() != nullptr) return BuildEncoder(*encoder(), purpose, options);
@@ -74,6 +146,11 @@ Result<Graph> PretrainedModel::Build(ModelPurpose purpose,
 
 int64_t PretrainedModel::vocabulary() const {
   return std::visit([](const auto& config) { return config.vocabulary; },
+                    model_.config);
+}
+
+int64_t PretrainedModel::width() const {
+  return std::visit([](const auto& config) { return config.width; },
                     model_.config);
 }
 
@@ -254,15 +331,26 @@ Status PretrainedModel::FindTiedHead() {
 }
 
 std::string PretrainedModel::PublishedName(std::string_view param) const {
-  return std::holds_alternative<GptConfig>(model_.config)
-             ? Gpt2Name(param, /*prefixed=*/true)
-             : std::string(param);
+  if (std::holds_alternative<GptConfig>(model_.config)) {
+    return Gpt2Name(param, /*prefixed=*/true);
+  }
+  const bool is_prefixed = embeds_ && param.starts_with(Prefix());
+  return std::string(param.substr(is_prefixed ? Prefix().size() : 0));
 }
 
-// The tensor of an encoder's param. Files of a bare encoder omit the prefix; those converted
-// from TensorFlow name a norm's params gamma and beta.
+// The prefix of an encoder's or decoder's params, which files of a bare model omit: "bert.",
+// "model.".
+std::string_view PretrainedModel::Prefix() const {
+  if (encoder() != nullptr) return encoder()->names.prefix;
+  const std::string_view embedding =
+      std::get<LlamaConfig>(model_.config).names.embedding;
+  return embedding.substr(0, embedding.find('.') + 1);
+}
+
+// The tensor of a param of an encoder, or of a decoder that embeds. Files converted from
+// TensorFlow name a norm's params gamma and beta.
 const WeightTensor* PretrainedModel::FindTensor(std::string_view param) const {
-  const std::string_view prefix = encoder()->names.prefix;
+  const std::string_view prefix = Prefix();
   std::vector<std::string> names = {std::string(param)};
   if (param.starts_with(prefix)) {
     names.emplace_back(param.substr(prefix.size()));
@@ -284,6 +372,8 @@ const WeightTensor* PretrainedModel::FindTensor(std::string_view param) const {
 
 // Returns whether an unused tensor belongs to a head for another task.
 bool PretrainedModel::IsOfAnotherHead(std::string_view tensor) const {
+  if (encoder() == nullptr) return tensor == EndsOf(model_).head;
+  if (embeds_ && IsHeadParam(*encoder(), tensor)) return true;
   for (const std::string_view head :
        {"cls.", "lm_head.", "vocab_transform.", "vocab_layer_norm.",
         "vocab_projector.", "discriminator_predictions.",
@@ -293,9 +383,21 @@ bool PretrainedModel::IsOfAnotherHead(std::string_view tensor) const {
   return tensor.starts_with(StrCat(encoder()->names.prefix, "pooler."));
 }
 
+std::vector<const WeightTensor*> PretrainedModel::kept() const {
+  std::vector<const WeightTensor*> tensors;
+  for (const std::string& name : unread_) {
+    if (!embeds_ || !PublishedName(name).starts_with("pooler.")) continue;
+    const WeightTensor* const tensor = file_.Find(name);
+    if (tensor->foreign.empty()) tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
 Status PretrainedModel::MatchParams() {
   // Every graph of the model has all params.
-  const auto graph = Build(ModelPurpose::kGenerate, {.batch = 1, .seq = 1});
+  ModelOptions smallest = {.batch = 1, .seq = 1};
+  if (embeds_) smallest.embedding.emplace();
+  const auto graph = Build(ModelPurpose::kGenerate, smallest);
   if (!graph.ok()) {
     return file_.Fail(
         StrCat("describes what cannot be built: ", graph.error().message));
@@ -303,9 +405,9 @@ Status PretrainedModel::MatchParams() {
   const auto* const llama = std::get_if<LlamaConfig>(&model_.config);
   const bool gguf = file_.gguf() != nullptr;
   const bool tied = IsTied(model_);
-  // For an encoder: the file has a classification head.
+  // For an encoder that classifies: the file has a classification head.
   const bool has_head =
-      encoder() == nullptr ||
+      encoder() == nullptr || embeds_ ||
       FindTensor(StrCat(encoder()->names.head_out, ".weight")) != nullptr;
   const bool prefixed = file_.Find("transformer.wte.weight") != nullptr;
   const std::vector<WeightTensor>& tensors = file_.tensors();
@@ -333,7 +435,7 @@ Status PretrainedModel::MatchParams() {
     for (int64_t i = 0; i < parts; ++i) {
       const std::string name = is_apart ? NameOfExpert(called, i) : called;
       const WeightTensor* const tensor =
-          encoder() != nullptr ? FindTensor(info.name) : file_.Find(name);
+          encoder() != nullptr || embeds_ ? FindTensor(name) : file_.Find(name);
       if (tensor == nullptr) {
         lacking.push_back(name);
         continue;
@@ -357,7 +459,8 @@ Status PretrainedModel::MatchParams() {
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (used[i]) continue;
-    if (encoder() != nullptr && IsOfAnotherHead(tensors[i].name)) {
+    const bool may_be_unread = encoder() != nullptr || embeds_;
+    if (may_be_unread && IsOfAnotherHead(tensors[i].name)) {
       unread_.push_back(tensors[i].name);
     } else if (!IsComputed(tensors[i].name, gguf, tied, model_)) {
       left.push_back(tensors[i].name);

@@ -57,6 +57,12 @@ struct ClassifierOptions {
   std::optional<double> classifier_dropout = {};
 };
 
+/// Options of a model that embeds texts. They replace the rates of an encoder's config.json.
+struct EmbedderOptions {
+  std::optional<double> hidden_dropout = {};
+  std::optional<double> attention_dropout = {};
+};
+
 struct PretrainedParam {
   std::string name;
   Shape shape;
@@ -85,10 +91,22 @@ class PretrainedModel {
   static Result<PretrainedModel> OpenClassifier(
       const std::string& path, const ClassifierOptions& options = {});
 
+  /// Opens a model to embed texts (nn/contrastive.h): a Hugging Face folder of an encoder or of
+  /// a decoder of nn/llama.h, with or without a head, whose tensors are then unread. Graphs
+  /// require ModelOptions::embedding. Errors as Open; kUnsupported for GPT-2, a GGUF file, and
+  /// a decoder that attends in both directions; kInvalidArgument for dropouts of a decoder.
+  static Result<PretrainedModel> OpenEmbedder(
+      const std::string& path, const EmbedderOptions& options = {});
+
   const WeightsFile& file() const { return file_; }
   const PublishedModel& model() const { return model_; }
+  /// Whether the model embeds texts.
+  bool embeds() const { return embeds_; }
   int64_t vocabulary() const;
   int64_t max_seq() const;
+
+  /// Elements of a token's vector.
+  int64_t width() const;
 
   /// The encoder's config; null for a language model.
   const EncoderConfig* encoder() const {
@@ -98,16 +116,19 @@ class PretrainedModel {
   /// The model's graph. Errors as BuildLlama, BuildGpt and BuildEncoder.
   Result<Graph> Build(ModelPurpose purpose, const ModelOptions& options) const;
 
-  /// The name of a param, or of its adapter's, in Hugging Face's model.
+  /// The name of a param, or of its adapter's, in Hugging Face's model; of a model that embeds,
+  /// in the one without a head, such as BertModel.
   std::string PublishedName(std::string_view param) const;
 
   /// All params, in the order of the graph.
   const std::vector<PretrainedParam>& params() const { return params_; }
   /// Params of a classifier's head that the file lacks; they have initial values.
   const std::vector<std::string>& new_params() const { return new_params_; }
-  /// Tensors of an encoder's file that are not used: those of another head, such as for
-  /// predicting tokens.
+  /// Tensors that are not used: of an encoder's file those of another head, such as for
+  /// predicting tokens; of a model that embeds those of any head.
   const std::vector<std::string>& unread() const { return unread_; }
+  /// Those of them that the model without a head has, such as BERT's pooler.
+  std::vector<const WeightTensor*> kept() const;
   /// The param's first tensor; the others have its type and shape.
   const WeightTensor& tensor(const PretrainedParam& param) const {
     return file_.tensors()[param.tensors.front()];
@@ -132,11 +153,13 @@ class PretrainedModel {
   Status MatchParams();
   const WeightTensor* FindTensor(std::string_view param) const;
   bool IsOfAnotherHead(std::string_view tensor) const;
+  std::string_view Prefix() const;
 
   WeightsFile file_;
   PublishedModel model_;
   std::vector<PretrainedParam> params_;
   std::vector<std::string> new_params_, unread_;
+  bool embeds_ = false;
 };
 
 }  // namespace stowage

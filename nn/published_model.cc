@@ -220,14 +220,17 @@ class JsonDescription : public ConfigValues {
     std::vector<std::string> known;
     for (const LlamaFamily& family : LlamaFamilies()) {
       known.emplace_back(family.architecture);
-      if (*architecture != family.architecture) continue;
+      const bool is_bare = *architecture == BareArchitecture(family);
+      if (*architecture != family.architecture && !is_bare) continue;
       STOWAGE_ASSIGN_OR_RETURN(LlamaConfig config, Llama(family));
       STOWAGE_ASSIGN_OR_RETURN(std::string dropouts,
                                Dropouts({"attention_dropout", "embd_pdrop",
                                          "resid_pdrop", "hidden_dropout"},
                                         0));
-      return PublishedModel{std::string(family.name), std::move(config),
-                            std::move(dropouts)};
+      return PublishedModel{.family = std::string(family.name),
+                            .config = std::move(config),
+                            .is_bare = is_bare,
+                            .dropouts = std::move(dropouts)};
     }
     known.emplace_back("GPT2LMHeadModel");
     if (*architecture == "GPT2LMHeadModel") {
@@ -235,7 +238,8 @@ class JsonDescription : public ConfigValues {
       STOWAGE_ASSIGN_OR_RETURN(
           std::string dropouts,
           Dropouts({"attn_pdrop", "embd_pdrop", "resid_pdrop"}, 0.1));
-      return PublishedModel{"gpt2", config, std::move(dropouts)};
+      return PublishedModel{
+          .family = "gpt2", .config = config, .dropouts = std::move(dropouts)};
     }
     return Unsupported(
         StrCat("the architecture ", Quoted(*architecture),

@@ -27,6 +27,8 @@ struct PublishedModel {
   /// The config's name is the family's. A Llama's weights are laid out (out, in), as in the
   /// files.
   std::variant<LlamaConfig, GptConfig, EncoderConfig> config;
+  /// Whether the architecture is a decoder's without a head, such as "Qwen3Model".
+  bool is_bare = false;
   /// Dropouts in config.json, which graphs of language models ignore: "attn_pdrop 0.1,
   /// resid_pdrop 0.1"; empty if there are none.
   std::string dropouts = {};
