@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/contrastive_texts.h"
 #include "data/examples.h"
 #include "data/labeled_texts.h"
 #include "tests/formats/gguf_bytes.h"
@@ -236,6 +237,24 @@ FUZZ_TARGET(labeled_texts)(const uint8_t* data, size_t size) {
   Check(names->size() >= 2 && names->size() <= texts->rows.size());
   const auto labels = FindLabels(*texts, *names, "fuzz");
   Check(labels.ok() && labels->size() == texts->rows.size());
+  return 0;
+}
+
+// Queries with documents. What is read has as many negatives as each row is said to have.
+FUZZ_TARGET(contrastive_texts)(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const Result<ContrastiveTexts> texts = ReadContrastiveTexts(text, "fuzz");
+  if (!texts.ok()) {
+    Check(texts.error().code == ErrorCode::kInvalidArgument);
+    return 0;
+  }
+  Check(!texts->rows.empty());
+  const auto negatives = NegativesOf(*texts, {}, "fuzz");
+  Check(negatives.ok());
+  for (const ContrastiveRow& row : texts->rows) {
+    Check(!row.query.empty() && !row.positives.empty());
+    Check(std::ssize(row.negatives) >= *negatives);
+  }
   return 0;
 }
 
