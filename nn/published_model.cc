@@ -557,10 +557,10 @@ class JsonDescription : public ConfigValues {
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<bool> expert,
                              ExpertLayers(family, config->layers));
     const auto count = std::ranges::count(windowed, true);
-    config->window = 0;
-    if (count > 0) {
+    config->window = count > 0 ? DefaultWindow(family) : 0;
+    if (count > 0 && config_.Has("sliding_window")) {
       STOWAGE_ASSIGN_OR_RETURN(config->window,
-                               SizeOr("sliding_window", DefaultWindow(family)));
+                               SizeOr("sliding_window", config->window));
     }
     const bool has_window = config->window > 0;
     const bool all_windowed =
