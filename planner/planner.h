@@ -6,6 +6,7 @@
 
 #include "planner/certificate.h"    // IWYU pragma: export
 #include "planner/lifetimes.h"      // IWYU pragma: export
+#include "planner/placement.h"      // IWYU pragma: export
 #include "planner/plan.h"           // IWYU pragma: export
 #include "planner/plan_memory.h"    // IWYU pragma: export
 #include "planner/stream.h"         // IWYU pragma: export

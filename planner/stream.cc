@@ -24,10 +24,11 @@ bool IsReserved(Region region) {
 
 class StreamWriter {
  public:
-  StreamWriter(const Graph& graph, const Plan& plan, Bytes base = 0,
-               Bytes host_base = 0, int depth = 0)
+  StreamWriter(const Graph& graph, const Plan& plan, const PlacedPlan* placed,
+               Bytes base = 0, Bytes host_base = 0, int depth = 0)
       : graph_(graph),
         plan_(plan),
+        placed_(placed),
         base_(base),
         host_base_(host_base),
         depth_(depth),
@@ -75,6 +76,11 @@ class StreamWriter {
               .outside = outside_[Position(at)]};
     }
     const bool on_host = IsOnHost(slot.region);
+    if (placed_ != nullptr && !on_host) {
+      const PlacedBuffer& place = placed_->buffers[Position(index)];
+      return {
+          .address = place.offset, .bytes = slot.size, .region = place.region};
+    }
     return {.on_host = on_host,
             .address = (on_host ? host_base_ : base_) + plan_.AddressOf(slot),
             .bytes = slot.size};
@@ -182,6 +188,8 @@ class StreamWriter {
   void AddBody(NodeId id, const Graph& body, Bytes workspace,
                Bytes host_workspace) {
     const Node& node = graph_.node(id);
+    const PlacedPlan* const placed =
+        placed_ == nullptr ? nullptr : &placed_->bodies[next_body_];
     const BodyPlan& planned = plan_.bodies[next_body_++];
     StreamEvent event;
     event.kind = StreamEventKind::kEnter;
@@ -211,10 +219,15 @@ class StreamWriter {
         const PlannedBuffer& slot = planned.plan.buffers[Position(second)];
         handed.second = {.address = workspace + planned.plan.AddressOf(slot),
                          .bytes = slot.size};
+        if (placed != nullptr) {
+          const PlacedBuffer& place = placed->buffers[Position(second)];
+          handed.second.address = place.offset;
+          handed.second.region = place.region;
+        }
       }
     }
     events_.push_back(event);
-    StreamWriter writer(body, planned.plan, workspace, host_workspace,
+    StreamWriter writer(body, planned.plan, placed, workspace, host_workspace,
                         depth_ + 1);
     std::ranges::move(writer.Write(), std::back_inserter(events_));
     event.kind = StreamEventKind::kLeave;
@@ -243,8 +256,9 @@ class StreamWriter {
 
   const Graph& graph_;
   const Plan& plan_;
-  const Bytes base_;       // where the arena of the plan begins
-  const Bytes host_base_;  // and what it has of the host's memory
+  const PlacedPlan* const placed_;  // null: by the plan's own offsets
+  const Bytes base_;                // where the arena of the plan begins
+  const Bytes host_base_;           // and what it has of the host's memory
   const int depth_;
   const Layouts layouts_;
   const Time end_;
@@ -266,7 +280,12 @@ std::string_view StreamEventName(StreamEventKind kind) {
 }
 
 std::vector<StreamEvent> MakeStream(const Graph& graph, const Plan& plan) {
-  return StreamWriter(graph, plan).Write();
+  return StreamWriter(graph, plan, nullptr).Write();
+}
+
+std::vector<StreamEvent> MakeStream(const Graph& graph, const Plan& plan,
+                                    const PlacedPlan& placed) {
+  return StreamWriter(graph, plan, &placed).Write();
 }
 
 }  // namespace stowage

@@ -41,11 +41,13 @@
 #include "base/bytes.h"
 #include "ir/graph.h"
 #include "ir/op_kind.h"
+#include "planner/placement.h"
 #include "planner/plan.h"
 
 namespace stowage {
 
-/// Bytes of the arena, relative to its base, or of host memory.
+/// Bytes of the arena, relative to its base, or of host memory; with a placement, of one of its
+/// regions instead of the arena.
 struct StreamPlace {
   bool on_host = false;
   Bytes address = 0;
@@ -53,6 +55,8 @@ struct StreamPlace {
   /// For an outside place: the leaf or output of the body that contains it, or the param
   /// that is a constant, to whose first byte the address is relative. Otherwise empty.
   std::string outside = {};
+  int32_t region =
+      PlacedBuffer::kNowhere;  // of a placement, to whose base it is relative
   friend bool operator==(const StreamPlace&, const StreamPlace&) = default;
 };
 
@@ -129,6 +133,11 @@ struct StreamEvent {
 /// the plan may be wrong. Linear in values, operands and buffers, except for sorting
 /// reserved buffers.
 std::vector<StreamEvent> MakeStream(const Graph& graph, const Plan& plan);
+
+/// The same with the buffers where `placed` has them. The scratch of a launch with bodies has no
+/// place of its own.
+std::vector<StreamEvent> MakeStream(const Graph& graph, const Plan& plan,
+                                    const PlacedPlan& placed);
 
 }  // namespace stowage
 

@@ -16,6 +16,7 @@
 #include "ir/op_kind.h"
 #include "ir/tensor_type.h"
 #include "planner/lifetimes.h"
+#include "planner/placement.h"
 #include "report/text.h"
 
 namespace stowage {
@@ -105,32 +106,16 @@ std::string_view FamilyOf(OpKind op) {
   return "other";
 }
 
-// The bytes of an operand's distinct elements.
-Bytes BytesRead(const TensorType& type, const Strides& strides) {
-  Bytes bytes = SizeOf(type.dtype);
-  for (int axis = 0; axis < type.shape.rank(); ++axis) {
-    if (strides[axis] != 0) bytes *= type.shape[axis];
-  }
-  return bytes;
-}
-
 TrafficRow CountNode(const Graph& graph, const Layouts& layouts,
                      const Node& node) {
   TrafficRow row;
   row.launches = 1;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const ValueId input = node.inputs[i];
-    row.read +=
-        BytesRead(graph.value(input).type, layouts[Index(input)].strides);
+  const NodeTraffic traffic = TrafficOf(graph, layouts, node, 0);
+  for (const double bytes : traffic.operands) {
+    row.read += static_cast<Bytes>(bytes);
   }
-  for (const ValueId result : node.results) {
-    row.written += graph.value(result).type.bytes();
-  }
-  if (node.op == OpKind::kGather || node.op == OpKind::kQuantizedGather ||
-      node.op == OpKind::kTakeAlongAxis) {
-    const TensorType& table = graph.value(node.inputs[0]).type;
-    row.read -= BytesRead(table, layouts[Index(node.inputs[0])].strides);
-    row.read += std::min(table.bytes(), row.written);
+  for (const double bytes : traffic.results) {
+    row.written += static_cast<Bytes>(bytes);
   }
   row.flops = NodeFlops(graph, node);
   return row;
