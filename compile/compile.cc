@@ -149,7 +149,7 @@ Status CheckCanBeWritten(const Graph& graph, const CompileOptions& options) {
                               "; docs/guides/embedded.md lists what is");
 }
 
-// Error: a param or state of `program` is not at the step's address.
+// Error: a param or state of `program` is not at the step's address in the arena.
 Status CheckShares(const CProgram& step, const CProgram& program) {
   for (const Role role : {Role::kParam, Role::kState}) {
     for (const ValueId id : program.graph.Leaves(role)) {
@@ -172,6 +172,33 @@ Status CheckShares(const CProgram& step, const CProgram& program) {
     }
   }
   return {};
+}
+
+Status CheckPlacement(std::span<const CProgram> programs,
+                      const Placement& placement) {
+  std::set<std::string> names;
+  for (const MemoryRegion& region : placement.regions) {
+    if (!compile::IsIdentifier(region.name)) {
+      return InvalidArgumentError("[compile] the region ", Quoted(region.name),
+                                  " is no C identifier; expected letters, "
+                                  "digits and _, no digit first");
+    }
+    if (!names.insert(compile::Upper(region.name)).second) {
+      return InvalidArgumentError(
+          "[compile] more than one region is called ", Quoted(region.name),
+          " in upper case, as in macros; each needs a name of its own");
+    }
+  }
+  std::vector<ProgramPlan> planned;
+  for (const CProgram& program : programs) {
+    planned.push_back({program.graph, program.plan});
+  }
+  const std::vector<std::string> violations =
+      ValidatePlacement(planned, placement, 1);
+  if (violations.empty()) return {};
+  return InvalidArgumentError(
+      "[compile] the placement cannot be used: ", violations.front(),
+      "; place these programs with PlaceInRegions");
 }
 
 }  // namespace
@@ -214,7 +241,12 @@ Result<CompiledStep> CompileToC(std::span<const CProgram> programs,
     STOWAGE_RETURN_IF_ERROR(CheckPlanIsFor(program.plan, program.graph));
     STOWAGE_RETURN_IF_ERROR(CheckCanBeWritten(program.graph, options));
     STOWAGE_RETURN_IF_ERROR(CheckScratch(program.graph, program.plan));
-    STOWAGE_RETURN_IF_ERROR(CheckShares(programs.front(), program));
+    if (!options.placement) {
+      STOWAGE_RETURN_IF_ERROR(CheckShares(programs.front(), program));
+    }
+  }
+  if (options.placement) {
+    STOWAGE_RETURN_IF_ERROR(CheckPlacement(programs, *options.placement));
   }
   STOWAGE_RETURN_IF_ERROR(CheckContents(programs.front(), options.contents));
   return compile::WriteFile(programs, options);

@@ -5,7 +5,7 @@
 // link a library.
 //
 // The file has one block of memory, the plan's arena, and calls of kernels at fixed
-// addresses in it. Only kernels that the step uses are in it, written for its shapes. It
+// addresses in it; or one block for each memory of a board (CompileOptions::placement). Only kernels that the step uses are in it, written for its shapes. It
 // allocates nothing, prints nothing, has no recursion, and calls the functions of math.h
 // that its header names.
 //
@@ -19,6 +19,7 @@
 //   //   printf("%f\n", *mlp_output_loss());
 
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -26,6 +27,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
+#include "planner/placement.h"
 #include "planner/plan.h"
 
 namespace stowage {
@@ -36,6 +38,14 @@ inline constexpr Bytes kCAlignment = 16;
 /// The workspace of the kernels in C and the ops that they fuse, for plans of steps to be
 /// compiled.
 DeviceNeeds NeedsOfC();
+
+/// The loads and stores that the kernel of a node executes, in bytes, for PlaceInRegions: what a
+/// processor without a data cache moves. An operand that a matmul or a convolution reads
+/// repeatedly counts each time. Counted in the text of the kernel, each access as often as the
+/// loops around it run; loops without constant bounds count as one iteration, and no operand or
+/// result less than in TrafficOf.
+NodeTraffic TrafficOfC(const Graph& graph, const Layouts& layouts,
+                       const Node& node, Bytes workspace);
 
 /// The params of `names` that no node of `step` updates, for PlanOptions::outside: they take no
 /// memory of the plan, and the file has them as constants.
@@ -54,14 +64,19 @@ struct CompileOptions {
   /// Init, by name. They become data of the C file: params outside the arena
   /// (PlanOptions::outside) as constants, the others as initial values.
   std::map<std::string, std::string> contents = {};
+  /// The places of all buffers in regions, each of which is a block of its own, instead of one
+  /// arena (PlaceInRegions, of the same programs). Names of regions are C identifiers that
+  /// differ in upper case, too.
+  std::optional<Placement> placement = {};
 };
 
 struct CompiledStep {
   std::string source, header;
-  Bytes arena = 0;   // of the plan
+  Bytes arena = 0;   // of the plan, or the sum of all regions' blocks
   Bytes slow = 0;    // of offloaded values, a second block
   Bytes flash = 0;   // of contents
   Bytes stack = 0;   // a bound, without the functions of math.h
+  Bytes saved = 0;   // that `PREFIX_save` writes
   int kernels = 0;   // functions
   int launches = 0;  // calls of them
 };
@@ -76,7 +91,7 @@ struct CProgram {
 /// Writes several programs over one arena, the training step first. The others share its
 /// params and states, by its WeightLayout. A program's inputs are lost when another one runs
 /// or gets inputs. Errors: those below, and kInvalidArgument if the step lacks a param or has
-/// it at another address.
+/// it at another address, or if the placement is not one of the programs (ValidatePlacement).
 Result<CompiledStep> CompileToC(std::span<const CProgram> programs,
                                 const CompileOptions& options = {});
 

@@ -1,13 +1,14 @@
 #ifndef STOWAGE_COMPILE_FILE_PARTS_H_
 #define STOWAGE_COMPILE_FILE_PARTS_H_
 
-// The parts of a generated file: constants and initial values, kernels, the bodies of
+// The parts of a generated file: memory, constants and initial values, kernels, the bodies of
 // programs, and the functions through which an application accesses values.
 //
 //   const Constants constants(graph, plan);
 //   constants.NameOf("embed.weight");  // "frozen_0"
+//   const Memory memory(programs, options);
 //   KernelSet kernels;
-//   const StepText step = WriteStep(graph, plan, constants, &kernels);
+//   const StepText step = WriteStep(graph, plan, memory.placed(0), memory, constants, &kernels);
 //   CompiledStep file = WriteFile(programs, options);  // all of it
 
 #include <map>
@@ -24,6 +25,49 @@
 #include "planner/plan.h"
 
 namespace stowage::compile {
+
+// --- Memory (memory.cc) ---
+
+/// A block of memory of the file: the arena, a region, or that of offloaded values.
+struct MemoryBlock {
+  std::string name = {};  // of its array or parameter: "arena", "region_sram"
+  std::string constant = {};  // of its bytes: "ARENA_BYTES", without the prefix
+  std::string section = {};   // the macro of its section attribute, if any
+  std::string comment = {};   // of the constant
+  Bytes bytes = 0;
+  bool is_parameter = false;  // whether functions get its address
+};
+
+/// The memory that the programs of a file share.
+class Memory {
+ public:
+  /// Both must outlive this.
+  Memory(std::span<const CProgram> programs, const CompileOptions& options);
+
+  const std::vector<MemoryBlock>& blocks() const { return blocks_; }
+  /// The bytes of the arena or of all regions.
+  Bytes arena() const;
+  Bytes slow() const { return blocks_.back().bytes; }
+  /// Where a placement has the buffers of a program; null without one.
+  const PlacedPlan* placed(size_t program) const;
+
+  /// The block of offloaded values, of a region, or of the arena if there are none.
+  const std::string& NameOf(bool on_host, int32_t region) const;
+  /// "arena + 256": the first byte of buffer `buffer` of a program, which is not outside, and
+  /// `offset` bytes.
+  std::string AddressOf(size_t program, int32_t buffer, Bytes offset = 0) const;
+
+  /// The parameters of a function: blocks, and then `more`. `qualifier` is "const " or "".
+  std::string Parameters(std::string_view more = "",
+                         std::string_view qualifier = "") const;
+  /// Statements that mark the parameters that `body` does not mention as unused.
+  std::string UnusedIn(std::string_view body) const;
+
+ private:
+  std::span<const CProgram> programs_;
+  const CompileOptions& options_;
+  std::vector<MemoryBlock> blocks_;  // the last one of offloaded values
+};
 
 // --- Constants and initial values (initial_values.cc) ---
 
@@ -61,7 +105,8 @@ struct InitialText {
 /// (runtime/values.h), so that a compiled step starts from the same values. Params in
 /// `contents` start from those bytes; constants are omitted.
 InitialText WriteInitialValues(
-    const Graph& graph, const Plan& plan, const Constants& constants,
+    const Graph& graph, const Plan& plan, const Memory& memory,
+    const Constants& constants,
     const std::map<std::string, std::string>& contents);
 
 // --- Kernels (kernel_set.cc) ---
@@ -127,8 +172,10 @@ struct StepText {
   bool can_fail = false;  // then it uses `int status`
 };
 
-/// Precondition: every op is in OpInC.
+/// Buffers are in the arena, or where `placed` has them, if it is not null. Precondition: every
+/// op is in OpInC.
 StepText WriteStep(const Graph& graph, const Plan& plan,
+                   const PlacedPlan* placed, const Memory& memory,
                    const Constants& constants, KernelSet* kernels);
 
 /// `text` as part of a C comment.
@@ -143,6 +190,7 @@ CompiledStep WriteFile(std::span<const CProgram> programs,
 
 /// Whether `text` is a C identifier.
 bool IsIdentifier(std::string_view text);
+std::string Upper(std::string_view text);
 
 }  // namespace stowage::compile
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "compile/file_parts.h"
@@ -41,28 +42,50 @@ typedef uint8_t u8;
 
 )";
 
-std::string Upper(std::string_view text) {
-  std::string upper;
-  for (const char c : text) {
-    upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  }
-  return upper;
-}
-
-// The bytes that outlive a step, from the arena's first on.
-Bytes SavedBytes(const Plan& plan) {
-  return plan.regions.weights + plan.regions.state;
-}
-
 // A C literal of 64 bits.
 std::string Literal(uint64_t value) { return StrCat("UINT64_C(", value, ")"); }
 
-// The parameters of a function that takes `more` besides the arena.
-std::string ParametersOf(const CompileOptions& options,
-                         const std::string& more = "") {
-  const std::string_view arena = options.caller_arena ? "uint8_t *arena" : "";
-  if (arena.empty() && more.empty()) return "void";
-  return StrCat(arena, arena.empty() || more.empty() ? "" : ", ", more);
+// A param or state in the bytes that an application saves.
+struct SavedValue {
+  std::string name = {};
+  std::string address = {};  // "arena + 256"
+  Bytes at = 0;              // in the saved bytes
+  Bytes bytes = 0;
+};
+
+// The bytes that an application saves: a fingerprint, and each param and state that is not a
+// constant, by name. They depend on neither the plan nor the placement, so that a step with the
+// same params and states can load them.
+struct SavedBytes {
+  uint64_t fingerprint = 0;  // of names and types
+  std::vector<SavedValue> values = {};
+  Bytes bytes = 0;  // with the fingerprint
+};
+
+SavedBytes SavedBytesOf(const CProgram& step, const Memory& memory,
+                        const Constants& constants) {
+  std::map<std::string, ValueId> by_name;
+  for (const Role role : {Role::kParam, Role::kState}) {
+    for (const ValueId id : step.graph.Leaves(role)) {
+      const std::string& name = step.graph.value(id).name;
+      if (constants.NameOf(name).empty()) by_name.emplace(name, id);
+    }
+  }
+  SavedBytes saved{.bytes = sizeof(uint64_t)};
+  Fnv1a hash;
+  for (const auto& [name, id] : by_name) {
+    const TensorType& type = step.graph.value(id).type;
+    hash.Update(StrCat(name, ": ", type.ToString(), "\n"));
+    saved.values.push_back(
+        {.name = name,
+         .address =
+             memory.AddressOf(0, step.plan.buffer_of[static_cast<size_t>(id)]),
+         .at = saved.bytes,
+         .bytes = type.bytes()});
+    saved.bytes += type.bytes();
+  }
+  saved.fingerprint = hash.digest();
+  return saved;
 }
 
 // A function through which an application accesses a value.
@@ -102,21 +125,20 @@ std::string_view PlainCType(DType dtype) {
 
 class Accessors {
  public:
-  Accessors(const CProgram& program, bool is_step, const Constants& constants,
-            const CompileOptions& options)
+  Accessors(const CProgram& program, size_t index, const Memory& memory,
+            const Constants& constants, const CompileOptions& options)
       : graph_(program.graph),
         plan_(program.plan),
+        index_(index),
+        memory_(memory),
         constants_(constants),
-        options_(options),
-        prefix_(is_step ? options.prefix
-                        : StrCat(options.prefix, "_", program.name)),
+        prefix_(index == 0 ? options.prefix
+                           : StrCat(options.prefix, "_", program.name)),
         layouts_(ComputeLayouts(program.graph)) {}
 
   void Add(std::string_view kind, const std::string& name, ValueId id) {
     const ValueInfo& value = graph_.value(id);
     const Layout& layout = layouts_[static_cast<size_t>(id)];
-    const PlannedBuffer& buffer = plan_.buffers[static_cast<size_t>(
-        plan_.buffer_of[static_cast<size_t>(id)])];
     std::string identifier = StrCat(prefix_, "_", kind, "_");
     for (const char c : name) identifier += IsLetter(c) || IsDigit(c) ? c : '_';
     const int count = ++counts_[identifier];
@@ -128,16 +150,16 @@ class Accessors {
     const std::string constant =
         constants_.NameOf(graph_.value(layout.root).name);
     const bool is_const = kind == "output" || !constant.empty();
-    const std::string base = !constant.empty() ? constant
-                             : value.on_host   ? "slow"
-                                               : "arena";
-    list_.push_back(
-        {.declaration =
-             StrCat(is_const ? "const " : "", PlainCType(value.type.dtype),
-                    " *", identifier, "(", ParametersOf(options_), ")"),
-         .comment = comment,
-         .address = StrCat(base, " + ",
-                           plan_.AddressOf(buffer) + layout.byte_offset)});
+    const std::string address =
+        constant.empty() ? memory_.AddressOf(
+                               index_, plan_.buffer_of[static_cast<size_t>(id)],
+                               layout.byte_offset)
+                         : StrCat(constant, " + ", layout.byte_offset);
+    list_.push_back({.declaration = StrCat(
+                         is_const ? "const " : "", PlainCType(value.type.dtype),
+                         " *", identifier, "(", memory_.Parameters(), ")"),
+                     .comment = comment,
+                     .address = address});
   }
 
   std::vector<Accessor> Take() { return std::move(list_); }
@@ -145,8 +167,9 @@ class Accessors {
  private:
   const Graph& graph_;
   const Plan& plan_;
+  const size_t index_;  // of the program
+  const Memory& memory_;
   const Constants& constants_;
-  const CompileOptions& options_;
   const std::string prefix_;
   const Layouts layouts_;
   std::map<std::string, int> counts_;
@@ -157,11 +180,12 @@ class Accessors {
 // of the values, with `_` for characters that a C identifier cannot have and a number where
 // two would be equal. Programs other than the step have only inputs and outputs, with the
 // program's name in front. Values that the application may not write are const.
-std::vector<Accessor> AccessorsOf(const CProgram& program, bool is_step,
+std::vector<Accessor> AccessorsOf(const CProgram& program, size_t index,
+                                  const Memory& memory,
                                   const Constants& constants,
                                   const CompileOptions& options) {
   const Graph& graph = program.graph;
-  Accessors accessors(program, is_step, constants, options);
+  Accessors accessors(program, index, memory, constants, options);
   for (const Role role : {Role::kInput, Role::kSaved, Role::kCache}) {
     for (const ValueId id : graph.Leaves(role)) {
       accessors.Add("input", graph.value(id).name, id);
@@ -170,7 +194,7 @@ std::vector<Accessor> AccessorsOf(const CProgram& program, bool is_step,
   for (const GraphOutput& output : graph.outputs()) {
     accessors.Add("output", output.name, output.value);
   }
-  if (!is_step) return accessors.Take();
+  if (index > 0) return accessors.Take();
   for (const ValueId id : graph.Leaves(Role::kParam)) {
     accessors.Add("param", graph.value(id).name, id);
   }
@@ -193,30 +217,36 @@ class FileWriter {
       : plan_(programs.front().plan),
         graph_(programs.front().graph),
         options_(options),
+        memory_(programs, options),
         constants_(graph_, plan_),
-        upper_(Upper(options.prefix)) {
+        upper_(Upper(options.prefix)),
+        saved_(SavedBytesOf(programs.front(), memory_, constants_)) {
     for (const CProgram& program : programs) {
-      const bool is_step = programs_.empty();
+      const size_t index = programs_.size();
       programs_.push_back(
-          {program, AccessorsOf(program, is_step, constants_, options), {}});
-      file_.arena = std::max(file_.arena, program.plan.arena_bytes());
-      file_.slow = std::max(file_.slow, program.plan.host_bytes());
+          {program,
+           AccessorsOf(program, index, memory_, constants_, options),
+           {}});
     }
+    file_.arena = memory_.arena();
+    file_.slow = memory_.slow();
+    if (!saved_.values.empty()) file_.saved = saved_.bytes;
   }
 
   CompiledStep Write() {
     for (const auto& [name, bytes] : options_.contents) {
       file_.flash += static_cast<Bytes>(bytes.size());
     }
-    for (WrittenProgram& each : programs_) {
-      each.text = WriteStep(each.program.graph, each.program.plan, constants_,
-                            &kernels_);
+    for (size_t p = 0; p < programs_.size(); ++p) {
+      WrittenProgram& each = programs_[p];
+      each.text = WriteStep(each.program.graph, each.program.plan,
+                            memory_.placed(p), memory_, constants_, &kernels_);
       file_.launches += each.text.launches;
     }
     file_.kernels = kernels_.count();
     file_.stack = kStackOfScalars + kernels_.stack();
-    const InitialText initial =
-        WriteInitialValues(graph_, plan_, constants_, options_.contents);
+    const InitialText initial = WriteInitialValues(
+        graph_, plan_, memory_, constants_, options_.contents);
     std::string functions =
         StrCat(constants_.Text(options_.contents), kernels_.text(),
                initial.functions, Init(initial));
@@ -254,25 +284,24 @@ class FileWriter {
         is_small ? "int32_t" : "int64_t",
         " dim_t;\n\nenum { INDEX_OUT_OF_RANGE = ", Macro("INDEX_OUT_OF_RANGE"),
         " };\n\n");
-    const auto block = [&](std::string_view name, std::string_view bytes) {
-      text += StrCat("static _Alignas(", plan_.alignment, ") uint8_t ", name,
-                     "[", Macro(bytes), "];\n");
-    };
-    if (!options_.caller_arena) block("arena", "ARENA_BYTES");
-    if (file_.slow > 0) block("slow", "SLOW_BYTES");
+    for (const MemoryBlock& block : memory_.blocks()) {
+      if (block.is_parameter || block.bytes == 0) continue;
+      const std::string section = Macro(block.section);
+      if (!block.section.empty()) {
+        text +=
+            StrCat("#ifndef ", section, "\n#define ", section, "\n#endif\n");
+      }
+      text += StrCat("static ", block.section.empty() ? "" : section + " ",
+                     "_Alignas(", plan_.alignment, ") uint8_t ", block.name,
+                     "[", Macro(block.constant), "];\n");
+    }
     return text + "\n";
-  }
-
-  // Marks an unused arena parameter.
-  std::string_view UnusedArena(std::string_view body) const {
-    const bool is_unused = options_.caller_arena && !Mentions(body, "arena");
-    return is_unused ? "  (void)arena;\n" : "";
   }
 
   std::string Init(const InitialText& initial) const {
     return StrCat("void ", Name("init"), "(",
-                  ParametersOf(options_, "uint64_t seed"), ") {\n",
-                  UnusedArena(initial.body), initial.body, "}\n\n");
+                  memory_.Parameters("uint64_t seed"), ") {\n",
+                  memory_.UnusedIn(initial.body), initial.body, "}\n\n");
   }
 
   std::string Run(const WrittenProgram& each) const {
@@ -291,47 +320,45 @@ class FileWriter {
       body += StrCat("  if (!isfinite(*AT(f32, ", accessor.address,
                      "))) return ", Macro("NON_FINITE"), ";\n");
     }
-    return StrCat("int ", Name(each.program.name), "(", ParametersOf(options_),
-                  ") {\n", UnusedArena(body), body, "  return 0;\n}\n\n");
+    return StrCat("int ", Name(each.program.name), "(", memory_.Parameters(),
+                  ") {\n", memory_.UnusedIn(body), body, "  return 0;\n}\n\n");
   }
 
   std::string SaveParameters() const {
-    return options_.caller_arena ? "const uint8_t *arena, uint8_t *to"
-                                 : "uint8_t *to";
+    return memory_.Parameters("uint8_t *to", "const ");
   }
 
   std::string SaveAndLoad() const {
-    const Bytes saved = SavedBytes(plan_);
-    if (saved == 0) return "";
-    const Bytes slow = plan_.regions.host_state;
-    std::string save =
-        StrCat("  memcpy(to, &fingerprint, 8);\n  memcpy(to + 8, ", "arena, ",
-               saved, ");\n");
-    std::string load = StrCat(
-        "  if (memcmp(from, &fingerprint, 8) != 0) return ",
-        Macro("OTHER_STEP"), ";\n  memcpy(arena, from + 8, ", saved, ");\n");
-    if (slow > 0) {
-      save += StrCat("  memcpy(to + ", 8 + saved, ", slow, ", slow, ");\n");
-      load += StrCat("  memcpy(slow, from + ", 8 + saved, ", ", slow, ");\n");
+    if (saved_.values.empty()) return "";
+    std::string save = "  memcpy(to, &fingerprint, 8);\n";
+    std::string load =
+        StrCat("  if (memcmp(from, &fingerprint, 8) != 0) return ",
+               Macro("OTHER_STEP"), ";\n");
+    for (const SavedValue& value : saved_.values) {
+      const std::string rest =
+          StrCat(value.bytes, ");  /* ", InComment(value.name), " */\n");
+      save +=
+          StrCat("  memcpy(to + ", value.at, ", ", value.address, ", ", rest);
+      load +=
+          StrCat("  memcpy(", value.address, ", from + ", value.at, ", ", rest);
     }
-    return StrCat("static const uint64_t fingerprint = ",
-                  Literal(plan_.fingerprint), ";\n\nvoid ", Name("save"), "(",
-                  SaveParameters(), ") {\n", save, "}\n\nint ", Name("load"),
-                  "(", ParametersOf(options_, "const uint8_t *from"), ") {\n",
-                  load, "  return 0;\n}\n\n");
+    return StrCat(
+        "static const uint64_t fingerprint = ", Literal(saved_.fingerprint),
+        ";\n\nvoid ", Name("save"), "(", SaveParameters(), ") {\n",
+        memory_.UnusedIn(save), save, "}\n\nint ", Name("load"), "(",
+        memory_.Parameters("const uint8_t *from"), ") {\n",
+        memory_.UnusedIn(load), load, "  return 0;\n}\n\n");
   }
 
   std::string AccessFunctions() const {
     std::string text;
     for (const WrittenProgram& each : programs_) {
       for (const Accessor& accessor : each.accessors) {
-        const bool is_unused =
-            options_.caller_arena && !Mentions(accessor.address, "arena");
         const bool is_const = accessor.declaration.starts_with("const ");
-        text += StrCat(accessor.declaration, " { ",
-                       is_unused ? "(void)arena; " : "", "return (",
+        const std::string unused = memory_.UnusedIn(accessor.address);
+        text += StrCat(accessor.declaration, " {\n", unused, "  return (",
                        is_const ? "const " : "", "void *)(", accessor.address,
-                       "); }\n");
+                       ");\n}\n");
       }
     }
     return text;
@@ -355,14 +382,10 @@ class FileWriter {
       text += StrCat("/* ", comment, " */\n#define ", Macro(name), " ", value,
                      "\n");
     };
-    define("ARENA_BYTES", file_.arena,
-           options_.caller_arena
-               ? "Of the block that the application provides, zeroed."
-               : "Of the block in the file, in .bss.");
-    define("ARENA_ALIGNMENT", plan_.alignment, "Of its address.");
-    define(
-        "SLOW_BYTES", file_.slow,
-        "Of a second block, of what the plan offloads: slow memory will do.");
+    for (const MemoryBlock& block : memory_.blocks()) {
+      define(block.constant, block.bytes, block.comment);
+    }
+    define("ARENA_ALIGNMENT", plan_.alignment, "Of the address of each block.");
     define("FLASH_BYTES", file_.flash,
            "Of weights in the file: frozen ones, and those that training "
            "begins with.");
@@ -376,22 +399,23 @@ class FileWriter {
         " = 2,\n  ", Macro("OTHER_STEP"),
         " = 3\n};\n\n/* Fills params and states; the same seed gives the same "
         "values as in the library. */\nvoid ",
-        Name("init"), "(", ParametersOf(options_, "uint64_t seed"), ");\n\n");
+        Name("init"), "(", memory_.Parameters("uint64_t seed"), ");\n\n");
     for (const WrittenProgram& each : programs_) {
       const bool is_step = &each == &programs_.front();
       text += StrCat(is_step ? "/* One step. */\n"
                              : "/* With the params of the step; inputs of the "
                                "one are lost when the other runs. */\n",
-                     "int ", Name(each.program.name), "(",
-                     ParametersOf(options_), ");\n");
+                     "int ", Name(each.program.name), "(", memory_.Parameters(),
+                     ");\n");
     }
-    if (SavedBytes(plan_) > 0) {
+    if (!saved_.values.empty()) {
       text += "\n";
-      define("SAVED_BYTES", 8 + SavedBytes(plan_) + plan_.regions.host_state,
-             "Params and states as bytes, behind a fingerprint of the step.");
+      define("SAVED_BYTES", saved_.bytes,
+             "Params and states by name, behind a fingerprint of their names "
+             "and types.");
       text += StrCat("void ", Name("save"), "(", SaveParameters(), ");\nint ",
                      Name("load"), "(",
-                     ParametersOf(options_, "const uint8_t *from"), ");\n");
+                     memory_.Parameters("const uint8_t *from"), ");\n");
     }
     text +=
         "\n/* Values, row-major. Inputs stay as they are until they are "
@@ -408,8 +432,10 @@ class FileWriter {
   const Plan& plan_;  // of the step
   const Graph& graph_;
   const CompileOptions& options_;
+  const Memory memory_;
   const Constants constants_;
   const std::string upper_;
+  const SavedBytes saved_;
   std::vector<WrittenProgram> programs_;
   KernelSet kernels_;
   CompiledStep file_;
@@ -420,6 +446,14 @@ class FileWriter {
 CompiledStep WriteFile(std::span<const CProgram> programs,
                        const CompileOptions& options) {
   return FileWriter(programs, options).Write();
+}
+
+std::string Upper(std::string_view text) {
+  std::string upper;
+  for (const char c : text) {
+    upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return upper;
 }
 
 bool IsIdentifier(std::string_view text) {

@@ -70,7 +70,8 @@ std::string FunctionFor(const std::string& name, Init::Kind kind, DType dtype) {
 }  // namespace
 
 InitialText WriteInitialValues(
-    const Graph& graph, const Plan& plan, const Constants& constants,
+    const Graph& graph, const Plan& plan, const Memory& memory,
+    const Constants& constants,
     const std::map<std::string, std::string>& contents) {
   InitialText text;
   std::set<std::string> functions;
@@ -80,10 +81,8 @@ InitialText WriteInitialValues(
     for (const ValueId id : graph.Leaves(role)) {
       const ValueInfo& value = graph.value(id);
       if (!constants.NameOf(value.name).empty()) continue;
-      const PlannedBuffer& buffer = plan.buffers[static_cast<size_t>(
-          plan.buffer_of[static_cast<size_t>(id)])];
-      const std::string address = StrCat(value.on_host ? "slow" : "arena",
-                                         " + ", plan.AddressOf(buffer));
+      const std::string address =
+          memory.AddressOf(0, plan.buffer_of[static_cast<size_t>(id)]);
       const std::string comment =
           StrCat("  /* ", InComment(value.name), " */\n");
       if (const auto given = contents.find(value.name);

@@ -19,13 +19,14 @@ std::string_view FileName(std::string_view path) {
 
 class StepWriter {
  public:
-  explicit StepWriter(KernelSet* kernels) : kernels_(*kernels) {}
+  StepWriter(const Memory& memory, KernelSet* kernels)
+      : memory_(memory), kernels_(*kernels) {}
 
-  StepText Write(const Graph& graph, const Plan& plan,
+  StepText Write(const Graph& graph, const std::vector<StreamEvent>& stream,
                  const Constants& constants) {
     Enter(graph, "");
     frames_.back().outside = constants.names();
-    for (const StreamEvent& event : MakeStream(graph, plan)) {
+    for (const StreamEvent& event : stream) {
       switch (event.kind) {
         case StreamEventKind::kLaunch:
           Launch(event);
@@ -83,8 +84,7 @@ class StepWriter {
   std::string Address(const StreamPlace& place) const {
     const std::string base = !place.outside.empty()
                                  ? frames_.back().outside.at(place.outside)
-                             : place.on_host ? "slow"
-                                             : "arena";
+                                 : memory_.NameOf(place.on_host, place.region);
     return place.address == 0 ? base : StrCat(base, " + ", place.address);
   }
   // The same for a pointer, which a body may have into the arena too.
@@ -289,6 +289,7 @@ class StepWriter {
     Line("}");
   }
 
+  const Memory& memory_;
   KernelSet& kernels_;
   StepText result_;
   std::vector<Frame> frames_;
@@ -301,8 +302,12 @@ class StepWriter {
 }  // namespace
 
 StepText WriteStep(const Graph& graph, const Plan& plan,
+                   const PlacedPlan* placed, const Memory& memory,
                    const Constants& constants, KernelSet* kernels) {
-  return StepWriter(kernels).Write(graph, plan, constants);
+  const std::vector<StreamEvent> stream =
+      placed == nullptr ? MakeStream(graph, plan)
+                        : MakeStream(graph, plan, *placed);
+  return StepWriter(memory, kernels).Write(graph, stream, constants);
 }
 
 std::string InComment(std::string_view text) {

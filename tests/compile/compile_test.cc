@@ -149,15 +149,23 @@ TEST_CASE("nodes of one kind share a function") {
   CHECK(step.source.find("attention_2(") == std::string::npos);
 }
 
-TEST_CASE("what was saved is loaded, into the same step alone") {
+TEST_CASE("what was saved is loaded, into steps with the same params alone") {
   const GraphInC c = GraphInC::Make(StepOf("mlp", {.batch = 2}), "mlp");
-  const GraphInC other = GraphInC::Make(StepOf("mlp", {.batch = 3}), "other");
+  const GraphInC larger = GraphInC::Make(StepOf("mlp", {.batch = 3}), "larger");
+  const GraphInC other =
+      GraphInC::Make(StepOf("cnn-small", {.batch = 2}), "other");
   auto files = c.files;
+  files.insert(larger.files.begin(), larger.files.end());
   files.insert(other.files.begin(), other.files.end());
   const HostLibrary library("save", files);
-  ArenaInC first(c), second(c), third(other);
+  ArenaInC first(c), second(c), third(other), fourth(larger);
   library.Get<void(uint8_t*, uint64_t)>("mlp_init")(first.data(), 1);
-  const Bytes size = 8 + c.plan.regions.weights + c.plan.regions.state;
+  Bytes size = 8;
+  for (const Role role : {Role::kParam, Role::kState}) {
+    for (const ValueId id : c.graph.Leaves(role)) {
+      size += c.graph.value(id).type.bytes();
+    }
+  }
   CHECK(c.files.at("mlp.h").find(StrCat("MLP_SAVED_BYTES ", size, "\n")) !=
         std::string::npos);
   std::vector<uint8_t> saved(static_cast<size_t>(size));
@@ -169,6 +177,10 @@ TEST_CASE("what was saved is loaded, into the same step alone") {
   auto* const load_other =
       library.Get<int(uint8_t*, const uint8_t*)>("other_load");
   CHECK(load_other(third.data(), saved.data()) == 3);
+  auto* const load_larger =
+      library.Get<int(uint8_t*, const uint8_t*)>("larger_load");
+  CHECK(load_larger(fourth.data(), saved.data()) == 0);
+  CHECK(fourth.Read("fc1.weight") == first.Read("fc1.weight"));
 }
 
 TEST_CASE(
