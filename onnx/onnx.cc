@@ -285,6 +285,13 @@ Result<Canonicalized> OnnxStep::BuildCanonical(int64_t examples,
   return Canonicalize(graph);
 }
 
+OnnxStep OnnxStep::ForwardPass() const {
+  OnnxStep pass = *this;
+  pass.options.trained_outputs = true;
+  pass.labels_follow_batch = false;
+  return pass;
+}
+
 Result<Graph> OnnxStep::BuildResized(int64_t examples) const {
   OnnxBuildOptions of_batch = options;
   if (examples != batch) of_batch.resized = {.from = batch, .to = examples};

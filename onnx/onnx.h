@@ -198,6 +198,9 @@ struct OnnxStep {
   /// As Build, with the results of canonicalization (ir/canonicalize/canonicalize.h).
   Result<Canonicalized> BuildCanonical(int64_t examples,
                                        bool evaluation = false) const;
+  /// The step whose graphs have the model's outputs instead of the loss and its labels, with
+  /// the same params.
+  OnnxStep ForwardPass() const;
 };
 
 /// The step of `model` with batches of `batch` examples, by default those of the file or the

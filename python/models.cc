@@ -70,10 +70,7 @@ Model OnnxBytesModel(const py::bytes& bytes, const std::string& path,
     auto unreached = FindUnreachedParams(*graph, "loss");
     if (unreached.ok()) frozen = *std::move(unreached);
   }
-  // The forward pass, without the loss and its labels.
-  OnnxStep pass = step;
-  pass.options.trained_outputs = true;
-  pass.labels_follow_batch = false;
+  const OnnxStep pass = step.ForwardPass();
   return {
       .name = model.name(),
       .train = [step](int64_t examples) { return step.Build(examples); },
