@@ -261,6 +261,13 @@ void ArrayView::CheckIs(const TensorType& expected) const {
   Raise("InvalidArgument", words);
 }
 
+bool ArrayView::CheckIsWeight(const TensorType& expected) const {
+  const bool is_widened =
+      expected.dtype == DType::kBF16 && type_.dtype == DType::kF32;
+  CheckIs(is_widened ? TensorType{DType::kF32, expected.shape} : expected);
+  return is_widened;
+}
+
 std::span<const std::byte> ArrayView::As(
     const TensorType& wanted, std::vector<std::byte>* converted) const {
   const bool narrows =

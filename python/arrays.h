@@ -78,6 +78,9 @@ class ArrayView {
 
   /// Raises WrongDType or InvalidArgument unless the array is of that type.
   void CheckIs(const TensorType& expected) const;
+  /// As CheckIs, but accepts float32 for bf16, as ToNumpy returns it; returns whether the array
+  /// has that type, and must be rounded (RoundToBF16).
+  bool CheckIsWeight(const TensorType& expected) const;
   /// The elements as `wanted`: in place, or converted between i32 and i64 into `converted`.
   /// Raises as CheckIs does, and InvalidArgument for a number that does not fit, with its
   /// position.

@@ -22,6 +22,7 @@
 #include "planner/packing/problem.h"
 #include "planner/packing/validate.h"
 #include "python/arrays.h"
+#include "python/compiled.h"
 #include "python/errors.h"
 #include "report/report.h"
 #include "report/svg.h"
@@ -383,6 +384,9 @@ Result<TrainingSpec> SpecOf(const Model& model, const Request& request) {
 Result<std::shared_ptr<PlannedTraining>> PlannedTraining::Make(
     Model model, const Request& request, DeviceNeeds needs) {
   STOWAGE_ASSIGN_OR_RETURN(TrainingSpec spec, SpecOf(model, request));
+  if (IsC(needs)) {
+    STOWAGE_ASSIGN_OR_RETURN(spec, SpecOfC(std::move(spec)));
+  }
   STOWAGE_ASSIGN_OR_RETURN(
       TrainingPlanner planner,
       TrainingPlanner::Make(std::move(spec), std::move(needs)));
@@ -517,6 +521,8 @@ void BindPlans(py::module_& module) {
             return std::pair(TextOf(TrafficJson(traffic)), ToText(traffic));
           },
           py::arg("device"))
+      .def("to_c", &Compile, py::arg("prefix"), py::arg("header"),
+           py::arg("caller_arena"), py::arg("weights"))
       .def(
           "html",
           [](const PlannedTraining& self,
@@ -552,8 +558,10 @@ void BindPlans(py::module_& module) {
       "make_plan",
       [](const Model& model, const Request& request, const std::string& device,
          int threads, const std::string& cpu_target) {
-        DeviceNeeds needs = OfThisProcess(
-            ValueOf(NeedsOfDevice(device, model.dtype, threads, cpu_target)));
+        DeviceNeeds needs =
+            device == "c" ? NeedsOfDeviceC(threads, cpu_target)
+                          : OfThisProcess(ValueOf(NeedsOfDevice(
+                                device, model.dtype, threads, cpu_target)));
         auto made = ResultWithoutGil([&] {
           return PlannedTraining::Make(model, request, std::move(needs));
         });

@@ -330,12 +330,7 @@ void Trainer::Write(const std::map<std::string, py::object>& arrays) {
   }
   std::vector<ArrayView> views;
   for (const auto& [name, array] : arrays) {
-    const ArrayView& view = views.emplace_back(array, name);
-    TensorType type = types.at(name);
-    const bool is_widened =
-        type.dtype == DType::kBF16 && view.type().dtype == DType::kF32;
-    if (is_widened) type.dtype = DType::kF32;  // as Read gives it
-    view.CheckIs(type);
+    views.emplace_back(array, name).CheckIsWeight(types.at(name));
   }
   InTurn(Turn::kChanges, [&]() -> Status {
     auto view = views.begin();

@@ -16,6 +16,7 @@ import logging as _logging
 
 from stowage import errors, ops
 from stowage._core import GraphBuilder, Model, Value, __version__
+from stowage._compiled import CompiledStep
 from stowage._models import model, model_names
 from stowage._packings import Packing, pack
 from stowage._plans import (Comparison, Frontier, Largest, Plan, Traffic, cpu_target, optimizers,
@@ -31,8 +32,8 @@ from stowage.errors import (BudgetTooSmall, Closed, DeviceError, FileError, Fork
 _logging.getLogger("stowage").addHandler(_logging.NullHandler())
 
 __all__ = [
-    "BudgetTooSmall", "Closed", "Comparison", "DeviceError", "Evaluation", "FileError",
-    "Forked", "Frontier", "GraphBuilder", "InvalidArgument", "Largest", "LoadedWeights", "Model",
+    "BudgetTooSmall", "Closed", "Comparison", "CompiledStep", "DeviceError", "Evaluation",
+    "FileError", "Forked", "Frontier", "GraphBuilder", "InvalidArgument", "Largest", "LoadedWeights", "Model",
     "NotFinite", "NotFound", "Packing", "Plan", "Report", "RunResult", "Schedule", "StepFigures",
     "StowageError", "Traffic", "Trainer", "Unsupported", "Value", "WrongDType", "__version__",
     "cpu_target", "errors", "from_torch", "model", "model_names", "ops", "optimizers", "pack",

@@ -13,10 +13,11 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Literal,
                     NamedTuple, Optional, Sequence, Union)
 
 from stowage import _core
+from stowage._compiled import ArenaPlace, CompiledStep, write_c, write_text
 from stowage._former_names import FORMER_CHOICES, FORMER_FIGURES, takes_former_names
 from stowage._models import ModelLike, model as make_model, whole_number
 from stowage._optimizers import Chosen, Group, OptimizerLike, choose, real_number
-from stowage.errors import FileError, InvalidArgument, StowageError, Unsupported
+from stowage.errors import InvalidArgument, StowageError, Unsupported
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -27,6 +28,7 @@ Size = Union[int, float, str, None]
 MemoryOptimizations = Union[Literal["auto", "none"], Mapping[str, Union[str, int]]]
 LossScale = Union[Literal["dynamic", "none"], float, None]
 DeviceName = Literal["", "auto", "cpu", "cuda"]
+PlanDevice = Literal["", "auto", "cpu", "cuda", "c"]
 
 MOST_THREADS = (1 << 31) - 1
 
@@ -139,14 +141,6 @@ def framed(page: str, height: int = 640) -> str:
             f'height="{height}" style="border: 0"></iframe>')
 
 
-def write_text(path: Union[str, "os.PathLike[str]"], text: str) -> None:
-    try:
-        pathlib.Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f'[file] "{os.fspath(path)}" cannot be written: {error.strerror}'
-                        ) from error
-
-
 class Frontier(List[Dict[str, Any]]):
     """The Pareto frontier: a list of dicts, the largest budget first, which ``pandas.DataFrame``
     accepts; and an image, `svg`, that a notebook shows."""
@@ -220,6 +214,8 @@ class Plan:
         # Plans as it was planned, but for what it is given; and what it was given.
         self._again: Optional[Callable[..., "Plan"]] = None
         self._given: Dict[str, Any] = {}
+        # The model's own values, where it has any in Python.
+        self._initial: Optional[Callable[[], Dict[str, Any]]] = None
 
     @property
     def figures(self) -> Dict[str, Any]:
@@ -371,6 +367,36 @@ class Plan:
         write_text(path, self.to_html() if os.fspath(path).endswith(".html") else
                    self._core.json())
 
+    def to_c(
+        self,
+        path: Union[str, "os.PathLike[str]"],
+        *,
+        prefix: Optional[str] = None,
+        arena: ArenaPlace = "static",
+        weights: Optional[Mapping[str, Any]] = None,
+    ) -> CompiledStep:
+        """Writes the step as one C11 file, whose path ends in .c, and its header beside it, for
+        microcontrollers and programs that cannot link a library (docs/guides/embedded.md).
+
+            plan = stowage.plan(model, budget="256KB", optimizer="sgd", freeze=["features.*"],
+                                device="c")
+            plan.to_c("step.c")
+
+        The plan must be of the device "c". Functions are named PREFIX_init, PREFIX_step and so on;
+        the default prefix is the file's name. With an evaluation of the model there is also
+        PREFIX_evaluate. `arena` is "static", in the C file, or "caller", for functions that take
+        its address.
+
+        Params and states start from `weights`, arrays by name such as a trainer's
+        ``state_dict()``; others from the current values of the torch module or ONNX file, or
+        from the seed of PREFIX_init. Frozen params are constants of the file, and need values.
+
+        Raises InvalidArgument for a plan of another device, weights that do not fit, a frozen
+        param without values, and steps that cannot be written in C; WrongDType; FileError.
+        """
+        given = {} if self._initial is None else self._initial()
+        return write_c(self._core, path, prefix, arena, {**given, **(weights or {})})
+
     def to_html(self, losses: Sequence[float] = ()) -> str:
         """The page of the plan, and of a run with these losses per step."""
         return self._core.html(list(enumerate(map(float, losses), start=1)))
@@ -427,7 +453,7 @@ def plan(
     loss_scale: LossScale = None,
     allow_batch_change: bool = False,
     plan_cache: Union[bool, str, "os.PathLike[str]"] = False,
-    device: DeviceName = "",
+    device: PlanDevice = "",
     threads: int = 0,
     cpu_target: str = "",
     **options: Unpack[ModelOptions],
@@ -454,7 +480,9 @@ def plan(
     and skips updates with non-finite gradients: "dynamic" as in torch.amp.GradScaler, a fixed
     number, or "none"; the default is dynamic for a model by name with a `dtype` of f16. `plan_cache` is a folder of
     cached plans, or True for the user's. `device` is cpu or cuda, which need not be present, or
-    "auto", a GPU if one works; the default is the device that supports `dtype`. Each of the CPU's
+    "auto", a GPU if one works; the default is the device that supports `dtype`. "c" plans a step
+    for ``Plan.to_c``, with the model's evaluation in the same arena and frozen params outside of
+    it. Each of the CPU's
     `threads` has workspace in the arena (0: all). `cpu_target` is the CPU target whose kernels'
     workspace is planned; the default is ``cpu_target()``.
 
@@ -464,13 +492,14 @@ def plan(
     request = make_request(budget, optimizations, recompute_keep, recompute_always,
                            choose(optimizer, made, momentum, weight_decay), groups, freeze,
                            clip_norm, ema, loss_scale, allow_batch_change, plan_cache,
-                           evaluates=False)
+                           evaluates=device == "c")
     threads = whole_number(threads, "threads", most=MOST_THREADS)
     name: str = device
-    if name == "auto":
+    if device == "auto":
         name = _core.open_device(device, made._dtype, threads).name
     planned = Plan(make_core_plan(made, request, name, threads, cpu_target))
     planned._given = {"optimizations": optimizations}
+    planned._initial = getattr(made, "_initial", None)
 
     def again(**changes: Any) -> Plan:
         given: Dict[str, Any] = {

@@ -1,6 +1,7 @@
 """The examples of docs/guides/importing.md, as they stand there. Runs where torch is installed, and
 the one of transformers where that is (tests/using/torch.sh)."""
 
+import ctypes
 import importlib.util
 import os
 import re
@@ -11,6 +12,7 @@ import numpy as np
 import support
 
 import stowage
+from compiled import Library
 
 if importlib.util.find_spec("torch"):
     import torch
@@ -32,7 +34,7 @@ class TorchDocsTest(support.TestCase):
         return names
 
     def test_there_is_a_test_for_each(self):
-        self.assertEqual(len(self.examples), 3)
+        self.assertEqual(len(self.examples), 4)
 
     def test_forms_of_modules_and_losses(self):
         class Net(nn.Module):
@@ -50,6 +52,32 @@ class TorchDocsTest(support.TestCase):
         done = self.run_example("example_labels=y", net=Net(), x=x, y=y, mask=torch.ones(8, 4),
                                 ids=torch.arange(8).reshape(4, 2), judge=F.cross_entropy)
         self.assertGreater(done["trainer"].step(x, y), done["trainer"].step(x, y))
+
+    def test_a_step_in_c_goes_on_as_torch_does(self):
+        net = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(),
+                            nn.Linear(32, 4))
+        x, y = torch.randn(64, 6), torch.arange(64) % 4
+        with tempfile.TemporaryDirectory() as folder:
+            self.addCleanup(os.chdir, os.getcwd())
+            os.chdir(folder)
+            done = self.run_example("to_c", net=net, x=x, y=y, print=lambda *figures: None)
+            step = done["step"]
+            self.assertLessEqual(step.arena_bytes, 16000)
+            self.assertEqual(step.flash_bytes, 4 * sum(p.numel() for p in net.parameters()))
+            library = Library(step)
+            library.call("init", ctypes.c_uint64(1))
+            optimizer = torch.optim.SGD(net[4].parameters(), lr=0.1)
+            for i in range(5):
+                rows = slice(4 * i, 4 * i + 4)
+                library.value("input_input", (4, 6))[:] = x[rows].numpy()
+                library.value("input_labels", (4,), np.int64)[:] = y[rows].numpy()
+                library.value("input_lr")[0] = 0.1
+                self.assertEqual(library.call("step"), 0)
+                optimizer.zero_grad()
+                loss = F.cross_entropy(net(x[rows]), y[rows])
+                loss.backward()
+                optimizer.step()
+                self.assertAlmostEqual(library.value("output_loss")[0], loss.item(), 5)
 
     def test_a_loop_of_torchs(self):
         net = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 4))
