@@ -190,6 +190,7 @@ class Followed:
             raise InvalidArgument(f"[optimizer] a {type(optimizer).__name__} of torch has the "
                                   "params of a module; the model is not of from_torch")
         self.names: Dict[str, Any] = {}
+        trained = set(getattr(model, "_param_names")())
         groups = []
         for group in optimizer.param_groups:
             names = []
@@ -200,8 +201,9 @@ class Followed:
                         f"[optimizer] the {type(optimizer).__name__} has a tensor of shape "
                         f"{tuple(param.shape)} that is no param of the module that from_torch was "
                         "given")
-                names.append(name)
-                self.names[name] = param
+                if name in trained:  # else one that forward writes, which has no gradient
+                    names.append(name)
+                    self.names[name] = param
             groups.append(names)
         for hooks in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
             if getattr(optimizer, hooks, None):

@@ -291,13 +291,18 @@ class TorchModule:
         params = dict(self.module.named_parameters())
         names = {id(param): name for name, param in params.items()}
         made._name_of = lambda param: names.get(id(param))
-        made._param_names = lambda: list(params)
+        made._param_names = lambda: [name for name in params if name not in self.states]
         made._holds_for = lambda count: self.exported(False, self.batch).holds_for(count)
         return made
 
     def _frozen(self) -> List[str]:
-        return [name for name, param in self.module.named_parameters()
-                if not param.requires_grad or name not in self.reached]
+        return [name for name, param in self.module.named_parameters() if name not in self.states
+                and (not param.requires_grad or name not in self.reached)]
+
+    def state_tensors(self, module: Any) -> Dict[str, Any]:
+        """The states of the module, or of a copy: buffers, and params that forward writes."""
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        return {name: tensor for name, tensor in tensors.items() if name in self.states}
 
     def _judged(self, exported: Any) -> Any:
         """The node at which the gradient starts."""
@@ -323,10 +328,8 @@ class TorchModule:
 
     def _initial(self) -> Dict[str, Any]:
         """Initial values of params and states: the module's own memory, if it is contiguous."""
-        tensors = {name: param.detach() for name, param in self.module.named_parameters()}
-        tensors.update((name, buffer.detach()) for name, buffer in self.module.named_buffers()
-                       if name in self.states)
-        return {name: x.cpu().contiguous() for name, x in tensors.items()}
+        tensors = {**dict(self.module.named_parameters()), **self.state_tensors(self.module)}
+        return {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
 
     def _build(self, builder: GraphBuilder, batch: int, is_step: bool, is_random: bool,
                validates: bool = False) -> None:
@@ -337,11 +340,12 @@ class TorchModule:
         lowering = Lowering(self.torch, builder, is_random, is_stilled=is_step and not is_random)
         params = {name: Traced(builder.param(name, lowering.name_of(param.dtype),
                                              list(param.shape)))
-                  for name, param in self.module.named_parameters()}
-        states = {name: Traced(builder.state(name, lowering.name_of(buffer.dtype),
-                                             list(buffer.shape)))
-                  for name, buffer in self.module.named_buffers() if name in self.states}
-        leaves = {placeholder: params[name] for placeholder, name in exported.params.items()}
+                  for name, param in self.module.named_parameters() if name not in self.states}
+        states = {name: Traced(builder.state(name, lowering.name_of(tensor.dtype),
+                                             list(tensor.shape)))
+                  for name, tensor in self.state_tensors(self.module).items()}
+        leaves = {placeholder: {**params, **states}[name]
+                  for placeholder, name in exported.params.items()}
         buffers = dict(self.module.named_buffers())
         for placeholder, name in exported.buffers.items():
             if name in states:

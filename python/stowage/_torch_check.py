@@ -131,7 +131,8 @@ class _Check:
         gradients = {name: None if param.grad is None else
                      param.grad.detach().to_dense().float().numpy()
                      for name, param in net.named_parameters() if param.requires_grad}
-        buffers = {name: buffer.detach().cpu().clone() for name, buffer in net.named_buffers()}
+        buffers = {name: buffer.detach().cpu().clone() for name, buffer in (
+            *net.named_buffers(), *self.made.state_tensors(net).items())}
         return _Step(float(loss.detach()), float(self.torch.finfo(loss.dtype).eps), gradients,
                      buffers), labels
 
@@ -140,7 +141,7 @@ class _Check:
         leaves = [x.contiguous()
                   for x in torch.utils._pytree.tree_leaves((made.args, made.kwargs, labels))
                   if isinstance(x, torch.Tensor)]
-        kept_buffers = dict(made.module.named_buffers())
+        kept_buffers = {**dict(made.module.named_buffers()), **made.state_tensors(made.module)}
         with self._trainer(model) as trainer:
             ours = trainer.step(*leaves)
             _expect_close("its loss is", ours, step.loss, max(1e-3, 2 * step.bits), 1e-6)
@@ -169,9 +170,11 @@ class _Check:
 
     def _outputs(self, net: Any, args: Any, kwargs: Any) -> List[Any]:
         """The results of a copy whose buffers are those of the module."""
-        now = dict(net.named_buffers())
+        made = self.made
+        now = {**dict(net.named_buffers()), **made.state_tensors(net)}
         with self.torch.no_grad():
-            for name, buffer in self.made.module.named_buffers():
+            for name, buffer in (*made.module.named_buffers(),
+                                 *made.state_tensors(made.module).items()):
                 if name in now and now[name].shape == buffer.shape:
                     now[name].copy_(buffer)
             return [x.detach().double() for _, x in leaves_of(self.torch, net(*args, **kwargs))

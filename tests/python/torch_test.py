@@ -443,6 +443,42 @@ class TorchTest(support.TestCase):
                 np.testing.assert_allclose(ours.read(name), value.detach(), atol=1e-5,
                                            err_msg=name)
 
+    def test_frozen_params_that_forward_writes_are_states(self):
+        class Momentum(nn.Module):
+            def __init__(self, write):
+                super().__init__()
+                self.a, self.write = nn.Linear(6, 4), write
+                self.slow = copy.deepcopy(self.a).requires_grad_(False)
+
+            def forward(self, x):
+                if self.training:
+                    with torch.no_grad():
+                        for slow, fast in zip(self.slow.parameters(), self.a.parameters()):
+                            self.write(slow, fast)
+                return self.a(x) + self.slow(x)
+
+        def assign(slow, fast):
+            slow.data = slow.data * 0.75 + fast.data * 0.25
+
+        for write in (assign, lambda slow, fast: slow.lerp_(fast, 0.25)):
+            net = Momentum(write)
+            theirs = copy.deepcopy(net)
+            optimizer, other = (torch.optim.SGD(each.parameters(), lr=0.5, weight_decay=0.1)
+                                for each in (net, theirs))
+            with stowage.Trainer(from_torch(net, self.x), optimizer=optimizer,
+                                 device="cpu") as trainer:
+                for _ in range(3):
+                    other.zero_grad()
+                    loss = F.cross_entropy(theirs(self.x), self.y)
+                    loss.backward()
+                    other.step()
+                    self.assertAlmostEqual(trainer.step(self.x, self.y), loss.item(), places=4)
+                np.testing.assert_allclose(trainer.evaluate(self.x)["output"],
+                                           theirs.eval()(self.x).detach(), atol=1e-5)
+                trainer.to_torch(net)
+            for ours, right in zip(net.parameters(), theirs.parameters()):
+                np.testing.assert_allclose(ours.detach(), right.detach(), atol=1e-5)
+
     def test_the_batch_is_a_dimension(self):
         net = nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, 4))
         x, y = torch.randn(64, 6), torch.randint(0, 4, (64,))

@@ -44,7 +44,8 @@ class Exported(NamedTuple):
     constants: Dict[str, Any]   # tensors by placeholder
     inputs: List[str]           # placeholders, in order
     outputs: List[Tuple[str, Any]]  # nodes by name
-    written: List[Tuple[str, Any]]  # buffers, and the nodes that are their next content
+    # Buffers and frozen params, and the nodes that are their next content.
+    written: List[Tuple[str, Any]]
     is_dynamic: bool            # else for one number of examples alone
     guards: List[Tuple[Any, Any]]  # symbols, and what has to hold for them
 
@@ -186,6 +187,32 @@ def _without_hooks(torch: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _traced_data(torch: Any) -> Iterator[None]:
+    """Makes `x.data`, which torch.export does not trace, a detached tensor, and an assignment to it
+    a copy, in the user's code."""
+    of_torch = torch._C.TensorBase.data
+
+    def is_of_torch() -> bool:
+        return str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0] == "torch"
+
+    def read(self: Any) -> Any:
+        return of_torch.__get__(self) if is_of_torch() else self.detach()
+
+    def write(self: Any, other: Any) -> None:
+        if is_of_torch():
+            of_torch.__set__(self, other)
+            return
+        with torch.no_grad():
+            self.copy_(other)
+
+    torch.Tensor.data = property(read, write)
+    try:
+        yield
+    finally:
+        del torch.Tensor.data
+
+
+@contextlib.contextmanager
 def _without_questions(torch: Any) -> Iterator[None]:
     """Replaces functions of torch.nn that read a tensor's values, or have a custom backward, by
     equivalent ones."""
@@ -302,7 +329,7 @@ def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, 
 
     try:
         with _own_backwards(torch) as called, _without_hooks(torch), \
-                _without_questions(torch), \
+                _without_questions(torch), _traced_data(torch), \
                 torch.inference_mode(False), torch.enable_grad():
             made = read_any()
     except Unsupported:
@@ -394,7 +421,12 @@ def _read(torch: Any, module: Any, program: Any, guards: Any) -> Exported:
     outputs, written = [], []
     for spec in signature.output_specs:
         node = nodes.get(getattr(spec.arg, "name", ""))
-        if spec.kind.name == "BUFFER_MUTATION":
+        is_frozen = spec.kind.name == "PARAMETER_MUTATION" and spec.target is not None \
+            and not module.get_parameter(spec.target).requires_grad
+        if is_frozen:  # such as of a momentum encoder
+            name = first[id(module.get_parameter(spec.target))]
+            written.append((name.removeprefix(OUTER), node))
+        elif spec.kind.name == "BUFFER_MUTATION":
             written.append((spec.target.removeprefix(OUTER), node))
         elif spec.kind.name == "USER_OUTPUT":
             outputs.append(node if node is not None else getattr(spec.arg, "value", None))
