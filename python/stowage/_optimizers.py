@@ -308,6 +308,10 @@ class Followed:
     def states(self) -> Tuple[Dict[str, Any], int]:
         """The object's states, tensors by their names here, and their number of steps; none for a
         new object."""
+        import torch
+
+        from stowage._aten.exported import real_view
+
         tensors: Dict[str, Any] = {}
         steps = set()
         known = _STATES[self.chosen.name]
@@ -321,7 +325,7 @@ class Followed:
                     steps.add(int(value))
                 elif key in known:
                     if value is not None:
-                        tensors[f"{name}.{known[key]}"] = value.detach().cpu()
+                        tensors[f"{name}.{known[key]}"] = real_view(torch, value.detach().cpu())
                 else:
                     raise Unsupported(f'[optimizer] the {self._kind} has a state "{key}" of '
                                       f'"{name}", which a trainer has not')
@@ -357,7 +361,10 @@ def give_states(optimizer: Any, trainer: Any, name_of: Callable[[Any], Optional[
                     array = trainer.read(f"{name}.{ending}")
                 except NotFound:  # of a param that is not trained, or is kept another form of
                     continue
-                state[key] = torch.from_numpy(array).to(param.device, param.dtype)
+                tensor = torch.from_numpy(array)
+                if param.is_complex():
+                    tensor = torch.view_as_complex(tensor)
+                state[key] = tensor.to(param.device, param.dtype)
             if not state:
                 continue
             if ours in _COUNTS:

@@ -328,24 +328,36 @@ class TorchModule:
 
     def _initial(self) -> Dict[str, Any]:
         """Initial values of params and states: the module's own memory, if it is contiguous."""
+        from stowage._aten.exported import real_view
+
         tensors = {**dict(self.module.named_parameters()), **self.state_tensors(self.module)}
-        return {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
+        return {name: real_view(self.torch, x.detach()).cpu().contiguous()
+                for name, x in tensors.items()}
 
     def _build(self, builder: GraphBuilder, batch: int, is_step: bool, is_random: bool,
                validates: bool = False) -> None:
+        from stowage._aten.complex_numbers import view_as_complex, view_as_real
+        from stowage._aten.exported import real_view
         from stowage._aten.program import Program
-        from stowage._aten.table import Lowering, Traced
+        from stowage._aten.table import Complex, Lowering, Traced
 
         exported = self.exported(is_step, batch, validates)
         lowering = Lowering(self.torch, builder, is_random, is_stilled=is_step and not is_random)
-        params = {name: Traced(builder.param(name, lowering.name_of(param.dtype),
-                                             list(param.shape)))
-                  for name, param in self.module.named_parameters() if name not in self.states}
+        params = {}
+        tensors = dict(self.module.named_parameters())
+        for name, param in tensors.items():
+            if name in self.states:
+                continue
+            pairs = real_view(self.torch, param)
+            params[name] = Traced(builder.param(name, lowering.name_of(pairs.dtype),
+                                                list(pairs.shape)))
         states = {name: Traced(builder.state(name, lowering.name_of(tensor.dtype),
                                              list(tensor.shape)))
                   for name, tensor in self.state_tensors(self.module).items()}
-        leaves = {placeholder: {**params, **states}[name]
-                  for placeholder, name in exported.params.items()}
+        leaves: Dict[str, Any] = {
+            placeholder: view_as_complex(lowering, params[name])
+            if tensors[name].is_complex() else {**params, **states}[name]
+            for placeholder, name in exported.params.items()}
         buffers = dict(self.module.named_buffers())
         for placeholder, name in exported.buffers.items():
             if name in states:
@@ -380,6 +392,8 @@ class TorchModule:
             return
         taken = {*TAKEN - {"loss"}, *params, *states, *self._names(exported)}
         for name, output in program.outputs():
+            if isinstance(output, Complex):
+                output = view_as_real(lowering, output)
             builder.output(_free(name, taken), ops.copy(lowering.value(output)))
 
     def _names(self, exported: Any) -> List[str]:
@@ -525,6 +539,8 @@ def give_weights(module: Any, state: Mapping[str, Any]) -> Any:
     """Copies arrays into the tensors of a module's state with the same names."""
     import torch
 
+    from stowage._aten.exported import real_view
+
     tensors = dict(module.named_parameters(remove_duplicate=False))
     tensors.update(module.named_buffers(remove_duplicate=False))
     unknown = sorted(set(state) - set(tensors))
@@ -533,5 +549,5 @@ def give_weights(module: Any, state: Mapping[str, Any]) -> Any:
                               "from_torch was given")
     with torch.no_grad():
         for name, array in state.items():
-            tensors[name].copy_(torch.from_numpy(array))
+            real_view(torch, tensors[name]).copy_(torch.from_numpy(array))
     return module

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Tuple
 import numpy as np
 
 from stowage import _core
-from stowage._aten.exported import first_line, leaves_of, place_of
+from stowage._aten.exported import first_line, leaves_of, place_of, real_view
 from stowage._aten.random import STILL_NORMAL, STILL_UNIFORM
 from stowage._torch import TorchModule, class_axis
 from stowage.errors import StowageError, Unsupported
@@ -129,7 +129,7 @@ class _Check:
             raise Unsupported("[from_torch] torch cannot differentiate the module: "
                               f"{first_line(error)}") from error
         gradients = {name: None if param.grad is None else
-                     param.grad.detach().to_dense().float().numpy()
+                     real_view(self.torch, param.grad.detach().to_dense()).float().numpy()
                      for name, param in net.named_parameters() if param.requires_grad}
         buffers = {name: buffer.detach().cpu().clone() for name, buffer in (
             *net.named_buffers(), *self.made.state_tensors(net).items())}
@@ -284,7 +284,7 @@ class _Check:
         largest = max((float(np.abs(g).max(initial=0)) for g in gradients.values()
                        if g is not None), default=0.0)
         for name, gradient in gradients.items():
-            before = params[name].detach().cpu().double().numpy()
+            before = real_view(self.torch, params[name].detach()).cpu().double().numpy()
             g = np.zeros(before.shape, np.float32) if gradient is None else gradient
             step = before - trainer.read(name)
             # A param of few bits takes up so much of its gradient.

@@ -104,6 +104,33 @@ def functions():
         "pad_of_integers": lambda x: x[:, :5] * F.pad(places(), (1, 1), value=2),
         "pad_of_bools": lambda x: x[:, :4] * F.pad(places() > 1, (1, 0), value=True),
     }
+    factors = torch.complex(*torch.arange(50.0).cos().double().reshape(2, 5, 5))
+    fft = torch.fft
+    made.update({
+        "rfft": lambda x: fft.rfft(x).real + 2 * fft.rfft(x).imag,
+        "irfft": lambda x: fft.irfft(fft.rfft(x) @ factors, n=8),
+        "irfft_of_odd_sizes": lambda x: fft.irfft(fft.rfft(x[:, :7]) * factors[0, 0], n=7),
+        "irfft_of_other_sizes": lambda x: fft.irfft(fft.rfft(x, n=16), n=6),
+        "irfft_of_a_vector": lambda x: x * fft.irfft(fft.rfft(x[0]) * fft.rfft(x[1], n=9)[:5], n=8),
+        "fft2": lambda x: fft.fft2(x.reshape(2, 4, 4)).abs(),
+        "irfft2": lambda x: fft.irfft2(fft.rfft2(x.reshape(2, 4, 4)) * factors[0, :3]),
+        "ifft2_by_roots": lambda x: fft.ifft2(fft.fft2(x, norm="ortho") ** 2, norm="ortho").imag,
+        "ihfft": lambda x: fft.ihfft(x).abs(), "fftshift": lambda x: fft.fftshift(fft.fft(x)).imag,
+        "stft": lambda x: torch.stft(x, 4, 2, window=torch.hann_window(4).double(),
+                                     return_complex=True).abs(),
+        "conj": lambda x: (fft.rfft(x).conj() / (fft.rfft(x) + 3j)).imag,
+        "complex_numbers": lambda x: (torch.exp(torch.complex(x, -x) * 0.3j) / (0.1 + 2j)
+                                      - torch.complex(x, x + 1) ** -2 + (x - 1j)).real,
+        "angle": lambda x: torch.complex(x, x + 1).angle(),
+        "abs_of_zeros": lambda x: torch.complex(x.relu(), x.relu()).abs(),
+        "polar": lambda x: torch.view_as_real(torch.polar(x.abs(), x.flip(1))),
+        "view_as_complex": lambda x: torch.view_as_real(
+            torch.view_as_complex(x.reshape(4, 4, 2)) * factors[0, :4]),
+        "choices_of_complex_numbers": lambda x: torch.where(
+            x > 0, torch.complex(x, -x), 0).flip(1)[:, [0, 2]].sum(0).imag,
+        "assignment_of_complex_numbers": lambda x: assigned(
+            fft.rfft(x), (slice(None), slice(0, 3)), factors[:4, :3]).abs(),
+    })
     for mode in ("bilinear", "nearest"):
         for padding in ("zeros", "border"):
             for corners in (False, True):

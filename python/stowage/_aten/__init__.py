@@ -8,10 +8,11 @@ What has no row is decomposed by torch into ops that have, or refused.
 
 from __future__ import annotations
 
-from stowage._aten import (attention, convolutions, elementwise, indexing, losses, norms, products,
-                           random, recurrent, reductions, sampling, scans, shapes, special)
+from stowage._aten import (attention, complex_numbers, convolutions, elementwise, indexing, losses,
+                           norms, products, random, recurrent, reductions, sampling, scans, shapes,
+                           special)
 from stowage._aten.table import ROWS
 
-__all__ = ["ROWS", "attention", "convolutions", "elementwise", "indexing", "losses", "norms",
-           "products", "random", "recurrent", "reductions", "sampling", "scans", "shapes",
-           "special"]
+__all__ = ["ROWS", "attention", "complex_numbers", "convolutions", "elementwise", "indexing",
+           "losses", "norms", "products", "random", "recurrent", "reductions", "sampling", "scans",
+           "shapes", "special"]

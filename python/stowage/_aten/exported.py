@@ -65,7 +65,8 @@ class Exported(NamedTuple):
             if node.op == "placeholder" and node.name in self.params:
                 found.append(self.params[node.name])
             value = node.meta.get("val")
-            has_gradient = not hasattr(value, "is_floating_point") or value.is_floating_point()
+            has_gradient = (not hasattr(value, "is_floating_point") or value.is_floating_point()
+                            or value.is_complex())
             family = family_of(node)
             if has_gradient and family not in CONSTANT_BY_OPERANDS and family not in without:
                 left.extend(node.all_input_nodes)
@@ -280,6 +281,11 @@ def _parts(torch: Any, name: str, x: Any) -> List[str]:
         return [name]
     return [".".join([name, *(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)])
             for path, _ in leaves]
+
+
+def real_view(torch: Any, x: Any) -> Any:
+    """Complex numbers as pairs of real ones, along a new last axis; other tensors as they are."""
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
 
 
 def first_line(error: BaseException) -> str:

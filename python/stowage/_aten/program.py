@@ -8,8 +8,9 @@ from typing import Any, Dict, List, Mapping, Set, Tuple
 
 from stowage import ops
 from stowage._aten import ROWS
+from stowage._aten.complex_numbers import row_of
 from stowage._aten.exported import DRAWS, OF_SHAPES, Exported, family_of, name_of, where
-from stowage._aten.table import Lowering, Traced
+from stowage._aten.table import Complex, Lowering, Traced
 from stowage.errors import StowageError, Unsupported
 
 MOST_NAMED = 12
@@ -36,12 +37,17 @@ def check_rows(exported: Exported) -> None:
         depends.add(node)
         if hasattr(node.meta.get("val"), "node") and not hasattr(node.target, "_schema"):
             continue  # arithmetic with a number that was read from a tensor, which is named itself
-        if node.target is not operator.getitem and name_of(node) not in ROWS:
+        if node.target is operator.getitem:
+            continue
+        if _is_complex(node) and row_of(name_of(node), True) is None:
+            lacking[name_of(node) + " of complex numbers"].append(node)
+        elif name_of(node) not in ROWS:
             lacking[name_of(node)].append(node)
     if not lacking:
         return
     most = sorted(lacking.items(), key=lambda item: -len(item[1]))
-    said = [f"{SAID.get(name, name)} of {where(nodes[0])}" + (f", {len(nodes)} times" if len(nodes) > 1 else "")
+    said = [f"{SAID.get(name, name)} of {where(nodes[0])}"
+            + (f", {len(nodes)} times" if len(nodes) > 1 else "")
             for name, nodes in most[:MOST_NAMED]]
     more = len(most) - len(said)
     raise Unsupported("[from_torch] not supported: " + "; ".join(said)
@@ -97,7 +103,7 @@ class Program:
         name = name_of(node)
         if family_of(node) in OF_SHAPES:
             args, kwargs = self._stand_ins((args, kwargs))
-        elif family_of(node) in DRAWS or any(isinstance(x, Traced) for x in leaves):
+        elif family_of(node) in DRAWS or any(isinstance(x, (Traced, Complex)) for x in leaves):
             self.made[node] = self._lowered(node, name, args, kwargs)
             return
         if "device" in kwargs:
@@ -107,7 +113,9 @@ class Program:
 
     def _lowered(self, node: Any, name: str, args: Any, kwargs: Any) -> Any:
         try:
-            made = ROWS[name](self.lowering, *args, **kwargs)
+            function = row_of(name, _is_complex(node))
+            assert function is not None, name  # by check_rows
+            made = function(self.lowering, *args, **kwargs)
         except StowageError as error:
             raise type(error)(f"{error}; {name} of {where(node)}") from error
         except TypeError as error:
@@ -123,11 +131,17 @@ class Program:
     def _stand_ins(self, args: Any) -> Any:
         """torch tensors with the shapes and types of the graph's values."""
         def stand_in(x: Any) -> Any:
-            if not isinstance(x, Traced):
+            if not isinstance(x, (Traced, Complex)):
                 return x
             return self.torch.empty((), dtype=self.lowering.dtype_of(x)).expand(x.shape)
         return self.torch.utils._pytree.tree_map(
             stand_in, args, is_leaf=lambda x: isinstance(x, Traced))
+
+
+def _is_complex(node: Any) -> bool:
+    """Returns whether an op has an operand or a result of complex numbers."""
+    values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
+    return any(getattr(getattr(x, "dtype", None), "is_complex", False) for x in values)
 
 
 def _is_update(node: Any) -> bool:

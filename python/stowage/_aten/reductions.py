@@ -160,7 +160,7 @@ def var(g: Lowering, x: Traced, dim: Axes = None, unbiased: Any = True, keepdim:
 @row("std.correction", "std.dim", "std")
 def std(g: Lowering, x: Traced, dim: Axes = None, unbiased: Any = True, keepdim: bool = False, *,
         correction: Any = None) -> Traced:
-    return Traced(_root(g, var(g, x, dim, unbiased, keepdim, correction=correction).value))
+    return Traced(root(g, var(g, x, dim, unbiased, keepdim, correction=correction).value))
 
 
 def _positive(g: Lowering, x: Value, make: Callable[[Value], Value]) -> Value:
@@ -170,7 +170,7 @@ def _positive(g: Lowering, x: Value, make: Callable[[Value], Value]) -> Value:
     return ops.where(is_zero, g.fill(x.shape, 0, x.dtype), make(safe))
 
 
-def _root(g: Lowering, total: Value) -> Value:
+def root(g: Lowering, total: Value) -> Value:
     """The root of a sum of squares; its gradient at 0 is 0, as in torch."""
     return _positive(g, total, ops.sqrt)
 
@@ -199,7 +199,7 @@ def vector_norm(g: Lowering, x: Traced, ord: Any = 2, dim: Axes = None, keepdim:
         raise Unsupported(f"[from_torch] a norm of order {order:g} is not supported; expected 0 "
                           "or more")
     if order == 2:
-        return Traced(_root(g, ops.reduce_sum(ops.square(x.value), axes=axes, keep=keepdim)))
+        return Traced(root(g, ops.reduce_sum(ops.square(x.value), axes=axes, keep=keepdim)))
     powers = _positive(g, size, lambda safe: ops.power(safe, g.scalar(order, x.dtype)))
     total = ops.reduce_sum(powers, axes=axes, keep=keepdim)
     return Traced(_positive(g, total, lambda safe: ops.power(safe, g.scalar(1 / order, x.dtype))))

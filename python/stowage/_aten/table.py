@@ -76,6 +76,18 @@ class Traced:
         return Traced(self._value, [self.order[i] for i in order])
 
 
+class Complex:
+    """A tensor of complex numbers: its real and imaginary parts (rows in ``complex_numbers.py``)."""
+
+    def __init__(self, real: Any, imaginary: Any) -> None:
+        self.real = real
+        self.imaginary = imaginary
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        return tuple(self.real.shape)
+
+
 class Lowering:
     """The state that rows share while a graph is built."""
 
@@ -90,6 +102,7 @@ class Lowering:
         self.counts: Dict[int, Traced] = {}
         self._constants: Dict[Tuple[int, str], Tuple[Any, Value]] = {}
         self._scalars: Dict[Tuple[float, str], Value] = {}
+        self._once: Dict[Any, Any] = {}
         self._step: Optional[Tuple[Value, Value]] = None
         self.names = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16",
                       torch.bfloat16: "bf16", torch.int16: "i16", torch.int32: "i32",
@@ -107,6 +120,8 @@ class Lowering:
 
     def dtype_of(self, x: Any) -> Any:
         """The torch type of a tensor."""
+        if isinstance(x, Complex):
+            return self.types[x.real.dtype].to_complex()
         return self.types[x.dtype] if isinstance(x, Traced) else x.dtype
 
     def result_type(self, *operands: Any) -> str:
@@ -182,6 +197,12 @@ class Lowering:
             self._step = (self.builder.input("seed", "i64", []),
                           self.builder.input("step", "i64", []))
         return self._step
+
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` returns, made once, so that constants of several ops are one."""
+        if key not in self._once:
+            self._once[key] = make()
+        return self._once[key]
 
     def next_draw(self) -> int:
         self.draws += 1
