@@ -80,7 +80,7 @@ std::string AdapterFolderOf(const TrainFlags& flags) {
   return IsGgufPath(flags.save_adapter) ? "" : flags.save_adapter;
 }
 
-std::string ClassifierFolderOf(const TrainFlags& flags, const StepSpec& spec) {
+std::string ModelFolderOf(const TrainFlags& flags, const StepSpec& spec) {
   return IsClassifier(spec) ? flags.save_merged : "";
 }
 
@@ -103,7 +103,7 @@ Result<ModelExports> ModelExports::Open(const TrainFlags& flags,
     STOWAGE_ASSIGN_OR_RETURN(exports.onnx_, OutputFile::Claim(flags.save_onnx));
   }
   const std::string adapter_folder = AdapterFolderOf(flags);
-  const std::string model_folder = ClassifierFolderOf(flags, spec);
+  const std::string model_folder = ModelFolderOf(flags, spec);
   if (!adapter_folder.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(exports.adapter_,
                              AdapterFiles::Claim(adapter_folder));
@@ -112,7 +112,7 @@ Result<ModelExports> ModelExports::Open(const TrainFlags& flags,
   if (!model_folder.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(
         exports.classifier_,
-        ClassifierFolder::Claim(
+        ModelFolder::Claim(
             model_folder, spec.tuning->model.base(),
             TokenizerFileOf(flags.tokenizer.empty() ? flags.weights
                                                     : flags.tokenizer)));
@@ -172,7 +172,7 @@ Status ModelExports::Save(const Runner& runner, const StepSpec& spec) const {
   if (adapter_) all = Both(all, SaveAdapter(tuned, runner, *adapter_));
   if (merged_) all = Both(all, SaveMerged(tuned, runner, *merged_));
   if (classifier_) {
-    all = Both(all, SaveClassifier(tuned, runner, *classifier_));
+    all = Both(all, SaveModelFolder(tuned, runner, *classifier_));
   }
   if (adapter_gguf_) {
     all = Both(all, SaveAdapterGguf(tuned, runner, *adapter_gguf_));

@@ -29,7 +29,7 @@ namespace stowage::tools {
 /// The folder of --save-adapter; "" if it is not given or a GGUF file.
 std::string AdapterFolderOf(const TrainFlags& flags);
 /// The folder of --save-merged for a classifier; "" for other models.
-std::string ClassifierFolderOf(const TrainFlags& flags, const StepSpec& spec);
+std::string ModelFolderOf(const TrainFlags& flags, const StepSpec& spec);
 
 class ModelExports {
  public:
@@ -40,7 +40,7 @@ class ModelExports {
   static Status CheckNames(const TrainFlags& flags, const StepSpec& spec);
 
   /// Claims the files. Errors: those of OutputFile::Claim, AdapterFiles::Claim,
-  /// ClassifierFolder::Claim, ParseGgufMix, GgufTokenizerKeys, GgufExport::Plan and
+  /// ModelFolder::Claim, ParseGgufMix, GgufTokenizerKeys, GgufExport::Plan and
   /// CheckGgufAdapter; kInvalidArgument for a --merged-type without a GGUF file.
   static Result<ModelExports> Open(const TrainFlags& flags,
                                    const StepSpec& spec);
@@ -52,7 +52,7 @@ class ModelExports {
   }
 
   /// Writes all files, whether or not others fail. Errors: those of SaveWeights,
-  /// OnnxModel::WithWeights, SaveAdapter, SaveMerged, SaveClassifier, SaveAdapterGguf and
+  /// OnnxModel::WithWeights, SaveAdapter, SaveMerged, SaveModelFolder, SaveAdapterGguf and
   /// GgufExport::Write.
   Status Save(const Runner& runner, const StepSpec& spec) const;
 
@@ -62,7 +62,7 @@ class ModelExports {
 
   std::optional<OutputFile> weights_, onnx_, merged_;
   std::optional<AdapterFiles> adapter_;
-  std::optional<ClassifierFolder> classifier_;
+  std::optional<ModelFolder> classifier_;
   std::optional<OutputFile> merged_gguf_, adapter_gguf_;
   std::optional<GgufExport> gguf_;  // of merged_gguf_
 };

@@ -87,7 +87,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
       !checkpoint.empty() && (run.save_every > 0 || run.eval_every > 0);
   // Before any file is claimed, since a folder created later could take its place.
   const std::string adapter_folder = AdapterFolderOf(flags);
-  const std::string model_folder = ClassifierFolderOf(flags, spec);
+  const std::string model_folder = ModelFolderOf(flags, spec);
   for (const std::string& folder :
        {flags.log.ends_with('/') ? flags.log : "", flags.model.plan_cache,
         adapter_folder, model_folder}) {
@@ -105,7 +105,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
        {"save-adapter", AdapterConfigPath(adapter_folder)},
        {model_folder.empty() ? "save-merged" : "save-merged (a folder)",
         flags.save_merged},
-       {"save-merged", ClassifierWeightsPath(model_folder)},
+       {"save-merged", ModelFolderWeightsPath(model_folder)},
        {"log", flags.log},
        {"svg", flags.svg},
        {"html", flags.html}},

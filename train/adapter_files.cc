@@ -281,6 +281,10 @@ std::set<std::string> TargetModules(
   for (const std::string& param : tuning.base().new_params()) {
     if (param.ends_with(".weight")) weights.push_back(param);
   }
+  // transformers' encoder without a head has a pooler, which graphs that embed lack.
+  if (tuning.options().embedding && tuning.base().encoder() != nullptr) {
+    weights.push_back("pooler.dense.weight");
+  }
   for (const std::string& weight : weights) {
     if (layers.contains(std::string(LayerOfWeight(weight)))) continue;
     if (std::ranges::any_of(words, [&](const std::string& word) {
@@ -305,10 +309,13 @@ std::set<std::string> HeadModules(const EncoderNames& names) {
 std::string ConfigText(const FineTuning& tuning,
                        const std::vector<const ValueInfo*>& params) {
   const LoraRules rules = SavedRules(tuning);
-  const bool classifies = tuning.base().encoder() != nullptr;
+  const EncoderConfig* const classifier = tuning.classifier();
+  const char* const task = classifier != nullptr        ? "SEQ_CLS"
+                           : tuning.options().embedding ? "FEATURE_EXTRACTION"
+                                                        : "CAUSAL_LM";
   nlohmann::ordered_json config = {
       {"peft_type", "LORA"},
-      {"task_type", classifies ? "SEQ_CLS" : "CAUSAL_LM"},
+      {"task_type", task},
       {"base_model_name_or_path", tuning.base().file().path()},
       {"r", rules.rank},
       {"lora_alpha", rules.alpha},
@@ -319,8 +326,8 @@ std::string ConfigText(const FineTuning& tuning,
       {"fan_in_fan_out", IsGpt2(tuning)},
       {"bias", "none"},
       {"inference_mode", true}};
-  if (classifies) {
-    config["modules_to_save"] = HeadModules(tuning.base().encoder()->names);
+  if (classifier != nullptr) {
+    config["modules_to_save"] = HeadModules(classifier->names);
   }
   // Paths may be ill-formed UTF-8, which JSON does not allow.
   return config.dump(2, ' ', false,
@@ -390,7 +397,7 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
       {"format", "pt"},
       {std::string(kAlphaNote), StrCat(SavedRules(tuning).alpha)},
       {std::string(kStabilizedNote), StabilizedNote(tuning)}};
-  if (const EncoderConfig* const encoder = tuning.base().encoder()) {
+  if (const EncoderConfig* const encoder = tuning.classifier()) {
     header.metadata.emplace_back(kLabelsNote, LabelsNote(*encoder));
   }
   Bytes end = 0;
@@ -450,7 +457,7 @@ Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
                             ": the two were not saved together, and ",
                             *stabilized, " there is right"));
   }
-  if (const EncoderConfig* const encoder = tuning.base().encoder()) {
+  if (const EncoderConfig* const encoder = tuning.classifier()) {
     const std::string* const labels = file.Note(kLabelsNote);
     if (labels != nullptr && *labels != LabelsNote(*encoder)) {
       return file.Fail(StrCat("is of a classifier with the labels ", *labels,

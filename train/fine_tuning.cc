@@ -224,10 +224,14 @@ Status LoadNumbers(const PretrainedModel& base, const PretrainedParam& param,
 
 Result<FineTuning> FineTuning::Open(const std::string& path,
                                     const FineTuningOptions& options) {
-  STOWAGE_ASSIGN_OR_RETURN(PretrainedModel base,
-                           options.classifier ? PretrainedModel::OpenClassifier(
-                                                    path, *options.classifier)
-                                              : PretrainedModel::Open(path));
+  STOWAGE_CHECK(!(options.classifier && options.embedding));
+  STOWAGE_ASSIGN_OR_RETURN(
+      PretrainedModel base,
+      options.classifier
+          ? PretrainedModel::OpenClassifier(path, *options.classifier)
+      : options.embedding
+          ? PretrainedModel::OpenEmbedder(path, options.embedder)
+          : PretrainedModel::Open(path));
   if (options.dtype == DType::kF64 || !IsFloat(options.dtype)) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[finetune] dtype is ", DTypeName(options.dtype),
@@ -276,6 +280,7 @@ Result<Graph> FineTuning::Build(ModelPurpose purpose, int64_t batch,
                              .weighted_targets = options_.weighted_targets,
                              .packed = options_.packed,
                              .preference = options_.preference,
+                             .embedding = options_.embedding,
                              .cache = cache}));
   if (!options_.lora) return graph;
   LoraRules rules = *options_.lora;
@@ -305,7 +310,7 @@ std::vector<ParamGroup> LoraGroups(double plus, bool dora) {
 std::vector<ParamGroup> FineTuning::groups() const {
   if (!options_.lora) return {};
   std::vector<ParamGroup> groups = LoraGroups(options_.lora_plus, has_dora());
-  if (const EncoderConfig* const encoder = base_->encoder()) {
+  if (const EncoderConfig* const encoder = classifier()) {
     for (const std::string_view layer :
          {encoder->names.head_dense, encoder->names.head_out}) {
       for (const char* const kind : {".weight", ".bias"}) {
@@ -317,7 +322,7 @@ std::vector<ParamGroup> FineTuning::groups() const {
 }
 
 bool FineTuning::IsTrainedHead(std::string_view param) const {
-  return base_->encoder() != nullptr && IsHeadParam(*base_->encoder(), param);
+  return classifier() != nullptr && IsHeadParam(*classifier(), param);
 }
 
 bool FineTuning::IsTrained(std::string_view param) const {

@@ -32,6 +32,8 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/tensor_type.h"
+#include "nn/contrastive.h"
+#include "nn/encoder.h"
 #include "nn/lora.h"
 #include "nn/losses.h"
 #include "nn/model_options.h"
@@ -67,18 +69,25 @@ struct FineTuningOptions {
   /// (PretrainedModel::OpenClassifier). Without targets, all linear layers of its blocks have
   /// adapters; the head is trained whole, like PEFT's modules_to_save.
   std::optional<ClassifierOptions> classifier = {};
+  /// The model embeds texts (PretrainedModel::OpenEmbedder), with ModelOptions::embedding.
+  std::optional<EmbeddingRules> embedding = {};
+  EmbedderOptions embedder = {};  // beside `embedding`
 };
 
 class FineTuning {
  public:
   /// Errors: those of PretrainedModel::Open, ModelOf's graphs and CheckPissa; PiSSA without
-  /// adapters, or with DoRA.
+  /// adapters, or with DoRA. Precondition: not both a classifier and an embedding.
   static Result<FineTuning> Open(const std::string& path,
                                  const FineTuningOptions& options = {});
 
   const PretrainedModel& base() const { return *base_; }
   /// The options, with the targets filled in.
   const FineTuningOptions& options() const { return options_; }
+  /// The encoder that classifies texts; null for other models.
+  const EncoderConfig* classifier() const {
+    return options_.classifier ? base_->encoder() : nullptr;
+  }
 
   /// Builds graphs for a purpose, for examples of `seq` tokens, with a key-value cache of
   /// `cache` positions if given (ModelOptions::cache). May outlive this. Errors of the

@@ -187,9 +187,10 @@ void GgufExport::AddTensorsOfFolder(const PretrainedModel& base,
 namespace {
 
 Status CheckPredictsTokens(const PretrainedModel& base) {
-  if (base.encoder() == nullptr) return {};
+  if (base.encoder() == nullptr && !base.embeds()) return {};
   return base.file().Fail(
-      "is a classifier of texts, which is not written as a GGUF file",
+      StrCat("is a model that ", base.embeds() ? "embeds" : "classifies",
+             " texts, which is not written as a GGUF file"),
       ErrorCode::kUnsupported);
 }
 

@@ -18,6 +18,7 @@
 #include "math/small_floats.h"
 #include "nn/encoder.h"
 #include "nn/layers.h"
+#include "nn/llama.h"
 #include "nn/lora.h"
 #include "runtime/checkpoint.h"
 #include "runtime/values.h"
@@ -111,7 +112,8 @@ void MergedRows::AddShare(int64_t row, std::span<float> numbers) const {
 Status SaveMerged(const FineTuning& tuning, const Runner& runner,
                   const OutputFile& file) {
   const PretrainedModel& base = tuning.base();
-  STOWAGE_CHECK(tuning.options().lora.has_value() || base.encoder() != nullptr);
+  STOWAGE_CHECK(tuning.options().lora.has_value() ||
+                tuning.classifier() != nullptr || base.embeds());
   STOWAGE_RETURN_IF_ERROR(CheckFinite(runner));
   const DType dtype = tuning.options().dtype;
   SafetensorsHeader header;
@@ -133,6 +135,15 @@ Status SaveMerged(const FineTuning& tuning, const Runner& runner,
   for (const std::string& name : base.new_params()) {
     const TensorType& type = InfoOf(runner, name).type;
     header.tensors.push_back({.name = base.PublishedName(name),
+                              .type = type,
+                              .begin = end,
+                              .end = end + type.bytes()});
+    end += type.bytes();
+  }
+  const std::vector<const WeightTensor*> kept = base.kept();
+  for (const WeightTensor* const tensor : kept) {
+    const TensorType type = {dtype, tensor->shape};
+    header.tensors.push_back({.name = base.PublishedName(tensor->name),
                               .type = type,
                               .begin = end,
                               .end = end + type.bytes()});
@@ -169,6 +180,12 @@ Status SaveMerged(const FineTuning& tuning, const Runner& runner,
     }
     for (const std::string& name : base.new_params()) {
       STOWAGE_RETURN_IF_ERROR(write_trained(name));
+    }
+    for (const WeightTensor* const tensor : kept) {
+      std::vector<float> numbers(
+          static_cast<size_t>(tensor->shape.num_elements()));
+      STOWAGE_RETURN_IF_ERROR(base.file().ReadFloats(*tensor, 0, numbers));
+      STOWAGE_RETURN_IF_ERROR(write(Stored(numbers, dtype)));
     }
     return {};
   });
@@ -212,45 +229,63 @@ std::string_view TorchName(DType dtype) {
   }
 }
 
-// The base's config with the classifier's settings.
-std::string ClassifierConfig(const std::string& base,
-                             const EncoderConfig& encoder, DType dtype) {
-  Json config = Json::parse(base);
-  config["architectures"] = {
-      StrCat(encoder.names.architecture, "ForSequenceClassification")};
+// Sets the labels of a classifier.
+void SetLabels(const EncoderConfig& encoder, Json* config) {
   Json names = Json::object(), numbers = Json::object();
   for (size_t i = 0; i < encoder.labels.size(); ++i) {
     names[StrCat(i)] = encoder.labels[i];
     numbers[encoder.labels[i]] = i;
   }
-  config.erase("num_labels");  // implied by the names
-  config["id2label"] = std::move(names);
-  config["label2id"] = std::move(numbers);
-  config["problem_type"] = "single_label_classification";
+  config->erase("num_labels");  // implied by the names
+  (*config)["id2label"] = std::move(names);
+  (*config)["label2id"] = std::move(numbers);
+  (*config)["problem_type"] = "single_label_classification";
+}
+
+// Sets the dropouts of training; `of_head` if there is a head.
+void SetDropouts(const EncoderConfig& encoder, bool of_head, Json* config) {
   const bool is_distilled = encoder.names.family == "distilbert";
-  config[is_distilled ? "dropout" : "hidden_dropout_prob"] =
-      encoder.dropout.hidden;
-  config[is_distilled ? "attention_dropout" : "attention_probs_dropout_prob"] =
-      encoder.dropout.attention;
-  config[is_distilled ? "seq_classif_dropout" : "classifier_dropout"] =
-      encoder.dropout.classifier;
+  const EncoderDropout& dropout = encoder.dropout;
+  (*config)[is_distilled ? "dropout" : "hidden_dropout_prob"] = dropout.hidden;
+  (*config)[is_distilled ? "attention_dropout"
+                         : "attention_probs_dropout_prob"] = dropout.attention;
+  if (!of_head) return;
+  (*config)[is_distilled ? "seq_classif_dropout" : "classifier_dropout"] =
+      dropout.classifier;
+}
+
+// The base's config.json with the settings of the tuned model.
+std::string ConfigOf(const FineTuning& tuning, const std::string& base) {
+  Json config = Json::parse(base);
+  const EncoderConfig* const encoder = tuning.base().encoder();
+  const EncoderConfig* const classifier = tuning.classifier();
+  config["architectures"] = {
+      encoder == nullptr
+          ? BareArchitecture(*FindLlamaFamily(tuning.base().model().family))
+          : StrCat(
+                encoder->names.architecture,
+                classifier != nullptr ? "ForSequenceClassification" : "Model")};
+  if (classifier != nullptr) SetLabels(*classifier, &config);
+  if (encoder != nullptr) {
+    SetDropouts(*encoder, classifier != nullptr, &config);
+  }
   // transformers 5 reads both names, earlier versions the first.
   const bool is_new = config.contains("dtype");
   config.erase(is_new ? "torch_dtype" : "dtype");
-  config[is_new ? "dtype" : "torch_dtype"] = TorchName(dtype);
+  config[is_new ? "dtype" : "torch_dtype"] = TorchName(tuning.options().dtype);
   return config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
 
-std::string ClassifierWeightsPath(const std::string& folder) {
+std::string ModelFolderWeightsPath(const std::string& folder) {
   return folder.empty() ? "" : In(folder, kWeightsName);
 }
 
-Result<ClassifierFolder> ClassifierFolder::Claim(const std::string& folder,
-                                                 const PretrainedModel& base,
-                                                 const std::string& tokenizer) {
-  STOWAGE_CHECK(base.encoder() != nullptr);
+Result<ModelFolder> ModelFolder::Claim(const std::string& folder,
+                                       const PretrainedModel& base,
+                                       const std::string& tokenizer,
+                                       const std::vector<FileText>& settings) {
   const fs::path source = FolderOf(base.file().path());
   STOWAGE_ASSIGN_OR_RETURN(std::string text,
                            ReadFile((source / kConfigName).string()));
@@ -261,15 +296,14 @@ Result<ClassifierFolder> ClassifierFolder::Claim(const std::string& folder,
   fs::create_directories(folder, failed);
   if (failed) {
     return Error{ErrorCode::kIo,
-                 StrCat("[classifier] cannot make the folder ", Quoted(folder),
-                        ": ", failed.message())};
+                 StrCat("[model] cannot make the folder ", Quoted(folder), ": ",
+                        failed.message())};
   }
   STOWAGE_ASSIGN_OR_RETURN(OutputFile weights,
                            OutputFile::Claim(In(folder, kWeightsName)));
   STOWAGE_ASSIGN_OR_RETURN(OutputFile config,
                            OutputFile::Claim(In(folder, kConfigName)));
-  ClassifierFolder files(std::move(weights), std::move(config),
-                         std::move(text));
+  ModelFolder files(std::move(weights), std::move(config), std::move(text));
   const auto copy = [&](const fs::path& from, std::string_view name) -> Status {
     STOWAGE_ASSIGN_OR_RETURN(OutputFile to,
                              OutputFile::Claim(In(folder, name)));
@@ -283,19 +317,27 @@ Result<ClassifierFolder> ClassifierFolder::Claim(const std::string& folder,
     if (!fs::exists(beside / name, failed)) continue;
     STOWAGE_RETURN_IF_ERROR(copy(beside / name, name));
   }
+  for (const auto& [name, content] : settings) {
+    fs::create_directories((fs::path(folder) / name).parent_path(), failed);
+    STOWAGE_ASSIGN_OR_RETURN(OutputFile to,
+                             OutputFile::Claim(In(folder, name)));
+    files.settings_.emplace_back(std::move(to), content);
+  }
   return files;
 }
 
-Status SaveClassifier(const FineTuning& tuning, const Runner& runner,
-                      const ClassifierFolder& folder) {
+Status SaveModelFolder(const FineTuning& tuning, const Runner& runner,
+                       const ModelFolder& folder) {
   STOWAGE_RETURN_IF_ERROR(SaveMerged(tuning, runner, folder.weights_));
   for (const auto& [source, file] : folder.copies_) {
     STOWAGE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(source));
     STOWAGE_RETURN_IF_ERROR(file.Replace(bytes));
   }
+  for (const auto& [file, content] : folder.settings_) {
+    STOWAGE_RETURN_IF_ERROR(file.Replace(content));
+  }
   // Written last: without it, no program takes the folder for a model.
-  return folder.config_.Replace(ClassifierConfig(
-      folder.config_text_, *tuning.base().encoder(), tuning.options().dtype));
+  return folder.config_.Replace(ConfigOf(tuning, folder.config_text_));
 }
 
 }  // namespace stowage

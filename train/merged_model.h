@@ -2,15 +2,16 @@
 #define STOWAGE_TRAIN_MERGED_MODEL_H_
 
 // Writes a tuned model as Hugging Face's transformers loads it: all weights in one safetensors
-// file with adapters merged, or a classifier's folder of model.safetensors, config.json and
-// tokenizer (AutoModelForSequenceClassification.from_pretrained).
+// file with adapters merged, or a folder of model.safetensors, config.json and tokenizer: of a
+// classifier for AutoModelForSequenceClassification, of a model that embeds texts for
+// sentence-transformers.
 //
 //   Status merged = SaveMerged(tuning, training.step(), *OutputFile::Claim("whole"));
 //
-//   Result<ClassifierFolder> folder =
-//       ClassifierFolder::Claim("tuned", tuning.base(), "bert/tokenizer.json");
+//   Result<ModelFolder> folder =
+//       ModelFolder::Claim("tuned", tuning.base(), "bert/tokenizer.json");
 //   ...                                                        // training
-//   Status saved = SaveClassifier(tuning, training.step(), *folder);
+//   Status saved = SaveModelFolder(tuning, training.step(), *folder);
 //
 // MergedRows computes merged weights a few rows at a time: W + alpha / rank B A, with DoRA
 // scaled so that the weights of each output have its magnitude as their norm (nn/lora.h).
@@ -27,6 +28,7 @@
 #include "runtime/session.h"
 #include "train/fine_tuning.h"
 #include "train/lora_weights.h"
+#include "train/sentence_transformer.h"
 
 namespace stowage {
 
@@ -59,31 +61,32 @@ class MergedRows {
 };
 
 /// Writes all weights of the model to a safetensors file, under Hugging Face's names, in the
-/// tuning's dtype, with adapters merged, a few rows at a time. The trained weights of a
-/// classifier are the runner's. Beside the model's config.json, the file loads as any model.
-/// Errors: kIo; kNotFinite for a weight that is NaN or infinite; the file is then unchanged.
-/// Precondition: the tuning has adapters or is a classifier.
+/// tuning's dtype, with adapters merged, a few rows at a time. Weights that are trained whole are
+/// the runner's; PretrainedModel::kept are the base's. Beside the model's config.json, the file
+/// loads as any model. Errors: kIo; kNotFinite for a weight that is NaN or infinite; the file is
+/// then unchanged. Precondition: the tuning has adapters, or classifies or embeds texts.
 Status SaveMerged(const FineTuning& tuning, const Runner& runner,
                   const OutputFile& file);
 
 /// The path of model.safetensors in a folder; "" for "".
-std::string ClassifierWeightsPath(const std::string& folder);
+std::string ModelFolderWeightsPath(const std::string& folder);
 
-/// The files of a classifier to write.
-class ClassifierFolder {
+/// The files of a model to write, which classifies or embeds texts.
+class ModelFolder {
  public:
   /// Creates the folder if necessary. The tokenizer is `tokenizer`, with the files beside it
-  /// that belong to one, such as tokenizer_config.json. Errors: kIo; those of
-  /// OutputFile::Claim; kInvalidArgument for a config.json that is not a JSON object.
-  /// Precondition: `base` is a classifier.
-  static Result<ClassifierFolder> Claim(const std::string& folder,
-                                        const PretrainedModel& base,
-                                        const std::string& tokenizer);
+  /// that belong to one, such as tokenizer_config.json; `settings` are further files, by names
+  /// in the folder (SentenceTransformerFiles). Errors: kIo; those of OutputFile::Claim;
+  /// kInvalidArgument for a config.json that is not a JSON object.
+  static Result<ModelFolder> Claim(const std::string& folder,
+                                   const PretrainedModel& base,
+                                   const std::string& tokenizer,
+                                   const std::vector<FileText>& settings = {});
 
  private:
-  friend Status SaveClassifier(const FineTuning&, const Runner&,
-                               const ClassifierFolder&);
-  ClassifierFolder(OutputFile weights, OutputFile config, std::string text)
+  friend Status SaveModelFolder(const FineTuning&, const Runner&,
+                                const ModelFolder&);
+  ModelFolder(OutputFile weights, OutputFile config, std::string text)
       : weights_(std::move(weights)),
         config_(std::move(config)),
         config_text_(std::move(text)) {}
@@ -91,13 +94,14 @@ class ClassifierFolder {
   OutputFile weights_, config_;
   std::string config_text_;  // the base's config.json
   std::vector<std::pair<std::string, OutputFile>> copies_;  // source, copy
+  std::vector<std::pair<OutputFile, std::string>> settings_;
 };
 
-/// Writes the classifier of `runner`: its weights as SaveMerged does; the base's config.json
-/// with the architecture, the labels, the dropouts of training and the dtype; the files of the
-/// tokenizer. Errors: those of SaveMerged; kIo.
-Status SaveClassifier(const FineTuning& tuning, const Runner& runner,
-                      const ClassifierFolder& folder);
+/// Writes the model of `runner`: its weights as SaveMerged does; the base's config.json with the
+/// architecture, a classifier's labels, an encoder's dropouts of training and the dtype; the
+/// files of the tokenizer and the settings. Errors: those of SaveMerged; kIo.
+Status SaveModelFolder(const FineTuning& tuning, const Runner& runner,
+                       const ModelFolder& folder);
 
 }  // namespace stowage
 
