@@ -51,7 +51,8 @@ std::string Different(const Runner& runner, const FittedStep& step,
 
 }  // namespace
 
-double LossDifference(const ComparedStep& compared, int steps) {
+double LossDifference(const ComparedStep& compared, int steps,
+                      std::vector<double>* losses) {
   const FittedStep& step = compared.step;
   const auto cpu = MakeCpuBackend({.threads = 2});
   const Result<Plan> plan = PlanMemory(step.graph, {.device = cpu->Needs()});
@@ -94,6 +95,7 @@ double LossDifference(const ComparedStep& compared, int steps) {
     REQUIRE(run(arena.data()) == 0);
     const double expected = *runner.ReadScalar("loss");
     const double loss = arena.Read("loss").at(0);
+    if (losses != nullptr) losses->push_back(loss);
     largest = std::max(largest, std::abs(loss - expected) / std::abs(expected));
   }
   MESSAGE(compared.name, ": losses differ by ", largest, " at most, arena ",

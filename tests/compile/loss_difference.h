@@ -27,9 +27,10 @@ struct ComparedStep {
   std::map<std::string, std::vector<std::byte>> inputs = {};
 };
 
-/// The largest relative difference of "loss" in `steps` steps. Fails the test where params
-/// and states in the arena do not begin with the library's bytes.
-double LossDifference(const ComparedStep& compared, int steps);
+/// The largest relative difference of "loss" in `steps` steps; appends those in C to `losses`.
+/// Fails the test where params and states in the arena do not begin with the library's bytes.
+double LossDifference(const ComparedStep& compared, int steps,
+                      std::vector<double>* losses = nullptr);
 
 }  // namespace stowage::testing
 
