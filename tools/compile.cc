@@ -2,6 +2,7 @@
 
 #include "compile/compile.h"
 
+#include <cstddef>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,13 +18,16 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/array.h"
+#include "runtime/weights.h"
 #include "tools/budget.h"
 #include "tools/command.h"
+#include "tools/init_flags.h"
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
 #include "tools/options.h"
 #include "tools/plan_subject.h"
 #include "tools/progress.h"
+#include "tools/train_files.h"
 #include "train/training.h"
 
 namespace stowage::tools {
@@ -30,6 +35,7 @@ namespace {
 
 struct CompileFlags {
   PlanFlags plan;
+  InitFlags init;
   std::string prefix;
   std::string arena = "static";
 };
@@ -58,27 +64,42 @@ Result<CompileOptions> ReadCompileOptions(const CompileFlags& flags) {
   return options;
 }
 
-// Reads the weights of an ONNX file for params of the step, and plans frozen ones as constants.
-// An unmodified graph keeps its params in the arena, where an application can write trained
-// weights.
-Status ReadContents(Subject* subject,
+// Reads the weights of an ONNX file and of --init for params of the step, and plans frozen ones
+// as constants. An unmodified graph keeps its params in the arena, where an application can
+// write trained weights.
+Status ReadContents(const InitFlags& init, Subject* subject,
                     std::map<std::string, std::string>* contents) {
-  if (!subject->onnx) return {};
+  STOWAGE_ASSIGN_OR_RETURN(const WeightRules rules,
+                           ReadInitRules("compile", init));
+  if (!subject->onnx && init.file.empty()) return {};
   STOWAGE_ASSIGN_OR_RETURN(const SampledStep whole,
                            subject->planner().question().build(
                                /*micro_batches=*/1, Sampling::kAll));
-  std::set<std::string> names;
-  STOWAGE_RETURN_IF_ERROR(subject->onnx->model.ForEachWeight(
-      whole.graph, [&](const NamedArray& weight) -> Status {
-        const auto bytes = weight.array.data();
-        names.insert(weight.name);
-        contents->emplace(
-            weight.name,
-            std::string(reinterpret_cast<const char*>(bytes.data()),
-                        bytes.size()));
-        return {};
-      }));
+  const auto take = [&](const std::string& name,
+                        std::span<const std::byte> bytes) -> Status {
+    contents->insert_or_assign(
+        name,
+        std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    return {};
+  };
+  if (subject->onnx) {
+    STOWAGE_RETURN_IF_ERROR(subject->onnx->model.ForEachWeight(
+        whole.graph, [&](const NamedArray& weight) {
+          return take(weight.name, weight.array.data());
+        }));
+  }
+  if (!init.file.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(const LoadedWeights loaded,
+                             ReadWeights(whole.graph, init.file, rules,
+                                         [&](const ValueInfo& param,
+                                             std::span<const std::byte> bytes) {
+                                           return take(param.name, bytes);
+                                         }));
+    std::cerr << WeightsText(init.file, loaded) << std::flush;
+  }
   if (!subject->training) return {};
+  std::set<std::string> names;
+  for (const auto& [name, bytes] : *contents) names.insert(name);
   TrainingSpec training = subject->training->spec();
   training.planning.outside = FrozenParams(whole.graph, names);
   if (training.planning.outside.empty()) return {};
@@ -162,6 +183,8 @@ int RunCompile(const CompileFlags& flags) {
                   {"the header", HeaderPath(subject_flags.output)}},
                  {{"graph", subject_flags.graph},
                   {"onnx", subject_flags.onnx.file},
+                  {"init", flags.init.file},
+                  {"init", ShardFolderOf(flags.init.file)},
                   {"op-times", subject_flags.model.op_times}});
   if (!tried.ok()) return Fail(tried.error());
   std::function<void()> on_choice;
@@ -174,7 +197,7 @@ int RunCompile(const CompileFlags& flags) {
                                          .device = NeedsOfC()},
                                         on_choice);
   if (!subject.ok()) return Fail(subject.error());
-  const Status read = ReadContents(&*subject, &options->contents);
+  const Status read = ReadContents(flags.init, &*subject, &options->contents);
   if (!read.ok()) return Fail(read.error());
   const Result<Planned> planned = PlanPrograms(*subject);
   progress->Clear();
@@ -224,6 +247,7 @@ void AddCompile(Program& program) {
   options.Add("--graph", &plan.graph,
               "Compile the graph in this file (text form) instead of a model's "
               "training step");
+  AddInitOptions(options, &flags->init);
   options.AddFlag(
       "--evaluate", &plan.evaluate,
       "Also write a function that evaluates the model with the step's params");

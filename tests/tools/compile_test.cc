@@ -2,12 +2,18 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/strings.h"
+#include "formats/safetensors.h"
+#include "tests/compile/host_library.h"
 #include "tests/tools/run_stowage.h"
 
 namespace stowage::testing {
@@ -43,6 +49,105 @@ TEST_CASE("a step is written with its header, and its figures are printed") {
   CHECK(Contains(text, "int net_evaluate(void);"));
 }
 
+// The first float of each param of a compiled step after its init.
+std::map<std::string, float> FirstOf(const std::string& name,
+                                     const std::string& source) {
+  const std::string header = fs::path(source).replace_extension(".h").string();
+  const HostLibrary library(
+      name, {{name + ".c", ReadAll(source)}, {name + ".h", ReadAll(header)}});
+  library.Get<void(uint64_t)>(name + "_init")(1);
+  std::map<std::string, float> first;
+  for (const char* const param : {"fc1_weight", "fc1_bias", "fc3_weight"}) {
+    first[param] =
+        *library.Get<const float*()>(StrCat(name, "_param_", param))();
+  }
+  return first;
+}
+
+TEST_CASE("a step starts from the weights of --init") {
+  const std::string weights = TempPath("init.safetensors");
+  const std::string checkpoint = TempPath("init.st");
+  const std::vector<std::string> net = {"--model", "mlp", "--batch", "4"};
+  std::vector<std::string> train = {"train",
+                                    "--data",
+                                    WriteTemp("digits.csv", SomeDigits()),
+                                    "--steps",
+                                    "2",
+                                    "--device",
+                                    "cpu",
+                                    "--save",
+                                    checkpoint,
+                                    "--save-weights",
+                                    weights};
+  train.insert(train.end(), net.begin(), net.end());
+  const Outcome trained = RunStowage(train);
+  REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
+  // The values as the file has them.
+  const auto file = TensorFile::Open(weights, "test");
+  REQUIRE_MESSAGE(file.ok(), file.error().message);
+  std::map<std::string, float> expected;
+  Bytes bytes = 0;
+  for (const SafeTensor& tensor : file->tensors()) {
+    std::vector<std::byte> data(static_cast<size_t>(tensor.type.bytes()));
+    REQUIRE(file->Read(tensor, data).ok());
+    std::string name = tensor.name;
+    std::ranges::replace(name, '.', '_');
+    std::memcpy(&expected[name], data.data(), sizeof(float));
+    bytes += tensor.type.bytes();
+  }
+  for (const std::string& init : {weights, checkpoint}) {
+    CAPTURE(init);
+    std::vector<std::string> arguments = net;
+    arguments.insert(arguments.end(), {"--json", "--init", init});
+    const std::string source = TempPath("begun.c");
+    const Outcome outcome = Compile(arguments, source);
+    REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
+    CHECK(Json::parse(outcome.out)["flash_bytes"] == bytes);
+    CHECK(Contains(outcome.err, StrCat("params have the weights of ", init)));
+    for (const auto& [name, value] : FirstOf("begun", source)) {
+      CAPTURE(name);
+      REQUIRE(expected.contains(name));
+      CHECK(value == expected[name]);
+    }
+  }
+}
+
+TEST_CASE("weights of --init that are not trained are constants") {
+  // The weights of the base of adapters, which are frozen.
+  const std::string weights = TempPath("base.safetensors");
+  const std::vector<std::string> net = {"--model", "gpt-nano", "--seq",
+                                        "8",       "--batch",  "1"};
+  std::vector<std::string> train = {"train",
+                                    "--data",
+                                    WriteTemp("text.txt", SomeText()),
+                                    "--steps",
+                                    "1",
+                                    "--device",
+                                    "cpu",
+                                    "--sample",
+                                    "0",
+                                    "--save-weights",
+                                    weights};
+  train.insert(train.end(), net.begin(), net.end());
+  const Outcome trained = RunStowage(train);
+  REQUIRE_MESSAGE(trained.exit_code == 0, trained.err);
+  std::vector<std::string> adapters = net;
+  adapters.insert(adapters.end(), {"--lora-rank", "2", "--json"});
+  const Outcome before = Compile(adapters, TempPath("seeded.c"));
+  adapters.insert(adapters.end(),
+                  {"--init", weights, "--init-allow-missing", "*lora_*"});
+  const Outcome after = Compile(adapters, TempPath("adapters.c"));
+  REQUIRE_MESSAGE(before.exit_code == 0, before.err);
+  REQUIRE_MESSAGE(after.exit_code == 0, after.err);
+  const Json seeded = Json::parse(before.out), given = Json::parse(after.out);
+  CHECK(seeded["flash_bytes"] == 0);
+  CHECK(given["flash_bytes"].get<int64_t>() > 0);
+  CHECK(given["arena_bytes"].get<int64_t>() <=
+        seeded["arena_bytes"].get<int64_t>() -
+            given["flash_bytes"].get<int64_t>());
+  CHECK(!Contains(ReadAll(TempPath("adapters.c")), " given_0["));
+}
+
 TEST_CASE("where a step is refused, no file is left") {
   struct Refused {
     std::vector<std::string> arguments;
@@ -64,6 +169,11 @@ TEST_CASE("where a step is refused, no file is left") {
             2,
             "static or caller"},
            {{"--model", "mlp", "--threads", "2"}, "e.c", 2, "--threads"},
+           {{"--model", "mlp", "--init", "no.st"}, "g.c", 2, "no.st"},
+           {{"--model", "mlp", "--init-rename", "a=b"},
+            "h.c",
+            2,
+            "[compile] --init-rename says how the file of --init is read"},
            {{}, "f.c", 2, "nothing to compile"}}) {
     CAPTURE(each.name);
     const std::string path = TempPath(each.name);
