@@ -262,9 +262,10 @@ void AddCompile(Program& program) {
               "static: the C file has the arena; caller: every function takes "
               "a pointer to it");
   options.AddFlag("--json", &plan.json, "Print one JSON object");
-  options.ApplyTo({"--model"}, {"--dtype", "--seq", "--evaluate"});
+  options.ApplyTo({"--model"}, {"--dtype", "--seq"});
   options.ApplyTo({"--onnx"}, {"--dim", "--shape", "--loss", "--trainable"});
   options.ApplyTo({"--loss"}, {"--freeze"});
+  options.ApplyTo({"--model", "--loss"}, {"--evaluate"});
   options.ApplyTo({"--model", "--onnx"}, {"--batch"});
   options.ApplyTo({"--model", "--loss"}, OptionsOfTraining());
   options.OnRun([flags] { return RunCompile(*flags); });

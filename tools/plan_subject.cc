@@ -11,6 +11,20 @@
 #include "tools/command.h"
 
 namespace stowage::tools {
+namespace {
+
+// The evaluation of a model that is trained.
+Result<ModelFn> EvaluatedModel(const Subject& subject,
+                               const ModelFlags& flags) {
+  if (subject.spec) return ModelOf(*subject.spec, ModelPurpose::kEvaluate);
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<LoraRules> lora,
+                           ReadLora(flags));
+  return WithAdapters([pass = subject.onnx->ForwardPass()](
+                          int64_t examples) { return pass.Build(examples); },
+                      lora);
+}
+
+}  // namespace
 
 Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
                             const std::function<void()>& on_choice) {
@@ -42,10 +56,11 @@ Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
       training = subject.spec->training;
     }
     if (flags.evaluate) {
-      training.programs.push_back(
-          {.name = "evaluate",
-           .model = ModelOf(*subject.spec, ModelPurpose::kEvaluate),
-           .batch = training.batch});
+      STOWAGE_ASSIGN_OR_RETURN(ModelFn evaluation,
+                               EvaluatedModel(subject, flags.model));
+      training.programs.push_back({.name = "evaluate",
+                                   .model = std::move(evaluation),
+                                   .batch = training.batch});
     }
     training.planning = options;
     training.on_choice = on_choice;

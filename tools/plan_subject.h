@@ -44,7 +44,7 @@ struct PlanFlags {
   bool traffic = false;
   std::string roofline;
   bool json = false;
-  bool evaluate = false;  // of a built-in model, also its evaluation
+  bool evaluate = false;  // also of the model's evaluation
 };
 
 /// A training step, or an unmodified graph.

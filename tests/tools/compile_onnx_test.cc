@@ -48,5 +48,24 @@ TEST_CASE("frozen weights of an ONNX file are constants, beside the arena") {
   CHECK(!Contains(ReadAll(TempPath("whole.c")), "frozen_0"));
 }
 
+TEST_CASE("an ONNX file's outputs are evaluated with the step's params") {
+  const std::string source = TempPath("vit.c");
+  const Outcome outcome =
+      Compile({"--onnx", "tests/goldens/onnx/vit_script.onnx", "--loss",
+               "cross_entropy", "--evaluate", "--json"},
+              source);
+  REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
+  const std::string header = ReadAll(TempPath("vit.h"));
+  CHECK(Contains(header, "int vit_evaluate(void);"));
+  CHECK(Contains(header, "const float *vit_evaluate_output_y(void);"));
+  CHECK(!Contains(header, "vit_evaluate_input_labels"));
+  const Outcome refused = Compile(
+      {"--onnx", "tests/goldens/onnx/vit_script.onnx", "--evaluate"}, source);
+  CHECK(refused.exit_code == 2);
+  CHECK_MESSAGE(Contains(refused.err,
+                         "--evaluate applies where --model or --loss is given"),
+                refused.err);
+}
+
 }  // namespace
 }  // namespace stowage::testing
