@@ -8,16 +8,10 @@
 #include "digits.h"
 
 #include "board.h"
+#include "numbers.h"
 #include "step.h"
 
 enum { STEPS = 200, SIDE = 28, IMAGE = SIDE * SIDE };
-
-/* A generator of 16 random bits (Knuth's MMIX). */
-static uint64_t state = 1;
-static uint32_t random_bits(void) {
-  state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-  return (uint32_t)(state >> 48);
-}
 
 /* A row's image, 8 x 8, as large as the model's. */
 static void copy_image(float *x, int row) {
@@ -25,17 +19,6 @@ static void copy_image(float *x, int row) {
     const int from = i / SIDE * 8 / SIDE * 8 + i % SIDE * 8 / SIDE;
     x[i] = (float)digits[row][from] / 16.0f;
   }
-}
-
-static void print_number(int value) {
-  char text[12];
-  int end = 11;
-  text[end] = '\0';
-  do {
-    text[--end] = (char)('0' + value % 10);
-    value /= 10;
-  } while (value > 0);
-  board_print(text + end);
 }
 
 /* One step on rows drawn at random of those that are not held out; returns its code. */
@@ -80,12 +63,12 @@ int main(void) {
   }
   int count;
   const int right = evaluate(&count);
-  print_number(STEPS);
+  print_number(STEPS, 10, 1);
   board_print(" steps: ");
   if (right < 0) return 1;
-  print_number(right);
+  print_number((uint32_t)right, 10, 1);
   board_print(" of ");
-  print_number(count);
+  print_number((uint32_t)count, 10, 1);
   board_print(" digits\n");
   return 0;
 }

@@ -7,16 +7,10 @@
 #include <string.h>
 
 #include "board.h"
+#include "numbers.h"
 #include "step.h"
 
 enum { STEPS = 20 };
-
-/* A generator of 16 random bits (Knuth's MMIX). */
-static uint64_t state = 1;
-static uint32_t random_bits(void) {
-  state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-  return (uint32_t)(state >> 48);
-}
 
 /* Images of noise, brighter in the rows of their class. */
 static void fill(float *x, int32_t *y, int batch, int pixels) {
@@ -28,17 +22,6 @@ static void fill(float *x, int32_t *y, int batch, int pixels) {
           (float)random_bits() / 65536.0f + (row == y[n] ? 1.0f : 0.0f);
     }
   }
-}
-
-static void print_number(uint32_t value, uint32_t base, int digits) {
-  char text[12];
-  int end = 11;
-  text[end] = '\0';
-  do {
-    text[--end] = "0123456789abcdef"[value % base];
-    value /= base;
-  } while (--digits > 0 || value > 0);
-  board_print(text + end);
 }
 
 int main(void) {

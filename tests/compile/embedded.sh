@@ -2,9 +2,11 @@
 # Trains steps in C on the host, on emulated Cortex-M and RISC-V processors and as WebAssembly,
 # and compares their losses: .ci/nightly embedded. Needs what examples/embedded/Makefile names.
 #
-#   tests/compile/embedded.sh STOWAGE
+#   tests/compile/embedded.sh STOWAGE WRITE_MOBILENET PACKAGES
+#
+# PACKAGES is a folder that has the Python package stowage.
 set -euo pipefail
-stowage=$(realpath "$1")
+stowage=$(realpath "$1") write_mobilenet=$(realpath "$2") packages=$(realpath "$3")
 cd "$(dirname "$0")/../../examples/embedded"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -38,3 +40,24 @@ for name in digits-cortex-m7 page; do
   read -r _ _ right _ count _ < "$out/small/$name.txt"
   ((right * 100 >= count * 85))
 done
+
+# The last layer of a classifier learns a motion there.
+PYTHONPATH=$packages train motions run-motions-host PYTHON=/usr/bin/python3
+PYTHONPATH=$packages train motions run-motions-cortex-m7 PYTHON=/usr/bin/python3
+cmp "$out/motions/motions-host.txt" "$out/motions/motions-cortex-m7.txt"
+awk '/before/ {before = $2} /after/ {after = $2; count = $4}
+  END {exit !(before <= 0.75 * count && after >= 0.9 * count)}' "$out/motions/motions-cortex-m7.txt"
+
+# The last block of a MobileNetV2 trains in 1 MB of RAM, with the layers before it in flash.
+"$write_mobilenet" "$out/mobilenet.onnx"
+frozen=$(printf -- "--freeze 'features.%s.*' " {0..16} 18)
+mobilenet=(MAIN=../../tests/compile/last_block.c PIXELS=27648 OPTIMIZER=sgd BUDGET=1MB
+  "SUBJECT=--onnx $out/mobilenet.onnx --loss cross_entropy $frozen")
+train mobilenet run-host "${mobilenet[@]}"
+train mobilenet run-cortex-m7 "${mobilenet[@]}"
+python3 compare_losses.py "$out/mobilenet/host.txt" "$out/mobilenet/cortex-m7.txt"
+awk 'NR == 1 {first = $2} {last = $2} END {exit !(last < 0.8 * first)}' \
+  "$out/mobilenet/cortex-m7.txt"
+read -r text data bss _ < <(arm-none-eabi-size "$out/mobilenet/cortex-m7" | tail -1)
+echo "mobilenet: code and constants $text, data $data and .bss $bss bytes"
+((data + bss <= 1000000))

@@ -1,0 +1,28 @@
+/* Random numbers, and numbers as text. */
+#ifndef NUMBERS_H_
+#define NUMBERS_H_
+
+#include <stdint.h>
+
+#include "board.h"
+
+/* A generator of 16 random bits (Knuth's MMIX). */
+static inline uint32_t random_bits(void) {
+  static uint64_t state = 1;
+  state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return (uint32_t)(state >> 48);
+}
+
+/* Prints `value` with at least so many digits. */
+static inline void print_number(uint32_t value, uint32_t base, int digits) {
+  char text[12];
+  int end = 11;
+  text[end] = '\0';
+  do {
+    text[--end] = "0123456789abcdef"[value % base];
+    value /= base;
+  } while (--digits > 0 || value > 0);
+  board_print(text + end);
+}
+
+#endif

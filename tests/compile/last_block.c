@@ -1,0 +1,28 @@
+/* Trains a compiled step of a classifier of images on one image, for 20 steps, and prints each
+ * loss as examples/embedded/main.c does. */
+#include <string.h>
+
+#include "board.h"
+#include "numbers.h"
+#include "step.h"
+
+int main(void) {
+  step_init(42);
+  for (int i = 0; i < PIXELS; ++i) {
+    step_input_x()[i] = (float)random_bits() / 65536.0f;
+  }
+  *step_input_labels() = 3;
+  *step_input_lr() = 3e-5f;
+  for (int64_t i = 1; i <= 20; ++i) {
+    const int code = step_step();
+    if (code != 0) return code;
+    const float loss = *step_output_loss();
+    uint32_t bits;
+    memcpy(&bits, &loss, sizeof bits);
+    print_number(bits, 16, 8);
+    board_print(" ");
+    print_number((uint32_t)(loss * 1000.0f), 10, 1);
+    board_print("\n");
+  }
+  return 0;
+}
