@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-import math
-import sys
 import traceback
-from typing import Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
+from typing import Any, Container, Dict, List, Mapping, NamedTuple, Set, Tuple
 
 from stowage._aten import ROWS
+from stowage._aten.patches import patched
 from stowage.errors import Unsupported
 
 # Ops whose result depends only on an operand's shape and type; torch computes them when a graph
@@ -143,123 +142,6 @@ def leaves_of(torch: Any, output: Any) -> List[Tuple[str, Any]]:
     return named
 
 
-@contextlib.contextmanager
-def _own_backwards(torch: Any) -> Iterator[List[str]]:
-    """Records calls of functions with a custom backward."""
-    called: List[str] = []
-    function = torch.autograd.Function
-    before = function.__dict__["apply"]
-
-    def apply(kind: Any, *args: Any, **kwargs: Any) -> Any:
-        if kind.__module__ == "torch.utils.checkpoint":
-            raise Unsupported("[from_torch] torch.utils.checkpoint has a backward of its own where "
-                              "it is reentrant, which is not supported; give use_reentrant=False")
-        if not kind.__module__.startswith("torch."):
-            called.append(kind.__qualname__)
-        return before.__get__(None, kind)(*args, **kwargs)
-
-    function.apply = classmethod(apply)
-    try:
-        yield called
-    finally:
-        function.apply = before
-
-
-@contextlib.contextmanager
-def _without_hooks(torch: Any) -> Iterator[None]:
-    """Raises Unsupported if a module registers a gradient hook on a tensor, which torch.export
-    drops."""
-    tensor = torch.Tensor
-    before = tensor.__dict__["register_hook"]
-
-    def register_hook(self: Any, hook: Any) -> Any:
-        caller = sys._getframe(1)
-        if caller.f_globals.get("__name__", "").startswith("torch."):
-            return before(self, hook)
-        raise Unsupported("[from_torch] a tensor gets a hook that is called with its gradient "
-                          f"({caller.f_code.co_filename}:{caller.f_lineno}), which is not "
-                          "supported; change the loss or the optimizer instead")
-
-    tensor.register_hook = register_hook
-    try:
-        yield
-    finally:
-        tensor.register_hook = before
-
-
-@contextlib.contextmanager
-def _traced_data(torch: Any) -> Iterator[None]:
-    """Makes `x.data`, which torch.export does not trace, a detached tensor, and an assignment to it
-    a copy, in the user's code."""
-    of_torch = torch._C.TensorBase.data
-
-    def is_of_torch() -> bool:
-        return str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0] == "torch"
-
-    def read(self: Any) -> Any:
-        return of_torch.__get__(self) if is_of_torch() else self.detach()
-
-    def write(self: Any, other: Any) -> None:
-        if is_of_torch():
-            of_torch.__set__(self, other)
-            return
-        with torch.no_grad():
-            self.copy_(other)
-
-    torch.Tensor.data = property(read, write)
-    try:
-        yield
-    finally:
-        del torch.Tensor.data
-
-
-@contextlib.contextmanager
-def _without_questions(torch: Any) -> Iterator[None]:
-    """Replaces functions of torch.nn that read a tensor's values, or have a custom backward, by
-    equivalent ones."""
-    functional, modules = torch.nn.functional, torch.nn.modules
-
-    def is_causal_mask(mask: Any, is_causal: Any = None, size: Any = None) -> bool:
-        # Causal masks are added like any other.
-        return is_causal is True
-
-    def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6,
-                          reduction: str = "mean") -> Any:
-        # Without the check for negative variances.
-        if not isinstance(var, torch.Tensor):
-            var = torch.full_like(input, var)
-        elif var.shape != input.shape and var.shape == input.shape[:-1]:
-            var = var.unsqueeze(-1)
-        var = var + (var.clamp(min=eps) - var).detach()
-        each = 0.5 * (var.log() + (input - target)**2 / var)
-        each = each + 0.5 * math.log(2 * math.pi) if full else each
-        return each if reduction == "none" else getattr(each, reduction)()
-
-    def linear_cross_entropy(*args: Any, options: Any = None, **kwargs: Any) -> Any:
-        # Options determine the chunks.
-        return before[functional, "linear_cross_entropy"](*args, **kwargs)
-
-    class CrossMap:
-        @staticmethod
-        def apply(*args: Any) -> Any:
-            raise Unsupported("[from_torch] CrossMapLRN2d has a backward of its own, which is not "
-                              "supported; expected LocalResponseNorm")
-
-    others = {(modules.transformer, "_detect_is_causal_mask"): is_causal_mask,
-              (modules.normalization, "_cross_map_lrn2d"): CrossMap,
-              (functional, "gaussian_nll_loss"): gaussian_nll_loss,
-              (functional, "linear_cross_entropy"): linear_cross_entropy}
-    before = {(place, name): getattr(place, name) for place, name in others
-              if hasattr(place, name)}
-    try:
-        for place, name in before:
-            setattr(place, name, others[place, name])
-        yield
-    finally:
-        for (place, name), function in before.items():
-            setattr(place, name, function)
-
-
 def given_names(torch: Any, module: Any, args: Any, kwargs: Any) -> List[str]:
     """The names of a module's tensor arguments, in the order of its inputs."""
     names: List[str] = []
@@ -334,9 +216,7 @@ def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, 
         return made
 
     try:
-        with _own_backwards(torch) as called, _without_hooks(torch), \
-                _without_questions(torch), _traced_data(torch), \
-                torch.inference_mode(False), torch.enable_grad():
+        with patched(torch) as called, torch.inference_mode(False), torch.enable_grad():
             made = read_any()
     except Unsupported:
         raise

@@ -77,7 +77,7 @@ class Traced:
 
 
 class Complex:
-    """A tensor of complex numbers: its real and imaginary parts (rows in ``complex_numbers.py``)."""
+    """A tensor of complex numbers: its real and imaginary parts (``complex_numbers.py``)."""
 
     def __init__(self, real: Any, imaginary: Any) -> None:
         self.real = real
