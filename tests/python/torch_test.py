@@ -514,6 +514,19 @@ class TorchTest(support.TestCase):
             for ours, right in zip(net.parameters(), theirs.parameters()):
                 np.testing.assert_allclose(ours.detach(), right.detach(), atol=1e-5)
 
+    def test_buffers_with_two_names_are_taken(self):
+        class Part(nn.Module):
+            def __init__(self, scale):
+                super().__init__()
+                self.a = nn.Linear(6, 6)
+                self.register_buffer("scale", scale)
+
+            def forward(self, x):
+                return self.a(x) * self.scale
+
+        scale = torch.arange(6.0)
+        self.check_trains(nn.Sequential(Part(scale), nn.Tanh(), Part(scale), nn.Linear(6, 4)))
+
     def test_the_batch_is_a_dimension(self):
         net = nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, 4))
         x, y = torch.randn(64, 6), torch.randint(0, 4, (64,))

@@ -288,18 +288,21 @@ def _keep_no_grad(torch: Any, program: Any) -> None:
 
 def _read(torch: Any, module: Any, program: Any, guards: Any) -> Exported:
     signature = program.graph_signature
-    first = {}
-    for name, param in module.named_parameters():
-        first[id(param)] = name
+    # The names of params and buffers, of those with several their first.
+    first = {id(tensor): name for name, tensor in (*module.named_parameters(),
+                                                   *module.named_buffers())}
+    registered = dict(module.named_buffers(remove_duplicate=False))
     params = {}
     for placeholder, name in signature.inputs_to_parameters.items():
         params[placeholder] = first[id(module.get_parameter(name))].removeprefix(OUTER)
     nodes = {node.name: node for node in program.graph.nodes}
-    constants = {}
+    buffers, constants = {}, {}
     for placeholder, name in signature.inputs_to_lifted_tensor_constants.items():
         constants[placeholder] = program.constants[name]
     for placeholder, name in signature.inputs_to_buffers.items():
-        if name not in dict(module.named_buffers()):
+        if name in registered:
+            buffers[placeholder] = first[id(registered[name])].removeprefix(OUTER)
+        else:
             constants[placeholder] = program.constants[name]
     inputs = [spec.arg.name for spec in signature.input_specs
               if spec.kind.name == "USER_INPUT" and spec.arg.name in nodes
@@ -313,7 +316,7 @@ def _read(torch: Any, module: Any, program: Any, guards: Any) -> Exported:
             name = first[id(module.get_parameter(spec.target))]
             written.append((name.removeprefix(OUTER), node))
         elif spec.kind.name == "BUFFER_MUTATION":
-            written.append((spec.target.removeprefix(OUTER), node))
+            written.append((first[id(registered[spec.target])].removeprefix(OUTER), node))
         elif spec.kind.name == "USER_OUTPUT":
             outputs.append(node if node is not None else getattr(spec.arg, "value", None))
         else:
@@ -331,8 +334,5 @@ def _read(torch: Any, module: Any, program: Any, guards: Any) -> Exported:
     # A size that the module fixes is a symbol with a constant value.
     is_dynamic = not sizes or any(len(size) and isinstance(size[0], torch.SymInt)
                                   and size[0].node.expr.free_symbols for size in sizes)
-    buffers = {placeholder: name.removeprefix(OUTER)
-               for placeholder, name in signature.inputs_to_buffers.items()
-               if placeholder not in constants}
     return Exported(program.graph, params, buffers, constants, inputs, named, written, is_dynamic,
                     guards)
