@@ -366,8 +366,13 @@ def _attribute(net: Any, name: str) -> Any:
 
 
 def _copy(x: Any) -> Any:
+    # Results of ops, which torch does not copy, are kept as attributes by hooks that compute them
+    # anew before each call, such as those of torch.nn.utils.weight_norm and prune.
+    modules = x.modules() if hasattr(x, "modules") else ()
+    copied = {id(value): value.detach().clone() for each in modules
+              for value in vars(each).values() if getattr(value, "grad_fn", None) is not None}
     try:
-        return copy.deepcopy(x)
+        return copy.deepcopy(x, copied)
     except Exception as error:
         raise Unsupported("[from_torch] the module cannot be copied, so that it cannot be tried: "
                           f"{first_line(error)}; give check=False") from error

@@ -19,6 +19,7 @@ import stowage
 HAS_TORCH = bool(importlib.util.find_spec("torch"))
 if HAS_TORCH:
     import torch
+    import torch.nn.utils.prune
     import torch.utils.checkpoint
     from torch import nn
     from torch.nn import functional as F
@@ -526,6 +527,13 @@ class TorchTest(support.TestCase):
 
         scale = torch.arange(6.0)
         self.check_trains(nn.Sequential(Part(scale), nn.Tanh(), Part(scale), nn.Linear(6, 4)))
+
+    def test_weights_that_hooks_compute_are_taken(self):
+        net = nn.Sequential(nn.utils.weight_norm(nn.Linear(6, 6)), nn.Tanh(), nn.Linear(6, 4))
+        nn.utils.prune.random_unstructured(net[2], "weight", 0.5)
+        trainer = self.check_trains(net)
+        self.assertEqual(sorted(trainer.state_dict()), [
+            "0.bias", "0.weight_g", "0.weight_v", "2.bias", "2.weight_orig"])
 
     def test_the_batch_is_a_dimension(self):
         net = nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, 4))
