@@ -22,15 +22,15 @@ namespace stowage {
 
 namespace {
 
-Bytes WorkspaceInC(const Graph& graph, const Node& node) {
+Bytes WorkspaceInC(const Graph& graph, const Node& node, int simd) {
   if (compile::OpInC(node.op).write == nullptr) return 0;
-  return compile::ScratchOf(graph, node) *
+  return compile::ScratchOf(graph, node, simd) *
          SizeOf(compile::Kernel(graph, node, nullptr).real());
 }
 
-Status CheckScratch(const Graph& graph, const Plan& plan) {
+Status CheckScratch(const Graph& graph, const Plan& plan, int simd) {
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
-    const Bytes needed = WorkspaceInC(graph, graph.node(id));
+    const Bytes needed = WorkspaceInC(graph, graph.node(id), simd);
     if (needed == 0) continue;
     const int32_t buffer = plan.workspace_of[static_cast<size_t>(id)];
     const Bytes planned =
@@ -39,7 +39,7 @@ Status CheckScratch(const Graph& graph, const Plan& plan) {
     return InvalidArgumentError(
         "[compile] the plan has ", planned, " bytes of scratch memory for ",
         graph.Describe(id), ", whose kernel in C needs ", needed,
-        "; plan with NeedsOfC()");
+        "; plan with NeedsOfC(", simd == 0 ? "" : StrCat(simd), ")");
   }
   return {};
 }
@@ -203,13 +203,15 @@ Status CheckPlacement(std::span<const CProgram> programs,
 
 }  // namespace
 
-DeviceNeeds NeedsOfC() {
+DeviceNeeds NeedsOfC(int simd) {
   DeviceNeeds needs;
-  needs.workspace = WorkspaceInC;
+  needs.workspace = [simd](const Graph& graph, const Node& node) {
+    return WorkspaceInC(graph, node, simd);
+  };
   needs.fusions.elementwise = MayBeFused;
   needs.fusions.products = true;
   needs.fusions.epilogues = true;
-  needs.device = "C";
+  needs.device = simd == 0 ? "C" : StrCat("C with vectors of ", simd, " bytes");
   return needs;
 }
 
@@ -237,10 +239,16 @@ Result<CompiledStep> CompileToC(std::span<const CProgram> programs,
                                 " is no C identifier; expected letters, digits "
                                 "and _, no digit first");
   }
+  if (options.simd != 0 && options.simd != 16 && options.simd != 32 &&
+      options.simd != 64) {
+    return InvalidArgumentError("[compile] the vectors have ", options.simd,
+                                " bytes; expected 16, 32 or 64");
+  }
   for (const CProgram& program : programs) {
     STOWAGE_RETURN_IF_ERROR(CheckPlanIsFor(program.plan, program.graph));
     STOWAGE_RETURN_IF_ERROR(CheckCanBeWritten(program.graph, options));
-    STOWAGE_RETURN_IF_ERROR(CheckScratch(program.graph, program.plan));
+    STOWAGE_RETURN_IF_ERROR(
+        CheckScratch(program.graph, program.plan, options.simd));
     if (!options.placement) {
       STOWAGE_RETURN_IF_ERROR(CheckShares(programs.front(), program));
     }

@@ -34,10 +34,14 @@ namespace stowage {
 
 /// The alignment of slots for C: enough for vectors of 128 bits.
 inline constexpr Bytes kCAlignment = 16;
+/// The alignment with which vectors of `simd` bytes are accessed fastest. They need no alignment.
+constexpr Bytes AlignmentInC(int simd) {
+  return simd > kCAlignment ? simd : kCAlignment;
+}
 
 /// The workspace of the kernels in C and the ops that they fuse, for plans of steps to be
-/// compiled.
-DeviceNeeds NeedsOfC();
+/// compiled. `simd` is CompileOptions::simd, on which the workspace depends.
+DeviceNeeds NeedsOfC(int simd = 0);
 
 /// The loads and stores that the kernel of a node executes, in bytes, for PlaceInRegions: what a
 /// processor without a data cache moves. An operand that a matmul or a convolution reads
@@ -60,6 +64,9 @@ struct CompileOptions {
   /// Whether the application passes the arena to every function, as a pointer; otherwise the
   /// file defines it.
   bool caller_arena = false;
+  /// Bytes of the vectors of floats in which kernels compute, by the extensions of gcc and
+  /// clang: 16, 32 or 64. 0: the file is C11, with scalar kernels.
+  int simd = 0;
   /// The bytes, row-major, of params and states that start from given weights instead of their
   /// Init, by name. They become data of the C file: params outside the arena
   /// (PlanOptions::outside) as constants, the others as initial values.
@@ -96,8 +103,8 @@ Result<CompiledStep> CompileToC(std::span<const CProgram> programs,
                                 const CompileOptions& options = {});
 
 /// Writes `graph`, planned by `plan`, as the program "step". Errors, kInvalidArgument: a
-/// prefix that is no C identifier; a plan that is not for the graph or has less workspace
-/// than NeedsOfC; ops, types or initial values that cannot be written in C, all in one
+/// prefix that is no C identifier; vectors of other sizes; a plan that is not for the graph or has less workspace
+/// than NeedsOfC(options.simd); ops, types or initial values that cannot be written in C, all in one
 /// message; contents of another length than their param, or missing for one outside the
 /// arena. Linear in nodes and in bytes of constants.
 Result<CompiledStep> CompileToC(const Graph& graph, const Plan& plan,

@@ -1,5 +1,7 @@
-// Convolutions as direct loops: rows of the last spatial axis are innermost, and each tap
+// Convolutions as loops over taps: rows of the last spatial axis are innermost, and each tap
 // has constant bounds in them, so that padding is never read.
+
+#include "compile/convolution.h"
 
 #include <algorithm>
 #include <span>
@@ -12,53 +14,6 @@
 
 namespace stowage::compile {
 namespace {
-
-// The places o of an output axis in [first, end) for which tap `i` is not padding.
-struct Range {
-  int64_t first = 0, end = 0;
-};
-
-Range RangeOfTap(const ConvDim& dim, int64_t tap) {
-  const int64_t shift =
-      tap * dim.dilation - dim.before;  // x = o * stride + shift
-  Range range;
-  range.first = shift >= 0 ? 0 : (-shift + dim.stride - 1) / dim.stride;
-  const int64_t last = dim.in - 1 - shift;
-  range.end = last < 0 ? 0 : std::min(dim.out, last / dim.stride + 1);
-  range.first = std::min(range.first, range.end);
-  return range;
-}
-
-// The geometry with x, w and y as flat tensors: (N, C, in), (O, C/g, kernel), (N, O, out).
-struct FlatConv {
-  FlatConv(const Tensor& x_, const Tensor& w_, const Tensor& y_,
-           const Attrs& attrs)
-      : x(x_), w(w_), y(y_), g(x.shape(), w.shape(), y.shape(), attrs) {}
-
-  // The position of a row of x, y or w: everything but the last axis.
-  Expr XRow(const Expr& n, const Expr& c, const Expr& z,
-            const Expr& row) const {
-    return Plus({Times(n, g.groups * g.channels * g.in_size()),
-                 Times(c, g.in_size()), Times(z, g.dims[1].in * g.dims[2].in),
-                 Times(row, g.dims[2].in)});
-  }
-  Expr YRow(const Expr& n, const Expr& o, const Expr& z,
-            const Expr& row) const {
-    return Plus(
-        {Times(n, g.groups * g.filters * g.out_size()), Times(o, g.out_size()),
-         Times(z, g.dims[1].out * g.dims[2].out), Times(row, g.dims[2].out)});
-  }
-  Expr WRow(const Expr& o, const Expr& c, const Expr& z,
-            const Expr& row) const {
-    return Plus({Times(o, g.channels * g.kernel_size()),
-                 Times(c, g.kernel_size()),
-                 Times(z, g.dims[1].kernel * g.dims[2].kernel),
-                 Times(row, g.dims[2].kernel)});
-  }
-
-  const Tensor &x, &w, &y;
-  const ConvGeometry g;
-};
 
 // Declares the place in x of tap `tap` of output `o` along `dim`, and skips the rest of the
 // loop where it is padding; or gives an expression that never is.
@@ -105,15 +60,70 @@ void AddTap(Kernel& k, std::span<const Expr> arrays, int64_t count,
   });
 }
 
-// The first place of x that a tap reads, at the first place of its range.
-int64_t ShiftOf(const ConvDim& dim, const Range& range, int64_t tap) {
-  return range.first * dim.stride + tap * dim.dilation - dim.before;
+int64_t ConvScratch(const Kernel& k, const FlatConv& f, bool is_weight_grad) {
+  return HasPatches(k, f) ? PatchesScratch(k, f, is_weight_grad) : 0;
+}
+
+FlatConv ConvOf(const Kernel& k) {
+  return {k.in(0), k.in(1), k.out(0), k.attrs()};
+}
+FlatConv TransposeOf(const Kernel& k) {
+  return {k.out(0), k.in(1), k.in(0), k.attrs()};
+}
+FlatConv WeightGradOf(const Kernel& k) {
+  return {k.in(0), k.out(0), k.in(1), k.attrs()};
 }
 
 }  // namespace
 
+Range RangeOfTap(const ConvDim& dim, int64_t tap) {
+  const int64_t shift =
+      tap * dim.dilation - dim.before;  // x = o * stride + shift
+  Range range;
+  range.first = shift >= 0 ? 0 : (-shift + dim.stride - 1) / dim.stride;
+  const int64_t last = dim.in - 1 - shift;
+  range.end = last < 0 ? 0 : std::min(dim.out, last / dim.stride + 1);
+  range.first = std::min(range.first, range.end);
+  return range;
+}
+
+int64_t ShiftOf(const ConvDim& dim, const Range& range, int64_t tap) {
+  return range.first * dim.stride + tap * dim.dilation - dim.before;
+}
+
+Expr FlatConv::XRow(const Expr& n, const Expr& c, const Expr& z,
+                    const Expr& row) const {
+  return Plus({Times(n, g.groups * g.channels * g.in_size()),
+               Times(c, g.in_size()), Times(z, g.dims[1].in * g.dims[2].in),
+               Times(row, g.dims[2].in)});
+}
+Expr FlatConv::YRow(const Expr& n, const Expr& o, const Expr& z,
+                    const Expr& row) const {
+  return Plus({Times(n, g.groups * g.filters * g.out_size()),
+               Times(o, g.out_size()), Times(z, g.dims[1].out * g.dims[2].out),
+               Times(row, g.dims[2].out)});
+}
+Expr FlatConv::WRow(const Expr& o, const Expr& c, const Expr& z,
+                    const Expr& row) const {
+  return Plus({Times(o, g.channels * g.kernel_size()),
+               Times(c, g.kernel_size()),
+               Times(z, g.dims[1].kernel * g.dims[2].kernel),
+               Times(row, g.dims[2].kernel)});
+}
+
+int64_t ScratchOfConv(const Kernel& k) {
+  return ConvScratch(k, ConvOf(k), /*is_weight_grad=*/false);
+}
+int64_t ScratchOfConvTranspose(const Kernel& k) {
+  return ConvScratch(k, TransposeOf(k), /*is_weight_grad=*/false);
+}
+int64_t ScratchOfConvWeightGrad(const Kernel& k) {
+  return ConvScratch(k, WeightGradOf(k), /*is_weight_grad=*/true);
+}
+
 void WriteConv(Kernel& k) {
-  const FlatConv f(k.in(0), k.in(1), k.out(0), k.attrs());
+  const FlatConv f = ConvOf(k);
+  if (HasPatches(k, f)) return WritePatchesConv(k, f);
   const ConvGeometry& g = f.g;
   const ConvDim &depth = g.dims[0], &height = g.dims[1], &width = g.dims[2];
   const auto row_of_y = [&](const Expr& n, const Expr& group, const Expr& o0,
@@ -189,7 +199,8 @@ Expr PlaceInY(Kernel& k, const ConvDim& dim, const Expr& at, const Expr& tap) {
 
 // x from y: each row of x adds up the rows of y whose windows it is in.
 void WriteConvTranspose(Kernel& k) {
-  const FlatConv f(k.out(0), k.in(1), k.in(0), k.attrs());
+  const FlatConv f = TransposeOf(k);
+  if (HasPatches(k, f)) return WritePatchesConvTranspose(k, f);
   const ConvGeometry& g = f.g;
   const ConvDim &depth = g.dims[0], &height = g.dims[1], &width = g.dims[2];
   const auto row_of_x = [&](const Expr& n, const Expr& group, const Expr& c0,
@@ -245,7 +256,8 @@ void WriteConvTranspose(Kernel& k) {
 }
 
 void WriteConvWeightGrad(Kernel& k) {
-  const FlatConv f(k.in(0), k.out(0), k.in(1), k.attrs());
+  const FlatConv f = WeightGradOf(k);
+  if (HasPatches(k, f)) return WritePatchesConvWeightGrad(k, f);
   const ConvGeometry& g = f.g;
   const ConvDim &depth = g.dims[0], &height = g.dims[1], &width = g.dims[2];
   const auto weights = [&](const Expr& group, const Expr& o0, int64_t filters,
@@ -256,7 +268,7 @@ void WriteConvWeightGrad(Kernel& k) {
     };
     const Range range = RangeOfTap(width, tap);
     const Expr shift = StrCat(ShiftOf(width, range, tap));
-    const std::vector<Expr> sums = SumArrays(k, filters, kLanes);
+    const std::vector<Expr> sums = SumArrays(k, filters, kPartialSums);
     k.For("n", g.images, [&](const Expr& n) {
       ForTaps(k, "z", depth.out, [&](const Expr& z) {
         const Expr xz = PlaceInX(k, depth, z, tz);
@@ -264,7 +276,7 @@ void WriteConvWeightGrad(Kernel& k) {
           const Expr xy = PlaceInX(k, height, y, ty);
           const Expr in =
               f.XRow(n, Plus({Times(group, g.channels), c}), xz, xy);
-          AddToLanes(
+          AddToArrays(
               k, sums, range.end - range.first,
               [&](const Expr& t) {
                 return k.Load(f.x, Plus({in, shift, Times(t, width.stride)}));
@@ -278,7 +290,7 @@ void WriteConvWeightGrad(Kernel& k) {
     });
     for (size_t s = 0; s < sums.size(); ++s) {
       k.Store(f.w, Plus({f.WRow(filter(s), c, tz, ty), StrCat(tap)}),
-              SumOfLanes(sums[s]));
+              SumOfArray(sums[s]));
     }
   };
   k.For("group", g.groups, [&](const Expr& group) {

@@ -93,7 +93,23 @@ constexpr ScalarPattern kIntegerPatterns[] = {
     {OpKind::kClamp, "$0 < $min ? $min : $0 > $max ? $max : $0"},
 };
 
-std::optional<std::string_view> PatternOf(OpKind op, DType dtype) {
+// Patterns for vectors in place of those with conditional expressions.
+constexpr ScalarPattern kVectorPatterns[] = {
+    {OpKind::kRelu, "maximum@($0, splat@(0))"},
+    {OpKind::kReluGrad, "select@($0 > 0, $1, splat@(0))"},
+    {OpKind::kLeakyRelu, "select@($0 > 0, $0, $slope * $0)"},
+    {OpKind::kLeakyReluGrad, "select@($0 > 0, $1, $1 * $slope)"},
+    {OpKind::kClamp, "minimum@(maximum@($0, splat@($min)), splat@($max))"},
+    {OpKind::kClampGrad, "select@(($0 > $min) & ($0 < $max), $1, splat@(0))"},
+};
+
+std::optional<std::string_view> PatternOf(OpKind op, DType dtype,
+                                          bool is_vector = false) {
+  if (is_vector) {
+    for (const ScalarPattern& pattern : kVectorPatterns) {
+      if (pattern.op == op) return pattern.text;
+    }
+  }
   if (!IsFloat(dtype)) {
     for (const ScalarPattern& pattern : kIntegerPatterns) {
       if (pattern.op == op) return pattern.text;
@@ -164,7 +180,8 @@ bool IsScalarOp(OpKind op) { return PatternOf(op, DType::kF32).has_value(); }
 std::optional<Expr> ScalarExpr(OpKind op, const Attrs& attrs,
                                std::span<const Expr> args, DType dtype,
                                const Kernel& k) {
-  const std::optional<std::string_view> pattern = PatternOf(op, dtype);
+  const std::optional<std::string_view> pattern =
+      PatternOf(op, dtype, k.width() > 1);
   if (!pattern) return std::nullopt;
   Expr expr;
   for (size_t i = 0; i < pattern->size(); ++i) {
@@ -212,6 +229,7 @@ void WriteCast(Kernel& k) {
     } else if (to == DType::kBool) {
       k.Store(k.out(0), at[0], StrCat(args[0], " != 0"));
     } else {
+      k.RefuseVectors();
       k.Line(k.out(0).name(), "[", at[0], "] = (", CType(to), ")", args[0],
              ";");
     }

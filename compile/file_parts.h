@@ -136,6 +136,9 @@ struct KernelCall {
 ///   call.parameters;  // "x0", "x1", "y0"
 class KernelSet {
  public:
+  /// `simd` is CompileOptions::simd.
+  explicit KernelSet(int simd = 0) : simd_(simd) {}
+
   /// Precondition: OpInC has the op.
   KernelCall Add(const Graph& graph, const Node& node, const Layouts& layouts);
 
@@ -148,6 +151,7 @@ class KernelSet {
  private:
   KernelCall AddKernel(const Kernel& kernel, const std::string& types);
 
+  const int simd_;
   std::string text_;
   std::map<std::string, std::string> names_;  // by the text after the name
   std::map<OpKind, int> counts_;
@@ -155,7 +159,7 @@ class KernelSet {
 };
 
 /// Elements of `real` of a node's workspace, copies included.
-int64_t ScratchOf(const Graph& graph, const Node& node);
+int64_t ScratchOf(const Graph& graph, const Node& node, int simd = 0);
 
 // --- Programs (step_writer.cc) ---
 

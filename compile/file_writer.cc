@@ -20,6 +20,8 @@ namespace {
 // Variables, saved registers and return addresses of the functions of the file, which are
 // at most three deep: step, kernel, helper.
 constexpr Bytes kStackOfScalars = 1024;
+// Vectors that compilers spill, by their options for a processor with such vectors or without.
+constexpr Bytes kVectorsOnStack = 64;
 
 constexpr std::string_view kTypes = R"(
 /* Elements in the arena, whose bytes hold numbers of one type and later of another. */
@@ -220,7 +222,8 @@ class FileWriter {
         memory_(programs, options),
         constants_(graph_, plan_),
         upper_(Upper(options.prefix)),
-        saved_(SavedBytesOf(programs.front(), memory_, constants_)) {
+        saved_(SavedBytesOf(programs.front(), memory_, constants_)),
+        kernels_(options.simd) {
     for (const CProgram& program : programs) {
       const size_t index = programs_.size();
       programs_.push_back(
@@ -244,7 +247,8 @@ class FileWriter {
       file_.launches += each.text.launches;
     }
     file_.kernels = kernels_.count();
-    file_.stack = kStackOfScalars + kernels_.stack();
+    file_.stack =
+        kStackOfScalars + kernels_.stack() + kVectorsOnStack * options_.simd;
     const InitialText initial = WriteInitialValues(
         graph_, plan_, memory_, constants_, options_.contents);
     std::string functions =
@@ -390,7 +394,11 @@ class FileWriter {
            "Of weights in the file: frozen ones, and those that training "
            "begins with.");
     define("STACK_BYTES", file_.stack,
-           "What a call needs of the stack, without the functions of math.h.");
+           options_.simd == 0
+               ? "What a call needs of the stack, without the functions of "
+                 "math.h."
+               : "What a call needs of the stack if it is compiled with -O1 or "
+                 "more, without the\n * functions of math.h.");
     text += StrCat(
         "\n/* Codes; 0 is success. After an index outside of its range the "
         "step has stopped\n * where it was read. A scalar output that is not "

@@ -28,16 +28,6 @@ constexpr std::string_view kMathFunctions[] = {
     "powf",  "rintf",  "sinf",  "sqrtf",  "tanhf", "truncf",
 };
 
-// Whether `text` has the name in front of a parenthesis: a call, not a word of a comment.
-bool Calls(std::string_view text, std::string_view name) {
-  for (size_t at = text.find(name); at != std::string_view::npos;
-       at = text.find(name, at + 1)) {
-    const bool begins = at == 0 || !IsPartOfName(text[at - 1]);
-    if (begins && text.substr(at + name.size()).starts_with('(')) return true;
-  }
-  return false;
-}
-
 constexpr HelperText kNumberFormats[] = {
     {"float_bits", R"(static uint32_t float_bits(float x) {
   uint32_t bits;
@@ -568,9 +558,19 @@ static double first_truncated(uint64_t seed, uint64_t stream, uint64_t index) {
 
 }  // namespace
 
+bool Calls(std::string_view text, std::string_view name) {
+  for (size_t at = text.find(name); at != std::string_view::npos;
+       at = text.find(name, at + 1)) {
+    const bool begins = at == 0 || !IsPartOfName(text[at - 1]);
+    if (begins && text.substr(at + name.size()).starts_with('(')) return true;
+  }
+  return false;
+}
+
 std::string HelpersFor(std::string_view text) {
+  const std::string vectors = VectorHelpersFor(text);
   std::string result;
-  std::string all(text);
+  std::string all = StrCat(text, vectors);
   for (const std::span<const HelperText> helpers :
        {std::span<const HelperText>(kNumberFunctions),
         std::span<const HelperText>(kNumberFormats)}) {
@@ -587,7 +587,7 @@ std::string HelpersFor(std::string_view text) {
       result = definitions + result;
     }
   }
-  return result;
+  return result + vectors;
 }
 
 std::vector<std::string_view> MathFunctionsIn(std::string_view text) {

@@ -9,10 +9,10 @@ void WriteGather(Kernel& k) {
   const int64_t width = table.size() / table.shape()[0];
   k.For("row", indices.size(), [&](const Expr& row) {
     const Expr index = k.LoadIndex(indices, row, table.shape()[0]);
-    k.For("c", width, [&](const Expr& c) {
-      k.Line(y.name(), "[", Plus({Times(row, width), c}), "] = ", table.name(),
-             "[", Plus({Times(index, width), c}), "];");
-    });
+    const Bytes element = SizeOf(y.dtype());
+    k.Line("memcpy(", Plus({y.name(), Times(row, width)}), ", ",
+           Plus({table.name(), Times(index, width)}), ", ", width * element,
+           ");");
   });
 }
 
@@ -20,12 +20,16 @@ namespace {
 
 // y = x; y may be x.
 void CopyBase(Kernel& k, const Tensor& x, const Tensor& y) {
-  k.For("i", y.size(), [&](const Expr& i) {
-    k.Line(y.name(), "[", i, "] = ", x.name(), "[", i, "];");
+  k.Block(StrCat("if (", y.name(), " != ", x.name(), ")"), [&] {
+    k.Line("memcpy(", y.name(), ", ", x.name(), ", ",
+           y.size() * SizeOf(y.dtype()), ");");
   });
 }
 
 void AddAt(Kernel& k, const Tensor& y, const Expr& at, const Expr& value) {
+  if (k.width() > 1) {
+    return k.Store(y, at, StrCat(k.Load(y, at), " + ", value));
+  }
   k.Line(y.name(), "[", at, "] = (", CType(y.dtype()), ")(", y.name(), "[", at,
          "] + ", value, ");");
 }
@@ -38,7 +42,7 @@ void WriteScatterAdd(Kernel& k) {
   CopyBase(k, k.in(0), y);
   k.For("row", indices.size(), [&](const Expr& row) {
     const Expr index = k.LoadIndex(indices, row, y.shape()[0]);
-    k.For("c", width, [&](const Expr& c) {
+    k.ForVectors("c", width, [&](const Expr& c) {
       AddAt(k, y, Plus({Times(index, width), c}),
             k.Load(updates, Plus({Times(row, width), c})));
     });

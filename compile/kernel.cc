@@ -89,12 +89,14 @@ std::string_view CType(DType dtype) {
 }
 
 Kernel::Kernel(const Graph& graph, const Node& node, const Layouts* layouts,
-               bool is_widened)
-    : node_(node), real_(DType::kF32) {
+               KernelForm form)
+    : node_(node),
+      real_(DType::kF32),
+      lanes_(form.simd == 0 ? 1 : form.simd / SizeOf(DType::kF32)) {
   const auto add = [&](ValueId id, const std::string& name,
                        std::vector<Tensor>* to) {
     TensorType type = graph.value(id).type;
-    if (is_widened && Is16Bits(type.dtype)) {
+    if (form.is_widened && Is16Bits(type.dtype)) {
       type.dtype = DType::kF32;
       to->emplace_back(name, type, ContiguousStrides(type.shape));
       return;
@@ -114,9 +116,12 @@ Kernel::Kernel(const Graph& graph, const Node& node, const Layouts* layouts,
 }
 
 Expr Kernel::Real(double value) const {
-  if (std::isnan(value)) return "((real)NAN)";
+  // The macros are floats.
+  const std::string_view open = real_ == DType::kF64 ? "((double)" : "(";
+  if (std::isnan(value)) return StrCat(open, "NAN)");
   if (std::isinf(value)) {
-    return value > 0 ? "((real)INFINITY)" : "(-(real)INFINITY)";
+    return StrCat(value > 0 ? "" : "(-", open, "INFINITY)",
+                  value > 0 ? "" : ")");
   }
   std::string text =
       real_ == DType::kF32
@@ -129,7 +134,11 @@ Expr Kernel::Real(double value) const {
 
 void Kernel::AddLine(std::string_view line) {
   text_.append(static_cast<size_t>(depth_) * 2, ' ');
-  text_ += line;
+  if (width_ > 1) {
+    text_ += ForVectorType(line, width_);
+  } else {
+    text_ += line;
+  }
   text_ += '\n';
 }
 
@@ -189,13 +198,19 @@ void Kernel::ForElements(
       for (const auto& sum : terms) at.push_back(Plus(sum));
       return body(at);
     }
-    For("i", axes[a].size, [&](const Expr& i) {
+    const auto of_axis = [&](const Expr& i) {
       for (size_t t = 0; t < tensors.size(); ++t) {
         terms[t].push_back(Times(i, axes[a].strides[t]));
       }
       nest(a + 1);
       for (auto& sum : terms) sum.pop_back();
-    });
+    };
+    const bool is_row = a + 1 == axes.size() &&
+                        std::ranges::all_of(axes[a].strides, [](int64_t s) {
+                          return s == 0 || s == 1;
+                        });
+    is_row ? ForVectors("i", axes[a].size, of_axis)
+           : For("i", axes[a].size, of_axis);
   };
   nest(0);
 }
@@ -210,7 +225,20 @@ void Kernel::Block(std::string_view head, const std::function<void()>& body) {
   AddLine("}");
 }
 
-Expr Kernel::Load(const Tensor& tensor, const Expr& at) const {
+Tensor Kernel::Scratch(int64_t first, const Shape& shape) const {
+  return {
+      first == 0 ? Expr(kScratch) : StrCat("(", kScratch, " + ", first, ")"),
+      {real_, shape},
+      ContiguousStrides(shape)};
+}
+
+Expr Kernel::Load(const Tensor& tensor, const Expr& at) {
+  if (width_ > 1) {
+    if (tensor.dtype() != DType::kF32) RefuseVectors();
+    return along_.empty() || Mentions(at, along_)
+               ? StrCat("load@(", tensor.name(), " + ", at, ")")
+               : StrCat("splat@(", tensor.name(), "[", at, "])");
+  }
   const Expr element = StrCat(tensor.name(), "[", at, "]");
   switch (tensor.dtype()) {
     case DType::kF32:
@@ -226,12 +254,16 @@ Expr Kernel::Load(const Tensor& tensor, const Expr& at) const {
   }
 }
 
-Expr Kernel::LoadReal(const Tensor& tensor, const Expr& at) const {
+Expr Kernel::LoadReal(const Tensor& tensor, const Expr& at) {
   if (IsFloat(tensor.dtype())) return Load(tensor, at);
   return StrCat("(real)", Load(tensor, at));
 }
 
 void Kernel::Store(const Tensor& tensor, const Expr& at, const Expr& value) {
+  if (width_ > 1) {
+    if (tensor.dtype() != DType::kF32) RefuseVectors();
+    return Line("store@(", tensor.name(), " + ", at, ", ", value, ");");
+  }
   const Expr element = StrCat(tensor.name(), "[", at, "]");
   switch (tensor.dtype()) {
     case DType::kF32:
@@ -254,6 +286,11 @@ void Kernel::Store(const Tensor& tensor, const Expr& at, const Expr& value) {
     default:
       return Line(element, " = (", CType(tensor.dtype()), ")(", value, ");");
   }
+}
+
+void Kernel::Clear(const Tensor& tensor) {
+  Line("memset(", tensor.name(), ", 0, ",
+       tensor.size() * SizeOf(tensor.dtype()), ");");
 }
 
 Expr Kernel::LoadIndex(const Tensor& tensor, const Expr& at, int64_t limit) {
@@ -306,26 +343,40 @@ std::string Kernel::Body() const {
   return body;
 }
 
-std::string ForType(std::string_view text, DType type) {
-  const bool is_f64 = type == DType::kF64;
+namespace {
+
+// Replaces `real` by `type`, and `@` by `function` before a parenthesis, else by `literal`.
+std::string Replaced(std::string_view text, std::string_view type,
+                     std::string_view function, std::string_view literal) {
   constexpr std::string_view kReal = "real";
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '@') {
-      if (!is_f64) result += 'f';
+      result += text.substr(i + 1).starts_with('(') ? function : literal;
       continue;
     }
     const bool begins = i == 0 || !IsPartOfName(text[i - 1]);
     if (begins && text.substr(i).starts_with(kReal) &&
         (i + kReal.size() == text.size() ||
          !IsPartOfName(text[i + kReal.size()]))) {
-      result += is_f64 ? "double" : "float";
+      result += type;
       i += kReal.size() - 1;
       continue;
     }
     result += text[i];
   }
   return result;
+}
+
+}  // namespace
+
+std::string ForType(std::string_view text, DType type) {
+  return type == DType::kF64 ? Replaced(text, "double", "", "")
+                             : Replaced(text, "float", "f", "f");
+}
+
+std::string ForVectorType(std::string_view text, int64_t lanes) {
+  return Replaced(text, StrCat("f32x", lanes), StrCat("_x", lanes), "f");
 }
 
 bool Mentions(std::string_view text, std::string_view name) {

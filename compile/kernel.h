@@ -16,8 +16,9 @@
 //     });
 //   }
 //
-// Text of kernels and helpers is written for both number types at once: `real` is float or
-// double, and `@` stands for the suffix "f" of float: "exp@(x) + 0.5@".
+// Text of kernels and helpers is written for all number types at once: `real` is float, double
+// or a vector of floats, and `@` stands for the suffix of a function or a literal of that
+// type: "exp@(x) + 0.5@" is "expf(x) + 0.5f", "exp(x) + 0.5" or "exp_x8(x) + 0.5f".
 
 #include <cstdint>
 #include <functional>
@@ -75,13 +76,19 @@ std::string_view CType(DType dtype);
 /// f16 or bf16.
 bool Is16Bits(DType dtype);
 
+struct KernelForm {
+  /// Bytes of the vectors of floats (CompileOptions::simd); 0: only scalars.
+  int simd = 0;
+  /// Whether bf16 and f16 operands and results are contiguous f32 copies
+  /// (compile/file_parts.h).
+  bool is_widened = false;
+};
+
 class Kernel {
  public:
-  /// `layouts` are those of `graph`, which has the node; null where only types matter. A
-  /// widened kernel has contiguous f32 copies of its bf16 and f16 operands and results
-  /// (compile/file_parts.h).
+  /// `layouts` are those of `graph`, which has the node; null where only types matter.
   Kernel(const Graph& graph, const Node& node, const Layouts* layouts,
-         bool is_widened = false);
+         KernelForm form = {});
 
   OpKind op() const { return node_.op; }
   const Node& node() const { return node_; }
@@ -96,6 +103,8 @@ class Kernel {
   DType real() const { return real_; }
   /// A literal of that type.
   Expr Real(double value) const;
+  /// The elements of the widest vectors; 1 in scalar kernels and those of f64.
+  int64_t lanes() const { return real_ == DType::kF32 ? lanes_ : 1; }
 
   // --- Text ---
 
@@ -111,9 +120,27 @@ class Kernel {
   void ForEach(const Shape& shape,
                const std::function<void(const Index&)>& body);
   /// Loops over all elements of tensors of one shape, with as few loops as their strides
-  /// allow; `body` gets the position in each.
+  /// allow, the innermost one in vectors if all strides are 0 or 1; `body` gets the position
+  /// in each.
   void ForElements(std::span<const Tensor* const> tensors,
                    const std::function<void(std::span<const Expr>)>& body);
+  /// For, in vectors if the kernel has them: `body` is written for the elements from its
+  /// argument on, and then for single elements, the rest. In vectors, `real` is a vector type,
+  /// and Load and Store access consecutive elements if the position has the variable, whose
+  /// stride must be 1; otherwise Load repeats one element. A body that has no vector form, such
+  /// as a call of a function without one, is written for single elements only.
+  void ForVectors(std::string_view name, int64_t count,
+                  const std::function<void(const Expr&)>& body);
+  /// The elements of the vectors in which ForVectors computes `count` elements; 1: none.
+  int64_t LanesFor(int64_t count) const;
+  /// Writes `body` for vectors of `lanes` elements, of consecutive values of `variable`; if that
+  /// is "", all of Load is. Writes nothing and returns false if it has no vector form.
+  bool InVectors(int64_t lanes, const Expr& variable,
+                 const std::function<void()>& body);
+  /// The elements that the text being written computes at once.
+  int64_t width() const { return width_; }
+  /// The body being written has no vector form.
+  void RefuseVectors() { has_vector_form_ = false; }
   /// `head` { body }.
   void Block(std::string_view head, const std::function<void()>& body);
   /// Declares a local array of `real`, all zeros; returns its name. These arrays and scalars
@@ -122,14 +149,18 @@ class Kernel {
   /// A name that is not used in this kernel yet.
   std::string Fresh(std::string_view name);
 
+  /// Workspace from element `first` on, as a tensor.
+  Tensor Scratch(int64_t first, const Shape& shape) const;
   /// The element at `at`: floats of any type as real, others as they are.
-  Expr Load(const Tensor& tensor, const Expr& at) const;
+  Expr Load(const Tensor& tensor, const Expr& at);
   /// The same as real, whatever its type.
-  Expr LoadReal(const Tensor& tensor, const Expr& at) const;
+  Expr LoadReal(const Tensor& tensor, const Expr& at);
   /// Writes the line that stores `value`, which is real if the tensor is of floats.
   void Store(const Tensor& tensor, const Expr& at, const Expr& value);
+  /// Sets all elements of a contiguous tensor to 0.
+  void Clear(const Tensor& tensor);
   /// Element 0, of a scalar operand.
-  Expr Scalar(size_t input) const { return LoadReal(in(input), "0"); }
+  Expr Scalar(size_t input) { return LoadReal(in(input), "0"); }
   /// Reads an index operand into a new variable; the function returns an error code unless
   /// it is in [0, limit).
   Expr LoadIndex(const Tensor& tensor, const Expr& at, int64_t limit);
@@ -154,8 +185,12 @@ class Kernel {
   const Node& node_;
   std::vector<Tensor> inputs_, outputs_;
   DType real_;
+  const int64_t lanes_;
   std::string text_;
   int depth_ = 1;
+  int64_t width_ = 1;
+  Expr along_;  // the variable of the vectors being written
+  bool has_vector_form_ = true;
   bool can_fail_ = false;
   Bytes stack_ = 0;
   std::map<std::string, int, std::less<>> names_;
@@ -166,6 +201,8 @@ inline constexpr std::string_view kScratch = "scratch";
 
 /// Replaces `real` and `@` in text for numbers of `type`.
 std::string ForType(std::string_view text, DType type);
+/// The same for vectors of `lanes` floats.
+std::string ForVectorType(std::string_view text, int64_t lanes);
 /// Whether `c` may be part of an identifier.
 bool IsPartOfName(char c);
 /// Whether `text` has `name` as a whole identifier.

@@ -93,11 +93,12 @@ KernelCall KernelSet::Add(const Graph& graph, const Node& node,
                           const Layouts& layouts) {
   const std::string types = TypesOf(graph, node);
   const bool is_widened = IsWidened(graph, node);
-  Kernel kernel(graph, node, &layouts, is_widened);
+  Kernel kernel(graph, node, &layouts,
+                {.simd = simd_, .is_widened = is_widened});
   OpInC(node.op).write(kernel);
   KernelCall call = AddKernel(kernel, types);
   if (!is_widened) return call;
-  Kernel outer(graph, node, &layouts);
+  Kernel outer(graph, node, &layouts, {.simd = simd_});
   WriteWidened(outer, kernel, call.name);
   return AddKernel(outer, types);
 }
@@ -123,9 +124,10 @@ KernelCall KernelSet::AddKernel(const Kernel& kernel,
   return call;
 }
 
-int64_t ScratchOf(const Graph& graph, const Node& node) {
+int64_t ScratchOf(const Graph& graph, const Node& node, int simd) {
   const bool is_widened = IsWidened(graph, node);
-  int64_t elements = OwnScratch(Kernel(graph, node, nullptr, is_widened));
+  int64_t elements = OwnScratch(
+      Kernel(graph, node, nullptr, {.simd = simd, .is_widened = is_widened}));
   if (!is_widened) return elements;
   for (const auto* const ids : {&node.inputs, &node.results}) {
     for (const ValueId id : *ids) {

@@ -31,10 +31,12 @@ struct Before {
   const Tensor& first;
   const Tensor& sequence;
 
-  Expr At(const Expr& b, const Expr& u) const {
-    return StrCat(name, "[",
-                  Plus({b == "0" ? "0" : StrCat(b, " * ", name, "_step"), u}),
-                  "]");
+  Expr Load(Kernel& k, const Expr& b, const Expr& u) const {
+    const Tensor state(std::string(name), {sequence.dtype(), first.shape()},
+                       first.strides());
+    return k.Load(
+        state,
+        Plus({b == "0" ? "0" : StrCat("(", b, ") * ", name, "_step"), u}));
   }
 };
 
@@ -73,25 +75,25 @@ void WriteLstm(Kernel& k) {
   const Before c_before{"c_before", k.in(2), c};
   ForTime(k, cells, true, {h_before, c_before}, [&](const Expr& t) {
     WriteProduct(
-        k,
-        {.m = cells.batch,
-         .n = 4 * hidden,
-         .k = hidden,
-         .a = [&](const Expr& b, const Expr& u) { return h_before.At(b, u); },
-         .b =
-             [&](const Expr& u, const Expr& gate) {
-               return k.Load(w, Plus({Times(gate, hidden), u}));
-             },
-         .is_along_k = true,
-         .store =
-             [&](const Expr& b, const Expr& gate, const Expr& sum) {
-               const Expr in = k.Fresh("in");
-               k.Line("const real ", in, " = ", k.Load(x, x.At({b, t, gate})),
-                      " + (", sum, ");");
-               k.Store(gates, Plus({cells.GateRow(b, t), gate}), in);
-             }});
+        k, {.m = cells.batch,
+            .n = 4 * hidden,
+            .k = hidden,
+            .a = [&](const Expr& b,
+                     const Expr& u) { return h_before.Load(k, b, u); },
+            .b =
+                [&](const Expr& u, const Expr& gate) {
+                  return k.Load(w, Plus({Times(gate, hidden), u}));
+                },
+            .is_along_k = true,
+            .store =
+                [&](const Expr& b, const Expr& gate, const Expr& sum) {
+                  const Expr in = k.Fresh("in");
+                  k.Line("const real ", in, " = ",
+                         k.Load(x, x.At({b, t, gate})), " + (", sum, ");");
+                  k.Store(gates, Plus({cells.GateRow(b, t), gate}), in);
+                }});
     k.For("b", cells.batch, [&](const Expr& b) {
-      k.For("u", hidden, [&](const Expr& u) {
+      k.ForVectors("u", hidden, [&](const Expr& u) {
         const auto gate = [&](int64_t which) {
           return Plus({cells.GateRow(b, t), StrCat(which * hidden), u});
         };
@@ -105,7 +107,8 @@ void WriteLstm(Kernel& k) {
         for (int64_t which = 0; which < 4; ++which) {
           k.Store(gates, gate(which), StrCat("g", which));
         }
-        k.Line("const real cell = g1 * ", c_before.At(b, u), " + g0 * g2;");
+        k.Line("const real cell = g1 * ", c_before.Load(k, b, u),
+               " + g0 * g2;");
         const Expr unit = Plus({cells.UnitRow(b, t), u});
         k.Store(c, unit, "cell");
         k.Store(h, unit, "g3 * tanh@(cell)");
@@ -123,65 +126,65 @@ void WriteLstmGrad(Kernel& k) {
   const Cells cells(k);
   const Tensor &gates = k.in(0), &w = k.in(2), &c = k.in(3), &dh = k.in(4),
                &dgates = k.out(0);
-  const int64_t hidden = cells.hidden, units = cells.batch * hidden;
+  const int64_t hidden = cells.hidden;
   const Before c_before{"c_before", k.in(1), c};
-  const auto dh_of = [&](const Expr& b, const Expr& u) {
-    return StrCat(kScratch, "[", Plus({Times(b, hidden), u}), "]");
+  // The gradients of h and c from the position that comes next.
+  const Tensor d_next = k.Scratch(0, Shape{2, cells.batch, hidden});
+  const auto dh_at = [&](const Expr& b, const Expr& u) {
+    return d_next.At({"0", b, u});
   };
-  const auto dc_of = [&](const Expr& b, const Expr& u) {
-    return StrCat(kScratch, "[", Plus({StrCat(units), Times(b, hidden), u}),
-                  "]");
+  const auto dc_at = [&](const Expr& b, const Expr& u) {
+    return d_next.At({"1", b, u});
   };
-  k.For("i", 2 * units,
-        [&](const Expr& i) { k.Line(kScratch, "[", i, "] = 0;"); });
+  k.Clear(d_next);
   ForTime(k, cells, false, {c_before}, [&](const Expr& t) {
     k.For("b", cells.batch, [&](const Expr& b) {
-      k.For("u", hidden, [&](const Expr& u) {
+      k.ForVectors("u", hidden, [&](const Expr& u) {
         const auto gate = [&](int64_t which) {
           return Plus({cells.GateRow(b, t), StrCat(which * hidden), u});
         };
         for (int64_t which = 0; which < 4; ++which) {
           k.Line("const real g", which, " = ", k.Load(gates, gate(which)), ";");
         }
-        k.Line("const real d_h = ", dh_of(b, u), " + ",
+        k.Line("const real d_h = ", k.Load(d_next, dh_at(b, u)), " + ",
                k.Load(dh, dh.At({b, t, u})), ";");
         k.Line("const real tanh_c = tanh@(",
                k.Load(c, Plus({cells.UnitRow(b, t), u})), ");");
-        k.Line("const real d_c = ", dc_of(b, u),
+        k.Line("const real d_c = ", k.Load(d_next, dc_at(b, u)),
                k.num_inputs() > 5
                    ? StrCat(" + ", k.Load(k.in(5), k.in(5).At({b, t, u})))
                    : "",
                " + d_h * g3 * (1 - tanh_c * tanh_c);");
         k.Store(dgates, gate(0), "d_c * g2 * (g0 * (1 - g0))");
         k.Store(dgates, gate(1),
-                StrCat("d_c * ", c_before.At(b, u), " * (g1 * (1 - g1))"));
+                StrCat("d_c * ", c_before.Load(k, b, u), " * (g1 * (1 - g1))"));
         k.Store(dgates, gate(2), "d_c * g0 * (1 - g2 * g2)");
         k.Store(dgates, gate(3), "d_h * tanh_c * (g3 * (1 - g3))");
-        k.Line(dc_of(b, u), " = d_c * g1;");
+        k.Store(d_next, dc_at(b, u), "d_c * g1");
       });
     });
     WriteProduct(
-        k, {.m = cells.batch,
-            .n = hidden,
-            .k = 4 * hidden,
-            .a =
-                [&](const Expr& b, const Expr& gate) {
-                  return k.Load(dgates, Plus({cells.GateRow(b, t), gate}));
-                },
-            .b =
-                [&](const Expr& gate, const Expr& u) {
-                  return k.Load(w, Plus({Times(gate, hidden), u}));
-                },
-            .store =
-                [&](const Expr& b, const Expr& u, const Expr& sum) {
-                  k.Line(dh_of(b, u), " = ", sum, ";");
-                }});
+        k,
+        {.m = cells.batch,
+         .n = hidden,
+         .k = 4 * hidden,
+         .a =
+             [&](const Expr& b, const Expr& gate) {
+               return k.Load(dgates, Plus({cells.GateRow(b, t), gate}));
+             },
+         .b =
+             [&](const Expr& gate, const Expr& u) {
+               return k.Load(w, Plus({Times(gate, hidden), u}));
+             },
+         .is_along_n = true,
+         .store = [&](const Expr& b, const Expr& u,
+                      const Expr& sum) { k.Store(d_next, dh_at(b, u), sum); }});
   });
   k.For("b", cells.batch, [&](const Expr& b) {
-    k.For("u", hidden, [&](const Expr& u) {
+    k.ForVectors("u", hidden, [&](const Expr& u) {
       const Expr at = Plus({Times(b, hidden), u});
-      k.Store(k.out(1), at, dh_of(b, u));
-      k.Store(k.out(2), at, dc_of(b, u));
+      k.Store(k.out(1), at, k.Load(d_next, dh_at(b, u)));
+      k.Store(k.out(2), at, k.Load(d_next, dc_at(b, u)));
     });
   });
 }
@@ -241,6 +244,7 @@ void WriteLstmWeightGrad(Kernel& k) {
                   });
                 });
               },
+          .is_along_n = true,
           .store = store});
 }
 

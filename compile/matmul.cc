@@ -21,7 +21,7 @@ struct Factor {
   int64_t step(int axis) const {
     return tensor.strides()[rank() - 2 + (transposed ? 1 - axis : axis)];
   }
-  Expr At(const Kernel& k, const Index& batch, const Expr& row,
+  Expr At(Kernel& k, const Index& batch, const Expr& row,
           const Expr& column) const {
     Index index(batch.begin(),
                 batch.begin() +
@@ -73,31 +73,68 @@ void WriteFactorSums(Kernel& k) {
   const std::optional<SummedOperand> summed = SummedOperandOf(k.attrs());
   if (!summed) return;
   const Tensor& x = k.in(summed->place);
-  k.For("i", x.shape()[1 - summed->axis], [&](const Expr& i) {
-    const Expr sum = WriteSum(k, x.shape()[summed->axis], [&](const Expr& l) {
-      return k.Load(x, summed->axis == 0 ? x.At({l, i}) : x.At({i, l}));
+  const int64_t count = x.shape()[1 - summed->axis];
+  if (summed->axis == 1) {
+    return k.For("i", count, [&](const Expr& i) {
+      k.Store(k.out(1), i, WriteSum(k, x.shape()[1], [&](const Expr& l) {
+                return k.Load(x, x.At({i, l}));
+              }));
     });
-    k.Store(k.out(1), i, sum);
+  }
+  k.ForVectors("i", count, [&](const Expr& i) {
+    k.Line("real sum = ", k.Load(x, i), ";");
+    k.Block(StrCat("for (dim_t l = 1; l < ", x.shape()[0], "; ++l)"), [&] {
+      k.Line("sum += ", k.Load(x, x.At({"l", i})), ";");
+    });
+    k.Store(k.out(1), i, "sum");
   });
 }
 
+struct MatMulShape {
+  explicit MatMulShape(const Kernel& k)
+      : a{k.in(0), k.Int("transpose_a") == 1},
+        b{k.in(1), k.Int("transpose_b") == 1},
+        m(k.out(0).shape()[k.out(0).shape().rank() - 2]),
+        n(k.out(0).shape().back()),
+        depth(a.tensor.shape()[a.rank() - (a.transposed ? 2 : 1)]),
+        is_f32(k.in(0).dtype() == DType::kF32 &&
+               k.in(1).dtype() == DType::kF32) {}
+
+  // Of workspace: for contiguous operands, since a plan knows no other strides.
+  int64_t panel(const Kernel& k) const {
+    if (!b.transposed || depth == 1 || !is_f32) return 0;
+    return PanelSize(k, m, n, depth, /*is_along_k=*/!a.transposed);
+  }
+
+  const Factor a, b;
+  const int64_t m, n, depth;
+  const bool is_f32;
+};
+
 }  // namespace
 
+int64_t ScratchOfMatMul(const Kernel& k) { return MatMulShape(k).panel(k); }
+
 void WriteMatMul(Kernel& k) {
-  const Factor a{k.in(0), k.Int("transpose_a") == 1};
-  const Factor b{k.in(1), k.Int("transpose_b") == 1};
+  const MatMulShape mm(k);
+  const Factor &a = mm.a, &b = mm.b;
   const Shape& y = k.out(0).shape();
   const Shape batch(y.span().first(static_cast<size_t>(y.rank() - 2)));
-  const int64_t depth = a.tensor.shape()[a.rank() - (a.transposed ? 2 : 1)];
+  const bool is_along_n = b.step(1) == 1;
+  const int64_t size = is_along_n ? 0 : mm.panel(k);
+  const Tensor panel = k.Scratch(0, Shape{size});
   k.ForEach(batch, [&](const Index& of) {
     WriteProduct(
         k,
-        {.m = y[y.rank() - 2],
-         .n = y.back(),
-         .k = depth,
+        {.m = mm.m,
+         .n = mm.n,
+         .k = mm.depth,
          .a = [&](const Expr& i, const Expr& l) { return a.At(k, of, i, l); },
          .b = [&](const Expr& l, const Expr& j) { return b.At(k, of, l, j); },
-         .is_along_k = a.step(1) == 1 && b.step(0) == 1 && b.step(1) != 1,
+         .is_along_k = a.step(1) == 1 && b.step(0) == 1 && !is_along_n,
+         .is_along_n = is_along_n,
+         .is_f32 = mm.is_f32,
+         .panel = size == 0 ? nullptr : &panel,
          .store =
              [&](const Expr& i, const Expr& j, const Expr& sum) {
                Index at = of;
@@ -160,24 +197,22 @@ void WriteQuantizedMatMul(Kernel& k) {
   const bool transposed = k.Int("transpose_w") == 1;
   const int64_t depth = x.shape().back(), n = y.shape().back();
   const int64_t rows = x.size() / depth;
-  const std::string row_of_w(kScratch);
-  if (!transposed) {
-    k.For("i", y.size(), [&](const Expr& i) { k.Store(y, i, "0"); });
-  }
+  const Tensor row_of_w = k.Scratch(0, Shape{w.width()});
+  if (!transposed) k.Clear(y);
   k.For("j", w.rows(), [&](const Expr& j) {
-    w.Decode(k, j, row_of_w);
+    w.Decode(k, j, row_of_w.name());
     k.For("row", rows, [&](const Expr& row) {
       if (transposed) {
         const Expr sum = WriteSum(k, depth, [&](const Expr& l) {
           return StrCat(k.Load(x, Plus({Times(row, depth), l})), " * ",
-                        row_of_w, "[", l, "]");
+                        k.Load(row_of_w, l));
         });
         return k.Store(y, Plus({Times(row, n), j}), sum);
       }
       k.Line("const real a = ", k.Load(x, Plus({Times(row, depth), j})), ";");
-      k.For("c", n, [&](const Expr& c) {
-        k.Line(y.name(), "[", Plus({Times(row, n), c}), "] += a * ", row_of_w,
-               "[", c, "];");
+      k.ForVectors("c", n, [&](const Expr& c) {
+        const Expr at = Plus({Times(row, n), c});
+        k.Store(y, at, StrCat(k.Load(y, at), " + a * ", k.Load(row_of_w, c)));
       });
     });
   });

@@ -11,6 +11,7 @@ namespace {
 // Copies one element of any type.
 void Move(Kernel& k, const Tensor& to, const Expr& at, const Tensor& from,
           const Expr& where) {
+  if (k.width() > 1) return k.Store(to, at, k.Load(from, where));
   k.Line(to.name(), "[", at, "] = ", from.name(), "[", where, "];");
 }
 
@@ -101,7 +102,7 @@ void WritePad(Kernel& k) {
 
 void WritePadGrad(Kernel& k) {
   const Tensor& dx = k.out(0);
-  k.For("i", dx.size(), [&](const Expr& i) { k.Store(dx, i, "0"); });
+  k.Clear(dx);
   ForPadded(k, dx, k.in(0),
             [&](const Expr& to, const Expr& from, const Expr& inside) {
               const auto add = [&] {

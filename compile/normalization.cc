@@ -1,7 +1,7 @@
 // Norms over rows, channels and neighbouring channels, and their gradients.
 
 #include "compile/ops.h"
-#include "compile/products.h"
+#include "compile/sums.h"
 #include "ir/element_groups.h"
 #include "ir/windows.h"
 
@@ -11,14 +11,11 @@ namespace {
 // Sets the sums of a norm's params to 0. With partial sums, the first part has the sums,
 // and the others are 0.
 void ClearParams(Kernel& k) {
-  for (size_t r = 1; r < k.num_outputs(); ++r) {
-    k.For("i", k.out(r).size(),
-          [&](const Expr& i) { k.Store(k.out(r), i, "0"); });
-  }
+  for (size_t r = 1; r < k.num_outputs(); ++r) k.Clear(k.out(r));
 }
 
 void AddToParam(Kernel& k, size_t result, const Expr& j, const Expr& value) {
-  k.Line(k.out(result).name(), "[", j, "] += ", value, ";");
+  k.Store(k.out(result), j, StrCat(k.Load(k.out(result), j), " + ", value));
 }
 
 }  // namespace
@@ -40,7 +37,7 @@ void WriteLayerNorm(Kernel& k) {
            k.Real(k.attrs().Float("eps")), ");");
     k.Store(k.out(1), row, "mean");
     k.Store(k.out(2), row, "rstd");
-    k.For("j", n, [&](const Expr& j) {
+    k.ForVectors("j", n, [&](const Expr& j) {
       k.Store(y, at(j),
               StrCat("(", k.Load(x, at(j)), " - mean) * rstd * ",
                      k.Load(k.in(1), j), " + ", k.Load(k.in(2), j)));
@@ -57,21 +54,21 @@ void WriteLayerNormGrad(Kernel& k) {
     const auto at = [&](const Expr& j) { return Plus({Times(row, n), j}); };
     k.Line("const real mean = ", k.Load(k.in(2), row), ";");
     k.Line("const real rstd = ", k.Load(k.in(3), row), ";");
-    k.Line("real mean_g = 0;");
-    k.Line("real mean_gn = 0;");
-    k.For("j", n, [&](const Expr& j) {
+    Sums sums(k, {"mean_g", "mean_gn"}, n);
+    k.ForVectors("j", n, [&](const Expr& j) {
       k.Line("const real normal = (", k.Load(x, at(j)), " - mean) * rstd;");
       k.Line("const real slope = ", k.Load(dy, at(j)), ";");
       k.Line("const real g = slope * ", k.Load(gamma, j), ";");
-      k.Line("mean_g += g;");
-      k.Line("mean_gn += g * normal;");
+      sums.Add(0, "g");
+      sums.Add(1, "g * normal");
       AddToParam(k, 1, j, "slope * normal");
       AddToParam(k, 2, j, "slope");
     });
+    sums.Finish();
     const auto count = static_cast<double>(n);
     k.Line("mean_g /= ", k.Real(count), ";");
     k.Line("mean_gn /= ", k.Real(count), ";");
-    k.For("j", n, [&](const Expr& j) {
+    k.ForVectors("j", n, [&](const Expr& j) {
       k.Line("const real normal = (", k.Load(x, at(j)), " - mean) * rstd;");
       k.Store(dx, at(j),
               StrCat("rstd * (", k.Load(dy, at(j)), " * ", k.Load(gamma, j),
@@ -93,7 +90,7 @@ void WriteRmsNorm(Kernel& k) {
            k.Real(static_cast<double>(n)), " + ",
            k.Real(k.attrs().Float("eps")), ");");
     k.Store(k.out(1), row, "rstd");
-    k.For("j", n, [&](const Expr& j) {
+    k.ForVectors("j", n, [&](const Expr& j) {
       k.Store(y, at(j),
               StrCat(k.Load(x, at(j)), " * rstd * ", k.Load(k.in(1), j)));
     });
@@ -107,16 +104,17 @@ void WriteRmsNormGrad(Kernel& k) {
   k.For("row", x.size() / n, [&](const Expr& row) {
     const auto at = [&](const Expr& j) { return Plus({Times(row, n), j}); };
     k.Line("const real rstd = ", k.Load(k.in(2), row), ";");
-    k.Line("real product = 0;");
-    k.For("j", n, [&](const Expr& j) {
+    Sums sums(k, {"product"}, n);
+    k.ForVectors("j", n, [&](const Expr& j) {
       k.Line("const real slope = ", k.Load(dy, at(j)), " * ", k.Load(x, at(j)),
              ";");
-      k.Line("product += slope * ", k.Load(gamma, j), ";");
+      sums.Add(0, StrCat("slope * ", k.Load(gamma, j)));
       AddToParam(k, 1, j, "slope * rstd");
     });
+    sums.Finish();
     k.Line("const real share = product * rstd * rstd / ",
            k.Real(static_cast<double>(n)), ";");
-    k.For("j", n, [&](const Expr& j) {
+    k.ForVectors("j", n, [&](const Expr& j) {
       k.Store(dx, at(j),
               StrCat("rstd * (", k.Load(dy, at(j)), " * ", k.Load(gamma, j),
                      " - ", k.Load(x, at(j)), " * share)"));
@@ -134,10 +132,15 @@ void ForChannel(Kernel& k, const Tensor& x, const Expr& channel,
   const int64_t channels = x.shape()[1];
   const int64_t inner = x.size() / (x.shape()[0] * channels);
   k.For("n", x.shape()[0], [&](const Expr& n) {
-    k.For("i", inner, [&](const Expr& i) {
+    k.ForVectors("i", inner, [&](const Expr& i) {
       body(Plus({Times(n, channels * inner), Times(channel, inner), i}));
     });
   });
+}
+
+// Of the loops of a channel, for Sums.
+int64_t RowOfChannel(const Tensor& x) {
+  return x.size() / (x.shape()[0] * x.shape()[1]);
 }
 
 double CountOfChannel(const Tensor& x) {
@@ -150,15 +153,16 @@ void WriteBatchNorm(Kernel& k) {
   const Tensor &x = k.in(0), &y = k.out(0);
   const Expr count = k.Real(CountOfChannel(x));
   k.For("c", x.shape()[1], [&](const Expr& c) {
-    k.Line("real mean = 0;");
-    ForChannel(k, x, c,
-               [&](const Expr& at) { k.Line("mean += ", k.Load(x, at), ";"); });
+    Sums sum(k, {"mean"}, RowOfChannel(x));
+    ForChannel(k, x, c, [&](const Expr& at) { sum.Add(0, k.Load(x, at)); });
+    sum.Finish();
     k.Line("mean /= ", count, ";");
-    k.Line("real variance = 0;");
+    Sums squares(k, {"variance"}, RowOfChannel(x));
     ForChannel(k, x, c, [&](const Expr& at) {
       k.Line("const real apart = ", k.Load(x, at), " - mean;");
-      k.Line("variance += apart * apart;");
+      squares.Add(0, "apart * apart");
     });
+    squares.Finish();
     k.Line("variance /= ", count, ";");
     k.Store(k.out(1), c, "mean");
     k.Store(k.out(2), c, "variance");
@@ -181,13 +185,13 @@ void WriteBatchNormGrad(Kernel& k) {
     k.Line("const real rstd = 1 / sqrt@(", k.Load(k.in(3), c), " + ",
            k.Real(k.attrs().Float("eps")), ");");
     k.Line("const real gamma = ", k.Load(k.in(1), c), ";");
-    k.Line("real dgamma = 0;");
-    k.Line("real dbeta = 0;");
+    Sums sums(k, {"dgamma", "dbeta"}, RowOfChannel(x));
     ForChannel(k, x, c, [&](const Expr& at) {
       k.Line("const real slope = ", k.Load(dy, at), ";");
-      k.Line("dgamma += slope * ((", k.Load(x, at), " - mean) * rstd);");
-      k.Line("dbeta += slope;");
+      sums.Add(0, StrCat("slope * ((", k.Load(x, at), " - mean) * rstd)"));
+      sums.Add(1, "slope");
     });
+    sums.Finish();
     k.Store(k.out(1), c, "dgamma");
     k.Store(k.out(2), c, "dbeta");
     k.Line("const real mean_gn = dgamma / ", count, ";");

@@ -40,18 +40,25 @@ COp OpInC(OpKind op) {
     case OpKind::kMatMul:
     case OpKind::kEpilogueMatMul:
     case OpKind::kFusedMatMul:
-      return {.write = WriteMatMul, .takes_16_bits = true};
+      return {.write = WriteMatMul,
+              .scratch = ScratchOfMatMul,
+              .takes_16_bits = true};
     case OpKind::kGroupedMatMul:
       return {.write = WriteGroupedMatMul, .takes_16_bits = true};
     case OpKind::kGroupedMatMulWeightGrad:
       return {.write = WriteGroupedMatMulWeightGrad, .takes_16_bits = true};
 
     case OpKind::kConv:
-      return {.write = WriteConv, .takes_16_bits = true};
+      return {
+          .write = WriteConv, .scratch = ScratchOfConv, .takes_16_bits = true};
     case OpKind::kConvTranspose:
-      return {.write = WriteConvTranspose, .takes_16_bits = true};
+      return {.write = WriteConvTranspose,
+              .scratch = ScratchOfConvTranspose,
+              .takes_16_bits = true};
     case OpKind::kConvWeightGrad:
-      return {.write = WriteConvWeightGrad, .takes_16_bits = true};
+      return {.write = WriteConvWeightGrad,
+              .scratch = ScratchOfConvWeightGrad,
+              .takes_16_bits = true};
 
     case OpKind::kMaxPool:
       return {.write = WriteMaxPool, .takes_16_bits = true};
@@ -122,7 +129,7 @@ COp OpInC(OpKind op) {
       return {.write = WriteAttention, .scratch = ScratchOfAttention};
     case OpKind::kAttentionGrad:
     case OpKind::kAttentionQkvGrad:
-      return {.write = WriteAttentionGrad};
+      return {.write = WriteAttentionGrad, .scratch = ScratchOfAttentionGrad};
     case OpKind::kAttentionBiasGrad:
       return {.write = WriteAttentionBiasGrad};
     case OpKind::kRope:

@@ -71,12 +71,16 @@ void WritePad(Kernel& k);
 void WritePadGrad(Kernel& k);
 
 void WriteMatMul(Kernel& k);  // with and without fused ops
+int64_t ScratchOfMatMul(const Kernel& k);
 void WriteGroupedMatMul(Kernel& k);
 void WriteGroupedMatMulWeightGrad(Kernel& k);
 
 void WriteConv(Kernel& k);
 void WriteConvTranspose(Kernel& k);
 void WriteConvWeightGrad(Kernel& k);
+int64_t ScratchOfConv(const Kernel& k);
+int64_t ScratchOfConvTranspose(const Kernel& k);
+int64_t ScratchOfConvWeightGrad(const Kernel& k);
 
 void WriteMaxPool(Kernel& k);
 void WriteMaxPoolGrad(Kernel& k);
@@ -114,6 +118,7 @@ void WriteAttention(Kernel& k);
 void WriteAttentionGrad(Kernel& k);
 void WriteAttentionBiasGrad(Kernel& k);
 int64_t ScratchOfAttention(const Kernel& k);
+int64_t ScratchOfAttentionGrad(const Kernel& k);
 void WriteRope(Kernel& k);
 
 void WriteGather(Kernel& k);

@@ -250,7 +250,7 @@ void WriteUpdate(Kernel& k) {
     k.Line("const real lr = ", k.Scalar(lr), ";");
   }
   WriteUpdateConstants(k, rule);
-  k.For("i", k.in(0).size(), [&](const Expr& i) {
+  k.ForVectors("i", k.in(0).size(), [&](const Expr& i) {
     k.Line("real w = ", k.Load(k.in(0), i), ";");
     for (size_t s = 0; s < rule.states; ++s) {
       k.Line("real s", s, " = ", k.Load(k.in(1 + s), i), ";");

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "compile/ops.h"
+#include "compile/sums.h"
 
 namespace stowage::compile {
 namespace {
@@ -71,21 +72,21 @@ void WriteReduce(Kernel& k) {
 }
 
 void WriteSumSquares(Kernel& k) {
-  k.Line("real sum = 0;");
-  k.For("i", k.in(0).size(), [&](const Expr& i) {
-    k.Line("const real a = ", k.LoadReal(k.in(0), i), ";");
-    k.Line("sum += a * a;");
+  const Expr sum = WriteSum(k, k.in(0).size(), [&](const Expr& i) {
+    const Expr a = k.LoadReal(k.in(0), i);
+    return StrCat(a, " * ", a);
   });
-  k.Store(k.out(0), "0", "sum");
+  k.Store(k.out(0), "0", sum);
 }
 
 void WriteSumPartials(Kernel& k) {
   for (size_t i = 0; i < k.num_inputs(); ++i) {
     const int64_t size = k.out(i).size();
-    k.For("j", size, [&](const Expr& j) {
-      k.Line("real sum = 0;");
-      k.For("part", k.in(i).size() / size, [&](const Expr& part) {
-        k.Line("sum += ", k.LoadReal(k.in(i), Plus({Times(part, size), j})),
+    k.ForVectors("j", size, [&](const Expr& j) {
+      k.Line("real sum = ", k.LoadReal(k.in(i), j), ";");
+      k.For("part", k.in(i).size() / size - 1, [&](const Expr& part) {
+        k.Line("sum += ",
+               k.LoadReal(k.in(i), Plus({StrCat(size), Times(part, size), j})),
                ";");
       });
       k.Store(k.out(i), j, "sum");

@@ -20,17 +20,15 @@ void ForRows(
   });
 }
 
-// Declares `largest`, and `log_sum_exp` of elements at(0) to at(n - 1).
-void WriteLogSumExp(Kernel& k, int64_t n,
-                    const std::function<Expr(const Expr&)>& element) {
-  k.Line("real largest = ", element("0"), ";");
-  k.For("j", n, [&](const Expr& j) {
-    k.Line("largest = maximum@(largest, ", element(j), ");");
+// Declares `largest` and `total`, the sum of e^(element - largest).
+void WriteSumExp(Kernel& k, int64_t n,
+                 const std::function<Expr(const Expr&)>& element) {
+  WriteLargest(k, n, element);
+  Sums sums(k, {"total"}, n);
+  k.ForVectors("j", n, [&](const Expr& j) {
+    sums.Add(0, StrCat("exp@(", element(j), " - largest)"));
   });
-  k.Line("real total = 0;");
-  k.For("j", n, [&](const Expr& j) {
-    k.Line("total += exp@(", element(j), " - largest);");
-  });
+  sums.Finish();
 }
 
 constexpr int64_t kRowsAtOnce = 8;
@@ -45,15 +43,12 @@ struct Head {
         words(w.rows()),
         rows(x.size() / width),
         at_once(std::min(rows, kRowsAtOnce)),
+        logits(k.Scratch(0, Shape{at_once, words})),
+        decoded(k.Scratch(at_once * words, Shape{width})),
         softcap(k.attrs().FloatOr("softcap", 0)) {}
 
-  Expr Logit(const Expr& r, const Expr& j) const {
-    return StrCat(kScratch, "[", Plus({Times(r, words), j}), "]");
-  }
-  // The workspace, after the logits, for a decoded row of quantized blocks.
-  Expr Decoded() const { return StrCat(kScratch, " + ", at_once * words); }
-  Expr DecodedAt(const Expr& c) const {
-    return StrCat(kScratch, "[", Plus({StrCat(at_once * words), c}), "]");
+  Expr Logit(Kernel& k, const Expr& r, const Expr& j) const {
+    return k.Load(logits, logits.At({r, j}));
   }
   // A logit from its sum.
   Expr Capped(const Kernel& k, const Expr& sum) const {
@@ -69,7 +64,8 @@ struct Head {
   const WeightRows w;
   const Tensor& floats;
   const int64_t width, words, rows, at_once;
-  const double softcap;  // of logits; 0: none
+  const Tensor logits, decoded;  // decoded: a row of quantized blocks
+  const double softcap;          // of logits; 0: none
 };
 
 // The logits of `count` rows from row `first` on.
@@ -80,30 +76,31 @@ void WriteLogits(Kernel& k, const Head& head, const Expr& first,
   };
   if (head.w.is_quantized()) {
     k.For("j", head.words, [&](const Expr& j) {
-      head.w.Decode(k, j, head.Decoded());
+      head.w.Decode(k, j, head.decoded.name());
       k.For("r", count, [&](const Expr& r) {
         const Expr sum = WriteSum(k, head.width, [&](const Expr& c) {
-          return StrCat(x_at(r, c), " * ", head.DecodedAt(c));
+          return StrCat(x_at(r, c), " * ", k.Load(head.decoded, c));
         });
-        k.Line(head.Logit(r, j), " = ", head.Capped(k, sum), ";");
+        k.Store(head.logits, head.logits.At({r, j}), head.Capped(k, sum));
       });
     });
     return;
   }
   WriteProduct(
-      k, {.m = count,
-          .n = head.words,
-          .k = head.width,
-          .a = x_at,
-          .b =
-              [&](const Expr& c, const Expr& j) {
-                return k.Load(head.floats, Plus({Times(j, head.width), c}));
-              },
-          .is_along_k = true,
-          .store =
-              [&](const Expr& r, const Expr& j, const Expr& sum) {
-                k.Line(head.Logit(r, j), " = ", head.Capped(k, sum), ";");
-              }});
+      k,
+      {.m = count,
+       .n = head.words,
+       .k = head.width,
+       .a = x_at,
+       .b =
+           [&](const Expr& c, const Expr& j) {
+             return k.Load(head.floats, Plus({Times(j, head.width), c}));
+           },
+       .is_along_k = true,
+       .store =
+           [&](const Expr& r, const Expr& j, const Expr& sum) {
+             k.Store(head.logits, head.logits.At({r, j}), head.Capped(k, sum));
+           }});
 }
 
 // Loops over blocks of rows: writes logits, and for each row the label and `log_sum_exp`,
@@ -119,15 +116,8 @@ void ForRowBlocks(
               k.For("r", count, [&](const Expr& r) {
                 const Expr row = Plus({first, r});
                 const Expr label = k.LoadIndex(head.labels, row, head.words);
-                k.Line("real largest = ", head.Logit(r, "0"), ";");
-                k.For("j", head.words, [&](const Expr& j) {
-                  k.Line("largest = maximum@(largest, ", head.Logit(r, j),
-                         ");");
-                });
-                k.Line("real total = 0;");
-                k.For("j", head.words, [&](const Expr& j) {
-                  k.Line("total += exp@(", head.Logit(r, j), " - largest);");
-                });
+                WriteSumExp(k, head.words,
+                            [&](const Expr& j) { return head.Logit(k, r, j); });
                 k.Line("const real log_sum_exp = largest + log@(total);");
                 of_row(r, row, label);
               });
@@ -148,42 +138,47 @@ void WriteGradients(Kernel& k, const Head& head, const Expr& first,
             [&](const Expr& c) { k.Store(dx, in_dx(r, c), "0"); });
     });
     k.For("j", head.words, [&](const Expr& j) {
-      head.w.Decode(k, j, head.Decoded());
+      head.w.Decode(k, j, head.decoded.name());
       k.For("r", count, [&](const Expr& r) {
-        k.Line("const real d = ", head.Logit(r, j), ";");
-        k.For("c", head.width, [&](const Expr& c) {
-          k.Line(dx.name(), "[", in_dx(r, c), "] += d * ", head.DecodedAt(c),
-                 ";");
+        k.Line("const real d = ", head.Logit(k, r, j), ";");
+        k.ForVectors("c", head.width, [&](const Expr& c) {
+          k.Store(dx, in_dx(r, c),
+                  StrCat(k.Load(dx, in_dx(r, c)), " + d * ",
+                         k.Load(head.decoded, c)));
         });
       });
     });
     return;
   }
   WriteProduct(
-      k, {.m = count,
-          .n = head.width,
-          .k = head.words,
-          .a = [&](const Expr& r, const Expr& j) { return head.Logit(r, j); },
-          .b =
-              [&](const Expr& j, const Expr& c) {
-                return k.Load(head.floats, Plus({Times(j, head.width), c}));
-              },
-          .store = [&](const Expr& r, const Expr& c,
-                       const Expr& sum) { k.Store(dx, in_dx(r, c), sum); }});
+      k,
+      {.m = count,
+       .n = head.width,
+       .k = head.words,
+       .a = [&](const Expr& r, const Expr& j) { return head.Logit(k, r, j); },
+       .b =
+           [&](const Expr& j, const Expr& c) {
+             return k.Load(head.floats, Plus({Times(j, head.width), c}));
+           },
+       .is_along_n = true,
+       .store = [&](const Expr& r, const Expr& c,
+                    const Expr& sum) { k.Store(dx, in_dx(r, c), sum); }});
   if (k.num_outputs() < 3) return;
   const Tensor& dw = k.out(2);
   WriteProduct(
-      k, {.m = head.words,
-          .n = head.width,
-          .k = count,
-          .a = [&](const Expr& j, const Expr& r) { return head.Logit(r, j); },
-          .b = [&](const Expr& r,
-                   const Expr& c) { return k.Load(head.x, in_dx(r, c)); },
-          .store =
-              [&](const Expr& j, const Expr& c, const Expr& sum) {
-                k.Line(dw.name(), "[", Plus({Times(j, head.width), c}),
-                       "] += ", sum, ";");
-              }});
+      k,
+      {.m = head.words,
+       .n = head.width,
+       .k = count,
+       .a = [&](const Expr& j, const Expr& r) { return head.Logit(k, r, j); },
+       .b = [&](const Expr& r,
+                const Expr& c) { return k.Load(head.x, in_dx(r, c)); },
+       .is_along_n = true,
+       .store =
+           [&](const Expr& j, const Expr& c, const Expr& sum) {
+             const Expr at = Plus({Times(j, head.width), c});
+             k.Store(dw, at, StrCat(k.Load(dw, at), " + ", sum));
+           }});
 }
 
 }  // namespace
@@ -191,28 +186,24 @@ void WriteGradients(Kernel& k, const Head& head, const Expr& first,
 void WriteSoftmax(Kernel& k) {
   const Tensor &x = k.in(0), &y = k.out(0);
   ForRows(k, x, [&](const Expr&, int64_t n, const auto& at) {
-    k.Line("real largest = ", k.Load(x, at("0")), ";");
-    k.For("j", n, [&](const Expr& j) {
-      k.Line("largest = maximum@(largest, ", k.Load(x, at(j)), ");");
-    });
-    k.Line("real total = 0;");
+    const auto element = [&](const Expr& j) { return k.Load(x, at(j)); };
     if (k.op() == OpKind::kLogSoftmax) {
-      k.For("j", n, [&](const Expr& j) {
-        k.Line("total += exp@(", k.Load(x, at(j)), " - largest);");
-      });
+      WriteSumExp(k, n, element);
       k.Line("const real log_sum_exp = largest + log@(total);");
-      k.For("j", n, [&](const Expr& j) {
-        k.Store(y, at(j), StrCat(k.Load(x, at(j)), " - log_sum_exp"));
+      return k.ForVectors("j", n, [&](const Expr& j) {
+        k.Store(y, at(j), StrCat(element(j), " - log_sum_exp"));
       });
-      return;
     }
-    k.For("j", n, [&](const Expr& j) {
-      k.Line("const real e = exp@(", k.Load(x, at(j)), " - largest);");
+    WriteLargest(k, n, element);
+    Sums sums(k, {"total"}, n);
+    k.ForVectors("j", n, [&](const Expr& j) {
+      k.Line("const real e = exp@(", element(j), " - largest);");
       k.Store(y, at(j), "e");
-      k.Line("total += e;");
+      sums.Add(0, "e");
     });
+    sums.Finish();
     k.Line("const real share = 1 / total;");
-    k.For("j", n, [&](const Expr& j) {
+    k.ForVectors("j", n, [&](const Expr& j) {
       k.Store(y, at(j), StrCat(k.Load(y, at(j)), " * share"));
     });
   });
@@ -222,16 +213,15 @@ void WriteSoftmaxGrad(Kernel& k) {
   const bool took_log = k.op() == OpKind::kLogSoftmaxGrad;
   const Tensor &y = k.in(0), &dy = k.in(1), &dx = k.out(0);
   ForRows(k, y, [&](const Expr&, int64_t n, const auto& at) {
-    k.Line("real sum = 0;");
-    k.For("j", n, [&](const Expr& j) {
-      k.Line("sum += ", k.Load(dy, at(j)),
-             took_log ? "" : StrCat(" * ", k.Load(y, at(j))), ";");
+    const Expr sum = WriteSum(k, n, [&](const Expr& j) {
+      const Expr slope = k.Load(dy, at(j));
+      return took_log ? slope : StrCat(slope, " * ", k.Load(y, at(j)));
     });
-    k.For("j", n, [&](const Expr& j) {
+    k.ForVectors("j", n, [&](const Expr& j) {
       const Expr own = k.Load(y, at(j)), slope = k.Load(dy, at(j));
       k.Store(dx, at(j),
-              took_log ? StrCat(slope, " - exp@(", own, ") * sum")
-                       : StrCat(own, " * (", slope, " - sum)"));
+              took_log ? StrCat(slope, " - exp@(", own, ") * ", sum)
+                       : StrCat(own, " * (", slope, " - ", sum, ")"));
     });
   });
 }
@@ -241,7 +231,7 @@ void WriteCrossEntropy(Kernel& k) {
   k.Line("real loss = 0;");
   ForRows(k, x, [&](const Expr& row, int64_t n, const auto& at) {
     const Expr label = k.LoadIndex(labels, row, n);
-    WriteLogSumExp(k, n, [&](const Expr& j) { return k.Load(x, at(j)); });
+    WriteSumExp(k, n, [&](const Expr& j) { return k.Load(x, at(j)); });
     k.Line("const real log_sum_exp = largest + log@(total);");
     k.Store(k.out(1), row, "log_sum_exp");
     k.Line("loss += log_sum_exp - ", k.Load(x, at(label)), ";");
@@ -257,11 +247,14 @@ void WriteCrossEntropyGrad(Kernel& k) {
   ForRows(k, x, [&](const Expr& row, int64_t n, const auto& at) {
     const Expr label = k.LoadIndex(labels, row, n);
     k.Line("const real log_sum_exp = ", k.Load(k.in(2), row), ";");
-    k.For("j", n, [&](const Expr& j) {
+    // dx may be x.
+    k.Line("const real of_label = share * (exp@(", k.Load(x, at(label)),
+           " - log_sum_exp) - 1);");
+    k.ForVectors("j", n, [&](const Expr& j) {
       k.Store(dx, at(j),
-              StrCat("share * (exp@(", k.Load(x, at(j)), " - log_sum_exp) - (",
-                     j, " == ", label, " ? 1 : 0))"));
+              StrCat("share * exp@(", k.Load(x, at(j)), " - log_sum_exp)"));
     });
+    k.Store(dx, at(label), "of_label");
   });
 }
 
@@ -276,7 +269,8 @@ void WriteLinearCrossEntropy(Kernel& k) {
   ForRowBlocks(
       k, head,
       [&](const Expr& r, const Expr& row, const Expr& label) {
-        k.Line("const real of_row = log_sum_exp - ", head.Logit(r, label), ";");
+        k.Line("const real of_row = log_sum_exp - ", head.Logit(k, r, label),
+               ";");
         k.Store(k.out(1), row, "of_row");
         k.Line("loss += ",
                k.num_inputs() > 3 ? StrCat(k.Load(k.in(3), row), " * ") : "",
@@ -290,28 +284,32 @@ void WriteLinearCrossEntropy(Kernel& k) {
 void WriteLinearCrossEntropyGrad(Kernel& k) {
   const Head head(k);
   const Expr rows = k.Real(static_cast<double>(head.rows));
-  if (k.num_outputs() > 2) {
-    k.For("i", k.out(2).size(),
-          [&](const Expr& i) { k.Store(k.out(2), i, "0"); });
-  }
+  if (k.num_outputs() > 2) k.Clear(k.out(2));
   k.Line("real loss = 0;");
   ForRowBlocks(
       k, head,
       [&](const Expr& r, const Expr& row, const Expr& label) {
         k.Line("const real weight = ",
                k.num_inputs() > 4 ? k.Load(k.in(4), row) : "1", ";");
-        k.Line("loss += weight * (log_sum_exp - ", head.Logit(r, label), ");");
+        k.Line("loss += weight * (log_sum_exp - ", head.Logit(k, r, label),
+               ");");
         k.Line("const real share = ", k.Scalar(3), " * weight / ", rows, ";");
-        k.For("j", head.words, [&](const Expr& j) {
-          k.Line("const real logit = ", head.Logit(r, j), ";");
-          Expr slope;  // of the softcap
-          if (head.softcap > 0) {
-            k.Line("const real part = logit / ", k.Real(head.softcap), ";");
-            slope = " * (1 - part * part)";
-          }
-          k.Line(head.Logit(r, j), " = share * (exp@(logit - log_sum_exp) - (",
-                 j, " == ", label, " ? 1 : 0))", slope, ";");
+        // The slope of the softcap, from a logit.
+        const auto slope = [&](const Expr& logit) {
+          if (head.softcap == 0) return Expr("");
+          const Expr part =
+              StrCat("(", logit, " / ", k.Real(head.softcap), ")");
+          return StrCat(" * (1 - ", part, " * ", part, ")");
+        };
+        k.Line("const real at_label = ", head.Logit(k, r, label), ";");
+        k.ForVectors("j", head.words, [&](const Expr& j) {
+          k.Line("const real logit = ", head.Logit(k, r, j), ";");
+          k.Store(head.logits, head.logits.At({r, j}),
+                  StrCat("share * exp@(logit - log_sum_exp)", slope("logit")));
         });
+        k.Store(head.logits, head.logits.At({r, label}),
+                StrCat("share * (exp@(at_label - log_sum_exp) - 1)",
+                       slope("at_label")));
       },
       [&](const Expr& first, int64_t count) {
         WriteGradients(k, head, first, count);

@@ -38,6 +38,7 @@ struct CompileFlags {
   InitFlags init;
   std::string prefix;
   std::string arena = "static";
+  int simd = 0;
 };
 
 // "out/step.h" for "out/step.c".
@@ -57,7 +58,13 @@ Result<CompileOptions> ReadCompileOptions(const CompileFlags& flags) {
     return InvalidArgumentError("[compile] --arena is ", Quoted(flags.arena),
                                 "; expected static or caller");
   }
+  if (flags.simd != 0 && flags.simd != 16 && flags.simd != 32 &&
+      flags.simd != 64) {
+    return InvalidArgumentError("[compile] --simd is ", flags.simd,
+                                "; expected 16, 32 or 64");
+  }
   CompileOptions options;
+  options.simd = flags.simd;
   options.prefix = flags.prefix.empty() ? source.stem().string() : flags.prefix;
   options.header = HeaderPath(source.filename().string());
   options.caller_arena = flags.arena == "caller";
@@ -67,7 +74,7 @@ Result<CompileOptions> ReadCompileOptions(const CompileFlags& flags) {
 // Reads the weights of an ONNX file and of --init for params of the step, and plans frozen ones
 // as constants. An unmodified graph keeps its params in the arena, where an application can
 // write trained weights.
-Status ReadContents(const InitFlags& init, Subject* subject,
+Status ReadContents(const InitFlags& init, int simd, Subject* subject,
                     std::map<std::string, std::string>* contents) {
   STOWAGE_ASSIGN_OR_RETURN(const WeightRules rules,
                            ReadInitRules("compile", init));
@@ -105,7 +112,7 @@ Status ReadContents(const InitFlags& init, Subject* subject,
   if (training.planning.outside.empty()) return {};
   STOWAGE_ASSIGN_OR_RETURN(
       subject->training,
-      TrainingPlanner::Make(std::move(training), NeedsOfC()));
+      TrainingPlanner::Make(std::move(training), NeedsOfC(simd)));
   return {};
 }
 
@@ -191,13 +198,14 @@ int RunCompile(const CompileFlags& flags) {
   const std::shared_ptr<WorkProgress> progress =
       WorkProgress::OfPlanning(&on_choice);
   Result<Subject> subject = ReadSubject(subject_flags,
-                                        {.alignment = kCAlignment,
+                                        {.alignment = AlignmentInC(flags.simd),
                                          .packer = packer->packer,
                                          .deadline = packer->deadline,
-                                         .device = NeedsOfC()},
+                                         .device = NeedsOfC(flags.simd)},
                                         on_choice);
   if (!subject.ok()) return Fail(subject.error());
-  const Status read = ReadContents(flags.init, &*subject, &options->contents);
+  const Status read =
+      ReadContents(flags.init, flags.simd, &*subject, &options->contents);
   if (!read.ok()) return Fail(read.error());
   const Result<Planned> planned = PlanPrograms(*subject);
   progress->Clear();
@@ -261,6 +269,9 @@ void AddCompile(Program& program) {
   options.Add("--arena", &flags->arena,
               "static: the C file has the arena; caller: every function takes "
               "a pointer to it");
+  options.Add("--simd", &flags->simd,
+              "Compute in vectors of 16, 32 or 64 bytes, by the extensions of "
+              "gcc and clang; default: scalar C11");
   options.AddFlag("--json", &plan.json, "Print one JSON object");
   options.ApplyTo({"--model"}, {"--dtype", "--seq"});
   options.ApplyTo({"--onnx"}, {"--dim", "--shape", "--loss", "--trainable"});

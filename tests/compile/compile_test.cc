@@ -40,16 +40,16 @@ Graph StepOf(const std::string& model, const ModelOptions& options) {
   return *step;
 }
 
-Plan PlanOf(const Graph& graph) {
+Plan PlanOf(const Graph& graph, int simd = 0) {
   const Result<Plan> plan =
-      PlanMemory(graph, {.alignment = kCAlignment, .device = NeedsOfC()});
+      PlanMemory(graph, {.alignment = kCAlignment, .device = NeedsOfC(simd)});
   REQUIRE(plan.ok());
   return *plan;
 }
 
 CompiledStep Compile(const Graph& graph, const CompileOptions& options = {}) {
   const Result<CompiledStep> compiled =
-      CompileToC(graph, PlanOf(graph), options);
+      CompileToC(graph, PlanOf(graph, options.simd), options);
   REQUIRE_MESSAGE(compiled.ok(), compiled.error().message);
   return *compiled;
 }
@@ -82,13 +82,17 @@ TEST_CASE("models compile without a warning by gcc and clang") {
     const std::string& model = net.first;
     const ModelOptions& options = net.second;
     CAPTURE(model);
-    const std::string folder =
-        FolderOf(Compile(StepOf(model, options)), "strict_" + model);
-    for (const char* const compiler : {"gcc", "clang"}) {
-      OutputOf(StrCat("cd ", folder, " && ", compiler, " ", testing::kStrictC,
-                      compiler == std::string("gcc")
-                          ? " -O1 -c step.c"
-                          : " -fsyntax-only step.c"));
+    for (const int simd : {0, 16}) {
+      CAPTURE(simd);
+      const std::string folder =
+          FolderOf(Compile(StepOf(model, options), {.simd = simd}),
+                   StrCat("strict_", model, "_", simd));
+      for (const char* const compiler : {"gcc", "clang"}) {
+        OutputOf(StrCat("cd ", folder, " && ", compiler, " ", testing::kStrictC,
+                        compiler == std::string("gcc")
+                            ? " -O1 -c step.c"
+                            : " -fsyntax-only step.c"));
+      }
     }
   }
 }
@@ -113,6 +117,24 @@ TEST_CASE(
   }
 }
 
+// The stack of step.c's step and of the kernel that needs most.
+Bytes StackOf(const std::string& folder, const std::string& flags) {
+  OutputOf(StrCat("cd ", folder, " && gcc -std=c11 ", flags,
+                  " -fno-inline -fstack-usage -c step.c -o step.o"));
+  // step.c:12:5:matmul_1  352  static
+  std::ifstream usage(folder + "/step.su");
+  Bytes step_bytes = 0, most = 0;
+  for (std::string place, kind; usage >> place;) {
+    Bytes bytes = 0;
+    usage >> bytes >> kind;
+    CHECK((kind == "static" || kind == "dynamic,bounded"));
+    (place.ends_with(":step_step") ? step_bytes : most) =
+        place.ends_with(":step_step") ? bytes : std::max(most, bytes);
+  }
+  CHECK(most > 0);
+  return step_bytes + most;
+}
+
 TEST_CASE("no function needs more of the stack than the header says") {
   for (const auto& net :
        {std::pair<std::string, ModelOptions>{"cnn-small", {.batch = 2}},
@@ -124,21 +146,21 @@ TEST_CASE("no function needs more of the stack than the header says") {
     const std::string folder = FolderOf(step, "stack_" + model);
     for (const char* const level : {"-O0", "-O2", "-O3"}) {
       CAPTURE(level);
-      OutputOf(StrCat("cd ", folder, " && gcc -std=c11 ", level,
-                      " -fno-inline -fstack-usage -c step.c -o step.o"));
-      // step.c:12:5:matmul_1  352  static
-      std::ifstream usage(folder + "/step.su");
-      Bytes step_bytes = 0, most = 0;
-      for (std::string place, kind; usage >> place;) {
-        Bytes bytes = 0;
-        usage >> bytes >> kind;
-        CHECK((kind == "static" || kind == "dynamic,bounded"));
-        (place.ends_with(":step_step") ? step_bytes : most) =
-            place.ends_with(":step_step") ? bytes : std::max(most, bytes);
-      }
-      CHECK(most > 0);
       // Step, a kernel, and a helper that is no larger than 256 bytes.
-      CHECK(step_bytes + most + 256 <= step.stack);
+      CHECK(StackOf(folder, level) + 256 <= step.stack);
+    }
+  }
+}
+
+TEST_CASE("nor if vectors are compiled with optimization") {
+  for (const int simd : {16, 32, 64}) {
+    const CompiledStep step =
+        Compile(StepOf("gpt-nano", {.batch = 2, .seq = 8}), {.simd = simd});
+    const std::string folder = FolderOf(step, StrCat("stack_of_", simd));
+    for (const char* const flags : {"-O1", "-O2", "-O3 -march=native"}) {
+      CAPTURE(simd);
+      CAPTURE(flags);
+      CHECK(StackOf(folder, flags) + 256 <= step.stack);
     }
   }
 }
@@ -281,7 +303,46 @@ TEST_CASE("a label out of range and an infinite loss return their codes") {
   CHECK(step(arena.data()) == 2);
 }
 
+TEST_CASE("a step in vectors gives the same bits on every run") {
+  const GraphInC c = GraphInC::Make(StepOf("gpt-nano", {.batch = 2, .seq = 9}),
+                                    "gpt", {}, /*simd=*/32);
+  const HostLibrary library("vectors", c.files, "-O2");
+  const auto run = [&] {
+    ArenaInC arena(c);
+    library.Get<void(uint8_t*, uint64_t)>("gpt_init")(arena.data(), 1);
+    arena.Write("tokens", std::vector<double>(2 * 9, 5));
+    arena.Write("targets", std::vector<double>(2 * 9, 7));
+    arena.Write("lr", {0.01});
+    std::vector<double> losses;
+    for (int i = 1; i <= 3; ++i) {
+      arena.Write("step", {static_cast<double>(i)});
+      CHECK(library.Get<int(uint8_t*)>("gpt_step")(arena.data()) == 0);
+      losses.push_back(arena.Read("loss").at(0));
+    }
+    return losses;
+  };
+  const std::vector<double> first = run();
+  CHECK(first[2] < first[0]);
+  CHECK(run() == first);
+}
+
 // --- Refusals ---
+
+TEST_CASE("vectors of other sizes are refused, and plans without workspace") {
+  const Graph step = StepOf("gpt-nano", {.batch = 1, .seq = 8});
+  for (const int simd : {-16, 8, 24, 128}) {
+    const auto compiled = CompileToC(step, PlanOf(step), {.simd = simd});
+    REQUIRE(!compiled.ok());
+    CHECK(compiled.error().message == StrCat("[compile] the vectors have ",
+                                             simd,
+                                             " bytes; expected 16, 32 or 64"));
+  }
+  // Vectors need more than scalars.
+  const auto compiled = CompileToC(step, PlanOf(step), {.simd = 64});
+  REQUIRE(!compiled.ok());
+  CHECK(compiled.error().message.find("plan with NeedsOfC(64)") !=
+        std::string::npos);
+}
 
 TEST_CASE("all that cannot be written is named in one message") {
   GraphBuilder b("net");

@@ -20,6 +20,14 @@ train() {  # NAME TARGET [VARIABLE=VALUE...]
 train mlp compare
 train cnn compare MODEL=cnn-small PIXELS=784 BATCH=2 BUDGET=2MB
 
+# In vectors of 16 bytes, on processors without them, too; and as Helium instructions.
+train vectors compare MORE="--simd 16"
+arm-none-eabi-gcc -std=c11 -Wall -Wextra -Werror -O2 -mthumb -mcpu=cortex-m55 -mfloat-abi=hard \
+  -c "$out/vectors/step.c" -o "$out/vectors/cortex-m55.o"
+helium=$(arm-none-eabi-objdump -d "$out/vectors/cortex-m55.o" | grep -c 'vmul.f32.*q')
+echo "mlp: $helium multiplications of vectors on a Cortex-M55"
+((helium > 0))
+
 # A step that leaves 512 KiB of SRAM room for its stack.
 small=(MODEL=cnn-small PIXELS=784 BATCH=8 BUDGET=500KB OPTIMIZER=sgd
   "MORE=--micro-batches 8 --recompute auto --allow-batch-change --evaluate")

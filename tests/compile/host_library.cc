@@ -66,21 +66,23 @@ void* HostLibrary::Find(const std::string& name) const {
 }
 
 GraphInC GraphInC::Make(const Graph& graph, const std::string& prefix,
-                        PlanOptions options) {
+                        PlanOptions options, int simd) {
   options.alignment = kCAlignment;
-  options.device = NeedsOfC();
+  options.device = NeedsOfC(simd);
   Result<Plan> plan = PlanMemory(graph, options);
   if (!plan.ok()) Fail(plan.error().message);
-  return Of(graph, *plan, prefix);
+  return Of(graph, *plan, prefix, {}, simd);
 }
 
 GraphInC GraphInC::Of(const Graph& graph, const Plan& plan,
                       const std::string& prefix,
-                      const std::map<std::string, std::string>& contents) {
+                      const std::map<std::string, std::string>& contents,
+                      int simd) {
   const Result<CompiledStep> compiled = CompileToC(graph, plan,
                                                    {.prefix = prefix,
                                                     .header = prefix + ".h",
                                                     .caller_arena = true,
+                                                    .simd = simd,
                                                     .contents = contents});
   if (!compiled.ok()) Fail(compiled.error().message);
   return {.graph = graph,

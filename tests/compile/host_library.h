@@ -55,13 +55,14 @@ struct GraphInC {
   std::map<std::string, std::string> files;
   std::string prefix;
 
-  /// Aborts where the graph cannot be written in C.
+  /// Aborts where the graph cannot be written in C. `simd` is CompileOptions::simd.
   static GraphInC Make(const Graph& graph, const std::string& prefix,
-                       PlanOptions options = {});
-  /// Uses a plan that was made with NeedsOfC.
+                       PlanOptions options = {}, int simd = 0);
+  /// Uses a plan that was made with NeedsOfC(simd).
   static GraphInC Of(const Graph& graph, const Plan& plan,
                      const std::string& prefix,
-                     const std::map<std::string, std::string>& contents = {});
+                     const std::map<std::string, std::string>& contents = {},
+                     int simd = 0);
 };
 
 /// The source of a graph with its prefix before each name that is local to the file, so that the

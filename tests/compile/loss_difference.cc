@@ -67,8 +67,8 @@ double LossDifference(const ComparedStep& compared, int steps,
         runner.WriteBytes(name, dtype, std::as_bytes(std::span(bytes))).ok());
   }
 
-  const GraphInC in_c =
-      GraphInC::Of(step.graph, step.plan, "net", compared.contents);
+  const GraphInC in_c = GraphInC::Of(step.graph, step.plan, "net",
+                                     compared.contents, compared.simd);
   const HostLibrary library(compared.name, in_c.files, "-O2 -march=native");
   ArenaInC arena(in_c);
   library.Get<void(uint8_t*, uint64_t)>("net_init")(arena.data(), kSeed);

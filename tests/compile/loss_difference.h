@@ -19,6 +19,7 @@ namespace stowage::testing {
 struct ComparedStep {
   std::string name;
   FittedStep step = {};  // planned for C
+  int simd = 0;          // CompileOptions::simd
   /// The learning rate of step 1, 2, ...
   std::function<double(int64_t)> learning_rate = {};
   /// The bytes of params that do not start from their Init.

@@ -22,6 +22,7 @@ struct Net {
   // Of the arena that the step takes as it is, in percent; 0: the smallest budget.
   int part = 100;
   OffloadChoice offload = OffloadChoice::kAuto;
+  int simd = 0;
 };
 
 FittedStep StepOf(const Net& net) {
@@ -34,9 +35,10 @@ FittedStep StepOf(const Net& net) {
   };
   const TrainOptions training{
       .optimizer = *ParseOptimizer(info.training.optimizer), .clip_norm = 1.0};
-  StepFitter fitter(BuildSteps(model, batch, "loss", training),
-                    {.plan = {.alignment = kCAlignment, .device = NeedsOfC()},
-                     .optimizations = {.offload = net.offload}});
+  StepFitter fitter(
+      BuildSteps(model, batch, "loss", training),
+      {.plan = {.alignment = kCAlignment, .device = NeedsOfC(net.simd)},
+       .optimizations = {.offload = net.offload}});
   Result<FittedStep> step = fitter.AsGiven();
   REQUIRE_MESSAGE(step.ok(), step.error().message);
   if (net.part < 100) {
@@ -54,6 +56,7 @@ double DifferenceOf(const Net& net, int steps) {
   return testing::LossDifference(
       {.name = net.name,
        .step = StepOf(net),
+       .simd = net.simd,
        .learning_rate =
            [&](int64_t i) { return training.schedule.At(i, training.steps); }},
       steps);
@@ -65,6 +68,21 @@ TEST_CASE("losses of 20 steps in C are those of the library") {
   CHECK(DifferenceOf({"lstm-char", {.batch = 2, .seq = 16}}, 20) < 1e-6);
   CHECK(DifferenceOf({"gpt-nano", {.batch = 2, .seq = 24}}, 20) < 1e-6);
   CHECK(DifferenceOf({"llama-nano", {.batch = 2, .seq = 24}}, 20) < 1e-6);
+}
+
+TEST_CASE("so are those in vectors of 16, 32 and 64 bytes") {
+  const auto difference = [](const std::string& model,
+                             const ModelOptions& options, int simd) {
+    return DifferenceOf({.name = model, .options = options, .simd = simd}, 20);
+  };
+  for (const int simd : {16, 32, 64}) {
+    CAPTURE(simd);
+    CHECK(difference("mlp", {.batch = 8}, simd) < 1e-6);
+    CHECK(difference("cnn-small", {.batch = 4}, simd) < 1e-6);
+    CHECK(difference("lstm-char", {.batch = 2, .seq = 16}, simd) < 1e-6);
+    CHECK(difference("gpt-nano", {.batch = 2, .seq = 24}, simd) < 1e-6);
+    CHECK(difference("llama-nano", {.batch = 2, .seq = 24}, simd) < 1e-6);
+  }
 }
 
 TEST_CASE("a step that was fitted into a budget gives the same losses in C") {

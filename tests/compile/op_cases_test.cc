@@ -24,12 +24,13 @@ using testing::HostLibrary;
 using testing::SourceToJoin;
 
 // Whether the case can be written in C. Otherwise its op joins `refused`.
-bool IsInC(const OpCase& c, const Graph& graph,
+bool IsInC(const OpCase& c, const Graph& graph, int simd,
            std::set<std::string>* refused) {
   const Result<Plan> plan =
-      PlanMemory(graph, {.alignment = kCAlignment, .device = NeedsOfC()});
+      PlanMemory(graph, {.alignment = kCAlignment, .device = NeedsOfC(simd)});
   REQUIRE(plan.ok());
-  const Result<CompiledStep> compiled = CompileToC(graph, *plan);
+  const Result<CompiledStep> compiled =
+      CompileToC(graph, *plan, {.simd = simd});
   if (compiled.ok()) return true;
   const std::string& message = compiled.error().message;
   CHECK(message.starts_with("[compile] not available in C: "));
@@ -96,24 +97,24 @@ void CheckRows(const std::vector<Row>& rows, const std::string& name) {
 
 constexpr int kAllRows = 1000;
 
-// The first `most` rows of each op.
-void CheckTable(DType real, int most) {
+// The first `most` rows of each op, in vectors of `simd` bytes.
+void CheckTable(DType real, int most, int simd = 0) {
   std::set<std::string> refused;
   std::vector<Row> rows;
   std::map<OpKind, int> taken;
   size_t count = 0;
   const auto flush = [&] {
     if (rows.empty()) return;
-    CheckRows(rows, StrCat(DTypeName(real), "_", count));
+    CheckRows(rows, StrCat(DTypeName(real), "_", simd, "_", count));
     rows.clear();
   };
   for (const OpCase& c : OpCases(real)) {
     if (++taken[c.op] > most) continue;
     const Graph graph = BuildCase(c);
-    if (!IsInC(c, graph, &refused)) continue;
+    if (!IsInC(c, graph, simd, &refused)) continue;
     const bool is_alone = real == DType::kF32 && taken[c.op] == 1;
-    rows.push_back(
-        {c, GraphInC::Make(graph, StrCat("case", count++)), is_alone});
+    rows.push_back({c, GraphInC::Make(graph, StrCat("case", count++), {}, simd),
+                    is_alone});
     if (rows.size() == 50) flush();
   }
   flush();
@@ -127,6 +128,13 @@ void CheckTable(DType real, int most) {
 
 TEST_CASE("op cases in C agree with the interpreter in f32") {
   CheckTable(DType::kF32, kAllRows);
+}
+
+TEST_CASE("op cases in vectors agree with the interpreter") {
+  CheckTable(DType::kF32, kAllRows, /*simd=*/16);
+  CheckTable(DType::kF32, 2, /*simd=*/32);
+  CheckTable(DType::kF32, 2, /*simd=*/64);
+  CheckTable(DType::kBF16, 2, /*simd=*/16);
 }
 
 TEST_CASE("op cases in C agree with the interpreter in f64") {

@@ -189,6 +189,7 @@ RIGHT = {
     "--no-decay": ["*"], "--op-times": ["op.times"], "--patience": ["1"], "--power": ["2"],
     "--prompt": ["a"], "--ranks": ["1", "2"], "--resume": ["run.st"], "--save-every": ["1"],
     "--seed": ["7"], "--shape": ["x=2,3,16,16"], "--stop-at": ["1"], "--temperature": ["0.5"],
+    "--simd": ["16", "64"],
     "--threads": ["1", "2"], "--top-k": ["3"], "--top-p": ["0.9"], "--warmup": ["1"],
     "--weight-decay": ["0.1"], "--adapter": ["adapter"], "--capacity": ["1MiB"],
     "--objective": ["sft", "dpo", "ipo", "orpo", "simpo", "kto", "classify"], "--beta": ["0.5"],

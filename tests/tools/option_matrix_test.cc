@@ -144,6 +144,7 @@ const std::map<std::string, Words>& Values() {
       {"--save-weights", {"@saved.safetensors"}},
       {"--schedule", {"linear"}},
       {"--seed", {"7"}},
+      {"--simd", {"32"}},
       {"--seq", {"12"}},
       {"--shape", {"x=2,3,16,16"}},
       {"--shard", {"states"}},
