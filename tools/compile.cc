@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "base/strings.h"
 #include "formats/array.h"
+#include "ir/graph.h"
 #include "runtime/weights.h"
 #include "tools/budget.h"
 #include "tools/command.h"

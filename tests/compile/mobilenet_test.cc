@@ -5,12 +5,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "compile/compile.h"
 #include "onnx/onnx.h"
 #include "planner/fit/fit.h"

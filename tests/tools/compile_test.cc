@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/strings.h"
 #include "formats/safetensors.h"
 #include "tests/compile/host_library.h"
