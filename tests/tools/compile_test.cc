@@ -105,10 +105,10 @@ TEST_CASE("a step starts from the weights of --init") {
     REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
     CHECK(Json::parse(outcome.out)["flash_bytes"] == bytes);
     CHECK(Contains(outcome.err, StrCat("params have the weights of ", init)));
-    for (const auto& [name, value] : FirstOf("begun", source)) {
-      CAPTURE(name);
-      REQUIRE(expected.contains(name));
-      CHECK(value == expected[name]);
+    for (const auto& first : FirstOf("begun", source)) {
+      CAPTURE(first.first);
+      REQUIRE(expected.contains(first.first));
+      CHECK(first.second == expected[first.first]);
     }
   }
 }
