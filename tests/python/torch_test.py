@@ -1,6 +1,7 @@
 """Modules of torch train as torch trains them, or are refused. Runs where torch is installed
 (tests/using/torch.sh)."""
 
+import collections
 import copy
 import dataclasses
 import importlib.util
@@ -400,18 +401,29 @@ class TorchTest(support.TestCase):
             parts: list
             nothing: object = None
 
+        # As diffusers' outputs are, which are registered without the names of their parts.
+        @dataclasses.dataclass
+        class Mixed(collections.OrderedDict):
+            sample: object
+
+            def __post_init__(self):
+                self["sample"] = self.sample
+
+        torch.utils._pytree.register_pytree_node(
+            Mixed, lambda x: (list(x.values()), list(x)), lambda values, keys: Mixed(*values))
+
         class Net(nn.Module):
             def __init__(self):
                 super().__init__()
                 self.a = nn.Linear(6, 4)
 
             def forward(self, x):
-                return Result(self.a(x), [Result(x * 2, [])], object())
+                return Result(self.a(x), [Mixed(x * 2)], object())
 
         net = Net()
         trainer = stowage.Trainer(from_torch(net, self.x), optimizer="sgd", lr=0.5, device="cpu")
         made = trainer.evaluate(self.x)
-        self.assertEqual(list(made), ["logits", "parts.0.logits"])
+        self.assertEqual(list(made), ["logits", "parts.0.sample"])
         np.testing.assert_allclose(made["logits"], net(self.x).logits.detach(), atol=1e-5)
         loss = F.cross_entropy(net(self.x).logits, self.y)
         self.assertAlmostEqual(trainer.step(self.x, self.y), loss.item(), places=4)

@@ -122,11 +122,13 @@ def plain(torch: Any, output: Any) -> Any:
     of other classes, such as a cache of keys and values, are left out."""
     def fields(x: Any) -> Any:
         if dataclasses.is_dataclass(x):
-            return {each.name: plain(torch, getattr(x, each.name))
-                    for each in dataclasses.fields(x)}
+            # That of a library may be a dict, too, whose fields without a value are not in it.
+            named = x.items() if isinstance(x, Mapping) else [
+                (each.name, getattr(x, each.name)) for each in dataclasses.fields(x)]
+            return {name: plain(torch, value) for name, value in named}
         is_known = isinstance(x, (torch.Tensor, torch.fx.Node, int, float, str))
         return x if is_known else None
-    return torch.utils._pytree.tree_map(fields, output)
+    return torch.utils._pytree.tree_map(fields, output, is_leaf=dataclasses.is_dataclass)
 
 
 def leaves_of(torch: Any, output: Any) -> List[Tuple[str, Any]]:
