@@ -4,7 +4,6 @@ have a backward of their own, and what torch.export does not trace."""
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import sys
 from typing import Any, Iterator, List
@@ -117,6 +116,9 @@ def _without_questions(torch: Any) -> Iterator[None]:
         # Options determine the chunks.
         return before[functional, "linear_cross_entropy"](*args, **kwargs)
 
+    def ctc(*args: Any, **kwargs: Any) -> Any:
+        return ctc_loss(torch, *args, **kwargs)
+
     class CrossMap:
         @staticmethod
         def apply(*args: Any) -> Any:
@@ -125,7 +127,7 @@ def _without_questions(torch: Any) -> Iterator[None]:
 
     others = {(modules.transformer, "_detect_is_causal_mask"): is_causal_mask,
               (modules.normalization, "_cross_map_lrn2d"): CrossMap,
-              (functional, "ctc_loss"): functools.partial(ctc_loss, torch),
+              (functional, "ctc_loss"): ctc,
               (functional, "gaussian_nll_loss"): gaussian_nll_loss,
               (functional, "linear_cross_entropy"): linear_cross_entropy}
     before = {(place, name): getattr(place, name) for place, name in others
