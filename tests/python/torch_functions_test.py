@@ -101,6 +101,12 @@ def functions():
         "scatter_mean": lambda x: x.scatter_reduce(1, places() % 2, 2 * x[:, :3], "mean"),
         "scatter_mean_alone": lambda x: x.scatter_reduce(1, places() % 2, 2 * x[:, :3], "mean",
                                                          include_self=False),
+        "scatter_amax": lambda x: x.scatter_reduce(1, places() % 2, 2 * x[:, :3], "amax"),
+        "scatter_amax_alone": lambda x: torch.zeros(4, 8).double().scatter_reduce(
+            0, places().repeat(2, 1)[:4].fmod(3), x.relu()[:, :3], "amax", include_self=False),
+        "scatter_amin": lambda x: x.scatter_reduce(0, places(), 2 * x[:, :3], "amin"),
+        "scatter_of_equal_ones": lambda x: x.round().detach().scatter_reduce(
+            1, places() % 2, x[:, :1].expand(4, 3), "amax") + x,
         "pad_of_integers": lambda x: x[:, :5] * F.pad(places(), (1, 1), value=2),
         "pad_of_bools": lambda x: x[:, :4] * F.pad(places() > 1, (1, 0), value=True),
     }

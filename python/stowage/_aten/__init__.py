@@ -9,10 +9,10 @@ What has no row is decomposed by torch into ops that have, or refused.
 from __future__ import annotations
 
 from stowage._aten import (attention, complex_numbers, convolutions, elementwise, indexing, losses,
-                           norms, products, random, recurrent, reductions, sampling, scans, shapes,
-                           special)
+                           norms, products, random, recurrent, reductions, sampling, scans,
+                           segments, shapes, special)
 from stowage._aten.table import ROWS
 
 __all__ = ["ROWS", "attention", "complex_numbers", "convolutions", "elementwise", "indexing",
            "losses", "norms", "products", "random", "recurrent", "reductions", "sampling", "scans",
-           "shapes", "special"]
+           "segments", "shapes", "special"]

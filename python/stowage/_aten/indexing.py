@@ -258,18 +258,18 @@ def _from_start(g: Lowering, at: Any, size: int) -> Value:
                      ops.add(value, g.scalar(size, "i64")), value)
 
 
-def _on_part(x: Value, at: Value, dim: int, make: Callable[[Value], Value]) -> Value:
+def on_part(x: Value, at: Value, dim: int, make: Callable[[Value], Value]) -> Value:
     """Applies `make` to the elements along the other axes that have indices."""
     for axis, n in enumerate(at.shape):
         size = x.shape[axis]
         if axis == dim or n == size:
             continue
-        inner = _on_part(ops.slice(x, axis=axis, start=0, end=n), at, dim, make)
+        inner = on_part(ops.slice(x, axis=axis, start=0, end=n), at, dim, make)
         return ops.concat([inner, ops.slice(x, axis=axis, start=n, end=size)], axis=axis)
     return make(x)
 
 
-def _updates(g: Lowering, src: Any, at: Value, dtype: str) -> Value:
+def updates_of(g: Lowering, src: Any, at: Value, dtype: str) -> Value:
     """Expands a number, or truncates a tensor, to the shape of the indices."""
     if not isinstance(src, (Traced, g.torch.Tensor)) or not src.shape:
         return ops.broadcast(ops.reshape(g.value(src, dtype), shape=[1] * len(at.shape)),
@@ -281,7 +281,7 @@ def _updates(g: Lowering, src: Any, at: Value, dtype: str) -> Value:
     return updates
 
 
-def _count(g: Lowering, part: Value, at: Value, dim: int) -> Value:
+def count_of(g: Lowering, part: Value, at: Value, dim: int) -> Value:
     """The number of indices of each element."""
     return ops.put_add(g.fill(part.shape, 0, part.dtype), at, g.fill(at.shape, 1, part.dtype),
                        axis=dim)
@@ -291,9 +291,9 @@ def _count(g: Lowering, part: Value, at: Value, dim: int) -> Value:
 def scatter_add(g: Lowering, x: Any, dim: int, index: Any, src: Any) -> Traced:
     value, at = g.value(x), _indices(g, index)
     dim = g.axis(value, dim)
-    updates = _updates(g, src, at, value.dtype)
-    return Traced(_on_part(value, at, dim,
-                           lambda part: ops.put_add(part, at, updates, axis=dim)))
+    updates = updates_of(g, src, at, value.dtype)
+    return Traced(on_part(value, at, dim,
+                          lambda part: ops.put_add(part, at, updates, axis=dim)))
 
 
 @row("scatter.src", "scatter.value")
@@ -302,40 +302,16 @@ def scatter(g: Lowering, x: Any, dim: int, index: Any, src: Any) -> Traced:
     gradient."""
     value, at = g.value(x), _indices(g, index)
     dim = g.axis(value, dim)
-    updates = _updates(g, src, at, value.dtype)
+    updates = updates_of(g, src, at, value.dtype)
 
     def put(part: Value) -> Value:
         total = ops.put_add(g.fill(part.shape, 0, part.dtype), at, updates, axis=dim)
-        count = _count(g, part, at, dim)
+        count = count_of(g, part, at, dim)
         mean = ops.div(total, ops.maximum(count, g.fill(part.shape, 1, part.dtype)))
         put = ops.sub(total, ops.stop_gradient(ops.sub(total, mean)))
         return ops.where(ops.greater(count, g.fill(part.shape, 0, part.dtype)), put, part)
 
-    return Traced(_on_part(value, at, dim, put))
-
-
-@row("scatter_reduce.two")
-def scatter_reduce(g: Lowering, x: Any, dim: int, index: Any, src: Any, reduce: str, *,
-                   include_self: bool = True) -> Traced:
-    if reduce not in ("sum", "mean"):
-        raise Unsupported(f'[from_torch] scatter_reduce by "{reduce}" is not supported; expected '
-                          '"sum" or "mean"')
-    value, at = g.value(x), _indices(g, index)
-    dim = g.axis(value, dim)
-    updates = _updates(g, src, at, value.dtype)
-
-    def put(part: Value) -> Value:
-        zeros, ones = (g.fill(part.shape, each, part.dtype) for each in (0, 1))
-        count = _count(g, part, at, dim)
-        is_named = ops.greater(count, zeros)
-        base = part if include_self else ops.where(is_named, zeros, part)
-        total = ops.put_add(base, at, updates, axis=dim)
-        if reduce == "sum":
-            return total
-        return ops.div(total, ops.add(count, ones) if include_self
-                       else ops.maximum(count, ones))
-
-    return Traced(_on_part(value, at, dim, put))
+    return Traced(on_part(value, at, dim, put))
 
 
 @row("index_add")

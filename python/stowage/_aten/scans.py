@@ -17,7 +17,7 @@ from stowage._core import Value
 Combine = Callable[[List[Value], List[Value]], List[Value]]
 
 
-def _scan(g: Lowering, values: List[Value], axis: int, first: List[float],
+def scan(g: Lowering, values: List[Value], axis: int, first: List[float],
           combine: Combine) -> List[Value]:
     """The scan of `combine(earlier, later)` along an axis; `first` precedes its first element."""
     size, step = values[0].shape[axis], 1
@@ -38,7 +38,7 @@ def cumprod(g: Lowering, x: Any, dim: int, *, dtype: Any = None) -> Traced:
     whole = g.traced(x, g.name_of(dtype) if dtype is not None else "" if g.is_float(x) else "i64")
     if not whole.shape:
         return whole
-    return Traced(_scan(g, [whole.value], g.axis(whole, dim), [1],
+    return Traced(scan(g, [whole.value], g.axis(whole, dim), [1],
                         lambda a, b: [ops.mul(a[0], b[0])])[0])
 
 
@@ -55,7 +55,7 @@ def logcumsumexp(g: Lowering, x: Any, dim: int) -> Traced:
         total = ops.add(ops.exp(ops.sub(a[0], top)), ops.exp(ops.sub(b[0], top)))
         return [ops.add(ops.log(total), top)]
 
-    return Traced(_scan(g, [whole.value], g.axis(whole, dim), [-math.inf], add)[0])
+    return Traced(scan(g, [whole.value], g.axis(whole, dim), [-math.inf], add)[0])
 
 
 def _running(g: Lowering, x: Any, dim: int, first: float,
@@ -73,7 +73,7 @@ def _running(g: Lowering, x: Any, dim: int, first: float,
         return [ops.where(is_earlier, earlier, later) for earlier, later in zip(a, b)]
 
     start = [ops.stop_gradient(whole.value), g.value(places, "i64")]
-    _, at = _scan(g, start, axis, [first, 0], better)
+    _, at = scan(g, start, axis, [first, 0], better)
     return gather(g, whole, axis, Traced(at)), Traced(at)
 
 
