@@ -34,26 +34,6 @@
 namespace stowage::tools {
 namespace {
 
-Status CheckClassifierFlags(const TuningFlags& flags) {
-  const std::pair<std::string_view, bool> others[] = {
-      {"--pack", flags.pack},
-      {"--beta", flags.beta.has_value()},
-      {"--gamma", flags.gamma.has_value()},
-      {"--prompt", !flags.prompt.empty()},
-      {"--temperature", flags.temperature.has_value()},
-      {"--top-k", flags.top_k != 0},
-      {"--top-p", flags.top_p.has_value()},
-      {"--chat", flags.chats}};
-  for (const auto& [name, is_given] : others) {
-    if (!is_given) continue;
-    return InvalidArgumentError("[objective] ", name,
-                                " is for models that predict tokens, and "
-                                "--objective classify trains none; leave it "
-                                "out");
-  }
-  return {};
-}
-
 Result<LabeledTexts> ReadTexts(const std::string& path) {
   const std::optional<TableFormat> format = TableFormatOf(path);
   if (!format) {
@@ -76,24 +56,11 @@ Result<EncoderConfig> ReadEncoder(const std::string& weights) {
   return std::get<EncoderConfig>(std::move(model.config));
 }
 
-Result<TextTemplate> ReadTemplate(const TuningFlags& flags) {
-  const std::string path = TokenizerFileOf(
-      flags.tokenizer.empty() ? flags.weights : flags.tokenizer);
-  if (!EndsWithAnyCase(path, ".json")) {
-    return Error{ErrorCode::kUnsupported,
-                 StrCat("[tokenizer] ", Quoted(path),
-                        " does not say how texts are joined with special "
-                        "tokens; --objective classify needs a tokenizer.json")};
-  }
-  STOWAGE_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
-  return TextTemplate::Parse(json);
-}
-
 }  // namespace
 
 Result<Tuning> ReadClassifierTuning(const TuningFlags& flags, DType dtype,
                                     int64_t seq) {
-  STOWAGE_RETURN_IF_ERROR(CheckClassifierFlags(flags));
+  STOWAGE_RETURN_IF_ERROR(CheckNoTokenFlags(flags));
   STOWAGE_ASSIGN_OR_RETURN(const LabeledTexts texts, ReadTexts(flags.data));
   STOWAGE_ASSIGN_OR_RETURN(const EncoderConfig encoder,
                            ReadEncoder(flags.weights));
@@ -115,7 +82,7 @@ Result<Tuning> ReadClassifierTuning(const TuningFlags& flags, DType dtype,
                            FineTuning::Open(flags.weights, options));
   STOWAGE_ASSIGN_OR_RETURN(Tokenizer tokenizer,
                            ReadTokenizerOf(flags, model, seq));
-  STOWAGE_ASSIGN_OR_RETURN(const TextTemplate joins, ReadTemplate(flags));
+  STOWAGE_ASSIGN_OR_RETURN(const TextTemplate joins, ReadTextTemplate(flags));
   STOWAGE_ASSIGN_OR_RETURN(
       LabeledSplit split,
       SplitLabeledTexts(texts, std::move(labels), tokenizer, joins,

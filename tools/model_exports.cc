@@ -21,8 +21,9 @@ bool IsGgufPath(std::string_view path) {
   return EndsWithAnyCase(path, ".gguf");
 }
 
-bool IsClassifier(const StepSpec& spec) {
-  return spec.tuning && spec.tuning->classifies();
+// Whether the model is saved as a folder.
+bool IsFolder(const StepSpec& spec) {
+  return spec.tuning && (spec.tuning->classifies() || spec.tuning->embeds());
 }
 
 // Checks that a file of weights is not named like another format. Models may be GGUF files.
@@ -44,9 +45,9 @@ Status CheckWeightsName(std::string_view option, const std::string& path,
              may_be_npz ? ".npz" : ".gguf")};
 }
 
-// Checks that a classifier is saved in folders.
-Status CheckClassifierPaths(const TrainFlags& flags, const StepSpec& spec) {
-  if (!IsClassifier(spec)) return {};
+// Checks that a model which classifies or embeds texts is saved in folders.
+Status CheckFolderPaths(const TrainFlags& flags, const StepSpec& spec) {
+  if (!IsFolder(spec)) return {};
   for (const auto& [option, path] :
        {std::pair("save-merged", flags.save_merged),
         std::pair("save-adapter", flags.save_adapter)}) {
@@ -54,8 +55,10 @@ Status CheckClassifierPaths(const TrainFlags& flags, const StepSpec& spec) {
       if (!EndsWithAnyCase(path, ending)) continue;
       return Error{ErrorCode::kUnsupported,
                    StrCat("[", option, "] ", Quoted(path), " ends in ", ending,
-                          ", and of a classifier a folder is written; give "
-                          "the name of one")};
+                          ", and of a ",
+                          spec.tuning->classifies() ? "classifier"
+                                                    : "model that embeds texts",
+                          " a folder is written; give the name of one")};
     }
   }
   return {};
@@ -81,7 +84,7 @@ std::string AdapterFolderOf(const TrainFlags& flags) {
 }
 
 std::string ModelFolderOf(const TrainFlags& flags, const StepSpec& spec) {
-  return IsClassifier(spec) ? flags.save_merged : "";
+  return IsFolder(spec) ? flags.save_merged : "";
 }
 
 Status ModelExports::CheckNames(const TrainFlags& flags, const StepSpec& spec) {
@@ -89,7 +92,7 @@ Status ModelExports::CheckNames(const TrainFlags& flags, const StepSpec& spec) {
       CheckWeightsName("save-weights", flags.save_weights, true));
   STOWAGE_RETURN_IF_ERROR(
       CheckWeightsName("save-merged", flags.save_merged, false));
-  return CheckClassifierPaths(flags, spec);
+  return CheckFolderPaths(flags, spec);
 }
 
 Result<ModelExports> ModelExports::Open(const TrainFlags& flags,
@@ -110,12 +113,19 @@ Result<ModelExports> ModelExports::Open(const TrainFlags& flags,
   }
   STOWAGE_RETURN_IF_ERROR(exports.OpenGguf(flags, spec.tuning.get()));
   if (!model_folder.empty()) {
+    const PretrainedModel& base = spec.tuning->model.base();
+    std::vector<FileText> settings;
+    if (base.embeds()) {
+      settings = SentenceTransformerFiles(spec.tuning->sentence_transformer,
+                                          base.width());
+    }
     STOWAGE_ASSIGN_OR_RETURN(
-        exports.classifier_,
+        exports.folder_,
         ModelFolder::Claim(
-            model_folder, spec.tuning->model.base(),
+            model_folder, base,
             TokenizerFileOf(flags.tokenizer.empty() ? flags.weights
-                                                    : flags.tokenizer)));
+                                                    : flags.tokenizer),
+            settings));
   } else if (!flags.save_merged.empty() && !IsGgufPath(flags.save_merged)) {
     STOWAGE_ASSIGN_OR_RETURN(exports.merged_,
                              OutputFile::Claim(flags.save_merged));
@@ -171,9 +181,7 @@ Status ModelExports::Save(const Runner& runner, const StepSpec& spec) const {
   const FineTuning& tuned = spec.tuning->model;
   if (adapter_) all = Both(all, SaveAdapter(tuned, runner, *adapter_));
   if (merged_) all = Both(all, SaveMerged(tuned, runner, *merged_));
-  if (classifier_) {
-    all = Both(all, SaveModelFolder(tuned, runner, *classifier_));
-  }
+  if (folder_) all = Both(all, SaveModelFolder(tuned, runner, *folder_));
   if (adapter_gguf_) {
     all = Both(all, SaveAdapterGguf(tuned, runner, *adapter_gguf_));
   }

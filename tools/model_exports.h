@@ -28,7 +28,7 @@ namespace stowage::tools {
 
 /// The folder of --save-adapter; "" if it is not given or a GGUF file.
 std::string AdapterFolderOf(const TrainFlags& flags);
-/// The folder of --save-merged for a classifier; "" for other models.
+/// The folder of --save-merged for a model that classifies or embeds texts; "" for others.
 std::string ModelFolderOf(const TrainFlags& flags, const StepSpec& spec);
 
 class ModelExports {
@@ -62,7 +62,7 @@ class ModelExports {
 
   std::optional<OutputFile> weights_, onnx_, merged_;
   std::optional<AdapterFiles> adapter_;
-  std::optional<ModelFolder> classifier_;
+  std::optional<ModelFolder> folder_;
   std::optional<OutputFile> merged_gguf_, adapter_gguf_;
   std::optional<GgufExport> gguf_;  // of merged_gguf_
 };

@@ -151,6 +151,24 @@ std::string TextsNote(const LabeledSplit& split) {
                 HexDigest(digest));
 }
 
+// The same for queries and documents.
+std::string QueriesNote(const ContrastiveSplit& split) {
+  uint64_t digest = 0;
+  const auto add = [&](size_t text) {
+    digest = Digest(std::as_bytes(std::span(split.texts[text])), digest);
+  };
+  for (const auto* const part : {&split.train, &split.held_out}) {
+    for (const size_t i : *part) {
+      const ContrastiveSplit::Example& example = split.examples[i];
+      add(example.query);
+      std::ranges::for_each(example.positives, add);
+      std::ranges::for_each(example.negatives, add);
+    }
+  }
+  return StrCat(split.train.size(), " + ", split.held_out.size(), ", XXH64 ",
+                HexDigest(digest));
+}
+
 // A folder's name and a digest of its content.
 std::string FolderNote(const std::string& path, const ImageData& data) {
   const ImageShape& shape = data.shape;
@@ -257,15 +275,24 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
                              model.ModelOf(ModelPurpose::kEvaluate, seq)(1));
     add("settings", StrCat("XXH64 ", HexDigest(Fingerprint(graph))));
     const auto& preference = model.options().preference;
+    const auto& embedding = model.options().embedding;
     add("objective", model.options().classifier ? "classify"
+                     : embedding                ? "embed"
                      : preference
                          ? PreferenceObjectiveName(preference->objective)
                          : "sft");
     if (const EncoderConfig* const encoder = model.base().encoder()) {
-      add("labels", nlohmann::json(encoder->labels).dump());
       add("hidden-dropout", encoder->dropout.hidden);
       add("attention-dropout", encoder->dropout.attention);
-      add("classifier-dropout", encoder->dropout.classifier);
+    }
+    if (const EncoderConfig* const classifier = model.classifier()) {
+      add("labels", nlohmann::json(classifier->labels).dump());
+      add("classifier-dropout", classifier->dropout.classifier);
+    }
+    if (embedding) {
+      add("similarity-scale", embedding->scale);
+      add("symmetric", embedding->symmetric ? "yes" : "no");
+      add("negatives", static_cast<double>(embedding->documents - 1));
     }
     if (preference) {
       add("beta", preference->beta);
@@ -286,6 +313,10 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
             std::get_if<LabeledSplit>(&spec.tuning->data)) {
       add("examples", TextsNote(*texts));
     }
+    if (const auto* const texts =
+            std::get_if<ContrastiveSplit>(&spec.tuning->data)) {
+      add("examples", QueriesNote(*texts));
+    }
   }
   std::error_code ignored;
   if (spec.images != nullptr &&
@@ -304,10 +335,23 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
 }
 
 RunNotes SubjectOf(const RunNotes& notes) {
-  constexpr std::array<std::string_view, 14> kNames = {
-      "objective", "beta",     "gamma",     "model",           "settings",
-      "onnx",      "loss",     "input-map", "tokenizer",       "data",
-      "lengths",   "examples", "hold-out",  "held-out-batches"};
+  constexpr std::array<std::string_view, 17> kNames = {"objective",
+                                                       "beta",
+                                                       "gamma",
+                                                       "model",
+                                                       "settings",
+                                                       "onnx",
+                                                       "loss",
+                                                       "input-map",
+                                                       "tokenizer",
+                                                       "data",
+                                                       "lengths",
+                                                       "examples",
+                                                       "hold-out",
+                                                       "held-out-batches",
+                                                       "similarity-scale",
+                                                       "symmetric",
+                                                       "negatives"};
   RunNotes subject;
   std::ranges::copy_if(
       notes, std::back_inserter(subject), [&](const auto& note) {

@@ -134,7 +134,7 @@ Status SetByData(const TrainFlags& flags, const StepSpec& spec,
 bool PredictsTokens(const StepSpec& spec) {
   if (spec.info.data != ModelData::kText) return false;
   return !spec.tuning || !(spec.tuning->model.options().preference ||
-                           spec.tuning->classifies());
+                           spec.tuning->classifies() || spec.tuning->embeds());
 }
 
 // Computes the reference of the published weights without adapters. A signal ends the process:

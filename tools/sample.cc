@@ -85,7 +85,9 @@ bool CannotDecode(const TrainFlags& flags, const StepSpec& spec) {
 int64_t SamplePositions(const TrainFlags& flags, const StepSpec& spec) {
   if (spec.onnx || spec.info.data != ModelData::kText) return 0;
   if (CannotDecode(flags, spec)) return 0;
-  if (spec.tuning && spec.tuning->classifies()) return 0;
+  if (spec.tuning && (spec.tuning->classifies() || spec.tuning->embeds())) {
+    return 0;
+  }
   return flags.chat || flags.sample_length() > 0 ? *spec.options.seq : 0;
 }
 

@@ -231,6 +231,7 @@ Result<std::unique_ptr<Task>> MakeTokenTask(const Tuning& tuning, int64_t batch,
   if (tuning.classifies()) {
     return MakeClassifyTask(tuning, batch, seed, share);
   }
+  if (tuning.embeds()) return MakeEmbeddingTask(tuning, batch, seed, share);
   if (tuning.model.options().preference) {
     return MakePreferenceTask(tuning, batch, seed, share);
   }

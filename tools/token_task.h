@@ -2,8 +2,9 @@
 #define STOWAGE_TOOLS_TOKEN_TASK_H_
 
 // The tasks of models of tokens: windows of a text or of files of tokens (data/token_shards.h),
-// examples of which a part is learned, preferences (nn/losses.h), and labeled texts for an
-// encoder that classifies (nn/encoder.h).
+// examples of which a part is learned, preferences (nn/losses.h), labeled texts for an encoder
+// that classifies (nn/encoder.h), and queries with documents for a model that embeds them
+// (nn/contrastive.h).
 //
 //   Result<std::unique_ptr<Task>> task = MakeTokenTask(tuning, /*batch=*/4, seed);
 
@@ -22,7 +23,8 @@ namespace stowage::tools {
 
 /// The task of the data of `tuning`, which must outlive it. For examples, the loss of a batch
 /// is the mean over its learned tokens; every pass has another order by the seed, and a batch
-/// has the shortest of the tuning's lengths that holds it. Errors: those of MakeShardTask.
+/// has the shortest of the tuning's lengths that holds it. Errors: those of MakeShardTask and
+/// MakeEmbeddingTask.
 Result<std::unique_ptr<Task>> MakeTokenTask(const Tuning& tuning, int64_t batch,
                                             uint64_t seed,
                                             const TaskShare& share = {});
@@ -47,6 +49,17 @@ std::unique_ptr<Task> MakePreferenceTask(const Tuning& tuning, int64_t batch,
 /// tuning has labeled texts.
 std::unique_ptr<Task> MakeClassifyTask(const Tuning& tuning, int64_t batch,
                                        uint64_t seed, const TaskShare& share);
+
+/// The queries and documents of `tuning`, which must outlive the task. No batch has an example
+/// twice: a pass has the whole batches of the training set, in another order each time, and
+/// leaves the rest out. An evaluation embeds the validation set. Its loss is the mean over groups
+/// of `batch` examples; the accuracy is the fraction of queries whose document is the most
+/// similar of all of the validation set (recall at 1), and "mrr" the mean reciprocal rank. Error
+/// kInvalidArgument: a batch above the training set, or of one example without negatives.
+/// Precondition: the tuning has them.
+Result<std::unique_ptr<Task>> MakeEmbeddingTask(const Tuning& tuning,
+                                                int64_t batch, uint64_t seed,
+                                                const TaskShare& share);
 
 }  // namespace stowage::tools
 

@@ -1,5 +1,5 @@
 // stowage train trains a built-in model or an ONNX file's; stowage finetune trains a published
-// language model or classifier further.
+// model further, which predicts tokens, or classifies or embeds texts.
 
 #include <memory>
 #include <string_view>
@@ -60,9 +60,8 @@ struct FinetuneFlags {
   TuningFlags tuning;
 };
 
-constexpr int64_t kUsualSeq = 256;
-// Defaults for classifiers of texts.
-constexpr int64_t kUsualTextSeq = 128, kUsualTextBatch = 16;
+// The default batch of a model of whole texts.
+constexpr int64_t kUsualTextBatch = 16;
 
 // Defaults for adapters, those usual with PEFT; a whole model needs a smaller learning rate.
 TrainingDefaults DefaultsOf(bool has_adapters) {
@@ -75,12 +74,13 @@ TrainingDefaults DefaultsOf(bool has_adapters) {
 
 // Checks that options of samples come with samples.
 Status CheckSamples(const FinetuneFlags& flags) {
-  if (flags.tuning.objective == "classify") {
+  const std::string& objective = flags.tuning.objective;
+  if (objective == "classify" || objective == "embed") {
     if (flags.train.sample.value_or(0) == 0) return {};
     return InvalidArgumentError("[objective] --sample ", *flags.train.sample,
                                 " is for models that predict tokens, and "
-                                "--objective classify trains none; leave it "
-                                "out");
+                                "--objective ",
+                                objective, " trains none; leave it out");
   }
   if (flags.train.chat || flags.train.sample_length() > 0) return {};
   const TuningFlags& tuning = flags.tuning;
@@ -121,15 +121,14 @@ Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags, const RankRun& ranks) {
   const ModelFlags& model = flags.train.model;
   StepSpec spec;
   STOWAGE_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(model.dtype));
-  const bool classifies = flags.tuning.objective == "classify";
-  spec.options.batch = model.batch.value_or(classifies ? kUsualTextBatch : 1);
-  spec.options.seq = model.seq.value_or(classifies ? kUsualTextSeq : kUsualSeq);
   flags.tuning.data = flags.train.data;
   flags.tuning.tokenizer = flags.train.tokenizer;
   flags.tuning.chats = flags.train.chat;
   STOWAGE_ASSIGN_OR_RETURN(
-      Tuning tuning,
-      ReadTuning(flags.tuning, spec.options.dtype, *spec.options.seq));
+      Tuning tuning, ReadTuning(flags.tuning, spec.options.dtype, model.seq));
+  // Such a model is trained on whole texts, and saved as a folder.
+  const bool is_of_texts = tuning.classifies() || tuning.embeds();
+  spec.options.batch = model.batch.value_or(is_of_texts ? kUsualTextBatch : 1);
   if (flags.train.chat && flags.train.json) {
     return Error{ErrorCode::kInvalidArgument,
                  "[finetune] --json prints objects alone; leave --chat away"};
@@ -137,9 +136,9 @@ Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags, const RankRun& ranks) {
   STOWAGE_RETURN_IF_ERROR(CheckBatchIsWhole(model, tuning, ranks));
   const bool has_adapters = tuning.model.options().lora.has_value();
   if (!has_adapters && !(flags.train.save_adapter.empty() &&
-                         (classifies || flags.train.save_merged.empty()))) {
+                         (is_of_texts || flags.train.save_merged.empty()))) {
     return Error{ErrorCode::kInvalidArgument,
-                 classifies
+                 is_of_texts
                      ? "[finetune] --full trains no adapter; leave "
                        "--save-adapter away, --save-merged writes the model"
                      : "[finetune] --full trains no adapter; leave "
@@ -153,6 +152,11 @@ Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags, const RankRun& ranks) {
         "[finetune] --label-smoothing is of single tokens, and --objective ",
         PreferenceObjectiveName(preference->objective),
         " judges whole answers; leave it out");
+  }
+  if (tuning.embeds() && model.optimization.label_smoothing) {
+    return InvalidArgumentError(
+        "[finetune] --label-smoothing is of labels, and --objective embed has "
+        "none; leave it out");
   }
   spec.tuning = std::make_shared<const Tuning>(std::move(tuning));
   spec.info.name = spec.tuning->model.base().model().family;
@@ -240,7 +244,8 @@ void AddFinetune(Program& program) {
   options.Add("--objective", &tuning.objective,
               "Objective: sft; dpo, ipo, orpo or simpo for pairs of answers; "
               "kto for good and bad answers; classify for an encoder and "
-              "labels of texts; default: sft");
+              "labels of texts; embed for embeddings of queries and "
+              "documents; default: sft");
   options.Add("--beta", &tuning.beta,
               "Beta of the preference loss; for orpo, the weight of the "
               "preferences; default: 0.1, for simpo 2");
@@ -254,13 +259,32 @@ void AddFinetune(Program& program) {
   options.Add("--classifier-dropout", &tuning.classifier_dropout,
               "Dropout before the layers of an encoder's head; default: that "
               "of config.json");
+  options.Add("--pooling", &tuning.pooling,
+              "How the tokens of a text become its embedding: mean, cls or "
+              "lasttoken; default: as the model's modules.json says, or mean");
+  options.Add("--similarity-scale", &tuning.similarity_scale,
+              "Factor of similarities in the contrastive loss, the inverse of "
+              "its temperature; default: 20");
+  options.AddFlag("--symmetric", &tuning.symmetric,
+                  "Also find the query of each document: the loss is the mean "
+                  "of both directions");
+  options.Add("--negatives", &tuning.negatives,
+              "Negatives of each query in a batch, drawn from its own; "
+              "default: the fewest that a query has");
+  options.Add("--query-prompt", &tuning.query_prompt,
+              "Text before each query; default: that of "
+              "config_sentence_transformers.json, if any");
+  options.Add("--document-prompt", &tuning.document_prompt,
+              "Text before each document; default: that of "
+              "config_sentence_transformers.json, if any");
   options.Group("data");
   options.Add("--data", &flags->train.data,
               "A text; token files (.bin, .npy) or a folder of them; JSON "
               "lines (.jsonl) with prompt and completion, messages, or text; "
               "for preferences with prompt, chosen and rejected, for kto with "
               "prompt, completion and label; for classify, .jsonl, .csv or "
-              ".tsv with text, label and, for pairs, text_pair");
+              ".tsv with text, label and, for pairs, text_pair; for embed, "
+              ".jsonl with query, positive and negative, or pos and neg");
   options.Require("--data");
   options.Add("--tokenizer", &flags->train.tokenizer,
               "A tokenizer.json to use instead of that of the weights");
@@ -289,7 +313,8 @@ void AddFinetune(Program& program) {
   options.AddOutput(
       "--save-merged", &flags->train.save_merged,
       "Write all weights with merged adapters to this safetensors or GGUF file "
-      "(.gguf) at the end; for a classifier, a folder for transformers");
+      "(.gguf) at the end; for classify and embed, a folder for transformers "
+      "or sentence-transformers");
   options.Add("--merged-type", &flags->train.merged_type,
               "Types of the weights in a GGUF file: f32, f16, bf16, q8_0, "
               "q4_0, q4_1, q5_0, q5_1, q4_k_s, q4_k_m, q5_k_s, q5_k_m or q6_k; "

@@ -52,9 +52,7 @@ Json TuningJson(const Tuning& tuning) {
   Json json = {{"trainable_params", tuning.model.trainable_params()},
                {"frozen_bytes", tuning.model.frozen_bytes()},
                {"lengths", tuning.lengths}};
-  if (const EncoderConfig* const encoder = tuning.model.base().encoder()) {
-    json["labels"] = encoder->labels;
-  }
+  if (tuning.classifies()) json["labels"] = tuning.model.classifier()->labels;
   const Positions positions = CountPositions(tuning);
   if (positions.computed > 0) {
     json["positions_computed"] = positions.computed;
@@ -352,6 +350,21 @@ Positions CountPositions(const Tuning& tuning) {
     }
     return positions;
   }
+  if (const auto* const split = std::get_if<ContrastiveSplit>(&tuning.data)) {
+    const int64_t texts = 2 + split->negatives;
+    std::vector<size_t> documents(static_cast<size_t>(texts - 1));
+    for (const size_t i : split->train) {
+      split->Documents(i, {}, documents);
+      positions.computed += texts * tuning.lengths[ShortestThatHolds(
+                                        tuning.lengths, split->LongestOf(i))];
+      positions.if_padded += texts * tuning.lengths.front();
+      positions.tokens += std::ssize(split->texts[split->examples[i].query]);
+      for (const size_t document : documents) {
+        positions.tokens += std::ssize(split->texts[document]);
+      }
+    }
+    return positions;
+  }
   const auto* const split = std::get_if<ExampleSplit>(&tuning.data);
   if (split == nullptr) return positions;
   const int64_t longest = tuning.lengths.front();
@@ -390,9 +403,36 @@ std::string LengthsText(const Tuning& tuning) {
                 "longest\n");
 }
 
+// A line on tensors that the model does not use.
+std::string UnreadText(const Tuning& tuning) {
+  const auto& unread = tuning.model.base().unread();
+  if (unread.empty()) return {};
+  return StrCat("finetune: ",
+                tuning.embeds() ? "not used for embeddings: "
+                                : "of another head, and not read: ",
+                Named(unread), "\n");
+}
+
+// Lines on the dropouts of an encoder, which may take memory; none for a decoder.
+std::string DropoutsText(const Tuning& tuning) {
+  const EncoderConfig* const encoder = tuning.model.base().encoder();
+  if (encoder == nullptr) return {};
+  const EncoderDropout& dropout = encoder->dropout;
+  std::string text = StrCat("finetune: dropouts: hidden ", dropout.hidden,
+                            ", attention ", dropout.attention);
+  if (tuning.classifies()) text += StrCat(", classifier ", dropout.classifier);
+  text += "\n";
+  if (dropout.attention > 0) {
+    text +=
+        "finetune: with a dropout of attention, its probabilities are values "
+        "of the step; --attention-dropout 0 stores none\n";
+  }
+  return text;
+}
+
 // Lines on labels, truncated and dropped texts, and dropouts that take memory.
 std::string ClassifierText(const Tuning& tuning, const LabeledSplit& split) {
-  const EncoderConfig& encoder = *tuning.model.base().encoder();
+  const EncoderConfig& encoder = *tuning.model.classifier();
   std::string text = StrCat(
       "finetune: ", split.texts.size(), " texts of ", encoder.labels.size(),
       " labels, ", split.cut, " cut and ", split.dropped, " dropped at ",
@@ -402,19 +442,39 @@ std::string ClassifierText(const Tuning& tuning, const LabeledSplit& split) {
     text += StrCat("finetune: the file has no head for these labels; ",
                    Named(head), " begin as the seed says\n");
   }
-  if (const auto& unread = tuning.model.base().unread(); !unread.empty()) {
-    text += StrCat("finetune: of another head, and not read: ", Named(unread),
-                   "\n");
+  return text + UnreadText(tuning) + DropoutsText(tuning);
+}
+
+// Lines on the examples, the loss, and the prompts of a model that embeds texts.
+std::string EmbeddingText(const Tuning& tuning, const ContrastiveSplit& split) {
+  const EmbeddingRules& rules = *tuning.model.options().embedding;
+  std::string text = StrCat(
+      "finetune: ", split.examples.size(), " queries with a document each",
+      split.negatives == 0 ? std::string()
+                           : StrCat(" and ", split.negatives, " negative",
+                                    split.negatives == 1 ? "" : "s"),
+      ", ", split.cut, " texts cut and ", split.dropped,
+      " examples dropped at ", split.seq, " tokens; ", split.held_out.size(),
+      " are held out\n");
+  if (split.repeated > 0) {
+    text += StrCat("finetune: of the training set, ", split.repeated,
+                   " examples have a document that an earlier one has; in one "
+                   "batch, each is a negative of the other\n");
   }
-  const EncoderDropout& dropout = encoder.dropout;
-  text += StrCat("finetune: dropouts: hidden ", dropout.hidden, ", attention ",
-                 dropout.attention, ", classifier ", dropout.classifier, "\n");
-  if (dropout.attention > 0) {
-    text +=
-        "finetune: with a dropout of attention, its probabilities are values "
-        "of the step; --attention-dropout 0 stores none\n";
+  text +=
+      StrCat("finetune: embeddings are pooled by ", PoolingName(rules.pooling),
+             " and compared by their ",
+             rules.similarity == Similarity::kCosine ? "cosine" : "dot product",
+             " times ", rules.scale,
+             rules.symmetric ? ", in both directions\n" : "\n");
+  const SentenceTransformer& settings = tuning.sentence_transformer;
+  for (const auto& [texts, prompt] :
+       {std::pair("queries", settings.QueryPrompt()),
+        std::pair("documents", settings.DocumentPrompt())}) {
+    if (prompt.empty()) continue;
+    text += StrCat("finetune: ", texts, " begin with ", Quoted(prompt), "\n");
   }
-  return text;
+  return text + UnreadText(tuning) + DropoutsText(tuning);
 }
 
 }  // namespace
@@ -428,6 +488,9 @@ std::string TuningText(const Tuning& tuning) {
   }
   if (const auto* const split = std::get_if<LabeledSplit>(&tuning.data)) {
     return ClassifierText(tuning, *split) + LengthsText(tuning);
+  }
+  if (const auto* const split = std::get_if<ContrastiveSplit>(&tuning.data)) {
+    return text + EmbeddingText(tuning, *split) + LengthsText(tuning);
   }
   const auto* const split = std::get_if<ExampleSplit>(&tuning.data);
   if (split == nullptr) return text;

@@ -26,6 +26,7 @@ namespace stowage::tools {
 
 namespace {
 
+constexpr int64_t kUsualSeq = 256;    // tokens
 constexpr int64_t kUsualPrompt = 16;  // tokens
 constexpr size_t kMaxLengths = 6;
 
@@ -41,7 +42,7 @@ Result<std::optional<PreferenceRules>> ReadPreference(
   if (!objective && !flags.objective.empty() && flags.objective != "sft") {
     return InvalidArgumentError(
         "[objective] there is no ", Quoted(flags.objective),
-        "; expected sft, dpo, ipo, orpo, simpo, kto or classify");
+        "; expected sft, dpo, ipo, orpo, simpo, kto, classify or embed");
   }
   const bool is_simpo = objective == PreferenceObjective::kSimpo;
   const std::string name =
@@ -301,18 +302,42 @@ Result<Tokenizer> ReadTokenizerOf(const TuningFlags& flags,
 
 namespace {
 
-// Checks that the objective suits the model, and the options the objective.
+// Checks that the options suit the objective.
+Status CheckObjectiveFlags(const TuningFlags& flags) {
+  const bool classifies = flags.objective == "classify";
+  const bool embeds = flags.objective == "embed";
+  const struct {
+    const char* name;
+    bool is_given;
+    bool suits;
+    std::string_view objectives;
+  } given[] = {
+      {"--hidden-dropout", flags.hidden_dropout.has_value(),
+       classifies || embeds, "classify or embed"},
+      {"--attention-dropout", flags.attention_dropout.has_value(),
+       classifies || embeds, "classify or embed"},
+      {"--classifier-dropout", flags.classifier_dropout.has_value(), classifies,
+       "classify"},
+      {"--pooling", !flags.pooling.empty(), embeds, "embed"},
+      {"--similarity-scale", flags.similarity_scale.has_value(), embeds,
+       "embed"},
+      {"--symmetric", flags.symmetric, embeds, "embed"},
+      {"--negatives", flags.negatives.has_value(), embeds, "embed"},
+      {"--query-prompt", !flags.query_prompt.empty(), embeds, "embed"},
+      {"--document-prompt", !flags.document_prompt.empty(), embeds, "embed"}};
+  for (const auto& [name, is_given, suits, objectives] : given) {
+    if (suits || !is_given) continue;
+    return InvalidArgumentError("[objective] ", name, " is of --objective ",
+                                objectives, "; leave it out");
+  }
+  return {};
+}
+
+// Checks that the objective suits the model.
 Status CheckObjective(const TuningFlags& flags) {
   const bool classifies = flags.objective == "classify";
-  for (const auto& [name, is_given] :
-       {std::pair("--hidden-dropout", flags.hidden_dropout.has_value()),
-        std::pair("--attention-dropout", flags.attention_dropout.has_value()),
-        std::pair("--classifier-dropout",
-                  flags.classifier_dropout.has_value())}) {
-    if (classifies || !is_given) continue;
-    return InvalidArgumentError("[objective] ", name,
-                                " is of --objective classify; leave it out");
-  }
+  STOWAGE_RETURN_IF_ERROR(CheckObjectiveFlags(flags));
+  if (flags.objective == "embed") return {};  // any model does
   STOWAGE_ASSIGN_OR_RETURN(const WeightsFile file,
                            WeightsFile::Open(flags.weights));
   STOWAGE_ASSIGN_OR_RETURN(const PublishedModel model, DescribeModel(file));
@@ -330,13 +355,48 @@ Status CheckObjective(const TuningFlags& flags) {
                    "encoders, as BertForSequenceClassification")
           : StrCat("is of the architecture ", architecture,
                    ", an encoder, which predicts no next token; it is trained "
-                   "by --objective classify"),
+                   "by --objective classify or embed"),
       ErrorCode::kUnsupported);
 }
 
 }  // namespace
 
-Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
+Status CheckNoTokenFlags(const TuningFlags& flags) {
+  const std::pair<std::string_view, bool> others[] = {
+      {"--pack", flags.pack},
+      {"--beta", flags.beta.has_value()},
+      {"--gamma", flags.gamma.has_value()},
+      {"--prompt", !flags.prompt.empty()},
+      {"--temperature", flags.temperature.has_value()},
+      {"--top-k", flags.top_k != 0},
+      {"--top-p", flags.top_p.has_value()},
+      {"--chat", flags.chats}};
+  for (const auto& [name, is_given] : others) {
+    if (!is_given) continue;
+    return InvalidArgumentError("[objective] ", name,
+                                " is for models that predict tokens, and "
+                                "--objective ",
+                                flags.objective, " trains none; leave it out");
+  }
+  return {};
+}
+
+Result<TextTemplate> ReadTextTemplate(const TuningFlags& flags) {
+  const std::string path = TokenizerFileOf(
+      flags.tokenizer.empty() ? flags.weights : flags.tokenizer);
+  if (!EndsWithAnyCase(path, ".json")) {
+    return Error{ErrorCode::kUnsupported,
+                 StrCat("[tokenizer] ", Quoted(path),
+                        " does not say how texts are joined with special "
+                        "tokens; --objective ",
+                        flags.objective, " needs a tokenizer.json")};
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
+  return TextTemplate::Parse(json);
+}
+
+Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype,
+                          std::optional<int64_t> asked_seq) {
   const std::string& too_long = flags.too_long;
   if (!too_long.empty() && too_long != "cut" && too_long != "drop") {
     return InvalidArgumentError("[finetune] too-long has no choice ",
@@ -348,8 +408,13 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
   }
   STOWAGE_RETURN_IF_ERROR(CheckObjective(flags));
   if (flags.objective == "classify") {
-    return ReadClassifierTuning(flags, dtype, seq);
+    return ReadClassifierTuning(flags, dtype,
+                                asked_seq.value_or(kUsualTextSeq));
   }
+  if (flags.objective == "embed") {
+    return ReadEmbeddingTuning(flags, dtype, asked_seq);
+  }
+  const int64_t seq = asked_seq.value_or(kUsualSeq);
   if (!too_long.empty() && !IsJsonLines(flags.data)) {
     return InvalidArgumentError("[finetune] --too-long ", too_long,
                                 " is for the examples of a .jsonl file, and ",

@@ -14,21 +14,25 @@
 #include <vector>
 
 #include "base/result.h"
+#include "data/contrastive_texts.h"
 #include "data/example_split.h"
 #include "data/labeled_texts.h"
 #include "data/text_data.h"
 #include "data/token_shards.h"
 #include "formats/weights_file.h"
 #include "text/text.h"
+#include "text/text_template.h"
 #include "train/fine_tuning.h"
 #include "train/generation.h"
+#include "train/sentence_transformer.h"
 
 namespace stowage::tools {
 
 using SharedShards = std::shared_ptr<const TokenShards>;
-/// A text or files of tokens, from which windows are drawn; examples; labeled texts.
-using TuningData =
-    std::variant<TextData, SharedShards, ExampleSplit, LabeledSplit>;
+/// A text or files of tokens, from which windows are drawn; examples; labeled texts; queries and
+/// documents.
+using TuningData = std::variant<TextData, SharedShards, ExampleSplit,
+                                LabeledSplit, ContrastiveSplit>;
 
 struct Tuning {
   FineTuning model;
@@ -47,8 +51,12 @@ struct Tuning {
   std::optional<ChatTemplate> chat = {};
   std::string jinja = {};  // ModelText::jinja
 
-  /// Whether the model classifies texts.
-  bool classifies() const { return model.base().encoder() != nullptr; }
+  /// The settings to save beside a model that embeds texts.
+  SentenceTransformer sentence_transformer = {};
+
+  /// Whether the model classifies or embeds texts; if neither, it predicts tokens.
+  bool classifies() const { return model.classifier() != nullptr; }
+  bool embeds() const { return model.base().embeds(); }
 };
 
 struct TuningFlags {
@@ -56,9 +64,14 @@ struct TuningFlags {
   std::string tokenizer;  // "": that of the weights
   std::string data;
   std::string
-      objective;  // "sft", "dpo", "ipo", "orpo", "simpo", "kto", "classify"; empty: sft
+      objective;  // "sft", "dpo", "ipo", "orpo", "simpo", "kto", "classify", "embed"; empty: sft
   std::optional<double> hidden_dropout, attention_dropout, classifier_dropout;
   std::optional<double> beta, gamma;
+  std::string pooling;  // "mean", "cls", "lasttoken"; empty: the model's
+  std::optional<double> similarity_scale;
+  bool symmetric = false;
+  std::optional<int64_t> negatives;
+  std::string query_prompt, document_prompt;  // empty: the model's
   int64_t lora_rank = 8;
   std::optional<double> lora_alpha, lora_dropout, lora_plus;
   bool rslora = false;
@@ -77,11 +90,18 @@ struct TuningFlags {
   int64_t held_out_batches = 20;
 };
 
-/// Reads model, tokenizer and data, for sequences of at most `seq` tokens. Errors: those of
-/// FineTuning::Open, ReadTokenizer, TextData, TokenShards, ReadExamples and ReadAdapterRules;
+/// The default tokens of a text that is classified or embedded.
+inline constexpr int64_t kUsualTextSeq = 128;
+
+/// Reads model, tokenizer and data, for sequences of at most `seq` tokens, by default those usual
+/// for the objective. Errors: those of FineTuning::Open, ReadTokenizer, TextData, TokenShards, ReadExamples and ReadAdapterRules;
 /// kInvalidArgument for a tokenizer with more tokens than the model, contradictory options, and
 /// a model that does not suit the objective.
-Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq);
+Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype,
+                          std::optional<int64_t> seq);
+
+/// Error kInvalidArgument for flags of models that predict tokens, whose objective is another.
+Status CheckNoTokenFlags(const TuningFlags& flags);
 
 /// Sets the adapters of --full, --adapter and the other options of adapters. `encoder` is that
 /// of a classifier, or null. Errors: those of ReadAdapterRules; kInvalidArgument for a rate of
@@ -105,10 +125,19 @@ Result<std::vector<int64_t>> ReadLengths(const std::string& text,
 void ListUnreadKeys(const std::map<std::string, int64_t>& keys, size_t examples,
                     const std::string& path);
 
+/// How the model's tokenizer.json joins texts with special tokens. Errors: kIo; kUnsupported for
+/// another kind of tokenizer; those of TextTemplate::Parse.
+Result<TextTemplate> ReadTextTemplate(const TuningFlags& flags);
+
 /// ReadTuning for --objective classify (tools/classification.cc). Errors also of
 /// ReadLabeledTexts, LabelNames, FindLabels and TextTemplate::Parse.
 Result<Tuning> ReadClassifierTuning(const TuningFlags& flags, DType dtype,
                                     int64_t seq);
+
+/// ReadTuning for --objective embed (tools/embedding.cc). Errors also of
+/// ReadSentenceTransformer, ReadContrastiveTexts and SplitContrastiveTexts.
+Result<Tuning> ReadEmbeddingTuning(const TuningFlags& flags, DType dtype,
+                                   std::optional<int64_t> seq);
 
 /// The special tokens and the chat template of a published model, read as transformers reads
 /// them from chat_template.jinja, tokenizer_config.json, special_tokens_map.json, config.json

@@ -48,6 +48,15 @@ void Classify() {
        .classifier = ClassifierOptions{.labels = {"bad", "good"}}});
 }
 
+// docs/guides/embeddings.md
+void Embed() {
+  Result<FineTuning> tuning = FineTuning::Open(
+      "all-MiniLM-L6-v2",
+      {.lora = std::nullopt,
+       .embedding = EmbeddingRules{
+           .pooling = Pooling::kMean, .scale = 20, .documents = 1}});
+}
+
 // docs/guides/data.md
 void ReadImages() {
   Result<ImageData> data = ImageData::Load("fashion-mnist", {.seed = 1});

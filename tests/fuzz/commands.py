@@ -101,6 +101,9 @@ class Commands:
             + "\n" for i in range(20)))
         (self.folder / "films.csv").write_text("text,label\n" + "".join(
             f"the film is {'good' if i % 3 else 'bad'},{i % 3 > 0:d}\n" for i in range(20)))
+        (self.folder / "queries.jsonl").write_text("".join(
+            json.dumps({"query": f"the film {i % 5}", "pos": ["good"], "neg": ["bad", "a film"]})
+            + "\n" for i in range(20)))
         self.must("train", "--model", "mlp", "--data", "digits.csv", "--batch", "8", "--steps", "2",
                   "--stop-at", "1", "--device", "cpu", "--save", "run.st", "--save-weights", "weights.safetensors")
         self.must("finetune", "--weights", "llama.gguf", "--data", "text.txt", "--tokenizer",
@@ -152,6 +155,8 @@ def subjects():
                            "--batch", "2", "--sample", "0", *train],
         "finetune labels": ["finetune", "--weights", "bert", "--data", "films.csv", "--objective",
                             "classify", "--seq", "9", "--batch", "2", *train],
+        "finetune queries": ["finetune", "--weights", "bert", "--data", "queries.jsonl",
+                             "--objective", "embed", "--seq", "9", "--batch", "2", *train],
         "time": ["time", "--model", "mlp", "--data", "digits.csv", "--batch", "8", "--steps", "1",
                  "--device", "cpu", "-o", "new.times"],
         "pack": ["pack", "pack.csv"],
@@ -192,9 +197,11 @@ RIGHT = {
     "--simd": ["16", "64"],
     "--threads": ["1", "2"], "--top-k": ["3"], "--top-p": ["0.9"], "--warmup": ["1"],
     "--weight-decay": ["0.1"], "--adapter": ["adapter"], "--capacity": ["1MiB"],
-    "--objective": ["sft", "dpo", "ipo", "orpo", "simpo", "kto", "classify"], "--beta": ["0.5"],
+    "--objective": ["sft", "dpo", "ipo", "orpo", "simpo", "kto", "classify", "embed"], "--beta": ["0.5"],
     "--hidden-dropout": ["0", "0.1"], "--attention-dropout": ["0", "0.1"],
-    "--classifier-dropout": ["0", "0.3"],
+    "--classifier-dropout": ["0", "0.3"], "--pooling": ["mean", "cls", "lasttoken"],
+    "--similarity-scale": ["20"], "--negatives": ["0", "1"], "--query-prompt": ["film"],
+    "--document-prompt": ["film"],
     "--gamma": ["0.5"], "--lora-plus": ["16"],
     "--lora-init": ["uniform", "pissa"],
     "--offload-dir": [".", "new-none"], "--config": ["config.toml"], "--continue": ["new.st"], "--save": ["new.st"],
@@ -283,7 +290,7 @@ READERS = {
     "graph.ir": ["plan graph", "compile graph"], "step.plan": ["check", "report", "lock"],
     "memory.lock": ["lock"], "jobs.ledger": ["ledger"],
     "tokenizer.json": ["tokens", "finetune"], "pack.csv": ["pack"], "llama.gguf": ["finetune"],
-    "films.csv": ["finetune labels"], "bert/config.json": ["finetune labels"],
+    "films.csv": ["finetune labels"], "queries.jsonl": ["finetune queries"], "bert/config.json": ["finetune labels"],
     "bert/tokenizer.json": ["finetune labels"],
     "chats.jsonl": ["finetune folder"], "pairs.jsonl": ["finetune pairs"], "llama/config.json": ["finetune folder"],
     "net.st": ["export-onnx"], "run.st": [["train mlp", "--resume", "run.st"]],

@@ -61,6 +61,7 @@ const std::map<std::string, Words>& Values() {
       {"--data", {"@other.csv"}},
       {"--device", {"cuda"}},
       {"--dim", {"batch=2"}},
+      {"--document-prompt", {"so"}},
       {"--dora", {}},
       {"--dry-run", {}},
       {"--dtype", {"bf16"}},
@@ -86,6 +87,9 @@ const std::map<std::string, Words>& Values() {
       {"--init-transpose", {"fc1.weight"}},
       {"--input-map", {"x=x"}},
       {"--json", {}},
+      {"--negatives", {"0"}},
+      {"--pooling", {"cls"}},
+      {"--query-prompt", {"film"}},
       {"--recompute-keep", {"fc1"}},
       {"--keep-last", {"2"}},
       {"--label-smoothing", {"0.3"}},
@@ -149,10 +153,12 @@ const std::map<std::string, Words>& Values() {
       {"--shape", {"x=2,3,16,16"}},
       {"--shard", {"states"}},
       {"--shuffle", {"none"}},
+      {"--similarity-scale", {"7"}},
       {"--stand-ins", {}},
       {"--steps", {"3"}},
       {"--stop-at", {"1"}},
       {"--svg", {"@out.svg"}},
+      {"--symmetric", {}},
       {"--temperature", {"0.1"}},
       {"--threads", {"3"}},
       {"--tiles", {"auto"}},
@@ -332,6 +338,15 @@ void MakeFiles() {
                       i % 3 == 0 ? "good" : "bad", ",", i % 3 == 0, "\n");
   }
   write("films.csv", labeled);
+  std::string queries;
+  for (int i = 0; i < 80; ++i) {
+    const char* const other = i % 2 == 0 ? "good" : "bad";
+    queries += StrCat(R"({"query": "the film is )", other, R"(", "pos": ")",
+                      i == 3 ? "a film and a film and a film" : "a film", " ",
+                      i % 7 == 0 ? "so " : "", other, R"(", "neg": ["not )",
+                      other, "\"]}\n");
+  }
+  write("queries.jsonl", queries);
 }
 
 Words Whole(Words command, const Words& more) {
@@ -493,6 +508,18 @@ TEST_CASE("every option of finetune is applied or refused") {
         {"--lora-targets", {"query"}},
         {"--save-merged", {"@merged"}},
         {"--weights", {StrCat(kModels, "llama")}}}});
+  CheckOptions(
+      {"queries and documents",
+       {"finetune", "--weights", "tests/goldens/encoders/bert-base", "--data",
+        "@queries.jsonl", "--objective", "embed", "--batch", "6", "--seq", "9",
+        "--steps", "2", "--device", "cpu", "--json"},
+       {{"--data", {"@config.toml"}},
+        {"--batch", {"4"}},
+        {"--seq", {"8"}},
+        {"--lengths", {"6,9"}},
+        {"--lora-targets", {"query"}},
+        {"--save-merged", {"@merged"}},
+        {"--weights", {StrCat(kModels, "gpt2")}}}});
 }
 
 }  // namespace

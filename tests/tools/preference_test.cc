@@ -219,7 +219,7 @@ TEST_CASE("options that an objective has not are refused by name") {
   };
   CHECK(Contains(refused("ppo", {}),
                  "[objective] there is no \"ppo\"; expected sft, dpo, ipo, "
-                 "orpo, simpo, kto or classify"));
+                 "orpo, simpo, kto, classify or embed"));
   CHECK(Contains(refused("dpo", {"--gamma", "1"}),
                  "[objective] --gamma is of --objective simpo, and the "
                  "objective is dpo"));
