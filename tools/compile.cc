@@ -2,8 +2,10 @@
 
 #include "compile/compile.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -40,6 +42,7 @@ struct CompileFlags {
   std::string prefix;
   std::string arena = "static";
   int simd = 0;
+  std::vector<std::string> regions;  // NAME=BYTES
 };
 
 // "out/step.h" for "out/step.c".
@@ -72,14 +75,60 @@ Result<CompileOptions> ReadCompileOptions(const CompileFlags& flags) {
   return options;
 }
 
+Result<std::vector<MemoryRegion>> ReadRegions(const CompileFlags& flags) {
+  std::vector<MemoryRegion> regions;
+  for (const std::string& text : flags.regions) {
+    const size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos ||
+        equals + 1 == text.size()) {
+      return InvalidArgumentError("[region] --region is ", Quoted(text),
+                                  "; expected NAME=BYTES, such as sram=256KB");
+    }
+    STOWAGE_ASSIGN_OR_RETURN(
+        const std::optional<Bytes> bytes,
+        ParseSizeOption("region", text.substr(equals + 1)));
+    regions.push_back({.name = text.substr(0, equals), .bytes = *bytes});
+  }
+  return regions;
+}
+
+// Without a budget, the step is fitted into the sum of the regions. Only an option that asks for
+// offload adds another memory to them.
+Status FitIntoRegions(const std::vector<MemoryRegion>& regions,
+                      ModelFlags* flags) {
+  if (regions.empty()) return {};
+  Bytes sum = 0;
+  for (const MemoryRegion& region : regions) {
+    const std::optional<Bytes> next = CheckedAdd(sum, region.bytes);
+    if (!next) {
+      return InvalidArgumentError(
+          "[region] the sum of the regions does not fit 64 bits at ",
+          Quoted(region.name), " of ", region.bytes, " bytes");
+    }
+    sum = *next;
+  }
+  if (flags->budget.empty()) flags->budget = StrCat(sum);
+  const bool chooses =
+      !flags->fit.empty() || !flags->micro_batches.empty() ||
+      std::ranges::any_of(flags->optimizations, [](const auto& optimization) {
+        return !optimization.second.empty();
+      });
+  if (chooses) return {};
+  flags->fit = "auto";
+  flags->optimizations["offload"] = "none";
+  return {};
+}
+
 // Reads the weights of an ONNX file and of --init for params of the step, and plans frozen ones
 // as constants. An unmodified graph keeps its params in the arena, where an application can
-// write trained weights.
-Status ReadContents(const InitFlags& init, int simd, Subject* subject,
-                    std::map<std::string, std::string>* contents) {
+// write trained weights. Returns what was read of --init, in words.
+Result<std::string> ReadContents(const InitFlags& init, int simd,
+                                 Subject* subject,
+                                 std::map<std::string, std::string>* contents) {
   STOWAGE_ASSIGN_OR_RETURN(const WeightRules rules,
                            ReadInitRules("compile", init));
-  if (!subject->onnx && init.file.empty()) return {};
+  std::string note;
+  if (!subject->onnx && init.file.empty()) return note;
   STOWAGE_ASSIGN_OR_RETURN(const SampledStep whole,
                            subject->planner().question().build(
                                /*micro_batches=*/1, Sampling::kAll));
@@ -103,18 +152,18 @@ Status ReadContents(const InitFlags& init, int simd, Subject* subject,
                                              std::span<const std::byte> bytes) {
                                            return take(param.name, bytes);
                                          }));
-    std::cerr << WeightsText(init.file, loaded) << std::flush;
+    note = WeightsText(init.file, loaded);
   }
-  if (!subject->training) return {};
+  if (!subject->training) return note;
   std::set<std::string> names;
   for (const auto& [name, bytes] : *contents) names.insert(name);
   TrainingSpec training = subject->training->spec();
   training.planning.outside = FrozenParams(whole.graph, names);
-  if (training.planning.outside.empty()) return {};
+  if (training.planning.outside.empty()) return note;
   STOWAGE_ASSIGN_OR_RETURN(
       subject->training,
       TrainingPlanner::Make(std::move(training), NeedsOfC(simd)));
-  return {};
+  return note;
 }
 
 struct Planned {
@@ -131,8 +180,133 @@ Result<Planned> PlanPrograms(Subject& subject) {
   return Planned{std::move(plan.step), std::move(plan.programs)};
 }
 
+// All that a file is written from.
+struct PlannedFile {
+  Subject subject;
+  Planned planned;
+  std::map<std::string, std::string> contents;
+  std::optional<Placement> placement;
+  std::string note;  // of weights read
+
+  std::vector<CProgram> programs() const {
+    const FittedStep& step = planned.step;
+    std::vector<CProgram> all = {{"step", step.graph, step.plan}};
+    for (const PlannedProgram& program : planned.programs) {
+      all.push_back({program.name, program.graph, program.plan});
+    }
+    return all;
+  }
+};
+
+// Error kBudgetTooSmall: with the smallest budgets.
+Result<PlannedFile> PlanAll(const CompileFlags& flags,
+                            const PlanOptions& options,
+                            const std::function<void()>& on_choice) {
+  PlannedFile file;
+  STOWAGE_ASSIGN_OR_RETURN(file.subject,
+                           ReadSubject(flags.plan, options, on_choice));
+  STOWAGE_ASSIGN_OR_RETURN(
+      file.note,
+      ReadContents(flags.init, flags.simd, &file.subject, &file.contents));
+  Result<Planned> planned = PlanPrograms(file.subject);
+  if (!planned.ok()) {
+    if (planned.error().code != ErrorCode::kBudgetTooSmall) {
+      return planned.error();
+    }
+    return WithSmallestBudgets(file.subject.planner().fitter(),
+                               file.subject.batch(), planned.error());
+  }
+  file.planned = *std::move(planned);
+  return file;
+}
+
+// A refusal of a budget, with the regions.
+Error WithRegions(Error error, const std::vector<MemoryRegion>& regions) {
+  if (error.code != ErrorCode::kBudgetTooSmall) return error;
+  for (const MemoryRegion& region : regions) {
+    error.message +=
+        StrCat(&region == regions.data() ? "; the regions: " : ", ",
+               region.name, " ", region.bytes, " bytes");
+  }
+  return error;
+}
+
+// Plans a step and places it in the regions. If the bytes of a plan are enough in sum, but cannot
+// be placed, plans for a smaller budget, unless `budget_is_given`.
+Result<PlannedFile> PlanInRegions(CompileFlags flags,
+                                  const PlanOptions& options,
+                                  const std::function<void()>& on_choice,
+                                  const std::vector<MemoryRegion>& regions,
+                                  bool budget_is_given) {
+  constexpr int kAttempts = 8;
+  std::optional<Error> refusal;  // of the first placement
+  for (int attempt = 1;; ++attempt) {
+    Result<PlannedFile> file = PlanAll(flags, options, on_choice);
+    if (!file.ok()) return refusal.value_or(WithRegions(file.error(), regions));
+    std::vector<ProgramPlan> programs;
+    for (const CProgram& program : file->programs()) {
+      programs.push_back({program.graph, program.plan});
+    }
+    Result<Placement> placement = PlaceInRegions(programs, regions, TrafficOfC);
+    if (placement.ok()) {
+      file->placement = *std::move(placement);
+      return file;
+    }
+    if (!refusal) refusal = placement.error();
+    const bool may_retry =
+        placement.error().code == ErrorCode::kBudgetTooSmall &&
+        !budget_is_given && attempt < kAttempts;
+    if (!may_retry) return *refusal;
+    const Bytes arena = file->planned.step.plan.arena_bytes();
+    flags.plan.model.budget = StrCat(arena - arena / 50 - 1);
+  }
+}
+
+double ShareOf(double traffic, const Placement& placement) {
+  return placement.traffic > 0 ? traffic / placement.traffic : 0;
+}
+
+// A line for each region; the fastest one's has the bound of its traffic.
+std::string RegionsText(const std::optional<Placement>& placement) {
+  std::string text;
+  if (!placement) return text;
+  const auto percent = [&](double traffic) {
+    return StrCat(Fixed(100 * ShareOf(traffic, *placement), 1), " %");
+  };
+  for (size_t r = 0; r < placement->regions.size(); ++r) {
+    const MemoryRegion& region = placement->regions[r];
+    const RegionUse& use = placement->use[r];
+    text += StrCat("region ", region.name, ": ", FormatBytes(use.bytes), " (",
+                   use.bytes, " bytes) of ", FormatBytes(region.bytes), ", ",
+                   percent(use.traffic), " of the traffic");
+    if (r == 0) {
+      text +=
+          StrCat(", at most ", percent(placement->fastest_bound), " possible");
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+// [{"name", "bytes", "given_bytes", "traffic_share"}]; null without regions.
+nlohmann::ordered_json RegionsJson(const std::optional<Placement>& placement) {
+  if (!placement) return {};
+  nlohmann::ordered_json regions = nlohmann::ordered_json::array();
+  for (size_t r = 0; r < placement->regions.size(); ++r) {
+    const RegionUse& use = placement->use[r];
+    regions.push_back({{"name", placement->regions[r].name},
+                       {"bytes", use.bytes},
+                       {"given_bytes", placement->regions[r].bytes},
+                       {"traffic_share", ShareOf(use.traffic, *placement)}});
+  }
+  regions[0]["traffic_share_bound"] =
+      ShareOf(placement->fastest_bound, *placement);
+  return regions;
+}
+
 void PrintCompiled(const CompileFlags& flags, const CompiledStep& step,
-                   const Plan& plan, std::optional<Bytes> budget) {
+                   const Plan& plan, std::optional<Bytes> budget,
+                   const std::optional<Placement>& placement) {
   if (flags.plan.json) {
     PrintJson({{"source", flags.plan.output},
                {"header", HeaderPath(flags.plan.output)},
@@ -143,14 +317,16 @@ void PrintCompiled(const CompileFlags& flags, const CompiledStep& step,
                {"slow_bytes", step.slow},
                {"flash_bytes", step.flash},
                {"stack_bytes", step.stack},
-               {"saved_bytes", plan.regions.weights + plan.regions.state},
+               {"saved_bytes", step.saved},
                {"kernels", step.kernels},
                {"launches", step.launches},
-               {"source_bytes", step.source.size()}});
+               {"source_bytes", step.source.size()},
+               {"regions", RegionsJson(placement)}});
     return;
   }
   std::cout << WithoutControls(flags.plan.output) << ": " << step.launches
-            << " launches of " << step.kernels << " kernels\narena "
+            << " launches of " << step.kernels << " kernels\n"
+            << RegionsText(placement) << (placement ? "all regions " : "arena ")
             << FormatBytes(step.arena) << " (" << step.arena << " bytes)";
   if (step.slow > 0) {
     std::cout << ", slow memory " << FormatBytes(step.slow) << " (" << step.slow
@@ -163,8 +339,8 @@ void PrintCompiled(const CompileFlags& flags, const CompiledStep& step,
   std::cout << ", stack at most " << step.stack << " bytes\n";
 }
 
-int RunCompile(const CompileFlags& flags) {
-  const PlanFlags& subject_flags = flags.plan;
+int RunCompile(CompileFlags flags) {
+  PlanFlags& subject_flags = flags.plan;
   const int given = !subject_flags.graph.empty() +
                     !subject_flags.model.model.empty() +
                     !subject_flags.onnx.file.empty();
@@ -183,6 +359,11 @@ int RunCompile(const CompileFlags& flags) {
   }
   Result<CompileOptions> options = ReadCompileOptions(flags);
   if (!options.ok()) return Fail(options.error());
+  const Result<std::vector<MemoryRegion>> regions = ReadRegions(flags);
+  if (!regions.ok()) return Fail(regions.error());
+  const bool budget_is_given = !subject_flags.model.budget.empty();
+  const Status summed = FitIntoRegions(*regions, &subject_flags.model);
+  if (!summed.ok()) return Fail(summed.error());
   const Result<packing::PackOptions> packer =
       ReadPackerFlags(subject_flags.packer);
   if (!packer.ok()) return Fail(packer.error());
@@ -198,33 +379,20 @@ int RunCompile(const CompileFlags& flags) {
   std::function<void()> on_choice;
   const std::shared_ptr<WorkProgress> progress =
       WorkProgress::OfPlanning(&on_choice);
-  Result<Subject> subject = ReadSubject(subject_flags,
-                                        {.alignment = AlignmentInC(flags.simd),
-                                         .packer = packer->packer,
-                                         .deadline = packer->deadline,
-                                         .device = NeedsOfC(flags.simd)},
-                                        on_choice);
-  if (!subject.ok()) return Fail(subject.error());
-  const Status read =
-      ReadContents(flags.init, flags.simd, &*subject, &options->contents);
-  if (!read.ok()) return Fail(read.error());
-  const Result<Planned> planned = PlanPrograms(*subject);
+  const PlanOptions planning{.alignment = AlignmentInC(flags.simd),
+                             .packer = packer->packer,
+                             .deadline = packer->deadline,
+                             .device = NeedsOfC(flags.simd)};
+  Result<PlannedFile> file = regions->empty()
+                                 ? PlanAll(flags, planning, on_choice)
+                                 : PlanInRegions(flags, planning, on_choice,
+                                                 *regions, budget_is_given);
   progress->Clear();
-  if (!planned.ok()) {
-    if (planned.error().code != ErrorCode::kBudgetTooSmall) {
-      return Fail(planned.error());
-    }
-    const Error all = WithSmallestBudgets(subject->planner().fitter(),
-                                          subject->batch(), planned.error());
-    progress->Clear();
-    return Fail(all);
-  }
-  const FittedStep& step = planned->step;
-  std::vector<CProgram> programs = {{"step", step.graph, step.plan}};
-  for (const PlannedProgram& program : planned->programs) {
-    programs.push_back({program.name, program.graph, program.plan});
-  }
-  const Result<CompiledStep> compiled = CompileToC(programs, *options);
+  if (!file.ok()) return Fail(file.error());
+  std::cerr << file->note << std::flush;
+  options->contents = std::move(file->contents);
+  options->placement = std::move(file->placement);
+  const Result<CompiledStep> compiled = CompileToC(file->programs(), *options);
   if (!compiled.ok()) return Fail(compiled.error());
   Status written =
       WriteOutput(HeaderPath(subject_flags.output), compiled->header);
@@ -232,8 +400,8 @@ int RunCompile(const CompileFlags& flags) {
     written = WriteOutput(subject_flags.output, compiled->source);
   }
   if (!written.ok()) return Fail(written.error());
-  PrintCompiled(flags, *compiled, step.plan,
-                subject->planner().question().budget);
+  PrintCompiled(flags, *compiled, file->planned.step.plan,
+                file->subject.planner().question().budget, options->placement);
   return kExitDone;
 }
 
@@ -273,6 +441,10 @@ void AddCompile(Program& program) {
   options.Add("--simd", &flags->simd,
               "Compute in vectors of 16, 32 or 64 bytes, by the extensions of "
               "gcc and clang; default: scalar C11");
+  options.AddEach("--region", &flags->regions,
+                  "NAME=BYTES: a memory of the board, such as sram=256KB, the "
+                  "fastest first; each has an array instead of the arena, and "
+                  "their sum is the default of --budget; may be repeated");
   options.AddFlag("--json", &plan.json, "Print one JSON object");
   options.ApplyTo({"--model"}, {"--dtype", "--seq"});
   options.ApplyTo({"--onnx"}, {"--dim", "--shape", "--loss", "--trainable"});

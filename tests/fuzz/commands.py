@@ -192,7 +192,7 @@ RIGHT = {
     "--lora-rank": ["2"], "--lora-targets": ["*c_fc*", "*q_proj*"], "--lr": ["0.1", "1e-3"],
     "--metrics": ["accuracy", "top5,f1_macro,f1_micro,mean_iou"], "--micro-batches": ["2", "auto"], "--min-lr": ["1e-6"], "--momentum": ["0.9"],
     "--no-decay": ["*"], "--op-times": ["op.times"], "--patience": ["1"], "--power": ["2"],
-    "--prompt": ["a"], "--ranks": ["1", "2"], "--resume": ["run.st"], "--save-every": ["1"],
+    "--prompt": ["a"], "--region": ["sram=4MB", "sram=64KB"], "--ranks": ["1", "2"], "--resume": ["run.st"], "--save-every": ["1"],
     "--seed": ["7"], "--shape": ["x=2,3,16,16"], "--stop-at": ["1"], "--temperature": ["0.5"],
     "--simd": ["16", "64"],
     "--threads": ["1", "2"], "--top-k": ["3"], "--top-p": ["0.9"], "--warmup": ["1"],

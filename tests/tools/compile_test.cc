@@ -175,6 +175,33 @@ TEST_CASE("where a step is refused, no file is left") {
             "h.c",
             2,
             "[compile] --init-rename says how the file of --init is read"},
+           {{"--model", "mlp", "--region", "sram"}, "rg.c", 2, "NAME=BYTES"},
+           {{"--model", "mlp", "--region", "sram="}, "rh.c", 2, "NAME=BYTES"},
+           {{"--model", "mlp", "--region", "sram=4XB"}, "ri.c", 2, "4XB"},
+           {{"--model", "mlp", "--region", "sram=0"}, "rj.c", 2, "size is 0"},
+           {{"--model", "mlp", "--region", "on-chip=4MB"},
+            "rk.c",
+            2,
+            "\"on-chip\" is no C identifier"},
+           {{"--model", "mlp", "--region", "a=4MB", "--region", "a=4MB"},
+            "rl.c",
+            2,
+            "name \"a\""},
+           {{"--model", "mlp", "--region", "a=4MB", "--region", "A=4MB"},
+            "rm.c",
+            2,
+            "\"A\" in upper case"},
+           {{"--model", "mlp", "--batch", "1", "--region", "a=100KB",
+             "--region", "b=90KB"},
+            "ro.c",
+            1,
+            "the regions: a 100000 bytes, b 90000 bytes"},
+           // Params are larger.
+           {{"--model", "mlp", "--batch", "1", "--budget", "4MB", "--region",
+             "a=4000", "--region", "b=3000"},
+            "rn.c",
+            1,
+            "is larger than every region: a 4000 and b 3000 bytes"},
            {{}, "f.c", 2, "nothing to compile"}}) {
     CAPTURE(each.name);
     const std::string path = TempPath(each.name);
@@ -184,6 +211,50 @@ TEST_CASE("where a step is refused, no file is left") {
     CHECK(!fs::exists(path));
     CHECK(!fs::exists(fs::path(path).replace_extension(".h")));
   }
+}
+
+TEST_CASE("regions share the buffers, and the traffic of each is printed") {
+  const std::string source = TempPath("two.c");
+  const std::vector<std::string> arguments = {
+      "--model",  "cnn-small",  "--batch",  "4",        "--evaluate",
+      "--region", "sram=256KB", "--region", "psram=8MB"};
+  std::vector<std::string> as_json = arguments;
+  as_json.push_back("--json");
+  const Outcome outcome = Compile(as_json, source);
+  REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
+  const Json json = Json::parse(outcome.out);
+  REQUIRE(json["regions"].size() == 2);
+  const Json& sram = json["regions"][0];
+  const Json& psram = json["regions"][1];
+  CHECK(json["budget_bytes"] == 8'256'000);
+  CHECK(json["slow_bytes"] == 0);
+  CHECK(sram["name"] == "sram");
+  CHECK(sram["given_bytes"] == 256'000);
+  CHECK(sram["bytes"] <= 256'000);
+  CHECK(psram["bytes"] > 0);
+  CHECK(json["arena_bytes"] ==
+        sram["bytes"].get<int64_t>() + psram["bytes"].get<int64_t>());
+  const double share = sram["traffic_share"],
+               bound = sram["traffic_share_bound"];
+  CHECK(share > 0.3);
+  CHECK(share <= bound);
+  CHECK(share + psram["traffic_share"].get<double>() == doctest::Approx(1));
+  const std::string header = ReadAll(TempPath("two.h"));
+  CHECK(Contains(header, StrCat("TWO_REGION_SRAM_BYTES ",
+                                sram["bytes"].get<int64_t>(), "\n")));
+  CHECK(Contains(header, StrCat("TWO_SAVED_BYTES ",
+                                json["saved_bytes"].get<int64_t>(), "\n")));
+  const Outcome text = Compile(arguments, source);
+  CHECK(Contains(text.out, "region sram: "));
+  CHECK(Contains(text.out, "% of the traffic, at most "));
+  CHECK(Contains(text.out, "all regions "));
+  // The step is fitted into the sum of the regions.
+  const Outcome less =
+      Compile({"--model", "cnn-small", "--batch", "8", "--region", "sram=256KB",
+               "--region", "psram=1500KB", "--json"},
+              source);
+  REQUIRE_MESSAGE(less.exit_code == 0, less.err);
+  CHECK(Json::parse(less.out)["arena_bytes"] <= 1'756'000);
 }
 
 }  // namespace

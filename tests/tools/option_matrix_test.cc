@@ -135,6 +135,7 @@ const std::map<std::string, Words>& Values() {
       {"--ranks", {"2"}},
       {"--recompute", {"auto"}},
       {"--recompute-always", {"fc1"}},
+      {"--region", {"sram=1MiB"}},
       {"--resume", {"@run.ck"}},
       {"--roofline", {"h100"}},
       {"--rslora", {}},
