@@ -5,7 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
-extern uint8_t stack_top, data_start, data_end, data_load, bss_start, bss_end;
+extern uint8_t stack_top, data_start, data_end, data_load, bss_start, bss_end, psram_start,
+    psram_end;
 
 int main(void);
 
@@ -31,6 +32,7 @@ void reset(void) {
   __asm__ volatile("dsb\n isb");
   memcpy(&data_start, &data_load, (size_t)(&data_end - &data_start));
   memset(&bss_start, 0, (size_t)(&bss_end - &bss_start));
+  memset(&psram_start, 0, (size_t)(&psram_end - &psram_start));
   end((uint32_t)main());
 }
 

@@ -28,6 +28,22 @@ helium=$(arm-none-eabi-objdump -d "$out/vectors/cortex-m55.o" | grep -c 'vmul.f3
 echo "mlp: $helium multiplications of vectors on a Cortex-M55"
 ((helium > 0))
 
+# Buffers in the SSRAM and the PSRAM of both boards give the same losses.
+regions=(MODEL=cnn-small PIXELS=784 BATCH=4 BUDGET=8MB
+  "MORE=--region sram=200KB --region psram=8MB")
+train regions run-host "${regions[@]}"
+train regions run-cortex-m4 "${regions[@]}"
+train regions run-cortex-m7 "${regions[@]}"
+python3 compare_losses.py "$out"/regions/{host,cortex-m4,cortex-m7}.txt
+bytes_of() { awk -v name="$1" '$2 == name {print $3}' "$out/regions/step.h"; }
+sram=$(bytes_of STEP_REGION_SRAM_BYTES) psram=$(bytes_of STEP_REGION_PSRAM_BYTES)
+echo "cnn-small: $sram bytes of SSRAM and $psram of PSRAM"
+((sram > 0 && sram <= 200000))
+for board in cortex-m4 cortex-m7; do
+  placed=$(arm-none-eabi-size -A "$out/regions/$board" | awk '$1 == ".psram" {print $2}')
+  ((placed == psram))
+done
+
 # A step that leaves 512 KiB of SRAM room for its stack.
 small=(MODEL=cnn-small PIXELS=784 BATCH=8 BUDGET=500KB OPTIMIZER=sgd
   "MORE=--micro-batches 8 --recompute auto --allow-batch-change --evaluate")
