@@ -43,8 +43,8 @@ constexpr Bytes AlignmentInC(int simd) {
 /// compiled. `simd` is CompileOptions::simd, on which the workspace depends.
 DeviceNeeds NeedsOfC(int simd = 0);
 
-/// The loads and stores that the kernel of a node executes, in bytes, for PlaceInRegions: what a
-/// processor without a data cache moves. An operand that a matmul or a convolution reads
+/// The loads and stores that the scalar kernel of a node executes, in bytes, for PlaceInRegions:
+/// what a processor without a data cache moves. An operand that a matmul or a convolution reads
 /// repeatedly counts each time. Counted in the text of the kernel, each access as often as the
 /// loops around it run; loops without constant bounds count as one iteration, and no operand or
 /// result less than in TrafficOf.
