@@ -98,7 +98,26 @@ struct MatMulShape {
         n(k.out(0).shape().back()),
         depth(a.tensor.shape()[a.rank() - (a.transposed ? 2 : 1)]),
         is_f32(k.in(0).dtype() == DType::kF32 &&
-               k.in(1).dtype() == DType::kF32) {}
+               k.in(1).dtype() == DType::kF32) {
+    is_one_batch = b.rank() == 2 && !a.transposed && RowsFollow(k.out(0));
+    for (size_t i = 0; i < k.num_inputs(); ++i) {
+      if (i == 1 || k.in(i).shape().rank() < 2) continue;
+      is_one_batch = is_one_batch && RowsFollow(k.in(i));
+    }
+    if (!is_one_batch) return;
+    for (int axis = 0; axis < a.rank() - 2; ++axis) m *= a.tensor.shape()[axis];
+  }
+
+  // Whether the rows of each matrix of the batch follow those of the one before.
+  static bool RowsFollow(const Tensor& x) {
+    for (int axis = 0; axis + 2 < x.shape().rank(); ++axis) {
+      if (x.shape()[axis] != 1 &&
+          x.strides()[axis] != x.strides()[axis + 1] * x.shape()[axis + 1]) {
+        return false;
+      }
+    }
+    return true;
+  }
 
   // Of workspace: for contiguous operands, since a plan knows no other strides.
   int64_t panel(const Kernel& k) const {
@@ -107,8 +126,10 @@ struct MatMulShape {
   }
 
   const Factor a, b;
-  const int64_t m, n, depth;
+  int64_t m;  // of the whole batch, if it is one matmul
+  const int64_t n, depth;
   const bool is_f32;
+  bool is_one_batch = false;
 };
 
 }  // namespace
@@ -119,7 +140,10 @@ void WriteMatMul(Kernel& k) {
   const MatMulShape mm(k);
   const Factor &a = mm.a, &b = mm.b;
   const Shape& y = k.out(0).shape();
-  const Shape batch(y.span().first(static_cast<size_t>(y.rank() - 2)));
+  Shape batch(y.span().first(static_cast<size_t>(y.rank() - 2)));
+  if (mm.is_one_batch) {
+    for (int axis = 0; axis < batch.rank(); ++axis) batch[axis] = 1;
+  }
   const bool is_along_n = b.step(1) == 1;
   const int64_t size = is_along_n ? 0 : mm.panel(k);
   const Tensor panel = k.Scratch(0, Shape{size});

@@ -191,6 +191,7 @@ void WriteBlock(Kernel& k, const Product& p, const Expr& i0, int64_t rows,
       }
       first += runs[c];
     }
+    if (rows > 1) k.Line("LOADED();");
     for (int64_t r = 0; r < rows; ++r) {
       k.Line("const real a", r, " = ", p.a(row(r), l), ";");
       for (size_t c = 0; c < runs.size(); ++c) {

@@ -118,13 +118,18 @@ static ALWAYS_INLINE real gelu_tanh@(real x) {
 )"},
 };
 
-// Functions of one number of lanes, and of the operators between them.
+// Functions of one number of lanes, and macros.
 struct FoldFunction {
   std::string_view name, text;
 };
 
 constexpr FoldFunction kFolds[] = {
-    {"shuffles", R"(#if defined(__clang__)
+    {"LOADED",
+     R"(/* Loads above it are not repeated below, so that their vectors stay in registers: gcc
+ * would read them again for each use. */
+#define LOADED() __asm__ volatile("" ::: "memory")
+)"},
+    {"SHUFFLE", R"(#if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (i32x4){__VA_ARGS__})
@@ -259,9 +264,7 @@ std::string VectorHelpersFor(std::string_view text) {
   };
   for (size_t i = std::size(kFolds); i-- > 0;) {
     const FoldFunction& fold = kFolds[i];
-    const bool is_used =
-        fold.name == "shuffles" ? Calls(all, "SHUFFLE") : Calls(all, fold.name);
-    if (is_used) add(std::string(fold.text));
+    if (Calls(all, fold.name)) add(std::string(fold.text));
   }
   for (size_t i = std::size(kFunctions); i-- > 0;) {
     for (const int64_t lanes : kLanesOfTypes) {
