@@ -151,9 +151,9 @@ class Maker {
   }
 
   void AddCond() {
-    // Vectors may be equal but for rounding, as are a row and the mean of copies of it; which
-    // branch is taken must not depend on that.
-    const Value margin = Fill(g_, 1.0 / 64, DType::kF32, Shape{});
+    // Vectors may be equal but for rounding, as are a row and the mean of copies of it; those
+    // take the first branch.
+    const Value margin = Fill(g_, -1.0 / 64, DType::kF32, Shape{});
     const Value a = stowage::Add(ReduceSum(Vector()), margin);
     Value index = Greater(a, ReduceSum(Vector()));
     const bool three = rng_.Below(2) == 0;
