@@ -76,7 +76,7 @@ double ErrorOf(const std::string& name, const Build& build) {
     for (const GraphOutput& output : c.graph.outputs()) {
       const double error =
           LargestError(arena.Read(output.name), expected.at(output.name));
-      largest = error <= largest ? largest : error;
+      if (!(error <= largest) && !std::isnan(largest)) largest = error;
     }
   }
   return largest;
