@@ -127,7 +127,6 @@ class Selector {
 
   // The value per price, and above all where the rest has no space.
   double Rank(size_t i) const {
-    if (IsForced(i)) return kUnlimited;
     const double gain =
         values_[i] + Size(i) * (of_rest_.Of(range(i)) + boost_.Of(range(i)));
     const double price = Size(i) * of_capacity_.Of(range(i));

@@ -120,8 +120,8 @@ TEST_CASE("buffers that are too large for the rest are selected") {
   const std::vector<double> values = {1, 100};
   CHECK(SelectByValue(problem, values, {}).offsets ==
         std::vector<Bytes>{kNotSelected, 0});
-  const Selection forced =
-      SelectByValue(problem, values, {.rest = 8, .largest_of_rest = 6});
+  const Selection forced = SelectByValue(
+      problem, values, {.rest = 8, .largest_of_rest = 6, .attempts = 1});
   CHECK(forced.offsets == std::vector<Bytes>{0, kNotSelected});
   CHECK(forced.excess == 0);
   // Neither fits.
