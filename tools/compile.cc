@@ -231,35 +231,20 @@ Error WithRegions(Error error, const std::vector<MemoryRegion>& regions) {
   return error;
 }
 
-// Plans a step and places it in the regions. If the bytes of a plan are enough in sum, but cannot
-// be placed, plans for a smaller budget, unless `budget_is_given`.
-Result<PlannedFile> PlanInRegions(CompileFlags flags,
+// Plans a step and places it in the regions.
+Result<PlannedFile> PlanInRegions(const CompileFlags& flags,
                                   const PlanOptions& options,
                                   const std::function<void()>& on_choice,
-                                  const std::vector<MemoryRegion>& regions,
-                                  bool budget_is_given) {
-  constexpr int kAttempts = 8;
-  std::optional<Error> refusal;  // of the first placement
-  for (int attempt = 1;; ++attempt) {
-    Result<PlannedFile> file = PlanAll(flags, options, on_choice);
-    if (!file.ok()) return refusal.value_or(WithRegions(file.error(), regions));
-    std::vector<ProgramPlan> programs;
-    for (const CProgram& program : file->programs()) {
-      programs.push_back({program.graph, program.plan});
-    }
-    Result<Placement> placement = PlaceInRegions(programs, regions, TrafficOfC);
-    if (placement.ok()) {
-      file->placement = *std::move(placement);
-      return file;
-    }
-    if (!refusal) refusal = placement.error();
-    const bool may_retry =
-        placement.error().code == ErrorCode::kBudgetTooSmall &&
-        !budget_is_given && attempt < kAttempts;
-    if (!may_retry) return *refusal;
-    const Bytes arena = file->planned.step.plan.arena_bytes();
-    flags.plan.model.budget = StrCat(arena - arena / 50 - 1);
+                                  const std::vector<MemoryRegion>& regions) {
+  Result<PlannedFile> file = PlanAll(flags, options, on_choice);
+  if (!file.ok()) return WithRegions(file.error(), regions);
+  std::vector<ProgramPlan> programs;
+  for (const CProgram& program : file->programs()) {
+    programs.push_back({program.graph, program.plan});
   }
+  STOWAGE_ASSIGN_OR_RETURN(file->placement,
+                           PlaceInRegions(programs, regions, TrafficOfC));
+  return file;
 }
 
 double ShareOf(double traffic, const Placement& placement) {
@@ -361,7 +346,6 @@ int RunCompile(CompileFlags flags) {
   if (!options.ok()) return Fail(options.error());
   const Result<std::vector<MemoryRegion>> regions = ReadRegions(flags);
   if (!regions.ok()) return Fail(regions.error());
-  const bool budget_is_given = !subject_flags.model.budget.empty();
   const Status summed = FitIntoRegions(*regions, &subject_flags.model);
   if (!summed.ok()) return Fail(summed.error());
   const Result<packing::PackOptions> packer =
@@ -383,10 +367,9 @@ int RunCompile(CompileFlags flags) {
                              .packer = packer->packer,
                              .deadline = packer->deadline,
                              .device = NeedsOfC(flags.simd)};
-  Result<PlannedFile> file = regions->empty()
-                                 ? PlanAll(flags, planning, on_choice)
-                                 : PlanInRegions(flags, planning, on_choice,
-                                                 *regions, budget_is_given);
+  Result<PlannedFile> file =
+      regions->empty() ? PlanAll(flags, planning, on_choice)
+                       : PlanInRegions(flags, planning, on_choice, *regions);
   progress->Clear();
   if (!file.ok()) return Fail(file.error());
   std::cerr << file->note << std::flush;
