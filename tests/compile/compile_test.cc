@@ -205,6 +205,28 @@ TEST_CASE("what was saved is loaded, into steps with the same params alone") {
   CHECK(fourth.Read("fc1.weight") == first.Read("fc1.weight"));
 }
 
+TEST_CASE("what was saved is not loaded into params of other names") {
+  const auto of_param = [](const std::string& name) {
+    GraphBuilder g("named");
+    g.Output("y", MulScalar(g.Param(name, DType::kF32, {4}), 2));
+    return GraphInC::Make(*g.Finish(), name);
+  };
+  const GraphInC weight = of_param("weight"), scale = of_param("scale");
+  auto files = weight.files;
+  files.insert(scale.files.begin(), scale.files.end());
+  const HostLibrary library("named", files);
+  ArenaInC from(weight), to(scale);
+  std::vector<uint8_t> saved(8 + 4 * sizeof(float));
+  library.Get<void(const uint8_t*, uint8_t*)>("weight_save")(from.data(),
+                                                             saved.data());
+  const auto load = [&](const std::string& name, ArenaInC& arena) {
+    return library.Get<int(uint8_t*, const uint8_t*)>(name + "_load")(
+        arena.data(), saved.data());
+  };
+  CHECK(load("weight", from) == 0);
+  CHECK(load("scale", to) == 3);
+}
+
 TEST_CASE(
     "an evaluation in the same file reads the params that the step trains") {
   const Graph step = StepOf("mlp", {.batch = 4});
