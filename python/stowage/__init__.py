@@ -33,9 +33,9 @@ _logging.getLogger("stowage").addHandler(_logging.NullHandler())
 
 __all__ = [
     "BudgetTooSmall", "Closed", "Comparison", "CompiledStep", "DeviceError", "Evaluation",
-    "FileError", "Forked", "Frontier", "GraphBuilder", "InvalidArgument", "Largest", "LoadedWeights", "Model",
-    "NotFinite", "NotFound", "Packing", "Plan", "Report", "RunResult", "Schedule", "StepFigures",
-    "StowageError", "Traffic", "Trainer", "Unsupported", "Value", "WrongDType", "__version__",
-    "cpu_target", "errors", "from_torch", "model", "model_names", "ops", "optimizers", "pack",
-    "plan",
+    "FileError", "Forked", "Frontier", "GraphBuilder", "InvalidArgument", "Largest",
+    "LoadedWeights", "Model", "NotFinite", "NotFound", "Packing", "Plan", "Report", "RunResult",
+    "Schedule", "StepFigures", "StowageError", "Traffic", "Trainer", "Unsupported", "Value",
+    "WrongDType", "__version__", "cpu_target", "errors", "from_torch", "model", "model_names",
+    "ops", "optimizers", "pack", "plan",
 ]
