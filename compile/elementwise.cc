@@ -100,7 +100,8 @@ constexpr ScalarPattern kVectorPatterns[] = {
     {OpKind::kLeakyRelu, "select@($0 > 0, $0, $slope * $0)"},
     {OpKind::kLeakyReluGrad, "select@($0 > 0, $1, $1 * $slope)"},
     {OpKind::kClamp, "minimum@(maximum@($0, splat@($min)), splat@($max))"},
-    {OpKind::kClampGrad, "select@(($0 > $min) & ($0 < $max), $1, splat@(0))"},
+    {OpKind::kClampGrad,
+     "select@($0 > $min, select@($0 < $max, $1, splat@(0)), splat@(0))"},
 };
 
 std::optional<std::string_view> PatternOf(OpKind op, DType dtype,

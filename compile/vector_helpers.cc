@@ -35,6 +35,7 @@ constexpr VectorFunction kFunctions[] = {
 }
 )"},
     {"select", R"(static ALWAYS_INLINE real select@(ints mask, real a, real b) {
+  HIDE(mask);
   return (real)(((ints)a & mask) | ((ints)b & ~mask));
 }
 )"},
@@ -43,11 +44,11 @@ constexpr VectorFunction kFunctions[] = {
 }
 )"},
     {"maximum", R"(static ALWAYS_INLINE real maximum@(real a, real b) {
-  return select@((a > b) | (a != a), a, b);
+  return select@(a != a, a, select@(a > b, a, b));
 }
 )"},
     {"minimum", R"(static ALWAYS_INLINE real minimum@(real a, real b) {
-  return select@((a < b) | (a != a), a, b);
+  return select@(a != a, a, select@(a < b, a, b));
 }
 )"},
     {"sqrt",
@@ -213,6 +214,17 @@ std::string WithLanes(std::string_view text, int64_t lanes) {
   return ForVectorType(result, lanes);
 }
 
+// gcc joins the masks of two `select` to one comparison.
+constexpr std::string_view kHide =
+    R"(/* gcc 12 loses lanes where it joins comparisons for Helium. */
+#if defined(__ARM_FEATURE_MVE) && !defined(__clang__)
+#define HIDE(mask) __asm__("" : "+m"(mask))
+#else
+#define HIDE(mask) ((void)0)
+#endif
+
+)";
+
 std::string TypesFor(std::string_view text) {
   std::string types;
   for (const int64_t lanes : kLanesOfTypes) {
@@ -231,7 +243,7 @@ std::string TypesFor(std::string_view text) {
 /* All functions of vectors are inline, so that no vector is passed by an ABI. */
 #pragma GCC diagnostic ignored "-Wpsabi"
 )",
-                types, "\n");
+                types, "\n", Calls(text, "HIDE") ? kHide : "");
 }
 
 }  // namespace
