@@ -2,11 +2,12 @@
 # Trains steps in C on the host, on emulated Cortex-M and RISC-V processors and as WebAssembly,
 # and compares their losses: .ci/nightly embedded. Needs what examples/embedded/Makefile names.
 #
-#   tests/compile/embedded.sh STOWAGE WRITE_MOBILENET PACKAGES
+#   tests/compile/embedded.sh STOWAGE WRITE_MOBILENET WRITE_ADAPTERS PACKAGES
 #
 # PACKAGES is a folder that has the Python package stowage.
 set -euo pipefail
-stowage=$(realpath "$1") write_mobilenet=$(realpath "$2") packages=$(realpath "$3")
+stowage=$(realpath "$1") write_mobilenet=$(realpath "$2") write_adapters=$(realpath "$3")
+packages=$(realpath "$4")
 cd "$(dirname "$0")/../../examples/embedded"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -20,13 +21,49 @@ train() {  # NAME TARGET [VARIABLE=VALUE...]
 train mlp compare
 train cnn compare MODEL=cnn-small PIXELS=784 BATCH=2 BUDGET=2MB
 
-# In vectors of 16 bytes, on processors without them, too; and as Helium instructions.
+# Recurrent nets, language models and nets of PyTorch, on random inputs.
+goldens=../../tests/goldens
+train_step() {  # NAME INPUT=LIMIT...: of the step that is written
+  local name=$1
+  shift
+  python3 ../../tests/compile/fill_inputs.py "$out/$name/step.h" "$@" > "$out/$name/inputs.h"
+  train "$name" compare MAIN=../../tests/compile/random_inputs.c
+}
+compile_step() {  # NAME OPTION...: for boards with 4 MiB of SSRAM and 16 MiB of PSRAM
+  local name=$1
+  shift
+  mkdir "$out/$name"
+  "$stowage" compile "$@" --region sram=3.5MB --region psram=16MB --no-plan-cache \
+    -o "$out/$name/step.c"
+}
+compile_step lstm --model lstm-char --batch 1 --seq 8
+train_step lstm tokens=64 targets=64
+compile_step gpt --model gpt-nano --batch 1 --seq 8
+train_step gpt tokens=96 targets=96
+compile_net() {  # NAME OPTION...
+  local name=$1
+  shift
+  compile_step "$name" --onnx "$goldens/onnx/${name}_script.onnx" --loss cross_entropy \
+    --optimizer momentum "$@"
+}
+compile_net images --dim batch=2
+train_step images labels=5
+compile_net recurrent
+train_step recurrent labels=5
+compile_net bert
+train_step bert x=16 labels=5
+mkdir "$out/adapters"
+"$write_adapters" "$goldens/pretrained/llama.gguf" "$out/adapters/step.c"
+train_step adapters tokens=32 targets=32
+
+# In vectors of 16 bytes, on processors without them, too; on the Cortex-M55 as Helium instructions.
 train vectors compare MORE="--simd 16"
-arm-none-eabi-gcc -std=c11 -Wall -Wextra -Werror -O2 -mthumb -mcpu=cortex-m55 -mfloat-abi=hard \
-  -c "$out/vectors/step.c" -o "$out/vectors/cortex-m55.o"
-helium=$(arm-none-eabi-objdump -d "$out/vectors/cortex-m55.o" | grep -c 'vmul.f32.*q')
+helium=$(arm-none-eabi-objdump -d "$out/vectors/cortex-m55" | grep -c 'vmul.f32.*q')
 echo "mlp: $helium multiplications of vectors on a Cortex-M55"
 ((helium > 0))
+compile_step vectors-images --onnx "$goldens/onnx/images_script.onnx" --loss cross_entropy \
+  --optimizer momentum --dim batch=2 --simd 16
+train_step vectors-images labels=5
 
 # Buffers in the SSRAM and the PSRAM of both boards give the same losses.
 regions=(MODEL=cnn-small PIXELS=784 BATCH=4 BUDGET=8MB

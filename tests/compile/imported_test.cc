@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "compile/compile.h"
-#include "cpu/cpu_backend.h"
 #include "formats/npy.h"
 #include "onnx/onnx.h"
 #include "planner/fit/fit.h"
-#include "runtime/session.h"
+#include "tests/compile/imported_steps.h"
 #include "tests/compile/loss_difference.h"
 #include "train/fine_tuning.h"
 #include "train/step_builder.h"
@@ -27,24 +26,6 @@ using testing::ComparedStep;
 
 std::string TextOf(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// A step as it is, with those params that nothing updates of `contents` as constants.
-FittedStep StepOf(const ModelFn& model, int64_t batch,
-                  const TrainOptions& training,
-                  const std::map<std::string, std::string>& contents) {
-  const StepBuilder build = BuildSteps(model, batch, "loss", training);
-  const Result<SampledStep> whole = build(1, Sampling::kAll);
-  REQUIRE_MESSAGE(whole.ok(), whole.error().message);
-  std::set<std::string> names;
-  for (const auto& [name, bytes] : contents) names.insert(name);
-  StepFitter fitter(build,
-                    {.plan = {.alignment = kCAlignment,
-                              .device = NeedsOfC(),
-                              .outside = FrozenParams(whole->graph, names)}});
-  Result<FittedStep> step = fitter.AsGiven();
-  REQUIRE_MESSAGE(step.ok(), step.error().message);
-  return *std::move(step);
 }
 
 // --- ONNX ---
@@ -84,8 +65,10 @@ ComparedStep ExportedNet(const std::string& name, const OnnxBuildOptions& sizes,
                                 return {};
                               })
               .ok());
-  net.step =
-      StepOf(model, 1, {.optimizer = Sgd{}, .groups = groups}, net.contents);
+  Result<FittedStep> step = testing::PlanBesideConstants(
+      model, 1, {.optimizer = Sgd{}, .groups = groups}, net.contents);
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  net.step = *std::move(step);
   return net;
 }
 
@@ -116,37 +99,14 @@ TEST_CASE("a frozen backbone takes nothing of the arena of an exported net") {
 
 // --- Language models ---
 
-// The weights of the base, as the library has them after LoadBase.
-std::map<std::string, std::string> WeightsOf(const FineTuning& tuning,
-                                             int64_t seq) {
-  const Result<Graph> graph = tuning.ModelOf(ModelPurpose::kTrain, seq)(1);
-  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
-  const auto cpu = MakeCpuBackend({.threads = 1});
-  const Result<Plan> plan = PlanMemory(*graph, {.device = cpu->Needs()});
-  REQUIRE(plan.ok());
-  auto session = Session::Create({{"base", *graph, *plan}}, *cpu);
-  REQUIRE_MESSAGE(session.ok(), session.error().message);
-  REQUIRE(tuning.LoadBase(session->front()).ok());
-  std::map<std::string, std::string> weights;
-  for (const PretrainedParam& param : tuning.base().params()) {
-    const TensorType& type = graph->value(*graph->Find(param.name)).type;
-    std::vector<std::byte> bytes(static_cast<size_t>(type.bytes()));
-    REQUIRE(session->front().ReadBytes(param.name, type.dtype, bytes).ok());
-    weights[param.name] = TextOf(bytes);
-  }
-  return weights;
-}
-
 TEST_CASE("adapters beside a quantized Llama have the library's losses in C") {
-  constexpr int64_t kSeq = 12;
-  const auto tuning = FineTuning::Open("tests/goldens/pretrained/llama.gguf");
-  REQUIRE_MESSAGE(tuning.ok(), tuning.error().message);
-  ComparedStep net{.name = "adapters",
-                   .learning_rate = [](int64_t) { return 1e-3; },
-                   .contents = WeightsOf(*tuning, kSeq)};
-  net.step =
-      StepOf(tuning->ModelOf(ModelPurpose::kTrain, kSeq), 1,
-             {.optimizer = AdamW{}, .groups = tuning->groups()}, net.contents);
+  Result<testing::AdaptersStep> adapters =
+      testing::PlanAdapters("tests/goldens/pretrained/llama.gguf", 12);
+  REQUIRE_MESSAGE(adapters.ok(), adapters.error().message);
+  const ComparedStep net{.name = "adapters",
+                         .step = std::move(adapters->step),
+                         .learning_rate = [](int64_t) { return 1e-3; },
+                         .contents = std::move(adapters->contents)};
   // All of the base is constant, and a part of it is in blocks.
   int in_blocks = 0;
   for (const ValueId id : net.step.graph.Leaves(Role::kParam)) {

@@ -1,0 +1,24 @@
+/* Trains a compiled step on random numbers and prints losses as examples/embedded/main.c does:
+ * MAIN of its Makefile, with inputs.h of fill_inputs.py. */
+#include <string.h>
+
+#include "inputs.h"
+
+enum { STEPS = 20 };
+
+int main(void) {
+  step_init(42);
+  for (int64_t i = 1; i <= STEPS; ++i) {
+    fill_inputs(i);
+    const int code = step_step();
+    const float loss = *step_output_loss();
+    uint32_t bits;
+    memcpy(&bits, &loss, sizeof bits);
+    print_number(bits, 16, 8);
+    board_print(" ");
+    print_number((uint32_t)(loss * 1000.0f), 10, 1);
+    board_print("\n");
+    if (code != 0) return code;
+  }
+  return 0;
+}
