@@ -51,7 +51,7 @@ void WriteConstant(Kernel& k) {
   const std::string& data = k.attrs().Data("data");
   k.Line("static const uint8_t data[", data.size(), "] = {\n", BytesInC(data),
          "  };");
-  k.Line("memcpy(", k.out(0).name(), ", data, sizeof data);");
+  k.Line("copy_data(", k.out(0).name(), ", data, sizeof data);");
 }
 
 void WriteFill(Kernel& k) {

@@ -91,8 +91,8 @@ InitialText WriteInitialValues(
         text.functions +=
             StrCat("static const uint8_t ", name, "[", given->second.size(),
                    "] = {", comment, BytesInC(given->second), "};\n\n");
-        text.body += StrCat("  memcpy(", address, ", ", name, ", sizeof ", name,
-                            ");", comment);
+        text.body += StrCat("  copy_data(", address, ", ", name, ", sizeof ",
+                            name, ");", comment);
         continue;
       }
       if (value.init.kind == Init::Kind::kZeros) {
