@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <iterator>
 #include <limits>
@@ -22,6 +23,22 @@ namespace {
 uint64_t Mix(uint64_t a, uint64_t b) {
   return (a ^ (b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2))) * 1099511628211u;
 }
+
+uint64_t HashOf(const std::vector<Fate>& fates) {
+  uint64_t hash = 0;
+  size_t i = 0;
+  for (; i + sizeof hash <= fates.size(); i += sizeof hash) {
+    uint64_t word;
+    std::memcpy(&word, fates.data() + i, sizeof word);
+    hash = Mix(hash, word);
+  }
+  for (; i < fates.size(); ++i) {
+    hash = Mix(hash, static_cast<uint64_t>(fates[i]));
+  }
+  return hash;
+}
+
+constexpr size_t kMaxTried = 200'000;  // candidates, of some tens of bytes each
 
 constexpr int kDistance =
     2;  // of nodes that two members of a class have in common
@@ -51,15 +68,43 @@ constexpr double kMinCostToFill = 0.01;
 }  // namespace
 
 bool Frontier::Try(const std::vector<Fate>& fates) {
+  return Try(fates, /*is_base=*/false);
+}
+
+bool Frontier::TryBase(const std::vector<Fate>& fates) {
+  return Try(fates, /*is_base=*/true);
+}
+
+bool Frontier::Try(const std::vector<Fate>& fates, bool is_base) {
   if (is_spent()) return false;
   if (on_try_) on_try_();
-  if (!simulation_.Run(fates)) return false;
-  nodes_ += static_cast<int64_t>(simulation_.items().size());
-  latest_ = {simulation_.peak(), simulation_.extra_cost()};
+  const bool runs =
+      is_base ? simulation_.RunBase(fates) : simulation_.Run(fates);
+  Tried tried{.outcome = {}, .nodes = -1};
+  if (runs) {
+    tried = {{simulation_.peak(), simulation_.extra_cost()},
+             static_cast<int64_t>(simulation_.items().size())};
+  }
+  if (tried_.size() < kMaxTried) tried_.try_emplace(HashOf(fates), tried);
+  if (!runs) return false;
+  nodes_ += tried.nodes;
+  latest_ = tried.outcome;
   const auto next = points_.upper_bound(latest_.peak);
   if (next == points_.begin() || std::prev(next)->second.cost > latest_.cost) {
     Add(latest_.peak, {latest_.cost, fates, {}});
   }
+  return true;
+}
+
+bool Frontier::TryAgain(const std::vector<Fate>& fates) {
+  if (is_spent()) return false;
+  const auto known = tried_.find(HashOf(fates));
+  if (known == tried_.end()) return Try(fates);
+  if (on_try_) on_try_();
+  const Tried& tried = known->second;
+  if (tried.nodes < 0) return false;
+  nodes_ += tried.nodes;
+  latest_ = tried.outcome;
   return true;
 }
 
@@ -144,7 +189,7 @@ std::vector<std::vector<size_t>> FindClasses(const Graph& graph,
 // others are made (Minoux 1978, "Accelerated greedy algorithms for maximizing submodular
 // set functions").
 bool Climb::Reach(Bytes target, std::vector<Fate>* fates, Greedy greedy) {
-  if (!frontier_.Try(*fates)) return false;
+  if (!frontier_.TryBase(*fates)) return false;
   KnownWorths known;
   while (frontier_.latest().peak > target) {
     const Frontier::Outcome before = frontier_.latest();
@@ -177,7 +222,7 @@ bool Climb::Reach(Bytes target, std::vector<Fate>* fates, Greedy greedy) {
     } else if (!Untangle(target, fates)) {
       return false;
     }
-    if (!frontier_.Try(*fates)) return false;
+    if (!frontier_.TryBase(*fates)) return false;
   }
   return true;
 }
@@ -251,7 +296,7 @@ std::vector<Fate> Climb::WithChainEachTime(std::vector<Fate> fates,
 // if its operands do not take them. Tries all fates of the values in the tangle at the
 // peak, and the chains of the values kept across it.
 bool Climb::Untangle(Bytes target, std::vector<Fate>* fates) {
-  if (nodes_untangling_ > kMaxNodesUntangling || !frontier_.Try(*fates)) {
+  if (nodes_untangling_ > kMaxNodesUntangling || !frontier_.TryBase(*fates)) {
     return false;
   }
   const int64_t nodes = frontier_.nodes();
@@ -296,7 +341,7 @@ bool Climb::Untangle(Bytes target, std::vector<Fate>* fates) {
 // Keeps values again where the target allows it and that saves operations, in the order of
 // the classes.
 void Climb::Polish(Bytes target, std::vector<Fate>* fates) {
-  if (!frontier_.Try(*fates)) return;
+  if (!frontier_.TryBase(*fates)) return;
   double min_cost = frontier_.latest().cost;
   bool changed = true;
   while (changed) {
@@ -305,7 +350,7 @@ void Climb::Polish(Bytes target, std::vector<Fate>* fates) {
       const Fate old = (*fates)[gap];
       if (old == fate) return;
       (*fates)[gap] = fate;
-      if (frontier_.Try(*fates) && frontier_.latest().peak <= target &&
+      if (frontier_.TryAgain(*fates) && frontier_.latest().peak <= target &&
           frontier_.latest().cost < min_cost) {
         min_cost = frontier_.latest().cost;
         changed = true;
@@ -326,7 +371,7 @@ void Climb::Polish(Bytes target, std::vector<Fate>* fates) {
 
 void Climb::KeepBest(Bytes target, std::vector<Fate>* fates) {
   KnownWorths known;  // operations saved
-  while (frontier_.Try(*fates)) {
+  while (frontier_.TryBase(*fates)) {
     const double before = frontier_.latest().cost;
     std::vector<Move> moves;
     const auto add = [&](size_t gap, Fate fate) {
@@ -351,7 +396,7 @@ void Climb::KeepBest(Bytes target, std::vector<Fate>* fates) {
       if (move.worth <= (best ? best->worth : 0)) break;
       const Fate old = std::exchange((*fates)[move.gap], move.fate);
       const bool fits =
-          frontier_.Try(*fates) && frontier_.latest().peak <= target;
+          frontier_.TryAgain(*fates) && frontier_.latest().peak <= target;
       move.worth = fits ? before - frontier_.latest().cost : 0;
       (*fates)[move.gap] = old;
       known[{move.gap, move.fate}] = move.worth;
@@ -525,7 +570,7 @@ std::vector<Fate> ClassClimb::With(std::vector<Fate> fates,
 
 bool ClassClimb::Reach(Bytes target, std::vector<Fate>* fates) {
   constexpr double kUnknown = std::numeric_limits<double>::infinity();
-  if (!frontier_.Try(*fates)) return false;
+  if (!frontier_.TryBase(*fates)) return false;
   while (frontier_.latest().peak > target) {
     const Frontier::Outcome before = frontier_.latest();
     const double excess = frontier_.Excess(target);
@@ -553,7 +598,7 @@ bool ClassClimb::Reach(Bytes target, std::vector<Fate>* fates) {
     } else {
       for (Move& move : moves_) move.worth = kUnknown;
     }
-    if (!frontier_.Try(*fates)) return false;
+    if (!frontier_.TryBase(*fates)) return false;
   }
   return true;
 }

@@ -20,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -52,7 +53,13 @@ class Frontier {
   /// effort is spent. Scripts are simulated whatever effort is left, and take none.
   bool Try(const std::vector<Fate>& fates);
   bool Try(const Script& script);
+  /// Try, of a candidate that the next ones differ little from (Simulation::RunBase).
+  bool TryBase(const std::vector<Fate>& fates);
   void Add(Bytes peak, Point point);
+
+  /// Try, but a candidate that was tried before is not simulated again: afterwards only
+  /// `latest` is known, and Excess and Worth are not.
+  bool TryAgain(const std::vector<Fate>& fates);
 
   /// Of the latest candidate that could run.
   const Outcome& latest() const { return latest_; }
@@ -73,9 +80,18 @@ class Frontier {
   int64_t max_nodes() const { return max_nodes_; }
 
  private:
+  // What a simulation found, and the effort that it took.
+  struct Tried {
+    Outcome outcome;
+    int64_t nodes = 0;  // -1: it cannot run
+  };
+
+  bool Try(const std::vector<Fate>& fates, bool is_base);
+
   Simulation& simulation_;
   const std::function<void()> on_try_;
   std::map<Bytes, Point> points_;
+  std::unordered_map<uint64_t, Tried> tried_;  // by a hash of the fates
   Outcome latest_;
   int64_t nodes_ = 0;
   int64_t max_nodes_ = 0;

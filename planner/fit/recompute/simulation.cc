@@ -8,6 +8,12 @@
 #include "ir/uses.h"
 
 namespace stowage::fit {
+namespace {
+
+// Of a base; more would shorten runs little, and each is a copy of a run's state.
+constexpr NodeId kCheckpoints = 8;
+
+}  // namespace
 
 Simulation::Simulation(const Graph& graph, const SimulationOptions& options)
     : graph_(graph),
@@ -38,6 +44,7 @@ Simulation::Simulation(const Graph& graph, const SimulationOptions& options)
     info.is_view = def.is_view();
     info.is_reload = node.op == OpKind::kReload;
     info.is_exchange = IsExchange(node.op);
+    has_exchanges_ = has_exchanges_ || info.is_exchange;
     cost_ += info.cost;
     nodes_.push_back(info);
     inputs_.insert(inputs_.end(), node.inputs.begin(), node.inputs.end());
@@ -49,7 +56,8 @@ Simulation::Simulation(const Graph& graph, const SimulationOptions& options)
         !info.on_host && !(options.outputs_outside && uses_.is_output(id));
     facts.slot = is_packed ? AlignUp(info.type.bytes(), options.alignment) : 0;
     facts.root = layouts_[Index(id)].root;
-    if (info.is_leaf()) leaves_.push_back({id, info.role == Role::kSaved});
+    if (info.is_leaf()) leaves_.push_back(id);
+    if (info.role == Role::kSaved) saved_.push_back(id);
     const bool is_view =
         !info.is_leaf() && nodes_[Index(info.producer)].is_view;
     facts.content =
@@ -145,9 +153,7 @@ void Simulation::RunForward() {
   at_start_.latest.assign(values, -1);
   at_start_.made_at.assign(values, kNoNode);
   at_start_.upper.assign(values, 0);
-  for (const Leaf& leaf : leaves_) {
-    at_start_.latest[Index(leaf.value)] = leaf.value;
-  }
+  for (const ValueId leaf : leaves_) at_start_.latest[Index(leaf)] = leaf;
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
     at_start_.holds.push_back(id);
     at_start_.value_of.push_back(id);
@@ -173,6 +179,10 @@ bool Simulation::IsCurrent(const Check& check, NodeId stage) {
     while (gaps_[Index(gap)].end < stage && gap + 1 < end) ++gap;
     const NodeId begin = gaps_[Index(gap)].begin;
     const Fate fate = fates_[Index(gap)];
+    if (is_base_ && stage > begin) {
+      NodeId& asked_at = asked_at_[Index(gap)];
+      asked_at = std::min(asked_at, stage);
+    }
     if (stage > begin && fate != Fate::kKept) {
       const NodeId made_at = now_.made_at[Index(check.root)];
       if (made_at <= begin) return false;
@@ -262,6 +272,14 @@ void Simulation::Start(const Progress& from) {
   searches_ = 0;
 }
 
+bool Simulation::RunFrom(NodeId stage) {
+  for (NodeId n = stage; n < graph_.num_nodes(); ++n) {
+    if (!RunStage(n)) return false;
+  }
+  MeasureLifetimes();
+  return true;
+}
+
 bool Simulation::RunNode(NodeId id, NodeId stage) {
   if (!CollectMissing(id, stage)) return false;
   for (const NodeId missing : missing_) Emit(missing, stage);
@@ -278,12 +296,37 @@ bool Simulation::RunStage(NodeId stage) {
 
 bool Simulation::Run(std::span<const Fate> fates) {
   fates_.assign(fates.begin(), fates.end());
-  Start(after_forward_);
-  for (NodeId n = forward_; n < graph_.num_nodes(); ++n) {
-    if (!RunStage(n)) return false;
+  NodeId differs = graph_.num_nodes();
+  for (size_t gap = 0; gap < base_.size(); ++gap) {
+    if (fates_[gap] != base_[gap]) differs = std::min(differs, asked_at_[gap]);
   }
-  MeasureLifetimes();
-  return true;
+  const Checkpoint* from = nullptr;
+  for (const Checkpoint& checkpoint : checkpoints_) {
+    if (checkpoint.stage <= differs) from = &checkpoint;
+  }
+  const bool is_resumed = !base_.empty() && from != nullptr;
+  Start(is_resumed ? from->progress : after_forward_);
+  return RunFrom(is_resumed ? from->stage : forward_);
+}
+
+bool Simulation::RunBase(std::span<const Fate> fates) {
+  base_.assign(fates.begin(), fates.end());
+  fates_ = base_;
+  asked_at_.assign(fates.size(), graph_.num_nodes());
+  checkpoints_.clear();
+  Start(after_forward_);
+  is_base_ = true;
+  const NodeId every = (graph_.num_nodes() - forward_) / kCheckpoints + 1;
+  bool runs = true;
+  for (NodeId n = forward_; n < graph_.num_nodes() && runs; ++n) {
+    if (n > forward_ && (n - forward_) % every == 0) {
+      checkpoints_.push_back({n, now_});
+    }
+    runs = RunStage(n);
+  }
+  is_base_ = false;
+  if (runs) MeasureLifetimes();
+  return runs;
 }
 
 bool Simulation::Run(const Script& script) {
@@ -326,8 +369,7 @@ int32_t Simulation::BufferToTakeOver(const Item& item, int32_t time) const {
   for (size_t i = 0; i < count; ++i) {
     if (!info.in_place.operand(i)) continue;
     const int32_t candidate = buffer(i);
-    const Buffer& b = buffers_[Index(candidate)];
-    if (!b.packed || b.upper != time + 1) continue;
+    if (candidate < 0 || buffers_[Index(candidate)].upper != time + 1) continue;
     const auto lies_in = [&](size_t j) { return buffer(j) == candidate; };
     if (info.in_place.MayTakeOver(count, lies_in)) return candidate;
   }
@@ -337,6 +379,7 @@ int32_t Simulation::BufferToTakeOver(const Item& item, int32_t time) const {
 // As ExchangesOf (ir/uses.h), on instances.
 void Simulation::FindLandings() {
   landings_.clear();
+  if (!has_exchanges_) return;
   const auto end = static_cast<int32_t>(now_.items.size());
   const auto root_of = [&](int32_t instance) {
     return now_.root_of[Index(instance)];
@@ -381,16 +424,13 @@ void Simulation::MeasureLifetimes() {
   buffer_of_.assign(now_.value_of.size(), -1);
   buffers_.clear();
   live_.assign(Index(end) + 2, 0);
-  const auto add = [&](int32_t instance, int32_t lower, bool packed) {
+  const auto add = [&](int32_t instance, int32_t lower, int32_t upper) {
     const ValueId value = now_.value_of[Index(instance)];
     buffer_of_[Index(instance)] = static_cast<int32_t>(buffers_.size());
-    buffers_.push_back({lower, now_.upper[Index(instance)],
-                        values_[Index(value)].slot, packed});
+    buffers_.push_back({lower, upper, values_[Index(value)].slot});
   };
-  for (const Leaf& leaf : leaves_) {
-    int32_t& upper = now_.upper[Index(leaf.value)];
-    upper = std::max(upper, 1);
-    add(leaf.value, 0, leaf.packed);
+  for (const ValueId leaf : saved_) {
+    add(leaf, 0, std::max(now_.upper[Index(leaf)], 1));
   }
   for (int32_t t = 0; t < end; ++t) {
     const Item& item = now_.items[Index(t)];
@@ -404,7 +444,7 @@ void Simulation::MeasureLifetimes() {
         Buffer& buffer = buffers_[Index(taken)];
         buffer.upper = std::max(buffer.upper, now_.upper[Index(instance)]);
       } else {
-        add(instance, t, true);
+        add(instance, t, now_.upper[Index(instance)]);
       }
     }
     int32_t dies = t + 1;
@@ -412,9 +452,9 @@ void Simulation::MeasureLifetimes() {
       // What an exchange works on is its own until it lands.
       dies = landing++->lands + 1;
       const auto keep = [&](int32_t instance) {
-        int32_t& upper =
-            buffers_[Index(buffer_of_[Index(now_.root_of[Index(instance)])])]
-                .upper;
+        const int32_t buffer = buffer_of_[Index(now_.root_of[Index(instance)])];
+        if (buffer < 0) return;
+        int32_t& upper = buffers_[Index(buffer)].upper;
         upper = std::max(upper, dies);
       };
       for (size_t i = 0; i < Index(info.num_inputs); ++i) {
@@ -428,17 +468,16 @@ void Simulation::MeasureLifetimes() {
     live_[Index(dies)] -= info.workspace;
   }
   for (const Buffer& buffer : buffers_) {
-    if (!buffer.packed) continue;
     live_[Index(buffer.lower)] += buffer.size;
     live_[Index(buffer.upper)] -= buffer.size;
   }
-  peak_ = 0;
-  Bytes sum = 0;
+  Bytes sum = 0, peak = 0;
   for (Bytes& live : live_) {
     sum += live;
     live = sum;
-    peak_ = std::max(peak_, sum);
+    peak = std::max(peak, sum);
   }
+  peak_ = peak;
   live_.pop_back();
 }
 

@@ -105,6 +105,7 @@ class Simulation {
   /// copies stay live.
   void SetStaysFrom(std::vector<NodeId> stages) {
     stays_from_ = std::move(stages);
+    base_.clear();
   }
   NodeId stays_from(ValueId id) const { return stays_from_[Index(id)]; }
 
@@ -116,6 +117,9 @@ class Simulation {
   /// nodes run, but for sorting.
   bool Run(std::span<const Fate> fates);
   bool Run(const Script& script);
+  /// Run, for fates that the next runs differ little from: until the next RunBase, runs begin
+  /// where they first depend on a fate that differs. The results are those of Run.
+  bool RunBase(std::span<const Fate> fates);
 
   // Of the latest Run that returned true.
 
@@ -186,11 +190,6 @@ class Simulation {
     ValueId content = 0;
     NodeId producer = kNoNode;
   };
-  struct Leaf {
-    ValueId value = 0;
-    bool packed = false;
-  };
-
   // The state of a run.
   struct Progress {
     std::vector<Item> items = {};
@@ -221,6 +220,7 @@ class Simulation {
   void RunForward();
 
   void Start(const Progress& from);
+  bool RunFrom(NodeId stage);
   bool IsCurrent(const Check& check, NodeId stage);
   bool CollectMissing(NodeId node, NodeId stage);
   void Emit(NodeId id, NodeId stage);
@@ -238,7 +238,8 @@ class Simulation {
   std::vector<ValueId> inputs_;  // of all nodes
   std::vector<Check> checks_;    // of all nodes
   std::vector<ValueFacts> values_;
-  std::vector<Leaf> leaves_;
+  std::vector<ValueId> leaves_;
+  std::vector<ValueId> saved_;  // leaves that are packed
   std::vector<ValueId> candidates_;
   std::vector<Gap> gaps_;
   std::vector<size_t> first_gap_;  // per value, and one more
@@ -246,25 +247,37 @@ class Simulation {
   std::vector<NodeId> stays_from_;  // per value
   double cost_ = 0;
 
+  bool has_exchanges_ = false;
+
   // Forward nodes run in the same way for all fates; runs continue after them.
   NodeId forward_ = 0;  // their number
   Progress at_start_;
   Progress after_forward_;
 
+  // Of the latest RunBase.
+  struct Checkpoint {
+    NodeId stage = 0;  // the next
+    Progress progress = {};
+  };
+  std::vector<Fate> base_;  // empty: none
+  std::vector<Checkpoint> checkpoints_;
+  std::vector<NodeId>
+      asked_at_;  // per gap: the first stage that depends on its fate
+
   // Of a run.
+  bool is_base_ = false;
   std::vector<Fate> fates_;  // empty for a script
   Progress now_;
   std::vector<int32_t> wanted_;  // per node: the search that collected it
   int32_t searches_ = 0;
   std::vector<NodeId> missing_;
   std::vector<NodeId> stack_;
-  std::vector<int32_t> buffer_of_;  // per root instance
+  std::vector<int32_t> buffer_of_;  // per root instance; -1: outside
   struct Buffer {
     int32_t lower, upper;
     Bytes size;
-    bool packed;
   };
-  std::vector<Buffer> buffers_;
+  std::vector<Buffer> buffers_;  // that are packed
   struct Landing {
     int32_t item, lands;  // times
   };

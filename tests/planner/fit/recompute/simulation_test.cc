@@ -9,6 +9,7 @@
 #include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
+#include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/op_def.h"
@@ -271,6 +272,58 @@ TEST_CASE("what is live is what the planner finds in the rewritten step") {
   }
   CHECK(simulated.runs > 300);
   CHECK(simulated.again > 1000);
+}
+
+Fate AnyFate(testing::Rng& rng) { return static_cast<Fate>(rng.Below(4)); }
+
+// All that a run returns.
+std::string Outcome(Simulation& simulation, const std::vector<Fate>& fates) {
+  if (!simulation.Run(fates)) return "cannot run";
+  std::string text = StrCat(simulation.peak(), " ", simulation.extra_cost(),
+                            " ", simulation.nodes_again(), ":");
+  for (const Bytes live : simulation.live()) text += StrCat(" ", live);
+  for (const Rerun& rerun : simulation.script()) {
+    text += StrCat(" ", rerun.stage, ".", rerun.node);
+  }
+  return text;
+}
+
+TEST_CASE("runs near a base find what runs from the start find") {
+  int again = 0;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    CAPTURE(seed);
+    testing::Rng rng(seed);
+    Graph step = testing::MakeRandomStep(seed);
+    if (seed % 3 == 0) step = MoveSome(step, rng);
+    const SimulationOptions options{.workspace = SomeScratch};
+    Simulation whole(step, options), resumed(step, options);
+    std::vector<NodeId> stages(Index(step.num_values()));
+    for (NodeId& stage : stages) {
+      stage = static_cast<NodeId>(rng.Below(step.num_nodes()));
+    }
+    whole.SetStaysFrom(stages);
+    resumed.SetStaysFrom(stages);
+    std::vector<Fate> base = whole.AsGiven();
+    for (int bases = 0; bases < 3; ++bases) {
+      resumed.RunBase(base);
+      for (int k = 0; k < 8; ++k) {
+        std::vector<Fate> trial = base;
+        if (!trial.empty()) {
+          const auto gaps = static_cast<int64_t>(trial.size());
+          for (int64_t changes = rng.Below(3); changes >= 0; --changes) {
+            trial[Index(rng.Below(gaps))] = AnyFate(rng);
+          }
+        }
+        const std::string expected = Outcome(whole, trial);
+        CHECK(Outcome(resumed, trial) == expected);
+        again += whole.nodes_again();
+      }
+      for (Fate& fate : base) {
+        if (rng.Below(2) == 0) fate = AnyFate(rng);
+      }
+    }
+  }
+  CHECK(again > 10000);
 }
 
 // Of sums over ranks, beside that of products.
