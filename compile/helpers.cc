@@ -100,6 +100,15 @@ static float round_to_odd(double x) {
          (uint32_t)from[3] << 24;
 }
 )"},
+    {"accumulate@",
+     R"(/* Adds to a sum and keeps what rounding cuts off (Kahan 1965). */
+static void accumulate@(real *sum, real *rest, real term) {
+  const real whole_term = term - *rest;
+  const real next = *sum + whole_term;
+  *rest = (next - *sum) - whole_term;
+  *sum = next;
+}
+)"},
     {"decode_f32@",
      R"(/* Blocks of files of weights, little-endian (math/weight_blocks.h): one to numbers. */
 static void decode_f32@(const uint8_t *from, real *to) {

@@ -1,5 +1,8 @@
 // Norms over rows, channels and neighbouring channels, and their gradients.
 
+#include <string>
+#include <vector>
+
 #include "compile/ops.h"
 #include "compile/sums.h"
 #include "ir/element_groups.h"
@@ -138,9 +141,27 @@ void ForChannel(Kernel& k, const Tensor& x, const Expr& channel,
   });
 }
 
-// Of the loops of a channel, for Sums.
-int64_t RowOfChannel(const Tensor& x) {
-  return x.size() / (x.shape()[0] * x.shape()[1]);
+// Declares `name` and `name`_of_row for each name, the sums over a channel and over its part of
+// one example; `body` adds to the latter.
+void SumChannel(Kernel& k, const Tensor& x, const Expr& channel,
+                const std::vector<std::string>& names,
+                const std::function<void(Sums& sums, const Expr& at)>& body) {
+  const int64_t channels = x.shape()[1];
+  const int64_t inner = x.size() / (x.shape()[0] * channels);
+  std::vector<LongSum> totals;
+  for (const std::string& name : names) {
+    totals.emplace_back(k, name, x.shape()[0]);
+  }
+  k.For("n", x.shape()[0], [&](const Expr& n) {
+    std::vector<std::string> of_row;
+    for (const std::string& name : names) of_row.push_back(name + "_of_row");
+    Sums sums(k, of_row, inner);
+    k.ForVectors("i", inner, [&](const Expr& i) {
+      body(sums, Plus({Times(n, channels * inner), Times(channel, inner), i}));
+    });
+    sums.Finish();
+    for (size_t i = 0; i < totals.size(); ++i) totals[i].Add(sums.name(i));
+  });
 }
 
 double CountOfChannel(const Tensor& x) {
@@ -153,16 +174,13 @@ void WriteBatchNorm(Kernel& k) {
   const Tensor &x = k.in(0), &y = k.out(0);
   const Expr count = k.Real(CountOfChannel(x));
   k.For("c", x.shape()[1], [&](const Expr& c) {
-    Sums sum(k, {"mean"}, RowOfChannel(x));
-    ForChannel(k, x, c, [&](const Expr& at) { sum.Add(0, k.Load(x, at)); });
-    sum.Finish();
+    SumChannel(k, x, c, {"mean"},
+               [&](Sums& sums, const Expr& at) { sums.Add(0, k.Load(x, at)); });
     k.Line("mean /= ", count, ";");
-    Sums squares(k, {"variance"}, RowOfChannel(x));
-    ForChannel(k, x, c, [&](const Expr& at) {
+    SumChannel(k, x, c, {"variance"}, [&](Sums& sums, const Expr& at) {
       k.Line("const real apart = ", k.Load(x, at), " - mean;");
-      squares.Add(0, "apart * apart");
+      sums.Add(0, "apart * apart");
     });
-    squares.Finish();
     k.Line("variance /= ", count, ";");
     k.Store(k.out(1), c, "mean");
     k.Store(k.out(2), c, "variance");
@@ -185,13 +203,11 @@ void WriteBatchNormGrad(Kernel& k) {
     k.Line("const real rstd = 1 / sqrt@(", k.Load(k.in(3), c), " + ",
            k.Real(k.attrs().Float("eps")), ");");
     k.Line("const real gamma = ", k.Load(k.in(1), c), ";");
-    Sums sums(k, {"dgamma", "dbeta"}, RowOfChannel(x));
-    ForChannel(k, x, c, [&](const Expr& at) {
+    SumChannel(k, x, c, {"dgamma", "dbeta"}, [&](Sums& sums, const Expr& at) {
       k.Line("const real slope = ", k.Load(dy, at), ";");
       sums.Add(0, StrCat("slope * ((", k.Load(x, at), " - mean) * rstd)"));
       sums.Add(1, "slope");
     });
-    sums.Finish();
     k.Store(k.out(1), c, "dgamma");
     k.Store(k.out(2), c, "dbeta");
     k.Line("const real mean_gn = dgamma / ", count, ";");

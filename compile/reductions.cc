@@ -1,5 +1,6 @@
 // Sums, means and maxima over axes, and ops along one axis.
 
+#include <optional>
 #include <string_view>
 
 #include "compile/ops.h"
@@ -52,10 +53,18 @@ void WriteReduce(Kernel& k) {
     for (size_t a = 0; a < first.size(); ++a) {
       if (reduced[a]) first[a] = "0";
     }
-    k.Line(type, " result = ", is_max ? k.Load(x, x.At(first)) : "0", ";");
+    const int64_t count = x.size() / y.size();
+    std::optional<LongSum> sum;
+    if (!is_max && IsFloat(x.dtype())) {
+      sum.emplace(k, "result", count);
+    } else {
+      k.Line(type, " result = ", is_max ? k.Load(x, x.At(first)) : "0", ";");
+    }
     ForAxes(k, x.shape(), reduced, /*takes_reduced=*/true, &index, [&] {
       const Expr element = k.Load(x, x.At(index));
-      if (!is_max) {
+      if (sum) {
+        sum->Add(element);
+      } else if (!is_max) {
         k.Line("result += ", element, ";");
       } else if (IsFloat(x.dtype())) {
         k.Line("result = maximum@(result, ", element, ");");
@@ -63,10 +72,9 @@ void WriteReduce(Kernel& k) {
         k.Line("if (", element, " > result) result = ", element, ";");
       }
     });
-    const auto count = static_cast<double>(x.size() / y.size());
     k.Store(y, target.At(first),
             k.op() == OpKind::kReduceMean
-                ? StrCat("result * ", k.Real(1 / count))
+                ? StrCat("result * ", k.Real(1 / static_cast<double>(count)))
                 : "result");
   });
 }

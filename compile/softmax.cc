@@ -228,16 +228,16 @@ void WriteSoftmaxGrad(Kernel& k) {
 
 void WriteCrossEntropy(Kernel& k) {
   const Tensor &x = k.in(0), &labels = k.in(1);
-  k.Line("real loss = 0;");
+  const int64_t rows = x.size() / x.shape().back();
+  LongSum loss(k, "loss", rows);
   ForRows(k, x, [&](const Expr& row, int64_t n, const auto& at) {
     const Expr label = k.LoadIndex(labels, row, n);
     WriteSumExp(k, n, [&](const Expr& j) { return k.Load(x, at(j)); });
     k.Line("const real log_sum_exp = largest + log@(total);");
     k.Store(k.out(1), row, "log_sum_exp");
-    k.Line("loss += log_sum_exp - ", k.Load(x, at(label)), ";");
+    loss.Add(StrCat("log_sum_exp - ", k.Load(x, at(label))));
   });
-  const auto rows = static_cast<double>(x.size() / x.shape().back());
-  k.Store(k.out(0), "0", StrCat("loss / ", k.Real(rows)));
+  k.Store(k.out(0), "0", StrCat("loss / ", k.Real(static_cast<double>(rows))));
 }
 
 void WriteCrossEntropyGrad(Kernel& k) {
@@ -265,16 +265,16 @@ int64_t ScratchOfLinearCrossEntropy(const Kernel& k) {
 
 void WriteLinearCrossEntropy(Kernel& k) {
   const Head head(k);
-  k.Line("real loss = 0;");
+  LongSum loss(k, "loss", head.rows);
   ForRowBlocks(
       k, head,
       [&](const Expr& r, const Expr& row, const Expr& label) {
         k.Line("const real of_row = log_sum_exp - ", head.Logit(k, r, label),
                ";");
         k.Store(k.out(1), row, "of_row");
-        k.Line("loss += ",
-               k.num_inputs() > 3 ? StrCat(k.Load(k.in(3), row), " * ") : "",
-               "of_row;");
+        loss.Add(StrCat(
+            k.num_inputs() > 3 ? StrCat(k.Load(k.in(3), row), " * ") : "",
+            "of_row"));
       },
       [](const Expr&, int64_t) {});
   k.Store(k.out(0), "0",
@@ -285,14 +285,14 @@ void WriteLinearCrossEntropyGrad(Kernel& k) {
   const Head head(k);
   const Expr rows = k.Real(static_cast<double>(head.rows));
   if (k.num_outputs() > 2) k.Clear(k.out(2));
-  k.Line("real loss = 0;");
+  LongSum loss(k, "loss", head.rows);
   ForRowBlocks(
       k, head,
       [&](const Expr& r, const Expr& row, const Expr& label) {
         k.Line("const real weight = ",
                k.num_inputs() > 4 ? k.Load(k.in(4), row) : "1", ";");
-        k.Line("loss += weight * (log_sum_exp - ", head.Logit(k, r, label),
-               ");");
+        loss.Add(
+            StrCat("weight * (log_sum_exp - ", head.Logit(k, r, label), ")"));
         k.Line("const real share = ", k.Scalar(3), " * weight / ", rows, ";");
         // The slope of the softcap, from a logit.
         const auto slope = [&](const Expr& logit) {

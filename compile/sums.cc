@@ -3,11 +3,16 @@
 #include "base/strings.h"
 
 namespace stowage::compile {
+namespace {
 
-Sums::Sums(Kernel& k, std::initializer_list<std::string_view> names,
-           int64_t count)
+// From where on rounding in a sum of floats shows.
+constexpr int64_t kManyTerms = 512;
+
+}  // namespace
+
+Sums::Sums(Kernel& k, const std::vector<std::string>& names, int64_t count)
     : k_(k), width_(k.LanesFor(count)) {
-  for (const std::string_view name : names) {
+  for (const std::string& name : names) {
     names_.push_back(k.Fresh(name));
     k.Line("real ", names_.back(), " = 0;");
     if (width_ > 1) {
@@ -27,6 +32,20 @@ void Sums::Finish() {
   }
 }
 
+LongSum::LongSum(Kernel& k, std::string_view name, int64_t count)
+    : k_(k), name_(name), keeps_rest_(count > kManyTerms) {
+  k.Line("real ", name, " = 0",
+         keeps_rest_ ? StrCat(", ", name, "_rest = 0") : "", ";");
+}
+
+void LongSum::Add(const Expr& term) {
+  if (keeps_rest_) {
+    k_.Line("accumulate@(&", name_, ", &", name_, "_rest, ", term, ");");
+  } else {
+    k_.Line(name_, " += ", term, ";");
+  }
+}
+
 Expr SumOfArray(const Expr& sums) {
   const auto sum = [&](int i) { return StrCat(sums, "[", i, "]"); };
   return StrCat("((", sum(0), " + ", sum(4), ") + (", sum(1), " + ", sum(5),
@@ -34,11 +53,15 @@ Expr SumOfArray(const Expr& sums) {
                 sum(7), "))");
 }
 
-Expr WriteSum(Kernel& k, int64_t count,
-              const std::function<Expr(const Expr& i)>& term) {
+namespace {
+
+// Declares a sum of term(first + i) over i in [0, count) and returns its name.
+Expr WriteShortSum(Kernel& k, const Expr& first, int64_t count,
+                   const std::function<Expr(const Expr& i)>& term) {
+  const auto at = [&](const Expr& i) { return term(Plus({first, i})); };
   if (k.lanes() > 1 || count < 4 * kPartialSums) {
     Sums sums(k, {"sum"}, count);
-    k.ForVectors("i", count, [&](const Expr& i) { sums.Add(0, term(i)); });
+    k.ForVectors("i", count, [&](const Expr& i) { sums.Add(0, at(i)); });
     sums.Finish();
     return sums.name(0);
   }
@@ -47,17 +70,37 @@ Expr WriteSum(Kernel& k, int64_t count,
   const int64_t whole = count / kPartialSums, rest = count % kPartialSums;
   k.For("i", whole, [&](const Expr& i) {
     k.For("t", kPartialSums, [&](const Expr& t) {
-      k.Line(parts, "[", t, "] += ", term(Plus({Times(i, kPartialSums), t})),
+      k.Line(parts, "[", t, "] += ", at(Plus({Times(i, kPartialSums), t})),
              ";");
     });
   });
   if (rest != 0) {
     k.For("t", rest, [&](const Expr& t) {
       k.Line(parts, "[", t,
-             "] += ", term(Plus({StrCat(whole * kPartialSums), t})), ";");
+             "] += ", at(Plus({StrCat(whole * kPartialSums), t})), ";");
     });
   }
   k.Line("const real ", sum, " = ", SumOfArray(parts), ";");
+  return sum;
+}
+
+}  // namespace
+
+Expr WriteSum(Kernel& k, int64_t count,
+              const std::function<Expr(const Expr& i)>& term) {
+  constexpr int64_t kBlock = 256;
+  const int64_t whole = count / kBlock, rest = count % kBlock;
+  if (whole <= 4) return WriteShortSum(k, "0", count, term);
+  const Expr sum = k.Fresh("sum");
+  LongSum total(k, sum, count);
+  k.For("block", whole, [&](const Expr& block) {
+    total.Add(WriteShortSum(k, Times(block, kBlock), kBlock, term));
+  });
+  if (rest > 0) {
+    k.Block("", [&] {
+      total.Add(WriteShortSum(k, StrCat(whole * kBlock), rest, term));
+    });
+  }
   return sum;
 }
 

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +22,7 @@ class Sums {
  public:
   /// Declares variables of these names, for Kernel::ForVectors loops over `count`. The names are
   /// unique in the kernel's scope.
-  Sums(Kernel& k, std::initializer_list<std::string_view> names, int64_t count);
+  Sums(Kernel& k, const std::vector<std::string>& names, int64_t count);
 
   /// In such a loop, adds `term` to sum `i`, a literal.
   void Add(size_t i, const Expr& term);
@@ -37,6 +36,23 @@ class Sums {
   Kernel& k_;
   const int64_t width_;
   std::vector<Expr> names_;
+};
+
+/// A sum of `count` numbers that are added one at a time, in any loops. Beyond some hundreds, it
+/// also keeps what rounding cuts off (Kahan 1965), so that its error does not grow with them.
+///
+///   LongSum loss(k, "loss", rows);
+///   k.For("row", rows, [&](const Expr& row) { loss.Add(k.Load(x, row)); });
+class LongSum {
+ public:
+  /// Declares a variable of this name, which is unique in the kernel's scope.
+  LongSum(Kernel& k, std::string_view name, int64_t count);
+  void Add(const Expr& term);
+
+ private:
+  Kernel& k_;
+  const Expr name_;
+  const bool keeps_rest_;
 };
 
 /// Declares a sum of term(i) over i in [0, count) and returns its name. Scalar kernels add in
