@@ -24,11 +24,14 @@ constexpr Bytes kStackOfScalars = 1024;
 constexpr Bytes kVectorsOnStack = 64;
 
 constexpr std::string_view kTypes = R"(
-/* Elements in the arena, whose bytes hold numbers of one type and later of another. */
+/* Elements in the arena, whose bytes hold numbers of one type and later of another. Kernels
+ * are not inlined, so that the stack holds the variables of one at a time. */
 #if defined(__GNUC__)
 #define MAY_ALIAS __attribute__((__may_alias__))
+#define KERNEL static __attribute__((__noinline__))
 #else
 #define MAY_ALIAS
+#define KERNEL static
 #endif
 typedef float MAY_ALIAS f32;
 typedef double MAY_ALIAS f64;
@@ -261,8 +264,12 @@ class FileWriter {
     for (const std::string_view name : MathFunctionsIn(helpers + functions)) {
       math += StrCat(math.empty() ? "" : ", ", name);
     }
-    file_.source = StrCat(Top(), helpers, functions);
-    file_.header = Header(math.empty() ? "none" : math);
+    if (math.empty()) math = "none";
+    Fnv1a hash;
+    hash.Update(StrCat(helpers, functions, Header(math, 0)));
+    const auto id = static_cast<int64_t>(hash.digest() >> 33);
+    file_.source = StrCat(Top(id), helpers, functions);
+    file_.header = Header(math, id);
     return std::move(file_);
   }
 
@@ -276,14 +283,16 @@ class FileWriter {
 
   // --- The source ---
 
-  std::string Top() const {
+  std::string Top(int64_t id) const {
     const bool is_small = file_.arena <= std::numeric_limits<int32_t>::max();
     std::string text = StrCat(
         "/* ", InComment(graph_.name()),
         ", compiled by Stowage: ", file_.launches, " launches of ",
         file_.kernels, " kernels in ", file_.arena, " bytes. See ",
-        options_.header, ". */\n#include \"", options_.header,
-        "\"\n\n#include <math.h>\n#include <stddef.h>\n#include <string.h>\n",
+        options_.header, ". */\n#include \"", options_.header, "\"\n\n#if ",
+        Macro("FILES"), " != ", id, "\n#error \"", options_.header,
+        " is of another step\"\n#endif\n\n#include <math.h>\n#include "
+        "<stddef.h>\n#include <string.h>\n",
         kTypes, "/* Positions and counts. */\ntypedef ",
         is_small ? "int32_t" : "int64_t",
         " dim_t;\n\nenum { INDEX_OUT_OF_RANGE = ", Macro("INDEX_OUT_OF_RANGE"),
@@ -370,7 +379,7 @@ class FileWriter {
 
   // --- The header ---
 
-  std::string Header(std::string_view math) const {
+  std::string Header(std::string_view math, int64_t id) const {
     const std::string guard = StrCat(upper_, "_H_");
     std::string text = StrCat(
         "#ifndef ", guard, "\n#define ", guard, "\n\n/* ",
@@ -380,7 +389,9 @@ class FileWriter {
         ", read the outputs. Nothing is allocated; no function is\n * "
         "recursive, and none may run while another does.\n *\n * Functions of "
         "math.h: ",
-        math, ".\n */\n\n#include <stdint.h>\n\n");
+        math,
+        ".\n */\n\n#include <stdint.h>\n\n#ifdef __cplusplus\nextern "
+        "\"C\" {\n#endif\n\n");
     const auto define = [&](std::string_view name, int64_t value,
                             std::string_view comment) {
       text += StrCat("/* ", comment, " */\n#define ", Macro(name), " ", value,
@@ -389,16 +400,18 @@ class FileWriter {
     for (const MemoryBlock& block : memory_.blocks()) {
       define(block.constant, block.bytes, block.comment);
     }
+    define("FILES", id,
+           "Of this header and its source, which goes with no other.");
     define("ARENA_ALIGNMENT", plan_.alignment, "Of the address of each block.");
     define("FLASH_BYTES", file_.flash,
            "Of weights in the file: frozen ones, and those that training "
            "begins with.");
     define("STACK_BYTES", file_.stack,
-           options_.simd == 0
-               ? "What a call needs of the stack, without the functions of "
-                 "math.h."
-               : "What a call needs of the stack if it is compiled with -O1 or "
-                 "more, without the\n * functions of math.h.");
+           StrCat("What a call needs of the stack by -Os and -O2, without the "
+                  "functions of math.h",
+                  options_.simd == 0 ? "" : "; not by -O0",
+                  ".\n * More where compilers unroll loops (-O3) or compute in "
+                  "wider vectors: -fstack-usage."));
     text += StrCat(
         "\n/* Codes; 0 is success. After an index outside of its range the "
         "step has stopped\n * where it was read. A scalar output that is not "
@@ -434,7 +447,8 @@ class FileWriter {
                        InComment(accessor.comment), " */\n");
       }
     }
-    return text + StrCat("\n#endif /* ", guard, " */\n");
+    return text + StrCat("\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* ", guard,
+                         " */\n");
   }
 
   const Plan& plan_;  // of the step

@@ -116,7 +116,7 @@ KernelCall KernelSet::AddKernel(const Kernel& kernel,
   auto [at, is_new] = names_.try_emplace(StrCat(OpName(op), rest));
   if (is_new) {
     at->second = StrCat(OpName(op), "_", ++counts_[op]);
-    text_ += StrCat("/* ", types, " */\nstatic ",
+    text_ += StrCat("/* ", types, " */\nKERNEL ",
                     call.can_fail ? "int " : "void ", at->second, rest, "\n");
     stack_ = std::max(stack_, kernel.stack());
   }

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -247,6 +249,26 @@ Result<PlannedFile> PlanInRegions(const CompileFlags& flags,
   return file;
 }
 
+// Writes the source and its header. If the source cannot be written, the header stays as it was.
+Status WriteBoth(const std::string& source, const CompiledStep& compiled) {
+  const std::string header = HeaderPath(source);
+  std::optional<std::string> former;
+  if (std::filesystem::is_regular_file(header)) {
+    std::ifstream file(header, std::ios::binary);
+    former.emplace(std::istreambuf_iterator<char>(file),
+                   std::istreambuf_iterator<char>());
+  }
+  STOWAGE_RETURN_IF_ERROR(WriteOutput(header, compiled.header));
+  Status written = WriteOutput(source, compiled.source);
+  if (written.ok()) return written;
+  if (former) {
+    STOWAGE_RETURN_IF_ERROR(WriteOutput(header, *former));
+  } else if (std::filesystem::is_regular_file(header)) {
+    std::filesystem::remove(header);
+  }
+  return written;
+}
+
 double ShareOf(double traffic, const Placement& placement) {
   return placement.traffic > 0 ? traffic / placement.traffic : 0;
 }
@@ -377,11 +399,7 @@ int RunCompile(CompileFlags flags) {
   options->placement = std::move(file->placement);
   const Result<CompiledStep> compiled = CompileToC(file->programs(), *options);
   if (!compiled.ok()) return Fail(compiled.error());
-  Status written =
-      WriteOutput(HeaderPath(subject_flags.output), compiled->header);
-  if (written.ok()) {
-    written = WriteOutput(subject_flags.output, compiled->source);
-  }
+  const Status written = WriteBoth(subject_flags.output, *compiled);
   if (!written.ok()) return Fail(written.error());
   PrintCompiled(flags, *compiled, file->planned.step.plan,
                 file->subject.planner().question().budget, options->placement);

@@ -5,9 +5,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -120,7 +122,7 @@ TEST_CASE(
 // The stack of step.c's step and of the kernel that needs most.
 Bytes StackOf(const std::string& folder, const std::string& flags) {
   OutputOf(StrCat("cd ", folder, " && gcc -std=c11 ", flags,
-                  " -fno-inline -fstack-usage -c step.c -o step.o"));
+                  " -fstack-usage -c step.c -o step.o"));
   // step.c:12:5:matmul_1  352  static
   std::ifstream usage(folder + "/step.su");
   Bytes step_bytes = 0, most = 0;
@@ -138,13 +140,14 @@ Bytes StackOf(const std::string& folder, const std::string& flags) {
 TEST_CASE("no function needs more of the stack than the header says") {
   for (const auto& net :
        {std::pair<std::string, ModelOptions>{"cnn-small", {.batch = 2}},
-        {"gpt-nano", {.batch = 2, .seq = 8}}}) {
+        {"gpt-nano", {.batch = 2, .seq = 8}},
+        {"lstm-char", {.batch = 1, .seq = 1}}}) {
     const std::string& model = net.first;
     const ModelOptions& options = net.second;
     CAPTURE(model);
     const CompiledStep step = Compile(StepOf(model, options));
     const std::string folder = FolderOf(step, "stack_" + model);
-    for (const char* const level : {"-O0", "-O2", "-O3"}) {
+    for (const char* const level : {"-O0", "-Os", "-O2"}) {
       CAPTURE(level);
       // Step, a kernel, and a helper that is no larger than 256 bytes.
       CHECK(StackOf(folder, level) + 256 <= step.stack);
@@ -157,10 +160,79 @@ TEST_CASE("nor if vectors are compiled with optimization") {
     const CompiledStep step =
         Compile(StepOf("gpt-nano", {.batch = 2, .seq = 8}), {.simd = simd});
     const std::string folder = FolderOf(step, StrCat("stack_of_", simd));
-    for (const char* const flags : {"-O1", "-O2", "-O3 -march=native"}) {
+    for (const char* const flags : {"-Os", "-O2", "-O2 -march=native"}) {
       CAPTURE(simd);
       CAPTURE(flags);
       CHECK(StackOf(folder, flags) + 256 <= step.stack);
+    }
+  }
+}
+
+TEST_CASE("a source refuses the header of another step") {
+  const CompiledStep step = Compile(StepOf("mlp", {.batch = 2}));
+  const CompiledStep other = Compile(StepOf("mlp", {.batch = 3}));
+  CompiledStep mixed = step;
+  mixed.header = other.header;
+  const std::string folder = FolderOf(mixed, "mixed");
+  const std::string compile = " && gcc -std=c11 -c step.c -o step.o";
+  CHECK(OutputOf("cd " + folder + compile + " 2>&1 || true")
+            .find("step.h is of another step") != std::string::npos);
+  OutputOf("cd " + FolderOf(step, "paired") + compile);
+}
+
+TEST_CASE("a C++ application links with a step") {
+  const CompiledStep step = Compile(StepOf("mlp", {.batch = 2}));
+  const std::string folder = FolderOf(step, "cplusplus");
+  std::ofstream(folder + "/main.cc") << "#include \"step.h\"\nint main() { "
+                                        "step_init(1); return step_step(); }\n";
+  OutputOf("cd " + folder +
+           " && gcc -std=c11 -c step.c -o step.o && g++ main.cc step.o -o main "
+           "-lm && ./main");
+}
+
+TEST_CASE("sums of many numbers are exact to rounding") {
+  constexpr int64_t kCount = 300'000, kRows = 60'000;
+  GraphBuilder g("sums");
+  const Value x = g.Input("x", DType::kF32, {kCount});
+  const Value logits = g.Input("logits", DType::kF32, {kRows, 2});
+  const Value labels = g.Input("labels", DType::kI32, {kRows});
+  g.Output("sum", ReduceSum(x, {0}));
+  g.Output("mean", ReduceMean(x, {0}));
+  g.Output("squares", SumSquares(x));
+  g.Output("loss", CrossEntropy(logits, labels));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  std::vector<double> numbers, all_logits, all_labels;
+  double sum = 0, squares = 0, loss = 0;
+  for (int64_t i = 0; i < kCount; ++i) {
+    const double number = static_cast<float>(i * 7919 % 1000) / 1024.0 + 0.125;
+    numbers.push_back(number);
+    sum += number;
+    squares += number * number;
+  }
+  for (int64_t i = 0; i < kRows; ++i) {
+    const double a = static_cast<double>(i * 31 % 64) / 16 - 2;
+    all_logits.insert(all_logits.end(), {a, 0.5});
+    all_labels.push_back(static_cast<double>(i % 2));
+    const double log_sum_exp = std::log(std::exp(a) + std::exp(0.5));
+    loss += (log_sum_exp - (i % 2 == 0 ? a : 0.5)) / kRows;
+  }
+  const std::map<std::string, double> expected = {{"sum", sum},
+                                                  {"mean", sum / kCount},
+                                                  {"squares", squares},
+                                                  {"loss", loss}};
+  for (const int simd : {0, 16, 64}) {
+    const GraphInC c = GraphInC::Make(*graph, "sums", {}, simd);
+    const HostLibrary library("sums", c.files, "-O2");
+    ArenaInC arena(c);
+    arena.Write("x", numbers);
+    arena.Write("logits", all_logits);
+    arena.Write("labels", all_labels);
+    REQUIRE(library.Get<int(uint8_t*)>("sums_step")(arena.data()) == 0);
+    for (const auto& [name, value] : expected) {
+      CAPTURE(name);
+      CAPTURE(simd);
+      CHECK(arena.Read(name).at(0) == doctest::Approx(value).epsilon(1e-6));
     }
   }
 }

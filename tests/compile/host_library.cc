@@ -96,12 +96,12 @@ namespace {
 
 bool IsLetter(char c) { return std::isalnum(c) != 0 || c == '_'; }
 
-// Names that lines beginning with "static" declare: of functions, arrays and constants.
+// Names that lines beginning with "static" or "KERNEL" declare: of functions, arrays and constants.
 std::set<std::string, std::less<>> NamesLocalTo(const std::string& source) {
   std::set<std::string, std::less<>> names = {"INDEX_OUT_OF_RANGE"};
   std::istringstream lines(source);
   for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("static ")) continue;
+    if (!line.starts_with("static ") && !line.starts_with("KERNEL ")) continue;
     for (size_t at = 0, end = 0; at < line.size(); at = end + 1) {
       for (end = at; end < line.size() && IsLetter(line[end]);) ++end;
       const std::string name = line.substr(at, end - at);

@@ -50,6 +50,29 @@ TEST_CASE("a step is written with its header, and its figures are printed") {
   CHECK(Contains(text, "int net_evaluate(void);"));
 }
 
+TEST_CASE("both files stay where a new one does not fit") {
+  const std::string source = TempPath("kept.c"), header = TempPath("kept.h");
+  const auto compile = [&](const std::string& batch, int64_t largest_file) {
+    return RunStowage({"compile", "--model", "mlp", "--batch", batch, "-o",
+                       source, "--no-plan-cache"},
+                      {.largest_file = largest_file});
+  };
+  CHECK(compile("3", 5000).exit_code == 2);
+  CHECK(!fs::exists(source));
+  CHECK(!fs::exists(header));
+  CHECK(compile("3", 0).exit_code == 0);
+  const std::string before = ReadAll(source), header_before = ReadAll(header);
+  // The header fits, the source does not; neither does.
+  for (const int64_t bytes : {5000, 100}) {
+    CAPTURE(bytes);
+    CHECK(compile("64", bytes).exit_code == 2);
+    CHECK(ReadAll(source) == before);
+    CHECK(ReadAll(header) == header_before);
+  }
+  CHECK(compile("64", 0).exit_code == 0);
+  CHECK(ReadAll(header) != header_before);
+}
+
 // The first float of each param of a compiled step after its init.
 std::map<std::string, float> FirstOf(const std::string& name,
                                      const std::string& source) {
