@@ -293,6 +293,7 @@ Result<Graph> BuildEncoder(const EncoderConfig& config, ModelPurpose purpose,
       DropoutsOf(g, config.dropout, !options.embedding.has_value(), purpose);
   if (options.embedding) {
     const EmbeddedTexts texts = DeclareEmbeddedTexts(g, options);
+    if (!texts.tokens.ok()) return g.Finish();
     const EncoderNet net(g, config, purpose, options,
                          batch * (1 + options.embedding->documents),
                          texts.lengths, &dropouts);

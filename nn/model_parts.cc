@@ -27,7 +27,8 @@ Text DeclarePairs(GraphBuilder& g, const ModelOptions& options) {
   const DType dtype = FloatsOf(options);
   const PreferenceObjective objective = options.preference->objective;
   const auto declare = [&](std::string_view name, DType type) {
-    return Reshape(g.Input(name, type, {batch, 2, seq}), {2 * batch, seq});
+    const Value pairs = g.Input(name, type, {batch, 2, seq});
+    return pairs.ok() ? Reshape(pairs, {2 * batch, seq}) : pairs;
   };
   Text text;
   text.tokens = declare("tokens", DType::kI32);
@@ -135,6 +136,7 @@ EmbeddedTexts DeclareEmbeddedTexts(GraphBuilder& g,
   const int64_t texts = 1 + options.embedding->documents;
   const Value tokens = g.Input("tokens", DType::kI32, {batch, texts, seq});
   const Value lengths = g.Input("lengths", DType::kI32, {batch, texts});
+  if (!tokens.ok()) return {tokens, lengths};
   return {Reshape(tokens, {batch * texts, seq}),
           Reshape(lengths, {batch * texts})};
 }
@@ -173,6 +175,7 @@ Value LastToken(Value x) {
 Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
                          ModelPurpose purpose, const ModelOptions& options,
                          double logit_cap) {
+  if (!x.ok()) return g.Finish();
   if (options.preference && purpose != ModelPurpose::kGenerate) {
     return FinishPairs(g, x, head, text, purpose, options, logit_cap);
   }
