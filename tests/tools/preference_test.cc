@@ -100,7 +100,7 @@ void CheckNear(const std::vector<double>& found,
   REQUIRE(found.size() == expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     CAPTURE(i);
-    CHECK(std::abs(found[i] - expected[i]) <= 5e-6 * expected.front());
+    CHECK(std::abs(found[i] - expected[i]) <= 1e-5 * expected.front());
   }
 }
 
