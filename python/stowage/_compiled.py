@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Any, Literal, Mapping, NamedTuple, Optional, Union
+import shutil
+from typing import Any, Dict, Literal, Mapping, NamedTuple, Optional, Union
 
 from stowage import _core
 from stowage.errors import FileError, InvalidArgument
@@ -34,12 +35,30 @@ class CompiledStep(NamedTuple):
     """Calls of kernels in a step, and in an evaluation."""
 
 
-def write_text(path: Path, text: str) -> None:
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Replaces files; if one cannot be written, all stay as they were. Devices and pipes are
+    written to."""
+    written: Dict[str, str] = {}  # by temporary file
+    place: Path = ""
     try:
-        pathlib.Path(path).write_text(text, encoding="utf-8")
+        for place, text in texts.items():
+            path = os.path.realpath(place)
+            if os.path.exists(path) and not os.path.isfile(path):
+                pathlib.Path(path).write_text(text, encoding="utf-8")
+                continue
+            temporary = f"{path}.new-{os.getpid()}"
+            written[temporary] = path
+            pathlib.Path(temporary).write_text(text, encoding="utf-8")
+            if os.path.exists(path):
+                shutil.copymode(path, temporary)
+        for temporary in list(written):
+            os.replace(temporary, written.pop(temporary))
     except OSError as error:
-        raise FileError(f'[file] "{os.fspath(path)}" cannot be written: {error.strerror}'
+        raise FileError(f'[file] "{os.fspath(place)}" cannot be written: {error.strerror}'
                         ) from error
+    finally:
+        for temporary in written:
+            pathlib.Path(temporary).unlink(missing_ok=True)
 
 
 def write_c(plan: _core.Plan, path: Path, prefix: Optional[str], arena: ArenaPlace,
@@ -54,6 +73,5 @@ def write_c(plan: _core.Plan, path: Path, prefix: Optional[str], arena: ArenaPla
     header = source.with_suffix(".h")
     files = plan.to_c(source.stem if prefix is None else prefix, header.name, arena == "caller",
                       dict(weights))
-    write_text(header, files.pop("header"))
-    write_text(source, files.pop("source"))
+    write_texts({header: files.pop("header"), source: files.pop("source")})
     return CompiledStep(str(source), str(header), **files)

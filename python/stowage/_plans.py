@@ -13,7 +13,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Literal,
                     NamedTuple, Optional, Sequence, Union)
 
 from stowage import _core
-from stowage._compiled import ArenaPlace, CompiledStep, write_c, write_text
+from stowage._compiled import ArenaPlace, CompiledStep, write_c, write_texts
 from stowage._former_names import FORMER_CHOICES, FORMER_FIGURES, takes_former_names
 from stowage._models import ModelLike, model as make_model, whole_number
 from stowage._optimizers import Chosen, Group, OptimizerLike, choose, real_number
@@ -364,8 +364,8 @@ class Plan:
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the step's plan: a page if `path` ends in .html, else a plan file, which
         ``stowage check`` and ``stowage report`` read. Raises FileError."""
-        write_text(path, self.to_html() if os.fspath(path).endswith(".html") else
-                   self._core.json())
+        is_page = os.fspath(path).endswith(".html")
+        write_texts({path: self.to_html() if is_page else self._core.json()})
 
     def to_c(
         self,

@@ -3,6 +3,7 @@ do."""
 
 import ctypes
 import os
+import resource
 import tempfile
 
 import numpy as np
@@ -101,6 +102,23 @@ class CompiledTest(support.TestCase):
         step = self.plan().to_c(self.path(), arena="caller")
         with open(step.header, encoding="utf-8") as header:
             self.assertIn("int step_step(uint8_t *arena);", header.read())
+
+    def test_files_stay_where_new_ones_do_not_fit(self):
+        def contents():
+            return {name: open(self.path(name), "rb").read() for name in os.listdir(self.folder)}
+
+        self.plan().to_c(self.path())
+        before = contents()
+        other, old = self.plan(optimizer="adamw"), resource.getrlimit(resource.RLIMIT_FSIZE)
+        for limit in (100, 4096):  # neither file fits, or the source does not
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, old[1]))
+            try:
+                self.raises(stowage.FileError, "cannot be written", other.to_c, self.path())
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, old)
+            self.assertEqual(contents(), before)
+        other.to_c(self.path())
+        self.assertNotEqual(contents()["step.h"], before["step.h"])
 
     def test_what_cannot_be_written_is_refused(self):
         plan, weights = self.plan(), self.weights()
