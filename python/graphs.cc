@@ -26,8 +26,9 @@ struct Handle {
   Value value;
 };
 
-// The calling line of Python, outside of this package.
-SourceLoc Here() {
+// The builder's source, or the calling line of Python, outside of this package.
+SourceLoc Here(const Shared& builder) {
+  if (builder->source().is_known()) return builder->source();
   py::object frame = py::reinterpret_borrow<py::object>(
       reinterpret_cast<PyObject*>(PyEval_GetFrame()));
   while (frame) {
@@ -111,7 +112,7 @@ std::vector<Handle> Emit(const Shared& builder, const std::string& op,
   }
   std::vector<Handle> results;
   for (const Value value :
-       builder->Open().Emit(*kind, inputs, std::move(attrs), Here())) {
+       builder->Open().Emit(*kind, inputs, std::move(attrs), Here(builder))) {
     results.push_back({builder, value});
   }
   builder->Check();
@@ -135,7 +136,8 @@ std::pair<Handle, Handle> Broadcast(const Handle& a, const Handle& b) {
     a.builder->Open();
     return handle.value.shape() == common
                ? handle
-               : Checked(a.builder, BroadcastTo(handle.value, common, Here()));
+               : Checked(a.builder,
+                         BroadcastTo(handle.value, common, Here(a.builder)));
   };
   return {spread(a), spread(b)};
 }
@@ -200,7 +202,7 @@ void BindGraphs(py::module_& module) {
              const std::string& dtype, const std::vector<int64_t>& shape) {
             return Checked(self,
                            self->Open().Input(name, ValueOf(ParseDType(dtype)),
-                                              ToShape(shape), Here()));
+                                              ToShape(shape), Here(self)));
           },
           py::arg("name"), py::arg("dtype"), py::arg("shape"),
           "What a step is given: an array of this type and shape. One whose\n"
@@ -213,7 +215,7 @@ void BindGraphs(py::module_& module) {
             return Checked(
                 self, self->Open().Param(name, ValueOf(ParseDType(dtype)),
                                          ToShape(shape), ParseInit(init, scale),
-                                         Here()));
+                                         Here(self)));
           },
           py::arg("name"), py::arg("dtype"), py::arg("shape"),
           py::arg("init") = "zeros", py::arg("scale") = 1.0,
@@ -226,9 +228,10 @@ void BindGraphs(py::module_& module) {
           "state",
           [](const Shared& self, const std::string& name,
              const std::string& dtype, const std::vector<int64_t>& shape) {
-            return Checked(self, self->Open().State(
-                                     name, ValueOf(ParseDType(dtype)),
-                                     ToShape(shape), Init::Zeros(), Here()));
+            return Checked(
+                self,
+                self->Open().State(name, ValueOf(ParseDType(dtype)),
+                                   ToShape(shape), Init::Zeros(), Here(self)));
           },
           py::arg("name"), py::arg("dtype"), py::arg("shape"),
           "What is kept from step to step and not trained, as the statistics "
@@ -238,16 +241,16 @@ void BindGraphs(py::module_& module) {
           "constant",
           [](const Shared& self, const py::object& array) {
             const ArrayView view(array, "constant");
-            return Checked(self,
-                           Constant(self->Open(), view.type().dtype,
-                                    view.type().shape, view.data(), Here()));
+            return Checked(
+                self, Constant(self->Open(), view.type().dtype,
+                               view.type().shape, view.data(), Here(self)));
           },
           py::arg("array"), "A value that is the array's in every step.")
       .def(
           "name",
           [](const Shared& self, const std::string& name, const Handle& value) {
-            return Checked(
-                self, self->Open().Name(name, Operand(self, value), Here()));
+            return Checked(self, self->Open().Name(name, Operand(self, value),
+                                                   Here(self)));
           },
           py::arg("name"), py::arg("value"),
           "The same value by this name, for reports, and for `recompute_keep` "
@@ -256,11 +259,18 @@ void BindGraphs(py::module_& module) {
       .def(
           "output",
           [](const Shared& self, const std::string& name, const Handle& value) {
-            self->Open().Output(name, Operand(self, value), Here());
+            self->Open().Output(name, Operand(self, value), Here(self));
             self->Check();
           },
           py::arg("name"), py::arg("value"),
           "What the graph is for. A training step has a scalar \"loss\".")
+      .def(
+          "_set_source",
+          [](const Shared& self, const std::string& file, int line) {
+            self->SetSource(file.empty() ? SourceLoc()
+                                         : KeptSourceLoc(file, line));
+          },
+          py::arg("file"), py::arg("line"))
       .def("emit", &Emit, py::arg("op"), py::arg("operands"),
            py::arg("attributes"),
            "The results of an op by its name in docs/reference/ops.md, with "

@@ -24,8 +24,13 @@ class Builder {
   void Check();
   Result<Graph> Finish();
 
+  /// The source of what follows, instead of the calling line; unknown: the calling line again.
+  void SetSource(SourceLoc source) { source_ = source; }
+  SourceLoc source() const { return source_; }
+
  private:
   GraphBuilder builder_;
+  SourceLoc source_ = {};
   bool is_open_ = true;
 };
 

@@ -53,6 +53,25 @@ class TorchDocsTest(support.TestCase):
                                 ids=torch.arange(8).reshape(4, 2), judge=F.cross_entropy)
         self.assertGreater(done["trainer"].step(x, y), done["trainer"].step(x, y))
 
+    def test_a_step_in_c_names_the_lines_of_forward(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.hidden, self.head = nn.Linear(6, 8), nn.Linear(8, 4)
+
+            def forward(self, x):
+                h = torch.tanh(self.hidden(x))
+                return self.head(h)
+
+        model = stowage.from_torch(Net(), torch.randn(4, 6))
+        with tempfile.TemporaryDirectory() as folder:
+            step = stowage.plan(model, optimizer="sgd", device="c").to_c(f"{folder}/step.c")
+            with open(step.source, encoding="utf-8") as file:
+                source = file.read()
+        first = Net.forward.__code__.co_firstlineno
+        for line in (first + 1, first + 2):
+            self.assertIn(f"(torch_docs_test.py:{line})", source)
+
     def test_a_step_in_c_goes_on_as_torch_does(self):
         net = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(),
                             nn.Linear(32, 4))

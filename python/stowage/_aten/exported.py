@@ -108,13 +108,19 @@ def where(node: Any) -> str:
     paths = [str(path).removeprefix(OUTER) for path, _ in stack.values()
              if path and str(path) != OUTER[:-1]]
     found = f'"{paths[-1]}"' if paths else "the module"
+    file, line = line_of(node)
+    return f"{found} ({file.rpartition('/')[2]}:{line})" if file else found
+
+
+def line_of(node: Any) -> Tuple[str, int]:
+    """The file and line of the user's source of a node; "" and 0 if it has none."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()
              if line.strip().startswith("File ")]
     ours = [line for line in lines if not _is_of_torch(line)]
-    if ours:
-        file, _, rest = ours[-1][5:].partition(", line ")
-        found += f" ({file.strip(chr(34)).rpartition('/')[2]}:{rest.partition(',')[0]})"
-    return found
+    if not ours:
+        return "", 0
+    file, _, rest = ours[-1][5:].partition(", line ")
+    return file.strip('"'), int(rest.partition(",")[0])
 
 
 def plain(torch: Any, output: Any) -> Any:

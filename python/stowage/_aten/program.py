@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Set, Tuple
 from stowage import ops
 from stowage._aten import ROWS
 from stowage._aten.complex_numbers import row_of
-from stowage._aten.exported import DRAWS, OF_SHAPES, Exported, family_of, name_of, where
+from stowage._aten.exported import DRAWS, OF_SHAPES, Exported, family_of, line_of, name_of, where
 from stowage._aten.table import Complex, Lowering, Traced
 from stowage.errors import StowageError, Unsupported
 
@@ -72,7 +72,9 @@ class Program:
                 elif node.name in exported.constants:
                     self.made[node] = exported.constants[node.name]
             elif node.op == "call_function":
+                lowering.builder._set_source(*line_of(node))
                 self._make(node)
+        lowering.builder._set_source("", 0)
 
     def outputs(self) -> List[Tuple[str, Any]]:
         """Params, buffers and constants by name."""
