@@ -145,16 +145,56 @@ TensorType ComputedType(const Optimizer& optimizer, const TensorType& type) {
              : type;
 }
 
-// The rule by which an optimizer updates the param, if it is composed of ops.
-std::optional<UpdateRule> AsRule(const Optimizer& optimizer) {
-  using Rule = std::optional<UpdateRule>;
+// Whether the optimizer's op lacks one of its settings.
+bool HasMoreThanOp(const Sgd&) { return false; }
+bool HasMoreThanOp(const Momentum& momentum) { return momentum.dampening != 0; }
+bool HasMoreThanOp(const Nesterov&) { return false; }
+bool HasMoreThanOp(const RmsProp& rms) {
+  return rms.momentum != 0 || rms.centered;
+}
+bool HasMoreThanOp(const Adagrad& adagrad) {
+  return adagrad.lr_decay != 0 || adagrad.initial != 0;
+}
+bool HasMoreThanOp(const Adam& adam) { return adam.amsgrad; }
+bool HasMoreThanOp(const AdamW& adamw) { return adamw.amsgrad; }
+
+// The rule by which an optimizer updates a param, if it is composed of ops: because it has no op,
+// or because its op has not all of its settings, or, if `is_general`, not those of inputs.
+std::optional<UpdateRule> AsRule(const Optimizer& optimizer,
+                                 bool is_general = false) {
   return std::visit(
-      Overload{
-          [](const Lion& lion) -> Rule { return RuleOf(lion); },
-          [](const Adafactor& adafactor) -> Rule { return RuleOf(adafactor); },
-          [](const Muon& muon) -> Rule { return RuleOf(muon); },
-          [](const UpdateRule& rule) -> Rule { return rule; },
-          [](const auto&) -> Rule { return std::nullopt; }},
+      [&](const auto& kind) -> std::optional<UpdateRule> {
+        if constexpr (std::is_same_v<decltype(kind), const UpdateRule&>) {
+          return kind;
+        } else if constexpr (requires { HasMoreThanOp(kind); }) {
+          if (!is_general && !HasMoreThanOp(kind)) return std::nullopt;
+          return RuleOf(kind);
+        } else {
+          return RuleOf(kind);
+        }
+      },
+      optimizer);
+}
+
+// Whether AsRule is general: whether a momentum and a decay may be inputs.
+bool HasGeneralRule(const Optimizer& optimizer) {
+  if (const auto* adamw = std::get_if<AdamW>(&optimizer)) {
+    return adamw->moments == Moments::kFull;
+  }
+  if (const auto* momentum = std::get_if<Momentum>(&optimizer)) {
+    return !momentum->bf16_velocity;
+  }
+  return !std::holds_alternative<Lion>(optimizer) &&
+         !std::holds_alternative<Adafactor>(optimizer) &&
+         !std::holds_alternative<Muon>(optimizer) &&
+         !std::holds_alternative<UpdateRule>(optimizer);
+}
+bool HasMomentum(const Optimizer& optimizer) {
+  return std::visit(
+      [](const auto& kind) {
+        return requires { kind.momentum; }
+        || requires { kind.beta1; };
+      },
       optimizer);
 }
 
@@ -213,7 +253,8 @@ std::vector<Value> EmitMomentum(const Momentum& momentum,
 std::vector<Value> EmitAdamW(const AdamW& adamw, const ParamBlock& which,
                              Value param, const std::vector<Value>& states,
                              Value g, const UpdateInputs& in) {
-  const auto& [beta1, beta2, eps, decay, moments, rest_bits] = adamw;
+  const double beta1 = adamw.beta1, beta2 = adamw.beta2;
+  const double eps = adamw.eps, decay = adamw.decay;
   const AdamWOptions options = {beta1, beta2, eps, decay};
   const bool splits = WeightOf(adamw, param.dtype()) == Weight::kSplit;
   const Moments kept = MomentsOf(adamw, which.elements);
@@ -276,6 +317,9 @@ void EmitRule(const UpdateRule& rule, Value param, Value gradient,
   update.lr = inputs.lr;
   update.step = inputs.step;
   update.decay = rule.decay;
+  update.momentum = inputs.momentum;
+  update.decay_input = inputs.decay;
+  update.scalars = inputs.scalars;
   update.good = inputs.good;
   EmitUpdate(rule, update);
 }
@@ -300,7 +344,7 @@ Value EmitOp(const Optimizer& optimizer, const ParamBlock& which,
     names.push_back(StrCat(name, state.suffix));
     states.push_back(g.State(names.back(), state.type.dtype, state.type.shape));
   }
-  const auto& [lr, step, scale, seed, good] = inputs;
+  const Value lr = inputs.lr, step = inputs.step, scale = inputs.scale;
   std::vector<Value> updated;  // the param, then the states
   if (const Sgd* sgd = std::get_if<Sgd>(&optimizer)) {
     updated = {SgdUpdate(param, gradient, lr, scale, sgd->decay)};
@@ -364,6 +408,12 @@ const std::vector<NamedOptimizer>& NamedOptimizers() {
       {"adamw-bf16", AdamW{.moments = Moments::kBf16}},
       {"adamw8bit", AdamW{.moments = Moments::kDynamic8, .rest_bits = 8}},
       {"flash-adamw", AdamW{.moments = Moments::kCompanded8, .rest_bits = 8}},
+      {"nadam", NAdam{}},
+      {"radam", RAdam{}},
+      {"adamax", Adamax{}},
+      {"adadelta", Adadelta{}},
+      {"asgd", Asgd{}},
+      {"rprop", Rprop{}},
       {"lion", Lion{}},
       {"adafactor", Adafactor{}},
       {"muon", Muon{}}};
@@ -436,18 +486,31 @@ Status CheckOptimizer(const Optimizer& optimizer) {
     STOWAGE_RETURN_IF_ERROR(check_eps(adam.eps));
     return CheckDecay(adam.decay);
   };
+  const auto check_sum = [](std::string_view name, double value) {
+    return CheckSetting(name, value, value >= 0,
+                        "a finite number of at least 0");
+  };
   return std::visit(
       Overload{
           [](const Sgd& sgd) { return CheckDecay(sgd.decay); },
-          [&](const Momentum& momentum) { return check_momentum(momentum); },
+          [&](const Momentum& momentum) -> Status {
+            const bool dampens = !momentum.bf16_velocity;
+            STOWAGE_RETURN_IF_ERROR(CheckSetting(
+                "dampening", momentum.dampening,
+                dampens || momentum.dampening == 0,
+                dampens ? "a finite number" : "0 with a velocity in bf16"));
+            return check_momentum(momentum);
+          },
           [&](const Nesterov& nesterov) { return check_momentum(nesterov); },
           [&](const RmsProp& rms) -> Status {
             STOWAGE_RETURN_IF_ERROR(CheckFraction("alpha", rms.alpha));
             STOWAGE_RETURN_IF_ERROR(check_eps(rms.eps));
-            return CheckDecay(rms.decay);
+            return check_momentum(rms);
           },
           [&](const Adagrad& adagrad) -> Status {
             STOWAGE_RETURN_IF_ERROR(check_eps(adagrad.eps));
+            STOWAGE_RETURN_IF_ERROR(check_sum("lr_decay", adagrad.lr_decay));
+            STOWAGE_RETURN_IF_ERROR(check_sum("initial", adagrad.initial));
             return CheckDecay(adagrad.decay);
           },
           [&](const Adam& adam) { return check_adam(adam); },
@@ -455,7 +518,44 @@ Status CheckOptimizer(const Optimizer& optimizer) {
             STOWAGE_RETURN_IF_ERROR(CheckSetting(
                 "rest_bits", adamw.rest_bits,
                 adamw.rest_bits == 8 || adamw.rest_bits == 16, "8 or 16"));
+            const bool is_whole =
+                adamw.moments == Moments::kFull && adamw.rest_bits == 16;
+            STOWAGE_RETURN_IF_ERROR(CheckSetting(
+                "amsgrad", adamw.amsgrad ? 1 : 0, !adamw.amsgrad || is_whole,
+                "0 with moments of fewer bits, or 8 rest bits"));
             return check_adam(adamw);
+          },
+          [&](const NAdam& nadam) -> Status {
+            STOWAGE_RETURN_IF_ERROR(
+                check_sum("momentum_decay", nadam.momentum_decay));
+            return check_adam(nadam);
+          },
+          [&](const RAdam& radam) { return check_adam(radam); },
+          [&](const Adamax& adamax) { return check_adam(adamax); },
+          [&](const Adadelta& adadelta) -> Status {
+            STOWAGE_RETURN_IF_ERROR(CheckFraction("rho", adadelta.rho));
+            STOWAGE_RETURN_IF_ERROR(check_eps(adadelta.eps));
+            return CheckDecay(adadelta.decay);
+          },
+          [&](const Asgd& asgd) -> Status {
+            STOWAGE_RETURN_IF_ERROR(check_sum("lambd", asgd.lambd));
+            STOWAGE_RETURN_IF_ERROR(check_sum("alpha", asgd.alpha));
+            STOWAGE_RETURN_IF_ERROR(check_sum("t0", asgd.t0));
+            return CheckDecay(asgd.decay);
+          },
+          [&](const Rprop& rprop) -> Status {
+            STOWAGE_RETURN_IF_ERROR(
+                CheckSetting("eta_minus", rprop.eta_minus,
+                             rprop.eta_minus > 0 && rprop.eta_minus < 1,
+                             "above 0 and below 1"));
+            STOWAGE_RETURN_IF_ERROR(CheckSetting("eta_plus", rprop.eta_plus,
+                                                 rprop.eta_plus > 1,
+                                                 "a finite number above 1"));
+            STOWAGE_RETURN_IF_ERROR(check_sum("min_step", rprop.min_step));
+            STOWAGE_RETURN_IF_ERROR(CheckSetting(
+                "max_step", rprop.max_step, rprop.max_step >= rprop.min_step,
+                "a finite number of at least min_step"));
+            return CheckDecay(rprop.decay);
           },
           [](const Lion& lion) -> Status {
             STOWAGE_RETURN_IF_ERROR(CheckFraction("beta1", lion.beta1));
@@ -467,6 +567,7 @@ Status CheckOptimizer(const Optimizer& optimizer) {
             STOWAGE_RETURN_IF_ERROR(CheckSetting("beta2_decay", beta2_decay,
                                                  beta2_decay < 0,
                                                  "a finite number below 0"));
+            STOWAGE_RETURN_IF_ERROR(check_sum("eps1", adafactor.eps1));
             STOWAGE_RETURN_IF_ERROR(check_eps(adafactor.eps2));
             STOWAGE_RETURN_IF_ERROR(CheckSetting("clip", adafactor.clip,
                                                  adafactor.clip > 0,
@@ -515,6 +616,8 @@ bool UpdatesInF32(const Optimizer& optimizer, DType param) {
 bool UpdatesByBlocks(const Optimizer& optimizer) {
   return !std::holds_alternative<Adafactor>(optimizer) &&
          !std::holds_alternative<Muon>(optimizer) &&
+         !std::holds_alternative<NAdam>(optimizer) &&
+         !std::holds_alternative<Asgd>(optimizer) &&
          !std::holds_alternative<UpdateRule>(optimizer);
 }
 
@@ -531,7 +634,9 @@ void EmitUpdate(const Optimizer& optimizer, const ParamBlock& which,
                         which, param, gradient, inputs);
     }
   }
-  if (const auto rule = AsRule(optimizer)) {
+  const bool is_general = inputs.momentum.ok() || inputs.decay.ok() ||
+                          inputs.lr.dtype() == DType::kF64;
+  if (const auto rule = AsRule(optimizer, is_general)) {
     EmitRule(*rule, param, gradient, inputs);
     return;
   }
@@ -578,6 +683,43 @@ std::string SomeParams(const Graph& graph) {
   return names;
 }
 
+constexpr std::string_view kRatePrefix = "lr:";
+constexpr std::string_view kMomentumPrefix = "momentum:";
+constexpr std::string_view kDecayPrefix = "decay:";
+
+Status CheckGroupInputs(const Graph& graph, const Optimizer& optimizer,
+                        const ParamGroup& group) {
+  const GroupInputs& inputs = group.inputs;
+  if (!inputs.any()) return {};
+  if (group.name.empty()) {
+    return InvalidArgumentError("[autodiff] param group ",
+                                Quoted(group.pattern),
+                                " has inputs and no name; give it one");
+  }
+  for (const std::string& name :
+       {GroupRateName(group.name), GroupMomentumName(group.name),
+        GroupDecayName(group.name)}) {
+    if (!graph.Find(name)) continue;
+    return InvalidArgumentError(
+        "[autodiff] graph ", Quoted(graph.name()), " has a value ",
+        Quoted(name), ", the name of an input of param group ",
+        Quoted(group.pattern), "; give the group another name");
+  }
+  const Optimizer own = OptimizerOfGroup(optimizer, &group);
+  const bool has_general = HasGeneralRule(own);
+  const bool has_momentum = has_general && HasMomentum(own);
+  if ((inputs.decay && !has_general) || (inputs.momentum && !has_momentum)) {
+    return Error{
+        ErrorCode::kUnsupported,
+        StrCat("[optimizer] the ",
+               inputs.momentum && !has_momentum ? "momentum" : "decay", " of ",
+               OptimizerName(own), " is no input of a step, as param group ",
+               Quoted(group.pattern), " wants; expected one of ",
+               "PyTorch's optimizers with full states, or no input")};
+  }
+  return {};
+}
+
 bool IsFrozen(std::span<const ParamGroup> groups, std::string_view param) {
   const ParamGroup* const group = FindParamGroup(groups, param);
   return group != nullptr && group->frozen;
@@ -593,7 +735,21 @@ const ParamGroup* FindParamGroup(std::span<const ParamGroup> groups,
   return group == groups.end() ? nullptr : &*group;
 }
 
-Status CheckParamGroups(const Graph& graph,
+std::string GroupRateName(std::string_view group) {
+  return StrCat(kRatePrefix, group);
+}
+std::string GroupMomentumName(std::string_view group) {
+  return StrCat(kMomentumPrefix, group);
+}
+std::string GroupDecayName(std::string_view group) {
+  return StrCat(kDecayPrefix, group);
+}
+bool IsGroupInput(std::string_view name) {
+  return name.starts_with(kRatePrefix) || name.starts_with(kMomentumPrefix) ||
+         name.starts_with(kDecayPrefix);
+}
+
+Status CheckParamGroups(const Graph& graph, const Optimizer& optimizer,
                         std::span<const ParamGroup> groups) {
   const std::vector<ValueId> params = graph.Leaves(Role::kParam);
   for (const ParamGroup& group : groups) {
@@ -621,6 +777,9 @@ Status CheckParamGroups(const Graph& graph,
           group.lr_scale,
           "; expected a number of at least 0 that is finite in f32");
     }
+    STOWAGE_RETURN_IF_ERROR(
+        CheckOptimizer(OptimizerOfGroup(optimizer, &group)));
+    STOWAGE_RETURN_IF_ERROR(CheckGroupInputs(graph, optimizer, group));
   }
   return {};
 }
@@ -665,9 +824,10 @@ Result<std::vector<ParamGroup>> WithoutDecay(
       if (IsFrozen(groups, name)) continue;
       trains = true;
       const ParamGroup* const group = FindParamGroup(groups, name);
-      all.push_back({.pattern = name,
-                     .decay = 0,
-                     .lr_scale = group == nullptr ? 1 : group->lr_scale});
+      all.push_back(group == nullptr ? ParamGroup{} : *group);
+      all.back().pattern = name;
+      all.back().decay = 0;
+      all.back().inputs.decay = false;
     }
     if (trains) continue;
     return InvalidArgumentError(
@@ -684,7 +844,8 @@ Result<std::vector<ParamGroup>> WithoutDecay(
 
 Optimizer OptimizerOfGroup(const Optimizer& optimizer,
                            const ParamGroup* group) {
-  Optimizer of_group = optimizer;
+  const bool has_own = group != nullptr && group->optimizer;
+  Optimizer of_group = has_own ? *group->optimizer : optimizer;
   if (group != nullptr && group->decay) {
     std::visit([&](auto& kind) { kind.decay = *group->decay; }, of_group);
   }

@@ -1,9 +1,10 @@
 #ifndef STOWAGE_AUTODIFF_OPTIMIZER_H_
 #define STOWAGE_AUTODIFF_OPTIMIZER_H_
 
-// Optimizers as IR: their memory is state in the arena, their arithmetic one node per param.
-// Values that change from step to step (learning rate, step number, clip factor) are inputs
-// of the graph. Defaults and update rules are PyTorch's.
+// Optimizers as IR: their memory is state in the arena, and their arithmetic is one node per
+// param, or several for settings that no node has (autodiff/optimizer_rules.h). Values that
+// change from step to step (learning rate, step number, clip factor) are inputs of the graph.
+// Defaults and update rules are PyTorch's.
 //
 //   Optimizer optimizer = *ParseOptimizer("adamw");
 //   EmitUpdate(optimizer, {.param = "w", .elements = 640}, w, gradient, inputs);
@@ -16,6 +17,8 @@
 #include <variant>
 #include <vector>
 
+#include "autodiff/optimizer_rules.h"
+#include "autodiff/step_scalars.h"
 #include "autodiff/update_rule.h"
 #include "base/result.h"
 #include "ir/builder.h"
@@ -31,11 +34,13 @@ struct Sgd {
 
 /// velocity = momentum * velocity + g + decay * w;  w -= lr * velocity. With `bf16_velocity`,
 /// the velocity of an f32 or bf16 param is bf16, rounded as in Moments::kBf16, and a bf16
-/// param is split as in AdamW.
+/// param is split as in AdamW. With `dampening`, the gradient is added times 1 - dampening,
+/// but at the first step, as in PyTorch.
 struct Momentum {
   double momentum = 0.9;
   double decay = 0;
   bool bf16_velocity = false;
+  double dampening = 0;  // 0 with bf16_velocity
 };
 
 /// d = g + decay * w;  velocity = momentum * velocity + d;
@@ -46,25 +51,34 @@ struct Nesterov {
 };
 
 /// d = g + decay * w;  v = alpha * v + (1 - alpha) * d^2;
-/// w -= lr * d / (sqrt(v) + eps)
+/// w -= lr * d / (sqrt(v) + eps). If `centered`, the root is of v - mean^2, for
+/// mean = alpha * mean + (1 - alpha) * d; with a momentum,
+/// velocity = momentum * velocity + d / (...) and w -= lr * velocity.
 struct RmsProp {
   double alpha = 0.99;
   double eps = 1e-8;
   double decay = 0;
+  double momentum = 0;
+  bool centered = false;
 };
 
-/// d = g + decay * w;  v = v + d^2;  w -= lr * d / (sqrt(v) + eps)
+/// d = g + decay * w;  v = v + d^2, at first `initial`;
+/// w -= lr / (1 + (step - 1) * lr_decay) * d / (sqrt(v) + eps)
 struct Adagrad {
   double eps = 1e-10;
   double decay = 0;
+  double lr_decay = 0;
+  double initial = 0;
 };
 
-/// Kingma & Ba 2015; the decay is part of the gradient, as in Sgd.
+/// Kingma & Ba 2015; the decay is part of the gradient, as in Sgd. With `amsgrad` (Reddi et al.
+/// 2018), the root is of the largest v so far, a state "w.v_max".
 struct Adam {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
   double decay = 0;
+  bool amsgrad = false;
 };
 
 /// The format of AdamW's two moments, with their bytes per element: f32, 8; bf16, rounded
@@ -86,12 +100,15 @@ struct AdamW {
   double eps = 1e-8;
   double decay = 0.01;
   Moments moments = Moments::kFull;
-  int rest_bits = 16;  // of a bf16 param's weight, 16 or 8
+  int rest_bits = 16;    // of a bf16 param's weight, 16 or 8
+  bool amsgrad = false;  // as in Adam; for full moments and 16 rest bits
 };
 
-/// One of the optimizers above, one of autodiff/update_rule.h, or a program's own UpdateRule.
+/// One of the optimizers above, one of autodiff/optimizer_rules.h or autodiff/update_rule.h, or a
+/// program's own UpdateRule.
 using Optimizer = std::variant<Sgd, Momentum, AdamW, Nesterov, RmsProp, Adagrad,
-                               Adam, Lion, Adafactor, Muon, UpdateRule>;
+                               Adam, NAdam, RAdam, Adamax, Adadelta, Asgd,
+                               Rprop, Lion, Adafactor, Muon, UpdateRule>;
 
 /// An optimizer with its defaults and its name for users.
 struct NamedOptimizer {
@@ -110,14 +127,15 @@ std::string OptimizerChoices();
 /// choices.
 Result<Optimizer> ParseOptimizer(std::string_view name);
 
-/// The default learning rate: 1e-3 for Adam and AdamW, 1e-1 for Sgd, 2e-2 for Momentum and
-/// Nesterov, 1e-2 for RmsProp, Adagrad and Adafactor, 1e-4 for Lion, 1e-3 for Muon, and
-/// UpdateRule::learning_rate for a rule.
+/// The default learning rate: 1e-3 for Adam, AdamW, RAdam and Muon, 2e-3 for NAdam and Adamax,
+/// 1e-1 for Sgd, 2e-2 for Momentum and Nesterov, 1e-2 for RmsProp, Adagrad, Adafactor, Asgd and
+/// Rprop, 1 for Adadelta, 1e-4 for Lion, and UpdateRule::learning_rate for a rule.
 double DefaultLearningRate(const Optimizer& optimizer);
 
-/// Error unless the constants are in range: momentum, alpha and betas in [0, 1), eps and clip
-/// above 0, decay not negative, beta2_decay negative, 1 to 100 iterations, 8 or 16 rest bits;
-/// for a rule, CheckUpdateRule.
+/// Error unless the constants are in range: momentum, alpha, rho and betas in [0, 1), eps and
+/// clip above 0, decay and the other constants of sums not negative, beta2_decay negative, 1 to
+/// 100 iterations, 8 or 16 rest bits; eta_minus in (0, 1), eta_plus above 1; and unless they can
+/// be combined (amsgrad and dampening). For a rule, CheckUpdateRule.
 Status CheckOptimizer(const Optimizer& optimizer);
 
 /// Whether a param of that type is updated in f32, as an f16 param is by optimizers that keep
@@ -128,8 +146,8 @@ bool UpdatesInF32(const Optimizer& optimizer, DType param);
 
 /// The names of the optimizer's states for the param `name` of that type: "w.velocity"; "w.v";
 /// "w.m", "w.v", and for 8-bit AdamW then "w.m_scale", "w.v_scale"; before these "w.delta" if
-/// w is split, or "w.rest" if it is updated in f32. Empty for rules (autodiff/update_rule.h),
-/// whose states are known once they have run.
+/// w is split, or "w.rest" if it is updated in f32. Empty for optimizers that are rules
+/// (autodiff/update_rule.h), whose states are known once they have run.
 std::vector<std::string> StateNames(const Optimizer& optimizer,
                                     std::string_view name,
                                     const TensorType& type);
@@ -150,13 +168,18 @@ struct ParamBlock {
 
 /// The step's inputs of an update.
 struct UpdateInputs {
-  Value lr;         // f32 scalar
+  Value
+      lr;  // f32 scalar, or f64 for an f64 param, which is then updated by a rule
   Value step;       // i64 scalar, 1 at the first step
   Value scale;      // f32 scalar multiplying every gradient; Value() for none
   Value seed = {};  // i64 scalar; Value() unless ReadsSeed
   /// Bool scalar: whether to update anything; if not, `scale` is infinite too. Value(): always
   /// true.
   Value good = {};
+  /// The inputs of a ParamGroup; Value() for none.
+  Value momentum = {};
+  Value decay = {};
+  StepScalars* scalars = nullptr;  // of the step; not null
 };
 
 /// Emits the update of `block` by `gradient` into `block`'s builder and declares its states. The
@@ -174,11 +197,21 @@ Value EmitScaled(Value gradient, Value scale);
 /// clip_grad_norm_: min(1, max_norm / (norm + 1e-6)), an f32 scalar.
 Value EmitClipScale(Value norm, double max_norm);
 
-/// Params with other settings than the rest: another weight decay or learning rate, or frozen.
-/// A group names its params by a pattern (base/strings.h); the first group whose pattern matches
-/// a param's name applies, and a param without a match keeps the optimizer's settings. The
-/// updates are those of PyTorch's param groups, with `decay` as weight_decay and `lr_scale`
-/// times the step's lr as lr.
+/// Settings that are inputs of the step, which are written before every step like "lr". The
+/// momentum is also Adam's beta1.
+struct GroupInputs {
+  bool lr = false;
+  bool momentum = false;
+  bool decay = false;
+
+  bool any() const { return lr || momentum || decay; }
+};
+
+/// Params with other settings than the rest: another optimizer, weight decay or learning rate,
+/// or frozen. A group names its params by a pattern (base/strings.h); the first group whose
+/// pattern matches a param's name applies, and a param without a match keeps the optimizer's
+/// settings. The updates are those of PyTorch's param groups, with `decay` as weight_decay and
+/// `lr_scale` times the step's lr as lr.
 ///
 ///   // GPT-2 as it is usually trained: decay for matrices only.
 ///   TrainOptions options{.optimizer = AdamW{.decay = 0.1},
@@ -186,6 +219,14 @@ Value EmitClipScale(Value norm, double max_norm);
 ///                                   {.pattern = "*ln_*", .decay = 0},
 ///                                   {.pattern = "wte", .lr_scale = 0.1},
 ///                                   {.pattern = "wpe", .frozen = true}}};
+///
+///   // A rate and a momentum of their own at every step, for params of a backbone.
+///   options.groups = {{.pattern = "backbone.*",
+///                      .optimizer = Momentum{.decay = 1e-4},
+///                      .name = "backbone",
+///                      .inputs = {.lr = true, .momentum = true}}};
+///   ...
+///   step.Write("lr:backbone", 1e-4), step.Write("momentum:backbone", 0.9);
 struct ParamGroup {
   /// Matches the params' names: `*` is any run of characters, `?` exactly one.
   std::string pattern;
@@ -197,16 +238,35 @@ struct ParamGroup {
   /// The params do not change and have neither gradients nor states; `decay` and `lr_scale` are
   /// unused.
   bool frozen = false;
+  /// Replaces the optimizer; its settings are those of these params.
+  std::optional<Optimizer> optimizer = std::nullopt;
+  /// The updates ascend: they negate the gradient, and then add the decay.
+  bool maximize = false;
+  /// The name in "lr:<name>", "momentum:<name>" and "decay:<name>", the scalars that the step reads
+  /// in place of "lr" and of the optimizer's constants: f64 if a param is f64, else f32. Groups may
+  /// share a name, and thereby inputs. A step whose groups all have a rate has no input "lr".
+  std::string name = {};
+  GroupInputs inputs = {};
 };
+
+/// The names of the inputs of a group.
+std::string GroupRateName(std::string_view group);
+std::string GroupMomentumName(std::string_view group);
+std::string GroupDecayName(std::string_view group);
+/// Whether `name` is one of these.
+bool IsGroupInput(std::string_view name);
 
 /// The first group whose pattern matches `param`, or null.
 const ParamGroup* FindParamGroup(std::span<const ParamGroup> groups,
                                  std::string_view param);
 
 /// Error kInvalidArgument: a pattern that matches no param of `graph` (the error names some
-/// params), a decay below 0 or not finite, an lr_scale below 0 or not finite in f32.
-/// O(params * groups).
-Status CheckParamGroups(const Graph& graph, std::span<const ParamGroup> groups);
+/// params), a decay below 0 or not finite, an lr_scale below 0 or not finite in f32, inputs
+/// without a name or that `graph` has already, an invalid optimizer (CheckOptimizer), an input
+/// for a momentum or decay that the update, by `optimizer` or the group's own, has only as a
+/// constant. O(params * groups).
+Status CheckParamGroups(const Graph& graph, const Optimizer& optimizer,
+                        std::span<const ParamGroup> groups);
 
 /// The names of `wrt`, or of all float params of `graph` if it is empty, without frozen params.
 /// Error kInvalidArgument: all of them are frozen.
@@ -221,7 +281,7 @@ Result<std::vector<ParamGroup>> WithoutDecay(
     const Graph& graph, std::vector<ParamGroup> groups,
     std::span<const std::string> patterns);
 
-/// `optimizer` with the decay of `group`, which may be null.
+/// The optimizer of `group`, or else `optimizer`, with the group's decay; `group` may be null.
 Optimizer OptimizerOfGroup(const Optimizer& optimizer, const ParamGroup* group);
 
 }  // namespace stowage

@@ -40,10 +40,13 @@ Status CheckSharding(const Ranks& ranks, const TrainOptions& options) {
         StrCat("[ranks] optimizer ", OptimizerName(optimizer),
                " cannot update a block of a param by itself, as sharding ",
                ShardingName(ranks.shard),
-               " wants; expected any optimizer but adafactor, muon and rules "
-               "of a program's own, or sharding none")};
+               " wants; expected any optimizer but adafactor, asgd, muon, "
+               "nadam and rules of a program's own, or sharding none")};
   };
   STOWAGE_RETURN_IF_ERROR(check(options.optimizer));
+  for (const ParamGroup& group : options.groups) {
+    if (group.optimizer) STOWAGE_RETURN_IF_ERROR(check(*group.optimizer));
+  }
   if (options.gradients.empty()) return {};
   return Error{
       ErrorCode::kInvalidArgument,

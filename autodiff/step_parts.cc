@@ -355,11 +355,29 @@ void LossScaler::MoveScale(Value good) {
 }
 
 void Updater::DeclareInputs() {
-  inputs_.lr = g_.Input("lr", DType::kF32, {});
+  const auto has_rate = [](const ParamGroup& group) { return group.inputs.lr; };
+  if (std::ranges::none_of(options_.groups, has_rate)) {
+    inputs_.lr = g_.Input("lr", DType::kF32, {});
+  }
   const std::optional<Value> step = g_.Find("step");
   inputs_.step = step ? *step : g_.Input("step", DType::kI64, {});
   if (options_.loss_scaling) scaler_.emplace(*options_.loss_scaling, &g_);
-  if (!ReadsSeed(options_.optimizer)) return;
+  inputs_.scalars = &scalars_;
+  const auto is_f64 = [&](ValueId id) {
+    return g_.graph().value(id).type.dtype == DType::kF64;
+  };
+  const bool has_f64 =
+      std::ranges::any_of(g_.graph().Leaves(Role::kParam), is_f64);
+  const DType dtype = has_f64 ? DType::kF64 : DType::kF32;
+  for (const ParamGroup& group : options_.groups) {
+    const auto declare = [&](bool is_input, const std::string& name) {
+      if (is_input && !g_.Find(name)) g_.Input(name, dtype, {});
+    };
+    declare(group.inputs.lr, GroupRateName(group.name));
+    declare(group.inputs.momentum, GroupMomentumName(group.name));
+    declare(group.inputs.decay, GroupDecayName(group.name));
+  }
+  if (!UpdatesReadSeed(options_)) return;
   const std::optional<Value> seed = g_.Find("seed");
   inputs_.seed = seed ? *seed : g_.Input("seed", DType::kI64, {});
 }
@@ -378,12 +396,40 @@ void Updater::Update(Value param, Value gradient) {
 void Updater::Update(const ParamBlock& which, Value block, Value gradient) {
   if (!block.ok()) return;
   const ParamGroup* const group = FindParamGroup(options_.groups, which.param);
-  UpdateInputs inputs = inputs_;
-  if (group != nullptr) inputs.lr = ScaledRate(group->lr_scale);
+  const UpdateInputs inputs = InputsOf(group, block.dtype());
   g_.SetOrigin(Phase::kUpdate, which.param, g_.info(block).source);
   EmitUpdate(OptimizerOfGroup(options_.optimizer, group), which, block,
              gradient, inputs);
   if (options_.ema) Average(block);
+}
+
+UpdateInputs Updater::InputsOf(const ParamGroup* group, DType dtype) {
+  const GroupInputs own = group == nullptr ? GroupInputs{} : group->inputs;
+  g_.SetOrigin(Phase::kUpdate, "lr");
+  if (!own.lr && !inputs_.lr.ok()) {
+    inputs_.lr = g_.Input("lr", DType::kF32, {});
+  }
+  UpdateInputs inputs = inputs_;
+  if (group == nullptr) return inputs;
+  if (own.lr) {
+    inputs.lr = *g_.Find(GroupRateName(group->name));
+    // The ops of updates read f32.
+    const bool is_wide = inputs.lr.dtype() != DType::kF32;
+    if (is_wide && dtype != DType::kF64) {
+      inputs.lr = scalars_.As(scalars_.Of(inputs.lr), DType::kF32);
+    }
+  }
+  inputs.lr = ScaledRate(inputs.lr, group->lr_scale);
+  if (own.momentum) inputs.momentum = *g_.Find(GroupMomentumName(group->name));
+  if (own.decay) inputs.decay = *g_.Find(GroupDecayName(group->name));
+  if (group->maximize) {
+    if (!ascent_.ok()) {
+      const bool has_scale = inputs_.scale.builder() != nullptr;
+      ascent_ = has_scale ? Neg(inputs_.scale) : Fill(g_, -1, DType::kF32, {});
+    }
+    inputs.scale = ascent_;
+  }
+  return inputs;
 }
 
 void Updater::Average(Value block) {
@@ -485,15 +531,14 @@ void Updater::GiveOut(const std::map<std::string, Value>& gradients) {
 }
 
 // The learning rate times `scale`, emitted once for all updates that read it.
-Value Updater::ScaledRate(double scale) {
-  if (scale == 1) return inputs_.lr;
-  const auto [rate, is_new] = scaled_rates_.emplace(scale, Value());
-  if (!is_new) return rate->second;
-  g_.SetOrigin(Phase::kUpdate, "lr");
-  rate->second = MulScalar(inputs_.lr, scale);
+Value Updater::ScaledRate(Value rate, double scale) {
+  if (scale == 1 || !rate.ok()) return rate;
+  Value& scaled = scaled_rates_[{rate.id(), scale}];
+  if (scaled.ok()) return scaled;
+  scaled = MulScalar(rate, scale);
   const std::string name = StrCat("lr*", scale);
-  if (!g_.Find(name)) g_.Name(name, rate->second);
-  return rate->second;
+  if (scaled.ok() && !g_.Find(name)) g_.Name(name, scaled);
+  return scaled;
 }
 
 }  // namespace stowage

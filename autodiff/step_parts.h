@@ -199,10 +199,10 @@ class Updater {
  public:
   /// Both must outlive this.
   Updater(const TrainOptions& options, GraphBuilder* g)
-      : options_(options), g_(*g) {}
+      : options_(options), g_(*g), scalars_(g) {}
 
-  /// Declares the inputs "lr", "step" and, if the optimizer reads one, "seed", unless the
-  /// model has them, and the states of a loss scale.
+  /// Declares the inputs "lr", unless groups have their own, "step" and, if an optimizer reads one, "seed", unless the
+  /// model has them, those of groups, and the states of a loss scale.
   void DeclareInputs();
 
   /// The seed for a loss of this weight.
@@ -225,7 +225,9 @@ class Updater {
   void GiveOut(const std::map<std::string, Value>& gradients);
 
  private:
-  Value ScaledRate(double scale);
+  /// The inputs of updates of a param of that type in `group`, which may be null.
+  UpdateInputs InputsOf(const ParamGroup* group, DType dtype);
+  Value ScaledRate(Value rate, double scale);
   /// Updates the average of `block` after its update.
   void Average(Value block);
   /// The weight of the param in this step's averages of that type.
@@ -235,8 +237,11 @@ class Updater {
   GraphBuilder& g_;
   UpdateInputs inputs_;
   std::optional<LossScaler> scaler_;
-  std::map<double, Value> scaled_rates_;  // by scale
-  Value is_first_average_ = {};           // bool scalar
+  StepScalars scalars_;
+  std::map<std::pair<ValueId, double>, Value>
+      scaled_rates_;             // by rate and scale
+  Value ascent_ = {};            // the scale of gradients that are ascended
+  Value is_first_average_ = {};  // bool scalar
   std::map<DType, Value> average_weights_;
 };
 

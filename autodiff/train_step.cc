@@ -78,6 +78,14 @@ bool UpdatesWait(const TrainOptions& options) {
   return options.clip_norm || options.loss_scaling;
 }
 
+bool UpdatesReadSeed(const TrainOptions& options) {
+  const auto reads = [](const ParamGroup& group) {
+    return group.optimizer && ReadsSeed(*group.optimizer);
+  };
+  return ReadsSeed(options.optimizer) ||
+         std::ranges::any_of(options.groups, reads);
+}
+
 Status CheckTrainOptions(const Graph& forward, const TrainOptions& options) {
   for (const ValueId id : forward.Leaves(Role::kCache)) {
     return InvalidArgumentError(
@@ -100,7 +108,8 @@ Status CheckTrainOptions(const Graph& forward, const TrainOptions& options) {
     }
     STOWAGE_RETURN_IF_ERROR(CheckFree(forward, kAverageUpdates, "averages"));
   }
-  STOWAGE_RETURN_IF_ERROR(CheckParamGroups(forward, options.groups));
+  STOWAGE_RETURN_IF_ERROR(
+      CheckParamGroups(forward, options.optimizer, options.groups));
   for (const std::string& name : options.wrt) {
     const std::optional<ValueId> id = forward.Find(name);
     if (!id || forward.value(*id).role == Role::kParam) continue;
@@ -118,7 +127,7 @@ Status CheckTrainOptions(const Graph& forward, const TrainOptions& options) {
     }
   }
   STOWAGE_RETURN_IF_ERROR(CheckScalarInput(forward, "step"));
-  if (!ReadsSeed(options.optimizer)) return {};
+  if (!UpdatesReadSeed(options)) return {};
   return CheckScalarInput(forward, "seed");
 }
 

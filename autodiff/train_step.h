@@ -14,8 +14,8 @@
 //   TrainOptions options{.optimizer = AdamW{}, .clip_norm = 1.0};
 //   options.groups = {{.pattern = "*.bias", .decay = 0}};
 //   Result<Graph> step = BuildTrainStep(forward, "loss", options);
-//   // step inputs: the forward graph's, "lr" (f32) and "step" (i64), and "seed" (i64) if
-//   // the optimizer rounds stochastically (autodiff/optimizer.h)
+//   // step inputs: the forward graph's, "lr" (f32) and "step" (i64), "seed" (i64) if the
+//   // optimizer rounds stochastically, and those of groups (ParamGroup, autodiff/optimizer.h)
 
 #include <array>
 #include <cstdint>
@@ -75,7 +75,7 @@ struct TrainOptions {
   /// AveragedModel with get_ema_multi_avg_fn(decay) does. A skipped step changes none.
   /// train/state_backup.h evaluates with them.
   std::optional<double> ema = std::nullopt;
-  /// Params with their own decay or learning rate, and frozen ones; the first group that
+  /// Params with their own optimizer, decay or learning rate, and frozen ones; the first group that
   /// matches a param's name applies. A frozen param is treated like one not in `wrt`, so
   /// that the norm above does not include it.
   std::vector<ParamGroup> groups = {};
@@ -96,6 +96,9 @@ std::string AverageName(std::string_view param);
 /// Whether the updates need all gradients first: for clipping by their norm or to check
 /// that they are finite.
 bool UpdatesWait(const TrainOptions& options);
+
+/// Whether the updates read a seed (ReadsSeed).
+bool UpdatesReadSeed(const TrainOptions& options);
 
 /// The errors of BuildTrainStep that need no backward graph. Linear in the groups times the
 /// params.

@@ -55,8 +55,8 @@ Value ParamUpdate::State(std::string_view suffix, const TensorType& type,
   return g.State(name, type.dtype, type.shape, init);
 }
 
-void ParamUpdate::Set(Value target, Value content) {
-  if (!target.ok() || !content.ok()) return;
+Value ParamUpdate::Set(Value target, Value content) {
+  if (!target.ok() || !content.ok()) return Value();
   if (good.builder() != nullptr) {
     content = Where(BroadcastTo(good, content.shape()), content, target);
   }
@@ -65,6 +65,7 @@ void ParamUpdate::Set(Value target, Value content) {
   const Value written = is_split ? SplitUpdate(leaf_, delta_, content).w
                                  : Assign(target, content);
   Note(written, is_param ? leaf_ : target);
+  return written;
 }
 
 Value ParamUpdate::Lerp(Value state, Value x, Value weight) {
@@ -134,10 +135,7 @@ void EmitUpdate(const UpdateRule& rule, ParamUpdate& update) {
              "Set and Lerp alone, or a step without loss scaling")});
 }
 
-namespace {
-
-// Whether the rule `name` may update the param; an error of the builder if not.
-bool TakesType(const ParamUpdate& u, std::string_view name) {
+bool UpdatesType(const ParamUpdate& u, std::string_view name) {
   const DType dtype = u.param.dtype();
   if (dtype == DType::kF32 || dtype == DType::kF64) return true;
   GraphBuilder& g = *u.param.builder();
@@ -147,6 +145,8 @@ bool TakesType(const ParamUpdate& u, std::string_view name) {
              Quoted(g.info(u.param).name), " is ", u.param.type().ToString())});
   return false;
 }
+
+namespace {
 
 // A number in the param's type.
 Value Number(const ParamUpdate& u, double number) {
@@ -178,7 +178,7 @@ Value RootMeanSquare(Value x) {
 }
 
 void UpdateLion(const Lion& lion, ParamUpdate& u) {
-  if (!TakesType(u, "lion")) return;
+  if (!UpdatesType(u, "lion")) return;
   const Value lr = u.LearningRate();
   const Value m = u.State("m");
   const Value mixed =
@@ -189,9 +189,10 @@ void UpdateLion(const Lion& lion, ParamUpdate& u) {
 }
 
 void UpdateAdafactor(const Adafactor& adafactor, ParamUpdate& u) {
-  if (!TakesType(u, "adafactor")) return;
+  if (!UpdatesType(u, "adafactor")) return;
   const DType dtype = u.param.dtype();
-  const double eps1 = dtype == DType::kF64
+  const double eps1 = adafactor.eps1 > 0 ? adafactor.eps1
+                      : dtype == DType::kF64
                           ? std::numeric_limits<double>::epsilon()
                           : std::numeric_limits<float>::epsilon();
   const Value step = Cast(u.step, dtype);
@@ -201,16 +202,22 @@ void UpdateAdafactor(const Adafactor& adafactor, ParamUpdate& u) {
 
   Value v, g = u.gradient;
   if (IsMatrix(shape)) {
-    const Matrix matrix(shape);
-    g = Reshape(g, {matrix.rows, matrix.columns});
+    if (!adafactor.by_last_axes) {
+      const Matrix matrix(shape);
+      g = Reshape(g, {matrix.rows, matrix.columns});
+    }
+    const int column = g.rank() - 1, row = g.rank() - 2;
     const Value squares = Square(g);
-    const Value rows = u.Lerp(u.State("row_var", {dtype, {matrix.rows, 1}}),
-                              ReduceMean(squares, {1}, /*keep=*/true), weight);
-    const Value columns =
-        u.Lerp(u.State("col_var", {dtype, {1, matrix.columns}}),
-               ReduceMean(squares, {0}, /*keep=*/true), weight);
-    const Value mean = Maximum(ReduceMean(rows), Number(u, eps1));
-    v = Mul(Div(rows, mean), columns);
+    const auto move = [&](std::string_view suffix, int reduced) {
+      const Value mean = ReduceMean(squares, {reduced}, /*keep=*/true);
+      return u.Lerp(u.State(suffix, {dtype, mean.shape()}), mean, weight);
+    };
+    const Value rows = move("row_var", column);
+    const Value columns = move("col_var", row);
+    const Value mean = adafactor.by_last_axes
+                           ? ReduceMean(rows, {row}, /*keep=*/true)
+                           : ReduceMean(rows);
+    v = Mul(Div(rows, Maximum(mean, Number(u, eps1))), columns);
   } else {
     v = u.Lerp(u.State("v"), Square(g), weight);
   }
@@ -242,7 +249,7 @@ Value Orthogonal(const ParamUpdate& u, Value x, int iterations) {
 }
 
 void UpdateMuon(const Muon& muon, ParamUpdate& u) {
-  if (!TakesType(u, "muon")) return;
+  if (!UpdatesType(u, "muon")) return;
   const Shape shape = u.param.shape();  // a copy: the graph grows
   const Matrix matrix(shape);
   const Value lr = u.LearningRate();

@@ -29,6 +29,7 @@
 
 namespace stowage {
 
+class StepScalars;
 struct UpdateRule;
 
 /// One param, for a rule.
@@ -40,9 +41,16 @@ class ParamUpdate {
 
   const Value param;     // in f32, if it is split
   const Value gradient;  // of the same type, after clipping
-  Value lr = {};         // f32 scalar, times the lr_scale of the param's group
-  Value step = {};       // i64 scalar, 1 at the first step
-  double decay = 0;      // of the param's group, else the rule's
+  Value lr =
+      {};  // scalar of the param's group: f64 for an f64 param whose group
+           // has an input for it (ParamGroup), else f32
+  Value step = {};   // i64 scalar, 1 at the first step
+  double decay = 0;  // of the param's group, else the rule's
+  /// The inputs of the step that replace the momentum, or beta1, and the decay (ParamGroup);
+  /// Value(): the rule has constants.
+  Value momentum = {};
+  Value decay_input = {};
+  StepScalars* scalars = nullptr;  // of the step; not null
   /// Bool scalar: whether the step updates anything, which Set and Lerp observe; Value():
   /// always true.
   Value good = {};
@@ -53,8 +61,8 @@ class ParamUpdate {
               Init init = Init::Zeros());
 
   /// Makes `content`, of the same type, the new content of the param or of a state. All reads
-  /// of the old content must come before.
-  void Set(Value target, Value content);
+  /// of the old content must come before. Returns the new content.
+  Value Set(Value target, Value content);
   /// Moves a state towards `x` by `weight`, as LerpUpdate does (ir/ops.h), and returns
   /// its new content.
   Value Lerp(Value state, Value x, Value weight);
@@ -83,6 +91,10 @@ struct UpdateRule {
   /// updates of a small learning rate would be lost by rounding.
   bool splits_bf16 = false;
 };
+
+/// Whether the param is of a type that rules composed of ops update, f32, bf16 or f64; else an
+/// error of the builder, for the rule called `name`.
+bool UpdatesType(const ParamUpdate& update, std::string_view name);
 
 /// Error kInvalidArgument: no name, no function, a learning rate or decay that is
 /// not finite or below 0.
@@ -123,12 +135,15 @@ struct Lion {
 /// v += b (g^2 - v). u = g / sqrt(max(v, eps1^2));
 /// a = max(eps2, rms w) min(lr, 1 / sqrt(step));
 /// w -= lr decay w + a u / max(1, rms u / clip). eps1 is the machine epsilon of w's
-/// type. r and c are PyTorch's states row_var and col_var.
+/// type, or as given. r and c are PyTorch's states row_var and col_var.
 struct Adafactor {
   double beta2_decay = -0.8;
+  double eps1 = 0;  // 0: the machine epsilon
   double eps2 = 1e-3;
   double clip = 1;
   double decay = 0;
+  /// Matrices are the last two axes, as in PyTorch, one for each index of the axes before.
+  bool by_last_axes = false;
 };
 
 /// Jordan et al. 2024, "Muon", with the scale of Liu et al. 2025, which allows AdamW's

@@ -38,9 +38,10 @@ void AddOptimizationOptions(Options& options, OptimizationFlags* flags) {
   options.AddEach("--no-decay", &flags->no_decay,
                   "Params without weight decay, by a pattern of names, such as "
                   "'*.bias'; may be repeated; default: none");
-  options.Add("--momentum", &flags->momentum,
-              "Momentum of sgd, momentum, nesterov and muon; default: 0 for "
-              "sgd, 0.95 for muon, else 0.9");
+  options.Add(
+      "--momentum", &flags->momentum,
+      "Momentum of sgd, momentum, nesterov, rmsprop and muon; default: 0 "
+      "for sgd and rmsprop, 0.95 for muon, else 0.9");
   options.Add("--label-smoothing", &flags->label_smoothing,
               "Label smoothing of a cross-entropy in training; not applied to "
               "the validation loss; default: 0");

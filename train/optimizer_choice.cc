@@ -41,8 +41,8 @@ Result<Optimizer> WithMomentum(Optimizer optimizer, double momentum) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[momentum] ", OptimizerName(optimizer),
                         " has no momentum to set to ", momentum,
-                        "; sgd, momentum, momentum-bf16, nesterov and muon "
-                        "have one")};
+                        "; sgd, momentum, momentum-bf16, nesterov, rmsprop "
+                        "and muon have one")};
   }
   std::visit(
       [&](auto& kind) {

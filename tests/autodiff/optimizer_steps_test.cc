@@ -197,9 +197,10 @@ TEST_CASE(
 
 TEST_CASE("optimizers are found by the names they have") {
   for (const char* name :
-       {"sgd", "momentum", "momentum-bf16", "nesterov", "rmsprop", "adagrad",
-        "adam", "adamw", "adamw-bf16", "adamw8bit", "flash-adamw", "lion",
-        "adafactor", "muon"}) {
+       {"sgd",         "momentum", "momentum-bf16", "nesterov",   "rmsprop",
+        "adagrad",     "adam",     "adamw",         "adamw-bf16", "adamw8bit",
+        "flash-adamw", "nadam",    "radam",         "adamax",     "adadelta",
+        "asgd",        "rprop",    "lion",          "adafactor",  "muon"}) {
     const Result<Optimizer> optimizer = ParseOptimizer(name);
     REQUIRE(optimizer.ok());
     CHECK(OptimizerName(*optimizer) == name);
@@ -207,8 +208,9 @@ TEST_CASE("optimizers are found by the names they have") {
   CHECK(ParseOptimizer("lamb").error().message ==
         "[optimizer] there is no optimizer \"lamb\"; expected sgd, momentum, "
         "momentum-bf16, nesterov, rmsprop, adagrad, adam, adamw, adamw-bf16, "
-        "adamw8bit, flash-adamw, lion, adafactor or muon");
-  CHECK(NamedOptimizers().size() == 14);
+        "adamw8bit, flash-adamw, nadam, radam, adamax, adadelta, asgd, rprop, "
+        "lion, adafactor or muon");
+  CHECK(NamedOptimizers().size() == 20);
 }
 
 TEST_CASE("every optimizer has a learning rate to start from") {
@@ -220,6 +222,12 @@ TEST_CASE("every optimizer has a learning rate to start from") {
   CHECK(DefaultLearningRate(RmsProp{}) == 0.01);
   CHECK(DefaultLearningRate(Adagrad{}) == 0.01);
   CHECK(DefaultLearningRate(Adam{}) == 0.001);
+  CHECK(DefaultLearningRate(NAdam{}) == 0.002);
+  CHECK(DefaultLearningRate(RAdam{}) == 0.001);
+  CHECK(DefaultLearningRate(Adamax{}) == 0.002);
+  CHECK(DefaultLearningRate(Adadelta{}) == 1);
+  CHECK(DefaultLearningRate(Asgd{}) == 0.01);
+  CHECK(DefaultLearningRate(Rprop{}) == 0.01);
   CHECK(DefaultLearningRate(Adafactor{}) == 0.01);
   CHECK(DefaultLearningRate(Muon{}) == 0.001);
   // A tenth of AdamW's, as its paper advises.

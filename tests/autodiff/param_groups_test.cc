@@ -458,7 +458,8 @@ TEST_CASE("a pattern that matches no param is refused, with some there are") {
     sum = sum.ok() ? Add(sum, w) : w;
   }
   g.Output("loss", sum);
-  const Status many = CheckParamGroups(*g.Finish(), {{{.pattern = "w"}}});
+  const Status many =
+      CheckParamGroups(*g.Finish(), Sgd{}, {{{.pattern = "w"}}});
   REQUIRE_FALSE(many.ok());
   CHECK(many.error().message.find(
             "which has \"a\", \"b\", \"c\", \"d\", \"e\" and 2 more; ") !=

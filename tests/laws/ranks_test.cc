@@ -289,6 +289,25 @@ TEST_CASE("states of few bits are split where their scales and numbers are") {
   }
 }
 
+TEST_CASE("rules that update elements by themselves do so by blocks") {
+  const Optimizer kByElements[] = {RAdam{},
+                                   Adamax{},
+                                   Adadelta{},
+                                   Rprop{},
+                                   AdamW{.amsgrad = true},
+                                   RmsProp{.momentum = 0.5, .centered = true},
+                                   Momentum{.dampening = 0.5},
+                                   Adagrad{.initial = 0.5}};
+  for (const Optimizer& optimizer : kByElements) {
+    const Net net = {"gpt", Gpt, 6, {.optimizer = optimizer}};
+    for (const Sharding shard : {Sharding::kStates, Sharding::kWeights}) {
+      CAPTURE(OptimizerName(optimizer));
+      CAPTURE(ShardingName(shard));
+      CHECK(Compare(net, {.ranks = 4, .shard = shard}) == "");
+    }
+  }
+}
+
 TEST_CASE("ranks give the same bits where the budget of each is tight") {
   for (const Sharding shard : kShardings) {
     CAPTURE(ShardingName(shard));

@@ -46,7 +46,7 @@ TEST_CASE("a momentum that an optimizer cannot take is refused") {
   };
   CHECK(message(AdamW{}, 0.5) ==
         "[momentum] adamw has no momentum to set to 0.5; sgd, momentum, "
-        "momentum-bf16, nesterov and muon have one");
+        "momentum-bf16, nesterov, rmsprop and muon have one");
   CHECK(message(Momentum{}, 1) ==
         "[momentum] 1 is out of range; expected at least 0 and below 1");
   CHECK(message(Momentum{}, -0.5).find("-0.5") != std::string::npos);
