@@ -48,7 +48,8 @@ class StepLoop {
                        !observer.reads_values()
                    ? 1
                    : 0),
-        next_(done + 1) {
+        next_(done + 1),
+        of_groups_(inputs_.of_groups().size()) {
     runners_.push_back(&training.step());
     for (const PlannedShape& shape : training.plan().shapes) {
       runners_.push_back(training.Find(shape.name));
@@ -99,7 +100,8 @@ class StepLoop {
   const bool has_scale_;  // the loss scale is dynamic
   const bool has_norm_;
   const int64_t ahead_;
-  int64_t next_;  // the next step to start
+  int64_t next_;                   // the next step to start
+  std::vector<double> of_groups_;  // of that step
   int stopped_ = 0;
   int64_t skipped_in_a_row_ = 0;
   std::array<Started, kStepsInFlight> started_;
@@ -115,8 +117,13 @@ Status StepLoop::Start(int64_t step) {
   started.shape = parts_.data.ShapeOf(step);
   Runner& runner = *runners_[started.shape];
   STOWAGE_RETURN_IF_ERROR(parts_.data.WriteBatch(runner, step));
-  STOWAGE_RETURN_IF_ERROR(inputs_.Write(
-      runner, {.step = step, .lr = started.lr, .seed = spec_.seed}));
+  for (size_t i = 0; i < of_groups_.size(); ++i) {
+    of_groups_[i] = spec_.group_input(inputs_.of_groups()[i], step);
+  }
+  STOWAGE_RETURN_IF_ERROR(inputs_.Write(runner, {.step = step,
+                                                 .lr = started.lr,
+                                                 .seed = spec_.seed,
+                                                 .of_groups = of_groups_}));
   started.number = runner.Start();
   return {};
 }
@@ -429,6 +436,12 @@ Result<RunResult> Run(Training& training, const RunSpec& spec,
     return InvalidArgumentError("[run] patience is ", spec.patience,
                                 ", and eval_every 0: there are no evaluations "
                                 "to stop by");
+  }
+  const StepInputs inputs(training.step().graph());
+  if (!inputs.of_groups().empty() && !spec.group_input) {
+    return InvalidArgumentError(
+        "[run] the step has the input ", Quoted(inputs.of_groups().front()),
+        " of a param group, and group_input is empty; give a function");
   }
   RunObserver silent;
   return Progression(training, spec, parts,

@@ -53,6 +53,9 @@ struct RunSpec {
   /// The learning rate of each step, asked for once before it, in place of `schedule`;
   /// empty: the schedule's.
   std::function<double(int64_t step)> rate = {};
+  /// The value at each step of an input of a ParamGroup, such as "lr:backbone"; empty: the
+  /// groups have none.
+  std::function<double(std::string_view input, int64_t step)> group_input = {};
   int64_t seed = 1;  // of dropout and stochastic rounding
   /// Steps between checkpoints, and between evaluations that count for `patience`; 0: only
   /// after the last step, where both are always due. The validation set is also evaluated
@@ -211,7 +214,8 @@ Result<std::optional<Evaluation>> EvaluateRun(Training& training, RunData& data,
                                               int64_t step);
 
 /// Takes the steps after `start` up to spec.last_step(). Errors: kInvalidArgument for steps out
-/// of order, and for evaluations without a validation set; kNotFinite, with the step, if its
+/// of order, for evaluations without a validation set, and for inputs of groups without
+/// `group_input`; kNotFinite, with the step, if its
 /// loss is NaN or infinite and such steps are not skipped, or if 10 steps in a row were skipped
 /// (50, if each lowers a dynamic loss scale); those of the runner and the parts. Precondition:
 /// params and states have values.

@@ -429,19 +429,34 @@ bool Reads(const Graph& graph, std::string_view name) {
 StepInputs::StepInputs(const Graph& graph)
     : reads_lr_(Reads(graph, "lr")),
       reads_step_(Reads(graph, "step")),
-      reads_seed_(Reads(graph, "seed")) {}
+      reads_seed_(Reads(graph, "seed")) {
+  for (const ValueId id : graph.Leaves(Role::kInput)) {
+    const std::string& name = graph.value(id).name;
+    if (IsGroupInput(name) && Reads(graph, name)) of_groups_.push_back(name);
+  }
+}
 
 bool StepInputs::Includes(const ValueInfo& input) {
   if (input.role != Role::kInput || input.type.shape.rank() != 0) return false;
   for (const std::string_view name : kNames) {
     if (input.name == name) return true;
   }
-  return false;
+  return IsFloat(input.type.dtype) && IsGroupInput(input.name);
 }
 
 Status StepInputs::Write(Runner& runner, const Values& values) const {
   if (reads_lr_) {
     STOWAGE_RETURN_IF_ERROR(runner.Write("lr", static_cast<float>(values.lr)));
+  }
+  if (values.of_groups.size() != of_groups_.size()) {
+    return InvalidArgumentError(
+        "[step] ", values.of_groups.size(), " values are given for the ",
+        of_groups_.size(), " inputs of param groups",
+        of_groups_.empty() ? "" : ", the first of which is ",
+        of_groups_.empty() ? "" : Quoted(of_groups_.front()));
+  }
+  for (size_t i = 0; i < of_groups_.size(); ++i) {
+    STOWAGE_RETURN_IF_ERROR(runner.Write(of_groups_[i], values.of_groups[i]));
   }
   if (reads_step_) STOWAGE_RETURN_IF_ERROR(runner.Write("step", values.step));
   if (!reads_seed_) return {};

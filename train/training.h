@@ -29,6 +29,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -218,8 +219,8 @@ Result<Training> Train(TrainingSpec spec, Backend& backend);
 Result<Training> Train(TrainingSpec spec, const DeviceFlags& device = {});
 
 /// The inputs of a training step besides its batch: the learning rate "lr"; the number "step",
-/// by which some optimizers correct their moments; the "seed" of random ops. A graph reads
-/// some of them.
+/// by which some optimizers correct their moments; the "seed" of random ops; and those of
+/// ParamGroups. A graph reads some of them.
 ///
 ///   const StepInputs inputs(training.step().graph());
 ///   Status written = inputs.Write(training.step(), {.step = 7, .lr = 3e-4, .seed = 1});
@@ -229,6 +230,7 @@ class StepInputs {
     int64_t step = 1;  // counts from 1
     double lr = 0;
     int64_t seed = 1;
+    std::span<const double> of_groups = {};  // in the order of of_groups()
   };
 
   /// Writes nothing.
@@ -236,14 +238,19 @@ class StepInputs {
   /// The inputs that `graph` reads.
   explicit StepInputs(const Graph& graph);
 
-  /// Whether `input` is one of the three, rather than a part of the batch.
+  /// Whether `input` is one of them, rather than a part of the batch.
   static bool Includes(const ValueInfo& input);
 
-  /// Writes them to `runner`, a program of that graph. Errors: those of Runner::Write.
+  /// The inputs of ParamGroups, such as "lr:backbone", in the order of the graph.
+  const std::vector<std::string>& of_groups() const { return of_groups_; }
+
+  /// Writes them to `runner`, a program of that graph. Errors: kInvalidArgument for another
+  /// number of values than of_groups(); those of Runner::Write.
   Status Write(Runner& runner, const Values& values) const;
 
  private:
   bool reads_lr_ = false, reads_step_ = false, reads_seed_ = false;
+  std::vector<std::string> of_groups_;
 };
 
 }  // namespace stowage

@@ -209,6 +209,46 @@ TEST_CASE("a run takes its learning rates from a function where one is given") {
     CHECK(step.lr == rate(step.step));
 }
 
+TEST_CASE("a run asks for the inputs of groups, step by step") {
+  const TrainOptions options{
+      .optimizer = Sgd{},
+      .groups = {{.pattern = "fc1.*",
+                  .optimizer = Momentum{},
+                  .name = "first",
+                  .inputs = {.lr = true, .momentum = true}}}};
+  const auto value = [](std::string_view input, int64_t step) {
+    return (input == "lr:first" ? 0.005 : 0.75) / static_cast<double>(step);
+  };
+  Training by_hand = Open(options);
+  by_hand.Initialize(3);
+  Runner& step = by_hand.step();
+  for (int64_t i = 1; i <= 3; ++i) {
+    WriteNumbers(step, i, kBatch).OrDie();
+    step.Write("lr", 0.001).OrDie();
+    step.Write("step", i).OrDie();
+    step.Write("seed", 1).OrDie();
+    step.Write("lr:first", value("lr:first", i)).OrDie();
+    step.Write("momentum:first", value("momentum:first", i)).OrDie();
+    REQUIRE(step.Step() == StepCode::kOk);
+  }
+  Training training = Open(options);
+  training.Initialize(3);
+  GivenData data;
+  RunSpec run{.steps = 3, .rate = [](int64_t) { return 0.001; }};
+  const Result<RunResult> refused = Run(training, run, {.data = data});
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message ==
+        "[run] the step has the input \"lr:first\" of a param group, and "
+        "group_input is empty; give a function");
+  const StepInputs inputs(step.graph());
+  CHECK(inputs.Write(step, {}).error().message ==
+        "[step] 0 values are given for the 2 inputs of param groups, the first "
+        "of which is \"lr:first\"");
+  run.group_input = value;
+  Run(training, run, {.data = data}).OrDie();
+  CHECK(Param(training) == Param(by_hand));
+}
+
 // A device that works beside the host.
 class BesideHost final : public testing::WrappedBackend {
   using WrappedBackend::WrappedBackend;
