@@ -109,7 +109,9 @@ Status NameValues(const Request& request, MemoryOptimizations* optimizations) {
   return {};
 }
 
-using Settings = std::vector<std::pair<std::string_view, double*>>;
+// A setting of an optimizer: a number, or a flag, which is 0 or 1.
+using Setting = std::variant<double*, bool*>;
+using Settings = std::vector<std::pair<std::string_view, Setting>>;
 
 // The settings of `optimizer`, by name.
 Settings SettingsOf(Optimizer& optimizer) {
@@ -119,8 +121,31 @@ Settings SettingsOf(Optimizer& optimizer) {
         if constexpr (requires { kind.momentum; }) {
           settings.emplace_back("momentum", &kind.momentum);
         }
+        if constexpr (requires { kind.dampening; }) {
+          settings.emplace_back("dampening", &kind.dampening);
+        }
+        if constexpr (requires { kind.centered; }) {
+          settings.emplace_back("centered", &kind.centered);
+        }
         if constexpr (requires { kind.alpha; }) {
           settings.emplace_back("alpha", &kind.alpha);
+        }
+        if constexpr (requires { kind.lambd; }) {
+          settings.emplace_back("lambd", &kind.lambd);
+          settings.emplace_back("t0", &kind.t0);
+        }
+        if constexpr (requires { kind.rho; }) {
+          settings.emplace_back("rho", &kind.rho);
+        }
+        if constexpr (requires { kind.eta_minus; }) {
+          settings.emplace_back("eta_minus", &kind.eta_minus);
+          settings.emplace_back("eta_plus", &kind.eta_plus);
+          settings.emplace_back("min_step", &kind.min_step);
+          settings.emplace_back("max_step", &kind.max_step);
+        }
+        if constexpr (requires { kind.lr_decay; }) {
+          settings.emplace_back("lr_decay", &kind.lr_decay);
+          settings.emplace_back("initial", &kind.initial);
         }
         if constexpr (requires { kind.beta1; }) {
           settings.emplace_back("beta1", &kind.beta1);
@@ -129,24 +154,44 @@ Settings SettingsOf(Optimizer& optimizer) {
         if constexpr (requires { kind.beta2_decay; }) {
           settings.emplace_back("beta2_decay", &kind.beta2_decay);
           settings.emplace_back("clip", &kind.clip);
+          settings.emplace_back("eps1", &kind.eps1);
+          settings.emplace_back("eps2", &kind.eps2);
+          settings.emplace_back("by_last_axes", &kind.by_last_axes);
         }
         if constexpr (requires { kind.eps; }) {
           settings.emplace_back("eps", &kind.eps);
+        }
+        if constexpr (requires { kind.amsgrad; }) {
+          settings.emplace_back("amsgrad", &kind.amsgrad);
+        }
+        if constexpr (requires { kind.momentum_decay; }) {
+          settings.emplace_back("momentum_decay", &kind.momentum_decay);
+        }
+        if constexpr (requires { kind.is_decoupled; }) {
+          settings.emplace_back("decoupled", &kind.is_decoupled);
         }
         return settings;
       },
       optimizer);
 }
 
-Result<Optimizer> ReadOptimizer(const Model& model, const Request& request) {
-  const bool has_default = !model.defaults.optimizer.empty();
-  STOWAGE_ASSIGN_OR_RETURN(
-      Optimizer optimizer,
-      request.optimizer.empty() && !has_default
-          ? Result<Optimizer>(AdamW{})
-          : ChooseOptimizer(request.optimizer, model.defaults));
+Status SetTo(double value, std::string_view name, const Setting& setting) {
+  if (double* const* number = std::get_if<double*>(&setting)) {
+    **number = value;
+    return {};
+  }
+  if (value != 0 && value != 1) {
+    return InvalidArgumentError("[optimizer] ", name, " is ", value,
+                                "; expected True or False");
+  }
+  *std::get<bool*>(setting) = value == 1;
+  return {};
+}
+
+Result<Optimizer> WithSettings(Optimizer optimizer,
+                               const OptimizerSettings& given) {
   const Settings settings = SettingsOf(optimizer);
-  for (const auto& [name, value] : request.optimizer_settings) {
+  for (const auto& [name, value] : given) {
     const auto setting =
         std::ranges::find(settings, name, &Settings::value_type::first);
     if (setting == settings.end()) {
@@ -158,9 +203,42 @@ Result<Optimizer> ReadOptimizer(const Model& model, const Request& request) {
                                   " has no setting ", Quoted(name), "; it has ",
                                   names);
     }
-    *setting->second = value;
+    STOWAGE_RETURN_IF_ERROR(SetTo(value, name, setting->second));
   }
   return optimizer;
+}
+
+Result<Optimizer> ReadOptimizer(const Model& model, const Request& request) {
+  const bool has_default = !model.defaults.optimizer.empty();
+  STOWAGE_ASSIGN_OR_RETURN(
+      Optimizer optimizer,
+      request.optimizer.empty() && !has_default
+          ? Result<Optimizer>(AdamW{})
+          : ChooseOptimizer(request.optimizer, model.defaults));
+  return WithSettings(std::move(optimizer), request.optimizer_settings);
+}
+
+ParamGroup MakeParamGroup(
+    std::string pattern, std::optional<double> decay, double lr_scale,
+    bool frozen,
+    const std::optional<std::pair<std::string, OptimizerSettings>>& optimizer,
+    bool maximize, std::string name, const std::vector<std::string>& inputs) {
+  const auto reads = [&](std::string_view input) {
+    return std::ranges::find(inputs, input) != inputs.end();
+  };
+  ParamGroup group = {
+      .pattern = std::move(pattern),
+      .decay = decay,
+      .lr_scale = lr_scale,
+      .frozen = frozen,
+      .maximize = maximize,
+      .name = std::move(name),
+      .inputs = {reads("lr"), reads("momentum"), reads("decay")}};
+  if (optimizer) {
+    group.optimizer = ValueOf(WithSettings(
+        ValueOf(ParseOptimizer(optimizer->first)), optimizer->second));
+  }
+  return group;
 }
 
 py::dict OptimizersDict() {
@@ -170,7 +248,10 @@ py::dict OptimizersDict() {
     py::dict settings;
     settings["lr"] = DefaultLearningRate(optimizer);
     for (const auto& [name, setting] : SettingsOf(optimizer)) {
-      settings[py::str(std::string(name))] = *setting;
+      const auto set = [&, key = py::str(std::string(name))](const auto* of) {
+        settings[key] = *of;
+      };
+      std::visit(set, setting);
     }
     all[py::str(std::string(named.name))] = std::move(settings);
   }
@@ -228,9 +309,9 @@ Report ReportOf(const PlannedTraining& training) {
 
 void BindRequest(py::module_& module) {
   py::class_<ParamGroup>(module, "ParamGroup")
-      .def(py::init<std::string, std::optional<double>, double, bool>(),
-           py::arg("pattern"), py::arg("decay"), py::arg("lr_scale"),
-           py::arg("frozen"));
+      .def(py::init(&MakeParamGroup), py::arg("pattern"), py::arg("decay"),
+           py::arg("lr_scale"), py::arg("frozen"), py::arg("optimizer"),
+           py::arg("maximize"), py::arg("name"), py::arg("inputs"));
   py::class_<Request>(module, "Request")
       .def(py::init<>())
       .def_readwrite("budget", &Request::budget)

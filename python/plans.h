@@ -69,6 +69,9 @@ class TurnsOfThisProcess {
   std::atomic<pid_t> taken_by_ = 0;  // 0: unlocked
 };
 
+/// Settings of an optimizer, by name; a flag is 0 or 1.
+using OptimizerSettings = std::map<std::string, double>;
+
 /// The arguments of `stowage.plan`, with the library's defaults.
 struct Request {
   std::optional<Bytes> budget = {};
@@ -76,7 +79,7 @@ struct Request {
   std::variant<std::string, std::map<std::string, std::string>> optimizations =
       "auto";
   std::string optimizer = {};  // empty: the model's
-  std::map<std::string, double> optimizer_settings = {};
+  OptimizerSettings optimizer_settings = {};
   std::optional<double> clip_norm = {};
   std::optional<double> ema = {};
   std::string loss_scale =

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -74,6 +75,11 @@ py::dict PythonRun::Take(const py::object& hooks, RunSpec spec, bool validates,
   fetched_ = written_ = start_.done;
   spec.seed = static_cast<int64_t>(trainer_.seed());
   spec.rate = [this](int64_t) { return rate_; };
+  spec.group_input = [this](std::string_view input, int64_t) {
+    const std::vector<std::string>& inputs = trainer_.group_inputs();
+    const auto found = std::ranges::find(inputs, input);
+    return group_values_[static_cast<size_t>(found - inputs.begin())];
+  };
   std::optional<Result<RunResult>> result;
   trainer_.InRun([&](Training& training) -> Status {
     if (log_) {
@@ -118,6 +124,7 @@ void PythonRun::Fetch(int64_t step) {
                         .As(wanted[i].type, &converted_[i]));
   }
   rate_ = trainer_.RateAt(step);
+  group_values_ = trainer_.group_values();
   fetched_ = step;
 }
 

@@ -106,8 +106,9 @@ class PythonRun : public RunData, public RunObserver, public RunSaver {
   std::vector<std::vector<std::byte>> converted_;
   std::vector<std::span<const std::byte>> data_;
   int64_t fetched_ = 0, written_ = 0;  // steps
-  double rate_ = 0;                    // of the fetched step
-  bool is_stopped_ = false;            // by a hook
+  double rate_ = 0;                    // of the fetched step, as group_values_
+  std::vector<double> group_values_;
+  bool is_stopped_ = false;  // by a hook
   std::optional<pybind11::error_already_set> raised_;
 };
 

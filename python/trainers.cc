@@ -103,6 +103,7 @@ Trainer::Trainer(std::shared_ptr<PlannedTraining> plan, const Device& device,
         });
   });
   step_inputs_ = FindInputs(training_->step().graph());
+  group_values_.resize(group_inputs().size());
   for (const PlannedProgram& program : planned.programs) {
     programs_[program.name] = {FindInputs(program.graph), program.batch};
   }
@@ -196,21 +197,24 @@ float Trainer::Step(const py::args& inputs, const py::kwargs& named) {
     data.push_back(
         views.emplace_back(array, input.name).As(input.type, &converted[i]));
   }
-  return InTurn(Turn::kChanges, [&, rate = rate_]() -> Result<float> {
-    Runner& runner = training_->step();
-    const int64_t number = steps_ + 1;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      STOWAGE_RETURN_IF_ERROR(
-          runner.WriteBytes(wanted[i].name, wanted[i].type.dtype, data[i]));
-    }
-    STOWAGE_RETURN_IF_ERROR(step_inputs_.others.Write(
-        runner, {.step = number,
-                 .lr = rate.At(number),
-                 .seed = static_cast<int64_t>(seed_)}));
-    STOWAGE_RETURN_IF_ERROR(StatusOf(runner, runner.Step()));
-    ++steps_;
-    return runner.ReadScalar("loss");
-  });
+  return InTurn(
+      Turn::kChanges,
+      [&, rate = rate_, of_groups = group_values_]() -> Result<float> {
+        Runner& runner = training_->step();
+        const int64_t number = steps_ + 1;
+        for (size_t i = 0; i < wanted.size(); ++i) {
+          STOWAGE_RETURN_IF_ERROR(
+              runner.WriteBytes(wanted[i].name, wanted[i].type.dtype, data[i]));
+        }
+        STOWAGE_RETURN_IF_ERROR(step_inputs_.others.Write(
+            runner, {.step = number,
+                     .lr = rate.At(number),
+                     .seed = static_cast<int64_t>(seed_),
+                     .of_groups = of_groups}));
+        STOWAGE_RETURN_IF_ERROR(StatusOf(runner, runner.Step()));
+        ++steps_;
+        return runner.ReadScalar("loss");
+      });
 }
 
 py::dict Trainer::Evaluate(const std::string& program,
@@ -549,6 +553,8 @@ void BindTrainers(py::module_& module) {
       .def("step", &Trainer::Step)
       .def("rate", &Trainer::rate)
       .def("set_rate", &Trainer::set_rate, py::arg("rate"))
+      .def("group_inputs", &Trainer::group_inputs)
+      .def("set_group_values", &Trainer::set_group_values, py::arg("values"))
       .def("evaluate", &Trainer::Evaluate, py::arg("program"),
            py::arg("inputs"))
       .def("inputs_of", &Trainer::InputsOf, py::arg("program"))

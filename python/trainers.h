@@ -130,6 +130,15 @@ class Trainer {
   double rate() const { return RateAt(steps_ + 1); }
   double RateAt(int64_t step) const { return rate_.At(step); }
 
+  /// The inputs of param groups (StepInputs), and their values from now on; initially zero.
+  const std::vector<std::string>& group_inputs() const {
+    return step_inputs_.others.of_groups();
+  }
+  void set_group_values(const std::vector<double>& values) {
+    group_values_ = values;
+  }
+  const std::vector<double>& group_values() const { return group_values_; }
+
   /// Loads weights from the file at `path` by the rules.
   LoadedWeights LoadWeights(const std::string& path, const WeightRules& rules);
   void Save(const std::string& path);
@@ -202,8 +211,9 @@ class Trainer {
   ProgramInputs step_inputs_;
   std::map<std::string, Beside> programs_;  // other than the step
   uint64_t seed_;
-  Rate rate_ = {};                  // guarded by the GIL
-  std::atomic<int64_t> steps_ = 0;  // written with the lock held
+  Rate rate_ = {};                    // guarded by the GIL
+  std::vector<double> group_values_;  // likewise
+  std::atomic<int64_t> steps_ = 0;    // written with the lock held
   pid_t process_;
   std::mutex turn_;
   // Guarded by the lock.

@@ -5,9 +5,10 @@ groups, rates and states.
     stowage.Trainer(model, optimizer={"name": "AdamW", "betas": (0.9, 0.95)})
     stowage.Trainer(model, optimizer=torch.optim.AdamW(net.parameters(), lr=3e-4))
 
-Names and settings are Stowage's or torch's. The trainer reads the learning rate of a torch.optim
-object at every step, so that any of torch's schedulers works as in torch; unsupported features are
-refused by name.
+Names and settings are Stowage's or torch's. The step has an input for the learning rate of each
+group of a torch.optim object, and for its momentum if a scheduler cycles it, which the trainer
+reads there at every step, so that any of torch's schedulers works as in torch. Unsupported
+features are refused by name.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from stowage.errors import InvalidArgument, NotFound, Unsupported
 
 OptimizerName = Literal[
     "sgd", "momentum", "momentum-bf16", "nesterov", "rmsprop", "adagrad", "adam", "adamw",
-    "adamw-bf16", "adamw8bit", "flash-adamw", "lion", "adafactor", "muon",
-    "SGD", "RMSprop", "Adagrad", "Adam", "AdamW", "Adafactor"]
+    "adamw-bf16", "adamw8bit", "flash-adamw", "nadam", "radam", "adamax", "adadelta", "asgd",
+    "rprop", "lion", "adafactor", "muon",
+    "SGD", "RMSprop", "Adagrad", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adadelta", "ASGD",
+    "Rprop", "Adafactor"]
 
 
 class _Pattern(TypedDict):
@@ -35,12 +38,15 @@ class Group(_Pattern, total=False):
     decay: Optional[float]
     lr_scale: float
     frozen: bool
+    optimizer: Union[OptimizerName, Mapping[str, Any]]
+    maximize: bool
 
 
 class TorchOptimizer(Protocol):
     """The settings and states of a torch.optim object."""
 
     param_groups: List[Dict[str, Any]]
+    defaults: Dict[str, Any]
     state: Any
 
 
@@ -48,34 +54,53 @@ OptimizerLike = Union[OptimizerName, Mapping[str, Any], TorchOptimizer, None]
 
 # Names of torch.optim, and what they are called here.
 _TORCH_NAMES = {"SGD": "sgd", "RMSprop": "rmsprop", "Adagrad": "adagrad", "Adam": "adam",
-                "AdamW": "adamw", "Adafactor": "adafactor"}
+                "AdamW": "adamw", "NAdam": "nadam", "RAdam": "radam", "Adamax": "adamax",
+                "Adadelta": "adadelta", "ASGD": "asgd", "Rprop": "rprop",
+                "Adafactor": "adafactor"}
 
-# Of each class of torch.optim: the settings that are Stowage's by another name, and the values
-# of those that Stowage computes by alone.
-_RENAMED = {"weight_decay": "decay", "d": "clip"}
-_FIXED: Dict[str, Dict[str, Any]] = {
-    "SGD": {"dampening": 0, "maximize": False},
-    "RMSprop": {"momentum": 0, "centered": False, "maximize": False},
-    "Adagrad": {"lr_decay": 0, "initial_accumulator_value": 0, "maximize": False},
-    "Adam": {"amsgrad": False, "maximize": False},
-    "AdamW": {"amsgrad": False, "maximize": False, "decoupled_weight_decay": True},
-    "Adafactor": {"eps": (None, 1e-3), "maximize": False},
+# The settings of each class of torch.optim, besides lr and maximize.
+_SETTINGS: Dict[str, Tuple[str, ...]] = {
+    "SGD": ("weight_decay", "momentum", "dampening", "nesterov"),
+    "RMSprop": ("weight_decay", "alpha", "eps", "momentum", "centered"),
+    "Adagrad": ("weight_decay", "eps", "lr_decay", "initial_accumulator_value"),
+    "Adam": ("weight_decay", "betas", "eps", "amsgrad", "decoupled_weight_decay"),
+    "AdamW": ("weight_decay", "betas", "eps", "amsgrad", "decoupled_weight_decay"),
+    "NAdam": ("weight_decay", "betas", "eps", "momentum_decay", "decoupled_weight_decay"),
+    "RAdam": ("weight_decay", "betas", "eps", "decoupled_weight_decay"),
+    "Adamax": ("weight_decay", "betas", "eps"),
+    "Adadelta": ("weight_decay", "rho", "eps"),
+    "ASGD": ("weight_decay", "lambd", "alpha", "t0"),
+    "Rprop": ("etas", "step_sizes"),
+    "Adafactor": ("weight_decay", "beta2_decay", "eps", "d"),
 }
 # Settings that change how fast torch computes, and not what.
 _OF_SPEED = {"foreach", "fused", "capturable", "differentiable"}
 
+# Settings that are Stowage's by another name, and pairs that are two of Stowage's.
+_RENAMED = {"weight_decay": "decay", "d": "clip", "decoupled_weight_decay": "decoupled",
+            "initial_accumulator_value": "initial"}
+_PAIRS = {"betas": ("beta1", "beta2"), "etas": ("eta_minus", "eta_plus"),
+          "step_sizes": ("min_step", "max_step")}
+
 # A param's states, by what torch calls them and by the ending of their names here.
 _STATES: Dict[str, Dict[str, str]] = {
-    "sgd": {},
-    "momentum": {"momentum_buffer": "velocity"},
-    "nesterov": {"momentum_buffer": "velocity"},
-    "rmsprop": {"square_avg": "v"},
-    "adagrad": {"sum": "v"},
-    "adam": {"exp_avg": "m", "exp_avg_sq": "v"},
-    "adamw": {"exp_avg": "m", "exp_avg_sq": "v"},
-    "adafactor": {"row_var": "row_var", "col_var": "col_var", "variance": "v"},
+    "SGD": {"momentum_buffer": "velocity"},
+    "RMSprop": {"square_avg": "v", "momentum_buffer": "velocity", "grad_avg": "mean"},
+    "Adagrad": {"sum": "v"},
+    "Adam": {"exp_avg": "m", "exp_avg_sq": "v", "max_exp_avg_sq": "v_max"},
+    "AdamW": {"exp_avg": "m", "exp_avg_sq": "v", "max_exp_avg_sq": "v_max"},
+    "NAdam": {"exp_avg": "m", "exp_avg_sq": "v", "mu_product": "mu_product"},
+    "RAdam": {"exp_avg": "m", "exp_avg_sq": "v"},
+    "Adamax": {"exp_avg": "m", "exp_inf": "u"},
+    "Adadelta": {"square_avg": "v", "acc_delta": "u"},
+    "ASGD": {"ax": "ax", "eta": "eta"},
+    "Rprop": {"prev": "prev", "step_size": "step_size"},
+    "Adafactor": {"row_var": "row_var", "col_var": "col_var", "variance": "v"},
 }
-_COUNTS = {"rmsprop", "adagrad", "adam", "adamw", "adafactor"}  # have a "step" in torch
+# States that follow from the number of steps.
+_DERIVED = {"ASGD": {"mu": lambda group, steps: 1 / max(1.0, steps - group["t0"])}}
+# States that a setting adds.
+_ADDED = {"max_exp_avg_sq": "amsgrad", "grad_avg": "centered"}
 
 
 class Chosen(NamedTuple):
@@ -90,9 +115,13 @@ class Chosen(NamedTuple):
 
 
 def choose(optimizer: OptimizerLike, model: _core.Model, momentum: Optional[float],
-           weight_decay: Optional[float]) -> Chosen:
-    """Resolves an argument `optimizer` for a model, with the `momentum` and decay given beside it.
-    Raises InvalidArgument, Unsupported and TypeError."""
+           weight_decay: Optional[float], varying: Sequence[str] = ()) -> Chosen:
+    """Resolves an argument `optimizer` for a model, with the `momentum` and decay given beside it
+    and the settings of a torch.optim object that change during the run. Raises InvalidArgument,
+    Unsupported and TypeError."""
+    if varying and not is_of_torch(optimizer):
+        raise InvalidArgument(f"[optimizer] varying={list(varying)!r} are settings of an object of "
+                              f"torch.optim, and the optimizer is {optimizer!r}")
     if optimizer is None or isinstance(optimizer, str):
         given: Dict[str, Any] = {"name": optimizer or ""}
     elif isinstance(optimizer, Mapping):
@@ -102,7 +131,7 @@ def choose(optimizer: OptimizerLike, model: _core.Model, momentum: Optional[floa
             if value is not None:
                 raise InvalidArgument(f"[optimizer] {name} is given beside an object of "
                                       f"torch.optim, whose own it is; set it there")
-        return Followed(optimizer, model).chosen
+        return Followed(optimizer, model, varying).chosen
     else:
         raise TypeError(f"[optimizer] {optimizer!r} is none; expected a name, an object of "
                         'torch.optim, or a dict of a name and settings, as {"name": "sgd", '
@@ -114,10 +143,17 @@ def choose(optimizer: OptimizerLike, model: _core.Model, momentum: Optional[floa
             raise InvalidArgument(f"[optimizer] {name} is given twice: {value!r}, and in "
                                   f"{dict(given)!r}")
         given[name] = value
-    name = str(given.pop("name", ""))
     lr = given.pop("lr", None)
-    name, settings = _settings_of(_TORCH_NAMES.get(name, name), given)
+    name, settings = named_settings(given)
     return Chosen(name, settings, [], [], None if lr is None else real_number(lr, "lr"), None)
+
+
+def named_settings(given: Mapping[str, Any]) -> Tuple[str, Dict[str, float]]:
+    """The name and settings of a dict of both; the name may be empty. Raises InvalidArgument and
+    TypeError."""
+    name = str(given.get("name", ""))
+    settings = {key: value for key, value in given.items() if key != "name"}
+    return _settings_of(_TORCH_NAMES.get(name, name), settings)
 
 
 def is_of_torch(optimizer: Any) -> bool:
@@ -148,11 +184,17 @@ def _settings_of(name: str, given: Mapping[str, Any]) -> Tuple[str, Dict[str, fl
     """Converts a name and settings, Stowage's or torch's, to Stowage's."""
     settings: Dict[str, float] = {}
     for key, value in given.items():
-        if key == "betas":
+        if key in _PAIRS:
             pair = list(value) if isinstance(value, Sequence) else []
             if len(pair) != 2:
-                raise InvalidArgument(f"[optimizer] betas are {value!r}; expected two numbers")
-            renamed = {"beta1": pair[0], "beta2": pair[1]}
+                raise InvalidArgument(f"[optimizer] {key} are {value!r}; expected two numbers")
+            renamed = dict(zip(_PAIRS[key], pair))
+        elif key == "eps" and name == "adafactor":
+            pair = list(value) if isinstance(value, Sequence) else []
+            if len(pair) != 2:
+                raise InvalidArgument(f"[optimizer] eps of adafactor are {value!r}; expected two "
+                                      "numbers, of which the first may be None")
+            renamed = {"eps1": 0.0 if pair[0] is None else pair[0], "eps2": pair[1]}
         elif key == "nesterov" and name in ("sgd", "momentum", "nesterov"):
             if not isinstance(value, bool):
                 raise TypeError(f"[optimizer] nesterov is {value!r}; expected True or False")
@@ -172,6 +214,9 @@ def _settings_of(name: str, given: Mapping[str, Any]) -> Tuple[str, Dict[str, fl
             name = "momentum"
         else:
             del settings["momentum"]
+            settings.pop("dampening", None)
+    if name == "nesterov" and settings.get("dampening") == 0:
+        del settings["dampening"]
     for each in ("decay", "momentum"):
         if each in settings and not (math.isfinite(settings[each]) and settings[each] >= 0):
             raise InvalidArgument(f"[optimizer] {each} is {settings[each]}; expected a finite "
@@ -180,11 +225,12 @@ def _settings_of(name: str, given: Mapping[str, Any]) -> Tuple[str, Dict[str, fl
 
 
 class Followed:
-    """A torch.optim object whose updates and learning rates a trainer follows."""
+    """A torch.optim object whose updates, learning rates and momentum a trainer follows."""
 
-    def __init__(self, optimizer: Any, model: _core.Model) -> None:
+    def __init__(self, optimizer: Any, model: _core.Model, varying: Sequence[str] = ()) -> None:
         self.optimizer = optimizer
         self._kind = self._kind_of()
+        self._varying = self._check_varying(varying)
         name_of = getattr(model, "_name_of", None)
         if name_of is None:
             raise InvalidArgument(f"[optimizer] a {type(optimizer).__name__} of torch has the "
@@ -209,59 +255,79 @@ class Followed:
             if getattr(optimizer, hooks, None):
                 raise Unsupported(f"[optimizer] the {type(optimizer).__name__} has hooks of its "
                                   "step, which a trainer does not call")
-        self._planned = [self._settings(group) for group in optimizer.param_groups]
+        self._inputs = [self._inputs_of(group) for group in optimizer.param_groups]
+        self._planned = [self._settings(i) for i in range(len(groups))]
         self._params = self._trained()
         self._unreached = set(model._frozen)  # torch gives these no states either
-        rates = [float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups]
         # The trainer's rate is that of the group with the most params among those with a rate.
-        self._base = max(range(len(groups)), key=lambda i: (rates[i] != 0, len(groups[i])))
-        base = rates[self._base]
-        self._scales = [rate / base if base else 1.0 for rate in rates]
+        self._base = max(range(len(groups)), key=lambda i: (
+            float(optimizer.param_groups[i]["lr"]) != 0, len(groups[i])))
         self.chosen = self._choice(groups, model)
 
     def _kind_of(self) -> str:
         kind = type(self.optimizer)
-        if kind.__module__.startswith("torch.optim") and kind.__name__ in _TORCH_NAMES:
-            return kind.__name__
-        raise Unsupported(f"[optimizer] a {kind.__module__}.{kind.__name__} is not known; known are "
-                          f"{', '.join(_TORCH_NAMES)} of torch.optim, and by name "
-                          f"{', '.join(_core.optimizers())}")
+        if not (kind.__module__.startswith("torch.optim") and kind.__name__ in _SETTINGS):
+            raise Unsupported(
+                f"[optimizer] a {kind.__module__}.{kind.__name__} is not known; known are "
+                f"{', '.join(_SETTINGS)} of torch.optim, and by name "
+                f"{', '.join(_core.optimizers())}")
+        known = {"lr", "maximize", *_SETTINGS[kind.__name__], *_OF_SPEED}
+        for key, value in self.optimizer.defaults.items():
+            if key not in known:
+                raise Unsupported(f"[optimizer] the {kind.__name__} has {key}={value!r}, a setting "
+                                  "that a trainer does not know")
+        return kind.__name__
 
-    def _settings(self, group: Mapping[str, Any]) -> Tuple[str, Dict[str, float]]:
-        """The name and settings of a group; refuses unsupported ones."""
-        fixed = dict(_FIXED[self._kind])
-        kind = self._kind
-        if kind == "Adam" and group.get("decoupled_weight_decay"):
-            kind = "AdamW"
-        given = {}
-        for key, value in group.items():
-            if key in ("params", "lr", "initial_lr", "param_names", "swa_lr") or key in _OF_SPEED:
-                continue
-            # Schedulers keep what they have begun with.
-            if key in ("max_lr", "min_lr", "base_momentum", "max_momentum"):
-                continue
-            if key == "decoupled_weight_decay":
-                continue
-            if key not in fixed:
-                given[key] = value
-            elif value != fixed[key]:
-                raise Unsupported(f"[optimizer] the {self._kind} has {key}={value!r}; a trainer "
-                                  f"computes with {key}={fixed[key]!r} alone")
-        return _settings_of(_TORCH_NAMES[kind], given)
+    def _check_varying(self, varying: Sequence[str]) -> List[str]:
+        """The inputs of settings that change during the run, by the argument `varying`."""
+        inputs = {"momentum": "momentum", "betas": "momentum", "weight_decay": "decay"}
+        has = [key for key in _SETTINGS[self._kind] if key in inputs]
+        for key in varying:
+            if key not in has:
+                raise InvalidArgument(
+                    f"[optimizer] varying has {key!r}; of the settings of a {self._kind} besides "
+                    f"lr, {' and '.join(has) or 'none'} may vary")
+        return sorted({inputs[key] for key in varying})
+
+    def _inputs_of(self, group: Mapping[str, Any]) -> List[str]:
+        """The settings of a group that are inputs of the step."""
+        inputs = ["lr", *self._varying]
+        if _cycles_momentum(group) and "momentum" not in inputs:
+            inputs.append("momentum")
+        return inputs
+
+    def _settings(self, index: int) -> Tuple[str, bool, Dict[str, float]]:
+        """The name of a group's optimizer, whether it maximizes, and the settings that are no
+        inputs."""
+        group = self.optimizer.param_groups[index]
+        inputs = self._inputs[index]
+        name = _name_of(self._kind, group)
+        given = {key: _plain(group[key]) for key in _SETTINGS[self._kind]}
+        if name in ("adam", "adamw"):
+            del given["decoupled_weight_decay"]
+        if name == "sgd" and "momentum" in inputs:
+            name = "nesterov" if given.pop("nesterov") else "momentum"
+        name, settings = _settings_of(name, given)
+        for key in ("momentum", "beta1"):
+            if "momentum" in inputs:
+                settings.pop(key, None)
+        if "decay" in inputs:
+            settings.pop("decay", None)
+        if name == "adafactor":
+            settings["by_last_axes"] = 1.0
+        return name, bool(group["maximize"]), settings
 
     def _choice(self, groups: List[List[str]], model: _core.Model) -> Chosen:
-        name, settings = self._planned[self._base]
-        own: List[Group] = []
-        for names, scale, (group_name, other) in zip(groups, self._scales, self._planned):
-            differing = [key for key in {*settings, *other} - {"decay"}
-                         if settings.get(key) != other.get(key)]
-            if group_name != name or differing:
-                raise Unsupported(f"[optimizer] the groups of the {self._kind} differ in "
-                                  f"{', '.join(sorted(differing)) or 'nesterov'}; a trainer's may "
-                                  "differ in lr and weight_decay")
-            if scale != 1 or other != settings:
-                own += [{"pattern": each, "decay": other.get("decay", 0.0), "lr_scale": scale}
-                        for each in names]
+        own: List[Any] = []
+        name, maximize, settings = self._planned[self._base]
+        # One group whose rate is the step's "lr", an f32.
+        is_plain = (len(groups) == 1 and self._inputs[0] == ["lr"] and not maximize
+                    and all(param.dtype.itemsize <= 4 for param in self.names.values()))
+        for i, names in enumerate([] if is_plain else groups):
+            of_group, ascends, constants = self._planned[i]
+            own += [{"pattern": each, "optimizer": {"name": of_group, **constants},
+                     "maximize": ascends, "name": str(i), "inputs": self._inputs[i]}
+                    for each in names]
         for each in self.names:
             if "*" in each or "?" in each:
                 raise Unsupported(f'[optimizer] the param "{each}" has a star or a question mark in '
@@ -275,8 +341,8 @@ class Followed:
                 for group in self.optimizer.param_groups]
 
     def rate(self) -> float:
-        """The learning rate of the next step. Raises Unsupported if anything but the common rate of
-        all groups has changed, since the rest is planned once."""
+        """The learning rate of the next step, of the group with the most params. Raises Unsupported
+        if anything has changed but the inputs of the step, since the rest is planned once."""
         groups = self.optimizer.param_groups
         if len(groups) != len(self._planned):
             raise Unsupported(f"[optimizer] the {self._kind} has {len(groups)} groups, and had "
@@ -284,20 +350,47 @@ class Followed:
         if self._trained() != self._params:
             raise Unsupported(f"[optimizer] params of the {self._kind} were taken away or frozen, or "
                               "want a gradient now, since the step was planned; make a trainer anew")
-        base = float(groups[self._base]["lr"])
         for i, group in enumerate(groups):
-            if self._settings(group) != self._planned[i]:
-                raise Unsupported(
-                    f"[optimizer] group {i} of the {self._kind} has {self._settings(group)[1]}, and "
-                    f"had {self._planned[i][1]} when the step was planned; rates alone may change "
-                    "(OneCycleLR and CyclicLR: cycle_momentum=False)")
-            lr = float(group["lr"])
-            if not math.isclose(lr, self._scales[i] * base, rel_tol=1e-6, abs_tol=1e-30):
-                raise Unsupported(
-                    f"[optimizer] group {i} of the {self._kind} has the rate {lr:g}, and group "
-                    f"{self._base} {base:g}; the step was planned with {self._scales[i]:g} times "
-                    "its rate")
-        return base
+            if _cycles_momentum(group) and "momentum" not in self._inputs[i]:
+                raise Unsupported(f"[optimizer] group {i} of the {self._kind} has a scheduler that "
+                                  "cycles its momentum, and had none when the step was planned; "
+                                  "make the scheduler before the trainer")
+            self._check_settings(i)
+        return float(groups[self._base]["lr"])
+
+    def _check_settings(self, index: int) -> None:
+        before, now = self._planned[index], self._settings(index)
+        if now == before:
+            return
+        changed = [(key, before[2].get(key), now[2].get(key))
+                   for key in sorted({*before[2], *now[2]}) if before[2].get(key) != now[2].get(key)]
+        if now[:2] != before[:2]:
+            changed.insert(0, ("maximize" if now[0] == before[0] else "optimizer",
+                               *(each[now[0] == before[0]] for each in (before, now))))
+        key, old, new = changed[0]
+        advice = {"momentum": 'give varying=["momentum"]', "beta1": 'give varying=["betas"]',
+                  "decay": 'give varying=["weight_decay"]'}.get(key, "make a trainer anew")
+        raise Unsupported(f"[optimizer] group {index} of the {self._kind} has {key}={new}, and had "
+                          f"{old} when the step was planned; {advice}")
+
+    def values(self, inputs: Sequence[str]) -> List[float]:
+        """The values of the step's inputs of groups, as "lr:0", for the next step. Raises
+        InvalidArgument for one that is not finite."""
+        values = []
+        for each in inputs:
+            setting, index = each.split(":")
+            group = self.optimizer.param_groups[int(index)]
+            if setting == "lr":
+                value = group["lr"]
+            elif setting == "decay":
+                value = group["weight_decay"]
+            else:
+                value = group["momentum"] if "momentum" in group else group["betas"][0]
+            values.append(float(value))
+            if not math.isfinite(values[-1]):
+                raise InvalidArgument(f"[optimizer] {setting} of group {index} of the {self._kind} "
+                                      f"is {values[-1]}; expected a finite number")
+        return values
 
     def made_step(self) -> None:
         """Tells torch's schedulers that a step was taken, as Optimizer.step does."""
@@ -314,25 +407,48 @@ class Followed:
 
         tensors: Dict[str, Any] = {}
         steps = set()
-        known = _STATES[self.chosen.name]
-        for name, param in self.names.items():
-            state = self.optimizer.state.get(param, {})
-            is_counted = param.requires_grad and name not in self._unreached
-            if not state and is_counted and self.chosen.name in _COUNTS:
-                steps.add(0)
-            for key, value in state.items():
-                if key == "step":
-                    steps.add(int(value))
-                elif key in known:
-                    if value is not None:
-                        tensors[f"{name}.{known[key]}"] = real_view(torch, value.detach().cpu())
-                else:
-                    raise Unsupported(f'[optimizer] the {self._kind} has a state "{key}" of '
-                                      f'"{name}", which a trainer has not')
+        known = _STATES[self._kind]
+        names = {id(param): name for name, param in self.names.items()}
+        for group in self.optimizer.param_groups:
+            # SGD does not count its steps, of which dampening treats the first otherwise.
+            is_counted = self._kind != "SGD" or bool(group["momentum"] and group["dampening"])
+            for param in group["params"]:
+                name = names.get(id(param))
+                if name is None:  # its tensor has no gradient
+                    continue
+                state = self.optimizer.state.get(param, {})
+                if param.requires_grad and name not in self._unreached and is_counted:
+                    buffer = state.get("momentum_buffer")
+                    steps.add(int(state["step"]) if "step" in state else
+                              0 if self._kind != "SGD" or buffer is None else 1)
+                for key, value in state.items():
+                    if key in known:
+                        if value is not None:
+                            tensors[f"{name}.{known[key]}"] = real_view(torch, value.detach().cpu())
+                    elif key != "step" and key not in _DERIVED.get(self._kind, {}):
+                        raise Unsupported(f'[optimizer] the {self._kind} has a state "{key}" of '
+                                          f'"{name}", which a trainer has not')
         if len(steps) > 1:
             raise Unsupported(f"[optimizer] params of the {self._kind} have made {min(steps)} to "
                               f"{max(steps)} steps; a trainer's make as many each")
         return tensors, max(steps, default=0)
+
+
+def _cycles_momentum(group: Mapping[str, Any]) -> bool:
+    """Whether a scheduler, OneCycleLR or CyclicLR, changes the group's momentum or betas[0]."""
+    return "base_momentum" in group and "max_momentum" in group
+
+
+def _plain(value: Any) -> Any:
+    """A setting without tensors."""
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_plain, value))
+    return value.item() if hasattr(value, "item") else value
+
+
+def _name_of(kind: str, group: Mapping[str, Any]) -> str:
+    """What a class of torch.optim with the settings of a group is called here."""
+    return "adamw" if kind == "Adam" and group.get("decoupled_weight_decay") else _TORCH_NAMES[kind]
 
 
 def give_states(optimizer: Any, trainer: Any, name_of: Callable[[Any], Optional[str]]) -> None:
@@ -341,22 +457,20 @@ def give_states(optimizer: Any, trainer: Any, name_of: Callable[[Any], Optional[
     import torch
 
     ours = trainer.plan.optimizer
-    kind = _TORCH_NAMES.get(type(optimizer).__name__) if is_of_torch(optimizer) else None
-    if kind is None:
-        raise TypeError(f"[to_torch] a {type(optimizer).__name__} is not one of "
-                        f"{', '.join(_TORCH_NAMES)} of torch.optim")
-    states = _STATES.get(ours)
-    if states is None:
+    kind = type(optimizer).__name__
+    if not is_of_torch(optimizer) or kind not in _STATES:
+        raise TypeError(f"[to_torch] a {kind} is not one of {', '.join(_STATES)} of torch.optim")
+    plain = {"momentum": "sgd", "nesterov": "sgd"}.get(ours, ours)
+    if plain not in _TORCH_NAMES.values():
         raise Unsupported(f"[to_torch] {ours} keeps states that torch's optimizers do not")
-    matches = {"momentum": "sgd", "nesterov": "sgd"}.get(ours, ours)
-    if kind != matches:
-        raise InvalidArgument(f"[to_torch] the trainer's optimizer is {ours}, and the module's "
-                              f"{type(optimizer).__name__}")
     for group in optimizer.param_groups:
+        if _name_of(kind, group) != plain:
+            raise InvalidArgument(f"[to_torch] the trainer's optimizer is {ours}, and the module's "
+                                  f"{kind}")
         for param in group["params"]:
             name = name_of(param)
             state = {}
-            for key, ending in states.items():
+            for key, ending in _STATES[kind].items():
                 try:
                     array = trainer.read(f"{name}.{ending}")
                 except NotFound:  # of a param that is not trained, or is kept another form of
@@ -367,6 +481,12 @@ def give_states(optimizer: Any, trainer: Any, name_of: Callable[[Any], Optional[
                 state[key] = tensor.to(param.device, param.dtype)
             if not state:
                 continue
-            if ours in _COUNTS:
+            for key, setting in _ADDED.items():
+                if key in _STATES[kind] and group[setting] and key not in state:
+                    raise InvalidArgument(f"[to_torch] the module's {kind} has {setting}=True, and "
+                                          "the trainer's optimizer has not")
+            if kind != "SGD":
                 state["step"] = torch.tensor(float(trainer.steps))
+            for key, derive in _DERIVED.get(kind, {}).items():
+                state[key] = torch.tensor(derive(group, trainer.steps))
             optimizer.state[param] = state

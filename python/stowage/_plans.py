@@ -16,7 +16,8 @@ from stowage import _core
 from stowage._compiled import ArenaPlace, CompiledStep, write_c, write_texts
 from stowage._former_names import FORMER_CHOICES, FORMER_FIGURES, takes_former_names
 from stowage._models import ModelLike, model as make_model, whole_number
-from stowage._optimizers import Chosen, Group, OptimizerLike, choose, real_number
+from stowage._optimizers import (Chosen, Group, OptimizerLike, choose, named_settings,
+                                 real_number)
 from stowage.errors import InvalidArgument, StowageError, Unsupported
 
 if TYPE_CHECKING:
@@ -58,18 +59,28 @@ def _list_of(names: Sequence[str], what: str) -> List[str]:
     return list(names)
 
 
-def _param_group(group: Group) -> _core.ParamGroup:
+def _param_group(group: Any, of_torch: bool = False) -> _core.ParamGroup:
     if not isinstance(group, Mapping):
         raise TypeError(f"[groups] {group!r} is no group; expected a dict, as "
                         '{"pattern": "*.bias", "decay": 0}')
-    unknown = sorted(set(group) - {"pattern", "decay", "lr_scale", "frozen"})
+    known = ("pattern", "decay", "lr_scale", "frozen", "optimizer", "maximize")
+    unknown = sorted(set(group) - {*known, *(("name", "inputs") if of_torch else ())})
     if unknown or "pattern" not in group:
         raise InvalidArgument(
             f"[groups] {dict(group)!r} "
             + (f"has {unknown}" if unknown else "has no pattern")
-            + "; expected pattern, and decay, lr_scale or frozen")
+            + "; expected pattern, and decay, lr_scale, frozen, optimizer or maximize")
+    optimizer = group.get("optimizer")
+    if isinstance(optimizer, str):
+        optimizer = {"name": optimizer}
+    if not (optimizer is None or isinstance(optimizer, Mapping)):
+        raise TypeError(f"[groups] the optimizer of a group is {optimizer!r}; expected a name, or a "
+                        "dict of a name and settings")
     return _core.ParamGroup(group["pattern"], group.get("decay"), group.get("lr_scale", 1.0),
-                            group.get("frozen", False))
+                            group.get("frozen", False),
+                            None if optimizer is None else named_settings(optimizer),
+                            group.get("maximize", False), group.get("name", ""),
+                            group.get("inputs", []))
 
 
 def make_core_plan(model: _core.Model, request: _core.Request, device: str, threads: int,
@@ -117,9 +128,10 @@ def make_request(
     request.optimizer = chosen.name
     request.optimizer_settings = chosen.settings
     request.groups = [
-        *(_core.ParamGroup(pattern, None, 1.0, True)
+        *(_param_group({"pattern": pattern, "frozen": True})
           for pattern in [*_list_of(freeze, "freeze"), *chosen.frozen]),
-        *map(_param_group, [*groups, *chosen.groups])]
+        *map(_param_group, groups),
+        *(_param_group(group, of_torch=True) for group in chosen.groups)]
     request.clip_norm = None if clip_norm is None else real_number(clip_norm, "clip_norm")
     request.ema = None if ema is None else real_number(ema, "ema")
     if isinstance(loss_scale, str):

@@ -108,9 +108,12 @@ class Trainer:
       offloaded values are kept in; the default is the system's folder of temporary files;
     - `seed`: of initial values, dropout and all other random numbers.
 
-    If `optimizer` is an object of torch.optim, each step reads its current rate, so that torch's
-    schedulers work as in torch, with ``scheduler.step()`` called after ``trainer.step``; training
-    starts from its states. `to_torch` copies them back.
+    If `optimizer` is an object of torch.optim, each step reads the current rates of its groups, and
+    their momentum (or betas[0]) if a scheduler cycles it, so that torch's schedulers work as in
+    torch: make the scheduler before the trainer, and call ``scheduler.step()`` after
+    ``trainer.step``. Settings that the program changes itself are named in `varying`, of
+    "momentum", "betas" and "weight_decay". Training starts from the object's states; `to_torch`
+    copies them back.
 
     The arena is allocated here, once: the library allocates nothing in steps. Several threads may
     share a trainer, and take turns; a step releases the GIL. A trainer must not be used in a forked
@@ -130,6 +133,7 @@ class Trainer:
         optimizer: OptimizerLike = None,
         momentum: Optional[float] = None,
         weight_decay: Optional[float] = None,
+        varying: Sequence[str] = (),
         lr: Union[float, Schedule, None] = None,
         groups: Sequence[Group] = (),
         freeze: Sequence[str] = (),
@@ -145,7 +149,7 @@ class Trainer:
         **options: Unpack[ModelOptions],
     ) -> None:
         made = make_model(model, batch=batch, **options)
-        chosen = choose(optimizer, made, momentum, weight_decay)
+        chosen = choose(optimizer, made, momentum, weight_decay, varying)
         if is_scheduler(lr, optimizer):
             lr = None  # whose rates are those of its optimizer
         elif lr is not None and chosen.lr is not None:
@@ -173,6 +177,7 @@ class Trainer:
         if initial is not None:
             self._core.write(initial())
         self._followed = chosen.followed
+        self._group_inputs = self._core.group_inputs()
         self._step = self._core.step if self._followed is None else self._step_followed
         self._joins: Dict[bool, Tuple[Dict[str, Tuple[str, int, int, str]], List[int]]] = {}
         if self._followed is not None:
@@ -220,9 +225,15 @@ class Trainer:
         self._rate = value
 
     def _follow_rate(self) -> None:
-        """Takes the current rate of a torch.optim object."""
-        if self._followed is not None:
-            self._set_rate(self._followed.rate())
+        """Takes the current rates and other settings of a torch.optim object."""
+        if self._followed is None:
+            return
+        self._set_rate(self._followed.rate())
+        values = self._followed.values(self._group_inputs)
+        for name, value in zip(self._group_inputs, values):
+            if name.startswith("lr:"):
+                _expect_f32(value)
+        self._core.set_group_values(values)
 
     def _made_step(self) -> None:
         if self._followed is not None:
