@@ -168,10 +168,9 @@ struct ParamBlock {
 
 /// The step's inputs of an update.
 struct UpdateInputs {
-  Value
-      lr;  // f32 scalar, or f64 for an f64 param, which is then updated by a rule
-  Value step;       // i64 scalar, 1 at the first step
-  Value scale;      // f32 scalar multiplying every gradient; Value() for none
+  Value lr;     // f32 scalar; f64 for an f64 param, which a rule updates then
+  Value step;   // i64 scalar, 1 at the first step
+  Value scale;  // f32 scalar multiplying every gradient; Value() for none
   Value seed = {};  // i64 scalar; Value() unless ReadsSeed
   /// Bool scalar: whether to update anything; if not, `scale` is infinite too. Value(): always
   /// true.

@@ -13,8 +13,6 @@ namespace stowage {
 
 namespace {
 
-constexpr TensorType kF64Scalar = {DType::kF64, {}};
-
 // One param, with arithmetic of tensors and scalars of the step.
 class RuleUpdate {
  public:
@@ -51,7 +49,7 @@ class RuleUpdate {
     return u_.State(suffix, init);
   }
   Value ScalarState(std::string_view suffix) const {
-    return u_.State(suffix, kF64Scalar);
+    return u_.State(suffix, {scalars().dtype(), {}});
   }
   Value Set(Value target, Value content) const {
     return u_.Set(target, content);
@@ -164,8 +162,26 @@ void UpdateNAdam(const NAdam& nadam, const RuleUpdate& u) {
   const Value root = CorrectedRoot(u, v, nadam.beta2, nadam.eps);
   const Value change = Add(u.Times(d, u.lr * (1 - mu) / (1 - product)),
                            u.Times(m, u.lr * next / (1 - product * next)));
-  u.Set(state, u.scalars().As(product, DType::kF64));
+  u.Set(state, u.scalars().As(product, state.dtype()));
   u.Subtract(Div(change, root), nadam.is_decoupled);
+}
+
+// 2 / (1 - beta) - 1 - 2 t beta^t / (1 - beta^t), the length r of RAdam, as
+// 2 (s - t q) / (q s) + 2 t - 1 for q = 1 - beta and s = 1 - beta^t. The difference s - t q
+// cancels for small t q, where the binomial series of s has it to 2^-24.
+StepScalar RectifiedLength(const RuleUpdate& u, double beta, StepScalar s) {
+  const StepScalar t = u.step;
+  const double q = 1 - beta;
+  constexpr double kLimit = 0.125;
+  constexpr int kTerms = 8;
+  StepScalar term = -q * t, series = 0;  // the terms of -(1 - q)^t
+  for (int k = 2; k <= kTerms; ++k) {
+    term = term * (t - (k - 1)) * (-q / k);
+    series = series - term;
+  }
+  const StepScalar difference =
+      u.scalars().Choose(u.scalars().IsLess(q * t, kLimit), series, s - q * t);
+  return 2 * difference / (q * s) + 2 * t - 1;
 }
 
 void UpdateRAdam(const RAdam& radam, const RuleUpdate& u) {
@@ -176,8 +192,7 @@ void UpdateRAdam(const RAdam& radam, const RuleUpdate& u) {
   const double limit = 2 / (1 - radam.beta2) - 1;
   if (limit <= 5) return u.Subtract(u.Times(m, rate), radam.is_decoupled);
   const StepScalar kept = OneMinusPower(radam.beta2, u.step);
-  const StepScalar length =
-      limit - 2 * u.step * Power(radam.beta2, u.step) / kept;
+  const StepScalar length = RectifiedLength(u, radam.beta2, kept);
   const Value adapts = u.scalars().IsLess(5, length);
   const double scale = limit / ((limit - 4) * (limit - 2));
   const StepScalar rectified =
@@ -219,7 +234,7 @@ void UpdateAsgd(const Asgd& asgd, const RuleUpdate& u) {
   u.Set(u.param(), moved);
   const StepScalar next =
       u.lr / Power(1 + asgd.lambd * u.lr * u.step, asgd.alpha);
-  u.Set(state, u.scalars().As(next, DType::kF64));
+  u.Set(state, u.scalars().As(next, state.dtype()));
 }
 
 void UpdateRprop(const Rprop& rprop, const RuleUpdate& u) {

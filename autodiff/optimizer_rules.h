@@ -4,8 +4,8 @@
 // The optimizers of torch.optim as update rules (autodiff/update_rule.h): those that have no op
 // of their own, and the forms of the others that their ops do not have, such as a momentum that
 // is an input of the step. Formulas and states are PyTorch's; `t` is the step, `d` the gradient
-// plus decay * w. Products of coefficients, such as lr / (1 - beta1^t), are computed in f64, once
-// for all params with the same settings.
+// plus decay * w. Products of coefficients, such as lr / (1 - beta1^t), are computed once for all
+// params with the same settings (autodiff/step_scalars.h).
 //
 //   TrainOptions options{.optimizer = NAdam{.decay = 0.01, .is_decoupled = true}};
 
@@ -24,7 +24,7 @@ struct AdamW;
 /// Dozat 2016, "Incorporating Nesterov momentum into Adam", with m and v of Adam:
 /// mu(t) = beta1 (1 - 0.96^(t momentum_decay) / 2), P = the product of mu(1) to mu(t);
 /// w -= lr ((1 - mu(t)) / (1 - P) d + mu(t+1) / (1 - P mu(t+1)) m) / (sqrt(v_hat) + eps).
-/// States "w.m", "w.v" and the scalar "w.mu_product", P in f64.
+/// States "w.m", "w.v" and the scalar "w.mu_product", P.
 struct NAdam {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -65,7 +65,7 @@ struct Adadelta {
 
 /// Polyak & Juditsky 1992, averaged SGD: w = (1 - lambd eta) w - eta d;
 /// ax += (w - ax) / max(1, t - 1 - t0);  eta = lr / (1 + lambd lr t)^alpha, which the next step
-/// uses; the first one uses lr. States "w.ax" and the scalar "w.eta", f64.
+/// uses; the first one uses lr. States "w.ax" and the scalar "w.eta".
 struct Asgd {
   double lambd = 1e-4;
   double alpha = 0.75;

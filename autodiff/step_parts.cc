@@ -362,13 +362,13 @@ void Updater::DeclareInputs() {
   const std::optional<Value> step = g_.Find("step");
   inputs_.step = step ? *step : g_.Input("step", DType::kI64, {});
   if (options_.loss_scaling) scaler_.emplace(*options_.loss_scaling, &g_);
-  inputs_.scalars = &scalars_;
   const auto is_f64 = [&](ValueId id) {
     return g_.graph().value(id).type.dtype == DType::kF64;
   };
   const bool has_f64 =
       std::ranges::any_of(g_.graph().Leaves(Role::kParam), is_f64);
   const DType dtype = has_f64 ? DType::kF64 : DType::kF32;
+  inputs_.scalars = &scalars_.emplace(&g_, dtype);
   for (const ParamGroup& group : options_.groups) {
     const auto declare = [&](bool is_input, const std::string& name) {
       if (is_input && !g_.Find(name)) g_.Input(name, dtype, {});
@@ -416,7 +416,7 @@ UpdateInputs Updater::InputsOf(const ParamGroup* group, DType dtype) {
     // The ops of updates read f32.
     const bool is_wide = inputs.lr.dtype() != DType::kF32;
     if (is_wide && dtype != DType::kF64) {
-      inputs.lr = scalars_.As(scalars_.Of(inputs.lr), DType::kF32);
+      inputs.lr = scalars_->As(scalars_->Of(inputs.lr), DType::kF32);
     }
   }
   inputs.lr = ScaledRate(inputs.lr, group->lr_scale);

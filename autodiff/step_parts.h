@@ -199,7 +199,7 @@ class Updater {
  public:
   /// Both must outlive this.
   Updater(const TrainOptions& options, GraphBuilder* g)
-      : options_(options), g_(*g), scalars_(g) {}
+      : options_(options), g_(*g) {}
 
   /// Declares the inputs "lr", unless groups have their own, "step" and, if an optimizer reads one, "seed", unless the
   /// model has them, those of groups, and the states of a loss scale.
@@ -237,7 +237,7 @@ class Updater {
   GraphBuilder& g_;
   UpdateInputs inputs_;
   std::optional<LossScaler> scaler_;
-  StepScalars scalars_;
+  std::optional<StepScalars> scalars_;
   std::map<std::pair<ValueId, double>, Value>
       scaled_rates_;             // by rate and scale
   Value ascent_ = {};            // the scale of gradients that are ascended

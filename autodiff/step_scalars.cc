@@ -10,8 +10,7 @@ namespace stowage {
 
 StepScalar StepScalar::Emit(OpKind op, StepScalar a, StepScalar b) {
   StepScalars* const scalars = a.is_number() ? b.scalars_ : a.scalars_;
-  return {scalars, scalars->Emit(op, {scalars->As(a, DType::kF64),
-                                      scalars->As(b, DType::kF64)})};
+  return {scalars, scalars->Emit(op, {scalars->As(a), scalars->As(b)})};
 }
 
 StepScalar StepScalar::Emit(OpKind op, StepScalar a) {
@@ -80,7 +79,7 @@ Value StepScalars::Emit(OpKind op, std::initializer_list<Value> operands) {
     if (!operand.ok()) return Value();  // after an error of the builder
     ids.push_back(operand.id());
   }
-  Value& emitted = emitted_[{op, std::move(ids), DType::kF64}];
+  Value& emitted = emitted_[{op, std::move(ids), dtype_}];
   if (!emitted.ok()) emitted = Apply(op, operands);
   return emitted;
 }
@@ -93,7 +92,7 @@ Value StepScalars::Converted(Value value, DType dtype) {
 }
 
 StepScalar StepScalars::Of(Value value) {
-  return {this, Converted(value, DType::kF64)};
+  return {this, Converted(value, dtype_)};
 }
 
 Value StepScalars::As(StepScalar x, DType dtype) {
@@ -105,16 +104,15 @@ Value StepScalars::As(StepScalar x, DType dtype) {
 }
 
 Value StepScalars::IsLess(StepScalar a, StepScalar b) {
-  return Emit(OpKind::kLess, {As(a, DType::kF64), As(b, DType::kF64)});
+  return Emit(OpKind::kLess, {As(a), As(b)});
 }
 
 Value StepScalars::IsEqual(StepScalar a, StepScalar b) {
-  return Emit(OpKind::kEqual, {As(a, DType::kF64), As(b, DType::kF64)});
+  return Emit(OpKind::kEqual, {As(a), As(b)});
 }
 
 StepScalar StepScalars::Choose(Value condition, StepScalar a, StepScalar b) {
-  return {this, Emit(OpKind::kWhere,
-                     {condition, As(a, DType::kF64), As(b, DType::kF64)})};
+  return {this, Emit(OpKind::kWhere, {condition, As(a), As(b)})};
 }
 
 }  // namespace stowage

@@ -2,10 +2,10 @@
 #define STOWAGE_AUTODIFF_STEP_SCALARS_H_
 
 // Scalar arithmetic of optimizer updates: learning rates, bias corrections and other
-// coefficients, in f64. Numbers that are known when the step is built are folded, and equal
+// coefficients. Numbers that are known when the step is built are folded in double, and equal
 // expressions of the step's inputs become one node for all params.
 //
-//   StepScalars scalars(&g);
+//   StepScalars scalars(&g, DType::kF32);
 //   const StepScalar step = scalars.Of(inputs.step), lr = scalars.Of(inputs.lr);
 //   const StepScalar rate = lr / OneMinusPower(0.9, step);  // Adam's
 //   w = Sub(w, Mul(m, rate.As(DType::kF32)));
@@ -24,7 +24,7 @@ namespace stowage {
 
 class StepScalars;
 
-/// A number, or an f64 scalar of the step.
+/// A number, or a scalar of the step.
 class StepScalar {
  public:
   StepScalar(double number) : number_(number) {}  // NOLINT: as in 2 * x
@@ -60,12 +60,13 @@ class StepScalar {
 /// The scalars of one step.
 class StepScalars {
  public:
-  /// The builder must outlive this.
-  explicit StepScalars(GraphBuilder* g) : g_(*g) {}
+  /// For scalars of that type, f32, or f64 where a param is f64. The builder must outlive this.
+  StepScalars(GraphBuilder* g, DType dtype) : g_(*g), dtype_(dtype) {}
   StepScalars(const StepScalars&) = delete;
   StepScalars& operator=(const StepScalars&) = delete;
 
-  /// The scalar `value` of any number type, converted to f64.
+  DType dtype() const { return dtype_; }
+  /// The scalar `value` of any number type, converted.
   StepScalar Of(Value value);
   /// As an operand of that type.
   Value As(StepScalar x, DType dtype);
@@ -81,10 +82,12 @@ class StepScalars {
   // A node by its op, its operands, and the type of its result; a number by its bits.
   using Key = std::tuple<OpKind, std::vector<int64_t>, DType>;
 
+  Value As(StepScalar x) { return As(x, dtype_); }
   Value Emit(OpKind op, std::initializer_list<Value> operands);
   Value Converted(Value value, DType dtype);
 
   GraphBuilder& g_;
+  const DType dtype_;
   std::map<Key, Value> emitted_;
 };
 

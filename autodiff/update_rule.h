@@ -41,9 +41,9 @@ class ParamUpdate {
 
   const Value param;     // in f32, if it is split
   const Value gradient;  // of the same type, after clipping
-  Value lr =
-      {};  // scalar of the param's group: f64 for an f64 param whose group
-           // has an input for it (ParamGroup), else f32
+  /// Scalar of the param's group: f64 for an f64 param whose group has an input for it
+  /// (ParamGroup), else f32.
+  Value lr = {};
   Value step = {};   // i64 scalar, 1 at the first step
   double decay = 0;  // of the param's group, else the rule's
   /// The inputs of the step that replace the momentum, or beta1, and the decay (ParamGroup);

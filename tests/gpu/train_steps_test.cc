@@ -11,8 +11,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
@@ -298,6 +300,29 @@ TEST_CASE("gpt-nano itself, in f32 and in bf16" *
   }
   CHECK(RunOnFake(step(DType::kF32), {}, AnotherLayout()) == f32);
   CHECK(RunOnFake(step(DType::kBF16), {}, AnotherLayout()) == bf16);
+}
+
+TEST_CASE("every optimizer, and the inputs of groups, are those of the CPU") {
+  const auto forward = BuildMlp(ModelPurpose::kTrain, {.batch = 16});
+  REQUIRE_MESSAGE(forward.ok(), forward.error().message);
+  for (const NamedOptimizer& named : NamedOptimizers()) {
+    CAPTURE(named.name);
+    TrainOptions options = {.optimizer = named.optimizer};
+    if (std::holds_alternative<AdamW>(named.optimizer)) {
+      options.groups = {{.pattern = "*.bias",
+                         .optimizer = AdamW{.amsgrad = true},
+                         .maximize = true,
+                         .name = "biases",
+                         .inputs = {true, true, true}}};
+    }
+    const auto step = BuildTrainStep(*forward, "loss", options);
+    REQUIRE_MESSAGE(step.ok(), step.error().message);
+    const Outcome cpu = RunOnCpu(*step);
+    const Outcome gpu = RunOnFake(*step);
+    for (size_t i = 0; i < kSteps; ++i) {
+      CHECK(gpu.losses[i] == doctest::Approx(cpu.losses[i]).epsilon(1e-4));
+    }
+  }
 }
 
 TEST_CASE("mlp: any layout, replay and order of threads gives the same bits") {
