@@ -597,7 +597,7 @@ TEST_CASE("--fit-optimizer tells what the step takes with each optimizer") {
     CHECK(line["arena_bytes"] == plan["arena_bytes"]);
     CHECK(line["bytes_per_param"] == plan["bytes_per_param"]);
   }
-  CHECK(lines.size() == 14);
+  CHECK(lines.size() == 20);
   CHECK(lines["adamw8bit"]["fits"] == true);
   CHECK(lines["adamw"]["fits"] == false);
   const Json& bytes = lines["adamw8bit"]["bytes_per_param"];
