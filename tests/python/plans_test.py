@@ -198,9 +198,10 @@ class PlansTest(support.TestCase):
                               "muon"}, set(listed))
         self.assertEqual(listed["sgd"], {"lr": 0.1, "decay": 0})
         self.assertEqual(listed["adamw"], {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999,
-                                           "eps": 1e-8, "decay": 0.01})
+                                           "eps": 1e-8, "decay": 0.01, "amsgrad": False})
         self.assertEqual(listed["adafactor"], {"lr": 1e-2, "beta2_decay": -0.8, "clip": 1,
-                                               "decay": 0})
+                                               "decay": 0, "eps1": 0, "eps2": 1e-3,
+                                               "by_last_axes": False})
         for name, settings in listed.items():
             given = {key: value for key, value in settings.items() if key != "lr"}
             plan = stowage.plan("mlp", 8, optimizer={"name": name, **given}, device="cpu",
@@ -209,6 +210,25 @@ class PlansTest(support.TestCase):
         self.raises(stowage.InvalidArgument,
                     'sgd has no setting "eps"; it has decay', self.plan,
                     optimizer={"name": "sgd", "eps": 1})
+        self.raises(stowage.InvalidArgument, "amsgrad is 2; expected True or False", self.plan,
+                    optimizer={"name": "adam", "amsgrad": 2})
+
+    def test_a_group_has_its_own_optimizer(self):
+        groups = [{"pattern": "fc1.*", "optimizer": {"name": "AdamW", "betas": (0.8, 0.9)}},
+                  {"pattern": "fc2.weight", "optimizer": "nadam", "maximize": True}]
+        with stowage.Trainer("mlp", 8, optimizer="sgd", groups=groups, device="cpu") as trainer:
+            self.assertEqual(trainer.plan.optimizer, "sgd")
+            for name in ("fc1.weight.m", "fc1.bias.v", "fc2.weight.mu_product"):
+                trainer.read(name)
+            self.raises(stowage.NotFound, "fc2.bias.m", trainer.read, "fc2.bias.m")
+        for error, words, group in (
+                (stowage.InvalidArgument, "beta2 is 1; expected at least 0 and below 1",
+                 {"optimizer": {"name": "adam", "beta2": 1}}),
+                (stowage.InvalidArgument, 'there is no optimizer "lamb"', {"optimizer": "lamb"}),
+                (stowage.InvalidArgument, "has ['rate']; expected pattern, and decay, lr_scale, "
+                 "frozen, optimizer or maximize", {"rate": 1}),
+                (TypeError, "the optimizer of a group is 3", {"optimizer": 3})):
+            self.raises(error, words, self.plan, groups=[{"pattern": "*", **group}])
 
     def test_choices_that_are_none(self):
         for words, options in (
