@@ -168,7 +168,8 @@ void UpdateNAdam(const NAdam& nadam, const RuleUpdate& u) {
 
 // 2 / (1 - beta) - 1 - 2 t beta^t / (1 - beta^t), the length r of RAdam, as
 // 2 (s - t q) / (q s) + 2 t - 1 for q = 1 - beta and s = 1 - beta^t. The difference s - t q
-// cancels for small t q, where the binomial series of s has it to 2^-24.
+// cancels for small t q, where the binomial series of s has it to 2^-24; in f32, r of the first
+// steps could else lie on the other side of 5.
 StepScalar RectifiedLength(const RuleUpdate& u, double beta, StepScalar s) {
   const StepScalar t = u.step;
   const double q = 1 - beta;

@@ -4,7 +4,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -186,36 +185,40 @@ TEST_CASE("every setting and rate of PyTorch's optimizers is followed") {
 }
 
 TEST_CASE("RAdam's rectification keeps its digits in f32") {
-  GraphBuilder g("radam");
-  const Value w = g.Param("w", DType::kF32, {1});
-  StepScalars scalars(&g, DType::kF32);
-  EmitUpdate(RAdam{.beta1 = 0}, {.param = "w", .elements = 1}, w,
-             g.Input("g", DType::kF32, {1}),
-             {.lr = g.Input("lr", DType::kF32, {}),
-              .step = g.Input("step", DType::kI64, {}),
-              .scale = Value(),
-              .scalars = &scalars});
-  g.Output("y", *g.Find("new:w"));
-  const Graph graph = *g.Finish();
-  for (const int t : {1, 5, 6, 7, 50, 124, 126, 1000, 30000}) {
-    CAPTURE(t);
-    // The second moment of gradients of 1, and Liu et al. 2020, algorithm 2.
-    const long double power = std::pow(0.999L, t);
-    const long double limit = 2 / 0.001L - 1;
-    const long double length = limit - 2 * t * power / (1 - power);
-    const long double factor =
-        (length - 4) * (length - 2) * limit /
-        ((limit - 4) * (limit - 2) * std::max(length, 1.0L));
-    const bool adapts = length > 5;
-    const CpuRun run = RunOnCpu(
-        graph, {{"w", {0}},
-                {"w.m", {0}},
-                {"w.v", {static_cast<double>(1 - std::pow(0.999L, t - 1))}},
-                {"g", {1}},
-                {"lr", {1}},
-                {"step", {static_cast<double>(t)}}});
-    const double wanted = adapts ? static_cast<double>(std::sqrt(factor)) : 1.0;
-    CHECK(run.values.at("y")[0] == doctest::Approx(-wanted).epsilon(1e-5));
+  for (const double beta : {0.999, 0.9999}) {
+    GraphBuilder g("radam");
+    const Value w = g.Param("w", DType::kF32, {1});
+    StepScalars scalars(&g, DType::kF32);
+    EmitUpdate(RAdam{.beta1 = 0, .beta2 = beta}, {.param = "w", .elements = 1},
+               w, g.Input("g", DType::kF32, {1}),
+               {.lr = g.Input("lr", DType::kF32, {}),
+                .step = g.Input("step", DType::kI64, {}),
+                .scale = Value(),
+                .scalars = &scalars});
+    g.Output("y", *g.Find("new:w"));
+    const Graph graph = *g.Finish();
+    for (const int t : {1, 5, 6, 7, 50, 124, 126, 1000, 30000}) {
+      CAPTURE(beta);
+      CAPTURE(t);
+      // The second moment of gradients of 1, and Liu et al. 2020, algorithm 2.
+      const auto b = static_cast<long double>(beta);
+      const long double power = std::pow(b, t);
+      const long double limit = 2 / (1 - b) - 1;
+      const long double length = limit - 2 * t * power / (1 - power);
+      const long double factor = (length - 4) * (length - 2) * limit /
+                                 ((limit - 4) * (limit - 2) * length);
+      const double v = static_cast<double>(1 - std::pow(b, t - 1));
+      const CpuRun run = RunOnCpu(graph, {{"w", {0}},
+                                          {"w.m", {0}},
+                                          {"w.v", {v}},
+                                          {"g", {1}},
+                                          {"lr", {1}},
+                                          {"step", {static_cast<double>(t)}}});
+      const double wanted =
+          length > 5 ? static_cast<double>(std::sqrt(factor)) : 1;
+      CHECK(run.values.at("y")[0] / -wanted ==
+            doctest::Approx(1).epsilon(1e-6));
+    }
   }
 }
 
