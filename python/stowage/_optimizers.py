@@ -73,6 +73,11 @@ _SETTINGS: Dict[str, Tuple[str, ...]] = {
     "Rprop": ("etas", "step_sizes"),
     "Adafactor": ("weight_decay", "beta2_decay", "eps", "d"),
 }
+# Classes that are refused, and why.
+_REFUSED = {"LBFGS": "it evaluates the loss several times a step",
+            "SparseAdam": "it takes sparse gradients, and a trainer's are dense",
+            "Muon": "it orthogonalizes in bf16, with roundings of its own; the muon by name does so "
+                    "in the type of the params"}
 # Settings that change how fast torch computes, and not what.
 _OF_SPEED = {"foreach", "fused", "capturable", "differentiable"}
 
@@ -98,7 +103,8 @@ _STATES: Dict[str, Dict[str, str]] = {
     "Adafactor": {"row_var": "row_var", "col_var": "col_var", "variance": "v"},
 }
 # States that follow from the number of steps.
-_DERIVED = {"ASGD": {"mu": lambda group, steps: 1 / max(1.0, steps - group["t0"])}}
+_DERIVED: Dict[str, Dict[str, Callable[[Mapping[str, Any], int], float]]] = {
+    "ASGD": {"mu": lambda group, steps: 1 / max(1.0, steps - group["t0"])}}
 # States that a setting adds.
 _ADDED = {"max_exp_avg_sq": "amsgrad", "grad_avg": "centered"}
 
@@ -267,10 +273,11 @@ class Followed:
     def _kind_of(self) -> str:
         kind = type(self.optimizer)
         if not (kind.__module__.startswith("torch.optim") and kind.__name__ in _SETTINGS):
+            reason = _REFUSED.get(kind.__name__)
             raise Unsupported(
-                f"[optimizer] a {kind.__module__}.{kind.__name__} is not known; known are "
-                f"{', '.join(_SETTINGS)} of torch.optim, and by name "
-                f"{', '.join(_core.optimizers())}")
+                f"[optimizer] a {kind.__module__}.{kind.__name__} is not known"
+                f"{f', since {reason}' if reason else ''}; known are {', '.join(_SETTINGS)} of "
+                f"torch.optim, and by name {', '.join(_core.optimizers())}")
         known = {"lr", "maximize", *_SETTINGS[kind.__name__], *_OF_SPEED}
         for key, value in self.optimizer.defaults.items():
             if key not in known:
@@ -359,15 +366,13 @@ class Followed:
         return float(groups[self._base]["lr"])
 
     def _check_settings(self, index: int) -> None:
-        before, now = self._planned[index], self._settings(index)
+        before, now = ({"optimizer": name, "maximize": maximize, **settings}
+                       for name, maximize, settings in
+                       (self._planned[index], self._settings(index)))
         if now == before:
             return
-        changed = [(key, before[2].get(key), now[2].get(key))
-                   for key in sorted({*before[2], *now[2]}) if before[2].get(key) != now[2].get(key)]
-        if now[:2] != before[:2]:
-            changed.insert(0, ("maximize" if now[0] == before[0] else "optimizer",
-                               *(each[now[0] == before[0]] for each in (before, now))))
-        key, old, new = changed[0]
+        key = next(key for key in {**before, **now} if before.get(key) != now.get(key))
+        old, new = before.get(key), now.get(key)
         advice = {"momentum": 'give varying=["momentum"]', "beta1": 'give varying=["betas"]',
                   "decay": 'give varying=["weight_decay"]'}.get(key, "make a trainer anew")
         raise Unsupported(f"[optimizer] group {index} of the {self._kind} has {key}={new}, and had "

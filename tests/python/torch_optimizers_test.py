@@ -161,8 +161,11 @@ class TorchOptimizersTest(support.TestCase):
         unknown.defaults["cautious"] = True
         own = type("Own", (optim.SGD,), {})
         for words, optimizer in (
-                ("torch.optim.lbfgs.LBFGS is not known; known are SGD", optim.LBFGS(params)),
-                ("SparseAdam is not known", optim.SparseAdam(params)),
+                ("torch.optim.lbfgs.LBFGS is not known, since it evaluates the loss several times a "
+                 "step; known are SGD", optim.LBFGS(params)),
+                ("SparseAdam is not known, since it takes sparse", optim.SparseAdam(params)),
+                ("Muon is not known, since it orthogonalizes in bf16",
+                 optim.Muon([net[0].weight])),
                 ("Own is not known", own(params)),
                 ("the AdamW has cautious=True, a setting that a trainer does not know", unknown)):
             self.raises(stowage.Unsupported, words, stowage.Trainer, model, optimizer=optimizer,
