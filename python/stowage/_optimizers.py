@@ -105,6 +105,8 @@ _STATES: Dict[str, Dict[str, str]] = {
 # States that follow from the number of steps.
 _DERIVED: Dict[str, Dict[str, Callable[[Mapping[str, Any], int], float]]] = {
     "ASGD": {"mu": lambda group, steps: 1 / max(1.0, steps - group["t0"])}}
+# States that are a number for each param.
+_SCALARS = {"mu_product", "eta"}
 # States that a setting adds.
 _ADDED = {"max_exp_avg_sq": "amsgrad", "grad_avg": "centered"}
 
@@ -481,6 +483,9 @@ def give_states(optimizer: Any, trainer: Any, name_of: Callable[[Any], Optional[
                 except NotFound:  # of a param that is not trained, or is kept another form of
                     continue
                 tensor = torch.from_numpy(array)
+                if key in _SCALARS:
+                    state[key] = tensor.to(dtype=torch.get_default_dtype())
+                    continue
                 if param.is_complex():
                     tensor = torch.view_as_complex(tensor)
                 state[key] = tensor.to(param.device, param.dtype)

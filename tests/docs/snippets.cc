@@ -40,6 +40,19 @@ void FineTune() {
   Status loaded = tuning->LoadBase(training->step());
 }
 
+// docs/reference/optimizers.md
+void TrainGroups() {
+  TrainOptions options{.optimizer = AdamW{}};
+  options.groups = {{.pattern = "backbone.*",
+                     .optimizer = AdamW{.decay = 0.1},
+                     .name = "backbone",
+                     .inputs = {.lr = true}}};
+  RunSpec run{.steps = 1000, .schedule = {.peak = 1e-3}};
+  run.group_input = [](std::string_view /*lr:backbone*/, int64_t step) {
+    return step <= 200 ? 0 : 1e-4;  // the backbone rests at first
+  };
+}
+
 // docs/guides/classification.md
 void Classify() {
   Result<FineTuning> tuning = FineTuning::Open(
