@@ -6,6 +6,7 @@
 #include "autodiff/backward.h"
 #include "autodiff/micro_batches.h"
 #include "autodiff/optimizer.h"
+#include "autodiff/param_groups.h"
 #include "autodiff/rank_step.h"
 #include "autodiff/train_step.h"
 #include "autodiff/update_rule.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "autodiff/backward.h"
-#include "autodiff/optimizer.h"
+#include "autodiff/param_groups.h"
 #include "autodiff/split_model.h"
 #include "autodiff/step_parts.h"
 #include "autodiff/train_step.h"

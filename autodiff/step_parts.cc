@@ -8,6 +8,7 @@
 
 #include "autodiff/backward.h"
 #include "autodiff/optimizer.h"
+#include "autodiff/param_groups.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "ir/bodies.h"

@@ -27,6 +27,8 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
+#include "autodiff/param_groups.h"
+#include "autodiff/step_scalars.h"
 #include "autodiff/train_step.h"
 #include "base/result.h"
 #include "ir/attrs.h"

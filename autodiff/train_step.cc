@@ -1,5 +1,6 @@
 #include "autodiff/train_step.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>

@@ -15,7 +15,7 @@
 //   options.groups = {{.pattern = "*.bias", .decay = 0}};
 //   Result<Graph> step = BuildTrainStep(forward, "loss", options);
 //   // step inputs: the forward graph's, "lr" (f32) and "step" (i64), "seed" (i64) if the
-//   // optimizer rounds stochastically, and those of groups (ParamGroup, autodiff/optimizer.h)
+//   // optimizer rounds stochastically, and those of groups (autodiff/param_groups.h)
 
 #include <array>
 #include <cstdint>
@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
+#include "autodiff/param_groups.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
+#include "autodiff/param_groups.h"
 #include "base/bytes.h"
 #include "planner/lifetimes.h"
 #include "python/models.h"

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "autodiff/optimizer.h"
+#include "autodiff/param_groups.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/strings.h"

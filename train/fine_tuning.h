@@ -28,7 +28,7 @@
 #include <string_view>
 #include <vector>
 
-#include "autodiff/optimizer.h"
+#include "autodiff/param_groups.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/tensor_type.h"

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "autodiff/param_groups.h"
 #include "autodiff/rank_step.h"
 #include "base/bytes.h"
 #include "base/result.h"

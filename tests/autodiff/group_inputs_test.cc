@@ -13,6 +13,7 @@
 
 #include "autodiff/micro_batches.h"
 #include "autodiff/optimizer.h"
+#include "autodiff/param_groups.h"
 #include "autodiff/rank_step.h"
 #include "autodiff/step_scalars.h"
 #include "autodiff/train_step.h"

@@ -2,6 +2,8 @@
 // PyTorch's formulas for param groups, where a group's weight_decay and lr stand
 // in place of the optimizer's (torch.optim.SGD and torch.optim.AdamW).
 
+#include "autodiff/param_groups.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
