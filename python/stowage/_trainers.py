@@ -14,14 +14,14 @@ import numpy as np
 from stowage import _core
 from stowage._former_names import takes_former_names
 from stowage._models import ModelLike, model as make_model, whole_number
-from stowage._optimizers import (Group, OptimizerLike, choose, give_states, is_scheduler,
-                                 real_number)
+from stowage._optimizers import Group, OptimizerLike, choose, is_scheduler, real_number
 from stowage._plans import (MOST_THREADS, DeviceName, MemoryOptimizations, LossScale, Plan, Size,
                             framed, log, log_plan, make_core_plan, make_request)
 from stowage._run_data import TrainData, examples_of, part_of
 from stowage._runs import (Evaluation, OnEvaluation, OnStep, RunResult, ScheduleKind, fit,
                            validate)
 from stowage._schedules import Schedule, rate_of
+from stowage._torch_optimizers import give_states
 from stowage.errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:

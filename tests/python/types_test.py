@@ -14,7 +14,7 @@ import unittest
 
 import stowage
 from stowage import _core
-from stowage._optimizers import _TORCH_NAMES, OptimizerName
+from stowage._optimizers import TORCH_NAMES, OptimizerName
 import support
 
 PACKAGE = os.path.dirname(stowage.__file__)
@@ -81,7 +81,7 @@ class TypesTest(support.TestCase):
                 self.assertTrue(description(vars(what)[member]), f"{name}.{member}")
 
     def test_the_types_name_every_optimizer(self):
-        self.assertEqual({*stowage.optimizers(), *_TORCH_NAMES},
+        self.assertEqual({*stowage.optimizers(), *TORCH_NAMES},
                          set(typing.get_args(OptimizerName)))
 
     def test_what_users_call_says_what_it_takes(self):
