@@ -17,11 +17,13 @@ namespace {
 class RuleUpdate {
  public:
   explicit RuleUpdate(ParamUpdate* u)
-      : u_(*u),
-        lr(u->scalars->Of(u->lr)),
+      : lr(u->scalars->Of(u->lr)),
         step(u->scalars->Of(u->step)),
         decay(u->decay_input.ok() ? u->scalars->Of(u->decay_input)
-                                  : StepScalar(u->decay)) {}
+                                  : StepScalar(u->decay)),
+        u_(*u) {}
+
+  const StepScalar lr, step, decay;
 
   Value param() const { return u_.param; }
   DType dtype() const { return u_.param.dtype(); }
@@ -33,10 +35,10 @@ class RuleUpdate {
   }
   Value As(StepScalar x) const { return scalars().As(x, dtype()); }
   Value Times(Value x, StepScalar factor) const {
-    return factor.Is(1) ? x : stowage::Mul(x, As(factor));
+    return factor.Is(1) ? x : Mul(x, As(factor));
   }
   Value Plus(Value x, StepScalar addend) const {
-    return addend.Is(0) ? x : stowage::Add(x, As(addend));
+    return addend.Is(0) ? x : Add(x, As(addend));
   }
 
   // The gradient, and unless the decay is decoupled, decay times the param.
@@ -67,9 +69,6 @@ class RuleUpdate {
 
  private:
   ParamUpdate& u_;
-
- public:
-  const StepScalar lr, step, decay;
 };
 
 template <typename F>
