@@ -229,10 +229,11 @@ TEST_CASE("sums of many numbers are exact to rounding") {
     arena.Write("logits", all_logits);
     arena.Write("labels", all_labels);
     REQUIRE(library.Get<int(uint8_t*)>("sums_step")(arena.data()) == 0);
-    for (const auto& [name, value] : expected) {
-      CAPTURE(name);
+    for (const auto& each : expected) {
+      CAPTURE(each.first);
       CAPTURE(simd);
-      CHECK(arena.Read(name).at(0) == doctest::Approx(value).epsilon(1e-6));
+      CHECK(arena.Read(each.first).at(0) ==
+            doctest::Approx(each.second).epsilon(1e-6));
     }
   }
 }
