@@ -217,7 +217,8 @@ TEST_CASE("what ranks cannot do together is said") {
   muon.training.optimizer = Muon{};
   CHECK(ErrorOf(muon) ==
         "[ranks] optimizer muon cannot update a block of a param by itself, as "
-        "sharding states wants; expected any optimizer but adafactor, muon and "
+        "sharding states wants; expected any optimizer but adafactor, asgd, "
+        "muon, nadam and "
         "rules of a program's own, or sharding none");
   TrainingSpec gradients = Mlp({.ranks = 2, .shard = Sharding::kGradients});
   gradients.training.gradients = {"*"};
