@@ -4,7 +4,7 @@
 // The optimizers of torch.optim as update rules (autodiff/update_rule.h): those that have no op
 // of their own, and the forms of the others that their ops do not have, such as a momentum that
 // is an input of the step. Formulas and states are PyTorch's; `t` is the step, `d` the gradient
-// plus decay * w. Products of coefficients, such as lr / (1 - beta1^t), are computed once for all
+// plus decay * w. Coefficients, such as lr / (1 - beta1^t), are computed once for all
 // params with the same settings (autodiff/step_scalars.h).
 //
 //   TrainOptions options{.optimizer = NAdam{.decay = 0.01, .is_decoupled = true}};
