@@ -4,8 +4,6 @@
  *   make run-host run-cortex-m7
  *
  * A board needs what board.h declares: a way to print, and to end. */
-#include <string.h>
-
 #include "board.h"
 #include "numbers.h"
 #include "step.h"
@@ -32,12 +30,7 @@ int main(void) {
     *step_input_step() = i;
     const int code = step_step();
     const float loss = *step_output_loss();
-    uint32_t bits;
-    memcpy(&bits, &loss, sizeof bits);
-    print_number(bits, 16, 8);
-    board_print(" ");
-    print_number((uint32_t)(loss * 1000.0f), 10, 1);
-    board_print("\n");
+    print_loss(loss);
     if (code != 0) return code;
   }
   return 0;

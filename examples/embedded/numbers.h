@@ -3,6 +3,7 @@
 #define NUMBERS_H_
 
 #include <stdint.h>
+#include <string.h>
 
 #include "board.h"
 
@@ -23,6 +24,16 @@ static inline void print_number(uint32_t value, uint32_t base, int digits) {
     value /= base;
   } while (--digits > 0 || value > 0);
   board_print(text + end);
+}
+
+/* Prints a line of a loss: the bits of the float, and thousandths. */
+static inline void print_loss(float loss) {
+  uint32_t bits;
+  memcpy(&bits, &loss, sizeof bits);
+  print_number(bits, 16, 8);
+  board_print(" ");
+  print_number((uint32_t)(loss * 1000.0f), 10, 1);
+  board_print("\n");
 }
 
 #endif

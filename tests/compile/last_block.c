@@ -1,7 +1,5 @@
 /* Trains a compiled step of a classifier of images on one image, for 20 steps, and prints each
  * loss as examples/embedded/main.c does. */
-#include <string.h>
-
 #include "board.h"
 #include "numbers.h"
 #include "step.h"
@@ -17,12 +15,7 @@ int main(void) {
     const int code = step_step();
     if (code != 0) return code;
     const float loss = *step_output_loss();
-    uint32_t bits;
-    memcpy(&bits, &loss, sizeof bits);
-    print_number(bits, 16, 8);
-    board_print(" ");
-    print_number((uint32_t)(loss * 1000.0f), 10, 1);
-    board_print("\n");
+    print_loss(loss);
   }
   return 0;
 }

@@ -1,7 +1,5 @@
 /* Trains a compiled step on random numbers and prints losses as examples/embedded/main.c does:
  * MAIN of its Makefile, with inputs.h of fill_inputs.py. */
-#include <string.h>
-
 #include "inputs.h"
 
 enum { STEPS = 20 };
@@ -12,12 +10,7 @@ int main(void) {
     fill_inputs(i);
     const int code = step_step();
     const float loss = *step_output_loss();
-    uint32_t bits;
-    memcpy(&bits, &loss, sizeof bits);
-    print_number(bits, 16, 8);
-    board_print(" ");
-    print_number((uint32_t)(loss * 1000.0f), 10, 1);
-    board_print("\n");
+    print_loss(loss);
     if (code != 0) return code;
   }
   return 0;
