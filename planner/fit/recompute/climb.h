@@ -58,7 +58,8 @@ class Frontier {
   void Add(Bytes peak, Point point);
 
   /// Try, but a candidate that was tried before is not simulated again: afterwards only
-  /// `latest` is known, and Excess and Worth are not.
+  /// `latest` is known, and Excess and Worth are not. Precondition: the simulation's
+  /// SetStaysFrom came before the first candidate with Fate::kRecomputedLate.
   bool TryAgain(const std::vector<Fate>& fates);
 
   /// Of the latest candidate that could run.
