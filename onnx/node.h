@@ -66,8 +66,9 @@ struct ImportContext {
   Body* body = nullptr;           // the current body, if any
   SourceLoc source = {};          // of the node of the model's graph
   std::string path;               // of the file
-  bool training = false;          // of batch norms and dropouts
-  bool evaluation = false;        // batch norms use running statistics
+  std::unordered_set<std::string_view> read = {};  // names (ReadIn)
+  bool training = false;    // of batch norms and dropouts
+  bool evaluation = false;  // batch norms use running statistics
   std::optional<ResizedBatch> resized = {};
   /// Inputs "seed" and "step", i64 scalars, declared by the first random draw.
   Operand seed = {}, step = {};
@@ -121,9 +122,11 @@ class ImportedNode {
   const Values& parts() const { return parts_; }
 
   int num_results() const { return node_.output_size(); }
-  /// Returns whether the file names result i.
+  /// Returns whether the file names result i and reads it. Exporters name results that
+  /// nothing reads, as PyTorch's does a dropout's mask.
   bool Wants(int i) const {
-    return i < num_results() && !node_.output(i).empty();
+    return i < num_results() && !node_.output(i).empty() &&
+           context_.read.contains(node_.output(i));
   }
 
   // --- Attributes; `otherwise` is the default ---

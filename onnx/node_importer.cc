@@ -55,6 +55,7 @@ NodeImporter::NodeImporter(const pb::ModelProto& model, const std::string& path,
   context_.model = graph;
   context_.graph = graph;
   context_.path = path;
+  context_.read = ReadIn(model);
   context_.training =
       options.loss && !options.evaluation && !options.trained_outputs;
   context_.evaluation = options.evaluation;
@@ -445,12 +446,14 @@ Status NodeImporter::AddNode(const pb::NodeProto& node, Scope& scope) {
   for (int i = 0; i < node.output_size(); ++i) {
     const std::string& name = node.output(i);
     if (name.empty()) continue;
-    if (i >= static_cast<int>(results.size())) {
+    const bool is_made = i < static_cast<int>(results.size());
+    if (!is_made && context_.read.contains(name)) {
       return UnsupportedError("[onnx] node ", Quoted(node.name()), " (",
                               node.op_type(), ") names ", node.output_size(),
                               " results; ", results.size(), " are made here");
     }
-    Operand& result = results[static_cast<size_t>(i)];
+    Operand result =
+        is_made ? std::move(results[static_cast<size_t>(i)]) : Operand();
     result.name = name;
     if (scope.names.contains(name)) return Twice(name);
     STOWAGE_RETURN_IF_ERROR(NameResult(result, scope));

@@ -260,6 +260,16 @@ std::unordered_set<std::string_view> ReadBy(
   return names;
 }
 
+std::unordered_set<std::string_view> ReadIn(const pb::ModelProto& model) {
+  Names names;
+  AddNames(model.graph(), &names);
+  for (const pb::FunctionProto& function : model.functions()) {
+    for (const pb::NodeProto& node : function.node()) AddNames(node, &names);
+    names.insert(function.output().begin(), function.output().end());
+  }
+  return names;
+}
+
 bool IsOnnxDomain(std::string_view domain) {
   return domain.empty() || domain == "ai.onnx";
 }

@@ -82,6 +82,10 @@ std::unordered_set<std::string_view> ReadBy(
     const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
     const std::vector<bool>& needed);
 
+/// All values that a node of the model, of its subgraphs or of its functions may read, and the
+/// outputs of each. A result that is not among them is unread. The names are the model's.
+std::unordered_set<std::string_view> ReadIn(const pb::ModelProto& model);
+
 /// The versions of the operator sets that a file imports, by domain; ONNX's own is "".
 using Opsets = std::map<std::string, int64_t>;
 

@@ -342,11 +342,17 @@ Result<Values> ConvertDropout(ImportedNode& node) {
     }
     return results;
   }
-  if (node.Wants(1)) {
-    return node.Unsupported("gives out its mask, which is never stored here");
-  }
   const Draws draws = NextDraws(node);
-  return Values{Dropout(x, draws.seed, draws.step, p, draws.id)};
+  const auto drop = [&](Value of) {
+    return Dropout(of, draws.seed, draws.step, p, draws.id);
+  };
+  Values results = {drop(x)};
+  if (node.Wants(1)) {  // drawn again: the same elements of ones
+    const Value one = Fill(node.graph(), 1, x.dtype(), node.ShapeOf(0));
+    const Value zero = Fill(node.graph(), 0, x.dtype(), node.ShapeOf(0));
+    results.push_back(NotEqual(drop(one), zero));
+  }
+  return results;
 }
 
 }  // namespace stowage::onnx

@@ -515,6 +515,38 @@ TEST_CASE("a dropout in a loop draws in each iteration anew") {
   CHECK(losses[2] != losses[3]);
 }
 
+TEST_CASE("a dropout gives the mask that it drew, where it is read") {
+  for (const bool reads_mask : {false, true}) {
+    CAPTURE(reads_mask);
+    ModelProto model = Empty({"out"});
+    GraphProto* const graph = model.mutable_graph();
+    AddInput(graph, "x", TensorProto::FLOAT, {512});
+    // y is 2 x mask, and out 0, or y.
+    Op(graph, "Dropout", {"x"}, reads_mask ? "y" : "out")->add_output("mask");
+    if (reads_mask) {
+      SetInt(Op(graph, "Cast", {"mask"}, "kept"), "to", TensorProto::FLOAT);
+      Op(graph, "Mul", {"x", "kept"}, "once");
+      Op(graph, "Add", {"once", "once"}, "twice");
+      Op(graph, "Sub", {"y", "twice"}, "out");
+    }
+    const OnnxModel read = Read(model);
+    const Graph built = Built(
+        read, {.loss = OnnxLoss{.kind = OnnxLossKind::kMse, .output = ""}});
+    CHECK(Count(built, OpKind::kDropout) == (reads_mask ? 2 : 1));
+    const auto got = Run(read, built,
+                         {{"x", ArrayOf<float>({512}, Floats(512, 1))},
+                          {"labels", ArrayOf<float>({512}, Floats(512, 0))},
+                          {"seed", ArrayOf<int64_t>({}, {1})},
+                          {"step", ArrayOf<int64_t>({}, {5})}});
+    // Of 512 numbers about half are 2.
+    if (reads_mask) {
+      CHECK(got[0] == Floats{0});
+    } else {
+      CHECK(got[0][0] == doctest::Approx(2).epsilon(0.2));
+    }
+  }
+}
+
 // --- If ---
 
 // y = x w, or x v + v: by whether the sum of x is above 0, within a scan of one more
