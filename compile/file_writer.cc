@@ -25,8 +25,12 @@ constexpr Bytes kVectorsOnStack = 64;
 
 constexpr std::string_view kTypes = R"(
 /* Elements in the arena, whose bytes hold numbers of one type and later of another. Kernels
- * are not inlined, so that the stack holds the variables of one at a time. */
-#if defined(__GNUC__)
+ * are not inlined, so that the stack holds the variables of one at a time; nor compiled for
+ * their addresses, by which gcc 12 would leave out stores. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define MAY_ALIAS __attribute__((__may_alias__))
+#define KERNEL static __attribute__((__noipa__))
+#elif defined(__GNUC__)
 #define MAY_ALIAS __attribute__((__may_alias__))
 #define KERNEL static __attribute__((__noinline__))
 #else

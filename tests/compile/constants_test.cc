@@ -150,6 +150,51 @@ TEST_CASE("initial values and constants side by side stay apart") {
   }
 }
 
+// gcc 12 by -O2 compiled a kernel for its one call's addresses in a static arena, and stored a
+// quarter of this matmul.
+TEST_CASE("kernels in a static arena store all of their results") {
+  GraphBuilder g("static_arena");
+  const auto numbers = [](int64_t count, int64_t step) {
+    std::vector<float> result;
+    for (int64_t i = 0; i < count; ++i) {
+      result.push_back(static_cast<float>(i * step % 11 - 5));
+    }
+    return result;
+  };
+  const auto x = numbers(2 * 4, 3), w = numbers(8 * 4, 7);
+  g.Output("y", MatMul(g.Param("x", DType::kF32, {2, 4}),
+                       g.Param("w", DType::kF32, {8, 4}),
+                       /*transpose_a=*/false, /*transpose_b=*/true));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const Result<Plan> plan =
+      PlanMemory(*graph, {.alignment = kCAlignment, .device = NeedsOfC()});
+  REQUIRE(plan.ok());
+  const auto bytes_of = [](const std::vector<float>& of) {
+    return std::string(reinterpret_cast<const char*>(of.data()),
+                       of.size() * sizeof(float));
+  };
+  const auto step = CompileToC(
+      *graph, *plan, {.contents = {{"x", bytes_of(x)}, {"w", bytes_of(w)}}});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  for (const std::string level : {"-O1", "-Os", "-O2", "-O3"}) {
+    CAPTURE(level);
+    const HostLibrary library(
+        "static_arena", {{"step.h", step->header}, {"step.c", step->source}},
+        level);
+    library.Get<void(uint64_t)>("step_init")(1);
+    REQUIRE(library.Get<int()>("step_step")() == 0);
+    const float* const y = library.Get<const float*()>("step_output_y")();
+    for (size_t i = 0; i < 2; ++i) {
+      for (size_t j = 0; j < 8; ++j) {
+        float expected = 0;  // of small integers, exact in any order
+        for (size_t l = 0; l < 4; ++l) expected += x[i * 4 + l] * w[j * 4 + l];
+        CHECK(y[i * 8 + j] == expected);
+      }
+    }
+  }
+}
+
 TEST_CASE(
     "constants are in read-only data, by gcc and clang without warnings") {
   for (const bool caller_arena : {false, true}) {
