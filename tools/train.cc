@@ -63,6 +63,20 @@ struct FinetuneFlags {
 // The default batch of a model of whole texts.
 constexpr int64_t kUsualTextBatch = 16;
 
+constexpr int64_t kMaxTokens = int64_t{1} << 40;
+
+Status CheckBatch(int64_t batch, int64_t seq) {
+  if (batch < 1) {
+    return InvalidArgumentError("[train] batch ", batch, " is below 1");
+  }
+  if (batch > kMaxTokens / seq) {
+    return InvalidArgumentError("[train] batch ", batch, " of ", seq,
+                                " tokens each is larger than ", kMaxTokens,
+                                " tokens");
+  }
+  return {};
+}
+
 // Defaults for adapters, those usual with PEFT; a whole model needs a smaller learning rate.
 TrainingDefaults DefaultsOf(bool has_adapters) {
   return {.optimizer = "adamw",
@@ -129,6 +143,8 @@ Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags, const RankRun& ranks) {
   // Such a model is trained on whole texts, and saved as a folder.
   const bool is_of_texts = tuning.classifies() || tuning.embeds();
   spec.options.batch = model.batch.value_or(is_of_texts ? kUsualTextBatch : 1);
+  STOWAGE_RETURN_IF_ERROR(
+      CheckBatch(*spec.options.batch, tuning.lengths.front()));
   if (flags.train.chat && flags.train.json) {
     return Error{ErrorCode::kInvalidArgument,
                  "[finetune] --json prints objects alone; leave --chat away"};

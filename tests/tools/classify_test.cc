@@ -340,6 +340,9 @@ TEST_CASE("models and options that do not suit the objective are refused") {
   CHECK(Contains(of_data({"--attention-dropout", "1"}),
                  "the attention dropout of bert is 1"));
   CHECK(Contains(of_data({"--seq", "15", "--seq", "17"}), "seq"));
+  CHECK(Contains(of_data({"--batch", "-1"}), "[train] batch -1 is below 1"));
+  CHECK(Contains(of_data({"--batch", "4611686018427387904"}),
+                 "[train] batch 4611686018427387904 of "));
   const std::string base = StrCat(kModels, "bert-base");
   CHECK(Contains(of_data({"--save-merged", base}),
                  "is in the folder that --weights reads"));

@@ -273,6 +273,12 @@ TEST_CASE("data and options that do not suit the objective are refused") {
                  "the scale of similarities is 0"));
   CHECK(Contains(of({"--negatives", "3"}),
                  "line 1 has 2 negatives, and 3 are asked for"));
+  for (const char* const batch : {"0", "-1"}) {
+    CHECK(Contains(of({"--batch", batch}),
+                   StrCat("[train] batch ", batch, " is below 1")));
+  }
+  CHECK(Contains(of({"--batch", "4611686018427387904"}),
+                 "[train] batch 4611686018427387904 of "));
   CHECK(Contains(of({"--batch", "46"}),
                  "batch 46 is larger than the training set of 45 examples"));
   CHECK(Contains(of({"--batch", "1", "--negatives", "0"}),
