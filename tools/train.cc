@@ -65,7 +65,7 @@ constexpr int64_t kUsualTextBatch = 16;
 
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 
-Status CheckBatch(int64_t batch, int64_t seq) {
+Status CheckBatchOfTexts(int64_t batch, int64_t seq) {
   if (batch < 1) {
     return InvalidArgumentError("[train] batch ", batch, " is below 1");
   }
@@ -144,7 +144,7 @@ Result<StepSpec> ReadFinetuneSpec(FinetuneFlags& flags, const RankRun& ranks) {
   const bool is_of_texts = tuning.classifies() || tuning.embeds();
   spec.options.batch = model.batch.value_or(is_of_texts ? kUsualTextBatch : 1);
   STOWAGE_RETURN_IF_ERROR(
-      CheckBatch(*spec.options.batch, tuning.lengths.front()));
+      CheckBatchOfTexts(*spec.options.batch, tuning.lengths.front()));
   if (flags.train.chat && flags.train.json) {
     return Error{ErrorCode::kInvalidArgument,
                  "[finetune] --json prints objects alone; leave --chat away"};
