@@ -21,11 +21,10 @@ struct HelperText {
 };
 
 constexpr std::string_view kMathFunctions[] = {
-    "ceil",  "cos",    "erf",   "erfc",   "exp",   "expm1",  "fabs",
-    "floor", "fmod",   "log",   "log1p",  "pow",   "rint",   "sin",
-    "sqrt",  "tanh",   "trunc", "ceilf",  "cosf",  "erff",   "erfcf",
-    "expf",  "expm1f", "fabsf", "floorf", "fmodf", "logf",   "log1pf",
-    "powf",  "rintf",  "sinf",  "sqrtf",  "tanhf", "truncf",
+    "ceil",  "cos",    "erf",   "erfc",  "exp",   "expm1",  "fabs",   "floor",
+    "fmod",  "log",    "log1p", "pow",   "rint",  "sin",    "sqrt",   "tanh",
+    "trunc", "ceilf",  "cosf",  "erff",  "erfcf", "expm1f", "fabsf",  "floorf",
+    "fmodf", "log1pf", "powf",  "rintf", "sinf",  "sqrtf",  "truncf",
 };
 
 constexpr HelperText kNumberFormats[] = {
@@ -47,6 +46,60 @@ static void copy_data(void *to, const uint8_t *data, size_t bytes) {
   float x;
   memcpy(&x, &bits, sizeof x);
   return x;
+}
+)"},
+    {"exp_f32", R"(/* 2^n e^r with |r| <= log(2) / 2, e^r as in Cephes. */
+static float exp_f32(float x) {
+  if (x != x) return x;
+  const float a = x < -105.0f ? -105.0f : x > 89.0f ? 89.0f : x;
+  /* Adding 1.5 * 2^23 rounds to an integer. */
+  const float n = (a * 1.44269504f + 12582912.0f) - 12582912.0f;
+  const float r = (a - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  /* Two factors, since 2^n may be no normal number. */
+  const int32_t exponent = (int32_t)n, half = exponent / 2;
+  return p * bits_float((uint32_t)(half + 127) << 23) *
+         bits_float((uint32_t)(exponent - half + 127) << 23);
+}
+)"},
+    {"log_f32",
+     R"(/* n log(2) + log(1 + r) with 1 + r from sqrt(1/2) to sqrt(2), as in Cephes. */
+static float log_f32(float x) {
+  if (!(x > 0)) return x < 0 ? NAN : x == 0 ? -INFINITY : x;
+  if (x > 3.4028235e38f) return x;
+  const int is_small = x < 0x1p-126f;
+  const uint32_t root = 0x3F3504F3U; /* of 1/2 */
+  const uint32_t bits = float_bits(is_small ? x * 0x1p+24f : x) + (0x3F800000U - root);
+  const float n = (float)((int32_t)(bits >> 23) - 127 - (is_small ? 24 : 0));
+  const float r = bits_float((bits & 0x7FFFFFU) + root) - 1.0f;
+  const float z = r * r;
+  float p = r * 7.0376836292e-2f - 1.1514610310e-1f;
+  p = p * r + 1.1676998740e-1f;
+  p = p * r - 1.2420140846e-1f;
+  p = p * r + 1.4249322787e-1f;
+  p = p * r - 1.6668057665e-1f;
+  p = p * r + 2.0000714765e-1f;
+  p = p * r - 2.4999993993e-1f;
+  p = p * r + 3.3333331174e-1f;
+  return r + (p * r * z - n * 2.12194440e-4f - 0.5f * z) + n * 0.693359375f;
+}
+)"},
+    {"tanh_f32",
+     R"(/* Below 0.625 a polynomial of Cephes, from there on 1 - 2 / (e^2|x| + 1). */
+static float tanh_f32(float x) {
+  const float z = x * x, magnitude = x < 0 ? -x : x;
+  float p = z * -5.70498872745e-3f + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  if (magnitude < 0.625f) return x + x * z * p;
+  const float far = 1.0f - 2.0f / (exp_f32(2.0f * magnitude) + 1.0f);
+  return x < 0 ? -far : far;
 }
 )"},
     {"bfloat16_to_float", R"(static float bfloat16_to_float(uint16_t bits) {

@@ -368,11 +368,26 @@ std::string Replaced(std::string_view text, std::string_view type,
   return result;
 }
 
+// Calls of math.h whose last bit differs between processors' libraries become calls of the
+// file's own functions (compile/helpers.cc).
+std::string WithOwnFunctions(std::string text) {
+  for (const std::string_view name : {"exp", "log", "tanh"}) {
+    const std::string call = StrCat(name, "f("), own = StrCat(name, "_f32(");
+    for (size_t at = text.find(call); at != std::string::npos;
+         at = text.find(call, at + 1)) {
+      if (at > 0 && IsPartOfName(text[at - 1])) continue;
+      text.replace(at, call.size(), own);
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ForType(std::string_view text, DType type) {
-  return type == DType::kF64 ? Replaced(text, "double", "", "")
-                             : Replaced(text, "float", "f", "f");
+  return type == DType::kF64
+             ? Replaced(text, "double", "", "")
+             : WithOwnFunctions(Replaced(text, "float", "f", "f"));
 }
 
 std::string ForVectorType(std::string_view text, int64_t lanes) {

@@ -199,7 +199,8 @@ class Kernel {
 /// The parameter of scratch memory, of `real` elements.
 inline constexpr std::string_view kScratch = "scratch";
 
-/// Replaces `real` and `@` in text for numbers of `type`.
+/// Replaces `real` and `@` in text for numbers of `type`. Of floats, exp@, log@ and tanh@ are
+/// functions of the file, which give the same bits on every processor.
 std::string ForType(std::string_view text, DType type);
 /// The same for vectors of `lanes` floats.
 std::string ForVectorType(std::string_view text, int64_t lanes);
