@@ -164,7 +164,7 @@ class OnnxModel {
   std::shared_ptr<const File> file_;  // copies share it
 };
 
-/// Reads a model of IR version 3 and later, operator sets 7 to 28. External tensors are read
+/// Reads a model of IR version 3 and later, operator sets 1 to 28. External tensors are read
 /// on demand. Errors: kIo; kInvalidArgument for a file that is not ONNX or has no graph;
 /// kUnsupported for other versions, and in a build without protobuf.
 Result<OnnxModel> ReadOnnx(const std::string& path);
