@@ -339,6 +339,12 @@ bool IsNumbered(std::string_view name) {
   if (!has_number && stem.size() != name.size()) return false;
   while (stem.ends_with('_')) stem.remove_suffix(1);
   while (stem.starts_with('_')) stem.remove_prefix(1);
+  // A number that onnxscript casts, such as the probability of a Bernoulli.
+  if (stem.ends_with("_cast") && stem.find('.') == std::string_view::npos) {
+    return true;
+  }
+  constexpr std::string_view kOverload = "_default";
+  if (stem.ends_with(kOverload)) stem.remove_suffix(kOverload.size());
   // Named after the function that created them.
   static constexpr std::array<std::string_view, 9> kMade = {
       "zeros",     "ones",      "full",   "scalar_tensor",  "zeros_like",
@@ -465,6 +471,21 @@ class Readers {
            });
   }
 
+  /// Returns whether recurrent ops alone read it, as an initial state.
+  bool IsOfInitialStates(const std::string& name) const {
+    constexpr int kFirstState = 5;  // initial_h; initial_c is the next
+    const auto [first, last] = readers_.equal_range(name);
+    return first != last && std::all_of(first, last, [&](const auto& reader) {
+             const pb::NodeProto& node = *reader.second;
+             if (!Contains(kRecurrent, node.op_type())) return false;
+             for (int i = 0; i < node.input_size(); ++i) {
+               const bool is_state = i == kFirstState || i == kFirstState + 1;
+               if (node.input(i) == name && !is_state) return false;
+             }
+             return true;
+           });
+  }
+
   /// Returns whether a node reads it as a weight or, with `of_gather`, gathers its rows.
   bool IsWeight(const std::string& name, bool of_gather) const {
     std::vector<std::string> open = {name};
@@ -491,6 +512,8 @@ class Readers {
   static constexpr std::array<std::string_view, 8> kPassing = {
       "Identity",  "Transpose", "Reshape", "Squeeze",
       "Unsqueeze", "Cast",      "Expand",  "Flatten"};
+  static constexpr std::array<std::string_view, 3> kRecurrent = {"LSTM", "GRU",
+                                                                 "RNN"};
   static constexpr std::array<std::string_view, 12> kWeighing = {
       "MatMul",
       "Gemm",
@@ -528,6 +551,19 @@ std::string KindOf(const std::string& name, const TensorType& type,
                    const pb::TensorProto& tensor, const std::string& path,
                    const Readers& readers) {
   const Shape& shape = type.shape;
+  // Returns the number that all elements are, if there is one.
+  const auto one_number = [&]() -> std::optional<double> {
+    const Result<Array> array = ReadTensor(tensor, path);
+    if (!array.ok()) return {};
+    const std::vector<double> numbers = RealsOf(*array);
+    if (std::ranges::count(numbers, numbers.front()) != shape.num_elements()) {
+      return {};
+    }
+    return numbers.front();
+  };
+  if (IsUnnamed(name) && readers.IsOfInitialStates(tensor.name())) {
+    return one_number() == 0 ? "an initial state of zeros" : "";
+  }
   if (shape.num_elements() == 1) {
     return shape.rank() <= 1 && IsNumbered(name) &&
                    !readers.IsWeight(tensor.name(), /*of_gather=*/true)
@@ -537,12 +573,8 @@ std::string KindOf(const std::string& name, const TensorType& type,
   if (name.ends_with("inv_freq")) return "frequencies of rotary embeddings";
   if (shape.rank() == 1 && IsUnnamed(name) &&
       readers.IsOfNorms(tensor.name())) {
-    const Result<Array> array = ReadTensor(tensor, path);
-    if (!array.ok()) return {};
-    const std::vector<double> numbers = RealsOf(*array);
-    const double first = numbers.front();
-    return (first == 0 || first == 1) &&
-                   std::ranges::count(numbers, first) == shape.num_elements()
+    const std::optional<double> number = one_number();
+    return number == 0 || number == 1
                ? "the scale or shift of a norm that has none"
                : "";
   }

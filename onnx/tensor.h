@@ -101,9 +101,11 @@ class DeclaredTypes {
 ///
 /// - a single number, of rank 0 or 1, with a name that an exporter has numbered, "val_155",
 ///   "onnx::Mul_12", "/h.0/Constant_3_output_0", "model/scale/y:0", or with that of the
-///   function that created it, "zeros", "full_3";
+///   function that created it, "zeros", "full_3", or that cast it, "p_cast";
 /// - a mask: zeros and one number of -100 or below, or several of -10,000 and below, or a
 ///   lower triangle of ones;
+/// - zeros named "val_7" as the scale or shift of a norm, or as the initial state of an LSTM, a
+///   GRU or an RNN; ones as the scale;
 /// - frequencies of rotary embeddings, by the name "inv_freq", and tables in which each
 ///   column is the sine or cosine of positions times an angle;
 ///

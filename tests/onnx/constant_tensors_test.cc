@@ -64,14 +64,15 @@ TEST_CASE("a number is a constant under a name that an exporter has numbered") {
   for (const char* const name :
        {"val_155", "_val_3", "onnx::Mul_12", "/h.0/attn/Constant_3_output_0",
         "model/scale/mul/y:0", "const_fold_opt__47", "scalar_tensor_1", "zeros",
-        "full_3", "27"}) {
+        "full_3", "27", "p_cast", "scalar_tensor_default"}) {
     CAPTURE(name);
     CHECK(KindOf(name, {}, One) == "a number of the model's code");
     CHECK(KindOf(name, {1}, One) == "a number of the model's code");
   }
   for (const char* const name :
        {"logit_scale", "h.0.attn.temperature", "alpha_1", "val", "h.zeros",
-        "onnx::PRelu_5", "b", "model/dense/BiasAdd/ReadVariableOp:0"}) {
+        "h.p_cast", "forecast", "logit_scale_default", "onnx::PRelu_5", "b",
+        "model/dense/BiasAdd/ReadVariableOp:0"}) {
     CAPTURE(name);
     CHECK(KindOf(name, {1}, One) == "");
   }
@@ -79,6 +80,24 @@ TEST_CASE("a number is a constant under a name that an exporter has numbered") {
   CHECK(KindOf("val_155", {2, 2}, [](int64_t i, int64_t j) {
           return 0.1 * static_cast<double>(i - j);
         }) == "");
+}
+
+TEST_CASE("zeros are the initial state of an LSTM, unless the module has it") {
+  const auto kind_of = [](const std::string& name, size_t place, double state) {
+    ModelProto model;
+    AddReals(&model, name, {1, 2, 4}, [&](int64_t, int64_t) { return state; });
+    std::vector<std::string> operands = {"x", "w", "r", "b", "", "h", "c"};
+    operands[place] = name;
+    AddNode(model.mutable_graph()->mutable_node(), "LSTM", operands, "y");
+    const auto constants = onnx::ConstantTensors(model.graph(), "");
+    const auto found = constants.find(name);
+    return found == constants.end() ? "" : found->second;
+  };
+  CHECK(kind_of("val_15", 5, 0) == "an initial state of zeros");
+  CHECK(kind_of("val_15", 6, 0) == "an initial state of zeros");
+  CHECK(kind_of("val_15", 5, 0.5) == "");  // learned
+  CHECK(kind_of("h0", 5, 0) == "");        // as it is when a net is new
+  CHECK(kind_of("val_15", 2, 0) == "");    // weights
 }
 
 TEST_CASE("masks are known by their numbers") {
