@@ -11,7 +11,6 @@
 #include <fstream>
 #include <iostream>
 #include <new>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -69,16 +68,13 @@ std::string ThreadsText() {
 
 // Running out of memory or threads is no bug, in any thread.
 void EndOutOfResources() {
-  constexpr std::string_view kNoMemory =
-      "stowage: [memory] the system gives this process no more memory; a "
-      "smaller batch or file takes less\n";
   try {
     if (std::current_exception())
       std::rethrow_exception(std::current_exception());
   } catch (const std::bad_alloc&) {
-    EndWithoutDevice(kNoMemory);
-  } catch (const std::length_error&) {  // more than any system has
-    EndWithoutDevice(kNoMemory);
+    EndWithoutDevice(
+        "stowage: [memory] the system gives this process no more memory; a "
+        "smaller batch or file takes less\n");
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::resource_unavailable_try_again) {
       EndWithoutDevice(stowage::StrCat(

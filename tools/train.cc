@@ -63,6 +63,8 @@ struct FinetuneFlags {
 // The default batch of a model of whole texts.
 constexpr int64_t kUsualTextBatch = 16;
 
+// The largest number of tokens in a batch: so many texts of so many tokens can be counted in
+// 64 bits.
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 
 Status CheckBatchOfTexts(int64_t batch, int64_t seq) {
