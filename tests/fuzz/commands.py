@@ -218,15 +218,18 @@ OUTPUTS = {"-o", "--output", "--svg", "--html", "--certificate", "--save", "--co
 
 
 def inputs_of(words):
-    """The files that a command names as inputs, folders with all that is in them."""
-    named = set()
+    """The files that a command names as inputs, folders with all that is in them. The last
+    value of an option counts, as it does for the command."""
+    named, values = set(), {}
     for before, word in zip([""] + words, words):
         option, _, value = word.partition("=")
-        if word.startswith("--") and value and option not in OUTPUTS:
-            named.add(value)
-        elif not word.startswith("-") and before not in OUTPUTS:
+        if word.startswith("--"):
+            values |= {option: value} if value else {}
+        elif before.startswith("-") and "=" not in before:
+            values[before] = word
+        elif not word.startswith("-"):
             named.add(word)
-    return named
+    return named | {value for option, value in values.items() if option not in OUTPUTS}
 
 
 # What would only take long.
