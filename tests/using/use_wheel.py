@@ -67,7 +67,7 @@ with lzma.open(sys.argv[1]) as file:
 
 # A wheel for any processor has several CPU targets, of which one is chosen.
 target = stowage.cpu_target()
-described = re.search(r"^CPU kernels: (\w+) \(\S+\)(?: of (.*))?$", command("--version"),
+described = re.search(r"^CPU kernels: (\S+) \(\S+\)(?: of (.*))?$", command("--version"),
                       re.MULTILINE)
 assert described and described[1] == target, (target, described)
 for other in (described[2] or target).split(", "):
