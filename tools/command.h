@@ -1,8 +1,9 @@
 #ifndef STOWAGE_TOOLS_COMMAND_H_
 #define STOWAGE_TOOLS_COMMAND_H_
 
-// Shared by all subcommands: exit codes, errors, and files. Data goes to stdout, progress and
-// errors to stderr. Each subcommand has an Add... function that declares it.
+// Defines what all subcommands share: exit codes, the printing of errors, and access to files. Data
+// goes to stdout; progress and errors go to stderr. Each subcommand has an Add... function that
+// declares it.
 //
 //   Status tried = TryOutputs({{"output", flags.output}}, {{"data", flags.data}});
 //   ...
@@ -21,25 +22,25 @@
 
 namespace stowage::tools {
 
-/// The path given to an option, or to a positional argument, called "the plan" and so on; ""
-/// if it was not given.
+/// The path given to an option or to a positional argument. A positional argument is named in
+/// words, such as "the plan". The path is "" if it was not given.
 struct PathOption {
   std::string_view option;
   std::string path;
 };
 
-/// Error kInvalidArgument if an output is also an input, or two outputs are one file.
+/// Returns kInvalidArgument if an output is also an input, or if two outputs are the same file.
 Status CheckPaths(std::initializer_list<PathOption> outputs,
                   std::initializer_list<PathOption> inputs);
 
-/// An output, claimed for its lifetime.
+/// An output file or stream, claimed for the lifetime of the object.
 class Output {
  public:
-  /// "" is stdout. Devices and pipes are written to, files replaced. Errors: those of
-  /// OutputFile::Claim.
+  /// Opens `path`, or stdout if it is "". Devices and pipes are written to; files are replaced.
+  /// Propagates errors of OutputFile::Claim.
   static Result<Output> Open(const std::string& path);
 
-  /// Errors, kIo: those of OutputFile::Replace.
+  /// Writes `contents`. Returns kIo if OutputFile::Replace fails.
   Status Write(std::string_view contents) const;
 
  private:
@@ -49,7 +50,7 @@ class Output {
   std::optional<OutputFile> file_;
 };
 
-/// CheckPaths, and checks that each output can be written.
+/// Calls CheckPaths, and checks that each output can be written.
 Status TryOutputs(std::initializer_list<PathOption> outputs,
                   std::initializer_list<PathOption> inputs);
 
@@ -79,32 +80,35 @@ void AddExportOnnx(Program& program);
 void AddCompile(Program& program);
 void AddModels(Program& program);
 
+/// Returns the exit code for an error of this kind.
 int ExitCodeOf(ErrorCode code);
 
-/// Prints the error to stderr; returns its exit code.
+/// Prints the error to stderr and returns its exit code.
 int Fail(const Error& error);
-/// Sets a function that Fail calls before it prints an error kRankLost, to receive the reason
-/// from another rank; an empty one unsets it.
+/// Sets a function that Fail calls before it prints a kRankLost error, so that the reason can
+/// arrive from another rank. An empty function removes it.
 void CallOnRankLost(std::function<void()> call);
 
-/// OK if both are; of two errors, the code of the first and both messages.
+/// Returns OK if both statuses are OK. If both are errors, returns the code of the first with both
+/// messages.
 Status Both(const Status& first, const Status& second);
 
-/// Prints one line of JSON to stdout; ill-formed UTF-8 becomes U+FFFD.
+/// Prints one line of JSON to stdout. Replaces ill-formed UTF-8 by U+FFFD.
 void PrintJson(const nlohmann::ordered_json& json);
 
-/// The size given to an option, if any. Error kInvalidArgument, with the option: not a
-/// positive size.
+/// Returns the size given to an option, or nullopt if `text` is empty. Returns kInvalidArgument,
+/// naming the option, if `text` is not a positive size.
 Result<std::optional<Bytes>> ParseSizeOption(std::string_view option,
                                              const std::string& text);
 
-/// Reads a file or a pipe. Errors: kNotFound; kIo, also for a pipe without a writer;
-/// kInvalidArgument if it is larger than 1 GiB.
+/// Reads a file or a pipe. Returns kNotFound if there is no such file, kIo if reading fails or a
+/// pipe has no writer, and kInvalidArgument if the contents exceed 1 GiB.
 Result<std::string> ReadFile(const std::string& path);
-/// Reads a text, without a byte order mark (U+FEFF).
+/// Reads a text file and removes its byte order mark (U+FEFF).
 Result<std::string> ReadTextFile(const std::string& path);
 
-/// Replaces the file at `path` by `contents`, or writes to stdout if it is "". Error kIo.
+/// Replaces the file at `path` by `contents`, or writes to stdout if `path` is "". Returns kIo if
+/// writing fails.
 Status WriteOutput(const std::string& path, std::string_view contents);
 
 }  // namespace stowage::tools

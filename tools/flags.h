@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TOOLS_FLAGS_H_
 #define STOWAGE_TOOLS_FLAGS_H_
 
-// Groups of options that several subcommands share: the update of params (clipping, decay,
-// momentum, label smoothing), learning rate schedule, packer, and ranks.
+// Declares groups of options that several subcommands share: the update of params (clipping, decay,
+// momentum, label smoothing), the learning rate schedule, the packer, and ranks.
 //
 //   AddRankOptions(options, &flags);
 //   Result<RankPlan> ranks = ReadRankFlags(flags);
@@ -30,37 +30,38 @@ struct OptimizationFlags {
 
 void AddOptimizationOptions(Options& options, OptimizationFlags* flags);
 
-/// Applies the flags to an optimizer with its defaults. Errors kInvalidArgument, with the
-/// option: a value out of range, a momentum for an optimizer without one.
+/// Applies the flags to an optimizer with its defaults. Returns kInvalidArgument, naming the
+/// option, if a value is out of range, or if a momentum is given for an optimizer without one.
 Status SetOptimization(const OptimizationFlags& flags, TrainOptions* options);
 
-/// `model` with --label-smoothing in its loss. Errors of its graphs: also those of
-/// WithLabelSmoothing.
+/// Returns `model` with --label-smoothing applied to its loss. Graphs of the result can also fail
+/// with errors of WithLabelSmoothing.
 ModelFn WithSmoothing(const OptimizationFlags& flags, ModelFn model);
 
-/// Removes the decay of the params of --no-decay; call it after setting model and groups of
-/// `training`. Errors: those of the model and of WithoutDecay; kInvalidArgument for patterns
-/// with an optimizer without decay.
+/// Disables weight decay for the params of --no-decay. Call it after setting the model and the
+/// groups of `training`. Propagates errors of the model and of WithoutDecay. Returns
+/// kInvalidArgument if patterns are given for an optimizer without decay.
 Status SetNoDecay(const OptimizationFlags& flags, TrainingSpec* training);
 
 struct ScheduleFlags {
   std::optional<double> lr;
-  std::string schedule;  // "": the model's
-  std::string warmup;    // steps, or a fraction of them; "": the schedule's
+  std::string schedule;  // if empty, the model's schedule
+  std::string warmup;  // steps, or a fraction of them; if empty, the schedule's
   std::optional<double> min_lr, power;
 };
 
 void AddScheduleOptions(Options& options, ScheduleFlags* flags);
 
-/// `defaults` with the flags applied, except for the warm-up, which depends on the steps. A
-/// schedule given by name does not inherit warm-up and minimum of `defaults`. Errors
-/// kInvalidArgument, with the option: a value out of range, or one that the schedule ignores.
+/// Returns `defaults` with the flags applied, except for the warm-up, which depends on the number
+/// of steps. A schedule given by name does not inherit the warm-up and the minimum of `defaults`.
+/// Returns kInvalidArgument, naming the option, if a value is out of range or the schedule ignores
+/// it.
 Result<LearningRateSchedule> ReadSchedule(const ScheduleFlags& flags,
                                           const LearningRateSchedule& defaults);
 
-/// The steps of a warm-up in a run of `steps`: an integer, or a fraction below 1, rounded up as
-/// transformers rounds warmup_ratio. Error kInvalidArgument: neither, or no step is left after
-/// it.
+/// Returns the number of warm-up steps in a run of `steps`. `text` is an integer, or a fraction
+/// below 1, which is rounded up as transformers rounds warmup_ratio. Returns kInvalidArgument if
+/// `text` is neither, or if no step follows the warm-up.
 Result<int64_t> ReadWarmup(const std::string& text, int64_t steps);
 
 struct PackerFlags {
@@ -70,26 +71,27 @@ struct PackerFlags {
 
 void AddPackerOptions(Options& options, PackerFlags* flags);
 
-/// The options, with a deadline from now. Error kInvalidArgument: an unknown packer, one
-/// without time limits, or an invalid limit.
+/// Returns the packer's options, with a deadline counted from this call. Returns kInvalidArgument
+/// if the packer is unknown, if a limit is given to a packer without time limits, or if the limit
+/// is invalid.
 Result<packing::PackOptions> ReadPackerFlags(const PackerFlags& flags);
 
 struct RankFlags {
   int64_t ranks = 1;
   std::string shard = "none";
-  std::string link;  // "" for none
+  std::string link;  // if empty, no link is modeled
 };
 
-/// Adds --shard alone, for ranks that a launcher has started.
+/// Adds only --shard, for ranks that a launcher has started.
 void AddShardOption(Options& options, std::string* shard);
 /// Adds --shard, --ranks and --link.
 void AddRankOptions(Options& options, RankFlags* flags);
 
-/// The shardings of --shard: one, or for "auto" all, in ascending order of what is split. Error
-/// kInvalidArgument for another text.
+/// Returns the shardings that --shard names: one of them, or all for "auto". They are ordered from
+/// the fewest to the most sharded tensors. Returns kInvalidArgument for any other string.
 Result<std::vector<Sharding>> ReadShard(const std::string& shard);
 
-/// A link between ranks, with its bandwidth in one direction.
+/// A link between ranks and its bandwidth in one direction.
 struct Link {
   std::string name;
   double bytes_per_second = 0;
@@ -101,11 +103,12 @@ struct RankPlan {
   std::optional<Link> link = {};
 };
 
-/// Errors kInvalidArgument: no ranks; a sharding or a link with one rank; those of ReadShard; a
-/// link that is neither a known name nor a size.
+/// Returns the ranks that the flags describe. Propagates errors of ReadShard. Returns
+/// kInvalidArgument if the number of ranks is below 1, if a sharding or a link is given for one
+/// rank, or if the link is neither a known name nor a size.
 Result<RankPlan> ReadRankFlags(const RankFlags& flags);
 
-/// Sets the ranks of the training; the rank's part of the batch bounds its micro-batches.
+/// Sets the ranks of the training. The rank's share of the batch bounds its micro-batches.
 void SetRanks(const Ranks& ranks, TrainingSpec* training);
 
 }  // namespace stowage::tools

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TOOLS_FRONTIER_H_
 #define STOWAGE_TOOLS_FRONTIER_H_
 
-// The frontier of budget and cost of a step, as `plan --pareto` prints it: a table, JSON, an
-// image.
+// Describes the Pareto frontier of a step's budget and cost, as `plan --pareto` prints it: as a
+// table, as JSON and as an SVG image.
 //
 //   Result<FrontierTexts> texts = DescribeFrontier(fitter, question.op_times);
 //   std::cout << texts->table;
@@ -23,9 +23,9 @@ struct FrontierTexts {
   std::string svg;
 };
 
-/// The frontier from the unmodified step to the smallest budget, with the allowed
-/// optimizations. Costs are in nanoseconds with `times`, by which the fitter chooses, else in
-/// operations. Errors: those of StepFitter::Frontier.
+/// Returns the frontier from the unmodified step to the smallest feasible budget, under the allowed
+/// optimizations. With `times`, which must be the op times of `fitter`, costs are in nanoseconds.
+/// Otherwise they are in operations. Propagates errors of StepFitter::Frontier.
 Result<FrontierTexts> DescribeFrontier(StepFitter& fitter,
                                        const std::optional<OpTimes>& times);
 

@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TOOLS_INIT_FLAGS_H_
 #define STOWAGE_TOOLS_INIT_FLAGS_H_
 
-// --init, a file of weights to start from, and the options of its names and layouts.
+// Declares --init, which names a file of initial weights, and the options that map the names and
+// layouts of its tensors to params.
 //
 //   AddInitOptions(options, &flags);
 //   Result<WeightRules> rules = ReadInitRules("train", flags);
@@ -18,19 +19,19 @@
 namespace stowage::tools {
 
 struct InitFlags {
-  std::string file;  // "" for none
+  std::string file;  // if empty, weights are initialized at random
   std::vector<std::string> rename, transpose, allow_missing, allow_unused;
 };
 
 /// Declares the options.
 void AddInitOptions(Options& options, InitFlags* flags);
 
-/// The rules for the file; `command` tags the messages. Errors kInvalidArgument: a malformed
-/// rename; rules without a file.
+/// Returns the rules for the file. `command` is the tag of error messages. Returns kInvalidArgument
+/// if a rename is malformed, or if rules are given without a file.
 Result<WeightRules> ReadInitRules(std::string_view command,
                                   const InitFlags& flags);
 
-/// Lines on the params and tensors of the file at `path`, for stderr.
+/// Returns lines for stderr that describe the params and tensors loaded from the file at `path`.
 std::string WeightsText(const std::string& path, const LoadedWeights& loaded);
 
 }  // namespace stowage::tools

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TOOLS_MODEL_EXPORTS_H_
 #define STOWAGE_TOOLS_MODEL_EXPORTS_H_
 
-// The weights and adapters that a training command writes for other programs, besides its
-// checkpoints: --save-weights, --save-onnx, --save-adapter and --save-merged, as safetensors,
-// ONNX, PEFT's and transformers' folders, or GGUF. All files are claimed, and everything that
-// a format cannot hold is reported, before the first step.
+// Writes the weights and adapters of a training command for other programs, in addition to its
+// checkpoints. The options are --save-weights, --save-onnx, --save-adapter and --save-merged. The
+// formats are safetensors, ONNX, folders of PEFT and transformers, and GGUF. All files are claimed
+// before the first step, and content that a format cannot hold is reported before the first step.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(ModelExports exports, ModelExports::Open(flags, spec));
 //   ...  // training
@@ -26,34 +26,35 @@
 
 namespace stowage::tools {
 
-/// The folder of --save-adapter; "" if it is not given or a GGUF file.
+/// Returns the folder of --save-adapter, or "" if it is not given or names a GGUF file.
 std::string AdapterFolderOf(const TrainFlags& flags);
-/// The folder of --save-merged for a model that classifies or embeds texts; "" for others.
+/// Returns the folder of --save-merged for a model that classifies or embeds texts, or "" for other
+/// models.
 std::string ModelFolderOf(const TrainFlags& flags, const StepSpec& spec);
 
 class ModelExports {
  public:
-  /// Writes nothing.
+  /// Makes an object that writes nothing.
   ModelExports() = default;
 
-  /// Checks that the names of files match the formats. Errors: kInvalidArgument, kUnsupported.
+  /// Returns kInvalidArgument or kUnsupported if the name of a file does not match its format.
   static Status CheckNames(const TrainFlags& flags, const StepSpec& spec);
 
-  /// Claims the files. Errors: those of OutputFile::Claim, AdapterFiles::Claim,
-  /// ModelFolder::Claim, ParseGgufMix, GgufTokenizerKeys, GgufExport::Plan and
-  /// CheckGgufAdapter; kInvalidArgument for a --merged-type without a GGUF file.
+  /// Claims the files. Propagates errors of OutputFile::Claim, AdapterFiles::Claim,
+  /// ModelFolder::Claim, ParseGgufMix, GgufTokenizerKeys, GgufExport::Plan and CheckGgufAdapter.
+  /// Returns kInvalidArgument if --merged-type is given without a GGUF file.
   static Result<ModelExports> Open(const TrainFlags& flags,
                                    const StepSpec& spec);
 
-  /// Whether the flags ask for any of the files.
+  /// Returns whether the flags request any of the files.
   static bool AreWanted(const TrainFlags& flags) {
     return !flags.save_weights.empty() || !flags.save_onnx.empty() ||
            !flags.save_adapter.empty() || !flags.save_merged.empty();
   }
 
-  /// Writes all files, whether or not others fail. Errors: those of SaveWeights,
-  /// OnnxModel::WithWeights, SaveAdapter, SaveMerged, SaveModelFolder, SaveAdapterGguf and
-  /// GgufExport::Write.
+  /// Writes all files, including the remaining ones after a failure. Propagates errors of
+  /// SaveWeights, OnnxModel::WithWeights, SaveAdapter, SaveMerged, SaveModelFolder, SaveAdapterGguf
+  /// and GgufExport::Write.
   Status Save(const Runner& runner, const StepSpec& spec) const;
 
  private:

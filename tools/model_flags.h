@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TOOLS_MODEL_FLAGS_H_
 #define STOWAGE_TOOLS_MODEL_FLAGS_H_
 
-// The options that define a training step, shared by the commands that plan and run steps.
+// Declares and reads the options that define a training step. The commands that plan steps and the
+// commands that run them share these options.
 //
 //   AddRunOptions(options, &flags);
 //   Result<StepSpec> spec = ReadRunFlags(flags);
@@ -37,21 +38,22 @@ struct ModelFlags {
   std::string model;
   std::optional<int64_t> batch, seq;
   std::string dtype = "f32";
-  std::string optimizer;   // "": the model's
-  std::string loss_scale;  // "": dynamic for f16, else none
+  std::string optimizer;   // if empty, the model's optimizer
+  std::string loss_scale;  // if empty, dynamic for f16 and none for other types
   OptimizationFlags optimization;
-  std::string budget;  // empty: none
-  int threads = 0;     // 0: one per hardware thread
+  std::string budget;  // if empty, memory is not limited
+  int threads = 0;     // 0 means one per hardware thread
   std::vector<std::string> recompute_keep, recompute_always;  // names of values
-  std::string op_times;       // a file; "" for none
-  std::string fit;            // "": auto with a budget and no choice below
-  std::string micro_batches;  // "": as `fit` says
+  std::string op_times;  // a file; if empty, costs are numbers of operations
+  /// If empty, "auto" with a budget unless a choice below is given.
+  std::string fit;
+  std::string micro_batches;  // if empty, `fit` decides
   bool allow_batch_change = false;
-  /// Choices by OptimizationInfo::name; "": as `fit` says.
+  /// Choices, keyed by OptimizationInfo::name. If a choice is empty, `fit` decides.
   std::map<std::string, std::string> optimizations;
-  std::string plan_cache;  // a folder; empty: the usual one
+  std::string plan_cache;  // a folder; if empty, the default folder
   bool no_plan_cache = false;
-  std::optional<int64_t> lora_rank;  // absent: no adapters
+  std::optional<int64_t> lora_rank;  // if absent, there are no adapters
   std::optional<double> lora_alpha;
   std::vector<std::string> lora_targets;
 };
@@ -60,26 +62,26 @@ struct ModelFlags {
 struct RunFlags {
   ModelFlags model;
   std::string data;       // a file
-  std::string tokenizer;  // of a model of text; empty: the usual one
+  std::string tokenizer;  // of a text model; if empty, the model's default
   std::string device = "auto";
   int64_t seed = 1;
-  std::string offload_dir;  // empty: the system's folder of temporary files
+  std::string offload_dir;  // if empty, the system's folder for temporary files
 };
 
-/// Declares the options; --model is left to the caller.
+/// Declares the options except --model, which the caller declares.
 void AddModelOptions(Options& options, ModelFlags* flags);
 
-/// The names of those of AddModelOptions and AddLoraOptions that concern training.
+/// Returns the names of the options of AddModelOptions and AddLoraOptions that concern training.
 std::vector<std::string> OptionsOfTraining();
 
 /// Declares the options of adapters.
 void AddLoraOptions(Options& options, ModelFlags* flags);
 
-/// The adapters of the flags, if any. Error kInvalidArgument: targets or an alpha without a
-/// rank.
+/// Returns the adapters that the flags describe, if any. Returns kInvalidArgument if targets or an
+/// alpha are given without a rank.
 Result<std::optional<LoraRules>> ReadLora(const ModelFlags& flags);
 
-/// `model` with these adapters, if any.
+/// Returns `model` with these adapters, or `model` itself if `lora` is absent.
 ModelFn WithAdapters(ModelFn model, const std::optional<LoraRules>& lora);
 
 /// Declares all options of RunFlags, with --model and --data required.
@@ -87,60 +89,66 @@ void AddRunOptions(Options& options, RunFlags* flags);
 /// Declares the options of the model, the device and the seed.
 void AddStepOptions(Options& options, RunFlags* flags);
 
-/// The memory optimizations that the flags allow for a step of `batch` examples; `batch` is
-/// absent for a graph. Errors kInvalidArgument: an unknown choice; names of values without
-/// recomputation; micro-batches of a graph, or more of them than examples.
+/// Returns the memory optimizations that the flags allow for a step of `batch` examples. `batch` is
+/// absent for a graph. Returns kInvalidArgument if a choice is unknown, if values are named but
+/// recomputation is disabled, if micro-batches are requested for a graph, or if there are more
+/// micro-batches than examples.
 Result<MemoryOptimizations> ReadOptimizations(const ModelFlags& flags,
                                               std::optional<int64_t> batch);
 
-/// The times of --op-times; absent without it. Errors: those of ReadFile and OpTimes::Parse.
+/// Returns the op times of --op-times, or nullopt without the option. Propagates errors of ReadFile
+/// and OpTimes::Parse.
 Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags);
 
-/// The plan cache of the flags; absent with --no-plan-cache.
+/// Returns the plan cache that the flags name, or nullopt with --no-plan-cache.
 std::optional<PlanCache> ReadPlanCache(const ModelFlags& flags);
-/// The folder of a cache, which autotune caches share; "" without a cache.
+/// Returns the folder of a plan cache, which also holds autotune caches, or "" without a cache.
 std::string FolderOf(const std::optional<PlanCache>& cache);
 
-/// The step of the flags, checked.
+/// The step that the flags describe, after validation.
 struct StepSpec {
   ModelInfo info;
-  ModelOptions options;                // batch and seq filled in
-  TrainingSpec training;               // without programs beside the step
-  std::optional<LoraRules> lora = {};  // beside a model's own layers
-  /// The images of --data, if the model's sizes depend on them.
+  ModelOptions options;   // batch and seq filled in
+  TrainingSpec training;  // with no programs other than the step
+  /// Adapters that the flags add to the model.
+  std::optional<LoraRules> lora = {};
+  /// The images of --data, if the sizes of the model depend on them.
   std::shared_ptr<const ImageData> images;
   /// The metrics of evaluations, and the number of classes.
   std::vector<Metric> metrics = {};
   int64_t classes = 0;
-  /// For an ONNX file: its model, whose weights a run begins with, its evaluation graph, and
-  /// the examples for its inputs.
+  /// The model of an ONNX file, which holds the initial weights, its evaluation graph, and the
+  /// examples for its inputs.
   std::shared_ptr<const OnnxModel> onnx = {};
   ModelFn onnx_evaluation = {};
   std::shared_ptr<const std::vector<NamedArray>> arrays = {};
-  /// The tokenizer of a built-in model that reads tokens instead of characters.
+  /// The tokenizer, if a built-in model reads tokens instead of characters.
   std::shared_ptr<const Tokenizer> tokenizer = {};
-  /// For fine-tuning: the published model with tokenizer and data.
+  /// The published model with its tokenizer and data, for fine-tuning.
   std::shared_ptr<const Tuning> tuning = {};
 };
 
-/// The loss scaling of the flags, if any. Errors kInvalidArgument: an invalid dtype or scale.
+/// Returns the loss scaling that the flags request, if any. Returns kInvalidArgument if the dtype
+/// or the scale is invalid.
 Result<std::optional<LossScaling>> ReadLossScale(const ModelFlags& flags);
 
-/// The training of any model with `batch` examples: optimizer, with `defaults` if it is the
-/// model's, budget, optimizations, plan cache; everything but SetNoDecay, which needs the
-/// model. Errors, with the option: invalid values.
+/// Returns the training spec for any model with `batch` examples: optimizer, budget, memory
+/// optimizations and plan cache. Settings of the model's own optimizer default to `defaults`. The
+/// caller applies SetNoDecay, which needs the model. Returns kInvalidArgument, naming the option,
+/// if a value is invalid.
 Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
                                        const TrainingDefaults& defaults,
                                        int64_t batch);
 
-/// The step of a built-in model. Errors, with the option: invalid or unsupported values.
+/// Returns the step of a built-in model. Returns an error that names the option if a value is
+/// invalid or unsupported.
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags);
-/// The same for a step over --data, with the tokens of --tokenizer if it is given: a character
-/// model then has its vocabulary; other models must have at least as many tokens. Errors also
-/// of ImageData and ReadTokenizer.
+/// Returns the step of a built-in model over --data. With --tokenizer, a character model gets the
+/// vocabulary of the tokenizer; the vocabulary of other models must not be smaller. Returns the
+/// errors of ReadModelFlags, and propagates errors of ImageData and ReadTokenizer.
 Result<StepSpec> ReadRunFlags(const RunFlags& flags);
 
-/// Builds the model's graphs for a purpose.
+/// Returns the function that builds the model's graphs for a purpose.
 ModelFn ModelOf(const StepSpec& spec, ModelPurpose purpose);
 
 }  // namespace stowage::tools

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_TOOLS_PLAN_SUBJECT_H_
 #define STOWAGE_TOOLS_PLAN_SUBJECT_H_
 
-// The step that `stowage plan` plans: of a built-in model, an ONNX file, or an unmodified
-// graph; with --max, the one of the largest batch, sequence or rank that fits a budget.
+// Reads the step that `stowage plan` plans. It is the step of a built-in model or of an ONNX file,
+// or an unmodified graph. With --max, it is the step with the largest batch, sequence length or
+// LoRA rank that fits a budget.
 //
 //   Result<Subject> subject = ReadSubject(flags, options, on_choice);
 //   Result<PlannedStep> planned = PlanSharded(*subject);
@@ -44,7 +45,7 @@ struct PlanFlags {
   bool traffic = false;
   std::string roofline;
   bool json = false;
-  bool evaluate = false;  // also of the model's evaluation
+  bool evaluate = false;  // also plan the model's evaluation
 };
 
 /// A training step, or an unmodified graph.
@@ -58,7 +59,7 @@ struct Subject {
   RankPlan ranks;
 
   StepPlanner& planner() { return training ? training->step() : *graph; }
-  // The planned rank's part of the batch, which micro-batches split.
+  // Returns the planned rank's share of the batch, which micro-batches split.
   std::optional<int64_t> batch() const {
     if (!training) return std::nullopt;
     const TrainingSpec& trained = training->spec();
@@ -67,25 +68,26 @@ struct Subject {
   }
 };
 
-/// Reads what the flags name. Errors: those of the flags, of the file and of
+/// Reads the model or graph that the flags name. Propagates errors of the flags, of the file and of
 /// TrainingPlanner::Make.
 Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
                             const std::function<void()>& on_choice);
 
-/// Plans the step with the first sharding that fits the budget. If none does, returns the error
-/// of the last, which is then the subject's sharding.
+/// Plans the step with the first sharding that fits the budget. If none fits, returns the error of
+/// the last sharding, and the subject keeps that sharding.
 Result<PlannedStep> PlanSharded(Subject& subject);
 
-/// Finds the largest value of the setting --max that fits the budget, and its step. Sets the
-/// defaults that it uses in `flags`. Errors, with --max: those of ReadSubject and FindLargest;
-/// kInvalidArgument if nothing bounds the value, or it is given.
+/// Finds the largest value of the setting --max that fits the budget, and the step with this value.
+/// Writes the defaults that it uses to `flags`. Propagates errors of ReadSubject and FindLargest,
+/// and names --max in them. Returns kInvalidArgument if nothing bounds the value, or if the setting
+/// is also given as an option.
 Result<Largest> ReadLargest(const PlanOptions& options,
                             const std::function<void()>& on_choice,
                             PlanFlags* flags, std::optional<Subject>* subject);
 
-/// "the largest batch that fits is 4; 5 needs 1.0 MB (1000704 bytes)", and an empty line.
+/// Returns "the largest batch that fits is 4; 5 needs 1.0 MB (1000704 bytes)" and an empty line.
 std::string LargestText(const std::string& setting, const Largest& largest);
-/// {"setting", "value", "next", "next_minimum_budget_bytes", "next_refusal", "plans"}.
+/// Returns {"setting", "value", "next", "next_minimum_budget_bytes", "next_refusal", "plans"}.
 nlohmann::ordered_json LargestJson(const std::string& setting,
                                    const Largest& largest);
 

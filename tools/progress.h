@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TOOLS_PROGRESS_H_
 #define STOWAGE_TOOLS_PROGRESS_H_
 
-// Progress on stderr: of the steps of a run, and of other work that takes long. On a terminal
-// one line is overwritten; elsewhere a few lines are logged. Honours NO_COLOR.
+// Prints progress to stderr, both of the steps of a run and of other long work. A terminal shows
+// one line, which is overwritten. Other streams get a few log lines. NO_COLOR disables colors.
 //
 //   WorkProgress progress("evaluating", "batches");
 //   for (...) progress.Show(i + 1, batches);  // evaluating: 3 of 100 batches
@@ -33,8 +33,8 @@ struct MemoryFigures {
 
 class Progress {
  public:
-  /// For steps `first` to `last`, with about twenty lines of log and the speed in `token_name`
-  /// per second.
+  /// Reports steps `first` to `last`, in about twenty log lines, with the speed in `token_name` per
+  /// second.
   Progress(int64_t first, int64_t last, std::string_view token_name,
            const MemoryFigures& memory);
 
@@ -42,22 +42,21 @@ class Progress {
 
  private:
   const int64_t first_, last_;
-  const int64_t every_;  // lines of a log
+  const int64_t every_;  // steps between log lines
   const bool terminal_, colour_;
   const std::string token_name_;
   const std::string memory_;
   std::chrono::steady_clock::time_point shown_;
 };
 
-/// The progress of work other than steps. A terminal shows a line after the first second, and
-/// clears it at the end; a log gets a line after 10 seconds, 20, 40, and so on, which is nine in
-/// an hour.
+/// The progress of work other than steps. A terminal shows a line after the first second and clears
+/// it at the end. A log gets a line after 10, 20, 40, ... seconds, which are nine lines in an hour.
 class WorkProgress {
  public:
   using Time = std::chrono::steady_clock::time_point;
   /// The stream and the clock.
   struct Options {
-    std::ostream* out = nullptr;  // null: stderr
+    std::ostream* out = nullptr;  // stderr if null
     bool is_terminal = false;
     std::function<Time()> now = std::chrono::steady_clock::now;
   };
@@ -68,7 +67,7 @@ class WorkProgress {
   WorkProgress(const WorkProgress&) = delete;
   WorkProgress& operator=(const WorkProgress&) = delete;
 
-  /// For planning: counts calls of `on_choice`, which this sets.
+  /// Reports the progress of planning. Sets `on_choice` to a function that counts its calls.
   static std::shared_ptr<WorkProgress> OfPlanning(
       std::function<void()>* on_choice);
 
@@ -76,7 +75,7 @@ class WorkProgress {
   void Show(int64_t done, int64_t total);
   /// Reports one more unit, if the total is unknown. Thread-safe.
   void Count();
-  /// Clears the line of a terminal, so that others can print.
+  /// Clears the line of a terminal, so that other output can be printed.
   void Clear();
 
   /// Marks the work as interrupted.

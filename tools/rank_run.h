@@ -1,12 +1,12 @@
 #ifndef STOWAGE_TOOLS_RANK_RUN_H_
 #define STOWAGE_TOOLS_RANK_RUN_H_
 
-// A training run on several ranks started by mpirun or srun, from the view of one of them. With
-// one rank, all functions do nothing.
+// Represents one rank of a training run whose ranks were started by mpirun or srun. With one rank,
+// all functions do nothing.
 //
-// Rank 0 prints, and writes all files but the shards of checkpoints. Output of other ranks is
-// dropped, except for the error that ends them, which rank 0 prints. If a rank is lost, the
-// others report it and exit with code 3; checkpoints stay whole.
+// Rank 0 prints, and writes all files except the shards of checkpoints. Output of other ranks is
+// dropped, except for the error that ends them, which rank 0 prints. If a rank is lost, the others
+// report the loss and exit with code 3. Checkpoints stay intact.
 //
 //   return RunOnRanks([&](RankRun& ranks) {
 //     ...
@@ -32,7 +32,7 @@ namespace stowage::tools {
 
 class RankRun : public RunPeers {
  public:
-  /// Connects to the other ranks of the launcher. Errors: those of cluster::ReadLaunch and
+  /// Connects to the other ranks of the launcher. Propagates errors of cluster::ReadLaunch and
   /// cluster::Team::Join.
   static Result<std::unique_ptr<RankRun>> Join();
   ~RankRun() override;
@@ -41,31 +41,34 @@ class RankRun : public RunPeers {
 
   int rank() const { return launch_.rank; }
   int ranks() const { return launch_.ranks; }
-  /// The index of this rank on its host.
+  /// Returns the index of this rank on its host.
   int local_rank() const { return launch_.local_rank; }
   bool alone() const { return team_ == nullptr; }
-  /// Whether this rank prints and writes files.
+  /// Returns whether this rank prints and writes files.
   bool speaks() const { return rank() == 0; }
-  /// Null if there is one rank.
+  /// Returns the collectives of the run, or null if there is one rank.
   Collectives* collectives();
-  /// `asked`; if it is 0, the cores of the host divided by its ranks, or 0 if there is one rank.
+  /// Returns `asked` unless it is 0. For 0, returns the number of cores of the host divided by the
+  /// number of its ranks, or 0 if there is one rank.
   int Threads(int asked) const;
-  /// The bytes that this rank has sent.
+  /// Returns the number of bytes that this rank has sent.
   int64_t bytes_sent() const override;
 
-  // The functions below are collective.
+  // The functions below are collective: every rank must call them.
 
-  /// Compares the program, its options except those that may differ between hosts (--threads,
-  /// --data), and `facts`. Errors: those of cluster::Agree.
+  /// Checks that all ranks run the same program with equal options and equal `facts`. Options that
+  /// may differ between hosts (--threads, --data) are not compared. Propagates errors of
+  /// cluster::Agree.
   Status Agree(const cluster::Facts& facts);
-  /// The signal that the lowest rank with one has caught, equal on all ranks; 0 for none.
+  /// Returns the signal caught by the lowest rank that has caught one, or 0 if none has. The result
+  /// is equal on all ranks.
   Result<int> AnyOf(int signal) override;
-  /// Broadcasts from rank 0: a number, or params and states.
+  /// Broadcasts a number, or params and states, from rank 0.
   Status Share(int64_t* number);
   Status Share(Runner& runner);
-  /// Sums over all ranks, in rank order.
+  /// Sums `values` over all ranks, in rank order.
   Status Sum(std::span<double> values);
-  /// Ends the run of all ranks with one exit code, which it returns.
+  /// Ends the run of all ranks with one exit code and returns it.
   int EndTogether(int exit_code);
 
  private:
@@ -84,8 +87,8 @@ class RankRun : public RunPeers {
   std::unique_ptr<cluster::Team> team_;
 };
 
-/// Runs `run` on this rank, ends together with the others, and returns its exit code. An error
-/// ends the others with its code.
+/// Runs `run` on this rank, ends together with the other ranks, and returns the exit code. An error
+/// on one rank ends the others with the same code.
 int RunOnRanks(const std::function<int(RankRun&)>& run);
 
 }  // namespace stowage::tools

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TOOLS_RUN_NOTES_H_
 #define STOWAGE_TOOLS_RUN_NOTES_H_
 
-// The notes that a run saves in its checkpoints, their comparison when it is resumed, and the
-// agreement of ranks on the same run.
+// Collects the notes that a run saves in its checkpoints, compares them when the run is resumed,
+// and checks that all ranks execute the same run.
 //
 //   Result<RunNotes> notes = NotesOf(spec, run, flags);
 //   Result<std::string> differences = CompareNotes(checkpoint, *notes, path);
@@ -25,38 +25,40 @@
 
 namespace stowage::tools {
 
-/// Everything on which the values of a run depend: model, optimizer and its settings, seed,
-/// learning rate and schedule, steps, batch, seq, adapters, and digests of tokenizer, ONNX file
-/// and data. Error: a file that cannot be read.
+/// Returns all settings on which the values of a run depend: model, optimizer and its settings,
+/// seed, learning rate and schedule, steps, batch, seq, adapters, and digests of tokenizer, ONNX
+/// file and data. Returns an error if a file cannot be read.
 Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
                          const TrainFlags& flags);
 
-/// The notes about model and data: losses are comparable only if these are equal.
+/// Returns the notes about model and data. Losses of two runs are comparable only if these are
+/// equal.
 RunNotes SubjectOf(const RunNotes& notes);
 
-/// A line for each difference from the checkpoint's run; "" if there is none. Notes that the
-/// checkpoint lacks are not compared. Error kInvalidArgument for another optimizer, whose
-/// states are of no use, or another alpha of adapters, which scales their weights.
+/// Returns a line for each difference from the checkpoint's run, or "" if there is none. Notes that
+/// the checkpoint lacks are not compared. Returns kInvalidArgument if the optimizer differs,
+/// because its states cannot be used, or if the alpha of adapters differs, because it scales their
+/// weights.
 Result<std::string> CompareNotes(const CheckpointInfo& saved,
                                  const RunNotes& notes,
                                  const std::string& path);
 
-/// The shardings of --shard to try in order until a plan fits. Error kInvalidArgument: a
-/// sharding with one rank.
+/// Returns the shardings of --shard, which are tried in this order until a plan fits. Returns
+/// kInvalidArgument if a sharding is given for one rank.
 Result<std::vector<Sharding>> ShardingsOf(const TrainFlags& flags,
                                           const RankRun& ranks);
 
-/// Removes shardings in which no rank has the whole weights, which a reference needs. Error
-/// kUnsupported: none remains.
+/// Removes shardings in which no rank has the whole weights. A loss with a reference model needs
+/// whole weights. Returns kUnsupported if no sharding remains.
 Status KeepWeightsWhole(std::vector<Sharding>* shardings);
 
-/// Compares the runs of all ranks. Returns whether all evaluate with one batch size. Errors:
-/// those of NotesOf and RankRun::Agree.
+/// Checks that the runs of all ranks are the same. Returns whether all evaluate with the same batch
+/// size. Propagates errors of NotesOf and RankRun::Agree.
 Result<bool> AgreeOnRun(const TrainFlags& flags, const StepSpec& spec,
                         const RunSpec& run, const TrainingPlan& plan,
                         int64_t evaluation_batch, RankRun& ranks);
 
-/// Collective: the status of rank 0's save, which the other ranks did not take part in.
+/// Returns the status of a save that only rank 0 performed. Collective.
 Status SavedByAll(const Status& own, RankRun& ranks);
 
 }  // namespace stowage::tools

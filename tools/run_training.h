@@ -1,9 +1,10 @@
 #ifndef STOWAGE_TOOLS_RUN_TRAINING_H_
 #define STOWAGE_TOOLS_RUN_TRAINING_H_
 
-// A training command from its options to its last line, for a built-in model, an ONNX file's or
-// a published one, and the parts of its run (train/run.h): the data of a task, reports of
-// steps, checkpoints, and the programs beside the training step.
+// Runs a training command from its options to its last line of output. The model is built in, from
+// an ONNX file, or published. The header also implements the interfaces of train/run.h for the
+// command: the data of a task, reports of steps, checkpoints, and the programs that run in addition
+// to the training step.
 //
 //   TaskData data(task, evaluation_batch, ranks, metrics);
 //   RunReporter reporter({.run = run, .memory = memory, ...});
@@ -44,15 +45,15 @@
 
 namespace stowage::tools {
 
-/// Plans the step of `spec`, takes the steps together with other ranks, and prints the results
+/// Plans the step of `spec`, runs the steps together with the other ranks, and prints the results
 /// or the error. Returns the exit code.
 int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks);
 
 /// The data of a task. The arguments must outlive it.
 class TaskData : public RunData {
  public:
-  /// Evaluates by the program "evaluate", `evaluation_batch` examples at a time, with these
-  /// metrics.
+  /// Evaluates these metrics with the program "evaluate", for `evaluation_batch` examples at a
+  /// time.
   TaskData(Task& task, int64_t evaluation_batch, RankRun& ranks,
            const std::vector<Metric>& metrics)
       : task_(task),
@@ -97,7 +98,7 @@ class RunReporter : public RunObserver {
                  std::string_view outcome) override;
   void OnEvaluation(int64_t step, const std::optional<Evaluation>& evaluation,
                     bool counts) override;
-  /// Continues: a full disk may have space for the next checkpoint.
+  /// Continues the run, because a full disk may have space for the next checkpoint.
   Status OnUnsaved(const Error& error) override;
   int StopAsked() override;
   std::optional<int64_t> HeapAllocations() override;
@@ -121,14 +122,14 @@ class FilesSaver : public RunSaver {
         values_(values),
         saves_checkpoints_(saves_checkpoints) {}
 
-  /// Saves by TrainFiles, collectively if checkpoints have shards. Without checkpoints, only
+  /// Saves with TrainFiles, collectively if checkpoints have shards. Without checkpoints, only
   /// checks that the values are finite.
   Status Save(Training& training, int64_t step,
               const EvaluationHistory& history,
               std::optional<double> held_out_loss, bool best_alone) override;
 
-  /// Saves weights and adapters for other programs after the last step, averaged if the step
-  /// keeps averages.
+  /// Saves weights and adapters for other programs after the last step. If the step keeps averages
+  /// of params, saves the averages.
   Status SaveForOthers(Training& training, const StepSpec& spec);
 
  private:
@@ -141,19 +142,21 @@ class FilesSaver : public RunSaver {
   const bool saves_checkpoints_;
 };
 
-/// How an evaluation of the validation set combines from parts, for each number of examples in
-/// a part; each split is computed once.
+/// Computes how an evaluation of the validation set can be split into parts of equal size. Each
+/// split is computed once.
 class EvaluationSplits {
  public:
   /// The arguments must outlive this.
   EvaluationSplits(const StepSpec& spec, const Task& task);
 
-  /// Whether so many examples are a part; false for tasks without splits.
+  /// Returns whether a part can have `examples` examples. Returns false for tasks without splits.
   bool IsPart(int64_t examples) const;
-  /// The split into parts of `examples`. Errors: those of the graphs, for example of a file
-  /// that fixes its batch; kUnsupported if its totals differ from those of the first split.
+  /// Returns the split into parts of `examples` examples. Propagates errors of building the graphs,
+  /// for example if an ONNX file fixes its batch. Returns kUnsupported if the totals differ from
+  /// the totals of the first split.
   const Result<SplitEvaluation>& Of(int64_t examples);
-  /// The split into the largest parts of at most `most` examples, and fewer than all.
+  /// Returns the split into the largest parts that have at most `most` examples and are smaller
+  /// than the validation set.
   const Result<SplitEvaluation>& OfAtMost(int64_t most);
 
  private:
@@ -165,14 +168,14 @@ class EvaluationSplits {
   std::optional<std::vector<EvaluationTotal>> totals_;
 };
 
-/// The programs beside the step of `spec`: evaluation, and generation of a sample. `task` must
-/// outlive them.
+/// Returns the programs that run in addition to the step of `spec`: evaluation, and generation of a
+/// sample. `task` must outlive them.
 std::vector<ProgramSpec> ProgramsBeside(
     const StepSpec& spec, const Task& task,
     const std::shared_ptr<EvaluationSplits>& splits, int64_t sample_positions);
 
-/// Sets the task's split of its evaluation into parts of `batch` examples; if there is none,
-/// prints that the evaluation is the mean of the parts. Errors: those of
+/// Sets the split of the task's evaluation into parts of `batch` examples. If there is no such
+/// split, prints that the evaluation is the mean over the parts. Propagates errors of
 /// Task::PrepareEvaluation.
 Status PrepareEvaluation(EvaluationSplits& splits, int64_t batch, Task* task,
                          Training* training);

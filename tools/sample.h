@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TOOLS_SAMPLE_H_
 #define STOWAGE_TOOLS_SAMPLE_H_
 
-// Text that a model of text generates after training: samples, and answers in a chat.
+// Generates text with a trained model: samples, and answers in a chat.
 //
 //   training.programs = SamplePrograms(spec, SamplePositions(flags, spec));
 //   Status printed = PrintSample(flags, spec, *training, "sample");
@@ -17,22 +17,24 @@
 
 namespace stowage::tools {
 
-/// Whether there is no tokenizer for the tokens of the data.
+/// Returns whether no tokenizer exists for the tokens of the data.
 bool CannotDecode(const TrainFlags& flags, const StepSpec& spec);
 
-/// The maximum tokens of a generated text that the model sees; 0 if it generates none.
+/// Returns the maximum number of tokens of a generated text that the model reads, or 0 if no text
+/// is generated.
 int64_t SamplePositions(const TrainFlags& flags, const StepSpec& spec);
 
-/// The programs that generate (train/generation.h); none for 0 positions.
+/// Returns the programs that generate text (train/generation.h), or none for 0 positions.
 std::vector<ProgramSpec> SamplePrograms(const StepSpec& spec,
                                         int64_t positions);
 
-/// Prints a generated text, after `before`. Precondition: `training` has SamplePrograms.
+/// Prints `before` and a generated text. `training` must have the programs of SamplePrograms.
 Status PrintSample(const TrainFlags& flags, const StepSpec& spec,
                    Training& training, std::string_view before);
 
-/// Answers each line of stdin, with the conversation so far as context, up to the length of a
-/// sequence. Preconditions: `training` has SamplePrograms; a tuned model with a chat template.
+/// Answers each line of stdin. The conversation so far is the context, up to the length of a
+/// sequence. `training` must have the programs of SamplePrograms, and the spec must have a
+/// fine-tuned model with a chat template.
 Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training);
 
 }  // namespace stowage::tools

@@ -1,10 +1,11 @@
 #ifndef STOWAGE_TOOLS_STOP_SIGNALS_H_
 #define STOWAGE_TOOLS_STOP_SIGNALS_H_
 
-// Stops a run by signals. StopSignals turns SIGINT, SIGTERM, SIGHUP and SIGPIPE into a request
-// that the run checks after each step. StoppableOutput replaces the buffer of stdout or stderr:
-// writes to a pipe or terminal block as usual until a signal; after it they wait for kGrace in
-// total, and then drop output, so that a checkpoint is saved whether or not anyone reads the log.
+// Stops a run on signals. StopSignals turns SIGINT, SIGTERM, SIGHUP and SIGPIPE into a request that
+// the run checks after each step. StoppableOutput replaces the buffer of stdout or stderr. Before a
+// signal, writes to a pipe or terminal block as usual. After a signal they block for kGrace in
+// total, and further output is dropped. A checkpoint is therefore saved even if nobody reads the
+// log.
 //
 //   StoppableOutput out(std::cout, STDOUT_FILENO);
 //   {
@@ -23,34 +24,34 @@ namespace stowage::tools {
 
 class StopSignals {
  public:
-  /// Catches the signals for its lifetime. Ignored signals stay ignored, such as SIGHUP under
-  /// nohup, except for SIGPIPE. The second SIGINT, SIGTERM or SIGHUP ends the process at once. At
-  /// most one object may exist.
+  /// Catches the signals for the lifetime of the object. Ignored signals, such as SIGHUP under
+  /// nohup, stay ignored, except for SIGPIPE. A second SIGINT, SIGTERM or SIGHUP ends the process
+  /// immediately. At most one object may exist at a time.
   StopSignals();
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The number of the first signal caught; 0 for none.
+  /// Returns the number of the first signal caught, or 0 if none was.
   static int caught();
 };
 
-/// "SIGINT", "SIGTERM", "SIGPIPE" or "SIGHUP".
+/// Returns "SIGINT", "SIGTERM", "SIGPIPE" or "SIGHUP".
 const char* SignalName(int number);
 
 class StoppableOutput : public std::streambuf {
  public:
-  /// The total time that a stream waits for its reader after a signal.
+  /// The total time for which a stream waits for its reader after a signal.
   static constexpr std::chrono::milliseconds kGrace{200};
 
-  /// Replaces the stream's buffer for its lifetime. Files and devices are written as usual; a
-  /// terminal is line-buffered.
+  /// Replaces the stream's buffer for the lifetime of the object. Files and devices are written as
+  /// usual. A terminal is line-buffered.
   StoppableOutput(std::ostream& stream, int descriptor);
   ~StoppableOutput() override;
   StoppableOutput(const StoppableOutput&) = delete;
   StoppableOutput& operator=(const StoppableOutput&) = delete;
 
-  /// Flushes, unless another thread is printing. Thread-safe.
+  /// Flushes the stream unless another thread is printing. Thread-safe.
   void TryFlush();
 
  protected:
@@ -67,7 +68,7 @@ class StoppableOutput : public std::streambuf {
   std::ostream& stream_;
   std::streambuf* const before_;
   const bool is_file_, is_terminal_;
-  const int own_;  // -1 for none
+  const int own_;  // -1 if there is none
   const int descriptor_;
   std::mutex mutex_;
   std::string pending_;

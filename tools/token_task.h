@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TOOLS_TOKEN_TASK_H_
 #define STOWAGE_TOOLS_TOKEN_TASK_H_
 
-// The tasks of models of tokens: windows of a text or of files of tokens (data/token_shards.h),
-// examples of which a part is learned, preferences (nn/losses.h), labeled texts for an encoder
-// that classifies (nn/encoder.h), and queries with documents for a model that embeds them
+// Provides the tasks of models that read tokens. Their data are windows of a text or of files of
+// tokens (data/token_shards.h), examples with a prompt and a completion, preferences (nn/losses.h),
+// labeled texts for a classifier (nn/encoder.h), or queries with documents for an embedding model
 // (nn/contrastive.h).
 //
 //   Result<std::unique_ptr<Task>> task = MakeTokenTask(tuning, /*batch=*/4, seed);
@@ -21,42 +21,44 @@
 
 namespace stowage::tools {
 
-/// The task of the data of `tuning`, which must outlive it. For examples, the loss of a batch
-/// is the mean over its learned tokens; every pass has another order by the seed, and a batch
-/// has the shortest of the tuning's lengths that holds it. Errors: those of MakeShardTask and
-/// MakeEmbeddingTask.
+/// Returns the task of the data of `tuning`, which must outlive it. For examples, the loss of a
+/// batch is the mean over the tokens that the model learns to predict. The seed determines a
+/// different order for every pass. A batch has the shortest of the tuning's lengths that holds it.
+/// Propagates errors of MakeShardTask and MakeEmbeddingTask.
 Result<std::unique_ptr<Task>> MakeTokenTask(const Tuning& tuning, int64_t batch,
                                             uint64_t seed,
                                             const TaskShare& share = {});
 
-/// Windows of files of tokens, read when they are needed. A step draws its windows by the seed
-/// and its number from all places of the training set; no window crosses two files. An
-/// evaluation takes at most `evaluation_batches` batches of adjacent windows of the validation
-/// set. Error kInvalidArgument: a set is shorter than a window of `seq` tokens and the next.
+/// Returns a task over windows of files of tokens, which are read when they are needed. The seed
+/// and the number of a step determine its windows, which can begin anywhere in the training set. No
+/// window extends over two files. An evaluation runs at most `evaluation_batches` batches of
+/// adjacent windows of the validation set. Returns kInvalidArgument if the training or the
+/// validation set has fewer than `seq` + 1 tokens.
 Result<std::unique_ptr<Task>> MakeShardTask(
     std::shared_ptr<const TokenShards> shards, int64_t batch, int64_t seq,
     uint64_t seed, int64_t evaluation_batches = kEvaluationBatches,
     const TaskShare& share = {});
 
-/// Pairs of answers to one prompt, or answers that are good or bad, of `tuning`, which must
-/// outlive the task. The accuracy is the fraction of examples whose preference the model
-/// shares. Precondition: the model has a preference, and the data are examples.
+/// Returns a task over the preferences of `tuning`: pairs of answers to one prompt, or answers that
+/// are labeled good or bad. `tuning` must outlive the task. The accuracy is the fraction of
+/// examples whose preference the model shares. The model must have a preference loss, and the data
+/// must be examples.
 std::unique_ptr<Task> MakePreferenceTask(const Tuning& tuning, int64_t batch,
                                          uint64_t seed, const TaskShare& share);
 
-/// The labeled texts of `tuning`, which must outlive the task. An evaluation returns the mean
-/// cross-entropy of the validation set, its accuracy and Metric::kF1Macro. Precondition: the
-/// tuning has labeled texts.
+/// Returns a task over the labeled texts of `tuning`, which must have them and must outlive the
+/// task. An evaluation returns the mean cross-entropy of the validation set, its accuracy and
+/// Metric::kF1Macro.
 std::unique_ptr<Task> MakeClassifyTask(const Tuning& tuning, int64_t batch,
                                        uint64_t seed, const TaskShare& share);
 
-/// The queries and documents of `tuning`, which must outlive the task. No batch has an example
-/// twice: a pass has the whole batches of the training set, in another order each time, and
-/// leaves the rest out. An evaluation embeds the validation set. Its loss is the mean over groups
-/// of `batch` examples; the accuracy is the fraction of queries whose document is the most
-/// similar of all of the validation set (recall at 1), and "mrr" the mean reciprocal rank. Error
-/// kInvalidArgument: a batch above the training set, or of one example without negatives.
-/// Precondition: the tuning has them.
+/// Returns a task over the queries and documents of `tuning`, which must have them and must outlive
+/// the task. A pass consists of full batches in a different order each time and omits the remaining
+/// examples, so that no batch contains an example twice. An evaluation embeds the validation set.
+/// Its loss is the mean over groups of `batch` examples. Its accuracy is the fraction of queries
+/// whose own document is the most similar one in the validation set (recall at 1). "mrr" is the
+/// mean reciprocal rank. Returns kInvalidArgument if the batch is larger than the training set, or
+/// if a batch of one example has no negatives.
 Result<std::unique_ptr<Task>> MakeEmbeddingTask(const Tuning& tuning,
                                                 int64_t batch, uint64_t seed,
                                                 const TaskShare& share);

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TOOLS_TRAIN_FILES_H_
 #define STOWAGE_TOOLS_TRAIN_FILES_H_
 
-// The files of a training run: the checkpoint that it starts from, and its checkpoints, images,
-// logs and exports. All are opened before the first step, so that no run ends without a place
-// to write.
+// Manages the files of a training run: the checkpoint that the run starts from, and its
+// checkpoints, images, logs and exports. All files are opened before the first step, so that a run
+// does not end with results that it cannot save.
 
 #include <cstdint>
 #include <filesystem>
@@ -36,11 +36,11 @@
 
 namespace stowage::tools {
 
-/// The folder of the shards of a checkpoint, if it has any; "" for "".
+/// Returns the folder that holds the shards of a checkpoint, if it has shards. Returns "" for "".
 std::string ShardFolderOf(const std::string& checkpoint);
 
-/// Its destructor removes the folders of these paths that were created since the constructor,
-/// if they are empty: a dry run leaves no folders.
+/// Removes folders that a dry run has created. The destructor removes the folders of the given
+/// paths that were created since the constructor and are empty.
 class TrialFolders {
  public:
   explicit TrialFolders(std::initializer_list<std::string> paths);
@@ -54,26 +54,27 @@ class TrialFolders {
 
 class TrainFiles {
  public:
-  /// Claims the outputs on rank 0, and tries the folder of shards on all ranks. Errors: those of
-  /// CheckPaths and OutputFile::Claim; data that cannot be read.
+  /// Claims the outputs on rank 0, and checks the folder of shards on all ranks. Propagates errors
+  /// of CheckPaths and OutputFile::Claim. Returns an error if the data cannot be read.
   static Result<TrainFiles> Open(const TrainFlags& flags, const StepSpec& spec,
                                  const RunSpec& run, RankRun& ranks);
 
-  /// Sets params and states: from a checkpoint, with a line to stderr for each difference of
-  /// its run, or by the seed and --init. All ranks get rank 0's values; of a checkpoint in
-  /// shards, each reads the part in `values`. Returns the steps done. Error kInvalidArgument if
-  /// no step is left, except with --continue.
+  /// Sets params and states from a checkpoint, or from the seed and --init. Prints a line to stderr
+  /// for each difference between the checkpoint's run and this one. All ranks get the values of
+  /// rank 0; if the checkpoint has shards, each rank reads the shard that `values` describes.
+  /// Returns the number of completed steps. Returns kInvalidArgument if no step is left, except
+  /// with --continue.
   Result<int64_t> Begin(const TrainFlags& flags, const StepSpec& spec,
                         const RunSpec& run, Training& training, RankRun& ranks,
                         const RankValues& values);
 
-  /// Saves as RunSaver::Save does; without checkpoints, only checks that values are finite.
-  /// Errors: those of SaveCheckpoint.
+  /// Saves as RunSaver::Save does. Without checkpoints, only checks that values are finite.
+  /// Propagates errors of SaveCheckpoint.
   Status Save(const Runner& runner, int64_t step,
               std::optional<double> held_out_loss = {},
               bool best_alone = false);
 
-  /// The same by all ranks, each of which saves its shard. Errors: those of
+  /// Saves a checkpoint with one shard per rank. Collective. Propagates errors of
   /// stowage::SaveShards and SaveShardIndex.
   Status SaveShards(const Runner& step, const RankValues& values,
                     Collectives* collectives, int64_t number,
@@ -81,31 +82,32 @@ class TrainFiles {
                     bool best_alone = false);
   bool saves_shards() const { return saves_shards_; }
 
-  /// The weights and adapters for other programs.
+  /// Returns the weights and adapters for other programs.
   const ModelExports& exports() const { return exports_; }
 
-  /// The state of the run's checkpoint on disk, as a clause for messages.
+  /// Returns the state of the run's checkpoint on disk, as a clause for messages.
   std::string WhatIsSaved() const;
 
-  /// The evaluations so far, which checkpoints save and Begin loads; equal on all ranks.
+  /// Returns the evaluations so far, which are equal on all ranks. Checkpoints save them, and Begin
+  /// loads them.
   const EvaluationHistory& history() const { return history_; }
   void set_history(const EvaluationHistory& history) { history_ = history; }
 
-  /// The log of --log; null without it.
+  /// Returns the log of --log, or null without the option.
   RunLog* log() { return log_ ? &*log_ : nullptr; }
 
   const std::optional<CheckpointSeries>& checkpoints() const {
     return checkpoints_;
   }
-  /// Checks that the run can resume from its checkpoint. Errors: those of ReadCheckpointInfo and
-  /// CompareNotes.
+  /// Checks that the run can resume from its checkpoint. Propagates errors of ReadCheckpointInfo
+  /// and CompareNotes.
   Status CheckResumed() const;
 
   const Output& svg() const { return svg_; }
   const Output& html() const { return html_; }
 
  private:
-  // The origin of initial values: whole on rank 0, in shards, or a seed.
+  // The origin of initial values: a whole checkpoint on rank 0, shards, or the seed.
   enum class Origin : int64_t { kWhole, kShards, kSeed };
   Result<Origin> OriginOfValues(const TrainFlags& flags, const StepSpec& spec,
                                 RankRun& ranks);
@@ -126,7 +128,7 @@ class TrainFiles {
       : svg_(std::move(svg)), html_(std::move(html)) {}
 
   std::optional<CheckpointSeries> checkpoints_;
-  std::string resumed_;  // the checkpoint to resume from; "" for none
+  std::string resumed_;  // the checkpoint to resume from, or "" for a new run
   ModelExports exports_;
   std::optional<RunLog> log_;
   EvaluationHistory history_;

@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TOOLS_TRAIN_FLAGS_H_
 #define STOWAGE_TOOLS_TRAIN_FLAGS_H_
 
-// The options of `stowage train` and `stowage finetune` besides those of the model.
+// Declares and reads the options of `stowage train` and `stowage finetune` that do not concern the
+// model.
 //
 //   AddTrainOptions(options, &flags);
 //   Result<RunSpec> run = ReadTrainFlags(flags, spec);
@@ -37,8 +38,8 @@ struct TrainFlags : RunFlags {
   std::string save_as = "whole";
   int64_t save_every = 0;
   int64_t keep_last = 1;
-  int64_t eval_every = 0;  // 0: only at the end
-  int64_t patience = 0;    // 0: unlimited
+  int64_t eval_every = 0;  // 0 means only at the end
+  int64_t patience = 0;    // 0 means unlimited
   std::string metrics;     // of evaluations, a list
   std::string log;
   std::string on_nonfinite = "stop";
@@ -47,39 +48,41 @@ struct TrainFlags : RunFlags {
   int64_t sample_length() const { return sample.value_or(default_sample); }
   bool check = false;
   bool json = false;
-  // Only of stowage finetune.
+  // Only for `stowage finetune`.
   std::string weights;
   std::string save_adapter;  // a folder, or a GGUF file
   std::string save_merged, merged_type;
   bool dry_run = false;
   bool chat = false;
 
-  /// Whether each rank saves a shard of checkpoints.
+  /// Returns whether each rank saves a shard of checkpoints.
   bool saves_shards() const { return save_as == "sharded"; }
-  /// The path of checkpoints; "" for none.
+  /// Returns the path of checkpoints, or "" if none are saved.
   const std::string& checkpoint() const {
     return continued.empty() ? save : continued;
   }
 };
 
-/// Declares all options of stowage train.
+/// Declares all options of `stowage train`.
 void AddTrainOptions(Options& options, TrainFlags* flags);
 /// Declares the options of any run: steps, learning rate, checkpoints, outputs.
 void AddLoopOptions(Options& options, TrainFlags* flags);
 
-/// The run of the flags; with --epochs, SetSteps must set its steps, which depend on the data.
-/// Errors kInvalidArgument, with the option.
+/// Returns the run that the flags describe. With --epochs the number of steps depends on the data,
+/// and the caller must set it with SetSteps. Returns kInvalidArgument, naming the option, if a
+/// value is invalid.
 Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec);
 
-/// Sets the steps of `run`, at least 1. Errors as above.
+/// Sets the number of steps of `run`, which must be at least 1. Returns kInvalidArgument, naming
+/// the option, if a value is invalid.
 Status SetSteps(const TrainFlags& flags, int64_t steps, RunSpec* run);
 
-/// The steps of `epochs` over so many examples, rounded up.
+/// Returns the number of steps of `epochs` passes over `examples`, rounded up.
 Result<int64_t> StepsOfEpochs(int64_t epochs, int64_t examples, int64_t batch);
 
-/// Sets the metrics of --metrics for evaluations of `spec`, which holds an ONNX file's data
-/// already. Errors kInvalidArgument: an unknown or duplicate metric, top5 with fewer than five
-/// classes, a model whose loss is no cross-entropy.
+/// Sets the metrics of --metrics for evaluations of `spec`. The spec of an ONNX file must already
+/// hold the data. Returns kInvalidArgument if a metric is unknown or given twice, if "top5" is
+/// given with fewer than five classes, or if the loss of the model is not a cross-entropy.
 Status SetMetrics(const TrainFlags& flags, StepSpec* spec);
 
 }  // namespace stowage::tools

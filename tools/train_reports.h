@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TOOLS_TRAIN_REPORTS_H_
 #define STOWAGE_TOOLS_TRAIN_REPORTS_H_
 
-// The reports of a training command: the results of a run, as JSON and as text, or of a dry run
-// (--dry-run), which plans, checks files, and estimates the speed by a few steps whose effects
-// are dropped, or by the device's rates.
+// Prints the reports of a training command. The report of a run holds its results, as JSON and as
+// text. A dry run (--dry-run) plans the step, checks files, and estimates the speed. It measures a
+// few steps whose effects are dropped, or uses the rates of the device.
 //
 //   std::cout << Headline(results) << "\n\n" << Details(results);
 //
@@ -39,7 +39,7 @@ struct TrainResults {
   std::string_view model;
   int64_t steps = 0;                           // of the whole run so far
   const EvaluationHistory* history = nullptr;  // if it evaluates between steps
-  bool stops_early = false;                    // by --patience
+  bool stops_early = false;                    // with --patience
   const RunFigures& run;
   const std::optional<Evaluation>& evaluation;  // if there is a validation set
   const std::optional<Evaluation>& base;  // of a published model before tuning
@@ -52,32 +52,34 @@ struct TrainResults {
   int ranks = 1;
 };
 
-/// The last line of `train --json`.
+/// Returns the last line of `train --json`.
 nlohmann::ordered_json ToJson(const TrainResults& results);
 
-/// The positions that a pass over the training set computes: each example as long as the
-/// shortest length that holds it, or packed; those if all were as long as the longest; and the
-/// tokens read. 0 for a text and files of tokens.
+/// The numbers of positions in a pass over the training set. `computed` counts the positions that
+/// the model computes: each example is padded to the shortest length that holds it, or packed.
+/// `if_padded` counts the positions if every example were padded to the longest length. `tokens`
+/// counts the tokens read. All are 0 for a text and for files of tokens.
 struct Positions {
   int64_t computed = 0, if_padded = 0, tokens = 0;
 };
 Positions CountPositions(const Tuning& tuning);
 
-/// Lines on dropouts that are not applied, and on examples that were truncated or dropped.
+/// Returns lines that report dropouts that are not applied, and examples that were truncated or
+/// dropped.
 std::string TuningText(const Tuning& tuning);
 
-/// The keys of a tuned model: "trainable_params", "frozen_bytes", "lengths", for a classifier
-/// "labels", and for examples "positions_computed" and "positions_if_padded".
+/// Returns the JSON keys of a fine-tuned model: "trainable_params", "frozen_bytes", "lengths",
+/// "labels" for a classifier, and "positions_computed" and "positions_if_padded" for examples.
 nlohmann::ordered_json TuningJson(const Tuning& tuning);
 
-/// One line: model, steps, device, losses, accuracy.
+/// Returns a line with the model, the steps, the device, the losses and the accuracy.
 std::string Headline(const TrainResults& results);
 
-/// The report of the plan, and the resources of the process.
+/// Returns the report of the plan and of the resources of the process.
 std::string Details(const TrainResults& results);
 
-/// Writes the image and the page of the plan, prints which other files can be written, and
-/// checks the checkpoint to resume. Errors: those of Output and TrainFiles::CheckResumed.
+/// Writes the image and the page of the plan, prints which other files can be written, and checks
+/// the checkpoint to resume. Propagates errors of Output and TrainFiles::CheckResumed.
 Status FinishDryRun(const TrainFlags& flags, const TrainFiles& files,
                     const Report& report, const Page& page,
                     const RankRun& ranks);
