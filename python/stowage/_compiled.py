@@ -15,7 +15,7 @@ ArenaPlace = Literal["static", "caller"]
 
 
 class CompiledStep(NamedTuple):
-    """A training step in C, and what it takes on the board."""
+    """A training step in C, with the memory that it needs on the board."""
 
     source: str
     """The path of the C file."""
@@ -36,8 +36,8 @@ class CompiledStep(NamedTuple):
 
 
 def write_texts(texts: Mapping[Path, str]) -> None:
-    """Replaces files; if one cannot be written, all stay as they were. Devices and pipes are
-    written to."""
+    """Replaces files. If one cannot be written, all of them keep their contents. Devices and pipes
+    are written to."""
     written: Dict[str, str] = {}  # by temporary file
     place: Path = ""
     try:
@@ -63,7 +63,7 @@ def write_texts(texts: Mapping[Path, str]) -> None:
 
 def write_c(plan: _core.Plan, path: Path, prefix: Optional[str], arena: ArenaPlace,
             weights: Mapping[str, Any]) -> CompiledStep:
-    """Writes a plan's step to the C file at `path`, and its header beside it."""
+    """Writes a plan's step to the C file at `path`, and its header to the same folder."""
     source = pathlib.Path(path)
     if source.suffix != ".c":
         raise InvalidArgument(f'[to_c] the path is "{source}"; expected a name that ends in .c, '

@@ -1,4 +1,4 @@
-"""The module of python/module.cc. What is here serves the package, and is no API."""
+"""The module of python/module.cc. Only the package uses it. It is not an API."""
 
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 

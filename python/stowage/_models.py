@@ -67,23 +67,23 @@ def model(
     trainable: Optional[Sequence[str]] = None,
     evaluate: Optional[BuildFunction] = None,
 ) -> Model:
-    """Returns a model, from one of these:
+    """Returns a model. `source` is one of:
 
-    - a name that ``model_names()`` lists, with `batch` examples a step, sequences of `seq` tokens,
-      elements of `dtype` ("f32", the default, or "bf16"), and a probability of `dropout`;
-    - an ONNX file: its bytes, or a path that ends in .onnx. `loss` is the training loss:
-      "cross_entropy" (the default), "mse" or "bce" of its first output, by an input "labels", or of
-      another, as in "cross_entropy:logits"; or the name of an output that is a loss. `dims` are
-      sizes of named dimensions, `shapes` whole shapes of inputs; `trainable` are patterns of
-      tensors that train although they look like constants of the model's code, such as masks and
-      scalars (docs/guides/onnx.md);
-    - a function of a ``GraphBuilder`` and a number of examples that builds a graph with an output
-      "loss" op by op (``stowage.ops``). `evaluate` builds one with other outputs, with the same
-      params in the same order.
+    - a name that ``model_names()`` lists, with `batch` examples per step, sequences of `seq`
+      tokens, elements of `dtype` ("f32", the default, or "bf16"), and a probability of `dropout`;
+    - an ONNX file: its bytes, or a path that ends in .onnx. `loss` is the training loss. It is
+      "cross_entropy" (the default), "mse" or "bce" of the first output and of an input "labels". A
+      name after a colon selects another output, as in "cross_entropy:logits". `loss` may also name
+      an output that is a loss. `dims` are sizes of named dimensions, and `shapes` are whole shapes
+      of inputs. `trainable` are patterns of tensors that train although they look like constants
+      of the model's code, such as masks and scalars (docs/guides/onnx.md);
+    - a function of a ``GraphBuilder`` and a number of examples, which builds a graph with an output
+      "loss" op by op (``stowage.ops``). `evaluate` is a function that builds a graph with other
+      outputs and with the same params in the same order.
 
-    Raises NotFound for an unknown name or file, InvalidArgument for sizes that the model does not
-    support and for options of another kind of model, Unsupported for unknown ONNX ops, TypeError
-    for anything else.
+    Raises NotFound for an unknown name or file. Raises InvalidArgument for sizes that the model
+    does not support, and for options of another kind of model. Raises Unsupported for unknown ONNX
+    ops, and TypeError for any other `source`.
     """
     if _is_of_torch(source):
         raise TypeError(f"[model] a {type(source).__name__} of torch is no model yet; expected "
@@ -127,5 +127,5 @@ def model(
 
 
 def model_names() -> Sequence[str]:
-    """Returns the names of the built-in models, the smallest first."""
+    """Returns the names of the built-in models, smallest first."""
     return _core.model_names()

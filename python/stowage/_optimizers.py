@@ -76,8 +76,8 @@ class Chosen(NamedTuple):
 
 def choose(optimizer: OptimizerLike, model: _core.Model, momentum: Optional[float],
            weight_decay: Optional[float], varying: Sequence[str] = ()) -> Chosen:
-    """Resolves an argument `optimizer` for a model, with the `momentum` and decay given beside it
-    and the settings of a torch.optim object that change during the run. Raises InvalidArgument,
+    """Resolves an argument `optimizer` for a model, with the arguments for momentum and decay and
+    the settings of a torch.optim object that change during the run. Raises InvalidArgument,
     Unsupported and TypeError."""
     if varying and not is_of_torch(optimizer):
         raise InvalidArgument(f"[optimizer] varying={list(varying)!r} are settings of an object of "
@@ -111,22 +111,22 @@ def choose(optimizer: OptimizerLike, model: _core.Model, momentum: Optional[floa
 
 
 def named_settings(given: Mapping[str, Any]) -> Tuple[str, Dict[str, float]]:
-    """The name and settings of a dict of both; the name may be empty. Raises InvalidArgument and
-    TypeError."""
+    """Returns the name, which may be empty, and the settings of a dict of both. Raises
+    InvalidArgument and TypeError."""
     name = str(given.get("name", ""))
     settings = {key: value for key, value in given.items() if key != "name"}
     return settings_of(TORCH_NAMES.get(name, name), settings)
 
 
 def is_of_torch(optimizer: Any) -> bool:
-    """Returns whether it is an object of torch.optim, or of a subclass."""
+    """Returns whether the argument is an object of torch.optim, or of a subclass."""
     return any(kind.__module__ == "torch.optim.optimizer" and kind.__name__ == "Optimizer"
                for kind in type(optimizer).__mro__)
 
 
 def is_scheduler(lr: Any, optimizer: Any) -> bool:
-    """Returns whether `lr` is one of torch's schedulers. Raises InvalidArgument for one of another
-    optimizer."""
+    """Returns whether `lr` is one of torch's schedulers. Raises InvalidArgument for a scheduler of
+    another optimizer."""
     if not any(kind.__module__ == "torch.optim.lr_scheduler" for kind in type(lr).__mro__):
         return False
     if lr.optimizer is not optimizer:
@@ -143,8 +143,8 @@ def real_number(value: Any, name: str) -> float:
 
 
 def settings_of(name: str, given: Mapping[str, Any]) -> Tuple[str, Dict[str, float]]:
-    """Converts settings, Stowage's or torch's, of the optimizer of that name to Stowage's, and the
-    name to the one with these settings. Raises InvalidArgument and TypeError."""
+    """Converts the name and the settings of an optimizer, which may be torch's, to Stowage's.
+    Raises InvalidArgument and TypeError."""
     settings: Dict[str, float] = {}
     for key, value in given.items():
         if key in _PAIRS:

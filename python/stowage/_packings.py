@@ -1,4 +1,4 @@
-"""The packing problem by itself, for buffers of other planners."""
+"""Packs the buffers of other planners."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stowage.errors import InvalidArgument
 class Packing:
     """The offset of every buffer, and the quality of the packing.
 
-    `offsets` has an int64 for each buffer, in their order; `height` is the largest end. The
-    certificates: no packing is lower than `lower_bound`; `optimal` is whether it is reached; at the
-    time `bound_time` the buffers `bound_buffers`, by their indices, are live together, with sizes
-    that add up to it unless a complete search has proven more. `violations` are those found by an
-    independent verifier: none for a valid packing.
+    `offsets` has an int64 for each buffer, in the order of the buffers. `height` is the largest
+    end. No packing is lower than `lower_bound`, and `optimal` is true if `height` equals it. The
+    buffers with the indices `bound_buffers` are all live at the time `bound_time`. Their sizes add
+    up to `lower_bound`, unless a complete search has proven a higher bound. `violations` lists what
+    an independent verifier has found; it is empty for a valid packing.
     """
 
     offsets: Any
@@ -46,14 +46,14 @@ def pack(
 ) -> Packing:
     """Packs buffers into as little memory as possible.
 
-    `buffers` are columns by name (a dict, or a DataFrame): "lower", "upper", "size" and optionally
-    "alignment"; or rows of (lower, upper, size) or (lower, upper, size, alignment). A buffer is
-    live from `lower` until before `upper`, which are positions in any order of events. `capacity`
-    is the maximum height. `packer` is greedy, linear, or best, which continues to search for
-    `seconds` seconds.
+    `buffers` is a dict or a DataFrame with the columns "lower", "upper", "size" and optionally
+    "alignment", or rows of (lower, upper, size) or (lower, upper, size, alignment). A buffer is
+    live from `lower` (inclusive) to `upper` (exclusive), which are positions in a sequence of
+    events. `capacity` is the maximum height. `packer` is "greedy", "linear", or "best", which
+    continues to search for `seconds` seconds.
 
-    Raises BudgetTooSmall if a given capacity is missed, and InvalidArgument for a malformed buffer,
-    naming it.
+    Raises BudgetTooSmall if no packing within `capacity` was found, and InvalidArgument, with the
+    buffer, if a buffer is malformed.
     """
     if hasattr(buffers, "keys"):
         columns = {name: _whole(buffers[name], name) for name in buffers.keys()

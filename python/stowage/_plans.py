@@ -37,8 +37,8 @@ log = logging.getLogger("stowage")
 
 
 def size_in_bytes(budget: Size) -> Optional[int]:
-    """Parses a size in bytes: 4000000, "64MiB", "1.5GiB", "8GB", or a fraction of another, 0.6 *
-    plan.arena_bytes, which is rounded down."""
+    """Parses a size in bytes: 4000000, "64MiB", "1.5GiB" or "8GB". A fraction of another size, as
+    in 0.6 * plan.arena_bytes, is rounded down."""
     if budget is None:
         return None
     if isinstance(budget, str):
@@ -85,7 +85,7 @@ def _param_group(group: Any, of_torch: bool = False) -> _core.ParamGroup:
 
 def make_core_plan(model: _core.Model, request: _core.Request, device: str, threads: int,
                    cpu_target: str = "") -> _core.Plan:
-    """The plan of a model; errors for a refused torch module are passed on."""
+    """Returns the plan of a model. Propagates the error of a refused torch module."""
     try:
         return _core.make_plan(model, request, device, threads, cpu_target)
     except StowageError as error:
@@ -148,14 +148,14 @@ def make_request(
 
 
 def framed(page: str, height: int = 640) -> str:
-    """A page as the output of a notebook cell, isolated from the notebook's page."""
+    """Returns a page as the output of a notebook cell, isolated from the notebook's page."""
     return (f'<iframe srcdoc="{html.escape(page, quote=True)}" width="100%" '
             f'height="{height}" style="border: 0"></iframe>')
 
 
 class Frontier(List[Dict[str, Any]]):
-    """The Pareto frontier: a list of dicts, the largest budget first, which ``pandas.DataFrame``
-    accepts; and an image, `svg`, that a notebook shows."""
+    """The Pareto frontier as a list of dicts, largest budget first, which ``pandas.DataFrame``
+    accepts. A notebook shows its image, `svg`."""
 
     def __init__(self, rows: Iterable[Dict[str, Any]], svg: str) -> None:
         super().__init__(rows)
@@ -166,9 +166,10 @@ class Frontier(List[Dict[str, Any]]):
 
 
 class Traffic(List[Dict[str, Any]]):
-    """The memory traffic of a step: a list of dicts, one per family of ops, the largest first,
-    which ``pandas.DataFrame`` accepts. `total` is the sum, and `without_products_and_attention`
-    that of all but matmuls and attention. Prints as a table."""
+    """The memory traffic of a step as a list of dicts, one per family of ops, largest first, which
+    ``pandas.DataFrame`` accepts. `total` is the sum over all ops, and
+    `without_products_and_attention` the sum over all ops except matmuls and attention. Prints as a
+    table."""
 
     def __init__(self, figures: Dict[str, Any], text: str) -> None:
         super().__init__({"family": family, **row} for family, row in
@@ -183,8 +184,9 @@ class Traffic(List[Dict[str, Any]]):
 
 
 class Comparison:
-    """A comparison of two plans: `figures` of both, with the second's minus the first's under
-    "difference"; prints as a table; shows both maps in a notebook."""
+    """A comparison of two plans. `figures` holds the figures of both, and under "difference" the
+    figures of the second plan minus those of the first. Prints as a table. A notebook shows the
+    memory maps of both plans."""
 
     def __init__(self, text: str, figures: Dict[str, Any], page: str) -> None:
         self.text = text
@@ -236,7 +238,7 @@ class Plan:
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes of the arena of the step and of all programs beside it."""
+        """Bytes of the arena, which holds the step and all other programs."""
         return self._core.arena_bytes()
 
     @property
@@ -246,7 +248,7 @@ class Plan:
 
     @property
     def lower_bound_bytes(self) -> int:
-        """The minimum of any placement of the step's buffers."""
+        """A lower bound on the bytes of every placement of the step's buffers."""
         return int(self._figures["lower_bound_bytes"])
 
     @property
@@ -282,18 +284,19 @@ class Plan:
 
     @property
     def recomputed_nodes(self) -> int:
-        """The number of recomputed nodes, whose results need not be kept."""
+        """The number of recomputed nodes, whose results are not saved for backward."""
         return int(self._core.price()["recomputed_nodes"])
 
     @property
     def recomputed(self) -> List[Dict[str, Any]]:
-        """The recomputed values: for each its `name`, the `bytes_freed` at the peak, its
-        `flops_percent` of the step's, and the number of `times`."""
+        """The recomputed values. Each has a `name`, the `bytes_freed` at the peak, its
+        `flops_percent` of the step's operations, and the number of `times` that it is
+        recomputed."""
         return self._core.recomputed()
 
     @property
     def extra_percent(self) -> float:
-        """Operations of recomputation, in percent of the step's without it."""
+        """Operations of recomputation, in percent of the step's operations without it."""
         return float(self._core.price()["extra_percent"])
 
     @property
@@ -303,17 +306,17 @@ class Plan:
 
     @property
     def smallest_budget_bytes(self) -> int:
-        """The smallest budget that is feasible with these optimizations. Computed on request, which
-        takes about as long as the plan did."""
+        """The smallest budget that is feasible with these optimizations. It is computed on request,
+        which takes about as long as planning."""
         return self._core.smallest_budget()
 
     def largest(self, setting: str = "batch", budget: Size = None) -> Largest:
-        """The largest batch, or another integer option of the model such as "seq", whose step fits
-        `budget`, by default this plan's; everything else is as in this plan.
+        """Returns the largest batch, or another integer option of the model such as "seq", whose
+        step fits `budget`. The budget and all other options default to those of this plan.
 
-        The search makes a handful of plans. The batch is not split, or split into as many
-        micro-batches as `optimizations` say: any batch would fit if the planner chose their number.
-        Raises BudgetTooSmall if the smallest value does not fit, and InvalidArgument."""
+        The search makes about ten plans. The batch is split only if `optimizations` sets the number
+        of micro-batches, because any batch would fit if the planner chose their number. Raises
+        BudgetTooSmall if the smallest value does not fit, and InvalidArgument."""
         if self._again is None:
             raise InvalidArgument("[largest] this is the plan of a trainer; give one of "
                                   "stowage.plan(...), which says how to plan again")
@@ -354,16 +357,15 @@ class Plan:
         return [*super().__dir__(), *self._figures]
 
     def frontier(self) -> Frontier:
-        """The cost of every budget, from the unmodified step to the smallest arena."""
+        """Returns the cost of every budget, from the unmodified step to the smallest arena."""
         rows, svg = self._core.frontier()
         return Frontier(json.loads(rows)["frontier"], svg)
 
     def traffic(self, device: Optional[str] = None) -> Traffic:
-        """The memory traffic of a step, counted from its nodes: launches, read_bytes, written_bytes
-        and flops of each family of ops. With a `device`, by a name such as "h100" or by its rates
-        as "GB/s:GFLOP/s", also roofline_seconds, a lower bound for any kernel
-        (docs/explanation/fusion.md).
-        Raises InvalidArgument for an unknown device."""
+        """Returns the memory traffic of a step, counted from its nodes: launches, read_bytes,
+        written_bytes and flops of each family of ops. `device` is a name such as "h100", or rates
+        as "GB/s:GFLOP/s". With a device, the result includes roofline_seconds, a lower bound for
+        any kernel (docs/explanation/fusion.md). Raises InvalidArgument for an unknown device."""
         figures, text = self._core.traffic(device)
         return Traffic(json.loads(figures), text)
 
@@ -374,8 +376,8 @@ class Plan:
                           self._core.comparison_html(other._core))
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
-        """Writes the step's plan: a page if `path` ends in .html, else a plan file, which
-        ``stowage check`` and ``stowage report`` read. Raises FileError."""
+        """Writes the step's plan. If `path` ends in .html, the file is a page. Otherwise it is a
+        plan file, which ``stowage check`` and ``stowage report`` read. Raises FileError."""
         is_page = os.fspath(path).endswith(".html")
         write_texts({path: self.to_html() if is_page else self._core.json()})
 
@@ -387,30 +389,33 @@ class Plan:
         arena: ArenaPlace = "static",
         weights: Optional[Mapping[str, Any]] = None,
     ) -> CompiledStep:
-        """Writes the step as one C11 file, whose path ends in .c, and its header beside it, for
-        microcontrollers and programs that cannot link a library (docs/guides/embedded.md).
+        """Writes the step as one C11 file, whose path must end in .c, and its header in the same
+        folder, for microcontrollers and programs that cannot link a library
+        (docs/guides/embedded.md).
 
             plan = stowage.plan(model, budget="256KB", optimizer="sgd", freeze=["features.*"],
                                 device="c")
             plan.to_c("step.c")
 
-        The plan must be of the device "c". Functions are named PREFIX_init, PREFIX_step and so on;
-        the default prefix is the file's name. With an evaluation of the model there is also
-        PREFIX_evaluate. `arena` is "static", in the C file, or "caller", for functions that take
-        its address.
+        The plan must be for the device "c". Functions are named PREFIX_init, PREFIX_step and so on.
+        The default prefix is the name of the file. If the model has an evaluation, there is also
+        PREFIX_evaluate. `arena` is "static", for an arena in the C file, or "caller", for functions
+        that receive its address.
 
-        Params and states start from `weights`, arrays by name such as a trainer's
-        ``state_dict()``; others from the current values of the torch module or ONNX file, or
-        from the seed of PREFIX_init. Frozen params are constants of the file, and need values.
+        Params and states start from `weights`, arrays by name such as a trainer's ``state_dict()``.
+        Values that are not in `weights` start from the current values of the torch module or ONNX
+        file, or from the seed of PREFIX_init. Frozen params are constants of the file, and must
+        have values.
 
-        Raises InvalidArgument for a plan of another device, weights that do not fit, a frozen
-        param without values, and steps that cannot be written in C; WrongDType; FileError.
+        Raises InvalidArgument if the plan is for another device, if weights do not fit, if a frozen
+        param has no values, and if the step cannot be written in C. Also raises WrongDType and
+        FileError.
         """
         given = {} if self._initial is None else self._initial()
         return write_c(self._core, path, prefix, arena, {**given, **(weights or {})})
 
     def to_html(self, losses: Sequence[float] = ()) -> str:
-        """The page of the plan, and of a run with these losses per step."""
+        """Returns the page of the plan, and of a run with these losses per step."""
         return self._core.html(list(enumerate(map(float, losses), start=1)))
 
     def __str__(self) -> str:
@@ -433,16 +438,16 @@ def log_plan(plan: Plan) -> None:
 
 
 def cpu_target() -> str:
-    """Returns the active CPU target of this process: "native", or in a wheel the highest of "v2",
-    "v3", "v4" (the levels of x86-64) and "v4-bf16" that the processor supports, and on AArch64
-    "armv8". The environment variable STOWAGE_CPU_TARGET selects another one before the first use;
-    raises InvalidArgument if it is not available."""
+    """Returns the active CPU target of this process. It is "native" in a build from source. In a
+    wheel it is the highest of "v2", "v3", "v4" (the levels of x86-64) and "v4-bf16" that the
+    processor supports, or "armv8" on AArch64. The environment variable STOWAGE_CPU_TARGET selects
+    another target before the first use. Raises InvalidArgument if that target is not available."""
     return _core.cpu_target()
 
 
 def optimizers() -> Dict[str, Dict[str, float]]:
-    """Returns the optimizers by name, each with its settings and their defaults; "lr" is the
-    default learning rate. docs/reference/optimizers.md has their formulas and states."""
+    """Returns the optimizers by name, with the settings of each and their defaults. "lr" is the
+    default learning rate. docs/reference/optimizers.md has the formulas and states."""
     return _core.optimizers()
 
 
@@ -472,31 +477,37 @@ def plan(
 ) -> Plan:
     """Plans a training step inside a budget, without allocating its memory.
 
-    `model` and further `options` are those of ``stowage.model``, `batch` the examples per step.
-    `budget` is the maximum bytes of the arena: a number, or a string such as "8GB" or "64MiB";
-    without one, the step is not modified. `optimizations` are the allowed memory optimizations:
-    "auto" (everything), "none", or choices by name, as {"recompute": "cheap", "offload": "auto",
-    "micro_batches": 4, "tiles": "auto", "order": "memory"}; {"offload": "disk"} keeps offloaded
-    values in a file (``Trainer``). `recompute_keep` are names of values that are never
-    recomputed, `recompute_always` of those that always are.
+    `model` and further `options` are the arguments of ``stowage.model``. `batch` is the number of
+    examples per step. `budget` is the maximum number of bytes of the arena, as a number or as a
+    string such as "8GB" or "64MiB". Without a budget, the step is not modified.
 
-    `optimizer` is a name of ``optimizers()`` (sgd, adamw, adamw8bit, ...) or of torch's ("SGD",
-    "AdamW"), a dict of a name and settings, Stowage's or torch's, as {"name": "SGD", "momentum":
-    0.9, "nesterov": True}, or, for a model of ``from_torch``, an object of torch.optim with its
-    groups; the default is the model's, or adamw. `momentum` and `weight_decay` are the optimizer's,
-    for all params. `groups` set a decay or a learning rate scale for params, as [{"pattern":
-    "*.bias", "decay": 0}, {"pattern": "wte", "lr_scale": 0.1}]; the first whose pattern matches a
-    param's name applies. `freeze` are patterns of params that are not trained, which take
-    precedence. `clip_norm` bounds the global norm of the gradients. `ema` is the decay of moving
-    averages of the params, as 0.999, which are states (``Trainer``). `loss_scale` scales the loss,
-    and skips updates with non-finite gradients: "dynamic" as in torch.amp.GradScaler, a fixed
-    number, or "none"; the default is dynamic for a model by name with a `dtype` of f16. `plan_cache` is a folder of
-    cached plans, or True for the user's. `device` is cpu or cuda, which need not be present, or
-    "auto", a GPU if one works; the default is the device that supports `dtype`. "c" plans a step
-    for ``Plan.to_c``, with the model's evaluation in the same arena and frozen params outside of
-    it. Each of the CPU's
-    `threads` has workspace in the arena (0: all). `cpu_target` is the CPU target whose kernels'
-    workspace is planned; the default is ``cpu_target()``.
+    `optimizations` are the allowed memory optimizations: "auto" (all), "none", or choices by name,
+    as {"recompute": "cheap", "offload": "auto", "micro_batches": 4, "tiles": "auto", "order":
+    "memory"}. {"offload": "disk"} keeps offloaded values in a file (``Trainer``). `recompute_keep`
+    names values that are never recomputed, and `recompute_always` names values that always are.
+    `allow_batch_change` permits micro-batches that change the results, such as those of a batch
+    norm.
+
+    `optimizer` is a name of ``optimizers()`` (sgd, adamw, adamw8bit, ...) or of torch ("SGD",
+    "AdamW"). It can also be a dict of a name and settings, Stowage's or torch's, as {"name": "SGD",
+    "momentum": 0.9, "nesterov": True}. For a model of ``from_torch`` it can be an object of
+    torch.optim with its groups. The default is the model's optimizer, or adamw. `momentum` and
+    `weight_decay` are settings of the optimizer for all params. `groups` set a decay or a learning
+    rate scale for params, as [{"pattern": "*.bias", "decay": 0}, {"pattern": "wte", "lr_scale":
+    0.1}]. The first group whose pattern matches the name of a param applies. `freeze` are patterns
+    of params that are not trained, and takes precedence. `clip_norm` bounds the global norm of the
+    gradients. `ema` is the decay of moving averages of the params, as 0.999, which are states
+    (``Trainer``).
+
+    `loss_scale` scales the loss and skips updates with non-finite gradients. It is "dynamic", as in
+    torch.amp.GradScaler, a fixed number, or "none". The default is "dynamic" for a model by name
+    whose `dtype` is f16. `plan_cache` is a folder of cached plans, or True for the user's folder.
+
+    `device` is "cpu", "cuda" or "c". The default is the device that supports `dtype`. "auto" is a
+    GPU if one works. "cuda" can be planned without a GPU. "c" plans a step for ``Plan.to_c``, with
+    the model's evaluation in the same arena and frozen params outside of it. Each of the CPU's
+    `threads` has workspace in the arena; 0 means all threads. `cpu_target` is the CPU target whose
+    kernels' workspace is planned. The default is ``cpu_target()``.
 
     Raises BudgetTooSmall, whose message names budgets that work, and InvalidArgument.
     """

@@ -23,14 +23,15 @@ TrainData = Union[Tuple[Any, ...], Mapping[str, Any], Iterable[Batch], Callable[
 
 
 def examples_of(array: Any, name: str) -> Any:
-    """Checks an array for `name`, and returns it as a NumPy array to be sliced along an axis."""
+    """Checks an array for `name`, and returns it as a NumPy array that can be sliced along an
+    axis."""
     _core.check_array(array, name)
     has_buffer = hasattr(array, "__array__") or not hasattr(array, "__dlpack__")
     return np.asarray(array) if has_buffer else np.from_dlpack(array)
 
 
 def part_of(array: Any, axis: int, start: int, batch: int) -> Any:
-    """`batch` examples along an axis, padded with the last one."""
+    """Returns `batch` examples along an axis, padded with copies of the last one."""
     if axis == 0 and start + batch <= len(array):
         return array[start:start + batch]  # where it lies
     at = np.minimum(np.arange(start, start + batch), array.shape[axis] - 1)
@@ -42,7 +43,7 @@ def _is_array(value: Any) -> bool:
 
 
 def are_arrays(data: Any) -> bool:
-    """Returns whether data is arrays of all examples, rather than batches."""
+    """Returns whether the data is arrays of all examples rather than batches."""
     if isinstance(data, Mapping):
         return True
     return _is_array(data) or (isinstance(data, tuple) and bool(data)
@@ -50,7 +51,7 @@ def are_arrays(data: Any) -> bool:
 
 
 class Inputs:
-    """The inputs of a program: names, and the axis of each that examples are along."""
+    """The inputs of a program: their names, and the batch axis of each."""
 
     def __init__(self, where: str, inputs: Sequence[Tuple[str, str, Tuple[int, ...]]],
                  axes: Sequence[int], order: Sequence[str] = ()) -> None:
@@ -62,7 +63,7 @@ class Inputs:
         self.order = list(order) if set(order) == set(self.names) else self.names
 
     def listed(self, batch: Batch) -> List[Any]:
-        """The arrays of a batch, in the order of the inputs. Raises InvalidArgument."""
+        """Returns the arrays of a batch, in the order of the inputs. Raises InvalidArgument."""
         if isinstance(batch, Mapping):
             named = dict(batch)
         else:
@@ -77,7 +78,8 @@ class Inputs:
         return [named[name] for name in self.names]
 
     def count(self, arrays: Sequence[Any]) -> int:
-        """The examples of arrays. Raises InvalidArgument if there are none, or they differ."""
+        """Returns the number of examples in arrays. Raises InvalidArgument if it is 0 or
+        differs."""
         counts = {name: np.shape(array)[axis] if np.ndim(array) > axis else 0
                   for name, array, axis in zip(self.names, arrays, self.axes) if axis >= 0}
         if not counts:
@@ -89,7 +91,7 @@ class Inputs:
 
 
 class _Arrays:
-    """All examples, in batches that go on from one pass to the next."""
+    """Arrays of all examples. A batch may extend from one pass into the next."""
 
     def __init__(self, inputs: Inputs, data: Any, batch: int, shuffles: bool, seed: int) -> None:
         arrays = inputs.listed(data)
@@ -113,7 +115,8 @@ class _Arrays:
         pass  # batches are a function of the step
 
     def _order(self, number: int) -> Any:
-        """The examples of a pass in their order, drawn by the seed and the pass's number."""
+        """Returns the order of the examples in a pass, drawn from the seed and the pass's
+        number."""
         if number not in self.orders:
             self.orders = {key: order for key, order in self.orders.items() if key == number - 1}
             drawn = np.random.Philox(key=np.array([self.seed, number], np.uint64))
@@ -136,7 +139,7 @@ class _Arrays:
 
 
 class _Batches:
-    """Batches one after the other, pass after pass."""
+    """An iterable of batches, which is iterated once per pass."""
 
     def __init__(self, inputs: Inputs, data: Iterable[Batch], batch: int) -> None:
         self.inputs = inputs
@@ -148,7 +151,7 @@ class _Batches:
 
     @property
     def length(self) -> Optional[int]:
-        """Batches of a pass; absent where the data does not know."""
+        """The number of batches in a pass, if the data has a length."""
         try:
             return len(self.data)  # type: ignore[arg-type]
         except TypeError:
@@ -194,7 +197,7 @@ class _Batches:
         return self._filled(arrays) if any(short) else arrays
 
     def _filled(self, arrays: List[Any]) -> List[Any]:
-        """A batch of fewer examples, filled up with the first ones of the pass."""
+        """Fills up a batch of fewer examples with the first examples of the pass."""
         inputs = self.inputs
         missing = self.size - inputs.count(arrays)
         beginning = inputs.listed(self.first)
@@ -209,7 +212,7 @@ class _Batches:
 
 
 class _Function:
-    """A function of the step."""
+    """A function of the step that returns a batch."""
 
     steps_per_epoch = math.inf
 
@@ -230,7 +233,7 @@ class _Function:
 
 def train_data(trainer: Trainer, data: TrainData, shuffle: Optional[bool],
                seed: int) -> Union[_Arrays, _Batches, _Function]:
-    """The batches of a run. Raises InvalidArgument and TypeError."""
+    """Returns the batches of a run. Raises InvalidArgument and TypeError."""
     core = trainer._core
     inputs = Inputs("fit", core.inputs_of("train"), core.step_axes())
     batch = trainer.plan.batch
@@ -291,8 +294,8 @@ class Validation:
         return classes
 
     def evaluate(self) -> Tuple[float, Dict[str, float]]:
-        """The loss of all examples, and their metrics. Raises Unsupported where the loss does not
-        follow from batches."""
+        """Returns the loss of all examples, and their metrics. Raises Unsupported if the loss
+        cannot be combined from batches."""
         self.counts = _core.ClassCounts(self.classes) if self.counted else None
         loss = self._loss()
         values: Dict[str, float] = {}
@@ -318,7 +321,7 @@ class Validation:
         return total if self.how == "sum" else total / weights
 
     def _part(self, arrays: List[Any], start: int, count: int) -> Tuple[float, float]:
-        """The loss of examples from `start` on, and what it counts in the mean."""
+        """Returns the loss of the examples from `start` on, and its weight in the mean."""
         part = [part_of(array, axis, start, self.size) if axis >= 0 else array
                 for array, axis in zip(arrays, self.inputs.axes)]
         if self.ignored is not None:
@@ -343,7 +346,7 @@ class Validation:
         return (loss * self.size - last * padding) / count, float(count)
 
     def _run(self, arrays: List[Any], count: int) -> float:
-        """The loss of a batch, of which metrics count the first examples."""
+        """Returns the loss of a batch. Metrics count only its first examples."""
         outputs = self.core.evaluate("validate", arrays)
         if self.counts is not None:
             self.counts.add(*(outputs[name][:count] for name in

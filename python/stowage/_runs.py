@@ -1,7 +1,7 @@
-"""Runs: all steps of a training, with schedule, evaluations, checkpoints and early stopping.
+"""Runs of training steps, with schedule, evaluations, checkpoints and early stopping.
 
-The steps are taken by the library's own Run (train/run.h), as by the command and C++. This module
-gives it batches and validation losses, and takes its figures.
+The library's Run (train/run.h) executes the steps, as it does for the command and for C++ programs.
+This module provides batches and validation losses to it, and collects its figures.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ OnEvaluation = Callable[[Evaluation], object]
 
 
 class _Hooks:
-    """What Run calls (python/runs.h)."""
+    """The callbacks of Run (python/runs.h)."""
 
     def __init__(self, trainer: Trainer, data: Any, validation: Optional[Validation],
                  on_step: Optional[OnStep], on_evaluation: Optional[OnEvaluation]) -> None:
@@ -145,7 +145,8 @@ def validate(trainer: Trainer, data: Any, metrics: Sequence[str]) -> Evaluation:
 
 
 def _warmup_steps(warmup: Union[int, float], steps: int) -> int:
-    """A number of steps, or a share of them below 1, rounded up."""
+    """Returns the number of warm-up steps, given as a number, or as a fraction, which is rounded
+    up."""
     if isinstance(warmup, float) and 0 < warmup < 1:
         return math.ceil(warmup * steps)
     return whole_number(warmup, "warmup")
@@ -154,7 +155,7 @@ def _warmup_steps(warmup: Union[int, float], steps: int) -> int:
 def _rate_of(trainer: Trainer, steps: int, lr: Union[float, Schedule, None],
              schedule: Optional[ScheduleKind], warmup: Union[int, float],
              min_lr: Optional[float]) -> Union[float, Schedule, None]:
-    """The rate that arguments of fit stand for; None: the trainer's own."""
+    """Returns the learning rate that the arguments of fit describe. None is the trainer's own."""
     shapes = schedule is not None or warmup != 0 or min_lr is not None
     if isinstance(lr, Schedule) and shapes:
         raise InvalidArgument(f"[fit] lr is {lr}, which says all of the rate; leave out schedule, "

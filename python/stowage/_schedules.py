@@ -12,25 +12,27 @@ from stowage.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class Schedule:
-    """A learning rate for each step: it rises linearly to `peak` at step `warmup`, and then follows
-    `kind` until step `steps`, the last of the run; later steps have its rate. A warm-up that is no
-    shorter than the run is reduced to a tenth of it.
+    """A learning rate for each step. It rises linearly to `peak` at step `warmup`, and then follows
+    `kind` until step `steps`, the last step of the run. Later steps keep the rate of that step. A
+    warm-up that is not shorter than the run is reduced to a tenth of the run.
 
         trainer = stowage.Trainer(model, lr=stowage.Schedule(3e-4, steps=1000, warmup=100))
 
-    The formulas are those of transformers' ``get_scheduler``, except that the first step has a rate
-    above 0 and the last one the final rate, ``peak * final_factor``:
+    The formulas are the ones of transformers' ``get_scheduler``, with two differences: the rate of
+    the first step is above 0, and the last step has the final rate, ``peak * final_factor``. The
+    kinds are:
 
-    - "constant": `peak`; there is no `final_factor`.
-    - "linear": linearly to the final rate.
-    - "cosine": along half a cosine to the final rate.
-    - "wsd" (warm-up, stable, decay): `peak`, then half a cosine over the last `decay_share` of
-      the steps, 0.2 of them by default. Its warm-up begins at the final rate.
-    - "polynomial": by ``(1 - share of the run) ** power``; `power` is 1 by default.
-    - "inverse_sqrt": by ``sqrt(warmup / step)``, or of 10,000 steps without a warm-up, and
-      never below the final rate.
+    - "constant": the rate stays at `peak`. There is no `final_factor`.
+    - "linear": the rate falls linearly to the final rate.
+    - "cosine": the rate falls along half a cosine to the final rate.
+    - "wsd" (warm-up, stable, decay): the rate stays at `peak`, and falls along half a cosine over
+      the last `decay_share` of the steps (0.2 by default). The warm-up begins at the final rate.
+    - "polynomial": the rate falls with ``(1 - fraction of the run) ** power``. `power` is 1 by
+      default.
+    - "inverse_sqrt": the rate falls with ``sqrt(warmup / step)``, but not below the final rate.
+      Without a warm-up, ``warmup`` is 10,000 in this formula.
 
-    Raises InvalidArgument for numbers that are not finite or below 0, for no steps, for an unknown
+    Raises InvalidArgument for numbers that are negative or not finite, for 0 steps, for an unknown
     kind, and for arguments that the kind does not use.
     """
 
@@ -65,7 +67,7 @@ class Schedule:
                     + (f" and at most {most}" if math.isfinite(most) else ""))
 
     def at(self, step: int) -> float:
-        """The learning rate of a step; the first is step 1."""
+        """Returns the learning rate of a step. The first step is 1."""
         if step < 1:
             raise InvalidArgument(f"[schedule] there is no step {step}; the first is step 1")
         return rate_of(self).at(step)

@@ -1,8 +1,8 @@
-"""Models of torch. torch is only imported on use.
+"""Models from torch modules. torch is imported only on use.
 
-A module is exported by torch.export in its current mode, and its ATen ops are converted to ops of
-Stowage (``stowage._aten``). The model is checked before it is returned: one step of it and one of a
-copy of the module must agree in their loss, in the gradient of every param and in the buffers that
+torch.export exports a module in its current mode, and its ATen ops are converted to ops of Stowage
+(``stowage._aten``). The model is checked before it is returned. A step of the model and a step of a
+copy of the module must agree in the loss, in the gradient of every param, and in the buffers that
 the module writes.
 """
 
@@ -40,29 +40,32 @@ def from_torch(
     labels_shape: Optional[Sequence[int]] = None,
     check: bool = True,
 ) -> Model:
-    """Returns the model of a torch module in its current mode, made of Stowage's ops.
+    """Returns the model of a torch module in its current mode, built from Stowage's ops.
 
     `example_inputs`, a tensor or a tuple, and `kwargs` are the arguments of the module. The first
-    axis of the first tensor is the batch, and its size the model's. Params keep their names, and
-    are initialized from the module when a trainer is made; the module is not changed. Tied params
-    are one. Params that require no gradient, or that none reaches, are frozen. Buffers that the
-    module writes are states, and are written; others, and tensors that forward creates, are
-    constants. Dropout and other random ops draw anew in every step.
+    axis of the first tensor is the batch, and its size is the batch of the model. Params keep their
+    names. A trainer initializes them from the module, which it does not change. Tied params become
+    one param. Params that do not require a gradient, or that no gradient reaches, are frozen.
+    Buffers that the module writes become states, which every step updates. Other buffers, and
+    tensors that forward creates, become constants. Dropout and other random ops draw new numbers in
+    every step.
 
-    `loss` is the training loss: "cross_entropy" (labels of -100 are ignored, as in torch), "mse" or
-    "bce" (of logits) of the first output, by a further input "labels", or of another, as in
-    "cross_entropy:logits"; the name of a scalar output; or a function of the module's outputs and
-    of labels such as `example_labels`, like torch.nn.functional.cross_entropy. Outputs of a module
-    that returns a dict or a dataclass are named by its keys, a single tensor is "output", and those
-    of a tuple are "output.0" and so on. `labels_shape` is the shape of the labels if it is not that
-    of the output without its class axis: the last of up to three axes, the second of more.
+    `loss` is the training loss. It is "cross_entropy" (labels of -100 are ignored, as in torch),
+    "mse" or "bce" (of logits) of the first output and of an additional input "labels". A name after
+    a colon selects another output, as in "cross_entropy:logits". `loss` may also be the name of a
+    scalar output, or a function of the module's outputs and of labels such as `example_labels`,
+    like torch.nn.functional.cross_entropy. Outputs of a module that returns a dict or a dataclass
+    are named after its keys. A single tensor is named "output", and the elements of a tuple
+    "output.0" and so on. `labels_shape` is the shape of the labels if it differs from the shape of
+    the output without its class axis. The class axis is the last of up to three axes, and the
+    second of more.
 
-    The model trains as the module does; a step of each on the examples, without dropout, checks
-    this. `check=False` skips the check, and its copy of the module.
+    The model trains as the module does. To check this, one step of each runs on the examples
+    without dropout. `check=False` skips the check, and the copy of the module that it needs.
 
-    Needs torch 2.5 or later, which Stowage itself does not. Raises Unsupported for a function with
-    a custom backward, for unsupported ops, all in one message with their positions, and for a
-    module whose step would differ from torch's.
+    Requires torch 2.5 or later. Raises Unsupported for a function with a custom backward, for
+    unsupported ops, which one message lists with their positions, and for a module whose step would
+    differ from torch's.
     """
     try:
         import torch
@@ -131,8 +134,8 @@ def _loss_of(loss: Loss, example_labels: Any, labels_shape: Optional[Sequence[in
 
 
 def _apart(torch: Any, module: Any, examples: Any) -> Any:
-    """Copies example tensors that are used twice or belong to the module: torch.export would merge
-    them into one input."""
+    """Copies example tensors that are used twice or belong to the module, because torch.export
+    would merge them into one input."""
     seen = {id(x) for x in [*module.parameters(), *module.buffers()]}
 
     def apart(x: Any) -> Any:
@@ -203,7 +206,8 @@ class TorchModule:
                 f"{self._said(exported)}")
 
     def _statistics(self) -> Set[str]:
-        """Buffers of batch norms, which are states even if none is written."""
+        """Returns the buffers of batch norms, which are states even if the module does not write
+        them."""
         found: Set[str] = set()
         for name, each in self.module.named_modules():
             if not isinstance(each, self.torch.nn.modules.batchnorm._BatchNorm):
@@ -215,8 +219,8 @@ class TorchModule:
     # --- Exports ---
 
     def exported(self, is_step: bool, batch: int, validates: bool = False) -> Any:
-        """The graph of a step, or of an evaluation, for that many examples; with a loss that is a
-        function in a step, and in an evaluation that `validates`."""
+        """Returns the graph of a step, or of an evaluation, for that many examples. A step, and an
+        evaluation that `validates`, include a loss that is a function."""
         from stowage._aten.exported import export
         from stowage._aten.program import check_rows
 
@@ -246,7 +250,7 @@ class TorchModule:
         return self.torch.utils._pytree.tree_map(cut, examples)
 
     def draws(self, exported: Any) -> Set[str]:
-        """The random ops of a graph other than dropout."""
+        """Returns the random ops of a graph other than dropout."""
         from stowage._aten.exported import DRAWS, family_of
 
         return {family_of(node) for node in exported.graph.nodes if node.op == "call_function"
@@ -255,8 +259,8 @@ class TorchModule:
     # --- Graphs ---
 
     def model(self, is_random: bool) -> Model:
-        """The model; if not `is_random`, dropout keeps everything, and other random ops return one
-        number."""
+        """Returns the model. If not `is_random`, dropout keeps all elements, and other random ops
+        return a constant."""
         def train(builder: GraphBuilder, batch: int) -> None:
             try:
                 self._build(builder, batch, True, is_random)
@@ -300,12 +304,13 @@ class TorchModule:
                 and (not param.requires_grad or name not in self.reached)]
 
     def state_tensors(self, module: Any) -> Dict[str, Any]:
-        """The states of the module, or of a copy: buffers, and params that forward writes."""
+        """Returns the states of the module, or of a copy: buffers, and params that forward
+        writes."""
         tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         return {name: tensor for name, tensor in tensors.items() if name in self.states}
 
     def _judged(self, exported: Any) -> Any:
-        """The node at which the gradient starts."""
+        """Returns the node at which the gradient starts."""
         if not exported.outputs:
             raise Unsupported(f"[from_torch] the {'loss' if self.loss.call else 'module'} returns "
                               "no tensor that depends on its inputs")
@@ -320,14 +325,15 @@ class TorchModule:
                               f"{self._said(exported)}")
 
     def _said(self, exported: Any) -> str:
-        """The outputs, and the loss of one."""
+        """Returns the outputs, and the loss of one of them."""
         names = ", ".join(f'"{name}"' for name, _ in exported.outputs)
         last = exported.outputs[-1][0]
         return (f"its outputs are {names}; expected the one that is the loss by its name, or one "
                 f'that is judged, as in "cross_entropy:{last}"')
 
     def _initial(self) -> Dict[str, Any]:
-        """Initial values of params and states: the module's own memory, if it is contiguous."""
+        """Returns initial values of params and states. They share the module's memory if it is
+        contiguous."""
         from stowage._aten.exported import real_view
 
         tensors = {**dict(self.module.named_parameters()), **self.state_tensors(self.module)}
@@ -397,7 +403,7 @@ class TorchModule:
             builder.output(_free(name, taken), ops.copy(lowering.value(output)))
 
     def _names(self, exported: Any) -> List[str]:
-        """The names of inputs: as given, or as in forward."""
+        """Returns the names of inputs, as given or as forward names them."""
         count = len(exported.inputs) - (self.loss.example_labels is not None
                                         and len(exported.inputs) > len(self._given()))
         names = list(self.input_names or self._given())
@@ -446,7 +452,7 @@ class TorchModule:
         return ops.reduce_mean(ops.sub(ops.softplus(value), ops.mul(value, labels)), axes=[])
 
     def labels_shape(self, output: Sequence[int]) -> List[int]:
-        """The shape of the labels by which an output of this shape is judged."""
+        """Returns the shape of the labels for an output of this shape."""
         if self.loss.labels_shape is not None:
             # Of the examples; the first axis is that of the batch.
             return [output[0], *self.loss.labels_shape[1:]]
@@ -460,7 +466,8 @@ class TorchModule:
 
 
 def _output_predictions(lowering: Any, logits: Any, labels: Any) -> None:
-    """The outputs of WithPredictions (train/evaluation.h), of logits (..., C) and labels (...)."""
+    """Adds the outputs of WithPredictions (train/evaluation.h) for logits (..., C) and labels
+    (...)."""
     zeros = lowering.fill(labels.shape, 0, "i64")
     safe = ops.where(ops.less(labels, zeros), zeros, labels)
     axis = len(labels.shape)
@@ -484,7 +491,8 @@ def _free(name: str, taken: Set[str]) -> str:
 
 @contextlib.contextmanager
 def _mode(module: Any, is_step: bool) -> Iterator[None]:
-    """The module in its mode for a step, in eval mode for an evaluation; restores it afterwards."""
+    """Sets the module to its mode for a step, or to eval mode for an evaluation, and restores it
+    afterwards."""
     from stowage._aten.norms import CUMULATIVE
 
     modes = {each: each.training for each in module.modules()}
@@ -506,7 +514,8 @@ def _mode(module: Any, is_step: bool) -> Iterator[None]:
 
 
 def _wrapped(torch: Any, module: Any, loss: Optional[Callable[[Any, Any], Any]]) -> Any:
-    """The module, with a loss that is a function if one is given, called with tuple and dict."""
+    """Returns a module that calls `module` with a tuple and a dict, and applies a loss function if
+    one is given."""
     from stowage._aten.exported import plain
 
     class Step(torch.nn.Module):  # type: ignore[misc]
@@ -524,7 +533,7 @@ def _wrapped(torch: Any, module: Any, loss: Optional[Callable[[Any, Any], Any]])
 
 
 def class_axis(output: Sequence[int], labels: Sequence[int]) -> int:
-    """The axis of the output that the labels lack."""
+    """Returns the axis of the output that the labels lack."""
     output, labels = tuple(output), tuple(labels)
     axes = [i for i in range(len(output)) if output[:i] + output[i + 1:] == labels]
     if len(output) > 3 and 1 in axes:

@@ -1,4 +1,5 @@
-"""Checks a torch module: a step of its model and one of a copy of the module must be equal."""
+"""Checks that a step of a model equals a step of a copy of the torch module that it was made
+from."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ TRIES = 8  # of a module that draws by Python
 
 
 def check_module(made: TorchModule) -> None:
-    """Checks that a step equals torch's, without randomness: its loss, gradients and buffers; and
-    that a module computes the same after an earlier call."""
+    """Checks that the loss, the gradients and the buffers of a step without randomness equal
+    torch's, and that an earlier call does not change what the module computes."""
     try:
         differs = ""
         try:
@@ -38,7 +39,7 @@ def check_module(made: TorchModule) -> None:
 
 
 class _Differs(Unsupported):
-    """A number that differs from torch's."""
+    """Raised for a number that differs from torch's."""
 
 
 def _agrees_in_double(made: TorchModule) -> bool:
@@ -62,7 +63,7 @@ def _agrees_in_double(made: TorchModule) -> bool:
 
 
 class _Step(NamedTuple):
-    """What a step of torch has made of a copy of the module."""
+    """The results of a torch step on a copy of the module."""
 
     loss: float
     bits: float                # the precision of the loss
@@ -71,7 +72,8 @@ class _Step(NamedTuple):
 
 
 class _Check:
-    """Holds few copies at a time: torch's activations are gone before the arena is taken."""
+    """Runs the check with few copies at a time. torch's activations are freed before the arena is
+    allocated."""
 
     def __init__(self, made: TorchModule) -> None:
         self.made = made
@@ -169,7 +171,7 @@ class _Check:
             raise error.__cause__ if isinstance(error.__cause__, StowageError) else error
 
     def _outputs(self, net: Any, args: Any, kwargs: Any) -> List[Any]:
-        """The results of a copy whose buffers are those of the module."""
+        """Returns the results of a copy whose buffers are those of the module."""
         made = self.made
         now = {**dict(net.named_buffers()), **made.state_tensors(net)}
         with self.torch.no_grad():
@@ -186,7 +188,7 @@ class _Check:
             for a, b in zip(some, others))
 
     def _expect_one_outcome(self) -> None:
-        """Checks that the module's random numbers of Python or NumPy make no difference."""
+        """Checks that random numbers of Python or NumPy do not change the module's results."""
         made, net = self.made, _copy(self.made.module)
         tried = []
         for seed in range(TRIES):
@@ -198,7 +200,7 @@ class _Check:
                               "of which an export keeps one outcome; use torch's random functions")
 
     def _expect_no_memory(self, used: Any) -> None:
-        """Checks that a copy which was called before gives the same results as a new one, on other
+        """Checks that a copy that was called before gives the same results as a new copy, on other
         inputs."""
         torch, made = self.torch, self.made
 
@@ -226,7 +228,7 @@ class _Check:
                           "an export keeps its first value; make it a buffer, or leave it")
 
     def _changed(self, used: Any) -> Iterator[str]:
-        """Attributes that a call has changed."""
+        """Returns the attributes that a call has changed."""
         copies = dict(used.named_modules())
         for path, each in self.made.module.named_modules():
             now = vars(copies[path]) if path in copies else {}
@@ -240,8 +242,8 @@ class _Check:
                     yield f'"{path}.{name}"' if path else f'"{name}"'
 
     def _kept(self, net: Any) -> List[Tuple[str, Any, int]]:
-        """Tensors that a copy of the module has as plain attributes, and reads: by name, with their
-        versions."""
+        """Returns the tensors that a copy of the module has as plain attributes and reads, by name,
+        with their versions."""
         read = {x.data_ptr() for x in self.exported.constants.values()
                 if isinstance(x, self.torch.Tensor)}
         found = []
@@ -315,14 +317,14 @@ def _same_draws() -> Iterator[Any]:
 
 
 def _python_draws() -> Tuple[Any, ...]:
-    """The states of Python's and NumPy's random generators."""
+    """Returns the states of Python's and NumPy's random generators."""
     state = np.random.get_state()
     assert isinstance(state, tuple)
     return random.getstate(), bytes(state[1]), state[2]
 
 
 def _stilled(torch: Any) -> Any:
-    """A mode in which dropout keeps everything, and other random ops return one number."""
+    """Returns a mode in which dropout keeps all elements and other random ops return a constant."""
     aten = torch.ops.aten
 
     def filled(number: float) -> Any:

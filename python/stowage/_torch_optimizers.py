@@ -1,12 +1,13 @@
-"""Objects of torch.optim: a trainer follows their groups, settings, rates and states.
+"""Follows objects of torch.optim: their groups, settings, learning rates and states.
 
     followed = Followed(torch.optim.AdamW(net.parameters(), lr=3e-4), model)
     followed.chosen         # the optimizer and the groups to plan for
     followed.values(names)  # of the step's inputs of groups, for the next step
 
 The step has an input for the learning rate of each group, and for its momentum if a scheduler
-cycles it, which the trainer reads in the object at every step, so that any of torch's schedulers
-works as in torch. One group with a rate alone has the plain input "lr".
+cycles it. The trainer reads these settings from the object before every step, so that all of
+torch's schedulers work as in torch. If there is one group and only its rate varies, the input is
+named "lr".
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Followed:
         return kind.__name__
 
     def _check_varying(self, varying: Sequence[str]) -> List[str]:
-        """The inputs of settings that change during the run, by the argument `varying`."""
+        """Returns the inputs of settings that change during the run, by the argument `varying`."""
         inputs = {"momentum": "momentum", "betas": "momentum", "weight_decay": "decay"}
         has = [key for key in _SETTINGS[self._kind] if key in inputs]
         for key in varying:
@@ -132,15 +133,15 @@ class Followed:
         return sorted({inputs[key] for key in varying})
 
     def _inputs_of(self, group: Mapping[str, Any]) -> List[str]:
-        """The settings of a group that are inputs of the step."""
+        """Returns the settings of a group that are inputs of the step."""
         inputs = ["lr", *self._varying]
         if _cycles_momentum(group) and "momentum" not in inputs:
             inputs.append("momentum")
         return inputs
 
     def _settings(self, index: int) -> Tuple[str, bool, Dict[str, float]]:
-        """The name of a group's optimizer, whether it maximizes, and the settings that are no
-        inputs."""
+        """Returns the name of a group's optimizer, whether it maximizes, and the settings that are
+        no inputs."""
         group = self.optimizer.param_groups[index]
         inputs = self._inputs[index]
         name = _name_of(self._kind, group)
@@ -178,13 +179,14 @@ class Followed:
         return Chosen(name, dict(settings), own, frozen, self.rate(), self)
 
     def _trained(self) -> List[List[Tuple[int, bool]]]:
-        """The params of each group, and whether they require a gradient."""
+        """Returns the params of each group, and whether they require a gradient."""
         return [[(id(param), param.requires_grad) for param in group["params"]]
                 for group in self.optimizer.param_groups]
 
     def rate(self) -> float:
-        """The learning rate of the next step, of the group with the most params. Raises Unsupported
-        if anything has changed but the inputs of the step, since the rest is planned once."""
+        """Returns the learning rate of the next step, of the group with the most params. Raises
+        Unsupported if anything has changed but the inputs of the step, since the rest is planned
+        once."""
         groups = self.optimizer.param_groups
         if len(groups) != len(self._planned):
             raise Unsupported(f"[optimizer] the {self._kind} has {len(groups)} groups, and had "
@@ -214,7 +216,7 @@ class Followed:
                           f"{old} when the step was planned; {advice}")
 
     def values(self, inputs: Sequence[str]) -> List[float]:
-        """The values of the step's inputs of groups, as "lr:0", for the next step. Raises
+        """Returns the values of the step's inputs of groups, as "lr:0", for the next step. Raises
         InvalidArgument for one that is not finite."""
         values = []
         for each in inputs:
@@ -239,8 +241,8 @@ class Followed:
     # --- States ---
 
     def states(self) -> Tuple[Dict[str, Any], int]:
-        """The object's states, tensors by their names here, and their number of steps; none for a
-        new object."""
+        """Returns the object's states, tensors by their names here, and their number of steps; none
+        for a new object."""
         import torch
 
         from stowage._aten.exported import real_view
@@ -275,25 +277,26 @@ class Followed:
 
 
 def _cycles_momentum(group: Mapping[str, Any]) -> bool:
-    """Whether a scheduler, OneCycleLR or CyclicLR, changes the group's momentum or betas[0]."""
+    """Returns whether a scheduler, OneCycleLR or CyclicLR, changes the group's momentum or
+    betas[0]."""
     return "base_momentum" in group and "max_momentum" in group
 
 
 def _plain(value: Any) -> Any:
-    """A setting without tensors."""
+    """Converts a setting to numbers without tensors."""
     if isinstance(value, (tuple, list)):
         return tuple(map(_plain, value))
     return value.item() if hasattr(value, "item") else value
 
 
 def _name_of(kind: str, group: Mapping[str, Any]) -> str:
-    """What a class of torch.optim with the settings of a group is called here."""
+    """Returns Stowage's name for a class of torch.optim with the settings of a group."""
     return "adamw" if kind == "Adam" and group.get("decoupled_weight_decay") else TORCH_NAMES[kind]
 
 
 def give_states(optimizer: Any, trainer: Any, name_of: Callable[[Any], Optional[str]]) -> None:
-    """Copies a trainer's states into a torch.optim object. Raises InvalidArgument if it is of
-    another kind."""
+    """Copies a trainer's states into a torch.optim object. Raises InvalidArgument if the object is
+    of another class."""
     import torch
 
     ours = trainer.plan.optimizer

@@ -1,4 +1,4 @@
-"""Trainers: a model that trains in its planned arena."""
+"""Trainers, which run a model's steps in its planned arena."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TOGETHER: Dict[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "max
 
 
 class Report:
-    """A plan, and the losses of a run with it; in a notebook, a page of both."""
+    """A plan and the losses of a run. A notebook shows a page of both."""
 
     def __init__(self, page: str, text: str) -> None:
         self.page = page
@@ -70,7 +70,8 @@ class LoadedWeights(NamedTuple):
 
 
 def _expect_f32(rate: float) -> None:
-    """Raises InvalidArgument for a learning rate that f32, the type of a step's, cannot hold."""
+    """Raises InvalidArgument for a learning rate that f32, the type of the step's rate, cannot
+    hold."""
     with np.errstate(over="ignore", under="ignore"):
         rounded = float(np.float32(rate))
     if not math.isfinite(rounded):
@@ -80,8 +81,8 @@ def _expect_f32(rate: float) -> None:
 
 
 def _joined(parts: List[Any], axis: int, runs: int, count: int, batch: int) -> Any:
-    """Joins the outputs of batches to those of `count` examples along an axis, which all examples
-    take `runs` times in turn."""
+    """Joins the outputs of batches along an axis to outputs of `count` examples. The axis holds all
+    examples `runs` times in turn."""
     dims = parts[0].shape
     rows = dims[axis] // (runs * batch)  # of an example
     each = [p.reshape(*dims[:axis], runs, rows * batch, *dims[axis + 1:]) for p in parts]
@@ -98,26 +99,25 @@ class Trainer:
 
     The arguments are those of ``stowage.plan``, and
 
-    - `device`: "cpu", "cuda", or "auto", a GPU where one works;
-    - `lr`: the learning rate, or a ``Schedule`` of it; the default is that of the torch.optim
-      object, the model's, or the optimizer's usual one; the attribute may be set between steps;
-    - `ema`: the decay of an exponential moving average of each trained param, as 0.999, which every
-      step updates in the arena; the first one copies the param, as in torch's ``AveragedModel``.
-      `fit` computes its validation loss with the averages, `averaged` uses them elsewhere;
-    - `offload_dir`: for optimizations of {"offload": "disk"}, the folder of the file that
-      offloaded values are kept in; the default is the system's folder of temporary files;
-    - `seed`: of initial values, dropout and all other random numbers.
+    - `device`: "cpu", "cuda", or "auto", which is a GPU if one works;
+    - `lr`: the learning rate, or a ``Schedule`` of it. It defaults to the rate of the torch.optim
+      object, of the model, or of the optimizer, in this order. The attribute may be set between
+      steps;
+    - `ema`: the decay of an exponential moving average of each trained param, as 0.999. Every step
+      updates it in the arena. The first step copies the param, as in torch's ``AveragedModel``.
+      `fit` computes its validation loss with the averages, and `averaged` uses them elsewhere;
+    - `offload_dir`: the folder of the file that holds offloaded values if `optimizations` has
+      {"offload": "disk"}. The default is the system's folder for temporary files;
+    - `seed`: the seed of initial values, dropout and all other random numbers.
 
     If `optimizer` is an object of torch.optim, each step reads the current rates of its groups, and
-    their momentum (or betas[0]) if a scheduler cycles it, so that torch's schedulers work as in
-    torch: make the scheduler before the trainer, and call ``scheduler.step()`` after
-    ``trainer.step``. Settings that the program changes itself are named in `varying`, of
-    "momentum", "betas" and "weight_decay". Training starts from the object's states; `to_torch`
-    copies them back.
+    their momentum (or betas[0]) if a scheduler cycles it. torch's schedulers therefore work as in
+    torch: create the scheduler before the trainer, and call ``scheduler.step()`` after
+    ``trainer.step``. If the program itself changes "momentum", "betas" or "weight_decay", name them
+    in `varying`. Training starts from the object's states, and `to_torch` copies them back.
 
-    The arena is allocated here, once: the library allocates nothing in steps. Several threads may
-    share a trainer, and take turns; a step releases the GIL. A trainer must not be used in a forked
-    child.
+    The constructor allocates the arena. Steps allocate nothing. Several threads may share a trainer
+    and take turns. A step releases the GIL. A trainer must not be used in a forked child.
     """
 
     @takes_former_names
@@ -199,8 +199,8 @@ class Trainer:
 
     @property
     def lr(self) -> float:
-        """The learning rate of the next step. A value that is set, a number or a ``Schedule``,
-        applies to all later steps; if the optimizer is an object of torch.optim, set it there."""
+        """The learning rate of the next step. Setting it to a number or a ``Schedule`` affects all
+        later steps. If the optimizer is an object of torch.optim, set the rate there."""
         return self._core.rate() if self._followed is None else self._followed.rate()
 
     @lr.setter
@@ -225,7 +225,7 @@ class Trainer:
         self._rate = value
 
     def _follow_rate(self) -> None:
-        """Takes the current rates and other settings of a torch.optim object."""
+        """Reads the current rates and other settings of a torch.optim object."""
         if self._followed is None:
             return
         self._set_rate(self._followed.rate())
@@ -241,13 +241,13 @@ class Trainer:
 
     @property
     def steps(self) -> int:
-        """The number of steps taken, including those before a resumed checkpoint."""
+        """The number of completed steps, including the steps before a resumed checkpoint."""
         return self._core.steps()
 
     @property
     def inputs(self) -> Dict[str, Input]:
-        """The arrays that a step takes, in order: the element type and the shape of each, by its
-        name."""
+        """The input arrays of a step, in order. Maps the name of each to its element type and
+        shape."""
         return {name: Input(dtype, shape) for name, dtype, shape in
                 self._core.inputs_of("train")}
 
@@ -258,18 +258,18 @@ class Trainer:
 
     @property
     def device(self) -> str:
-        """The device: "cpu", or "cuda" and details of the GPU."""
+        """The device: "cpu", or "cuda" with details of the GPU."""
         return self._core.device()
 
     def step(self, *inputs: Any, **named: Any) -> float:
-        """Runs one training step; returns its loss, computed with the params before the update.
+        """Runs one training step. Returns its loss, computed with the params before the update.
 
-        Takes an array for each of `inputs`, in order or by name: NumPy's, or any with __dlpack__ in
-        host memory, such as a torch tensor; of the input's type and shape, in C order. Each is
-        copied once, into the arena.
+        The arguments are one array for each of `inputs`, in order or by name. An array is a NumPy
+        array, or an object in host memory with __dlpack__, such as a torch tensor. It must have the
+        input's type and shape, in C order. Each array is copied once, into the arena.
 
-        Raises WrongDType or InvalidArgument for an array that does not fit, with nothing changed,
-        and InvalidArgument for a label out of range.
+        Raises WrongDType or InvalidArgument for an array that does not fit, and changes nothing.
+        Raises InvalidArgument for a label out of range.
         """
         return self._step(*inputs, **named)
 
@@ -303,54 +303,57 @@ class Trainer:
         on_step: Optional[OnStep] = None,
         on_evaluation: Optional[OnEvaluation] = None,
     ) -> RunResult:
-        """Takes the steps of a run, as ``stowage train`` and C++ programs do.
+        """Runs the steps of a training run, as ``stowage train`` and C++ programs do.
 
             result = trainer.fit((x, y), epochs=10, lr=3e-4, schedule="cosine", warmup=0.05,
                                  eval_data=(x_test, y_test), eval_every=100, patience=3,
                                  save="run.safetensors", save_every=100)
 
-        `train_data` is one of these; arrays are in the order of `inputs`, or a dict by name:
+        `train_data` is one of the following. Arrays are in the order of `inputs`, or a dict by
+        name.
 
-        - a tuple or dict of arrays of all examples, drawn in a new order in every pass, by the
-          seed, or with ``shuffle=False`` taken in their own. Batches go on from one pass to the
-          next, and `epochs` passes end with the batch that is filled up by the next one;
-        - an iterable of batches, such as a list or a DataLoader, of which every pass is a new
-          iteration. A batch with fewer examples than the plan's, such as the last one, is filled up
-          with the first examples of its pass;
-        - a function of the step's number, from 1 on, that returns its batch.
+        - a tuple or dict of arrays of all examples. The seed determines a new order for every pass.
+          With ``shuffle=False`` the order stays as given. A batch may extend from one pass into the
+          next. A run of `epochs` passes ends with the batch that contains the last example;
+        - an iterable of batches, such as a list or a DataLoader, which is iterated once per pass. A
+          batch with fewer examples than the plan's batch, such as the last one, is filled up with
+          the first examples of its pass;
+        - a function that returns the batch of a step, given its number. The first step is 1.
 
-        The run ends behind step `steps`, or after `epochs` passes. Both count the whole run: steps
-        that the trainer has taken before, and those of a resumed checkpoint, are part of it, and
-        their batches are skipped; an iterator goes on where it is, unless the run is resumed.
+        The run ends after step `steps`, or after `epochs` passes. Both count the whole run, which
+        includes earlier steps of the trainer and the steps of a resumed checkpoint. Their batches
+        are skipped. An iterator continues from its current position unless the run is resumed.
 
-        `lr` and `schedule` ("constant" by default), with a `warmup` of steps or of a share of them
-        and a final rate of `min_lr`, set the trainer's `lr`; without them it is as it was. It may
-        be set on the way. Clipping and weight decay are the trainer's.
+        `lr` and `schedule` ("constant" by default), with a `warmup` (a number or a fraction of the
+        steps) and a final rate of `min_lr`, set the trainer's `lr`. Without them it does not
+        change. Callbacks may set it during the run. Clipping and weight decay are settings of the
+        trainer.
 
-        `eval_data`, arrays or an iterable of batches, is the validation set. Its loss, in eval mode,
-        and by the averages if the trainer has an `ema`, is computed behind the last step, after every `eval_every` steps and before each
-        checkpoint. The run stops early after `patience` evaluations of `eval_every` without a lower
-        loss. `metrics` are computed with it, as by `validate`.
+        `eval_data`, arrays or an iterable of batches, is the validation set. Its loss is computed
+        in eval mode, and with the averages if the trainer has an `ema`. It is computed after the
+        last step, after every `eval_every` steps, and before each checkpoint. The run stops early
+        if the loss has not fallen in `patience` evaluations of `eval_every`. `metrics` are computed
+        with the loss, as `validate` computes them.
 
-        `save` is the path of the newest checkpoint, written after every `save_every` steps and
-        behind the last one; of the last `keep_last`, and with `eval_data` of the best, there are
-        files beside it ("run.best.safetensors"). With `resume`, a run whose checkpoint is there
-        goes on from it, with the bits of a run that was never interrupted; else the file is
-        replaced.
+        `save` is the path of the newest checkpoint, which is written after every `save_every` steps
+        and after the last step. The last `keep_last` checkpoints, and with `eval_data` the best
+        one, have files of their own in the same folder ("run.best.safetensors"). With `resume`, the
+        run continues from the checkpoint if it exists. Its results are bit-identical to those of an
+        uninterrupted run. Otherwise the file is replaced.
 
-        `log` is a file, which gets a row of CSV for each step as soon as it is known, or a folder,
-        if its name ends in "/" or it is there, which gets an event file for TensorBoard; both as
-        ``stowage train --log`` writes them. A resumed run appends.
+        `log` is a file or a folder. A file gets a row of CSV after each step. A folder, which
+        exists or whose name ends in "/", gets an event file for TensorBoard. ``stowage train
+        --log`` writes the same files. A resumed run appends.
 
-        `on_nonfinite` is "stop", which raises NotFinite at a step with a loss of NaN or infinity,
-        or "skip", which undoes it. `on_step` is called after each step with its ``StepFigures``,
-        `on_evaluation` after each evaluation with its ``Evaluation``; one that returns True ends
-        the run. Both may evaluate, read and save.
+        `on_nonfinite` is "stop", which raises NotFinite if the loss of a step is NaN or infinite,
+        or "skip", which undoes the step. `on_step` is called with the ``StepFigures`` of each step,
+        and `on_evaluation` with the ``Evaluation`` of each evaluation. A callback that returns True
+        ends the run. Callbacks may evaluate, read and save.
 
-        What the data or a callback raises, and KeyboardInterrupt, ends the run behind the last
-        step, which is saved, and is raised. The trainer stays usable. Raises InvalidArgument for
-        arguments that do not fit, with nothing changed, and FileError if the last checkpoint
-        or the log cannot be written.
+        If the data or a callback raises an exception, or on KeyboardInterrupt, the run ends after
+        the last completed step, saves it, and raises the exception. The trainer stays usable.
+        Raises InvalidArgument for arguments that do not fit, and changes nothing. Raises FileError
+        if the last checkpoint or the log cannot be written.
         """
         return fit(self, train_data, steps=steps, epochs=epochs, lr=lr, schedule=schedule,
                    warmup=warmup, min_lr=min_lr, shuffle=shuffle, eval_data=eval_data,
@@ -359,13 +362,15 @@ class Trainer:
                    on_nonfinite=on_nonfinite, on_step=on_step, on_evaluation=on_evaluation)
 
     def evaluate(self, *inputs: Any, **named: Any) -> Dict[str, Any]:
-        """The outputs of the model, by name, for any number of examples: for an ONNX file its
-        outputs, such as logits; for a built-in model its loss and, for a classifier, predictions.
+        """Returns the outputs of the model, by name, for any number of examples. An ONNX file's
+        model returns its outputs, such as logits. A built-in model returns its loss and, if it is a
+        classifier, predictions.
 
-        Inputs are as for `step`, in order or by name, with any number of examples, and are
-        processed in batches of the plan's size; inputs without a batch axis, such as a shared
-        table, are as for `step`. A sum or mean over all is combined from whole batches. Other
-        outputs, such as a mean over a mask, need exactly one batch, and are refused otherwise.
+        Inputs are given as for `step`, in order or by name, with any number of examples. They are
+        processed in batches of the plan's size. Inputs without a batch axis, such as a shared
+        table, are given as for `step`. A sum or mean over all examples is combined from whole
+        batches. Other outputs, such as a mean over a mask, need exactly one batch, and are refused
+        otherwise.
         """
         batch = self._core.evaluation_batch("evaluate")
         if batch == 0:
@@ -415,16 +420,16 @@ class Trainer:
         return joined
 
     def validate(self, data: Any, metrics: Sequence[str] = ()) -> Evaluation:
-        """The loss of `data`, arrays or an iterable of batches, in eval mode, and `metrics`, as
-        `fit` computes them of its `eval_data`.
+        """Returns the loss of `data`, arrays or an iterable of batches, in eval mode, and
+        `metrics`. `fit` computes them in the same way for its `eval_data`.
 
-        Metrics are "accuracy", "top5" (at most four other classes have a larger logit than the
-        label), "f1_macro", "f1_micro" and "mean_iou" (means are over the classes that a label or a
-        prediction has, as in scikit-learn), for models whose loss is a cross-entropy, and
-        "perplexity", the exponential of the loss. Labels that the loss ignores are not counted.
+        Models whose loss is a cross-entropy have the metrics "accuracy", "top5" (at most four other
+        classes have a larger logit than the label), "f1_macro", "f1_micro" and "mean_iou". Means
+        are over the classes that a label or a prediction has, as in scikit-learn. "perplexity" is
+        the exponential of the loss. Labels that the loss ignores are not counted.
 
-        Raises Unsupported for a model without a loss in evaluations, and for metrics that it does
-        not have; InvalidArgument for data that does not fit.
+        Raises Unsupported for a model without a loss in evaluations, and for metrics that the model
+        does not have. Raises InvalidArgument for data that does not fit.
         """
         return validate(self, data, metrics)
 
@@ -434,7 +439,8 @@ class Trainer:
         return self._joins[is_partial]
 
     def _count_of(self, arrays: List[Any], axes: List[int], batch: int) -> int:
-        """The number of examples of inputs with these batch axes. Raises InvalidArgument."""
+        """Returns the number of examples of inputs with these batch axes. Raises
+        InvalidArgument."""
         wanted = self._core.inputs_of("evaluate")
         counts: Set[Optional[int]] = set()
         for array, axis, (name, _, shape) in zip(arrays, axes, wanted):
@@ -457,14 +463,15 @@ class Trainer:
         return count
 
     def state_dict(self) -> Dict[str, Any]:
-        """Copies of the model's params and of its batch norms' running statistics, by name. bf16 is
-        converted to float32. The optimizer's states are not included; `save` stores everything."""
+        """Returns copies of the model's params and of its batch norms' running statistics, by name.
+        bf16 is converted to float32. Optimizer states are not included. `save` stores all
+        values."""
         return {name: self._core.read(name) for name in self._core.weights()}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        """Loads params by name: arrays as for `step`, or of float32 for those of bf16, rounded. If
-        `strict`, all params of the model must be given, and no others. Raises InvalidArgument, and
-        WrongDType, with nothing changed."""
+        """Loads params by name from arrays as for `step`. Float32 arrays for bf16 params are
+        rounded. If `strict`, exactly the params of the model must be given. Raises InvalidArgument
+        and WrongDType, and then changes nothing."""
         names = set(self._core.weights())
         missing, unknown = sorted(names - set(state)), sorted(set(state) - names)
         if strict and (missing or unknown):
@@ -474,26 +481,26 @@ class Trainer:
         self._core.write({name: state[name] for name in names & set(state)})
 
     def view(self, name: str) -> Any:
-        """A param or state in the arena, as a NumPy array: nothing is copied, and the next step
-        reads what is written to it. While such a view exists, the trainer cannot be closed
-        (BufferError). Must not be read during a step of another thread. Raises Unsupported on a
-        GPU, and for bf16."""
+        """Returns a NumPy array that is a view of a param or state in the arena. Nothing is copied,
+        and the next step reads what is written to the array. While a view exists, the trainer
+        cannot be closed (BufferError). A view must not be read during a step of another thread.
+        Raises Unsupported on a GPU, and for bf16."""
         return np.asarray(self._core.view(name))
 
     def read(self, name: str) -> Any:
-        """A copy of a param, a state, an input or an output of the last step, by name.
-        Raises NotFound; InvalidArgument for a value that is dead by the end of a step."""
+        """Returns a copy of a param, a state, an input or an output of the last step, by name.
+        Raises NotFound, and InvalidArgument for a value that is dead at the end of a step."""
         return self._core.read(name)
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator["Trainer"]:
-        """Gives the params the values of their averages while the block runs, for whatever reads
-        them; before the first step they are the params themselves.
+        """Replaces the params by their averages while the block runs. Before the first step, the
+        averages are the params themselves.
 
             with trainer.averaged():
                 trainer.save_weights("averages.safetensors")
 
-        No step may be taken meanwhile, nothing loaded, and no checkpoint saved. Raises
+        In the block, steps, loading and saving of checkpoints are not allowed. Raises
         InvalidArgument for a trainer without `ema`.
         """
         self._core.use_averages()
@@ -504,14 +511,14 @@ class Trainer:
                 self._core.restore_params()
 
     def save(self, path: Path) -> None:
-        """Writes a checkpoint of params, states and the step, in the layout of safetensors. The
-        file is replaced atomically. Raises NotFinite if a param is NaN or infinite, and
-        FileError."""
+        """Writes a checkpoint of params, states and the step, in the safetensors format. The file
+        is replaced atomically. Raises NotFinite if a param is NaN or infinite, and FileError."""
         self._core.save(os.fspath(path))
 
     def resume(self, path: Path) -> int:
-        """Resumes from a checkpoint, bit for bit; returns its step. Raises InvalidArgument, with
-        nothing changed, for a file of another model or optimizer, or a damaged one."""
+        """Resumes from a checkpoint and returns its step. Later steps are bit-identical to those of
+        an uninterrupted run. Raises InvalidArgument for a damaged file or one of another model or
+        optimizer, and then changes nothing."""
         return self._core.resume(os.fspath(path))
 
     def load_weights(
@@ -523,34 +530,34 @@ class Trainer:
         allow_missing: Sequence[str] = (),
         allow_unused: Sequence[str] = (),
     ) -> LoadedWeights:
-        """Loads params by name from another program's file, safetensors or NPZ; the optimizer's
-        states do not change. Elements of any float type are cast. Rules describe other names and
-        layouts, in turn: `rename` {"h.*": "layer.*"} maps names there to names here; `transpose`
-        lists matrices, by their names here, that are transposed there. Params that match
-        `allow_missing` may be missing in the file; its tensors that match `allow_unused` may stay
-        unused.
+        """Loads params by name from another program's file, safetensors or NPZ. The optimizer's
+        states do not change. Elements of any float type are cast. Rules describe different names
+        and layouts, and apply in this order: `rename`, as in {"h.*": "layer.*"}, maps names in the
+        file to names of params. `transpose` lists params whose matrices are transposed in the file.
+        Params that match `allow_missing` may be missing in the file. Tensors that match
+        `allow_unused` may be unused.
 
-        Raises NotFound, FileError, and InvalidArgument if names, types or shapes do not fit, with
-        nothing changed; NotFinite for NaN or infinity, after which the params in the file have no
-        values until they are loaded again."""
+        Raises NotFound and FileError. Raises InvalidArgument if names, types or shapes do not fit,
+        and then changes nothing. Raises NotFinite for NaN or infinity; the params in the file then
+        have no values until they are loaded again."""
         return LoadedWeights(*self._core.load_weights(
             os.fspath(path), list((rename or {}).items()), transpose, allow_missing,
             allow_unused))
 
     def save_weights(self, path: Path) -> None:
-        """Writes only the model's params, for other programs: as safetensors, or as NPZ if `path`
-        ends in .npz, which does not support bf16."""
+        """Writes only the model's params, for other programs. The format is NPZ if `path` ends in
+        .npz, and safetensors otherwise. NPZ does not support bf16."""
         self._core.save_weights(os.fspath(path))
 
     def to_onnx(self) -> bytes:
-        """The model's ONNX file with the current weights."""
+        """Returns the model's ONNX file with the current weights."""
         return self._core.to_onnx()
 
     def to_torch(self, module: Any, optimizer: Any = None) -> Any:
-        """Copies the current weights, by name, into a torch module that ``from_torch`` exported;
-        returns it. An `optimizer`, an object of torch.optim over the module's params, gets the
-        states and the number of steps, so that torch can continue the training. Raises
-        InvalidArgument if names or optimizers differ."""
+        """Copies the current weights, by name, into a torch module that ``from_torch`` exported,
+        and returns the module. If `optimizer`, an object of torch.optim over the module's params,
+        is given, it receives the states and the number of steps, so that torch can continue the
+        training. Raises InvalidArgument if names or optimizers differ."""
         from stowage._torch import give_weights
 
         give_weights(module, self.state_dict())
@@ -560,17 +567,17 @@ class Trainer:
         return module
 
     def report(self, losses: Sequence[float] = ()) -> Report:
-        """The plan, with the losses of the steps so far, if given."""
+        """Returns a report of the plan and, if given, of the losses of the steps so far."""
         return Report(self._plan.to_html(losses), str(self._plan))
 
     def close(self) -> None:
-        """Frees the arena. Raises BufferError while there are views of it; all other methods raise
-        Closed afterwards."""
+        """Frees the arena. Raises BufferError while there are views of it. Afterwards all other
+        methods raise Closed."""
         self._core.close()
 
     @property
     def closed(self) -> bool:
-        """True once the arena is freed."""
+        """Whether the arena has been freed."""
         return self._core.is_closed()
 
     def __enter__(self) -> "Trainer":

@@ -1,9 +1,9 @@
-"""ATen ops as ops of Stowage: a row for each, in a file for each family.
+"""Converts ATen ops to ops of Stowage. Each op has a row, and each family of ops a file.
 
     @row("relu", "silu")
     def ...
 
-What has no row is decomposed by torch into ops that have, or refused.
+torch decomposes ops without a row into ops that have one. Other ops are refused.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def attention(g: Lowering, q: Any, k: Any, v: Any, mask: Any = None, dropout: fl
 
 
 def _of_rank_four(x: Traced, count: int) -> Traced:
-    """(count, heads, length, depth); a tensor without heads has one."""
+    """Reshapes to (count, heads, length, depth). A tensor without heads gets one head."""
     if len(x.shape) == 4:
         return x
     return reshaped(x, [count, *([1] if len(x.shape) < 3 else []), *x.shape[-3:]])
@@ -68,7 +68,7 @@ def _mask(g: Lowering, mask: Any, is_causal: bool, queries: int, keys: int,
 
 
 def _seen(g: Lowering, mask: Any) -> Any:
-    """The keys that a query attends to, if the mask is boolean or equivalent."""
+    """Returns the keys that a query attends to, if the mask is boolean or equivalent."""
     if mask.dtype == g.torch.bool:
         return mask
     is_plain = bool(((mask == 0) | (mask <= NEVER)).all()) and bool((mask == 0).any(-1).all())
@@ -76,7 +76,7 @@ def _seen(g: Lowering, mask: Any) -> Any:
 
 
 def _known_mask(g: Lowering, seen: Any, queries: int, keys: int) -> Optional[Tuple[bool, int]]:
-    """(causal, window) of a mask that is equal for all heads and examples."""
+    """Returns (causal, window) of a mask that is equal for all heads and examples."""
     rows = seen.expand(*seen.shape[:-2], queries, keys).reshape(-1, queries, keys)
     if not bool((rows == rows[:1]).all()):
         return None
@@ -96,7 +96,7 @@ def _known_mask(g: Lowering, seen: Any, queries: int, keys: int) -> Optional[Tup
 
 
 def _without_repetition(mask: Any) -> Any:
-    """The mask with axes, except the last, reduced to one element if it is constant along them."""
+    """Reduces each axis along which the mask is constant to one element, except the last axis."""
     for axis in range(mask.dim() - 1):
         if mask.shape[axis] > 1 and bool((mask == mask.narrow(axis, 0, 1)).all()):
             mask = mask.narrow(axis, 0, 1)

@@ -36,7 +36,7 @@ _OWN: Dict[str, Callable[..., Any]] = {}
 
 
 def row_of(name: str, is_complex: bool) -> Optional[Callable[..., Any]]:
-    """The row of an op, of complex numbers or not, or None."""
+    """Returns the row of an op on complex or real numbers, or None."""
     if not is_complex:
         return ROWS.get(name)
     if name in _OWN:
@@ -58,7 +58,7 @@ def _own(*names: str) -> Callable[[Row], Row]:
 
 
 def _number(g: Lowering, x: Any) -> Complex:
-    """An operand as a complex tensor, or a number as a pair of numbers."""
+    """Returns an operand as a complex tensor, or a number as a pair of numbers."""
     if isinstance(x, Complex):
         return x
     if isinstance(x, g.torch.Tensor):
@@ -79,7 +79,7 @@ def _is_real(g: Lowering, x: Any) -> bool:
 
 
 def _plain(x: Any) -> Any:
-    """A real operand, of a number that may be complex."""
+    """Returns the real part of an operand, which may be a complex number."""
     return x.real if isinstance(x, complex) else x
 
 
@@ -189,7 +189,7 @@ def matmul(g: Lowering, a: Any, b: Any) -> Complex:
 
 
 def _product(g: Lowering, times: Callable[..., Traced], a: Any, b: Any) -> Complex:
-    """A product that is linear in both factors."""
+    """Returns a product that is linear in both factors."""
     for x, y, swaps in ((a, b, False), (b, a, True)):
         if _is_real(g, y):
             z, real = _number(g, x), _plain(y)
@@ -244,7 +244,7 @@ BY_ROOT, BY_COUNT = 1, 2  # how torch calls a division of a transform
 
 
 def _waves(g: Lowering, rows: int, columns: int, count: int, scale: float) -> Tuple[Any, Any]:
-    """cos and sin of 2 pi j k / count, by a scale."""
+    """Returns cos and sin of 2 pi j k / count, times a scale."""
     def make() -> Tuple[Any, Any]:
         # j k modulo count, so that the angles are exact.
         steps = (g.torch.arange(rows)[:, None] * g.torch.arange(columns)) % count
@@ -267,7 +267,7 @@ def _scale(shape: Sequence[int], dims: Sequence[int], normalization: int) -> flo
 @_own("_fft_r2c")
 def fft_r2c(g: Lowering, x: Traced, dims: Sequence[int], normalization: int,
             onesided: bool) -> Complex:
-    """The transform of real numbers; if `onesided`, half of the last axis."""
+    """Returns the transform of real numbers. If `onesided`, only half of the last axis."""
     dims = [g.axis(x, dim) for dim in dims]
     n = x.shape[dims[-1]]
     cos, sin = _waves(g, n, n // 2 + 1 if onesided else n, n,
@@ -302,7 +302,7 @@ def _transformed(g: Lowering, x: Complex, dims: Sequence[int], forward: bool,
 @_own("_fft_c2r")
 def fft_c2r(g: Lowering, x: Complex, dims: Sequence[int], normalization: int,
             size: int) -> Traced:
-    """The inverse transform of one half of numbers, whose other half is conjugate."""
+    """Returns the inverse transform of half of the numbers. The other half is conjugate."""
     dims, size = [g.axis(x, dim) for dim in dims], int(size)
     last, half = dims[-1], size // 2 + 1
     x = _transformed(g, x, dims[:-1], False)

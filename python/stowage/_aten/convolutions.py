@@ -87,14 +87,14 @@ def _pool_places(size: int, count: int, kernel: int, stride: int, pad: int,
 
 
 def _adaptive_places(size: int, count: int) -> Places:
-    """From floor(i size / count) to ceil((i + 1) size / count)."""
+    """Returns the windows from floor(i size / count) to ceil((i + 1) size / count)."""
     spans = [range(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
     widest = max(len(span) for span in spans)
     return [[*span, *[-1] * (widest - len(span))] for span in spans]
 
 
 def _windows(g: Lowering, sizes: Sequence[int], axes: Sequence[Places]) -> Any:
-    """For each output (first axis), the flat indices of the elements that it reads."""
+    """Returns the flat indices of the elements that each output (first axis) reads."""
     made = g.torch.zeros(1, 1, dtype=g.torch.int64)
     for size, places in zip(sizes, axes):
         outer, inner = made[:, None, :, None], g.torch.tensor(places)[None, :, None, :]
@@ -104,12 +104,12 @@ def _windows(g: Lowering, sizes: Sequence[int], axes: Sequence[Places]) -> Any:
 
 
 def _rows(x: Traced) -> Value:
-    """(examples and channels, elements)."""
+    """Reshapes to (examples and channels, elements)."""
     return reshaped(x, [x.shape[0] * x.shape[1], math.prod(x.shape[2:])]).value
 
 
 def _largest(g: Lowering, rows: Value, places: Value, lacks: Any = None) -> Value:
-    """The index of the first largest element of each row and window (rows, windows, elements)."""
+    """Returns the index of the first largest element of each window (rows, windows, elements)."""
     shape = list(places.shape)
     among = ops.take_along_axis(rows, ops.reshape(places, shape=[shape[0], -1]), axis=1)
     among = ops.reshape(among, shape=shape)
@@ -128,7 +128,7 @@ def _largest_of(g: Lowering, x: Traced, axes: Sequence[Places]) -> Value:
 
 
 def _indices(g: Lowering, x: Traced, axes: Sequence[Places], is_one: bool) -> Traced:
-    """The indices of the largest elements, computed on demand."""
+    """Returns the indices of the largest elements, computed on demand."""
     shape = [*x.shape[:2], *(len(places) for places in axes)][int(is_one):]
     return Traced(None, make=lambda: ops.reshape(_largest_of(g, x, axes), shape=shape),
                   shape=shape, dtype="i64")
@@ -211,7 +211,7 @@ def _adaptive_max(g: Lowering, spatial: int, x: Any, sizes: Numbers) -> Tuple[Tr
 
 
 def _taken(x: Traced, places: Value, sizes: Sequence[int]) -> Traced:
-    """The elements of each example and channel at indices (rows, outputs)."""
+    """Returns the elements of each example and channel at indices (rows, outputs)."""
     made = ops.take_along_axis(_rows(x), places, axis=1)
     return Traced(ops.reshape(made, shape=[*x.shape[:2], *sizes]))
 
@@ -224,8 +224,8 @@ for _n in (1, 2, 3):
 
 def _fractional(g: Lowering, spatial: int, x: Any, kernel: Numbers, sizes: Numbers,
                 samples: Any) -> Tuple[Traced, Traced]:
-    """Window i begins at floor((i + u) a) - floor(u a), the last at the end, for a number u in
-    [0, 1) per example, channel and axis."""
+    """Pools over random windows. Window i begins at floor((i + u) a) - floor(u a) and the last one
+    ends at the end of the axis, for a number u in [0, 1) per example, channel and axis."""
     x, is_one = _batched(g, x, spatial)
     kernel, sizes = _each(kernel, spatial), _each(sizes, spatial)
     count = x.shape[0] * x.shape[1]
@@ -288,8 +288,8 @@ def _factors(x: Traced, factors: Any) -> List[Optional[float]]:
 
 def _by_axes(g: Lowering, x: Traced, sizes: Any, factors: Any,
              resize: Callable[..., Any]) -> Traced:
-    """Resizes by a matrix along each axis, computed by torch: `resize` of a tensor (1, n, n, 1)
-    along its third axis."""
+    """Resizes with a matrix along each axis. torch computes the matrix as `resize` of a tensor
+    (1, n, n, 1) along its third axis."""
     made = _sizes(x, sizes, factors)
     for axis, (size, factor) in enumerate(zip(made, _factors(x, factors)), start=2):
         n = x.shape[axis]

@@ -126,8 +126,8 @@ def clamp(g: Lowering, x: Any, low: Any = None, high: Any = None) -> Traced:
 def _bounded(g: Lowering, y: Value, bound: Any, dtype: str,
              nearest: Callable[[Value, Value], Value], beyond: Callable[[Value, Value], Value],
              within: Callable[[Value, Value], Value]) -> Value:
-    """Clamps y. Versions of torch differ in the gradient where y equals a number bound; with a
-    tensor it is that of `maximum`."""
+    """Clamps y. If y equals a bound that is a number, versions of torch differ in the gradient. A
+    bound that is a tensor has the gradient of `maximum`."""
     value = g.value(bound, dtype)
     if hasattr(bound, "shape"):
         return nearest(y, value)
@@ -155,7 +155,7 @@ def clamp_max(g: Lowering, x: Any, high: Any) -> Traced:
 
 def binary(g: Lowering, make: Callable[[Value, Value], Value], a: Any, b: Any,
            dtype: str = "") -> Traced:
-    """A binary op, in torch's computation type."""
+    """Applies a binary op in torch's computation type."""
     dtype = dtype or g.result_type(a, b)
     if isinstance(a, Traced) and isinstance(b, Traced) and a.order == b.order and a.is_permuted \
             and len(a.shape) == len(b.shape):
@@ -358,7 +358,7 @@ def power(g: Lowering, a: Any, b: Any) -> Traced:
 
 @row("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other")
 def xlogy(g: Lowering, a: Any, b: Any) -> Traced:
-    """a log b, or 0 where a is 0."""
+    """Returns a log b, or 0 where a is 0."""
     dtype = g.result_type(a, b)
     if not g.types[dtype].is_floating_point:
         dtype = g.name_of(g.torch.get_default_dtype())

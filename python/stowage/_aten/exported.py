@@ -53,7 +53,7 @@ class Exported(NamedTuple):
         return all(bool(condition.subs({symbol: batch})) for symbol, condition in self.guards)
 
     def reached(self, output: Any, without: Container[str] = ()) -> List[str]:
-        """The params that a gradient of `output` reaches, by ops of other families than
+        """Returns the params that a gradient of `output` reaches through ops of families other than
         `without`."""
         found, seen, left = [], set(), [output]
         while left:
@@ -73,7 +73,7 @@ class Exported(NamedTuple):
 
 
 def name_of(node: Any) -> str:
-    """"add.Tensor" for an ATen op, else the name of the function."""
+    """Returns the name of an op, such as "add.Tensor" for an ATen op, or of a function."""
     if node.op != "call_function":
         return ""
     return _op_name(node.target)
@@ -91,19 +91,19 @@ def family_of(node: Any) -> str:
 
 
 def _is_of_torch(path: str) -> bool:
-    """Returns whether a source file is none of the user's."""
+    """Returns whether a source file is not one of the user's."""
     return any(other in path for other in ("/torch/", "/stowage/", "<eval_with_key>"))
 
 
 def place_of(error: BaseException) -> str:
-    """The user's source line that raised, in parentheses."""
+    """Returns the user's source line that raised, in parentheses."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if not _is_of_torch(frame.filename)]
     return f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
 
 
 def where(node: Any) -> str:
-    """The module and the user's source line of a node."""
+    """Returns the module and the user's source line of a node."""
     stack = node.meta.get("nn_module_stack") or {}
     paths = [str(path).removeprefix(OUTER) for path, _ in stack.values()
              if path and str(path) != OUTER[:-1]]
@@ -113,7 +113,7 @@ def where(node: Any) -> str:
 
 
 def line_of(node: Any) -> Tuple[str, int]:
-    """The file and line of the user's source of a node; "" and 0 if it has none."""
+    """Returns the file and line of the user's source of a node, or "" and 0 if it has none."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()
              if line.strip().startswith("File ")]
     ours = [line for line in lines if not _is_of_torch(line)]
@@ -124,8 +124,8 @@ def line_of(node: Any) -> Tuple[str, int]:
 
 
 def plain(torch: Any, output: Any) -> Any:
-    """The outputs as torch.export returns them: dataclasses are dicts of their fields, and objects
-    of other classes, such as a cache of keys and values, are left out."""
+    """Returns the outputs as torch.export returns them. Dataclasses become dicts of their fields.
+    Objects of other classes, such as a cache of keys and values, are omitted."""
     def fields(x: Any) -> Any:
         if dataclasses.is_dataclass(x):
             # That of a library may be a dict, too, whose fields without a value are not in it.
@@ -138,7 +138,7 @@ def plain(torch: Any, output: Any) -> Any:
 
 
 def leaves_of(torch: Any, output: Any) -> List[Tuple[str, Any]]:
-    """The outputs of a module by name: keys of dicts, fields, or indices of tuples."""
+    """Returns the outputs of a module by name. Names are keys of dicts, fields, or indices."""
     leaves, _ = torch.utils._pytree.tree_flatten_with_path(plain(torch, output))
     named = []
     for path, leaf in leaves:
@@ -151,7 +151,7 @@ def leaves_of(torch: Any, output: Any) -> List[Tuple[str, Any]]:
 
 
 def given_names(torch: Any, module: Any, args: Any, kwargs: Any) -> List[str]:
-    """The names of a module's tensor arguments, in the order of its inputs."""
+    """Returns the names of a module's tensor arguments, in the order of its inputs."""
     names: List[str] = []
     # The parameters that the positional arguments bind to come first.
     signature = inspect.signature(module.forward).parameters.values()
@@ -174,7 +174,8 @@ def _parts(torch: Any, name: str, x: Any) -> List[str]:
 
 
 def real_view(torch: Any, x: Any) -> Any:
-    """Complex numbers as pairs of real ones, along a new last axis; other tensors as they are."""
+    """Returns complex numbers as pairs of real numbers along a new last axis, and other tensors
+    unchanged."""
     return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
 
 
@@ -184,8 +185,8 @@ def first_line(error: BaseException) -> str:
 
 
 def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exported:
-    """The graph of a module in its current mode. Raises Unsupported, naming it, for a function
-    with a custom backward, and for a module that torch cannot export."""
+    """Returns the graph of a module in its current mode. Raises Unsupported, with the name of the
+    function or module, for a custom backward and for a module that torch cannot export."""
     batch = batch_of(torch, args, kwargs)
     automatic = torch.export.Dim.AUTO
 
@@ -238,7 +239,8 @@ def export(torch: Any, module: Any, args: Tuple[Any, ...], kwargs: Mapping[str, 
 
 
 def _decomposed(torch: Any, module: Any, args: Any, kwargs: Any, shapes: Any) -> Tuple[Any, Any]:
-    """The exported program, decomposed to supported ops as far as possible, and its guards."""
+    """Decomposes the exported program to supported ops as far as possible; also returns its
+    guards."""
     program = torch.export.export(module, args, dict(kwargs), strict=False, dynamic_shapes=shapes)
     _keep_no_grad(torch, program)
     guards = _guards(torch, program)
@@ -250,7 +252,7 @@ def _decomposed(torch: Any, module: Any, args: Any, kwargs: Any, shapes: Any) ->
 
 
 def _guards(torch: Any, program: Any) -> List[Tuple[Any, Any]]:
-    """The guards of the export on the number of examples: symbols and conditions."""
+    """Returns the guards of the export on the number of examples: symbols and conditions."""
     conditions: Set[Tuple[Any, Any]] = set()
     for node in program.graph.nodes:
         value = node.meta.get("val")
@@ -268,7 +270,7 @@ def _guards(torch: Any, program: Any) -> List[Tuple[Any, Any]]:
 
 
 def batch_of(torch: Any, args: Any, kwargs: Any) -> int:
-    """The number of examples: the first axis of the first tensor that has one."""
+    """Returns the number of examples: the first axis of the first tensor that has one."""
     for x in torch.utils._pytree.tree_leaves((args, dict(kwargs))):
         if isinstance(x, torch.Tensor) and x.dim() > 0:
             return int(x.shape[0])

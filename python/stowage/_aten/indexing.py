@@ -51,7 +51,7 @@ def _spread(x: Value, rows: Value) -> Value:
 
 
 def _by_frequency(g: Lowering, rows: Value, at: Value, words: int) -> Value:
-    """The rows, with gradients divided by the number of reads of each."""
+    """Returns the rows. The gradient of each is divided by the number of its reads."""
     flat = ops.reshape(at, shape=[math.prod(at.shape)])
     counts = ops.scatter_add(g.fill([words], 0, rows.dtype), flat,
                              g.fill(flat.shape, 1, rows.dtype))
@@ -100,7 +100,7 @@ def embedding_bag(g: Lowering, weight: Any, indices: Any, offsets: Any,
 
 
 def _bags_of(g: Lowering, offsets: Any, bags: int, count: int) -> Value:
-    """The bag of each index: the last that begins at or before it."""
+    """Returns the bag of each index: the last that begins at or before it."""
     begins = ops.slice(g.value(offsets, "i64"), axis=0, start=0, end=bags)
     begins = ops.broadcast(ops.reshape(begins, shape=[1, bags]), shape=[count, bags])
     places = g.value(g.torch.arange(count)[:, None].expand(count, bags))
@@ -109,7 +109,7 @@ def _bags_of(g: Lowering, offsets: Any, bags: int, count: int) -> Value:
 
 
 def _largest_of_bags(g: Lowering, rows: Value, kept: Optional[Value], bags: int) -> Traced:
-    """The maximum of each bag, elementwise; 0 for a bag of padding only."""
+    """Returns the elementwise maximum of each bag, or 0 for a bag that holds only padding."""
     if kept is not None:
         rows = ops.where(_spread(kept, rows), rows, g.fill(rows.shape, -math.inf, rows.dtype))
     made = ops.reduce_max(ops.reshape(rows, shape=[bags, -1, rows.shape[1]]), axes=[1])
@@ -220,8 +220,8 @@ def _replaced(g: Lowering, rows: Traced, at: Value, updates: Value) -> Value:
 
 def _put_by_mask(g: Lowering, x: Traced, indices: Sequence[Any], values: Traced,
                  accumulate: bool) -> Traced:
-    """Assigns to the elements that a mask selects, which may be rows of x: the same values to each,
-    since the number of those selected depends on data."""
+    """Assigns the same values to every element, or row of x, that a mask selects. The number of
+    selected elements depends on data, so that each cannot have values of its own."""
     masks = [at for at in indices if at is not None]
     mask = g.traced(masks[0], "bool")
     first = next(i for i, at in enumerate(indices) if at is not None)
@@ -250,7 +250,7 @@ def _flat_index(g: Lowering, x: Traced, indices: Sequence[Any], axes: Sequence[i
 
 
 def _from_start(g: Lowering, at: Any, size: int) -> Value:
-    """Nonnegative indices; negative ones count from the end."""
+    """Converts indices that count from the end to nonnegative indices."""
     if isinstance(at, g.torch.Tensor):
         return g.value(g.torch.where(at < 0, at + size, at), "i64")
     value = g.value(at, "i64")
@@ -282,7 +282,7 @@ def updates_of(g: Lowering, src: Any, at: Value, dtype: str) -> Value:
 
 
 def count_of(g: Lowering, part: Value, at: Value, dim: int) -> Value:
-    """The number of indices of each element."""
+    """Returns the number of indices of each element."""
     return ops.put_add(g.fill(part.shape, 0, part.dtype), at, g.fill(at.shape, 1, part.dtype),
                        axis=dim)
 
@@ -356,7 +356,7 @@ def diagonal(g: Lowering, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1)
 
 @row("unfold", "unfold_copy")
 def unfold(g: Lowering, x: Any, dim: int, size: int, step: int) -> Traced:
-    """Windows along an axis, with their elements as a new last axis."""
+    """Returns windows along an axis. Their elements form a new last axis."""
     whole = g.traced(x)
     dim, rank = g.axis(whole, dim), len(whole.shape)
     starts = g.torch.arange(0, whole.shape[dim] - size + 1, step)
@@ -374,7 +374,7 @@ def bucketize(g: Lowering, x: Any, boundaries: Any, *, out_int32: bool = False,
 @row("searchsorted.Tensor")
 def searchsorted(g: Lowering, boundaries: Any, x: Any, *, out_int32: bool = False,
                  right: bool = False, side: Optional[str] = None, sorter: Any = None) -> Traced:
-    """The number of boundaries before each number."""
+    """Returns the number of boundaries before each number."""
     if sorter is not None or len(boundaries.shape) != 1:
         raise Unsupported("[from_torch] searchsorted in rows, or by a sorter, is not supported; "
                           "expected boundaries of one axis")

@@ -14,14 +14,14 @@ NO_BLOCKS = -1  # of a matrix of plain numbers
 
 
 def _chunk(rows: int) -> int:
-    """Rows of logits per chunk, by the rule of the built-in models (LogitChunk,
+    """Returns the rows of logits per chunk, by the rule of the built-in models (LogitChunk,
     ir/ops.h)."""
     return max(256, min(-(-rows // 4), 4096))
 
 
 def mean_cross_entropy(g: Lowering, logits: Traced, labels: Any,
                        weights: Optional[Value] = None) -> Traced:
-    """The mean over rows of the losses of logits (..., C) at labels (...), by their weights."""
+    """Returns the weighted mean over rows of the losses of logits (..., C) at labels (...)."""
     at = g.value(labels)
     if at.dtype not in ("i32", "i64"):
         at = ops.cast(at, dtype="i64")
@@ -41,7 +41,7 @@ def mean_cross_entropy(g: Lowering, logits: Traced, labels: Any,
 
 def kept_cross_entropy(g: Lowering, logits: Traced, labels: Any, ignored: int = -100,
                        weight: Any = None) -> Traced:
-    """The mean over the rows whose label is not `ignored`, by the weights of their classes."""
+    """Returns the mean, weighted by class, over the rows whose label is not `ignored`."""
     at = g.value(labels, "i64")
     dtype = "f64" if logits.dtype == "f64" else "f32"
     kept, safe = _kept(g, at, ignored, weight, dtype)
@@ -52,8 +52,9 @@ def kept_cross_entropy(g: Lowering, logits: Traced, labels: Any, ignored: int = 
 
 
 def _total(g: Lowering, kept: Value) -> Tuple[Value, Value]:
-    """What all rows count, and what is to be added to the mean by it. Where no row counts, torch's
-    mean is NaN, and its gradient is zero: 1, and NaN, which a quotient of 0 by 0 is not."""
+    """Returns the total weight of all rows and a value to add to the mean. If no row counts,
+    torch's mean is NaN and its gradient is zero. The pair (1, NaN) gives this result; 0 / 0 does
+    not."""
     total = ops.reduce_sum(kept, axes=[]) if kept.shape else kept
     zero = g.scalar(0, kept.dtype)
     is_none = ops.equal(total, zero)
@@ -67,7 +68,7 @@ def _mean(g: Lowering, summed: Value, kept: Value) -> Value:
 
 
 def _kept(g: Lowering, at: Value, ignored: int, weight: Any, dtype: str) -> Tuple[Value, Value]:
-    """The weight of each row, and labels clamped to the valid range."""
+    """Returns the weight of each row, and labels clamped to the valid range."""
     is_kept = ops.not_equal(at, g.scalar(ignored, "i64"))
     safe = ops.where(is_kept, at, g.fill(at.shape, 0, "i64"))
     kept = ops.cast(is_kept, dtype=dtype)
@@ -77,7 +78,7 @@ def _kept(g: Lowering, at: Value, ignored: int, weight: Any, dtype: str) -> Tupl
 
 
 def row_losses(g: Lowering, logits: Traced, at: Value) -> Value:
-    """The loss of each row of logits (..., C) at its label."""
+    """Returns the loss of each row of logits (..., C) at its label."""
     log_share = ops.log_softmax(logits.value)
     axis = len(log_share.shape) - 1
     taken = ops.take_along_axis(log_share, ops.reshape(at, shape=[*at.shape, 1]), axis=axis)
@@ -120,7 +121,7 @@ def cross_entropy(g: Lowering, x: Any, target: Any, weight: Any = None, reductio
 
 def _of_shares(g: Lowering, logits: Traced, shares: Traced, weight: Any, reduction: int,
                smoothing: float) -> Traced:
-    """The loss of probabilities as labels."""
+    """Returns the loss if labels are probabilities."""
     value, classes = shares.value, logits.shape[-1]
     if smoothing > 0:
         value = ops.add(ops.mul(value, g.scalar(1 - smoothing, value.dtype)),

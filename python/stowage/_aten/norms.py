@@ -110,7 +110,7 @@ def instance_norm(g: Lowering, x: Any, weight: Any, bias: Any, mean: Any, varian
 
 def _by_statistics(g: Lowering, x: Traced, weight: Any, bias: Any, mean: Any, variance: Any,
                    eps: float) -> Traced:
-    """By running statistics: a scale and a shift per channel."""
+    """Normalizes with running statistics, as a scale and a shift per channel."""
     rank = len(x.shape)
     dtype = "f64" if x.dtype == "f64" else "f32"
     scale = ops.rsqrt(ops.add(g.value(variance, dtype), g.scalar(eps, dtype)))
@@ -125,8 +125,8 @@ def _by_statistics(g: Lowering, x: Traced, weight: Any, bias: Any, mean: Any, va
 
 def _by_batch(g: Lowering, x: Traced, weight: Any, bias: Any,
               eps: float) -> Tuple[Traced, Value, Value]:
-    """By the batch's own, which it returns: the mean, and the variance divided by one less
-    than the count."""
+    """Normalizes with the statistics of the batch. Also returns the mean, and the variance divided
+    by the count less one."""
     channels = x.shape[1]
     y, mean, variance = ops.batch_norm(x.value, _param(g, weight, channels, 1, x.dtype),
                                        _param(g, bias, channels, 0, x.dtype), eps=eps)

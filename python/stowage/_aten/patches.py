@@ -1,5 +1,5 @@
-"""What is replaced in torch while a module is exported: functions that read values of tensors, or
-have a backward of their own, and what torch.export does not trace."""
+"""Replaces parts of torch while a module is exported: functions that read values of tensors or have
+a custom backward, and operations that torch.export does not trace."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from stowage.errors import Unsupported
 
 @contextlib.contextmanager
 def patched(torch: Any) -> Iterator[List[str]]:
-    """Replaces all of it for the duration of an export; returns the names of the functions with a
-    custom backward that are called meanwhile."""
+    """Applies all replacements for the duration of an export. Returns the names of the functions
+    with a custom backward that are called during the export."""
     with _own_backwards(torch) as called, _without_hooks(torch), _without_questions(torch), \
             _traced_data(torch):
         yield called
@@ -147,8 +147,9 @@ NEVER = -1e30
 
 def ctc_loss(torch: Any, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any,
              blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> Any:
-    """torch.nn.functional.ctc_loss by ops, of lengths that may depend on the step: the forward
-    variables of Graves et al. 2006, "Connectionist Temporal Classification", in logarithms."""
+    """Computes torch.nn.functional.ctc_loss with ops, so that lengths may depend on the step. Uses
+    the logarithms of the forward variables of Graves et al. 2006, "Connectionist Temporal
+    Classification"."""
     if log_probs.dim() == 2:
         one, other = (torch.as_tensor(each).reshape(1) for each in (input_lengths, target_lengths))
         made = ctc_loss(torch, log_probs[:, None], targets[None], one, other, blank, reduction,

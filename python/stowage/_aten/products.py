@@ -17,14 +17,14 @@ LEAST_CLASSES = 8192
 
 
 def _operand(x: Traced) -> Tuple[Value, bool]:
-    """A matrix, or a batch of matrices, and whether it is stored transposed."""
+    """Returns a matrix, or a batch of matrices, and whether it is stored transposed."""
     rank = len(x.order)
     swapped = (*range(rank - 2), rank - 1, rank - 2)
     return (x.base, True) if x.order == swapped else (x.value, False)
 
 
 def product(g: Lowering, a: Any, b: Any) -> Traced:
-    """a (..., M, K) times b (..., K, N)."""
+    """Returns the matmul of a (..., M, K) and b (..., K, N)."""
     dtype = g.result_type(a, b)
     (x, is_x_transposed), (y, is_y_transposed) = (
         _operand(g.traced(each, dtype)) for each in (a, b))
@@ -71,8 +71,8 @@ def addbmm(g: Lowering, bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: fl
 @row("_grouped_mm", "grouped_mm_fallback")
 def grouped_mm(g: Lowering, x: Any, weight: Any, offs: Any = None, bias: Any = None,
                out_dtype: Any = None) -> Traced:
-    """Rows of x in groups, which end at `offs`, each times a matrix of its own: the experts of
-    a mixture (transformers' grouped_mm_fallback is the same in other types)."""
+    """Multiplies each group of rows of x, which ends at `offs`, by its own matrix, as the experts
+    of a mixture do (transformers' grouped_mm_fallback does the same in other types)."""
     x, weight = g.traced(x), g.traced(weight)
     is_of_experts = len(x.shape) == 2 and len(weight.shape) == 3 and offs is not None
     if not is_of_experts or bias is not None or out_dtype not in (None, g.dtype_of(x)):
@@ -136,7 +136,7 @@ def matmul(g: Lowering, a: Any, b: Any) -> Traced:
 
 @row("bilinear")
 def bilinear(g: Lowering, a: Any, b: Any, weight: Any, bias: Any = None) -> Traced:
-    """y[o] is the sum over i and j of a[i] weight[o, i, j] b[j], and the bias."""
+    """Returns y[o], the sum over i and j of a[i] weight[o, i, j] b[j], plus the bias."""
     a, b, weight = g.traced(a), g.traced(b), g.traced(weight)
     outs, ins, others = weight.shape
     wide = product(g, reshaped(a, [-1, ins]),

@@ -19,7 +19,7 @@ SAID = {"_local_scalar_dense.default": "a number read from a tensor, as by item(
 
 
 def check_rows(exported: Exported) -> None:
-    """Checks that there is a row for each op that the step computes; names all others."""
+    """Checks that every op that the step computes has a row. The error names all others."""
     written = {name for name, _ in exported.written}
     symbolic = {*exported.inputs, *exported.params,
                 *(place for place, name in exported.buffers.items() if name in written)}
@@ -55,8 +55,8 @@ def check_rows(exported: Exported) -> None:
 
 
 class Program:
-    """One walk over an exported graph. What depends on no input and no param is computed by
-    torch, once, and is a constant."""
+    """Converts an exported graph node by node. torch computes the values that depend on no input
+    and no param, which become constants."""
 
     def __init__(self, torch: Any, exported: Exported, lowering: Lowering,
                  leaves: Mapping[str, Traced]) -> None:
@@ -131,7 +131,7 @@ class Program:
             args, lambda x: self.made[x] if isinstance(x, nodes) else x)
 
     def _stand_ins(self, args: Any) -> Any:
-        """torch tensors with the shapes and types of the graph's values."""
+        """Returns torch tensors with the shapes and types of the graph's values."""
         def stand_in(x: Any) -> Any:
             if not isinstance(x, (Traced, Complex)):
                 return x

@@ -109,8 +109,8 @@ def exponential(g: Lowering, x: Any, lambd: float = 1, **_: Any) -> Traced:
 @row("rrelu_with_noise_functional")
 def rrelu(g: Lowering, x: Any, noise: Any, low: float = 1 / 8, high: float = 1 / 3,
           train: bool = False, generator: Any = None) -> Tuple[Traced, Traced]:
-    """x where it is above 0, else x by a slope, which in training is drawn for each element.
-    Also the slopes, 1 above 0."""
+    """Returns x where it is positive, and elsewhere x times a slope, which training draws for each
+    element. Also returns the slopes, which are 1 where x is positive."""
     whole = g.traced(x)
     value = whole.value
     slope = g.fill(whole.shape, (low + high) / 2, whole.dtype)

@@ -21,8 +21,8 @@ Cell = Callable[[Traced, Traced], Traced]
 def _layers(g: Lowering, x: Any, params: Sequence[Any], has_biases: bool, layers: int,
             dropout: float, train: bool, bidirectional: bool, batch_first: bool,
             biases_in: int, layer_of: Layer) -> Traced:
-    """A stack of layers. The first `biases_in` biases are added to the gates, others are
-    what else a layer has."""
+    """Computes a stack of layers. The first `biases_in` biases are added to the gates. Further
+    tensors are specific to the kind of layer."""
     y = g.traced(x)
     if not batch_first:
         y = y.permuted([1, 0, 2])
@@ -50,7 +50,7 @@ def _state(g: Lowering, states: Any, at: int, dtype: str) -> Traced:
 
 def _walked(g: Lowering, gates: Traced, h: Traced, cell: Cell,
             reverse: bool) -> Tuple[Traced, Traced]:
-    """h of all positions, and the last h."""
+    """Returns h of all positions, and the last h."""
     made: List[Traced] = []
     steps = unbind(g, gates, 1)
     for step in reversed(steps) if reverse else steps:
@@ -88,7 +88,7 @@ def lstm(g: Lowering, x: Any, state: Sequence[Any], params: Sequence[Any], has_b
 
 def _projected(g: Lowering, gates: Traced, h: Traced, c: Traced, w: Any, projection: Any,
                reverse: bool) -> Tuple[Traced, Traced, Traced]:
-    """An LSTM with a projection: h of all positions, and the last h and c."""
+    """Computes an LSTM with a projection. Returns h of all positions, and the last h and c."""
     cells = [c]
 
     def cell(step: Traced, before: Traced) -> Traced:

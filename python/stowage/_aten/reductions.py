@@ -16,7 +16,7 @@ Axes = Union[None, int, Sequence[int]]
 
 
 def _input(g: Lowering, x: Any, dtype: Any) -> Traced:
-    """The operand of a reduction; integers in i64, as in torch."""
+    """Returns the operand of a reduction. Integers are converted to i64, as in torch."""
     if dtype is not None:
         return g.traced(x, g.name_of(dtype))
     return g.traced(x, "" if g.is_float(x) else "i64")
@@ -80,7 +80,7 @@ def sort(g: Lowering, x: Traced, dim: int = -1, descending: bool = False,
 
 def _first(g: Lowering, x: Traced, dim: int, keepdim: bool,
            largest: bool) -> Tuple[Traced, Traced]:
-    """The maximum or minimum along an axis, and its first index."""
+    """Returns the maximum or minimum along an axis, and its first index."""
     values, places = topk(g, x, 1, dim, largest)
     if keepdim:
         return values, places
@@ -101,7 +101,7 @@ def min_dim(g: Lowering, x: Traced, dim: int, keepdim: bool = False) -> Tuple[Tr
 @row("kthvalue")
 def kthvalue(g: Lowering, x: Traced, k: int, dim: int = -1,
              keepdim: bool = False) -> Tuple[Traced, Traced]:
-    """The k-th smallest along an axis, and its index."""
+    """Returns the k-th smallest along an axis, and its index."""
     shape = [n for i, n in enumerate(x.shape) if i != g.axis(x, dim)]
     made = []
     for each in topk(g, x, k, dim, False):
@@ -164,14 +164,14 @@ def std(g: Lowering, x: Traced, dim: Axes = None, unbiased: Any = True, keepdim:
 
 
 def _positive(g: Lowering, x: Value, make: Callable[[Value], Value]) -> Value:
-    """`make` of positive numbers; 0 with gradient 0 at 0."""
+    """Applies `make` to positive numbers. At 0 the result and its gradient are 0."""
     is_zero = ops.equal(x, g.scalar(0, x.dtype))
     safe = ops.where(is_zero, g.fill(x.shape, 1, x.dtype), x)
     return ops.where(is_zero, g.fill(x.shape, 0, x.dtype), make(safe))
 
 
 def root(g: Lowering, total: Value) -> Value:
-    """The root of a sum of squares; its gradient at 0 is 0, as in torch."""
+    """Returns the root of a sum of squares. Its gradient at 0 is 0, as in torch."""
     return _positive(g, total, ops.sqrt)
 
 
@@ -227,7 +227,7 @@ def cdist(g: Lowering, a: Any, b: Any, p: float = 2.0, mode: Any = None) -> Trac
 
 @row("_pdist_forward", "pdist")
 def pdist(g: Lowering, x: Any, p: float = 2.0) -> Traced:
-    """The distances of all pairs of rows."""
+    """Returns the distances of all pairs of rows."""
     rows = g.traced(x)
     first, second = g.torch.triu_indices(rows.shape[0], rows.shape[0], 1)
     a, b = (ops.gather(rows.value, g.value(each, "i64")) for each in (first, second))
@@ -316,7 +316,7 @@ def _log_softmax(g: Lowering, x: Traced, dim: int, half_to_float: bool) -> Trace
 
 @row("histc")
 def histc(g: Lowering, x: Traced, bins: int = 100, min: float = 0, max: float = 0) -> Traced:
-    """The histogram over equal bins of [min, max]; other elements are ignored."""
+    """Returns the histogram over equal bins of [min, max]. Other elements are ignored."""
     if min >= max:
         raise Unsupported("[from_torch] histc between the smallest and the largest element, or "
                           f"from {min} to {max}, is not supported; expected a min below max")

@@ -44,7 +44,7 @@ def grid_sampler_2d(g: Lowering, x: Any, grid: Any, mode: int, padding: int,
     first = g.value(g.torch.arange(images).reshape(-1, 1, 1).expand(images, rows, columns), "i64")
 
     def taken(column: Value, line: Value) -> Tuple[Value, Value]:
-        """The pixels at these indices, and whether they exist."""
+        """Returns the pixels at these indices, and whether they exist."""
         inside = ops.greater_equal(column, g.scalar(0, column.dtype))
         for lower, upper in ((column, g.scalar(width - 1, column.dtype)),
                              (g.scalar(0, line.dtype), line),

@@ -1,4 +1,4 @@
-"""Running products, maxima and sums of exponentials, in as many steps as the axis has bits.
+"""Running products, maxima and sums of exponentials, in a logarithmic number of steps.
 
 After step k each element holds the result of the 2^k elements up to it (Hillis and Steele 1986,
 "Data parallel algorithms").
@@ -19,7 +19,7 @@ Combine = Callable[[List[Value], List[Value]], List[Value]]
 
 def scan(g: Lowering, values: List[Value], axis: int, first: List[float],
           combine: Combine) -> List[Value]:
-    """The scan of `combine(earlier, later)` along an axis; `first` precedes its first element."""
+    """Returns the scan of `combine(earlier, later)` along an axis, which starts from `first`."""
     size, step = values[0].shape[axis], 1
     while step < size:
         earlier = []
@@ -60,7 +60,7 @@ def logcumsumexp(g: Lowering, x: Any, dim: int) -> Traced:
 
 def _running(g: Lowering, x: Any, dim: int, first: float,
              beats: Callable[[Value, Value], Value]) -> Tuple[Traced, Traced]:
-    """The running extremum, and its last index."""
+    """Returns the running extremum, and its last index."""
     whole = g.traced(x)
     if not whole.shape:
         return whole, g.traced(g.torch.zeros((), dtype=g.torch.int64))

@@ -1,4 +1,4 @@
-"""Reductions of the updates that go to one element."""
+"""Reductions of the updates of one element."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def scatter_reduce(g: Lowering, x: Any, dim: int, index: Any, src: Any, reduce: 
 
 def _largest(g: Lowering, part: Value, at: Value, updates: Value, dim: int,
              include_self: bool) -> Value:
-    """The largest update of each element. Those that equal it share its gradient, and so does the
-    element itself if it does, as in torch."""
+    """Returns the largest update of each element. As in torch, all updates that equal it share its
+    gradient, and so does the element itself if it equals it."""
     was, given = ops.stop_gradient(part), ops.stop_gradient(updates)
     # The updates by their indices: a running maximum over those of one index, which starts anew at
     # the next, has the largest of each at its last place.

@@ -245,7 +245,7 @@ def _put(g: Lowering, x: Any, part: Any, dim: int, start: int) -> Traced:
 
 
 def _put_every(g: Lowering, x: Any, part: Any, dim: int, places: Sequence[int]) -> Traced:
-    """Replaces the elements at these places of an axis: the result is gathered from both."""
+    """Replaces the elements at these indices of an axis. The result is gathered from both."""
     x, part = g.traced(x), g.traced(part, g.name_of(g.dtype_of(x)))
     size = x.shape[dim]
     at = g.torch.arange(size)

@@ -1,8 +1,7 @@
 """Elementary and special functions that are composed of ops.
 
-Functions whose derivative is known are given by their value and their slope: the value is
-computed without a gradient, so that nothing of its making is kept for backward, and the slope is
-all that is.
+A function with a known derivative is defined by its value and its slope. The value is computed
+without a gradient, so that backward keeps only the slope.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Unary = Callable[["Numbers", Value], Value]
 
 
 class Numbers:
-    """Arithmetic of values of one type and numbers."""
+    """Arithmetic on values of one type and numbers."""
 
     def __init__(self, g: Lowering, dtype: str) -> None:
         self.g, self.dtype = g, dtype
@@ -45,7 +44,7 @@ class Numbers:
         return ops.where(condition, x, y)
 
     def polynomial(self, x: Value, factors: Sequence[float]) -> Value:
-        """A polynomial by Horner's rule, the highest power first."""
+        """Returns a polynomial by Horner's rule. Coefficients begin with the highest power."""
         total = self.plus(self.times(x, factors[0]), factors[1])
         for factor in factors[2:]:
             total = self.plus(ops.mul(total, x), factor)
@@ -53,7 +52,7 @@ class Numbers:
 
 
 def with_slopes(value: Value, *pairs: Tuple[Value, Value]) -> Value:
-    """`value`, with the given slope as the gradient by each operand."""
+    """Returns `value`. Its gradient with respect to each operand is the given slope."""
     made = ops.stop_gradient(value)
     for x, slope in pairs:
         nothing = ops.sub(x, ops.stop_gradient(x))
@@ -94,7 +93,7 @@ def _asinh(n: Numbers, x: Value) -> Value:
 
 
 def _below(n: Numbers, x: Value) -> Value:
-    """1 - x^2, bounded above 0 so that a slope at 1 is finite."""
+    """Returns 1 - x^2, with a positive lower bound so that the slope at 1 is finite."""
     return ops.maximum(ops.mul(ops.sub(n.of(1), x), n.plus(x, 1)), n.of(1e-30))
 
 
@@ -147,7 +146,7 @@ _unary("acos", lambda n, x: ops.sub(n.of(math.pi / 2), _asin(n, x)),
 
 
 def _pair(g: Lowering, a: Any, b: Any) -> Tuple[Numbers, Value, Value]:
-    """Both operands in torch's computation type and in one shape."""
+    """Returns both operands in torch's computation type and in one shape."""
     dtype = g.result_type(a, b)
     if not g.types[dtype].is_floating_point:
         dtype = g.name_of(g.torch.get_default_dtype())
@@ -251,7 +250,7 @@ for _name, _answer in _QUESTIONS.items():
 
 
 def _but_nan(g: Lowering, a: Any, b: Any, choose: Callable[[Value, Value], Value]) -> Traced:
-    """The selected operand, or the one that is not NaN."""
+    """Returns the selected operand, or the one that is not NaN."""
     _, x, y = _pair(g, a, b)
     x, y = (ops.where(ops.not_equal(one, one), other, one) for one, other in ((x, y), (y, x)))
     return Traced(choose(x, y))

@@ -30,12 +30,12 @@ def row(*names: str) -> Callable[[Row], Row]:
 
 
 class Traced:
-    """A tensor that depends on the step: a value of the graph, whose axes lie in another
-    order, if `order` says so: axis i is the value's axis order[i]. A permutation is made
-    where an op wants it, so that those which cancel are none.
+    """A tensor that depends on the step. It is a value of the graph whose axes may be permuted:
+    axis i is the value's axis order[i]. A permutation is added only when an op needs it, so that
+    permutations that cancel add nothing.
 
-    `linear` is (x, weight) where the value is their product, a row of logits, which a loss
-    may take in place of it; the value is made when it is asked for.
+    `linear` is (x, weight) if the value is their matmul, the logits of a language model. A loss may
+    use the pair instead of the value, which is computed only on request.
     """
 
     def __init__(self, value: Optional[Value], order: Sequence[int] = (),
@@ -112,20 +112,20 @@ class Lowering:
     # --- Types ---
 
     def name_of(self, dtype: Any) -> str:
-        """The dtype name of a torch type."""
+        """Returns the dtype name of a torch type."""
         if dtype not in self.names:
             raise Unsupported(f"[from_torch] there are no tensors of {dtype} here; expected one "
                               f"of {', '.join(self.names.values())}")
         return self.names[dtype]
 
     def dtype_of(self, x: Any) -> Any:
-        """The torch type of a tensor."""
+        """Returns the torch type of a tensor."""
         if isinstance(x, Complex):
             return self.types[x.real.dtype].to_complex()
         return self.types[x.dtype] if isinstance(x, Traced) else x.dtype
 
     def result_type(self, *operands: Any) -> str:
-        """The type in which torch computes with these tensors and numbers."""
+        """Returns the type in which torch computes with these tensors and numbers."""
         def stand_in(x: Any) -> Any:
             if isinstance(x, (Traced, self.torch.Tensor)):
                 # By category of rank: scalars, or others.
@@ -159,7 +159,7 @@ class Lowering:
                                               "value": float(number)})[0]
 
     def value(self, x: Any, dtype: str = "") -> Value:
-        """A tensor or number as a value, optionally of a given type."""
+        """Returns a tensor or number as a value, optionally of a given type."""
         if isinstance(x, Traced):
             return self.cast(x.value, dtype or x.dtype)
         if not isinstance(x, self.torch.Tensor):
@@ -199,7 +199,7 @@ class Lowering:
         return self._step
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What `make` returns, made once, so that constants of several ops are one."""
+        """Returns the result of `make`, which is called once, so that ops share equal constants."""
         if key not in self._once:
             self._once[key] = make()
         return self._once[key]
@@ -213,7 +213,7 @@ class Lowering:
         return axis + rank if axis < 0 else axis
 
     def axes(self, x: Any, axes: Any) -> List[int]:
-        """Nonnegative axes; by default all."""
+        """Returns nonnegative axes, by default all."""
         if axes is None or (isinstance(axes, (list, tuple)) and not axes):
             return list(range(len(x.shape)))
         listed = [axes] if isinstance(axes, int) else list(axes)
