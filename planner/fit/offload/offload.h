@@ -1,23 +1,24 @@
 #ifndef STOWAGE_PLANNER_FIT_OFFLOAD_OFFLOAD_H_
 #define STOWAGE_PLANNER_FIT_OFFLOAD_OFFLOAD_H_
 
-// Keeps parts of a training step in host memory.
+// Offloads values of a training step to host memory and reloads them before they are read.
 //
-// An optimizer state is read once a step, by the update of its param. A forward value that
-// backward reads can be offloaded after its last reader in forward and reloaded before its
-// first in backward, and once more before a much later reader. A param is reloaded before the
-// nodes that read it; a trained one also before its update, and offloaded after it. Whether a
-// param that forward has reloaded is reloaded again for backward is left to recomputation.
+// An optimizer state is read once per step, by the update of its param. A forward value that the
+// backward pass reads can be offloaded after its last reader in the forward pass and reloaded
+// before its first reader in the backward pass. It can be reloaded a second time for a much later
+// reader. A param is reloaded before the nodes that read it. A trained param is also reloaded
+// before its update and offloaded after it. If a param has been reloaded in the forward pass,
+// recomputation decides whether it is reloaded a second time in the backward pass.
 //
 //   m: f32(...) = state               m: f32(...) = host_state
 //   w, m' = momentum_update(w, m, g)  m~reloaded = reload(m)
 //                                     w, m' = momentum_update(w, m~reloaded, g)
 //                                     m~offloaded = offload_update(m, m')
 //
-// Offload trades copies for bytes of the arena. Nothing else changes, so results keep every
-// bit. SharesToTry lists the amounts to move, OffloadInBodies moves values inside the bodies of
-// loops and branches, MoveGiven follows the placement of another plan, and Prefetch moves
-// reloads up so that they overlap with kernels.
+// Offloading reduces the bytes of the arena at the cost of copies. It does not change the results
+// by a bit. SharesToTry lists the amounts to offload. OffloadInBodies offloads values inside the
+// bodies of loops and branches. MoveGiven follows the placement of another plan. Prefetch moves
+// reloads earlier, where they overlap with kernels.
 //
 //   std::vector<Offloadable> all = FindOffloadable(step);
 //   for (const Share share : SharesToTry(all)) {
@@ -39,64 +40,72 @@
 
 namespace stowage::fit {
 
-/// A value that can be kept in host memory.
+/// A value that can be offloaded.
 struct Offloadable {
   ValueId value = 0;
-  Bytes bytes = 0;  // copied each way in every step
-  // Of a forward value: the nodes that read it before and after. A param or a state is
-  // reloaded before `to`, and offloaded after `updated`, its last update, if it has one.
+  /// Bytes copied in each direction in every step.
+  Bytes bytes = 0;
+  /// A forward value is offloaded after `from`, its last reader in the forward pass, or after its
+  /// producer if that pass does not read it. It is kNoNode for params and states.
   NodeId from = kNoNode;
+  /// The first node that the value is reloaded for.
   NodeId to = kNoNode;
+  /// The last update of a param or a state, after which it is offloaded. It is kNoNode if nothing
+  /// updates the value.
   NodeId updated = kNoNode;
-  /// Later nodes that it is reloaded for anew, in rising order. FindOffloadable lists
-  /// those since whose last reader something at least as large was made.
+  /// Nodes after `to` for which the value is reloaded another time, in ascending order.
+  /// FindOffloadable lists a reader if, since the reader before it, a node has produced a result
+  /// at least as large as the value.
   std::vector<NodeId> again = {};
-  /// Of a param: those of `again` that it is always reloaded for.
+  /// The nodes in `again` for which a param is always reloaded.
   std::vector<NodeId> always = {};
 
-  /// Whether it is a param or a state, which stays there from step to step.
+  /// Returns whether the value is a param or a state, which keeps its host memory across steps.
   bool persists() const { return from == kNoNode; }
 };
 
-/// What may be moved in `graph`: first states that nothing but their update
-/// reads, the largest first; then forward values that a later phase reads, in
-/// falling order of how long they wait for that, if they wait at all and are
-/// not a thousand times smaller than the largest. Outputs and constants stay.
-/// Linear, but for sorting.
+/// Returns the values of `graph` that can be offloaded. Optimizer states that only their update
+/// reads come first, largest first. Forward values that a later phase reads follow, longest idle
+/// time first. Values that are never idle are omitted, as are values a thousand times smaller than
+/// the largest one, values that are updated in place, outputs and constants. Linear, except for
+/// sorting.
 std::vector<Offloadable> FindOffloadable(const Graph& graph);
 
-/// The params that may be moved in `graph`, the largest first: those that no node updates,
-/// and with `trained` the others. A param is reloaded anew for a node since whose last
-/// reader nodes have made, or read of other params, as many bytes as it has: always in
-/// forward, and for an update; in backward in `again` alone. Linear, but for sorting, and
-/// for the nodes between readers.
+/// Returns the params of `graph` that can be offloaded, largest first. Params that a node updates
+/// are included only if `trained` is set. A param is reloaded another time for a reader if, since
+/// the reader before it, the nodes have produced, or read of other params, as many bytes as the
+/// param has. These readers are listed in `again`. If they are forward nodes, they are also listed
+/// in `always`, as are the update and the first reader of the next micro-batch. Linear, except for
+/// sorting and for the nodes between readers.
 std::vector<Offloadable> FindOffloadableParams(const Graph& graph,
                                                bool trained);
 
-/// `graph` with `moved`, as FindOffloadable(graph) and FindOffloadableParams(graph) have
-/// them, in the host's memory: the verified graph. `places` are nodes of `graph`, and become the places where
-/// they stand in the new one, what is reloaded for them included. Linear.
+/// Returns `graph` with the values `moved` in host memory, as a verified graph. `moved` must hold
+/// results of FindOffloadable(graph) and FindOffloadableParams(graph). Each of `places` is a node
+/// of `graph`, and is replaced by the node's index in the new graph. If values are reloaded for
+/// the node, it is replaced by the index of the first reload. Linear.
 Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
                       std::span<NodeId> places = {});
 
-/// Bytes between arena and host that `node` copies: a reload, offload or offload_update; or
-/// what its bodies do in all iterations, of a branch the one in which they do most.
+/// Returns the number of bytes that `node` copies between arena and host. They are nonzero if
+/// `node` is a `reload`, `offload` or `offload_update`, or has one of these in its bodies. A loop
+/// counts all its iterations, and a branch counts the body that copies the most bytes.
 Bytes BytesCopied(const Graph& graph, const Node& node);
 
-/// Use of host memory by a graph. Values of a loop's body count once for each iteration.
+/// The use of host memory by a graph. A value in a loop's body counts once per iteration.
 struct HostUse {
-  int values = 0;            // on the host, states included
-  Bytes bytes_per_step = 0;  // copied, both ways
+  int values = 0;            // values in host memory, including states
+  Bytes bytes_per_step = 0;  // bytes copied per step, in both directions
 };
 HostUse FindHostUse(const Graph& graph);
 
-/// The values that `node`, or its bodies, offload, counted in the same way.
+/// Returns the number of values that `node` or its bodies offload, counted as in HostUse.
 int ValuesOffloaded(const Node& node);
 
-// The body of a backward loop that recomputes its iterations is a small training step of its
-// own, as is that of the gradient of a branch (planner/fit/recompute/bodies.h). Values that its
-// forward part makes and its gradient reads can be offloaded within the body, which lowers the
-// workspace of the node and costs copies in every iteration.
+// The body of a backward loop that recomputes its iterations is itself a small training step, as
+// is the body of the gradient of a branch (planner/fit/recompute/bodies.h). Values that its
+// forward part produces and its gradient reads can be offloaded within the body. This reduces the
+// workspace of the node and adds copies to every iteration.
 //
 //   { a0 = tanh(...)                    { a0 = tanh(...)
 //     ...                                 a0~offloaded = offload(a0)
@@ -104,17 +113,24 @@ int ValuesOffloaded(const Node& node);
 //                                         a0~reloaded = reload(a0~offloaded)
 //                                         da0 = tanh_grad(a0~reloaded, ...) }
 
-/// Whether a body of `graph`, at any depth, has something to move. Linear.
+/// Returns whether a body of `graph`, at any depth, has values that OffloadInBodies can offload.
+/// Linear.
 bool WaitsInBodies(const Graph& graph);
 
-/// `graph` with all values that FindOffloadable lists of its bodies, at any depth, offloaded
-/// within the bodies, and reloaded anew for readers that are far apart. Bodies that hold collectives stay as they are. Nodes keep their places,
-/// values their names. Linear, but for sorting.
+/// Returns `graph` with all values offloaded that FindOffloadable lists for its bodies, at any
+/// depth. The values are offloaded and reloaded within their body, and reloaded another time for
+/// readers that are far apart (Offloadable::again). Bodies with collectives are unmodified. Nodes
+/// keep their indices, and values keep their names. Linear, except for sorting.
 Result<Graph> OffloadInBodies(const Graph& graph);
 
-// Programs over one arena share its weights and states, on the host as well. Another step
-// reloads such a state before its first use, and offloads it after its last update. Params are
-// reloaded as FindOffloadableParams says.
+// Programs that share an arena share its weights and states, including those in host memory. A
+// program planned later reloads such a state before its first use and offloads it after its last
+// update. Params are reloaded as FindOffloadableParams describes.
+
+/// Returns `graph` with those params and states in host memory that `layout` has in host memory.
+/// Each of `places` is a node of `graph`, and is replaced by its index in the new graph as in
+/// Offload. Returns kUnsupported with the name of the param if a param of host memory is read
+/// after its update, is an output, or is used by nothing but views.
 
 /// `graph` with those of its params and states on the host that `layout` has there.
 /// `places` are nodes of `graph`, and become the places where they stand in the new one.
@@ -123,68 +139,71 @@ Result<Graph> OffloadInBodies(const Graph& graph);
 Result<Graph> MoveGiven(const Graph& graph, const WeightLayout& layout,
                         std::span<NodeId> places = {});
 
-// A copied byte is charged as if no copy overlapped with a kernel, so recomputation does what
-// it can do cheaply, and offload the rest. The amount to move is chosen first, in a few steps
-// from nothing to everything; micro-batches and recomputation then fit the remaining step.
+// Costs assume that copies do not overlap with kernels. Recomputation therefore frees the memory
+// that it can free cheaply, and offloading frees the rest. The amount to offload is chosen first,
+// from a few amounts between nothing and everything. Micro-batches and recomputation then fit the
+// remaining step.
 
-/// The first of the states, of the forward values 0, 1 or 2 halves of their bytes, and no
-/// params or all. Where the batch is in micro-batches, 2 halves in place of 1: all
-/// micro-batches are alike.
+/// The amount to offload: the `states` largest states, the forward values that are idle longest,
+/// up to 0, 1 or 2 halves of their bytes, and all params or none. In a step with several
+/// micro-batches, 1 half counts as 2, because every micro-batch offloads the same values.
 struct Share {
   size_t states = 0;
   int halves = 0;
-  bool again = false;    // values are reloaded anew (Offloadable::again)
-  bool inside = false;   // values in bodies are offloaded too (OffloadInBodies)
-  bool params = false;   // frozen ones
-  bool trained = false;  // and those that are trained
+  bool again = false;    // values are reloaded for Offloadable::again
+  bool inside = false;   // values in bodies are offloaded (OffloadInBodies)
+  bool params = false;   // frozen params are offloaded
+  bool trained = false;  // trained params are offloaded too
   friend auto operator<=>(const Share&, const Share&) = default;
 };
 
-/// From nothing to everything, and to everything reloaded anew, each once; `all` as
-/// FindOffloadable lists it. With `bodies`, nothing, all states and everything are also
-/// tried with what waits in bodies; with `params`, all states and everything also with all
-/// params, those that are trained included where `trained`.
+/// Returns the shares to try, each once, from nothing to everything and then to everything with
+/// Share::again. `all` is a result of FindOffloadable. If `bodies` is set, three of these shares,
+/// nothing, all states and everything, are tried with Share::inside as well. If `params` is set,
+/// all states, everything and everything with Share::again are tried with all params as well,
+/// including trained params if `trained` is set.
 std::vector<Share> SharesToTry(std::span<const Offloadable> all,
                                bool bodies = false, bool params = false,
                                bool trained = false);
 
-/// What is moved of `all` in a step of so many micro-batches.
+/// Returns the values in `all` that `share` offloads in a step of `micro_batches` micro-batches.
 std::vector<Offloadable> Select(std::span<const Offloadable> all, Share share,
                                 int64_t micro_batches);
-/// How `params`, as FindOffloadableParams lists them, are moved: reloaded anew wherever
-/// that may be with Share::again, else where it must be.
+/// Returns `params`, a result of FindOffloadableParams, as `share` offloads them. With
+/// Share::again they are reloaded for all nodes in Offloadable::again, otherwise only for the
+/// nodes in Offloadable::always.
 std::vector<Offloadable> SelectParams(std::vector<Offloadable> params,
                                       Share share);
 
-/// How many of `all` are states; they come first.
+/// Returns the number of states in `all`. States come first.
 size_t CountStates(std::span<const Offloadable> all);
 
-// A device copies while kernels run, but a reload right before its reader overlaps with
-// nothing. Each is therefore moved up until the nodes in between take as long as the copy; the
-// link carries one copy at a time:
+// A device copies while kernels run, but a reload immediately before its reader overlaps with
+// nothing. Each reload is therefore moved earlier until the nodes between it and its reader run
+// as long as the copy. The link carries one copy at a time:
 //
 //   before                 after
-//   ...                    m~reloaded = reload(m)       ┐ copied during
+//   ...                    m~reloaded = reload(m)     ┐ copied during
 //   dh = matmul(...)       dh = matmul(...)           │ these two
 //   dw = matmul(...)       dw = matmul(...)           ┘
 //   m~reloaded = reload(m)   w, m' = momentum_update(w, m~reloaded, dw)
 //   w, m' = momentum_update(w, m~reloaded, dw)
 //
-// A value that is reloaded early is live longer, so only memory that the budget leaves is used.
-// Reloads in a body of a loop or a branch are moved up within the body.
+// An earlier reload makes the value live longer, so reloads move only as far as the budget allows.
+// Reloads in the body of a loop or a branch are moved within the body.
 
 struct Prefetched {
   Graph graph;
   Plan plan;
-  int moved = 0;  // reloads
+  int moved = 0;  // number of reloads that were moved
 };
 
-/// `graph` with its reloads moved up, and a plan for it that fits `budget`, which
-/// `plan`, of `graph` by `options`, has to fit. `cost`: of every node, in one
-/// unit; of copies, what they take of the link. What bodies reload moves first, then
-/// the rest; of either, nothing where nothing can move, or nothing that moved was packed
-/// into the budget in a few attempts. Errors: those of PlanMemory. Linear, but for
-/// planning, and for the nodes that a reload moves past.
+/// Returns `graph` with its reloads moved earlier, and a plan for it that fits `budget`. Requires
+/// that `plan`, a plan of `graph` under `options`, fits `budget`. `cost` returns the cost of every
+/// node in one unit. The cost of a copy is the time for which it occupies the link. Reloads in
+/// bodies are moved first, then the others. Both steps have no effect if no reload can move, or if
+/// the modified graph is not packed into the budget in four attempts. Propagates errors of
+/// PlanMemory. Linear, except for planning and for the nodes that a reload moves past.
 Result<Prefetched> Prefetch(const Graph& graph, const Plan& plan, Bytes budget,
                             const CostFn& cost, PlanOptions options);
 

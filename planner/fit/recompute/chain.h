@@ -1,16 +1,17 @@
 #ifndef STOWAGE_PLANNER_FIT_RECOMPUTE_CHAIN_H_
 #define STOWAGE_PLANNER_FIT_RECOMPUTE_CHAIN_H_
 
-// Structure of the forward graph that says what to recompute: chains of equal pieces with their
-// optimal schedules (FindChain, Revolve), and minimum cuts with the bounds that they prove
-// (RecomputeBound).
+// Finds structure in the forward graph that determines good recomputation schedules: chains of
+// equal segments with optimal schedules (FindChain, Revolve), and minimum cuts, which also yield
+// lower bounds (RecomputeBound).
 //
-// If a single value is all that later forward nodes read of earlier ones, forward has a *border*.
-// The nodes between two borders read nothing before the first one but leaves. If such stretches
-// repeat, one or more at a time, with nodes of the same ops and types, they are the *pieces* of a
-// chain, and the borders between pieces its states: each is computed from the one before at the
-// same cost. Backward visits the pieces last to first. It reads borders, and possibly *inner*
-// values of a piece, which are then recomputed from the border before it.
+// The forward graph has a *border* after a node if later forward nodes read only a single value
+// of the nodes up to it. Between two borders, nodes read only leaves and the first border's value.
+// If such intervals repeat, one or more at a time, with nodes of the same ops and types, they are
+// the segments (Chain::Piece) of a *chain*. The borders between segments are the states of the
+// chain. Each state is computed from the state before it, at the same cost. The backward pass
+// visits the segments last to first. It reads borders and possibly *inner* values of a segment,
+// which are recomputed from the border before the segment.
 //
 //   if (std::optional<Chain> chain = FindChain(step, simulation)) {
 //     simulation.Run(chain->Again(/*places=*/8));
@@ -29,46 +30,49 @@ namespace stowage::fit {
 
 struct Chain {
   struct Piece {
-    /// The nodes that compute the border after it from the one before it, without views.
+    /// The nodes that compute the border after the segment from the one before it, without views.
     std::vector<NodeId> to_border = {};
-    /// The nodes that compute its inner values; empty if backward reads none.
+    /// The nodes that compute inner values. Empty if the backward pass reads none.
     std::vector<NodeId> to_inner = {};
-    /// The first node that reads an inner value or the border before the piece, if dropped.
+    /// The first node that reads the border before the segment or an inner value, after forward.
     NodeId stage = kNoNode;
   };
   std::vector<Piece> pieces;
-  /// The first node after forward that reads the last border, if any.
+  /// The first node after forward that reads the last border. It is kNoNode if there is none, or if
+  /// the node does not run before the stage of the last segment.
   NodeId last_stage = kNoNode;
 
-  /// The number of borders that backward reads, including that before the first piece.
+  /// Returns the number of borders that the backward pass reads, including the one before the first
+  /// segment.
   int64_t states() const {
     return static_cast<int64_t>(pieces.size()) +
            (last_stage == kNoNode ? 0 : 1);
   }
-  /// The recomputations with `places` borders in memory at a time, beside the one being
-  /// computed. Inner values of the last piece are kept.
+  /// Returns the recomputations with `places` borders in memory at a time, in addition to the
+  /// border being computed. Inner values of the last segment are kept.
   Script Again(int64_t places) const;
-  /// The length of Again(places).
+  /// Returns the length of Again(places) if the backward pass reads the same inner values of every
+  /// segment.
   int64_t NodesAgain(int64_t places) const;
 };
 
-/// The chain that covers the most forward nodes; nothing if there are not three equal pieces in a
-/// row, or backward does not read them last to first. Linear in the nodes and their operands,
-/// for each of up to 64 stretches in a piece.
+/// Returns the chain that covers the most forward nodes. Returns nothing if no three consecutive
+/// segments are equal, or if the backward pass does not read them last to first. Linear in the
+/// number of nodes and operands, times the number of intervals in a segment, which is at most 64.
 std::optional<Chain> FindChain(const Graph& graph,
                                const Simulation& simulation);
 
-// The optimal order in which to recompute the states of a chain, so that they can be read last
-// first with only some in memory at a time (A. Griewank and A. Walther, "Algorithm 799:
-// Revolve", ACM Transactions on Mathematical Software 26(1), 2000). State 0 is always in memory;
-// each other state is computed from the one before it. A few states are kept as the chain runs;
-// those between two of them are recomputed from the first, and some of them kept in turn. With c
-// places for states, including state 0 but not the state being computed, l states take
+// The optimal order in which to recompute the states of a chain that are read last to first while
+// only a few are in memory (A. Griewank and A. Walther, "Algorithm 799: Revolve", ACM Transactions
+// on Mathematical Software 26(1), 2000). State 0 is always in memory. Each other state is computed
+// from the state before it. A few states are kept while the chain runs. The states between two kept
+// states are recomputed from the first of the two, and some of them are kept in turn. c is the
+// number of states in memory, including state 0 but not the state being computed. l states require
 //
 //   t(l, c) = r l - beta(c + 1, r - 1),  beta(s, r) = (s + r)! / (s! r!),
 //
-// steps, where r is the only number with beta(c, r - 1) < l <= beta(c, r); no order takes fewer
-// (their Theorem 1). The first l - 1 of these steps are the chain itself.
+// steps, where r is the only number with beta(c, r - 1) < l <= beta(c, r). No order requires fewer
+// steps (Theorem 1 of the paper). The first l - 1 of these steps are the run of the chain itself.
 //
 //   RevolveSteps(1000, 10) - 999;           // 2,637 states are recomputed
 //   for (const RevolveStep& step : RevolveStepsAgain(1000, 10)) {
@@ -76,60 +80,66 @@ std::optional<Chain> FindChain(const Graph& graph,
 //     step.read;  // is read next
 //   }
 
-/// t(states, places), including the first run of the chain. Preconditions: both are positive.
-/// Linear in the result divided by `states`.
+/// Returns t(states, places), which includes the first run of the chain. Requires `states > 0` and
+/// `places > 0`. Evaluates beta about `r` times, where `r` is about the result divided by `states`.
 int64_t RevolveSteps(int64_t states, int64_t places);
 
-/// State `made` is recomputed, on the way to state `read`, which is read next.
+/// A recomputation of state `made`, in preparation for reading state `read`, which is read next.
 struct RevolveStep {
   int64_t read = 0;
   int64_t made = 0;
 };
 
-/// The recomputations in order; state states - 1 is read before all of them. A state is in memory
-/// until it is read, or until its last use before it is recomputed. Linear in the result.
+/// Returns the recomputations in order. State `states - 1` is read before all of them. A state is
+/// in memory until it is read, or until its last use before it is recomputed. Linear in the length
+/// of the result.
 std::vector<RevolveStep> RevolveStepsAgain(int64_t states, int64_t places);
 
-// A lower bound on the extra cost of a budget, over all recomputations that keep the order of
-// the nodes.
+// A lower bound on the extra cost of fitting a budget, over all recomputations that keep the order
+// of the nodes.
 //
-// Consider the time at which node t runs. Each value made before, gradients included, that is
-// read at t or later is stored at that time, or recomputed after it unless a param that its node
-// reads has been updated by then; recomputing it requires its operands, stored or recomputed. The
-// stored values have to fit beside those that must be live: the operands, results and workspace
-// of t, outputs, and values that cannot be recomputed. At a price per byte, the cheapest choice
-// is a minimum cut, by which PyTorch partitions joint graphs into forward and backward. By weak
-// duality its cost less the price of the free bytes is a lower bound on the extra cost at every
-// price; the best price is found like a root. The cuts are also good candidates for what to
-// keep, which Tradeoffs lists.
+// Consider the time at which node t runs. Each value that is computed before t, gradients included,
+// and read at t or later must be stored at that time or recomputed after it. It cannot be
+// recomputed if a param that its node reads has been updated by then. Recomputing it requires its
+// operands, which are stored or recomputed in turn. The stored values must fit in memory together
+// with the values that must be live. These are the operands, results and workspace of t, the
+// outputs, and the values that cannot be recomputed.
+//
+// If each stored byte has a price, the cheapest choice is a minimum cut. PyTorch uses the same cut
+// to partition joint graphs into forward and backward. By weak duality, the cost of the cut minus
+// the price of the free bytes is a lower bound on the extra cost, at every price. The best price is
+// found in the way in which the secant method finds a root. The cuts are also good candidates for
+// the values to keep. Tradeoffs lists them.
 
-/// The values stored while one node runs, at some price per byte.
+/// The values stored while one node runs, for one price per byte.
 struct Tradeoff {
-  double cost = 0;          // of recomputing the others
-  Bytes stored = 0;         // of values with a choice
-  std::vector<Fate> fates;  // in the gaps that the time is in
+  double cost = 0;          // cost of recomputing the other values
+  Bytes stored = 0;         // bytes of stored values that are optional
+  std::vector<Fate> fates;  // by gap
 };
 
 class RecomputeBound {
  public:
-  /// Both must outlive this; later runs of the simulation have no effect. Linear in values and
-  /// operands.
+  /// `graph` and `simulation` must outlive the object. Later runs of the simulation have no effect
+  /// on it. Linear in values and operands.
   RecomputeBound(const Graph& graph, const Simulation& simulation);
 
-  /// The bytes that must be live while `time` runs, whatever is recomputed.
+  /// Returns the bytes that must be live while `time` runs, whichever values are recomputed.
   Bytes Forced(NodeId time) const { return forced_[Index(time)]; }
-  /// The most bytes that must be live at any time, if only forward values, or also gradients,
-  /// may be recomputed. Linear, likewise.
+  /// Returns the maximum over all times of the bytes that must be live. Gradients may be recomputed
+  /// only if `gradients` is set. Linear in values and operands.
   Bytes MostForced(bool gradients) const;
 
-  /// The convex hull of all (stored, cost) that can be chosen for `time`, from
-  /// everything stored to as little as can be. A cut for each corner.
+  /// Returns the convex hull of all pairs (stored, cost) that can be chosen for `time`, from all
+  /// values stored to the fewest bytes possible. Computes one cut for each corner.
   std::vector<Tradeoff> Tradeoffs(NodeId time) const;
-  /// The last corner's bytes: as little as can be. One cut.
+  /// Returns the fewest bytes that can be stored, which are those of the last corner. Computes one
+  /// cut.
   Bytes LeastStored(NodeId time) const;
 
  private:
-  // Whether the value, whose node has run, can be stored or recomputed for readers after `time`.
+  // Returns whether the value is optional, that is, whether it can be stored or recomputed. Leaves,
+  // outputs and views are not optional.
   bool IsChosen(ValueId id) const;
   std::vector<Bytes> FindForced(bool gradients) const;
   Tradeoff Cut(NodeId time, double cost_per_byte) const;
@@ -137,15 +147,17 @@ class RecomputeBound {
   const Graph& graph_;
   const Simulation& simulation_;
   const Uses& uses_;
-  std::vector<Bytes> forced_;  // per node
+  std::vector<Bytes> forced_;  // by node
 };
 
-/// The nodes with the most live bytes in the latest run of `simulation`, one in each of `count`
-/// equal stretches of it, or fewer if fewer nodes ran; the peak first.
+/// Returns the nodes with the most live bytes in the latest run of `simulation`. The run is divided
+/// into `count` equal intervals, or fewer if fewer nodes ran, and each contributes one node. The
+/// node at the peak comes first.
 std::vector<NodeId> FullestTimes(const Simulation& simulation, int count);
 
-/// The least extra cost by the tradeoffs of a time if `free` bytes are left for stored values;
-/// infinite if the smallest set is larger.
+/// Returns a lower bound on the extra cost if `free` bytes are available for stored values. The
+/// bound interpolates between `tradeoffs`, which must be of one time. Returns infinity if even the
+/// smallest set of stored values is larger.
 double LeastCost(const std::vector<Tradeoff>& tradeoffs, Bytes free);
 
 }  // namespace stowage::fit

@@ -1,10 +1,12 @@
 #ifndef STOWAGE_PLANNER_FIT_RECOMPUTE_CLIMB_H_
 #define STOWAGE_PLANNER_FIT_RECOMPUTE_CLIMB_H_
 
-// The searches for what to recompute in steps that are too large for an exact search. They
-// lower the peak towards a series of targets by changing fates (simulation.h), of single
-// values (Climb) and of whole classes of values (ClassClimb), and collect the best candidates
-// in a Frontier. Effort is counted in nodes simulated, which makes searches deterministic.
+// Searches for the values to recompute in steps that are too large for an exact search.
+//
+// The searches lower the peak to a series of targets by changing fates (simulation.h). Climb
+// changes the fates of single values, and ClassClimb those of whole classes of values. Both collect
+// the best candidates in a Frontier. Effort is counted in simulated nodes, so the searches are
+// deterministic.
 //
 //   Frontier frontier(simulation, /*on_try=*/{});
 //   frontier.Extend(40'000'000);
@@ -30,61 +32,62 @@
 
 namespace stowage::fit {
 
-/// The Pareto frontier of peak memory and recomputation that a search has found so far, and
-/// the effort that it has left. A simulated candidate becomes a point unless some point is at
-/// least as good in both, and removes the points that it is at least as good as.
+/// The Pareto frontier of peak memory and recomputation cost that a search has found so far, and
+/// the search effort that remains. A simulated candidate becomes a point unless an existing point
+/// is at least as good in both. It replaces all points that it is at least as good as.
 class Frontier {
  public:
   struct Point {
-    double cost = 0;               // of recomputation
-    std::vector<Fate> fates = {};  // empty if a script was tried
-    Script script = {};            // empty if fates were
+    double cost = 0;               // extra cost of recomputation
+    std::vector<Fate> fates = {};  // empty if the candidate is a script
+    Script script = {};            // empty if the candidate is given by fates
   };
   struct Outcome {
     Bytes peak = 0;
     double cost = 0;
   };
 
-  /// `simulation` must outlive this. `on_try`, if any, is called with every candidate.
+  /// `simulation` must outlive the frontier. If set, `on_try` is called with every candidate.
   Frontier(Simulation& simulation, std::function<void()> on_try)
       : simulation_(simulation), on_try_(std::move(on_try)) {}
 
-  /// Simulates a candidate, and adds it to the frontier. False if it cannot run, or if the
-  /// effort is spent. Scripts are simulated whatever effort is left, and take none.
+  /// Simulates a candidate and adds it to the frontier. Returns false if the candidate cannot run,
+  /// or if the effort is spent. Scripts do not count as effort, and are simulated even if the
+  /// effort is spent.
   bool Try(const std::vector<Fate>& fates);
   bool Try(const Script& script);
-  /// Try, of a candidate that the next ones differ little from (Simulation::RunBase).
+  /// Like Try, for a candidate from which the next ones differ little (Simulation::RunBase).
   bool TryBase(const std::vector<Fate>& fates);
   void Add(Bytes peak, Point point);
 
-  /// Try, but a candidate that was tried before is not simulated again: afterwards only
-  /// `latest` is known, and Excess and Worth are not. Precondition: the simulation's
-  /// SetStaysFrom came before the first candidate with Fate::kRecomputedLate.
+  /// Like Try, but does not simulate a candidate that was tried before. In that case only latest()
+  /// is valid afterwards, and Excess() and Worth() are not. Requires that Simulation::SetStaysFrom
+  /// was called before the first candidate with Fate::kRecomputedLate.
   bool TryAgain(const std::vector<Fate>& fates);
 
-  /// Of the latest candidate that could run.
+  /// Returns the outcome of the latest candidate that could run.
   const Outcome& latest() const { return latest_; }
-  /// The latest candidate's live bytes above `target`, summed over time.
+  /// Returns the live bytes of the latest candidate above `target`, summed over time.
   double Excess(Bytes target) const;
-  /// The decrease from `excess`, of a candidate with the outcome `before`, to the latest
-  /// candidate's, per operation that this adds; at least 0.
+  /// Returns the decrease in excess of the latest candidate per unit of cost that it adds, at least
+  /// 0. The decrease is relative to a candidate with the outcome `before` and the excess `excess`.
   double Worth(const Outcome& before, double excess, Bytes target) const;
 
-  /// By peak; cost falls as the peak rises.
+  /// The points by peak. The cost falls as the peak rises.
   const std::map<Bytes, Point>& points() const { return points_; }
   std::map<Bytes, Point> TakePoints() { return std::move(points_); }
 
-  /// Allows `nodes` more nodes than have been simulated.
+  /// Allows `nodes` more simulated nodes from now on.
   void Extend(int64_t nodes) { max_nodes_ = nodes_ + nodes; }
   bool is_spent() const { return nodes_ > max_nodes_; }
   int64_t nodes() const { return nodes_; }
   int64_t max_nodes() const { return max_nodes_; }
 
  private:
-  // What a simulation found, and the effort that it took.
+  // The outcome of a simulation, and the effort that it used.
   struct Tried {
     Outcome outcome;
-    int64_t nodes = 0;  // -1: it cannot run
+    int64_t nodes = 0;  // -1 if the candidate cannot run
   };
 
   bool Try(const std::vector<Fate>& fates, bool is_base);
@@ -98,26 +101,26 @@ class Frontier {
   int64_t max_nodes_ = 0;
 };
 
-/// Classes of the gaps at the given, ascending places in simulation.gaps(). Two gaps are of one
-/// class if the nodes that produce their values, and all nodes up to a distance of two, are
-/// equal but for names. 48 equal layers have about as many classes as one layer has values, so
-/// a search over classes does not grow with the depth. Members and classes are in the order of
-/// the gaps. Linear in values and operands.
+/// Divides gaps into classes. `gaps` are ascending indices into simulation.gaps(). Two gaps belong
+/// to one class if the nodes that produce their values, and all nodes up to a distance of two, are
+/// equal except for names. 48 equal layers have about as many classes as one layer has values, so a
+/// search over classes does not grow with the depth of the network. Classes and their members are
+/// in the order of `gaps`. Linear in values and operands.
 std::vector<std::vector<size_t>> FindClasses(const Graph& graph,
                                              const Simulation& simulation,
                                              std::span<const size_t> gaps);
 
-/// A ladder divides the peak of the step as given into this many targets.
+/// The number of targets into which Climb divides the peak of the unmodified step.
 constexpr int kTargets = 64;
 
-/// Lowers the peak by changing the fates of single values. At each target, the next value to
-/// drop is the one that frees the most bytes above the target, summed over time, per operation
-/// of recomputation. Once the target is met, values are kept again as far as it allows. Only
-/// the first and the last member of each class are tried. If no single change helps,
-/// combinations of changes at the peak are tried.
+/// Lowers the peak by changing the fates of single values. At each target, it drops the value that
+/// frees the most bytes above the target, summed over time, per unit of recomputation cost. Once
+/// the peak is within the target, values are kept instead of recomputed as far as the target
+/// allows. Only the first and the last member of each class are tried. If no single change lowers
+/// the peak, combinations of changes at the peak are tried.
 class Climb {
  public:
-  /// All must outlive this. `classes` hold the gaps that may change.
+  /// All arguments must outlive the object. `classes` contain the gaps whose fates may change.
   Climb(const Graph& graph, const Simulation& simulation,
         const std::vector<std::vector<size_t>>& classes, Frontier& frontier)
       : graph_(graph),
@@ -125,27 +128,30 @@ class Climb {
         classes_(classes),
         frontier_(frontier) {}
 
-  /// Meets all targets below `start`, the peak of the step as given, each from the nearest
-  /// points of the frontier, with at most half of the effort; then lowers the peak further in
-  /// ever smaller steps.
+  /// Lowers the peak to each target below `start`, the peak of the unmodified step. Each search
+  /// begins at the nearest points of the frontier. This phase uses at most half of the effort. A
+  /// second phase then lowers the smallest peak further, by smaller and smaller amounts.
   void Down(Bytes start);
 
-  /// Meets the lower targets from the lowest point found, with less effort (lazy greedy): a
-  /// move is tried again only if its last worth exceeds the best of the round.
+  /// Lowers the peak to each target below the smallest peak found, with less effort. The search is
+  /// a lazy greedy search: a change is simulated a second time only if its last worth exceeds the
+  /// best worth of the round.
   void Lazily(Bytes start);
 
-  /// Searches for points between neighbours on the frontier whose costs differ much.
+  /// Searches for points between neighbors on the frontier whose costs differ much.
   void FillSteps(Bytes start);
 
-  /// Keeps values again at each point of the frontier, as far as its peak allows.
+  /// Applies KeepBest to expensive points of the frontier that are not close to each other. The
+  /// lowest point is not changed.
   void RefillPoints(Bytes start);
 
-  /// Keeps values again as far as the target allows, the largest saving first. A move that
-  /// does not fit or saves less than others is not tried again.
+  /// Keeps values instead of recomputing them as far as the target allows, largest saving first. A
+  /// change that does not fit is not tried a second time. Other changes are tried a second time
+  /// only if their last saving exceeds the best of the round.
   void KeepBest(Bytes target, std::vector<Fate>* fates);
 
  private:
-  // A change of one fate, and its worth when it was tried last.
+  // A change of one fate, and its worth when it was last tried.
   struct Move {
     size_t gap;
     Fate fate;
@@ -164,7 +170,7 @@ class Climb {
   bool Untangle(Bytes target, std::vector<Fate>* fates);
   bool IsTooExpensive(double cost) const { return cost > simulation_.cost(); }
 
-  // Calls `visit` with the first and the last member of each class that have the given fate;
+  // Calls `visit` with the first and the last member of each class that have the given fate.
   // `visit` may change the fate of the member.
   template <typename Visit>
   void ForEachMove(const std::vector<Fate>& fates, Fate fate,
@@ -189,32 +195,33 @@ class Climb {
 
 /// Lowers the peak by changing the fates of whole classes.
 ///
-/// Near the smallest budgets every layer reaches the same peak in its backward pass, and no
-/// change of a single value lowers it: recomputing a value in one layer frees memory for the
-/// values kept *between* layers only if every layer does so. A move therefore drops all
-/// members of a class, or all but every second, third, ... one. Values inside the pieces of a
-/// chain (chain.h) are recomputed late, so that recomputing a border of the chain does not
-/// keep the insides of earlier pieces. The memory left at a target keeps single values again.
+/// Near the smallest budgets every layer reaches the same peak in its backward pass, and no change
+/// of a single value lowers the peak. Recomputing a value in one layer frees memory for the values
+/// kept *between* layers only if every layer does the same. A move therefore drops all members of a
+/// class, or all except every second, third, fourth or sixth member. Values inside the segments of
+/// a chain (chain.h) are recomputed late. Recomputing a border of the chain then does not keep
+/// values inside earlier segments. The memory that remains at a target is used to keep single
+/// values.
 class ClassClimb {
  public:
-  /// All must outlive this. `classes` hold the gaps that may change.
+  /// All arguments must outlive the object. `classes` contain the gaps whose fates may change.
   ClassClimb(const Graph& graph, Simulation& simulation,
              const std::vector<std::vector<size_t>>& classes,
              Frontier& frontier, Climb& climb);
 
-  /// Meets all targets below `start`, the peak of the step as given, beginning with the fates
-  /// `given`, until the effort is spent or no move lowers the peak.
+  /// Lowers the peak to each target below `start`, the peak of the unmodified step. Begins with the
+  /// fates `given`, and ends when the effort is spent or no move lowers the peak.
   void Down(Bytes start, std::vector<Fate> given);
 
  private:
-  // Every `stride`-th member of a class is kept, counted from the last; the others get
-  // `fate`. A stride of 0 keeps none.
+  // Keeps every `stride`-th member of a class, counted from the last, and gives the other members
+  // the fate `fate`. A stride of 0 keeps no member.
   struct Move {
-    size_t index;  // in moves_
-    size_t place;  // in classes_
+    size_t index;  // index in moves_
+    size_t place;  // index in classes_
     Fate fate;
     size_t stride;
-    double worth;  // when it was tried last
+    double worth;  // when it was last tried
   };
 
   void FindLateValues();

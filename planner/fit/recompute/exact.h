@@ -1,20 +1,20 @@
 #ifndef STOWAGE_PLANNER_FIT_RECOMPUTE_EXACT_H_
 #define STOWAGE_PLANNER_FIT_RECOMPUTE_EXACT_H_
 
-// The least extra cost of recomputation for a small step, over all schedules.
+// Finds the least extra cost of recomputation for a small step, over all schedules.
 //
-// It is a shortest path over states: the number of nodes that have run, and the set of live
-// values. Between two nodes any earlier node, optionally of gradients too, may be recomputed if
-// its operands are live and no param that it reads has been updated. If the next node does not
-// fit, as few values as necessary are dropped. Checkmate (Jain et al., MLSys 2020) states the
-// same as an integer program; this is an A* search, guided by the recomputations that would be
-// needed with unlimited memory. The number of states depends on the step and the peak, so the
-// search has a limit.
+// The search is for a shortest path over states. A state is the number of nodes that have run and
+// the set of live values. Between two nodes any earlier node may be recomputed if its operands are
+// live and no param that it reads has been updated. Nodes of the backward pass are included if the
+// caller allows it. If the next node does not fit, as few values as necessary are dropped.
+// Checkmate (Jain et al., MLSys 2020) states the same problem as an integer program. This header
+// provides an A* search instead, guided by the recomputations that would be necessary with
+// unlimited memory. The number of states depends on the step and the peak, so effort is limited.
 //
 //   int64_t effort = 1'000'000;
 //   std::optional<Script> script =
 //       CheapestScript(step, simulation, 1 << 20, true, &effort);
-//   if (!script && effort > 0) ...  // there is none
+//   if (!script && effort > 0) ...  // there is no such script
 
 #include <cstdint>
 #include <optional>
@@ -25,14 +25,15 @@
 
 namespace stowage::fit {
 
-/// Whether the step is small enough: at most 64 values that own bytes and are neither leaves nor
-/// outputs, and no collectives.
+/// Returns whether the step is small enough. It may have at most 64 values that own bytes and are
+/// not leaves, and no collectives.
 bool IsSmallStep(const Graph& graph, const Simulation& simulation);
 
-/// The script with the least extra cost whose live bytes stay within `peak`; nothing if there is
-/// none, or if `effort`, the number of states and transitions, is spent. The effort used is
-/// subtracted; a positive rest means that the answer is exact. Without `gradients` only forward
-/// nodes are recomputed. Bytes are those of Simulation. Precondition: IsSmallStep.
+/// Returns the script with the least extra cost whose live bytes stay within `peak`. Returns
+/// nothing if there is no such script, or if `effort`, a number of states and transitions, is
+/// spent. The effort used is subtracted from `effort`. A positive remainder means that the answer
+/// is exact. Only forward nodes are recomputed unless `gradients` is set. Bytes are counted as by
+/// Simulation. Requires that IsSmallStep returns true.
 std::optional<Script> CheapestScript(const Graph& graph,
                                      const Simulation& simulation, Bytes peak,
                                      bool gradients, int64_t* effort);

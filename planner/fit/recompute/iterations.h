@@ -1,12 +1,12 @@
 #ifndef STOWAGE_PLANNER_FIT_RECOMPUTE_ITERATIONS_H_
 #define STOWAGE_PLANNER_FIT_RECOMPUTE_ITERATIONS_H_
 
-// Recomputes iterations of loops in their backward loops.
+// Recomputes the iterations of loops in their backward loops.
 //
-// A loop whose gradient reads values of its body returns them as scan outputs, which are live
-// until backward. If the backward loop recomputes each iteration first, the scan outputs are not
-// needed, and the memory of one iteration is enough. The carry of each iteration is saved
-// instead, which is mostly small.
+// If the gradient of a loop reads values of its body, the loop returns them as scan outputs, which
+// are live until the backward pass. If the backward loop recomputes each iteration first, the scan
+// outputs are not necessary, and memory for one iteration is sufficient. The carry into each
+// iteration is saved instead, and is usually small.
 //
 //   h, ys, gates = loop 16 times h0, xs, w      h, ys, hs = loop 16 times h0, xs, w
 //   ...                                         ...
@@ -14,10 +14,10 @@
 //     { dgates = ... gates, dys }                 { gates = ... hs, xs, w
 //                                                   dgates = ... gates, dys }
 //
-// Every iteration then runs twice in the same way, so no bit changes. If the carry is large
-// compared with the values of an iteration, or there are many iterations, segments of several are
-// recomputed at a time, and only the carry into each segment is saved (IterationSegments;
-// planner/fit/recompute/iteration_pairs.h says how many).
+// Every iteration then runs twice in the same way, so no bit of the results changes. If the carry
+// is large compared with the values of an iteration, or if there are many iterations, segments of
+// several iterations are recomputed at a time. Only the carry into each segment is then saved
+// (IterationSegments). planner/fit/recompute/iteration_pairs.h chooses the length of the segments.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const RecomputedIterations made, RecomputeIterations(step, {}));
 //   if (!made.loops.empty()) ... made.graph
@@ -38,16 +38,16 @@
 
 namespace stowage::fit {
 
-/// A loop whose iterations are recomputed in another.
+/// A loop whose iterations are recomputed in another loop.
 struct RecomputedLoop {
-  /// The loop: its first result, the bytes of scan outputs that only backward read, and the
-  /// recomputations.
+  /// The recomputations: the first result of the loop as `name`, and the bytes of the scan outputs
+  /// that only the backward loop read as `freed`.
   RecomputedNode told = {};
   int64_t segment = 1;        // iterations recomputed at a time
-  int nodes_again = 0;        // of all iterations; views not counted
-  double part = 0;            // the recomputed share of the loop's operations
-  std::string backward = {};  // the first result of the backward loop
-  /// The first results of both in the new graph.
+  int nodes_again = 0;        // in all iterations, without views
+  double part = 0;            // recomputed share of the loop's operations
+  std::string backward = {};  // first result of the backward loop
+  /// The first results of both loops in the new graph.
   std::string forward_now = {};
   std::string backward_now = {};
 };
@@ -55,40 +55,40 @@ struct RecomputedLoop {
 struct RecomputedIterations {
   Graph graph;  // unmodified if `loops` is empty
   std::vector<RecomputedLoop> loops = {};
-  /// By node of the original graph: its new place, or that of the first view put before it. Empty
-  /// if `loops` is.
+  /// For each node of the original graph, its index in the new graph, or that of the first view
+  /// inserted before it. Empty if `loops` is empty.
   std::vector<NodeId> begins = {};
 };
 
-/// `graph` with the iterations of its loops made again, of all FindIterationPairs. Values that stay
-/// keep their names. Nodes keep their order, and their places where each iteration is made
-/// again by itself. Linear, but for finding divisors.
+/// Returns `graph` with the iterations of all loops recomputed that FindIterationPairs returns.
+/// Values that remain keep their names. Nodes keep their order. They also keep their indices if
+/// every loop recomputes one iteration at a time. Linear, except for finding divisors.
 Result<RecomputedIterations> RecomputeIterations(
     const Graph& graph, const IterationOptions& options);
 
-// A loop and its backward loop in segments of several iterations.
+// Divides a loop and its backward loop into segments of several iterations.
 //
-// Both become loops over segments, whose bodies contain the original loops over the iterations of
-// one segment. Scan inputs become views of segments of slices; sums continue from segment to
-// segment, so that they add in the same order.
+// Both become loops over segments. Their bodies contain the original loops, over the iterations of
+// one segment. Scan inputs become views with a leading dimension of segments. Sums continue from
+// segment to segment, so they add in the same order.
 //
-//   h, starts = loop 4 times h0, xs, w               of the 16 iterations of xs, 4 and 4
+//   h, starts = loop 4 times h0, xs, w               over segments of 4 of the 16 iterations
 //     { starts = copy h
 //       h = loop 4 times h, xs, w }
 //   ...
 //   dw = loop 4 times starts, xs, w
-//     { gates, hs = loop 4 times starts, xs, w       the segment, once more
-//       dw = loop 4 times dw, gates, hs, w }         its gradient
+//     { gates, hs = loop 4 times starts, xs, w       recomputes the segment
+//       dw = loop 4 times dw, gates, hs, w }         computes its gradient
 //
 //   IterationSegments segments(graph, pair, &copy, &g);
 //   STOWAGE_RETURN_IF_ERROR(segments.CopyForward());
-//   ... what is between ...
+//   ... the nodes between the loops ...
 //   STOWAGE_RETURN_IF_ERROR(segments.CopyBackward());
 
 class IterationSegments {
  public:
-  /// Appends the new loops of `pair` to `g`; `copy` copies the rest of `graph`. All must outlive
-  /// this. Precondition: `pair.segment` is above 1.
+  /// Prepares to append the new loops of `pair` to `g`. `copy` copies the rest of `graph`. All
+  /// arguments must outlive the object. Requires `pair.segment > 1`.
   IterationSegments(const Graph& graph, const IterationPair& pair,
                     GraphCopy* copy, GraphBuilder* g);
 
@@ -96,7 +96,7 @@ class IterationSegments {
   Status CopyBackward();
 
  private:
-  // Operands of a loop over segments, and the leaves of its body for them.
+  // The operands of a loop over segments, and the leaves of its body that receive them.
   struct Handed {
     std::vector<Value> operands = {};
     std::vector<Value> leaves = {};
@@ -121,8 +121,8 @@ class IterationSegments {
   const LoopParts forward_;
   const LoopParts backward_;
   const int64_t segments_;
-  std::map<ValueId, Value> cuts_;  // scan inputs as segments, by value
-  // The carries into all segments, by leaf of the forward body.
+  std::map<ValueId, Value> cuts_;  // by value: scan inputs as views of segments
+  // By leaf of the forward body: the carries into all segments.
   std::map<ValueId, Value> starts_;
 };
 

@@ -3,28 +3,31 @@
 
 // Fits a training step into a budget by recomputing some forward values.
 //
-// A forward value that backward reads is live until then. Instead it can die after its last
-// reader in forward, and be recomputed right before backward reads it: operations for bytes.
-// Kernels are functions of their operands, dropout included, so no bit of the results changes.
+// A forward value that the backward pass reads is live until it is read. Instead, the value can die
+// after its last reader in the forward pass and be recomputed immediately before the backward pass
+// reads it. This trades operations for memory. Kernels are functions of their operands, dropout
+// included, so no bit of the results changes.
 //
-// All budgets are searched at once, so that a larger budget never costs more (docs/explanation/budgets.md).
-// planner/fit/variant.h decides which choice a budget takes.
+// One search covers all budgets, so a larger budget never costs more
+// (docs/explanation/budgets.md). planner/fit/variant.h selects the choice for a budget.
 //
 //   RecomputeChoices choices(step, {}, {});
 //   for (RecomputeChoice& choice : *choices.All()) {
 //     Result<RecomputedGraph> made = choices.Make(choice.script);
-//     made->plan.arena_bytes();  // mostly falls from choice to choice
+//     made->plan.arena_bytes();  // usually falls from choice to choice
 //   }
 //
-// Small steps are solved exactly (exact.h). For others (SearchRecompute):
+// Small steps are solved exactly (exact.h), unless the caller has decided some values. Other steps
+// are searched (SearchRecompute) as follows:
 //
-// 1. The corners of minimum cuts at several times (chain.h) are the start. From one corner to
-//    the next, independent groups of values change one by one, the earliest layer first,
-//    because its values are live longest. Dividing forward into segments adds candidates.
-// 2. Changes of single values meet a series of targets (climb.h).
-// 3. Changes of whole classes find the smallest budgets; single changes fill up and refine the
-//    frontier.
-// 4. If forward is a chain of equal pieces, its optimal schedules are known (chain.h).
+// 1. The search starts from the corners of minimum cuts at several times (chain.h). From one corner
+//    to the next, independent groups of values change one group at a time. The earliest layer
+//    changes first, because its values are live longest. Divisions of the forward pass into
+//    segments are further candidates.
+// 2. Changes of single values lower the peak to a series of targets (climb.h).
+// 3. Changes of whole classes of values find the smallest budgets. Changes of single values then
+//    refine the frontier.
+// 4. If the forward pass is a chain of equal segments, its optimal schedules are tried (chain.h).
 
 #include <functional>
 #include <limits>
@@ -46,85 +49,90 @@
 namespace stowage::fit {
 
 struct RecomputeOptions {
-  /// Names of values, or of their views, that are always kept and always recomputed.
+  /// Names of values that are always kept, and of values that are always recomputed. The name of a
+  /// view refers to the value that it views.
   std::vector<std::string> always_kept = {};
   std::vector<std::string> always_recomputed = {};
-  /// The cost of nodes; empty: operations.
+  /// The cost of each node. If empty, a node costs its number of operations.
   CostFn cost = {};
-  /// Whether gradients may be recomputed too, which happens in small steps only.
+  /// If set, gradients may be recomputed too. This applies only to small steps.
   bool gradients = true;
-  /// Search effort as a share of the usual, about two seconds for a thousand nodes.
+  /// The search effort relative to the default, which is about two seconds for a thousand nodes.
   double effort = 1;
-  /// Called with every choice that the search looks at.
+  /// If set, called with every candidate.
   std::function<void()> on_choice = {};
 };
 
-/// One recompute schedule.
+/// One schedule of recomputations.
 struct RecomputeChoice {
-  Bytes least_arena = 0;  // by live bytes; packing may take more
-  double cost = 0;        // extra
+  Bytes least_arena = 0;  // from live bytes; packing may need more
+  double cost = 0;        // extra cost
   Script script = {};
-  // Once packed: of the step that was searched, and of the whole step that it may be a sample
-  // of (planner/fit/micro_batches/micro_batches.h).
+  // Set after packing: the arena of the step that was searched, and the arena of the whole step if
+  // the searched step is a sample of it (planner/fit/micro_batches/micro_batches.h).
   std::optional<Bytes> arena = {};
   std::optional<Bytes> whole_arena = {};
 };
 
-/// A step with the recomputations of a script.
+/// A step with the recomputations of a script, and its plan.
 struct RecomputedGraph {
   Graph graph;
   Plan plan;
-  Packer packer = Packer::kGreedy;  // of `plan`
-  int nodes_again = 0;              // views not counted
+  Packer packer = Packer::kGreedy;  // that packed `plan`
+  int nodes_again = 0;              // without views
   double flops_again = 0;
   double extra_cost = 0;
   std::vector<RecomputedNode> recomputed;  // most bytes freed first
 };
 
-/// The values recomputed in the latest run of `simulation` on `graph`, most bytes freed first.
-/// Nodes that are recomputed only for another value count as its cost.
+/// Returns the values recomputed in the latest run of `simulation` on `graph`, most bytes freed
+/// first. If a node is recomputed only as an operand of another recomputation, its operations are
+/// added to that recomputation.
 std::vector<RecomputedNode> ExplainRun(const Graph& graph,
                                        const Simulation& simulation);
 
 class RecomputeChoices {
  public:
-  /// `graph` and the backend of `options` must outlive this. The budget of `options` is
+  /// `graph` and the backend of `options` must outlive the object. The budget of `options` is
   /// ignored.
   RecomputeChoices(const Graph& graph, PlanOptions options,
                    RecomputeOptions recompute);
 
-  /// The plan of the unmodified graph. Errors: PlanMemory's; kNotFound and kInvalidArgument
-  /// for names that are not of a forward value.
+  /// Returns the plan of the unmodified graph. Returns kNotFound if the graph has no value of a
+  /// given name. Returns kInvalidArgument if a named value is not a forward value that can be
+  /// dropped, or is to be both kept and recomputed. Propagates errors of PlanMemory.
   Result<Plan> PlanAsGiven();
-  /// The cost of all nodes of the graph.
+  /// Returns the total cost of all nodes of the graph.
   double Cost() { return GetSimulation().cost(); }
 
-  /// Runs the search. The choices by rising cost and falling peak; the first recomputes only
-  /// what is always recomputed. Error kInvalidArgument: a value cannot be recomputed.
+  /// Runs the search and returns the choices by rising cost and falling peak. The first choice
+  /// recomputes only the values that are always recomputed. Returns kInvalidArgument if one of them
+  /// cannot be recomputed. Propagates errors of PlanAsGiven.
   Result<std::span<RecomputeChoice>> All();
 
-  /// The graph with the recomputations of `script`. Error kInvalidArgument: a node of it cannot
-  /// run there.
+  /// Returns the graph with the recomputations of `script`, and its plan. Returns kInvalidArgument
+  /// if a node cannot be recomputed at its stage. Propagates errors of PlanMemory.
   Result<RecomputedGraph> Make(const Script& script);
 
-  /// Prepares LeastExtraCost, once.
+  /// Prepares LeastExtraCost. Only the first call does work.
   Status Bound();
-  /// A lower bound on the extra cost of any recomputation that fits `budget`, if the nodes keep
-  /// their order; infinite if none fits. Runs no search, and stops once the bound is `enough`.
+  /// Returns a lower bound on the extra cost of any recomputation that fits `budget` and keeps the
+  /// order of the nodes. Returns infinity if none fits. Does not run a search, and stops as soon as
+  /// the bound reaches `enough`.
   Result<double> LeastExtraCost(
       Bytes budget, double enough = std::numeric_limits<double>::infinity());
-  /// A lower bound on the arenas of All(), likewise.
+  /// Returns a lower bound on the arenas of All(). Does not run a search.
   Result<Bytes> LeastArena();
 
  private:
   Simulation& GetSimulation();
   Status Prepare();
 
-  // A time near the peak: the bytes that must be live, and the choices for the rest.
+  // A time near the peak, the bytes that must be live at that time, and the choices for the rest.
   struct FullTime {
     NodeId time = 0;
     Bytes forced = 0;
-    std::vector<Tradeoff> tradeoffs = {};  // once computed
+    std::vector<Tradeoff> tradeoffs = {};  // empty until computed
   };
   Status FindFullTimes();
   const std::vector<Tradeoff>& TradeoffsOf(FullTime& time) const;
@@ -132,35 +140,36 @@ class RecomputeChoices {
   const Graph& graph_;
   PlanOptions options_;
   RecomputeOptions recompute_;
-  std::vector<uint8_t> always_kept_, always_recomputed_;  // per value
-  std::optional<Simulation> simulation_;                  // once prepared
-  std::optional<Plan> given_;  // of the graph as it is
+  std::vector<uint8_t> always_kept_, always_recomputed_;  // by value
+  std::optional<Simulation> simulation_;  // empty until prepared
+  std::optional<Plan> given_;             // plan of the unmodified graph
   Bytes reserved_ = 0;
-  std::vector<RecomputeChoice> choices_;  // once searched
-  std::optional<RecomputeBound> bound_;   // once computed
-  std::vector<FullTime> full_times_;      // of the bound
+  std::vector<RecomputeChoice> choices_;  // empty until searched
+  std::optional<RecomputeBound> bound_;   // empty until computed
+  std::vector<FullTime> full_times_;      // times that the bound considers
   std::optional<Bytes> least_arena_;
 };
 
-/// A schedule that the search found.
+/// A schedule found by the search.
 struct FoundScript {
-  Bytes peak = 0;   // of live bytes
-  double cost = 0;  // extra
+  Bytes peak = 0;   // peak of live bytes
+  double cost = 0;  // extra cost
   Script script;
 };
 
 struct RecomputeSearchOptions {
-  /// By value, as the user has decided. Empty: no decisions.
+  /// The decisions of the user, by value. Empty if there are none.
   std::vector<uint8_t> always_kept = {};
   std::vector<uint8_t> always_recomputed = {};
-  bool gradients = true;  // may be recomputed too
-  double effort = 1;      // as a share of the usual
+  bool gradients = true;  // gradients may be recomputed too
+  double effort = 1;      // relative to the default
   /// If set, called with every candidate.
   std::function<void()> on_choice = {};
 };
 
-/// The Pareto-optimal schedules found, by falling peak and rising extra cost; the first has
-/// only the user's decisions. Effort is counted in simulations: deterministic.
+/// Returns the Pareto-optimal schedules found, by falling peak and rising extra cost. The first
+/// schedule has only the user's decisions. Effort is counted in simulated nodes, so the result is
+/// deterministic.
 std::vector<FoundScript> SearchRecompute(const Graph& graph,
                                          Simulation& simulation,
                                          const RecomputeSearchOptions& options);
