@@ -1,7 +1,8 @@
 #ifndef STOWAGE_PLANNER_FIT_COST_H_
 #define STOWAGE_PLANNER_FIT_COST_H_
 
-// The cost of nodes: operations, or nanoseconds from a table of measured times (OpTimes).
+// Computes the cost of nodes, in operations or in nanoseconds from a table of measured times
+// (OpTimes).
 //
 //   CostFn cost = times.CostFunction(budget);
 //   std::vector<double> of_nodes = CostsOfNodes(step, cost, /*per_byte=*/0);
@@ -20,29 +21,30 @@
 
 namespace stowage {
 
-/// Returns the cost of every node of a graph, in any unit: operations, nanoseconds.
+/// Returns the cost of every node of a graph, in any unit, for example operations or nanoseconds.
 using CostFn = std::function<std::vector<double>(const Graph&)>;
 
-/// The cost of copying a byte between arena and host, in operations: a device of 200 TFLOP/s with
-/// a link of 25 GB/s (PCIe 4.0), or of 400 TFLOP/s with 50 GB/s.
+/// The cost of copying a byte between arena and host, in operations. It corresponds to a device of
+/// 200 TFLOP/s with a link of 25 GB/s (PCIe 4.0), or of 400 TFLOP/s with a link of 50 GB/s.
 inline constexpr double kOffloadFlopsPerByte = 8000;
-/// The same if host memory is a file: a processor of 200 GFLOP/s with a disk of 2 GB/s.
+/// The cost of copying a byte if host memory is a file, in operations. It corresponds to a
+/// processor of 200 GFLOP/s with a disk of 2 GB/s.
 inline constexpr double kDiskFlopsPerByte = 100;
 
 }  // namespace stowage
 
 namespace stowage::fit {
 
-/// The ops' own counts of operations.
+/// Returns the number of operations of each node of `graph`, as defined by its op.
 std::vector<double> FlopsOfNodes(const Graph& graph);
 
-/// The costs by `cost`, or operations if that is empty, plus `per_byte` for every byte that a node
-/// copies between arena and host.
+/// Returns the cost of each node of `graph` according to `cost`, or its number of operations if
+/// `cost` is empty. Adds `per_byte` for every byte that the node copies between arena and host.
 std::vector<double> CostsOfNodes(const Graph& graph, const CostFn& cost,
                                  double per_byte);
 
-/// Whether a node of `graph`, or one in a body at any depth, is a collective, which every rank
-/// must run equally often and in the same order (OpDef::collective). Linear.
+/// Returns whether a node of `graph`, or of a body at any depth, is a collective. Every rank must
+/// run collectives equally often and in the same order (OpDef::collective). Linear.
 bool HoldsCollectives(const Graph& graph);
 
 }  // namespace stowage::fit
@@ -51,20 +53,28 @@ namespace stowage {
 
 // Measured times of the ops of a step on one machine.
 //
-// Operations do not predict the time of memory-bound ops. Ops are therefore timed in a step, and
-// kept in a table with a row for each op with its types, strides and attributes, and for each
-// size of the arena, since results in recently used bytes are written faster. Plans use the table
-// and no clock: the same table gives the same plan. It has a text form for files:
+// The number of operations does not predict the time of memory-bound ops. Therefore the ops of a
+// step are timed and entered into a table. The table has a row for each op with its types, strides
+// and attributes, and for each size of the arena, because writing to recently used bytes is faster.
+// Plans use the table and not a clock, so the same table gives the same plan. The table has a text
+// form for files:
 //
 //   stowage-op-times 2
 //   27731712 21503 524288 98304 matmul(f32(64, 64), f32(64, 64)[1, 64]) -> f32(64, 64) {...}
 //
-// A row has the bytes of the arena, nanoseconds, operations, bytes of operands and results, and
-// the op; strides of operands that are not contiguous are in brackets. The row with the nearest
-// arena counts. The time of an op without a row is estimated from the row that differs in sizes
-// alone, the nearest in size; else from the fastest of the same op, because slow ones mostly have
-// unusual strides; else from the nearest of all. It is scaled by operations if the op is the same
-// and has any, else by bytes, and is at least the shortest time in the table.
+// A row contains the bytes of the arena, the nanoseconds, the operations, the bytes of operands and
+// results, and the op. Strides of operands that are not contiguous are in brackets. Of the rows of
+// an op, the row with the nearest arena size is used.
+//
+// The time of an op without a row is estimated. The estimate uses, in this order of preference:
+//
+// 1. the row that differs only in sizes, with the nearest sizes
+// 2. the fastest row of the same op, because slow rows mostly have unusual strides
+// 3. the nearest row of any op
+//
+// The time of the row is scaled by operations if the op is the same and has any, and otherwise by
+// bytes. An estimate is at least the shortest time in the table. A loop or branch without a row
+// costs as much as the nodes in its bodies.
 //
 //   OpTimes times;
 //   train.StepTimed(seconds);  times.Add(train.graph(), arena, seconds);
@@ -72,38 +82,41 @@ namespace stowage {
 
 class OpTimes {
  public:
-  /// Adds one measurement: seconds of each node of `graph`, views ignored, in an arena of this
-  /// size. The median of several measurements of an op counts.
+  /// Adds one measurement: the seconds of each node of `graph`, in an arena of this size. Views are
+  /// ignored. If an op is measured several times, the median is used.
   void Add(const Graph& graph, Bytes arena, std::span<const double> seconds);
 
-  /// The table in its text form, rows by op and arena.
+  /// Returns the table in its text form, with rows sorted by op and arena size.
   std::string ToText() const;
-  /// Errors name the line. Lines that begin with # are comments.
+  /// Parses the text form. Lines that begin with # are comments. Returns kInvalidArgument with the
+  /// number of the line if the text is not valid or has no rows.
   static Result<OpTimes> Parse(std::string_view text);
 
   bool empty() const { return rows_.empty(); }
 
-  /// Nanoseconds of every node of `graph` in an arena of this size, 0 for views. Precondition:
-  /// not empty. O(nodes * rows).
+  /// Returns the nanoseconds of every node of `graph` in an arena of this size, 0 for views. The
+  /// table must not be empty. O(nodes * rows).
   std::vector<double> Nanoseconds(const Graph& graph, Bytes arena) const;
-  /// The number of nodes of `graph` whose times are estimated.
+  /// Returns the number of nodes of `graph` whose times are estimated.
   int CountEstimated(const Graph& graph) const;
-  /// Seconds of one sequential run of `graph`.
+  /// Returns the seconds of one sequential run of `graph`.
   double StepSeconds(const Graph& graph, Bytes arena) const;
 
-  /// Nanoseconds() of a copy of the table; without an arena, in the largest one.
+  /// Returns a function that calls Nanoseconds() on a copy of the table. If `arena` is absent, it
+  /// uses the measurements in the largest arena.
   CostFn CostFunction(std::optional<Bytes> arena) const;
 
  private:
   struct Row {
     std::string op;
-    std::string form;  // the op with its operands and attributes, but no sizes
-    std::vector<double> sizes;  // that the form leaves out
+    // The op with its operands and attributes, without sizes.
+    std::string form;
+    std::vector<double> sizes;  // the sizes that `form` omits
     double flops = 0;
     double bytes = 0;
-    std::map<Bytes, std::vector<double>> measured = {};  // ns, by arena
+    std::map<Bytes, std::vector<double>> measured = {};  // nanoseconds by arena
 
-    // Of the arena nearest to this one.
+    // Returns the time in the measured arena whose size is nearest to `arena`.
     double Nanoseconds(Bytes arena) const;
   };
   struct Signed {

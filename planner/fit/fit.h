@@ -1,20 +1,22 @@
 #ifndef STOWAGE_PLANNER_FIT_FIT_H_
 #define STOWAGE_PLANNER_FIT_FIT_H_
 
-// Makes a training step fit a budget, at the least cost that the optimizations allow:
+// Fits a training step into a budget at the lowest cost that the allowed optimizations achieve.
+//
+// The step goes through these passes:
 //
 //   given          the unmodified step
-//   choose         which optimizations to use, and how far
-//   micro-batches  splits the batch, gradients accumulated
-//   offload        keeps states and forward values in host memory
-//   recompute      drops forward values and recomputes them in backward
+//   choose         selects the optimizations and their extent
+//   micro-batches  splits the batch and accumulates gradients
+//   offload        keeps states, forward values and params in host memory
+//   recompute      drops forward values and recomputes them in the backward pass
 //   order          runs the nodes in an order that needs less memory
-//   fuse           runs several nodes as one, if the device can
-//   prefetch       reloads from the host early, if the budget allows
+//   fuse           runs several nodes as one, if the device supports it
+//   prefetch       reloads values from the host earlier, if the budget allows it
 //   validate       verifies the plan by independent code
 //
-// StepFitter::Fit in planner/fit/fit.cc follows this list. The caller passes a StepBuilder; a
-// graph by itself is a step of one micro-batch.
+// StepFitter::Fit in planner/fit/fit.cc follows this list. The caller passes a StepBuilder. A
+// single graph is a step of one micro-batch.
 //
 //   StepFitter fitter(OfGraph(step), {.plan = {.device = cpu->Needs()}});
 //   Result<FittedStep> fitted = fitter.Fit(64 << 20);
@@ -43,56 +45,62 @@ class Grid;
 }
 
 struct FitOptions {
-  /// The budget is ignored. If the weight layout has states, they stay where it has them, in the
-  /// arena or on the host, as a step over the arena of another plan requires (otherwise use
-  /// WeightLayout::WithoutStates). The same holds for params, unless the layout is of
-  /// WithoutStates.
+  /// The options of every plan, without a budget, which is ignored. If `plan.weights` has states,
+  /// they stay where it places them, in the arena or on the host. This is necessary for a step that
+  /// shares the arena of another plan. Otherwise use WeightLayout::WithoutStates. Params also stay
+  /// where `plan.weights` places them, unless it is a result of WithoutStates.
   PlanOptions plan = {};
   MemoryOptimizations optimizations = {};
-  /// The cost of nodes; empty: operations.
+  /// The cost of each node. If empty, a node costs its number of operations.
   CostFn cost = {};
-  /// The cost of a byte copied between arena and host, in the unit of `cost`; absent:
-  /// kOffloadFlopsPerByte, or kDiskFlopsPerByte if `optimizations` offload to disk.
+  /// The cost of a byte copied between arena and host, in the unit of `cost`. If absent, it is
+  /// kDiskFlopsPerByte if `optimizations` offload to disk, otherwise kOffloadFlopsPerByte.
   std::optional<double> cost_per_byte = std::nullopt;
   double CostPerByte() const {
     const bool on_disk = optimizations.offload == OffloadChoice::kDisk;
     return cost_per_byte.value_or(on_disk ? kDiskFlopsPerByte
                                           : kOffloadFlopsPerByte);
   }
-  /// Search effort as a share of the usual, about two seconds for the recomputation of a
-  /// thousand nodes. Counted in steps, not in time.
+  /// The search effort relative to the default, which is about two seconds for the recomputation of
+  /// a thousand nodes. Counted in search steps, not in time.
   double effort = 1;
-  /// Called for every candidate, from several threads at once, to show progress. Plans do not
-  /// depend on it.
+  /// If set, called for every candidate, possibly from several threads at the same time, to show
+  /// progress. Plans do not depend on it.
   std::function<void()> on_choice = {};
 };
 
 class StepFitter {
  public:
-  /// The backend of `options` must outlive this.
+  /// The backend of `options` must outlive the fitter.
   StepFitter(StepBuilder build, FitOptions options);
   StepFitter(StepFitter&&) noexcept;
   StepFitter& operator=(StepFitter&&) noexcept;
   ~StepFitter();
 
-  /// The cheapest step found that fits `budget`; without a budget, the fewest micro-batches and
-  /// no other optimization. Numbers of micro-batches that the builder refuses with kUnsupported,
-  /// for example because they would change the loss, are not tried if it accepts fewer. A
-  /// larger budget never costs more, nor do more memory optimizations. Errors: kBudgetTooSmall
-  /// with the budget, the need, the peak, the largest live buffers and the smallest budgets that
-  /// work; kNotFound and kInvalidArgument for names that are not of a forward value; the
-  /// builder's and PlanMemory's. Deterministic.
+  /// Returns the cheapest step found that fits `budget`. A larger budget never costs more, nor does
+  /// a larger set of memory optimizations. Without a budget, returns the step with the fewest
+  /// micro-batches. That step has no other optimization except the node order, if
+  /// NodeOrder::kMemory is set, and the values that are always recomputed. Deterministic.
+  ///
+  /// If the builder returns kUnsupported for a number of micro-batches, for example because it
+  /// would change the loss, this number is not tried, unless the builder accepts no fewer.
+  ///
+  /// Returns kBudgetTooSmall if no step fits. The message contains the budget, the bytes needed,
+  /// the peak, the largest live buffers and the smallest budgets that work. Returns kNotFound or
+  /// kInvalidArgument for names that do not refer to a forward value. Propagates errors of the
+  /// builder and of PlanMemory.
   Result<FittedStep> Fit(std::optional<Bytes> budget);
 
-  /// The step of fewest micro-batches without other optimizations or a budget.
+  /// Returns the step with the fewest micro-batches, without other optimizations or a budget.
   Result<FittedStep> AsGiven();
 
-  /// The smallest budget that Fit accepts with the optimizations of the options, or with others,
-  /// whose names of values are ignored.
+  /// Returns the smallest budget that Fit accepts. The second form uses `optimizations` instead of
+  /// those in the options, except for the names of values that are always kept or recomputed.
   Result<Bytes> SmallestBudget();
   Result<Bytes> SmallestBudget(const MemoryOptimizations& optimizations);
 
-  /// All Pareto points, by falling arena and rising cost.
+  /// Returns all Pareto points, by falling arena and rising cost. With NodeOrder::kMemory, the
+  /// points are those of the fewest micro-batches in the order that needs the least memory.
   Result<std::vector<ParetoPoint>> Frontier();
 
   const FitOptions& options() const { return options_; }
@@ -109,11 +117,11 @@ class StepFitter {
   Result<Bytes> SmallestOnce(const MemoryOptimizations& optimizations);
   Result<std::vector<ParetoPoint>> FrontierOnce();
 
-  // The step with tiles of logits divided by one of kTileParts.
+  // A step whose tiles of logits are divided into a number of kTileParts.
   struct TileLevel {
     std::unique_ptr<fit::Grid> grid;
     int64_t rows = 0;  // of logits at a time
-    double cost = 0;   // beyond the unmodified step
+    double cost = 0;   // in addition to the unmodified step
   };
   Result<std::span<TileLevel>> TileLevels();
   Status TakeTiles(Bytes budget, std::optional<FittedStep>* step);
@@ -131,20 +139,22 @@ class StepFitter {
   StepBuilder build_;
   FitOptions options_;
   std::unique_ptr<fit::Grid> grid_;
-  std::optional<std::vector<TileLevel>> tile_levels_;    // but the first
-  std::map<int64_t, std::unique_ptr<Ordered>> ordered_;  // by micro-batches
+  std::optional<std::vector<TileLevel>>
+      tile_levels_;  // without the unmodified tiles
+  std::map<int64_t, std::unique_ptr<Ordered>>
+      ordered_;  // by number of micro-batches
 };
 
-// A graph becomes a program in the same way for training steps, evaluation, generation and
-// graphs of files:
+// A graph becomes a program in the same way for training steps, evaluation, generation and imported
+// graphs:
 //
-//   epilogues      matmuls take over the ops that follow them, if the device can
-//   optimizations  of a training step alone
+//   epilogues      matmuls also compute the ops that follow them, if the device supports it
+//   optimizations  memory optimizations, for training steps only
 //   plan           places every byte (planner/plan_memory.h)
 //   fuse           runs several nodes as one, if that needs no larger arena
 //
-// StepFitter does this for steps, PlanProgram for all others, with the plan of a StepFitter
-// without optimizations. PlanMemory alone plans an unmodified graph.
+// StepFitter does this for training steps, and PlanProgram for all other graphs. PlanProgram gives
+// the plan that a StepFitter without optimizations gives. PlanMemory plans an unmodified graph.
 //
 //   PlanOptions options{.weights = WeightLayout::FromForward(step, *step_plan),
 //                       .device = cpu->Needs()};
@@ -158,11 +168,11 @@ struct PlannedGraph {
   Plan plan;  // for `graph`
 };
 
-/// `graph` with what `options.device` does in one node made one node (docs/explanation/fusion.md),
-/// and its plan. Inputs, params, states, caches and outputs keep their names, types and order;
-/// other values may be gone. Epilogues do not depend on the plan, and other fusions change no
-/// bit, so a graph computes the same in every budget and layout. Errors: those of PlanMemory; a
-/// budget applies to the fused graph. Deterministic.
+/// Returns `graph` with nodes combined that `options.device` can run as one node
+/// (docs/explanation/fusion.md), and its plan. Inputs, params, states, caches and outputs keep
+/// their names, types and order. Other values may be removed. Epilogues do not depend on the plan,
+/// and other fusions do not change a bit, so a graph gives the same results in every budget and
+/// layout. Propagates errors of PlanMemory. A budget applies to the fused graph. Deterministic.
 Result<PlannedGraph> PlanProgram(const Graph& graph,
                                  const PlanOptions& options = {});
 

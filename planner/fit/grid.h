@@ -1,10 +1,12 @@
 #ifndef STOWAGE_PLANNER_FIT_GRID_H_
 #define STOWAGE_PLANNER_FIT_GRID_H_
 
-// All candidates (planner/fit/variant.h) for a training step: numbers of micro-batches by shares
-// on the host, by how iterations of loops are recomputed (planner/fit/recompute/iterations.h),
-// by levels of recomputation in bodies (planner/fit/recompute/bodies.h). Each is made on first
-// use and kept. Candidates that a bound excludes are never searched.
+// Searches all candidates (planner/fit/variant.h) for a training step.
+//
+// The candidates are all combinations of a number of micro-batches, a share of the step in host
+// memory, a choice of how iterations of loops are recomputed (planner/fit/recompute/iterations.h)
+// and a level of recomputation in bodies (planner/fit/recompute/bodies.h). Each is created on first
+// use and cached. Candidates that a bound excludes are never searched.
 //
 //   Grid grid(build, options);
 //   Result<std::optional<FittedStep>> step = grid.Cheapest(64 << 20, optimizations);
@@ -31,35 +33,35 @@
 
 namespace stowage::fit {
 
-/// How iterations of loops are recomputed: not at all; one at a time; or in segments, as many at
-/// a time as take the fewest bytes, at slightly more operations.
+/// How iterations of loops are recomputed. kKept: not at all. kEach: one at a time. kInSegments: in
+/// segments of the length that requires the fewest bytes, at slightly more operations.
 enum class Iterations : uint8_t { kKept, kEach, kInSegments };
 
-/// The changes to loops and branches: how iterations are recomputed, and the level of
-/// recomputation in bodies; level 0 leaves them unmodified.
+/// The changes to loops and branches: how iterations are recomputed, and the level of recomputation
+/// in bodies. Level 0 does not modify bodies.
 struct InsideWay {
   Iterations iterations = Iterations::kKept;
   size_t level = 0;
   friend auto operator<=>(const InsideWay&, const InsideWay&) = default;
 };
 
-/// The same, and the number of micro-batches.
+/// The changes to loops and branches, and the number of micro-batches.
 using Way = std::pair<InsideWay, int64_t>;
 
 class Grid {
  public:
   Grid(StepBuilder build, Variant::Options options)
       : build_(std::move(build)), options_(std::move(options)) {}
-  Grid(const Grid&) = delete;  // variants call back
+  Grid(const Grid&) = delete;  // variants keep a pointer to the grid
   Grid& operator=(const Grid&) = delete;
 
-  /// The candidate with these micro-batches, share on the host, and changes to loops and
-  /// branches. Errors: the builder's, and the planner's.
+  /// Returns the candidate with these micro-batches, share in host memory, and changes to loops and
+  /// branches. Propagates errors of the builder and of the planner.
   Result<Variant*> Get(int64_t micro_batches, Share share,
                        InsideWay inside = {});
 
-  /// The cheapest step found that fits with these optimizations, if any costs less than
-  /// `most_cost`. A larger set of optimizations, or a larger budget, never costs more.
+  /// Returns the cheapest step found that fits `budget` with these optimizations, if one costs less
+  /// than `most_cost`. A larger set of optimizations, or a larger budget, never costs more.
   Result<std::optional<FittedStep>> Cheapest(
       Bytes budget, const MemoryOptimizations& optimizations,
       double most_cost = kAnyCost);
@@ -68,11 +70,11 @@ class Grid {
     Variant* variant = nullptr;
     Bytes bytes = 0;
   };
-  /// The smallest budget that Cheapest meets with these optimizations, and its candidate.
+  /// Returns the smallest budget that Cheapest accepts with these optimizations, and its candidate.
   Result<Need> Smallest(const MemoryOptimizations& optimizations);
 
-  /// All Pareto points, by falling arena and rising cost. If only states are moved, Cheapest
-  /// may find more points between two of these.
+  /// Returns all Pareto points, by falling arena and rising cost. Cheapest may find more points
+  /// between two of these if it offloads only states.
   Result<std::vector<ParetoPoint>> Frontier(
       const MemoryOptimizations& optimizations);
 
@@ -80,7 +82,7 @@ class Grid {
   struct Sample {
     SampledStep step;
     std::vector<Offloadable> movable;
-    Bytes largest_node = 0;  // LargestNode
+    Bytes largest_node = 0;  // result of LargestNode
   };
 
   std::vector<Offloadable> Movable(const Graph& graph) const;
@@ -99,8 +101,9 @@ class Grid {
   Result<const std::vector<BodyLevel>*> Levels(int64_t micro_batches,
                                                Iterations iterations);
   Result<std::vector<Way>> Ways(const MemoryOptimizations& optimizations);
-  // Whether such a candidate is tried: not if a single node needs more than the budget, and not
-  // with params on the host if a loop repeats the micro-batch, since bodies read nothing there.
+  // Returns whether the candidate is tried. It is not tried if a single node needs more than the
+  // budget. It is also not tried if params are in host memory and a loop repeats more than four
+  // micro-batches: bodies cannot read host memory, so the micro-batches would be unrolled.
   Result<bool> IsMade(int64_t micro_batches, Share share, Bytes budget);
   Result<Bytes> ArenaAsItIs(int64_t micro_batches, size_t states);
   Result<std::optional<FittedStep>> FitByStates(int64_t micro_batches,
@@ -112,14 +115,15 @@ class Grid {
 
   const StepBuilder build_;
   const Variant::Options options_;
-  std::map<int64_t, Sample> samples_;  // by micro-batches
+  std::map<int64_t, Sample> samples_;  // by number of micro-batches
   std::map<std::tuple<int64_t, Share, InsideWay>, std::unique_ptr<Variant>>
       variants_;
-  // The values to try, kKept first, once known.
+  // The values to try, kKept first. Empty until known.
   std::vector<Iterations> iterations_;
-  // By micro-batches and iterations.
+  // By number of micro-batches and iterations.
   std::map<std::pair<int64_t, Iterations>, std::vector<BodyLevel>> levels_;
-  std::map<std::pair<int64_t, size_t>, Bytes> by_states_;  // their arenas
+  // Arenas by number of micro-batches and of offloaded states.
+  std::map<std::pair<int64_t, size_t>, Bytes> by_states_;
 };
 
 }  // namespace stowage::fit

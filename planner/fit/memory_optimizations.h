@@ -1,14 +1,15 @@
 #ifndef STOWAGE_PLANNER_FIT_MEMORY_OPTIMIZATIONS_H_
 #define STOWAGE_PLANNER_FIT_MEMORY_OPTIMIZATIONS_H_
 
-// The memory optimizations that may make a training step fit a budget. Results do not change,
-// except that micro-batches round sums differently.
+// Names the memory optimizations that may fit a training step into a budget, and the result of
+// applying them. Optimizations do not change the results of a step, except that micro-batches round
+// sums differently.
 //
 //   MemoryOptimizations optimizations;                       // recompute, offload and tiles
 //   optimizations.micro_batches = MicroBatchesToTry(batch);  // and micro-batches
 //   optimizations.recompute = Recompute::kCheap;             // only cheap recomputation
 //
-// A larger set of optimizations never refuses a budget that a smaller one meets, nor costs more.
+// A larger set of optimizations accepts every budget that a smaller set accepts, at no higher cost.
 
 #include <chrono>
 #include <cstdint>
@@ -26,46 +27,47 @@
 
 namespace stowage {
 
-/// Recomputation of nothing; of at most kCheapShare of the cost, which covers elementwise ops
-/// and norms; of anything.
+/// Which values may be recomputed. kNone: no values. kCheap: values whose recomputation adds at
+/// most kCheapShare to the cost, which covers elementwise ops and norms. kAuto: any values.
 enum class Recompute : uint8_t { kNone, kCheap, kAuto };
-/// "none", "cheap", "auto".
+/// Returns "none", "cheap" or "auto".
 std::string_view RecomputeName(Recompute recompute);
-/// Error kInvalidArgument for anything but these.
+/// Returns kInvalidArgument if `name` is not one of these.
 Result<Recompute> ParseRecompute(std::string_view name);
 
-/// The most that kCheap may add to what a step costs.
+/// The maximum share that kCheap may add to the cost of a step.
 inline constexpr double kCheapShare = 0.01;
 
-/// Offload of nothing; of states, forward values and frozen params to host memory; or of these
-/// and trained params to a file on disk.
+/// Which values may be offloaded. kNone: no values. kAuto: states, forward values and frozen
+/// params, to host memory. kDisk: these and trained params, to a file on disk.
 enum class OffloadChoice : uint8_t { kNone, kAuto, kDisk };
-/// "none", "auto", "disk".
+/// Returns "none", "auto" or "disk".
 std::string_view OffloadName(OffloadChoice choice);
-/// Error kInvalidArgument for anything but these.
+/// Returns kInvalidArgument if `name` is not one of these.
 Result<OffloadChoice> ParseOffload(std::string_view name);
 
-/// Nodes run in the given order, or in the order found that fits at the least cost, and among
-/// those with the least memory.
+/// The order in which nodes run. kGiven: the given order. kMemory: the order found that fits at the
+/// lowest cost, and of those the one that needs the least memory.
 enum class NodeOrder : uint8_t { kGiven, kMemory };
-/// "given", "memory".
+/// Returns "given" or "memory".
 std::string_view NodeOrderName(NodeOrder order);
-/// Error kInvalidArgument for anything but these.
+/// Returns kInvalidArgument if `name` is not one of these.
 Result<NodeOrder> ParseNodeOrder(std::string_view name);
 
-/// Logits are computed in the step's tiles of rows, or in smaller ones (planner/fit/tiles).
+/// The tiles of rows in which logits are computed. kNone: the tiles of the step. kAuto: these or
+/// smaller tiles (planner/fit/tiles).
 enum class Tiles : uint8_t { kNone, kAuto };
-/// "none", "auto".
+/// Returns "none" or "auto".
 std::string_view TilesName(Tiles tiles);
-/// Error kInvalidArgument for anything but these.
+/// Returns kInvalidArgument if `name` is not one of these.
 Result<Tiles> ParseTiles(std::string_view name);
 
 struct MemoryOptimizations {
-  /// The numbers of micro-batches to try: ascending, at least one.
+  /// The numbers of micro-batches to try, in ascending order. At least one.
   std::vector<int64_t> micro_batches = {1};
   Recompute recompute = Recompute::kAuto;
-  /// Names of values, or of their views, that are always kept and always recomputed. Ignored
-  /// without recomputation.
+  /// Names of values that are always kept, and of values that are always recomputed. The name of a
+  /// view refers to the value that it views. Ignored with Recompute::kNone.
   std::vector<std::string> always_kept = {};
   std::vector<std::string> always_recomputed = {};
   OffloadChoice offload = OffloadChoice::kAuto;
@@ -73,76 +75,79 @@ struct MemoryOptimizations {
   Tiles tiles = Tiles::kAuto;
 };
 
-/// An optimization that is chosen by name, for command lines and caches.
+/// An optimization that is selected by name, for command lines and caches.
 struct OptimizationInfo {
-  std::string_view name;  // "recompute"
+  std::string_view name;  // for example "recompute"
   std::string_view help;
-  /// Error kInvalidArgument for anything but its choices.
+  /// Returns kInvalidArgument if `choice` is not a choice of the optimization.
   Status (*set)(MemoryOptimizations& optimizations, std::string_view choice);
   std::string_view (*get)(const MemoryOptimizations& optimizations);
 };
-/// All of these. Micro-batches and names of values are not among them.
+/// Returns all optimizations except micro-batches and names of values.
 std::span<const OptimizationInfo> OptimizationTable();
 
-/// `optimizations` as a text, injectively.
+/// Returns a string that identifies `optimizations`. Different optimizations give different
+/// strings.
 std::string ToText(const MemoryOptimizations& optimizations);
 
-/// No optimization at all.
+/// Returns no optimizations.
 inline MemoryOptimizations NoOptimizations() {
   return {.recompute = Recompute::kNone,
           .offload = OffloadChoice::kNone,
           .tiles = Tiles::kNone};
 }
 
-/// Every optimization for a batch of this size except the order, whose search takes long.
+/// Returns every optimization for a batch of this size, except the order, whose search is slow.
 MemoryOptimizations AllOptimizations(int64_t batch);
 
-/// The most micro-batches of a step. Its nodes, and the time and memory of planning, grow with
-/// them.
+/// The maximum number of micro-batches of a step. The number of nodes, and the time and memory of
+/// planning, grow with the number of micro-batches.
 inline constexpr int64_t kMaxMicroBatches = 1024;
 
-/// The numbers of micro-batches that are worth trying: 1, 2, 4, ... and the batch itself, up to
+/// Returns the numbers of micro-batches to try: 1, 2, 4, ... and `batch` itself, up to
 /// kMaxMicroBatches.
 std::vector<int64_t> MicroBatchesToTry(int64_t batch);
 
-// The result of optimizations: the step to run, its plan, and the overhead over the unmodified
-// step.
+// The result of optimizations: the step to run, its plan, and the overhead relative to the
+// unmodified step.
 
 /// A recomputed node.
 struct RecomputedNode {
-  /// Of its first dropped result; in a body, "<value>@<first result of its node>".
+  /// The name of its first dropped result. In a body, "<value>@<first result of the body's node>".
   std::string name;
-  Bytes freed = 0;   // bytes of its results that would be kept otherwise
-  double flops = 0;  // of its recomputations, and of those that they require
-  int times = 0;     // how often it is recomputed
+  Bytes freed = 0;   // bytes of its results that would otherwise be kept
+  double flops = 0;  // of its recomputations and those that they require
+  int times = 0;     // number of times that it is recomputed
 };
 
 /// One pass of the pipeline (planner/fit/fit.h).
 struct PassReport {
-  std::string name;      // "recompute"
-  bool applied = false;  // it was needed and allowed
-  bool changed = false;  // it changed the step
-  Bytes arena = 0;       // after it
+  std::string name;      // for example "recompute"
+  bool applied = false;  // the pass was necessary and allowed
+  bool changed = false;  // the pass changed the step
+  Bytes arena = 0;       // after the pass
   double seconds = 0;
 };
 
-/// The overhead of a budget.
+/// The overhead of fitting a budget.
 struct Price {
   int64_t micro_batches = 1;
   fit::HostUse host = {};
-  int64_t tile_rows = 0;     // of logits at a time; 0: unmodified
-  int recomputed_nodes = 0;  // views not counted
-  double extra_flops = 0;    // of recomputation
-  double extra_percent = 0;  // the same, in percent of the step's operations
-  double extra_cost = 0;     // of recomputation, by FitOptions::cost
-  /// A lower bound on extra_cost: no recomputation that fits the budget costs less, if the nodes
-  /// keep their order and the same values are on the host. It assumes that bodies need as little
-  /// as they can, at no cost (planner/fit/recompute/bodies.h). 0 without a budget.
+  int64_t tile_rows = 0;     // rows of logits at a time, 0 if unmodified
+  int recomputed_nodes = 0;  // without views
+  double extra_flops = 0;    // operations of recomputation
+  double extra_percent = 0;  // extra_flops in percent of the step's
+  // The cost of recomputation, in the unit of FitOptions::cost.
+  double extra_cost = 0;
+  /// A lower bound on extra_cost over all recomputations that fit the budget, if the nodes keep
+  /// their order and the same values are in host memory. It assumes that bodies need as little
+  /// memory as they can, at no cost (planner/fit/recompute/bodies.h). 0 without a budget.
   double least_extra_cost = 0;
 };
 
-/// A Pareto point: the smallest budget that it fits, and its overhead over the step of fewest
-/// micro-batches. extra_cost includes micro-batches and copies, extra_flops micro-batches.
+/// A Pareto point. `arena` is the smallest budget that it fits. `price` is its overhead relative to
+/// the step with the fewest micro-batches. extra_cost includes micro-batches and copies, and
+/// extra_flops includes micro-batches.
 struct ParetoPoint {
   Bytes arena = 0;
   Price price;
@@ -153,13 +158,14 @@ struct FittedStep {
   Plan plan;  // for `graph`
   Price price;
   double flops =
-      0;            // of the step with its micro-batches, without recomputation
-  double cost = 0;  // likewise, by FitOptions::cost, copies included
+      0;  // of the step with its micro-batches, without recomputation
+  /// The cost of that step in the unit of FitOptions::cost, including copies.
+  double cost = 0;
   std::vector<RecomputedNode> recomputed = {};  // most bytes freed first
-  /// A lower bound on the arena over all orders of the nodes outside bodies; absent if none was
+  /// A lower bound on the arena over all orders of the nodes outside bodies. Absent if no order was
   /// searched.
   std::optional<Bytes> order_bound = {};
-  std::vector<PassReport> passes = {};  // in the order in which they ran
+  std::vector<PassReport> passes = {};  // in execution order
 
   double total_cost() const { return cost + price.extra_cost; }
 };
@@ -171,7 +177,7 @@ namespace stowage::fit {
 /// Measures how long each pass takes. No decision depends on it.
 class PassClock {
  public:
-  /// Seconds since the last call, or since construction.
+  /// Returns the seconds since the last call, or since construction if this is the first call.
   double Lap() {
     const auto now = std::chrono::steady_clock::now();
     const std::chrono::duration<double> lap = now - last_;

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PLANNER_FIT_MIN_CUT_H_
 #define STOWAGE_PLANNER_FIT_MIN_CUT_H_
 
-// A minimum cut of a directed network: the cheapest set of edges whose removal disconnects the
-// sink from the source (Dinic, 1970).
+// Computes a minimum cut of a directed network, the cheapest set of edges whose removal disconnects
+// the sink from the source (Dinic, 1970).
 //
 //   MinCut network(4);
 //   network.AddEdge(0, 1, 5);  ...
@@ -17,20 +17,21 @@ namespace stowage::fit {
 
 class MinCut {
  public:
-  /// Above the cost of any cut of finite edges.
+  /// A capacity above the cost of any cut of finite edges.
   static constexpr int64_t kInfinite = int64_t{1} << 60;
 
   explicit MinCut(int vertices) : head_(static_cast<size_t>(vertices), -1) {}
 
-  /// Precondition: the finite capacities sum to less than kInfinite.
+  /// Adds an edge. The finite capacities must sum to less than kInfinite.
   void AddEdge(int from, int to, int64_t capacity);
 
-  /// The cost of a minimum cut; kInfinite or more if no finite one exists. Call it once.
-  /// O(V^2 E) at worst; near linear on the shallow networks of recomputation.
+  /// Returns the cost of a minimum cut, or at least kInfinite if every cut has an infinite edge.
+  /// May be called only once. O(V^2 E) in the worst case, and nearly linear for the shallow
+  /// networks of recomputation.
   int64_t Solve(int source, int sink);
 
-  /// After Solve: whether the vertex is on the source's side of the smallest
-  /// such side.
+  /// Returns whether `vertex` is on the source side of the minimum cut. If there are several
+  /// minimum cuts, the source side is the smallest possible. Requires that Solve has been called.
   bool is_source_side(int vertex) const {
     return level_[static_cast<size_t>(vertex)] >= 0;
   }
@@ -38,7 +39,8 @@ class MinCut {
  private:
   struct Edge {
     int to;
-    int next;  // of the same vertex, -1 at the end; its reverse is at index ^ 1
+    // The next edge of the same vertex, or -1. The reverse of an edge is at its index ^ 1.
+    int next;
     int64_t capacity;
   };
   bool FindLevels(int source, int sink);

@@ -1,16 +1,16 @@
 #ifndef STOWAGE_PLANNER_FIT_VARIANT_H_
 #define STOWAGE_PLANNER_FIT_VARIANT_H_
 
-// A candidate for a training step: a number of micro-batches, a share of the step on the host,
-// iterations of loops recomputed or not, and a level of recomputation inside bodies. Only the
-// other recomputations remain to be chosen.
+// Fits one candidate for a training step into a budget.
 //
-// The answers of a variant do not depend on other variants; therefore more optimizations never
-// cost more.
+// A candidate has a number of micro-batches, a share of the step in host memory, a choice of how
+// iterations of loops are recomputed, and a level of recomputation inside bodies. A Variant chooses
+// the remaining recomputations. Its results do not depend on other variants, so a larger set of
+// optimizations never costs more.
 //
-//   STOWAGE_ASSIGN_OR_RETURN(Variant variant, Variant::Make(...));
+//   STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<Variant> variant, Variant::Make(...));
 //   Result<std::optional<FittedStep>> fitted =
-//       variant.Fit(64 << 20, Recompute::kAuto, /*limit=*/kAnyCost);
+//       variant->Fit(64 << 20, Recompute::kAuto, /*limit=*/kAnyCost);
 
 #include <functional>
 #include <limits>
@@ -36,21 +36,22 @@ class Variant {
  public:
   struct Options {
     PlanOptions plan;
-    RecomputeOptions recompute;  // its cost without copies
-    double cost_per_byte = 0;    // of copies
+    RecomputeOptions recompute;  // `cost` excludes copies
+    double cost_per_byte = 0;    // of copies between arena and host
   };
 
-  /// The loops whose iterations are recomputed, and the nodes with recomputation in bodies.
+  /// The loops whose iterations are recomputed, and the nodes with recomputation in their bodies.
   struct InBodies {
     std::vector<RecomputedLoop> loops = {};
     std::vector<LoweredNode> nodes = {};
   };
-  /// Applies a variant to a step, except for the remaining recomputation; returns the changes
+  /// Applies the candidate to a step, except for the remaining recomputations. Returns the changes
   /// to loops and branches.
   using Change = std::function<Result<InBodies>(SampledStep& step)>;
 
-  /// The variant of `sample`, which `build` has built with one micro-batch of each kind and
-  /// `change` then changes. Errors: those of `change`, PlanMemory's, and those of names.
+  /// Returns the variant of `sample`, a sample of the step that `build` has built. `change` is
+  /// applied to it first. Propagates errors of `change`, of PlanMemory, and for names as in
+  /// RecomputeChoices::PlanAsGiven.
   static Result<std::unique_ptr<Variant>> Make(int64_t micro_batches,
                                                SampledStep sample,
                                                StepBuilder build, Change change,
@@ -58,44 +59,46 @@ class Variant {
 
   int64_t micro_batches() const { return micro_batches_; }
   const Graph& sample() const { return sample_.graph; }
-  /// The arena of the sample without recomputation.
+  /// Returns the arena of the sample without recomputation.
   Bytes arena() const { return arena_; }
-  /// Operations and cost of the whole step without recomputation; the cost includes
-  /// in_bodies_cost(), that of recomputation in loops and branches.
+  /// Return the operations and the cost of the whole step without recomputation. The cost includes
+  /// in_bodies_cost(), the cost of recomputation in loops and branches.
   double flops() const { return flops_; }
   double cost() const { return cost_; }
   double in_bodies_cost() const { return in_bodies_cost_; }
 
-  /// The whole step with the cheapest recomputation that fits the budget, if it costs less
+  /// Returns the whole step with the cheapest recomputation that fits the budget, if it costs less
   /// than `limit`.
   Result<std::optional<FittedStep>> Fit(Bytes budget, Recompute recompute,
                                         double limit);
 
-  /// The same without recomputation, if that is allowed.
+  /// Like Fit, but without recomputation. Returns nothing if some values are always recomputed.
   Result<std::optional<FittedStep>> FitAsGiven(Bytes budget,
                                                Recompute recompute,
                                                double limit);
 
-  /// The smallest budget that Fit takes, if that is at most `most`.
+  /// Returns the smallest budget that Fit accepts, if it is at most `most`.
   Result<std::optional<Bytes>> Smallest(Recompute recompute, Bytes most);
 
-  /// The same without recomputation, if that is allowed.
+  /// Like Smallest, but without recomputation. Returns nothing if some values are always
+  /// recomputed.
   Result<std::optional<Bytes>> SmallestAsGiven(Recompute recompute, Bytes most);
 
-  // Slow preparations, which many variants can make in parallel: of LeastExtraCost, and of all
-  // that recomputes.
+  // Slow preparations, which several variants can run in parallel. PrepareBounds prepares
+  // LeastExtraCost. PrepareChoices prepares all functions that recompute.
   Status PrepareBounds() { return choices_->Bound(); }
   Status PrepareChoices();
 
-  // Lower bounds, without a search: on the cost within a budget, up to `limit`, and on the arena.
+  // Lower bounds that do not require a search. LeastCost bounds the cost within a budget, and stops
+  // as soon as the bound reaches `limit`. LeastArena bounds the arena.
   Result<double> LeastCost(Bytes budget, Recompute recompute, double limit);
   Result<Bytes> LeastArena(Recompute recompute);
 
-  /// The Pareto points of the sample; the whole step may need slightly more. Extra costs are
-  /// those of recomputation; least_extra_cost is left to the caller.
+  /// Returns the Pareto points of the sample. The whole step may need slightly more memory. The
+  /// extra costs are those of recomputation. The caller sets least_extra_cost.
   Result<std::vector<ParetoPoint>> Frontier(Recompute recompute);
 
-  /// A lower bound on the extra cost of any recomputation that fits the budget.
+  /// Returns a lower bound on the extra cost of any recomputation that fits the budget.
   Result<double> LeastExtraCost(Bytes budget) {
     return choices_->LeastExtraCost(budget);
   }
@@ -121,9 +124,9 @@ class Variant {
   Change change_;
   Options options_;
   std::unique_ptr<RecomputeChoices> choices_;
-  RecomputeChoice given_;  // without recomputation
+  RecomputeChoice given_;  // the choice without recomputation
   Bytes arena_ = 0;
-  InBodies in_bodies_;  // of the sample
+  InBodies in_bodies_;  // changes to the sample
   double flops_ = 0;
   double cost_ = 0;
   double in_bodies_cost_ = 0;

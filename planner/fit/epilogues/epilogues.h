@@ -1,8 +1,9 @@
 #ifndef STOWAGE_PLANNER_FIT_EPILOGUES_EPILOGUES_H_
 #define STOWAGE_PLANNER_FIT_EPILOGUES_EPILOGUES_H_
 
-// Epilogues: ops after a matmul that are applied to its sums before they are rounded and stored,
-// if the device's library of matmuls can (Fusions::epilogues):
+// Combines matmuls with the ops that follow them, if the device's matmul library supports this
+// (Fusions::epilogues). An *epilogue* is applied to the sums of a matmul before they are rounded
+// and stored:
 //
 //   before                              after
 //   m = matmul(x, w)                    h = epilogue_matmul(x, w, b, residual)
@@ -13,11 +14,12 @@
 //   db = reduce_sum(dy)                 dw, db = epilogue_matmul(x, dy)
 //   dw = matmul(x, dy)                    {b_sums}
 //
-// Biases and residuals are added in the forward pass alone: gradients are rounded before they are
-// added, as in the loop over micro-batches. The gradient of a bias is computed with that of the
-// weight. An epilogue rounds once where its parts would each round, unlike a fused node
-// (planner/fit/fuse); it is therefore formed from the graph alone, before any optimization, and
-// every budget has the same bits. Ops that are cheap to recompute, such as gelu, stay separate.
+// Biases and residuals are added only in the forward pass. Gradients are rounded before they are
+// added, as in the loop over micro-batches. The gradient of a bias is computed together with the
+// gradient of the weight. An epilogue rounds once where the separate ops would each round, unlike a
+// fused node (planner/fit/fuse). Epilogues therefore depend only on the graph and are formed before
+// any optimization, so the results are the same bit for bit in every budget. Ops that are cheap to
+// recompute, such as gelu, stay separate.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(step, FormEpilogues(std::move(step), device.fusions, {}));
 
@@ -33,40 +35,43 @@
 
 namespace stowage::fit {
 
-// Sums over the rows of a matrix, computed by a matmul that reads the same matrix. In the backward
-// pass of y = x w + b the gradients of b and of w both read dy:
+// Combines a matmul with a reduce_sum over the rows of the same matrix. In the backward pass of
+// y = x w + b, the gradients of b and of w both read dy:
 //
 //   before                               after
 //   db = reduce_sum(dy) {axes=[0, 1]}    dw, db = epilogue_matmul(x2, dy2) {b_sums}
-//   ... what reads db ...                ... what reads db ...
+//   ... nodes that read db ...           ... nodes that read db ...
 //   dy2 = reshape(dy)
 //   x2 = reshape(x)
 //   dw = matmul(x2, dy2) {transpose_a}
 //
-// The node takes the place of the first of the two, whatever is between them. With ranks there
-// may be a collective, or a sum of squares of gradients, where one device with micro-batches has
-// nothing; the bits of both are equal.
+// The new node is at the index of the first of the two, whichever nodes are between them. In a
+// distributed step, a collective or a sum of squares of gradients may be between the two, and in a
+// step with micro-batches on one device nothing. Both steps are combined in the same way, so their
+// results are the same bit for bit.
 //
 //   for (const OperandSums& found : FindOperandSums(graph, layouts, taken)) ...
 
-/// A `matmul` and a `reduce_sum` that may be one node.
+/// A `matmul` and a `reduce_sum` that can be combined into one node.
 struct OperandSums {
   NodeId product = kNoNode;
   NodeId sum = kNoNode;
-  /// Whether a is summed, its rows; otherwise b, its columns.
+  /// If true, operand a of the matmul is summed, otherwise operand b. The sum is over the dimension
+  /// that the matmul contracts.
   bool of_a = false;
 };
 
-/// All of `graph`, disjoint, in the order of the matmuls. Nodes that are `taken`, by node, are
-/// left out. Linear.
+/// Returns all such pairs in `graph`, disjoint and in the order of the matmuls. Nodes that are
+/// marked in `taken`, which has an entry for each node, are excluded. Linear.
 std::vector<OperandSums> FindOperandSums(const Graph& graph,
                                          const Layouts& layouts,
                                          std::vector<bool> taken);
 
-/// `step` with epilogues; unmodified if `fusions` has none. An output can only be the last part of
-/// an epilogue, and `named` values keep a node of their own. A node takes the place of its matmul
-/// and the name of its last part; with the gradient of a bias it takes the place of the first of
-/// the two, and both results keep their names. Bodies stay as they are. Linear.
+/// Returns `step` with epilogues, or unmodified if `fusions` does not support them. Values in
+/// `named` and outputs are still computed: only the last op of an epilogue may compute an output,
+/// and `named` values keep a node of their own. A new node is at the index of its matmul and has
+/// the name of its last op. With the gradient of a bias, it is at the index of the first of the two
+/// nodes, and both results keep their names. Bodies are unmodified. Linear.
 Result<SampledStep> FormEpilogues(SampledStep step, const Fusions& fusions,
                                   std::span<const std::string> named);
 

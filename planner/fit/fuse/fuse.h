@@ -1,7 +1,7 @@
 #ifndef STOWAGE_PLANNER_FIT_FUSE_FUSE_H_
 #define STOWAGE_PLANNER_FIT_FUSE_FUSE_H_
 
-// Fuses several ops into one node, so that values between them never go to memory:
+// Fuses several ops into one node, so that the values between them are not written to memory:
 //
 //   before                              after
 //   m = matmul(x, w)                    h = fused_matmul(x, w, b, residual)
@@ -12,12 +12,14 @@
 //   dh, ... = layer_norm_grad(...)      dx, ... = layer_norm_grad_add(..., dr)
 //   dx = add(dr, dh)
 //
-// and chains of elementwise ops as one fused_elementwise (ir/fused.h). Updates of small params,
-// biases and norms, move to the end of the step, where a device may run adjacent ones as one
-// kernel (Fusions::updates), preceded by the last sums of norms' gradients (SumLate). Fusing
-// comes after the memory optimizations, which see single ops, and changes no bit: the results of
-// fused ops are those of their parts. A fused node takes the place of its first part. The device
-// says which fusions it supports (DeviceNeeds::fusions).
+// Chains of elementwise ops become one fused_elementwise (ir/fused.h). The device determines which
+// fusions it supports (DeviceNeeds::fusions). A fused node is at the index of its first op. Fusing
+// runs after the memory optimizations, which work on single ops. It does not change a bit of the
+// results, because a fused op gives the results of its parts.
+//
+// Updates of small params (biases and params of norms) move to the end of the step, where a device
+// may run adjacent updates as one kernel (Fusions::updates). The last sums of norms' gradients
+// precede them (SumLate).
 //
 //   Result<Fused> fused = Fuse(step.graph, step.plan, options);
 
@@ -38,15 +40,16 @@ struct Fused {
   bool changed = false;
 };
 
-/// `graph` with nodes fused, updates of small params at its end, and norms' sums in front of
-/// these, and a plan for it by `options` whose arena is no larger than that of `plan`, which
-/// is for `graph` and by the same options; unchanged if there is none. Other operands of a
-/// chain must be live when its first part runs; other results that are kept must fit below the
-/// peak. Errors: those of PlanMemory. Linear, but for planning.
+/// Returns `graph` with nodes fused, with updates of small params at its end and the sums of norms'
+/// gradients before them, and a plan for it under `options`. The arena of the plan is no larger
+/// than that of `plan`, which must be a plan of `graph` under the same options. Returns `graph`
+/// unmodified if no such plan is found. The other operands of a fused chain must be computed before
+/// its first op runs. Other results that are kept must fit below the peak. Propagates errors of
+/// PlanMemory. Linear, except for planning.
 Result<Fused> Fuse(const Graph& graph, const Plan& plan,
                    const PlanOptions& options);
 
-// The last sums of the gradients of many norms as one node (ir/element_groups.h):
+// Computes the last sums of the gradients of many norms in one node (ir/element_groups.h):
 //
 //   before                              after
 //   dh, dg1, db1 = layer_norm_grad(..)  dh, p1, q1 = layer_norm_grad(..) {parts}
@@ -56,27 +59,28 @@ Result<Fused> Fuse(const Graph& graph, const Plan& plan,
 //   sgd_update(g1, dg1, ..)             dg1, db1, dg2, db2 = sum_partials(p1, q1, p2, q2)
 //                                       sgd_update(g1, dg1, ..)
 //
-// Where such a gradient takes two kernels, of which the second adds up what the blocks of the
-// first leave, one second kernel serves many norms (Fusions::sum_parts). The node comes before
-// the first reader of one of its sums, such as a norm of all gradients, a collective or an
-// update; norms made after that have a node of their own. Until then the parts are live, where
-// they fit below the peak: those of the norms made last come first, since they live shortest.
+// The gradient of a norm may use two kernels. The second kernel adds the partial sums that the
+// blocks of the first kernel have computed. One second kernel can serve many norms
+// (Fusions::sum_parts). Its node precedes the first reader of one of its sums, such as a norm of
+// all gradients, a collective or an update. Later norms have a node of their own. The partial sums
+// are live until the node runs, and must fit below the peak. The latest norms are included first,
+// because their partial sums are live for the shortest time.
 //
 //   Result<std::optional<LateSums>> late = SumLate(graph, plan, options);
 
-/// The bytes below the peak of a plan at each time, where values may live longer.
+/// The free bytes below the peak of a plan at each time, in which values may live longer.
 class Room {
  public:
-  /// Linear in buffers and nodes. `plan` is for `graph`.
+  /// `plan` must be a plan of `graph`. Linear in buffers and nodes.
   Room(const Graph& graph, const Plan& plan);
 
-  /// Takes `bytes` in [begin, end), `count` times, if all fit below the peak. Linear in
-  /// nodes.
+  /// Reserves `count` times `bytes` in [begin, end) if they fit below the peak. Returns whether
+  /// they fit. Linear in nodes.
   bool Take(NodeId begin, NodeId end, Bytes bytes, int count = 1);
 
  private:
   Bytes alignment_;
-  std::vector<Bytes> live_;  // by time
+  std::vector<Bytes> live_;  // live bytes by time
   Bytes peak_ = 0;
 };
 
@@ -85,10 +89,11 @@ struct LateSums {
   Plan plan;
 };
 
-/// `graph` with such nodes, and a plan for it by `options` whose arena is no larger than
-/// that of `plan`, which is for `graph` and by the same options; nothing if no two norms share
-/// a node or no such plan was found. Bodies stay as they are. Errors: those of
-/// PlanMemory. Linear in nodes times norms, but for planning.
+/// Returns `graph` with such nodes, and a plan for it under `options`. The arena of the plan is no
+/// larger than that of `plan`, which must be a plan of `graph` under the same options. Sums that
+/// nothing reads are not computed. Returns nothing if the graph does not change, or if no such plan
+/// is found. Bodies are unmodified. Propagates errors of PlanMemory. Linear in nodes times norms,
+/// except for planning.
 Result<std::optional<LateSums>> SumLate(const Graph& graph, const Plan& plan,
                                         const PlanOptions& options);
 

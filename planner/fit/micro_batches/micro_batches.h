@@ -1,16 +1,18 @@
 #ifndef STOWAGE_PLANNER_FIT_MICRO_BATCHES_MICRO_BATCHES_H_
 #define STOWAGE_PLANNER_FIT_MICRO_BATCHES_MICRO_BATCHES_H_
 
-// A step in micro-batches with gradient accumulation, and the sample by which it is planned.
+// Represents a step in micro-batches with gradient accumulation, and the sample from which it is
+// planned.
 //
-// Micro-batches run one after the other, and only one micro-batch's activations are live at a
-// time. More micro-batches need less memory for these, but the gradient sums are live from one to
-// the next.
+// Micro-batches run one after the other, so the activations of only one micro-batch are live at a
+// time. More micro-batches need less memory for activations, but gradient sums are live from one
+// micro-batch to the next.
 //
-// Micro-batches of one size between the first and the last are alike. A step is therefore planned
-// by a *sample* that has one micro-batch of each kind, whose nodes cost as much as all
-// micro-batches of the kind together. The sample has the peak of the whole step, and choices for
-// one of its micro-batches apply to all alike: the effort does not grow with their number.
+// Micro-batches of the same size between the first and the last are alike. A step is therefore
+// planned from a *sample*, which has one micro-batch of each kind. The nodes of that micro-batch
+// cost as much as all micro-batches of the kind together. The sample has the same peak as the whole
+// step, and a choice for one of its micro-batches applies to all micro-batches that are alike. The
+// search effort therefore does not grow with the number of micro-batches.
 //
 //   StepBuilder build = ...;  // passed by the caller
 //   Result<SampledStep> sample = build(8, Sampling::kOneOfAKind);
@@ -30,68 +32,72 @@
 
 namespace stowage {
 
-/// How the first micro-batch of a graph is repeated (planner/fit/micro_batches/micro_batches.h).
+/// How the single micro-batch of a graph is repeated
+/// (planner/fit/micro_batches/micro_batches.h).
 struct MicroBatchLoop {
-  /// Inputs of which the micro-batch reads the first part, by a `slice` of the first axis, and
-  /// the following micro-batches the next parts.
+  /// Names of inputs that are split along the first axis. The micro-batch reads its slice of them
+  /// by a `slice` at index 0. Each following micro-batch reads the next slice.
   std::vector<std::string> cut;
-  /// Fills into which the micro-batch writes its part, by a `slice_update` at place 0; those of
-  /// the following micro-batches come next.
+  /// Names of fills into which the micro-batch writes its slice, by a `slice_update` at index 0.
+  /// Each following micro-batch writes the next slice.
   std::vector<std::string> joined;
 };
 
 /// A step of one or more micro-batches.
 struct SampledStep {
   Graph graph;
-  /// By micro-batch: its first node, and how many micro-batches of the step it stands for.
+  /// By micro-batch: its first node, and the number of micro-batches of the step that it
+  /// represents.
   std::vector<NodeId> begins = {0};
   std::vector<int64_t> counts = {1};
-  /// The origin (Node::origin) of what is made once, before the first micro-batch, and stays; ""
-  /// for nothing.
+  /// The origin (Node::origin) of nodes that run once, before the first micro-batch. Their results
+  /// are kept for all micro-batches. "" if there are none.
   std::string before = {};
-  /// Where one micro-batch is all there is, and the rest are the updates.
+  /// Set if the graph contains a single micro-batch, which a loop repeats, followed by the updates.
   std::optional<MicroBatchLoop> loop = {};
 };
 
-/// Builds the step of so many micro-batches: all of them, one of each kind, or one for all
-/// that a loop repeats. It may always build what comes before in this list.
+/// The micro-batches that a StepBuilder includes: all of them, one of each kind, or a single one
+/// that a loop repeats. A builder may always build the step of an earlier enumerator.
 enum class Sampling : uint8_t { kAll, kOneOfAKind, kOneForAll };
 using StepBuilder = std::function<Result<SampledStep>(int64_t micro_batches,
                                                       Sampling sampling)>;
 
-/// An unmodified graph as a step of one micro-batch.
+/// Returns a builder of an unmodified graph as a step of one micro-batch.
 StepBuilder OfGraph(Graph graph);
 
 }  // namespace stowage
 
 namespace stowage::fit {
 
-/// Whether every micro-batch of the sample represents one of the step.
+/// Returns whether every micro-batch of `step` represents exactly one micro-batch.
 bool IsWhole(const SampledStep& step);
 
-/// The number of nodes of the whole step that a node represents.
+/// Returns the number of nodes of the whole step that `node` represents.
 int64_t CountOf(const SampledStep& step, NodeId node);
 
-/// Operations of the whole step.
+/// Returns the operations of the whole step.
 double FlopsOf(const SampledStep& step);
 
-/// The recomputations of `script` in a micro-batch of `sample`, applied to every micro-batch of
-/// `step` that is alike: whose nodes, without views, have the same ops and types. Error
-/// kInvalidArgument: a micro-batch of `step` has none alike, or the script mixes micro-batches.
+/// Returns the recomputations of `script`, a script for `sample`, for every micro-batch of `step`.
+/// A micro-batch of `step` uses the recomputations of the micro-batch of `sample` that is like it,
+/// that is, whose nodes, without views, have the same ops and types. Returns kInvalidArgument if
+/// there is none, or if a recomputation of the script uses nodes of two micro-batches.
 Result<Script> StretchScript(const SampledStep& sample, const Script& script,
                              const SampledStep& step);
 
-/// The names of values of `graph` to which `names` refer: a name itself, or its name in each of
-/// the micro-batches. A name that refers to nothing stays as it is.
+/// Returns the names of the values of `graph` to which `names` refer. A name refers to the value of
+/// that name, or to the values of that name in each micro-batch ("<name>/<number>"). A name that
+/// refers to nothing is returned unmodified.
 std::vector<std::string> NamesInMicroBatches(
     const Graph& graph, const std::vector<std::string>& names,
     int64_t micro_batches);
 
-/// The recomputations of many micro-batches merged by names without the micro-batch.
+/// Merges the recomputations of many micro-batches by name, without the suffix for the micro-batch.
 std::vector<RecomputedNode> InAllMicroBatches(
     std::vector<RecomputedNode> of_each);
 
-// The step of all micro-batches as a loop whose body is one micro-batch.
+// Represents the step as a loop whose body is one micro-batch.
 //
 //   sample                                  step
 //   part = slice(ids, 0, 0, 1)              view = reshape(ids, (64, 1, 1024))
@@ -101,17 +107,17 @@ std::vector<RecomputedNode> InAllMicroBatches(
 //   w, m = update(w, m, grad:w)               grad:w = add(sum:w, dw)
 //                                           w, m = update(w, m, grad:w)
 //
-// Memory optimizations apply to the sample, in which a micro-batch is ordinary nodes; the loop is
-// made last. The live bytes of the step at each time of its body are those of the sample, since
-// the gradient sums are live from the start, as leaves of role saved.
+// Memory optimizations apply to the sample, in which a micro-batch consists of ordinary nodes. The
+// loop is created last. At each time in its body, the step has the live bytes of the sample,
+// because the gradient sums are live from the start, as leaves of role saved.
 //
 //   Result<Graph> step = RepeatMicroBatch(made.graph, *sample.loop, /*times=*/64);
 
-/// `graph` with all its nodes but those of updates, and of the origin `before`, which are a
-/// micro-batch, in a loop that runs `times` times. A leaf of role saved is where something adds up: an `add` reads
-/// it, and becomes a sum over all micro-batches. Values of the micro-batch lose a "/1" at the end of
-/// their names. Error kInvalidArgument: a saved leaf that is read otherwise, or an
-/// update or output that reads what one micro-batch alone made. Linear.
+/// Returns `graph` with its micro-batch in a loop that runs `times` times. The micro-batch consists
+/// of all nodes except updates and nodes of the origin `before`. A leaf of role saved is an
+/// accumulator: the `add` that reads it becomes a sum over all micro-batches. The suffix "/1" of
+/// names in the micro-batch is removed. Returns kInvalidArgument if a saved leaf is read in any
+/// other way, or if an update or output reads a value of a single micro-batch. Linear.
 Result<Graph> RepeatMicroBatch(const Graph& graph, const MicroBatchLoop& loop,
                                int64_t times, std::string_view before = {});
 
