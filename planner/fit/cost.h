@@ -51,7 +51,7 @@ bool HoldsCollectives(const Graph& graph);
 
 namespace stowage {
 
-// Measured times of the ops of a step on one machine.
+// OpTimes holds measured times of the ops of a step on one machine.
 //
 // The number of operations does not predict the time of memory-bound ops. Therefore the ops of a
 // step are timed and entered into a table. The table has a row for each op with its types, strides

@@ -82,8 +82,8 @@ class StepFitter {
   /// micro-batches. That step has no other optimization except the node order, if
   /// NodeOrder::kMemory is set, and the values that are always recomputed. Deterministic.
   ///
-  /// If the builder returns kUnsupported for a number of micro-batches, for example because it
-  /// would change the loss, this number is not tried, unless the builder accepts no fewer.
+  /// A number of micro-batches for which the builder returns kUnsupported, for example because the
+  /// loss would change, is skipped if the builder accepts a smaller number.
   ///
   /// Returns kBudgetTooSmall if no step fits. The message contains the budget, the bytes needed,
   /// the peak, the largest live buffers and the smallest budgets that work. Returns kNotFound or
@@ -100,7 +100,7 @@ class StepFitter {
   Result<Bytes> SmallestBudget(const MemoryOptimizations& optimizations);
 
   /// Returns all Pareto points, by falling arena and rising cost. With NodeOrder::kMemory, the
-  /// points are those of the fewest micro-batches in the order that needs the least memory.
+  /// points have the fewest micro-batches, in the order that needs the least memory.
   Result<std::vector<ParetoPoint>> Frontier();
 
   const FitOptions& options() const { return options_; }
@@ -139,10 +139,8 @@ class StepFitter {
   StepBuilder build_;
   FitOptions options_;
   std::unique_ptr<fit::Grid> grid_;
-  std::optional<std::vector<TileLevel>>
-      tile_levels_;  // without the unmodified tiles
-  std::map<int64_t, std::unique_ptr<Ordered>>
-      ordered_;  // by number of micro-batches
+  std::optional<std::vector<TileLevel>> tile_levels_;    // of smaller tiles
+  std::map<int64_t, std::unique_ptr<Ordered>> ordered_;  // by micro-batches
 };
 
 // A graph becomes a program in the same way for training steps, evaluation, generation and imported

@@ -33,8 +33,9 @@
 
 namespace stowage::fit {
 
-/// How iterations of loops are recomputed. kKept: not at all. kEach: one at a time. kInSegments: in
-/// segments of the length that requires the fewest bytes, at slightly more operations.
+/// The recomputation of loop iterations. kKept recomputes none. kEach recomputes one iteration at a
+/// time. kInSegments recomputes segments of the length that requires the fewest bytes, at slightly
+/// more operations.
 enum class Iterations : uint8_t { kKept, kEach, kInSegments };
 
 /// The changes to loops and branches: how iterations are recomputed, and the level of recomputation

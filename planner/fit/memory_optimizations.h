@@ -27,8 +27,8 @@
 
 namespace stowage {
 
-/// Which values may be recomputed. kNone: no values. kCheap: values whose recomputation adds at
-/// most kCheapShare to the cost, which covers elementwise ops and norms. kAuto: any values.
+/// The values that may be recomputed. kNone recomputes nothing. kCheap adds at most kCheapShare to
+/// the cost, which is enough for elementwise ops and norms. kAuto may recompute any value.
 enum class Recompute : uint8_t { kNone, kCheap, kAuto };
 /// Returns "none", "cheap" or "auto".
 std::string_view RecomputeName(Recompute recompute);
@@ -38,23 +38,25 @@ Result<Recompute> ParseRecompute(std::string_view name);
 /// The maximum share that kCheap may add to the cost of a step.
 inline constexpr double kCheapShare = 0.01;
 
-/// Which values may be offloaded. kNone: no values. kAuto: states, forward values and frozen
-/// params, to host memory. kDisk: these and trained params, to a file on disk.
+/// The values that may be offloaded. kNone offloads nothing. kAuto may offload states, forward
+/// values and frozen params to host memory. kDisk may offload these and trained params to a file on
+/// disk.
 enum class OffloadChoice : uint8_t { kNone, kAuto, kDisk };
 /// Returns "none", "auto" or "disk".
 std::string_view OffloadName(OffloadChoice choice);
 /// Returns kInvalidArgument if `name` is not one of these.
 Result<OffloadChoice> ParseOffload(std::string_view name);
 
-/// The order in which nodes run. kGiven: the given order. kMemory: the order found that fits at the
-/// lowest cost, and of those the one that needs the least memory.
+/// The order in which nodes run. kGiven keeps the given order. kMemory also searches for an order
+/// that needs less memory. It uses this order if the step then costs less, or costs the same with
+/// no larger arena.
 enum class NodeOrder : uint8_t { kGiven, kMemory };
 /// Returns "given" or "memory".
 std::string_view NodeOrderName(NodeOrder order);
 /// Returns kInvalidArgument if `name` is not one of these.
 Result<NodeOrder> ParseNodeOrder(std::string_view name);
 
-/// The tiles of rows in which logits are computed. kNone: the tiles of the step. kAuto: these or
+/// The tiles of rows in which logits are computed. kNone keeps the tiles of the step. kAuto may use
 /// smaller tiles (planner/fit/tiles).
 enum class Tiles : uint8_t { kNone, kAuto };
 /// Returns "none" or "auto".
@@ -108,8 +110,8 @@ inline constexpr int64_t kMaxMicroBatches = 1024;
 /// kMaxMicroBatches.
 std::vector<int64_t> MicroBatchesToTry(int64_t batch);
 
-// The result of optimizations: the step to run, its plan, and the overhead relative to the
-// unmodified step.
+// The following types describe the result of optimizations: the step to run, its plan, and its
+// overhead relative to the unmodified step.
 
 /// A recomputed node.
 struct RecomputedNode {
@@ -136,8 +138,8 @@ struct Price {
   int64_t tile_rows = 0;     // rows of logits at a time, 0 if unmodified
   int recomputed_nodes = 0;  // without views
   double extra_flops = 0;    // operations of recomputation
-  double extra_percent = 0;  // extra_flops in percent of the step's
-  // The cost of recomputation, in the unit of FitOptions::cost.
+  double extra_percent = 0;  // extra_flops in percent of the step's operations
+  /// The cost of recomputation, in the unit of FitOptions::cost.
   double extra_cost = 0;
   /// A lower bound on extra_cost over all recomputations that fit the budget, if the nodes keep
   /// their order and the same values are in host memory. It assumes that bodies need as little

@@ -61,8 +61,8 @@ class Variant {
   const Graph& sample() const { return sample_.graph; }
   /// Returns the arena of the sample without recomputation.
   Bytes arena() const { return arena_; }
-  /// Return the operations and the cost of the whole step without recomputation. The cost includes
-  /// in_bodies_cost(), the cost of recomputation in loops and branches.
+  /// Returns the operations, or the cost, of the whole step without recomputation. The cost
+  /// includes in_bodies_cost(), the cost of recomputation in loops and branches.
   double flops() const { return flops_; }
   double cost() const { return cost_; }
   double in_bodies_cost() const { return in_bodies_cost_; }
@@ -72,7 +72,8 @@ class Variant {
   Result<std::optional<FittedStep>> Fit(Bytes budget, Recompute recompute,
                                         double limit);
 
-  /// Like Fit, but without recomputation. Returns nothing if some values are always recomputed.
+  /// Like Fit, but without recomputation. Returns nothing if some values are always recomputed,
+  /// unless `recompute` is kNone.
   Result<std::optional<FittedStep>> FitAsGiven(Bytes budget,
                                                Recompute recompute,
                                                double limit);
@@ -81,7 +82,7 @@ class Variant {
   Result<std::optional<Bytes>> Smallest(Recompute recompute, Bytes most);
 
   /// Like Smallest, but without recomputation. Returns nothing if some values are always
-  /// recomputed.
+  /// recomputed, unless `recompute` is kNone.
   Result<std::optional<Bytes>> SmallestAsGiven(Recompute recompute, Bytes most);
 
   // Slow preparations, which several variants can run in parallel. PrepareBounds prepares
@@ -95,7 +96,7 @@ class Variant {
   Result<Bytes> LeastArena(Recompute recompute);
 
   /// Returns the Pareto points of the sample. The whole step may need slightly more memory. The
-  /// extra costs are those of recomputation. The caller sets least_extra_cost.
+  /// extra costs include only recomputation. The caller sets least_extra_cost.
   Result<std::vector<ParetoPoint>> Frontier(Recompute recompute);
 
   /// Returns a lower bound on the extra cost of any recomputation that fits the budget.

@@ -45,10 +45,10 @@ namespace stowage::fit {
 //   x2 = reshape(x)
 //   dw = matmul(x2, dy2) {transpose_a}
 //
-// The new node is at the index of the first of the two, whichever nodes are between them. In a
-// distributed step, a collective or a sum of squares of gradients may be between the two, and in a
-// step with micro-batches on one device nothing. Both steps are combined in the same way, so their
-// results are the same bit for bit.
+// The new node has the position of the first of the two, whichever nodes are between them. In a
+// distributed step, a collective or a sum of squares of gradients may be between them. In a step
+// with micro-batches on one device, there is none. The nodes are combined in both cases, so both
+// steps have the same results bit for bit.
 //
 //   for (const OperandSums& found : FindOperandSums(graph, layouts, taken)) ...
 
@@ -67,11 +67,11 @@ std::vector<OperandSums> FindOperandSums(const Graph& graph,
                                          const Layouts& layouts,
                                          std::vector<bool> taken);
 
-/// Returns `step` with epilogues, or unmodified if `fusions` does not support them. Values in
-/// `named` and outputs are still computed: only the last op of an epilogue may compute an output,
-/// and `named` values keep a node of their own. A new node is at the index of its matmul and has
-/// the name of its last op. With the gradient of a bias, it is at the index of the first of the two
-/// nodes, and both results keep their names. Bodies are unmodified. Linear.
+/// Returns `step` with epilogues, or unmodified if `fusions` does not support them. Only the last
+/// op of an epilogue may compute an output, and values in `named` keep a node of their own. A new
+/// node has the position of its matmul, and its result has the name of the last op's result. With
+/// the gradient of a bias, it has the position of the first of the two nodes, and both results keep
+/// their names. Bodies are unmodified. Linear.
 Result<SampledStep> FormEpilogues(SampledStep step, const Fusions& fusions,
                                   std::span<const std::string> named);
 

@@ -13,9 +13,9 @@
 //   dx = add(dr, dh)
 //
 // Chains of elementwise ops become one fused_elementwise (ir/fused.h). The device determines which
-// fusions it supports (DeviceNeeds::fusions). A fused node is at the index of its first op. Fusing
-// runs after the memory optimizations, which work on single ops. It does not change a bit of the
-// results, because a fused op gives the results of its parts.
+// fusions it supports (DeviceNeeds::fusions). A fused node has the position of its first op. Fusing
+// runs after the memory optimizations, which work on single ops. A fused node computes the same
+// results as the separate ops, bit for bit.
 //
 // Updates of small params (biases and params of norms) move to the end of the step, where a device
 // may run adjacent updates as one kernel (Fusions::updates). The last sums of norms' gradients
@@ -41,11 +41,11 @@ struct Fused {
 };
 
 /// Returns `graph` with nodes fused, with updates of small params at its end and the sums of norms'
-/// gradients before them, and a plan for it under `options`. The arena of the plan is no larger
-/// than that of `plan`, which must be a plan of `graph` under the same options. Returns `graph`
-/// unmodified if no such plan is found. The other operands of a fused chain must be computed before
-/// its first op runs. Other results that are kept must fit below the peak. Propagates errors of
-/// PlanMemory. Linear, except for planning.
+/// gradients before them, and a plan for it under `options`. The arena does not exceed the arena of
+/// `plan`, which must be a plan of `graph` under the same options. Returns `graph` unmodified if no
+/// such plan is found. The other operands of a fused chain must be computed before its first op
+/// runs. Other results that are kept must fit below the peak. Propagates errors of PlanMemory.
+/// Linear, except for planning.
 Result<Fused> Fuse(const Graph& graph, const Plan& plan,
                    const PlanOptions& options);
 
@@ -68,7 +68,7 @@ Result<Fused> Fuse(const Graph& graph, const Plan& plan,
 //
 //   Result<std::optional<LateSums>> late = SumLate(graph, plan, options);
 
-/// The free bytes below the peak of a plan at each time, in which values may live longer.
+/// The memory below the peak of a plan that is free at each time. It allows values to live longer.
 class Room {
  public:
   /// `plan` must be a plan of `graph`. Linear in buffers and nodes.
@@ -89,11 +89,11 @@ struct LateSums {
   Plan plan;
 };
 
-/// Returns `graph` with such nodes, and a plan for it under `options`. The arena of the plan is no
-/// larger than that of `plan`, which must be a plan of `graph` under the same options. Sums that
-/// nothing reads are not computed. Returns nothing if the graph does not change, or if no such plan
-/// is found. Bodies are unmodified. Propagates errors of PlanMemory. Linear in nodes times norms,
-/// except for planning.
+/// Returns `graph` with the last sums of norms combined as above, and a plan for it under
+/// `options`. The arena does not exceed the arena of `plan`, which must be a plan of
+/// `graph` under the same options. Sums that nothing reads are not computed. Returns nothing if the
+/// graph does not change, or if no such plan is found. Bodies are unmodified. Propagates errors of
+/// PlanMemory. Linear in nodes times norms, except for planning.
 Result<std::optional<LateSums>> SumLate(const Graph& graph, const Plan& plan,
                                         const PlanOptions& options);
 

@@ -32,7 +32,7 @@
 
 namespace stowage {
 
-/// How the single micro-batch of a graph is repeated
+/// Describes how a loop repeats the single micro-batch of a graph
 /// (planner/fit/micro_batches/micro_batches.h).
 struct MicroBatchLoop {
   /// Names of inputs that are split along the first axis. The micro-batch reads its slice of them
@@ -58,7 +58,7 @@ struct SampledStep {
 };
 
 /// The micro-batches that a StepBuilder includes: all of them, one of each kind, or a single one
-/// that a loop repeats. A builder may always build the step of an earlier enumerator.
+/// that a loop repeats. A builder may always return the step for an earlier enumerator instead.
 enum class Sampling : uint8_t { kAll, kOneOfAKind, kOneForAll };
 using StepBuilder = std::function<Result<SampledStep>(int64_t micro_batches,
                                                       Sampling sampling)>;

@@ -54,7 +54,7 @@ struct Offloadable {
   /// updates the value.
   NodeId updated = kNoNode;
   /// Nodes after `to` for which the value is reloaded another time, in ascending order.
-  /// FindOffloadable lists a reader if, since the reader before it, a node has produced a result
+  /// FindOffloadable lists a reader if a node between it and the previous reader produces a result
   /// at least as large as the value.
   std::vector<NodeId> again = {};
   /// The nodes in `again` for which a param is always reloaded.
@@ -72,11 +72,11 @@ struct Offloadable {
 std::vector<Offloadable> FindOffloadable(const Graph& graph);
 
 /// Returns the params of `graph` that can be offloaded, largest first. Params that a node updates
-/// are included only if `trained` is set. A param is reloaded another time for a reader if, since
-/// the reader before it, the nodes have produced, or read of other params, as many bytes as the
-/// param has. These readers are listed in `again`. If they are forward nodes, they are also listed
-/// in `always`, as are the update and the first reader of the next micro-batch. Linear, except for
-/// sorting and for the nodes between readers.
+/// are included only if `trained` is set. `again` lists the readers before which the param is idle
+/// for long: since the reader before, the results of nodes and the other params that they read have
+/// at least as many bytes in total as the param. It also lists the update, and the first reader of
+/// each further micro-batch. `always` lists the update and the forward nodes in `again`. Linear,
+/// except for sorting and for the nodes between readers.
 std::vector<Offloadable> FindOffloadableParams(const Graph& graph,
                                                bool trained);
 
@@ -87,9 +87,9 @@ std::vector<Offloadable> FindOffloadableParams(const Graph& graph,
 Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
                       std::span<NodeId> places = {});
 
-/// Returns the number of bytes that `node` copies between arena and host. They are nonzero if
-/// `node` is a `reload`, `offload` or `offload_update`, or has one of these in its bodies. A loop
-/// counts all its iterations, and a branch counts the body that copies the most bytes.
+/// Returns the number of bytes that `node` copies between arena and host. It is nonzero if `node`
+/// is a `reload`, `offload` or `offload_update`, or has one of these in its bodies. For a loop, all
+/// iterations are counted. For a branch, the body that copies the most bytes is counted.
 Bytes BytesCopied(const Graph& graph, const Node& node);
 
 /// The use of host memory by a graph. A value in a loop's body counts once per iteration.
@@ -129,13 +129,8 @@ Result<Graph> OffloadInBodies(const Graph& graph);
 
 /// Returns `graph` with those params and states in host memory that `layout` has in host memory.
 /// Each of `places` is a node of `graph`, and is replaced by its index in the new graph as in
-/// Offload. Returns kUnsupported with the name of the param if a param of host memory is read
-/// after its update, is an output, or is used by nothing but views.
-
-/// `graph` with those of its params and states on the host that `layout` has there.
-/// `places` are nodes of `graph`, and become the places where they stand in the new one.
-/// Error kUnsupported names a param that the graph reads after its update, or has as an
-/// output.
+/// Offload. Returns kUnsupported if one of these params is read after its update, is an output, or
+/// is used only by views. The message contains the name of the param.
 Result<Graph> MoveGiven(const Graph& graph, const WeightLayout& layout,
                         std::span<NodeId> places = {});
 

@@ -29,11 +29,11 @@
 
 namespace stowage::fit {
 
-// The ordering problem, without graphs and tensors. It consists of tasks with predecessors, and of
-// contents. A content is a buffer that one task writes and other tasks read. It is live from its
-// maker to its last reader, or to the end. The problem is to find a topological order of the tasks
-// with a small peak of live bytes. It is NP-hard, because it contains register allocation and the
-// pebble game.
+// OrderProblem is the ordering problem without graphs and tensors. It consists of tasks with
+// predecessors, and of contents. A content is a buffer that one task writes and other tasks read.
+// It is live from its maker to its last reader, or to the end. The problem is to find a topological
+// order of the tasks with a small peak of live bytes. It is NP-hard, because it contains register
+// allocation and the pebble game.
 //
 //   Tasks: a writes 8 bytes. b writes 8 bytes. c reads a's result and writes 1 byte.
 //          d reads b's result and writes 1 byte. e reads the results of c and d.
@@ -67,7 +67,7 @@ struct OrderProblem {
   int32_t num_tasks() const { return static_cast<int32_t>(tasks.size()); }
 };
 
-/// The state of a partial order: the tasks that have run, and the live bytes.
+/// The state after a prefix of an order: the tasks that have run, and the live bytes.
 class OrderState {
  public:
   /// Creates the state in which no task has run. Keeps a reference to `problem`.
@@ -78,12 +78,12 @@ class OrderState {
   bool done() const { return ran_ == problem_.num_tasks(); }
   Bytes live() const { return live_; }
 
-  /// Return the live bytes while `task` runs next, and after it. `task` must be ready.
+  /// Returns the live bytes while `task` runs next, or after it. `task` must be ready.
   Bytes LiveDuring(int32_t task) const;
   Bytes LiveAfter(int32_t task) const;
 
-  /// Run runs a ready task. TakeBack undoes the task that ran last. Linear in the contents and
-  /// successors of the task.
+  /// Runs a ready task, or undoes the task that ran last. Linear in the contents and successors of
+  /// the task.
   void Run(int32_t task);
   void TakeBack(int32_t task);
 

@@ -58,7 +58,7 @@ class OrderSearch {
  public:
   enum class Outcome {
     kFound,       // order() has a peak of at most the limit
-    kInfeasible,  // no order has; next() is the lowest limit to try
+    kInfeasible,  // no order exists; next() is the next limit to try
     kStopped,     // the effort ran out
   };
 
@@ -103,8 +103,9 @@ class OrderSearch {
   int64_t steps_ = 0;
 };
 
-/// Returns an order of `problem` whose peak is at most that of `order`. `bound` is a lower bound on
-/// the peak of all orders. Visits at most `effort` tasks. A hundred million take about a second.
+/// Returns an order of `problem` whose peak is at most the peak of `order`. `bound` is a lower
+/// bound on the peak of all orders. Visits at most `effort` tasks. A hundred million take about a
+/// second.
 std::vector<int32_t> ImproveByMoves(const OrderProblem& problem,
                                     std::vector<int32_t> order, Bytes bound,
                                     int64_t effort);

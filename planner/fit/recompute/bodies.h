@@ -73,11 +73,11 @@ inline constexpr size_t kMaxBodyLevels = 4;
 Result<std::vector<BodyLevel>> FindBodyLevels(const Graph& graph,
                                               const BodyLevelOptions& options);
 
-/// A node with recomputation in its bodies. For a branch, the figures are those of the body whose
-/// recomputation costs most.
+/// A node with recomputation in its bodies. For a branch, the figures refer to the body
+/// whose recomputation costs most.
 struct LoweredNode {
   std::string node = {};  // name of its first result
-  // For one run of the node, with all its iterations.
+  // The following are for one run of the node, with all its iterations.
   double extra_cost = 0;
   double flops_again = 0;
   int nodes_again = 0;  // without views

@@ -62,12 +62,13 @@ struct Chain {
 std::optional<Chain> FindChain(const Graph& graph,
                                const Simulation& simulation);
 
-// The optimal order in which to recompute the states of a chain that are read last to first while
-// only a few are in memory (A. Griewank and A. Walther, "Algorithm 799: Revolve", ACM Transactions
-// on Mathematical Software 26(1), 2000). State 0 is always in memory. Each other state is computed
-// from the state before it. A few states are kept while the chain runs. The states between two kept
-// states are recomputed from the first of the two, and some of them are kept in turn. c is the
-// number of states in memory, including state 0 but not the state being computed. l states require
+// RevolveStepsAgain computes the optimal order in which to recompute the states of a chain that are
+// read last to first while only a few are in memory (A. Griewank and A. Walther, "Algorithm 799:
+// Revolve", ACM Transactions on Mathematical Software 26(1), 2000). State 0 is always in memory.
+// Each other state is computed from the state before it. A few states are kept while the chain
+// runs. The states between two kept states are recomputed from the first of the two, and some of
+// them are kept in turn. Let c be the number of states in memory, including state 0 but not the
+// state being computed. l states require
 //
 //   t(l, c) = r l - beta(c + 1, r - 1),  beta(s, r) = (s + r)! / (s! r!),
 //
@@ -95,8 +96,8 @@ struct RevolveStep {
 /// of the result.
 std::vector<RevolveStep> RevolveStepsAgain(int64_t states, int64_t places);
 
-// A lower bound on the extra cost of fitting a budget, over all recomputations that keep the order
-// of the nodes.
+// RecomputeBound computes a lower bound on the extra cost of fitting a budget, over all
+// recomputations that keep the order of the nodes.
 //
 // Consider the time at which node t runs. Each value that is computed before t, gradients included,
 // and read at t or later must be stored at that time or recomputed after it. It cannot be
@@ -108,7 +109,7 @@ std::vector<RevolveStep> RevolveStepsAgain(int64_t states, int64_t places);
 // If each stored byte has a price, the cheapest choice is a minimum cut. PyTorch uses the same cut
 // to partition joint graphs into forward and backward. By weak duality, the cost of the cut minus
 // the price of the free bytes is a lower bound on the extra cost, at every price. The best price is
-// found in the way in which the secant method finds a root. The cuts are also good candidates for
+// found by a search similar to the secant method. The cuts are also good candidates for
 // the values to keep. Tradeoffs lists them.
 
 /// The values stored while one node runs, for one price per byte.
@@ -133,7 +134,7 @@ class RecomputeBound {
   /// Returns the convex hull of all pairs (stored, cost) that can be chosen for `time`, from all
   /// values stored to the fewest bytes possible. Computes one cut for each corner.
   std::vector<Tradeoff> Tradeoffs(NodeId time) const;
-  /// Returns the fewest bytes that can be stored, which are those of the last corner. Computes one
+  /// Returns the fewest bytes that can be stored, as at the last corner. Computes one
   /// cut.
   Bytes LeastStored(NodeId time) const;
 

@@ -4,9 +4,9 @@
 // Searches for the values to recompute in steps that are too large for an exact search.
 //
 // The searches lower the peak to a series of targets by changing fates (simulation.h). Climb
-// changes the fates of single values, and ClassClimb those of whole classes of values. Both collect
-// the best candidates in a Frontier. Effort is counted in simulated nodes, so the searches are
-// deterministic.
+// changes the fates of single values. ClassClimb changes the fates of whole classes of values. Both
+// collect the best candidates in a Frontier. Effort is counted in simulated nodes, so the searches
+// are deterministic.
 //
 //   Frontier frontier(simulation, /*on_try=*/{});
 //   frontier.Extend(40'000'000);
@@ -73,7 +73,7 @@ class Frontier {
   /// 0. The decrease is relative to a candidate with the outcome `before` and the excess `excess`.
   double Worth(const Outcome& before, double excess, Bytes target) const;
 
-  /// The points by peak. The cost falls as the peak rises.
+  /// Returns the points by peak. The cost falls as the peak rises.
   const std::map<Bytes, Point>& points() const { return points_; }
   std::map<Bytes, Point> TakePoints() { return std::move(points_); }
 

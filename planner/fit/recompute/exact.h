@@ -1,9 +1,9 @@
 #ifndef STOWAGE_PLANNER_FIT_RECOMPUTE_EXACT_H_
 #define STOWAGE_PLANNER_FIT_RECOMPUTE_EXACT_H_
 
-// Finds the least extra cost of recomputation for a small step, over all schedules.
+// Finds the recomputation with the lowest extra cost for a small step, over all schedules.
 //
-// The search is for a shortest path over states. A state is the number of nodes that have run and
+// The search finds a shortest path over states. A state is the number of nodes that have run and
 // the set of live values. Between two nodes any earlier node may be recomputed if its operands are
 // live and no param that it reads has been updated. Nodes of the backward pass are included if the
 // caller allows it. If the next node does not fit, as few values as necessary are dropped.
@@ -29,7 +29,7 @@ namespace stowage::fit {
 /// not leaves, and no collectives.
 bool IsSmallStep(const Graph& graph, const Simulation& simulation);
 
-/// Returns the script with the least extra cost whose live bytes stay within `peak`. Returns
+/// Returns the script with the lowest extra cost whose live bytes stay within `peak`. Returns
 /// nothing if there is no such script, or if `effort`, a number of states and transitions, is
 /// spent. The effort used is subtracted from `effort`. A positive remainder means that the answer
 /// is exact. Only forward nodes are recomputed unless `gradients` is set. Bytes are counted as by

@@ -49,7 +49,7 @@ struct IterationPair {
   int64_t segment = 1;
   /// Indices of the scan outputs of `forward` that only `backward` reads. `made` are values that
   /// iterations compute. `carried_in` are copies of the carry into each iteration. They are
-  /// recomputed only in segments of several iterations. With one iteration, `carried_in` is empty.
+  /// recomputed only in segments of several iterations. Otherwise, `carried_in` is empty.
   std::vector<size_t> made = {};
   std::vector<size_t> carried_in = {};
   /// For each value of the body of `forward`, whether the recomputation requires it.

@@ -55,8 +55,8 @@ struct RecomputedLoop {
 struct RecomputedIterations {
   Graph graph;  // unmodified if `loops` is empty
   std::vector<RecomputedLoop> loops = {};
-  /// For each node of the original graph, its index in the new graph, or that of the first view
-  /// inserted before it. Empty if `loops` is empty.
+  /// For each node of the original graph, its index in the new graph, or the index of the first
+  /// view inserted before it. Empty if `loops` is empty.
   std::vector<NodeId> begins = {};
 };
 

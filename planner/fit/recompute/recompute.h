@@ -17,8 +17,8 @@
 //     made->plan.arena_bytes();  // usually falls from choice to choice
 //   }
 //
-// Small steps are solved exactly (exact.h), unless the caller has decided some values. Other steps
-// are searched (SearchRecompute) as follows:
+// Small steps are solved exactly (exact.h), unless the caller names values to keep or recompute.
+// Other steps are searched (SearchRecompute) as follows:
 //
 // 1. The search starts from the corners of minimum cuts at several times (chain.h). From one corner
 //    to the next, independent groups of values change one group at a time. The earliest layer
@@ -114,7 +114,7 @@ class RecomputeChoices {
   /// if a node cannot be recomputed at its stage. Propagates errors of PlanMemory.
   Result<RecomputedGraph> Make(const Script& script);
 
-  /// Prepares LeastExtraCost. Only the first call does work.
+  /// Prepares LeastExtraCost. Calls after the first have no effect.
   Status Bound();
   /// Returns a lower bound on the extra cost of any recomputation that fits `budget` and keeps the
   /// order of the nodes. Returns infinity if none fits. Does not run a search, and stops as soon as
@@ -158,7 +158,7 @@ struct FoundScript {
 };
 
 struct RecomputeSearchOptions {
-  /// The decisions of the user, by value. Empty if there are none.
+  /// By value: whether it must be kept, and whether it must be recomputed. Empty if no value must.
   std::vector<uint8_t> always_kept = {};
   std::vector<uint8_t> always_recomputed = {};
   bool gradients = true;  // gradients may be recomputed too
@@ -168,8 +168,8 @@ struct RecomputeSearchOptions {
 };
 
 /// Returns the Pareto-optimal schedules found, by falling peak and rising extra cost. The first
-/// schedule has only the user's decisions. Effort is counted in simulated nodes, so the result is
-/// deterministic.
+/// schedule recomputes only the values that must be recomputed. Effort is counted in simulated
+/// nodes, so the result is deterministic.
 std::vector<FoundScript> SearchRecompute(const Graph& graph,
                                          Simulation& simulation,
                                          const RecomputeSearchOptions& options);

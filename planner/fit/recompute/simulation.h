@@ -3,9 +3,9 @@
 
 // Simulates a training step in which some forward values are recomputed.
 //
-// A *gap* of a forward value is the time between two consecutive readers of the value, the second
-// of which belongs to a phase after forward. The first gap begins at the last reader in forward. In
-// each gap the value has a *fate*:
+// A *gap* of a forward value is the time between two consecutive readers of the value, if the
+// second reader is in a phase after forward. The first gap therefore begins at the last reader in
+// forward. In each gap the value has a *fate*:
 //
 // - Kept: The value stays live.
 // - Recomputed: The value dies. It is recomputed when the gap ends, or earlier if another
@@ -13,7 +13,7 @@
 // - Recomputed each time: The value dies after every recomputation that reads it, and is
 //   recomputed for the next one.
 // - Recomputed late: The value stays live only if it is recomputed after the backward pass has
-//   reached a given node, for example the first of its layer (SetStaysFrom).
+//   reached a given node, for example the first reader of any value of its layer (SetStaysFrom).
 //
 // The operands of a recomputation are themselves kept or recomputed, so several dropped values are
 // recomputed together, in the order of the graph. Views of a recomputed value are created a second
@@ -144,7 +144,7 @@ class Simulation {
   std::span<const Item> items() const { return now_.items; }
   std::span<const int32_t> operands() const { return now_.operands; }
   Script script() const;
-  /// Returns the live bytes at each time. The last entry is the time after the last node.
+  /// Returns the live bytes at each time. The last entry is for the time after the last node.
   std::span<const Bytes> live() const { return live_; }
   Bytes peak() const { return peak_; }
   double extra_cost() const { return now_.extra_cost; }
