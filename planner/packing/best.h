@@ -1,18 +1,21 @@
 #ifndef STOWAGE_PLANNER_PACKING_BEST_H_
 #define STOWAGE_PLANNER_PACKING_BEST_H_
 
-// The best packer: greedy first; if that misses the goal, a complete search with restarts
-// (planner/packing/canonical_search.h) of limited effort. The goal is the capacity, or else
-// the lower bound. The goal is tried first: a tight capacity prunes more. If it is neither
-// reached nor refuted, bisection closes in on it from above. Problems with very many
-// conflicts are left to the greedy packer, with more effort.
+// Provides the best packer. It runs the greedy packer first. If the greedy packing misses
+// the goal, a complete search with restarts (planner/packing/canonical_search.h) follows,
+// with limited effort. The goal is the capacity or, without a capacity, the lower bound.
+//
+// The search tries the goal first, because a tight capacity prunes more. If the goal is
+// neither reached nor refuted, bisection approaches it from above. Problems with very many
+// conflicts are packed only by the greedy packer, with more effort.
 //
 //   BestPacking best = PackBest(problem, ComputeLowerBound(problem).bytes, {});
 //   best.proven;  // no packing is lower than this
 //
-// If no packing fits a capacity although the live bytes at every time would, FindMisfit names
-// a small set of buffers that cannot fit together. It is a deletion filter: buffers are left
-// out as long as a complete search still refutes the rest.
+// If no packing fits a capacity although the live bytes fit at every time, FindMisfit
+// returns a small set of buffers that cannot fit together. It is a deletion filter: it
+// removes buffers as long as a complete search still proves that the remaining ones do not
+// fit.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,30 +27,33 @@
 namespace stowage::packing {
 
 struct Misfit {
-  std::vector<size_t> buffers;  // ascending
-  bool irreducible = false;     // any proper subset would fit
+  std::vector<size_t> buffers;  // In ascending order.
+  bool irreducible = false;     // True if every proper subset fits.
 };
 
-/// The misfit of a problem that a complete search has proven not to fit `capacity`. The set
-/// may be reducible after `effort` steps or at the deadline.
+/// Returns a set of buffers of `problem` that do not fit `capacity` together. Requires that
+/// a complete search has proven that `problem` does not fit `capacity`. If `effort` steps
+/// are used up or the deadline passes, the set may be reducible.
 Misfit FindMisfit(const Problem& problem, Bytes capacity, int64_t effort,
                   Deadline deadline = {});
 
 struct BestOptions {
-  int64_t effort = 1'500'000'000;  // steps of searching, some nanoseconds each
+  /// The maximum number of search steps, each of some nanoseconds.
+  int64_t effort = 1'500'000'000;
   Deadline deadline = {};
 };
 
 struct BestPacking {
   Solution solution;
-  std::string method;  // "search", or the order of the greedy packer
-  Bytes proven = 0;    // no packing is lower; at least the lower bound
-  Misfit misfit;       // if `proven` is above the capacity but the bound is not
+  std::string method;  // "search", or the order of the greedy packer.
+  Bytes proven = 0;    // No packing is lower than this, at least `bound`.
+  /// Set if `proven` exceeds the capacity, but the bound does not.
+  Misfit misfit;
 };
 
-/// Packs a problem that passes CheckProblem and whose lower bound is `bound`.
-/// Never higher than PackGreedily with the same deadline. Deterministic unless the
-/// deadline passes.
+/// Packs a problem that passes CheckProblem and whose lower bound is `bound`. The packing
+/// is never higher than the packing of PackGreedily with the same deadline. Deterministic
+/// unless the deadline passes.
 BestPacking PackBest(const Problem& problem, Bytes bound,
                      const BestOptions& options);
 

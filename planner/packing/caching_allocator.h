@@ -1,34 +1,37 @@
 #ifndef STOWAGE_PLANNER_PACKING_CACHING_ALLOCATOR_H_
 #define STOWAGE_PLANNER_PACKING_CACHING_ALLOCATOR_H_
 
-// What the same schedule would have cost without a plan: a simulation of the
-// caching device allocator that most training runs on, by the rules PyTorch's
-// CUDA allocator is documented to follow with its default settings:
+// Simulates a caching device allocator on the schedule of a packing problem, to report the
+// memory that the same schedule takes without a plan. The simulation follows the documented
+// rules of PyTorch's CUDA allocator with its default settings, which most training runs
+// use:
 //
-//   - a request is rounded up to a multiple of 512 bytes;
-//   - requests up to 1 MiB (rounded) are served from small segments of 2 MiB,
-//     larger ones from large segments: of 20 MiB below 10 MiB, otherwise of the
-//     request rounded up to 2 MiB;
-//   - the smallest free block that holds the request is taken, the lowest
-//     address among equals; what remains of it is split off when it is at least
-//     512 bytes in a small segment, more than 1 MiB in a large one;
-//   - a freed block merges with its free neighbours in the segment;
-//   - segments are never given back.
+//   - A request is rounded up to a multiple of 512 bytes.
+//   - Requests of up to 1 MiB (rounded) are served from small segments of 2 MiB. Larger requests
+//     are served from large segments. A large segment has 20 MiB if the request is below 10 MiB;
+//     otherwise it has the size of the request, rounded up to 2 MiB.
+//   - The allocator uses the smallest free block that holds the request and, among blocks of
+//     equal size, the one at the lowest address. The remainder of the block is split off if it
+//     is at least 512 bytes in a small segment, or more than 1 MiB in a large segment.
+//   - A freed block merges with its free neighbors in the segment.
+//   - Segments are never returned to the device.
 //
-// What counts is what the device has lost: the bytes in segments. The
-// simulation has no streams, no limits and no garbage collection.
+// The result is the number of bytes in segments, which are the bytes that other allocations
+// on the device cannot use. The simulation has no streams, no limits and no garbage
+// collection.
 
 #include "planner/packing/problem.h"
 
 namespace stowage::packing {
 
-/// The bytes in segments after playing the schedule of a problem that passes
-/// CheckProblem, which is also their peak. At each time come the frees, then
-/// the allocations; of those born together, fixed buffers and those that live
-/// from first to last come first, as weights do, and otherwise the order is
-/// that of the problem. Placements and alignments are ignored. When the sizes,
-/// with 21 MiB more for each, do not sum to 64 bits: the largest number.
-/// O(n log n).
+/// Returns the number of bytes in segments after the schedule of `problem`, which is also
+/// their peak. Requires that `problem` passes CheckProblem.
+///
+/// At each time, frees precede allocations. Among buffers that are allocated at the same
+/// time, fixed buffers and buffers that are live throughout the schedule come first, as
+/// weights do. Otherwise the order is the order of the problem. Placements and alignments
+/// are ignored. If the sum of the sizes, plus 21 MiB for each buffer, overflows 64 bits,
+/// returns the largest representable number. O(n log n).
 Bytes SimulateCachingAllocator(const Problem& problem);
 
 }  // namespace stowage::packing

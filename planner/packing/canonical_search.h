@@ -1,25 +1,28 @@
 #ifndef STOWAGE_PLANNER_PACKING_CANONICAL_SEARCH_H_
 #define STOWAGE_PLANNER_PACKING_CANONICAL_SEARCH_H_
 
-// A complete search for a packing no higher than a capacity. It finds one, proves that there
-// is none, or runs out of effort.
+// Provides a complete search for a packing whose height is at most a given capacity. The
+// search finds such packings, proves that none exists, or runs out of effort.
 //
-// Of all packings within the capacity, one has the smallest sum of offsets. In it every
-// buffer rests on the floor or on another buffer, and none would fit lower. Only such
-// canonical packings are searched, from the bottom up: the buffer with the lowest possible
-// offset is either placed there, or an unplaced buffer goes under it. In the second case it
-// is lifted: its offset is at least the lowest end of the buffers that could go under it,
-// and one of these must begin too low to leave a gap that it would fit in.
+// Among all packings within the capacity, consider one with the smallest sum of offsets. In
+// this packing, every buffer rests on the floor or on another buffer, and no buffer would
+// fit lower. Only these canonical packings are searched, from the bottom up. The search
+// selects the buffer with the lowest possible offset and branches: either the buffer is
+// placed at this offset, or another unplaced buffer is placed under it. In the second
+// branch the buffer is lifted: its offset is at least the lowest end of the buffers that
+// could be placed under it. One of these buffers must begin so low that the gap below it is
+// too small for the lifted buffer.
 //
-//   address ^  b is lowest, at 1. Either it stays there, or it is lifted, and
-//     3 |      then c or d must go under it. With neither left, the second case
-//     2 |  ccc fails at once.
+//   address ^  b is the lowest, at 1. Either b is placed there, or b is lifted,
+//     3 |      and c or d must be placed under it. If neither c nor d is left
+//     2 |  ccc unplaced, the second branch fails immediately.
 //     1 |aabbdd
 //       +--------> time
 //
-// In every column of time the unplaced buffers, in order of their lowest possible offsets,
-// must fit below the capacity; otherwise the branch fails. Where no unplaced buffer crosses
-// from one column to the next, the two sides are solved independently.
+// In every column of time, the unplaced buffers, stacked in the order of their lowest
+// possible offsets, must fit below the capacity. Otherwise the branch fails. Where no
+// unplaced buffer crosses from one column to the next, the two sides are solved
+// independently.
 //
 //   RestartingSearch search(problem);
 //   if (search.Try(capacity, effort) == CanonicalSearch::Outcome::kFound) search.solution();
@@ -37,39 +40,40 @@
 
 namespace stowage::packing {
 
-/// A buffer of the search; never of size zero.
+/// A buffer of the search. Its size must not be 0.
 struct SearchItem {
   ColumnRange range;
   Bytes size = 0;
   Bytes alignment = 1;
-  std::optional<Bytes> offset = {};  // where it is fixed
+  std::optional<Bytes> offset = {};  // Set if the offset is fixed.
 };
 
 class CanonicalSearch {
  public:
   enum class Outcome {
-    kFound,       // offsets() hold a packing
-    kInfeasible,  // there is none at this capacity
-    kStopped,     // the effort or the time ran out
+    kFound,       // offsets() is a packing.
+    kInfeasible,  // No packing fits this capacity.
+    kStopped,     // The effort is used up, or the deadline has passed.
   };
 
-  /// Time and memory are proportional to the pairs of items that conflict.
+  /// Prepares the search. Time and memory are proportional to the number of pairs of items
+  /// that conflict.
   explicit CanonicalSearch(std::vector<SearchItem> items, int32_t columns);
 
-  /// Searches for a packing of height at most `capacity`. Of items with equal lowest offsets,
-  /// the one with the higher priority is placed first. `effort` bounds the steps of this run,
-  /// which are the same on every machine.
+  /// Searches for a packing of height at most `capacity`. Among items with equal lowest
+  /// offsets, the item with the highest priority is placed first. `effort` limits the steps
+  /// of this run. The number of steps is the same on every machine.
   Outcome Run(Bytes capacity, const std::vector<double>& priorities,
               int64_t effort, Deadline deadline = {});
 
-  /// One per item, after kFound.
+  /// Returns the offset of each item, after kFound.
   const std::vector<Bytes>& offsets() const { return offset_; }
 
-  /// How often each item was among those that could not be placed, over all
-  /// runs; the latest failures count the most.
+  /// Returns a score for each item: the number of failures over all runs that it took part
+  /// in, where later failures have a larger weight.
   const std::vector<double>& conflicts() const { return conflicts_; }
 
-  /// The steps of all runs so far.
+  /// Returns the number of steps of all runs.
   int64_t steps() const { return steps_; }
 
  private:
@@ -110,32 +114,36 @@ class CanonicalSearch {
 
   std::vector<SearchItem> items_;
   int32_t columns_ = 0;
-  Bytes unit_ = 1;     // divides every alignment
-  Bytes padding_ = 0;  // the most that rounding to units adds to an item
+  Bytes unit_ = 1;     // Divides every alignment.
+  Bytes padding_ = 0;  // The largest padding of an item to a multiple of unit_.
   bool uniform_ =
-      false;  // nothing fixed, sizes are whole alignments, all equal
-  std::vector<int32_t> by_begin_;  // items by the first column
-  std::vector<int32_t> twin_;  // the item before that is equal in all, or -1
-  std::vector<std::vector<int32_t>> neighbours_;        // sharing a column
-  std::vector<std::vector<int32_t>> fixed_neighbours_;  // by offset
+      false;  // No item is fixed, all alignments are equal and divide the sizes.
+  std::vector<int32_t> by_begin_;  // Items by their first column.
+  std::vector<int32_t> twin_;      // The previous equal item, or -1.
+  // Items that share a column.
+  std::vector<std::vector<int32_t>> neighbours_;
+  std::vector<std::vector<int32_t>> fixed_neighbours_;  // Fixed ones.
 
   // The state of the search.
   std::vector<State> state_;
-  std::vector<Bytes> low_;    // where an item would stand on what is placed
-  std::vector<Bytes> least_;  // no smaller offset is possible from here on
+  std::vector<Bytes> low_;    // The lowest offset on top of placed items.
+  std::vector<Bytes> least_;  // Lower bound of the offset in this branch.
   std::vector<Bytes> offset_;
-  // The unplaced items of a column are the first live_[column] of it.
+  // The first live_[column] items of a column are its unplaced items.
   std::vector<std::vector<int32_t>> column_items_;
-  std::vector<std::vector<int32_t>> positions_;  // of an item in its columns
+  // The positions of an item in its columns.
+  std::vector<std::vector<int32_t>> positions_;
   std::vector<int32_t> live_;
-  std::vector<Bytes> unplaced_;   // their sum of sizes, in whole units
-  std::vector<int32_t> witness_;  // an item that showed the column to fit
+  // Sum of sizes per column, each rounded to unit_.
+  std::vector<Bytes> unplaced_;
+  std::vector<int32_t> witness_;  // An item that proves that the column fits.
   std::vector<Change> trail_;
 
-  std::vector<int32_t> marked_;  // columns to look at again
+  std::vector<int32_t> marked_;  // Columns to check.
   std::vector<uint8_t> is_marked_;
-  std::vector<int32_t> urgent_;    // the only ones that can go on in a column
-  std::vector<Release> releases_;  // of ColumnFits
+  // Items that are the only candidate in a column.
+  std::vector<int32_t> urgent_;
+  std::vector<Release> releases_;  // Used by ColumnFits.
 
   const std::vector<double>* priorities_ = nullptr;
   Bytes capacity_ = 0;
@@ -148,27 +156,28 @@ class CanonicalSearch {
   double bump_ = 1;
 };
 
-/// CanonicalSearch with restarts. Its run time varies by factors of thousands with the order
-/// in which equal candidates are tried, and no order is good for all problems. Runs of
-/// limited effort therefore go through a portfolio of orders, by lifetime, size, random noise
-/// and how often a buffer was in a conflict before. The limits follow the sequence of Luby,
-/// Sinclair and Zuckerman (1993), 1 1 2 1 1 2 4 ...: a small search space is exhausted in the
-/// end. The random numbers are the same in every process.
+/// Runs CanonicalSearch with restarts. The run time of one search varies by factors of
+/// thousands with the order in which equal candidates are tried, and no order is good for
+/// all problems. Runs of limited effort therefore cycle through a portfolio of orders,
+/// given by lifetime, size, random noise and the number of conflicts that a buffer took
+/// part in. The limits follow the sequence of Luby, Sinclair and Zuckerman (1993), 1 1 2 1
+/// 1 2 4 ..., so a small search space is eventually exhausted. The random numbers are the
+/// same in every process.
 class RestartingSearch {
  public:
-  /// For a problem that passes CheckProblem. Time and memory are proportional to
-  /// CountConflicts.
+  /// Prepares the search. Requires that `problem` passes CheckProblem, and keeps a
+  /// reference to it. Time and memory are proportional to CountConflicts.
   explicit RestartingSearch(const Problem& problem);
 
-  /// Searches for a packing of height at most `capacity`, in at most about
-  /// `effort` steps. The conflicts of earlier calls guide later ones.
+  /// Searches for a packing of height at most `capacity`, in about `effort` steps at most.
+  /// The conflicts of earlier calls guide later calls.
   CanonicalSearch::Outcome Try(Bytes capacity, int64_t effort,
                                Deadline deadline = {});
 
-  /// The packing found last.
+  /// Returns the packing that was found last.
   const Solution& solution() const { return solution_; }
 
-  /// The steps of all calls so far.
+  /// Returns the number of steps of all calls.
   int64_t steps() const { return search_.steps(); }
 
  private:
@@ -176,7 +185,7 @@ class RestartingSearch {
   void TakeSolution();
 
   const Problem& problem_;
-  std::vector<size_t> buffers_;  // of the items
+  std::vector<size_t> buffers_;  // The buffer of each item.
   CanonicalSearch search_;
   int64_t short_run_ = 0;
   int64_t runs_ = 0;
@@ -185,7 +194,7 @@ class RestartingSearch {
   Solution solution_;
 };
 
-/// How many pairs of buffers conflict. O(n log n).
+/// Returns the number of pairs of buffers that conflict. O(n log n).
 int64_t CountConflicts(const Problem& problem);
 
 }  // namespace stowage::packing

@@ -1,33 +1,37 @@
 #ifndef STOWAGE_PLANNER_PACKING_FREE_SPACE_H_
 #define STOWAGE_PLANNER_PACKING_FREE_SPACE_H_
 
-// Three data structures that answer where a buffer fits: Hold, Skyline and BestFit.
+// Provides three data structures that find an offset for a buffer: Hold, Skyline and
+// BestFit.
 //
-// Hold knows the addresses that are taken in each column of time, and finds the lowest gap
-// for a new buffer. It keeps no list of conflicts but a tree over time. A node of the tree
-// is a range of columns with two sets of addresses: `across`, taken by buffers that span
-// the whole node but not its parent, and `within`, taken by anything inside the node. A
-// range of columns splits into O(log n) nodes; a buffer there must avoid the addresses
-// within these nodes and those across their ancestors. Neighbouring spans merge, so a dense
-// block of a thousand buffers is stepped over at once.
+// Hold stores the occupied addresses of each column of time, and finds the lowest gap for a
+// new buffer. It is a segment tree over columns instead of a list of conflicts. Each node
+// of the tree is a range of columns with two sets of addresses: `across`, the addresses of
+// buffers that span the whole node but not its parent, and `within`, the addresses of all
+// buffers that are live anywhere in the node. A range of columns splits into O(log n)
+// nodes. A buffer in this range must avoid the addresses within these nodes and the
+// addresses across their ancestors. Adjacent spans of addresses merge, so a dense block of
+// a thousand buffers is skipped in one step.
 //
 //   Hold hold(columns.count);
 //   const Bytes at = hold.LowestFit(range, size, alignment);
 //   hold.Occupy(range, at, at + size);
 //
-// Skyline keeps the highest end in each column and places buffers on top, without looking
-// for gaps below. Lifetimes of a training step nest; placed longest first, they leave no
-// gaps.
+// Skyline stores the highest end in each column and places buffers on top of it, without
+// searching for gaps below. The lifetimes of a training step nest. If the buffers with the
+// longest lifetimes are placed first, no gaps remain.
 //
 //   Skyline skyline(columns.count);
 //   const Bytes at = AlignUp(skyline.Top(range), alignment);
 //   skyline.Raise(range, at + size);
 //
-// BestFit is a simulated heap: blocks are taken and freed in the order of time, each from
-// the tightest gap. All buffers that share a time with a new one and were born before it are
-// live at its birth, so a gap that is free then stays free for it. Gaps are kept by size in
-// bins, 64 to each power of two, with a bitmap of the bins in use, as in the two-level
-// segregated fit of Masmano, Ripoll, Crespo and Real (2004). Taking and freeing are O(1).
+// BestFit is a simulated heap. Blocks are allocated and freed in the order of time, each
+// from the tightest gap. A buffer that was born earlier than a new buffer, and that
+// overlaps it in time, is live at the birth of the new buffer. A gap that is free at the
+// birth therefore remains free for the new buffer's lifetime. Gaps are kept in bins by
+// size, 64 bins per power of two, with a bitmap of the bins in use, as in the two-level
+// segregated fit of Masmano, Ripoll, Crespo and Real (2004). Allocating and freeing are
+// O(1).
 //
 //   BestFit heap(floor);
 //   const BestFit::Block block = heap.Take(size, alignment);
@@ -44,27 +48,27 @@
 
 namespace stowage::packing {
 
-/// A set of addresses: disjoint half-open spans in ascending order, no two of
-/// which touch.
+/// A set of addresses, stored as disjoint half-open spans in ascending order. Adjacent
+/// spans are merged.
 class SpanSet {
  public:
   bool empty() const { return spans_.empty(); }
   void Clear() { spans_.clear(); }
 
-  /// Adds [begin, end), begin < end. Returns how many spans it had to move:
-  /// all above, at worst.
+  /// Adds [begin, end). Requires `begin < end`. Returns the number of spans that it moved
+  /// in memory: at most all spans above.
   int64_t Add(Bytes begin, Bytes end);
 
-  /// Free addresses, [begin, end).
+  /// The free addresses [begin, end).
   struct Gap {
     Bytes begin;
     Bytes end;
-    int64_t steps;  // how many spans were stepped over to find it
+    int64_t steps;  // The number of spans that were skipped.
   };
 
-  /// The lowest gap that begins at a multiple of `alignment` at or above `from`
-  /// (itself such a multiple) and holds `size` bytes. The gap above the last
-  /// span ends at the largest number. O(log spans + spans stepped over).
+  /// Returns the lowest gap that begins at a multiple of `alignment` at or above `from` and
+  /// holds `size` bytes. `from` must be a multiple of `alignment`. The gap above the last
+  /// span ends at the largest representable number. O(log spans + skipped spans).
   Gap LowestGap(Bytes from, Bytes size, Bytes alignment) const;
 
  private:
@@ -77,24 +81,25 @@ class SpanSet {
 
 class Hold {
  public:
-  /// An empty hold over columns [0, columns).
+  /// Creates an empty hold over columns [0, columns).
   explicit Hold(int32_t columns);
 
-  /// The lowest aligned offset where `size` >= 1 bytes are free in all of
-  /// `range`, which is not empty.
+  /// Returns the lowest aligned offset at which `size` bytes are free in all of `range`.
+  /// Requires `size >= 1` and a range that is not empty.
   Bytes LowestFit(ColumnRange range, Bytes size, Bytes alignment);
 
-  /// Takes [begin, end) in all of `range`. What is taken stays taken.
+  /// Marks [begin, end) as occupied in all of `range`. Only Clear frees addresses.
   void Occupy(ColumnRange range, Bytes begin, Bytes end);
 
-  /// Empties the hold; keeps its memory for the next filling.
+  /// Empties the hold, but keeps its memory for reuse.
   void Clear();
 
-  /// The steps of LowestFit so far: effort that is the same on every machine.
+  /// Returns the number of steps of all calls to LowestFit. This measure of effort is the
+  /// same on every machine.
   int64_t work() const { return work_; }
 
-  /// The work, and the steps of Occupy: one for each set of addresses, and one for every
-  /// eight spans moved.
+  /// Returns work() plus the steps of Occupy: one step per set of addresses, and one for
+  /// every eight spans moved.
   int64_t effort() const { return work_ + occupying_; }
 
  private:
@@ -103,8 +108,8 @@ class Hold {
     SpanSet within;
   };
 
-  // Calls `inside` for the nodes that `range` splits into, `above` for all
-  // nodes above these.
+  // Calls `inside` for the nodes that `range` splits into, and `above` for all ancestors of
+  // these nodes.
   template <typename Inside, typename Above>
   void VisitNodes(ColumnRange range, Inside inside, Above above) const;
 
@@ -116,18 +121,18 @@ class Hold {
 
 class Skyline {
  public:
-  /// Zero over columns [0, columns).
+  /// Creates a skyline of height 0 over columns [0, columns).
   explicit Skyline(int32_t columns);
 
-  /// The highest top in `range`, which is not empty. O(log n).
+  /// Returns the highest top in `range`, which must not be empty. O(log n).
   Bytes Top(ColumnRange range) const;
 
-  /// Makes `top` the top in all of `range`; at least Top(range). O(log n).
+  /// Sets the top in all of `range` to `top`, which must be at least Top(range). O(log n).
   void Raise(ColumnRange range, Bytes top);
 
  private:
-  // Of a node of the tree over columns: the highest top inside it, and what it
-  // has been raised to as a whole.
+  // A node of the tree over columns: the highest top inside the node, and the height that
+  // the node has been raised to as a whole.
   struct Node {
     Bytes highest = 0;
     Bytes raised = 0;
@@ -140,32 +145,34 @@ class BestFit {
  public:
   using Block = uint32_t;
 
-  /// Everything from `floor` up is free.
+  /// Creates a heap in which all addresses from `floor` on are free.
   explicit BestFit(Bytes floor);
 
-  /// Takes `size` >= 1 bytes at a multiple of `alignment` >= 1, above all blocks only if
-  /// no gap between them fits. O(1).
+  /// Allocates `size` bytes at a multiple of `alignment`. Requires that both are at least
+  /// 1. The block is above all other blocks only if no gap that fits was found between
+  /// them. O(1).
   Block Take(Bytes size, Bytes alignment);
 
-  /// The first address of a block that is taken.
+  /// Returns the first address of an allocated block.
   Bytes offset(Block block) const { return blocks_[block].begin; }
 
-  /// Gives back a block that is taken. O(1).
+  /// Frees an allocated block. O(1).
   void Free(Block block);
 
  private:
   static constexpr Block kNone = UINT32_MAX;
   static constexpr int kBinBits = 6;
   static constexpr size_t kBinsPerPower = size_t{1} << kBinBits;
-  static constexpr size_t kRows = 64 - kBinBits;  // of bins, one word each
+  /// Rows of bins, one word each.
+  static constexpr size_t kRows = 64 - kBinBits;
 
-  // A stretch of addresses, taken or a gap.
+  // A contiguous range of addresses: an allocated block or a gap.
   struct Stretch {
     Bytes begin = 0;
     Bytes end = 0;
-    Block below = kNone;  // neighbours in address
+    Block below = kNone;  // Neighbors by address.
     Block above = kNone;
-    Block previous = kNone;  // neighbours in the bin of a gap
+    Block previous = kNone;  // Neighbors in the bin of a gap.
     Block next = kNone;
     bool is_gap = false;
   };
@@ -179,11 +186,11 @@ class BestFit {
   void Merge(Block block, Block above);
   void Forget(Block block);
 
-  Bytes top_;  // all from here on is free, and no block
+  Bytes top_;  // All addresses from here on are free, without a block.
   Block highest_ = kNone;
   std::vector<Stretch> blocks_;
-  std::vector<Block> unused_;  // indices of blocks that are no more
-  std::vector<Block> bins_;    // the first gap of each
+  std::vector<Block> unused_;  // Indices of blocks to reuse.
+  std::vector<Block> bins_;    // The first gap in each bin.
   std::array<uint64_t, kRows> filled_ = {};
 };
 

@@ -1,29 +1,29 @@
 #ifndef STOWAGE_PLANNER_PACKING_GREEDY_H_
 #define STOWAGE_PLANNER_PACKING_GREEDY_H_
 
-// The greedy packer takes the buffers in some order and gives each the lowest gap that it
-// fits in. Results depend on the order, so several are tried:
+// Provides the greedy packer. It visits the buffers in some order and places each in the
+// lowest gap that it fits in. Results depend on the order, so several orders are tried:
 //
-//   pressure  buffers live where most bytes are live first, then by size
+//   pressure  buffers that are live where the most bytes are live first, then by size
 //   lifetime  longest first, then largest
 //   peak      by distance in time from the peak, then by size
 //   size      largest first, then longest
 //   area      largest size x lifetime first
 //   birth     in the order of the schedule
-//   death     in the order of the schedule run backwards
+//   death     in the reverse order of the schedule
 //
-// Fixed buffers go first, then buffers that are live at every time. If no order reaches the
-// target, each is improved: buffers that ended above the target move to the front and the
-// packing is repeated (squeaky wheel optimization).
+// Fixed buffers are placed first. Buffers that are live at every time follow. If no order
+// reaches the target, each order is improved: buffers that ended above the target move to
+// the front, and the packing is repeated (squeaky wheel optimization).
 //
-// Large problems are divided first (planner/packing/part.h). Thousands of connected buffers
-// are stacked, longest-lived first (Skyline), and the columns around those that end above the
-// target are repacked; then time is swept forwards and backwards with a best-fit heap
-// (BestFit). Neither depends on the shape of the lifetimes.
+// Large problems are divided first (planner/packing/part.h). A connected problem of
+// thousands of buffers is first stacked, longest-lived first (Skyline), and the columns
+// around the buffers that end above the target are repacked. Time is then swept forward and
+// backward with a best-fit heap (BestFit). Both methods work for lifetimes of any shape.
 //
 // Effort is counted in steps, not in time, so results are the same on every machine.
-// Stacking and sweeping always finish, and so does the first order where few buffers are
-// connected; other orders share a limit.
+// Stacking and sweeping always finish. The first order also finishes if few buffers are
+// connected. The other orders share a limit.
 //
 //   const Bytes bound = ComputeLowerBound(problem).bytes;
 //   PackGreedily(problem, bound).solution.height;
@@ -37,24 +37,25 @@
 
 namespace stowage::packing {
 
-/// The steps (Hold::work) that all orders after the first may take, by default.
+/// The default limit for the steps (Hold::work) of all orders after the first.
 inline constexpr int64_t kGreedyWork = 60'000'000;
 
-/// Packs all items of a part as a whole; items with an offset stay there. Stops at a height
-/// of at most `target`, and with the first packing found after the deadline. Deterministic
-/// unless the deadline passes. O(n log n), and `work`.
+/// Packs all items of a part, without dividing it. Items with an offset keep it. Stops at a
+/// height of at most `target`, or at the first packing that is found after the deadline.
+/// Deterministic unless the deadline passes. O(n log n) plus `work`.
 PartPacking PackPart(const Part& part, Bytes target, int64_t work,
                      Deadline deadline);
 
 struct GreedyPacking {
   Solution solution;
-  std::string order;  // the best: "pressure", "size, mended", "stack", ...
+  /// The best order: "pressure", "size, mended", "stack", ...
+  std::string order;
 };
 
 /// Packs a problem that passes CheckProblem. Stops at a height of at most `target`, usually
-/// the lower bound, and with the first packing found after the deadline. Deterministic unless
-/// the deadline passes; ties are broken by index. Never higher than PackLinearly.
-/// O(n log n), and `work`, which does not grow with n.
+/// the lower bound, or at the first packing that is found after the deadline. The packing
+/// is never higher than the packing of PackLinearly. Deterministic unless the deadline
+/// passes. Ties are broken by index. O(n log n) plus `work`, which does not grow with n.
 GreedyPacking PackGreedily(const Problem& problem, Bytes target,
                            int64_t work = kGreedyWork, Deadline deadline = {});
 

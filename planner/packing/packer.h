@@ -1,12 +1,12 @@
 #ifndef STOWAGE_PLANNER_PACKING_PACKER_H_
 #define STOWAGE_PLANNER_PACKING_PACKER_H_
 
-// The entry point to all packers: checks the problem, packs it, reports how good the packing
-// is, and explains a capacity that is exceeded.
+// The entry point to all packers. Pack checks a problem and packs it, reports how close the
+// packing is to the lower bound, and explains why a capacity is exceeded.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(Packing packing, Pack(problem));
-//   packing.solution.offsets[3];  // of buffer 3
-//   packing.optimal;              // no packing is lower
+//   packing.solution.offsets[3];  // the offset of buffer 3
+//   packing.optimal;              // true if no packing is lower
 //
 // Equal problems give equal packings on every machine, unless a deadline passes.
 
@@ -20,42 +20,47 @@
 namespace stowage::packing {
 
 enum class Packer {
-  kLinear,  // no reuse: the baseline (planner/packing/part.h)
-  kGreedy,  // lowest gap first, in several orders (planner/packing/greedy.h)
-  kBest,  // greedy, then a complete search of some seconds (planner/packing/best.h)
+  kLinear,  // The baseline without reuse (planner/packing/part.h).
+  kGreedy,  // Lowest gap, in several orders (planner/packing/greedy.h).
+  kBest,    // Greedy, then a search of some seconds (planner/packing/best.h).
 };
 
-/// "linear", "greedy", "best".
+/// Returns "linear", "greedy" or "best".
 const char* PackerName(Packer packer);
 
-/// The packer of that name; error kInvalidArgument listing the names.
+/// Returns the packer with this name. Returns kInvalidArgument, listing the names, if
+/// `name` is not one of them.
 Result<Packer> ParsePacker(std::string_view name);
 
 struct PackOptions {
   Packer packer = Packer::kGreedy;
-  Deadline deadline = {};  // of kBest
+  Deadline deadline = {};  // Used by kBest.
 };
 
 struct Packing {
   Solution solution;
-  // No packing is lower: of planner/packing/validate.h, or higher if kBest has refuted more.
+  // No packing is lower. This is the bound of ComputeLowerBound
+  // (planner/packing/validate.h), or a higher one if kBest has proven it.
   Bytes lower_bound = 0;
-  bool optimal = false;  // the height is the lower bound
+  bool optimal = false;  // True if the height equals the lower bound.
   std::string packer;    // "linear", "greedy: pressure", ...
 };
 
-/// Packs `problem`. kBest is never higher than kGreedy unless its deadline passes; it stops
-/// at the capacity, or without one at the lower bound. Errors: kInvalidArgument of
-/// CheckProblem; kBudgetTooSmall if the packing exceeds the capacity, with the capacity, the
-/// height, the lower bound and, if it is proven that no packing fits, the buffers at fault.
+/// Packs `problem`. The packing of kBest is never higher than the packing of kGreedy,
+/// unless the deadline passes. kBest stops at the capacity or, without a capacity, at the
+/// lower bound.
+///
+/// Propagates errors of CheckProblem. Returns kBudgetTooSmall if the packing exceeds the
+/// capacity. The message contains the capacity, the height and the lower bound. If it is
+/// proven that no packing fits, the message also names the buffers that are responsible.
 Result<Packing> Pack(const Problem& problem, const PackOptions& options = {});
 
 struct PackAttempt {
   Packing packing;
-  std::optional<Error> refusal;  // if it exceeds the capacity
+  std::optional<Error> refusal;  // Set if the packing exceeds the capacity.
 };
 
-/// The same, but returns the packing even if it exceeds the capacity.
+/// Packs `problem` like Pack, but returns the packing even if it exceeds the capacity.
 Result<PackAttempt> TryPack(const Problem& problem,
                             const PackOptions& options = {});
 

@@ -1,14 +1,15 @@
 #ifndef STOWAGE_PLANNER_PACKING_PART_H_
 #define STOWAGE_PLANNER_PACKING_PART_H_
 
-// A part is the input of the greedy packer: items in columns of time, above a floor. The
-// whole problem is a part, and so are the independent ranges of columns that PackDivided
-// finds, and the windows that are repacked (planner/packing/greedy.h).
+// Divides packing problems into parts. A part is the input of the greedy packer: items in
+// columns of time, above a floor. The whole problem is a part. The independent ranges of
+// columns that PackDivided finds, and the windows that the greedy packer repacks
+// (planner/packing/greedy.h), are also parts.
 //
 //   Part part{.columns = 2};
 //   part.items.push_back({.range = {0, 1}, .size = 64});
 //   part.items.push_back({.range = {1, 2}, .size = 32});
-//   PackPart(part, 64, kGreedyWork, {}).height;  // 64: both at the floor
+//   PackPart(part, 64, kGreedyWork, {}).height;  // 64: both items are at the floor
 
 #include <cstdint>
 #include <string>
@@ -19,15 +20,15 @@
 
 namespace stowage::packing {
 
-// Columns compress time. The buffers live between a birth and the next death are a maximal
-// live set; every other live set is a subset of one. There is one column for each maximal
-// set, so two buffers conflict exactly if they share a column, and there are at most as many
-// columns as buffers.
+// Columns compress time. The buffers that are live between a birth and the next death are a
+// maximal live set. Every other live set is a subset of a maximal one. Each maximal set has
+// one column, so two buffers conflict exactly if they share a column, and the number of
+// columns is at most the number of buffers.
 //
 //   bbbbb                     columns: {a, b} {b, c}
 //   aa ccc                    a [0, 1)   b [0, 2)   c [1, 2)
 //
-// Buffers of size zero conflict with nothing and get the empty range [0, 0).
+// Buffers of size 0 do not conflict with any buffer, and have the empty range [0, 0).
 
 /// A half-open range of columns.
 struct ColumnRange {
@@ -37,26 +38,26 @@ struct ColumnRange {
 
 struct Columns {
   int32_t count = 0;
-  std::vector<ColumnRange> ranges;  // one per buffer
+  std::vector<ColumnRange> ranges;  // One per buffer.
 };
 
-/// The columns of a problem that passes CheckProblem. O(n log n).
+/// Returns the columns of a problem that passes CheckProblem. O(n log n).
 Columns ComputeColumns(const Problem& problem);
 
-/// A buffer to pack; never of size zero. Sizes and offsets are in bytes.
+/// A buffer to pack. Its size must not be 0. Sizes and offsets are in bytes.
 struct Item {
-  /// The offset of an item that may go anywhere.
+  /// The offset of an item that can be placed anywhere.
   static constexpr Bytes kFree = -1;
 
   ColumnRange range;
   Bytes size = 0;
   Bytes alignment = 1;
-  Bytes offset = kFree;  // or where it is fixed
+  Bytes offset = kFree;  // Or the fixed offset.
   Time lower = 0;
   Time upper = 0;
 };
 
-/// Items in columns from 0 on, all above `floor`.
+/// Items in columns [0, columns), all above `floor`.
 struct Part {
   std::vector<Item> items;
   int32_t columns = 0;
@@ -64,28 +65,30 @@ struct Part {
 };
 
 struct PartPacking {
-  std::vector<Bytes> offsets;  // of the items
+  std::vector<Bytes> offsets;  // One per item.
   Bytes height = 0;
-  std::string order;  // as GreedyPacking::order
+  std::string order;  // See GreedyPacking::order.
 };
 
-/// Whether the item is live in every column of the part.
+/// Returns whether the item is live in every column of the part.
 bool IsLasting(const Part& part, const Item& item);
 
-/// Orders items by the padding that they cause: the coarsest alignment first, and sizes that
-/// are multiples of it before others.
+/// Returns whether `a` is to be placed before `b` to reduce padding: coarser alignments
+/// come first. Among equal alignments, sizes that are multiples of the alignment come
+/// first.
 bool WastesLess(const Item& a, const Item& b);
 
-/// Packs all items of a part as PackPart does, but divided: if only items that are live in
-/// every column cross from one column to the next, the two sides are packed independently,
-/// and equal sides, such as the iterations of an unrolled loop, once. Each side gets its
-/// share of `work` by items. O(n log n), and `work`.
+/// Packs all items of a part like PackPart, but divides the part first. If only items that
+/// are live in every column cross from one column to the next, the two sides are packed
+/// independently. Equal sides, such as the iterations of an unrolled loop, are packed once.
+/// Each side gets a share of `work` in proportion to its number of items. O(n log n) plus
+/// `work`.
 PartPacking PackDivided(const Part& part, Bytes target, int64_t work,
                         Deadline deadline);
 
-/// The baseline without reuse: packs a problem that passes CheckProblem in the order of the
-/// buffers, each at addresses that no other buffer has, between and above the fixed ones.
-/// Savings are relative to it. O(n log n).
+/// Packs a problem that passes CheckProblem without reusing any address. Buffers are placed
+/// in their order, between and above the fixed buffers, each at addresses that no other
+/// buffer has. This packing is the baseline of all savings. O(n log n).
 Solution PackLinearly(const Problem& problem);
 
 }  // namespace stowage::packing

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_PLANNER_PACKING_VALIDATE_H_
 #define STOWAGE_PLANNER_PACKING_VALIDATE_H_
 
-// Verifies packings, and bounds them from below. It shares no code with the packers: every end,
-// overlap and the height are recomputed from the problem and the offsets alone.
+// Verifies packings and computes a lower bound of their height. The verifier shares no code
+// with the packers: it recomputes every end, every overlap and the height from only the
+// problem and the offsets.
 //
 //   for (const Violation& v : Validate(problem, solution)) Report(v.text);
 //   const LowerBound bound = ComputeLowerBound(problem);
@@ -18,44 +19,47 @@
 namespace stowage::packing {
 
 enum class ViolationKind {
-  kBadCount,        // not one offset per buffer; nothing else is checked then
-  kNegativeOffset,  // an offset below 0
-  kOverflow,        // offset + size does not fit 64 bits
-  kMisaligned,      // an offset that is no multiple of the alignment
-  kMovedFixed,      // a fixed buffer is not where it was fixed
-  kOverlap,         // two buffers share a byte while both live
-  kWrongHeight,     // the height is not the largest end
-  kOverCapacity,    // the largest end is above the problem's capacity
+  kBadCount,        // Wrong number of offsets; nothing else is checked.
+  kNegativeOffset,  // An offset is below 0.
+  kOverflow,        // offset + size does not fit 64 bits.
+  kMisaligned,      // An offset is not a multiple of the alignment.
+  kMovedFixed,      // A fixed buffer is not at its fixed offset.
+  kOverlap,         // Two live buffers share a byte.
+  kWrongHeight,     // The height is not the largest end.
+  kOverCapacity,    // The largest end exceeds the capacity.
 };
 
 struct Violation {
   ViolationKind kind;
-  std::vector<size_t> buffers;  // their indices, ascending
-  std::string text;             // one sentence naming buffers, times and bytes
+  std::vector<size_t> buffers;  // Indices in ascending order.
+  /// One sentence that names buffers, times and bytes.
+  std::string text;
 };
 
-/// At most `limit` (>= 1) violations of `solution`, those of single buffers first; empty exactly if
-/// it is valid. Each overlap reported is real; if there are several, some may be left out.
-/// Precondition: CheckProblem(problem) is ok. O(n log n).
+/// Returns at most `limit` violations of `solution`. The result is empty exactly if
+/// `solution` is valid. Violations of single buffers come first. Every reported overlap is
+/// real, but if several buffers overlap, some overlaps may be omitted. Requires `limit >=
+/// 1` and that `problem` passes CheckProblem. O(n log n).
 std::vector<Violation> Validate(const Problem& problem,
                                 const Solution& solution, size_t limit = 16);
 
-/// A lower bound on the height. At every time the live buffers need disjoint bytes, so the height is
-/// at least the sum of their sizes; it is also at least the end of every fixed buffer. A packing
-/// that reaches the bound is optimal, and the live buffers at its time are the proof. The bound
-/// ignores alignment, which can only raise the height.
+/// A lower bound of the height. At every time the live buffers need disjoint bytes, so the
+/// height is at least the sum of their sizes. The height is also at least the end of every
+/// fixed buffer. A packing that reaches the bound is optimal, and the live buffers at
+/// `time` prove it. The bound ignores alignment, which can only increase the height.
 struct LowerBound {
-  Bytes bytes = 0;  // no solution has a smaller height
-  Bytes live = 0;   // the largest sum of live sizes at any time
-  Time time = 0;    // the earliest time at which `live` bytes live
-  // The buffer whose fixed end is `bytes`, when that is above `live`.
+  Bytes bytes = 0;  // No solution has a smaller height.
+  Bytes live = 0;   // The largest sum of live sizes at any time.
+  Time time = 0;    // The earliest time with this sum.
+  // The fixed buffer whose end is `bytes`. Set only if `bytes` exceeds `live`.
   std::optional<size_t> fixed;
 };
 
-/// The lower bound of a problem that passes CheckProblem. O(n log n).
+/// Returns the lower bound of a problem that passes CheckProblem. O(n log n).
 LowerBound ComputeLowerBound(const Problem& problem);
 
-/// The indices of the buffers alive at `time`, largest first, ties by index.
+/// Returns the indices of the buffers that are live at `time`, largest first. Ties are
+/// broken by index.
 std::vector<size_t> LiveAt(const Problem& problem, Time time);
 
 }  // namespace stowage::packing
