@@ -1,16 +1,19 @@
 #ifndef STOWAGE_PLANNER_LIFETIMES_H_
 #define STOWAGE_PLANNER_LIFETIMES_H_
 
-// Computes buffers with lifetimes from a graph.
+// Computes the buffers of a graph and their lifetimes.
 //
-// A value that owns bytes is born at its producer's time and dies after the last node
-// that reads it or any view of it. Leaves are live from time 0; params, states and inputs
-// persist, because the next step reads them again; outputs are live to the end, their
-// ancestors are not. Views own no bytes. A result that may overwrite an operand which
-// dies at that node, and which nothing else reads, takes over the operand's buffer. A
-// kernel's workspace is a buffer that is live for its node alone. Operands of a cond
-// without later readers may die in the bodies, earlier than here: they are planned with
-// it.
+// A value that owns bytes is born at its producer's time and dies after the last node that
+// reads the value or a view of it. Leaves are live from time 0. Params, states and inputs
+// persist, because the next step reads them. Outputs are live to the end, but the values
+// that they are computed from are not. Views own no bytes. If a result may overwrite an
+// operand that dies at its node, and no other operand reads the same bytes, the result
+// reuses the operand's buffer in place. The workspace of a kernel is a buffer that is live
+// only at its node. The operands, results and workspace of a collective are live until it
+// completes (ir/uses.h).
+//
+// If the operand of a cond has no later readers, it may die inside the bodies, earlier than
+// in the lifetimes computed here. Bodies are planned with such operands.
 //
 //   Lifetimes lifetimes = ComputeLifetimes(graph, {});
 //   lifetimes.buffers[lifetimes.buffer_of[value]].upper;
@@ -27,15 +30,17 @@
 
 namespace stowage {
 
-using packing::Time;  // in nodes
+using packing::Time;  // Counted in nodes.
 
-/// The parts of an arena, and of the host memory beside it. Weights, states and io
-/// (caches and inputs) are reserved regions, whose slots are never reused during a step;
-/// activations and workspace are packed together, in one span, and share its base
-/// address. On the host, params and states are reserved, and offloaded values are packed
-/// behind them. In the plan of a body (planner/plan.h), values in the bytes of an operand or a
-/// result of the body's node are outside, and in no region's bytes; in that of a graph,
-/// params that the program has as constants (PlanOptions::outside).
+/// The regions of the arena and of host memory. Weights, states and io (caches and inputs)
+/// are reserved regions, whose slots are not reused during a step. Activations and
+/// workspace are packed together into one span and share its base address. In host memory,
+/// params and states are reserved, and the packed offloaded values follow them.
+///
+/// Values in kOutside use no bytes of any region. In the plan of a body (planner/plan.h),
+/// these are values that are stored in an operand or a result of the body's node. In the
+/// plan of a graph, these are params that the program contains as constants
+/// (PlanOptions::outside).
 enum class Region : uint8_t {
   kWeights,
   kState,
@@ -51,74 +56,79 @@ constexpr bool IsOnHost(Region region) {
   return region == Region::kHostState || region == Region::kHostOffload;
 }
 
-/// Scratch bytes that a backend's kernel for `node` needs (Backend::Workspace).
+/// Returns the workspace bytes that a backend's kernel for `node` needs
+/// (Backend::Workspace).
 using WorkspaceFn = std::function<Bytes(const Graph& graph, const Node& node)>;
 
-/// Bytes that a backend reserves in the arena beside the values of `graph`, in slots of
-/// `alignment` (Backend::Reserve), for example to stage inputs.
+/// Returns the bytes that a backend reserves in the arena in addition to the values of
+/// `graph`, in slots of `alignment` (Backend::Reserve), for example to stage inputs.
 using ReserveFn = std::function<Bytes(const Graph& graph, Bytes alignment)>;
 
 /// The ops that a device's kernels fuse into one node (planner/fit/fuse).
 struct Fusions {
-  /// Returns whether an op may be part of a fused_elementwise. Null: nothing is fused.
+  /// Returns whether an op may be part of a fused_elementwise. If null, no ops are fused.
   bool (*elementwise)(OpKind op) = nullptr;
-  /// True if such parts may follow a matmul in its node.
+  /// True if these elementwise ops may be fused into a preceding matmul.
   bool products = false;
   /// True if a matmul supports a bias, an addend, or gelu's derivative before its sums
   /// are rounded (planner/fit/epilogues).
   bool epilogues = false;
-  /// Returns whether consecutive updates by an op run as one launch. Null: none do.
+  /// Returns whether consecutive updates by an op run as one kernel launch. If null, no
+  /// updates do.
   bool (*updates)(OpKind op) = nullptr;
-  /// Returns the number of partial sums that a norm's gradient computes for its params,
-  /// if these can be added up later, for many norms at once; 0 for other ops. Null: none
-  /// can.
+  /// Returns the number of partial sums that a norm's gradient computes for its params, if
+  /// a later node can add them up for many norms in one launch. Returns 0 for other ops. If
+  /// null, no sums are deferred.
   int64_t (*sum_parts)(const OpArgs& args) = nullptr;
 };
 
-/// The memory that a device's kernels need beside the values, and the ops they fuse:
-/// Backend::Needs() of runtime/backend.h. Empty: nothing.
+/// The memory that a device's kernels need in addition to the values, and the ops that they
+/// fuse (Backend::Needs() in runtime/backend.h). By default, kernels need no memory and
+/// fuse no ops.
 struct DeviceNeeds {
   WorkspaceFn workspace = {};
   ReserveFn reserve = {};
   Fusions fusions = {};
-  /// The device, and all that its kernels' workspace depends on, such as "cpu with AVX2,
-  /// 2 threads"; plan files store it. Empty: unknown.
+  /// The device and all properties that its kernels' workspace depends on, such as "cpu
+  /// with AVX2, 2 threads". Plan files store this string. If empty, the device is unknown.
   std::string device = {};
 };
 
 struct LiveBuffer {
-  std::string name;  // of the first value in it, or `workspace of "x"`
+  std::string name;  // The first value in it, or `workspace of "x"`.
   Region region = Region::kActivations;
-  Time lower = 0;  // half-open, in nodes
+  Time lower = 0;  // Half-open, in nodes.
   Time upper = 0;
   Bytes size = 0;
 };
 
 struct Lifetimes {
   std::vector<LiveBuffer> buffers;
-  std::vector<int32_t> buffer_of;     // per value; a view has its root's
-  std::vector<int32_t> workspace_of;  // per node; -1: none
-  int32_t reserve = -1;               // of the backend's reserve; -1: none
-  Layouts layouts;                    // per value
-  int views = 0;                      // values that own no bytes
-  int in_place = 0;                   // results written over an operand
+  /// Per value. A view has its root's buffer.
+  std::vector<int32_t> buffer_of;
+  std::vector<int32_t> workspace_of;  // Per node, or -1.
+  int32_t reserve = -1;               // The backend's reserve, or -1.
+  Layouts layouts;                    // Per value.
+  int views = 0;                      // The number of values that own no bytes.
+  int in_place = 0;                   // The number of results written in place.
 };
 
-/// Returns the workspace of a node with bodies, if its operands for which `dying` is true
-/// die in the bodies.
+/// Returns the workspace of a node with bodies, given that the operands for which `dying`
+/// is true die inside the bodies.
 using BodiesFn = std::function<Bytes(NodeId, const std::vector<bool>& dying)>;
 
 struct LifetimeOptions {
   bool in_place = true;
-  WorkspaceFn workspace = {};  // empty: kernels need none
-  Bytes reserve = 0;           // bytes of the backend's reserve
-  BodiesFn bodies = {};  // empty: `workspace` is called for these nodes, too
-  /// For a body: which leaves, in their order, die at their last reader, or before the
-  /// first node if nothing reads them. Empty: none.
+  WorkspaceFn workspace = {};  // If empty, kernels need no workspace.
+  Bytes reserve = 0;           // The backend's reserve.
+  /// If empty, `workspace` is called for nodes with bodies.
+  BodiesFn bodies = {};
+  /// For a body, one entry per leaf, in order: true if the leaf dies at its last reader or,
+  /// if it has no readers, before the first node. If empty, no leaves die.
   std::vector<bool> dying = {};
 };
 
-/// Linear in values and operands.
+/// Computes the lifetimes of all buffers of `graph`. Linear in values and operands.
 Lifetimes ComputeLifetimes(const Graph& graph, const LifetimeOptions& options);
 
 }  // namespace stowage

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PLANNER_PLACEMENT_H_
 #define STOWAGE_PLANNER_PLACEMENT_H_
 
-// Places the buffers of planned programs in several memories that kernels address directly, such
-// as the fast SRAM and the slow external RAM of a microcontroller.
+// Places the buffers of planned programs in several memories that kernels address directly,
+// such as the fast SRAM and the slow external RAM of a microcontroller.
 //
 //   const std::vector<ProgramPlan> programs = {{step, plan}};
 //   Result<Placement> placement =
@@ -10,23 +10,25 @@
 //   placement->programs[0].buffers[3];  // {.region = 0, .offset = 4096}
 //   placement->use[0].traffic / placement->traffic;
 //
-// A plan has one arena. A placement keeps the plan's buffers and lifetimes, and with them views
-// and results in place, and gives each buffer a region and an offset there instead of its address
-// in the arena. Buffers of bodies are placed on their own, not as part of their node's workspace.
-// Values on the host and outside the arena stay where the plan has them.
+// A plan has one arena. A placement keeps the plan's buffers and lifetimes, and therefore
+// its views and in-place results. It replaces the address of each buffer in the arena by a
+// region and an offset. The buffers of bodies are placed individually, not as part of their
+// node's workspace. Values in host memory and outside the arena are not affected.
 //
-// Regions are in the order of speed, the fastest first. The fastest one gets the buffers with
-// the most traffic that fit, of the others the next one gets most, and so on
-// (planner/packing/selection.h). In each region, buffers are packed by lifetime.
+// Regions are ordered by speed, fastest first. The fastest region gets the buffers with the
+// most traffic that fit. The second region gets the buffers with the most traffic of the
+// remaining ones, and so on (planner/packing/selection.h). In each region, buffers are
+// packed by lifetime.
 //
-// Traffic is the number of bytes that kernels read and write in one run of each program. By
-// default (TrafficOf), a launch reads each operand and writes each result once; a broadcast
-// operand counts its distinct elements, and a gather reads the rows it takes. Workspace is
-// written and read once. A loop counts each iteration, a cond every body as often as the others.
-// A device can count what its kernels read repeatedly (TrafficFn).
+// Traffic is the number of bytes that kernels read and write when each program runs once.
+// By default (TrafficOf), a kernel launch reads each operand once and writes each result
+// once. A broadcast operand counts its distinct elements, and a gather counts the rows that
+// it reads. Workspace is written and read once. A loop counts every iteration. A cond
+// counts each of its bodies with equal probability. A device can count the bytes that its
+// kernels read repeatedly (TrafficFn).
 //
-// Programs share params and states, which are live throughout. Everything else of a program is
-// live while it runs, and shares bytes with what is live in other programs.
+// Programs share params and states, which are always live. All other buffers of a program
+// are live only while it runs, and may share bytes with buffers of other programs.
 
 #include <cstdint>
 #include <functional>
@@ -42,18 +44,20 @@
 
 namespace stowage {
 
-/// Bytes that one launch of a node reads of each operand and writes of each result, and reads and
-/// writes of its workspace.
+/// The bytes that one launch of a node reads per operand, writes per result, and reads and
+/// writes in its workspace.
 struct NodeTraffic {
   std::vector<double> operands = {}, results = {};
   double workspace = 0;
 };
 
-/// Each operand read and each result written once, and `workspace` bytes written and read once.
+/// Returns the traffic of a node that reads each operand once, writes each result once, and
+/// writes and reads `workspace` bytes once.
 NodeTraffic TrafficOf(const Graph& graph, const Layouts& layouts,
                       const Node& node, Bytes workspace);
 
-/// The same of a device's kernels. Not called for views and nodes with bodies.
+/// Returns the traffic of a node for a device's kernels. It is not called for views and
+/// nodes with bodies.
 using TrafficFn =
     std::function<NodeTraffic(const Graph& graph, const Layouts& layouts,
                               const Node& node, Bytes workspace)>;
@@ -61,62 +65,74 @@ using TrafficFn =
 /// A memory of the device.
 struct MemoryRegion {
   std::string name = {};
-  Bytes bytes = 0;  // available
+  Bytes bytes = 0;  // Available.
 };
 
-/// The place of a buffer of a plan.
+/// The location of a plan's buffer.
 struct PlacedBuffer {
-  /// None of a buffer on the host or outside, or of the workspace of a node with bodies.
+  /// The region of a buffer in host memory or outside the arena, and of the workspace of a
+  /// node with bodies.
   static constexpr int32_t kNowhere = -1;
-  int32_t region = kNowhere;  // an index of Placement::regions
-  Bytes offset = 0;           // from the region's first byte
+  int32_t region = kNowhere;  // An index of Placement::regions.
+  Bytes offset = 0;           // From the region's first byte.
   friend bool operator==(const PlacedBuffer&, const PlacedBuffer&) = default;
 };
 
-/// The places of the buffers of a plan, and of those of its bodies.
+/// The locations of the buffers of a plan and of its bodies.
 struct PlacedPlan {
-  std::vector<PlacedBuffer> buffers = {};  // by index in Plan::buffers
-  std::vector<PlacedPlan> bodies = {};     // by index in Plan::bodies
+  std::vector<PlacedBuffer> buffers = {};  // By index in Plan::buffers.
+  std::vector<PlacedPlan> bodies = {};     // By index in Plan::bodies.
 };
 
 struct RegionUse {
-  Bytes bytes = 0;     // from the first byte to the end of the last buffer
-  double traffic = 0;  // of the buffers in it, in bytes
+  Bytes bytes = 0;     // From the first byte to the end of the last buffer.
+  double traffic = 0;  // Of the buffers in it, in bytes.
 };
 
 struct Placement {
-  std::vector<MemoryRegion> regions = {};  // the fastest first
-  std::vector<RegionUse> use = {};         // one per region
+  std::vector<MemoryRegion> regions = {};  // Fastest first.
+  std::vector<RegionUse> use = {};         // One per region.
   std::vector<PlacedPlan> programs = {};
-  double traffic = 0;  // of all regions
-  /// No placement has more traffic in the fastest region: the bound of a linear relaxation.
+  double traffic = 0;  // Of all regions.
+  /// An upper bound of the traffic in the fastest region for any placement, from a linear
+  /// relaxation.
   double fastest_bound = 0;
 
-  /// The sum of RegionUse::bytes.
+  /// Returns the sum of RegionUse::bytes.
   Bytes bytes() const;
 };
 
-/// A program and its plan.
 struct ProgramPlan {
   const Graph& graph;
   const Plan& plan;
 };
 
-/// Places the buffers of `programs`, the training step first; the others have no params and
-/// states but those of the step. Deterministic. Errors: kInvalidArgument for no program or
-/// region, a region without a name or with that of another, of no bytes, plans of different
-/// alignments, a param or state that the step does not have; kBudgetTooSmall, with the bytes of
-/// each region, if a buffer is larger than every region, if more bytes are live than all regions
-/// have, or if no placement was found. Some hundred packings for each region but the last.
+/// Places the buffers of `programs`. The first program must be the training step. The other
+/// programs may only have params and states of the step. Packs some hundred times for each
+/// region except the last. Deterministic.
+///
+/// Returns kInvalidArgument in these cases:
+///
+///   - `programs` or `regions` is empty.
+///   - A region has no name, the name of another region, or no bytes.
+///   - A plan belongs to another graph, or the plans have different alignments.
+///   - A program has a param or state that the step does not have.
+///
+/// Returns kBudgetTooSmall, with the bytes of each region, if a buffer is larger than every
+/// region, if more bytes are live than all regions have, or if no placement was found.
 Result<Placement> PlaceInRegions(std::span<const ProgramPlan> programs,
                                  const std::vector<MemoryRegion>& regions,
                                  const TrafficFn& traffic = TrafficOf);
 
-/// The violations of `placement` as one of `programs`, at most `limit` sentences. It shares no
-/// code with PlaceInRegions: it walks the nodes of each program and its bodies in order, and
-/// reports a buffer that is placed over another one that is live, outside its region, misaligned
-/// or nowhere, and a param or state that is not where the step has it. Lifetimes are those
-/// stated in the plans, which ValidatePlan compares with the uses. O(n * live buffers).
+/// Returns the violations of `placement` as a placement of `programs`, in at most `limit`
+/// sentences. Shares no code with PlaceInRegions. Visits the nodes of each program and its
+/// bodies in order and reports
+///
+///   - a buffer that overlaps a live buffer, is outside its region, is misaligned or has no region;
+///   - a param or state that is not at the location where the step has it.
+///
+/// Lifetimes are the lifetimes stated in the plans, which ValidatePlan compares with the
+/// uses. O(n * live buffers).
 std::vector<std::string> ValidatePlacement(
     std::span<const ProgramPlan> programs, const Placement& placement,
     size_t limit = 16);

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PLANNER_PLAN_MEMORY_H_
 #define STOWAGE_PLANNER_PLAN_MEMORY_H_
 
-// The planner's entry point: maps a graph to an address for every byte, or to the reason
-// why the budget cannot hold it.
+// The entry point of the planner. PlanMemory assigns an address to every byte of a graph,
+// or returns an error that explains why the budget is too small.
 //
 //   Result<Plan> plan = PlanMemory(step, {.budget = 64 << 20});
 //   if (!plan.ok()) Print(plan.error().message);  // names the peak
@@ -22,41 +22,45 @@
 
 namespace stowage {
 
-// Places values of a cond's body in outside bytes that are unused for a while: in those
-// of an operand, after its death in the body, and in those of a result until it is first
+// PlaceInHoles places values of a cond's body in outside bytes that are temporarily unused:
+// within an operand after its death in the body, and within a result until it is first
 // written.
 //
 //   address ^
 //           |  xxxx aaaaaaa        x, an operand of 2 slots, dies at time 4;
-//           |  xxxx  bbb ccc       a, b and c are made later
+//           |  xxxx  bbb ccc       a, b and c are computed later
 //           +---------------> time
 //
-//   PlaceInHoles(&plan);  // of a body, before the rest of it is packed
+//   PlaceInHoles(&plan);  // of a body, before its other buffers are packed
 
-/// Returns whether `buffer` is the slot of an operand that dies in the body with this
-/// plan.
+/// Returns whether `buffer` is the slot of an operand that dies in the body that `plan` is
+/// for.
 bool IsDyingOperand(const Plan& plan, const PlannedBuffer& buffer);
 
-/// Moves buffers of `plan` from the region of activations into these free ranges, the
-/// largest first, each into the smallest range that has space for it throughout its life.
-/// Buffers without a range are left to be packed. Scratch stays: that of a node with
-/// bodies must keep its address whenever these run.
+/// Moves buffers of `plan` from the activations region into these unused ranges, largest
+/// buffer first. Each buffer goes into the smallest outside slot that has space for it
+/// throughout its lifetime. Buffers that fit no slot are packed later. Workspace is not
+/// moved, because the workspace of a node with bodies must keep its address whenever the
+/// bodies run.
 void PlaceInHoles(Plan* plan);
 
-// The buffers of a body that are outside of its arena: those of its leaves and of its
-// outputs, which are in the operands and results of its node.
+// MoveOutside finds the buffers of a body that are outside its arena. These are the buffers
+// of its leaves and outputs, which are in the operands and results of its node.
 //
 //   Lifetimes lifetimes = ComputeLifetimes(body, {});
 //   std::vector<int32_t> second_of = MoveOutside(body, node, true, &lifetimes);
 
-/// Moves the buffers of the leaves and outputs of `body`, which is one of `node`'s, into
-/// the region kOutside, where they are live throughout. Exceptions: leaves that die in a
-/// cond's body (LifetimeOptions::dying), and its outputs until they are written. A carry
-/// shares one buffer, leaf and output, if its leaf is dead before anything is written
-/// there, or, with `in_place`, if the first node that writes there may overwrite the
-/// leaf. All other carries get a second buffer in the region kIo. Returns the index of
-/// the second buffer, or -1, for each carry and then for each summed value. Linear in
-/// values and operands.
+/// Moves the buffers of the leaves and outputs of `body`, a body of `node`, into the region
+/// kOutside, where they are live throughout. There are two exceptions. Leaves that die in a
+/// cond's body (LifetimeOptions::dying) keep their death, and outputs of a cond's body are
+/// live only from the time at which they are written.
+///
+/// The leaf and output of a carry or sum share one buffer in two cases: if the leaf is dead
+/// before the buffer of the output is written, or, with `in_place`, if the first node that
+/// writes there may overwrite the leaf. All other carries and sums get a second buffer in
+/// the region kIo, except carries of a loop with one iteration. Returns the index of the
+/// second buffer, or -1, for each carry and then for each sum. Linear in values and
+/// operands.
 std::vector<int32_t> MoveOutside(const Graph& body, const Node& node,
                                  bool in_place, Lifetimes* lifetimes);
 
@@ -66,32 +70,39 @@ using packing::Packer;
 inline constexpr Bytes kDefaultAlignment = 256;
 
 struct PlanOptions {
-  std::optional<Bytes> budget = std::nullopt;  // maximum bytes of the arena
-  Bytes alignment = kDefaultAlignment;         // of every slot; a power of two
+  std::optional<Bytes> budget = std::nullopt;  // The maximum arena size.
+  Bytes alignment = kDefaultAlignment;         // Of every slot. A power of two.
   std::optional<WeightLayout> weights =
-      std::nullopt;  // given by another plan; absent: decided here
+      std::nullopt;  // From another plan. If absent, this plan decides.
   Packer packer = Packer::kGreedy;
-  Deadline deadline = {};  // of the best packer; see planner/packing/packer.h
+  Deadline deadline = {};  // Of the best packer (planner/packing/packer.h).
   bool in_place = true;
-  DeviceNeeds device = {};  // of the backend that will run it: Backend::Needs()
-  /// Params, by name, whose bytes are not in the arena, such as constants of a program
-  /// (compile/compile.h): they are in Region::kOutside. Names of other graphs are ignored.
+  DeviceNeeds device = {};  // Backend::Needs() of the target backend.
+  /// Params, by name, that are not stored in the arena, such as constants of a program
+  /// (compile/compile.h). They are in Region::kOutside. Names of other graphs are ignored.
   std::set<std::string> outside = {};
 };
 
-/// Plans `graph`, and the bodies in it (planner/plan.h). Reserves the regions first, then
-/// packs activations and scratch around them. Errors: kBudgetTooSmall, naming the budget,
-/// the need, the peak's node, the largest live buffers and the smallest budget that
-/// works; kInvalidArgument for a param or state that the weight layout lacks or holds
-/// with another type, an alignment that is not a power of two, sums beyond 64 bits, a
-/// param of `outside` that the graph updates or has on the host.
-/// Deterministic: the same graph and options give the same plan, byte for byte, unless
-/// the deadline passes.
+/// Plans `graph` and its bodies (planner/plan.h). Reserves the regions first, then packs
+/// activations and workspace. Deterministic: the same graph and options give the same plan,
+/// byte for byte, unless the deadline passes.
+///
+/// Returns kBudgetTooSmall if the arena exceeds the budget. The message contains the
+/// budget, the required size, the node at the peak, the largest live buffers, and the
+/// smallest budget that works. Returns kInvalidArgument in these cases:
+///
+///   - The weight layout lacks a param or state, or holds it with another type.
+///   - The alignment is not a power of two, or does not divide the alignment of the weight layout.
+///   - The budget is not positive.
+///   - The sum of all buffers does not fit 64 bits.
+///   - The graph updates a param of `outside`, or has it in host memory.
 Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options = {});
 
-/// The workspace of each node as PlanMemory plans it: that of `options.device`, and for a
-/// node with bodies their largest arena, planned again at each call. All operands of a
-/// cond that may die in it do so here; a plan may therefore need more.
+/// Returns a function that computes the workspace of each node like PlanMemory. The
+/// workspace of a node is the workspace of `options.device`. The workspace of a node with
+/// bodies is the largest arena of a body, which is planned in each call. If the operand of
+/// a cond could die in it, the function assumes that it does, so a plan may need more
+/// workspace.
 WorkspaceFn NodeWorkspace(const PlanOptions& options);
 
 }  // namespace stowage

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PLANNER_PLANNER_H_
 #define STOWAGE_PLANNER_PLANNER_H_
 
-// The package's umbrella header: plan a graph, share its weights among programs, verify a
-// plan.
+// The umbrella header of the package, which plans a graph, shares its weights among
+// programs, and verifies plans.
 
 #include "planner/certificate.h"    // IWYU pragma: export
 #include "planner/lifetimes.h"      // IWYU pragma: export

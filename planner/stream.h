@@ -1,9 +1,10 @@
 #ifndef STOWAGE_PLANNER_STREAM_H_
 #define STOWAGE_PLANNER_STREAM_H_
 
-// A step as a list of events in order: bytes are allocated, kernels are launched, bytes
-// are freed ("kill"). A machine without graphs, views and lifetimes can run it: every
-// operand is an address and a number of bytes, in the arena or in host memory.
+// Converts a step into a list of events, in order: bytes are allocated, kernels are
+// launched, and bytes are freed ("kill"). A machine that does not support graphs, views and
+// lifetimes can run this list. Every operand is an address and a number of bytes, in the
+// arena or in host memory.
 //
 //   allocate  arena     0    16  weights w
 //   allocate  arena    16    16  activations h
@@ -11,23 +12,24 @@
 //   kill      arena    16    16  activations h
 //   kill      arena     0    16  weights w
 //
-// Reserved buffers (weights, states, inputs, the backend's reserve) are allocated before
-// the first launch and killed after the last, since they outlive the step. All other
-// buffers are allocated right before the launch at which their lifetime begins and killed
-// right after the last one in it; outputs, which the caller reads after the last launch,
-// at the end. Views launch nothing: an operand that is a view names its root, and its
-// position in the root's bytes.
+// Reserved buffers (weights, states, inputs, the backend's reserve) outlive the step, so
+// they are allocated before the first launch and killed after the last one. All other
+// buffers are allocated immediately before the launch at which their lifetime begins, and
+// killed immediately after the last launch in it. Outputs, which the caller reads after the
+// last launch, are killed at the end. Views are not launched. An operand that is a view
+// names its root and has a position in the root's bytes.
 //
-// The launch of a loop or a cond is followed by its bodies, each between an enter and a
-// leave, with separate times: the events of one iteration. The enter has the number of
-// iterations and the addresses of a loop's carries. A buffer of a body is in the scratch
-// of the launch, in the arena or on the host, or outside, in an operand or result of the
-// launch. An outside address names its leaf or output, and is relative to it.
+// After the launch of a loop or a cond, the stream contains the events of its bodies. The
+// events of each body are one iteration. They are between an enter and a leave event and
+// have their own times. The enter event has the number of iterations and the addresses of a
+// loop's carries. A buffer of a body is in the workspace of the launch, in the arena or on
+// the host, or it is outside, in an operand or a result of the launch. An outside address
+// is relative to a leaf or output, which it names.
 //
-// An operand of a cond without later readers is killed in each body: right after its last
-// reader there, or first of all. Only one body runs. Values of the body may then be
-// allocated in it, or in a result before it is written. The index dies before the first
-// body is entered.
+// If an operand of a cond has no later readers, it is killed in each body: immediately
+// after its last reader or, without readers, before all other events. Only one body runs.
+// Values of the body can then be allocated within this operand, or within a result before
+// it is written. The index of the cond dies before the first body is entered.
 //
 //   enter     body cell, 3 times, h to h.next in one place, c to c.next alternating
 //                                                       with @512+16
@@ -46,42 +48,43 @@
 
 namespace stowage {
 
-/// Bytes of the arena, relative to its base, or of host memory; with a placement, of one of its
-/// regions instead of the arena.
+/// A range of bytes in the arena, relative to its base, or in host memory. With a
+/// placement, the range is in one of its regions instead of the arena.
 struct StreamPlace {
   bool on_host = false;
   Bytes address = 0;
   Bytes bytes = 0;
-  /// For an outside place: the leaf or output of the body that contains it, or the param
-  /// that is a constant, to whose first byte the address is relative. Otherwise empty.
+  /// For outside bytes: the leaf or output of the body that contains them, or the param
+  /// that is a constant. The address is relative to its first byte. Otherwise empty.
   std::string outside = {};
   int32_t region =
-      PlacedBuffer::kNowhere;  // of a placement, to whose base it is relative
+      PlacedBuffer::kNowhere;  // Of a placement. `address` is relative to it.
   friend bool operator==(const StreamPlace&, const StreamPlace&) = default;
 };
 
 /// An operand or a result of a launch.
 struct StreamValue {
   std::string name;
-  /// The value that owns the bytes: the root of a view, the param or state of an update's
-  /// result, otherwise itself.
+  /// The value that owns the bytes: the root of a view, the param or state for the result
+  /// of an update, and otherwise the value itself.
   std::string root;
-  /// From its first byte to the end of its last: less than its elements take if a view
-  /// repeats some, more if it skips some.
+  /// The bytes from the first element to the last. This range is smaller than all elements
+  /// together if a view repeats some, and larger if a view skips some.
   StreamPlace place;
-  bool in_place = false;  // a result in the buffer of an operand
+  bool in_place = false;  // A result in the buffer of an operand.
   friend bool operator==(const StreamValue&, const StreamValue&) = default;
 };
 
-/// A carry of a loop: read as `leaf`, written as `output`. Either in one buffer, the
-/// launch's result, or alternating between it and `second`, so that the last iteration
-/// writes the result. The first iteration reads the launch's operand, or for a sum, zeros
-/// at the address of the previous iteration's value.
+/// A carry or sum of a loop. The body reads it as `leaf` and writes it as `output`. Both
+/// are in one buffer, the launch's result, or they alternate between this buffer and
+/// `second`, such that the last iteration writes the result. The first iteration of a carry
+/// reads the launch's operand. The first iteration of a sum reads zeros at the address of
+/// the previous iteration's value.
 struct StreamHanded {
   std::string leaf;
   std::string output;
   bool in_one_place = false;
-  StreamPlace second;  // no bytes: none
+  StreamPlace second;  // No bytes if not needed.
   friend bool operator==(const StreamHanded&, const StreamHanded&) = default;
 };
 
@@ -92,50 +95,53 @@ enum class StreamEventKind : uint8_t {
   kEnter,
   kLeave,
 };
-/// "allocate", "launch", "kill", "enter", "leave".
+/// Returns "allocate", "launch", "kill", "enter" or "leave".
 std::string_view StreamEventName(StreamEventKind kind);
 
 struct StreamEvent {
   StreamEventKind kind = StreamEventKind::kAllocate;
-  Time time = 0;  // a buffer's lower, the node's time, a buffer's upper
+  Time time = 0;  // A buffer's lower or upper, or the node's time.
 
-  // The buffer of an allocate or kill. Slots are padded to the plan's alignment, which is
-  // not included here.
-  int32_t buffer = -1;  // of the plan
+  // For allocate and kill: the buffer. Slots are padded to the plan's alignment, but
+  // `place` does not include the padding.
+  int32_t buffer = -1;  // Of the plan.
   StreamPlace place = {};
 
-  // The launch.
+  // For launch. `node` and `op` are also set for enter and leave.
   NodeId node = kNoNode;
   OpKind op = OpKind::kCopy;
   std::vector<StreamValue> operands = {};
   std::vector<StreamValue> results = {};
-  StreamPlace scratch = {};       // of the kernel; no bytes: none
-  StreamPlace host_scratch = {};  // the same of the bodies, in host memory
+  StreamPlace scratch = {};       // The kernel's workspace. May have no bytes.
+  StreamPlace host_scratch = {};  // The host memory of the bodies, likewise.
 
-  // The body of an enter or leave.
+  // For enter and leave: the body.
   std::string body = {};
   int64_t iterations = 0;
   std::vector<StreamHanded> handed = {};
 
-  // For all events: the buffer's name, as in the plan of the body, and its region.
+  // For allocate and kill: the name of the buffer, as in the plan of the body, and its
+  // region.
   std::string name = {};
   Region region = Region::kActivations;
-  int depth = 0;  // nesting depth in bodies
+  int depth = 0;  // The nesting depth in bodies, for all events.
 };
 
-/// The stream of one run of `graph` by `plan`. At one time, buffers are killed before
-/// others are allocated, both in the plan's order; times never decrease. Reserved buffers
-/// are allocated at time 0, by increasing address, and killed at time num_nodes() + 1.
-/// Buffers with an empty lifetime are omitted, except operands, which are killed. An
-/// operand that dies in a cond is killed once in each body, and an index at the time of
-/// its cond. Preconditions: `plan` was made for `graph` (CheckPlanIsFor), and lifetimes
-/// lie in [0, num_nodes() + 1], as in every plan of PlanMemory or PlanFromJson; otherwise
-/// the plan may be wrong. Linear in values, operands and buffers, except for sorting
+/// Returns the stream of one run of `graph` under `plan`. At each time, buffers are killed
+/// before others are allocated, both in the order of the plan. Times never decrease.
+/// Reserved buffers are allocated at time 0, in the order of addresses, and killed at time
+/// num_nodes() + 1. Buffers with an empty lifetime are omitted, except operands, which are
+/// killed. An operand that dies in a cond is killed once in each body, and an index is
+/// killed at the time of its cond.
+///
+/// Requires that `plan` was made for `graph` (CheckPlanIsFor) and that lifetimes are in
+/// [0, num_nodes() + 1], as in every plan of PlanMemory or PlanFromJson. The plan may be
+/// invalid in other respects. Linear in values, operands and buffers, except for sorting
 /// reserved buffers.
 std::vector<StreamEvent> MakeStream(const Graph& graph, const Plan& plan);
 
-/// The same with the buffers where `placed` has them. The scratch of a launch with bodies has no
-/// place of its own.
+/// Returns the stream with the addresses of `placed`. The workspace of a launch with bodies
+/// has no address.
 std::vector<StreamEvent> MakeStream(const Graph& graph, const Plan& plan,
                                     const PlacedPlan& placed);
 

@@ -1,11 +1,11 @@
 #ifndef STOWAGE_PLANNER_VALIDATE_PLAN_H_
 #define STOWAGE_PLANNER_VALIDATE_PLAN_H_
 
-// The verifier of plans. It does not rely on the planner's lifetimes: it walks the
-// graph's nodes in order over an imaginary arena in which every byte records its last
-// writer. It reports a node that reads a byte overwritten by another, a slot that is
-// misaligned, outside its region or missing, a weight or state written by anything but
-// its update, and an output or persistent value that does not survive the step.
+// Verifies plans. The verifier does not rely on the planner's lifetimes. It simulates the
+// graph's nodes in order over an arena in which every byte records its last writer. It
+// reports a node that reads a byte that another value has overwritten, a slot that is
+// misaligned, outside its region or missing, a weight or state that is written by any node
+// except its update, and an output or persistent value that does not survive the step.
 //
 //   for (const std::string& text : ValidatePlan(graph, plan)) Report(text);
 
@@ -17,15 +17,15 @@
 
 namespace stowage {
 
-/// The violations of `plan` as a plan for `graph`, at most `limit` sentences; empty
-/// exactly when a run in the planned arena reads the right values. O(n log n) in values
-/// and operands.
+/// Returns the violations of `plan` as a plan for `graph`, in at most `limit` sentences.
+/// The result is empty exactly if a run in the planned arena reads the correct values.
+/// O(n log n) in the number of values and operands.
 std::vector<std::string> ValidatePlan(const Graph& graph, const Plan& plan,
                                       size_t limit = 16);
 
-/// As above, for a graph and a plan that are known to belong together, for example by a
-/// digest over both: the plan's fingerprint is not compared with the graph's, which costs
-/// as much as all other checks.
+/// Verifies a plan like ValidatePlan, but does not compare the plan's fingerprint with the
+/// graph's, which takes as long as all other checks together. Requires that the graph and
+/// the plan are known to belong together, for example by a digest over both.
 std::vector<std::string> ValidatePlanBeside(const Graph& graph,
                                             const Plan& plan,
                                             size_t limit = 16);

@@ -113,8 +113,8 @@ class Hold {
   template <typename Inside, typename Above>
   void VisitNodes(ColumnRange range, Inside inside, Above above) const;
 
-  int32_t leaves_ = 1;       // a power of two
-  std::vector<Node> nodes_;  // a heap: the children of k are 2k and 2k + 1
+  int32_t leaves_ = 1;       // A power of two.
+  std::vector<Node> nodes_;  // A heap: the children of k are 2k and 2k + 1.
   int64_t work_ = 0;
   int64_t occupying_ = 0;
 };
@@ -137,8 +137,8 @@ class Skyline {
     Bytes highest = 0;
     Bytes raised = 0;
   };
-  uint32_t leaves_ = 1;      // a power of two
-  std::vector<Node> nodes_;  // a heap: the children of k are 2k and 2k + 1
+  uint32_t leaves_ = 1;      // A power of two.
+  std::vector<Node> nodes_;  // A heap: the children of k are 2k and 2k + 1.
 };
 
 class BestFit {

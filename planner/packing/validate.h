@@ -38,8 +38,8 @@ struct Violation {
 
 /// Returns at most `limit` violations of `solution`. The result is empty exactly if
 /// `solution` is valid. Violations of single buffers come first. Every reported overlap is
-/// real, but if several buffers overlap, some overlaps may be omitted. Requires `limit >=
-/// 1` and that `problem` passes CheckProblem. O(n log n).
+/// real, but if several buffers overlap, some overlaps may be omitted. Requires
+/// `limit >= 1` and that `problem` passes CheckProblem. O(n log n).
 std::vector<Violation> Validate(const Problem& problem,
                                 const Solution& solution, size_t limit = 16);
 
