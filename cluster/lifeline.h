@@ -1,25 +1,26 @@
 #ifndef STOWAGE_CLUSTER_LIFELINE_H_
 #define STOWAGE_CLUSTER_LIFELINE_H_
 
-// Failure detection between ranks. A missing message may be late or its sender dead; MPI
-// does not distinguish, and may wait forever. So every rank keeps a TCP connection to rank
-// 0, on its own thread:
+// Detects failures of ranks. If a message is missing, it may be late, or its sender may be
+// dead. MPI does not distinguish these cases and may wait forever. Every rank therefore has
+// a TCP connection to rank 0, on its own thread. Each end sends a heartbeat every `beat`.
 //
-//   a process dies           its system closes the connection: detected immediately
-//   a host or network fails, no heartbeat arrives, which each end sends every `beat`:
-//   a process is stopped     detected after `lost_after`
-//   a rank gives up          it sends a message with the reason
-//   the whole run is stopped a rank whose own clock has jumped restarts its timeout
-//   and continued
+//   failure                  detection
+//   a process dies           immediately: the system closes the connection
+//   a host or network fails  after `lost_after`: no heartbeat arrives
+//   a process is stopped     after `lost_after`: no heartbeat arrives
+//   a rank gives up          immediately: it sends a message with the reason
 //
-// Rank 0 notifies all others. A failure ends each rank's Exchange (MpiLink::GiveUpWhen) and
-// is reported to LifelineOptions::on_end.
+// If the whole run is stopped and continued, no failure is detected: a rank whose own clock
+// has jumped restarts its timeout. Rank 0 notifies all other ranks of a failure. The
+// failure ends the Link::Exchange calls of each rank (MpiLink::GiveUpWhen) and is reported
+// to LifelineOptions::on_end.
 //
 //   Result<std::unique_ptr<Lifeline>> line = Lifeline::Tie(
 //       collectives, {.on_end = [](const RankEnd& end) { Print(end.why); }});
 //   ...
-//   (*line)->Untie();      // all is done; or
-//   (*line)->GiveUp(kExitUsage, "the file is not there");
+//   (*line)->Untie();      // when the run is done, or
+//   (*line)->GiveUp(kExitUsage, "the file is missing");
 
 #include <atomic>
 #include <chrono>
@@ -39,9 +40,9 @@ namespace stowage::cluster {
 /// The early end of a rank.
 struct RankEnd {
   int rank = 0;
-  bool lost = true;   // dead, stopped or unreachable; else it gave up
-  int exit_code = 0;  // if it gave up
-  std::string why;    // for messages
+  bool lost = true;   // Dead, stopped or unreachable. Otherwise it gave up.
+  int exit_code = 0;  // If it gave up.
+  std::string why;    // For messages.
 };
 
 struct LifelineOptions {
@@ -53,26 +54,28 @@ struct LifelineOptions {
 
 class Lifeline {
  public:
-  /// Connects all ranks to rank 0; each must call this. Errors, kDevice: no sockets, or rank
-  /// 0 is unreachable at all addresses of its host, which are named.
+  /// Connects all ranks to rank 0. All ranks must call this function. Returns kDevice if
+  /// sockets are not available, or if rank 0 is unreachable at all addresses of its host,
+  /// which the message lists.
   static Result<std::unique_ptr<Lifeline>> Tie(RankCollectives& collectives,
                                                const LifelineOptions& options);
 
-  /// To the others, this rank is then lost.
+  /// Without Untie or GiveUp, the other ranks then detect this rank as lost.
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
-  /// True once a rank has ended early.
+  /// Returns a flag that is true once a rank has ended early.
   const std::atomic<bool>& broken() const { return broken_; }
 
-  /// Notifies the others that this rank ends, with the exit code and message, and stops
-  /// reporting failures here. On ranks other than 0, waits a few seconds at most for rank 0
-  /// to end, so that it can print the reason before a launcher kills all ranks.
+  /// Notifies the other ranks that this rank ends, with an exit code and a message.
+  /// Failures are no longer reported on this rank. On ranks other than 0, waits at most a
+  /// few seconds for rank 0 to end, so that rank 0 can print the reason before a launcher
+  /// kills all ranks.
   void GiveUp(int exit_code, const std::string& why);
 
-  /// Marks this rank as done, so that its end is not a failure. Returns true when all ranks
-  /// are done, false if one has ended early.
+  /// Marks this rank as done, so that its end is not a failure, and waits for the other
+  /// ranks. Returns true when all ranks are done, and false if a rank has ended early.
   bool Untie();
 
  private:
@@ -93,15 +96,16 @@ class Lifeline {
 
   const int rank_, ranks_;
   const LifelineOptions options_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // at rank 0 all, elsewhere rank 0
+  // All ranks on rank 0, and rank 0 on the others.
+  std::vector<std::unique_ptr<Peer>> peers_;
   std::atomic<bool> broken_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
-  // Guarded by the mutex, as is sending.
-  bool is_done_ = false;  // this rank
+  // The mutex guards these fields and sending.
+  bool is_done_ = false;  // This rank.
   bool gave_up_ = false;
-  bool all_done_ = false;   // all ranks
-  int wake_[2] = {-1, -1};  // a pipe; closing it ends the thread
+  bool all_done_ = false;   // All ranks.
+  int wake_[2] = {-1, -1};  // A pipe. Closing it ends the thread.
   std::thread thread_;
 };
 

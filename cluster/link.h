@@ -1,9 +1,9 @@
 #ifndef STOWAGE_CLUSTER_LINK_H_
 #define STOWAGE_CLUSTER_LINK_H_
 
-// Point-to-point transport between the ranks of a run: by MPI, or between threads of one
-// process. Reductions are computed by cluster/rank_collectives.h, so that they have the same
-// bits on every transport.
+// Sends point-to-point messages between the ranks of a run, either by MPI or between
+// threads of one process. cluster/rank_collectives.h computes reductions, so that they have
+// the same bits on every transport.
 //
 //   const Outgoing out[] = {{.to = 1, .bytes = mine}};
 //   const Incoming in[] = {{.from = 1, .bytes = theirs}};
@@ -44,47 +44,52 @@ class Link {
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
 
-  /// Sends and receives all messages concurrently; returns when they have arrived and the
-  /// outgoing buffers may be reused. There is at most one message to and one from each other
-  /// rank; both ends agree on its size, and empty ones are not sent. Messages between two
-  /// ranks arrive in the order of calls. Returns false if another rank or the link is lost;
-  /// the link must not be used afterwards. Allocates nothing.
+  /// Sends and receives all messages concurrently. Returns when they have arrived and the
+  /// outgoing buffers may be reused. There may be at most one message to and one message
+  /// from each other rank. Both ends must agree on its size. Empty messages are not sent.
+  /// Messages between two ranks arrive in the order of calls. Returns false if another rank
+  /// or the link is lost. The link must not be used afterwards. Allocates no memory.
   virtual bool Exchange(std::span<const Outgoing> outgoing,
                         std::span<const Incoming> incoming) noexcept = 0;
 
-  /// The size of all messages so far.
+  /// Returns the number of bytes of all messages that this rank has sent.
   virtual int64_t bytes_sent() const = 0;
-  /// The reason why Exchange returned false; empty if only the Lifeline can tell.
+  /// Returns the reason why Exchange returned false, or an empty string if only the
+  /// Lifeline knows the reason.
   virtual std::string failure() const = 0;
 };
 
-/// Links between threads of one process, one rank each, for tests and for programs that run
-/// several ranks themselves. Destroying a link loses its rank: exchanges with it return
-/// false.
+/// Returns links between threads of one process, one rank each, for tests and for programs
+/// that run several ranks in one process. If a link is destroyed, its rank is lost, and
+/// calls of Exchange with this rank return false.
 std::vector<std::unique_ptr<Link>> ThreadLinks(int ranks);
 
-/// The paths of MPI libraries to try, in order: only the file in STOWAGE_MPI if it is set,
-/// else the names of OpenMPI and MPICH, that of the launcher first.
+/// Returns the paths of MPI libraries to try, in order. If STOWAGE_MPI is set, this is the
+/// only path. Otherwise these are the names of OpenMPI and MPICH, with the launcher's
+/// library first.
 std::vector<std::string> MpiPlaces(const Launch& launch);
 
-/// Ranks that mpirun or srun started, connected by OpenMPI, or by MPICH and libraries with its
-/// binary interface (MVAPICH, Intel MPI, Cray MPICH). The library is opened at run time, and
-/// is not needed to build, nor to run on one rank.
+/// Connects ranks that mpirun or srun started, by OpenMPI, or by MPICH and libraries with
+/// its binary interface (MVAPICH, Intel MPI, Cray MPICH). The library is opened at run
+/// time. It is not needed to build, or to run on one rank.
 ///
-/// Only point-to-point messages are used, on a communicator of its own, by one thread at a
-/// time (MPI_THREAD_SERIALIZED). No wait blocks inside MPI, which may wait for a dead rank
-/// forever: each polls a flag that is set when a rank is lost (cluster/lifeline.h).
+/// Only point-to-point messages are used, on a separate communicator, by one thread at a
+/// time (MPI_THREAD_SERIALIZED). No call blocks inside MPI, which may wait for a dead rank
+/// forever. Each wait polls a flag instead, which is set when a rank is lost
+/// (cluster/lifeline.h).
 class MpiLink : public Link {
  public:
-  /// Opens and initializes the library, before the program has other threads. Errors,
-  /// kDevice: no library; one of an unknown kind or without thread support; a number of
-  /// ranks other than that of `launch`, as with another launcher's library.
+  /// Opens and initializes the library. Must be called before the program has other
+  /// threads. Returns kDevice if no library is found, if it is of an unknown kind or has no
+  /// thread support, or if its rank or number of ranks differs from `launch`, as with the
+  /// library of another launcher.
   static Result<std::unique_ptr<MpiLink>> Open(const Launch& launch);
 
-  /// Makes exchanges return false once *lost is true. `lost` must outlive this object.
+  /// Causes Exchange to return false once *lost is true. `lost` must outlive this object.
   virtual void GiveUpWhen(const std::atomic<bool>* lost) = 0;
 
-  /// Ends MPI. Waits for all ranks, each of which must call this and none be lost.
+  /// Finalizes MPI. Waits for all ranks. All ranks must call this function, and none may be
+  /// lost.
   virtual void Finish() = 0;
 };
 

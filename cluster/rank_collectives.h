@@ -1,14 +1,15 @@
 #ifndef STOWAGE_CLUSTER_RANK_COLLECTIVES_H_
 #define STOWAGE_CLUSTER_RANK_COLLECTIVES_H_
 
-// Collectives over any link, with sums in rank order: ((v0 + v1) + v2) + ... So N ranks
-// compute the bits of one rank that adds N micro-batches in turn, on every run, whatever the
-// order of messages.
+// Implements collectives over any link. Sums are computed in rank order, ((v0 + v1) + v2) +
+// .... N ranks therefore compute the same bits as one rank that adds N micro-batches in
+// turn, in every run and for any order of messages.
 //
-// An all-reduce is a reduce-scatter, in which each rank receives its block from all others
-// and adds, and an all-gather of the blocks. A rank sends 2 (N - 1) / N of the reduced
-// bytes, the lower bound of an all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce
-// algorithms for clusters of workstations", 2009); all links are used concurrently.
+// An all-reduce consists of a reduce-scatter and an all-gather. In the reduce-scatter, each
+// rank receives its block from all other ranks and adds the blocks. In the all-gather, the
+// ranks gather the sums. A rank sends 2 (N - 1) / N of the reduced bytes, the lower bound
+// of an all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
+// clusters of workstations", 2009). All links are used concurrently.
 //
 //   RankCollectives collectives(link);
 //   collectives.AllReduce(DType::kF32, gradients, scratch);
@@ -41,7 +42,8 @@ class RankCollectives : public Collectives {
   bool AllGather(std::span<const std::byte> block,
                  std::span<std::byte> values) noexcept override;
 
-  /// Copies rank 0's `values` to all ranks: a block to each, then an all-gather.
+  /// Copies rank 0's `values` to all ranks. Rank 0 sends one block to each rank, and an
+  /// all-gather follows. Returns false if a rank or its link is lost.
   bool Broadcast(std::span<std::byte> values) noexcept;
 
  private:
@@ -52,10 +54,11 @@ class RankCollectives : public Collectives {
   Link& link_;
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;
-  std::vector<const std::byte*> parts_;  // of a sum, by rank
+  std::vector<const std::byte*> parts_;  // The addends of a sum, by rank.
 };
 
-/// The texts of all ranks, by rank, at every rank. Error kRankLost.
+/// Returns the strings of all ranks, in rank order, on every rank. Returns kRankLost if a
+/// rank is lost.
 Result<std::vector<std::string>> GatherTexts(RankCollectives& collectives,
                                              const std::string& text);
 

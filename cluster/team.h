@@ -1,8 +1,8 @@
 #ifndef STOWAGE_CLUSTER_TEAM_H_
 #define STOWAGE_CLUSTER_TEAM_H_
 
-// The ranks of a run, from the view of one process: joined by MPI and a lifeline, from Join
-// to the end of the run.
+// Connects one process to the other ranks of a run, by MPI and a lifeline, from Join to the
+// end of the run.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const Launch launch, ReadLaunch());
 //   if (launch.ranks > 1) {
@@ -31,8 +31,8 @@ namespace stowage::cluster {
 
 class Team {
  public:
-  /// To be called before the process has other threads. Errors: those of MpiLink::Open and
-  /// Lifeline::Tie.
+  /// Connects this process to the other ranks. Must be called before the process has other
+  /// threads. Propagates errors of MpiLink::Open and Lifeline::Tie.
   static Result<std::unique_ptr<Team>> Join(const Launch& launch,
                                             const LifelineOptions& options);
 
@@ -40,12 +40,13 @@ class Team {
   Lifeline& lifeline() { return *lifeline_; }
   int rank() const { return link_->rank(); }
   int ranks() const { return link_->ranks(); }
-  /// The bytes that this rank has sent.
+  /// Returns the number of bytes that this rank has sent.
   int64_t bytes_sent() const { return link_->bytes_sent(); }
 
-  /// Waits until all ranks call this, and ends MPI. Returns false if one has ended early.
-  /// MPI itself waits for all ranks again, and forever if one dies meanwhile: after
-  /// `patience`, `on_late` is called on another thread, and may end the process.
+  /// Waits until all ranks call this function, and finalizes MPI. Returns false if a rank
+  /// has ended early. MPI itself waits for all ranks a second time, and waits forever if a
+  /// rank dies during this time. After `patience`, `on_late` is therefore called on another
+  /// thread, and may end the process.
   bool Part(const std::function<void()>& on_late,
             std::chrono::milliseconds patience = std::chrono::seconds(10));
 
@@ -57,17 +58,18 @@ class Team {
   std::unique_ptr<Lifeline> lifeline_;
 };
 
-/// Copies the params and states of rank 0's runner to all ranks. Errors: those of
-/// Runner::ReadBytes and WriteBytes; kRankLost.
+/// Copies the params and states of rank 0's runner to all ranks. Propagates errors of
+/// Runner::ReadBytes and Runner::WriteBytes. Returns kRankLost if a rank is lost.
 Status ShareValues(RankCollectives& collectives, Runner& runner);
 
-/// Properties that all ranks must share, and their values on this rank.
+/// Properties that must be equal on all ranks, with their values on this rank.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// Compares the facts of all ranks, each of which must call this, before the first step:
-/// ranks with another program, other options or other data would not fail but train
-/// wrongly. Error kInvalidArgument, equal on all ranks, naming the first rank that differs
-/// from rank 0, the fact, and both values; kRankLost.
+/// Compares the facts of all ranks. All ranks must call this function before the first
+/// step, because ranks with another program, other options or other data would not fail but
+/// train incorrectly. Returns kInvalidArgument on all ranks if any rank differs from rank
+/// 0. The message names the first such rank, the fact and both values, and is equal on all
+/// ranks. Returns kRankLost if a rank is lost.
 ///
 ///   Status agreed = Agree(collectives, {{"program", version}, {"data", digest}});
 Status Agree(RankCollectives& collectives, const Facts& facts);
