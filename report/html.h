@@ -1,22 +1,24 @@
 #ifndef STOWAGE_REPORT_HTML_H_
 #define STOWAGE_REPORT_HTML_H_
 
-// A plan as an interactive page: the map of the arena over time, coloured by kind of
-// buffer, with zoom, search and pin; live bytes below it; the buffers and figures as
-// tables. It is one file that needs no network. Several programs over one arena are shown
-// side by side, two plans are compared, and a run shows its losses.
+// Writes a plan as an interactive HTML page. The page shows a map of the arena over time,
+// colored by kind of buffer, with zoom, search and pins. The live bytes are drawn below the
+// map, and tables list the buffers and figures. The page is one file that needs no network.
+// It can also show several programs over one arena side by side, compare two plans, and
+// draw the losses of a run.
 //
 //   Write("step.html", ToHtml({.title = "gpt-nano",
 //                              .programs = {DescribeProgram("step", graph, plan)}}));
 //
-// The page draws the figures of numbers.h and, for each buffer, its kind, the values in it
-// over time, the nodes that read them, and the user's source line of each:
+// The page shows the figures of report/numbers.h. For each buffer, it shows the kind, the
+// values in the buffer over time, the nodes that read them, and the user's source line of
+// each value:
 //
 //   std::vector<BufferDetails> details = MakeDetails(graph, plan);
 //   details[3].kind;                   // kSaved
 //   details[3].values.front().source;  // nn/models/texts.cc:63
 //
-// Its skeleton, style and script are report/page.html, page.css and page.js.
+// The skeleton, style and script of the page are report/page.html, page.css and page.js.
 
 #include <cstdint>
 #include <optional>
@@ -31,11 +33,14 @@
 
 namespace stowage {
 
-/// The kind of a buffer or, if several values reuse it in place, of the value with the
-/// longest lifetime. kSaved: computed in forward, read in a later phase. kGradients:
-/// computed in backward. kRecomputed: computed again there, instead of being saved.
-/// kTemporary: any other result. A reloaded value is kSaved, or kState if an update reads
-/// it.
+/// The kind of a buffer. If several values use the buffer one after another, it is the kind
+/// of the value that uses it longest.
+///
+///   - kSaved: computed in forward and read in a later phase, or reloaded in backward
+///   - kGradients: computed in backward
+///   - kRecomputed: computed a second time in backward instead of being saved
+///   - kState: optimizer states, also if they are reloaded for the update
+///   - kTemporary: any other result
 enum class BufferKind : uint8_t {
   kWeights,
   kState,
@@ -52,54 +57,56 @@ inline constexpr BufferKind kBufferKinds[] = {
     BufferKind::kSaved,     BufferKind::kGradients, BufferKind::kRecomputed,
     BufferKind::kTemporary, BufferKind::kScratch,   BufferKind::kHost,
 };
-/// One word, also the name of its colour: "weights", "gradients".
+/// Returns one word, which is also the name of the color: "weights", "gradients".
 std::string_view BufferKindName(BufferKind kind);
 
 /// A value that owns its bytes.
 struct ValueDetails {
   std::string name;
   std::string type;       // "f32(4, 64)"
-  NodeId made = kNoNode;  // its producer; kNoNode for a leaf
+  NodeId made = kNoNode;  // The producer, or kNoNode for a leaf.
   SourceLoc source;
 };
 
 struct BufferDetails {
   BufferKind kind = BufferKind::kTemporary;
-  std::vector<ValueDetails> values;  // by time; empty for scratch
-  std::vector<NodeId> readers;       // of all values, each once, by time
+  std::vector<ValueDetails> values;  // By time. Empty for workspace.
+  std::vector<NodeId> readers;       // Of all values, each once, by time.
 };
 
-/// For each buffer of `plan`, in its order. Precondition: CheckPlanIsFor. Linear in
-/// values, operands and buffers, except for sorting readers.
+/// Returns the details of each buffer of `plan`, in order. `plan` must be for `graph`
+/// (CheckPlanIsFor). Linear in values, operands and buffers, except for sorting readers.
 std::vector<BufferDetails> MakeDetails(const Graph& graph, const Plan& plan);
 
-/// One program over the arena.
+/// The data of one program on a page.
 struct PageProgram {
   std::string name;
   Report report;
-  std::vector<BufferDetails> details;   // of report.buffers
-  std::vector<SourceLoc> node_sources;  // of report.nodes
+  std::vector<BufferDetails> details;   // Per buffer of `report`.
+  std::vector<SourceLoc> node_sources;  // Per node of `report`.
 };
 
-/// The page's data of one program. Precondition: CheckPlanIsFor. Linear.
+/// Returns the data of one program. `plan` must be for `graph` (CheckPlanIsFor). Linear.
 PageProgram DescribeProgram(std::string name, const Graph& graph,
                             const Plan& plan);
 
 struct PageLoss {
-  int64_t step = 0;  // from 1
+  int64_t step = 0;  // Counted from 1.
   double loss = 0;
 };
 
 struct Page {
   std::string title;
-  std::vector<PageProgram> programs = {};  // over one arena, unless `compares`
-  bool compares = false;                   // two plans, each with its own arena
+  std::vector<PageProgram> programs = {};  // Over one arena, unless `compares`.
+  /// True for two plans with separate arenas.
+  bool compares = false;
   std::optional<Bytes> budget = {};
-  std::vector<PageLoss> losses = {};  // of a run, by step
+  std::vector<PageLoss> losses = {};  // Of a run, by step.
   std::optional<double> held_out_loss = {};
 };
 
-/// The file. Linear; about 350 bytes a buffer and 150 a node.
+/// Returns the contents of the HTML file. Linear. A file has about 350 bytes per buffer and
+/// 150 bytes per node.
 std::string ToHtml(const Page& page);
 
 }  // namespace stowage

@@ -1,9 +1,10 @@
 #ifndef STOWAGE_REPORT_MEMORY_LOCK_H_
 #define STOWAGE_REPORT_MEMORY_LOCK_H_
 
-// A memory lock: the memory of steps, stored in a file beside the code, like a dependency
-// lock. Comparing a plan with the lock finds a change that makes a step larger, and names
-// the buffers that grew with the line that made each.
+// Writes and compares memory locks. A memory lock is a file that stores the memory of
+// steps. It is kept with the source code, like a dependency lock. Comparing a plan with the
+// lock detects changes that increase the memory of a step, and names the buffers that grew,
+// with the source line that created each.
 //
 //   MemoryLock lock = {.programs = {LockProgram("train", plan_file)}};
 //   std::string text = ToText(lock);                  // memory.lock
@@ -14,7 +15,7 @@
 //   //     +1024  h, made at model.cc:12
 //   return changes->grew ? 1 : 0;
 //
-// The file is JSON with a line for each buffer, so that a review shows what changed:
+// The file is JSON with one line per buffer, so that a code review shows the changes:
 //
 //   {"format": "stowage-memory-lock", "version": 1, "programs": [
 //    {"name": "train", "device": "cpu, 2 threads", "alignment": 64,
@@ -23,8 +24,8 @@
 //      {"phase": "forward", "peak_bytes": 409600, "live": [
 //       {"name": "h", "bytes": 256, "source": "model.cc:12"}, ...]}, ...]}]}
 //
-// Workspace of kernels depends on the device and its threads: a plan file names its
-// device, and plans for different ones are not compared.
+// The workspace of kernels depends on the device and its number of threads. A plan file
+// therefore names its device, and plans for different devices are not compared.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -38,21 +39,22 @@
 
 namespace stowage {
 
-/// The phases of a step, in their order.
+/// The phases of a step, in order.
 inline constexpr Phase kLockedPhases[] = {Phase::kForward, Phase::kBackward,
                                           Phase::kUpdate};
 
 struct LockedBuffer {
   std::string name;
   Bytes bytes = 0;
-  std::string source = {};  // "model.cc:12" that made it; empty: unknown
+  /// The line that created it: "model.cc:12". Empty if unknown.
+  std::string source = {};
 
   friend bool operator==(const LockedBuffer&, const LockedBuffer&) = default;
 };
 
-/// The peak within a phase, and the buffers live there, by name.
+/// The peak within a phase, and the buffers that are live at the peak, by name.
 struct LockedPhase {
-  std::string phase;  // "forward", "backward", "update"
+  std::string phase;  // "forward", "backward" or "update".
   Bytes peak = 0;
   std::vector<LockedBuffer> live = {};
 
@@ -61,7 +63,7 @@ struct LockedPhase {
 
 struct LockedProgram {
   std::string name;
-  std::string device = {};  // as PlanRequest::device
+  std::string device = {};  // See PlanRequest::device.
   Bytes alignment = 0;
   Bytes arena = 0, host = 0, lower_bound = 0;
   std::vector<LockedPhase> phases = {};
@@ -75,20 +77,20 @@ struct MemoryLock {
   friend bool operator==(const MemoryLock&, const MemoryLock&) = default;
 };
 
-/// The program of that name; null without one.
+/// Returns the program with this name, or null.
 const LockedProgram* Find(const MemoryLock& lock, std::string_view name);
 
-/// The figures of a plan. Linear in nodes, values and buffers, except for sorting.
+/// Returns the figures of a plan. Linear in nodes, values and buffers, except for sorting.
 LockedProgram LockProgram(std::string name, const PlanFile& file);
 
-/// The file's contents; equal locks give equal bytes.
+/// Returns the contents of a lock file. Equal locks give equal bytes.
 std::string ToText(const MemoryLock& lock);
 
-/// Reads the output of ToText. Error kInvalidArgument for anything else, naming the
-/// problem.
+/// Parses the output of ToText. Returns kInvalidArgument, naming the problem, for any other
+/// text.
 Result<MemoryLock> ParseMemoryLock(std::string_view text);
 
-/// A buffer that grew, or is new.
+/// A buffer that grew or is new.
 struct GrownBuffer {
   std::string name;
   Bytes before = 0, now = 0;
@@ -100,27 +102,28 @@ struct ChangedFigure {
   std::string program;
   std::string figure;  // "arena_bytes", "host_bytes", "forward", ...
   Bytes before = 0, now = 0;
-  /// For a phase whose peak rose: the largest growth first.
+  /// For a phase whose peak increased: the buffers that grew, largest increase first.
   std::vector<GrownBuffer> buffers = {};
 };
 
 struct MemoryChanges {
   std::vector<ChangedFigure> figures;
-  bool grew = false;  // true if any figure grew
+  bool grew = false;  // True if any figure increased.
 };
 
-/// The changes from `locked` to `now`, program by program. Errors kInvalidArgument: a
-/// program that one of them lacks, or that was planned for another device or alignment;
-/// the message names it.
+/// Returns the changes from `locked` to `now`, program by program. Returns
+/// kInvalidArgument, naming the program, if one of the locks lacks a program, or if a
+/// program was planned for another device or alignment.
 Result<MemoryChanges> CompareLocks(const MemoryLock& locked,
                                    const MemoryLock& now);
 
-/// The changes as text: a line for each figure, and for at most `limit` buffers of each
-/// phase; "" if nothing changed.
+/// Returns the changes as text, with one line per figure, and one line for each of at most
+/// `limit` buffers per phase. Returns "" if nothing changed.
 std::string ToText(const MemoryChanges& changes, size_t limit = 10);
-/// {"grew": ..., "changes": [{"program", "figure", "before", "now", "buffers"}, ...]}.
+/// Returns {"grew": ..., "changes":
+/// [{"program", "figure", "before", "now", "buffers"}, ...]}.
 nlohmann::ordered_json ToJson(const MemoryChanges& changes);
-/// A self-contained page with a table of all changes.
+/// Returns a self-contained HTML page with a table of all changes.
 std::string ToHtml(const MemoryChanges& changes);
 
 }  // namespace stowage

@@ -1,10 +1,11 @@
 #ifndef STOWAGE_REPORT_PLAN_JSON_H_
 #define STOWAGE_REPORT_PLAN_JSON_H_
 
-// Plan files: a plan and its graph in one self-contained JSON object. Offsets, sizes and
-// lifetimes are exact integers. The graph is in its text form (ir/text.h), and once more
-// as numbers, so that a verifier need not know the ops: which values are views and their
-// layout, which operands a node may overwrite. tools/judge_plan.py is such a verifier.
+// Reads and writes plan files. A plan file contains a plan and its graph in one
+// self-contained JSON object. Offsets, sizes and lifetimes are exact integers. The graph is
+// stored in its text form (ir/text.h) and also as numbers: the views with their layouts,
+// and the operands that each node may overwrite. A verifier therefore needs no knowledge of
+// the ops. tools/judge_plan.py is such a verifier.
 //
 //   {"format": "stowage-plan", "version": 4, "graph": "stowage-ir 1\n...",
 //    "fingerprint": "9d1b...", "alignment": 256,
@@ -24,19 +25,22 @@
 //    "sources": {"files": ["nn/models/images.cc"], "file_of": [0, 0, ...],
 //                "line_of": [12, 14, ...]}}
 //
-// A value is in the bytes of its root, from "offset" bytes on, with its elements
-// "strides" elements apart; one that owns bytes is its own root. A view runs nothing. The
-// first "updates" results of a node are the new contents of its first operands. A buffer
-// of a body within the bytes of an operand that has died, or of a result that is not
-// written yet, names it: {..., "region": "outside", ..., "within": 1}. "bodies", which
-// only plans of graphs with loops or branches have, are the plans of these, with the same
-// fields, in the order of nodes and, within a node, of its bodies. A node with bodies has
-// their number, and a loop the inputs of its body (ir/bodies.h): {"op": "loop", ...,
-// "bodies": 1, "loop": {"iterations": 3, "carried": 1, "sliced": 1, "summed": 0,
-// "reverse": false}}. "workspace_of" has the buffer of each node's workspace;
-// "host_workspace_of", which only exists if bodies offload values, that of its host
-// memory. "sources" has the line of the user's program that made each value; it is
-// optional, and so is "device".
+// A value is stored in the bytes of its root, from the byte "offset" on, with strides of
+// "strides" elements. A value that owns bytes is its own root. A view launches no kernel.
+// The first "updates" results of a node are the new contents of its first operands.
+//
+// "workspace_of" has the buffer of each node's workspace. "host_workspace_of" has the
+// buffer of each node's host memory. It exists only if bodies offload values. "sources" has
+// the line of the user's program that created each value. "sources" and "device" are
+// optional.
+//
+// Only plans of graphs with loops or branches have "bodies". It contains the plans of the
+// bodies, with the same fields, in the order of nodes and, within a node, of its bodies. A
+// node with bodies has their number, and a loop has the inputs of its body (ir/bodies.h):
+// {"op": "loop", ..., "bodies": 1, "loop": {"iterations": 3, "carried": 1, "sliced": 1,
+// "summed": 0, "reverse": false}}. If a buffer of a body is placed within the bytes of an
+// operand that has died, or of a result that is not written yet, "within" is the index of
+// that buffer: {..., "region": "outside", ..., "within": 1}.
 
 #include <optional>
 #include <string>
@@ -53,9 +57,10 @@ namespace stowage {
 /// The request to the planner.
 struct PlanRequest {
   std::optional<Bytes> budget = {};
-  // As text (planner/fit/memory_optimizations.h); empty: unknown.
+  // As text (planner/fit/memory_optimizations.h). If empty, the optimizations are unknown.
   std::string optimizations = {};
-  std::string device = {};  // whose workspace is planned; empty: unknown
+  /// The device whose workspace is planned. Empty if unknown.
+  std::string device = {};
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
 
@@ -65,20 +70,20 @@ struct PlanFile {
   PlanRequest request = {};
 };
 
-/// The file's contents. Loading them gives an equal plan.
+/// Returns the contents of a plan file. Loading them returns an equal plan.
 std::string PlanToJson(const Plan& plan, const Graph& graph,
                        const PlanRequest& request = {});
 
-/// Reads the output of PlanToJson. Checks that every field exists, has its type and is in
-/// range, that all indices and sums are valid, that the plan is for the graph beside it,
-/// and that the properties of values and nodes are right; errors name the problem.
-/// ViolationsOf checks whether the plan breaks a law. Errors: kInvalidArgument.
+/// Parses the output of PlanToJson. Checks that every field exists, has its type and is in
+/// range, that all indices and sums are valid, that the plan is for the graph in the file,
+/// and that the properties of values and nodes are correct. Returns kInvalidArgument,
+/// naming the problem, if a check fails. Does not verify the plan itself; see ViolationsOf.
 Result<PlanFile> PlanFromJson(std::string_view text);
 
-/// The violations of a plan that was read: those of ValidatePlan
-/// (planner/validate_plan.h); figures that its slots do not give (the bytes without reuse
-/// are only checked for a step that was not fitted to a budget); an arena above the
-/// budget. Empty for a valid plan.
+/// Returns the violations of a plan that was read, or an empty list for a valid plan. These
+/// are the violations of ValidatePlan (planner/validate_plan.h), figures that do not follow
+/// from the slots, and an arena that exceeds the budget. If the step was fitted to a
+/// budget, its size without reuse is only checked to be at least the arena.
 std::vector<std::string> ViolationsOf(const PlanFile& file);
 
 }  // namespace stowage

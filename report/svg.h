@@ -1,8 +1,8 @@
 #ifndef STOWAGE_REPORT_SVG_H_
 #define STOWAGE_REPORT_SVG_H_
 
-// Images as SVG files: the arena of a plan, a packing and the Pareto frontier. Every file is
-// self-contained: no script, no font, no link. Hovering over a shape shows its details.
+// Draws the arena of a plan, a packing and the Pareto frontier as SVG files. Every file is
+// self-contained, without scripts, fonts or links. Hovering over a shape shows its details.
 //
 //   Write("plan.svg", ToSvg(report));
 //   Write("packing.svg", ToSvg(problem, packing));
@@ -27,14 +27,14 @@ struct Point {
 };
 
 struct Box {
-  double x = 0;  // of the upper left corner
+  double x = 0;  // Of the upper left corner.
   double y = 0;
   double width = 0;
   double height = 0;
 };
 
-/// An SVG drawing, built shape by shape. `kind` is a shape's class, which styles and tests
-/// refer to.
+/// An SVG drawing that is built shape by shape. `kind` is the class of a shape, which
+/// styles and tests refer to.
 ///
 ///   Canvas canvas(1200, 600);
 ///   canvas.Rectangle("buffer", {.x = 90, .y = 64, .width = 20, .height = 10},
@@ -42,62 +42,64 @@ struct Box {
 ///   Write("image.svg", canvas.Finish());
 class Canvas {
  public:
-  /// A white page of this size, in SVG units.
+  /// Creates a white page of this size, in SVG units.
   Canvas(double width, double height);
 
-  /// `attributes` are written without escaping; `text` is escaped.
+  /// Draws text. `attributes` are written without escaping, and `text` is escaped.
   void Text(Point at, std::string_view attributes, std::string_view text);
   void Line(std::string_view kind, Point from, Point to,
             std::string_view colour, std::string_view attributes = "");
-  /// `title` is the tooltip; "": none.
+  /// Draws a rectangle. `title` is the tooltip. If empty, the rectangle has no tooltip.
   void Rectangle(std::string_view kind, const Box& box, std::string_view fill,
                  std::string_view title = "");
-  /// A closed, filled shape.
+  /// Draws a closed, filled shape.
   void Polygon(std::string_view kind, const std::vector<Point>& points,
                std::string_view attributes, std::string_view title);
-  /// An open line, not filled.
+  /// Draws an open line without filling it.
   void Polyline(std::string_view kind, const std::vector<Point>& points,
                 std::string_view colour, std::string_view attributes = "");
 
-  /// The file. Nothing may be drawn afterwards.
+  /// Returns the contents of the SVG file. Nothing may be drawn afterwards.
   std::string Finish();
 
  private:
   std::string out_;
 };
 
-/// The arena of a plan: the x axis is time, the y axis the address, with one rectangle for
-/// each buffer in the region's colour. Below it, on the same time axis, are the live bytes
-/// and the arena's height. Linear in buffers and nodes; a plan of 2,000 buffers gives about
-/// 0.5 MB.
+/// Draws the arena of a plan. The x axis is time, and the y axis is the address. Each
+/// buffer is a rectangle in the color of its region. The live bytes and the arena's height
+/// are drawn below, on the same time axis. Linear in buffers and nodes. A plan of 2,000
+/// buffers gives about 0.5 MB.
 std::string ToSvg(const Report& report);
 
-/// A packing, drawn like a plan, with the live bytes and the height below: where they touch,
-/// no packing could be lower.
+/// Draws a packing like a plan, with the live bytes and the height below. If the live bytes
+/// reach the height, no packing is lower.
 ///
-/// `packing` must have an offset for each buffer of `problem`. Buffers of size
-/// zero are not drawn; fixed ones are grey. O(n log n); about 250 bytes a
-/// buffer.
+/// `packing` must have an offset for each buffer of `problem`. Buffers of size 0 are not
+/// drawn, and fixed buffers are gray. O(n log n). A file has about 250 bytes per buffer.
 std::string ToSvg(const packing::Problem& problem,
                   const packing::Packing& packing);
 
-/// A point of the frontier.
+/// A point of the Pareto frontier.
 struct FrontierMark {
-  Bytes budget = 0;                          // the smallest budget that it fits
-  double percent = 0;                        // overhead
-  std::optional<double> least_percent = {};  // proven lower bound of any plan
+  /// The smallest budget that the plan fits.
+  Bytes budget = 0;
+  double percent = 0;  // The overhead.
+  /// A proven lower bound of the overhead of any plan.
+  std::optional<double> least_percent = {};
   std::string note = {};
 };
 
 struct FrontierLabels {
   std::string title;
-  std::string cost;  // the unit of the percents: "more operations"
+  std::string cost;  // The unit of the percentages: "more operations".
 };
 
-/// The Pareto frontier: the x axis is the budget, the y axis the overhead of the plan that
-/// fits it, on a scale on which both one and a hundred percent are visible. The curve steps
-/// down where a larger budget is cheaper; nothing fits left of the last step. The lower
-/// bounds are drawn below, if known. Precondition: `marks` are by decreasing budget. Linear.
+/// Draws the Pareto frontier. The x axis is the budget. The y axis is the overhead of the
+/// plan that fits it, on a scale on which both 1 and 100 percent are visible. The curve
+/// steps down where a larger budget has a lower overhead. No plan fits a budget to the left
+/// of the last step. The lower bounds are drawn below, if known. `marks` must be sorted by
+/// decreasing budget. Linear.
 std::string FrontierToSvg(const FrontierLabels& labels,
                           std::span<const FrontierMark> marks);
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_REPORT_TEXT_H_
 #define STOWAGE_REPORT_TEXT_H_
 
-// The report as text: a table of fixed width with each figure's formula, the map of the
-// arena, and the stream of a step, one event a line.
+// Writes the report as text: a table of fixed width with the formula of each figure, a map
+// of the arena, and the stream of a step with one event per line.
 //
 //   std::cout << ToText(MakeReport(graph, plan));
 //
@@ -23,57 +23,62 @@
 
 namespace stowage {
 
-/// The table of regions and figures, the ten largest buffers live at the peak, and
-/// MemoryMap.
+/// Returns the table of regions and figures, the ten largest buffers that are live at the
+/// peak, and MemoryMap.
 std::string ToText(const Report& report);
 
-/// Only the regions and figures.
+/// Returns the table of only the regions and figures.
 std::string SummaryTable(const Report& report);
 
-/// Everything that is live at the peak, largest first, at most `limit` rows.
+/// Returns a table of the buffers that are live at the peak, largest first, with at most
+/// `limit` rows.
 std::string PeakTable(const Report& report, size_t limit);
 
 struct MemoryMapOptions {
-  int columns = 64;  // maximum number of cells: no more than there are nodes
+  int columns = 64;  // The maximum number of cells, at most one per node.
   int rows = 24;
-  int letters = 16;  // largest buffers that get a letter, at most 26
-                     // (the legend omits those too small to be seen)
+  /// The number of largest buffers that get a letter, at most 26. The legend omits buffers
+  /// that are too small to be visible.
+  int letters = 16;
 };
 
-/// The arena as a character map: the y axis is the address, the x axis is time, with a
-/// letter for each of the largest buffers and one sign for all others.
+/// Returns the arena as a character map with a legend. The y axis is the address, and the x
+/// axis is time. Each of the largest buffers has a letter, and the other buffers of each
+/// region share a sign.
 ///
 ///   400 B | .AAAA
 ///   300 B | .AAAA      A  h1     200 B  [1, 5)  activations
-///   200 B | ioooo      B  ...
+///   200 B | i++++      B  ...
 ///   100 B | wwwww
 ///
-/// A cell is a range of addresses and times and shows the buffer that takes most of it; '.'
-/// if most of it is free. With the legend; lines of at most 80 characters with the default
-/// options. Empty for an empty arena or schedule. O(cells covered by buffers).
+/// A cell is a range of addresses and times. It shows the buffer that covers most of it, or
+/// '.' if most of it is free. With the default options, lines have at most 80 characters.
+/// Returns "" for an empty arena or schedule. O(cells covered by buffers).
 std::string MemoryMap(const Report& report,
                       const MemoryMapOptions& options = {});
 
-/// `text` padded with spaces to `width` characters, or cut to it with "..." at its end.
+/// Returns `text` padded with spaces to `width` characters. Longer text is truncated and
+/// ends with "...".
 std::string PadRight(std::string_view text, size_t width);
 std::string PadLeft(std::string_view text, size_t width);
 
-/// "[3, 17)".
+/// Returns an interval in the form "[3, 17)".
 std::string Interval(packing::Time lower, packing::Time upper);
 
-/// `1234567` as "1,234,567".
+/// Returns `value` in the form "1,234,567".
 std::string WithCommas(int64_t value);
 
-/// `text` with & < > " ' as XML entities, control characters as spaces, and U+FFFD for
-/// invalid UTF-8 bytes.
+/// Returns `text` with & < > " ' as XML entities, control characters as spaces, and U+FFFD
+/// for invalid UTF-8 bytes.
 std::string XmlEscaped(std::string_view text);
 
-/// The stream (planner/stream.h) of one run of `graph` by `plan`, with MakeStream's
-/// preconditions. The same graph and plan give the same bytes.
+/// Returns the stream (planner/stream.h) of one run of `graph` under `plan` as text. The
+/// requirements are the requirements of MakeStream. The same graph and plan give the same
+/// bytes.
 ///
-/// A launch is an op, its results, an arrow and its operands. @32+16 are 16 bytes of the
-/// arena from address 32, @host:32+16 the same of host memory. `t of h` is a view or new
-/// content of h, `in place` marks a result in an operand's buffer, and
+/// A launch is an op, its results, an arrow and its operands. @32+16 means 16 bytes of the
+/// arena from address 32, and @host:32+16 means the same range in host memory. `t of h` is
+/// a view or new content of h. `in place` marks a result in an operand's buffer.
 /// `with scratch @64+16` is the kernel's workspace. Names are written as in the text form
 /// of graphs (ir/text.h), so that lines can be parsed.
 std::string ToStreamText(const Graph& graph, const Plan& plan);
