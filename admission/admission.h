@@ -89,11 +89,11 @@ std::string FormatJobRecord(const LedgerJob& job);
 /// text, and for a job whose ticket is below 1 or whose bytes exceed its capacity.
 std::optional<LedgerJob> ParseJobRecord(std::string_view record);
 
-/// Returns, for example, "\"train small\" 2.0 GiB (2147483648 bytes) since
-/// 2023-11-14T22:13:20Z, process 4711".
+/// Returns a description of `job`, such as
+/// `"train small" 2.0 GiB (2147483648 bytes) since 2023-11-14T22:13:20Z, process 4711`.
 std::string DescribeJob(const LedgerJob& job);
 
-/// Returns seconds since 1970 in the form "2023-11-14T22:13:20Z".
+/// Returns `seconds` since 1970 as UTC in the form "2023-11-14T22:13:20Z".
 std::string FormatUtc(int64_t seconds);
 
 /// Returns `bytes` in the form "2.0 GiB (2147483648 bytes)".

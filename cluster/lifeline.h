@@ -60,7 +60,8 @@ class Lifeline {
   static Result<std::unique_ptr<Lifeline>> Tie(RankCollectives& collectives,
                                                const LifelineOptions& options);
 
-  /// Without Untie or GiveUp, the other ranks then detect this rank as lost.
+  /// Closes the connections. The other ranks detect this rank as lost, unless it called
+  /// Untie or GiveUp.
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
@@ -101,7 +102,7 @@ class Lifeline {
   std::atomic<bool> broken_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
-  // The mutex guards these fields and sending.
+  // The mutex guards the next three fields, and sending.
   bool is_done_ = false;  // This rank.
   bool gave_up_ = false;
   bool all_done_ = false;   // All ranks.

@@ -46,9 +46,10 @@ class Link {
 
   /// Sends and receives all messages concurrently. Returns when they have arrived and the
   /// outgoing buffers may be reused. There may be at most one message to and one message
-  /// from each other rank. Both ends must agree on its size. Empty messages are not sent.
-  /// Messages between two ranks arrive in the order of calls. Returns false if another rank
-  /// or the link is lost. The link must not be used afterwards. Allocates no memory.
+  /// from each other rank. Both ends must agree on the size of a message. Empty messages
+  /// are not sent. Messages between two ranks arrive in the order of calls. Returns false
+  /// if another rank or the link is lost. The link must not be used afterwards. Allocates
+  /// no memory.
   virtual bool Exchange(std::span<const Outgoing> outgoing,
                         std::span<const Incoming> incoming) noexcept = 0;
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_CLUSTER_RANK_COLLECTIVES_H_
 #define STOWAGE_CLUSTER_RANK_COLLECTIVES_H_
 
-// Implements collectives over any link. Sums are computed in rank order, ((v0 + v1) + v2) +
-// .... N ranks therefore compute the same bits as one rank that adds N micro-batches in
+// Implements collectives over any link. Sums are computed in rank order, as in (v0 + v1) +
+// v2. N ranks therefore compute the same bits as one rank that adds N micro-batches in
 // turn, in every run and for any order of messages.
 //
 // An all-reduce consists of a reduce-scatter and an all-gather. In the reduce-scatter, each

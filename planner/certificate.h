@@ -1,7 +1,7 @@
 #ifndef STOWAGE_PLANNER_CERTIFICATE_H_
 #define STOWAGE_PLANNER_CERTIFICATE_H_
 
-// Writes certificates of plans and refusals. A certificate is a text that contains claims
+// Writes certificates of plans and refusals. A certificate is text that contains claims
 // about the memory of a plan, and all data that is needed to check them without Stowage.
 // docs/guides/certificates.md defines the text and the claims, and
 // tools/check_certificate.py checks them.
@@ -42,7 +42,7 @@ std::string CertifyPlan(const Graph& graph, const Plan& plan);
 
 /// Returns the certificate that no order of `graph` fits `budget`. `plan` is a plan of
 /// `graph` that contains its workspace. Returns kUnsupported, naming the largest order
-/// bound found, if this bound does not exceed the budget; the refusal may then be correct,
+/// bound found, if this bound does not exceed the budget. The refusal may then be correct,
 /// but it has no certificate. Also returns kUnsupported if the graph has no nodes.
 Result<std::string> CertifyRefusal(const Graph& graph, const Plan& plan,
                                    Bytes budget);

@@ -12,8 +12,9 @@
 // only at its node. The operands, results and workspace of a collective are live until it
 // completes (ir/uses.h).
 //
-// If the operand of a cond has no later readers, it may die inside the bodies, earlier than
-// in the lifetimes computed here. Bodies are planned with such operands.
+// If an operand of a cond has no later readers, it may die inside the bodies, earlier than
+// in the lifetimes computed here. The bodies are planned with these earlier deaths
+// (LifetimeOptions::dying).
 //
 //   Lifetimes lifetimes = ComputeLifetimes(graph, {});
 //   lifetimes.buffers[lifetimes.buffer_of[value]].upper;
@@ -95,7 +96,7 @@ struct DeviceNeeds {
 };
 
 struct LiveBuffer {
-  std::string name;  // The first value in it, or `workspace of "x"`.
+  std::string name;  // The name of its first value, or `workspace of "x"`.
   Region region = Region::kActivations;
   Time lower = 0;  // Half-open, in nodes.
   Time upper = 0;
@@ -106,11 +107,12 @@ struct Lifetimes {
   std::vector<LiveBuffer> buffers;
   /// Per value. A view has its root's buffer.
   std::vector<int32_t> buffer_of;
-  std::vector<int32_t> workspace_of;  // Per node, or -1.
-  int32_t reserve = -1;               // The backend's reserve, or -1.
-  Layouts layouts;                    // Per value.
-  int views = 0;                      // The number of values that own no bytes.
-  int in_place = 0;                   // The number of results written in place.
+  /// The buffer of each node's workspace, or -1.
+  std::vector<int32_t> workspace_of;
+  int32_t reserve = -1;  // The backend's reserve, or -1.
+  Layouts layouts;       // Per value.
+  int views = 0;         // Values that own no bytes.
+  int in_place = 0;      // Results that are written in place.
 };
 
 /// Returns the workspace of a node with bodies, given that the operands for which `dying`

@@ -16,9 +16,9 @@
 // node's workspace. Values in host memory and outside the arena are not affected.
 //
 // Regions are ordered by speed, fastest first. The fastest region gets the buffers with the
-// most traffic that fit. The second region gets the buffers with the most traffic of the
-// remaining ones, and so on (planner/packing/selection.h). In each region, buffers are
-// packed by lifetime.
+// most traffic that fit. The second region gets the remaining buffers with the most
+// traffic, and so on (planner/packing/selection.h). In each region, buffers are packed by
+// lifetime.
 //
 // Traffic is the number of bytes that kernels read and write when each program runs once.
 // By default (TrafficOf), a kernel launch reads each operand once and writes each result
@@ -107,9 +107,9 @@ struct ProgramPlan {
   const Plan& plan;
 };
 
-/// Places the buffers of `programs`. The first program must be the training step. The other
-/// programs may only have params and states of the step. Packs some hundred times for each
-/// region except the last. Deterministic.
+/// Places the buffers of `programs`. The first program must be the training step. All
+/// params and states of the other programs must be params and states of the step. The time
+/// is the time of some hundred packings for each region except the last. Deterministic.
 ///
 /// Returns kInvalidArgument in these cases:
 ///

@@ -22,8 +22,8 @@
 // Slots are addressed by (region, offset). Plans that share a weight layout therefore have
 // equal addresses for all weights and states, even if their other values differ.
 //
-// A body (ir/bodies.h) has its own plan, which is the same for all its iterations. The
-// arena of a body is the workspace of its node:
+// The body of a loop or cond (ir/bodies.h) has its own plan, which is the same for all its
+// iterations. The arena of a body is the workspace of its node:
 //
 //   0        io            second buffers of        kIo
 //                          some carries
@@ -111,10 +111,10 @@ struct Plan {
   // fitting.
   Bytes no_reuse = 0;
   Bytes caching_allocator = 0;  // Simulated on the same schedule.
-  Time peak_time = 0;           // Where the lower bound is reached.
+  Time peak_time = 0;           // When the lower bound is reached.
   int views = 0;
   int in_place = 0;
-  std::string packer;  // The best order: "greedy: size".
+  std::string packer;  // The packer and its best order: "greedy: size".
   std::string order = "given";
   bool optimal = false;  // True if it is proven that no packing is lower.
 

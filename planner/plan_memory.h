@@ -22,9 +22,9 @@
 
 namespace stowage {
 
-// PlaceInHoles places values of a cond's body in outside bytes that are temporarily unused:
-// within an operand after its death in the body, and within a result until it is first
-// written.
+// PlaceInHoles places values of a cond's body in bytes outside the body's arena that are
+// temporarily unused: within an operand after its death in the body, and within a result
+// until it is first written.
 //
 //   address ^
 //           |  xxxx aaaaaaa        x, an operand of 2 slots, dies at time 4;
@@ -44,7 +44,7 @@ bool IsDyingOperand(const Plan& plan, const PlannedBuffer& buffer);
 /// bodies run.
 void PlaceInHoles(Plan* plan);
 
-// MoveOutside finds the buffers of a body that are outside its arena. These are the buffers
+// MoveOutside marks the buffers of a body that are outside its arena. These are the buffers
 // of its leaves and outputs, which are in the operands and results of its node.
 //
 //   Lifetimes lifetimes = ComputeLifetimes(body, {});
@@ -75,7 +75,7 @@ struct PlanOptions {
   std::optional<WeightLayout> weights =
       std::nullopt;  // From another plan. If absent, this plan decides.
   Packer packer = Packer::kGreedy;
-  Deadline deadline = {};  // Of the best packer (planner/packing/packer.h).
+  Deadline deadline = {};  // For Packer::kBest (planner/packing/packer.h).
   bool in_place = true;
   DeviceNeeds device = {};  // Backend::Needs() of the target backend.
   /// Params, by name, that are not stored in the arena, such as constants of a program

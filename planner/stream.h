@@ -20,11 +20,11 @@
 // names its root and has a position in the root's bytes.
 //
 // After the launch of a loop or a cond, the stream contains the events of its bodies. The
-// events of each body are one iteration. They are between an enter and a leave event and
-// have their own times. The enter event has the number of iterations and the addresses of a
-// loop's carries. A buffer of a body is in the workspace of the launch, in the arena or on
-// the host, or it is outside, in an operand or a result of the launch. An outside address
-// is relative to a leaf or output, which it names.
+// events of a body cover one iteration. They are between an enter and a leave event, and
+// their times are counted in the nodes of the body. The enter event has the number of
+// iterations and the addresses of a loop's carries. A buffer of a body is in the workspace
+// of the launch, in the arena or on the host, or it is outside, in an operand or a result
+// of the launch. An outside address is relative to a leaf or output, which it names.
 //
 // If an operand of a cond has no later readers, it is killed in each body: immediately
 // after its last reader or, without readers, before all other events. Only one body runs.
@@ -131,8 +131,8 @@ struct StreamEvent {
 /// before others are allocated, both in the order of the plan. Times never decrease.
 /// Reserved buffers are allocated at time 0, in the order of addresses, and killed at time
 /// num_nodes() + 1. Buffers with an empty lifetime are omitted, except operands, which are
-/// killed. An operand that dies in a cond is killed once in each body, and an index is
-/// killed at the time of its cond.
+/// killed. An operand that dies in a cond is killed once in each body, and the index of a
+/// cond is killed at the time of the cond.
 ///
 /// Requires that `plan` was made for `graph` (CheckPlanIsFor) and that lifetimes are in
 /// [0, num_nodes() + 1], as in every plan of PlanMemory or PlanFromJson. The plan may be

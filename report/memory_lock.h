@@ -1,10 +1,10 @@
 #ifndef STOWAGE_REPORT_MEMORY_LOCK_H_
 #define STOWAGE_REPORT_MEMORY_LOCK_H_
 
-// Writes and compares memory locks. A memory lock is a file that stores the memory of
-// steps. It is kept with the source code, like a dependency lock. Comparing a plan with the
-// lock detects changes that increase the memory of a step, and names the buffers that grew,
-// with the source line that created each.
+// Writes and compares memory locks. A memory lock is a file that stores the memory use of
+// training steps. It is kept with the source code, like a dependency lock. Comparing a plan
+// with the lock detects changes that increase the memory of a step, and names the buffers
+// that grew, with the source line that created each.
 //
 //   MemoryLock lock = {.programs = {LockProgram("train", plan_file)}};
 //   std::string text = ToText(lock);                  // memory.lock

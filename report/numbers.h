@@ -2,8 +2,8 @@
 #define STOWAGE_REPORT_NUMBERS_H_
 
 // Computes the figures of a plan as plain numbers, and writes them as JSON. Every output
-// (table, map, JSON, SVG, trace) is generated from this struct and computes no figures of
-// its own.
+// (table, map, JSON, SVG, trace) is generated from the struct Report and computes no
+// figures of its own.
 //
 // All sizes are in bytes. Times are positions in the schedule, and intervals are half-open.
 // A view counts as 0 bytes, padding to the alignment counts as used, and weights count

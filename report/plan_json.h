@@ -34,13 +34,14 @@
 // the line of the user's program that created each value. "sources" and "device" are
 // optional.
 //
-// Only plans of graphs with loops or branches have "bodies". It contains the plans of the
-// bodies, with the same fields, in the order of nodes and, within a node, of its bodies. A
-// node with bodies has their number, and a loop has the inputs of its body (ir/bodies.h):
-// {"op": "loop", ..., "bodies": 1, "loop": {"iterations": 3, "carried": 1, "sliced": 1,
-// "summed": 0, "reverse": false}}. If a buffer of a body is placed within the bytes of an
-// operand that has died, or of a result that is not written yet, "within" is the index of
-// that buffer: {..., "region": "outside", ..., "within": 1}.
+// Only plans of graphs with loops or branches have "bodies". This list contains the plans
+// of the bodies, with the same fields, in the order of nodes and, within a node, of its
+// bodies. For a node with bodies, "bodies" is their number. For a loop, "loop" describes
+// the inputs of the body (ir/bodies.h): {"op": "loop", ..., "bodies": 1, "loop":
+// {"iterations": 3, "carried": 1, "sliced": 1, "summed": 0, "reverse": false}}. If a buffer
+// of a body is placed within the bytes of an operand that has died, or of a result that is
+// not written yet, "within" is the index of that buffer: {..., "region": "outside", ...,
+// "within": 1}.
 
 #include <optional>
 #include <string>
@@ -70,7 +71,7 @@ struct PlanFile {
   PlanRequest request = {};
 };
 
-/// Returns the contents of a plan file. Loading them returns an equal plan.
+/// Returns the contents of a plan file. Parsing them returns an equal plan.
 std::string PlanToJson(const Plan& plan, const Graph& graph,
                        const PlanRequest& request = {});
 

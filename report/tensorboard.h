@@ -36,7 +36,7 @@ std::string ScalarsRecord(double seconds, int64_t step,
 /// Returns a record that marks the start of a session at `step`.
 std::string SessionStartRecord(double seconds, int64_t step);
 
-/// Returns a record with `data`.
+/// Returns a TFRecord that contains `data`.
 std::string TfRecord(std::string_view data);
 
 /// Returns the CRC-32C (RFC 3720, appendix B.4) of `bytes`, computed with a table of 256

@@ -73,8 +73,8 @@ std::string WithCommas(int64_t value);
 std::string XmlEscaped(std::string_view text);
 
 /// Returns the stream (planner/stream.h) of one run of `graph` under `plan` as text. The
-/// requirements are the requirements of MakeStream. The same graph and plan give the same
-/// bytes.
+/// arguments must satisfy the requirements of MakeStream. The same graph and plan give the
+/// same bytes.
 ///
 /// A launch is an op, its results, an arrow and its operands. @32+16 means 16 bytes of the
 /// arena from address 32, and @host:32+16 means the same range in host memory. `t of h` is

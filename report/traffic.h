@@ -57,7 +57,7 @@ struct TrafficRow {
   Bytes read = 0;
   Bytes written = 0;
   double flops = 0;
-  double seconds = 0;  // At least, on the device. 0 without a device.
+  double seconds = 0;  // A lower bound on the device, or 0 without one.
 
   Bytes moved() const { return read + written; }
 };

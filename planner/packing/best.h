@@ -46,7 +46,7 @@ struct BestOptions {
 struct BestPacking {
   Solution solution;
   std::string method;  // "search", or the order of the greedy packer.
-  Bytes proven = 0;    // No packing is lower than this, at least `bound`.
+  Bytes proven = 0;    // No packing is lower. At least `bound`.
   /// Set if `proven` exceeds the capacity, but the bound does not.
   Misfit misfit;
 };

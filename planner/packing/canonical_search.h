@@ -118,11 +118,11 @@ class CanonicalSearch {
   Bytes padding_ = 0;  // The largest padding of an item to a multiple of unit_.
   bool uniform_ =
       false;  // No item is fixed, all alignments are equal and divide the sizes.
-  std::vector<int32_t> by_begin_;  // Items by their first column.
+  std::vector<int32_t> by_begin_;  // Items, sorted by first column.
   std::vector<int32_t> twin_;      // The previous equal item, or -1.
-  // Items that share a column.
+  // The items that share a column with each item, and the fixed ones among them, by offset.
   std::vector<std::vector<int32_t>> neighbours_;
-  std::vector<std::vector<int32_t>> fixed_neighbours_;  // Fixed ones.
+  std::vector<std::vector<int32_t>> fixed_neighbours_;
 
   // The state of the search.
   std::vector<State> state_;

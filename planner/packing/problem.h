@@ -59,8 +59,8 @@ struct Solution {
   Bytes height = 0;  // The largest offset + size, or 0 without buffers.
 };
 
-/// Checks that `problem` is well formed. If a problem passes, no packer can overflow.
-/// Returns kInvalidArgument, naming the buffer, in these cases:
+/// Checks that `problem` is well formed. If a problem passes, the arithmetic of packers
+/// cannot overflow. Returns kInvalidArgument, naming the buffer, in these cases:
 ///
 ///   - `upper <= lower`, a negative size, or an alignment below 1
 ///   - a fixed offset that is negative or misaligned
@@ -68,14 +68,14 @@ struct Solution {
 ///   - two fixed placements that overlap in time and address
 ///   - sizes whose sum, including padding, does not fit 64 bits
 ///
-/// Returns kInvalidArgument also for a negative capacity. O(n log n).
+/// Also returns kInvalidArgument for a negative capacity. O(n log n).
 Status CheckProblem(const Problem& problem);
 
 /// Returns the name of a buffer in messages: its id in quotes, or `#7` if the id is empty.
 std::string BufferName(const Problem& problem, size_t index);
 
-// A point in time after which a packer stops searching and returns the best packing that it
-// has found. Results depend on the clock only if the deadline passes.
+// A Deadline is a point in time after which a packer stops searching and returns the best
+// packing that it has found. Results depend on the clock only if the deadline passes.
 //
 //   const Deadline deadline = Clock::now() + std::chrono::seconds(5);
 //   if (IsPast(deadline)) return best;

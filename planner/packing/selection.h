@@ -2,10 +2,10 @@
 #define STOWAGE_PLANNER_PACKING_SELECTION_H_
 
 // Selects buffers of a problem to pack into a capacity, such that their total value is
-// large. The live buffers that are not selected must have a total size of at most `rest`
-// bytes at any time. This is the storage allocation problem (Leonardi, Marchetti-Spaccamela
-// & Vitaletti 2000), a knapsack problem over time whose items also need addresses. It is
-// NP-hard.
+// large. The live buffers that are not selected must have a total size of at most
+// SelectionOptions::rest bytes at any time. This is the storage allocation problem
+// (Leonardi, Marchetti-Spaccamela & Vitaletti 2000), a knapsack problem over time whose
+// items also need addresses. It is NP-hard.
 //
 //   Problem problem{.buffers = {{.id = "a", .lower = 0, .upper = 9, .size = 64},
 //                               {.id = "b", .lower = 0, .upper = 9, .size = 64}},
@@ -20,8 +20,9 @@
 // selection from above. They also rank the buffers: by value per total price of their bytes
 // over time. Buffers are selected in this order, for many intermediate prices and with
 // random changes. Each order is packed in two ways. The first places each buffer in the
-// lowest gap when it is selected. The second selects all buffers, packs them with the
-// greedy packer, drops the buffers that end above the capacity, and fills the gaps.
+// lowest gap when it is selected. The second selects buffers as long as their total size
+// fits the capacity at every time, packs them with the greedy packer, drops the buffers
+// that end above the capacity, and fills the gaps.
 
 #include <cstdint>
 #include <limits>

@@ -19,7 +19,7 @@
 namespace stowage::packing {
 
 enum class ViolationKind {
-  kBadCount,        // Wrong number of offsets; nothing else is checked.
+  kBadCount,        // Wrong number of offsets. Nothing else is checked.
   kNegativeOffset,  // An offset is below 0.
   kOverflow,        // offset + size does not fit 64 bits.
   kMisaligned,      // An offset is not a multiple of the alignment.
