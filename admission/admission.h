@@ -54,7 +54,7 @@ namespace stowage {
 /// A job of a ledger, which holds bytes of a resource or waits for them.
 struct LedgerJob {
   std::string resource;  // "device:0", "cgroup" or any word.
-  Bytes capacity = 0;    // Of the resource. Equal for all its jobs.
+  Bytes capacity = 0;    // The resource's capacity, equal for all its jobs.
   Bytes bytes = 0;
   std::string name;
   bool is_held = false;  // False if the job waits.
@@ -104,7 +104,7 @@ inline constexpr int kMaxLedgerJobs = 4096;
 
 struct ReservationRequest {
   std::string resource;  // "device:0", "cgroup" or any word.
-  Bytes capacity = 0;    // Of the resource, for all its jobs together.
+  Bytes capacity = 0;    // The resource's capacity, for all its jobs together.
   Bytes bytes = 0;
   std::string name;  // In messages and lists.
   /// The maximum waiting time of Reserve. If absent, the time is unlimited.

@@ -80,20 +80,20 @@ struct PlacedBuffer {
 
 /// The locations of the buffers of a plan and of its bodies.
 struct PlacedPlan {
-  std::vector<PlacedBuffer> buffers = {};  // By index in Plan::buffers.
-  std::vector<PlacedPlan> bodies = {};     // By index in Plan::bodies.
+  std::vector<PlacedBuffer> buffers = {};  // In the order of Plan::buffers.
+  std::vector<PlacedPlan> bodies = {};     // In the order of Plan::bodies.
 };
 
 struct RegionUse {
   Bytes bytes = 0;     // From the first byte to the end of the last buffer.
-  double traffic = 0;  // Of the buffers in it, in bytes.
+  double traffic = 0;  // The traffic of its buffers, in bytes.
 };
 
 struct Placement {
   std::vector<MemoryRegion> regions = {};  // Fastest first.
   std::vector<RegionUse> use = {};         // One per region.
   std::vector<PlacedPlan> programs = {};
-  double traffic = 0;  // Of all regions.
+  double traffic = 0;  // The sum over all regions.
   /// An upper bound of the traffic in the fastest region for any placement, from a linear
   /// relaxation.
   double fastest_bound = 0;

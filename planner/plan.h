@@ -93,7 +93,7 @@ struct BodyPlan;
 struct Plan {
   std::string graph_name;
   uint64_t fingerprint = 0;  // Fingerprint(graph).
-  Bytes alignment = 0;       // Of every slot.
+  Bytes alignment = 0;       // The alignment of every slot.
   std::vector<PlannedBuffer> buffers;
   /// Per value. A view has its root's buffer.
   std::vector<int32_t> buffer_of;
@@ -102,7 +102,7 @@ struct Plan {
   std::vector<int32_t> host_workspace_of;
   int32_t reserve = -1;  // The buffer of Backend::Reserve, or -1.
   RegionBytes regions;
-  std::vector<BodyPlan> bodies;  // Of all nodes that have bodies, in order.
+  std::vector<BodyPlan> bodies;  // The plans of all bodies, in node order.
 
   // The following sizes are in bytes and include padding to the alignment.
   Bytes lower_bound = 0;  // Reserved regions + the largest live sum.
@@ -239,7 +239,7 @@ Bytes WireBytes(const Graph& graph);
 /// of the alignment.
 struct Span {
   packing::Problem problem;
-  std::vector<size_t> buffers;  // Of the plan, in the order of the problem.
+  std::vector<size_t> buffers;  // Indices in Plan::buffers.
 };
 Span SpanOf(const Plan& plan, bool on_host);
 

@@ -71,7 +71,8 @@ inline constexpr Bytes kDefaultAlignment = 256;
 
 struct PlanOptions {
   std::optional<Bytes> budget = std::nullopt;  // The maximum arena size.
-  Bytes alignment = kDefaultAlignment;         // Of every slot. A power of two.
+  /// The alignment of slots. A power of two.
+  Bytes alignment = kDefaultAlignment;
   std::optional<WeightLayout> weights =
       std::nullopt;  // From another plan. If absent, this plan decides.
   Packer packer = Packer::kGreedy;

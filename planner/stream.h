@@ -58,7 +58,7 @@ struct StreamPlace {
   /// that is a constant. The address is relative to its first byte. Otherwise empty.
   std::string outside = {};
   int32_t region =
-      PlacedBuffer::kNowhere;  // Of a placement. `address` is relative to it.
+      PlacedBuffer::kNowhere;  // The region that contains `address`, if placed.
   friend bool operator==(const StreamPlace&, const StreamPlace&) = default;
 };
 
@@ -104,7 +104,7 @@ struct StreamEvent {
 
   // For allocate and kill: the buffer. Slots are padded to the plan's alignment, but
   // `place` does not include the padding.
-  int32_t buffer = -1;  // Of the plan.
+  int32_t buffer = -1;  // An index in Plan::buffers.
   StreamPlace place = {};
 
   // For launch. `node` and `op` are also set for enter and leave.

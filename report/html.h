@@ -70,8 +70,9 @@ struct ValueDetails {
 
 struct BufferDetails {
   BufferKind kind = BufferKind::kTemporary;
-  std::vector<ValueDetails> values;  // By time. Empty for workspace.
-  std::vector<NodeId> readers;       // Of all values, each once, by time.
+  /// In the order of time. Empty for workspace.
+  std::vector<ValueDetails> values;
+  std::vector<NodeId> readers;  // Readers of any value, by time.
 };
 
 /// Returns the details of each buffer of `plan`, in order. `plan` must be for `graph`
@@ -101,7 +102,7 @@ struct Page {
   /// True for two plans with separate arenas.
   bool compares = false;
   std::optional<Bytes> budget = {};
-  std::vector<PageLoss> losses = {};  // Of a run, by step.
+  std::vector<PageLoss> losses = {};  // The losses of a run, by step.
   std::optional<double> held_out_loss = {};
 };
 

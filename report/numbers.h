@@ -28,7 +28,7 @@ struct ReportBuffer {
   std::string name;
   Region region = Region::kActivations;
   Bytes address =
-      0;  // Of the first byte, relative to the arena or to host memory.
+      0;  // The address of the first byte in the arena or in host memory.
   Bytes size = 0;
   Time lower = 0;
   Time upper = 0;
@@ -44,7 +44,7 @@ struct ReportNode {
 struct Report {
   std::string graph_name;
   int64_t params = 0;  // The number of elements of all params.
-  double flops = 0;    // Of one run. A multiply-add counts as two.
+  double flops = 0;    // Operations of one run. A multiply-add counts as two.
 
   std::vector<ReportNode> nodes;      // The schedule.
   std::vector<ReportBuffer> buffers;  // In the order of the plan.

@@ -27,7 +27,7 @@ struct Point {
 };
 
 struct Box {
-  double x = 0;  // Of the upper left corner.
+  double x = 0;  // The upper left corner.
   double y = 0;
   double width = 0;
   double height = 0;
