@@ -1,14 +1,14 @@
 #ifndef STOWAGE_GPU_EMULATOR_EMULATOR_H_
 #define STOWAGE_GPU_EMULATOR_EMULATOR_H_
 
-// Runs kernels compiled by an ordinary C++ compiler (gpu/simt.h): a fiber per GPU thread, one
-// block after the other. Where a thread waits for others, in SyncThreads or in a function of
-// its warp, another one runs, chosen at random: a kernel that lacks a barrier gives wrong
-// results under some seed, even if it is right in the natural order.
+// Runs kernels that were compiled by an ordinary C++ compiler (gpu/simt.h), with one fiber per GPU
+// thread, one block after the other. When a thread waits for others, in SyncThreads or in a warp
+// function, a randomly chosen thread runs next. A kernel that lacks a barrier therefore produces
+// wrong results for some seed, even if it is correct in the natural order.
 //
-// Errors are reported with the name of the kernel: an index outside a shared array; bytes
-// written next to one; a misaligned address; threads that wait in different places, or for
-// lanes that never come. Shared memory is full of NaN when a block starts.
+// Errors are reported with the name of the kernel: an index outside a shared array, a write next
+// to a shared array, a misaligned address, threads that wait at different calls, and threads that
+// wait for lanes that have returned. Shared memory is filled with NaN when a block starts.
 //
 //   EmulatorOptions options{.seed = 7};
 //   RunGrid(call, options);
@@ -28,30 +28,30 @@
 namespace stowage::gpu {
 
 struct EmulatorOptions {
-  /// 0: blocks and threads in their natural order, and copies to shared memory
-  /// (CopyAsyncZero16, CopyBox) at once. Others: shuffled, and the bytes of such copies
-  /// are NaN from the call to the CopyAsyncWait or AwaitBytes that waits for them.
+  /// If 0, blocks and threads run in their natural order, and copies to shared memory
+  /// (CopyAsyncZero16, CopyBox) complete immediately. Otherwise the order is shuffled, and the
+  /// bytes of copies are NaN until the CopyAsyncWait or AwaitBytes that waits for them.
   uint64_t seed = 0;
-  /// Warps are chosen at random: one runs until all of its lanes wait for the block or have
-  /// returned.
+  /// If true, warps are chosen at random, and a warp runs until all of its lanes wait for the
+  /// block or have returned.
   bool warp_by_warp = false;
-  /// Receives the error of a kernel, the rest of whose launch is then not run. Null: the error
-  /// is printed, and the process aborts.
+  /// Receives the error of a kernel. The rest of the launch is then skipped. If null, the error is
+  /// printed and the process aborts.
   std::string* report = nullptr;
 };
 
-/// Runs all blocks of `call`, in this thread.
+/// Runs all blocks of `call` on the calling thread.
 void RunGrid(const KernelCall& call, const EmulatorOptions& options = {});
 
-/// A queue on host memory: all work runs at once, kernels in the emulator, matmuls as plain
-/// loops that sum in double precision.
+/// A queue on host memory that runs all work immediately. Kernels run in the emulator. Matmuls are
+/// plain loops that accumulate in double precision.
 class EmulatedQueue : public Queue {
  public:
   explicit EmulatedQueue(const EmulatorOptions& options = {})
       : options_(options) {}
 
   void Launch(const KernelCall& call) override;
-  /// m x n x k x batch operations.
+  /// Computes the matmul with m * n * k * batch operations.
   void MatMul(const MatMulCall& call) override;
   bool Takes(const MatMulCall& call) override {
     return takes_epilogues_ || Queue::Takes(call);
@@ -65,18 +65,18 @@ class EmulatedQueue : public Queue {
   TensorMap Encode(const TensorMapSpec& spec) override;
   FaultSlot fault() const override { return {&word_, launch_}; }
 
-  /// Sets the launch that is enqueued from here on; 0 at first.
+  /// Sets the index of the launch whose work follows. It is 0 initially.
   void set_launch(uint32_t launch) { launch_ = launch; }
 
-  /// From now on Takes refuses matmuls with an epilogue beyond an addend, to test the kernels'
-  /// fallback.
+  /// Makes Takes return false for matmuls with an epilogue other than an addend, to test the
+  /// fallback of kernels.
   void refuse_epilogues() { takes_epilogues_ = false; }
 
-  /// From now on attention uses this algorithm where it supports a launch.
+  /// Sets the attention algorithm, which is used for launches that support it.
   void set_attention(AttentionAlgorithm algorithm) { attention_ = algorithm; }
 
   bool has_fault() const { return word_ != kNoFault; }
-  /// The first launch with a fault.
+  /// Returns the smallest index of a launch with a fault.
   uint32_t faulty_launch() const { return word_; }
 
   int64_t kernels() const { return kernels_; }

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_GPU_EMULATOR_FIBER_H_
 #define STOWAGE_GPU_EMULATOR_FIBER_H_
 
-// A fiber: execution on its own stack, entered and left explicitly, by which an emulated GPU
-// thread waits for others. On x86-64 a switch is a dozen instructions; elsewhere it is
-// swapcontext. AddressSanitizer is notified of every switch.
+// Provides fibers, which execute on their own stacks and are switched explicitly. An emulated GPU
+// thread is a fiber, so that it can wait for other threads. On x86-64 a switch executes a dozen
+// instructions. On other machines it is swapcontext. AddressSanitizer is notified of every switch.
 //
 //   Fiber main, other(0);
 //   other.Start(Body);        // a function that never returns
@@ -18,32 +18,32 @@ class Fiber {
  public:
   using Body = void (*)();
 
-  /// The fiber of the stack that is running already.
+  /// Represents the stack that is already running.
   Fiber();
-  /// A fiber with its own stack. `index` staggers where stacks begin: stacks at multiples of one
-  /// size would share the same few sets of the cache.
+  /// Creates a fiber with its own stack. `index` staggers the start addresses of stacks. If stacks
+  /// began at multiples of one size, they would share a few sets of the cache.
   explicit Fiber(size_t index);
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// The next switch to this fiber enters `body`.
+  /// Makes the next switch to this fiber enter `body`.
   void Start(Body body);
 
   /// Suspends the running fiber `from` until a switch back to it, and resumes `to`.
   static void Switch(Fiber& from, Fiber& to);
 
  private:
-  struct Machine;  // what the kind of machine needs
+  struct Machine;  // machine-dependent state
 
   static void Enter();
   static void AfterSwitch(void* fake_stack);
 
-  std::byte* memory_ = nullptr;  // null: a stack that was there before
+  std::byte* memory_ = nullptr;  // null for a stack that already existed
   std::byte* bottom_ = nullptr;
   size_t size_ = 0;
   Body body_ = nullptr;
-  void* fake_stack_ = nullptr;  // of AddressSanitizer
+  void* fake_stack_ = nullptr;  // for AddressSanitizer
   std::unique_ptr<Machine> machine_;
 };
 

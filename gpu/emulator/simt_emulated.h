@@ -1,7 +1,7 @@
 #ifndef STOWAGE_GPU_EMULATOR_SIMT_EMULATED_H_
 #define STOWAGE_GPU_EMULATOR_SIMT_EMULATED_H_
 
-// The device functions of gpu/simt.h as calls of the emulator.
+// Implements the device functions of gpu/simt.h with calls of the emulator.
 // IWYU pragma: private, include "gpu/simt.h"
 
 #include <cmath>
@@ -19,14 +19,14 @@
 #define STOWAGE_SHARED(T, name, n)                                        \
   static thread_local ::stowage::gpu::emulator::SharedArray<T, (n)> name; \
   name.Open(#name)
-// The place from which a device function is called, as its last argument.
+// The location of the call of a device function, passed as its last arguments.
 #define STOWAGE_SITE \
   const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 namespace stowage::gpu {
 namespace emulator {
 
-/// n elements that a block shares. Trivial, so that it needs no construction.
+/// `n` elements shared by a block. The type is trivial, so it is not constructed.
 template <typename T, int64_t n>
 struct SharedArray {
   T& operator[](int64_t i) {
@@ -44,7 +44,7 @@ struct SharedArray {
 
   alignas(16) std::byte bytes[kGuardBytes + sizeof(T) * n + kGuardBytes];
   const char* name;
-  uint64_t serial;  // of the last block that met it
+  uint64_t serial;  // of the last block that used it
 };
 
 inline void CheckAligned(const char* word, const void* address) {
@@ -56,7 +56,7 @@ inline void CheckAligned(const char* word, const void* address) {
 template <typename T>
 struct Exchange {
   T value;
-  int with;  // which lane's value this one wants
+  int with;  // the lane whose value this lane reads
   T result;
 };
 
@@ -79,7 +79,7 @@ struct MatrixLoad {
   uint32_t* r;
 };
 
-// 4 8x8 matrices of 16 bits; lane 8 i + j has the address of row j of matrix i.
+// Loads four 8 x 8 matrices of 16-bit elements. Lane 8 i + j has the address of row j of matrix i.
 template <bool transposed>
 void CompleteMatrixLoad(void* const* lanes) {
   for (int matrix = 0; matrix < 4; ++matrix) {
@@ -110,7 +110,7 @@ struct Product {
   const uint32_t *a, *b;
 };
 
-// mma.m16n8k16: d (16, 8) += a (16, 16) b (16, 8).
+// Computes mma.m16n8k16: d (16, 8) += a (16, 16) b (16, 8).
 template <float (*to_float)(uint16_t)>
 void CompleteProduct(void* const* lanes) {
   float a[16][16], b[8][16];

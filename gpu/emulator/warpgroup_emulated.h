@@ -1,7 +1,7 @@
 #ifndef STOWAGE_GPU_EMULATOR_WARPGROUP_EMULATED_H_
 #define STOWAGE_GPU_EMULATOR_WARPGROUP_EMULATED_H_
 
-// The device functions of gpu/warpgroup.h as calls of the emulator.
+// Implements the device functions of gpu/warpgroup.h with calls of the emulator.
 // IWYU pragma: private, include "gpu/warpgroup.h"
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline int Warpgroup() { return ThreadId() / kWarpgroupSize; }
 
 template <typename T>
 T* SwizzledShared() {
-  return DynamicShared<T>();  // which begins at a multiple of 1,024, here
+  return DynamicShared<T>();  // aligned to 1,024 bytes in the emulator
 }
 inline uint32_t SharedByte(const void* shared) {
   return emulator::SharedByteOf(shared);
