@@ -1,12 +1,12 @@
 #ifndef STOWAGE_GPU_KERNELS_ATTENTION_PANELS_H_
 #define STOWAGE_GPU_KERNELS_ATTENTION_PANELS_H_
 
-// Tiles of attention by matmuls of warpgroups (gpu/warpgroup.h): their loads and matmuls.
+// Loads and multiplies tiles of attention with warpgroups (gpu/warpgroup.h).
 //
-// A block is two warpgroups. Its own tile has 64 rows for each warpgroup and is a left
-// factor, in shared memory or registers; tiles of the other side are right factors of both.
-// Tiles are loaded by bulk copies, which thread 0 starts, and awaited at barriers behind the
-// tiles.
+// A block consists of two warpgroups. The block's own tile has 64 rows per warpgroup. It is the
+// left operand of matmuls, in shared memory or in registers. Tiles of the other sequence are the
+// right operand for both warpgroups. Thread 0 starts bulk copies that load the tiles. Threads wait
+// for them at barriers, which are placed after the tiles in shared memory.
 //
 //   if (ThreadId() == 0) {
 //     InitBarriers(barriers);
@@ -26,11 +26,11 @@
 
 namespace stowage::gpu {
 
-inline constexpr int kPanelThreads = 2 * kWarpgroupSize;  // of a block
-inline constexpr int kOwnRows = 64;  // queries or keys of a warpgroup
+inline constexpr int kPanelThreads = 2 * kWarpgroupSize;  // per block
+inline constexpr int kOwnRows = 64;  // queries or keys per warpgroup
 inline constexpr int kBlockRows = 2 * kOwnRows;
 
-/// The panels of rows of kDepth elements: their columns and number.
+/// The panels of a tile whose rows have kDepth elements: the columns and the number of panels.
 template <int kDepth>
 struct Panels {
   static constexpr int kWidth = kDepth < 64 ? kDepth : 64;
@@ -38,8 +38,8 @@ struct Panels {
   static constexpr int kRowBytes = 2 * kWidth;
 };
 
-/// Starts to load rows of a head from `first` on, by one thread; rows beyond the operand and
-/// elements beyond its depth arrive as zeros.
+/// Starts to load kRows rows of a head, from row `first` on. Must be called by one thread. Rows
+/// beyond the operand and elements beyond its depth become zeros.
 template <int kRows, int kDepth, typename T>
 STOWAGE_DEVICE void LoadPanels(T* tile, const TensorMap& map, int batch,
                                int head, int first, CopyBarrier* arrival) {
@@ -51,9 +51,9 @@ STOWAGE_DEVICE void LoadPanels(T* tile, const TensorMap& map, int batch,
   }
 }
 
-/// Clears the rows of a tile from `first` on, which this thread has awaited; matmuls after a
-/// SyncThreads see the zeros. These are keys that no query reads: their weights are zero, but
-/// their values may be non-finite.
+/// Clears the rows of a tile from row `first` on. The thread must have waited for the load. Matmuls
+/// after a SyncThreads see the zeros. The rows belong to keys that no query reads. Their weights
+/// are zero, but the rows may be non-finite.
 template <int kRows, int kDepth, typename T>
 STOWAGE_DEVICE void ClearRows(T* tile, int first) {
   constexpr int kWidth = Panels<kDepth>::kWidth;
@@ -67,8 +67,8 @@ STOWAGE_DEVICE void ClearRows(T* tile, int first) {
   ProxyFence();
 }
 
-/// The barriers behind the tiles: two for the loads of tiles in turn, and one for the block's
-/// own tiles.
+/// The barriers after the tiles. Two barriers alternate for loads of tiles, and one is for the
+/// block's own tiles.
 inline constexpr int kBarriers = 3;
 STOWAGE_DEVICE void InitBarriers(CopyBarrier* barriers) {
   STOWAGE_UNROLL
@@ -85,7 +85,7 @@ STOWAGE_DEVICE void AwaitLoad(CopyBarrier* barriers, int load) {
   AwaitBytes(BarrierOf(barriers, load), load / 2 % 2);
 }
 
-/// Writes this warp's strip of sums to global memory, like StoreStrip.
+/// Writes this warp's strip of sums to global memory. See StoreStrip.
 template <int kRows, int kDepth, typename T>
 STOWAGE_DEVICE void StorePanels(const float (&sum)[kDepth / 8][4],
                                 const float (&factor)[2], T* tile, T* head,
@@ -101,7 +101,7 @@ STOWAGE_DEVICE void StorePanels(const float (&sum)[kDepth / 8][4],
   }
 }
 
-/// Loads the rows of this warp in the block's own tile as left factors.
+/// Loads this warp's rows of the block's own tile as left operands.
 template <int kDepth, typename T>
 STOWAGE_DEVICE void LoadOwnRows(uint32_t (&a)[kDepth / 16][4], const T* tile) {
   constexpr int kWidth = Panels<kDepth>::kWidth;
@@ -114,7 +114,7 @@ STOWAGE_DEVICE void LoadOwnRows(uint32_t (&a)[kDepth / 16][4], const T* tile) {
   }
 }
 
-/// The byte where columns from 16 k on of a tile of kRows rows begin.
+/// Returns the byte offset of column 16 k in a tile of kRows rows.
 template <int kRows, int kDepth>
 STOWAGE_DEVICE constexpr int ColumnsAt(int k) {
   constexpr int kWidth = Panels<kDepth>::kWidth;
@@ -127,7 +127,7 @@ STOWAGE_DEVICE TileDescriptor Describe(uint32_t at) {
       at, kRows * Panels<kDepth>::kRowBytes);
 }
 
-/// Issues s = a b^T, of own rows a and a tile b of 8 n rows.
+/// Issues s = a b^T, where `a` has this warpgroup's own rows and tile `b` has 8 n rows.
 template <typename T, int kDepth, int n>
 STOWAGE_DEVICE void Multiply(float (&s)[n][4],
                              const uint32_t (&a)[kDepth / 16][4],
@@ -148,7 +148,7 @@ STOWAGE_DEVICE void Multiply(float (&s)[n][4], TileDescriptor a,
   }
 }
 
-/// Issues sum += weights b, of a tile b of 16 n rows.
+/// Issues sum += weights b, where tile `b` has 16 n rows.
 template <typename T, int kDepth, int n>
 STOWAGE_DEVICE void AddProduct(float (&sum)[kDepth / 8][4],
                                const uint32_t (&weights)[n][4],
@@ -160,7 +160,7 @@ STOWAGE_DEVICE void AddProduct(float (&sum)[kDepth / 8][4],
   }
 }
 
-/// Rounds sums to left factors of the next matmul.
+/// Rounds sums, and packs them as left operands of the next matmul.
 template <typename T, int n>
 STOWAGE_DEVICE void PackSums(uint32_t (&a)[n][4],
                              const float (&sums)[2 * n][4]) {

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_GPU_KERNELS_ATTENTION_PARAMS_H_
 #define STOWAGE_GPU_KERNELS_ATTENTION_PARAMS_H_
 
-// The params of the kernels of attention, and the functions that enqueue them: tensor-core
-// kernels for 16-bit operands with up to kTensorDepth elements a row and no bias, others for
-// the rest.
+// Declares the params of attention kernels, and the functions that enqueue these kernels. Tensor
+// cores compute 16-bit operands with up to kTensorDepth elements per row, without bias and
+// segments. Other kernels compute the rest.
 
 #include <cstdint>
 
@@ -13,7 +13,8 @@
 
 namespace stowage::gpu {
 
-/// An operand (B, T, H, D) or (B, S, G, D) whose rows of D are contiguous; strides in elements.
+/// An operand (B, T, H, D) or (B, S, G, D) with contiguous rows of D elements. Strides are in
+/// elements.
 struct AttentionOperand {
   const void* data = nullptr;
   int64_t batch = 0, row = 0, head = 0;
@@ -21,42 +22,42 @@ struct AttentionOperand {
 
 struct AttentionParams {
   AttentionOperand q, k, v, o, d_o;
-  /// o, or dq, dk and dv: heads are adjacent, in rows of so many elements.
+  /// The results: o, or dq, dk and dv. Heads are adjacent, and rows are `out_row` elements apart.
   void* out[3] = {};
   int64_t out_row[3] = {};
-  float* log_sum_exp = nullptr;          // (B, H, T); the gradient reads it
-  float* delta = nullptr;                // (B, H, T), gradient: o . d_o
-  const int32_t* key_lengths = nullptr;  // (B), or null; see KeysOf
+  float* log_sum_exp = nullptr;          // (B, H, T), an input of the gradient
+  float* delta = nullptr;                // (B, H, T), for the gradient: o . d_o
+  const int32_t* key_lengths = nullptr;  // (B), or null, see KeysOf
   FaultSlot fault;
   int batch = 0, queries = 0, keys = 0, heads = 0, key_heads = 0, depth = 0;
-  /// Query t reads keys from t + low to t + high (ir/attention.h).
+  /// Query `t` reads the keys from `t + low` to `t + high` (ir/attention.h).
   int low = 0, high = 0;
   float scale = 1;
-  /// Whether every row of every operand is aligned to 16 bytes: 1 or 0; a bool would leave
-  /// padding with stale bytes.
+  /// 1 if every row of every operand is aligned to 16 bytes, else 0. A bool would leave stale bytes
+  /// in the padding.
   int packed = 0;
-  /// (B, H, T, S), or null: steps are 0 for a single entry, head or row.
+  /// (B, H, T, S), or null. The stride of a dimension of size 1 is 0.
   AttentionOperand bias;
 };
 
-/// The additional params of kernels without tensor cores.
+/// The params of kernels without tensor cores.
 struct SimtAttentionParams : AttentionParams {
   const int32_t* segments = nullptr;  // (B, 2, T), or null (ir/ops.h)
 };
 
-/// The steps of the gradient of the bias, out[0]; 0 along summed axes.
+/// The strides of the gradient of the bias, `out[0]`. They are 0 along summed dimensions.
 struct AttentionBiasParams {
   SimtAttentionParams attention;
   int64_t batch = 0, row = 0, head = 0;
 };
 
-/// Row 0 of a head.
+/// Returns row 0 of a head.
 template <typename T>
 STOWAGE_DEVICE const T* HeadOf(const AttentionOperand& x, int batch, int head) {
   return static_cast<const T*>(x.data) + batch * x.batch + head * x.head;
 }
 
-/// Row 0 of a head of a result whose batch entries have `length` rows.
+/// Returns row 0 of a head of a result whose batch entries have `length` rows.
 template <typename T>
 STOWAGE_DEVICE T* HeadOf(const AttentionParams& p, int result, int batch,
                          int head, int length) {
@@ -65,13 +66,13 @@ STOWAGE_DEVICE T* HeadOf(const AttentionParams& p, int result, int batch,
          static_cast<int64_t>(head) * p.depth;
 }
 
-/// Where the statistics (B, H, T) of a head begin.
+/// Returns the offset of the statistics (B, H, T) of a head.
 STOWAGE_DEVICE int64_t StatisticsOf(const AttentionParams& p, int batch,
                                     int head) {
   return (static_cast<int64_t>(batch) * p.heads + head) * p.queries;
 }
 
-/// The number of keys to read. An invalid length is reported as a fault, and no key is read.
+/// Returns the number of keys to read. If the length is invalid, reports a fault and returns 0.
 STOWAGE_DEVICE int KeysOf(const AttentionParams& p, int batch) {
   if (p.key_lengths == nullptr) return p.keys;
   const int length = p.key_lengths[batch];
@@ -80,12 +81,13 @@ STOWAGE_DEVICE int KeysOf(const AttentionParams& p, int batch) {
   return 0;
 }
 
-/// Positions [begin, end), where begin is the first position of a tile.
+/// The positions [begin, end), where `begin` is the first position of a tile.
 struct AttentionRange {
   int begin, end;
 };
-/// The keys, of `keys`, that some of the queries [first, first + rows) read, and the queries
-/// that read some of the keys [first, first + rows).
+/// KeysRead returns a range of the first `keys` keys that contains every key that one of the
+/// queries [first, first + rows) reads. Readers returns a range of queries that contains every
+/// query that reads one of the keys [first, first + rows).
 STOWAGE_DEVICE AttentionRange KeysRead(const AttentionParams& p, int keys,
                                        int first, int rows, int key_rows) {
   const int last = (first + rows < p.queries ? first + rows : p.queries) - 1;
@@ -102,12 +104,13 @@ STOWAGE_DEVICE AttentionRange Readers(const AttentionParams& p, int keys,
   return {begin / query_rows * query_rows, end < p.queries ? end : p.queries};
 }
 
-/// Positions [first, last].
+/// The positions [first, last].
 struct AttentionReach {
   int first, last;
   STOWAGE_DEVICE bool Has(int i) const { return i >= first && i <= last; }
 };
-/// The keys that a query reads, of `keys` keys, relative to `key`; the queries that read a key.
+/// KeysOfQuery returns the keys that `query` reads, relative to `key`. QueriesOfKey returns the
+/// queries that read `key`. Only the first `keys` keys are read.
 STOWAGE_DEVICE AttentionReach KeysOfQuery(const AttentionParams& p, int keys,
                                           int query, int key) {
   const int last = query + p.high;
@@ -118,7 +121,7 @@ STOWAGE_DEVICE AttentionReach QueriesOfKey(const AttentionParams& p, int keys,
   return {key - p.high, key < keys ? key - p.low : -1};
 }
 
-/// Whether each existing query of a tile reads each key of a tile.
+/// Returns whether each existing query of a tile of queries reads each key of a tile of keys.
 STOWAGE_DEVICE bool ReadAll(const AttentionParams& p, int keys, int first_query,
                             int query_rows, int first_key, int key_rows) {
   const int last_key = first_key + key_rows - 1;
@@ -130,25 +133,26 @@ STOWAGE_DEVICE bool ReadAll(const AttentionParams& p, int keys, int first_query,
 
 inline constexpr int64_t kTensorDepth = 128;
 
-/// Computes p.delta, which the kernels of the gradient read.
+/// Enqueue attention and its gradient on tensor cores, with warp-level matmuls. The gradient reads
+/// `p.delta`, which must be computed earlier.
 void EnqueueTensorAttention(DType dtype, const AttentionParams& p,
                             Queue& queue);
 void EnqueueTensorAttentionGrad(DType dtype, const AttentionParams& p,
                                 Queue& queue);
-/// The same by matmuls of warpgroups, for compute capability 9.0 and packed operands.
+/// Enqueue the same with warpgroup-level matmuls, for compute capability 9.0 and packed operands.
 void EnqueueWarpgroupAttention(DType dtype, const AttentionParams& p,
                                Queue& queue);
 void EnqueueWarpgroupAttentionGrad(DType dtype, const AttentionParams& p,
                                    Queue& queue);
-/// Whether the gradient can be computed by five matmuls: no query reads a later key, one key
-/// head per query head, rows of a multiple of 16 elements of 16 bits, no bias, no key
-/// lengths, at most kMaxGridY entries. Addresses do not matter.
+/// Returns whether the gradient can be computed with five matmuls. This requires that no query
+/// reads a later key, one key head per query head, rows of a multiple of 16 16-bit elements, no
+/// bias, no key lengths, and at most kMaxGridY entries. Addresses do not matter.
 bool TakesFiveProducts(DType dtype, const AttentionParams& p);
-/// That gradient in one pass, with a block for each head of an entry.
+/// Enqueues that gradient as one pass, with a block for each head of an entry.
 void EnqueueFiveProductAttentionGrad(DType dtype, const AttentionParams& p,
                                      Queue& queue);
-/// Attention and its gradients in f32, for f32 operands, for those with a bias or segments,
-/// and for rows of more elements, up to kSimtDepth.
+/// Enqueue attention and its gradients in f32, for f32 operands, for a bias or segments, and for
+/// longer rows with up to kSimtDepth elements.
 void EnqueueSimtAttention(DType dtype, const SimtAttentionParams& p,
                           Queue& queue);
 void EnqueueSimtAttentionGrad(DType dtype, const SimtAttentionParams& p,

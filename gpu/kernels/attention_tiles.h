@@ -1,17 +1,18 @@
 #ifndef STOWAGE_GPU_KERNELS_ATTENTION_TILES_H_
 #define STOWAGE_GPU_KERNELS_ATTENTION_TILES_H_
 
-// Attention by tensor cores with warps: tiles in shared memory and their matmuls, the masks,
-// softmax and gradients between the matmuls, and a tile of queries' share of dk and dv.
+// Computes attention on tensor cores with warps. Provides tiles in shared memory and their
+// matmuls, the masks, softmax and gradients between the matmuls, and the contribution of a tile of
+// queries to dk and dv.
 //
-// Tiles have the layout of gpu/kernels/fragments.h. Rows beyond the sequence and elements
-// beyond a row's depth are zero.
+// Tiles have the layout of gpu/kernels/fragments.h. Rows beyond the sequence and elements beyond
+// the depth of a row are zero.
 //
-// A block of kWarps warps works on tiles of 16 kM kWarps rows. Each warp has kM strips of 16
-// rows, kWarps strips apart, which balances the warps below a diagonal. A strip is in
-// registers with the layout of mma.m16n8k16: float[4] for every 8 columns, of rows lane / 4
-// and lane / 4 + 8 (half 0 and 1), columns 2 (lane % 4) and the next. `query` and `key` are
-// those of half 0 and of a lane's first column.
+// A block of kWarps warps works on tiles of 16 kM kWarps rows. Each warp has kM strips of 16 rows,
+// kWarps strips apart, which balances the work of warps under a causal mask. A strip is held in
+// registers with the layout of mma.m16n8k16. For every 8 columns, a lane holds a float[4]: rows
+// lane / 4 (half 0) and lane / 4 + 8 (half 1), columns 2 (lane % 4) and the next. Parameters
+// `query` and `key` are the positions of half 0 and of the lane's first column.
 
 #include <cmath>
 #include <cstdint>
@@ -24,15 +25,15 @@
 
 namespace stowage::gpu {
 
-/// Starts to copy rows [first, first + kRows) of a head, `row_stride` apart, with `depth`
-/// elements each; rows from `length` on do not exist.
+/// Starts to copy rows [first, first + kRows) of a head to a tile. Rows are `row_stride` elements
+/// apart and have `depth` elements. Rows from `length` on do not exist.
 template <int kRows, int kDepth, int kThreads, typename T>
 STOWAGE_DEVICE void LoadTile(T* tile, const T* head, int64_t row_stride,
                              int first, int length, int depth, bool packed) {
   constexpr int kChunks = kDepth / 8;
   constexpr int kRowsAtOnce = kThreads / kChunks;
   static_assert(kRows % kRowsAtOnce == 0 && kRowsAtOnce % 8 == 0);
-  // A thread has the same chunk of several rows, all with the same permutation.
+  // A thread copies the same chunk of several rows, which all have the same permutation.
   const int row = ThreadId() / kChunks;
   const int chunk = ThreadId() % kChunks;
   T* to = tile + Swizzled<kDepth>(row, chunk);
@@ -57,23 +58,23 @@ STOWAGE_DEVICE void LoadTile(T* tile, const T* head, int64_t row_stride,
   }
 }
 
-/// The strips of 16 rows, of a warp's kM, that have work.
+/// The range of a warp's kM strips that have work.
 struct Strips {
   int begin, end;
   STOWAGE_DEVICE bool Has(int i) const { return i >= begin && i < end; }
 };
 
-/// The row of the tile where strip `i` of this warp begins.
+/// Returns the first row of strip `i` of this warp in the tile.
 template <int kWarps>
 STOWAGE_DEVICE int StripRow(int i) {
   return (i * kWarps + Warp()) * 16;
 }
 
-/// c (16 kM rows, kColumns) = a b^T, of a tile of a's rows and one of kColumns rows, which
-/// begin at these elements of shared memory.
+/// Computes c (16 kM rows, kColumns) = a b^T. `a_tile` and `b_tile` are the offsets of the tiles in
+/// `shared`, in elements. Tile b has kColumns rows.
 ///
-/// The chunks of one row differ by an exclusive or of bits, so a lane's next address takes
-/// one instruction and no register.
+/// The offsets of the chunks of a row differ by an exclusive or, so the next address of a lane
+/// costs one instruction and no register.
 template <int kWarps, int kDepth, int kM, int kColumns, typename T>
 STOWAGE_DEVICE void MultiplyTiles(float (&c)[kM][kColumns / 8][4],
                                   const T* shared, int a_tile, int b_tile,
@@ -91,7 +92,7 @@ STOWAGE_DEVICE void MultiplyTiles(float (&c)[kM][kColumns / 8][4],
       a_tile + Swizzled<kDepth>(StripRow<kWarps>(0) + lane % 16, lane / 16);
   const int b_at =
       b_tile + Swizzled<kDepth>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
-  STOWAGE_UNROLL_BY(2)  // all at once would want more registers than there are
+  STOWAGE_UNROLL_BY(2)  // full unrolling would need too many registers
   for (int k = 0; k < kDepth / 16; ++k) {
     uint32_t a[kM][4];
     STOWAGE_UNROLL
@@ -113,8 +114,8 @@ STOWAGE_DEVICE void MultiplyTiles(float (&c)[kM][kColumns / 8][4],
   }
 }
 
-/// sum (16 kM rows, kDepth) += weights (16 kM rows, kInner), rounded to T, times a tile of
-/// kInner rows.
+/// Computes sum (16 kM rows, kDepth) += weights (16 kM rows, kInner) times a tile of kInner rows.
+/// The weights are rounded to T.
 template <int kDepth, int kM, int kInner, typename T>
 STOWAGE_DEVICE void AddWeighted(float (&sum)[kM][kDepth / 8][4],
                                 const float (&weights)[kM][kInner / 8][4],
@@ -147,9 +148,10 @@ STOWAGE_DEVICE void AddWeighted(float (&sum)[kM][kDepth / 8][4],
   }
 }
 
-/// Writes a strip's rows, kDepth / 8 times float[4], to global memory: rows of half 0 times
-/// `factor[0]`, the others times `factor[1]`. Uses the strip's rows of a tile, which no other
-/// warp may use. `first` is the strip's first row of the sequence, `head` is row 0.
+/// Writes the rows of a strip, a float[4] for every 8 columns, to global memory. Rows of half 0 are
+/// multiplied by `factor[0]`, and rows of half 1 by `factor[1]`. The strip's rows of a tile are
+/// used as scratch, so no other warp may use them. `first` is the position of the strip's first
+/// row in the sequence, and `head` is row 0.
 template <int kDepth, typename T>
 STOWAGE_DEVICE void StoreStrip(const float (*sum)[4], const float (&factor)[2],
                                T* tile, int strip_row, T* head,
@@ -157,7 +159,7 @@ STOWAGE_DEVICE void StoreStrip(const float (*sum)[4], const float (&factor)[2],
                                int depth) {
   constexpr int kChunks = kDepth / 8;
   const int lane = NotInAdvance(Lane());
-  SyncWarp();  // what lay here has been read
+  SyncWarp();  // earlier contents of these rows have been read
   STOWAGE_UNROLL
   for (int n = 0; n < kChunks; ++n) {
     STOWAGE_UNROLL
@@ -193,7 +195,7 @@ STOWAGE_DEVICE int TilesOf(int length, int rows) {
   return (length + rows - 1) / rows;
 }
 
-/// The tile of queries of this block. Tiles with the most keys come first.
+/// The tile of queries of this block. Tiles that read the most keys come first.
 struct QueryTile {
   int first_query, head, batch;
 };
@@ -204,14 +206,14 @@ STOWAGE_DEVICE QueryTile QueryTileOf(const AttentionParams& p, int block) {
           block / tiles / p.heads};
 }
 
-/// The state of a row of scores: the largest raw score so far, equal in the four lanes that
-/// share the row, and the sum of this lane's weights.
+/// The state of a row in the online softmax: the largest raw score so far, which is the same in the
+/// four lanes that share the row, and the sum of this lane's weights.
 struct OnlineRow {
   float largest = -INFINITY;
   float total = 0;
 };
 
-/// Sets scores of keys that a query does not read to -inf. Columns are keys.
+/// Sets the scores of keys that a query does not read to -inf. Columns are keys.
 template <int n>
 STOWAGE_DEVICE void MaskScores(float (&s)[n][4], const AttentionParams& p,
                                int keys, int query, int key) {
@@ -228,9 +230,9 @@ STOWAGE_DEVICE void MaskScores(float (&s)[n][4], const AttentionParams& p,
   }
 }
 
-/// Turns the scores of one half of the rows into weights, in powers of 2, and returns the
-/// factor for earlier weights and their sums. With kMasked a row may have read no key so far;
-/// all its weights are then 0.
+/// Replaces the scores of one half of the rows by weights, computed with powers of 2. Returns the
+/// factor for earlier weights and their sums. With kMasked, a row may not have read any key so
+/// far, and all its weights are then 0.
 template <bool kMasked, int n>
 STOWAGE_DEVICE float TakeScores(float (&s)[n][4], int half, float scale2,
                                 OnlineRow& row) {
@@ -268,7 +270,7 @@ STOWAGE_DEVICE void ScaleRows(float (&sum)[n][4], int half, float factor) {
   }
 }
 
-/// Returns the final factor of a row's sums, and stores its log-sum-exp if the query exists.
+/// Returns the final factor for the sums of a row, and stores its log-sum-exp if the query exists.
 STOWAGE_DEVICE float FinishRow(const OnlineRow& row, const AttentionParams& p,
                                float* log_sum_exp, int query) {
   float total = row.total;
@@ -280,8 +282,8 @@ STOWAGE_DEVICE float FinishRow(const OnlineRow& row, const AttentionParams& p,
   return total == 0 ? 0 : 1 / total;
 }
 
-/// The statistics of a query from which probabilities are computed: its log-sum-exp in powers
-/// of 2, and o . d_o. Those of queries beyond the sequence make every result 0.
+/// The statistics from which the probabilities of a query are computed: its log-sum-exp in powers
+/// of 2, and o . d_o. For queries beyond the sequence, they make every result 0.
 struct QueryStatistics {
   float log2_sum;
   float delta;
@@ -294,7 +296,7 @@ STOWAGE_DEVICE QueryStatistics LoadStatistics(const AttentionParams& p,
   return {p.log_sum_exp[at] * kLog2E, p.delta[at]};
 }
 
-/// Turns scores into probabilities. Rows are queries, with the statistics of each half.
+/// Replaces scores by probabilities. Rows are queries, and each half has its statistics.
 template <bool kMasked, int n>
 STOWAGE_DEVICE void ToProbabilities(float (&s)[n][4],
                                     const QueryStatistics (&statistics)[2],
@@ -316,8 +318,8 @@ STOWAGE_DEVICE void ToProbabilities(float (&s)[n][4],
   }
 }
 
-/// The same for scores whose rows are keys; `statistics` are those of the columns from this
-/// lane's first, `query`, on.
+/// Replaces scores by probabilities if rows are keys. `statistics` starts at this lane's first
+/// column, which is `query`.
 template <bool kMasked, int n>
 STOWAGE_DEVICE void ToProbabilitiesOfKeys(float (&s)[n][4],
                                           const QueryStatistics* statistics,
@@ -339,7 +341,7 @@ STOWAGE_DEVICE void ToProbabilitiesOfKeys(float (&s)[n][4],
   }
 }
 
-/// Turns the gradient of probabilities into ds, that of scores, in place. Rows are queries.
+/// Replaces the gradient of probabilities by the gradient of scores, ds. Rows are queries.
 template <int n>
 STOWAGE_DEVICE void ToScoreGrads(float (&ds)[n][4], const float (&p)[n][4],
                                  const QueryStatistics (&statistics)[2]) {
@@ -373,7 +375,7 @@ STOWAGE_DEVICE void SetZero(float (&sum)[n][4]) {
   }
 }
 
-/// f(T(), depth) with the constant depth to which rows are padded.
+/// Calls `f(T(), depth)`, where `depth` is the constant to which rows are padded.
 template <int kDepth>
 struct DepthConstant {
   static constexpr int value = kDepth;
@@ -391,14 +393,15 @@ void OnTypeAndDepth(DType dtype, int depth, F&& f) {
   with(F16{});
 }
 
-// --- dk and dv: the rows of a block's tile of keys are in strips, whose sums stay in
-// registers while the tiles of queries pass. Scores and their gradients are transposed (a row
-// is a key), so they are left factors of the matmuls into dv and dk, and stay in registers. ---
+// --- dk and dv: strips are rows of a block's tile of keys. Their sums stay in registers during
+// the loop over tiles of queries. Scores and their gradients are transposed (a row is a key), so
+// they are left operands of the matmuls that compute dv and dk, and stay in registers. ---
 
-/// Adds one tile of queries to dk and dv of this block's keys. With kMasked some queries do
-/// not read some keys. dk lacks its factor, the scale.
+/// Adds the contribution of one tile of queries to dk and dv of this block's keys. With kMasked,
+/// some queries do not read some keys. dk is not multiplied by the scale.
 ///
-/// Calls use(ds, strips) with the gradients of the scores, float[kM][kQueries / 8][4], valid
+/// Calls `use(ds, strips)` with the gradients of the scores, float[kM][kQueries / 8][4], before ds
+/// is added to dk. They are valid in `strips`. Does not call it if no strip of this warp is read.
 /// in `strips`, before ds is added to dk; not at all if no strip of this warp is read.
 template <int kWarps, bool kMasked, int kDepth, int kQueries, int kM,
           typename T, typename Use>
@@ -409,7 +412,7 @@ STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],
                                int first_query, int keys,
                                const AttentionParams& params, Use&& use) {
   Strips strips{0, kM};
-  if (kMasked) {  // these queries see none of the strips right of the diagonal
+  if (kMasked) {  // excludes strips of keys after all of these queries
     STOWAGE_UNROLL
     for (int i = kM - 1; i >= 0; --i) {
       if (first_key + StripRow<kWarps>(i) >
@@ -419,7 +422,7 @@ STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],
     }
     if (strips.end == 0) return;
   }
-  float p[kM][kQueries / 8][4];  // transposed: a row is a key
+  float p[kM][kQueries / 8][4];  // transposed, rows are keys
   MultiplyTiles<kWarps, kDepth, kM, kQueries>(p, shared, k_tile, q_tile,
                                               strips);
   const int column = Lane() % 4 * 2;

@@ -1,17 +1,18 @@
 #ifndef STOWAGE_GPU_KERNELS_CONV_TILES_H_
 #define STOWAGE_GPU_KERNELS_CONV_TILES_H_
 
-// Matmuls of tiles in shared memory for convolutions: f32 by FMAs, 16-bit types by tensor
-// cores, with f32 sums.
+// Multiplies tiles in shared memory, for convolutions. It uses FMAs for f32 and tensor cores for
+// 16-bit types, and accumulates in f32.
 //
-// A block computes kRows x kColumns sums, of tiles a and b with kDepth numbers for each row
-// and each column. Threads fill a tile along the direction that is contiguous in memory: by
-// depth (GatherByDepth: lanes run over the depth) or by columns (GatherByColumns). A gather
-// holds its loads until they are stored, so that they overlap a matmul:
+// A block computes kRows x kColumns sums from tiles `a` and `b`, which hold kDepth numbers for
+// each row and each column. Threads fill a tile along the direction that is contiguous in memory.
+// In GatherByDepth, adjacent lanes load adjacent depths. In GatherByColumns, they load adjacent
+// columns. A gather keeps loaded values in registers until Store, so loads overlap a matmul:
 //
 //   GatherByDepth<T, kRows> gather;
 //   gather.Load([&](int i, int e) { return ...; });
-//   sums.AddProduct(a, b);
+//   sums.AddHalf<0>(a, b);
+//   sums.AddHalf<1>(a, b);
 //   gather.Store(next_a);
 
 #include <cstdint>
@@ -23,19 +24,19 @@ namespace stowage::gpu {
 
 inline constexpr int kConvThreads = 256;
 inline constexpr int kConvWarps = kConvThreads / kWarpSize;
-/// The steps for which tables have room: those that warps read, and those they compute.
+/// The number of steps that tables hold: kConvWarps steps in use, and kConvWarps being computed.
 inline constexpr int kConvTables = 2 * kConvWarps;
 
-/// Resident blocks per multiprocessor: with the largest tiles in f32 a thread uses more than
-/// 128 registers.
+/// Resident blocks per multiprocessor. With the largest f32 tiles a thread uses more than 128
+/// registers, so only one block is resident.
 template <typename T, int kRows>
 inline constexpr int kConvBlocks = sizeof(T) == 4 && kRows == 128 ? 1 : 2;
 
-/// The depth of a tile in shared memory.
+/// The depth of a tile in shared memory, in elements.
 template <typename T>
 inline constexpr int kConvDepth = sizeof(T) == 2 ? 32 : 16;
 
-/// The layout in shared memory of a tile of kRows rows (or columns).
+/// The shared-memory layout of a tile with kRows rows (or columns).
 template <typename T, int kRows>
 struct ConvTile {
   static constexpr bool kTensor = sizeof(T) == 2;
@@ -52,15 +53,15 @@ struct ConvTile {
   }
 };
 
-// The place of a thread's part is recomputed each time (NotInAdvance), to leave registers for
-// the sums.
+// A thread recomputes the position of its values on each use (NotInAdvance), to keep registers
+// free for the sums.
 
-/// Fills a tile whose rows are contiguous along the depth. A thread has kPer adjacent depths,
-/// the same for all of its rows.
+/// Fills a tile whose rows are contiguous along the depth. A thread loads kPer adjacent depths,
+/// which are the same for all of its rows.
 template <typename T, int kRows>
 struct GatherByDepth {
   static constexpr int kPer = kConvDepth<T> / 16;
-  static constexpr int kCount = kRows * 16 / kConvThreads;  // rows of a thread
+  static constexpr int kCount = kRows * 16 / kConvThreads;  // rows per thread
   static constexpr int kApart = kConvThreads / 16;
 
   static STOWAGE_DEVICE int FirstRow() { return NotInAdvance(ThreadId()) / 16; }
@@ -68,7 +69,7 @@ struct GatherByDepth {
     return NotInAdvance(ThreadId()) % 16 * kPer;
   }
 
-  /// value(i, e) is row FirstRow() + i kApart at depth FirstDepth() + e.
+  /// Calls `value(i, e)` for row `FirstRow() + i * kApart` at depth `FirstDepth() + e`.
   template <typename Fn>
   STOWAGE_DEVICE void Load(const Fn& value) {
     STOWAGE_UNROLL
@@ -82,7 +83,7 @@ struct GatherByDepth {
     T* to = tile + Tile::At(FirstRow(), FirstDepth());
     STOWAGE_UNROLL
     for (int i = 0; i < kCount; ++i) {
-      if constexpr (Tile::kTensor) {  // rows 16 apart are turned alike
+      if constexpr (Tile::kTensor) {  // rows 16 apart have the same swizzle
         *reinterpret_cast<uint32_t*>(to + i * kApart * kConvDepth<T>) =
             uint32_t{held[i][0].bits} | uint32_t{held[i][1].bits} << 16;
       } else {
@@ -94,8 +95,8 @@ struct GatherByDepth {
   T held[kCount][kPer];
 };
 
-/// Fills a tile whose columns are neighbours in memory. A thread has kCount adjacent depths of
-/// one column.
+/// Fills a tile whose columns are adjacent in memory. A thread loads kCount adjacent depths of one
+/// column.
 template <typename T, int kColumns>
 struct GatherByColumns {
   static constexpr int kCount = kConvDepth<T> * kColumns / kConvThreads;
@@ -130,13 +131,13 @@ struct GatherByColumns {
   T held[kCount];
 };
 
-/// A thread's part of kRows x kColumns sums: kOwnRows rows of kPairs pairs of neighbouring
+/// The kRows x kColumns sums of a block. A thread holds kOwnRows rows of kPairs pairs of adjacent
 /// columns.
 template <typename T, int kRows, int kColumns>
 struct ConvSums;
 
-/// By FMAs. A warp has kRows / 4 rows and kColumns / 2 columns; its threads have groups of
-/// four rows and four columns.
+/// Computes the sums with FMAs. A warp computes kRows / 4 rows and kColumns / 2 columns. A thread
+/// computes groups of four rows and four columns.
 template <int kRows, int kColumns>
 struct ConvSums<float, kRows, kColumns> {
   static constexpr int kOwnRows = kRows / 16;
@@ -194,11 +195,11 @@ struct ConvSums<float, kRows, kColumns> {
   float at[kOwnRows][kOwnColumns];
 };
 
-/// By tensor cores. A warp has kRows / 2 rows and kColumns / 4 columns.
+/// Computes the sums with tensor cores. A warp computes kRows / 2 rows and kColumns / 4 columns.
 template <typename T, int kRows, int kColumns>
 struct ConvSums {
   static constexpr int kM = kRows / 32;     // strips of 16 rows
-  static constexpr int kN = kColumns / 32;  // of 8 columns
+  static constexpr int kN = kColumns / 32;  // strips of 8 columns
   static constexpr int kOwnRows = 2 * kM;
   static constexpr int kPairs = kN;
 
@@ -226,7 +227,8 @@ struct ConvSums {
     }
   }
 
-  /// The chunks of one row differ by an exclusive or of bits.
+  /// Adds the matmul of half kHalf of the depth. The swizzled offsets of the chunks of a row differ
+  /// by an exclusive or.
   template <int kHalf>
   STOWAGE_DEVICE void AddHalf(const T* a, const T* b) {
     constexpr int kDepth = kConvDepth<T>;

@@ -1,13 +1,15 @@
 #ifndef STOWAGE_GPU_KERNELS_CONV_WALKS_H_
 #define STOWAGE_GPU_KERNELS_CONV_WALKS_H_
 
-// Which elements of a convolution's result and source meet, on the device.
+// Maps the elements of a convolution's result to the source elements that they read, in device
+// code.
 //
-// An element of the result meets the source in taps, one for each element of the kernel that
-// multiplies it. Along a dimension, places are linear in element and tap. With a stride, the
-// result of conv_transpose divides into phases: elements whose places are equal modulo the
-// stride meet the same elements of the kernel, at neighbouring places of the source, so no
-// multiplication is by an inserted zero.
+// A tap is one element of the convolution kernel. Each element of the result reads one element of
+// the source per tap. Along each dimension, the index in the source is linear in the element and
+// in the tap. With a stride, the elements of a conv_transpose result are divided into phases.
+// The elements of one phase have equal indices modulo the stride, share the same elements of the
+// kernel, and read adjacent source elements for adjacent result elements. No multiplication is
+// therefore spent on an inserted zero.
 //
 //   const ConvPart<kTransposed> part(shapes, phase);
 //   const Place element = part.walks.Element(i), tap = part.walks.Tap(t);
@@ -21,13 +23,13 @@
 
 namespace stowage::gpu {
 
-/// A ConvDim and a ConvGeometry in 32-bit numbers.
+/// A ConvDim and a ConvGeometry, stored in 32-bit integers.
 struct ConvAxis {
   int in, out, kernel, stride, dilation, before;
 };
 struct ConvShapes {
   int64_t images;
-  int groups, channels, filters;  // of one group: of x, of y
+  int groups, channels, filters;  // channels of x and of y in one group
   int in_size, kernel_size, out_size;
   ConvAxis d, h, w;
 };
@@ -53,9 +55,10 @@ inline ConvShapes ToConvShapes(const ConvGeometry& g) {
           .w = ToConvAxis(g.dims[2])};
 }
 
-/// How the elements of a result, along one dimension, meet those of a source: element i and
-/// tap t meet at first + i * step + t * tap_step, if that is in [0, size). The element is at
-/// to_first + i * to_step, the tap is element kernel_first + t * kernel_step of the kernel.
+/// The access pattern of a result in a source along one dimension. Element `i` of the result and
+/// tap `t` read index `first + i * step + t * tap_step` of the source, if it is in [0, size).
+/// Element `i` has index `to_first + i * to_step` in the result. Tap `t` is element
+/// `kernel_first + t * kernel_step` of the convolution kernel.
 struct Walk {
   int count, taps;
   int first, step, tap_step, size;
@@ -70,14 +73,14 @@ struct Walk {
   }
 };
 
-/// The walk of y's elements over x.
+/// Returns the indices of `x` that the elements of `y` read.
 STOWAGE_DEVICE Walk ForwardWalk(const ConvAxis& dim) {
   return {dim.out, dim.kernel, -dim.before, dim.stride, dim.dilation,
           dim.in,  0,          1,           0,          1};
 }
 
-/// The walk over dy of x's elements of a phase: they meet the kernel's elements k for which
-/// the stride divides phase + before - k * dilation.
+/// Returns the indices of dy that the elements of `x` in one phase read. They use the elements
+/// `k` of the convolution kernel for which the stride divides `phase + before - k * dilation`.
 STOWAGE_DEVICE Walk BackwardWalk(const ConvAxis& dim, int phase) {
   int common = dim.dilation;
   for (int rest = dim.stride; rest != 0;) {
@@ -106,7 +109,7 @@ STOWAGE_DEVICE Walk BackwardWalk(const ConvAxis& dim, int phase) {
           period};
 }
 
-/// A place along the three dimensions.
+/// A position in the three spatial dimensions.
 struct Place {
   int d, h, w;
 };
@@ -124,8 +127,8 @@ struct Walks {
   }
   STOWAGE_DEVICE Place Tap(int t) const { return PlaceOf(t, h.taps, w.taps); }
 
-  // The place where an element and a tap meet, in a channel of the source; negative if they do
-  // not.
+  // Returns the index, in a channel of the source, that `element` reads for `tap`, or a negative
+  // number if the index is outside the source.
   STOWAGE_DEVICE int Meet(const Place& element, const Place& tap) const {
     const int at_d = d.Place(element.d, tap.d);
     const int at_h = h.Place(element.h, tap.h);
@@ -139,13 +142,14 @@ STOWAGE_DEVICE Walks ForwardWalks(const ConvShapes& s) {
   return {ForwardWalk(s.d), ForwardWalk(s.h), ForwardWalk(s.w)};
 }
 
-/// The work of a kernel: one phase of a conv_transpose, or a conv.
+/// The work of a kernel launch: one phase of a conv_transpose, or a whole conv.
 template <bool kTransposed>
 struct ConvPart {
   ConvPart() = default;
   Walks walks;
-  int rows, depth_channels;  // of a group: of the result, of the source
-  int to_size, source_size;  // of a channel
+  // Channels of one group, of the result and of the source.
+  int rows, depth_channels;
+  int to_size, source_size;  // elements of a channel
 
   STOWAGE_DEVICE ConvPart(const ConvShapes& s, int phase)
       : walks(kTransposed ? WalksOf(s, phase) : ForwardWalks(s)),
@@ -163,7 +167,7 @@ struct ConvPart {
             BackwardWalk(s.w, at.w)};
   }
 
-  // The place of an element of the result in its channel.
+  // Returns the index of a result element in its channel.
   STOWAGE_DEVICE int ToPlace(const ConvShapes& s, int element) const {
     const Place at = walks.Element(element);
     const int h_size = kTransposed ? s.h.in : s.h.out;
@@ -174,7 +178,7 @@ struct ConvPart {
            walks.w.to_first + at.w * walks.w.to_step;
   }
 
-  // The filter of row `row` of a group and channel `channel` of the source.
+  // Returns the index of the filter weight for `row` of a group, `channel` of the source and `tap`.
   STOWAGE_DEVICE int64_t Filter(const ConvShapes& s, int group, int row,
                                 int channel, const Place& tap) const {
     const int filter = kTransposed ? channel : row;
@@ -188,18 +192,19 @@ struct ConvPart {
   }
 };
 
-// ConvPart's walks computed in advance, so that the address of an element of the source takes
-// an addition and a test.
+// Precomputed source indices of a ConvPart. With them, a kernel addresses an element of the source
+// with one addition and one bit test.
 //
-// A place in the source is the sum of a number of the result's element and one of the tap.
-// Bits, one for each tap along each dimension, tell whether it is inside: an element has the
-// bits of taps along which it is outside, a tap has its three.
+// An index in the source is the sum of an offset of the result element and an offset of the tap.
+// A bit mask tests whether it is inside the source. The mask has one bit for each index of a tap
+// along each dimension. An element sets the bits of the tap indices for which it is outside. A
+// tap sets three bits, one per dimension.
 //
 //   const ElementPlace element = PlaceOfElement(walks, i);
 //   const TapPlace tap = PlaceOfTap(walks, t);
 //   if ((element.outside & tap.bits) == 0) sum += channel[element.at + tap.at] * ...
 
-/// The bit that every element has: no element meets a tap with it.
+/// The bit that every element sets. A tap that sets it is outside for every element.
 inline constexpr uint32_t kNowhere = uint32_t{1} << 31;
 
 struct ElementPlace {
@@ -211,11 +216,11 @@ struct TapPlace {
   uint32_t bits;
 };
 
-/// Whether bits and places are large enough for a convolution. Host code.
+/// Returns whether the bit mask and 32-bit offsets suffice for a convolution. Host code.
 inline bool HasPlaces(const ConvGeometry& g) {
   int64_t taps = 0;
   double farthest = 0;
-  double in = 1, out = 1;  // elements of the dimensions behind
+  double in = 1, out = 1;  // the elements of the inner dimensions
   for (int i = kConvDims - 1; i >= 0; --i) {
     const ConvDim& dim = g.dims[static_cast<size_t>(i)];
     taps += dim.kernel;
@@ -232,7 +237,7 @@ namespace internal {
 
 STOWAGE_DEVICE uint32_t OutsideAlong(const Walk& walk, int element) {
   uint32_t outside = 0;
-  // nvcc 13.0 reports a step that only the loop uses as unused bytes of a load.
+  // If only the loop uses the step, nvcc 13.0 reports unused bytes of a load.
   const int step = NotInAdvance(walk.tap_step);
   int at = walk.Place(element, 0);
   for (int tap = 0; tap < walk.taps; ++tap) {

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_KERNELS_DISPATCH_H_
 #define STOWAGE_GPU_KERNELS_DISPATCH_H_
 
-// Element types. Host code: dispatch from a run-time DType to a C++ type, and rules for
-// GpuKernel::supports. Device code: operands of indices, and sums of any numbers.
+// Dispatches on element types. Host code calls a function with the C++ type of a run-time DType,
+// and uses the rules for GpuKernel::supports. Device code reads indices and accumulates sums.
 //
 //   OnFloat(x.dtype(), [&](auto zero) {
 //     using T = decltype(zero);
@@ -20,18 +20,18 @@
 
 namespace stowage::gpu {
 
-/// Whether `dtype` is f32, f16 or bf16.
+/// Returns whether `dtype` is f32, f16 or bf16.
 inline bool IsComputedFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-// Rules for GpuKernel::supports, by operand 0.
+// Rules for GpuKernel::supports that depend on operand 0.
 inline bool SupportsAll(const OpArgs&) { return true; }
 inline bool SupportsNumbers(const OpArgs& args) {
   return args.type(0).dtype != DType::kF64;
 }
 
-/// f(float()), f(F16()) or f(BF16()). Precondition: IsComputedFloat(dtype).
+/// Calls `f(float())`, `f(F16())` or `f(BF16())`. Requires `IsComputedFloat(dtype)`.
 template <typename F>
 auto OnFloat(DType dtype, F&& f) {
   STOWAGE_CHECK(IsComputedFloat(dtype));
@@ -40,7 +40,7 @@ auto OnFloat(DType dtype, F&& f) {
   return f(BF16{});
 }
 
-/// f of a zero of the element type, of any but f64; bool as uint8_t.
+/// Calls `f` with a zero of the element type, which must not be f64. bool is passed as uint8_t.
 template <typename F>
 auto OnNumber(DType dtype, F&& f) {
   switch (dtype) {
@@ -58,7 +58,7 @@ auto OnNumber(DType dtype, F&& f) {
   }
 }
 
-/// f of an unsigned integer as wide as the element type, for moving elements.
+/// Calls `f` with an unsigned integer of the size of the element type, for copying elements.
 template <typename F>
 auto OnWidth(DType dtype, F&& f) {
   switch (SizeOf(dtype)) {
@@ -74,7 +74,7 @@ auto OnWidth(DType dtype, F&& f) {
   STOWAGE_CHECK(false);
 }
 
-/// f(int32_t()) or f(int64_t()). Precondition: IsIndex(dtype).
+/// Calls `f(int32_t())` or `f(int64_t())`. Requires `IsIndex(dtype)`.
 template <typename F>
 auto OnIndex(DType dtype, F&& f) {
   STOWAGE_CHECK(IsIndex(dtype));
@@ -82,12 +82,12 @@ auto OnIndex(DType dtype, F&& f) {
   return f(int64_t{});
 }
 
-/// Whether LoadPack and StorePack may start at `address`.
+/// Returns whether LoadPack and StorePack can access `address`.
 inline bool IsPackAligned(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % 16 == 0;
 }
 
-// An operand of indices, i32 or i64, as kernels read it.
+// An operand of indices, i32 or i64, in kernels.
 
 struct Indices {
   explicit Indices(const TensorView& view)
@@ -97,11 +97,11 @@ struct Indices {
                       : static_cast<const int32_t*>(data)[i];
   }
   const void* data;
-  int bytes;  // of one: 8 for i64, 4 for i32
+  int bytes;  // per index: 8 for i64, 4 for i32
 };
 
-/// The type in which numbers of T are summed: f32, or 64 bits, which wrap around, for
-/// integers.
+/// The type in which numbers of T are accumulated: f32 for floats, and a 64-bit integer, which
+/// wraps around, for integers.
 template <typename T>
 using Total = std::conditional_t<std::is_integral_v<T>, uint64_t, float>;
 
@@ -126,8 +126,8 @@ STOWAGE_DEVICE T AddTotal(T x, Total<T> more) {
   return Narrow<T>(Widen(x) + more);
 }
 
-/// The index of a branch: a scalar of i32, i64 or bool in device memory that selects one of
-/// `bodies` bodies.
+/// The index of a branch: an i32, i64 or bool scalar in device memory that selects one of `bodies`
+/// bodies.
 struct BodyIndex {
   const std::byte* data;
   DType dtype;
@@ -135,8 +135,8 @@ struct BodyIndex {
   FaultSlot fault;
 };
 
-/// The selected body, 1 for true; `bodies`, with a fault of the launch, if the index is out
-/// of range. For one thread.
+/// Returns the selected body, which is 1 for true. If the index is out of range, reports a fault of
+/// the launch and returns `bodies`. One thread must call this.
 STOWAGE_DEVICE uint32_t ChosenBody(const BodyIndex& index) {
   int64_t body = 0;
   if (index.dtype == DType::kI64) {

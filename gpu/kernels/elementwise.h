@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_KERNELS_ELEMENTWISE_H_
 #define STOWAGE_GPU_KERNELS_ELEMENTWISE_H_
 
-// The kernel of elementwise ops: y = f(operands...) for operands of one shape and any
-// strides; the result may overwrite an operand of its size.
+// Enqueues the kernel of elementwise ops: y = f(operands...), for operands of one shape with any
+// strides. The result may overwrite an operand with elements of the same size.
 //
 //   struct AddFn {
 //     template <typename N>
@@ -10,14 +10,14 @@
 //   };
 //   EnqueueMap<AddFn, BF16, BF16, BF16>("add", queue, y, {&a, &b});
 //
-// A thread works on units: as many neighbouring elements as fit 16 bytes of the widest type,
-// if every operand is contiguous and aligned, else single elements. An operand that a row
-// repeats (stride 0) is read once per unit, so scalars, biases and one number per row keep
-// the wide path. The choice is made when the launch is enqueued, since addresses are then
-// fixed.
+// A thread works on units. If every operand is contiguous and aligned, a unit is the number of
+// adjacent elements that fit in 16 bytes of the widest type. Otherwise it is one element. An
+// operand with stride 0 along a row is read once per unit, so scalars, biases and operands with
+// one number per row also allow wide units. The unit is chosen when the launch is enqueued, since
+// addresses are fixed by then.
 //
-// f takes numbers: float for f32, RoughFloat (below) for bf16 and f16, integers as they are.
-// For ops with numbers among their attributes, f is made from the attributes:
+// The arguments of f are float for f32, RoughFloat (below) for bf16 and f16, and integers
+// unchanged. For ops with numeric attributes, f is constructed from the attributes:
 //
 //   struct ClampFn {
 //     explicit ClampFn(const Attrs& attrs)
@@ -46,10 +46,10 @@
 
 namespace stowage::gpu {
 
-/// A float for results that are rounded to 16 bits. Its Exp, Tanh and division take a fraction
-/// of the instructions of the accurate ones, which limit kernels that read few bytes per
-/// element. The formulas of math/activations.h, templates over the number type, find these
-/// functions by its namespace.
+/// A float for results that are rounded to 16 bits. Its Exp, Tanh and division use a fraction of
+/// the instructions of the accurate functions, which limit the speed of kernels that read few
+/// bytes per element. The formulas of math/activations.h are templates over the number type, and
+/// find these functions by argument-dependent lookup.
 ///
 ///   RoughFloat y = math::GeluTanh(RoughFloat(ToFloat(x)));
 ///   FromFloat<BF16>(y);
@@ -75,17 +75,17 @@ STOWAGE_DEVICE RoughFloat operator-(RoughFloat a, RoughFloat b) {
 STOWAGE_DEVICE RoughFloat operator*(RoughFloat a, RoughFloat b) {
   return a.value * b.value;
 }
-/// Relative error below 2^-21 if neither b nor 1 / b is subnormal.
+/// The relative error is below 2^-21 if neither b nor 1 / b is subnormal.
 STOWAGE_DEVICE RoughFloat operator/(RoughFloat a, RoughFloat b) {
   return a.value * Reciprocal(b.value);
 }
 
-/// Relative error below 2^-20 + |x| 2^-23.
+/// The relative error is below 2^-20 + |x| 2^-23.
 STOWAGE_DEVICE RoughFloat Exp(RoughFloat x) {
   return Exp2(x.value * 1.44269504088896341f);  // 1 / log 2
 }
-/// Absolute error below 2^-19, without relative precision near 0, which formulas that add 1
-/// do not need.
+/// The absolute error is below 2^-19. The relative error is not bounded near 0, but formulas that
+/// add 1 do not need it.
 STOWAGE_DEVICE RoughFloat Tanh(RoughFloat x) {
   return 1.0f - 2.0f * Reciprocal(1.0f + Exp(x + x).value);
 }
@@ -93,7 +93,7 @@ STOWAGE_DEVICE RoughFloat Erfc(RoughFloat x) { return math::Erfc(x.value); }
 
 // --- Units ---
 
-/// n elements of T, moved as one: at most 16 bytes.
+/// `n` elements of T, loaded or stored with one instruction. They have at most 16 bytes.
 template <typename T, int n>
 struct alignas(sizeof(T) * n) Elements {
   T value[n];
@@ -116,7 +116,7 @@ STOWAGE_DEVICE Pack<T> ToPack(const Elements<T, n>& x) {
 
 }  // namespace internal
 
-/// Loads and stores of n elements, aligned to their size; `Once` as LoadPackOnce.
+/// Loads and stores `n` elements, aligned to their total size. For `Once`, see LoadPackOnce.
 template <typename T, int n>
 STOWAGE_DEVICE Elements<T, n> LoadElements(const T* from) {
   if constexpr (n == kPackSize<T>) {
@@ -150,7 +150,7 @@ STOWAGE_DEVICE void StoreElementsOnce(T* to, const Elements<T, n>& y) {
   }
 }
 
-/// Conversion of an element to the type computed in, and back.
+/// Converts an element to the type of the computation, and back.
 template <typename T>
 STOWAGE_DEVICE auto ToNumber(T x) {
   if constexpr (std::is_same_v<T, BF16> || std::is_same_v<T, F16>) {
@@ -168,7 +168,7 @@ STOWAGE_DEVICE T FromNumber(N y) {
   }
 }
 
-/// y = x, or x rounded to another float type.
+/// Returns x, which is rounded if the result has another float type.
 struct SameFn {
   template <typename N>
   STOWAGE_DEVICE N operator()(N x) const {
@@ -179,13 +179,13 @@ struct SameFn {
 template <int kOperands>
 struct MapParams {
   Walk<kOperands> walk;
-  std::byte* data[kOperands];  // of the result, then of the operands
+  std::byte* data[kOperands];  // the result, then the operands
   uint32_t units;
-  uint32_t tail;      // elements behind the last unit, of a loop of rank 1
+  uint32_t tail;      // elements after the last unit, for a loop of rank 1
   uint32_t repeated;  // bit k: all elements of a unit are operand k's first
 };
 
-/// The unit of operand k at `offset`: n elements, or the first repeated n times.
+/// Loads a unit of operand `k` at `offset`: n elements, or the first one repeated n times.
 template <int k, typename T, int n, typename Params>
 STOWAGE_DEVICE Elements<T, n> LoadOperand(const Params& p, int32_t offset) {
   const T* from = reinterpret_cast<const T*>(p.data[k]) + offset;
@@ -198,7 +198,7 @@ STOWAGE_DEVICE Elements<T, n> LoadOperand(const Params& p, int32_t offset) {
   return LoadElements<T, n>(from);
 }
 
-/// The offset in operand k of element `at` of the tail.
+/// Returns the offset in operand `k` of element `at` of the tail.
 template <typename Params>
 STOWAGE_DEVICE int32_t TailOffset(const Params& p, int k, int32_t at) {
   return (p.repeated >> k & 1) != 0 ? 0 : at;
@@ -207,8 +207,7 @@ STOWAGE_DEVICE int32_t TailOffset(const Params& p, int k, int32_t at) {
 namespace internal {
 
 inline constexpr int kMapThreads = 256;
-// Units of a thread: enough loads under way to keep the memory busy, few enough elements for
-// the registers.
+// Units per thread. More units keep more loads in flight, and fewer units need fewer registers.
 constexpr int MapUnits(int width) {
   return width == 1 ? 4 : width == 16 ? 1 : 2;
 }
@@ -221,7 +220,7 @@ struct MapSlot {
 template <typename Sequence, int n, typename... In>
 struct MapOperands;
 
-// One unit of every operand.
+// A unit of every operand.
 template <size_t... k, int n, typename... In>
 struct MapOperands<std::index_sequence<k...>, n, In...> : MapSlot<k, In, n>... {
   template <typename Params>
@@ -256,11 +255,11 @@ MapKernel(STOWAGE_PARAMS(MapParams<1 + sizeof...(In)>) p) {
   for (int i = 0; i < kUnits; ++i) {
     units[i] = first + static_cast<uint32_t>(i * kMapThreads);
   }
-  // Those of units past the end are unused.
+  // Offsets of units past the end are unused.
   int32_t offsets[kUnits][kOperands];
   p.walk.Locate(units, offsets);
 
-  // All loads come first, so that they are under way together.
+  // All loads come first, so that they are in flight together.
   MapOperands<Indices, kWidth, In...> x[kUnits] = {};
   STOWAGE_UNROLL
   for (int i = 0; i < kUnits; ++i) {
@@ -285,8 +284,8 @@ MapKernel(STOWAGE_PARAMS(MapParams<1 + sizeof...(In)>) p) {
 
 }  // namespace internal
 
-/// Whether units of `width` elements can be moved as one, where operand k has elements of
-/// `bytes[k]` bytes and starts at data[k].
+/// Returns whether units of `width` elements can be loaded and stored with one instruction.
+/// Operand `k` has elements of `bytes[k]` bytes and starts at `data[k]`.
 template <int kOperands>
 bool TakesUnits(
     const StridedLoop<kOperands>& loop,
@@ -305,7 +304,7 @@ bool TakesUnits(
   return loop.rank == 1 || loop.dims[0] % width == 0;
 }
 
-/// The params of one kernel launch: `loop` in units of `width` elements.
+/// Returns the params of one kernel launch, for `loop` in units of `width` elements.
 template <int kOperands>
 MapParams<kOperands> MapParamsOf(
     const StridedLoop<kOperands>& loop,
@@ -323,8 +322,9 @@ MapParams<kOperands> MapParamsOf(
   return p;
 }
 
-/// Calls f(params, wide) for the launches of an elementwise kernel: wide, in units of `width`
-/// elements, or in single ones. `first` is the number of the result's first element.
+/// Calls `f(params, wide, first)` for each launch of an elementwise kernel. If `wide`, units have
+/// `width` elements, otherwise one. `first` is the index of the launch's first element in the
+/// result.
 template <int kOperands, typename F>
 void ForEachGrid(
     const TensorView& y,
@@ -351,8 +351,8 @@ void ForEachGrid(
                });
 }
 
-/// Enqueues y = F()(x...) for elements of the types Out and In...; y and the operands have
-/// y's shape. Signed integers always use single elements, which saves a kernel for each.
+/// Enqueues y = F()(x...) for elements of types Out and In.... `y` and the operands have the shape
+/// of `y`. Signed integers always use single elements, to avoid compiling a second kernel.
 template <typename F, typename Out, typename... In>
 void EnqueueMap(const char* name, Queue& queue, const TensorView& y,
                 const std::array<const TensorView*, sizeof...(In)>& x) {
@@ -375,7 +375,7 @@ void EnqueueMap(const char* name, Queue& queue, const TensorView& y,
       });
 }
 
-/// A GpuKernel::enqueue: result 0, of Out, is F of the first `kInputs` operands, of In.
+/// A GpuKernel::enqueue. Result 0, of type Out, is F of the first `kInputs` operands, of type In.
 template <typename F, typename Out, typename In, int kInputs>
 void EnqueueLike(const Launch& launch, Queue& queue) {
   const char* name = OpName(launch.op).data();
@@ -388,7 +388,7 @@ void EnqueueLike(const Launch& launch, Queue& queue) {
   }
 }
 
-/// The same for floats of any type, or for numbers of any type but f64.
+/// The same for all float types, or for all types except f64.
 template <typename F, int kInputs>
 void EnqueueFloats(const Launch& launch, Queue& queue) {
   OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
@@ -404,7 +404,7 @@ void EnqueueNumbers(const Launch& launch, Queue& queue) {
   });
 }
 
-// --- Functions made from attributes: floats of any type, with two numbers ---
+// --- Functions constructed from attributes: any float type, with one or two operands ---
 
 inline float Number(const Attrs& attrs, std::string_view name) {
   return static_cast<float>(attrs.Float(name));
@@ -421,7 +421,7 @@ namespace internal {
 
 inline constexpr int kAttrsMapThreads = 256;
 
-// One unit of n elements at the offsets of the operands.
+// Returns one unit of n elements at the offsets of the operands.
 template <typename T, int n, typename Params>
 STOWAGE_DEVICE Elements<T, n> MapWithAttrs(const Params& p,
                                            const int32_t* offset) {
@@ -463,8 +463,8 @@ AttrsMapKernel(STOWAGE_PARAMS(Params) p) {
 
 }  // namespace internal
 
-/// A GpuKernel::enqueue: result 0 is F(attributes) of the first `kInputs` operands, one or
-/// two.
+/// A GpuKernel::enqueue. Result 0 is F(attributes) of the first `kInputs` operands, which are one
+/// or two.
 template <typename F, int kInputs>
 void EnqueueWithAttrs(const Launch& launch, Queue& queue) {
   std::array<const TensorView*, static_cast<size_t>(kInputs)> x;

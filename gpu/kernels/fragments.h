@@ -1,11 +1,11 @@
 #ifndef STOWAGE_GPU_KERNELS_FRAGMENTS_H_
 #define STOWAGE_GPU_KERNELS_FRAGMENTS_H_
 
-// Tiles of 16-bit elements in shared memory with the layout of matrix loads, and tensor-core
-// multiply-adds by element type.
+// Provides the layout of tiles of 16-bit elements in shared memory for matrix loads, and
+// tensor-core multiply-adds for each element type.
 //
-// A tile has rows of kDepth elements, in kDepth / 8 chunks of 16 bytes. Swizzled permutes the
-// chunks, so that the eight rows of one matrix load are in different banks:
+// A tile has rows of kDepth elements, divided into kDepth / 8 chunks of 16 bytes. Swizzled permutes
+// the chunks, so that the eight rows of a matrix load are in different banks:
 //
 //   LoadMatrix4(a, tile + Swizzled<32>(row, chunk));
 //   MultiplyAdd<BF16>(sum, a, b);
@@ -16,16 +16,16 @@
 
 namespace stowage::gpu {
 
-/// The element where chunk `chunk` of row `row` begins.
+/// Returns the element offset of chunk `chunk` of row `row`.
 template <int kDepth>
 STOWAGE_DEVICE int Swizzled(int row, int chunk) {
   static_assert(kDepth == 32 || kDepth == 64 || kDepth == 128);
-  // 128 bytes span all banks: one row, part of one, or two rows.
+  // 128 bytes span all banks. A row is 64, 128 or 256 bytes.
   const int turn = kDepth == 32 ? row / 2 % 4 : row % 8;
   return row * kDepth + (chunk ^ turn) * 8;
 }
 
-/// Both rounded to T, low in bits 0-15.
+/// Rounds both numbers to T and packs them, with `low` in bits 0-15.
 template <typename T>
 STOWAGE_DEVICE uint32_t PackTwo(float low, float high);
 template <>
@@ -38,7 +38,7 @@ STOWAGE_DEVICE uint32_t PackTwo<F16>(float low, float high) {
          uint32_t{FromFloat<F16>(high).bits} << 16;
 }
 
-/// d += a b, of fragments of T (gpu/simt.h), by a warp.
+/// Computes d += a b with fragments of T (gpu/simt.h). All lanes of a warp must call this.
 template <typename T>
 STOWAGE_DEVICE void MultiplyAdd(float d[4], const uint32_t a[4],
                                 const uint32_t b[2]);

@@ -1,16 +1,15 @@
 #ifndef STOWAGE_GPU_KERNELS_OPTIMIZER_UPDATES_H_
 #define STOWAGE_GPU_KERNELS_OPTIMIZER_UPDATES_H_
 
-// The kernel of optimizer updates, for any rule.
+// Implements the kernel of optimizer updates, for any update rule.
 //
-// A model has a hundred small params for each large one, so one kernel launch updates many:
-// its params contain a table of tensors, in which each block finds its own. Tensors with
-// other settings, such as another learning rate or decay, are in the same launch as groups.
-// Constants of a step are computed once per block, while the block's first elements are being
-// loaded.
+// A model has a hundred small params for each large one, so one kernel launch updates many
+// tensors. Its params contain a table of tensors, in which each block finds its tensor. Tensors
+// with different settings, such as another learning rate or decay, share the launch as groups. The
+// constants of a step are computed once per block, while the first elements are loaded.
 //
-// A step with a fault updates nothing, as on the CPU, where the step ends before. A group
-// whose scale is infinite (SkipsUpdate) is not updated either.
+// A step with a fault does not update any tensor, as on the CPU, where the step ends earlier. A
+// group whose scale is infinite (SkipsUpdate) is not updated either.
 //
 //   constinit const GpuKernel SgdUpdate =
 //       updates::UpdateEntry<updates::EnqueueMany<updates::SgdRule>>();
@@ -43,32 +42,32 @@ inline constexpr int64_t kBlockElements = 8192;
 inline constexpr int kMaxGroups = 8;
 inline constexpr int kMaxSettings = 4;
 
-// Operands and attributes that tensors share, compared byte by byte.
+// Operands and attributes that tensors share. Groups are compared byte by byte.
 struct Group {
   const float* lr;
-  const int64_t* step;            // null where the op has none
-  const int64_t* seed;            // likewise
-  const float* scale;             // of the gradient, or to skip it; null: 1
-  double settings[kMaxSettings];  // the rule's
+  const int64_t* step;            // null if the op has no step
+  const int64_t* seed;            // null if the op has no seed
+  const float* scale;             // scales or skips the gradient, null for 1
+  double settings[kMaxSettings];  // settings of the rule
 };
 
-// Separates a tensor's stochastic roundings from those of others.
+// Distinguishes the stochastic rounding of a tensor from other tensors.
 struct RoundingId {
-  int64_t first;  // element 0 is rounded by the number of this one
+  int64_t first;  // index of the random number of element 0
   uint32_t id;
 };
 struct NoRoundingId {};
 
 template <int kOperands, bool kRounds>
 struct Tensor : std::conditional_t<kRounds, RoundingId, NoRoundingId> {
-  std::byte* data[kOperands];  // what is updated, then the gradient
+  std::byte* data[kOperands];  // updated operands, then the gradient
   int64_t n;
   int32_t first_block;
   int16_t group;
-  bool wide;  // all data aligned for units
+  bool wide;  // true if all data are aligned for units
 };
 
-// As many tensors as the params have room for.
+// The params of a launch, with as many tensors as fit.
 template <int kOperands, bool kRounds>
 struct UpdateParams {
   static constexpr size_t kMaxTensors =
@@ -76,7 +75,7 @@ struct UpdateParams {
        2 * sizeof(int32_t)) /
       sizeof(Tensor<kOperands, kRounds>);
 
-  const uint32_t* fault;  // kNoFault: none so far
+  const uint32_t* fault;  // *fault is kNoFault if there was no fault so far
   Group groups[kMaxGroups];
   Tensor<kOperands, kRounds> tensors[kMaxTensors];
   int32_t num_groups;
@@ -92,10 +91,10 @@ struct UpdateParams {
 
 // --- The rules ----------------------------------------------------------------
 //
-// A rule defines, for elements of T, its operands, the source of its settings, its constants
-// of a step, and the update of a unit of elements. A rule that is RoundedStochastically also
-// gets the tensor's id and random numbers. One that is UpdatedByBlock updates blocks of
-// kMomentBlock elements, a warp each.
+// For elements of T, a rule defines its operands, the names of its settings, its constants of a
+// step, and the update of a unit of elements. A rule that derives from RoundedStochastically also
+// receives the tensor's id and indices of random numbers. A rule that derives from UpdatedByBlock
+// updates blocks of kMomentBlock elements, one per warp.
 
 struct RoundedStochastically {};
 struct UpdatedByBlock {};
@@ -104,7 +103,7 @@ STOWAGE_DEVICE float Scale(const Group& group) {
   return group.scale == nullptr ? 1.0f : *group.scale;
 }
 
-// Whether the group is to be updated.
+// Returns whether the group must be updated.
 STOWAGE_DEVICE bool IsUpdated(const Group& group) {
   return !math::SkipsUpdate(Scale(group));
 }
@@ -127,7 +126,7 @@ inline constexpr bool kUpdatesByBlock = std::is_base_of_v<UpdatedByBlock, Rule>;
 template <typename Rule>
 using ParamsOf = UpdateParams<Rule::kUpdated + 1, kRoundsStochastically<Rule>>;
 
-// The part that Adam and AdamW share. The decay is part of the gradient, or is applied to the
+// The common base of Adam and AdamW. The decay is part of the gradient (Adam), or is applied to the
 // weight separately (AdamW).
 template <bool kDecoupled>
 struct AdamOf {
@@ -164,7 +163,7 @@ STOWAGE_DEVICE void UpdateUnit(const typename Rule::Constants& k,
   }
 }
 
-// The index of the last tensor that begins at or before this block.
+// Returns the index of the last tensor that begins at or before this block.
 template <typename Params>
 STOWAGE_DEVICE int TensorOfBlock(const Params& p) {
   int low = 0;
@@ -180,8 +179,8 @@ STOWAGE_DEVICE int TensorOfBlock(const Params& p) {
   return low;
 }
 
-// Updates `count` elements of a tensor from `begin` on, a multiple of n, unless the group is
-// skipped. `constants` is shared by the block and computed here.
+// Updates `count` elements of a tensor from `begin` on, unless `well` is false. `begin` and `count`
+// must be multiples of n. `constants` is shared by the block and computed here.
 template <typename Rule, int n, typename Its>
 STOWAGE_DEVICE void UpdateUnits(const Its& tensor, int64_t begin, int64_t count,
                                 bool well, const Group& group,
@@ -230,7 +229,7 @@ UpdateKernel(STOWAGE_PARAMS(ParamsOf<Rule>) p) {
   }
 }
 
-// The same by blocks of elements with a common scale.
+// Updates blocks of elements that share a scale.
 template <typename Rule>
 STOWAGE_KERNEL(kThreads, 2)
 UpdateBlocksKernel(STOWAGE_PARAMS(ParamsOf<Rule>) p) {
@@ -273,7 +272,7 @@ inline bool AnyOverlap(std::span<const TensorView> a,
   }
   return false;
 }
-// Whether two launches must not run concurrently.
+// Returns whether two launches must not run concurrently.
 inline bool Depend(const Launch& a, const Launch& b) {
   return AnyOverlap(a.outputs, b.inputs) || AnyOverlap(b.outputs, a.inputs);
 }
@@ -283,7 +282,8 @@ class Table {
  public:
   Table(const char* name, Queue& queue) : name_(name), queue_(queue) {}
 
-  // Enqueues the pending launch if `launch` does not fit into it.
+  // Adds a launch to the table. Enqueues the pending kernel launch first if `launch` does not fit.
+  // `before` are the launches that were added earlier.
   void Add(std::span<const Launch> before, const Launch& launch) {
     const Group group = GroupOf(launch);
     const auto in_grid = before.last(static_cast<size_t>(params_.num_tensors));
@@ -353,7 +353,7 @@ class Table {
     return group;
   }
 
-  // The index of `group`, or of a new one.
+  // Returns the index of `group`, or the number of groups if it is new.
   int32_t Find(const Group& group) const {
     int32_t i = 0;
     while (i < params_.num_groups &&
@@ -368,7 +368,7 @@ class Table {
   ParamsOf<Rule> params_ = {};
 };
 
-// Launches of one rule, at least one, in few kernel launches.
+// Enqueues launches of one rule, at least one, as few kernel launches.
 template <typename Rule>
 void EnqueueRule(std::span<const Launch> launches, Queue& queue) {
   Table<Rule> table(OpName(launches[0].op).data(), queue);
@@ -378,7 +378,7 @@ void EnqueueRule(std::span<const Launch> launches, Queue& queue) {
   table.Flush();
 }
 
-// Divides the launches by element type.
+// Divides the launches by element type, and enqueues each part.
 template <template <typename> typename Rule>
 void EnqueueMany(std::span<const Launch> launches, Queue& queue) {
   while (!launches.empty()) {

@@ -1,15 +1,15 @@
 #ifndef STOWAGE_GPU_KERNELS_ROWS_H_
 #define STOWAGE_GPU_KERNELS_ROWS_H_
 
-// Rows of contiguous elements: reductions over a warp or a block, how kernels read rows, and
-// sums over rows for the gradients of a norm's params.
+// Processes rows of contiguous elements. Provides reductions over a warp or a block, loads and
+// stores of rows, and sums over rows for the gradients of norm params.
 //
 //   STOWAGE_SHARED(float, scratch, kWarpSize);
 //   const float total = BlockSum(mine, &scratch[0]);
 //
-// Reductions add in an order that depends only on the size of the block: the same values give
-// the same bits. All threads of the warp or block must call them, none of which has returned,
-// and all get the result. Scratch may be reused at once.
+// Reductions add in an order that depends only on the size of the block, so the same values produce
+// the same bits. All threads of the warp or block must call them, and none may have returned. All
+// threads receive the result. Scratch may be reused immediately.
 
 #include <algorithm>
 #include <cmath>
@@ -25,20 +25,20 @@
 
 namespace stowage::gpu {
 
-/// The sum over the 32 lanes.
+/// Returns the sum over the 32 lanes.
 template <typename T>
 STOWAGE_DEVICE T WarpSum(T v) {
   for (int mask = kWarpSize / 2; mask > 0; mask /= 2) v += ShuffleXor(v, mask);
   return v;
 }
 
-/// The larger; NaN if either is.
+/// Returns the larger number, or NaN if either is NaN.
 template <typename T>
 STOWAGE_DEVICE T Larger(T a, T b) {
   return a != a || a > b ? a : b;
 }
 
-/// The largest over the 32 lanes; NaN if any is.
+/// Returns the maximum over the 32 lanes, or NaN if any is NaN.
 template <typename T>
 STOWAGE_DEVICE T WarpMax(T v) {
   for (int mask = kWarpSize / 2; mask > 0; mask /= 2) {
@@ -47,7 +47,7 @@ STOWAGE_DEVICE T WarpMax(T v) {
   return v;
 }
 
-/// The sum over the block. `scratch`: kWarpSize elements in shared memory.
+/// Returns the sum over the block. `scratch` must have kWarpSize elements in shared memory.
 template <typename T>
 STOWAGE_DEVICE T BlockSum(T v, T* scratch) {
   v = WarpSum(v);
@@ -58,7 +58,7 @@ STOWAGE_DEVICE T BlockSum(T v, T* scratch) {
   return v;
 }
 
-/// The largest over the block; NaN if any is. `scratch` as above.
+/// Returns the maximum over the block, or NaN if any is NaN. `scratch` is as in BlockSum.
 template <typename T>
 STOWAGE_DEVICE T BlockMax(T v, T* scratch) {
   v = WarpMax(v);
@@ -72,11 +72,11 @@ STOWAGE_DEVICE T BlockMax(T v, T* scratch) {
 
 // --- Reading rows ------------------------------------------------------------
 //
-// Rows are read 16 bytes at a time, by one load if they are aligned to 16 bytes (kPacked),
-// else element by element. A thread takes the same elements either way, so sums do not depend
-// on a row's address. For the same reason kernels state which multiplications and additions
-// are fused (fmaf), and leave none that a compiler could fuse in one kernel and not in the
-// other.
+// Rows are read 16 bytes at a time. Rows that are aligned to 16 bytes (kPacked) are read with one
+// load, and other rows element by element. A thread reads the same elements in both cases, so sums
+// do not depend on the address of a row. For the same reason, kernels specify fused multiply-adds
+// (fmaf) explicitly, and contain no other expression that the compiler could fuse in one kernel
+// but not in the other.
 //
 //   const T* row = p.x + r * p.n;
 //   for (int64_t i = Lane() * kPackSize<T>; i < p.n; i += 32 * kPackSize<T>) {
@@ -84,15 +84,16 @@ STOWAGE_DEVICE T BlockMax(T v, T* scratch) {
 //     ...
 //   }
 
-/// Threads of a block that works on one row, or on as many rows as it has warps.
+/// Threads of a block. A block works on one row, or on one row per warp.
 inline constexpr int kRowThreads = 256;
 inline constexpr int kRowWarps = kRowThreads / kWarpSize;
 
-/// The most elements of a row that one warp takes.
+/// The maximum number of elements in a row that one warp processes.
 inline constexpr int64_t kMaxWarpRow = 1024;
 
-/// The work of a thread of kRowThreads: its row, its number, and the number of threads on the
-/// row. A row of up to kMaxWarpRow elements is a warp's, a longer one a block's.
+/// The work of a thread in a block of kRowThreads threads: its row, its index among the threads of
+/// the row, and the number of these threads. A warp processes a row of up to kMaxWarpRow elements,
+/// and a block processes a longer row.
 struct RowPlace {
   explicit STOWAGE_DEVICE RowPlace(int64_t n)
       : of_block(n > kMaxWarpRow),
@@ -104,12 +105,12 @@ struct RowPlace {
   int thread, threads;
 };
 
-/// The grid for rows of n elements; the last block may have warps without a row.
+/// Returns the grid for rows of n elements. The last block may have warps without a row.
 inline Grid RowGrid(int64_t rows, int64_t n) {
   return {.x = BlocksFor(rows, n > kMaxWarpRow ? 1 : kRowWarps)};
 }
 
-/// kPackSize<T> elements of `row` from i on; `fill` from n on.
+/// Returns the kPackSize<T> elements of `row` from index `i` on, with `fill` from index `n` on.
 template <bool kPacked, typename T>
 STOWAGE_DEVICE Pack<T> LoadOfRow(const T* row, int64_t i, int64_t n, T fill) {
   if (kPacked && i + kPackSize<T> <= n) return LoadPack(row + i);
@@ -120,7 +121,7 @@ STOWAGE_DEVICE Pack<T> LoadOfRow(const T* row, int64_t i, int64_t n, T fill) {
   return pack;
 }
 
-/// The same for packed rows of whole packs (PacksAreWhole), in fewer registers.
+/// The same for packed rows of whole packs (PacksAreWhole), with fewer registers.
 template <bool kPacked, typename T>
 STOWAGE_DEVICE Pack<T> LoadOfWholeRow(const T* row, int64_t i, int64_t n,
                                       T fill) {
@@ -134,7 +135,7 @@ STOWAGE_DEVICE Pack<T> LoadOfWholeRow(const T* row, int64_t i, int64_t n,
   }
 }
 
-/// Stores a pack at i, without its elements from n on.
+/// Stores the elements of a pack at index `i`, except for elements from index `n` on.
 template <bool kPacked, typename T>
 STOWAGE_DEVICE void StoreOfRow(T* row, int64_t i, int64_t n,
                                const Pack<T>& pack) {
@@ -154,26 +155,26 @@ STOWAGE_DEVICE void StoreOfWholeRow(T* row, int64_t i, int64_t n,
   }
 }
 
-/// a b, rounded: not fused with an addition.
+/// Returns a b, rounded. The multiplication is not fused with an addition.
 STOWAGE_DEVICE float RoundedProduct(float a, float b) {
   return fmaf(a, b, 0.0f);
 }
 
-/// e^x by the approximate Exp2, with a relative error that grows by 2^-24 |x|; precise enough
-/// for weights that are summed.
+/// Returns e^x, computed with the approximate Exp2. The relative error grows by 2^-24 |x|. This is
+/// precise enough for weights that are summed.
 STOWAGE_DEVICE float FastExp(float x) {
   constexpr float kLog2E = 1.4426950408889634f;
   return Exp2(x * kLog2E);
 }
 
-/// Whether the rows, `stride` elements apart, of all `operands` are aligned to 16 bytes.
+/// Returns whether the rows of all `operands`, `stride` elements apart, are aligned to 16 bytes.
 template <typename T, typename... Operands>
 bool RowsArePacked(int64_t rows, int64_t stride, const Operands*... operands) {
   return (IsPackAligned(operands) && ...) &&
          (rows == 1 || stride % kPackSize<T> == 0);
 }
 
-/// Whether the rows also consist of whole packs, and follow each other without gaps.
+/// Returns whether rows of n elements also consist of whole packs, and are adjacent without gaps.
 template <typename T, typename... Operands>
 bool PacksAreWhole(int64_t n, const Operands*... operands) {
   return (IsPackAligned(operands) && ...) && n % kPackSize<T> == 0;
@@ -181,14 +182,14 @@ bool PacksAreWhole(int64_t n, const Operands*... operands) {
 
 // --- Norms -------------------------------------------------------------------
 
-/// The most elements of a row that stays in the registers of a block.
+/// The maximum number of elements in a row that stays in the registers of a block.
 inline constexpr int64_t kMaxBlockRow = 8192;
-/// Warps of a block whose warps have separate rows, in the gradient of a norm, and threads of
-/// a block with rows longer than kMaxBlockRow.
+/// In the gradient of a norm: warps of a block whose warps process separate rows, and threads of a
+/// block that processes rows longer than kMaxBlockRow.
 inline constexpr int kGradWarps = 4;
 inline constexpr int kLongThreads = 512;
 
-/// The sum over the kThreads threads of a row. `scratch`: kWarpSize elements.
+/// Returns the sum over the kThreads threads of a row. `scratch` must have kWarpSize elements.
 template <int kThreads, typename Scratch>
 STOWAGE_DEVICE float SumOfRow(float v, Scratch& scratch) {
   if constexpr (kThreads == kWarpSize) {
@@ -198,10 +199,10 @@ STOWAGE_DEVICE float SumOfRow(float v, Scratch& scratch) {
   }
 }
 
-/// Chooses the kernel of a norm's gradient for rows of n elements: rows(row_threads, packs,
-/// threads), with constants for the threads of a row and the packs of each, and the threads of
-/// a block; or long_rows() for rows longer than kMaxBlockRow. There are kernels for rows of up
-/// to 8, 16, 24 and 32 elements per thread; unpacked rows use the last.
+/// Selects the kernel of a norm's gradient for rows of n elements. Calls `rows(row_threads, packs,
+/// threads)` with the number of threads per row and the number of packs per thread, as constants,
+/// and the number of threads per block. Calls `long_rows()` for rows longer than kMaxBlockRow.
+/// There are kernels for up to 8, 16, 24 and 32 elements per thread. Unpacked rows use 32.
 template <typename T, bool kPacked, typename RowsFn, typename LongFn>
 void OnGradRows(int64_t n, const RowsFn& rows, const LongFn& long_rows) {
   constexpr int kEight = 8 / kPackSize<T>;
@@ -233,22 +234,22 @@ void OnGradRows(int64_t n, const RowsFn& rows, const LongFn& long_rows) {
 
 // --- Sums over rows ----------------------------------------------------------
 //
-// The blocks of a first kernel each write a sum of every column, and a second one, here, adds
-// those of all blocks in order, for one norm or for many with the same bits.
+// Each block of a first kernel writes a sum of every column. A second kernel, defined here, adds
+// the sums of all blocks in order. It computes the same bits for one norm as for many norms.
 //
-//   const int64_t blocks = SumBlocks(rows);  // of the first kernel
+//   const int64_t blocks = SumBlocks(rows);  // blocks of the first kernel
 //   const ColumnSum sums[] = {{partial, dgamma, n, blocks}};
 //   EnqueueColumnSums<T, 2>("dgamma", sums, queue);
 
-/// Blocks of the first kernel: enough for the device, few enough that the sums stay small
-/// compared to the operands.
+/// Returns the number of blocks of the first kernel. It is enough to occupy the device, and keeps
+/// the sums small compared to the operands.
 inline int64_t SumBlocks(int64_t rows) {
   constexpr int64_t kMax = 512;
-  constexpr int64_t kRows = 8;  // of a block, at least
+  constexpr int64_t kRows = 8;  // minimum per block
   return std::clamp((rows + kRows - 1) / kRows, int64_t{1}, kMax);
 }
 
-/// The partial sums of one param's gradient, and its place.
+/// The partial sums of one param's gradient, and the address of the gradient.
 struct ColumnSum {
   const float* partial;  // (blocks, n)
   void* to;              // n elements
@@ -256,7 +257,7 @@ struct ColumnSum {
   int64_t blocks;
 };
 
-/// The sums of one launch, at most kMax.
+/// The sums of one kernel launch, at most kMax.
 template <int kMax>
 struct ColumnSumsParams {
   ColumnSum sums[kMax];
@@ -264,8 +265,8 @@ struct ColumnSumsParams {
 
 namespace internal {
 
-// A block adds 32 columns of sum number BlockIdY(). Its warps take the blocks of the first
-// kernel in turn.
+// A block adds 32 columns of sum number BlockIdY(). The blocks of the first kernel are distributed
+// over its warps.
 template <typename T, int kMax>
 STOWAGE_KERNEL(kRowThreads)
 AddColumnSums(STOWAGE_PARAMS(ColumnSumsParams<kMax>) p) {
@@ -275,7 +276,7 @@ AddColumnSums(STOWAGE_PARAMS(ColumnSumsParams<kMax>) p) {
   const float* from = of.partial + column;
   float sum = 0;
   if (column < of.n) {
-    STOWAGE_UNROLL_BY(16)  // so many loads are under way at once
+    STOWAGE_UNROLL_BY(16)  // number of loads in flight
     for (int64_t block = Warp(); block < of.blocks; block += kRowWarps) {
       sum += from[block * of.n];
     }
@@ -291,8 +292,8 @@ AddColumnSums(STOWAGE_PARAMS(ColumnSumsParams<kMax>) p) {
 
 }  // namespace internal
 
-/// Adds the sums of all blocks, of each param, into elements of T. Precondition: 1 to kMax
-/// sums.
+/// Enqueues a kernel that adds the sums of all blocks for each param, into elements of T. There
+/// must be 1 to kMax sums.
 template <typename T, int kMax>
 void EnqueueColumnSums(const char* name, std::span<const ColumnSum> sums,
                        Queue& queue) {

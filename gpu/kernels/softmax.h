@@ -1,10 +1,10 @@
 #ifndef STOWAGE_GPU_KERNELS_SOFTMAX_H_
 #define STOWAGE_GPU_KERNELS_SOFTMAX_H_
 
-// Rows of logits: the online softmax of a row (the largest element and the sum of
-// exp(x - largest) in one read; Milakov & Gimelshein, "Online normalizer calculation for
-// softmax", 2018) by a warp or a block; and the cross entropy of many rows, which
-// cross_entropy and linear_cross_entropy share.
+// Computes softmax statistics and cross entropy of rows of logits. The online softmax finds the
+// largest element and the sum of exp(x - largest) of a row in one read, with a warp or a block
+// (Milakov & Gimelshein, "Online normalizer calculation for softmax", 2018). cross_entropy and
+// linear_cross_entropy share the loss of rows.
 //
 //   const SoftmaxSums row = OverBlock(OwnSums<kPacked>(x, n, thread, threads),
 //                                     &scratch[0]);
@@ -26,17 +26,17 @@ namespace stowage::gpu {
 
 struct SoftmaxSums {
   float largest;
-  float sum;  // of exp(x - largest)
+  float sum;  // the sum of exp(x - largest)
 
   STOWAGE_DEVICE float LogSumExp() const { return largest + logf(sum); }
 };
 
-/// The shift of exponents: 0 for a row of only -inf, whose sum is then 0, not NaN.
+/// Returns the shift of exponents. It is 0 for a row of only -inf, whose sum is then 0 and not NaN.
 STOWAGE_DEVICE float Shift(float largest) {
   return largest == -INFINITY ? 0.0f : largest;
 }
 
-/// The sums over one thread's elements of a row.
+/// Returns the sums over one thread's elements of a row.
 template <bool kPacked, typename T>
 STOWAGE_DEVICE SoftmaxSums OwnSums(const T* x, int64_t n, int thread,
                                    int threads) {
@@ -60,14 +60,14 @@ STOWAGE_DEVICE SoftmaxSums OwnSums(const T* x, int64_t n, int thread,
   return own;
 }
 
-/// The sums over the warp's 32 lanes.
+/// Returns the sums over the 32 lanes of the warp.
 STOWAGE_DEVICE SoftmaxSums OverWarp(const SoftmaxSums& own) {
   const float largest = WarpMax(own.largest);
   return {largest, WarpSum(RoundedProduct(
                        own.sum, FastExp(own.largest - Shift(largest))))};
 }
 
-/// The sums over the block. `scratch`: kWarpSize elements in shared memory.
+/// Returns the sums over the block. `scratch` must have kWarpSize elements in shared memory.
 STOWAGE_DEVICE SoftmaxSums OverBlock(const SoftmaxSums& own, float* scratch) {
   const float largest = BlockMax(own.largest, scratch);
   return {largest, BlockSum(RoundedProduct(
@@ -75,31 +75,31 @@ STOWAGE_DEVICE SoftmaxSums OverBlock(const SoftmaxSums& own, float* scratch) {
                             scratch)};
 }
 
-/// Rows of logits with their labels, and where their losses go.
+/// Rows of logits with their labels, and the addresses of their losses.
 struct LossRows {
-  DType dtype = DType::kF32;  // of the logits: f32, f16 or bf16
+  DType dtype = DType::kF32;  // element type of the logits: f32, f16 or bf16
   std::byte* logits = nullptr;
   int64_t rows = 0;
-  int64_t n = 0;       // logits of a row
-  int64_t stride = 0;  // elements from row to row
+  int64_t n = 0;       // logits per row
+  int64_t stride = 0;  // elements from one row to the next
   const std::byte* labels = nullptr;
   DType label_dtype = DType::kI32;  // i32 or i64
-  float* log_sum_exp = nullptr;     // of each row; may be null
-  float* losses = nullptr;          // of each row, times its weight
-  float* unweighted = nullptr;      // of each row; may be null
-  const float* weights = nullptr;   // of the rows' losses; null: 1 for all
+  float* log_sum_exp = nullptr;     // per row, may be null
+  float* losses = nullptr;          // per row, multiplied by its weight
+  float* unweighted = nullptr;      // per row without weights, may be null
+  const float* weights = nullptr;   // per row, or null if all are 1
   /// If not null, each row of logits is replaced by its gradient,
   /// (softmax - onehot(label)) * dloss * scale * weight.
   const float* dloss = nullptr;
   float scale = 0;
 };
 
-/// Computes the loss of each row, log_sum_exp - logits[label], times its weight. A label out
-/// of range is reported as a fault; the row's loss is then 0, and its gradient lacks the
-/// label's term.
+/// Enqueues a kernel that computes the loss of each row, log_sum_exp - logits[label], times its
+/// weight. If a label is out of range, the kernel reports a fault. The loss of the row is then 0,
+/// and its gradient omits the term of the label.
 void EnqueueRowLosses(const LossRows& rows, Queue& queue);
 
-/// *mean = the mean of `count` values, added in a fixed order.
+/// Enqueues the computation of the mean of `count` values, which are added in a fixed order.
 void EnqueueMean(const float* values, int64_t count, float* mean, Queue& queue);
 
 }  // namespace stowage::gpu

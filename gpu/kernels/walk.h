@@ -1,17 +1,17 @@
 #ifndef STOWAGE_GPU_KERNELS_WALK_H_
 #define STOWAGE_GPU_KERNELS_WALK_H_
 
-// Walks over strided operands: the elements of a thread, and strided copies.
+// Computes the offsets of strided operands in elementwise kernels, and copies strided tensors.
 //
-// On the host, dimensions that are contiguous in every operand are merged: contiguous
-// operands become one axis, a bias added to rows two. The loop is then divided into pieces
-// whose offsets fit 32 bits (nearly always one). On the device, the number of a unit of work,
-// an element or a pack of them, becomes an offset into every operand by a division per axis
-// but the last.
+// The host merges dimensions that are contiguous in every operand: contiguous operands become one
+// axis, and a bias added to rows becomes two. It then divides the loop into segments whose offsets
+// fit in 32 bits, nearly always a single one. On the device, a unit of work is an element or a
+// pack of elements. The index of a unit becomes an offset in every operand with one division per
+// axis, except for the last.
 //
 //   const auto loop = MergeAxes<3>(shape, {&y.strides, &a.strides, &b.strides});
 //   ForEachPiece(loop, [&](const StridedLoop<3>& piece, const auto& first) {
-//     // Operand k of the piece starts first[k] elements behind operand k.
+//     // Operand k of the segment starts first[k] elements after the start of operand k.
 //     params.walk = Walk<3>::Over(piece, 1);
 //   });
 //
@@ -28,14 +28,14 @@
 
 namespace stowage::gpu {
 
-/// x / d as a multiplication (Granlund & Montgomery 1994, figure 4.1), for x
-/// below 2^31.
+/// Computes x / d with a multiplication (Granlund & Montgomery 1994, figure 4.1), for
+/// `x < 2^31`.
 struct Divisor {
   uint32_t d = 1;
   uint32_t multiplier = 1;
   uint32_t shift = 0;
 
-  /// d in [1, 2^31).
+  /// Requires `d` in [1, 2^31).
   static Divisor Of(uint32_t d) {
     uint32_t shift = 0;
     while ((uint64_t{1} << shift) < d) ++shift;
@@ -48,8 +48,8 @@ struct Divisor {
   }
 };
 
-/// Dimensions and steps in elements, the innermost axis first; at least one axis. Operand 0
-/// is the result.
+/// The dimensions and strides of a loop, in elements, innermost axis first. The loop has at least
+/// one axis. Operand 0 is the result.
 template <int kOperands>
 struct StridedLoop {
   static constexpr size_t kCount = static_cast<size_t>(kOperands);
@@ -65,7 +65,7 @@ struct StridedLoop {
   }
 };
 
-/// The loop over `shape` with neighbouring axes merged where all operands allow.
+/// Returns the loop over `shape`, with adjacent axes merged if the strides of all operands allow.
 template <int kOperands>
 StridedLoop<kOperands> MergeAxes(
     const Shape& shape,
@@ -86,7 +86,7 @@ StridedLoop<kOperands> MergeAxes(
       loop.dims[loop.rank++] = shape[axis];
     }
   }
-  if (loop.rank == 0) {  // a single element
+  if (loop.rank == 0) {  // the shape has a single element
     loop.rank = 1;
     loop.dims[0] = 1;
     for (int k = 0; k < kOperands; ++k) loop.steps[0][k] = 1;
@@ -94,10 +94,11 @@ StridedLoop<kOperands> MergeAxes(
   return loop;
 }
 
-/// The bound of offsets and element numbers of a piece.
+/// The exclusive upper bound of offsets and element indices in a segment.
 inline constexpr int64_t kMaxReach = int64_t{1} << 31;
 
-/// Calls f(piece, first), with int64_t first[kOperands], for pieces that cover the loop.
+/// Calls `f(segment, first)` for segments that cover the loop. `first` is an int64_t per operand,
+/// the offset of the segment in the operand.
 template <int kOperands, typename F>
 void ForEachPiece(
     const StridedLoop<kOperands>& loop, const F& f,
@@ -121,7 +122,8 @@ void ForEachPiece(
     f(loop, first);
     return;
   }
-  // Halves of whole packs: a multiple of 16 elements, if there are as many.
+  // The first half is a multiple of 16 elements, a whole number of packs, if the dimension has
+  // more than 32 elements.
   StridedLoop<kOperands> half = loop;
   const int64_t dim = loop.dims[widest];
   half.dims[widest] = dim > 32 ? dim / 32 * 16 : dim / 2;
@@ -134,16 +136,16 @@ void ForEachPiece(
   ForEachPiece(half, f, second);
 }
 
-/// A loop on the device, in units of one element or of several neighbours along the innermost
-/// axis.
+/// A loop in device code. Its units are single elements, or several adjacent elements along the
+/// innermost axis.
 template <int kOperands>
 struct Walk {
   int32_t rank = 1;
-  Divisor dims[kMaxRank];  // in units; that of the last axis is not needed
+  Divisor dims[kMaxRank];  // in units, and unset for the last axis
   int32_t steps[kMaxRank][kOperands] = {};  // in elements
 
-  /// `width` elements per unit; it divides dims[0] if the rank is above 1. Precondition: the
-  /// loop is a piece of ForEachPiece.
+  /// Returns the walk with `width` elements per unit. If the rank is above 1, `width` must divide
+  /// `dims[0]`. `loop` must be a segment from ForEachPiece.
   static Walk Over(const StridedLoop<kOperands>& loop, int width) {
     Walk walk;
     walk.rank = loop.rank;
@@ -154,14 +156,14 @@ struct Walk {
             Divisor::Of(static_cast<uint32_t>(loop.dims[axis] / unit));
       }
       for (int k = 0; k < kOperands; ++k) {
-        // The step of an axis of one element is arbitrary and never used.
+        // The step of an axis with one element is arbitrary and never used.
         walk.steps[axis][k] = static_cast<int32_t>(loop.steps[axis][k] * unit);
       }
     }
     return walk;
   }
 
-  /// The offsets of units[i] in every operand, in elements.
+  /// Computes the offsets of each `units[i]` in every operand, in elements.
   template <int n>
   STOWAGE_HOST_DEVICE void Locate(const uint32_t (&units)[n],
                                   int32_t (&offsets)[n][kOperands]) const {
@@ -189,8 +191,9 @@ struct Walk {
   }
 };
 
-/// Enqueues y = x for one shape, one element type and any strides. y may be x if both are
-/// contiguous, else they must not overlap. `name` is a literal, for errors and profiles.
+/// Enqueues y = x for operands of one shape and one element type, with any strides. `y` may alias
+/// `x` if both are contiguous. Otherwise they must not overlap. `name` must be a string literal,
+/// which errors and profiles show.
 void CopyStrided(const char* name, Queue& queue, const TensorView& y,
                  const TensorView& x);
 
