@@ -1,11 +1,12 @@
 #ifndef STOWAGE_GPU_ATTENTION_AUTOTUNER_H_
 #define STOWAGE_GPU_ATTENTION_AUTOTUNER_H_
 
-// Chooses the algorithm of each launch of attention. When a program is bound, a trial
-// compares and times the candidates, once for each op, type, shape, mask, layout and
-// alignment. The choice is kept in a file (runtime/autotune_cache.h) for one device, its
-// driver, and the sources of the kernels, since correctness is known for these only. If there
-// is no memory for a trial, the program uses matmuls by warps, and the next one tries again.
+// Selects the algorithm of each attention launch. When a program is bound, a trial compares and
+// times the candidate algorithms, once for each op, type, shape, mask, layout and alignment. The
+// choice is stored in a file (runtime/autotune_cache.h). The file is valid for one device, its
+// driver and the sources of the kernels, because results were compared for these only. If there is
+// not enough memory for a trial, the program uses warp-level matmuls, and the next program repeats
+// the trial.
 //
 //   AttentionAutotuner::Untried untried;  // of one program
 //   STOWAGE_ASSIGN_OR_RETURN(AttentionAutotuner attention,
@@ -31,42 +32,41 @@
 
 namespace stowage::gpu {
 
-/// Determines the choice; see attention_autotuner.cc.
+/// The properties of a launch that determine the choice. See attention_autotuner.cc.
 using AttentionKey = std::array<int64_t, 36>;
 
 class AttentionAutotuner {
  public:
-  /// The launches of a program that keep kWarps for its lifetime, because their trial found
-  /// nothing when it was bound.
+  /// The launches of one program whose trial found no algorithm when the program was bound. They
+  /// use kWarps for the lifetime of the program.
   using Untried = std::set<AttentionKey>;
 
-  /// Always chooses kWarps.
+  /// Creates an autotuner that always chooses kWarps.
   AttentionAutotuner() = default;
 
-  /// Chooses among the algorithms of `asked` that the device supports or, if `asked` is
-  /// empty, those that were correct on a device of its kind; if more than one remains,
-  /// kWarps is among them.
-  /// Keeps choices in `folder`; without a folder there are no trials. Errors:
-  /// kInvalidArgument if several are asked for without a folder; those of
-  /// AutotuneCache::Open.
+  /// Returns an autotuner for the algorithms of `asked` that the device supports. If `asked` is
+  /// empty, the candidates are the algorithms that were correct on a device of this kind. If
+  /// there are several candidates, kWarps is one of them. Choices are stored in `folder`. If it is
+  /// empty, there are no trials. Returns kInvalidArgument if several algorithms are requested
+  /// without a folder. Propagates errors of AutotuneCache::Open.
   static Result<AttentionAutotuner> Open(AttentionAlgorithms asked,
                                          const std::string& folder,
                                          const DeviceTraits& traits);
 
-  /// Chooses one of `algorithms`, each of which supports the launch. A launch without a
-  /// choice is tried on `stream`, outside of a capture; if the trial finds nothing, it is
-  /// added to `untried`. Errors: the device's, if a trial breaks it, and then the first
-  /// algorithm is kept; those of AutotuneCache::Keep.
+  /// Chooses one of `algorithms`, which must all support the launch. A launch without a stored
+  /// choice is tried on `stream`, which must not be capturing. If the trial finds no algorithm,
+  /// the launch is added to `untried`. If a trial breaks the device, stores the first algorithm
+  /// as the choice and returns the error of the device. Propagates errors of AutotuneCache::Keep.
   Result<AttentionAlgorithm> Choose(const Launch& launch,
                                     AttentionAlgorithms algorithms,
                                     Device& device, Stream stream,
                                     Untried* untried);
 
-  /// The findings of trials, a phrase each.
+  /// Returns the findings of trials, one phrase per trial.
   const std::vector<std::string>& found() const { return found_; }
 
  private:
-  // None: the trial found nothing.
+  // Returns nullopt if the trial found no algorithm.
   Result<std::optional<AttentionAlgorithm>> Try(const Launch& launch,
                                                 AttentionAlgorithms algorithms,
                                                 const AutotuneCache::Key& key,
@@ -74,48 +74,52 @@ class AttentionAutotuner {
 
   AttentionAlgorithms allowed_ = {AttentionAlgorithm::kWarps};
   std::optional<AutotuneCache> kept_;
-  std::map<AttentionKey, AttentionAlgorithm> chosen_;  // by this process
+  std::map<AttentionKey, AttentionAlgorithm> chosen_;  // in this process
   std::vector<std::string> found_;
 };
 
 /// The result of TryAttention.
 struct AttentionTrial {
-  /// None: there was no memory, or nothing could be timed. Another trial may find one.
+  /// Empty if there was no memory, or if no algorithm could be timed. A later trial may find one.
   std::optional<AttentionAlgorithm> algorithm;
   /// "attention bf16(16, 1024, 12, 64): by warps 0.160 ms, by warpgroups left out: o differs
   /// by 0.1, more than 0.03"
   std::string found;
 };
 
-/// Runs a launch with each of `algorithms`, compares the results with the first's, and times
-/// those that agree:
+/// Runs a launch with each of `algorithms`, compares the results with the results of the first
+/// algorithm, and times the algorithms that agree:
 ///
 ///   const Result<AttentionTrial> tried =
 ///       TryAttention(launch, algorithms, device, stream);
 ///   if (!tried.ok()) ...  // the device is lost
 ///
-/// Each runs twice, on results filled with NaN. An algorithm is rejected if it fails, reports
-/// an index, gives different bits in the two runs or a non-finite number, or differs from the
-/// first algorithm by more than 1/128 of the result's largest magnitude (log_sum_exp: by 1e-5
-/// of it or of 1). Of the others the fastest is chosen; the first if it is rejected itself.
+/// Each algorithm runs twice, on results filled with NaN. An algorithm is rejected if it fails,
+/// reports an index as out of range, writes different bits in the two runs, or writes a non-finite
+/// number. It is also rejected if a result differs from the first algorithm's by more than 1/128
+/// of the largest magnitude. For log_sum_exp, the tolerance is 1e-5 times the largest magnitude or
+/// 1, whichever is greater. The fastest algorithm that remains is chosen. If the first algorithm
+/// is rejected, it is still chosen, since there is no reference for comparisons.
 ///
-/// Operands are pseudo-random, in temporary memory outside the arena, with the launch's
-/// shape, strides and alignment. Of a large batch the trial uses as many entries as fit in
-/// 2 GiB and in half of the free memory; of an entry that does not fit, as many heads.
+/// Operands are pseudo-random. They are placed in temporary memory outside the arena, with the
+/// shape, strides and alignment of the launch. The trial reduces a large batch until its
+/// entries fit in 2 GiB and in half of the free memory. If a single entry does not fit, the
+/// trial reduces the number of heads.
 ///
-/// Precondition: `launch` is a 16-bit attention, attention_grad or attention_qkv_grad that
-/// all algorithms support, and the first is known to be correct. Error: an algorithm has made
-/// the device fail, which is then lost to this process. A kernel that never ends hangs it; so
-/// algorithms that no device of a kind has run are tried only if asked for.
+/// `launch` must be a 16-bit attention, attention_grad or attention_qkv_grad that all algorithms
+/// support, and the first algorithm must be known to be correct. Returns an error if an algorithm
+/// made the device fail, which this process can then no longer use. A kernel that never ends hangs
+/// the trial. Algorithms that have not run on any device of a kind are therefore tried only on
+/// request.
 Result<AttentionTrial> TryAttention(const Launch& launch,
                                     AttentionAlgorithms algorithms,
                                     Device& device, Stream stream);
 
-/// The name of an algorithm, such as "warps".
+/// Returns the name of an algorithm, such as "warps".
 std::string_view AttentionAlgorithmName(AttentionAlgorithm algorithm);
 
-/// The algorithms of `asked` that such a device supports; if `asked` is empty, those that
-/// were correct on a device of its kind.
+/// Returns the algorithms of `asked` that `device` supports. If `asked` is empty, returns the
+/// algorithms that were correct on a device of this kind.
 AttentionAlgorithms AttentionAlgorithmsOf(const DeviceTraits& device,
                                           AttentionAlgorithms asked);
 

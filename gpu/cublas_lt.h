@@ -1,14 +1,14 @@
 #ifndef STOWAGE_GPU_CUBLAS_LT_H_
 #define STOWAGE_GPU_CUBLAS_LT_H_
 
-// Matmuls by cuBLASLt, which is loaded when the program runs.
+// Computes matmuls with cuBLASLt, which is loaded at run time.
 //
-// cublasHandle_t is not used, since it allocates on the device; here all scratch is the
-// caller's. One algorithm is chosen and kept for each shape, so a matmul has the same bits
-// every time: with a folder, the fastest of the library's proposals, which later processes
-// find there (gpu/matmul_algorithms.h); without one, the first that fits. f32 is computed in
-// f32, not in TF32; bf16 and f16 are summed in f32. Epilogues are the library's, which lacks
-// some for some shapes and alignments.
+// cublasHandle_t is not used, because it allocates memory on the device. Here the caller provides
+// all workspace. One algorithm is chosen for each shape and reused, so a matmul produces the same
+// bits every time. With a folder, the fastest of the library's proposals is chosen, and later
+// processes read the choice from the folder (gpu/matmul_algorithms.h). Without a folder, the first
+// proposal that runs is chosen. f32 is computed in f32, not in TF32. bf16 and f16 are accumulated
+// in f32. Epilogues are the library's, which lacks some for some shapes and alignments.
 //
 //   Result<std::unique_ptr<CublasLt>> lt = CublasLt::Load("");
 //   (*lt)->KeepAlgorithms(folder, "NVIDIA H100 80GB HBM3");
@@ -32,30 +32,30 @@ namespace stowage::gpu {
 
 class CublasLt {
  public:
-  /// Loads the library (see PlacesOf for `given`) and opens it on the
-  /// current device. Error kDevice.
+  /// Loads the library from `given`, or from the paths of PlacesOf if it is empty, and opens it on
+  /// the current device. Returns kDevice if that fails.
   static Result<std::unique_ptr<CublasLt>> Load(const std::string& given);
   ~CublasLt();
 
   const std::string& path() const { return path_; }
   int version() const { return version_; }  // 130100
 
-  /// From now on, times algorithms and keeps the choices in `folder` for the device of that
-  /// name. Errors: those of MatMulAlgorithms::Open.
+  /// Enables timing for later calls of Prepare, and stores choices in `folder` for the device
+  /// with this name. Propagates errors of MatMulAlgorithms::Open.
   Status KeepAlgorithms(const std::string& folder, std::string_view device);
 
-  /// Chooses an algorithm for the call's shape, strides and alignment that fits its
-  /// workspace, and runs it; does nothing if that was done. Errors: kUnsupported for an
-  /// epilogue that the library lacks; kDevice; those of MatMulAlgorithms::Keep;
-  /// kInvalidArgument for a kept algorithm that cannot run.
+  /// Chooses an algorithm for the shape, strides and alignment of the call that fits in its
+  /// workspace, and runs it once. Does nothing if the call is already prepared. Returns
+  /// kUnsupported if the library lacks the epilogue, kInvalidArgument if a stored algorithm
+  /// cannot run, and kDevice for other failures. Propagates errors of MatMulAlgorithms::Keep.
   Status Prepare(const MatMulCall& call, cudaStream_t stream);
   bool IsPrepared(const MatMulCall& call) const;
-  /// Precondition: prepared.
+  /// Enqueues the matmul. The call must be prepared.
   Status Run(const MatMulCall& call, cudaStream_t stream);
 
  private:
   struct Functions;
-  struct PreparedMatMul;  // a shape, and the algorithm for it
+  struct PreparedMatMul;  // a shape and its algorithm
   static MatMulKey KeyOf(const MatMulCall& call);
 
   CublasLt();
@@ -63,25 +63,26 @@ class CublasLt {
       const MatMulCall& call) const;
   Status DescribeEpilogue(const PreparedMatMul& prepared,
                           const MatMulCall& call) const;
-  // Sets the addresses of the call's epilogue.
+  // Sets the addresses of operands of the call's epilogue.
   Status SetEpilogueAddresses(const PreparedMatMul& prepared,
                               const MatMulCall& call) const;
-  // The library's proposals, the best first; at least one.
+  // Returns the library's proposals, best first. There is at least one.
   Result<std::vector<cublasLtMatmulAlgo_t>> Propose(
       const PreparedMatMul& prepared, const MatMulCall& call) const;
-  // Whether the library still runs an algorithm that was kept.
+  // Checks that the library can still run a stored algorithm.
   Status CheckKept(const PreparedMatMul& prepared,
                    const cublasLtMatmulAlgo_t& algorithm,
                    const MatMulCall& call) const;
-  // The kept algorithm of the call, or else the fastest, which is then kept.
+  // Returns the stored algorithm of the call. If there is none, times the proposals and stores the
+  // fastest.
   Result<cublasLtMatmulAlgo_t> ChooseByTime(PreparedMatMul& prepared,
                                             const MatMulCall& call,
                                             cudaStream_t stream);
-  // The first proposal that runs.
+  // Returns the first proposal that runs.
   Result<cublasLtMatmulAlgo_t> ChooseFirst(PreparedMatMul& prepared,
                                            const MatMulCall& call,
                                            cudaStream_t stream) const;
-  // The shape with its algorithm, which has run once.
+  // Returns the shape with its algorithm, which has run once.
   Result<std::unique_ptr<PreparedMatMul>> Choose(const MatMulCall& call,
                                                  cudaStream_t stream);
   Status Multiply(const PreparedMatMul& prepared, const MatMulCall& call,
@@ -92,8 +93,8 @@ class CublasLt {
   int version_ = 0;
   cublasLtHandle_t handle_ = nullptr;
   std::map<MatMulKey, std::unique_ptr<PreparedMatMul>> matmuls_;
-  std::map<MatMulKey, Error> refused_;          // what the library lacks
-  std::optional<MatMulAlgorithms> algorithms_;  // where they are kept
+  std::map<MatMulKey, Error> refused_;          // unsupported calls
+  std::optional<MatMulAlgorithms> algorithms_;  // the autotune cache, if any
 };
 
 }  // namespace stowage::gpu

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_GPU_CUDA_CALLS_H_
 #define STOWAGE_GPU_CUDA_CALLS_H_
 
-// Calls of the CUDA runtime: errors as a Status, and a stopwatch of a stream.
+// Converts errors of the CUDA runtime to Status, and measures the time of work on a stream.
 //
 //   STOWAGE_RETURN_IF_ERROR(CheckCuda(cudaFree(nullptr), "making a context"));
 
@@ -14,7 +14,7 @@
 
 namespace stowage::gpu {
 
-/// Error kDevice, unless `error` is cudaSuccess: `what` failed, and how.
+/// Returns kDevice with `what` and the CUDA error, unless `error` is cudaSuccess.
 inline Status CheckCuda(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return {};
   cudaGetLastError();  // clears an error that is not sticky
@@ -23,8 +23,8 @@ inline Status CheckCuda(cudaError_t error, std::string_view what) {
                       cudaGetErrorName(error), ")")};
 }
 
-/// The time between two points of a stream by the device's clock, to about half a
-/// microsecond.
+/// Measures the time between two points of a stream with the device's clock, which has a
+/// resolution of about half a microsecond.
 ///
 ///   CudaStopwatch stopwatch(stream);
 ///   STOWAGE_RETURN_IF_ERROR(stopwatch.Begin());
@@ -50,7 +50,7 @@ class CudaStopwatch {
     STOWAGE_RETURN_IF_ERROR(made_);
     return CheckCuda(cudaEventRecord(begin_, stream_), "recording an event");
   }
-  /// Seconds since Begin, once all work of the stream is done.
+  /// Waits for all work of the stream, and returns the seconds since Begin.
   Result<double> End() {
     STOWAGE_RETURN_IF_ERROR(
         CheckCuda(cudaEventRecord(end_, stream_), "recording an event"));

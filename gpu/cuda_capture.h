@@ -1,12 +1,12 @@
 #ifndef STOWAGE_GPU_CUDA_CAPTURE_H_
 #define STOWAGE_GPU_CUDA_CAPTURE_H_
 
-// A CUDA graph captured from a stream, with branches as conditional nodes (CUDA 12.8).
+// Captures a CUDA graph from a stream. Branches become conditional nodes (CUDA 12.8).
 //
-// The capture is split where a part of the graph begins or ends: before a branch the capture
-// ends and the conditional node is added after it; each body is captured into a graph of the
-// node; the work after the branch is captured into the surrounding graph again, after the
-// node. There is one capture at a time, on one stream.
+// The capture is split at the beginning and at the end of each branch body. At a branch, the
+// current capture ends, and the conditional node is added after the captured work. Each body is
+// captured into a subgraph of the node. The work after the branch is captured into the surrounding
+// graph, after the node. There is one capture at a time, on one stream.
 //
 //   CudaCapture capture;
 //   capture.Begin(stream);
@@ -34,7 +34,7 @@ namespace stowage::gpu {
 
 /// A graph that can be launched.
 struct CudaGraph {
-  /// The graph that owns the choices of branches; null without branches.
+  /// The graph that owns the branch selectors, or null if there are no branches.
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
 
@@ -43,16 +43,16 @@ struct CudaGraph {
 
 class CudaCapture {
  public:
-  /// Error kUnsupported: the CUDA version of this build or of the driver, `driver` (12080 for
-  /// 12.8), is too old for branches in graphs.
+  /// Returns kUnsupported if the CUDA version of this build or of the driver is too old for
+  /// branches in graphs. `driver` is the driver's version, such as 12080 for CUDA 12.8.
   static Status HasBranches(int driver);
 
   Status Begin(cudaStream_t stream);
-  // Like the functions of the same names in Device (gpu/device.h).
+  // See the functions of the same names in Device (gpu/device.h).
   Result<GraphChoice> NewChoice();
   Status BeginBranch(GraphChoice choice, size_t bodies);
   Status NextBody();
-  /// Ends the capture and returns the graph, ready to be launched.
+  /// Ends the capture and returns the graph, which is ready to be launched.
   Result<std::unique_ptr<CudaGraph>> End();
 
  private:
@@ -61,19 +61,20 @@ class CudaCapture {
     cudaGraph_t around = nullptr;
     cudaGraphNode_t node = nullptr;
     std::vector<cudaGraph_t> bodies = {};
-    size_t body = 0;  // index of the one being captured
+    size_t body = 0;  // index of the body being captured
   };
 
-  // Ends the capture, not the graph.
+  // Ends the capture of the stream. The graph can be extended with GoOn, which resumes the capture
+  // into `graph`, after node `behind` if it is not null.
   Status Cut();
   Status GoOn(cudaGraph_t graph, const cudaGraphNode_t* behind);
 
   cudaStream_t stream_ = nullptr;
   bool is_capturing_ = false;
   bool has_branches_ = false;
-  bool is_lost_ = false;        // the graph must not be used
-  cudaGraph_t root_ = nullptr;  // the graph around all branches
-  std::vector<Branch> open_;    // the outermost first
+  bool is_lost_ = false;        // if true, the graph must not be used
+  cudaGraph_t root_ = nullptr;  // the outermost graph
+  std::vector<Branch> open_;    // outermost first
 };
 
 }  // namespace stowage::gpu

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_CUDA_DEVICE_H_
 #define STOWAGE_GPU_CUDA_DEVICE_H_
 
-// The GPU of this machine. CUDA's runtime is linked statically; the driver and cuBLASLt are
-// loaded when the device is opened, so the program starts on any machine.
+// Opens the GPU of this machine. CUDA's runtime is linked statically. The driver and cuBLASLt are
+// loaded when the device is opened, so the program starts on machines that have neither.
 //
 //   Result<std::unique_ptr<gpu::Device>> device = gpu::OpenCudaDevice({});
 //   if (!device.ok()) Print(device.error().message);  // and use the CPU
@@ -17,21 +17,22 @@
 namespace stowage::gpu {
 
 struct CudaOptions {
-  int device = 0;  // the driver's number of the device
-  /// The file of cuBLASLt, or its folder; empty: see PlacesOf
-  /// (gpu/device_checks.h).
+  int device = 0;  // the driver's device ordinal
+  /// The path of the cuBLASLt library, or of its folder. If empty, the paths of PlacesOf
+  /// (gpu/device_checks.h) are searched.
   std::string matmul_library;
-  /// Where the autotuned algorithms of matmuls are kept (gpu/matmul_algorithms.h). Empty:
-  /// the library's first proposals are used.
+  /// The folder of the autotune cache of matmul algorithms (gpu/matmul_algorithms.h). If empty,
+  /// matmuls are not autotuned, and the library's first proposal is used.
   std::string algorithm_folder;
-  /// For several ranks: joins them while NCCL (gpu/nccl.h) joins their devices. `device` is
-  /// then the rank's number on its host, modulo the devices that it sees.
+  /// With several ranks, the host collectives through which the ranks set up NCCL (gpu/nccl.h).
+  /// `device` is then the number of the rank on its host, and the rank uses device ordinal
+  /// `device` modulo the number of visible devices.
   Collectives* collectives = nullptr;
 };
 
-/// Errors: kDevice if this build has no CUDA, the driver or the device is missing or too old,
-/// or cuBLASLt is missing or of another version; those of MatMulAlgorithms::Open and of
-/// Nccl::Join.
+/// Returns kDevice if this build has no CUDA, if the driver or the device is missing or too old,
+/// or if cuBLASLt is missing or has another major version. Propagates errors of
+/// MatMulAlgorithms::Open and of Nccl::Join.
 Result<std::unique_ptr<Device>> OpenCudaDevice(const CudaOptions& options);
 
 }  // namespace stowage::gpu

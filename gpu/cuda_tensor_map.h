@@ -1,8 +1,9 @@
 #ifndef STOWAGE_GPU_CUDA_TENSOR_MAP_H_
 #define STOWAGE_GPU_CUDA_TENSOR_MAP_H_
 
-// The driver's encoding of tensor maps (gpu/tensor_map.h). The driver's function is looked up
-// when a device is opened, so no library is linked for it; drivers before CUDA 12.0 have none.
+// Encodes tensor maps with the CUDA driver (gpu/tensor_map.h). The driver's function is looked up
+// when a device is opened, so the program does not link to the driver library. Drivers before CUDA
+// 12.0 do not provide it.
 //
 //   const TensorMapEncoder encoder = TensorMapEncoder::Find();
 //   if (encoder.is_there()) STOWAGE_ASSIGN_OR_RETURN(map, encoder.Encode(spec));
@@ -14,11 +15,11 @@ namespace stowage::gpu {
 
 class TensorMapEncoder {
  public:
-  /// The driver's encoder; is_there() is false if it has none.
+  /// Returns the encoder. If the driver lacks the function, is_there() is false.
   static TensorMapEncoder Find();
 
   bool is_there() const { return function_ != nullptr; }
-  /// Errors, kDevice: there is none, or it refuses the array.
+  /// Returns kDevice if the driver lacks the function or rejects the array.
   Result<TensorMap> Encode(const TensorMapSpec& spec) const;
 
  private:

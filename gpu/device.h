@@ -1,10 +1,10 @@
 #ifndef STOWAGE_GPU_DEVICE_H_
 #define STOWAGE_GPU_DEVICE_H_
 
-// The interface of a GPU: memory, streams and events, copies, kernel launches, matmuls,
-// messages to and from the GPUs of other ranks, and graphs of these, captured once and
-// launched many times. gpu/cuda_device.h implements it by CUDA; tests implement it in host
-// memory and record every call.
+// Defines the interface of a GPU: memory, streams and events, copies, kernel launches, matmuls and
+// messages between the GPUs of ranks. It also captures such work in a graph once and launches the
+// graph many times. gpu/cuda_device.h implements the interface with CUDA. Tests implement it in
+// host memory and record every call.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenCudaDevice({}));
 //   STOWAGE_ASSIGN_OR_RETURN(Stream stream, device->CreateStream());
@@ -14,9 +14,9 @@
 //   STOWAGE_ASSIGN_OR_RETURN(DeviceGraph graph, device->EndCapture(stream));
 //   STOWAGE_RETURN_IF_ERROR(device->LaunchGraph(graph, stream));
 //
-// Work on one stream runs in the order in which it was enqueued; work on different streams is
-// ordered by events only. A failure on the device may be reported by any later call. Errors
-// are kDevice, begin with [gpu] and name the request.
+// Work on one stream runs in the order in which it was enqueued. Only events order the work of
+// different streams. A failure on the device may be reported by any later call. Errors are
+// kDevice, and their messages begin with [gpu] and name the request.
 
 #include <cstddef>
 #include <cstdint>
@@ -42,26 +42,25 @@ struct DeviceGraph {
   void* handle = nullptr;
 };
 
-/// Selects which body of a branch in a graph runs. Kernels of the graph set it
-/// (gpu/step_kernels.h).
+/// Selects the body of a branch in a graph. Kernels of the graph set it (gpu/step_kernels.h).
 struct GraphChoice {
   uint64_t handle = 0;
 };
 
 /// Host memory that the device can access.
 struct PinnedBlock {
-  std::byte* host = nullptr;    // its address on the host
-  std::byte* device = nullptr;  // its address on the device
+  std::byte* host = nullptr;    // address on the host
+  std::byte* device = nullptr;  // address on the device
 };
 
 struct DeviceTraits {
   std::string name;  // "NVIDIA H200"
-  int major = 0;     // of its compute capability
+  int major = 0;     // compute capability
   int minor = 0;
   std::string runtime;         // "driver for CUDA 13.0, runtime 13.0"
-  std::string software;        // that, and "cuBLASLt 130100"
-  std::string matmul_library;  // the file that was loaded
-  bool tensor_maps = false;    // whether its driver encodes tensor maps
+  std::string software;        // `runtime`, and cuBLASLt's and NCCL's versions
+  std::string matmul_library;  // the path of the loaded library
+  bool tensor_maps = false;    // whether the driver encodes tensor maps
 };
 
 struct DeviceMemory {
@@ -76,11 +75,12 @@ class Device {
   virtual const DeviceTraits& traits() const = 0;
   virtual Result<DeviceMemory> Memory() = 0;
 
-  /// This rank, and the number of ranks whose devices were joined when it was opened.
+  /// Returns this rank, and the number of ranks whose devices were connected when it was opened.
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
 
-  /// A block aligned to 256. Error: the bytes needed, free and in total.
+  /// Returns a block aligned to 256 bytes. If memory is exhausted, the error reports the bytes
+  /// requested, free and in total.
   virtual Result<std::byte*> Allocate(Bytes bytes) = 0;
   virtual void Free(std::byte* block) noexcept = 0;
   virtual Result<PinnedBlock> AllocatePinned(Bytes bytes) = 0;
@@ -91,14 +91,14 @@ class Device {
   virtual Result<Event> CreateEvent() = 0;
   virtual void Destroy(Event event) noexcept = 0;
 
-  // The functions from here to Exchange allocate nothing, unless they fail. An event that was
-  // never recorded counts as passed.
+  // The functions from here to Exchange do not allocate memory, unless they fail. An event that
+  // was never recorded counts as complete.
 
-  /// `event` passes when all work now on `stream` is done.
+  /// Records `event`, which completes when all work enqueued on `stream` so far is done.
   virtual Status Record(Event event, Stream stream) = 0;
-  /// Work enqueued on `stream` from now on waits until `event` has passed.
+  /// Makes work enqueued on `stream` after this call wait until `event` completes.
   virtual Status Await(Stream stream, Event event) = 0;
-  /// Blocks until the event has passed, or all work on the stream is done.
+  /// Blocks until the event completes, or until all work on the stream is done.
   virtual Status Synchronize(Event event) = 0;
   virtual Status Synchronize(Stream stream) = 0;
 
@@ -109,33 +109,34 @@ class Device {
   virtual Status Fill(std::byte* to, uint8_t value, Bytes bytes,
                       Stream stream) = 0;
   virtual Status Launch(const KernelCall& call, Stream stream) = 0;
-  /// Uses the algorithm that Prepare chose for the call's shape.
+  /// Enqueues a matmul with the algorithm that Prepare chose for the shape of the call.
   virtual Status MatMul(const MatMulCall& call, Stream stream) = 0;
   /// See Queue::Exchange. If a rank is lost, the stream may never finish.
   virtual Status Exchange(std::span<const PeerMessages> messages,
                           Stream stream) = 0;
 
-  /// The encoded description of an array for kernels (gpu/tensor_map.h). Errors: the device
-  /// has no tensor maps (traits()), or refuses this array.
+  /// Returns the encoded description of an array for kernels (gpu/tensor_map.h). Returns an error
+  /// if the device does not support tensor maps (traits()) or rejects this array.
   virtual Result<TensorMap> Encode(const TensorMapSpec& spec) = 0;
 
-  /// Loads the kernel and permits the shared memory of the call. Call this before a capture,
-  /// since loading may allocate.
+  /// Loads the kernel and permits the shared memory of the call. Must be called before a capture,
+  /// since loading may allocate memory.
   virtual Status Prepare(const KernelCall& call) = 0;
-  /// Chooses and keeps an algorithm for the shape, strides and alignment of the call that
-  /// fits its workspace, always the same, and runs it once on `stream`, before a capture.
-  /// Error kUnsupported: the library lacks the epilogue.
+  /// Chooses an algorithm for the shape, strides and alignment of the call that fits in its
+  /// workspace, and runs it once on `stream`. All later matmuls of the shape use this algorithm.
+  /// Must be called before a capture. Returns kUnsupported if the library lacks the epilogue.
   virtual Status Prepare(const MatMulCall& call, Stream stream) = 0;
-  /// Whether a matmul of that shape and epilogue was prepared.
+  /// Returns whether a matmul of this shape and epilogue was prepared.
   virtual bool IsPrepared(const MatMulCall& call) const = 0;
-  /// The seconds that the work which `give` enqueues on the stream takes, by the device's
-  /// clock; waits for it. Not in a capture. Errors: those of `give` and of its work.
+  /// Waits for the work that `give` enqueues on the stream, and returns its duration in seconds,
+  /// measured with the device's clock. Must not be called in a capture. Propagates errors of
+  /// `give` and of its work.
   virtual Result<double> Time(Stream stream,
                               const std::function<Status()>& give) = 0;
 
-  /// Until EndCapture, work enqueued on `stream` is captured, not run.
+  /// Begins a capture. Until EndCapture, work enqueued on `stream` is captured instead of run.
   virtual Status BeginCapture(Stream stream) = 0;
-  /// The captured work, ready to be launched.
+  /// Returns the captured work, which is ready to be launched.
   virtual Result<DeviceGraph> EndCapture(Stream stream) = 0;
   virtual Status LaunchGraph(DeviceGraph graph, Stream stream) = 0;
   virtual void Destroy(DeviceGraph graph) noexcept = 0;
@@ -151,20 +152,21 @@ class Device {
   //   device->NextBody(stream);
   //   ...                                      // what follows the branch
   //
-  // Preconditions: other streams that joined the capture have been waited for where a part of
-  // the graph begins or ends; nothing more is enqueued after an error, and the graph of
-  // EndCapture is then incomplete.
+  // Streams that joined the capture must be waited for wherever a branch or one of its bodies
+  // begins or ends. After an error, nothing more may be enqueued, and the graph that EndCapture
+  // returns is incomplete.
 
-  /// Error kUnsupported: graphs of this device have no branches; why.
+  /// Returns kUnsupported, with the reason, if graphs of this device do not support branches.
   virtual Status HasBranches() const = 0;
-  /// In a capture: a choice for one branch.
+  /// Returns a selector for one branch. Must be called in a capture.
   virtual Result<GraphChoice> NewChoice(Stream stream) = 0;
-  /// In a capture: begins a branch of `bodies` bodies, of which body `choice` runs, or none
-  /// if there is none of this number. Work enqueued on `stream` from now on is body 0.
+  /// Begins a branch with `bodies` bodies. Work enqueued on `stream` after this call is body 0.
+  /// When the graph runs, the body whose index is `choice` is executed, or none if the index is
+  /// out of range. Must be called in a capture.
   virtual Status BeginBranch(GraphChoice choice, size_t bodies,
                              Stream stream) = 0;
-  /// In a body: work enqueued on `stream` from now on is the next body; after the last body,
-  /// it follows the branch.
+  /// Ends the current body. Work enqueued on `stream` after this call belongs to the next body,
+  /// or follows the branch if this was the last body.
   virtual Status NextBody(Stream stream) = 0;
 };
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_DEVICE_CHECKS_H_
 #define STOWAGE_GPU_DEVICE_CHECKS_H_
 
-// The requirements of the GPU backend on a machine, and where NVIDIA's libraries are found.
-// Errors are kDevice, and name what was found and what is required.
+// Checks that a machine satisfies the requirements of the GPU backend, and locates NVIDIA's
+// libraries. Errors are kDevice unless noted. They name the value found and the value required.
 //
 //   STOWAGE_RETURN_IF_ERROR(CheckDriver(12040, CUDART_VERSION));
 //
@@ -21,65 +21,67 @@
 
 namespace stowage::gpu {
 
-// The oldest supported compute capability, with bf16 tensor cores and asynchronous copies.
+// The oldest supported compute capability. It has bf16 tensor cores and asynchronous copies.
 inline constexpr int kMinMajor = 8;
 inline constexpr int kMinMinor = 0;
 
-/// "13.0" for CUDA's 13000.
+/// Returns "13.0" for CUDA's version number 13000.
 std::string CudaVersionName(int version);
 
-/// `driver`: the CUDA version of the driver, 0 if there is none; `runtime`: the version that
-/// this program is built with.
+/// Checks that the driver can run this program. `driver` is the CUDA version of the driver, or 0
+/// if there is no driver. `runtime` is the CUDA version that this program is built with.
 Status CheckDriver(int driver, int runtime);
 
-/// Whether graphs can contain branches, with versions as above. Error kUnsupported.
+/// Returns kUnsupported if graphs cannot contain branches with these versions, as in CheckDriver.
 Status CheckBranches(int driver, int runtime);
 
-/// Whether device `ordinal` is among `count`.
+/// Checks that `ordinal` is in [0, count).
 Status CheckDeviceNumber(int ordinal, int count);
 
 Status CheckArchitecture(std::string_view name, int major, int minor);
 
-/// Whether matmuls of f32 are computed in f32. `value`: the environment variable
-/// NVIDIA_TF32_OVERRIDE, null if it is not set; at 1 NVIDIA's libraries round factors to 10
-/// bits, whatever a program requests.
+/// Checks that f32 matmuls are computed in f32. `value` is the environment variable
+/// NVIDIA_TF32_OVERRIDE, or null if it is not set. If it is 1, NVIDIA's libraries round operands
+/// to 10 mantissa bits, whatever a program requests.
 Status CheckFullFloats(const char* value);
 
-/// `version`: cuBLASLt's (130100), loaded from `path`.
+/// Checks the major version of cuBLASLt. `version` is the library's number, such as 130100, and
+/// `path` is the path that it was loaded from.
 Status CheckMatMulLibrary(int version, int needed_major, std::string_view path);
 
-/// The shared memory per block that a kernel may use without a request: what its code
-/// declares (`fixed`) and a launch adds (`dynamic`) together.
+/// The shared memory per block that a kernel may use without requesting more. It is the sum of the
+/// bytes that its code declares (`fixed`) and the bytes that a launch adds (`dynamic`).
 inline constexpr size_t kSharedBytesOfAll = 48 << 10;
 
-/// Whether `kernel` must request its bytes of shared memory per block. Error: more than
-/// `most`, the limit of the device called `name`.
+/// Returns whether `kernel` must request its shared memory per block. Returns an error if it needs
+/// more than `most` bytes, the limit of the device called `name`.
 Result<bool> MustAskForShared(std::string_view kernel, size_t fixed,
                               size_t dynamic, size_t most,
                               std::string_view name);
 
-/// The error of a device called `name` that lacks `needed` bytes.
+/// Returns the error for a device called `name` that cannot allocate `needed` bytes.
 Error OutOfMemory(std::string_view name, Bytes needed,
                   const DeviceMemory& memory);
 
-/// A library of NVIDIA that is opened when a program runs (base/shared_library.h).
+/// An NVIDIA library that is opened at run time (base/shared_library.h).
 struct NvidiaLibrary {
   std::string file = {};  // "libnccl.so.2"
-  /// The environment variable that names its file or folder.
+  /// The environment variable that may hold the path of the library or of its folder.
   std::string variable = {};
-  int cuda = 0;  // the major version of its toolkit
-  /// Its folders under nvidia/ in Python's site-packages.
+  int cuda = 0;  // the major version of its CUDA toolkit
+  /// The folders under nvidia/ in Python's site-packages that may contain it.
   std::vector<std::string> wheels = {};
 };
 
-/// The places to search, in order: only `given` (a file or a folder), or only the file or
-/// folder in its variable; otherwise the loader's own, CUDA toolkits, also Conda's, and
-/// NVIDIA's wheels in Python environments.
+/// Returns the paths to search, in order. If `given` (a file or a folder) is not empty, only it is
+/// searched. Otherwise, if the library's environment variable is set, only its value is searched.
+/// Otherwise, the loader's default path comes first, then CUDA toolkits, including Conda's, and
+/// then NVIDIA's wheels in Python environments.
 std::vector<std::string> PlacesOf(const NvidiaLibrary& library,
                                   const std::string& given);
 
-/// cuBLASLt of version `major`, and NCCL for CUDA `cuda`. Opens the first place that has it.
-/// Errors: those of OpenSharedLibrary.
+/// Describes cuBLASLt of version `major` and NCCL for CUDA version `cuda`. The Open functions load
+/// the library from the first path that exists, and propagate errors of OpenSharedLibrary.
 NvidiaLibrary CublasLtLibrary(int major);
 Result<SharedLibrary> OpenCublasLt(int major, const std::string& given);
 NvidiaLibrary NcclLibrary(int cuda);

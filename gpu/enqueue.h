@@ -1,7 +1,7 @@
 #ifndef STOWAGE_GPU_ENQUEUE_H_
 #define STOWAGE_GPU_ENQUEUE_H_
 
-// Enqueues the launches of a program as work on the streams of a device.
+// Enqueues the launches of a program on the streams of a device.
 //
 //   DeviceQueue queue(device, stream, fault_word, DeviceQueue::Mode::kRun);
 //   EnqueueLaunches(program.launches(), queue);
@@ -23,14 +23,14 @@
 
 namespace stowage::gpu {
 
-/// A queue on a stream of a device.
+/// A queue that enqueues its work on a stream of a device.
 class DeviceQueue final : public Queue {
  public:
   enum class Mode {
     kRun,      // enqueues the work on the stream
     kPrepare,  // prepares the device for the work, before a capture
   };
-  /// `fault_word`: where kernels report faults, on the device.
+  /// `fault_word` is the device address where kernels report faults.
   DeviceQueue(Device& device, Stream stream, uint32_t* fault_word, Mode mode)
       : device_(device), stream_(stream), word_(fault_word), mode_(mode) {}
 
@@ -46,40 +46,43 @@ class DeviceQueue final : public Queue {
   TensorMap Encode(const TensorMapSpec& spec) override;
   FaultSlot fault() const override { return {word_, launch_}; }
 
-  /// Chooses the algorithms of attention; without it, the first is used.
+  /// A function that chooses the algorithm of an attention launch. If it is not set, the first
+  /// supported algorithm is used.
   using AttentionChoice = std::function<Result<AttentionAlgorithm>(
       const stowage::Launch&, AttentionAlgorithms)>;
   void set_attention(AttentionChoice choice) { attention_ = std::move(choice); }
 
-  /// Where branches write the chosen body: host memory, by its address on the device and on
-  /// the host. `capture` is the step that is captured; without it a chosen body runs at once.
+  /// Sets the host memory to which branches write the index of the chosen body, by its address on
+  /// the device and on the host. `capture` is the step that is being captured. If it is null, a
+  /// chosen body is enqueued immediately.
   void set_choice(uint32_t* on_device, const uint32_t* on_host,
                   StepGraphs* capture = nullptr) {
     chosen_on_device_ = on_device;
     chosen_ = on_host;
     capture_ = capture;
   }
-  /// Enqueues a branch of `bodies` bodies, of which the scalar `index` selects one; give(i)
-  /// enqueues body i.
+  /// Enqueues a branch with `bodies` bodies. The scalar `index` selects the body, and `give(i)`
+  /// enqueues body `i`.
   void Branch(const TensorView& index, size_t bodies,
               const std::function<void(size_t)>& give);
-  /// Enqueues the work of `give` to run only in steps without a fault so far. For branches in
-  /// the graph; with branches taken by the host, a step with a fault ends earlier.
+  /// Enqueues the work of `give`. If branches are in the graph, the work runs only if the step has
+  /// had no fault so far. If the host takes branches, an invalid choice ends the step earlier, so
+  /// there is no such test.
   void UnlessFault(const std::function<void()>& give);
-  /// Whether a branch in the graph was enqueued before.
+  /// Returns whether a branch in the graph was enqueued earlier.
   bool goes_on_behind_branches() const { return goes_on_; }
 
-  /// The stream on which work is enqueued.
+  /// Returns the stream on which work is enqueued.
   Stream stream() const { return stream_; }
   void set_stream(Stream stream) { stream_ = stream; }
-  /// The launch to which the following work belongs.
+  /// Sets the index of the launch that the following work belongs to.
   void set_launch(size_t launch) { launch_ = static_cast<uint32_t>(launch); }
 
-  /// Keeps the first error and its launch.
+  /// Stores `status` and the current launch, if it is the first error.
   void Note(const Status& status);
-  /// The first error as it was noted.
+  /// Returns the first error, without its node.
   const Status& status() const { return status_; }
-  /// The first error, with the node that caused it.
+  /// Returns the first error, with the node that caused it.
   Status Finish(const Program& program) const;
 
  private:
@@ -87,7 +90,7 @@ class DeviceQueue final : public Queue {
     return capture_ != nullptr &&
            capture_->branches() == StepGraphs::Branches::kInGraph;
   }
-  // `choose` enqueues the work that sets the choice.
+  // Enqueues a branch in the graph. `choose` enqueues the work that sets the selector.
   void BranchInGraph(const std::function<void(GraphChoice)>& choose,
                      size_t bodies, const std::function<void(size_t)>& give);
 
@@ -105,34 +108,34 @@ class DeviceQueue final : public Queue {
   uint32_t failed_ = 0;
 };
 
-/// Enqueues one launch. A loop is all launches of its body, in order, for each iteration with
-/// the addresses of that iteration; a cond is a branch to the launches of its bodies.
+/// Enqueues one launch. For a loop, enqueues all launches of its body in order for each iteration,
+/// with the addresses of that iteration. For a cond, enqueues a branch to its bodies.
 void EnqueueLaunch(const Launch& launch, DeviceQueue& queue);
 
-/// Whether a branch is among the launches or in their bodies.
+/// Returns whether the launches or their bodies contain a branch.
 bool HasBranches(std::span<const Launch> launches);
 
-/// The streams besides the queue's own.
+/// The streams that run concurrently with the queue's own stream.
 struct SideStreams {
-  SideStream copies;     // between arena and host
-  SideStream exchanges;  // between ranks
+  SideStream copies;     // copies between arena and host
+  SideStream exchanges;  // collectives between ranks
 
-  /// The launches that run on either stream. Those in bodies count once, since the launches
-  /// of an iteration have been waited for when the next one begins.
+  /// Returns the number of launches that run on each stream. A launch in a loop body counts once,
+  /// since all launches of an iteration complete before the next iteration begins.
   static size_t CountCopies(std::span<const Launch> launches);
   static size_t CountExchanges(std::span<const Launch> launches);
 
-  /// The stream on which `launch` runs; null: the queue's own.
+  /// Returns the stream on which `launch` runs, or null for the queue's own stream.
   SideStream* Of(const Launch& launch);
   Status WaitBefore(const Launch& launch);
   Status WaitForAll();
 };
 
-/// Enqueues all launches in order; consecutive launches of an op with enqueue_many in one
-/// call. With `beside`, copies between arena and host and exchanges, those in bodies too, run
-/// on its streams; launches that depend on them wait, and the end of a body waits for those
-/// of its iteration. After branches in the graph, a step with a fault does not write values
-/// that outlive it.
+/// Enqueues all launches in order. Consecutive launches of an op with `enqueue_many` are enqueued
+/// in one call. If `beside` is not null, its streams run copies between arena and host, and
+/// collectives, including the ones in bodies. Launches that depend on them wait for them, and the
+/// end of a body waits for all of its iteration. After branches in the graph, a step with a fault
+/// does not write values that outlive the step.
 void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
                      SideStreams* beside = nullptr);
 

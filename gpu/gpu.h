@@ -1,16 +1,16 @@
 #ifndef STOWAGE_GPU_GPU_H_
 #define STOWAGE_GPU_GPU_H_
 
-// The package's umbrella header: sessions on a CUDA device.
+// Runs sessions on a CUDA device. This is the umbrella header of the package.
 //
-// Plan with the requirements of a GPU (gpu/gpu_needs.h, or the backend's own), bf16 or f32,
-// and pass the plan to a session on this backend. The arena is one allocation on the device,
-// of exactly the planned bytes.
+// Plan with the requirements of a GPU (gpu/gpu_needs.h, or the backend's own), in bf16 or f32, and
+// pass the plan to a session on this backend. The arena is one allocation on the device, of
+// exactly the planned bytes.
 //
 //   Result<std::unique_ptr<Backend>> gpu = MakeGpuBackend();
-//   if (!gpu.ok()) Print(gpu.error().message);  // why not; use the CPU
+//   if (!gpu.ok()) Print(gpu.error().message);  // use the CPU
 //
-// Use a device other than the first from one thread only.
+// A device other than the first must be used from one thread only.
 
 #include <memory>
 #include <string>
@@ -24,34 +24,38 @@
 namespace stowage {
 
 struct GpuOptions {
-  /// The driver's number of the device; with `collectives`, this rank's number on its host,
-  /// modulo the devices that it sees.
+  /// The driver's device ordinal. With `collectives`, it is the number of this rank on its host,
+  /// and is reduced modulo the number of visible devices.
   int device = 0;
-  /// The file of cuBLASLt, or its folder; empty: it is searched for (docs/guides/gpu.md).
+  /// The path of the cuBLASLt library, or of its folder. If empty, standard paths are searched
+  /// (docs/guides/gpu.md).
   std::string matmul_library;
-  /// Where the autotuned algorithms of matmuls and of attention are kept, so that other
-  /// processes compute the same bits; empty: no autotuning, the first candidates are used
+  /// The folder of the autotune caches of matmuls and of attention. Processes that share it compute
+  /// the same bits. If empty, there is no autotuning, and the first candidates are used
   /// (docs/guides/gpu.md).
   std::string algorithm_folder;
-  /// Runs every step op by op, waits after each, and names the op at which the device failed
-  /// or the first non-finite result. Slow.
+  /// If true, steps run op by op and wait after each. An error names the op at which the device
+  /// failed or that produced the first non-finite result. Slow.
   bool check = false;
-  /// The candidate algorithms of 16-bit attention (docs/guides/gpu.md), as far as the device
-  /// supports them. Several, to which matmuls by warps are added, are compared with those
-  /// when a program is bound, and the fastest that agrees is kept for each shape; a single
-  /// one is used without a trial. Empty: those that were correct on a device of this kind. An
-  /// algorithm that no device has run may break the device for this process.
+  /// The candidate algorithms of 16-bit attention (docs/guides/gpu.md). Algorithms that the device
+  /// does not support are ignored. If there are several, warp-level matmuls are added to the
+  /// candidates. When a program is bound, the results of the candidates are compared with the
+  /// warp-level results, and the fastest that agrees is chosen for each shape. A single algorithm
+  /// is used without a trial. If empty, the candidates are the algorithms that were correct on a
+  /// device of this kind. An algorithm that has not run on any device may make the device unusable
+  /// for this process.
   gpu::AttentionAlgorithms attention = {};
-  /// Joins this rank to the others of a step, each of which makes a backend at the same time;
-  /// null for a single rank. Their GPUs are joined by NCCL, which then exchanges a step's
-  /// messages; this is used for the set-up only.
+  /// The host collectives that connect the ranks of a step, or null for a single rank. All ranks
+  /// must create their backends at the same time. The collectives are used during setup only.
+  /// Afterwards, NCCL transfers the messages of a step between the GPUs.
   Collectives* collectives = nullptr;
 };
 
-/// The backend of a device. Errors: kDevice if this build has no CUDA; the driver or the
-/// device is missing or too old; cuBLASLt or, for several ranks, NCCL is missing or of
-/// another version; NCCL's own. kIo and kInvalidArgument if a file of algorithms cannot be
-/// read or is damaged.
+/// Returns a backend for a device. Returns kDevice if this build has no CUDA, if the driver or the
+/// device is missing or too old, or if cuBLASLt or, for several ranks, NCCL is missing, has an
+/// incompatible version or fails. Returns kRankLost if another rank was lost. Returns kIo if an
+/// autotune cache cannot be read, and kInvalidArgument if it is damaged, or if several attention
+/// algorithms are given without an algorithm folder.
 Result<std::unique_ptr<Backend>> MakeGpuBackend(const GpuOptions& options = {});
 
 }  // namespace stowage

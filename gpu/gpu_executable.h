@@ -1,19 +1,19 @@
 #ifndef STOWAGE_GPU_GPU_EXECUTABLE_H_
 #define STOWAGE_GPU_GPU_EXECUTABLE_H_
 
-// A program on a device: one graph, captured once and launched for every step. If the host
-// takes branches there are several graphs (gpu/step_graphs.h), and starting a step blocks
-// until its last branch is chosen.
+// Runs a program on a device as one graph, which is captured once and launched for every step. If
+// the host takes branches, there are several graphs (gpu/step_graphs.h), and starting a step
+// blocks until its last branch is chosen.
 //
 //   copy stream      [inputs of step 2]          [inputs of step 3]
 //   compute stream   [graph: step 1      ] [graph: step 2      ] ...
 //   the caller       writes 2, starts 2, reads the loss of 1, writes 3, ...
 //
-// The graph is BeginStep, the launches of the program, with copies to and from host memory
-// and exchanges between ranks running concurrently (gpu/step_graphs.h), and EndStep
-// (gpu/step_kernels.h). It contains addresses only; learning rate, step number and batch are
-// inputs, so nothing is captured again. InputStaging copies the inputs of a step to the
-// device while the previous step runs.
+// The graph consists of BeginStep, the launches of the program, and EndStep (gpu/step_kernels.h).
+// Copies to and from host memory and collectives run concurrently with other launches
+// (gpu/step_graphs.h). The graph contains addresses only. The learning rate, the step number and
+// the batch are inputs, so the graph is never captured a second time. InputStaging copies the
+// inputs of a step to the device while the previous step runs.
 
 #include <array>
 #include <cstddef>
@@ -34,35 +34,36 @@
 
 namespace stowage::gpu {
 
-/// The state that the programs on one device share.
+/// State shared by the programs on one device.
 struct DeviceState {
   std::unique_ptr<Device> device;
   Stream compute, copy;
-  Stream exchange;  // for several ranks
-  /// Runs op by op, and checks for faults and non-finite results after each.
+  Stream exchange;  // only with several ranks
+  /// If true, steps run op by op, with a check for faults and non-finite results after each.
   bool check = false;
   AttentionAutotuner attention = {};
-  /// The program whose record and input slots are in the arena.
+  /// The program whose step record and input slots are in the arena.
   const Executable* current = nullptr;
-  /// The first failure of the device, which is not used after it.
+  /// The first failure of the device. The device is not used after it.
   std::string fault;
-  /// Whether graphs contain branches, after the first trial (TryGraphBranches): ok, or the
-  /// reason why the host takes them from then on.
+  /// Unset until the first trial (TryGraphBranches). Then ok if graphs contain branches, or the
+  /// reason why the host takes branches.
   std::optional<Status> branches = {};
   Bytes pinned_bytes = 0;
 
-  /// Keeps `status` if it is an error; returns whether it is not.
+  /// Stores the message of the first error. Returns whether `status` is ok.
   bool Ok(const Status& status);
 };
 
-/// Binds `program`: loads its kernels, chooses the algorithms of its matmuls, captures its
-/// graph. `state` must outlive it. Errors: a plan that is not aligned to kSlotAlignment; the
-/// device's.
+/// Binds `program`: loads its kernels, chooses the algorithms of its matmuls and attention, and
+/// captures its graph. `state` must outlive the result. Returns kInvalidArgument if the plan is not
+/// aligned to kSlotAlignment. Propagates errors of the device, of the attention autotuner and of
+/// InputStaging::Create.
 Result<std::unique_ptr<Executable>> BindProgram(const Program& program,
                                                 DeviceState& state);
 
-/// Bytes of one slot for the inputs of `graph`, planned with `alignment`; the largest value
-/// if the sum overflows.
+/// Returns the bytes of one slot for the inputs of `graph`, planned with `alignment`. Returns the
+/// largest value of Bytes if the sum overflows.
 Bytes SlotBytes(const Graph& graph, Bytes alignment);
 
 /// Copies inputs to the device while the previous step is still running.
@@ -70,38 +71,39 @@ Bytes SlotBytes(const Graph& graph, Bytes alignment);
 ///   staging.Write(x, bytes, step % 2);
 ///   staging.Upload(step % 2, done_before, copy_stream, compute_stream);
 ///
-/// There are two slots in pinned memory and two in the arena, each with the layout of the
-/// inputs' part of the plan. The caller writes to the pinned slot of the next step; one copy
-/// transfers it to the slot in the arena, and the step's first kernel copies it to the
-/// planned places. An input that is not written again keeps its content, which is copied from
-/// the other slot. A slot without changes is not copied.
+/// There are two slots in pinned memory and two in the arena. Each has the layout of the planned
+/// inputs. The caller writes to the pinned slot of the next step. One copy transfers it to the slot
+/// in the arena, and the first kernel of the step copies it to the planned addresses. An input that
+/// is not written keeps its content, which is copied from the other slot. A slot without changes
+/// is not copied.
 ///
-/// When another program has used the arena, all inputs are written again before this
-/// program's next step (runtime/session.h).
+/// If another program has used the arena, the caller must write all inputs before the next step
+/// of this program (runtime/session.h).
 class InputStaging {
  public:
-  /// `pinned`: two slots; `device_slots`: as many bytes in the arena. Error
-  /// kInvalidArgument if the plan does not place the inputs contiguously.
+  /// Creates a staging area. `pinned` holds two slots, and `device_slots` points to the two slots
+  /// in the arena. Returns kInvalidArgument if the plan does not place the inputs contiguously.
   static Result<std::unique_ptr<InputStaging>> Create(const Program& program,
                                                       const PinnedBlock& pinned,
                                                       std::byte* device_slots,
                                                       Device& device);
   ~InputStaging();
 
-  // For EnqueueBeginStep: the first planned place, and the bytes to copy there.
+  // For EnqueueBeginStep: the address of the first planned input, and the bytes to copy there.
   std::byte* planned() const { return planned_; }
   Bytes bytes() const { return bytes_; }
   Bytes slot_bytes() const { return slot_bytes_; }
 
-  /// Writes `data` to pinned slot `slot`, after waiting for the last copy from there. Error:
-  /// the device's.
+  /// Waits for the last copy from pinned slot `slot`, and writes `data` to it. Propagates errors of
+  /// the device.
   Status Write(ValueId input, std::span<const std::byte> data, uint64_t slot);
   void Read(ValueId input, std::span<std::byte> data) const;
 
-  /// Updates slot `slot` and, if that changed it, copies it on stream `copy` after the event
-  /// `after`; `compute` waits for the copy.
+  /// Completes pinned slot `slot` with the newest content of every input. If an input was written
+  /// since the last upload of the slot, copies it to the arena on stream `copy`, after event
+  /// `after`, and makes `compute` wait for the copy.
   Status Upload(uint64_t slot, Event after, Stream copy, Stream compute);
-  /// Copies every input to its planned place.
+  /// Copies every input to its planned address.
   Status Place(Stream stream);
 
  private:
@@ -109,8 +111,8 @@ class InputStaging {
     ValueId value;
     Bytes offset;  // in a slot
     Bytes bytes;
-    uint64_t newest = 0;                // the number of its last write
-    std::array<uint64_t, 2> held = {};  // of the write that each slot holds
+    uint64_t newest = 0;                // the number of the last write
+    std::array<uint64_t, 2> held = {};  // the number of the write in each slot
     const std::byte* Newest(const InputStaging& staging) const {
       return staging.pinned_.host + offset +
              (held[0] == newest ? 0 : staging.slot_bytes_);
@@ -124,7 +126,7 @@ class InputStaging {
   PinnedBlock pinned_;
   std::byte* device_slots_ = nullptr;
   std::byte* planned_ = nullptr;
-  Bytes bytes_ = 0;  // from the first input to the end of the last
+  Bytes bytes_ = 0;  // from the start of the first input to the end of the last
   Bytes slot_bytes_ = 0;
   std::vector<Input> inputs_;
   uint64_t writes_ = 0;

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_GPU_NEEDS_H_
 #define STOWAGE_GPU_GPU_NEEDS_H_
 
-// The requirements of a GPU on a plan: workspaces, reserve and fusions. They need neither a
-// device nor a build with CUDA, so a plan for a GPU can be made anywhere.
+// Provides the requirements of a GPU for planning: workspaces, reserve and fusions. Neither a
+// device nor a build with CUDA is needed, so plans for a GPU can be computed on any machine.
 //
 //   Plan plan = *PlanMemory(step, {.device = GpuNeeds()});
 
@@ -13,19 +13,19 @@
 
 namespace stowage {
 
-/// Workspace bytes of the kernel for `node`; 0 if there is no kernel.
+/// Returns the workspace bytes of the kernel for `node`, or 0 if there is no kernel.
 Bytes GpuWorkspace(const Graph& graph, const Node& node);
 
-/// Bytes of the step record and two slots for the inputs of `graph`.
+/// Returns the bytes of the step record and of two slots for the inputs of `graph`.
 Bytes GpuReserve(const Graph& graph, Bytes alignment);
 
-/// The fusions that the kernels support.
+/// Returns the fusions that the kernels support.
 Fusions GpuFusions();
 
-/// All of these, for PlanOptions::device.
+/// Returns all requirements, for PlanOptions::device.
 DeviceNeeds GpuNeeds();
 
-/// Error kUnsupported naming the first node without a kernel.
+/// Returns kUnsupported if a node has no kernel. The error names the first such node.
 Status GpuSupports(const Graph& graph);
 
 }  // namespace stowage

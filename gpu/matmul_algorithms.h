@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_MATMUL_ALGORITHMS_H_
 #define STOWAGE_GPU_MATMUL_ALGORITHMS_H_
 
-// The autotuned algorithms of the matmul library, kept in a file for one device and one
-// version of the library (runtime/autotune_cache.h).
+// Caches the autotuned algorithms of the matmul library in a file, for one device and one version
+// of the library (runtime/autotune_cache.h).
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       MatMulAlgorithms algorithms,
@@ -25,21 +25,22 @@
 
 namespace stowage::gpu {
 
-/// Determines the choice: types, sizes, strides, epilogue, alignments and scratch.
+/// The properties that determine the choice: types, sizes, strides, epilogue, alignments and
+/// workspace bytes.
 using MatMulKey = std::array<int64_t, 19>;
 /// The library's opaque description of an algorithm.
 using MatMulAlgorithm = std::array<uint64_t, 8>;
 
 class MatMulAlgorithms {
  public:
-  /// Errors: those of AutotuneCache::Open.
+  /// Opens the cache in `folder`, which need not exist. Propagates errors of AutotuneCache::Open.
   static Result<MatMulAlgorithms> Open(const std::string& folder,
                                        std::string_view device,
                                        std::string_view library);
 
   std::optional<MatMulAlgorithm> Find(const MatMulKey& key) const;
 
-  /// Keeps an algorithm, and returns the kept one: see AutotuneCache::Keep.
+  /// Stores an algorithm, and returns the algorithm to use. See AutotuneCache::Keep.
   Result<MatMulAlgorithm> Keep(const MatMulKey& key,
                                const MatMulAlgorithm& algorithm);
 

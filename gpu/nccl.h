@@ -1,12 +1,12 @@
 #ifndef STOWAGE_GPU_NCCL_H_
 #define STOWAGE_GPU_NCCL_H_
 
-// Messages between the GPUs of several ranks by NCCL, which is loaded when a program runs on
-// several ranks.
+// Sends messages between the GPUs of several ranks with NCCL. The library is loaded when a program
+// runs on several ranks.
 //
-// Only NCCL's sends and receives are used: its reductions have no fixed order, those of
-// gpu/kernels/collectives.cu.cc have. The ranks find each other through existing collectives,
-// such as MPI (cluster/team.h).
+// Only NCCL's sends and receives are used. Its reductions have no fixed order, unlike the
+// reductions of gpu/kernels/collectives.cu.cc. The ranks connect through existing collectives, such
+// as MPI (cluster/team.h).
 //
 //   Result<std::unique_ptr<Nccl>> nccl = Nccl::Join(collectives, /*cuda=*/13);
 //   (*nccl)->Exchange(messages, stream);
@@ -23,9 +23,10 @@ namespace stowage::gpu {
 
 class Nccl {
  public:
-  /// Opens NCCL (PlacesOf) on the current device, and waits for all ranks of `collectives`,
-  /// each of which calls this. Errors: kRankLost; kDevice, at every rank, if a rank has no
-  /// NCCL or another version; NCCL's own, such as for two ranks on one GPU.
+  /// Opens NCCL (PlacesOf) on the current device. All ranks of `collectives` must call this, and
+  /// each call waits for the others. Returns kRankLost if a rank was lost. Returns kDevice at every
+  /// rank if one has no NCCL or a different version, and kDevice for NCCL's own errors, for example
+  /// if two ranks use one GPU.
   static Result<std::unique_ptr<Nccl>> Join(Collectives& collectives, int cuda);
   ~Nccl();
   Nccl(const Nccl&) = delete;
@@ -36,8 +37,8 @@ class Nccl {
   int version() const { return version_; }  // 22703
   const std::string& path() const { return path_; }
 
-  /// Enqueues all sends and receives on `stream`, a cudaStream_t, in one group. Error kDevice
-  /// with NCCL's message.
+  /// Enqueues all sends and receives on `stream`, a cudaStream_t, in one group. Returns kDevice
+  /// with NCCL's message on failure.
   Status Exchange(std::span<const PeerMessages> messages, void* stream);
 
  private:

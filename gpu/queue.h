@@ -1,10 +1,10 @@
 #ifndef STOWAGE_GPU_QUEUE_H_
 #define STOWAGE_GPU_QUEUE_H_
 
-// A queue of work for a device, which the host side of a kernel fills: kernel launches,
-// matmuls, fills and copies, and messages to and from other ranks' devices, in order. A
-// queue is filled once, when a program is bound, and its contents are replayed at every step;
-// so nothing here may depend on the contents of the arena.
+// Declares the queue to which the host code of a kernel adds work for a device: kernel launches,
+// matmuls, fills, copies, and messages between the devices of ranks, in order. A queue is filled
+// once, when a program is bound, and its contents are replayed at every step. The calls here must
+// therefore not depend on the contents of the arena.
 //
 //   struct ScaleParams { float* x; int64_t n; float factor; };
 //   STOWAGE_KERNEL(256) Scale(STOWAGE_PARAMS(ScaleParams) p) { ... }
@@ -12,8 +12,8 @@
 //   LaunchKernel(queue, "scale", Scale, ScaleParams{x, n, 2.0f},
 //                {.x = BlocksFor(n, 256)}, 256);
 //
-// A kernel takes one struct of params by value, trivially copyable and at most
-// kMaxParamBytes, so that a queue can keep it and an emulated device can pass it.
+// A kernel has one parameter, a struct passed by value. It must be trivially copyable and at most
+// kMaxParamBytes, so that a queue can store it and an emulated device can pass it.
 
 #include <bit>
 #include <cstddef>
@@ -33,32 +33,32 @@ struct Launch;  // runtime/kernel.h
 
 namespace stowage::gpu {
 
-/// The blocks of a kernel launch.
+/// The number of blocks of a kernel launch in each dimension.
 struct Grid {
   uint32_t x = 1, y = 1;
 };
 
-inline constexpr size_t kMaxParamBytes = 4000;  // CUDA takes 4096
-/// The most blocks along y.
+inline constexpr size_t kMaxParamBytes = 4000;  // CUDA's limit is 4096
+/// The maximum number of blocks along y.
 inline constexpr int64_t kMaxGridY = 65535;
 
 /// A kernel launch. Blocks are one-dimensional.
 struct KernelCall {
-  const char* name = "";  // for errors and profiles; a literal
+  const char* name = "";  // a string literal, for errors and profiles
   const void* function = nullptr;
   const void* params = nullptr;  // copied by the queue
   size_t params_bytes = 0;
-  /// Calls `function` with the params, for emulated devices; params are aligned to 64, as
-  /// tensor maps need.
+  /// Calls `function` with the params. For emulated devices. `params` must be aligned to 64
+  /// bytes, because they may contain tensor maps.
   void (*invoke)(const void* function, const void* params) = nullptr;
   Grid grid;
-  uint32_t threads = 0;         // a block, a multiple of 32
-  uint32_t dynamic_shared = 0;  // bytes a block
+  uint32_t threads = 0;         // per block, a multiple of 32
+  uint32_t dynamic_shared = 0;  // bytes per block
 };
 
-/// A matrix in memory: rows of adjacent elements, `stride` elements apart; `transposed` if
-/// the matmul uses its transpose; the matrices of a batch are `batch_stride` elements apart
-/// (0: one for all).
+/// A matrix in memory. Its rows are contiguous, and `stride` elements apart. If `transposed`, the
+/// matmul uses the transpose. The matrices of a batch are `batch_stride` elements apart. If it is
+/// 0, all share one matrix.
 struct MatrixOperand {
   const std::byte* data = nullptr;
   int64_t stride = 0;
@@ -66,70 +66,71 @@ struct MatrixOperand {
   bool transposed = false;
 };
 
-/// Operations on the sums of a matmul before they are rounded, in this order, and sums of
-/// its operands. Null members are absent. Elements are of the matmul's type.
+/// Operations on the sums of a matmul, in this order, before rounding, and sums of its operands.
+/// Null members are absent. Elements have the type of the matmul.
 struct MatMulEpilogue {
   const std::byte* bias = nullptr;    // n elements, added to every row
-  const std::byte* addend = nullptr;  // a matrix with c's layout
-  /// A matrix with c's layout: multiplied by gelu_tanh's derivative there.
+  const std::byte* addend = nullptr;  // a matrix with the layout of c
+  /// A matrix with the layout of c. The sums are multiplied by the derivative of gelu_tanh at its
+  /// elements.
   const std::byte* gelu_x = nullptr;
-  /// Results: sums over k of the operands as the matmul reads them, of a's rows (m elements)
-  /// and of b's columns (n elements).
+  /// Results: the sums over k of the operands as the matmul reads them. `a_sums` has m elements,
+  /// one per row of a. `b_sums` has n elements, one per column of b.
   std::byte* a_sums = nullptr;
   std::byte* b_sums = nullptr;
 
-  /// Whether there is more than an addend, which every library supports.
+  /// Returns whether there is any operation other than an addend, which every library supports.
   bool beyond_addend() const {
     return bias != nullptr || gelu_x != nullptr || a_sums != nullptr ||
            b_sums != nullptr;
   }
 };
 
-/// c (m, n) = a (m, k) b (k, n), or c += a b, `batch` times. f16 and bf16 are summed in f32
-/// and rounded once, after the epilogue.
+/// Computes `c = a b` or `c += a b`, `batch` times, with a (m, k), b (k, n) and c (m, n). f16 and
+/// bf16 are accumulated in f32 and rounded once, after the epilogue.
 struct MatMulCall {
-  DType dtype = DType::kF32;  // of a, b and c: f32, f16 or bf16
+  DType dtype = DType::kF32;  // element type of a, b and c: f32, f16 or bf16
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;
   MatrixOperand a, b;
   std::byte* c = nullptr;
   int64_t c_stride = 0;
   int64_t c_batch_stride = 0;
-  bool accumulate = false;  // excludes an addend
+  bool accumulate = false;  // must be false if there is an addend
   MatMulEpilogue epilogue = {};
   std::byte* workspace = nullptr;
   Bytes workspace_bytes = 0;
 };
 
-/// The messages to and from one other rank's device: bytes in device memory, none if a span
-/// is empty. Both ends of a message must agree on its size.
+/// The messages to and from the device of one other rank, in bytes of device memory. An empty span
+/// means no message. Both ends of a message must agree on its size.
 struct PeerMessages {
-  int peer = 0;  // its rank
+  int peer = 0;  // the other rank
   std::span<const std::byte> sent = {};
   std::span<std::byte> received = {};
 };
 
-/// The value of a fault word while all indices of a step were in range.
+/// The value of a fault word as long as all indices of a step were in range.
 inline constexpr uint32_t kNoFault = 0xFFFFFFFF;
 
-/// Where a kernel reports that an index is out of range (ReportFault in gpu/simt.h). The
-/// smallest launch index is kept. Once the word is set, a step no longer writes values that
-/// outlive it.
+/// The word to which a kernel reports that an index is out of range (ReportFault in gpu/simt.h).
+/// It holds the smallest index of a launch with a fault. Once it is set, a step no longer writes
+/// values that outlive the step.
 struct FaultSlot {
   uint32_t* word = nullptr;
   uint32_t launch = 0;
 };
 
-/// The tensor-core algorithms of 16-bit attention and its gradient. All of them round alike,
-/// but they may add in different orders, so an algorithm is chosen once per launch and kept
-/// (gpu/attention_autotuner.h). Of equally fast ones the first is chosen.
+/// The tensor-core algorithms of 16-bit attention and its gradient. They round in the same way but
+/// may add in different orders. An algorithm is therefore chosen once per launch and reused
+/// (gpu/attention_autotuner.h). Among equally fast algorithms the first is chosen.
 ///
-/// A new algorithm is a name here, a row of the table in attention_autotuner.cc, and its
-/// functions in rows of the tables in gpu/kernels/attention.cu.cc.
+/// To add an algorithm, add a name here, a row to the table in attention_autotuner.cc, and its
+/// functions to the tables in gpu/kernels/attention.cu.cc.
 enum class AttentionAlgorithm : uint8_t {
-  kWarps,         // matmuls by warps (mma.sync), which every device has
-  kWarpgroups,    // matmuls by warpgroups (wgmma)
-  kFiveProducts,  // of the gradient only: by warps, each matmul computed once
+  kWarps,         // warp-level matmuls (mma.sync), which every device supports
+  kWarpgroups,    // warpgroup-level matmuls (wgmma)
+  kFiveProducts,  // gradient only: warp-level, five matmuls, none recomputed
 };
 inline constexpr int kNumAttentionAlgorithms = 3;
 
@@ -152,7 +153,7 @@ class AttentionAlgorithms {
   }
   constexpr bool empty() const { return bits_ == 0; }
   constexpr int size() const { return std::popcount(bits_); }
-  /// Precondition: not empty.
+  /// Returns the first algorithm of the set, which must not be empty.
   constexpr AttentionAlgorithm first() const {
     return static_cast<AttentionAlgorithm>(std::countr_zero(bits_));
   }
@@ -160,7 +161,7 @@ class AttentionAlgorithms {
     other.bits_ &= bits_;
     return other;
   }
-  /// The set as a number.
+  /// Returns the set as a bit mask.
   constexpr uint32_t bits() const { return bits_; }
 
   friend constexpr bool operator==(AttentionAlgorithms,
@@ -182,45 +183,47 @@ class Queue {
  public:
   virtual ~Queue() = default;
 
-  // Errors are kept: the first is returned when the program is bound.
+  // Errors are stored. The first one is returned when the program is bound.
   virtual void Launch(const KernelCall& call) = 0;
   virtual void MatMul(const MatMulCall& call) = 0;
-  /// Whether MatMul supports the call's epilogue; an addend alone is always supported. Call
-  /// this for every matmul of a step, in the same order, before the matmuls.
+  /// Returns whether MatMul supports the epilogue of the call. An addend without other operations
+  /// is always supported. A kernel must call this before every matmul with other operations, and
+  /// must make the same calls each time it is enqueued.
   virtual bool Takes(const MatMulCall& call) {
     return !call.epilogue.beyond_addend();
   }
   virtual void Fill(std::byte* to, uint8_t value, Bytes bytes) = 0;
   virtual void Copy(std::byte* to, const std::byte* from, Bytes bytes) = 0;
 
-  /// The algorithm by which to compute a launch of attention, always the same for one launch.
-  /// Precondition: `algorithms` is not empty, and each of them supports the launch.
+  /// Returns the algorithm for a launch of attention. The result is always the same for one launch.
+  /// `algorithms` must not be empty, and all of them must support the launch.
   virtual AttentionAlgorithm ChooseAttention(const stowage::Launch&,
                                              AttentionAlgorithms algorithms) {
     return algorithms.first();
   }
-  /// Encodes the description of an array for bulk copies (gpu/warpgroup.h). Unspecified after
-  /// an error, since nothing is launched then. Precondition: the device has tensor maps.
+  /// Returns the encoded description of an array for bulk copies (gpu/warpgroup.h). The result is
+  /// unspecified after an error, since no work is then launched. Requires a device with tensor
+  /// maps.
   virtual TensorMap Encode(const TensorMapSpec&) {
     STOWAGE_CHECK(false);
     return {};
   }
 
-  /// The rank of the device.
+  /// Returns the rank of the device.
   virtual int rank() const { return 0; }
-  /// Sends and receives all messages concurrently: at most one entry per other rank. All
-  /// ranks must call this in the same order. A single rank has no messages.
+  /// Sends and receives all messages concurrently. There must be at most one entry per other rank,
+  /// and all ranks must make these calls in the same order. A single rank has no messages.
   virtual void Exchange(std::span<const PeerMessages> messages) {
     STOWAGE_CHECK(messages.empty());
   }
 
-  /// The slot of the launch that is being enqueued.
+  /// Returns the fault slot of the launch that is being enqueued.
   virtual FaultSlot fault() const = 0;
 };
 
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// The number of blocks of `threads` threads for `n` items; at least 1.
+/// Returns the number of blocks of `threads` threads for `n` items, at least 1.
 constexpr uint32_t BlocksFor(int64_t n, int64_t threads) {
   const int64_t blocks = CeilDiv(n, threads);
   return static_cast<uint32_t>(blocks < 1 ? 1 : blocks);

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_SIMT_CUDA_H_
 #define STOWAGE_GPU_SIMT_CUDA_H_
 
-// The device functions of gpu/simt.h in CUDA. Only this file and gpu/warpgroup_cuda.h contain
-// inline PTX.
+// Defines the device functions of gpu/simt.h in CUDA. Only this file and gpu/warpgroup_cuda.h
+// contain inline PTX.
 // IWYU pragma: private, include "gpu/simt.h"
 
 #include <cuda_bf16.h>
@@ -150,7 +150,7 @@ STOWAGE_DEVICE void MultiplyAddF16(float d[4], const uint32_t a[4],
 
 STOWAGE_DEVICE void CopyAsyncZero16(void* shared, const void* global,
                                     bool valid) {
-  const int bytes = valid ? 16 : 0;  // the rest of the 16 become zeros
+  const int bytes = valid ? 16 : 0;  // the rest of the 16 bytes become zeros
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                    internal::SharedAddress(shared)),
                "l"(global), "r"(bytes)

@@ -1,20 +1,20 @@
 #ifndef STOWAGE_GPU_STEP_GRAPHS_H_
 #define STOWAGE_GPU_STEP_GRAPHS_H_
 
-// The graphs of a step, captured once and launched for every step: one graph if there are no
-// branches, or if the device supports branches in graphs (TryGraphBranches).
+// Captures the graphs of a step once, and launches them for every step. A step is one graph if it
+// has no branches, or if the device supports branches in graphs (TryGraphBranches).
 //
-// Otherwise a graph ends at each branch. Its last kernel writes the number of the chosen body
-// to host memory (EnqueueChoice in gpu/step_kernels.h); the host waits for it, launches the
-// graphs of that body, and continues with the next graph.
+// Otherwise a graph ends at each branch. Its last kernel writes the index of the chosen body to
+// host memory (EnqueueChoice in gpu/step_kernels.h). The host waits for the index, launches the
+// graphs of that body, and continues with the graph after the branch.
 //
 //   stream   [graph: ... choice]          [body 1] [graph: ...]
 //   host                         reads 1
 //
-// An invalid choice ends the step there: only the step's end is launched. If the step is one
-// graph, an invalid choice runs no body, but the rest of the step still runs;
-// DeviceQueue::UnlessFault (gpu/enqueue.h) keeps that rest from writing values that outlive
-// the step.
+// With several graphs, an invalid choice ends the step at the branch, and only the end of the step
+// is launched. With one graph, an invalid choice runs no body, but the rest of the step still
+// runs. DeviceQueue::UnlessFault (gpu/enqueue.h) then prevents the rest from writing values that
+// outlive the step.
 //
 //   StepGraphs graphs(device, stream, StepGraphs::Branches::kByHost);
 //   Status captured = graphs.Capture([&] {
@@ -22,14 +22,14 @@
 //     graphs.Branch({}, 2, [&](size_t body) { ... });
 //     ...
 //     graphs.End();
-//     ...                                      // the step's report to the host
+//     ...                                      // the report of the step to the host
 //     return Status();
 //   });
 //   Status launched = graphs.Launch(chosen);
 //
 // Bodies may contain branches.
 //
-// SideStream runs copies and exchanges concurrently with the kernels of a captured step.
+// SideStream runs copies and collectives concurrently with the kernels of a captured step.
 
 #include <cstddef>
 #include <cstdint>
@@ -45,17 +45,17 @@
 
 namespace stowage::gpu {
 
-/// The most graphs of a step whose branches the host takes; their memory on the device is not
-/// in the plan.
+/// The maximum number of graphs of a step whose branches the host takes. The device memory of
+/// graphs is not part of the plan.
 inline constexpr size_t kMaxGraphs = 4096;
 
 class StepGraphs {
  public:
   enum class Branches {
-    kInGraph,  // precondition: Device::HasBranches
+    kInGraph,  // requires that Device::HasBranches returns ok
     kByHost,
   };
-  /// `device` must outlive this.
+  /// `device` must outlive this object.
   StepGraphs(Device& device, Stream stream, Branches branches)
       : device_(device), stream_(stream), branches_(branches) {}
   ~StepGraphs();
@@ -64,29 +64,31 @@ class StepGraphs {
 
   Branches branches() const { return branches_; }
 
-  /// Captures the work that `give` enqueues on the stream. May be called once. Errors: those
+  /// Captures the work that `give` enqueues on the stream. May be called once. Propagates errors
   /// of `give` and of the device.
   Status Capture(const std::function<Status()>& give);
-  /// In Capture, kInGraph: the choice of a later branch, which the work before it sets.
+  /// Returns the selector of a later branch, for kInGraph. The work before the branch must set it.
+  /// Must be called in Capture.
   Result<GraphChoice> NewChoice();
-  /// In Capture: a branch of `bodies` bodies; body(i) enqueues each, in order. The work
-  /// before it has set `choice` (kInGraph) or ends by writing the choice to the host.
-  /// Precondition: streams that joined the capture have been waited for. Errors: the
-  /// device's; kUnsupported for more than kMaxGraphs graphs in all. After an error enqueue
-  /// nothing more.
+  /// Adds a branch of `bodies` bodies, and calls `body(i)` for each in order to enqueue it. With
+  /// kInGraph, the work before the branch must have set `choice`. Otherwise it must end with a
+  /// kernel that writes the choice to the host. Must be called in Capture, after streams that
+  /// joined the capture were waited for. Returns kUnsupported if there are more than kMaxGraphs
+  /// graphs in total. Propagates errors of the device. After an error, nothing more may be
+  /// enqueued.
   Status Branch(GraphChoice choice, size_t bodies,
                 const std::function<void(size_t)>& body);
 
-  /// In Capture: the following work is the step's end, which is always launched. Errors as
-  /// above.
+  /// Marks the beginning of the end of the step, which is always launched. Must be called in
+  /// Capture. Propagates errors of the device.
   Status End();
 
-  /// Launches the step on the stream. With kByHost, waits for each choice: `*chosen` is the
-  /// chosen body, and the step ends if there is none of this number. Allocates nothing.
+  /// Launches the step on the stream. With kByHost, waits for each choice and reads the index of
+  /// the body from `*chosen`. An index that is out of range ends the step. Does not allocate.
   Status Launch(const uint32_t* chosen) const;
 
  private:
-  // A graph, and the bodies of the branch at its end; the last graph has none.
+  // A graph, and the bodies of the branch at its end. The last graph has no bodies.
   struct Section {
     DeviceGraph graph;
     std::vector<std::vector<Section>> bodies = {};
@@ -97,7 +99,7 @@ class StepGraphs {
   Status BranchInGraph(GraphChoice choice, size_t bodies,
                        const std::function<void(size_t)>& body);
   Status BranchByHost(size_t bodies, const std::function<void(size_t)>& body);
-  // Whether every choice was valid.
+  // Returns whether every choice was valid.
   Result<bool> Launch(std::span<const Section> sections,
                       const uint32_t* chosen) const;
   void Destroy(const std::vector<Section>& sections);
@@ -106,56 +108,57 @@ class StepGraphs {
   const Stream stream_;
   const Branches branches_;
   std::vector<Section> sections_;
-  std::vector<Section>* into_ = &sections_;  // where the next graph goes
+  std::vector<Section>* into_ = &sections_;  // receives the next graph
   bool is_capturing_ = false;
   size_t graphs_ = 0;
-  Status in_graph_;  // of the branches so far
+  Status in_graph_;  // the status of the branches so far, for kInGraph
 };
 
 inline constexpr Bytes kBranchTrialBytes = 64;
 
-/// Tests whether graphs of the device take branches correctly, since a wrong body would be a
-/// silent error: launches a graph of nested branches and one that a fault forbids on
-/// `stream`, with choices of each body and of none, and checks which bodies have run.
-/// `scratch` is device memory aligned to 64. Errors: kUnsupported if the device has no
-/// branches in graphs or other bodies run than were chosen; the device's. After an error the
-/// host takes the branches.
+/// Tests whether graphs of the device select branches correctly, since running a wrong body would
+/// be a silent error. Launches a graph with nested branches and a branch that a fault disables on
+/// `stream`, with choices of each body and with invalid choices, and checks which bodies ran.
+/// `scratch` is device memory aligned to 64 bytes. Returns kUnsupported if the device does not
+/// support branches in graphs, or if bodies ran that were not chosen. Propagates errors of the
+/// device. After an error, the host takes the branches.
 Status TryGraphBranches(Device& device, Stream stream,
                         std::span<std::byte, kBranchTrialBytes> scratch);
 
-/// Launches that run concurrently with the kernels of a captured step: copies between host
-/// memory and the arena, or exchanges between ranks.
+/// Runs launches concurrently with the kernels of a captured step. The launches are copies between
+/// host memory and the arena, or messages between ranks.
 ///
 ///   compute stream   [kernels ...] fork [kernels ...] wait [reads the copy]
 ///   side stream                     └── [reload] ───────┘
 ///
-/// A launch begins when all work enqueued before it is done. A later launch waits for those
-/// with which it may not run concurrently (runtime/program.h). Launches of one side
-/// stream run one after the other.
+/// A launch begins when all work enqueued before it is done. A later launch waits for the launches
+/// with which it may not run concurrently (runtime/program.h). Launches of one side stream run
+/// in order.
 ///
 ///   SideStream copies(device, compute, side, events);
-///   copies.Begin();  // all in the order of the launches
+///   copies.Begin();  // all calls in the order of the launches
 ///   device.Copy(to, from, bytes, copies.stream());
 ///   copies.End(reload);
 ///   copies.WaitBefore(relu);
 ///   copies.WaitForAll();  // before the capture ends
 class SideStream {
  public:
-  /// The beginning and the end of a launch.
+  /// The events of one launch: its beginning and its end.
   static constexpr size_t kEventsOfALaunch = 2;
 
-  /// `events`: kEventsOfALaunch for each launch between two calls of WaitForAll.
+  /// `events` must have kEventsOfALaunch events for each launch between two calls of WaitForAll.
   SideStream(Device& device, Stream compute, Stream side,
              std::span<const Event> events)
       : device_(device), compute_(compute), side_(side), events_(events) {}
 
   Stream stream() const { return side_; }
 
-  /// Work enqueued on the side stream from now on waits for all work on the compute stream.
+  /// Makes work enqueued on the side stream after this call wait for all earlier work on the
+  /// compute stream.
   Status Begin();
-  /// The work enqueued since Begin is `launch`.
+  /// Marks the end of the work of `launch`, which was enqueued since Begin.
   Status End(const Launch& launch);
-  /// Makes the compute stream wait for launches with which `launch` may not run concurrently.
+  /// Makes the compute stream wait for the launches with which `launch` may not run concurrently.
   Status WaitBefore(const Launch& launch);
   Status WaitForAll();
 
@@ -171,7 +174,7 @@ class SideStream {
   const Stream compute_, side_;
   const std::span<const Event> events_;
   size_t used_ = 0;
-  std::vector<Pending> pending_;  // ended but not waited for
+  std::vector<Pending> pending_;  // ended, but not waited for
 };
 
 }  // namespace stowage::gpu

@@ -1,12 +1,13 @@
 #ifndef STOWAGE_GPU_TENSOR_MAP_H_
 #define STOWAGE_GPU_TENSOR_MAP_H_
 
-// Tensor maps: descriptions of an array in global memory for the tensor memory accelerator
-// (TMA), with its address, sizes and steps, and the box that one copy transfers to shared
-// memory. The host describes the array, the driver encodes the description in 128 bytes that
-// only the device reads, and a kernel receives those among its params.
+// Declares tensor maps, which describe an array in global memory to the tensor memory accelerator
+// (TMA). A tensor map contains the address, sizes and strides of the array, and the box that one
+// copy transfers to shared memory. The host describes the array, and the driver encodes the
+// description in 128 bytes that only the device reads. A kernel receives the encoding among its
+// params.
 //
-//   // Rows of 64 elements of 16 bits, 4,096 bytes apart; 128 of them a copy.
+//   // Rows of 64 16-bit elements, 4,096 bytes apart. A copy transfers 128 rows.
 //   const TensorMapSpec spec = {.data = q,
 //                               .element_bytes = 2,
 //                               .rank = 2,
@@ -15,7 +16,7 @@
 //                               .box = {64, 128},
 //                               .swizzle = 128};
 //
-// Elements of a box outside the array arrive as zeros.
+// Elements of a box outside the array are copied as zeros.
 
 #include <array>
 #include <cstddef>
@@ -25,20 +26,20 @@ namespace stowage::gpu {
 
 inline constexpr size_t kMaxTensorMapDims = 5;
 
-/// An array and a box of it. Dimensions are the innermost first; entries from `rank` on are
-/// 0. The PTX ISA requires: `data` aligned to 16 bytes; sizes from 1 to 2^32; steps[0] =
-/// element_bytes, further steps multiples of 16 below 2^40, in any order; sides of the box
-/// from 1 to 256; box[0] * element_bytes a multiple of 16, at most `swizzle` unless that is
-/// 0.
+/// An array and a box of it. The innermost dimension comes first. Entries from index `rank` on are
+/// 0. The PTX ISA imposes these limits: `data` is aligned to 16 bytes. Sizes are in [1, 2^32].
+/// `steps[0]` is `element_bytes`, and further steps are multiples of 16 below 2^40, in any order.
+/// Sides of the box are in [1, 256]. `box[0] * element_bytes` is a multiple of 16, and at most
+/// `swizzle` unless `swizzle` is 0.
 struct TensorMapSpec {
   const void* data = nullptr;
-  int element_bytes = 0;                              // 2
+  int element_bytes = 0;                              // must be 2
   int rank = 0;                                       // 1 to kMaxTensorMapDims
   std::array<int64_t, kMaxTensorMapDims> sizes = {};  // elements
   std::array<int64_t, kMaxTensorMapDims> steps = {};  // bytes
   std::array<int, kMaxTensorMapDims> box = {};        // elements
-  /// Bytes of a row of the box in shared memory whose 16-byte chunks are permuted: 32, 64 or
-  /// 128; 0 for no permutation.
+  /// The swizzle of the box in shared memory: 32, 64 or 128 bytes, within which 16-byte chunks are
+  /// permuted. 0 means no permutation.
   int swizzle = 0;
 
   bool operator==(const TensorMapSpec&) const = default;

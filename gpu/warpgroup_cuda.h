@@ -1,14 +1,14 @@
 #ifndef STOWAGE_GPU_WARPGROUP_CUDA_H_
 #define STOWAGE_GPU_WARPGROUP_CUDA_H_
 
-// The device functions of gpu/warpgroup.h in CUDA.
+// Defines the device functions of gpu/warpgroup.h in CUDA.
 // IWYU pragma: private, include "gpu/warpgroup.h"
 
 #include <type_traits>
 
 namespace stowage::gpu {
 
-// The shuffle tells the compiler that the result is the same in all lanes.
+// The shuffle informs the compiler that the result is the same in all lanes.
 STOWAGE_DEVICE int Warpgroup() {
   return Shuffle(ThreadId() / kWarpgroupSize, 0);
 }
@@ -37,7 +37,7 @@ STOWAGE_DEVICE void ProxyFence() {
 
 namespace internal {
 
-// Neither reads nor writes of these registers are moved past it.
+// Prevents the compiler from moving reads or writes of these registers past this point.
 template <int n>
 STOWAGE_DEVICE void Touch(float (&r)[n][4]) {
   STOWAGE_UNROLL
@@ -75,8 +75,8 @@ STOWAGE_DEVICE void WarpgroupWait(Arrays&... arrays) {
   (internal::Touch(arrays), ...);
 }
 
-// The instruction's operands by the number of columns: the registers of d in its text, and as
-// operands of the asm statement.
+// Operands of the instruction for each number of columns: the registers of d in the instruction
+// text, and the operands of the asm statement.
 #define STOWAGE_D16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define STOWAGE_D32 \
   STOWAGE_D16       \
@@ -191,7 +191,7 @@ STOWAGE_DEVICE void ExpectBytes(CopyBarrier* barrier, int bytes) {
                : "memory");
 }
 
-// To the block's own shared memory: it is in a cluster by itself.
+// Copies to the shared memory of this block, which is the only block of its cluster.
 STOWAGE_DEVICE void CopyBox(void* shared, const TensorMap& map, BoxStart start,
                             CopyBarrier* barrier) {
   asm volatile(
