@@ -48,7 +48,7 @@ void AwaitWarp(CompleteFn complete, void* arguments, const Site& site);
 void OpenShared(const char* name, std::byte* bytes, size_t size);
 inline constexpr size_t kGuardBytes = 64;
 
-/// Reports an error unless the 16 bytes at `address` are aligned, are in shared memory, and bulk
+/// Reports an error unless the 16 bytes at `address` are aligned and in shared memory, and bulk
 /// copies to them are visible to this thread.
 void CheckShared16(const char* word, const void* address);
 

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_GPU_EMULATOR_EMULATOR_H_
 #define STOWAGE_GPU_EMULATOR_EMULATOR_H_
 
-// Runs kernels that were compiled by an ordinary C++ compiler (gpu/simt.h), with one fiber per GPU
-// thread, one block after the other. When a thread waits for others, in SyncThreads or in a warp
-// function, a randomly chosen thread runs next. A kernel that lacks a barrier therefore produces
-// wrong results for some seed, even if it is correct in the natural order.
+// Runs kernels that were compiled by an ordinary C++ compiler (gpu/simt.h). Each GPU thread is a
+// fiber, and blocks run one after the other. When a thread waits for others, in SyncThreads or in a
+// warp function, a randomly chosen thread runs next. A kernel that lacks a barrier therefore
+// produces wrong results for some seed, even if it is correct in the natural order.
 //
 // Errors are reported with the name of the kernel: an index outside a shared array, a write next
 // to a shared array, a misaligned address, threads that wait at different calls, and threads that
