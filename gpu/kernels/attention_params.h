@@ -25,7 +25,7 @@ struct AttentionParams {
   /// The results: o, or dq, dk and dv. Heads are adjacent, and rows are `out_row` elements apart.
   void* out[3] = {};
   int64_t out_row[3] = {};
-  float* log_sum_exp = nullptr;          // (B, H, T), an input of the gradient
+  float* log_sum_exp = nullptr;          // (B, H, T), read by the gradient
   float* delta = nullptr;                // (B, H, T), for the gradient: o . d_o
   const int32_t* key_lengths = nullptr;  // (B), or null, see KeysOf
   FaultSlot fault;
@@ -133,13 +133,13 @@ STOWAGE_DEVICE bool ReadAll(const AttentionParams& p, int keys, int first_query,
 
 inline constexpr int64_t kTensorDepth = 128;
 
-/// Enqueue attention and its gradient on tensor cores, with warp-level matmuls. The gradient reads
+/// Enqueues attention, or its gradient, on tensor cores with warp-level matmuls. The gradient reads
 /// `p.delta`, which must be computed earlier.
 void EnqueueTensorAttention(DType dtype, const AttentionParams& p,
                             Queue& queue);
 void EnqueueTensorAttentionGrad(DType dtype, const AttentionParams& p,
                                 Queue& queue);
-/// Enqueue the same with warpgroup-level matmuls, for compute capability 9.0 and packed operands.
+/// Enqueues the same with warpgroup-level matmuls, for compute capability 9.0 and packed operands.
 void EnqueueWarpgroupAttention(DType dtype, const AttentionParams& p,
                                Queue& queue);
 void EnqueueWarpgroupAttentionGrad(DType dtype, const AttentionParams& p,
@@ -151,8 +151,8 @@ bool TakesFiveProducts(DType dtype, const AttentionParams& p);
 /// Enqueues that gradient as one pass, with a block for each head of an entry.
 void EnqueueFiveProductAttentionGrad(DType dtype, const AttentionParams& p,
                                      Queue& queue);
-/// Enqueue attention and its gradients in f32, for f32 operands, for a bias or segments, and for
-/// longer rows with up to kSimtDepth elements.
+/// Enqueues attention, or one of its gradients, in f32. They are used for f32 operands, for a
+/// bias or segments, and for longer rows with up to kSimtDepth elements.
 void EnqueueSimtAttention(DType dtype, const SimtAttentionParams& p,
                           Queue& queue);
 void EnqueueSimtAttentionGrad(DType dtype, const SimtAttentionParams& p,

@@ -402,7 +402,6 @@ void OnTypeAndDepth(DType dtype, int depth, F&& f) {
 ///
 /// Calls `use(ds, strips)` with the gradients of the scores, float[kM][kQueries / 8][4], before ds
 /// is added to dk. They are valid in `strips`. Does not call it if no strip of this warp is read.
-/// in `strips`, before ds is added to dk; not at all if no strip of this warp is read.
 template <int kWarps, bool kMasked, int kDepth, int kQueries, int kM,
           typename T, typename Use>
 STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],

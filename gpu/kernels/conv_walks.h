@@ -142,7 +142,8 @@ STOWAGE_DEVICE Walks ForwardWalks(const ConvShapes& s) {
   return {ForwardWalk(s.d), ForwardWalk(s.h), ForwardWalk(s.w)};
 }
 
-/// The work of a kernel launch: one phase of a conv_transpose, or a whole conv.
+/// The work of a block: one phase of a conv_transpose, or a whole conv. A launch
+/// covers all phases.
 template <bool kTransposed>
 struct ConvPart {
   ConvPart() = default;
@@ -216,7 +217,7 @@ struct TapPlace {
   uint32_t bits;
 };
 
-/// Returns whether the bit mask and 32-bit offsets suffice for a convolution. Host code.
+/// Returns whether the bit mask and 32-bit offsets suffice for a convolution. For host code.
 inline bool HasPlaces(const ConvGeometry& g) {
   int64_t taps = 0;
   double farthest = 0;

@@ -351,8 +351,9 @@ void ForEachGrid(
                });
 }
 
-/// Enqueues y = F()(x...) for elements of types Out and In.... `y` and the operands have the shape
-/// of `y`. Signed integers always use single elements, to avoid compiling a second kernel.
+/// Enqueues y = F()(x...), where `y` has elements of type Out and the operands have elements of
+/// types In. All operands must have the shape of `y`. Signed integers always use single elements,
+/// to avoid compiling a second kernel.
 template <typename F, typename Out, typename... In>
 void EnqueueMap(const char* name, Queue& queue, const TensorView& y,
                 const std::array<const TensorView*, sizeof...(In)>& x) {

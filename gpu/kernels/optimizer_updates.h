@@ -368,7 +368,7 @@ class Table {
   ParamsOf<Rule> params_ = {};
 };
 
-// Enqueues launches of one rule, at least one, as few kernel launches.
+// Enqueues one or more launches of a rule, in few kernel launches.
 template <typename Rule>
 void EnqueueRule(std::span<const Launch> launches, Queue& queue) {
   Table<Rule> table(OpName(launches[0].op).data(), queue);
@@ -378,7 +378,7 @@ void EnqueueRule(std::span<const Launch> launches, Queue& queue) {
   table.Flush();
 }
 
-// Divides the launches by element type, and enqueues each part.
+// Enqueues launches of any element types. Consecutive launches of one type share kernel launches.
 template <template <typename> typename Rule>
 void EnqueueMany(std::span<const Launch> launches, Queue& queue) {
   while (!launches.empty()) {

@@ -184,8 +184,8 @@ bool PacksAreWhole(int64_t n, const Operands*... operands) {
 
 /// The maximum number of elements in a row that stays in the registers of a block.
 inline constexpr int64_t kMaxBlockRow = 8192;
-/// In the gradient of a norm: warps of a block whose warps process separate rows, and threads of a
-/// block that processes rows longer than kMaxBlockRow.
+/// Block sizes in the gradient of a norm: the warps of a block whose warps process separate rows,
+/// and the threads of a block that processes rows longer than kMaxBlockRow.
 inline constexpr int kGradWarps = 4;
 inline constexpr int kLongThreads = 512;
 
