@@ -46,9 +46,9 @@ class AttentionAutotuner {
 
   /// Returns an autotuner for the algorithms of `asked` that the device supports. If `asked` is
   /// empty, the candidates are the algorithms that were correct on a device of this kind. If
-  /// there are several candidates, kWarps is one of them. Choices are stored in `folder`. If it is
-  /// empty, there are no trials. Returns kInvalidArgument if several algorithms are requested
-  /// without a folder. Propagates errors of AutotuneCache::Open.
+  /// there are several candidates, kWarps is one of them. Choices are stored in `folder`. If
+  /// `folder` is empty, there are no trials. Returns kInvalidArgument if several algorithms are
+  /// requested without a folder. Propagates errors of AutotuneCache::Open.
   static Result<AttentionAutotuner> Open(AttentionAlgorithms asked,
                                          const std::string& folder,
                                          const DeviceTraits& traits);

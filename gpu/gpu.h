@@ -35,7 +35,7 @@ struct GpuOptions {
   /// (docs/guides/gpu.md).
   std::string algorithm_folder;
   /// If true, steps run op by op and wait after each. An error names the op at which the device
-  /// failed or that produced the first non-finite result. Slow.
+  /// failed or that produced the first non-finite result. This is slow.
   bool check = false;
   /// The candidate algorithms of 16-bit attention (docs/guides/gpu.md). Algorithms that the device
   /// does not support are ignored. If there are several, warp-level matmuls are added to the

@@ -30,10 +30,10 @@ inline constexpr std::string_view kAttentionTried = "attention was tried: ";
 
 struct BackendOptions {
   /// If true, steps run op by op and wait after each. An error names the op at which the device
-  /// failed or that produced the first non-finite result. Slow.
+  /// failed or that produced the first non-finite result. This is slow.
   bool check = false;
   /// If true, the host takes branches even if graphs of the device support them
-  /// (gpu/step_graphs.h). For comparing the two.
+  /// (gpu/step_graphs.h). This is used to compare the two.
   bool branches_by_host = false;
   /// The candidate algorithms of attention (GpuOptions::attention).
   AttentionAlgorithms attention = {};

@@ -48,7 +48,7 @@ struct KernelCall {
   const void* function = nullptr;
   const void* params = nullptr;  // copied by the queue
   size_t params_bytes = 0;
-  /// Calls `function` with the params. For emulated devices. `params` must be aligned to 64
+  /// Calls `function` with the params, for emulated devices. `params` must be aligned to 64
   /// bytes, because they may contain tensor maps.
   void (*invoke)(const void* function, const void* params) = nullptr;
   Grid grid;

@@ -151,6 +151,5 @@ struct BoxStart {
 //   void AwaitBytes(CopyBarrier* barrier, int parity)
 //                                 Waits until the phase has ended. This thread, and matmuls that
 //                                 it issues, then see the bytes written by the copies.
-//                                 that it issues then see what its copies wrote
 
 #endif  // STOWAGE_GPU_WARPGROUP_H_
