@@ -76,8 +76,8 @@ Status Supports(const Graph& graph, const Node& node);
 /// GpuKernel::lacks for kernels that do not support a softcap.
 std::string LacksSoftcap(const OpArgs& args);
 
-/// Returns whether `op` may be part of a fused_elementwise. These are the ops of training steps
-/// that have short code.
+/// Returns whether `op` may be part of a fused_elementwise. Only ops that training steps use and
+/// whose device code is short are fused.
 bool FusesOp(OpKind op);
 
 /// Returns the number of partial sums over rows in the gradient of a norm (Fusions::sum_parts), or

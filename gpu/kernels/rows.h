@@ -174,7 +174,8 @@ bool RowsArePacked(int64_t rows, int64_t stride, const Operands*... operands) {
          (rows == 1 || stride % kPackSize<T> == 0);
 }
 
-/// Returns whether rows of n elements also consist of whole packs, and are adjacent without gaps.
+/// Returns whether the rows of all `operands` are aligned to 16 bytes and consist of whole packs.
+/// Rows must have n elements and follow each other without gaps.
 template <typename T, typename... Operands>
 bool PacksAreWhole(int64_t n, const Operands*... operands) {
   return (IsPackAligned(operands) && ...) && n % kPackSize<T> == 0;
