@@ -1,12 +1,13 @@
 #ifndef STOWAGE_STOWAGE_H_
 #define STOWAGE_STOWAGE_H_
 
-// Stowage: train neural networks inside a memory budget fixed before the first
-// step. This header brings in all that a program needs: the verb that turns a model
-// and a budget into something that trains, and what it is made of: graphs, training
-// steps, plans, sessions, backends, models and reports. README.md shows it at work.
+// Stowage trains neural networks inside a memory budget that is fixed before the first step.
+//
+// This is the umbrella header of the library. It includes the entry point, Train (train/train.h),
+// which trains a model within a budget, and the layers below it: graphs, training steps, plans,
+// sessions, backends, models and reports. README.md has examples.
 
-// Some compilers call their C++20 of before its last touches 201709.
+// Some compilers with preliminary support of C++20 define __cplusplus as 201709L.
 #if __cplusplus < 201709L
 #error \
     "Stowage needs C++20: compile with -std=c++20 (Bazel: --cxxopt=-std=c++20)"

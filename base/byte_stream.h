@@ -1,12 +1,14 @@
 #ifndef STOWAGE_BASE_BYTE_STREAM_H_
 #define STOWAGE_BASE_BYTE_STREAM_H_
 
-// Serializes numbers and strings to bytes. Integers are variable-length (LEB128, DWARF 5,
-// section 7.6), signed ones in zigzag order (0, -1, 1, ...), so that small magnitudes are
-// short. Reals are stored as their bits.
+// Serializes numbers and strings to bytes, and reads them back. Unsigned integers have a
+// variable length (LEB128, DWARF 5, section 7.6). Signed integers are first mapped to unsigned
+// ones in zigzag order (0, -1, 1, ...), so that small magnitudes are short. Reals are stored as
+// their bits.
 //
-// A reader never reads past the end. After the first error all reads return zero, and
-// status() reports that error, so callers check once.
+// A reader never reads past the end. After the first error, every read returns a valid default
+// such as 0, and status() returns that error. Callers can therefore check once, after the last
+// read.
 //
 //   ByteWriter out;
 //   out.Unsigned(300);  out.Text("fc2");
@@ -36,14 +38,15 @@ class ByteWriter {
     const auto bits = static_cast<uint64_t>(value);
     Unsigned(value < 0 ? ~(bits << 1) : bits << 1);
   }
-  /// A size or an index.
+  /// Writes a size or an index.
   void Count(size_t value) { Unsigned(value); }
   void Real(double value);
   void Text(std::string_view text) {
     Unsigned(text.size());
     bytes_.append(text);
   }
-  /// Writes the text itself the first time, later its number.
+  /// Writes `text` in full the first time. Later calls write only its index among the strings
+  /// that were written by this function.
   void Interned(std::string_view text);
 
   const std::string& bytes() const& { return bytes_; }
@@ -57,7 +60,7 @@ class ByteWriter {
 class ByteReader {
  public:
   /// Reads `bytes`, which must outlive this object and the views that Text and Interned
-  /// return. `package` is the prefix of errors.
+  /// return. Error messages begin with `[package]`.
   ByteReader(std::string_view bytes, std::string_view package)
       : bytes_(bytes), package_(package) {}
 
@@ -71,18 +74,20 @@ class ByteReader {
     const uint64_t bits = Unsigned();
     return static_cast<int64_t>((bits & 1) == 0 ? bits >> 1 : ~(bits >> 1));
   }
-  /// A signed integer in [least, most]. Returns `least` on an error.
+  /// Reads a signed integer, which must be in [least, most]. Returns `least` on an error. In all
+  /// functions, `what` names the number in the error message.
   int64_t Int(int64_t least, int64_t most, std::string_view what) {
     const int64_t value = Signed();
     if (value >= least && value <= most) return value;
     FailRange(value, least, most, what);
     return least;
   }
-  /// An integer below `end`. Returns 0 on an error.
+  /// Reads an unsigned integer, which must be less than `end`. Returns 0 on an error.
   size_t Below(size_t end, std::string_view what) {
     return Check(Unsigned(), end, what);
   }
-  /// The number of items that follow, each of at least one byte.
+  /// Reads a number of items. Fails if fewer bytes than that remain, since an item has at least
+  /// one byte.
   size_t Count(std::string_view what) {
     const uint64_t value = Unsigned();
     return Check(value, bytes_.size() - at_ + 1, what);
@@ -93,9 +98,9 @@ class ByteReader {
 
   bool ok() const { return error_.empty(); }
   bool AtEnd() const { return at_ == bytes_.size(); }
-  /// The first error, kInvalidArgument.
+  /// Returns the first error, a kInvalidArgument, if there was one.
   Status status() const;
-  /// Records an error at this position, unless there was one before.
+  /// Records an error at the current position, unless an earlier error is recorded.
   void Fail(std::string_view what);
 
  private:

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_BASE_HASH_H_
 #define STOWAGE_BASE_HASH_H_
 
-// Non-cryptographic 64-bit hashes: FNV-1a for graph texts and checkpoints, and XXH64 for
-// large files. They detect accidental changes, not attacks.
+// Computes non-cryptographic 64-bit hashes: FNV-1a for the text of graphs and for checkpoints,
+// and XXH64 for large files. They detect accidental changes, not attacks.
 //
 //   Fnv1a hash;
 //   hash.Update(header);  hash.Update(bytes);
@@ -33,13 +33,13 @@ class Fnv1a {
   uint64_t state_ = 14695981039346656037u;
 };
 
-/// 16 hexadecimal digits.
+/// Returns `digest` as 16 hexadecimal digits.
 std::string HexDigest(uint64_t digest);
-/// The same without leading zeros.
+/// Returns `value` in hexadecimal, without leading zeros.
 std::string Hex(uint64_t value);
 
-/// XXH64 of `text`, eight bytes at a time (Y. Collet, xxHash fast digest algorithm,
-/// format 0.1.1). Linear.
+/// Returns the XXH64 hash of `text`, computed from 8-byte words (Y. Collet, xxHash fast digest
+/// algorithm, format 0.1.1). Linear in the size of `text`.
 uint64_t Xxh64(std::string_view text, uint64_t seed = 0);
 
 }  // namespace stowage

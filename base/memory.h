@@ -1,8 +1,8 @@
 #ifndef STOWAGE_BASE_MEMORY_H_
 #define STOWAGE_BASE_MEMORY_H_
 
-// The memory that is available to this process on Linux. Because of overcommit, allocating
-// a larger block often succeeds, and the process is killed when it writes to it; large
+// Reports the memory that is available to this process on Linux. Because of overcommit, a larger
+// allocation often succeeds, and the process is killed when it writes to the block. Large
 // allocations are therefore checked first.
 //
 //   STOWAGE_RETURN_IF_ERROR(CheckMemory("an arena", 8'000'000'000));
@@ -18,34 +18,37 @@ namespace stowage {
 
 struct MemoryLeft {
   Bytes bytes = 0;
-  std::string of;  // the machine, or a cgroup with its limit
+  /// The total, for messages: "the machine's 64.0 GiB" or "the 8.0 GiB of its cgroup".
+  std::string of;
 };
 
-/// The minimum of the machine's available memory (MemAvailable and free swap) and the
-/// remainders of the limits of this process's cgroups, version 1 or 2; file caches count as
-/// free. Absent if the system does not report it. `root` is the folder of /proc and /sys.
+/// Returns the memory that this process can still use. It is the minimum of the machine's
+/// available memory (MemAvailable plus free swap) and the unused memory under the limits of this
+/// process's cgroups, version 1 or 2, and their ancestors. File caches count as unused. Returns
+/// nullopt if the system does not report it. `root` is the folder that contains /proc and /sys.
 std::optional<MemoryLeft> FindMemoryLeft(const std::string& root = "");
 
 struct CgroupLimit {
   Bytes bytes = 0;
-  std::string file;  // its source: "/sys/fs/cgroup/jobs/memory.max"
+  /// The file that states the limit, such as "/sys/fs/cgroup/jobs/memory.max".
+  std::string file;
 };
 
-/// The smallest memory limit of this process's cgroups, version 1 or 2, and their
-/// ancestors. Absent if none has a limit.
+/// Returns the smallest memory limit of this process's cgroups, version 1 or 2, and their
+/// ancestors. Returns nullopt if none has a limit.
 std::optional<CgroupLimit> FindCgroupLimit(const std::string& root = "");
 
-/// Returns the heap's free memory to the system, if the C library supports it. Called
-/// between planning and allocating an arena.
+/// Returns the heap's free memory to the system, if the C library supports it. For use after
+/// planning or autotuning, before an arena is allocated.
 void ReturnFreeMemory();
 
 /// Fixes glibc's mmap threshold at 128 KiB, so that larger blocks return to the system when
-/// they are freed. By default the threshold grows, and blocks of a finished search stay in
-/// the fragmented heap. For programs, at their start; the library never calls it.
+/// they are freed. By default the threshold grows, and the blocks of a finished search remain in
+/// a fragmented heap. Programs call this function at their start. The library never calls it.
 void KeepLargeBlocksApart();
 
-/// Error kDevice, with the numbers, if `bytes` more are not available. `what` is the
-/// subject of the message: "an arena". Blocks below 1 MiB always pass.
+/// Returns kDevice if less than `bytes` of memory is available. The message states both numbers,
+/// and its subject is `what`, such as "an arena". Blocks below 1 MiB are not checked.
 Status CheckMemory(std::string_view what, Bytes bytes,
                    const std::string& root = "");
 

@@ -15,13 +15,13 @@
 
 namespace stowage {
 
-/// The number of hardware threads, at least 1.
+/// Returns the number of hardware threads, at least 1.
 inline size_t ParallelParts() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-/// Calls `work(k)` once for every k below `count`, and returns when all calls have. `work`
-/// must be thread-safe and must not throw.
+/// Calls `work(k)` once for each k in [0, count), and returns when all calls have returned.
+/// `work` must be thread-safe and must not throw.
 template <typename Work>
 void ForEachInParallel(size_t count, const Work& work) {
   std::atomic<size_t> next = 0;
@@ -33,7 +33,7 @@ void ForEachInParallel(size_t count, const Work& work) {
     try {
       helpers.emplace_back(take);
     } catch (const std::system_error&) {
-      break;  // the threads that did start do the work
+      break;  // the threads that have started do the work
     }
   }
   take();

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_BASE_RESULT_H_
 #define STOWAGE_BASE_RESULT_H_
 
-// Errors. A mistake of the user is an Error in a Result<T>, which holds a value or an error;
-// Stowage throws nothing. A violated invariant is a bug in Stowage: STOWAGE_CHECK aborts.
-// Every message names the actual values:
+// Reports errors without exceptions. A function that can fail because of a user's mistake returns
+// a Result<T>, which holds a value or an Error. A violated invariant is a bug in Stowage, and
+// STOWAGE_CHECK aborts the program. Messages name the actual values and have this form:
 //
 //   [op or package] what is wrong: actual values; what was expected; what to do.
 //
@@ -40,19 +40,19 @@ namespace stowage::internal {
 
 namespace stowage {
 
-/// The kind of an error. The command line maps these to exit codes.
+/// The kind of an error. The `stowage` command maps these to exit codes.
 enum class ErrorCode {
   kInvalidArgument,  // a shape, a name, a number or a file's contents is wrong
   kBudgetTooSmall,   // the plan needs more bytes than the budget or capacity
-  kUnsupported,      // well-formed, but this build or backend cannot do it
-  kNotFound,         // no such name, model or file
-  kDevice,           // no such device, or the device failed
+  kUnsupported,      // valid, but not supported by this build or backend
+  kNotFound,         // a name, a model or a file does not exist
+  kDevice,           // a device is missing or failed, or memory is insufficient
   kIo,               // the operating system refused to read or write
   kNotFinite,        // training computed NaN or infinity
   kRankLost,         // another rank of the run, or the link to it, is lost
 };
 
-/// "invalid argument", "budget too small", ...
+/// Returns "invalid argument", "budget too small", ...
 const char* ErrorCodeName(ErrorCode code);
 
 struct Error {
@@ -60,7 +60,7 @@ struct Error {
   std::string message;  // one sentence, no newline
 };
 
-/// Errors whose messages are StrCat of the arguments.
+/// Return errors whose messages concatenate the arguments with StrCat.
 template <typename... Args>
 Error InvalidArgumentError(const Args&... args) {
   return {ErrorCode::kInvalidArgument, StrCat(args...)};
@@ -107,7 +107,7 @@ class [[nodiscard]] Result {
   const T& operator*() const& { return value(); }
   T& operator*() & { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
-  /// The value; on an error, exits the program (DieOf).
+  /// Returns the value. On an error, calls DieOf, which ends the program.
   T OrDie() && {
     if (!ok()) DieOf(error());
     return std::move(*this).value();
@@ -119,7 +119,7 @@ class [[nodiscard]] Result {
   std::variant<T, Error> state_;
 };
 
-/// Success without a value, or an error.
+/// Success or an error, for functions that return no value.
 template <>
 class [[nodiscard]] Result<void> {
  public:
@@ -132,7 +132,7 @@ class [[nodiscard]] Result<void> {
     STOWAGE_CHECK(!ok());
     return *error_;
   }
-  /// On an error, exits the program (DieOf).
+  /// On an error, calls DieOf, which ends the program.
   void OrDie() const {
     if (!ok()) DieOf(error());
   }
@@ -145,15 +145,16 @@ using Status = Result<void>;
 
 }  // namespace stowage
 
-/// Returns the error of `expression` (a Status or Result) from this function.
+/// Returns from the enclosing function with the error of `expression`, a Status or a Result, if
+/// it is an error.
 #define STOWAGE_RETURN_IF_ERROR(expression)                       \
   do {                                                            \
     if (auto stowage_status = (expression); !stowage_status.ok()) \
       return stowage_status.error();                              \
   } while (false)
 
-/// Defines `declaration` with the value of `expression` (a Result), or returns
-/// its error:  STOWAGE_ASSIGN_OR_RETURN(Bytes budget, ParseBytes(text));
+/// Initializes `declaration` with the value of `expression`, a Result, or returns its error from
+/// the enclosing function:  STOWAGE_ASSIGN_OR_RETURN(Bytes budget, ParseBytes(text));
 #define STOWAGE_ASSIGN_OR_RETURN(declaration, expression)                    \
   STOWAGE_ASSIGN_OR_RETURN_IMPL_(STOWAGE_CONCAT_(stowage_result_, __LINE__), \
                                  declaration, expression)

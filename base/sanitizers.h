@@ -1,8 +1,8 @@
 #ifndef STOWAGE_BASE_SANITIZERS_H_
 #define STOWAGE_BASE_SANITIZERS_H_
 
-// The sanitizers that a file is compiled with, for g++ and clang alike. The macros are 0 or
-// 1.
+// Defines macros for the sanitizers with which a file is compiled, for g++ and clang. Each macro
+// is 0 or 1.
 //
 //   #if STOWAGE_ASAN
 //   #include <sanitizer/asan_interface.h>
@@ -26,7 +26,7 @@
 #define STOWAGE_TSAN 0
 #endif
 
-// 1 if malloc is the sanitizer's.
+// 1 if a sanitizer replaces malloc.
 #if STOWAGE_ASAN || STOWAGE_TSAN || STOWAGE_HAS_FEATURE(memory_sanitizer)
 #define STOWAGE_SANITIZER_HAS_MALLOC 1
 #else

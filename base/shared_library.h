@@ -1,8 +1,8 @@
 #ifndef STOWAGE_BASE_SHARED_LIBRARY_H_
 #define STOWAGE_BASE_SHARED_LIBRARY_H_
 
-// Libraries that are opened at run time (dlopen), so that a program starts on machines
-// without them.
+// Opens shared libraries at run time (dlopen), so that a program also starts on machines without
+// them.
 //
 //   const std::vector<std::string> places = {"libmpi.so.40", "/opt/mpi/libmpi.so"};
 //   Result<SharedLibrary> library = OpenSharedLibrary(
@@ -17,26 +17,26 @@
 
 namespace stowage {
 
-/// A library, loaded until the program ends.
+/// A shared library that remains loaded until the program ends.
 struct SharedLibrary {
   void* handle = nullptr;
-  std::string path;  // of the file
+  std::string path;  // of the file, or the name that was opened if unknown
 
-  /// The address of `symbol`, or null.
+  /// Returns the address of `symbol`, or null if the library does not define it.
   void* Find(const char* symbol) const;
 };
 
 struct SharedLibraryOptions {
-  std::string_view room = {};  // prefix of errors
-  std::string_view cure = {};  // the remedy that errors suggest
-  /// Makes its symbols visible to libraries that are loaded later (RTLD_GLOBAL), such as
+  std::string_view room = {};  // package; error messages begin with "[room]"
+  std::string_view cure = {};  // the remedy that error messages suggest
+  /// If true, its symbols are visible to libraries that are loaded later (RTLD_GLOBAL), such as
   /// its own plugins.
   bool global = false;
 };
 
-/// Opens the first of `places` that loads: each is a path, or a name for the loader's
-/// search. Error kDevice naming `name`, every place, and why an existing file does not
-/// load.
+/// Opens the first of `places` that loads. Each is a path, or a file name for which the loader
+/// searches its standard folders. Returns kDevice if none loads. The message states `name`, all
+/// of `places`, and the reason why an existing file does not load.
 Result<SharedLibrary> OpenSharedLibrary(const std::string& name,
                                         std::span<const std::string> places,
                                         const SharedLibraryOptions& options);

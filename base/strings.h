@@ -1,7 +1,7 @@
 #ifndef STOWAGE_BASE_STRINGS_H_
 #define STOWAGE_BASE_STRINGS_H_
 
-// Strings: concatenation, formatting and quoting for messages, and glob patterns over names.
+// Concatenates, formats and quotes strings for messages, and matches names with glob patterns.
 // (The supported compilers lack C++20's <format>.)
 //
 //   Error{code, StrCat("[plan] batch ", batch, " is below 1")}
@@ -39,8 +39,8 @@ void AppendAny(std::string* out, const T& value) {
 
 }  // namespace internal
 
-/// Concatenates the arguments: strings unchanged, integers in decimal, doubles in the
-/// shortest form that parses back equal, bools as true or false.
+/// Concatenates the arguments. Integers are written in decimal, doubles in the shortest form that
+/// parses to the same value, and bools as "true" or "false".
 template <typename... Args>
 std::string StrCat(const Args&... args) {
   std::string out;
@@ -48,31 +48,32 @@ std::string StrCat(const Args&... args) {
   return out;
 }
 
-/// Returns whether `text` ends in `ending`, ignoring ASCII case; `ending` is in lower case:
-/// EndsWithAnyCase("A.NPZ", ".npz").
+/// Returns whether `text` ends with `ending`, ignoring ASCII case. `ending` must be in lower
+/// case. EndsWithAnyCase("A.NPZ", ".npz") is true.
 bool EndsWithAnyCase(std::string_view text, std::string_view ending);
 
-/// `value` with `decimals` digits after the point: Fixed(71.26, 1) == "71.3".
+/// Returns `value` with `decimals` digits after the point: Fixed(71.26, 1) == "71.3".
 std::string Fixed(double value, int decimals);
 
-/// `text` with control characters, except newlines and tabs, escaped as "\x1b", so that
+/// Returns `text` with control characters, except newlines and tabs, escaped as "\x1b", so that
 /// names from files cannot control a terminal (CWE-150).
 std::string WithoutControls(std::string_view text);
 
-/// The name in double quotes, control characters escaped: Quoted("h") == "\"h\"".
+/// Returns `name` in double quotes, with control characters escaped as by WithoutControls:
+/// Quoted("h") == "\"h\"".
 std::string Quoted(std::string_view name);
 
-/// Returns whether `pattern` matches all of `text`: `*` matches any sequence of bytes, also
-/// an empty one or one with dots or slashes, `?` matches one byte, and all others match
-/// themselves. There is no escape. O(pattern * text) time, no memory.
+/// Returns whether `pattern` matches all of `text`. `*` matches any sequence of bytes, which may
+/// be empty or contain dots and slashes. `?` matches one byte. Other bytes match themselves, and
+/// no escape exists. O(pattern.size() * text.size()) time, without allocations.
 ///
 ///   GlobMatches("h.*.bias", "h.0.attn.bias");  // true
 ///   GlobMatches("bias", "h.0.attn.bias");      // false
 bool GlobMatches(std::string_view pattern, std::string_view text);
 
-/// `replacement` with its stars replaced by the texts that the stars of `pattern` match, in
-/// order, each as short as possible. Absent if the pattern does not match. Precondition:
-/// the replacement has at most as many stars as the pattern.
+/// Returns `replacement` with each star replaced by the substring of `text` that the star of
+/// `pattern` at the same index matches. Stars match as few bytes as possible. Returns nullopt if
+/// `pattern` does not match `text`. `replacement` must not have more stars than `pattern`.
 ///
 ///   GlobRewrite("layers.*.q.*", "h.*.attn.*", "layers.3.q.bias");  // h.3.attn.bias
 std::optional<std::string> GlobRewrite(std::string_view pattern,

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_BASE_VERSION_H_
 #define STOWAGE_BASE_VERSION_H_
 
-// The version of this library, as in MODULE.bazel.
+// Defines the version of this library, which equals the version in MODULE.bazel.
 
 #include <string_view>
 
