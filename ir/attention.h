@@ -1,21 +1,21 @@
 #ifndef STOWAGE_IR_ATTENTION_H_
 #define STOWAGE_IR_ATTENTION_H_
 
-// The keys that each query of `attention` reads, and the optional operands of `attention`
-// and of its gradients.
+// Computes, for shape rules and kernels, which keys each query of `attention` reads, and finds
+// the optional operands of `attention` and its gradient ops.
 //
-// The last query is aligned with the last key: query t of T is at position t + (S - T) of
-// S, as in decoding, where the queries end a longer sequence. A causal query reads the keys
-// up to its position; a window W leaves it the last W of these, or without a causal mask
-// those less than W away on either side. Every query reads one interval of keys, and all
-// intervals form a band:
+// The last query is aligned with the last key. Query t of T is therefore at position t + (S - T)
+// among the S keys, as in decoding, where the queries are the end of a longer sequence. With a
+// causal mask, a query reads the keys up to its position, and a window W limits it to the last W
+// of these. Without a causal mask, a window W limits a query to the keys at a distance below W
+// from its position. Each query reads one interval of keys, and all intervals form a band:
 //
 //   const AttentionBand band = BandOf(q.shape(), k.shape(), *launch.attrs);
 //   // query t reads the keys s in [0, S) with t + band.low <= s <= t + band.high
 //
-// A bias, key lengths and segments are optional operands, in this order after the required
-// ones. Their types tell them apart: a bias is of floats, key lengths have one axis,
-// segments three.
+// The optional operands follow the required ones: a bias, then key lengths or segments. They are
+// distinguished by their types. A bias has a float type, key lengths have one axis, and segments
+// have three axes.
 //
 //   const AttentionOptionals at = OptionalsBehind(
 //       kAttentionOperands, launch.inputs.size(),
@@ -31,18 +31,19 @@
 
 namespace stowage {
 
+/// Query t reads the keys s in [0, S) with t + low <= s <= t + high.
 struct AttentionBand {
   int64_t low = 0;   // in [-T, S]
   int64_t high = 0;  // in [-T, S)
 };
 
-/// q is (B, T, H, D) and k (B, S, G, D). Reads the attributes "causal" and "window"; a
-/// window of 0 is none.
+/// Returns the band for q (B, T, H, D) and k (B, S, G, D). `attrs` must contain "causal" and
+/// "window", where a window of 0 means no window.
 inline AttentionBand BandOf(const Shape& q, const Shape& k,
                             const Attrs& attrs) {
   const int64_t queries = q[1];
   const int64_t keys = k[1];
-  // A window of all keys and queries hides none.
+  // A window of this size masks no key.
   const int64_t longest = keys + queries;
   int64_t window = std::min(attrs.Int("window"), longest);
   if (window == 0) window = longest;
@@ -55,10 +56,12 @@ inline AttentionBand BandOf(const Shape& q, const Shape& k,
 }
 
 inline constexpr size_t kAttentionOperands = 3;  // q, k, v
-/// Operands of both gradient ops: q, k, v, o, log_sum_exp, d_o.
+/// The number of required operands of the gradient ops: q, k, v, o, log_sum_exp, d_o. The bias
+/// is a further required operand of the gradient of the bias.
 inline constexpr size_t kAttentionGradOperands = 6;
 
-/// Indices among the operands; 0, the index of q, for an absent one.
+/// The operand indices of the optional operands. 0, the index of q, means that an operand is
+/// absent.
 struct AttentionOptionals {
   size_t bias = 0;
   size_t key_lengths = 0;
@@ -67,8 +70,8 @@ struct AttentionOptionals {
 
 inline constexpr int kSegmentsRank = 3;  // (B, 2, T)
 
-/// The optional operands among `count`, of which the first `always` are required;
-/// type_of(i) is the type of operand i.
+/// Returns the optional operands of a node with `count` operands, the first `always` of which are
+/// required. `type_of(i)` must return the type of operand i.
 template <typename TypeOf>
 AttentionOptionals OptionalsBehind(size_t always, size_t count,
                                    TypeOf&& type_of) {

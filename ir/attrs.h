@@ -1,9 +1,9 @@
 #ifndef STOWAGE_IR_ATTRS_H_
 #define STOWAGE_IR_ATTRS_H_
 
-// The static arguments of a node: axes, flags, constants, the bodies of a loop. They are a
-// short list of named values in a fixed order, so that printing, parsing and equality need
-// no code per op.
+// Stores the attributes of a node, which are its static arguments: axes, flags, constants, the
+// bodies of a loop. Attributes are a short list of named values in a fixed order, so printing,
+// parsing and comparing them needs no code per op.
 //
 //   Attrs attrs{{"axis", int64_t{1}}, {"keep", int64_t{0}}};
 //   attrs.Int("axis") == 1
@@ -23,10 +23,12 @@ namespace stowage {
 
 class Graph;  // ir/graph.h
 
-/// Graphs inside a node (ir/bodies.h): immutable, shared by all copies of the node.
+/// The graphs inside a node (ir/bodies.h). They are immutable and shared by all copies of the
+/// node.
 using SubGraphs = std::vector<std::shared_ptr<const Graph>>;
 
-/// Integers and flags; reals; element types; integer lists; raw bytes; graphs.
+/// The value of an attribute. The alternatives hold integers and flags, reals, element types,
+/// lists of integers, raw bytes, and graphs.
 using AttrValue = std::variant<int64_t, double, DType, std::vector<int64_t>,
                                std::string, SubGraphs>;
 
@@ -34,7 +36,7 @@ class Attrs {
  public:
   using Entry = std::pair<std::string, AttrValue>;
 
-  // Defined in attrs.cc, so that not every includer compiles them.
+  // Defined in attrs.cc, so that they are compiled only once.
   Attrs();
   Attrs(std::initializer_list<Entry> entries);
   Attrs(const Attrs& other);
@@ -43,14 +45,15 @@ class Attrs {
   Attrs& operator=(Attrs&& other) noexcept;
   ~Attrs();
 
+  /// Sets the attribute `name`, which is appended if it does not exist.
   void Set(std::string_view name, AttrValue value);
-  /// The value under `name`, or null. Linear in the (short) list.
+  /// Returns the value of the attribute `name`, or null. Linear in the length of the short list.
   const AttrValue* Find(std::string_view name) const;
-  /// The real value under `name`, or `otherwise` if there is none.
+  /// Returns the real attribute `name`, or `otherwise` if it does not exist.
   double FloatOr(std::string_view name, double otherwise) const;
 
-  // Typed access. A missing name or another type is a bug in the op and aborts;
-  // the graph parser checks attributes before an op sees them.
+  // Typed access. These functions abort if the attribute does not exist or has another type,
+  // which is a bug in the op. Shape rules check the attributes of parsed graphs first.
   int64_t Int(std::string_view name) const;
   double Float(std::string_view name) const;
   DType Type(std::string_view name) const;
@@ -59,8 +62,9 @@ class Attrs {
   const SubGraphs& Graphs(std::string_view name) const;
 
   const std::vector<Entry>& entries() const { return entries_; }
-  /// The same names and values in the same order. Reals compare by their bits: NaN equals
-  /// itself, and -0 is not 0. Graphs compare by Equal. Defined in graph.cc.
+  /// Returns whether names and values are equal and in the same order. Reals are compared by
+  /// their bits, so NaN equals itself, and -0 differs from 0. Graphs are compared with Equal.
+  /// Defined in graph.cc.
   friend bool operator==(const Attrs& a, const Attrs& b);
 
  private:

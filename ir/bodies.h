@@ -1,29 +1,32 @@
 #ifndef STOWAGE_IR_BODIES_H_
 #define STOWAGE_IR_BODIES_H_
 
-// The graphs inside a control-flow node: the body of a `loop`, the bodies of a `cond`.
+// Gives access to the graphs inside a control-flow node: the body of a `loop` and the bodies of a
+// `cond`.
 //
-// A body is a Graph like any other, with a name and source lines of its own. Its leaves, all
-// of role input, stand for operands of the node, in order, and its outputs for the node's
-// results. Every output owns its bytes and occurs once, so that it can be written where the
-// result of the node is placed.
+// A body is an ordinary Graph, with its own name and source lines. Its leaves, which all have the
+// role input, correspond to the operands of the node, in order. Its outputs correspond to the
+// results of the node. Each output owns its bytes and occurs once, so that the body can write it
+// directly to the memory of the node's result.
 //
-// A loop runs its body `iterations` times.
+// A loop runs its body `iterations` times. Its values are of five kinds:
 //
 //   kind      operand of the node    leaf of the body       output        result
-//   carried   initial content        current content        next content  last content
-//   sliced    one more axis, first   the iteration's slice
+//   carried   initial value          current value          next value    final value
+//   sliced    all slices             the iteration's slice
 //   whole     a value                the same value
 //   summed                           the sum so far, from 0 the next sum  the sum
-//   stacked                                                 a slice       one more axis
+//   stacked                                                 a slice       all slices
 //
-// In scan terms, carried values are the carry, sliced ones xs and stacked ones ys. Operands,
-// leaves, outputs and results are in the order of these rows. Iteration i takes slice i, or
-// with `reverse` slice iterations - 1 - i, of sliced and stacked values.
+// In terms of JAX's scan, carried values are the carry, sliced values are the scan inputs (xs),
+// and stacked values are the scan outputs (ys). Whole values are loop invariants. Operands,
+// leaves, outputs and results are ordered by these rows. Slices are indexed by the first axis,
+// whose size is the number of iterations. Iteration i reads or writes slice i, or slice
+// iterations - 1 - i with `reverse`.
 //
-// A cond runs one of its bodies, which its first operand, a scalar, selects; false is the
-// first body. Leaves stand for all further operands, the same in each body, and outputs for
-// the results.
+// A cond runs one of its bodies. Its first operand, a scalar, selects the body, where false
+// selects the first. In each body, the leaves correspond to all further operands, and the outputs
+// to the results.
 //
 //   const LoopParts loop = PartsOfLoop(node);
 //   loop.iterations; loop.carried;
@@ -38,16 +41,17 @@
 
 namespace stowage {
 
-/// The bodies of `node`; empty for other ops.
+/// Returns the bodies of `node`, or an empty span if it is not a control-flow node.
 std::span<const std::shared_ptr<const Graph>> BodiesOf(const Node& node);
 
-/// The most times that `node` runs each of its bodies.
+/// Returns the maximum number of times that `node` runs each of its bodies.
 int64_t IterationsOf(const Node& node);
 
 /// The limit on the nesting depth of bodies.
 inline constexpr int kMaxBodyDepth = 16;
 
-/// The kinds of a loop's values, by their indices among operands, leaves and outputs.
+/// The body of a loop and the numbers of its values of each kind, from which follow their
+/// indices among operands, leaves and outputs.
 struct LoopParts {
   const Graph& body;
   int64_t iterations = 1;
@@ -59,25 +63,27 @@ struct LoopParts {
   size_t stacked = 0;
 
   size_t operands() const { return carried + sliced + whole; }
-  /// The number of values passed from one iteration to the next: carried, then summed.
+  /// Returns the number of values that pass from one iteration to the next: the carried values,
+  /// followed by the summed ones.
   size_t handed_on() const { return carried + summed; }
   size_t outputs() const { return handed_on() + stacked; }
   bool is_sliced(size_t operand) const {
     return operand >= carried && operand < carried + sliced;
   }
-  /// The leaf of value `handed` of these; its output has the same index.
+  /// Returns the leaf index of value `handed` among those values. Its output index is `handed`.
   size_t leaf_of(size_t handed) const {
     return handed < carried ? handed : handed + sliced + whole;
   }
-  /// The slice of iteration `i`.
+  /// Returns the index of the slice that iteration `i` reads and writes.
   int64_t slice(int64_t i) const { return reverse ? iterations - 1 - i : i; }
 };
 
-/// Precondition: `attrs` are a loop's, which OpDef::infer has accepted with `operands` operands.
+/// Returns the kinds of a loop's values. `attrs` must be the attributes of a loop that OpDef::infer
+/// has accepted with `operands` operands.
 LoopParts PartsOfLoop(const Attrs& attrs, size_t operands);
 LoopParts PartsOfLoop(const Node& node);
 
-/// The leaves of a body, in order.
+/// Returns the leaves of `body`, in order.
 std::vector<ValueId> LeavesOf(const Graph& body);
 
 }  // namespace stowage

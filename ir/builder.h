@@ -1,10 +1,9 @@
 #ifndef STOWAGE_IR_BUILDER_H_
 #define STOWAGE_IR_BUILDER_H_
 
-// Builds graphs. Ops are free functions over Value handles (ir/ops.h); nothing
-// throws. The first bad op poisons the builder: its result and everything built
-// on it are inert, and Finish() returns that first error with the user's file
-// and line.
+// Builds graphs. Ops are free functions of Value handles (ir/ops.h). Nothing throws. The first
+// invalid op puts the builder into an error state, in which all further results are inert, and
+// Finish() returns that first error with the user's file and line.
 //
 //   GraphBuilder g("mlp");
 //   Value x = g.Input("x", DType::kF32, {32, 64});
@@ -29,19 +28,20 @@ namespace stowage {
 
 class GraphBuilder;
 
-/// A handle to a value under construction; copy it freely. Valid while its
-/// builder lives. After an error, handles are inert and may still be passed on.
+/// A handle to a value of a graph under construction. It is cheap to copy and is valid as long as
+/// its builder exists. After an error, new handles are inert. Ops accept inert handles and return
+/// inert results.
 class Value {
  public:
   Value() = default;
 
   bool ok() const { return id_ >= 0; }
   GraphBuilder* builder() const { return builder_; }
-  /// Precondition: ok().
+  /// Requires `ok()`.
   ValueId id() const;
-  // f32() for an inert value, so that model code that reads shapes continues until Finish()
-  // reports the error. Returned by value: a reference would be invalidated by the builder's
-  // next value, as in BroadcastTo(ReduceMean(x), x.shape()).
+  // Returns f32() for an inert value, so that model code that reads shapes continues until
+  // Finish() reports the error. The type is returned by value because the next value of the
+  // builder would invalidate a reference, as in BroadcastTo(ReduceMean(x), x.shape()).
   TensorType type() const;
   Shape shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
@@ -58,10 +58,11 @@ class Value {
 class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name);
-  GraphBuilder(const GraphBuilder&) = delete;  // Values point at their builder
+  GraphBuilder(const GraphBuilder&) = delete;  // Values point to their builder
   GraphBuilder& operator=(const GraphBuilder&) = delete;
 
-  // Leaves. Names must be new in this graph; dimensions must be at least 1.
+  // The following functions declare leaves. Names must be new in this graph, and dimensions must
+  // be at least 1.
   Value Param(std::string_view name, DType dtype, const Shape& shape,
               Init init = Init::Zeros(), SourceLoc loc = SourceLoc::Current());
   Value Input(std::string_view name, DType dtype, const Shape& shape,
@@ -70,59 +71,60 @@ class GraphBuilder {
               Init init = Init::Zeros(), SourceLoc loc = SourceLoc::Current());
   Value Saved(std::string_view name, DType dtype, const Shape& shape,
               SourceLoc loc = SourceLoc::Current());
-  /// Kept from run to run; zeros at first (Runner::ClearCaches).
+  /// Declares a value that is kept from one run to the next. It is initially zeros (see
+  /// Runner::ClearCaches).
   Value Cache(std::string_view name, DType dtype, const Shape& shape,
               SourceLoc loc = SourceLoc::Current());
-  /// A state in host memory.
+  /// Declares a state in host memory.
   Value HostState(std::string_view name, DType dtype, const Shape& shape,
                   Init init = Init::Zeros(),
                   SourceLoc loc = SourceLoc::Current());
-  /// A copy of another graph's leaf.
+  /// Declares a leaf with the properties of `leaf`, a leaf of another graph.
   Value LeafLike(const ValueInfo& leaf, SourceLoc loc = SourceLoc::Current());
 
-  /// Marks `value` as readable after a step, under `name`, which becomes the
-  /// value's own name if the user has given it none. Otherwise the name must be
-  /// the value's or new among values and outputs.
+  /// Makes `value` an output, which callers can read after a step, under `name`. If the user has
+  /// not named the value, it is renamed to `name`. Otherwise `name` must be the value's own name,
+  /// or new among values and outputs.
   void Output(std::string_view name, Value value,
               SourceLoc loc = SourceLoc::Current());
 
-  /// Renames `value` and returns it. Callers of a step address values by name.
+  /// Renames `value` and returns it. Callers of a step refer to values by name.
   Value Name(std::string_view name, Value value,
              SourceLoc loc = SourceLoc::Current());
 
-  /// Appends a node and returns its results, all inert after an error. Models use the free
-  /// functions of ir/ops.h.
+  /// Appends a node and returns its results, which are inert after an error. Models use the free
+  /// functions of ir/ops.h instead.
   std::vector<Value> Emit(OpKind op, std::span<const Value> inputs, Attrs attrs,
                           SourceLoc loc = SourceLoc::Current());
-  /// Emit, with a name for every result instead of fresh ones; as many names as
-  /// the op has results, all new in this graph.
+  /// Appends a node like Emit, with the given names of its results. `names` must contain one name
+  /// for each result, all new in this graph.
   std::vector<Value> EmitNamed(OpKind op, std::span<const Value> inputs,
                                Attrs attrs, std::span<const std::string> names,
                                SourceLoc loc = SourceLoc::Current());
 
-  /// Sets Node::phase and Node::origin of later nodes and, if known, the source line of later
-  /// nodes and leaves, in place of that of each call. For passes.
+  /// Sets Node::phase and Node::origin of later nodes. Later nodes and leaves get the source line
+  /// `source`, even if it is unknown, instead of the line of the call that adds them. For passes.
   void SetOrigin(Phase phase, std::string_view origin, SourceLoc source = {});
   void SetRole(Value value, Role role);
 
-  /// Reserves `name` for a later value: the builder does not choose it.
+  /// Reserves `name` for a later value. The builder does not choose it for unnamed results.
   void KeepFree(std::string_view name) { kept_free_.emplace(name); }
 
-  /// Records an error if none is recorded yet; returns an inert value. For
-  /// functions over the IR (nn/) that check their own arguments. A SourceLoc{}
-  /// adds no place to the message.
+  /// Records an error unless an earlier one is recorded, and returns an inert value. For functions
+  /// that build on the IR (nn/) and check their own arguments. The file and line of `loc` are
+  /// appended to the message, unless `loc` is SourceLoc{} or the message already ends with them.
   Value Fail(std::string_view message, SourceLoc loc);
   Value Fail(Error error);
 
-  /// The recorded error, if any.
+  /// Returns the recorded error, if any.
   const std::optional<Error>& error() const { return error_; }
 
   const ValueInfo& info(Value value) const;
   std::optional<Value> Find(std::string_view name);
   const Graph& graph() const { return graph_; }
 
-  /// Ends the building: the first error, or the verified, legal graph. The
-  /// builder must not be used afterwards.
+  /// Returns the first error, or the legalized and verified graph. The builder must not be used
+  /// afterwards.
   Result<Graph> Finish();
 
  private:
@@ -141,7 +143,7 @@ class GraphBuilder {
   std::optional<Error> error_;
   Phase phase_ = Phase::kForward;
   std::string origin_;
-  std::optional<SourceLoc> source_;                    // of SetOrigin
+  std::optional<SourceLoc> source_;                    // from SetOrigin
   std::unordered_map<std::string, int64_t> counters_;  // for FreshName
   std::unordered_set<std::string> kept_free_;          // for FreshName
   std::vector<bool> named_;  // per value: named by the user, not by FreshName

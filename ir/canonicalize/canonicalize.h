@@ -1,17 +1,19 @@
 #ifndef STOWAGE_IR_CANONICALIZE_CANONICALIZE_H_
 #define STOWAGE_IR_CANONICALIZE_CANONICALIZE_H_
 
-// Replaces the formulas of imported graphs by canonical ops. An exporter writes GELU with
-// erf, and a model's own code writes RMS norm as a square, a mean and a product; backward
-// saves each of these values, where the op saves its operand alone. After this pass an
-// imported model costs what the same model costs that is built of layers.
+// Replaces formulas in imported graphs with canonical ops. For example, exporters express GELU
+// with erf, and model code expresses RMS norm as a square, a mean and a multiplication. The
+// backward pass saves each of these intermediate values, whereas the canonical op saves only its
+// operand. After this pass, an imported model needs the same memory and time as the model that is
+// built from layers.
 //
 //   Result<Canonicalized> canonical = Canonicalize(forward);
 //   canonical->found;  // {"gelu": 12, "rms_norm": 25}
 //
-// A pattern equals its op as a formula: values and gradients are the same up to rounding.
-// Each family has a file: activations.cc, normalization.cc, linear.cc, attention.cc. A
-// formula whose parts have other readers is replaced too, and these parts stay.
+// A pattern is mathematically equal to its op, so values and gradients are the same up to rounding.
+// Each family of patterns has a file: activations.cc, normalization.cc, linear.cc, attention.cc. A
+// formula is also replaced if its intermediate values have other readers. Those values remain in
+// the graph.
 
 #include <map>
 #include <string>
@@ -24,13 +26,15 @@ namespace stowage {
 
 struct Canonicalized {
   Graph graph;
-  std::map<std::string, int> found = {};  // matches by name of the pattern
-  /// Places where a pattern almost matched, with the obstacle.
+  /// The number of matches of each pattern, by the name of the pattern.
+  std::map<std::string, int> found = {};
+  /// Descriptions of values at which a pattern almost matched, with the reason why it did not.
   std::vector<std::string> misses = {};
 };
 
-/// `graph`, a forward graph, with canonical ops. Leaves, outputs and values written in place
-/// keep their names; nodes without readers are dropped. At most four linear passes.
+/// Returns `graph`, a forward graph, with canonical ops. Leaves, outputs and values that are
+/// written in place keep their names. If a pattern matches, nodes that no output, update or
+/// collective needs are removed. At most four linear passes.
 Result<Canonicalized> Canonicalize(const Graph& graph);
 
 }  // namespace stowage
